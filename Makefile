@@ -1,4 +1,4 @@
-# hub-apiserver: `make help` lists what can be done.
+# hub-apiserver: `make help` lists the targets.
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -22,34 +22,45 @@ help: ## List the targets
 
 .PHONY: build
 build: ## Build bin/apiserver, bin/agent and bin/clusteradm
-	@echo "== building bin/apiserver, bin/agent and bin/clusteradm (a first build takes some minutes)"
+	@echo "== building bin/apiserver, bin/agent and bin/clusteradm (the first build takes some minutes)"
 	@mkdir -p bin
 	$(GOBUILD) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/apiserver ./cmd/agent ./cmd/clusteradm
 	@ln -sf clusteradm bin/kubectl-clusteradm # with bin on the PATH: kubectl clusteradm
 
 .PHONY: devhub
-devhub: ## Build bin/devhub: etcd, kube-apiserver, kube-controller-manager and kubectl in one
+devhub: ## Build bin/devhub: etcd, kube-apiserver, kube-controller-manager and kubectl in one binary
 	@hack/build-devhub.sh
 
 .PHONY: postgres
-postgres: ## See to a PostgreSQL server for the tests
+postgres: ## Install PostgreSQL for the tests, if it is missing
 	@hack/install-postgres.sh
 
 .PHONY: run
-run: devhub build ## Start a hub with CLUSTERS=2 managed clusters and show what it does; ONCE=1 stops then, AWS=fake has the last cluster join by IAM roles
+run: devhub build ## Start a hub with CLUSTERS=2 managed clusters and show a session; ONCE=1 stops it afterwards; AWS=fake registers the last cluster by IAM roles
 	@mkdir -p bin
 	@$(GOBUILD) -o bin/run ./hack/run
 	@CLUSTERS=$(CLUSTERS) ONCE=$(ONCE) AWS=$(AWS) exec bin/run
 
+.PHONY: test-unit
+test-unit: ## Run the tests of pkg, cmd and hack, which start no server
+	go test -buildvcs=false -vet=off ./pkg/... ./cmd/... ./hack/...
+
+.PHONY: integration
+integration: devhub build postgres ## Run the tests of one area on real servers: PKG=search; RUN=TestName selects tests
+	@[[ -n "$(PKG)" ]] || { echo "integration: set PKG to one of:" $$(ls test) >&2; exit 2; }
+	go test -buildvcs=false -vet=off -count=1 -parallel 4 -timeout 28m $(if $(RUN),-run '$(RUN)') ./test/$(PKG)/...
+
 .PHONY: test
-test: devhub build postgres ## Run all tests, against real servers
+test: devhub build postgres ## Run all tests
 	@echo "== testing"
-	go test -buildvcs=false -timeout 28m ./...
+	go test -buildvcs=false -vet=off -parallel 4 -timeout 28m ./...
 
 .PHONY: campaign
-campaign: devhub build ## Run the tests that make random choices for longer than `make test` does
-	REGISTRATION_SEQUENCES=150 CRASH_CREATES=1000 EXECUTOR_TRIPLES=5000 go test -buildvcs=false -count=1 -p 1 -timeout 60m \
-		-run 'TestRegistrationFaults|TestCrashes|TestExecutorIsJudgedAsTheAPIServerJudges' ./test/registration ./test/server ./test/differential
+campaign: devhub build ## Run the fault, crash, scale and differential tests for longer than `make test` does
+	REGISTRATION_SEQUENCES=150 CRASH_CREATES=1000 CRASH_ROUNDS=4 SCALE_CLUSTERS=100 SCALE_IDLE_SECONDS=60 EXECUTOR_TRIPLES=5000 SEARCH_DECISIONS=100000 \
+		go test -buildvcs=false -vet=off -count=1 -p 1 -timeout 60m \
+		-run 'TestRegistrationFaults|TestCrashes|TestManyPermissions|TestExecutorDecisionsMatchAPIServer|TestVisibilityIsExact' \
+		./test/registration ./test/server ./test/differential ./test/search
 
 .PHONY: test-skew
 test-skew: devhub build ## Run the conformance tests against hubs 1.36.3 and 1.35.4
@@ -58,16 +69,16 @@ test-skew: devhub build ## Run the conformance tests against hubs 1.36.3 and 1.3
 	HUB_KUBE_BIN=$(CURDIR)/bin/skew-1.35.4 go test -buildvcs=false -count=1 -timeout 20m ./test/conformance/...
 
 .PHONY: bench
-bench: devhub build postgres ## Measure; prints figures and judges none
+bench: devhub build postgres ## Run the benchmarks and print their figures
 	go test -buildvcs=false -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/bench/...
 
 .PHONY: hostile
-hostile: devhub build ## Send hostile input to a hub and an agent, HOSTILE_INPUTS=4 of each class; fails if any costs too much
+hostile: devhub build ## Send hostile input to a hub and an agent, HOSTILE_INPUTS=4 of each class; fail if one costs too much
 	@$(GOBUILD) -o bin/hostile ./hack/hostile
 	@exec bin/hostile
 
 .PHONY: fuzz
-fuzz: ## Run every fuzz target of the repository for FUZZTIME=30s
+fuzz: ## Run every fuzz target for FUZZTIME=30s
 	@hack/fuzz.sh
 
 .PHONY: generate
@@ -79,9 +90,9 @@ verify: ## Check generated code, formatting, vet, lint, imports and go.mod
 	hack/verify-all.sh
 
 .PHONY: lint
-lint: ## Run staticcheck and the import rules
+lint: ## Run golangci-lint with the import rules of .golangci.yaml
 	hack/verify-lint.sh
 
 .PHONY: clean
-clean: ## Remove what was built, and the state of make run
+clean: ## Remove bin/ and the state of make run
 	rm -rf bin .run

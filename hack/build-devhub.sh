@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the local hub: bin/devhub, one binary that is etcd, kube-apiserver,
-# kube-controller-manager and kubectl, and a link of each name to it.
-# Does nothing when the binary is already that of the present sources.
+# Builds bin/devhub, one binary that contains etcd, kube-apiserver, kube-controller-manager
+# and kubectl, and a link to it for each of these names. It does nothing if the binary is
+# up to date.
 #
 #   hack/build-devhub.sh                       the hub of go.mod, into bin/
 #   KUBE_VERSION=1.35.4 hack/build-devhub.sh   the older hub of skew.mod, into bin/skew-1.35.4/
@@ -25,10 +25,10 @@ if [[ -n ${KUBE_VERSION:-} && ${KUBE_VERSION#v} != "$version" ]]; then
   fi
 fi
 
-# The stamp names everything that the binary is made of.
+# The stamp identifies all inputs of the build.
 stamp=$(cat "$src"/*.go "$src/$modfile" "$src/${modfile%.mod}.sum" hack/build-devhub.sh | sha256sum | cut -d' ' -f1)
 stamp+=" $(go env GOVERSION GOOS GOARCH | tr '\n' ' ')"
-current() { # is the binary in place that of the stamp?
+current() { # reports whether the binary is up to date
   [[ -x $out/devhub && -x $out/kubectl && -f $out/devhub.stamp ]] && [[ $(<"$out/devhub.stamp") == "$stamp" ]]
 }
 current && exit 0
@@ -43,17 +43,17 @@ current && exit 0
 
 minor=${version#*.}
 minor=${minor%%.*}
-# The date of the release, not of this build: the same sources give the same binary.
+# The date of the release, not of this build, so that builds are reproducible.
 date=$(cd "$src" && go list -modfile="$modfile" -m -f '{{with .Time}}{{.UTC.Format "2006-01-02T15:04:05Z"}}{{end}}' k8s.io/kubernetes)
 ldflags="-s -w"
 for pkg in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
   ldflags+=" -X $pkg.gitVersion=v$version -X $pkg.gitMajor=${version%%.*} -X $pkg.gitMinor=$minor"
-  # Built from a module, which carries no commit.
+  # A module has no commit.
   ldflags+=" -X $pkg.gitCommit= -X $pkg.gitTreeState=archive -X $pkg.buildDate=${date:-1970-01-01T00:00:00Z}"
 done
 
 echo "==> building $out/devhub: etcd, kube-apiserver, kube-controller-manager and kubectl $version"
-echo "    the first time this takes 3 to 5 minutes on two idle cores, besides the download of the modules"
+echo "    the first build takes 3 to 5 minutes on two idle cores, plus the download of the modules"
 begin=$SECONDS
 log=$out/devhub.build.log
 total=$(cd "$src" && go list -modfile="$modfile" -deps . 2>/dev/null | wc -l)
@@ -65,7 +65,7 @@ while kill -0 "$build" 2>/dev/null; do
   sleep 0.2
   if ((SECONDS - begin >= next)); then
     next=$((next + 15))
-    # Packages already in the build cache are not listed, so the last count may stay below the total.
+    # go build does not list packages from the build cache, so the count may stay below the total.
     echo "    $((SECONDS - begin)) s: $(grep -c '/' "$log" || true) of at most $total packages compiled"
   fi
 done

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Makes sure that initdb and postgres are there for the tests of the search engine on
-# PostgreSQL. Does nothing where they are. No service and no cluster is started.
+# Installs initdb and postgres for the tests of the search engine on PostgreSQL, if they are
+# missing. It starts neither a service nor a database cluster.
 #
 #   root, or sudo without a password   installs Debian's postgresql
 #   otherwise                          unpacks it into bin/postgres
 #
-# HUB_POSTGRES_BIN names the directory of another PostgreSQL; it must have pg_trgm
-# for its index to be tested too.
+# HUB_POSTGRES_BIN is the directory of another PostgreSQL. The tests of the trigram index
+# need its extension pg_trgm.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-found() { # is there a directory with both programs?
+found() { # reports whether a directory contains both programs
   local directory
   for directory in "${HUB_POSTGRES_BIN:-}" "$(pg_config --bindir 2>/dev/null || true)" \
     "$(dirname "$(command -v postgres || true)")" /usr/lib/postgresql/*/bin bin/postgres/usr/lib/postgresql/*/bin; do
@@ -34,7 +34,7 @@ if [[ $(id -u) -ne 0 ]]; then
 fi
 if [[ $(id -u) -eq 0 ]] || { command -v sudo >/dev/null && sudo -n true 2>/dev/null; }; then
   echo "==> installing postgresql with apt-get"
-  # Without this the package makes a cluster and starts it.
+  # Without this setting the package creates a database cluster and starts it.
   "${as_root[@]}" mkdir -p /etc/postgresql-common
   if [[ ! -e /etc/postgresql-common/createcluster.conf ]]; then
     echo "create_main_cluster = false" | "${as_root[@]}" tee /etc/postgresql-common/createcluster.conf >/dev/null
@@ -47,11 +47,11 @@ else
     echo "install-postgres: apt knows no package postgresql; run apt-get update as root once" >&2
     exit 1
   fi
-  echo "==> unpacking $package into bin/postgres, since neither root nor sudo without a password is there"
+  echo "==> unpacking $package into bin/postgres: this user is not root and has no sudo without a password"
   mkdir -p bin/postgres
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
-  # What PostgreSQL needs of other packages is mostly there; what is not is unpacked too.
+  # Unpack the libraries that PostgreSQL needs, too, unless they are installed.
   mapfile -t packages < <(apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks \
     --no-replaces --no-enhances "$package" | sed -nE 's/^([a-z0-9][a-z0-9+.:-]*)$/\1/p' |
     grep -E '^(postgresql-[0-9]+|postgresql-client-[0-9]+|libpq5|libllvm[0-9.]+|libxslt1\.1|libxml2|libicu[0-9]+|libldap-.*|libz3-[0-9]+)$' | sort -u)
@@ -65,7 +65,7 @@ else
   for archive in "$work"/*.deb; do
     dpkg -x "$archive" bin/postgres
   done
-  # Libraries that came with it are not where the loader looks.
+  # The loader does not search bin/postgres for libraries.
   library=bin/postgres/usr/lib/$(uname -m)-linux-gnu
   for directory in bin/postgres/usr/lib/postgresql/*/bin; do
     if [[ -d $library ]] && ldd "$directory/postgres" | grep -q 'not found'; then
@@ -79,7 +79,7 @@ else
 fi
 
 if ! found; then
-  echo "install-postgres: initdb and postgres are still not there" >&2
+  echo "install-postgres: initdb and postgres are still missing" >&2
   exit 1
 fi
 echo "    done"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails if hack/update-codegen.sh would change anything.
+# Fails if hack/update-codegen.sh would change a file.
 set -o errexit -o nounset -o pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 copy=$(mktemp -d)

@@ -11,7 +11,7 @@ for module in . hack/tools; do
 done
 mixed=$(go list -m -f '{{.Path}} {{.Version}}' all | grep -E '^k8s\.io/(api|apiextensions-apiserver|apimachinery|apiserver|client-go|code-generator|component-base|component-helpers|kms|kube-aggregator|streaming) ' | grep -v ' v0\.37\.2$' || true)
 if [ -n "$mixed" ]; then
-	echo "not at the one version of the Kubernetes libraries:" >&2
+	echo "these Kubernetes libraries are not at version v0.37.2:" >&2
 	echo "$mixed" >&2
 	exit 1
 fi

@@ -13,7 +13,7 @@ import (
 
 func main() {
 	if err := cli.RunNoErrOutput(clusteradm.New(os.Stdin, os.Stdout, os.Stderr)); err != nil {
-		// People read it, not logs.
+		// Print the error as plain text for users, not as a log entry.
 		_, _ = fmt.Fprintln(os.Stderr, "Error:", err)
 		os.Exit(1)
 	}

@@ -1,10 +1,10 @@
-// Command clusterpermissions lets a user read the pods of one namespace of a
-// managed cluster, waits until he can, and lists what is granted on that cluster.
-// It shows how a program uses the typed clientset.
+// Command clusterpermissions grants a user permission to read the pods of one namespace of
+// a managed cluster, waits until the permission is applied, and lists the permissions on
+// that cluster. It shows how a program uses the typed clientset.
 //
 //	go run ./examples/clusterpermissions --cluster cluster1 --name pod-readers --user alice
 //
-// With --delete it takes the grant away again before it ends.
+// With --delete it deletes the ClusterPermission before it ends.
 package main
 
 import (
@@ -39,7 +39,7 @@ import (
 const fieldManager = "example-clusterpermissions"
 
 func main() {
-	// What is wrong is told once, by the errors, and not by client-go's log as well.
+	// The program reports errors itself, so the log of client-go is discarded.
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	ctx, restore := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer restore()
@@ -51,13 +51,13 @@ func main() {
 
 func run(ctx context.Context, args []string, out, notes io.Writer) (err error) {
 	flags := pflag.NewFlagSet("clusterpermissions", pflag.ContinueOnError)
-	kubeconfig := flags.String("kubeconfig", "", "kubeconfig of the hub; as kubectl finds it if not given")
-	cluster := flags.String("cluster", "", "managed cluster to grant on")
+	kubeconfig := flags.String("kubeconfig", "", "kubeconfig of the hub; the same default as kubectl")
+	cluster := flags.String("cluster", "", "managed cluster on which the permission is granted")
 	name := flags.String("name", "", "name of the ClusterPermission")
-	user := flags.String("user", "", "who may read the pods, as the managed cluster knows him")
+	user := flags.String("user", "", "user name on the managed cluster of the user who may read the pods")
 	namespace := flags.StringP("namespace", "n", metav1.NamespaceDefault, "namespace on the managed cluster")
-	timeout := flags.Duration("timeout", time.Minute, "how long to wait until the grant is on the managed cluster")
-	remove := flags.Bool("delete", false, "delete the ClusterPermission before ending, whether it was applied or not")
+	timeout := flags.Duration("timeout", time.Minute, "how long to wait until the permission is applied on the managed cluster")
+	remove := flags.Bool("delete", false, "delete the ClusterPermission before the program ends, even if it was not applied")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, pflag.ErrHelp):
 		return nil
@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string, out, notes io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	// Whoever is asked to stop still has to clean up.
+	// The program cleans up even if it is interrupted.
 	cleaning := context.WithoutCancel(ctx)
 	ctx, cancel := context.WithTimeout(ctx, *timeout)
 	defer cancel()
@@ -91,7 +91,7 @@ func run(ctx context.Context, args []string, out, notes io.Writer) (err error) {
 	return list(ctx, hub, *cluster, out)
 }
 
-// hubOf returns a client of the hub that a kubeconfig leads to.
+// hubOf returns a client of the hub in a kubeconfig.
 func hubOf(kubeconfig string) (versioned.Interface, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
@@ -102,7 +102,7 @@ func hubOf(kubeconfig string) (versioned.Interface, error) {
 	return versioned.NewForConfig(config)
 }
 
-// podReaders is a Role of its own and a RoleBinding to it, both of which get the
+// podReaders returns a ClusterPermission with a Role and a RoleBinding to it. Both have the
 // name of the ClusterPermission.
 func podReaders(cluster, name, namespace, user string) *rbacv1alpha1.ClusterPermission {
 	return &rbacv1alpha1.ClusterPermission{
@@ -121,13 +121,12 @@ func podReaders(cluster, name, namespace, user string) *rbacv1alpha1.ClusterPerm
 	}
 }
 
-// untilApplied waits until the agent of the managed cluster reports that it has
-// applied the spec. If that has not happened when ctx ends, it tells what stands in
-// the way.
+// untilApplied waits until the agent of the managed cluster reports that it has applied
+// the spec. If ctx ends first, it prints the conditions that are not true.
 func untilApplied(ctx context.Context, hub versioned.Interface, permission *rbacv1alpha1.ClusterPermission, notes io.Writer) error {
 	started := time.Now()
-	// Unlike a bare watch, this goes on when the connection or the hub's memory of
-	// former versions is lost.
+	// Unlike a single watch, UntilWithSync continues after the connection is lost or the
+	// resource version has expired.
 	source := cache.NewListWatchFromClient(hub.RbacV1alpha1().RESTClient(), "clusterpermissions", permission.Namespace,
 		fields.OneTermEqualSelector(metav1.ObjectNameField, permission.Name))
 	last, told := permission, false
@@ -157,22 +156,21 @@ func untilApplied(ctx context.Context, hub versioned.Interface, permission *rbac
 	err = fmt.Errorf("ClusterPermission %s is not applied after %s", permission.Name, time.Since(started).Round(time.Second))
 	switch waits := pending(last); {
 	case last == permission:
-		return fmt.Errorf("%w: the hub has not shown it; it may not allow to list and watch clusterpermissions", err)
+		return fmt.Errorf("%w: the hub has not shown it; check the permission to list and watch clusterpermissions", err)
 	case waits != "":
 		return fmt.Errorf("%w: %s", err, waits)
 	}
 	return err
 }
 
-// isApplied tells whether the present spec is on the managed cluster. A condition
-// may still be about the one before.
+// isApplied reports whether the current spec is on the managed cluster. A condition may
+// refer to an earlier generation.
 func isApplied(permission *rbacv1alpha1.ClusterPermission) bool {
 	applied := meta.FindStatusCondition(permission.Status.Conditions, rbacv1alpha1.ConditionAppliedRBACManifestWork)
 	return applied != nil && applied.Status == metav1.ConditionTrue && applied.ObservedGeneration == permission.Generation
 }
 
-// pending tells that the present spec waits for somebody who may approve it; empty
-// if it does not.
+// pending returns a note if the current spec waits for an approval, or "" if it does not.
 func pending(permission *rbacv1alpha1.ClusterPermission) string {
 	approval := permission.Status.Approval
 	if approval == nil || approval.Pending == nil {
@@ -181,7 +179,7 @@ func pending(permission *rbacv1alpha1.ClusterPermission) string {
 	return fmt.Sprintf("generation %d by %s waits for approval", approval.Pending.Generation, approval.Pending.RequestedBy)
 }
 
-// undo deletes exactly the ClusterPermission that was created. The agent then
+// undo deletes the ClusterPermission only if it is the one that was created. The agent then
 // removes the Role and the RoleBinding.
 func undo(ctx context.Context, hub versioned.Interface, created *rbacv1alpha1.ClusterPermission, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -194,11 +192,11 @@ func undo(ctx context.Context, hub versioned.Interface, created *rbacv1alpha1.Cl
 	return nil
 }
 
-// list prints what the ClusterPermissions of a cluster have brought there.
+// list prints the permissions that ClusterPermissions grant on a cluster.
 func list(ctx context.Context, hub versioned.Interface, cluster string, out io.Writer) error {
 	permissions, err := hub.RbacV1alpha1().ClusterPermissions(cluster).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return fmt.Errorf("listing what is granted on %s: %w", cluster, err)
+		return fmt.Errorf("listing the ClusterPermissions of %s: %w", cluster, err)
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "PERMISSION\tKIND\tNAMESPACE\tNAME\tAPPLIED")

@@ -1,14 +1,14 @@
-// Command devhub is a whole Kubernetes control plane in one file: the real
-// etcd, kube-apiserver, kube-controller-manager and kubectl, of one Kubernetes
-// release. `make run`, the integration tests and the benchmarks start it as the
-// hub and as the managed clusters.
+// Command devhub is a complete Kubernetes control plane in one file: etcd,
+// kube-apiserver, kube-controller-manager and kubectl of one Kubernetes release.
+// `make run`, the integration tests and the benchmarks start it as the hub and as
+// the managed clusters.
 //
-// One binary instead of four because the four share most of their code: it
-// links once, and takes a third of the disk space.
+// It is one binary because the four programs share most of their code: the binary
+// links once, and needs a third of the disk space.
 //
-// The program to run is the name devhub is called by (a link named etcd,
-// kube-apiserver, kube-controller-manager or kubectl) or else its first
-// argument:
+// The name of the executable selects the program to run (a link named etcd,
+// kube-apiserver, kube-controller-manager or kubectl). With any other name, the
+// first argument selects it:
 //
 //	devhub kubectl version --client
 package main
@@ -44,9 +44,8 @@ var programs = map[string]func(){
 }
 
 func runKubectl() {
-	// The verbosity is needed while the command is being constructed (plugins,
-	// kuberc), before its flags are parsed. A value that does not parse is
-	// reported by that parsing.
+	// The constructor of the command (plugins, kuberc) needs the verbosity before the
+	// flags are parsed. The parsing reports an invalid value.
 	_, _ = logs.GlogSetter(kubectlcmd.GetLogVerbosity(os.Args))
 	if err := cli.RunNoErrOutput(kubectlcmd.NewDefaultKubectlCommand()); err != nil {
 		kubectlutil.CheckErr(err)
@@ -60,7 +59,7 @@ func main() {
 	}
 	if len(os.Args) > 1 {
 		if run, ok := programs[os.Args[1]]; ok {
-			// The program sees its own name and arguments, as if called by a link.
+			// The program receives its own name and arguments, as if a link started it.
 			os.Args = os.Args[1:]
 			run()
 			return

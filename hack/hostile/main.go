@@ -1,6 +1,6 @@
-// Command hostile is what `make hostile` executes once the programs are built: it sends
-// generated hostile input to a hub and an agent, and fails if any costs more than it may.
-// test/hostile documents the environment variables.
+// Command hostile is the program of `make hostile`. It sends generated hostile input to a hub
+// and an agent, and fails if an input exceeds the bound. test/hostile documents the
+// environment variables.
 package main
 
 import (

@@ -21,7 +21,7 @@ import (
 const exampleAccount = "example"
 
 // reported waits until the example accounts have tokens and the example
-// ClusterPermissions that name them are delivered as a whole.
+// ClusterPermissions that name them are fully delivered.
 func reported(ctx context.Context, hub *localhub.Cluster, examples []*unstructured.Unstructured) error {
 	client, err := versioned.NewForConfig(hub.AdminConfig())
 	if err != nil {
@@ -42,7 +42,7 @@ func reported(ctx context.Context, hub *localhub.Cluster, examples []*unstructur
 	return nil
 }
 
-// settled tells what an example still waits for.
+// settled returns nil if an example is delivered, or an error that names the missing condition.
 func settled(ctx context.Context, client versioned.Interface, example *unstructured.Unstructured) error {
 	switch example.GetKind() {
 	case "ManagedServiceAccount":
@@ -50,7 +50,7 @@ func settled(ctx context.Context, client versioned.Interface, example *unstructu
 		if err != nil {
 			return err
 		}
-		// A run that was away for long finds a token that has expired.
+		// The token of an earlier run may have expired.
 		expires := account.Status.ExpirationTimestamp
 		if !meta.IsStatusConditionTrue(account.Status.Conditions, authenticationv1beta1.ConditionTokenReported) || expires == nil || !expires.After(time.Now()) {
 			return fmt.Errorf("managedserviceaccount %s has no token: %v", account.Name, account.Status.Conditions)
@@ -61,28 +61,28 @@ func settled(ctx context.Context, client versioned.Interface, example *unstructu
 			return err
 		}
 		if !meta.IsStatusConditionTrue(permission.Status.Conditions, rbacv1alpha1.ConditionFullyDelivered) {
-			return fmt.Errorf("clusterpermission %s is not delivered as a whole: %v", permission.Name, permission.Status.Conditions)
+			return fmt.Errorf("clusterpermission %s is not fully delivered: %v", permission.Name, permission.Status.Conditions)
 		}
 	}
 	return nil
 }
 
-// useAccount shows what the token of the example account is good for on a cluster,
-// with kubectl and with a program, and what not.
+// useAccount shows requests to a cluster with the token of the example account, from kubectl and
+// from a program.
 func useAccount(ctx context.Context, cluster string) error {
 	secret := fmt.Sprintf("kubectl get secret %s --namespace %s -o ", exampleAccount, cluster)
 	as := fmt.Sprintf(`kubectl --kubeconfig /dev/null --server "$(cat %[1]s/%[2]s.server)" --certificate-authority %[1]s/%[2]s.crt --token "$(cat %[1]s/%[2]s.token)" `, stateDir, exampleAccount)
 	return steps(ctx, []step{
 		{line: "kubectl get managedserviceaccounts --all-namespaces"},
-		{comment: "the token of the account, its certificates, and where the cluster is"},
+		{comment: "the token of the account, the CA certificates and the URL of the cluster"},
 		{line: secret + fmt.Sprintf("jsonpath='{.data.token}' | base64 -d > %s/%s.token", stateDir, exampleAccount)},
 		{line: secret + fmt.Sprintf(`jsonpath='{.data.ca\.crt}' | base64 -d > %s/%s.crt`, stateDir, exampleAccount)},
 		{line: fmt.Sprintf("kubectl get managedcluster %s -o jsonpath='{.spec.managedClusterClientConfigs[0].url}' > %s/%s.server", cluster, stateDir, exampleAccount)},
-		{comment: "on the cluster, it may do what the ClusterPermission grants"},
+		{comment: "on the cluster, the token allows what the ClusterPermission grants"},
 		{line: as + "get configmaps --namespace default"},
 		{comment: "and nothing else"},
 		{line: as + "get secrets --namespace default", refusal: "Error from server (Forbidden)"},
-		{comment: "a program that uses the account, and goes on when the token is replaced"},
-		{line: fmt.Sprintf("go run ./examples/tokens --cluster %s --account %s list configmaps --namespace default", cluster, exampleAccount)},
+		{comment: "a program that uses the account, also after the token is rotated"},
+		{line: fmt.Sprintf("go run ./examples/clusterclient --cluster %s --account %s list configmaps --namespace default", cluster, exampleAccount)},
 	})
 }

@@ -1,13 +1,11 @@
-// Command run is what `make run` executes once the programs are built. It
-// starts a hub, its managed clusters, our apiserver and agents, has the clusters
-// join by clusteradm, applies artifacts/example, shows in a transcript of commands
-// what came of it, and stays in the foreground until Ctrl-C.
+// Command run is the program of `make run`. It starts a hub, managed clusters, the apiserver and the
+// agents, joins the clusters with clusteradm, applies artifacts/example, prints a transcript of
+// commands that show the result, and runs until Ctrl-C.
 //
-// The environment variable CLUSTERS is the number of managed clusters (2 if
-// unset). With ONCE=1 it stops after the transcript. With AWS=fake the clusters are
-// of EKS, by a server that stands for AWS, and the last one joins by IAM roles.
-// Its state is in .run, where a second run finds its data again; with AWS=fake
-// there are other data, in .run/aws.
+// The environment variable CLUSTERS is the number of managed clusters (default 2). With ONCE=1
+// the program stops after the transcript. With AWS=fake the clusters are EKS clusters of a server
+// that simulates AWS, and the last one joins with IAM roles. The next run uses the same data, in
+// .run or, with AWS=fake, in .run/aws.
 package main
 
 import (
@@ -37,16 +35,14 @@ const (
 	kubectlDir = stateDir + "/kubectl-cache"
 	awsDir     = stateDir + "/aws"
 
-	// startTimeout bounds everything up to the end of the transcript. It takes
-	// about ten seconds; a busy machine may need a multiple.
+	// startTimeout bounds the start and the transcript, which take about ten seconds on an idle machine.
 	startTimeout = 5 * time.Minute
 	stopTimeout  = time.Minute
 )
 
 func main() {
 	ctx, restore := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// After the first signal a second one has its usual effect: it ends us at
-	// once, and the kernel ends what we started.
+	// A second signal ends this process at once, and the kernel ends its children.
 	context.AfterFunc(ctx, restore)
 	if err := run(ctx); err != nil {
 		fmt.Fprintf(os.Stderr, "\nrun: %v\n", err)
@@ -93,7 +89,7 @@ func run(ctx context.Context) (err error) {
 		},
 	}
 	if withAWS {
-		// A cluster that has joined in one way does not go on in another by itself.
+		// A cluster that joined with a certificate cannot change to IAM roles, so the data are separate.
 		if err := os.MkdirAll(awsDir, 0o700); err != nil {
 			return err
 		}
@@ -145,14 +141,14 @@ func lock(ctx context.Context) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	// A run that was just killed takes a moment to let go.
+	// A killed run releases its lock after a moment.
 	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 3*time.Second, true, func(context.Context) (bool, error) {
 		return syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil, nil
 	})
 	if err != nil {
 		holder, _ := io.ReadAll(file)
 		_ = file.Close()
-		return nil, fmt.Errorf("another run (process %s) is alive on %s; stop it first", strings.TrimSpace(string(holder)), stateDir)
+		return nil, fmt.Errorf("another run (process %s) uses %s; stop it first", strings.TrimSpace(string(holder)), stateDir)
 	}
 	if err := file.Truncate(0); err != nil {
 		return nil, err
@@ -160,7 +156,7 @@ func lock(ctx context.Context) (unlock func(), err error) {
 	if _, err := fmt.Fprintln(file, os.Getpid()); err != nil {
 		return nil, err
 	}
-	// Closing releases the lock, as does our end, however it comes.
+	// The end of the process also releases the lock.
 	return func() { _ = file.Close() }, nil
 }
 
@@ -203,7 +199,7 @@ func stop(fleet *localhub.Fleet) error {
 	return err
 }
 
-// firstExit waits for a process to exit and returns it; nil if ctx ends first.
+// firstExit waits for a process to exit and returns it, or nil if ctx ends first.
 func firstExit(ctx context.Context, processes []*localhub.Process) *localhub.Process {
 	cases := []reflect.SelectCase{{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())}}
 	for _, process := range processes {

@@ -18,17 +18,17 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// maxLine is how much of a line of output is shown, in bytes.
+// maxLine is the maximum length of a printed line of output, in bytes.
 const maxLine = 140
 
 var (
-	// applied is a line of clusteradm about one object of the manifests.
+	// applied matches a line of clusteradm about one object of the manifests.
 	applied = regexp.MustCompile(`^\S+/\S+( in \S+)? (created|configured|unchanged|exists)$`)
-	// secrets are words that are long, or nobody's business.
+	// secrets matches flags with long or secret values.
 	secrets = regexp.MustCompile(`(--(?:hub-token|ca-data) \S{6})\S+`)
 )
 
-// ran prints a command by which clusters join, and the beginning of what it has printed.
+// ran prints a command of the registration, and the beginning of its output.
 func ran(cluster *localhub.Cluster, words []string, output string) {
 	line := strings.Join(words, " ")
 	switch words[0] {
@@ -48,7 +48,7 @@ func ran(cluster *localhub.Cluster, words []string, output string) {
 			counts[found[2]]++
 			continue
 		}
-		// After an empty line clusteradm says what to do next, which is what comes here.
+		// After an empty line clusteradm prints the next steps, which the transcript shows.
 		if text == "" {
 			break
 		}
@@ -69,12 +69,12 @@ func ran(cluster *localhub.Cluster, words []string, output string) {
 	}
 }
 
-// kubeconfigOf is the file with the administrator's kubeconfig of a cluster.
+// kubeconfigOf returns the path of the administrator's kubeconfig of a cluster.
 func kubeconfigOf(cluster *localhub.Cluster) string {
 	return filepath.Join(stateDir, cluster.Name+".kubeconfig")
 }
 
-// startAWS starts a server for AWS that keeps its state for the next run.
+// startAWS starts a server that simulates AWS and keeps its state for the next run.
 func startAWS() (*fakeaws.Server, error) {
 	server, err := fakeaws.New(fakeaws.Options{StateFile: filepath.Join(awsDir, "aws.json")})
 	if err != nil {
@@ -83,8 +83,8 @@ func startAWS() (*fakeaws.Server, error) {
 	return server, nil
 }
 
-// irsaClusters are those of the clusters that join by IAM roles: the last one, unless it
-// has joined by a certificate before, and those that have joined so before.
+// irsaClusters returns the clusters that join with IAM roles: the last one, unless it joined with
+// a certificate in an earlier run, and those that joined with IAM roles in earlier runs.
 func irsaClusters(clusters []string) ([]string, error) {
 	file := filepath.Join(awsDir, "irsa")
 	content, err := os.ReadFile(file)
@@ -102,7 +102,7 @@ func irsaClusters(clusters []string) ([]string, error) {
 	return slices.DeleteFunc(known, func(name string) bool { return !slices.Contains(clusters, name) }), nil
 }
 
-// showRegistration shows who the clusters are to the hub.
+// showRegistration shows the registered clusters.
 func showRegistration(ctx context.Context) error {
 	for _, command := range [][]string{
 		{"get", "managedclusters"},
@@ -116,7 +116,7 @@ func showRegistration(ctx context.Context) error {
 	return nil
 }
 
-// showAWS shows what the server has made in AWS for a cluster.
+// showAWS shows the IAM role and the access entry of a cluster.
 func showAWS(aws *fakeaws.Server, cluster string) error {
 	hub, err := irsa.ParseARN(localhub.HubARN)
 	if err != nil {
@@ -134,7 +134,7 @@ func showAWS(aws *fakeaws.Server, cluster string) error {
 	if role < 0 || entry < 0 {
 		return fmt.Errorf("AWS has no role %s, or no access entry for it", identity.HubRoleARN())
 	}
-	fmt.Printf("# what the server has made in AWS for %s\n", cluster)
+	fmt.Printf("# the IAM role and the access entry that the server created for %s\n", cluster)
 	for _, shown := range []any{
 		map[string]any{"role": roles[role].ARN, "trustPolicy": json.RawMessage(roles[role].TrustPolicy), "tags": roles[role].Tags},
 		map[string]any{"accessEntry": entries[entry].PrincipalARN, "username": entries[entry].Username, "groups": entries[entry].Groups},

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// viewer may view the first cluster, and on the hub the namespace default.
+	// viewer is a user who may view the first cluster, and the namespace default of the hub.
 	viewer = "dana"
 
 	searchTimeout = time.Minute
 )
 
-// searchFleet shows a search as an administrator and as somebody who may view one cluster.
+// searchFleet shows the searches of an administrator, and of a user who may view one cluster.
 func searchFleet(ctx context.Context, fleet *localhub.Fleet) error {
-	fmt.Printf("# %s may search, view %s, and list what is in the namespace default of the hub\n", viewer, fleet.Members[0].Name)
+	fmt.Printf("# %s may search, view %s, and list the objects in the namespace default of the hub\n", viewer, fleet.Members[0].Name)
 	if err := fleet.Hub.Apply(ctx, viewerBindings(fleet.Members[0].Name)...); err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func searchFleet(ctx context.Context, fleet *localhub.Fleet) error {
 	if err != nil {
 		return err
 	}
-	missing := errors.New("not looked at yet")
+	missing := errors.New("not checked")
 	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, searchTimeout, true, func(ctx context.Context) (bool, error) {
 		found, err := client.SearchV1alpha1().Searches().Create(ctx, &searchv1alpha1.Search{
 			Spec: searchv1alpha1.SearchSpec{SearchRequest: searchv1alpha1.SearchRequest{

@@ -21,11 +21,11 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// deliveryTimeout bounds the wait for the examples to arrive on cluster1.
+// deliveryTimeout bounds the wait until the examples are on the first managed cluster.
 const deliveryTimeout = time.Minute
 
 // transcript applies the examples, waits until they are on the first managed
-// cluster, and prints the kubectl commands that show it, with their output.
+// cluster, and prints the kubectl commands that show them, with their output.
 func transcript(ctx context.Context, fleet *localhub.Fleet) error {
 	examples, err := filepath.Glob("artifacts/example/*.yaml")
 	if err != nil {
@@ -33,7 +33,7 @@ func transcript(ctx context.Context, fleet *localhub.Fleet) error {
 	}
 	applied := time.Now()
 	for _, example := range examples {
-		// The managed cluster of the example has joined already, and its agent reports
+		// The managed cluster of the example has already joined, and its agent reports
 		// its namespaces.
 		if base := filepath.Base(example); base == "managedcluster.yaml" || base == "clusternamespace.yaml" {
 			continue
@@ -92,8 +92,8 @@ func transcript(ctx context.Context, fleet *localhub.Fleet) error {
 	return nil
 }
 
-// step is a comment of the transcript, or a line that a shell runs. With a refusal,
-// that is how the line must fail.
+// step is a comment of the transcript, or a line that a shell runs. If refusal is set, the line
+// must fail with this text.
 type step struct {
 	comment, line, refusal string
 }
@@ -111,24 +111,9 @@ func steps(ctx context.Context, all []step) error {
 	return nil
 }
 
-// kubectl runs one command, and prints it and its output. The OpenAPI document
-// that some commands need is merged a moment after the API is available, so a
-// failure is final only after some attempts.
+// kubectl runs kubectl, and prints the command and its output.
 func kubectl(ctx context.Context, args ...string) error {
-	fmt.Printf("$ kubectl %s\n", strings.Join(args, " "))
-	var output []byte
-	var failure error
-	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, 15*time.Second, true, func(ctx context.Context) (bool, error) {
-		command := exec.CommandContext(ctx, filepath.Join(localhub.BinDir(), "kubectl"), args...)
-		command.Env = append(os.Environ(), "KUBECONFIG="+hubConfig, "KUBECACHEDIR="+kubectlDir, "KUBERC=off")
-		output, failure = command.CombinedOutput()
-		return failure == nil, nil
-	})
-	fmt.Printf("%s", output)
-	if err != nil {
-		return fmt.Errorf("kubectl %s: %w", args[0], errors.Join(failure, ctx.Err()))
-	}
-	return nil
+	return shell(ctx, "kubectl "+strings.Join(args, " "), "")
 }
 
 // reference names an object on a managed cluster.
@@ -137,8 +122,8 @@ type reference struct {
 	namespace, name string
 }
 
-// isExample tells whether a work is one of the examples, or delivers one of
-// them. Other works are the user's own, and may well not be deliverable.
+// isExample reports whether a ManifestWork is one of the examples, or delivers one of them. Others
+// belong to the user and may be impossible to deliver.
 func isExample(work *unstructured.Unstructured, examples []*unstructured.Unstructured) bool {
 	return slices.ContainsFunc(examples, func(example *unstructured.Unstructured) bool {
 		if example.GetNamespace() != work.GetNamespace() {
@@ -163,7 +148,7 @@ func delivered(ctx context.Context, hub, cluster *localhub.Cluster, examples []*
 	}
 	works := onHub.Resource(schema.GroupVersionResource{Group: "work.open-cluster-management.io", Version: "v1", Resource: "manifestworks"})
 	var rbac []reference
-	missing := errors.New("not looked at yet")
+	missing := errors.New("not checked")
 	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, deliveryTimeout, true, func(ctx context.Context) (bool, error) {
 		list, err := works.Namespace(cluster.Name).List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -181,7 +166,7 @@ func delivered(ctx context.Context, hub, cluster *localhub.Cluster, examples []*
 			}
 			for _, manifest := range manifests {
 				object := &unstructured.Unstructured{Object: manifest.(map[string]any)}
-				// The examples hold no kind whose plural this would get wrong.
+				// The guess is right for the kinds of the examples.
 				resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
 				ref := reference{resource: resource, namespace: object.GetNamespace(), name: object.GetName()}
 				if _, err := onCluster.Resource(resource).Namespace(ref.namespace).Get(ctx, ref.name, metav1.GetOptions{}); err != nil {
@@ -193,11 +178,11 @@ func delivered(ctx context.Context, hub, cluster *localhub.Cluster, examples []*
 				}
 			}
 		}
-		missing = errors.New("no work has RBAC objects")
+		missing = errors.New("no ManifestWork contains RBAC objects")
 		return len(rbac) > 0, nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("the examples did not arrive on %s: %w", cluster.Name, errors.Join(missing, ctx.Err()))
+		return nil, fmt.Errorf("the examples are not delivered to %s: %w", cluster.Name, errors.Join(missing, ctx.Err()))
 	}
 	return rbac, nil
 }
@@ -212,8 +197,9 @@ func namespaces(references []reference) []string {
 	return slices.Compact(result)
 }
 
-// shell runs one line, and prints it and its output. With a refusal, that is how
-// it must fail.
+// shell runs a line, and prints it and its output. If refusal is set, the line must fail with
+// this text. A hub merges its OpenAPI document a moment after the API is available, so shell
+// retries a failed line.
 func shell(ctx context.Context, line, refusal string) error {
 	fmt.Printf("$ %s\n", line)
 	var output []byte
@@ -233,7 +219,7 @@ func shell(ctx context.Context, line, refusal string) error {
 	case err == nil:
 		return nil
 	case refusal != "" && failure == nil:
-		return fmt.Errorf("%s: it was not refused", line)
+		return fmt.Errorf("%s: succeeded, want an error that contains %q", line, refusal)
 	}
 	return fmt.Errorf("%s: %w", line, errors.Join(failure, ctx.Err()))
 }

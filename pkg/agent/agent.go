@@ -10,15 +10,15 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"open-cluster-management.io/hub-apiserver/pkg/agent/registration"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/membership"
 )
 
 // Agent connects one managed cluster to its hub.
 type Agent struct {
 	config CompletedConfig
-	// registrar is nil if the agent was given its credentials on the hub.
-	registrar *registration.Registrar
-	// session is what runs at present; nil if nothing does.
+	// registrar is nil if the credentials on the hub are configured.
+	registrar *membership.Registrar
+	// session is the current session, or nil.
 	session atomic.Pointer[session]
 }
 
@@ -28,7 +28,7 @@ func (c CompletedConfig) New() (*Agent, error) {
 	if c.Registration != nil {
 		c.Registration.Stuck = a.stuck
 		var err error
-		a.registrar, err = registration.New(*c.Registration)
+		a.registrar, err = membership.New(*c.Registration)
 		return a, err
 	}
 	s, err := c.newSession(c.Hub, HubHash(c.Hub.Host))
@@ -39,7 +39,7 @@ func (c CompletedConfig) New() (*Agent, error) {
 	return a, nil
 }
 
-// Ready reports whether the agent does its work; the error says what it waits for.
+// Ready returns an error with the reason why the agent is not ready, or nil.
 func (a *Agent) Ready() error {
 	if a.registrar != nil {
 		if message := a.registrar.Waiting(); message != "" {
@@ -53,8 +53,8 @@ func (a *Agent) Ready() error {
 	return s.ready()
 }
 
-// stuck returns an error that names the objects from which workers do not return; nil
-// if there are none.
+// stuck returns an error that names the objects from which workers do not return, or nil if
+// there are none.
 func (a *Agent) stuck() error {
 	if s := a.session.Load(); s != nil {
 		return s.stuck()
@@ -62,7 +62,7 @@ func (a *Agent) stuck() error {
 	return nil
 }
 
-// Run works until ctx ends or a part fails, and returns when all parts have ended.
+// Run runs the agent until ctx ends or a part fails, and returns when all parts have ended.
 func (a *Agent) Run(ctx context.Context) error {
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error { return a.serveHealth(ctx) })
@@ -75,8 +75,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	return parts.Wait()
 }
 
-// Serve does what the hub asks for until ctx ends. It implements registration.Workload.
-func (a *Agent) Serve(ctx context.Context, hub registration.Hub) error {
+// Serve implements membership.Workload.
+func (a *Agent) Serve(ctx context.Context, hub membership.Hub) error {
 	s, err := a.config.newSession(hub.Config, hub.Hash)
 	if err != nil {
 		return err
@@ -86,11 +86,11 @@ func (a *Agent) Serve(ctx context.Context, hub registration.Hub) error {
 	return s.run(ctx)
 }
 
-// Remove removes what was done for the hub. It implements registration.Workload.
-func (a *Agent) Remove(ctx context.Context, hub registration.Hub) error {
+// Remove implements membership.Workload.
+func (a *Agent) Remove(ctx context.Context, hub membership.Hub) error {
 	config := hub.Config
 	if config == nil {
-		// No request goes there.
+		// No request is sent to the hub.
 		config = &rest.Config{}
 	}
 	s, err := a.config.newSession(config, hub.Hash)
@@ -103,8 +103,8 @@ func (a *Agent) Remove(ctx context.Context, hub registration.Hub) error {
 	if s.works == nil || hub.Config == nil {
 		return nil
 	}
-	if err := s.works.LetGo(ctx); err != nil {
-		return fmt.Errorf("all is removed, but the hub does not know it: %w", err)
+	if err := s.works.RemoveFinalizers(ctx); err != nil {
+		return fmt.Errorf("all objects are removed, but the finalizers on the hub are not: %w", err)
 	}
 	return nil
 }

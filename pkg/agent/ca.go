@@ -6,8 +6,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// caOf returns how to read the CA that a client trusts, at the moment. It is
-// empty for one that trusts the authorities of its machine.
+// caOf returns a function that reads the CA that a client trusts now. The CA is empty if the
+// client trusts the CAs of its machine.
 func caOf(load func() (*rest.Config, error)) func() ([]byte, error) {
 	return func() ([]byte, error) {
 		config, err := load()

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestManagedCA: what is reported as the CA follows the kubeconfig, and the file
-// that it may name.
+// TestManagedCA checks that the reported CA follows changes of the kubeconfig, and of the file that
+// the kubeconfig names.
 func TestManagedCA(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {
@@ -34,13 +34,13 @@ func TestManagedCA(t *testing.T) {
 	read := func(want string) {
 		t.Helper()
 		if got, err := config.ManagedCA(); err != nil || string(got) != want {
-			t.Errorf("CA is %q (%v), want %q", got, err, want)
+			t.Errorf("ManagedCA() = %q, %v, want %q", got, err, want)
 		}
 	}
 	read("first")
 	write("ca.pem", "second")
 	read("second")
-	kubeconfig("certificate-authority-data: dGhpcmQ=") // third
+	kubeconfig("certificate-authority-data: dGhpcmQ=") // "third" in base64
 	read("third")
 	kubeconfig("tls-server-name: x")
 	read("")
@@ -48,6 +48,6 @@ func TestManagedCA(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := config.ManagedCA(); err == nil {
-		t.Errorf("CA is %q without a kubeconfig", got)
+		t.Errorf("ManagedCA() = %q without a kubeconfig, want an error", got)
 	}
 }

@@ -18,19 +18,18 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// NewCommand returns the command of the agent. It ends on SIGTERM and SIGINT.
+// NewCommand returns the command of the agent. The command ends on SIGTERM and SIGINT.
 func NewCommand() *cobra.Command {
 	options := NewOptions()
 	command := &cobra.Command{
 		Use:   "agent",
-		Short: "Does on one managed cluster what its hub asks for: ManifestWorks and ManagedServiceAccounts",
+		Short: "Applies ManifestWorks and keeps ManagedServiceAccounts on one managed cluster",
 		Long: `The agent runs on, or next to, a managed cluster. It registers the cluster with
-the hub, and keeps its credentials there valid. It watches the ManifestWorks
-in the namespace of that cluster on the hub, applies their manifests on the
-managed cluster, keeps the applied objects as the works give them, removes what
-left the works, and reports the state of it all to the hub. It also keeps the
-ServiceAccounts of the ManagedServiceAccounts there, and valid tokens of them on
-the hub, and reports what is on the cluster, so that it can be searched for.`,
+the hub and renews its credentials. It applies the ManifestWorks in the
+namespace of the cluster on the hub, corrects drift of the applied objects,
+removes objects that have no manifest any more, and reports the state to the
+hub. It also keeps the ServiceAccounts of ManagedServiceAccounts and their
+tokens on the hub, and reports the resources of the cluster for searches.`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -61,7 +60,7 @@ the hub, and reports what is on the cluster, so that it can be searched for.`,
 	return command
 }
 
-// contextWithSignals returns a context that ends on SIGTERM and SIGINT, and after a time.
+// contextWithSignals returns a context that ends on SIGTERM and SIGINT, and after the timeout.
 func contextWithSignals(parent context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(parent, syscall.SIGTERM, syscall.SIGINT)
 	ctx, cancel := context.WithTimeout(ctx, timeout)

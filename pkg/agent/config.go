@@ -16,60 +16,64 @@ import (
 	"k8s.io/component-base/version"
 	"k8s.io/utils/clock"
 
-	"open-cluster-management.io/hub-apiserver/pkg/agent/executor"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/inventory"
-	"open-cluster-management.io/hub-apiserver/pkg/agent/registration"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/membership"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
 )
 
-// Config is what an agent needs to run.
+// Config is the configuration of an agent.
 type Config struct {
 	// ClusterName is the name of the managed cluster on the hub.
 	ClusterName string
-	// AgentID is the identity of the agent; the hash of the hub's URL if empty.
+	// AgentID is the identity of the agent. It defaults to the hash of the hub's URL.
 	AgentID string
-	// HealthBindAddress is where health checks and metrics are served; empty or "0" disables that.
+	// HealthBindAddress is the address of health checks and metrics. Empty or "0" disables them.
 	HealthBindAddress string
-	// Workers is how many ManifestWorks are handled at the same time, WorkersPerTenant
-	// how many of one tenant, and how many ManagedServiceAccounts; Workers if zero.
+	// Workers is the number of ManifestWorks that are handled in parallel. WorkersPerTenant limits
+	// the ManifestWorks of one tenant, and is also the number of ManagedServiceAccounts that are
+	// handled in parallel. It defaults to Workers.
 	Workers, WorkersPerTenant int
-	// PriorityWorkers is how many ManifestWorks are handled in addition that are deleted,
-	// revoked or of ClusterPermissions; 2 if zero.
+	// PriorityWorkers is the number of additional workers for ManifestWorks that are deleted,
+	// revoked or generated from ClusterPermissions. It defaults to 2.
 	PriorityWorkers int
-	// NoWorks leaves out the ManifestWorks of the cluster.
+	// NoWorks disables ManifestWorks.
 	NoWorks bool
-	// NoServiceAccounts leaves the ManagedServiceAccounts of the cluster to another agent.
+	// NoServiceAccounts disables ManagedServiceAccounts, because another agent handles them.
 	NoServiceAccounts bool
-	// EvictionGracePeriod is how long the objects of a work stay that the hub
-	// lost without the agent having let it go.
+	// EvictionGracePeriod is the time that objects stay after their ManifestWork disappears from
+	// the hub without being finalized.
 	EvictionGracePeriod time.Duration
-	// ExecutorMode is how works act that name an executor; executor.Impersonate if empty.
-	ExecutorMode executor.Mode
-	// FeedbackJSONPaths are the parts of applied objects that works may have
-	// reported, as .status; all if empty.
+	// ExecutorMode is the method of applying ManifestWorks that name an executor. It defaults to
+	// preflight.Impersonate.
+	ExecutorMode preflight.Mode
+	// FeedbackJSONPaths are the fields of applied objects that a ManifestWork may request as
+	// feedback, such as .status. If it is empty, all fields are allowed.
 	FeedbackJSONPaths []string
-	// ServiceAccountNamespace is where the ServiceAccounts of
-	// ManagedServiceAccounts live; DefaultServiceAccountNamespace if empty.
+	// ServiceAccountNamespace is the namespace of the ServiceAccounts of ManagedServiceAccounts. It
+	// defaults to DefaultServiceAccountNamespace.
 	ServiceAccountNamespace string
-	// TokenVerifyInterval is how often a reported token is checked without a
-	// reason; DefaultTokenVerifyInterval if zero.
+	// TokenVerifyInterval is the interval between checks of a reported token without a trigger. It
+	// defaults to DefaultTokenVerifyInterval.
 	TokenVerifyInterval time.Duration
-	// Inventory says which resources of the managed cluster are reported to the hub;
-	// none if nil.
+	// Inventory selects the resources of the managed cluster that are reported to the hub. Nil
+	// disables the report.
 	Inventory *inventory.Settings
-	// ManagedEndpoint is the URL of the managed cluster's API server that is reported
-	// with them; none if empty.
+	// ManagedEndpoint is the URL of the managed cluster's API server that is reported with these
+	// resources. If it is empty, no URL is reported.
 	ManagedEndpoint string
-	// Hub and Managed are how to reach the two clusters. Hub is nil if there is a Registration.
+	// Hub and Managed are the client configurations of the two clusters. Hub is nil if Registration
+	// is set.
 	Hub, Managed *rest.Config
-	// Registration makes the cluster a member of its hub, and so says how to reach the hub;
-	// nil if Hub does. Its ClusterName, clients, endpoint and clock are filled in.
-	Registration *registration.Config
-	// ManagedCA reads what verifies the managed cluster's API server; what
-	// Managed says if nil.
+	// Registration registers the cluster with its hub, and then provides the client configuration
+	// of the hub. It is nil if Hub is set. Complete fills in its ClusterName, clients, endpoint and
+	// clock.
+	Registration *membership.Config
+	// ManagedCA reads the CA bundle of the managed cluster's API server. It defaults to the CA in
+	// Managed.
 	ManagedCA func() ([]byte, error)
-	// Clock is what tokens expire by; that of the machine if nil.
+	// Clock determines the expiry of tokens. It defaults to the system clock.
 	Clock clock.WithTicker
 }
 
@@ -102,28 +106,28 @@ func (o *Options) Config() (*Config, error) {
 	}
 	var endpoint string
 	if o.Kubeconfig != "" {
-		// From within the cluster it is an address that means nothing elsewhere.
+		// The in-cluster address is not reachable from outside the cluster.
 		endpoint = managed.Host
 	}
 	o.tune(managed)
 	return &Config{
 		ClusterName: o.ClusterName, AgentID: o.AgentID, HealthBindAddress: o.HealthBindAddress,
 		Workers: o.Workers, WorkersPerTenant: o.WorkersPerTenant, PriorityWorkers: o.PriorityWorkers, NoWorks: !o.Works, NoServiceAccounts: !o.ServiceAccounts, EvictionGracePeriod: o.EvictionGracePeriod,
-		ExecutorMode: executor.Mode(o.ExecutorMode), FeedbackJSONPaths: o.FeedbackJSONPaths,
+		ExecutorMode: preflight.Mode(o.ExecutorMode), FeedbackJSONPaths: o.FeedbackJSONPaths,
 		ServiceAccountNamespace: o.ServiceAccountNamespace, TokenVerifyInterval: o.TokenVerifyInterval,
 		Inventory: settings, ManagedEndpoint: endpoint,
 		Hub: hub, Managed: managed, ManagedCA: caOf(loadManaged), Registration: register,
 	}, nil
 }
 
-// tune sets what is common to all clients of a cluster.
+// tune sets the fields that all clients of a cluster share.
 func (o *Options) tune(config *rest.Config) {
 	config.UserAgent = "open-cluster-management-agent/" + version.Get().GitVersion
 	config.QPS, config.Burst = o.QPS, o.Burst
-	// Warnings are about manifests, whose authors do not read this log.
+	// Warnings concern manifests, and the authors of manifests do not read this log.
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	if o.QPS > 0 {
-		// One budget for all clients of a cluster, in which tenants take turns.
+		// All clients of a cluster share one budget, and tenants take turns in it.
 		config.RateLimiter = fair.NewLimiter(o.QPS, o.Burst)
 	}
 }
@@ -138,16 +142,16 @@ type completedConfig struct {
 	discovery   discovery.DiscoveryInterface
 }
 
-// CompletedConfig is a Config with defaults and clients. Only Complete makes one.
+// CompletedConfig is a Config with defaults and clients. Only Complete creates one.
 type CompletedConfig struct {
 	*completedConfig
 }
 
-// Complete fills in defaults and makes the clients. It makes no request.
+// Complete fills in defaults and creates the clients. It makes no request.
 func (c *Config) Complete() (CompletedConfig, error) {
 	completed := &completedConfig{Config: c}
 	if (c.Hub == nil) == (c.Registration == nil) {
-		return CompletedConfig{}, errors.New("exactly one of a hub and a registration is needed")
+		return CompletedConfig{}, errors.New("exactly one of Hub and Registration is required")
 	}
 	if c.ServiceAccountNamespace == "" {
 		c.ServiceAccountNamespace = DefaultServiceAccountNamespace
@@ -188,7 +192,8 @@ func (c *Config) Complete() (CompletedConfig, error) {
 	return CompletedConfig{completed}, nil
 }
 
-// watched returns a configuration whose requests show that a worker is not stuck.
+// watched returns a copy of the configuration whose requests report progress to the watchdog of
+// stuck workers.
 func watched(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(fair.Transport)

@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// crdHashAnnotation marks a CRD that an agent of this kind made, and from what.
+	// crdHashAnnotation marks a CRD that this agent created. Its value is a hash of the source.
 	crdHashAnnotation = "work.open-cluster-management.io/crd-hash"
-	// crdTimeout is how long the managed cluster may take to serve the CRD.
-	// Generous, as it may be starting itself; after it the agent exits with the reason.
+	// crdTimeout bounds the wait until the managed cluster serves the CRD. It is generous, because
+	// the cluster may be starting too. After the timeout, the agent exits with an error.
 	crdTimeout = 5 * time.Minute
 	crdPoll    = 200 * time.Millisecond
 )
 
 var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// ensureCRD makes the managed cluster serve AppliedManifestWorks, and returns
-// when it does. A CRD that somebody else installed is left as it is.
+// ensureCRD creates or updates the CRD of AppliedManifestWorks, and waits until the managed cluster
+// serves it. It does not change a CRD that it did not create.
 func ensureCRD(ctx context.Context, client dynamic.Interface) error {
 	wanted := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal(managedartifacts.AppliedManifestWorkCRD, &wanted.Object); err != nil {
@@ -61,7 +61,7 @@ func ensureCRD(ctx context.Context, client dynamic.Interface) error {
 		}
 		if err != nil {
 			if last == nil || last.Error() != err.Error() {
-				klog.FromContext(ctx).Info("The CRD of AppliedManifestWorks is not there yet", "err", err)
+				klog.FromContext(ctx).Info("The CustomResourceDefinition of AppliedManifestWorks does not exist yet", "err", err)
 			}
 			last = err
 			return false, nil

@@ -14,7 +14,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// stopTimeout is how long requests in flight may take when the agent stops.
+// stopTimeout bounds the requests in flight when the agent stops.
 const stopTimeout = 5 * time.Second
 
 // serveHealth serves health checks and metrics until ctx ends.

@@ -10,38 +10,40 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/validation"
 
-	"open-cluster-management.io/hub-apiserver/pkg/agent/registration"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/membership"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 )
 
 const (
-	// DefaultRegistrationNamespace is where the agent keeps its identity outside of a pod.
+	// DefaultRegistrationNamespace is the namespace of the Secret with the agent's identity, if the
+	// agent does not run in a pod.
 	DefaultRegistrationNamespace = "open-cluster-management-agent"
-	// DefaultHubKubeconfigSecret is the name of the Secret with it.
+	// DefaultHubKubeconfigSecret is the name of that Secret.
 	DefaultHubKubeconfigSecret = "hub-kubeconfig-secret"
-	// minCertificateLifetime is the least that Kubernetes signs.
+	// minCertificateLifetime is the shortest certificate lifetime that Kubernetes accepts.
 	minCertificateLifetime = 10 * time.Minute
-	// driverAWSIRSAAlias is what the public agent calls the driver aws-irsa.
+	// driverAWSIRSAAlias is the name of the driver aws-irsa in upstream OCM agents.
 	driverAWSIRSAAlias = "awsirsa"
 )
 
 // RegistrationOptions are the flags of the registration with the hub.
 type RegistrationOptions struct {
-	// BootstrapKubeconfig is the file with the identity that registers the cluster; there is
-	// no registration if it is empty.
+	// BootstrapKubeconfig is the file with the identity that registers the cluster. If it is
+	// empty, the agent does not register.
 	BootstrapKubeconfig string
-	// Auth is how the cluster shows the hub who it is: csr or aws-irsa.
+	// Auth is the method of authentication to the hub: csr or aws-irsa.
 	Auth string
-	// HubClusterARN and ManagedClusterARN are those of the two EKS clusters; only for aws-irsa.
+	// HubClusterARN and ManagedClusterARN are the ARNs of the two EKS clusters. Only for aws-irsa.
 	HubClusterARN, ManagedClusterARN string
-	// TokenCommand is which program gets tokens for a hub on EKS: builtin or aws.
+	// TokenCommand is the program that gets tokens for a hub on EKS: builtin or aws.
 	TokenCommand string
-	// Namespace and Secret say where the identity is kept on the managed cluster.
+	// Namespace and Secret name the Secret with the identity on the managed cluster.
 	Namespace, Secret string
-	// Dir is where its files are.
+	// Dir is the directory with the files of the identity.
 	Dir string
-	// CertificateLifetime is what is asked for; the hub decides if it is zero.
+	// CertificateLifetime is the requested lifetime of certificates. If it is zero, the hub
+	// decides.
 	CertificateLifetime time.Duration
 }
 
@@ -52,26 +54,26 @@ func NewRegistrationOptions() *RegistrationOptions {
 		namespace = DefaultRegistrationNamespace
 	}
 	return &RegistrationOptions{
-		Auth: string(registerv1alpha1.DriverCSR), TokenCommand: string(registration.BuiltInTokenCommand),
+		Auth: string(registerv1alpha1.DriverCSR), TokenCommand: string(membership.BuiltInTokenCommand),
 		Namespace: namespace, Secret: DefaultHubKubeconfigSecret,
 	}
 }
 
 // AddFlags adds the flags that set the options.
 func (o *RegistrationOptions) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.BootstrapKubeconfig, "bootstrap-kubeconfig", o.BootstrapKubeconfig, "File with the address of the hub and an identity that may register clusters there. With it, the agent registers the cluster and gets its own credentials; --hub-kubeconfig is then not given.")
-	fs.StringVar(&o.Auth, "registration-auth", o.Auth, "How the cluster shows the hub who it is: csr, by a client certificate that the hub signs, or aws-irsa, by an AWS IAM role.")
-	fs.StringVar(&o.HubClusterARN, "hub-cluster-arn", o.HubClusterARN, "ARN of the hub's EKS cluster; for aws-irsa.")
-	fs.StringVar(&o.HubClusterARN, "eks-hub-cluster-arn", o.HubClusterARN, "The same as --hub-cluster-arn.")
-	fs.StringVar(&o.ManagedClusterARN, "managed-cluster-arn", o.ManagedClusterARN, "ARN of the EKS cluster that is managed; for aws-irsa.")
-	fs.StringVar(&o.TokenCommand, "aws-token-command", o.TokenCommand, "What gets tokens for a hub on EKS: builtin for this program, or aws for the aws command line, which must then be installed.")
-	fs.StringVar(&o.Namespace, "registration-namespace", o.Namespace, "Namespace of the managed cluster in which the agent keeps its identity on the hub. By default that of its pod.")
-	fs.StringVar(&o.Secret, "hub-kubeconfig-secret", o.Secret, "Name of the Secret with the agent's identity on the hub. Agents of several hubs need one each.")
-	fs.StringVar(&o.Dir, "hub-kubeconfig-dir", o.Dir, "Directory for the files of the agent's identity, which nobody else can read. By default a temporary one.")
-	fs.DurationVar(&o.CertificateLifetime, "csr-expiration", o.CertificateLifetime, "For how long client certificates are asked to be valid, 10m at least; the hub decides when this is 0.")
+	fs.StringVar(&o.BootstrapKubeconfig, "bootstrap-kubeconfig", o.BootstrapKubeconfig, "File with the address of the hub and an identity with permission to register clusters. With it, the agent registers the cluster and obtains its own credentials. Mutually exclusive with --hub-kubeconfig.")
+	fs.StringVar(&o.Auth, "registration-auth", o.Auth, "How the cluster authenticates to the hub: csr (a client certificate that the hub signs) or aws-irsa (an AWS IAM role).")
+	fs.StringVar(&o.HubClusterARN, "hub-cluster-arn", o.HubClusterARN, "ARN of the EKS cluster of the hub. Required for aws-irsa.")
+	fs.StringVar(&o.HubClusterARN, "eks-hub-cluster-arn", o.HubClusterARN, "Alias of --hub-cluster-arn.")
+	fs.StringVar(&o.ManagedClusterARN, "managed-cluster-arn", o.ManagedClusterARN, "ARN of the managed EKS cluster. Required for aws-irsa.")
+	fs.StringVar(&o.TokenCommand, "aws-token-command", o.TokenCommand, "Program that gets tokens for a hub on EKS: builtin (this program) or aws (the AWS command line, which must be installed).")
+	fs.StringVar(&o.Namespace, "registration-namespace", o.Namespace, "Namespace on the managed cluster of the Secret with the agent's identity on the hub. Defaults to the namespace of the pod.")
+	fs.StringVar(&o.Secret, "hub-kubeconfig-secret", o.Secret, "Name of the Secret with the agent's identity on the hub. Each hub requires a Secret of its own.")
+	fs.StringVar(&o.Dir, "hub-kubeconfig-dir", o.Dir, "Directory for the files of the agent's identity, which only the agent can read. Defaults to a temporary directory.")
+	fs.DurationVar(&o.CertificateLifetime, "csr-expiration", o.CertificateLifetime, "Requested lifetime of client certificates, at least 10m. If it is 0, the hub decides.")
 }
 
-// Validate returns everything that is wrong with the options.
+// Validate returns all errors of the options.
 func (o *RegistrationOptions) Validate() []error {
 	if o.BootstrapKubeconfig == "" {
 		return nil
@@ -87,8 +89,8 @@ func (o *RegistrationOptions) Validate() []error {
 				errs = append(errs, fmt.Errorf("%s: %w", flag, err))
 			}
 		}
-		if o.TokenCommand != string(registration.BuiltInTokenCommand) && o.TokenCommand != string(registration.AWSTokenCommand) {
-			errs = append(errs, fmt.Errorf("--aws-token-command must be %s or %s, not %q", registration.BuiltInTokenCommand, registration.AWSTokenCommand, o.TokenCommand))
+		if o.TokenCommand != string(membership.BuiltInTokenCommand) && o.TokenCommand != string(membership.AWSTokenCommand) {
+			errs = append(errs, fmt.Errorf("--aws-token-command must be %s or %s, not %q", membership.BuiltInTokenCommand, membership.AWSTokenCommand, o.TokenCommand))
 		}
 	default:
 		errs = append(errs, fmt.Errorf("--registration-auth must be %s or %s, not %q", registerv1alpha1.DriverCSR, registerv1alpha1.DriverAWSIRSA, o.Auth))
@@ -112,15 +114,15 @@ func (o *RegistrationOptions) driver() registerv1alpha1.RegistrationDriver {
 	return registerv1alpha1.RegistrationDriver(o.Auth)
 }
 
-// Config turns the options into a configuration; nil if there is no registration. It makes
-// the temporary directory, which is the caller's to remove, if none was given.
-func (o *RegistrationOptions) Config() (*registration.Config, error) {
+// Config returns the configuration of the options, or nil if the agent does not register. It
+// creates a temporary directory if Dir is empty, which the caller removes.
+func (o *RegistrationOptions) Config() (*membership.Config, error) {
 	if o.BootstrapKubeconfig == "" {
 		return nil, nil
 	}
-	config := &registration.Config{
+	config := &membership.Config{
 		Driver: o.driver(), BootstrapKubeconfig: o.BootstrapKubeconfig, Namespace: o.Namespace, SecretName: o.Secret, Dir: o.Dir,
-		TokenCommand: registration.TokenCommand(o.TokenCommand), CertificateLifetime: o.CertificateLifetime,
+		TokenCommand: membership.TokenCommand(o.TokenCommand), CertificateLifetime: o.CertificateLifetime,
 	}
 	var errs []error
 	if config.Driver == registerv1alpha1.DriverAWSIRSA {

@@ -11,30 +11,30 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"open-cluster-management.io/hub-apiserver/pkg/agent/access"
-	"open-cluster-management.io/hub-apiserver/pkg/agent/executor"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/accessreview"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/namespaces"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/serviceaccount"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 )
 
-// session is all that the agent does for its hub while the hub accepts the cluster.
+// session contains the controllers that run while the hub accepts the cluster.
 type session struct {
 	config CompletedConfig
-	// works is nil if it is switched off.
+	// works is nil if ManifestWorks are disabled.
 	works      *work.Controller
 	accounts   *serviceaccount.Controller
 	namespaces *namespaces.Controller
-	// inventory is nil if it is switched off.
+	// inventory is nil if the report of resources is disabled.
 	inventory *inventory.Controller
-	// prepared is whether the managed cluster serves AppliedManifestWorks.
+	// prepared is set once the managed cluster serves AppliedManifestWorks.
 	prepared atomic.Bool
 }
 
-// newSession returns a session with a hub. It makes no request. The hash is what the hub
-// is called on the managed cluster.
+// newSession returns a session with a hub. It makes no request. The hash identifies the hub on
+// the managed cluster.
 func (c CompletedConfig) newSession(hub *rest.Config, hash string) (*session, error) {
 	s := &session{config: c}
 	hub = watched(hub)
@@ -77,6 +77,7 @@ func (c CompletedConfig) newSession(hub *rest.Config, hash string) (*session, er
 	}
 	if c.Inventory != nil {
 		s.inventory, err = inventory.New(inventory.Config{
+			Timing:      inventory.DefaultTiming,
 			ClusterName: c.ClusterName, APIEndpoint: c.ManagedEndpoint, Settings: c.Inventory, Hub: hub,
 			Metadata: c.metadata, Dynamic: c.dynamic, Discovery: c.discovery,
 		})
@@ -87,21 +88,21 @@ func (c CompletedConfig) newSession(hub *rest.Config, hash string) (*session, er
 	return s, nil
 }
 
-// newExecutors returns what decides with whose permissions works act.
-func (c CompletedConfig) newExecutors() (*executor.Executors, error) {
-	executors, err := executor.New(executor.Config{
+// newExecutors returns the executors of ManifestWorks.
+func (c CompletedConfig) newExecutors() (*preflight.Executors, error) {
+	executors, err := preflight.New(preflight.Config{
 		Managed: c.Managed, Own: c.dynamic, Mode: c.ExecutorMode,
-		Reviewer: access.NewReviewer(access.Config{
+		Reviewer: accessreview.NewReviewer(accessreview.Config{
 			Client: c.managedKube.AuthorizationV1(), RBAC: c.managedKube.RbacV1(), Clock: c.Clock,
 		}),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("executors of works: %w", err)
+		return nil, fmt.Errorf("executors of ManifestWorks: %w", err)
 	}
 	return executors, nil
 }
 
-// agentID is the identity of the agent, which is the hub's unless it was given another.
+// agentID returns the identity of the agent, which defaults to the hash of the hub.
 func (c CompletedConfig) agentID(hash string) string {
 	if c.AgentID == "" {
 		return hash
@@ -109,8 +110,8 @@ func (c CompletedConfig) agentID(hash string) string {
 	return c.AgentID
 }
 
-// stuck returns an error that names the objects from which workers do not return; nil
-// if there are none.
+// stuck returns an error that names the objects from which workers do not return, or nil if
+// there are none.
 func (s *session) stuck() error {
 	errs := []error{s.accounts.Stuck(), s.namespaces.Stuck()}
 	if s.works != nil {
@@ -119,29 +120,28 @@ func (s *session) stuck() error {
 	return errors.Join(errs...)
 }
 
-// ready returns what is not known yet, or what is stuck; nil if the session does its
-// work.
+// ready returns an error with the reason why the session is not ready, or nil.
 func (s *session) ready() error {
 	if s.works != nil && !s.prepared.Load() {
-		return fmt.Errorf("the CRD of AppliedManifestWorks is not established on the managed cluster yet")
+		return fmt.Errorf("waiting for the CRD of AppliedManifestWorks on the managed cluster")
 	}
 	if s.works != nil && !s.works.Synced() {
-		return fmt.Errorf("the ManifestWorks of the hub are not known yet")
+		return fmt.Errorf("waiting to list the ManifestWorks of the hub")
 	}
-	// A hub without ManagedServiceAccounts for this agent has all that it asks for.
+	// A hub may not serve all resources.
 	if !s.config.NoServiceAccounts && !s.accounts.Synced() && !s.accounts.Unserved() {
-		return fmt.Errorf("the ManagedServiceAccounts of the hub or the ServiceAccounts of the managed cluster are not known yet")
+		return fmt.Errorf("waiting to list the ManagedServiceAccounts of the hub and the ServiceAccounts of the managed cluster")
 	}
 	if !s.namespaces.Synced() && !s.namespaces.Unserved() {
-		return fmt.Errorf("the ClusterNamespaces of the hub or the namespaces of the managed cluster are not known yet")
+		return fmt.Errorf("waiting to list the ClusterNamespaces of the hub and the namespaces of the managed cluster")
 	}
 	if s.inventory != nil && !s.inventory.Synced() && !s.inventory.Unserved() {
-		return fmt.Errorf("the resources of the managed cluster are not reported to the hub yet")
+		return fmt.Errorf("waiting to report the resources of the managed cluster to the hub")
 	}
 	return s.stuck()
 }
 
-// run works until ctx ends or a part fails, and returns when all parts have ended.
+// run runs all controllers until ctx ends or one fails, and returns when all have ended.
 func (s *session) run(ctx context.Context) error {
 	parts, ctx := errgroup.WithContext(ctx)
 	if s.works != nil {
@@ -166,14 +166,14 @@ func (s *session) run(ctx context.Context) error {
 	return parts.Wait()
 }
 
-// remove removes from the managed cluster what was done for the hub. The session must not
-// run meanwhile.
+// remove deletes all objects on the managed cluster that were applied for the hub. The session must
+// not run at the same time.
 func (s *session) remove(ctx context.Context) error {
 	parts := errgroup.Group{}
 	if s.works != nil {
 		parts.Go(func() error { return s.works.RemoveAll(ctx) })
 	}
-	// Also where they are switched off now, and were not before.
+	// Delete the accounts even if they are disabled now: they may have been enabled before.
 	parts.Go(func() error { return s.accounts.RemoveAll(ctx) })
 	return parts.Wait()
 }

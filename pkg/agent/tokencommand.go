@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// execInfo is the environment variable by which client-go tells a credential plugin
-	// what it asks for.
+	// execInfo is the environment variable in which client-go passes its request to a
+	// credential plugin.
 	execInfo = "KUBERNETES_EXEC_INFO"
-	// tokenTimeout bounds what it takes to get a token.
+	// tokenTimeout bounds the request for a token.
 	tokenTimeout = time.Minute
 )
 
@@ -30,9 +30,9 @@ func newTokenCommand() *cobra.Command {
 	var options awstoken.Options
 	command := &cobra.Command{
 		Use:   "aws-token",
-		Short: "Prints a token for a hub on EKS, as a credential plugin of client-go",
-		Long: `Prints an ExecCredential with a token for an EKS cluster. The credentials that it is made
-with are those that the AWS SDK finds by itself: in a pod, the IAM role of its ServiceAccount.`,
+		Short: "Prints a token for a hub on EKS as a client-go credential plugin",
+		Long: `Prints an ExecCredential with a token for an EKS cluster. It uses the default credentials
+of the AWS SDK: in a pod, the IAM role of its ServiceAccount.`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -57,21 +57,20 @@ with are those that the AWS SDK finds by itself: in a pod, the IAM role of its S
 	}
 	var sets cliflag.NamedFlagSets
 	flags := sets.FlagSet("aws-token")
-	flags.StringVar(&options.Region, "region", "", "AWS region of the hub's cluster.")
-	flags.StringVar(&options.ClusterName, "cluster-name", "", "Name of the hub's cluster in EKS.")
-	flags.StringVar(&options.RoleARN, "role", "", "ARN of the IAM role to act as; the identity that is found by itself if empty.")
+	flags.StringVar(&options.Region, "region", "", "AWS region of the EKS cluster of the hub.")
+	flags.StringVar(&options.ClusterName, "cluster-name", "", "Name of the EKS cluster of the hub.")
+	flags.StringVar(&options.RoleARN, "role", "", "ARN of the IAM role to assume. If it is empty, the default credentials are used.")
 	command.Flags().AddFlagSet(flags)
-	// Otherwise it would show the flags of the agent.
+	// By default, the usage text would show the flags of the agent.
 	cliflag.SetUsageAndHelpFunc(command, sets, 0)
 	for _, required := range []string{"region", "cluster-name"} {
-		// It is about a flag that was just defined.
+		// MarkFlagRequired fails only for a flag that is not defined.
 		_ = command.MarkFlagRequired(required)
 	}
 	return command
 }
 
-// execVersion returns which version of ExecCredential the caller asks for; v1 if it does
-// not say.
+// execVersion returns the version of ExecCredential that the caller requests. It defaults to v1.
 func execVersion(info string) (schema.GroupVersion, error) {
 	if info == "" {
 		return clientauthenticationv1.SchemeGroupVersion, nil

@@ -15,7 +15,7 @@ func TestExecCredential(t *testing.T) {
 	} {
 		version, err := execVersion(info)
 		if err != nil {
-			t.Errorf("%s: %v", info, err)
+			t.Errorf("execVersion(%s) = %v, want nil", info, err)
 			continue
 		}
 		encoded, err := execCredential(version, "secret", expires)
@@ -30,12 +30,12 @@ func TestExecCredential(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.APIVersion != want || got.Kind != "ExecCredential" || got.Status.Token != "secret" || got.Status.ExpirationTimestamp != "2026-01-02T02:04:05Z" {
-			t.Errorf("%s: printed %s", info, encoded)
+			t.Errorf("execCredential(%s) = %s, want kind ExecCredential of %s with token secret and expiry 2026-01-02T02:04:05Z", info, encoded, want)
 		}
 	}
 	for _, info := range []string{"x", `{"apiVersion":"client.authentication.k8s.io/v2"}`} {
 		if _, err := execVersion(info); err == nil {
-			t.Errorf("%s: was taken", info)
+			t.Errorf("execVersion(%s) = nil, want an error", info)
 		}
 	}
 }
@@ -68,7 +68,7 @@ func TestRegistrationOptions(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := options.Validate(); (err == nil) != test.want {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: Validate() = %v, want valid %t", name, err, test.want)
 		}
 	}
 }

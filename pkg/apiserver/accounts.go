@@ -6,18 +6,17 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
-	"open-cluster-management.io/hub-apiserver/pkg/accountsync"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
-	"open-cluster-management.io/hub-apiserver/pkg/clustersets"
+	"open-cluster-management.io/hub-apiserver/pkg/controllers/managedclusterset"
+	"open-cluster-management.io/hub-apiserver/pkg/controllers/managedserviceaccount"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
-// addAccounts looks after the ManagedServiceAccounts that this server serves. On
-// a hub that keeps them in its own CustomResourceDefinitions it has its own
-// agents for them.
-func (s *Server) addAccounts(hub metadata.Interface, resolver *clustersets.Resolver, registering *clusterRegistration) error {
-	secrets, informers, err := accountsync.NewSecrets(hub, withoutManagedFields)
+// addAccounts adds the controllers of ManagedServiceAccounts. A hub that stores them in
+// CustomResourceDefinitions has its own controllers.
+func (s *Server) addAccounts(hub metadata.Interface, resolver *managedclusterset.Resolver, registering *clusterRegistration) error {
+	secrets, informers, err := managedserviceaccount.NewSecrets(hub, withoutManagedFields)
 	if err != nil {
 		return err
 	}
@@ -26,13 +25,13 @@ func (s *Server) addAccounts(hub metadata.Interface, resolver *clustersets.Resol
 	client := s.clients.own.AuthenticationV1beta1()
 	accounts := s.informers.own.Authentication().V1beta1().ManagedServiceAccounts()
 	clusters := s.informers.clusters.Cluster().V1().ManagedClusters()
-	replicator, err := accountsync.NewReplicator(client, resolver, accountsync.ReplicatorInformers{
+	replicator, err := managedserviceaccount.NewReplicaController(client, resolver, managedserviceaccount.ReplicaInformers{
 		Accounts: accounts, Clusters: clusters.Lister(), Membership: s.membership(resolver),
 	})
 	if err != nil {
 		return err
 	}
-	access := accountsync.NewAccess(s.hub, accountsync.AccessInformers{
+	access := managedserviceaccount.NewAgentRoleController(s.hub, managedserviceaccount.AgentRoleInformers{
 		Accounts: accounts, Clusters: clusters, Secrets: secrets,
 		Roles: s.hubInformers.Rbac().V1().Roles(), Bindings: s.hubInformers.Rbac().V1().RoleBindings(),
 		Groups: registering.groups, Registrations: registering.registrations,
@@ -40,18 +39,18 @@ func (s *Server) addAccounts(hub metadata.Interface, resolver *clustersets.Resol
 	s.controllers = append(s.controllers,
 		replicator.Run,
 		access.Run,
-		accountsync.NewObserver(client, accounts, secrets).Run,
-		accountsync.NewCollector(client, accounts, secrets).Run,
-		accountsync.NewTTL(client, accounts).Run,
-		accountsync.NewTokenExpirer(client, accounts).Run)
+		managedserviceaccount.NewSecretController(client, accounts, secrets).Run,
+		managedserviceaccount.NewSecretGarbageCollector(client, accounts, secrets).Run,
+		managedserviceaccount.NewTTLController(client, accounts).Run,
+		managedserviceaccount.NewTokenExpirationController(client, accounts).Run)
 	return nil
 }
 
-// membership is what may change the clusters of namespaces.
-func (s *Server) membership(resolver *clustersets.Resolver) []reconcile.Feed {
+// membership returns the feeds that may change the clusters of namespaces.
+func (s *Server) membership(resolver *managedclusterset.Resolver) []reconcile.Feed {
 	namespaces := func(names []string, err error) []cache.ObjectName {
 		if err != nil {
-			return nil // only an index that does not exist fails
+			return nil // the only error is a missing index
 		}
 		keys := make([]cache.ObjectName, 0, len(names))
 		for _, name := range names {
@@ -67,10 +66,10 @@ func (s *Server) membership(resolver *clustersets.Resolver) []reconcile.Feed {
 				if !ok {
 					return nil
 				}
-				// A namespace of that name is, or no longer is, that of a cluster.
+				// The change also affects the namespace of the cluster.
 				return append(namespaces(resolver.Namespaces(cluster)), cache.NewObjectName(cluster.Name, ""))
 			},
-			Ignore: clustersets.SameLabels,
+			Ignore: managedclusterset.SameLabels,
 		},
 		{
 			Informer: s.informers.sets.Cluster().V1beta2().ManagedClusterSets().Informer(),

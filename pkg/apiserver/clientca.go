@@ -19,17 +19,15 @@ const (
 	clientCAPeriod          = 10 * time.Millisecond
 )
 
-// loadedCA holds the server back from its first handshake until it knows the
-// authorities of client certificates, which it gets from a ConfigMap of the hub.
-// A handshake before that asks for no certificate, and whoever made it, the
-// hub's aggregator among them, would be anonymous for as long as the connection lasts.
+// loadedCA delays the first TLS handshake until the server has read the certificate authorities of clients
+// from a ConfigMap of the hub. An earlier handshake would not request a certificate, and the client, such
+// as the aggregator of the hub, would be anonymous for the lifetime of the connection.
 type loadedCA struct {
 	dynamiccertificates.CAContentProvider
 	hub kubernetes.Interface
 }
 
-// RunOnce implements dynamiccertificates.ControllerRunner; the server calls it
-// before its first handshake, and Run right after.
+// RunOnce implements dynamiccertificates.ControllerRunner. The server calls it before the first handshake.
 func (c *loadedCA) RunOnce(ctx context.Context) error {
 	runner, ok := c.CAContentProvider.(dynamiccertificates.ControllerRunner)
 	if !ok {
@@ -43,16 +41,16 @@ func (c *loadedCA) RunOnce(ctx context.Context) error {
 		return last == nil, nil
 	})
 	if err != nil && ctx.Err() == nil {
-		// Rather late than never: tokens need no authority of certificates.
-		klog.FromContext(ctx).Error(last, "serving before the authorities of client certificates are known")
+		// Clients with tokens do not need certificate authorities.
+		klog.FromContext(ctx).Error(last, "Serving without the certificate authorities of clients")
 	}
 	return nil
 }
 
-// Run implements dynamiccertificates.ControllerRunner. RunOnce has begun what it would do.
+// Run implements dynamiccertificates.ControllerRunner. RunOnce has already started the runner.
 func (c *loadedCA) Run(ctx context.Context, _ int) { <-ctx.Done() }
 
-// loaded tells what of the hub's authorities is not known yet.
+// loaded returns an error if a certificate authority of the hub is not loaded yet.
 func (c *loadedCA) loaded(ctx context.Context) error {
 	config, err := c.hub.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, authenticationConfigMap, metav1.GetOptions{})
 	if err != nil {
@@ -61,7 +59,7 @@ func (c *loadedCA) loaded(ctx context.Context) error {
 	known := c.CurrentCABundleContent()
 	for _, key := range []string{"client-ca-file", "requestheader-client-ca-file"} {
 		if !bytes.Contains(known, bytes.TrimSpace([]byte(config.Data[key]))) {
-			return fmt.Errorf("%s of ConfigMap %s/%s is not known yet", key, metav1.NamespaceSystem, authenticationConfigMap)
+			return fmt.Errorf("%s of ConfigMap %s/%s is not loaded yet", key, metav1.NamespaceSystem, authenticationConfigMap)
 		}
 	}
 	return nil

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// withoutStatus empties the status of an object in JSON. All else stays as it is, byte by byte,
-// so that duplicate and unknown fields are still found.
+// withoutStatus empties the status of an object in JSON. It keeps all other bytes, so that duplicate and
+// unknown fields are still detected.
 func withoutStatus(body []byte) []byte {
 	if !bytes.Contains(body, []byte(`"status"`)) {
 		return body
@@ -36,10 +36,9 @@ func withoutStatus(body []byte) []byte {
 	return body
 }
 
-// ignoreStatus returns a function that empties the status in writes of objects that have a status
-// subresource. Such a write does not change the status, so what a client says there needs not
-// even be of the right type: the samples of the proposals end in "status: True", which is a
-// boolean in place of a text.
+// ignoreStatus returns a function that empties the status in the body of writes of objects with a status
+// subresource. Such a write does not change the status, so its JSON types do not matter. Published
+// samples contain a boolean instead of the string of a condition ("status: True").
 func ignoreStatus() func(*request.RequestInfo, []byte) []byte {
 	resources := sets.New[schema.GroupResource]()
 	for _, row := range Resources(Dependencies{}) {

@@ -1,5 +1,5 @@
-// Package apiserver assembles the API server: a Config is completed and becomes
-// a Server, which runs. resources.go holds the one table of everything served.
+// Package apiserver assembles the API server: a Config is completed, builds a Server, and the Server
+// runs. resources.go contains the table of all served resources.
 package apiserver
 
 import (
@@ -19,7 +19,6 @@ import (
 	componentbaseconfig "k8s.io/component-base/config"
 	baseversion "k8s.io/component-base/version"
 
-	"open-cluster-management.io/hub-apiserver/pkg/accountsync"
 	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -29,6 +28,9 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/executor"
+	permissioncontroller "open-cluster-management.io/hub-apiserver/pkg/controllers/clusterpermission"
+	"open-cluster-management.io/hub-apiserver/pkg/controllers/managedserviceaccount"
+	workcontroller "open-cluster-management.io/hub-apiserver/pkg/controllers/manifestwork"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/openapi"
@@ -36,60 +38,59 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/work/manifestwork"
-	"open-cluster-management.io/hub-apiserver/pkg/worksync"
 )
 
 const serverName = "hub-apiserver"
 
-// Requests per second that the server may send to the hub on its own behalf.
+// hubQPS and hubBurst limit the server's own requests to the hub, per second.
 const (
 	hubQPS   = 200
 	hubBurst = 400
 )
 
-// ExtraConfig is what the server needs beyond a generic API server.
+// ExtraConfig is the configuration of this server in addition to the generic API server
+// configuration.
 type ExtraConfig struct {
-	// Identity names this server among its replicas.
+	// Identity is the unique name of this replica.
 	Identity string
-	// Namespace of the hub that holds the server's leases.
+	// Namespace is the namespace of the hub that contains the Leases of the server.
 	Namespace string
-	// ManifestLimitBytes bounds the manifests of one ManifestWork.
+	// ManifestLimitBytes limits the manifests of one ManifestWork.
 	ManifestLimitBytes int64
-	// EscalationCheck says what becomes of ClusterPermissions that grant more than
-	// their author may grant.
+	// EscalationCheck is the action for a ClusterPermission that grants more than its author may grant.
 	EscalationCheck clusterpermission.EscalationCheck
-	// NamespaceSource is where namespaceSelectors of ClusterPermissions select from.
+	// NamespaceSource determines which namespaces the namespaceSelectors of ClusterPermissions match.
 	NamespaceSource NamespaceSource
-	// WorkExecutor is in whose name the works of ClusterPermissions are applied; nil
-	// for the agent's own.
+	// WorkExecutor is the executor of the ManifestWorks of ClusterPermissions. If it is nil, the agent
+	// applies them as itself.
 	WorkExecutor *types.NamespacedName
-	// NilExecutor says what becomes of works that name no executor.
+	// NilExecutor is the action for a ManifestWork without an executor.
 	NilExecutor executor.NilExecutor
-	// MaximumTokenValidity bounds how long tokens of ManagedServiceAccounts are valid; 0 for no bound.
+	// MaximumTokenValidity limits the validity of tokens of ManagedServiceAccounts. 0 means no limit.
 	MaximumTokenValidity time.Duration
 	// ReservedAccountNames are names that no new ManagedServiceAccount may have.
 	ReservedAccountNames []string
-	// LeaderElection decides which replica runs the controllers.
+	// LeaderElection elects the replica that runs the controllers.
 	LeaderElection componentbaseconfig.LeaderElectionConfiguration
-	// Embedded is the etcd in this process; nil when there is a cluster of etcd.
+	// Embedded is the etcd in this process, or nil if the server uses another etcd.
 	Embedded *etcd.Server
-	// Search is how the fleet is searched; nil for a server without search.
+	// Search is nil for a server without fleet search.
 	Search *SearchConfig
-	// Quotas bound what namespaces hold, and single objects.
+	// Quotas limit the objects of namespaces and the size of objects.
 	Quotas Quotas
-	// Registration is how managed clusters register, if this server serves ManagedClusters.
+	// Registration applies if this server serves ManagedClusters.
 	Registration *RegistrationConfig
 	// Requests are the limits of each caller.
 	Requests RequestLimits
 }
 
-// Config is what a server is made of.
+// Config is the configuration of a server.
 type Config struct {
 	Generic *genericapiserver.RecommendedConfig
 	Extra   ExtraConfig
 }
 
-// CompletedConfig is a Config that Complete has returned; there is no other way to get one.
+// CompletedConfig can only be created by Config.Complete.
 type CompletedConfig struct {
 	*completedConfig
 }
@@ -100,7 +101,7 @@ type completedConfig struct {
 	extra   *ExtraConfig
 }
 
-// DescribeAPI gives a configuration what OpenAPI says of the server.
+// DescribeAPI sets the OpenAPI configuration of a server.
 func DescribeAPI(generic *genericapiserver.RecommendedConfig) {
 	namer := openapinamer.NewDefinitionNamer(scheme.Scheme)
 	generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
@@ -111,7 +112,7 @@ func DescribeAPI(generic *genericapiserver.RecommendedConfig) {
 	generic.OpenAPIV3Config.Info.Version = baseversion.Get().GitVersion
 }
 
-// Complete fills in what can be derived.
+// Complete derives the remaining configuration.
 func (c *Config) Complete() CompletedConfig {
 	hub := rest.CopyConfig(c.Generic.ClientConfig)
 	hub.QPS, hub.Burst = hubQPS, hubBurst
@@ -122,7 +123,7 @@ func (c *Config) Complete() CompletedConfig {
 func (c CompletedConfig) New() (_ *Server, err error) {
 	hub, err := kubernetes.NewForConfig(c.hub)
 	if err != nil {
-		return nil, fmt.Errorf("building the hub's client: %w", err)
+		return nil, fmt.Errorf("building the client of the hub: %w", err)
 	}
 	if serving := c.generic.SecureServing; serving != nil && serving.ClientCA != nil {
 		serving.ClientCA = &loadedCA{CAContentProvider: serving.ClientCA, hub: hub}
@@ -165,7 +166,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		Authorizer:      c.generic.Authorization.Authorizer,
 		Works:           manifestwork.Options{LimitBytes: c.extra.ManifestLimitBytes, Executors: executors},
 		AccountBindings: bindings,
-		Placement: &accountsync.Placement{
+		Placement: &managedserviceaccount.Placement{
 			Clusters:        clients.clusters.ClusterV1(),
 			SetsAndBindings: clients.sets.ClusterV1beta2(),
 			CachedClusters:  informers.clusters.Cluster().V1().ManagedClusters().Lister(),
@@ -180,7 +181,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 	for i := range table {
 		table[i].Written = limits.written
 	}
-	// The gate comes before whatever keeps the authorizer.
+	// The gate wraps the authorizer before anything else keeps a reference to it.
 	registering.guard(&c.generic)
 	var virtual []definition.Virtual
 	var fleet *fleetSearch
@@ -214,7 +215,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		hubInformers: labelled, counters: countersOf(table), hubCheck: registering.check,
 	}
 	works := s.informers.works.Work().V1().ManifestWorks()
-	repair, err := worksync.NewController(deliverer, worksync.Informers{
+	repair, err := permissioncontroller.NewController(deliverer, permissioncontroller.Informers{
 		Permissions: s.informers.own.Rbac().V1alpha1().ClusterPermissions(),
 		Works:       works,
 		Clusters:    s.informers.clusters.Cluster().V1().ManagedClusters(),
@@ -230,16 +231,15 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 	s.controllers = append(s.controllers, registering.controllers...)
 	s.addClusterSets(resolver)
 	if clients.works == clients.own {
-		// A hub that keeps the works elsewhere has its own way to expire them, and to
-		// let agents clean up.
+		// A hub that stores ManifestWorks itself also has controllers for them.
 		s.controllers = append(s.controllers,
-			worksync.NewExpirer(clients.works.WorkV1(), works).Run,
-			worksync.NewAgentAccess(hub, clients.works.WorkV1(), s.hubInformers.Rbac().V1().RoleBindings()).Run)
+			workcontroller.NewTTLController(clients.works.WorkV1(), works).Run,
+			workcontroller.NewAgentBindingController(hub, clients.works.WorkV1(), s.hubInformers.Rbac().V1().RoleBindings()).Run)
 	}
 	if clients.accounts == clients.own {
 		metadata, err := metadata.NewForConfig(c.hub)
 		if err != nil {
-			return nil, fmt.Errorf("building the hub's client: %w", err)
+			return nil, fmt.Errorf("building the client of the hub: %w", err)
 		}
 		if err := s.addAccounts(metadata, resolver, registering); err != nil {
 			return nil, err
@@ -248,8 +248,8 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 	return s, s.addHooks()
 }
 
-// clients reach each group where the hub keeps it: in this server, or in the
-// hub's own CustomResourceDefinitions for a group that this server does not serve.
+// clients contains a client for each group: a client of this server, or a client of the hub if the hub
+// stores the group in CustomResourceDefinitions.
 type clients struct {
 	own, works, clusters, sets, accounts, addons versioned.Interface
 }
@@ -263,7 +263,7 @@ func (c CompletedConfig) clients() (*clients, error) {
 	}
 	hub, err := versioned.NewForConfig(c.hub)
 	if err != nil {
-		return nil, fmt.Errorf("building the hub's client: %w", err)
+		return nil, fmt.Errorf("building the client of the hub: %w", err)
 	}
 	out := &clients{own: own, works: hub, clusters: hub, sets: hub, accounts: hub, addons: hub}
 	if c.generic.MergedResourceConfig.ResourceEnabled(workv1.SchemeGroupVersion.WithResource("manifestworks")) {
@@ -284,32 +284,33 @@ func (c CompletedConfig) clients() (*clients, error) {
 	return out, nil
 }
 
-// informerFactories follow clients: one factory for each place. That of accounts
-// which the hub keeps is apart, since the hub may have none.
+// informerFactories are the informer factories of clients. Groups with the same client share a
+// factory. If the hub stores accounts, they have a separate factory, because the hub may not serve
+// them.
 type informerFactories struct {
 	own, works, clusters, sets, accounts externalversions.SharedInformerFactory
 }
 
 func (c *clients) informers() informerFactories {
 	factories := map[versioned.Interface]externalversions.SharedInformerFactory{}
-	apart := func(client versioned.Interface) externalversions.SharedInformerFactory {
+	separate := func(client versioned.Interface) externalversions.SharedInformerFactory {
 		return externalversions.NewSharedInformerFactoryWithOptions(client, 0, externalversions.WithTransform(withoutManagedFields))
 	}
 	of := func(client versioned.Interface) externalversions.SharedInformerFactory {
 		if factories[client] == nil {
-			factories[client] = apart(client)
+			factories[client] = separate(client)
 		}
 		return factories[client]
 	}
 	out := informerFactories{own: of(c.own), works: of(c.works), clusters: of(c.clusters), sets: of(c.sets), accounts: of(c.own)}
 	if c.accounts != c.own {
-		out.accounts = apart(c.accounts)
+		out.accounts = separate(c.accounts)
 	}
 	return out
 }
 
-// withoutManagedFields keeps caches small: nobody who reads them looks at
-// managed fields, and an update without any leaves the stored ones alone.
+// withoutManagedFields makes caches smaller. No reader needs managed fields, and an update without them
+// keeps the stored ones.
 func withoutManagedFields(obj any) (any, error) {
 	if accessor, err := meta.Accessor(obj); err == nil {
 		accessor.SetManagedFields(nil)

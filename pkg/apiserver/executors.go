@@ -17,17 +17,17 @@ import (
 
 	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/executor"
+	"open-cluster-management.io/hub-apiserver/pkg/controllers/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/authentication/managedserviceaccountbinding"
-	"open-cluster-management.io/hub-apiserver/pkg/worksync"
 )
 
-// identityAge is how long the hub's answer is taken for who this server is. Its
-// credentials may be replaced by those of somebody else, though seldom.
+// identityAge is the lifetime of the cached identity of this server on the hub. The cache expires
+// because the credentials may be replaced with credentials of another user.
 const identityAge = 5 * time.Minute
 
-// executors returns what judges who may have works act as whom, and the bindings that
-// it goes by; these are nil where the hub keeps the accounts, or does not serve them.
-func (c CompletedConfig) executors(clients *clients, hub kubernetes.Interface, sources *worksync.Sources) (*executor.Checker, *managedserviceaccountbinding.Bindings) {
+// executors returns the checker of executors and the bindings that it reads. The bindings are nil if this
+// server does not serve them.
+func (c CompletedConfig) executors(clients *clients, hub kubernetes.Interface, sources *clusterpermission.Sources) (*executor.Checker, *managedserviceaccountbinding.Bindings) {
 	identity := &hubIdentity{reviews: hub.AuthenticationV1().SelfSubjectReviews(), clock: clock.RealClock{}}
 	options := executor.Options{
 		Authorizer:  c.generic.Authorization.Authorizer,
@@ -36,7 +36,7 @@ func (c CompletedConfig) executors(clients *clients, hub kubernetes.Interface, s
 	}
 	resource := authenticationv1alpha1.SchemeGroupVersion.WithResource("managedserviceaccountbindings")
 	if clients.accounts != clients.own {
-		// Nobody who reads one should believe that it has an effect.
+		// Bindings would have no effect, so they are not served.
 		c.generic.MergedResourceConfig.DisableResources(resource)
 	}
 	var bindings *managedserviceaccountbinding.Bindings
@@ -47,8 +47,8 @@ func (c CompletedConfig) executors(clients *clients, hub kubernetes.Interface, s
 	return executor.NewChecker(options), bindings
 }
 
-// executorNames are the names by which the works of ClusterPermissions, which this
-// server writes, are judged; none if they are not.
+// executorNames returns the executor for which this server needs execute-as, because it writes the
+// ManifestWorks of ClusterPermissions. It returns none if no check applies.
 func (c *ExtraConfig) executorNames() []string {
 	switch {
 	case c.WorkExecutor != nil:
@@ -59,7 +59,7 @@ func (c *ExtraConfig) executorNames() []string {
 	return nil
 }
 
-// hubIdentity is who this server is on the hub.
+// hubIdentity caches the identity of this server on the hub.
 type hubIdentity struct {
 	reviews authenticationclient.SelfSubjectReviewInterface
 	clock   clock.PassiveClock
@@ -69,7 +69,7 @@ type hubIdentity struct {
 	asked time.Time
 }
 
-// user returns who the hub says this server is, or said not long ago.
+// user returns the identity of this server on the hub.
 func (i *hubIdentity) user(ctx context.Context) (user.Info, error) {
 	if known := i.cached(); known != nil {
 		return known, nil
@@ -77,11 +77,11 @@ func (i *hubIdentity) user(ctx context.Context) (user.Info, error) {
 	asked := i.clock.Now()
 	review, err := i.reviews.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("self subject review: %w", err)
+		return nil, fmt.Errorf("creating a SelfSubjectReview: %w", err)
 	}
 	info := review.Status.UserInfo
 	if info.Username == "" {
-		return nil, errors.New("self subject review: the hub has answered without a user name")
+		return nil, errors.New("creating a SelfSubjectReview: the response has no user name")
 	}
 	known := &user.DefaultInfo{Name: info.Username, UID: info.UID, Groups: info.Groups, Extra: map[string][]string{}}
 	for key, values := range info.Extra {

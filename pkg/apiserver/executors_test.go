@@ -17,8 +17,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/authz/executor"
 )
 
-// Who the server is on the hub is asked when it matters, now and again, and a failure
-// is not remembered.
+// TestHubIdentity checks that the identity is cached for identityAge, and that errors are not cached.
 func TestHubIdentity(t *testing.T) {
 	hub := fake.NewClientset()
 	var asked int
@@ -38,19 +37,19 @@ func TestHubIdentity(t *testing.T) {
 		got, err := identity.user(t.Context())
 		switch {
 		case asked != calls:
-			t.Errorf("asked %d times, not %d", asked, calls)
+			t.Errorf("reviews = %d, want %d", asked, calls)
 		case want == "" && err == nil:
-			t.Errorf("got %v", got)
+			t.Errorf("user() = %v, want an error", got)
 		case want == "":
 		case err != nil:
 			t.Error(err)
 		case got.GetName() != want || got.GetUID() != "7" || !slices.Equal(got.GetGroups(), []string{"system:serviceaccounts"}) ||
 			!maps.EqualFunc(got.GetExtra(), map[string][]string{"authentication.kubernetes.io/pod-name": {"server-0"}}, slices.Equal):
-			t.Errorf("got %+v", got)
+			t.Errorf("user() = %+v, want %s with its groups and extra", got, want)
 		}
 	}
 
-	fails = errors.New("hub is away")
+	fails = errors.New("hub is unavailable")
 	is("", 1)
 	fails = nil
 	is(name, 2)
@@ -76,7 +75,7 @@ func TestExecutorNames(t *testing.T) {
 		{ExtraConfig{NilExecutor: executor.Check, WorkExecutor: named}, []string{"system:serviceaccount:apps:permissions"}},
 	} {
 		if got := test.extra.executorNames(); !slices.Equal(got, test.want) {
-			t.Errorf("%+v: %q, not %q", test.extra, got, test.want)
+			t.Errorf("executorNames(%+v) = %q, want %q", test.extra, got, test.want)
 		}
 	}
 }

@@ -3,14 +3,15 @@ package apiserver
 import "k8s.io/component-base/featuregate"
 
 const (
-	// SearchByClusterPermission lets callers find on managed clusters what ClusterPermissions
-	// let them list there, too. It takes an identity of the hub and one of a managed cluster for the same.
+	// SearchByClusterPermission includes the resources of managed clusters that ClusterPermissions allow
+	// the caller to list there. It assumes that users of the same name on the hub and on managed clusters
+	// are the same.
 	SearchByClusterPermission featuregate.Feature = "SearchByClusterPermission"
-	// ManagedClusterAutoApproval accepts clusters by rules rather than by hand.
+	// ManagedClusterAutoApproval accepts clusters automatically by rules.
 	ManagedClusterAutoApproval featuregate.Feature = "ManagedClusterAutoApproval"
 )
 
-// FeatureGates are the server's own.
+// FeatureGates are the feature gates of the server in addition to those of Kubernetes.
 var FeatureGates = map[featuregate.Feature]featuregate.FeatureSpec{
 	SearchByClusterPermission:  {Default: false, PreRelease: featuregate.Alpha},
 	ManagedClusterAutoApproval: {Default: false, PreRelease: featuregate.Alpha},

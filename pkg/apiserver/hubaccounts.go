@@ -13,12 +13,11 @@ import (
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 )
 
-// servedPeriod is how often the server looks whether the hub has a resource.
+// servedPeriod is the interval of checks whether the hub serves a resource.
 const servedPeriod = 10 * time.Second
 
-// waitUntilServed waits until the hub has a resource of its own
-// CustomResourceDefinitions, which not every hub has: an informer of what is not
-// there would only fail. It reports false if ctx ends before.
+// waitUntilServed waits until the hub serves an optional resource, because an informer that starts
+// earlier fails. It returns false if ctx ends first.
 func waitUntilServed(ctx context.Context, hub discovery.DiscoveryInterface, resource schema.GroupVersionResource) bool {
 	err := wait.PollUntilContextCancel(ctx, servedPeriod, true, func(context.Context) (bool, error) {
 		served, err := hub.ServerResourcesForGroupVersion(resource.GroupVersion().String())
@@ -29,8 +28,8 @@ func waitUntilServed(ctx context.Context, hub discovery.DiscoveryInterface, reso
 	return err == nil
 }
 
-// runAccountInformers watches the ManagedServiceAccounts that the hub keeps, from
-// when it has these. ClusterPermissions that name no account do not depend on it.
+// runAccountInformers watches the ManagedServiceAccounts of the hub when it serves them. ClusterPermissions
+// without accounts do not depend on them.
 func (s *Server) runAccountInformers(ctx context.Context) {
 	if !waitUntilServed(ctx, s.hub.Discovery(), authenticationv1beta1.SchemeGroupVersion.WithResource("managedserviceaccounts")) {
 		return

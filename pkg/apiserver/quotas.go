@@ -12,17 +12,16 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
-// Quotas are the limits that flags set, in place of those of the rows of the table.
+// Quotas are the limits that flags set. They override the limits of the rows of the table.
 type Quotas struct {
-	// Objects and Bytes bound what a namespace holds of a resource, by the name of the
-	// resource; 0 is no bound.
+	// Objects and Bytes limit the objects of a resource in a namespace, by the name of the resource. 0
+	// means no limit.
 	Objects, Bytes map[string]string
-	// ObjectLimits bound single objects, by <limit> for all resources or
-	// <resource>.<limit> for one of them.
+	// ObjectLimits limit each object. The key is <limit> for all resources, or <resource>.<limit>.
 	ObjectLimits map[string]string
 }
 
-// Validate returns what is wrong with the quotas.
+// Validate returns the errors of the quotas.
 func (q *Quotas) Validate() []error {
 	rows := map[string]definition.Resource{}
 	for _, row := range Resources(Dependencies{}) {
@@ -32,7 +31,7 @@ func (q *Quotas) Validate() []error {
 	for flag, values := range map[string]map[string]string{"--namespace-quota-objects": q.Objects, "--namespace-quota-bytes": q.Bytes} {
 		for _, name := range slices.Sorted(maps.Keys(values)) {
 			if row, known := rows[name]; !known || row.Quota == (quota.Limits{}) {
-				errs = append(errs, fmt.Errorf("%s: %q is no resource that has a quota: there are %s", flag, name, strings.Join(QuotaResources(), ", ")))
+				errs = append(errs, fmt.Errorf("%s: %q is not a resource with a quota; supported resources: %s", flag, name, strings.Join(QuotaResources(), ", ")))
 			}
 			if _, err := quota.Parse(values[name]); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %s: %w", flag, name, err))
@@ -44,7 +43,7 @@ func (q *Quotas) Validate() []error {
 		if !of {
 			limit = key
 		} else if _, known := rows[name]; !known {
-			errs = append(errs, fmt.Errorf("--object-limits: %q is no resource", name))
+			errs = append(errs, fmt.Errorf("--object-limits: %q is not a resource", name))
 		}
 		if err := new(quota.ObjectLimits).Set(limit, q.ObjectLimits[key]); err != nil {
 			errs = append(errs, fmt.Errorf("--object-limits: %s: %w", key, err))
@@ -53,7 +52,7 @@ func (q *Quotas) Validate() []error {
 	return errs
 }
 
-// QuotaResources returns the resources that have a quota, in order.
+// QuotaResources returns the sorted names of the resources with a quota.
 func QuotaResources() []string {
 	var names []string
 	for _, row := range Resources(Dependencies{}) {
@@ -65,8 +64,7 @@ func QuotaResources() []string {
 	return names
 }
 
-// apply gives a row its limits, and a counter of what there is. What Validate refuses is
-// left out of account.
+// apply sets the limits and the counter of a row. It ignores values that Validate refuses.
 func (q *Quotas) apply(row *definition.Resource) {
 	row.Limits = row.Limits.OrDefault()
 	if q == nil {
@@ -102,7 +100,7 @@ func countersOf(rows []definition.Resource) []*quota.Counter {
 	return counters
 }
 
-// count counts what is stored until ctx ends.
+// count counts the stored objects until ctx ends.
 func (s *Server) count(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, counter := range s.counters {

@@ -7,8 +7,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
 )
 
-// Whatever tenants or clusters may write in a namespace has a quota, and every object has
-// limits.
+// TestEveryRowIsBounded checks that every namespaced resource that clients write has a quota, and that
+// every object has limits.
 func TestEveryRowIsBounded(t *testing.T) {
 	for _, row := range Resources(Dependencies{Quotas: &Quotas{}}) {
 		if !row.ClusterScoped && !row.ServerOwned && (row.Quota.Objects <= 0 || row.Quota.Bytes <= 0 || row.Counter == nil) {
@@ -20,7 +20,7 @@ func TestEveryRowIsBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			if row.Limits == (quota.ObjectLimits{}) || changed.OrDefault() == quota.DefaultObjectLimits {
-				t.Errorf("%s: limits = %+v, want %s to be limited", row.GroupResource(), row.Limits, key)
+				t.Errorf("%s: limits = %+v, want a limit of %s", row.GroupResource(), row.Limits, key)
 			}
 		}
 	}
@@ -48,12 +48,12 @@ func TestQuotaFlags(t *testing.T) {
 		}
 	}
 	for name, q := range map[string]*Quotas{
-		`"pods" is no resource that has a quota`:            {Objects: map[string]string{"pods": "1"}},
-		`"managedclusters" is no resource that has a quota`: {Bytes: map[string]string{"managedclusters": "1"}},
-		`"-1" is no whole number`:                           {Objects: map[string]string{"manifestworks": "-1"}},
-		`"colors" is no limit of objects`:                   {ObjectLimits: map[string]string{"colors": "1"}},
-		`"pods" is no resource`:                             {ObjectLimits: map[string]string{"pods.labels": "1"}},
-		`"x" is no quantity`:                                {ObjectLimits: map[string]string{"labels": "x"}},
+		`"pods" is not a resource with a quota`:            {Objects: map[string]string{"pods": "1"}},
+		`"managedclusters" is not a resource with a quota`: {Bytes: map[string]string{"managedclusters": "1"}},
+		`"-1" must be an integer`:                          {Objects: map[string]string{"manifestworks": "-1"}},
+		`unknown object limit "colors"`:                    {ObjectLimits: map[string]string{"colors": "1"}},
+		`"pods" is not a resource`:                         {ObjectLimits: map[string]string{"pods.labels": "1"}},
+		`"x" must be a quantity`:                           {ObjectLimits: map[string]string{"labels": "x"}},
 	} {
 		if errs := q.Validate(); len(errs) != 1 || !strings.Contains(errs[0].Error(), name) {
 			t.Errorf("Validate(%+v) = %v, want %s", q, errs, name)

@@ -32,35 +32,36 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registration/denial"
 	"open-cluster-management.io/hub-apiserver/pkg/registration/liveness"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedcluster"
-	managedclusterregistration "open-cluster-management.io/hub-apiserver/pkg/registry/register/managedcluster"
+	managedclusterregistration "open-cluster-management.io/hub-apiserver/pkg/registry/register/managedclusterregistration"
 )
 
-// RegistrationConfig is how managed clusters register.
+// RegistrationConfig configures the registration of managed clusters.
 type RegistrationConfig struct {
-	// Drivers are the ways by which clusters show the hub who they are.
+	// Drivers are the ways in which clusters authenticate to the hub.
 	Drivers []registerv1alpha1.RegistrationDriver
-	// HubARN is the hub's own EKS cluster; nil without the driver aws-irsa.
+	// HubARN is the ARN of the EKS cluster of the hub. It is nil without the driver aws-irsa.
 	HubARN *irsa.ARN
-	// Mapping is how that knows the group of an IAM role.
+	// Mapping determines how that cluster maps IAM roles to groups.
 	Mapping irsa.Mapping
-	// ManageRoles is whether the server makes the roles in the account of the hub.
+	// ManageRoles is true if the server creates IAM roles in the account of the hub.
 	ManageRoles bool
-	// ResourceTags are further tags of what it makes in AWS.
+	// ResourceTags are additional tags of resources that the server creates in AWS.
 	ResourceTags map[string]string
-	// AutoApproval says which clusters are accepted at once, and AutoApprovedUsers whose
-	// requests for certificates are approved.
+	// AutoApproval contains the rules of automatic acceptance. The certificate requests of
+	// AutoApprovedUsers are approved.
 	AutoApproval      registration.AutoApproval
 	AutoApprovedUsers []string
-	// MaxRequests bounds the certificate requests that a cluster's agents may have on the hub.
+	// MaxRequests is the maximum number of certificate requests of a cluster on the hub.
 	MaxRequests int
-	// DrainTimeout is how long the agent of a deleted cluster keeps its access.
+	// DrainTimeout is how long the agent of a deleted cluster keeps its access to clean up.
 	DrainTimeout time.Duration
-	// Labels are on what the server makes on the hub for an accepted cluster.
+	// Labels are labels of the objects that the server creates on the hub for an accepted cluster.
 	Labels map[string]string
 }
 
-// registrationAccess is what the hub must let a server do that registers clusters. RBAC
-// has nobody grant more than they hold, so that what agents may do is part of it.
+// registrationAccess contains the permissions that a server needs on the hub to register clusters. They
+// include the permissions of agents, because RBAC allows a user to grant only permissions that the user
+// has.
 var registrationAccess = []struct {
 	group, resource string
 	verbs           []string
@@ -78,24 +79,23 @@ var registrationAccess = []struct {
 	{eventsv1.GroupName, "events", []string{"create", "patch"}},
 }
 
-// clusterRegistration registers the clusters of a hub whose ManagedClusters this
-// server serves. On a hub that keeps them in its own CustomResourceDefinitions, the
-// controllers of that hub register them.
+// clusterRegistration registers clusters if this server serves ManagedClusters. Otherwise the controllers
+// of the hub register them.
 type clusterRegistration struct {
 	dependencies *RegistrationDependencies
-	// groups returns the groups of the hub that the agents of a cluster need, and
-	// registrations is what that depends on; nil where this server does not register clusters.
+	// groups returns the groups of the agents of a cluster on the hub. It reads registrations. Both are
+	// nil if this server does not register clusters.
 	groups        func(cluster string) []string
 	registrations cache.SharedIndexInformer
 	// controllers run on the leader.
 	controllers []func(context.Context)
-	// check runs on every replica; nil where this server does not register clusters.
+	// check runs on every replica. It is nil if this server does not register clusters.
 	check func(context.Context)
-	// gate is nil where this server does not register clusters.
+	// gate is nil if this server does not register clusters.
 	gate *denial.Gate
 }
 
-// guard has a generic server refuse the agents of clusters that are denied.
+// guard makes a generic server refuse the agents of denied clusters.
 func (r *clusterRegistration) guard(generic *genericapiserver.CompletedConfig) {
 	if r.gate == nil {
 		return
@@ -122,7 +122,7 @@ func (c CompletedConfig) newRegistration(clients *clients, informers informerFac
 		MayDecide: func(ctx context.Context, cluster string) error {
 			return acceptance.Check(ctx, c.generic.Authorization.Authorizer, cluster)
 		},
-		Namespaces: c.generic.SharedInformerFactory.Core().V1().Namespaces().Lister(), // admission watches them anyway
+		Namespaces: c.generic.SharedInformerFactory.Core().V1().Namespaces().Lister(), // admission uses the same informer
 		Revoker:    access,
 	}
 	out := &clusterRegistration{gate: denial.New(clock.RealClock{})}
@@ -164,29 +164,26 @@ func (c CompletedConfig) newRegistration(clients *clients, informers informerFac
 	out.groups = func(cluster string) []string {
 		record, err := registrations.Lister().Get(cluster)
 		if err != nil {
-			return nil // it only reads a cache: there is none
+			return nil // the only error of the cache is not found
 		}
 		return registration.AgentsOf(options.Drivers, record).Groups
 	}
 
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: hub.EventsV1()})
-	controller, err := registration.NewController(registration.Options{
+	controller := registration.NewController(registration.Options{
 		Clusters: clients.clusters.ClusterV1(), ClusterInformer: clusters, Registrations: registrations, Records: records,
 		Drivers: options.Drivers, Access: access, Hub: hub, HubInformers: labelled, Requests: requests, Works: clients.works.WorkV1(), Addons: clients.addons.AddonV1alpha1(),
 		CachedWorks: informers.works.Work().V1().ManifestWorks().Lister(), DrainTimeout: config.DrainTimeout, Events: broadcaster.NewRecorder(scheme.Scheme, "hub-apiserver"),
 		Decisions: decisions, EnsureRecord: registrar.EnsureRecord, AutoApproval: config.AutoApproval,
 	})
-	if err != nil {
-		return nil, err
-	}
 	alive := liveness.NewController(liveness.Options{
 		Clusters: clients.clusters.ClusterV1(), ClusterInformer: clusters,
 		Leases: hub.CoordinationV1(), LeaseInformer: labelled.Coordination().V1().Leases(), Clock: clock.RealClock{},
 	})
 	out.controllers = append(out.controllers, controller.Run, alive.Run, func(ctx context.Context) {
-		// What it starts ends with ctx; the broadcaster itself lives as long as the process.
+		// The recording ends with ctx. The broadcaster lives as long as the process.
 		if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-			klog.FromContext(ctx).Error(err, "events about deleted clusters are not recorded")
+			klog.FromContext(ctx).Error(err, "Failed to start recording events; events about deleted clusters are lost")
 		}
 		<-ctx.Done()
 	})
@@ -194,10 +191,10 @@ func (c CompletedConfig) newRegistration(clients *clients, informers informerFac
 }
 
 func (c *RegistrationConfig) newAWSDriver(hub kubernetes.Interface, records registration.Records) (registration.Driver, error) {
-	// It looks whether the credentials are of the hub's account, for some seconds at most.
+	// This checks for a few seconds at most that the credentials belong to the account of the hub.
 	cloud, err := awsapply.New(context.Background(), awsapply.Options{HubARN: *c.HubARN})
 	if err != nil {
-		return nil, fmt.Errorf("the driver %s: %w", registerv1alpha1.DriverAWSIRSA, err)
+		return nil, fmt.Errorf("registration driver %s: %w", registerv1alpha1.DriverAWSIRSA, err)
 	}
 	return awsirsa.New(awsirsa.Options{
 		HubARN: *c.HubARN, Mapping: c.Mapping, ManageRoles: c.ManageRoles, ResourceTags: c.ResourceTags,

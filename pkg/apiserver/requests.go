@@ -10,10 +10,10 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
-	"open-cluster-management.io/hub-apiserver/pkg/search/live"
+	"open-cluster-management.io/hub-apiserver/pkg/search/watch"
 )
 
-// Seconds after which a refused caller may try again.
+// requestRetrySeconds and watchRetrySeconds are the values of Retry-After.
 const (
 	requestRetrySeconds = 1
 	watchRetrySeconds   = 30
@@ -24,31 +24,31 @@ const WriteRatesFlag = "write-rates"
 
 // RequestLimits are the limits of each caller.
 type RequestLimits struct {
-	// PerCaller is how many requests of a caller run at a time, WatchesPerCaller how many
-	// watches it has; 0 for no limit.
+	// PerCaller and WatchesPerCaller are the maximum numbers of concurrent requests and of watches of a
+	// caller. 0 means no limit.
 	PerCaller, WatchesPerCaller int
-	// Written is how many bytes callers may write to the objects of a namespace.
+	// Written limits the bytes that callers write to the objects of a namespace.
 	Written callers.WriteRates
-	// WatchMemoryBytes is what all watches of searches may take to remember what their clients know.
+	// WatchMemoryBytes limits the memory in which all watches of searches track the resources of their clients.
 	WatchMemoryBytes int64
 }
 
-// callerLimits are what a server holds its callers to.
+// callerLimits enforce the limits of callers.
 type callerLimits struct {
 	watches     *callers.Bound
 	written     *callers.Written
-	watchMemory *live.Memory
+	watchMemory *watch.Memory
 }
 
-// limitRequests has a generic server refuse what a caller has too much of. API Priority and Fairness, which stays
-// in front, decides whose request runs first, but does not count watches and has no limit for a caller.
+// limitRequests makes a generic server refuse requests over the limits of a caller. API Priority and
+// Fairness runs before and orders requests, but it does not count watches and has no limit for a caller.
 func (c CompletedConfig) limitRequests() *callerLimits {
 	limits := c.extra.Requests
 	requests := callers.NewBound("requests", "max-requests-inflight-per-caller", limits.PerCaller, requestRetrySeconds)
 	out := &callerLimits{
 		watches:     callers.NewBound("watches", "max-watches-per-caller", limits.WatchesPerCaller, watchRetrySeconds),
 		written:     callers.NewWritten(limits.Written, WriteRatesFlag),
-		watchMemory: live.NewMemory(limits.WatchMemoryBytes, "search-watch-memory-bytes"),
+		watchMemory: watch.NewMemory(limits.WatchMemoryBytes, "search-watch-memory-bytes"),
 	}
 	build := c.generic.BuildHandlerChainFunc
 	c.generic.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
@@ -59,8 +59,8 @@ func (c CompletedConfig) limitRequests() *callerLimits {
 	return out
 }
 
-// writesObject returns a function that reports whether the body of a request is a stored object,
-// or a patch of one.
+// writesObject returns a function that reports whether the body of a request is a stored object or a
+// patch of one.
 func writesObject() func(*request.RequestInfo) bool {
 	stored := sets.New[schema.GroupResource]()
 	for _, row := range Resources(Dependencies{}) {

@@ -32,57 +32,54 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/proxy/clusterstatus"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusternamespace"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
-	managedclusterregistration "open-cluster-management.io/hub-apiserver/pkg/registry/register/managedcluster"
+	managedclusterregistration "open-cluster-management.io/hub-apiserver/pkg/registry/register/managedclusterregistration"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/search/fleetresource"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/search/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/search/search"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/work/manifestwork"
 	searchengine "open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
-	"open-cluster-management.io/hub-apiserver/pkg/search/live"
+	"open-cluster-management.io/hub-apiserver/pkg/search/watch"
 )
 
-// Dependencies are what resources need beside their storage.
+// Dependencies are the dependencies of resources in addition to their storage.
 type Dependencies struct {
-	// Permissions are what ClusterPermissions need.
 	Permissions clusterpermission.Options
-	// Authorizer tells what callers may do beyond the write they ask for.
+	// Authorizer decides about permissions in addition to the permission for the request itself.
 	Authorizer authorizer.Authorizer
-	// Works are what ManifestWorks need.
-	Works manifestwork.Options
-	// AccountBindings are given their store by the table; nil for a server that does not
-	// serve any.
+	Works      manifestwork.Options
+	// AccountBindings receive their store. They are nil for a server that does not serve them.
 	AccountBindings *managedserviceaccountbinding.Bindings
-	// Placement knows where ManagedServiceAccounts may be.
+	// Placement checks the namespaces of ManagedServiceAccounts.
 	Placement managedserviceaccount.Placement
-	// MaximumTokenValidity bounds how long their tokens are valid; 0 for no bound.
+	// MaximumTokenValidity limits the validity of their tokens. 0 means no limit.
 	MaximumTokenValidity time.Duration
-	// ReservedAccountNames are names that no new one may have.
+	// ReservedAccountNames are names that no new ManagedServiceAccount may have.
 	ReservedAccountNames []string
-	// Registration registers managed clusters; nil for a server that does not.
+	// Registration is nil for a server that does not register clusters.
 	Registration *RegistrationDependencies
-	// Quotas change the limits of the rows; nil leaves them as they are.
+	// Quotas change the default limits of the rows. They may be nil.
 	Quotas *Quotas
 }
 
-// RegistrationDependencies are what ManagedClusters and their registrations need of each other.
+// RegistrationDependencies connect ManagedClusters and their registrations.
 type RegistrationDependencies struct {
 	Registrar *registration.Registrar
-	// Records and Decisions, which the Registrar has, are given their stores by the table.
+	// Records and Decisions of the Registrar receive their stores.
 	Records   *managedclusterregistration.Records
 	Decisions *managedcluster.Decisions
 }
 
-// SearchDependencies are what the group search.open-cluster-management.io needs.
+// SearchDependencies are the dependencies of the group search.open-cluster-management.io.
 type SearchDependencies struct {
 	Engine  searchengine.Engine
 	Scopes  searchengine.Scopes
 	Reports *ingest.Handler
-	// WatchMemory bounds what watches remember; nil for no bound.
-	WatchMemory *live.Memory
+	// WatchMemory limits the memory of watches. If it is nil, there is no limit.
+	WatchMemory *watch.Memory
 }
 
-// Resources is the one table of everything stored.
+// Resources returns the table of all stored resources.
 func Resources(d Dependencies) []definition.Resource {
 	clusters := managedcluster.Options{Authorizer: d.Authorizer}
 	var registrations managedclusterregistration.Options
@@ -112,7 +109,7 @@ func Resources(d Dependencies) []definition.Resource {
 	return rows
 }
 
-// Virtual is the table of what is served without being stored.
+// Virtual returns the table of all resources that are served but not stored.
 func Virtual(d SearchDependencies) []definition.Virtual {
 	version := searchv1alpha1.SchemeGroupVersion
 	question := func(name string, build func(search.Options) rest.Storage) definition.Virtual {
@@ -136,12 +133,12 @@ func Virtual(d SearchDependencies) []definition.Virtual {
 	}
 }
 
-// optional are the versions that are served only if --runtime-config enables
-// them. This one is the spelling of seed 002 for what another group has as well.
+// optional are the versions that are served only if --runtime-config enables them. proxy/v1alpha1 is
+// another name for authentication/v1beta1.
 var optional = []schema.GroupVersion{proxyv1alpha1.SchemeGroupVersion}
 
-// DefaultResourceConfig enables everything in the table but what is optional, and
-// search where there is none; --runtime-config changes it.
+// DefaultResourceConfig enables all versions in the tables except optional ones. If search is nil,
+// it does not enable the versions of search. --runtime-config changes it.
 func DefaultResourceConfig(search *SearchConfig) *serverstorage.ResourceConfig {
 	config := serverstorage.NewResourceConfig()
 	for _, resource := range Resources(Dependencies{}) {
@@ -156,9 +153,9 @@ func DefaultResourceConfig(search *SearchConfig) *serverstorage.ResourceConfig {
 	return config
 }
 
-// textSerializer does not offer protobuf, which our types do not have. Offered,
-// it would be chosen for the many clients that prefer it and take JSON as well,
-// the namespace controller among them, and then fail.
+// textSerializer does not offer protobuf, because the types of this server do not support it. Many
+// clients, such as the namespace controller, accept protobuf and JSON, and would fail if the server
+// chose protobuf.
 type textSerializer struct {
 	runtime.NegotiatedSerializer
 }
@@ -170,7 +167,7 @@ func (s textSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
 	})
 }
 
-// apiGroups builds what serves the enabled part of the table, a group at a time.
+// apiGroups builds the API groups of the enabled rows.
 func apiGroups(resources []definition.Resource, virtual []definition.Virtual, enabled *serverstorage.ResourceConfig, getter generic.RESTOptionsGetter) ([]*genericapiserver.APIGroupInfo, error) {
 	storages := map[schema.GroupVersion]map[string]rest.Storage{}
 	for _, resource := range resources {
@@ -190,7 +187,7 @@ func apiGroups(resources []definition.Resource, virtual []definition.Virtual, en
 			}
 			for path, storage := range served[version] {
 				if storages[version][path] != nil {
-					return nil, fmt.Errorf("%s of %s is in the table twice", path, version)
+					return nil, fmt.Errorf("duplicate path %s of %s in the resource table", path, version)
 				}
 				storages[version][path] = storage
 			}

@@ -28,31 +28,29 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/controllers/clusterpermission"
 	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
-	"open-cluster-management.io/hub-apiserver/pkg/registry/search/graphql"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
+	"open-cluster-management.io/hub-apiserver/pkg/search/graphql"
 	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
 	"open-cluster-management.io/hub-apiserver/pkg/search/postgres"
-	"open-cluster-management.io/hub-apiserver/pkg/worksync"
 )
 
-// SearchEngine says what keeps the resources of the fleet.
+// SearchEngine is the engine that stores the resources of the fleet.
 type SearchEngine string
 
 const (
-	// EmbeddedSearch keeps them in this process, for one server.
+	// EmbeddedSearch stores them in this process, for one server.
 	EmbeddedSearch SearchEngine = "embedded"
-	// PostgresSearch keeps them in PostgreSQL, for several servers.
+	// PostgresSearch stores them in PostgreSQL, for several servers.
 	PostgresSearch SearchEngine = "postgres"
-	// PublicPostgresSearch reads a database that the public indexer fills.
-	PublicPostgresSearch SearchEngine = "public-postgres"
-	// NoSearch is a server without search.
+	// NoSearch disables search.
 	NoSearch SearchEngine = "none"
 )
 
-// SearchEngines are all that there are.
-var SearchEngines = []SearchEngine{EmbeddedSearch, PostgresSearch, PublicPostgresSearch, NoSearch}
+// SearchEngines contains all engines.
+var SearchEngines = []SearchEngine{EmbeddedSearch, PostgresSearch, NoSearch}
 
 const (
 	searchOpenTimeout  = time.Minute
@@ -62,39 +60,38 @@ const (
 	graphqlResource    = "graphql"
 )
 
-// SearchConfig is how the fleet is searched.
+// SearchConfig configures search.
 type SearchConfig struct {
 	Engine SearchEngine
-	// DataDir is where the embedded engine keeps its data.
+	// DataDir is the data directory of the embedded engine.
 	DataDir string
-	// PostgresURL is the database of the other engines.
+	// PostgresURL is the URL of the database of the engine postgres.
 	PostgresURL string
-	// Visibility is how it is decided who finds what.
+	// Visibility is the mode in which visibility is decided.
 	Visibility visibility.Mode
-	// HubCluster is the cluster that is the hub itself.
+	// HubCluster is the name of the cluster that is the hub itself.
 	HubCluster string
-	// MaxRequestCost is the processor time that the searches of one request may take of the embedded engine.
+	// MaxRequestCost is the processor time that the searches of one request may take in the embedded engine.
 	MaxRequestCost time.Duration
-	// ClusterResources and ClusterBytes bound what is stored of one cluster.
+	// ClusterResources and ClusterBytes bound the stored resources of one cluster.
 	ClusterResources int
 	ClusterBytes     int64
-	// ByClusterPermission is whether SearchByClusterPermission is enabled.
+	// ByClusterPermission is true if the feature gate SearchByClusterPermission is enabled.
 	ByClusterPermission bool
 }
 
-// fleetSearch is what searches the fleet.
+// fleetSearch contains the parts of search.
 type fleetSearch struct {
 	engine   search.Engine
 	scopes   *visibility.Compiler
 	reports  *ingest.Handler
 	graphql  http.Handler
 	bindings kubeinformers.SharedInformerFactory
-	// claim is nil for an engine that several servers may share, and beside an embedded
-	// etcd, whose claim holds for both.
+	// claim is nil for an engine that several servers may share, and if the claim of an embedded etcd applies.
 	claim *storageClaim
 }
 
-// openEngine opens what keeps the resources of the fleet.
+// openEngine opens the engine.
 func (c *SearchConfig) openEngine(ctx context.Context) (search.Engine, error) {
 	ctx, cancel := context.WithTimeout(ctx, searchOpenTimeout)
 	defer cancel()
@@ -103,18 +100,16 @@ func (c *SearchConfig) openEngine(ctx context.Context) (search.Engine, error) {
 		spareMemory()
 		engine, err := embedded.Open(c.DataDir, embedded.Options{MaxCost: c.MaxRequestCost, Caller: waitingCaller})
 		if errors.Is(err, search.ErrInUse) {
-			return nil, fmt.Errorf("%w: run several servers with --search-engine=%s, or stop the other one first", err, PostgresSearch)
+			return nil, fmt.Errorf("%w: stop the other server, or run several servers with --search-engine=%s", err, PostgresSearch)
 		}
 		return engine, err
 	case PostgresSearch:
 		return postgres.Open(ctx, postgres.Options{DSN: c.PostgresURL})
-	case PublicPostgresSearch:
-		return postgres.OpenPublic(ctx, postgres.Options{DSN: c.PostgresURL})
 	}
 	return nil, fmt.Errorf("unknown search engine %q", c.Engine)
 }
 
-// waitingCaller names who waits until it is its turn for a long search; empty for those whom no limit applies to.
+// waitingCaller returns the caller of a search that waits for its turn, or "" for callers without limits.
 func waitingCaller(ctx context.Context) string {
 	if u, ok := request.UserFrom(ctx); ok && !callers.Exempt(u) {
 		return callers.Of(u)
@@ -122,16 +117,16 @@ func waitingCaller(ctx context.Context) string {
 	return ""
 }
 
-// spareMemory has garbage collected before it is as much as what the embedded engine keeps, which
-// hardly changes and is most of the memory. Who sets GOGC decides otherwise.
+// spareMemory starts garbage collection early. Most of the memory is the index of the embedded engine, which hardly
+// changes. GOGC takes precedence.
 func spareMemory() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(embeddedGCPercent)
 	}
 }
 
-// newSearch opens the engine and builds what is around it.
-func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinformers.ManagedClusterInformer, roles kubeinformers.SharedInformerFactory, works cache.SharedIndexInformer, deliverer *worksync.Deliverer, limits *callerLimits) (_ *fleetSearch, err error) {
+// newSearch opens the engine and builds the other parts of search.
+func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinformers.ManagedClusterInformer, roles kubeinformers.SharedInformerFactory, works cache.SharedIndexInformer, deliverer *clusterpermission.Deliverer, limits *callerLimits) (_ *fleetSearch, err error) {
 	config := c.extra.Search
 	out := &fleetSearch{
 		bindings: kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTransform(onlySubjects)),
@@ -154,7 +149,7 @@ func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinf
 
 	names := func() ([]string, error) {
 		if !clusters.Informer().HasSynced() {
-			return nil, errors.New("the ManagedClusters are not known yet")
+			return nil, errors.New("the ManagedClusters are not listed yet")
 		}
 		existing, err := clusters.Lister().List(labels.Everything())
 		if err != nil {
@@ -181,7 +176,7 @@ func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinf
 		return nil, fmt.Errorf("following ManagedClusters: %w", err)
 	}
 
-	// What a caller may find is kept by the Compiler, so that nothing else need keep answers.
+	// The compiler caches scopes, so the authorizer needs no cache.
 	reviews, err := authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: hub.AuthorizationV1(), WebhookRetryBackoff: genericoptions.DefaultAuthWebhookRetryBackoff(),
 	}.New()
@@ -211,11 +206,11 @@ func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinf
 	if out.scopes, err = visibility.New(scopes); err != nil {
 		return nil, err
 	}
-	out.graphql, err = graphql.New(graphql.Config{Engine: out.engine, Scopes: out.scopes, Silent: out.staleClusters, Authorizer: c.generic.Authorization.Authorizer, Watches: limits.watches, WatchMemory: limits.watchMemory})
+	out.graphql, err = graphql.New(graphql.Config{Engine: out.engine, Scopes: out.scopes, Stale: out.staleClusters, Authorizer: c.generic.Authorization.Authorizer, Watches: limits.watches, WatchMemory: limits.watchMemory})
 	return out, err
 }
 
-// staleClusters are the clusters whose resources are not known, or may be out of date.
+// staleClusters returns the names of the clusters whose resources are unknown or may be out of date.
 func (f *fleetSearch) staleClusters(ctx context.Context) ([]string, error) {
 	states, err := f.reports.States(ctx)
 	if err != nil {
@@ -223,15 +218,15 @@ func (f *fleetSearch) staleClusters(ctx context.Context) ([]string, error) {
 	}
 	var out []string
 	for i := range states {
-		if state := &states[i]; !state.Hub && (state.Absent || state.Silent || state.Incomplete) {
+		if state := &states[i]; state.Stale() {
 			out = append(out, state.Name)
 		}
 	}
 	return out, nil
 }
 
-// rulesReview asks the hub for the rules of the server itself, and tells whether the hub
-// says that there may be more: then some authorizer other than RBAC decides, for everyone.
+// rulesReview sends a SelfSubjectRulesReview and reports whether the result is incomplete. It is incomplete
+// if an authorizer other than RBAC decides for all users.
 func rulesReview(hub kubernetes.Interface) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, rulesReviewTimeout)
@@ -246,7 +241,7 @@ func rulesReview(hub kubernetes.Interface) func(context.Context) (bool, error) {
 	}
 }
 
-// onlySubjects keeps of a binding what says whom it binds to what.
+// onlySubjects removes all fields of a binding except its identity, its subjects and its role.
 func onlySubjects(obj any) (any, error) {
 	kept := func(meta metav1.ObjectMeta) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion}
@@ -260,8 +255,8 @@ func onlySubjects(obj any) (any, error) {
 	return obj, nil
 }
 
-// addHooks has the generic server run what search needs. A server that has just started is
-// not ready before it can search, but one that may not read the hub's RBAC does everything else.
+// addHooks adds the background work of search to the generic server. A server that has just started is not ready
+// before it can search. If it lacks permission to read the RBAC of the hub, it is ready without search.
 func (f *fleetSearch) addHooks(s *Server, access *hubAccess) (map[string]func(context.Context), error) {
 	err := s.generic.AddReadyzChecks(healthz.NamedCheck("search", func(*http.Request) error {
 		if !f.scopes.HasSynced() && !access.deniesSearch() {
@@ -283,14 +278,13 @@ func (f *fleetSearch) addHooks(s *Server, access *hubAccess) (map[string]func(co
 	}, nil
 }
 
-// searched tells whether the server searches the fleet.
+// searched reports whether the server serves search.
 func (c CompletedConfig) searched() bool {
 	return c.extra.Search != nil && c.generic.MergedResourceConfig.ResourceEnabled(searchv1alpha1.SchemeGroupVersion.WithResource("searches"))
 }
 
-// serveGraphQL has a generic server serve GraphQL below the path of the group, after it
-// has authenticated the caller and authorized it to create or list graphql in the
-// group. Subscriptions may last, as watches may.
+// serveGraphQL makes a generic server serve GraphQL below the path of the group. The server authenticates the
+// caller and authorizes it to create or list graphql in the group. Like watches, subscriptions have no deadline.
 func (f *fleetSearch) serveGraphQL(generic *genericapiserver.CompletedConfig) {
 	path := genericapiserver.APIGroupPrefix + "/" + searchv1alpha1.SchemeGroupVersion.String() + "/" + graphqlResource
 	build := generic.BuildHandlerChainFunc

@@ -33,23 +33,24 @@ type Server struct {
 	extra     *ExtraConfig
 	clients   *clients
 	informers informerFactories
-	// hubInformers are of the hub's own resources that are labelled with the name
-	// of a cluster, secretInformers of the metadata of its accounts' Secrets.
+	// hubInformers are the informers of hub resources with the cluster label. secretInformers
+	// are the informers of the metadata of the Secrets of accounts.
 	hubInformers    informers.SharedInformerFactory
 	secretInformers metadatainformer.SharedInformerFactory
-	// hubRoles are informers of all roles of the hub, addons those of the public agent for accounts.
+	// hubRoles are the informers of all roles of the hub. addons are the add-ons of upstream agents for
+	// accounts.
 	hubRoles informers.SharedInformerFactory
 	addons   *accountAddons
-	// counters count what namespaces hold, for their quotas.
+	// counters count the objects of namespaces for their quotas.
 	counters []*quota.Counter
-	// search is nil for a server without.
+	// search is nil for a server without fleet search.
 	search *fleetSearch
-	// hubCheck finds out what the hub lacks for registration; nil without.
+	// hubCheck checks the prerequisites of registration on the hub. It is nil without registration.
 	hubCheck func(context.Context)
 	// controllers run on the leader, each until its context ends.
 	controllers []func(context.Context)
 
-	// running counts the goroutines of the server's own; Run waits for them.
+	// running counts the goroutines for which Run waits.
 	running sync.WaitGroup
 	// term is held while the controllers run.
 	term sync.Mutex
@@ -57,21 +58,19 @@ type Server struct {
 
 func (s *Server) addHooks() error {
 	leases := []string{s.extra.Namespace, s.extra.LeaderElection.ResourceNamespace}
-	access := newHubAccess(s.hub, leases, hubKeeps{
+	access := newHubAccess(s.hub, leases, hubStores{
 		works:    s.clients.works != s.clients.own,
 		clusters: s.clients.clusters != s.clients.own,
 		sets:     s.clients.sets != s.clients.own,
 		accounts: s.secretInformers == nil,
 		addons:   s.clients.addons != s.clients.own,
 	}, s.search != nil, s.extra.executorNames())
-	if err := s.generic.AddReadyzChecks(healthz.NamedCheck("hub-permissions", access.check)); err != nil {
-		return err
-	}
 	err := s.generic.AddReadyzChecks(
+		healthz.NamedCheck("hub-permissions", access.ready),
 		healthz.NamedCheck("stuck-workers", func(*http.Request) error { return reconcile.Stuck() }),
 		healthz.NamedCheck("quotas", func(*http.Request) error {
 			if slices.ContainsFunc(s.counters, func(c *quota.Counter) bool { return !c.Synced() }) {
-				return errors.New("what the namespaces hold is not known yet")
+				return errors.New("the quotas of namespaces are not counted yet")
 			}
 			return nil
 		}))
@@ -113,8 +112,8 @@ func (s *Server) addHooks() error {
 	return nil
 }
 
-// Run serves until ctx ends, then lets what is under way finish. It returns once
-// everything it started has stopped.
+// Run serves until ctx ends, then waits for running requests. It returns after all goroutines that it
+// started have stopped.
 func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer s.closeSearch()
@@ -157,13 +156,13 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// closeSearch makes what the engine has taken durable, after everything that uses it has ended.
+// closeSearch closes the search engine after its users have stopped, so that its data is durable.
 func (s *Server) closeSearch() {
 	if s.search == nil {
 		return
 	}
 	if err := s.search.engine.Close(); err != nil {
-		klog.Background().Error(err, "closing the search engine")
+		klog.Background().Error(err, "Failed to close the search engine")
 	}
 }
 
@@ -183,7 +182,7 @@ func (s *Server) runInformers(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// campaign runs the controllers whenever this replica leads, until ctx ends.
+// campaign runs the controllers while this replica is the leader, until ctx ends.
 func (s *Server) campaign(ctx context.Context) {
 	if !s.extra.LeaderElection.LeaderElect {
 		s.runControllers(ctx)
@@ -191,7 +190,7 @@ func (s *Server) campaign(ctx context.Context) {
 	}
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := s.lead(ctx); err != nil {
-			klog.FromContext(ctx).Error(err, "leader election")
+			klog.FromContext(ctx).Error(err, "Leader election failed")
 		}
 	}, campaignPause)
 }
@@ -209,7 +208,7 @@ func (s *Server) lead(ctx context.Context) error {
 	lock, err := resourcelock.New(config.ResourceLock, config.ResourceNamespace, config.ResourceName,
 		s.hub.CoreV1(), s.hub.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: s.extra.Identity})
 	if err != nil {
-		return fmt.Errorf("lock: %w", err)
+		return fmt.Errorf("building the lock of leader election: %w", err)
 	}
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:            lock,
@@ -228,10 +227,10 @@ func (s *Server) lead(ctx context.Context) error {
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("elector: %w", err)
+		return fmt.Errorf("building the elector: %w", err)
 	}
 	elector.Run(ctx)
-	// The elector does not wait for what it started, and Run must.
+	// Run must wait for the controllers, and the elector does not.
 	s.term.Lock()
 	defer s.term.Unlock()
 	return nil

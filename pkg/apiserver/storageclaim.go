@@ -22,24 +22,23 @@ const (
 	storageClaimPatience = time.Minute
 )
 
-// claimed is what a server may claim for its own data.
+// claimed is a kind of data that only one server may have.
 type claimed struct {
 	// lease is the name of the Lease on the hub.
 	lease string
-	// refusal tells another server why it must not start.
+	// refusal is the format of the error that another server returns.
 	refusal string
 }
 
 var (
-	etcdClaim = claimed{"hub-apiserver-storage", "another server with an embedded etcd of its own (data %s, seen at %s) serves this hub; " +
-		"run several replicas with --etcd-servers, or stop the other one first"}
-	searchClaim = claimed{"hub-apiserver-search", "another server with an embedded search engine of its own (data %s, seen at %s) serves this hub; " +
-		"run several replicas with --search-engine=postgres, or stop the other one first"}
+	etcdClaim = claimed{"hub-apiserver-storage", "another server with its own embedded etcd (data %s, last renewed at %s) serves this hub; " +
+		"stop the other server, or use --etcd-servers to run several replicas"}
+	searchClaim = claimed{"hub-apiserver-search", "another server with its own embedded search engine (data %s, last renewed at %s) serves this hub; " +
+		"stop the other server, or use --search-engine=postgres to run several replicas"}
 )
 
-// storageClaim keeps two servers with storage of their own from serving one
-// hub, which would give it two truths. The one that serves holds a Lease on the
-// hub in the name of its data; another one with other data refuses to start.
+// storageClaim prevents two servers with different data from serving one hub. A server holds a Lease on
+// the hub with the ID of its data. A server with other data refuses to start.
 type storageClaim struct {
 	hub       kubernetes.Interface
 	namespace string
@@ -51,7 +50,7 @@ func newStorageClaim(hub kubernetes.Interface, namespace string, claimed claimed
 	return &storageClaim{hub: hub, namespace: namespace, claimed: claimed, holder: storageID}
 }
 
-// takenError says that other data serves the hub.
+// takenError is the error of a server if a server with other data serves the hub.
 type takenError struct {
 	claimed claimed
 	holder  string
@@ -62,18 +61,17 @@ func (e *takenError) Error() string {
 	return fmt.Sprintf(e.claimed.refusal, e.holder, e.renewed.Format(time.RFC3339))
 }
 
-// take claims the hub for this data. It waits for a hub that does not answer, but
-// not for another server.
+// take acquires the claim. It waits for the API server of the hub, but not for another server.
 func (c *storageClaim) take(ctx context.Context) error {
-	var last, told error
+	var last, logged error
 	err := wait.PollUntilContextTimeout(ctx, time.Second, storageClaimPatience, true, func(ctx context.Context) (bool, error) {
 		last = c.renew(ctx)
 		if taken := (*takenError)(nil); errors.As(last, &taken) {
 			return false, taken
 		}
-		if last != nil && (told == nil || last.Error() != told.Error()) {
-			told = last
-			klog.FromContext(ctx).Info("waiting for the hub to take the claim of this server", "reason", last)
+		if last != nil && (logged == nil || last.Error() != logged.Error()) {
+			logged = last
+			klog.FromContext(ctx).Info("Waiting for the hub to store the Lease of this server", "reason", last)
 		}
 		return last == nil, nil
 	})
@@ -83,8 +81,8 @@ func (c *storageClaim) take(ctx context.Context) error {
 	return err
 }
 
-// keep renews the claim until ctx ends, or returns why it was lost. While the
-// hub does not answer the claim counts as kept: the server goes on serving.
+// keep renews the claim until ctx ends. It returns an error if another server has taken the claim. If the
+// API server of the hub does not respond, the server continues to serve.
 func (c *storageClaim) keep(ctx context.Context) error {
 	ticker := time.NewTicker(storageClaimPeriod)
 	defer ticker.Stop()
@@ -99,7 +97,7 @@ func (c *storageClaim) keep(ctx context.Context) error {
 			return taken
 		}
 		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "renewing the claim of this hub")
+			klog.FromContext(ctx).Error(err, "Failed to renew the Lease of this server on the hub")
 		}
 	}
 }
@@ -123,7 +121,7 @@ func (c *storageClaim) renew(ctx context.Context) error {
 		if renewed, held := heldUntilNow(&lease.Spec); held {
 			return &takenError{claimed: c.claimed, holder: holder, renewed: renewed}
 		}
-		klog.FromContext(ctx).Info("taking over the hub from a server with other data, which has not been seen since its claim ran out", "holder", holder)
+		klog.FromContext(ctx).Info("Taking over the hub from a server with other data, whose Lease has expired", "holder", holder)
 	}
 	update := lease.DeepCopy()
 	update.Spec = c.spec(&lease.Spec)

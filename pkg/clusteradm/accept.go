@@ -21,7 +21,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 )
 
-const acceptExample = `  # Accept two clusters, once they have asked
+const acceptExample = `  # Accept two clusters after they have requested to join
   clusteradm accept --clusters cluster1,cluster2 --wait
 
   # Take all access away from one
@@ -49,20 +49,20 @@ func newAccept(access *genericclioptions.ConfigFlags, streams genericiooptions.I
 	command := &cobra.Command{
 		Use:   "accept",
 		Short: "Accept managed clusters on the hub of the current context, or deny them",
-		Long: `Accept managed clusters on the hub of the current context, with the requests of their
-agents for client certificates; or deny them, which takes all their access away at once.`,
+		Long: `Accept managed clusters on the hub of the current context and approve the certificate requests
+of their agents. With --deny, deny the clusters, which revokes their access immediately.`,
 		Example: acceptExample,
 		Args:    cobra.NoArgs,
 		RunE:    func(command *cobra.Command, _ []string) error { return a.run(command.Context()) },
 	}
 	flags := command.Flags()
 	flags.StringSliceVar(&a.clusters, "clusters", nil, "Names of the clusters. Required.")
-	flags.StringSliceVar(&a.requesters, "requesters", nil, "Users whose requests for certificates are approved; by default who has created the ManagedCluster, and the bootstrap identities of the hub.")
-	flags.BoolVar(&a.anyRequester, "skip-approve-check", false, "Approve requests for certificates of the cluster whoever has made them.")
+	flags.StringSliceVar(&a.requesters, "requesters", nil, "Users whose certificate requests are approved. Defaults to the creator of the ManagedCluster and the bootstrap identities of the hub.")
+	flags.BoolVar(&a.anyRequester, "skip-approve-check", false, "Approve certificate requests of the cluster from any requester.")
 	flags.BoolVar(&a.deny, "deny", false, "Deny the clusters.")
-	flags.StringVar(&a.reason, "reason", "", "Why, as the ManagedCluster shows it.")
-	flags.BoolVar(&a.wait, "wait", false, "Wait until the clusters have asked to join, and until they have their access.")
-	flags.DurationVar(&a.timeout, "timeout", a.timeout, "How long all of it may take.")
+	flags.StringVar(&a.reason, "reason", "", "Reason of the decision, which the ManagedCluster shows.")
+	flags.BoolVar(&a.wait, "wait", false, "Wait until the clusters have requested to join and have access to the hub.")
+	flags.DurationVar(&a.timeout, "timeout", a.timeout, "Maximum duration of the command.")
 	return command
 }
 
@@ -75,7 +75,7 @@ func (a *accepting) complete() error {
 		errs = append(errs, checkName("clusters", cluster))
 	}
 	if a.deny && (a.anyRequester || len(a.requesters) > 0) {
-		errs = append(errs, errors.New("--requesters and --skip-approve-check are for clusters that are accepted"))
+		errs = append(errs, errors.New("--requesters and --skip-approve-check cannot be used with --deny"))
 	}
 	if a.timeout <= 0 {
 		errs = append(errs, fmt.Errorf("--timeout must be more than 0, not %s", a.timeout))
@@ -109,7 +109,7 @@ func (a *accepting) run(ctx context.Context) error {
 	}
 	var errs []error
 	for _, cluster := range a.clusters {
-		// One that fails does not hold up the others.
+		// A failure for one cluster must not block the others.
 		if err := a.one(ctx, cluster, decide); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", cluster, err))
 		}
@@ -117,8 +117,8 @@ func (a *accepting) run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// servesRegistration tells whether the hub takes decisions as requests of their own. One
-// that runs OCM takes them as a change of the ManagedCluster.
+// servesRegistration reports whether the hub serves the registration API. On a hub
+// that runs OCM, a decision is an update of the ManagedCluster.
 func servesRegistration(disco discovery.DiscoveryInterface) (bool, error) {
 	_, err := disco.ServerResourcesForGroupVersion(registerv1alpha1.SchemeGroupVersion.String())
 	switch {
@@ -144,28 +144,29 @@ func (a *accepting) one(ctx context.Context, name string, decide func(context.Co
 	return a.settled(ctx, cluster)
 }
 
-// cluster returns the ManagedCluster, for which --wait waits.
+// cluster returns the ManagedCluster. With --wait, it waits until the ManagedCluster
+// exists.
 func (a *accepting) cluster(ctx context.Context, name string) (*clusterv1.ManagedCluster, error) {
 	cluster, err := a.ocm.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
 	if !missing(err) {
 		return cluster, err
 	}
 	if !a.wait {
-		return nil, errors.New("the hub has no such ManagedCluster: the cluster has not asked to join; --wait waits until it has")
+		return nil, errors.New("the ManagedCluster does not exist: the cluster has not requested to join; --wait waits for the request")
 	}
-	say(a.streams.Out, "%s: waiting until the cluster asks to join", name)
+	say(a.streams.Out, "%s: waiting for the cluster to request to join", name)
 	err = poll(ctx, func(ctx context.Context) (string, error) {
 		var err error
 		cluster, err = a.ocm.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
 		if missing(err) {
-			return "the cluster has not asked to join", nil
+			return "the cluster has not requested to join", nil
 		}
 		return "", err
 	})
 	return cluster, err
 }
 
-// decide accepts or denies a cluster by the request that a hub has for it.
+// decide accepts or denies a cluster by a request to the accept subresource.
 func (a *accepting) decide(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
 	requesters := a.requesters
 	if a.anyRequester {
@@ -178,7 +179,8 @@ func (a *accepting) decide(ctx context.Context, cluster *clusterv1.ManagedCluste
 		}
 	}
 	decided, err := a.ocm.RegisterV1alpha1().ManagedClusterRegistrations().Accept(ctx, cluster.Name, &registerv1alpha1.ManagedClusterAcceptance{
-		// Another cluster may have come by this name since it was looked at.
+		// The UID prevents a decision about a different cluster that was created with the
+		// same name.
 		ObjectMeta: metav1.ObjectMeta{Name: cluster.Name, UID: cluster.UID},
 		Spec:       registerv1alpha1.ManagedClusterAcceptanceSpec{Accepted: !a.deny, Reason: a.reason, Requesters: unique(requesters)},
 	}, metav1.UpdateOptions{FieldManager: fieldManager})
@@ -186,7 +188,7 @@ func (a *accepting) decide(ctx context.Context, cluster *clusterv1.ManagedCluste
 		return err
 	}
 	if a.deny {
-		say(a.streams.Out, "%s: denied; its access to the hub is taken away", cluster.Name)
+		say(a.streams.Out, "%s: denied; its access to the hub is revoked", cluster.Name)
 		return nil
 	}
 	text := cluster.Name + ": accepted"
@@ -201,14 +203,15 @@ func (a *accepting) decide(ctx context.Context, cluster *clusterv1.ManagedCluste
 	return nil
 }
 
-// next says how to see what comes of an acceptance, where it is not waited for.
+// next prints how to observe the result of an acceptance if the command does not wait for
+// it.
 func (a *accepting) next(cluster string) {
 	if !a.wait {
-		say(a.streams.Out, "%[1]s: see what comes of it by: kubectl get managedclusters.cluster.open-cluster-management.io %[1]s", cluster)
+		say(a.streams.Out, "%[1]s: show the result with: kubectl get managedclusters.cluster.open-cluster-management.io %[1]s", cluster)
 	}
 }
 
-// settled waits until a cluster has the access that was decided, or has it no more.
+// settled waits until the hub has applied the decision: the cluster has access, or has lost it.
 func (a *accepting) settled(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
 	err := poll(ctx, func(ctx context.Context) (string, error) {
 		current, err := a.ocm.ClusterV1().ManagedClusters().Get(ctx, cluster.Name, metav1.GetOptions{})
@@ -222,11 +225,11 @@ func (a *accepting) settled(ctx context.Context, cluster *clusterv1.ManagedClust
 		accepted := condition != nil && condition.Status == metav1.ConditionTrue
 		switch {
 		case current.UID != cluster.UID:
-			return "", errors.New("the ManagedCluster was deleted and made again")
+			return "", errors.New("the ManagedCluster was deleted and created again")
 		case accepted != a.deny:
 			return "", nil
 		case condition == nil:
-			return "the hub has not acted on it yet", nil
+			return "the hub has not processed the decision yet", nil
 		}
 		return printable(condition.Reason + ": " + condition.Message), nil
 	})
@@ -236,7 +239,7 @@ func (a *accepting) settled(ctx context.Context, cluster *clusterv1.ManagedClust
 	if a.deny {
 		say(a.streams.Out, "%s: the cluster has no access to the hub", cluster.Name)
 	} else {
-		say(a.streams.Out, "%s: the cluster has its access to the hub", cluster.Name)
+		say(a.streams.Out, "%s: the cluster has access to the hub", cluster.Name)
 	}
 	return nil
 }

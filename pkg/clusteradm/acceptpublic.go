@@ -20,7 +20,8 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 )
 
-// Who asks for the first certificate of an agent on a hub that runs OCM.
+// bootstrapGroup is the group of the users that request the first certificate of an agent
+// on a hub that runs OCM.
 const bootstrapGroup = "system:bootstrappers:managedcluster"
 
 var bootstrapUsers = []string{
@@ -28,14 +29,15 @@ var bootstrapUsers = []string{
 	"system:serviceaccount:" + bootstrapNamespace + ":cluster-bootstrap",
 }
 
-// arnAnnotations mark clusters that show who they are by IAM roles.
+// arnAnnotations mark clusters that authenticate with an IAM role.
 var arnAnnotations = []string{"agent.open-cluster-management.io/managed-cluster-arn", "eks-managed-cluster-arn"}
 
-// decidePublic accepts or denies a cluster where the hub runs OCM, by what its own
-// controllers look at: the ManagedCluster, and the agent's request for a certificate.
+// decidePublic accepts or denies a cluster on a hub that runs OCM. It changes the objects
+// that the controllers of OCM read: the ManagedCluster, and the CertificateSigningRequest
+// of the agent.
 func (a *accepting) decidePublic(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
 	if a.reason != "" {
-		say(a.streams.ErrOut, "Warning: %s: this hub keeps no --reason", cluster.Name)
+		say(a.streams.ErrOut, "Warning: %s: this hub does not store --reason", cluster.Name)
 	}
 	if cluster.Spec.HubAcceptsClient == a.deny {
 		patch, err := json.Marshal(map[string]any{
@@ -56,7 +58,7 @@ func (a *accepting) decidePublic(ctx context.Context, cluster *clusterv1.Managed
 	say(a.streams.Out, "%s: accepted", cluster.Name)
 	a.next(cluster.Name)
 	if slices.ContainsFunc(arnAnnotations, func(key string) bool { return cluster.Annotations[key] != "" }) {
-		// It asks for no certificate.
+		// The agent requests no certificate.
 		return nil
 	}
 	return a.approveAll(ctx, cluster.Name)
@@ -79,7 +81,7 @@ func (a *accepting) approveAll(ctx context.Context, cluster string) error {
 				continue
 			}
 			if refusal := a.refuses(request, cluster); refusal != "" {
-				refused = fmt.Sprintf("the certificate request %s is not approved: %s", request.Name, refusal)
+				refused = fmt.Sprintf("CertificateSigningRequest %q is not approved: %s", request.Name, refusal)
 				continue
 			}
 			if err := approve(ctx, a.kube.CertificatesV1().CertificateSigningRequests(), request.Name, "ClusteradmAccept", "Approved by clusteradm accept."); err != nil {
@@ -94,21 +96,21 @@ func (a *accepting) approveAll(ctx context.Context, cluster string) error {
 		case refused != "":
 			return "", errors.New(printable(refused))
 		case !a.wait:
-			say(a.streams.Out, "%s: there is no request for a certificate yet; run clusteradm accept again when there is one", cluster)
+			say(a.streams.Out, "%s: there is no certificate request yet; run clusteradm accept again after the agent created one", cluster)
 			return "", nil
 		case !waiting:
 			waiting = true
-			say(a.streams.Out, "%s: waiting until the agent asks for a certificate", cluster)
+			say(a.streams.Out, "%s: waiting for the certificate request of the agent", cluster)
 		}
-		return "the agent has not asked for a certificate", nil
+		return "the agent has not requested a certificate", nil
 	})
 }
 
-// requests are those of the agents of a cluster for certificates.
+// requests returns the CertificateSigningRequests of the agents of a cluster.
 func (a *accepting) requests(ctx context.Context, cluster string) ([]certificatesv1.CertificateSigningRequest, error) {
 	list, err := a.kube.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{LabelSelector: clusterv1.ClusterNameLabel + "=" + cluster})
 	if err != nil {
-		return nil, fmt.Errorf("requests for certificates: %w", err)
+		return nil, fmt.Errorf("listing CertificateSigningRequests: %w", err)
 	}
 	return slices.DeleteFunc(list.Items, func(request certificatesv1.CertificateSigningRequest) bool {
 		return request.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName
@@ -124,13 +126,13 @@ func pending(request *certificatesv1.CertificateSigningRequest) bool {
 	return len(request.Status.Conditions) == 0 && len(request.Status.Certificate) == 0
 }
 
-// refuses tells why a request is not to be approved; empty if it is. Whoever makes a
-// request chooses its label: the subject decides what the certificate is good for.
+// refuses returns the reason why a request must not be approved, or an empty string if it
+// can be approved. The requester chooses the label, so only the subject decides.
 func (a *accepting) refuses(request *certificatesv1.CertificateSigningRequest, cluster string) string {
 	identity := clusterv1.AgentGroups(cluster)[0]
 	block, _ := pem.Decode(request.Spec.Request)
 	if block == nil {
-		return "it has no PEM"
+		return "it contains no PEM block"
 	}
 	parsed, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
@@ -138,11 +140,11 @@ func (a *accepting) refuses(request *certificatesv1.CertificateSigningRequest, c
 	}
 	agent, ok := strings.CutPrefix(parsed.Subject.CommonName, identity+":")
 	if !ok || agent == "" || strings.Contains(agent, ":") {
-		return fmt.Sprintf("its subject %q is not an agent of the cluster", parsed.Subject.CommonName)
+		return fmt.Sprintf("the subject %q is not an agent of the cluster", parsed.Subject.CommonName)
 	}
 	for _, organization := range parsed.Subject.Organization {
 		if organization != identity && organization != clusterv1.AllAgentsGroup {
-			return fmt.Sprintf("it asks for the group %q", organization)
+			return fmt.Sprintf("it requests the group %q", organization)
 		}
 	}
 	user := request.Spec.Username
@@ -152,10 +154,10 @@ func (a *accepting) refuses(request *certificatesv1.CertificateSigningRequest, c
 	if len(a.requesters) == 0 && (slices.Contains(bootstrapUsers, user) || slices.Contains(request.Spec.Groups, bootstrapGroup)) {
 		return ""
 	}
-	return fmt.Sprintf("it was made by %q; --requesters names who may, --skip-approve-check lets everybody", user)
+	return fmt.Sprintf("the requester %q is not allowed; add it to --requesters, or allow any requester with --skip-approve-check", user)
 }
 
-// unique are values in their order, each once.
+// unique returns the values in their order, without duplicates.
 func unique(values []string) []string {
 	var out []string
 	for _, value := range values {

@@ -14,12 +14,11 @@ import (
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 )
 
-// decidingHub answers what accept asks of a hub that takes decisions as requests of
-// their own, and keeps them.
+// decidingHub is a hub that serves the accept subresource. It records the decisions.
 type decidingHub struct {
 	t  *testing.T
 	mu sync.Mutex
-	// decisions are the bodies of what was put, by cluster.
+	// decisions are the bodies of the requests, by cluster.
 	decisions map[string]registerv1alpha1.ManagedClusterAcceptance
 	requests  []certificatesv1.CertificateSigningRequest
 }
@@ -56,7 +55,7 @@ func (h *decidingHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		decision.Status.ApprovedRequests = []string{"c1-abcde"}
 		answer = decision
 	default:
-		h.t.Errorf("%s %s was asked", r.Method, r.URL)
+		h.t.Errorf("request %s %s, want only reads of the fixture and a PUT of accept", r.Method, r.URL)
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
@@ -75,26 +74,27 @@ func newDecidingHub(t *testing.T) (*decidingHub, func(args ...string) outcome) {
 	}
 }
 
-// Where a hub has the request, all that is decided goes in it, and nothing around it.
+// If the hub serves the accept subresource, the command sends the decision there and
+// changes no other object.
 func TestAcceptPutsADecision(t *testing.T) {
 	hub, accept := newDecidingHub(t)
 	accept("--wait", "--reason=known", "--requesters=alice").done(t).
-		shows(t, "c1: accepted by csr; approved c1-abcde", "c1: the cluster has its access to the hub")
+		shows(t, "c1: accepted by csr; approved c1-abcde", "c1: the cluster has access to the hub")
 	decision := hub.decisions["c1"]
 	if !decision.Spec.Accepted || decision.Spec.Reason != "known" || len(decision.Spec.Requesters) != 1 || decision.Spec.Requesters[0] != "alice" {
-		t.Errorf("it put %+v", decision.Spec)
+		t.Errorf("decision = %+v, want accepted with reason known and requester alice", decision.Spec)
 	}
-	// A cluster that came by this name meanwhile is not accepted.
+	// The UID prevents the acceptance of another cluster of the same name.
 	if decision.UID != "uid-of-c1" {
-		t.Errorf("it put a decision about UID %q", decision.UID)
+		t.Errorf("UID of the decision = %q, want uid-of-c1", decision.UID)
 	}
 	accept("--wait", "--deny", "--reason=leaked").done(t).shows(t, "c1: denied", "c1: the cluster has no access to the hub")
 	if decision := hub.decisions["c1"]; decision.Spec.Accepted || decision.Spec.Reason != "leaked" {
-		t.Errorf("it put %+v", decision.Spec)
+		t.Errorf("decision = %+v, want denied with reason leaked", decision.Spec)
 	}
 }
 
-// --skip-approve-check names whoever has asked, each once.
+// The output of --skip-approve-check contains each requester once.
 func TestAcceptOfEveryRequester(t *testing.T) {
 	hub, accept := newDecidingHub(t)
 	request := func(user, signer string, conditions ...certificatesv1.CertificateSigningRequestCondition) certificatesv1.CertificateSigningRequest {
@@ -111,6 +111,6 @@ func TestAcceptOfEveryRequester(t *testing.T) {
 	}
 	accept("--skip-approve-check").done(t)
 	if requesters := hub.decisions["c1"].Spec.Requesters; len(requesters) != 1 || requesters[0] != "bob" {
-		t.Errorf("requests of %q are approved", requesters)
+		t.Errorf("requesters of the decision = %q, want bob only", requesters)
 	}
 }

@@ -17,10 +17,10 @@ import (
 
 const (
 	defaultAgentNamespace = "open-cluster-management-agent"
-	// accountsNamespace has the ServiceAccounts of ManagedServiceAccounts. The agents
-	// of several hubs share it.
+	// accountsNamespace is the namespace of the ServiceAccounts of ManagedServiceAccounts.
+	// The agents of several hubs share it.
 	accountsNamespace = "open-cluster-management-agent-addon"
-	// agentName is that of the agent's Deployment and ServiceAccount.
+	// agentName is the name of the Deployment and of the ServiceAccount of the agent.
 	agentName = "agent"
 
 	bootstrapSecret         = "bootstrap-hub-kubeconfig"
@@ -30,7 +30,7 @@ const (
 	clusterNameKey          = "cluster-name"
 )
 
-// agentSettings say how a managed cluster joins a hub.
+// agentSettings are the settings with which a managed cluster joins a hub.
 type agentSettings struct {
 	cluster             string
 	namespace           string
@@ -39,13 +39,13 @@ type agentSettings struct {
 	identity            *irsa.Identity
 	ca                  []byte
 	bootstrapKubeconfig []byte
-	// noWorks says that the cluster is a hub whose server serves the group of works: the
-	// agent cannot keep its records of them there, whose CRD would hide what that server
-	// says of its types.
+	// noWorks is true if the cluster is a hub whose server serves the API group of
+	// ManifestWorks. The agent cannot keep its records there, because their CRD would hide
+	// the discovery of that server.
 	noWorks bool
 }
 
-// arguments are those of the agent that say how it registers.
+// arguments returns the arguments of the agent that configure its registration.
 func (a *agentSettings) arguments() []string {
 	args := []string{
 		"--cluster-name=" + a.cluster,
@@ -62,7 +62,7 @@ func (a *agentSettings) arguments() []string {
 	return args
 }
 
-// objects are all but the agent's Deployment.
+// objects returns all objects except the Deployment of the agent.
 func (a *agentSettings) objects() ([]*unstructured.Unstructured, error) {
 	objects, err := agentManifests(a.namespace)
 	if err != nil {
@@ -88,9 +88,10 @@ func (a *agentSettings) objects() ([]*unstructured.Unstructured, error) {
 	return append(objects, secret), nil
 }
 
-// agentManifests are what an agent in this namespace needs on its cluster, beside its
-// Deployment and its Secret. What is not in that namespace has its name in the name, if
-// it is not the default one: the roles are everybody's, and each agent is bound to them.
+// agentManifests returns the objects that an agent in this namespace needs, except its
+// Deployment and its Secret. If the namespace is not the default one, the names of
+// bindings outside of the namespace contain it. Agents share the roles, and each agent
+// has its own bindings.
 func agentManifests(namespace string) ([]*unstructured.Unstructured, error) {
 	objects, err := manifests("agent/managed/namespace.yaml", "agent/managed/*.yaml")
 	if err != nil {
@@ -104,7 +105,7 @@ func agentManifests(namespace string) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// moveToNamespace makes an object of the default agent's namespace one of another.
+// moveToNamespace moves an object from the default namespace of the agent to another one.
 func moveToNamespace(object *unstructured.Unstructured, namespace string) error {
 	switch {
 	case object.GetKind() == kindNamespace && object.GetName() == defaultAgentNamespace:
@@ -130,7 +131,7 @@ func isBinding(object *unstructured.Unstructured) bool {
 	return object.GetKind() == "ClusterRoleBinding" || object.GetKind() == "RoleBinding"
 }
 
-// deployment is the agent's Deployment by these settings.
+// deployment returns the Deployment of the agent with these settings.
 func (a *agentSettings) deployment() (*unstructured.Unstructured, error) {
 	found, err := manifests("agent/deploy.yaml")
 	if err != nil {
@@ -138,7 +139,7 @@ func (a *agentSettings) deployment() (*unstructured.Unstructured, error) {
 	}
 	index := slices.IndexFunc(found, func(object *unstructured.Unstructured) bool { return object.GetKind() == kindDeployment })
 	if index < 0 {
-		return nil, fmt.Errorf("the manifests have no %s for the agent", kindDeployment)
+		return nil, fmt.Errorf("the manifests contain no %s of the agent", kindDeployment)
 	}
 	deployment := &appsv1.Deployment{}
 	if err := fromUnstructured(found[index], deployment); err != nil {
@@ -147,7 +148,7 @@ func (a *agentSettings) deployment() (*unstructured.Unstructured, error) {
 	deployment.Namespace = a.namespace
 	pod := &deployment.Spec.Template.Spec
 	if len(pod.Containers) != 1 {
-		return nil, fmt.Errorf("%s must have one container", display(found[index]))
+		return nil, fmt.Errorf("%s must have exactly one container", display(found[index]))
 	}
 	container := &pod.Containers[0]
 	if a.image != "" {
@@ -160,7 +161,7 @@ func (a *agentSettings) deployment() (*unstructured.Unstructured, error) {
 	return toUnstructured(deployment)
 }
 
-// bootstrapKubeconfig is by what the agent asks the hub to accept its cluster.
+// bootstrapKubeconfig returns the kubeconfig with which the agent registers its cluster.
 func bootstrapKubeconfig(server, token string, ca []byte) ([]byte, error) {
 	const cluster, user = "hub", "bootstrap"
 	config := clientcmdapi.NewConfig()

@@ -1,4 +1,4 @@
-// Package clusteradm is the command line of a hub.
+// Package clusteradm implements the command line of a hub.
 package clusteradm
 
 import (
@@ -10,7 +10,7 @@ import (
 	baseversion "k8s.io/component-base/version"
 )
 
-// New returns the command clusteradm.
+// New returns the clusteradm command.
 func New(in io.Reader, out, errOut io.Writer) *cobra.Command {
 	streams := genericiooptions.IOStreams{In: in, Out: out, ErrOut: errOut}
 	access := genericclioptions.NewConfigFlags(true)

@@ -17,8 +17,8 @@ const (
 	completionLimit   = 100
 )
 
-// complete completes the names of properties, and their values under the words
-// before. Values with a colon are completed where the shell does not end words there.
+// complete completes the names of properties, and their values given the preceding words.
+// It completes values with a colon only in shells that do not split words at colons.
 func (s *searching) complete(command *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	client, err := s.client()
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *searching) complete(command *cobra.Command, args []string, word string)
 		return out, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 	}
 	property := word[:end]
-	// What is completed is the value after the last operator and comma.
+	// The completed value begins after the last operator and comma.
 	begin := end + len(word[end:]) - len(strings.TrimLeft(word[end:], ":=<>!"))
 	if comma := strings.LastIndexByte(word, ','); comma >= begin {
 		begin = comma + 1
@@ -56,7 +56,7 @@ func (s *searching) complete(command *cobra.Command, args []string, word string)
 	var out []string
 	for _, value := range values.Status.Values {
 		if printable(value.Value) != value.Value {
-			// The shell would take it apart, or print it.
+			// Control characters in a completion would split it or change the terminal.
 			continue
 		}
 		out = append(out, word[:begin]+quoted(value.Value))
@@ -64,7 +64,7 @@ func (s *searching) complete(command *cobra.Command, args []string, word string)
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-// quoted is a value as it must be written in a query to be taken literally.
+// quoted quotes a value so that a query takes it literally.
 func quoted(value string) string {
 	if value != "" && !strings.ContainsAny(value, " \t,*\"'\\") {
 		return value

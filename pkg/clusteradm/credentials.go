@@ -23,25 +23,26 @@ import (
 )
 
 const (
-	// hubHashKey has what the hub is called in the agent's records. Other agents have
-	// the hash of its address for that.
+	// hubHashKey is the key of the hub's identifier in the records of the agent. Other
+	// agents use the hash of the address instead.
 	hubHashKey = "hub-hash"
 	// agentLabel selects the Pods of the agent.
 	agentLabel = "app=open-cluster-management-agent"
 )
 
-// hubCredentials are those of an agent on its hub, as its Secret has them.
+// hubCredentials are the credentials of an agent on its hub, as read from its Secret.
 type hubCredentials struct {
 	namespace string
 	cluster   string
 	hubHash   string
 	data      map[string][]byte
-	// hub and user are nil as long as the agent has none.
+	// hub and user are nil until the agent has credentials.
 	hub  *clientcmdapi.Cluster
 	user *clientcmdapi.AuthInfo
 }
 
-// readCredentials reads the Secret of the agent in a namespace; nil if there is none.
+// readCredentials reads the Secret of the agent in a namespace, or returns nil if it does
+// not exist.
 func readCredentials(ctx context.Context, kube kubernetes.Interface, namespace string) (*hubCredentials, error) {
 	secret, err := kube.CoreV1().Secrets(namespace).Get(ctx, hubSecret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -71,7 +72,7 @@ func readCredentials(ctx context.Context, kube kubernetes.Interface, namespace s
 	return c, nil
 }
 
-// server is the URL of the hub; empty if the agent has no credentials yet.
+// server returns the URL of the hub, or "" if the agent has no credentials yet.
 func (c *hubCredentials) server() string {
 	if c.hub == nil {
 		return ""
@@ -79,9 +80,10 @@ func (c *hubCredentials) server() string {
 	return c.hub.Server
 }
 
-// restConfig is how to act on the hub as the agent. Whoever writes the Secret must not
-// have files of this machine read or programs of it run, so only what the Secret itself
-// contains is used; and a program is run where the agent runs.
+// restConfig returns a client configuration that acts on the hub as the agent. Writers of
+// the Secret must not be able to read files or run programs on this machine. It therefore
+// uses only the content of the Secret, and runs a credential program in the Pod of the
+// agent.
 func (c *hubCredentials) restConfig(ctx context.Context, managed *rest.Config, kube kubernetes.Interface) (*rest.Config, error) {
 	config := &rest.Config{Host: c.hub.Server, BearerToken: c.user.Token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{
 		Insecure: c.hub.InsecureSkipTLSVerify, ServerName: c.hub.TLSServerName,
@@ -100,7 +102,8 @@ func (c *hubCredentials) restConfig(ctx context.Context, managed *rest.Config, k
 	return config, nil
 }
 
-// content is that of a field, or of the key of the Secret that is a file for the agent.
+// content returns the data of a field, or the value of the key of the Secret that is
+// mounted as the file.
 func (c *hubCredentials) content(data []byte, file string) []byte {
 	if len(data) > 0 || file == "" {
 		return data
@@ -108,8 +111,8 @@ func (c *hubCredentials) content(data []byte, file string) []byte {
 	return c.data[path.Base(file)]
 }
 
-// tokenFromAgent has the agent's Pod run its command for a token of the hub. Nobody
-// else can act as the IAM role of the cluster.
+// tokenFromAgent runs the token command in the Pod of the agent, because only that Pod can
+// act as the IAM role of the cluster.
 func tokenFromAgent(ctx context.Context, managed *rest.Config, kube kubernetes.Interface, namespace string, command []string) (string, error) {
 	pods, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: agentLabel})
 	if err != nil {
@@ -129,11 +132,11 @@ func tokenFromAgent(ctx context.Context, managed *rest.Config, kube kubernetes.I
 			return "", fmt.Errorf("token of the hub from Pod %s: %w", pod.Name, err)
 		}
 		if credential.Status == nil || credential.Status.Token == "" {
-			return "", fmt.Errorf("token of the hub from Pod %s: there is none in the answer", pod.Name)
+			return "", fmt.Errorf("token of the hub from Pod %s: the output contains no token", pod.Name)
 		}
 		return credential.Status.Token, nil
 	}
-	return "", errors.New("only a Pod of the agent can act as the IAM role of the cluster, and none runs; --hub-kubeconfig gives another way to the hub")
+	return "", errors.New("only a running Pod of the agent can assume the IAM role of the cluster, and there is none; give credentials for the hub with --hub-kubeconfig")
 }
 
 func execute(ctx context.Context, managed *rest.Config, kube kubernetes.Interface, pod *corev1.Pod, command []string) ([]byte, error) {

@@ -19,7 +19,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/irsa/awsapply"
 )
 
-const doctorAWSExample = `  # The account of the hub, and what it has for one managed cluster
+const doctorAWSExample = `  # The account of the hub, with its resources for one managed cluster
   clusteradm doctor aws --hub-cluster-arn arn:aws:eks:us-west-2:123456789012:cluster/hub \
       --managed-cluster-arn arn:aws:eks:us-west-2:210987654321:cluster/cluster1 --cluster-name cluster1
 
@@ -41,7 +41,7 @@ type doctoring struct {
 func newDoctor(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "doctor",
-		Short: "Find out what is missing, without changing anything",
+		Short: "Report missing prerequisites, without changes",
 		Args:  cobra.NoArgs,
 		RunE:  func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
@@ -54,30 +54,30 @@ func newDoctorAWS(access *genericclioptions.ConfigFlags, streams genericiooption
 	d.agentNamespace, d.agentAccount, _ = strings.Cut(irsa.AgentServiceAccount, ":")
 	command := &cobra.Command{
 		Use:   "aws",
-		Short: "Find out what registration by IAM roles lacks in AWS",
-		Long: `Find out what registration by IAM roles lacks in AWS: roles, policies, permissions, tags, identity
+		Short: "Report missing prerequisites of registration by IAM roles in AWS",
+		Long: `Report the prerequisites of registration by IAM roles in AWS: roles, policies, permissions, tags, identity
 providers and mappings. The command prints one line for each of them, with the remedy if it is missing.
-It exits with 1 if something is missing, differs, or cannot be read.
+It exits with 1 if one is missing, differs, or cannot be read.
 
-The command uses your own credentials, as the AWS SDK finds them, and only reads. It inspects the clusters
-of the account of these credentials; run it once for each account.`,
+The command uses the credentials that the AWS SDK finds, and only reads. It inspects the clusters in the
+account of these credentials. Run it once for each account.`,
 		Example: doctorAWSExample,
 		Args:    cobra.NoArgs,
 		RunE:    func(command *cobra.Command, _ []string) error { return d.run(command.Context()) },
 	}
 	flags := command.Flags()
-	flags.StringVar(&d.hubARN, "hub-cluster-arn", "", "ARN of the hub's EKS cluster, as the server has it. Required.")
-	flags.StringVar(&d.hubARN, "eks-hub-cluster-arn", "", "Another spelling of --hub-cluster-arn.")
-	flags.StringVar(&d.managedARN, "managed-cluster-arn", "", "ARN of the EKS cluster of a managed cluster. Without, only the hub is inspected.")
-	flags.StringVar(&d.clusterName, "cluster-name", "", "Name of the ManagedCluster. The name in --managed-cluster-arn when this is empty.")
-	flags.StringVar(&d.roleARN, "hub-role-arn", "", "ARN of the IAM role that the server acts as. <hub>_managed-cluster-identity-creator in the account of the hub when this is empty.")
-	flags.StringVar(&d.eksAuth, "eks-auth", d.eksAuth, "How the hub learns which group an IAM role belongs to: AccessEntry, or ConfigMap for kube-system/aws-auth, which is read on the cluster of the current context.")
-	flags.BoolVar(&d.manageRoles, "irsa-manage-roles", d.manageRoles, "Whether the server makes the IAM role of each cluster in the account of the hub.")
+	flags.StringVar(&d.hubARN, "hub-cluster-arn", "", "ARN of the hub's EKS cluster, as in the configuration of the server. Required.")
+	flags.StringVar(&d.hubARN, "eks-hub-cluster-arn", "", "Same as --hub-cluster-arn.")
+	flags.StringVar(&d.managedARN, "managed-cluster-arn", "", "ARN of the EKS cluster of a managed cluster. If empty, only the hub is inspected.")
+	flags.StringVar(&d.clusterName, "cluster-name", "", "Name of the ManagedCluster. Defaults to the name in --managed-cluster-arn.")
+	flags.StringVar(&d.roleARN, "hub-role-arn", "", "ARN of the IAM role of the server. Defaults to <hub>_managed-cluster-identity-creator in the account of the hub.")
+	flags.StringVar(&d.eksAuth, "eks-auth", d.eksAuth, "How the hub maps IAM roles to groups: AccessEntry, or ConfigMap for kube-system/aws-auth, which is read on the cluster of the current context.")
+	flags.BoolVar(&d.manageRoles, "irsa-manage-roles", d.manageRoles, "Whether the server creates the IAM role of each cluster in the account of the hub.")
 	flags.StringVar(&d.agentNamespace, "agent-namespace", d.agentNamespace, "Namespace of the agent on the managed cluster.")
 	return command
 }
 
-// inspection is what the flags say, or everything that is wrong with them.
+// inspection returns the inspection that the flags describe, or all errors of the flags.
 func (d *doctoring) inspection() (awsapply.Inspection, error) {
 	inspection := awsapply.Inspection{
 		Desired:       irsa.Desired{Mapping: irsa.Mapping(d.eksAuth), ManageRoles: d.manageRoles, ClusterName: d.clusterName},
@@ -101,7 +101,7 @@ func (d *doctoring) inspection() (awsapply.Inspection, error) {
 			inspection.ClusterName = inspection.Managed.ClusterName
 		}
 	} else if d.clusterName != "" {
-		errs = append(errs, errors.New("--cluster-name takes --managed-cluster-arn"))
+		errs = append(errs, errors.New("--cluster-name requires --managed-cluster-arn"))
 	}
 	if d.roleARN == "" {
 		if inspection.ServerRole, err = irsa.CreatorRoleName(inspection.Hub); err != nil {
@@ -139,13 +139,13 @@ func (d *doctoring) run(ctx context.Context) error {
 		}
 	}
 	if bad > 0 {
-		return fmt.Errorf("%d of %d things are missing, differ or are not known", bad, len(findings))
+		return fmt.Errorf("%d of %d prerequisites are missing, differ or cannot be read", bad, len(findings))
 	}
 	return nil
 }
 
-// mapped looks for the role of the managed cluster in the ConfigMap aws-auth of the cluster
-// of the current context.
+// mapped checks whether the ConfigMap aws-auth of the cluster of the current context
+// contains the role of the managed cluster.
 func (d *doctoring) mapped(ctx context.Context, desired irsa.Desired) awsapply.Finding {
 	finding := awsapply.Finding{State: awsapply.Unknown, Subject: "entry of " + desired.HubRoleARN() + " in ConfigMap kube-system/aws-auth"}
 	config, err := d.access.ToRESTConfig()
@@ -170,7 +170,7 @@ func (d *doctoring) mapped(ctx context.Context, desired irsa.Desired) awsapply.F
 	}
 	if auth != nil {
 		if err := yaml.Unmarshal([]byte(auth.Data["mapRoles"]), &roles); err != nil {
-			finding.State, finding.Remedy = awsapply.Different, "its mapRoles is not a list of roles; correct it by hand: "+err.Error()
+			finding.State, finding.Remedy = awsapply.Different, "mapRoles is not a list of roles; correct it manually: "+err.Error()
 			return finding
 		}
 	}
@@ -184,7 +184,7 @@ func (d *doctoring) mapped(ctx context.Context, desired irsa.Desired) awsapply.F
 			return awsapply.Finding{State: awsapply.Present, Subject: finding.Subject}
 		}
 		finding.State = awsapply.Different
-		finding.Remedy = fmt.Sprintf("its user name must be %s and its groups %v; %s", desired.Username(), desired.Groups(), accept)
+		finding.Remedy = fmt.Sprintf("the user name must be %s and the groups must be %v; %s", desired.Username(), desired.Groups(), accept)
 	}
 	return finding
 }

@@ -15,18 +15,18 @@ func TestDoctorReadsItsFlags(t *testing.T) {
 	)
 	for name, test := range map[string]struct {
 		change func(*doctoring)
-		want   string // in the error; none if empty
+		want   string // part of the error, or empty for no error
 	}{
-		"the hub":             {func(*doctoring) {}, ""},
-		"a cluster":           {func(d *doctoring) { d.managedARN = managed }, ""},
-		"a role":              {func(d *doctoring) { d.hubARN, d.roleARN = long, "arn:aws:iam::111122223333:role/server" }, ""},
-		"no hub":              {func(d *doctoring) { d.hubARN = "" }, "--hub-cluster-arn"},
-		"no cluster":          {func(d *doctoring) { d.managedARN = "eks1" }, "--managed-cluster-arn"},
-		"another partition":   {func(d *doctoring) { d.managedARN = "arn:aws-cn:eks:cn-north-1:444455556666:cluster/eks1" }, "partition"},
-		"only a name":         {func(d *doctoring) { d.clusterName = "cluster1" }, "--cluster-name takes --managed-cluster-arn"},
-		"no mapping":          {func(d *doctoring) { d.eksAuth = "other" }, "--eks-auth must be"},
-		"no role":             {func(d *doctoring) { d.hubARN = long }, "--hub-role-arn is required"},
-		"a role of elsewhere": {func(d *doctoring) { d.roleARN = "arn:aws:iam::444455556666:role/server" }, "must be the ARN of a role in the account of the hub"},
+		"the hub":                   {func(*doctoring) {}, ""},
+		"a cluster":                 {func(d *doctoring) { d.managedARN = managed }, ""},
+		"a role":                    {func(d *doctoring) { d.hubARN, d.roleARN = long, "arn:aws:iam::111122223333:role/server" }, ""},
+		"no hub":                    {func(d *doctoring) { d.hubARN = "" }, "--hub-cluster-arn"},
+		"no cluster":                {func(d *doctoring) { d.managedARN = "eks1" }, "--managed-cluster-arn"},
+		"another partition":         {func(d *doctoring) { d.managedARN = "arn:aws-cn:eks:cn-north-1:444455556666:cluster/eks1" }, "partition"},
+		"only a name":               {func(d *doctoring) { d.clusterName = "cluster1" }, "--cluster-name requires --managed-cluster-arn"},
+		"no mapping":                {func(d *doctoring) { d.eksAuth = "other" }, "--eks-auth must be"},
+		"no role":                   {func(d *doctoring) { d.hubARN = long }, "--hub-role-arn is required"},
+		"a role of another account": {func(d *doctoring) { d.roleARN = "arn:aws:iam::444455556666:role/server" }, "must be the ARN of a role in the account of the hub"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &doctoring{hubARN: hub, eksAuth: string(irsa.AccessEntry), agentNamespace: "agents", agentAccount: "agent"}

@@ -24,23 +24,23 @@ const (
 	clusterInfoKey  = "kubeconfig"
 )
 
-// hubTrust is what verifies the hub.
+// hubTrust verifies the hub.
 type hubTrust struct {
-	// ca are PEM certificates; the system's hold if it is empty.
+	// ca contains PEM certificates. If it is empty, the certificates of the system apply.
 	ca []byte
-	// fingerprint is that of certificates that nobody has vouched for: they come from
-	// the hub itself.
+	// fingerprint is set if the certificates come from the hub itself and are not
+	// verified.
 	fingerprint string
 }
 
-// givenAuthority reads the certificates that verify the hub from what the flags give;
-// nil if they give none.
+// givenAuthority reads the certificates that verify the hub from the flags, or returns nil
+// if the flags give none.
 func givenAuthority(file, data string) ([]byte, error) {
 	var content []byte
 	var err error
 	switch {
 	case file != "" && data != "":
-		return nil, errors.New("--ca-file and --ca-data exclude each other")
+		return nil, errors.New("--ca-file and --ca-data cannot be used together")
 	case file != "":
 		if content, err = os.ReadFile(file); err != nil {
 			return nil, fmt.Errorf("--ca-file: %w", err)
@@ -58,8 +58,9 @@ func givenAuthority(file, data string) ([]byte, error) {
 	return content, nil
 }
 
-// discoverTrust finds out what verifies the hub where nobody says so: the system, or
-// else what the hub publishes. No token is sent.
+// discoverTrust finds the certificates that verify the hub if no flag sets them: the
+// certificates of the system, or else the certificates that the hub publishes. It sends
+// no token.
 func discoverTrust(ctx context.Context, server string) (*hubTrust, error) {
 	err := reach(ctx, &rest.Config{Host: server})
 	var unknown x509.UnknownAuthorityError
@@ -75,14 +76,14 @@ func discoverTrust(ctx context.Context, server string) (*hubTrust, error) {
 	}
 	info, err := client.CoreV1().ConfigMaps(metav1.NamespacePublic).Get(ctx, clusterInfoName, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("the certificate of the hub %s is of an authority that this system does not know, and the hub does not publish it in ConfigMap %s of %s (%w); give --ca-file", server, clusterInfoName, metav1.NamespacePublic, err)
+		return nil, fmt.Errorf("this system does not trust the certificate authority of the hub %s, and the hub does not publish it in ConfigMap %s of namespace %s (%w); give it with --ca-file", server, clusterInfoName, metav1.NamespacePublic, err)
 	}
 	ca, err := publishedAuthority(info.Data[clusterInfoKey])
 	if err != nil {
 		return nil, fmt.Errorf("ConfigMap %s in %s of the hub: %w; give --ca-file", clusterInfoName, metav1.NamespacePublic, err)
 	}
 	if err := reach(ctx, &rest.Config{Host: server, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}); err != nil {
-		return nil, fmt.Errorf("the hub %s is not verified by what it publishes: %w; give --ca-file", server, err)
+		return nil, fmt.Errorf("the certificate authority that the hub %s publishes does not verify its certificate: %w; give the right one with --ca-file", server, err)
 	}
 	sum := sha256.Sum256(ca)
 	return &hubTrust{ca: ca, fingerprint: hex.EncodeToString(sum[:])}, nil
@@ -99,10 +100,10 @@ func publishedAuthority(kubeconfig string) ([]byte, error) {
 			return cluster.CertificateAuthorityData, nil
 		}
 	}
-	return nil, errors.New("it has no certificate authority")
+	return nil, errors.New("it contains no certificate authority")
 }
 
-// reach tells whether an API server answers, whatever it says.
+// reach returns nil if an API server responds with any status.
 func reach(ctx context.Context, config *rest.Config) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -116,7 +117,7 @@ func reach(ctx context.Context, config *rest.Config) error {
 	return err
 }
 
-// isCertificateError tells whether a server was not verified.
+// isCertificateError reports whether the verification of a server failed.
 func isCertificateError(err error) bool {
 	var verification *tls.CertificateVerificationError
 	return errors.As(err, &verification)

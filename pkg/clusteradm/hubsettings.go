@@ -26,7 +26,8 @@ const (
 	kindDeployment     = "Deployment"
 	kindServiceAccount = "ServiceAccount"
 
-	// roleARNAnnotation is how EKS knows as which IAM role a ServiceAccount acts.
+	// roleARNAnnotation is the annotation with which EKS maps a ServiceAccount to an IAM
+	// role.
 	roleARNAnnotation = "eks.amazonaws.com/role-arn"
 
 	searchEmbedded = "embedded"
@@ -35,11 +36,12 @@ const (
 
 	dataVolume = "data"
 	dataDir    = "/var/lib/hub-apiserver"
-	// serverGroup is that of the files of the server's volume: RunAsUser of the manifests.
+	// serverGroup is the group of the files in the volume of the server. It equals
+	// runAsUser in the manifests.
 	serverGroup = 65532
 )
 
-// hubSettings say what a hub is made of.
+// hubSettings are the settings of a hub.
 type hubSettings struct {
 	drivers     []registerv1alpha1.RegistrationDriver
 	arn         *irsa.ARN
@@ -62,22 +64,22 @@ func newHubSettings() hubSettings {
 }
 
 func (h *hubSettings) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&h.roleARN, "hub-role-arn", "", "ARN of the IAM role that the server acts as, for aws-irsa. <hub>_managed-cluster-identity-creator in the account of the hub when this is empty.")
-	flags.StringVar(&h.eksAuth, "eks-auth", h.eksAuth, "How the hub's EKS cluster learns which group an IAM role belongs to: AccessEntry, or ConfigMap for kube-system/aws-auth.")
-	flags.BoolVar(&h.manageRoles, "irsa-manage-roles", h.manageRoles, "Let the server make the IAM role of each cluster in the account of the hub. Without, somebody else makes them.")
-	flags.StringToStringVar(&h.tags, "aws-resource-tags", nil, "Further tags, as key=value, of what the server makes in AWS.")
-	flags.StringSliceVar(&h.arnPatterns, "auto-approved-arn-patterns", nil, "Regular expressions; a cluster is accepted when it claims an ARN that one of them matches as a whole.")
-	flags.StringSliceVar(&h.identities, "auto-approved-csr-identities", nil, "Users whose clusters are accepted when they create them.")
-	flags.StringVar(&h.image, "image", "", "Image of the server and of the agents. That of the manifests when this is empty.")
-	flags.StringVar(&h.serving, "serving-certificates", h.serving, "Who makes the server's certificate: self-signed, by this command, once for ten years; or cert-manager, which must be on the hub.")
-	flags.StringSliceVar(&h.etcdServers, "etcd-servers", nil, "URLs of an etcd cluster, for two replicas of the server; its certificates are in the Secret hub-apiserver-etcd. Without, there is one replica that keeps its data in a persistent volume.")
-	flags.StringVar(&h.search, "search-engine", "", "embedded; postgres, whose URL is in the Secret hub-apiserver-postgres; or none. Defaults to embedded, and with --etcd-servers to postgres.")
+	flags.StringVar(&h.roleARN, "hub-role-arn", "", "ARN of the IAM role of the server, for aws-irsa. Defaults to <hub>_managed-cluster-identity-creator in the account of the hub.")
+	flags.StringVar(&h.eksAuth, "eks-auth", h.eksAuth, "How the hub's EKS cluster maps IAM roles to groups: AccessEntry, or ConfigMap for kube-system/aws-auth.")
+	flags.BoolVar(&h.manageRoles, "irsa-manage-roles", h.manageRoles, "Whether the server creates the IAM role of each cluster in the account of the hub. If false, create the roles yourself.")
+	flags.StringToStringVar(&h.tags, "aws-resource-tags", nil, "Additional tags (key=value) of the resources that the server creates in AWS.")
+	flags.StringSliceVar(&h.arnPatterns, "auto-approved-arn-patterns", nil, "Regular expressions. A cluster is accepted automatically if one of them matches its whole claimed ARN.")
+	flags.StringSliceVar(&h.identities, "auto-approved-csr-identities", nil, "Users whose clusters are accepted automatically.")
+	flags.StringVar(&h.image, "image", "", "Image of the server and of the agents. Defaults to the image in the manifests.")
+	flags.StringVar(&h.serving, "serving-certificates", h.serving, "Source of the server's certificate: self-signed (this command creates it, valid for ten years) or cert-manager (which must be installed on the hub).")
+	flags.StringSliceVar(&h.etcdServers, "etcd-servers", nil, "URLs of an etcd cluster, for two replicas of the server. The Secret hub-apiserver-etcd contains its certificates. If empty, one replica stores its data in a persistent volume.")
+	flags.StringVar(&h.search, "search-engine", "", "Search engine: embedded, postgres (the Secret hub-apiserver-postgres contains its URL) or none. Defaults to embedded, or to postgres with --etcd-servers.")
 	flags.StringVar(&h.storageSize, "storage-size", h.storageSize, "Size of the persistent volume.")
 }
 
 func (h *hubSettings) aws() bool { return slices.Contains(h.drivers, registerv1alpha1.DriverAWSIRSA) }
 
-// complete returns what is wrong, and fills in what follows from the rest.
+// complete sets the defaults, and returns the errors of the settings.
 func (h *hubSettings) complete() []error {
 	var errs []error
 	if h.serving != servingSelfSigned && h.serving != servingCertManager {
@@ -93,7 +95,7 @@ func (h *hubSettings) complete() []error {
 		errs = append(errs, fmt.Errorf("--search-engine must be %s, %s or %s, not %q", searchEmbedded, searchPostgres, searchNone, h.search))
 	}
 	if h.search == searchEmbedded && len(h.etcdServers) > 0 {
-		errs = append(errs, fmt.Errorf("--search-engine=%s is for one replica, and --etcd-servers for two", searchEmbedded))
+		errs = append(errs, fmt.Errorf("--search-engine=%s supports only one replica and cannot be used with --etcd-servers", searchEmbedded))
 	}
 	if _, err := resource.ParseQuantity(h.storageSize); err != nil {
 		errs = append(errs, fmt.Errorf("--storage-size %q: %w", h.storageSize, err))
@@ -104,10 +106,10 @@ func (h *hubSettings) complete() []error {
 		}
 	}
 	if len(h.arnPatterns) > 0 && !h.aws() {
-		errs = append(errs, fmt.Errorf("--auto-approved-arn-patterns takes --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
+		errs = append(errs, fmt.Errorf("--auto-approved-arn-patterns requires --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
 	}
 	if len(h.identities) > 0 && !slices.Contains(h.drivers, registerv1alpha1.DriverCSR) {
-		errs = append(errs, fmt.Errorf("--auto-approved-csr-identities takes --registration-auth=%s", registerv1alpha1.DriverCSR))
+		errs = append(errs, fmt.Errorf("--auto-approved-csr-identities requires --registration-auth=%s", registerv1alpha1.DriverCSR))
 	}
 	return append(errs, h.completeAWS()...)
 }
@@ -119,7 +121,7 @@ func (h *hubSettings) completeAWS() []error {
 	}
 	if !h.aws() {
 		if h.roleARN != "" {
-			errs = append(errs, fmt.Errorf("--hub-role-arn takes --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
+			errs = append(errs, fmt.Errorf("--hub-role-arn requires --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
 		}
 		return errs
 	}
@@ -134,12 +136,12 @@ func (h *hubSettings) completeAWS() []error {
 		h.roleARN = h.arn.RoleARN(name)
 	}
 	if !strings.HasPrefix(h.roleARN, "arn:") || !strings.Contains(h.roleARN, ":role/") {
-		errs = append(errs, errors.New("--hub-role-arn must be the ARN of an IAM role, as arn:aws:iam::123456789012:role/name"))
+		errs = append(errs, errors.New("--hub-role-arn must be the ARN of an IAM role, such as arn:aws:iam::123456789012:role/name"))
 	}
 	return errs
 }
 
-// arguments are those of the server that say how clusters register.
+// arguments returns the arguments of the server that configure registration.
 func (h *hubSettings) arguments() []string {
 	names := make([]string, 0, len(h.drivers))
 	for _, driver := range h.drivers {
@@ -167,7 +169,7 @@ func (h *hubSettings) arguments() []string {
 	return args
 }
 
-// oneValue is a value as a flag takes it that splits what it is given at commas.
+// oneValue quotes a value for a flag that splits its argument at commas.
 func oneValue(value string) string {
 	if !strings.ContainsAny(value, ",\"\n") {
 		return value
@@ -175,7 +177,7 @@ func oneValue(value string) string {
 	return `"` + strings.ReplaceAll(value, `"`, `""`) + `"`
 }
 
-// access are the objects that let the server, agents and administrators do their work.
+// access returns the RBAC objects of the server, the agents and the administrators.
 func (h *hubSettings) access() ([]*unstructured.Unstructured, error) {
 	patterns := []string{"rbac/namespace.yaml", "rbac/*.yaml", "agent/hub/*.yaml"}
 	if h.aws() && irsa.Mapping(h.eksAuth) == irsa.ConfigMap {
@@ -202,8 +204,8 @@ func annotate(object *unstructured.Unstructured, key, value string) {
 	object.SetAnnotations(annotations)
 }
 
-// server are the objects that run the server and lead requests to it. The bundle
-// verifies its certificate, unless cert-manager fills that in.
+// server returns the objects that run and expose the server. The bundle verifies its
+// certificate, unless cert-manager injects it.
 func (h *hubSettings) server(bundle []byte) ([]*unstructured.Unstructured, error) {
 	patterns := []string{"deploy/base/*.yaml", "apiservice/*.yaml"}
 	if h.serving == servingCertManager {
@@ -242,7 +244,8 @@ func (h *hubSettings) server(bundle []byte) ([]*unstructured.Unstructured, error
 	return out, nil
 }
 
-// deployment is the server's Deployment by these settings, and its volume if it has one.
+// deployment returns the Deployment of the server with these settings, and the claim of
+// its volume if it has one.
 func (h *hubSettings) deployment(manifest *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	deployment := &appsv1.Deployment{}
 	if err := fromUnstructured(manifest, deployment); err != nil {
@@ -284,8 +287,8 @@ func (h *hubSettings) deployment(manifest *unstructured.Unstructured) ([]*unstru
 	return append(out, object), nil
 }
 
-// keepData has one replica keep its data in a volume, whose claim is returned. A second
-// one beside it would not start, so the first goes before it is replaced.
+// keepData configures one replica with a volume, and returns its claim. A second replica
+// could not start while the first runs, so the strategy is Recreate.
 func (h *hubSettings) keepData(deployment *appsv1.Deployment) *corev1.PersistentVolumeClaim {
 	deployment.Spec.Replicas = ptr.To[int32](1)
 	deployment.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
@@ -294,7 +297,8 @@ func (h *hubSettings) keepData(deployment *appsv1.Deployment) *corev1.Persistent
 		pod.SecurityContext = &corev1.PodSecurityContext{}
 	}
 	pod.SecurityContext.FSGroup = ptr.To[int64](serverGroup)
-	// Only once: etcd keeps its directory to itself.
+	// The ownership of the files must change only once. Later changes would open the
+	// directory of etcd, which etcd restricts to its own user.
 	pod.SecurityContext.FSGroupChangePolicy = ptr.To(corev1.FSGroupChangeOnRootMismatch)
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: dataVolume, VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: serverName},
@@ -312,7 +316,7 @@ func (h *hubSettings) keepData(deployment *appsv1.Deployment) *corev1.Persistent
 	}
 }
 
-// withoutFlag leaves out a flag of a command line in the form --name=value.
+// withoutFlag removes a flag in the form --name=value from a command line.
 func withoutFlag(args []string, name string) []string {
 	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
 		return arg == "--"+name || strings.HasPrefix(arg, "--"+name+"=")

@@ -32,9 +32,9 @@ const (
 
 	defaultTimeout       = 5 * time.Minute
 	defaultTokenDuration = 24 * time.Hour
-	// probeName is the prefix of the request that finds out whether the hub signs.
+	// probeName is the prefix of the request that checks whether the hub signs certificates.
 	probeName = "clusteradm-probe"
-	// minTokenDuration is the shortest that Kubernetes gives out.
+	// minTokenDuration is the shortest lifetime of a token in Kubernetes.
 	minTokenDuration = 10 * time.Minute
 )
 
@@ -45,10 +45,10 @@ const initExample = `  # A hub whose clusters join by client certificates
   clusteradm init --wait --registration-auth=aws-irsa \
       --hub-cluster-arn arn:aws:eks:us-west-2:123456789012:cluster/hub
 
-  # All but the server itself, which runs elsewhere
+  # All objects except the server, which runs elsewhere
   clusteradm init --apiserver=external
 
-  # What would be applied
+  # Print the manifests
   clusteradm init --output-manifests`
 
 // initializing is the command clusteradm init.
@@ -77,29 +77,29 @@ func newInit(access *genericclioptions.ConfigFlags, streams genericiooptions.IOS
 		Use:   "init",
 		Short: "Make the cluster of the current context a hub",
 		Long: `Make the cluster of the current context a hub: install the server and its roles, and
-print the command by which a managed cluster joins it. To do so again changes only
-what is not as the flags say; certificates stay.`,
+print the command with which a managed cluster joins. If you run the command again, it changes
+only what differs from the flags, and keeps certificates.`,
 		Example: initExample,
 		Args:    cobra.NoArgs,
 		RunE:    func(command *cobra.Command, _ []string) error { return i.run(command.Context()) },
 	}
 	flags := command.Flags()
-	flags.StringSliceVar(&i.auth, "registration-auth", i.auth, "How managed clusters show the hub who they are: csr, by client certificates that the hub signs; aws-irsa, by AWS IAM roles, where hub and cluster are on EKS; or both.")
-	flags.StringSliceVar(&i.auth, "registration-drivers", i.auth, "The spelling of --registration-auth in the public clusteradm.")
-	flags.StringVar(&i.hubARN, "hub-cluster-arn", "", "ARN of the hub's own EKS cluster, for aws-irsa. The kubeconfig's name of the cluster when that is an ARN.")
-	flags.StringVar(&i.hubARN, "eks-hub-cluster-arn", "", "Another spelling of --hub-cluster-arn.")
-	flags.StringVar(&i.server, "hub-apiserver", "", "URL by which managed clusters reach the hub. That of the kubeconfig when this is empty.")
-	flags.StringVar(&i.apiserver, "apiserver", i.apiserver, "deploy runs the server on the hub; external installs all but its Deployment, Service and APIServices, for a server that runs elsewhere.")
-	flags.BoolVar(&i.output, "output-manifests", false, "Print what would be applied, and apply nothing.")
+	flags.StringSliceVar(&i.auth, "registration-auth", i.auth, "Registration drivers, by which agents authenticate: csr (client certificates that the hub signs), aws-irsa (AWS IAM roles; hub and cluster are on EKS), or both.")
+	flags.StringSliceVar(&i.auth, "registration-drivers", i.auth, "Same as --registration-auth, for compatibility with the OCM clusteradm.")
+	flags.StringVar(&i.hubARN, "hub-cluster-arn", "", "ARN of the hub's EKS cluster, for aws-irsa. Defaults to the name of the cluster in the kubeconfig if it is an ARN.")
+	flags.StringVar(&i.hubARN, "eks-hub-cluster-arn", "", "Same as --hub-cluster-arn.")
+	flags.StringVar(&i.server, "hub-apiserver", "", "URL at which managed clusters reach the hub. Defaults to the URL in the kubeconfig.")
+	flags.StringVar(&i.apiserver, "apiserver", i.apiserver, "deploy runs the server on the hub. external installs all objects except its Deployment, Service and APIServices, for a server that runs elsewhere.")
+	flags.BoolVar(&i.output, "output-manifests", false, "Print the manifests and apply nothing.")
 	flags.BoolVar(&i.wait, "wait", false, "Wait until the server serves.")
-	flags.DurationVar(&i.timeout, "timeout", i.timeout, "How long all of it may take.")
-	flags.DurationVar(&i.probeTimeout, "csr-probe-timeout", i.probeTimeout, "How long the hub may take to sign the certificate by which this command finds out whether it signs any; 0 not to try.")
-	flags.DurationVar(&i.tokenDuration, "token-duration", i.tokenDuration, "How long managed clusters can join by the printed token.")
+	flags.DurationVar(&i.timeout, "timeout", i.timeout, "Maximum duration of the command.")
+	flags.DurationVar(&i.probeTimeout, "csr-probe-timeout", i.probeTimeout, "Time within which the hub must sign a test certificate. 0 skips the test.")
+	flags.DurationVar(&i.tokenDuration, "token-duration", i.tokenDuration, "Lifetime of the printed token.")
 	i.hub.addFlags(flags)
 	return command
 }
 
-// complete checks the flags, and fills in what follows from others.
+// complete checks the flags and sets the defaults.
 func (i *initializing) complete() error {
 	var errs []error
 	var err error
@@ -113,7 +113,7 @@ func (i *initializing) complete() error {
 		}
 		i.hub.arn = &arn
 	} else if i.hubARN != "" {
-		errs = append(errs, fmt.Errorf("--hub-cluster-arn takes --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
+		errs = append(errs, fmt.Errorf("--hub-cluster-arn requires --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
 	}
 	if i.apiserver != modeDeploy && i.apiserver != modeExternal {
 		errs = append(errs, fmt.Errorf("--apiserver must be %s or %s, not %q", modeDeploy, modeExternal, i.apiserver))
@@ -136,7 +136,8 @@ func (i *initializing) complete() error {
 	return errors.Join(errs...)
 }
 
-// checkURL refuses what is not the address of an API server. Tokens are sent there.
+// checkURL returns an error unless the address is an https URL, because tokens are sent
+// to it.
 func checkURL(address string) error {
 	parsed, err := url.Parse(address)
 	if err != nil {
@@ -185,7 +186,8 @@ func (i *initializing) run(ctx context.Context) error {
 	return i.next(ctx, kube, config)
 }
 
-// print prints the manifests. Without asking the hub, they have a certificate of their own.
+// print prints the manifests. Without access to the hub, they contain a new serving
+// certificate.
 func (i *initializing) print() error {
 	objects, err := i.hub.access()
 	if err != nil {
@@ -213,8 +215,8 @@ func (i *initializing) print() error {
 	return writeManifests(i.streams.Out, objects)
 }
 
-// refuseExistingHub keeps init from hiding the resources of a hub that runs OCM already:
-// an APIService would take the place of its CustomResourceDefinitions.
+// refuseExistingHub returns an error if the cluster is a hub that runs OCM, because an
+// APIService would hide its CustomResourceDefinitions.
 func refuseExistingHub(ctx context.Context, install *installer) error {
 	crds := install.client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	_, err := crds.Get(ctx, "managedclusters.cluster.open-cluster-management.io", metav1.GetOptions{})
@@ -222,26 +224,26 @@ func refuseExistingHub(ctx context.Context, install *installer) error {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return fmt.Errorf("look for OCM on the hub: %w", err)
+		return fmt.Errorf("checking whether the hub runs OCM: %w", err)
 	}
-	return errors.New("this hub runs OCM already: it keeps ManagedClusters by a CustomResourceDefinition and registers clusters itself. To add the server to it, apply artifacts/deploy/existing-ocm instead")
+	return errors.New("the hub already runs OCM, which serves ManagedClusters with a CustomResourceDefinition and registers clusters. To add the server to it, apply artifacts/deploy/existing-ocm instead")
 }
 
-// probe warns where clusters would ask for certificates in vain.
+// probe prints a warning if the hub does not sign the certificates that clusters request.
 func (i *initializing) probe(ctx context.Context, kube kubernetes.Interface) error {
 	refusal, err := signing.Probe(ctx, kube, probeName, i.probeTimeout)
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("look whether the hub signs client certificates: %w", errors.Join(err, ctx.Err()))
+		return fmt.Errorf("checking whether the hub signs client certificates: %w", errors.Join(err, ctx.Err()))
 	case err != nil && !apierrors.IsForbidden(err):
-		return fmt.Errorf("look whether the hub signs client certificates: %w", err)
+		return fmt.Errorf("checking whether the hub signs client certificates: %w", err)
 	case err != nil:
-		i.warn("it is not known whether the hub signs client certificates, since you may not try it: %s. Where it does not, clusters cannot join by --registration-auth=%s.", printable(err.Error()), registerv1alpha1.DriverCSR)
+		i.warn("cannot check whether the hub signs client certificates, since you have no permission: %s. If it does not, clusters cannot join with --registration-auth=%s.", printable(err.Error()), registerv1alpha1.DriverCSR)
 	case refusal != "":
 		i.warn(`the hub does not sign client certificates: %s.
 Clusters cannot join by --registration-auth=%s as long as that is so; they wait for a certificate.
 If the hub is on Amazon EKS, which signs none: clusteradm init --registration-auth=%s --hub-cluster-arn ARN
-Otherwise give kube-controller-manager --cluster-signing-cert-file and --cluster-signing-key-file, and run clusteradm init again.`,
+Otherwise start kube-controller-manager with --cluster-signing-cert-file and --cluster-signing-key-file, and run clusteradm init again.`,
 			printable(refusal), registerv1alpha1.DriverCSR, registerv1alpha1.DriverAWSIRSA)
 	default:
 		say(i.streams.Out, "the hub signs client certificates")
@@ -293,14 +295,14 @@ func (i *initializing) install(ctx context.Context, kube kubernetes.Interface, i
 	if !i.wait {
 		return nil
 	}
-	say(i.streams.Out, "waiting until the server serves")
+	say(i.streams.Out, "waiting for the server")
 	if err := waitForDeployment(ctx, kube, hubNamespace, serverName); err != nil {
 		return err
 	}
 	return waitForAPIServices(ctx, install, server)
 }
 
-// next prints what to do next.
+// next prints the next steps.
 func (i *initializing) next(ctx context.Context, kube kubernetes.Interface, config *rest.Config) error {
 	token, expires, err := bootstrapToken(ctx, kube, i.tokenDuration)
 	if err != nil {
@@ -317,9 +319,9 @@ func (i *initializing) next(ctx context.Context, kube kubernetes.Interface, conf
 		say(i.streams.Out, "\nStart the server with: %s", strings.Join(i.hub.arguments(), " "))
 	}
 	if i.hub.aws() {
-		say(i.streams.Out, "\nThe server acts in AWS as %s\nwhich must exist and have the policies of docs/registration.md.", i.hub.roleARN)
+		say(i.streams.Out, "\nIn AWS, the server assumes the role %s\nwhich must exist with the policies of docs/registration-aws.md.", i.hub.roleARN)
 	}
-	say(i.streams.Out, "\nThe hub is ready for clusters to join. On each of them, until %s, run\n\n%s", expires.Format(time.RFC3339), join)
+	say(i.streams.Out, "\nThe hub is ready for clusters to join. On each cluster, run until %s\n\n%s", expires.Format(time.RFC3339), join)
 	if len(i.hub.drivers) > 1 {
 		join.drivers = join.drivers[1:]
 		say(i.streams.Out, "\nor\n\n%s", join)
@@ -328,7 +330,7 @@ func (i *initializing) next(ctx context.Context, kube kubernetes.Interface, conf
 	return nil
 }
 
-// waitForAPIServices waits until the hub passes requests on to the server.
+// waitForAPIServices waits until the hub proxies requests to the server.
 func waitForAPIServices(ctx context.Context, install *installer, objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
 		if object.GetKind() != kindAPIService {

@@ -33,14 +33,14 @@ import (
 const (
 	// fieldManager owns the fields that clusteradm applies.
 	fieldManager = "clusteradm"
-	// managedByLabel marks the namespaces that clusteradm made, and may remove again.
+	// managedByLabel marks the namespaces that clusteradm created and may remove.
 	managedByLabel = "app.kubernetes.io/managed-by"
 
 	kindNamespace = "Namespace"
 )
 
-// manifests are the objects of the artifacts that match one of the patterns, in the
-// order of the patterns and of the files' names, each once.
+// manifests returns the objects of the artifacts that match one of the patterns, without
+// duplicates, ordered by pattern and file name.
 func manifests(patterns ...string) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, pattern := range patterns {
@@ -49,7 +49,7 @@ func manifests(patterns ...string) ([]*unstructured.Unstructured, error) {
 			return nil, err
 		}
 		if len(files) == 0 {
-			return nil, fmt.Errorf("there are no manifests %s", pattern)
+			return nil, fmt.Errorf("no manifests match %s", pattern)
 		}
 		for _, file := range files {
 			if path.Base(file) == "kustomization.yaml" {
@@ -66,7 +66,7 @@ func manifests(patterns ...string) ([]*unstructured.Unstructured, error) {
 			objects = append(objects, found...)
 		}
 	}
-	// Patterns may overlap, to have something first.
+	// Patterns may overlap, so that a caller can put one file first.
 	seen := map[string]bool{}
 	return slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
 		name := display(object)
@@ -106,7 +106,7 @@ func writeManifests(out io.Writer, objects []*unstructured.Unstructured) error {
 	return nil
 }
 
-// toUnstructured is a typed object as it is applied: without the fields that only the
+// toUnstructured converts a typed object for apply, without the fields that only the
 // server sets.
 func toUnstructured(object runtime.Object) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
@@ -119,7 +119,7 @@ func toUnstructured(object runtime.Object) (*unstructured.Unstructured, error) {
 	return &unstructured.Unstructured{Object: content}, nil
 }
 
-// fromUnstructured reads a typed object from what a manifest says.
+// fromUnstructured converts a manifest to a typed object.
 func fromUnstructured(object *unstructured.Unstructured, into runtime.Object) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into); err != nil {
 		return fmt.Errorf("%s: %w", display(object), err)
@@ -127,7 +127,7 @@ func fromUnstructured(object *unstructured.Unstructured, into runtime.Object) er
 	return nil
 }
 
-// display names an object as kubectl does.
+// display returns the name of an object in the form of kubectl.
 func display(object *unstructured.Unstructured) string {
 	kind := strings.ToLower(object.GroupVersionKind().GroupKind().String())
 	if namespace := object.GetNamespace(); namespace != "" {
@@ -157,8 +157,8 @@ func newInstaller(config *rest.Config, out io.Writer) (*installer, error) {
 
 var apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 
-// aggregates tells whether the cluster has a server of its own for a group version, as a
-// hub has with ours, rather than CustomResourceDefinitions or nothing.
+// aggregates reports whether an aggregated API server serves a group version, rather than
+// CustomResourceDefinitions.
 func (i *installer) aggregates(ctx context.Context, version schema.GroupVersion) (bool, error) {
 	name := version.Version + "." + version.Group
 	service, err := i.client.Resource(apiServices).Get(ctx, name, metav1.GetOptions{})
@@ -184,9 +184,8 @@ func (i *installer) resource(object *unstructured.Unstructured) (dynamic.Resourc
 	return i.client.Resource(mapping.Resource), nil
 }
 
-// apply makes the cluster have the objects, and prints what has become of each. What
-// is as wanted stays as it is. A namespace that exists stays as it is, too: it is not
-// for clusteradm to remove.
+// apply applies the objects and prints the result of each. It leaves an existing namespace
+// unchanged, because clusteradm must not remove it later.
 func (i *installer) apply(ctx context.Context, objects ...*unstructured.Unstructured) error {
 	for _, object := range objects {
 		outcome, err := i.applyOne(ctx, object)
@@ -213,7 +212,7 @@ func (i *installer) applyOne(ctx context.Context, object *unstructured.Unstructu
 	if object.GetKind() == kindNamespace {
 		if existing != nil {
 			if existing.GetDeletionTimestamp() != nil {
-				return "", errors.New("the namespace is being deleted; try again when it is gone")
+				return "", errors.New("the namespace is being deleted; try again after the deletion")
 			}
 			return "exists", nil
 		}
@@ -225,7 +224,7 @@ func (i *installer) applyOne(ctx context.Context, object *unstructured.Unstructu
 		labels[managedByLabel] = fieldManager
 		object.SetLabels(labels)
 	}
-	// What the flags say wins over what somebody has changed meanwhile.
+	// The flags override concurrent changes.
 	applied, err := resource.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	if err != nil {
 		return "", err
@@ -239,7 +238,8 @@ func (i *installer) applyOne(ctx context.Context, object *unstructured.Unstructu
 	return "configured", nil
 }
 
-// sameContent leaves out what says no more than who has written something.
+// sameContent reports whether two objects are equal except for metadata that every write
+// changes.
 func sameContent(a, b *unstructured.Unstructured) bool {
 	a, b = a.DeepCopy(), b.DeepCopy()
 	for _, object := range []*unstructured.Unstructured{a, b} {
@@ -249,8 +249,8 @@ func sameContent(a, b *unstructured.Unstructured) bool {
 	return equality.Semantic.DeepEqual(a.Object, b.Object)
 }
 
-// remove deletes the objects that exist, and prints which. It does not wait until they
-// are gone.
+// remove deletes the objects that exist, and prints their names. It does not wait for
+// their finalizers.
 func (i *installer) remove(ctx context.Context, objects ...*unstructured.Unstructured) error {
 	var errs []error
 	for _, object := range objects {
@@ -269,7 +269,8 @@ func (i *installer) remove(ctx context.Context, objects ...*unstructured.Unstruc
 	return errors.Join(errs...)
 }
 
-// say prints a line of progress. That nobody reads it must not stop what is under way.
+// say prints a line of progress. It ignores errors, because a closed output must not stop
+// the command.
 func (i *installer) say(format string, args ...any) { say(i.out, format, args...) }
 
 func say(out io.Writer, format string, args ...any) {

@@ -24,7 +24,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 )
 
-const joinExample = `  # As clusteradm init prints it on the hub
+const joinExample = `  # The command that clusteradm init prints on the hub
   clusteradm join --hub-token TOKEN --hub-apiserver https://hub.example.com:6443 --cluster-name cluster1
 
   # A cluster on EKS, by IAM roles
@@ -36,8 +36,8 @@ const joinExample = `  # As clusteradm init prints it on the hub
   clusteradm join --hub-token TOKEN --hub-apiserver https://other.example.com:6443 --cluster-name cluster1 \
       --agent-namespace open-cluster-management-agent-other`
 
-// hubCheckTimeout bounds how long join looks for the hub, which the managed cluster may
-// reach where this machine does not.
+// hubCheckTimeout bounds the check whether this machine can reach the hub. The managed
+// cluster may reach the hub even if this machine cannot.
 const hubCheckTimeout = 15 * time.Second
 
 // joining is the command clusteradm join.
@@ -63,33 +63,33 @@ func newJoin(access *genericclioptions.ConfigFlags, streams genericiooptions.IOS
 	}
 	command := &cobra.Command{
 		Use:   "join",
-		Short: "Have the cluster of the current context join a hub",
-		Long: `Have the cluster of the current context join a hub: install the agent with what it needs
-to ask the hub. The hub must accept the cluster, by clusteradm accept. To do so again changes
-only what is not as the flags say; a cluster that has joined keeps its identity.`,
+		Short: "Join the cluster of the current context to a hub",
+		Long: `Join the cluster of the current context to a hub: install the agent with the credentials to
+register. Then accept the cluster on the hub with clusteradm accept. If you run the command again, it
+changes only what differs from the flags, and the cluster keeps its identity.`,
 		Example: joinExample,
 		Args:    cobra.NoArgs,
 		RunE:    func(command *cobra.Command, _ []string) error { return j.run(command.Context()) },
 	}
 	flags := command.Flags()
-	flags.StringVar(&j.token, "hub-token", "", "Token that clusteradm init has printed. Required.")
+	flags.StringVar(&j.token, "hub-token", "", "Token that clusteradm init printed. Required.")
 	flags.StringVar(&j.server, "hub-apiserver", "", "URL of the hub. Required.")
-	flags.StringVar(&j.caFile, "ca-file", "", "File with the certificate authority of the hub, in PEM. Without it, the system must know that, or the hub publish it.")
-	flags.StringVar(&j.caData, "ca-data", "", "What --ca-file contains, in base64.")
+	flags.StringVar(&j.caFile, "ca-file", "", "PEM file with the certificate authority of the hub. If empty, the system must trust it or the hub must publish it.")
+	flags.StringVar(&j.caData, "ca-data", "", "Content of --ca-file in base64.")
 	flags.StringVar(&j.settings.cluster, "cluster-name", "", "Name of this cluster on the hub. Required.")
-	flags.StringSliceVar(&j.auth, "registration-auth", j.auth, "How this cluster shows the hub who it is: csr or aws-irsa.")
+	flags.StringSliceVar(&j.auth, "registration-auth", j.auth, "Registration driver by which the agent authenticates: csr or aws-irsa.")
 	flags.StringVar(&j.hubARN, "eks-hub-cluster-arn", "", "ARN of the hub's EKS cluster. Required with aws-irsa.")
-	flags.StringVar(&j.hubARN, "hub-cluster-arn", "", "Another spelling of --eks-hub-cluster-arn.")
-	flags.StringVar(&j.managedARN, "managed-cluster-arn", "", "ARN of this EKS cluster, for aws-irsa. The kubeconfig's name of the cluster when that is an ARN.")
-	flags.StringVar(&j.settings.image, "image", "", "Image of the agent. That of the manifests when this is empty.")
-	flags.StringVar(&j.settings.namespace, "agent-namespace", j.settings.namespace, "Namespace of the agent. Each hub takes one of its own.")
-	flags.StringVar(&j.agent, "agent", j.agent, "deploy runs the agent on this cluster; external installs all but its Deployment, for an agent that runs elsewhere.")
-	flags.BoolVar(&j.wait, "wait", false, "Wait until the agent has asked the hub.")
-	flags.DurationVar(&j.timeout, "timeout", j.timeout, "How long all of it may take.")
+	flags.StringVar(&j.hubARN, "hub-cluster-arn", "", "Same as --eks-hub-cluster-arn.")
+	flags.StringVar(&j.managedARN, "managed-cluster-arn", "", "ARN of this EKS cluster, for aws-irsa. Defaults to the name of the cluster in the kubeconfig if it is an ARN.")
+	flags.StringVar(&j.settings.image, "image", "", "Image of the agent. Defaults to the image in the manifests.")
+	flags.StringVar(&j.settings.namespace, "agent-namespace", j.settings.namespace, "Namespace of the agent. Each hub requires its own namespace.")
+	flags.StringVar(&j.agent, "agent", j.agent, "deploy runs the agent on this cluster. external installs all objects except its Deployment, for an agent that runs elsewhere.")
+	flags.BoolVar(&j.wait, "wait", false, "Wait until the agent has registered with the hub.")
+	flags.DurationVar(&j.timeout, "timeout", j.timeout, "Maximum duration of the command.")
 	return command
 }
 
-// complete checks the flags, and fills in what follows from others.
+// complete checks the flags and sets the defaults.
 func (j *joining) complete() error {
 	var errs []error
 	if j.token == "" {
@@ -118,11 +118,11 @@ func (j *joining) complete() error {
 	case err != nil:
 		errs = append(errs, err)
 	case len(drivers) > 1:
-		errs = append(errs, errors.New("--registration-auth must be one way: a cluster shows the hub who it is by one"))
+		errs = append(errs, errors.New("--registration-auth must be a single driver"))
 	case drivers[0] == registerv1alpha1.DriverAWSIRSA:
 		errs = append(errs, j.completeAWS())
 	case j.hubARN != "" || j.managedARN != "":
-		errs = append(errs, fmt.Errorf("--eks-hub-cluster-arn and --managed-cluster-arn take --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
+		errs = append(errs, fmt.Errorf("--eks-hub-cluster-arn and --managed-cluster-arn require --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
 	}
 	if len(drivers) > 0 {
 		j.settings.driver = drivers[0]
@@ -153,7 +153,8 @@ func (j *joining) completeAWS() error {
 	return nil
 }
 
-// checkName checks what is the name of a namespace, on the hub or on this cluster.
+// checkName checks a name that is also the name of a namespace, on the hub or on this
+// cluster.
 func checkName(flag, name string) error {
 	if name == "" {
 		return fmt.Errorf("--%s is required", flag)
@@ -211,7 +212,7 @@ func (j *joining) run(ctx context.Context) error {
 		return err
 	}
 	if j.wait {
-		say(j.streams.Out, "waiting until the agent has asked the hub")
+		say(j.streams.Out, "waiting for the agent to register with the hub")
 		if err := j.asked(ctx, kube, hub); err != nil {
 			return err
 		}
@@ -220,24 +221,24 @@ func (j *joining) run(ctx context.Context) error {
 	return nil
 }
 
-// registered tells whether this cluster has registered already by the agent of this
-// namespace. Under another name it must leave that hub first.
+// registered reports whether the agent in this namespace has already registered this
+// cluster. It returns an error if the cluster is registered under another name.
 func (j *joining) registered(ctx context.Context, kube kubernetes.Interface) (bool, error) {
 	credentials, err := readCredentials(ctx, kube, j.settings.namespace)
 	if err != nil || credentials == nil {
 		return false, err
 	}
 	if name := credentials.cluster; name != "" && name != j.settings.cluster {
-		return false, fmt.Errorf("the agent in namespace %s is registered as cluster %s. Run clusteradm unjoin --cluster-name %s first; or, for another hub, join with another --agent-namespace", j.settings.namespace, printable(name), printable(name))
+		return false, fmt.Errorf("the agent in namespace %s is registered as cluster %s. Run clusteradm unjoin --cluster-name %s first, or join another hub with another --agent-namespace", j.settings.namespace, printable(name), printable(name))
 	}
 	if server := credentials.server(); server != "" && server != j.server {
-		j.warn("the agent in namespace %s has joined the hub %s, and takes %s for another address of it. If it is another hub, choose another --agent-namespace.", j.settings.namespace, printable(server), j.server)
+		j.warn("the agent in namespace %s has joined the hub %s and uses %s as another address of the same hub. If it is a different hub, choose another --agent-namespace.", j.settings.namespace, printable(server), j.server)
 	}
 	return true, nil
 }
 
-// hub returns how to ask the hub by the token, having tried. A hub that this machine
-// does not reach is a warning only: the managed cluster may.
+// hub returns a client of the hub that uses the token, and checks the connection. If this
+// machine cannot reach the hub, it only warns, because the managed cluster may reach it.
 func (j *joining) hub(ctx context.Context, joined bool) (versioned.Interface, error) {
 	within, cancel := context.WithTimeout(ctx, hubCheckTimeout)
 	defer cancel()
@@ -247,7 +248,7 @@ func (j *joining) hub(ctx context.Context, joined bool) (versioned.Interface, er
 			return nil, err
 		}
 		if j.settings.ca = trust.ca; trust.fingerprint != "" {
-			j.warn("the certificate authority of the hub was read from the hub itself, so nothing shows that it is the right one. The SHA-256 of the PEM is %s; --ca-file gives it for sure.", trust.fingerprint)
+			j.warn("the certificate authority of the hub was read from the hub itself and is not verified. The SHA-256 hash of the PEM is %s. To verify it, give --ca-file.", trust.fingerprint)
 		}
 	}
 	hub, err := versioned.NewForConfig(&rest.Config{Host: j.server, BearerToken: j.token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: j.settings.ca}})
@@ -258,21 +259,21 @@ func (j *joining) hub(ctx context.Context, joined bool) (versioned.Interface, er
 	var status apierrors.APIStatus
 	switch {
 	case err == nil && !joined:
-		j.warn("the hub has a ManagedCluster %s already. Go on only if it is this cluster; if it is another one, choose another --cluster-name: the hub takes both for the same.", j.settings.cluster)
+		j.warn("ManagedCluster %s already exists on the hub. If it is not this cluster, choose another --cluster-name: the hub cannot distinguish them.", j.settings.cluster)
 	case err == nil:
 	case apierrors.IsUnauthorized(err):
-		return nil, fmt.Errorf("the hub %s does not take --hub-token, which may have expired; clusteradm init prints a new one", j.server)
+		return nil, fmt.Errorf("the hub %s rejects --hub-token, which may have expired; clusteradm init prints a new one", j.server)
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("--hub-token must be one that lets clusters join: %w", err)
+		return nil, fmt.Errorf("--hub-token has no permission to join a cluster: %w", err)
 	case apierrors.IsNotFound(err) && !missing(err):
-		return nil, fmt.Errorf("%s is not a hub: it has no ManagedClusters", j.server)
+		return nil, fmt.Errorf("%s is not a hub: it does not serve ManagedClusters", j.server)
 	case apierrors.IsNotFound(err):
 	case errors.As(err, &status):
-		j.warn("the hub is not well: %s", printable(err.Error()))
+		j.warn("the hub returns an error: %s", printable(err.Error()))
 	case isCertificateError(err):
 		return nil, fmt.Errorf("hub %s: %w", j.server, err)
 	default:
-		j.warn("the hub cannot be reached from here, so nothing of it is checked: %s", printable(err.Error()))
+		j.warn("the hub cannot be reached from here and was not checked: %s", printable(err.Error()))
 	}
 	return hub, nil
 }
@@ -281,7 +282,7 @@ func (j *joining) warn(format string, args ...any) {
 	say(j.streams.ErrOut, "Warning: "+format, args...)
 }
 
-// asked waits until the hub knows the cluster.
+// asked waits until the ManagedCluster exists on the hub.
 func (j *joining) asked(ctx context.Context, kube kubernetes.Interface, hub versioned.Interface) error {
 	if j.agent == modeDeploy {
 		if err := poll(ctx, func(ctx context.Context) (string, error) {
@@ -289,7 +290,7 @@ func (j *joining) asked(ctx context.Context, kube kubernetes.Interface, hub vers
 			if err != nil {
 				return "", err
 			}
-			// The agent is not ready before the hub has accepted the cluster.
+			// The agent becomes ready only after the hub has accepted the cluster.
 			if deployment.Status.ObservedGeneration < deployment.Generation || deployment.Status.UpdatedReplicas == 0 {
 				return fmt.Sprintf("Deployment %s in %s has no Pod", agentName, j.settings.namespace), nil
 			}
@@ -301,29 +302,29 @@ func (j *joining) asked(ctx context.Context, kube kubernetes.Interface, hub vers
 	return poll(ctx, func(ctx context.Context) (string, error) {
 		_, err := hub.ClusterV1().ManagedClusters().Get(ctx, j.settings.cluster, metav1.GetOptions{})
 		if missing(err) {
-			return fmt.Sprintf("the hub has no ManagedCluster %s yet; see the log of the agent in namespace %s", j.settings.cluster, j.settings.namespace), nil
+			return fmt.Sprintf("ManagedCluster %s does not exist on the hub yet; see the log of the agent in namespace %s", j.settings.cluster, j.settings.namespace), nil
 		}
 		return "", err
 	})
 }
 
-// next prints what to do next.
+// next prints the next steps.
 func (j *joining) next(ctx context.Context, kube kubernetes.Interface) {
 	if j.agent == modeExternal {
-		say(j.streams.Out, "\nStart the agent with a file %s that has the key %s of Secret %s in %s, and:\n\n    agent %s",
+		say(j.streams.Out, "\nStore key %[2]s of Secret %[3]s in namespace %[4]s in the file %[1]s, and start the agent with\n\n    agent %[5]s",
 			bootstrapKubeconfigFile, kubeconfigKey, bootstrapSecret, j.settings.namespace, strings.Join(j.settings.arguments(), " "))
 	}
 	if identity := j.settings.identity; identity != nil {
-		say(j.streams.Out, "\nThe agent acts in AWS as the role %s.\nIf it does not exist yet, make it:\n", identity.ManagedClusterRoleARN())
+		say(j.streams.Out, "\nIn AWS, the agent assumes the role %s.\nIf it does not exist yet, create it:\n", identity.ManagedClusterRoleARN())
 		for _, line := range identity.Commands(oidcProvider(ctx, kube), j.settings.namespace+":"+agentName) {
 			say(j.streams.Out, "    %s", line)
 		}
 	}
-	say(j.streams.Out, "\nThe agent asks the hub to accept %[1]s. On the hub, run\n\n    clusteradm accept --clusters %[1]s", j.settings.cluster)
+	say(j.streams.Out, "\nThe agent registers %[1]s with the hub. To accept it, run on the hub\n\n    clusteradm accept --clusters %[1]s", j.settings.cluster)
 }
 
-// oidcProvider is who vouches for the ServiceAccounts of a cluster; empty if that is not
-// to be had, and then a placeholder stands for it.
+// oidcProvider returns the issuer of the ServiceAccount tokens of a cluster, or "" if it
+// is unknown. The output then contains a placeholder.
 func oidcProvider(ctx context.Context, kube kubernetes.Interface) string {
 	var document struct {
 		Issuer string `json:"issuer"`
@@ -335,7 +336,7 @@ func oidcProvider(ctx context.Context, kube kubernetes.Interface) string {
 	return document.Issuer
 }
 
-// missing tells whether an object does not exist, as opposed to its kind.
+// missing reports whether an object does not exist although its resource does.
 func missing(err error) bool {
 	if !apierrors.IsNotFound(err) {
 		return false

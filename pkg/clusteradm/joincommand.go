@@ -21,7 +21,7 @@ const (
 	bootstrapAccount   = "agent-registration-bootstrap"
 )
 
-// bootstrapToken returns a token by which clusters ask to join.
+// bootstrapToken returns a token with which clusters register.
 func bootstrapToken(ctx context.Context, kube kubernetes.Interface, duration time.Duration) (string, time.Time, error) {
 	seconds := int64(duration / time.Second)
 	request, err := kube.CoreV1().ServiceAccounts(bootstrapNamespace).CreateToken(ctx, bootstrapAccount,
@@ -29,12 +29,12 @@ func bootstrapToken(ctx context.Context, kube kubernetes.Interface, duration tim
 	if err != nil {
 		return "", time.Time{}, fmt.Errorf("token of ServiceAccount %s in %s: %w", bootstrapAccount, bootstrapNamespace, err)
 	}
-	// The hub may give a shorter one.
+	// The hub may return a shorter lifetime than requested.
 	return request.Status.Token, request.Status.ExpirationTimestamp.Time, nil
 }
 
-// hubAuthority is what verifies the hub, as the kubeconfig has it; empty if that is up
-// to the system.
+// hubAuthority returns the certificates of the kubeconfig that verify the hub. The result
+// is empty if the certificates of the system apply.
 func hubAuthority(config *rest.Config) ([]byte, error) {
 	config = rest.CopyConfig(config)
 	if err := rest.LoadTLSFiles(config); err != nil {
@@ -43,7 +43,7 @@ func hubAuthority(config *rest.Config) ([]byte, error) {
 	return config.CAData, nil
 }
 
-// joinCommand is the command by which a cluster joins the hub.
+// joinCommand is the command with which a cluster joins the hub.
 type joinCommand struct {
 	server, token, image string
 	ca                   []byte
@@ -51,7 +51,7 @@ type joinCommand struct {
 	arn                  *irsa.ARN
 }
 
-// String returns the command for the first driver, as it can be pasted into a shell.
+// String returns the command for the first driver, quoted for a shell.
 func (j joinCommand) String() string {
 	words := []string{"clusteradm join", "--hub-token " + j.token, "--hub-apiserver " + j.server}
 	if len(j.ca) > 0 {

@@ -10,7 +10,7 @@ import (
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 )
 
-// A cluster may report what it likes, and whoever looks for it has a terminal.
+// Clusters can report any text, which must not control the terminal of the user.
 func TestOutputCannotControlATerminal(t *testing.T) {
 	result := &searchv1alpha1.SearchResult{Count: 1, Items: []searchv1alpha1.SearchItem{{
 		UID: "c1/a", Cluster: "c1", Properties: runtime.RawExtension{
@@ -34,7 +34,7 @@ func TestOutputCannotControlATerminal(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := out.String(); got != test.want || bytes.ContainsAny(out.Bytes(), "\x1b\x07") {
-				t.Errorf("got\n%q, want\n%q", got, test.want)
+				t.Errorf("output =\n%q\nwant\n%q", got, test.want)
 			}
 		})
 	}

@@ -73,16 +73,16 @@ make a value literal. Properties and values are completed in the shell.`,
 	}
 	flags := command.Flags()
 	flags.StringVarP(&s.output, "output", "o", s.output, "Output format: table, json or name.")
-	flags.Int32Var(&s.limit, "limit", s.limit, "How many resources to show, at most; -1 for all.")
-	flags.StringArrayVar(&s.orderBy, "order-by", nil, `Property to order by, which " desc" may follow. May be given several times.`)
-	flags.BoolVar(&s.related, "related", false, "Show what is related to the resources, too.")
-	flags.BoolVar(&s.count, "count", false, "Show only how many there are.")
+	flags.Int32Var(&s.limit, "limit", s.limit, "Maximum number of resources. -1 shows all.")
+	flags.StringArrayVar(&s.orderBy, "order-by", nil, `Property to order by, optionally followed by " desc". Can be repeated.`)
+	flags.BoolVar(&s.related, "related", false, "Show related resources, too.")
+	flags.BoolVar(&s.count, "count", false, "Show only the number of resources.")
 	command.MarkFlagsMutuallyExclusive("related", "count")
 	return command
 }
 
-// query is the text of a query. The shell has taken away the quotes around an argument
-// with spaces, which must stay one word.
+// query returns the text of a query. The shell has removed the quotes around an argument
+// with spaces, which must remain one word.
 func query(args []string) string {
 	words := make([]string, 0, len(args))
 	for _, arg := range args {
@@ -147,7 +147,7 @@ func (s *searching) run(ctx context.Context, text string) error {
 	return show(&found.Status.SearchResult)
 }
 
-// found is what is shown of a resource.
+// found is a row of the output.
 type found struct {
 	cluster, kind, namespace, name, status, age string
 }
@@ -170,8 +170,7 @@ func newFound(item *searchv1alpha1.SearchItem) (*found, error) {
 	return out, nil
 }
 
-// shown are the resources found and then, kind by kind, those related to them: in the order
-// asked for, or else in that in which people look for them.
+// shown returns the resources found and then, by kind, the resources related to them.
 func (s *searching) shown(result *searchv1alpha1.SearchResult) ([]*found, error) {
 	lists := [][]searchv1alpha1.SearchItem{result.Items}
 	for i := range result.Related {
@@ -234,8 +233,8 @@ func row(w io.Writer, cells ...string) error {
 	return err
 }
 
-// printable is a text on one line that cannot control a terminal. What is found is what
-// clusters have reported, and these may be hostile.
+// printable returns a text on one line that cannot control a terminal, because reported
+// text can be hostile.
 func printable(text string) string {
 	hidden := func(r rune) bool { return !unicode.IsGraphic(r) }
 	if strings.IndexFunc(text, hidden) < 0 {
@@ -253,7 +252,7 @@ func printable(text string) string {
 	return b.String()
 }
 
-// names prints a line for each resource: cluster, namespace if it has one, kind and name.
+// names prints one line per resource: cluster, namespace if it has one, kind and name.
 func (s *searching) names(result *searchv1alpha1.SearchResult) error {
 	all, err := s.shown(result)
 	if err != nil {

@@ -26,14 +26,14 @@ const (
 	servingSecret = "hub-apiserver-serving"
 	caKey         = "ca.crt"
 
-	// servingLifetime is that of the certificates that init makes. Nothing renews them,
-	// so init warns when they end within servingWarning.
+	// servingLifetime is the lifetime of the certificates that init creates. They are not
+	// renewed, so init warns if they expire within servingWarning.
 	servingLifetime = 10 * 365 * 24 * time.Hour
 	servingWarning  = 90 * 24 * time.Hour
 )
 
-// newServingSecret makes a certificate authority and a certificate of the server by
-// it. The authority's key is thrown away: it never signs another one.
+// newServingSecret creates a certificate authority and a serving certificate. It discards
+// the key of the authority, which never signs another certificate.
 func newServingSecret(now time.Time) (*corev1.Secret, error) {
 	caPrivate, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -41,7 +41,7 @@ func newServingSecret(now time.Time) (*corev1.Secret, error) {
 	}
 	ca := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: serverName + "-ca"},
-		// Clocks differ.
+		// Allow for clock skew.
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(servingLifetime),
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, BasicConstraintsValid: true, IsCA: true,
 	}
@@ -90,8 +90,8 @@ func newServingSecret(now time.Time) (*corev1.Secret, error) {
 	}, nil
 }
 
-// ensureServingSecret returns the Secret with the server's certificate, which it makes
-// if there is none. One that exists is never changed.
+// ensureServingSecret returns the Secret with the serving certificate, and creates it if
+// it does not exist. It never changes an existing one.
 func ensureServingSecret(ctx context.Context, kube kubernetes.Interface, now time.Time) (secret *corev1.Secret, created bool, err error) {
 	secrets := kube.CoreV1().Secrets(hubNamespace)
 	secret, err = secrets.Get(ctx, servingSecret, metav1.GetOptions{})
@@ -112,12 +112,12 @@ func ensureServingSecret(ctx context.Context, kube kubernetes.Interface, now tim
 	return secret, false, nil
 }
 
-// checkServingSecret returns the authority in a Secret with the server's certificate,
-// and a warning if the certificate ends soon.
+// checkServingSecret returns the certificate authority in the Secret, and a warning if the
+// certificate expires soon.
 func checkServingSecret(secret *corev1.Secret, now time.Time) (bundle []byte, warning string, err error) {
 	bundle = secret.Data[caKey]
 	if _, err := certutil.ParseCertsPEM(bundle); err != nil {
-		return nil, "", fmt.Errorf("the Secret %s in %s: %s must have the certificate authority of %s, which goes into the APIServices: %w", servingSecret, hubNamespace, caKey, corev1.TLSCertKey, err)
+		return nil, "", fmt.Errorf("the Secret %s in %s: %s must contain the certificate authority of %s for the APIServices: %w", servingSecret, hubNamespace, caKey, corev1.TLSCertKey, err)
 	}
 	certificates, err := certutil.ParseCertsPEM(secret.Data[corev1.TLSCertKey])
 	if err != nil {
@@ -127,7 +127,7 @@ func checkServingSecret(secret *corev1.Secret, now time.Time) (bundle []byte, wa
 		return nil, "", errors.New("the Secret " + servingSecret + " in " + hubNamespace + " has no " + corev1.TLSPrivateKeyKey)
 	}
 	if end := certificates[0].NotAfter; end.Sub(now) < servingWarning {
-		warning = fmt.Sprintf("the server's certificate ends at %s. Delete the Secret %s in %s and run clusteradm init again to have a new one.", end.Format(time.RFC3339), servingSecret, hubNamespace)
+		warning = fmt.Sprintf("the server's certificate expires at %s. To renew it, delete the Secret %s in %s and run clusteradm init again.", end.Format(time.RFC3339), servingSecret, hubNamespace)
 	}
 	return bundle, warning, nil
 }

@@ -51,10 +51,10 @@ func newUnjoin(access *genericclioptions.ConfigFlags, streams genericiooptions.I
 	u := &unjoining{access: access, streams: streams, namespace: defaultAgentNamespace, timeout: defaultTimeout}
 	command := &cobra.Command{
 		Use:   "unjoin",
-		Short: "Have the cluster of the current context leave its hub",
-		Long: `Have the cluster of the current context leave its hub: tell the hub as the cluster itself, wait
-until the agent has removed what it applied, and remove the agent. The hub removes what
-it has of the cluster.`,
+		Short: "Remove the cluster of the current context from its hub",
+		Long: `Remove the cluster of the current context from its hub: notify the hub with the identity of the
+cluster, wait until the agent has removed the objects that it applied, and remove the agent. The hub
+removes its objects of the cluster.`,
 		Example: unjoinExample,
 		Args:    cobra.NoArgs,
 		RunE:    func(command *cobra.Command, _ []string) error { return u.run(command.Context()) },
@@ -62,12 +62,12 @@ it has of the cluster.`,
 	flags := command.Flags()
 	flags.StringVar(&u.cluster, "cluster-name", "", "Name of this cluster on the hub. Required.")
 	flags.StringVar(&u.namespace, "agent-namespace", u.namespace, "Namespace of the agent.")
-	flags.StringVar(&u.hubKubeconfig, "hub-kubeconfig", "", "File with another way to the hub than the agent's own.")
-	flags.BoolVar(&u.keepHub, "keep-hub", false, "Do not tell the hub, and leave on this cluster what the agent applied.")
-	flags.BoolVar(&u.force, "force", false, "Go on when the hub cannot be told, or the agent does not remove what it applied.")
-	flags.BoolVar(&u.purge, "purge", false, "Remove the CustomResourceDefinition of the agent's records as well, if no agent uses it.")
-	flags.BoolVar(&u.purge, "purge-operator", false, "The spelling of --purge in the public clusteradm.")
-	flags.DurationVar(&u.timeout, "timeout", u.timeout, "How long to wait for the agent to remove what it applied.")
+	flags.StringVar(&u.hubKubeconfig, "hub-kubeconfig", "", "Kubeconfig file for the hub, in place of the agent's credentials.")
+	flags.BoolVar(&u.keepHub, "keep-hub", false, "Do not notify the hub, and keep the objects that the agent applied.")
+	flags.BoolVar(&u.force, "force", false, "Continue if the hub cannot be notified, or if the agent does not remove the objects that it applied.")
+	flags.BoolVar(&u.purge, "purge", false, "Also remove the CustomResourceDefinition of AppliedManifestWorks, if no other agent uses it.")
+	flags.BoolVar(&u.purge, "purge-operator", false, "Same as --purge, for compatibility with the OCM clusteradm.")
+	flags.DurationVar(&u.timeout, "timeout", u.timeout, "Time within which the agent must remove the objects that it applied.")
 	return command
 }
 
@@ -113,7 +113,7 @@ func (u *unjoining) warn(format string, args ...any) {
 	say(u.streams.ErrOut, "Warning: "+format, args...)
 }
 
-// check finds the agent, and makes sure that it is the one of this cluster name.
+// check finds the agent, and returns an error if it belongs to another cluster name.
 func (u *unjoining) check(ctx context.Context) (*hubCredentials, error) {
 	credentials, err := readCredentials(ctx, u.kube, u.namespace)
 	if err != nil {
@@ -139,22 +139,23 @@ func (u *unjoining) check(ctx context.Context) (*hubCredentials, error) {
 	return credentials, nil
 }
 
-// leave tells the hub, and waits until the agent has removed what it applied.
+// leave revokes the acceptance on the hub, and waits until the agent has removed its
+// objects.
 func (u *unjoining) leave(ctx context.Context, credentials *hubCredentials) error {
 	if credentials == nil || credentials.hub == nil {
-		say(u.streams.Out, "the agent has not joined the hub yet. If the hub has a ManagedCluster %[1]s, its administrator removes it: kubectl delete managedclusters.cluster.open-cluster-management.io %[1]s", u.cluster)
+		say(u.streams.Out, "the agent has not joined the hub yet. If ManagedCluster %[1]s exists on the hub, an administrator can remove it: kubectl delete managedclusters.cluster.open-cluster-management.io %[1]s", u.cluster)
 		return nil
 	}
 	if u.keepHub {
-		say(u.streams.Out, "the hub is not told: it goes on taking %s for a cluster of it", u.cluster)
+		say(u.streams.Out, "the hub is not notified: ManagedCluster %s remains", u.cluster)
 		return u.tellLeft(ctx, credentials)
 	}
 	tellCtx, cancel := context.WithTimeout(ctx, hubCheckTimeout)
 	defer cancel()
 	if err := u.tell(tellCtx, credentials); err != nil {
-		return fmt.Errorf("the hub %s could not be told: %w. Its administrator removes the cluster by: kubectl delete managedclusters.cluster.open-cluster-management.io %s. With --force, unjoin goes on here, and what the agent applied stays", credentials.server(), err, u.cluster)
+		return fmt.Errorf("the hub %s could not be notified: %w. An administrator can remove the cluster: kubectl delete managedclusters.cluster.open-cluster-management.io %s. With --force, unjoin continues and keeps the objects that the agent applied", credentials.server(), err, u.cluster)
 	}
-	say(u.streams.Out, "waiting until the agent has removed what it applied for the hub")
+	say(u.streams.Out, "waiting for the agent to remove the objects that it applied")
 	waitCtx, cancelWait := context.WithTimeout(ctx, u.timeout)
 	defer cancelWait()
 	if err := poll(waitCtx, func(ctx context.Context) (string, error) {
@@ -162,14 +163,14 @@ func (u *unjoining) leave(ctx context.Context, credentials *hubCredentials) erro
 		if err != nil || len(left) == 0 {
 			return "", err
 		}
-		return "there are still " + enumerate(left), nil
+		return "remaining: " + enumerate(left), nil
 	}); err != nil {
-		return fmt.Errorf("the agent has not removed everything that it applied: %w. See its log in namespace %s; it must run for that. With --force, unjoin goes on, and the rest stays", err, u.namespace)
+		return fmt.Errorf("the agent has not removed all objects that it applied: %w. Check that it runs, and see its log in namespace %s. With --force, unjoin continues and keeps the rest", err, u.namespace)
 	}
 	return nil
 }
 
-// tell takes back, as the cluster itself, that the hub accepts the cluster.
+// tell revokes the acceptance with the credentials of the cluster itself.
 func (u *unjoining) tell(ctx context.Context, credentials *hubCredentials) error {
 	var config *rest.Config
 	var err error
@@ -189,27 +190,26 @@ func (u *unjoining) tell(ctx context.Context, credentials *hubCredentials) error
 	cluster, err := clusters.Get(ctx, u.cluster, metav1.GetOptions{})
 	switch {
 	case missing(err):
-		say(u.streams.Out, "the hub has no ManagedCluster %s any more", u.cluster)
+		say(u.streams.Out, "ManagedCluster %s does not exist on the hub", u.cluster)
 		return nil
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return fmt.Errorf("it does not let the cluster in any more: %w", err)
+		return fmt.Errorf("it rejects the credentials of the cluster: %w", err)
 	case err != nil:
 		return err
 	case cluster.DeletionTimestamp != nil:
-		say(u.streams.Out, "the hub is removing the ManagedCluster %s already", u.cluster)
+		say(u.streams.Out, "the hub already removes ManagedCluster %s", u.cluster)
 		return nil
 	case !cluster.Spec.HubAcceptsClient:
-		return errors.New("it has denied the cluster, and only its deletion there has the agent remove what it applied")
+		return errors.New("it has denied the cluster; the agent removes the objects that it applied only after the ManagedCluster is deleted")
 	}
 	if err := setNotAccepted(ctx, clusters, cluster); err != nil {
 		return err
 	}
-	say(u.streams.Out, "the hub was told that %s leaves", u.cluster)
+	say(u.streams.Out, "the hub is notified that %s leaves", u.cluster)
 	return nil
 }
 
-// left are the records of what the agent applied for the hub, and the ServiceAccounts
-// that it made for it.
+// left returns the remaining records and ServiceAccounts of the agent for this hub.
 func (u *unjoining) left(ctx context.Context, credentials *hubCredentials) ([]string, error) {
 	var left []string
 	records, err := u.ocm.WorkV1().AppliedManifestWorks().List(ctx, metav1.ListOptions{})
@@ -233,19 +233,19 @@ func (u *unjoining) left(ctx context.Context, credentials *hubCredentials) ([]st
 	return left, nil
 }
 
-// tellLeft prints what stays on the cluster.
+// tellLeft prints the objects that remain on the cluster.
 func (u *unjoining) tellLeft(ctx context.Context, credentials *hubCredentials) error {
 	left, err := u.left(ctx, credentials)
 	if err != nil {
 		return err
 	}
 	if len(left) > 0 {
-		say(u.streams.Out, "what stays on this cluster: %s", enumerate(left))
+		say(u.streams.Out, "remaining on this cluster: %s", enumerate(left))
 	}
 	return nil
 }
 
-// enumerate names the first of many.
+// enumerate lists the first of many names.
 func enumerate(names []string) string {
 	const most = 10
 	if len(names) <= most {

@@ -23,8 +23,8 @@ const (
 	kindCRD          = "CustomResourceDefinition"
 )
 
-// setNotAccepted leaves the hub. Hubs that run OCM let a cluster update its
-// ManagedCluster, but not patch it.
+// setNotAccepted revokes the acceptance. Hubs that run OCM allow a cluster to update its
+// ManagedCluster, but not to patch it.
 func setNotAccepted(ctx context.Context, clusters clusterclient.ManagedClusterInterface, cluster *clusterv1.ManagedCluster) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": cluster.UID},
@@ -43,15 +43,16 @@ func setNotAccepted(ctx context.Context, clusters clusterclient.ManagedClusterIn
 	return err
 }
 
-// accountsSelector selects the ServiceAccounts that the agent of a cluster has made for
-// its hub.
+// accountsSelector selects the ServiceAccounts that the agent of a cluster created for its
+// hub.
 func accountsSelector(hubHash, cluster string) string {
 	sum := sha256.Sum256([]byte(hubHash + "/" + cluster))
 	return authenticationv1beta1.ManagedServiceAccountLabel + "=" + hex.EncodeToString(sum[:])[:40]
 }
 
-// remove takes the agent off the cluster: first what runs, then its rights, so that it
-// can put nothing back, and then the rest. What agents of other hubs use stays.
+// remove removes the agent from the cluster. It removes the workload first and its
+// permissions next, so that the agent cannot restore objects, and then all other objects.
+// Objects that agents of other hubs use remain.
 func (u *unjoining) remove(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
 	defer cancel()
@@ -116,7 +117,8 @@ func named(apiVersion, kind, namespace, name string) *unstructured.Unstructured 
 	return object
 }
 
-// otherAgents is how many agents in other namespaces have the agent's role.
+// otherAgents returns the number of agents in other namespaces that are bound to the
+// agent's role.
 func (u *unjoining) otherAgents(ctx context.Context) (int, error) {
 	bindings, err := u.kube.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -137,11 +139,11 @@ func (u *unjoining) otherAgents(ctx context.Context) (int, error) {
 	return others, nil
 }
 
-// purgeRecords removes the CRD of the agent's records, unless something is recorded:
-// with a record goes what it owns.
+// purgeRecords removes the CRD of the agent's records unless records exist, because the
+// deletion of a record deletes the objects that it owns.
 func (u *unjoining) purgeRecords(ctx context.Context, others int) error {
 	if others > 0 {
-		u.warn("the CustomResourceDefinition of AppliedManifestWorks stays: agents of other hubs use it")
+		u.warn("the CustomResourceDefinition of AppliedManifestWorks is kept: agents of other hubs use it")
 		return nil
 	}
 	records, err := u.ocm.WorkV1().AppliedManifestWorks().List(ctx, metav1.ListOptions{})
@@ -151,7 +153,7 @@ func (u *unjoining) purgeRecords(ctx context.Context, others int) error {
 	case err != nil:
 		return fmt.Errorf("AppliedManifestWorks: %w", err)
 	case len(records.Items) > 0:
-		u.warn("the CustomResourceDefinition of AppliedManifestWorks stays: there are %d of them, which own what the agent applied", len(records.Items))
+		u.warn("the CustomResourceDefinition of AppliedManifestWorks is kept: %d of them remain and own applied objects", len(records.Items))
 		return nil
 	}
 	objects, err := manifests("agent/managed/appliedmanifestworks.crd.yaml")
@@ -161,7 +163,7 @@ func (u *unjoining) purgeRecords(ctx context.Context, others int) error {
 	return u.install.remove(ctx, objects...)
 }
 
-// removeNamespaces removes those namespaces that clusteradm has made and nobody else uses.
+// removeNamespaces removes the namespaces that clusteradm created and no other agent uses.
 func (u *unjoining) removeNamespaces(ctx context.Context, namespaces []*unstructured.Unstructured, others int) error {
 	var errs []error
 	for _, object := range namespaces {
@@ -175,7 +177,7 @@ func (u *unjoining) removeNamespaces(ctx context.Context, namespaces []*unstruct
 		case err != nil:
 			errs = append(errs, fmt.Errorf("namespace %s: %w", name, err))
 		case namespace.Labels[managedByLabel] != fieldManager:
-			say(u.streams.Out, "namespace/%s stays: clusteradm has not made it", name)
+			say(u.streams.Out, "namespace/%s stays: clusteradm did not create it", name)
 		case namespace.DeletionTimestamp == nil:
 			errs = append(errs, u.install.remove(ctx, object))
 		}

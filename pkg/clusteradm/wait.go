@@ -17,8 +17,8 @@ import (
 
 const pollInterval = 500 * time.Millisecond
 
-// poll asks until check returns no reason to wait, or ctx ends. The error then says
-// what was waited for. An error of check ends it, unless asking again may help.
+// poll calls check until it returns no reason to wait, or ctx ends. The error then
+// contains the last reason. An error of check ends poll unless it may be temporary.
 func poll(ctx context.Context, check func(context.Context) (reason string, err error)) error {
 	var last string
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
@@ -28,7 +28,7 @@ func poll(ctx context.Context, check func(context.Context) (reason string, err e
 			last = reason
 			return reason == "", nil
 		case passing(err):
-			// What was known before the time was up says more than that it is.
+			// The last reason is more useful than the error of the timeout.
 			if ctx.Err() == nil || last == "" {
 				last = err.Error()
 			}
@@ -37,14 +37,14 @@ func poll(ctx context.Context, check func(context.Context) (reason string, err e
 		return false, err
 	})
 	if err != nil && wait.Interrupted(err) && last != "" {
-		return errors.New("gave up waiting: " + last)
+		return errors.New("timed out: " + last)
 	}
 	return err
 }
 
-// passing tells of an error whether it may go away by itself.
+// passing reports whether an error may be temporary.
 func passing(err error) bool {
-	// No answer.
+	// The server did not respond.
 	var transport *url.Error
 	if errors.As(err, &transport) {
 		return !isCertificateError(err)
@@ -53,7 +53,7 @@ func passing(err error) bool {
 		apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsConflict(err)
 }
 
-// waitForDeployment waits until the newest version of a Deployment runs.
+// waitForDeployment waits until the newest revision of a Deployment is available.
 func waitForDeployment(ctx context.Context, kube kubernetes.Interface, namespace, name string) error {
 	if err := poll(ctx, func(ctx context.Context) (string, error) {
 		deployment, err := kube.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -67,7 +67,7 @@ func waitForDeployment(ctx context.Context, kube kubernetes.Interface, namespace
 	return nil
 }
 
-// rolling is what a Deployment is still waited for; empty if it runs as it should.
+// rolling returns the reason to wait for a Deployment, or an empty string if it is available.
 func rolling(deployment *appsv1.Deployment) string {
 	wanted := int32(1)
 	if deployment.Spec.Replicas != nil {
@@ -75,7 +75,7 @@ func rolling(deployment *appsv1.Deployment) string {
 	}
 	status := deployment.Status
 	if status.ObservedGeneration < deployment.Generation {
-		return "not looked at yet by kube-controller-manager"
+		return "kube-controller-manager has not processed it yet"
 	}
 	if status.UpdatedReplicas >= wanted && status.AvailableReplicas >= wanted && status.Replicas == status.UpdatedReplicas {
 		return ""
@@ -88,7 +88,8 @@ func rolling(deployment *appsv1.Deployment) string {
 	return fmt.Sprintf("%d of %d Pods are available", min(status.UpdatedReplicas, status.AvailableReplicas), wanted)
 }
 
-// unavailable is why an APIService is not Available; empty if it is.
+// unavailable returns the reason why an APIService is not Available, or an empty string
+// if it is.
 func unavailable(apiService *unstructured.Unstructured) string {
 	conditions, _, _ := unstructured.NestedSlice(apiService.Object, "status", "conditions")
 	for _, entry := range conditions {

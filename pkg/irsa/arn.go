@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Partitions of AWS. No role of one can be assumed from another.
+// Partitions of AWS. A role of one partition cannot be assumed from another.
 const (
 	PartitionAWS   = "aws"
 	PartitionChina = "aws-cn"
 	PartitionUSGov = "aws-us-gov"
 )
 
-// maxARNLength is more than the longest ARN of an EKS cluster has. What is longer is
-// not repeated in errors.
+// maxARNLength exceeds the length of every ARN of an EKS cluster. Errors do not repeat
+// longer input.
 const maxARNLength = 256
 
 var (
@@ -26,8 +26,8 @@ var (
 	clusterNamePattern = regexp.MustCompile(`^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$`)
 )
 
-// ParseARN reads the ARN of an EKS cluster, in the only spelling that it has. The
-// error names the part that is wrong.
+// ParseARN parses the ARN of an EKS cluster. It accepts only the canonical form. The
+// error names the invalid part.
 func ParseARN(s string) (ARN, error) {
 	if s == "" {
 		return ARN{}, fmt.Errorf("the ARN is empty; it must be arn:<partition>:eks:<region>:<account>:cluster/<name>")
@@ -56,7 +56,7 @@ func ParseARN(s string) (ARN, error) {
 	return arn, nil
 }
 
-// Validate checks the parts of an ARN, as ParseARN does. The error names the part.
+// Validate checks the parts of an ARN, as ParseARN does. The error names the invalid part.
 func (a ARN) Validate() error {
 	switch {
 	case !slices.Contains(partitions, a.Partition):
@@ -73,8 +73,7 @@ func (a ARN) Validate() error {
 	return nil
 }
 
-// partitionOf is known by the prefix of the region; every region without one of a
-// partition of its own is in aws.
+// partitionOf returns the partition of a region according to its prefix. The default is aws.
 func partitionOf(region string) string {
 	switch {
 	case strings.HasPrefix(region, "cn-"):

@@ -16,10 +16,10 @@ func TestParseARN(t *testing.T) {
 	} {
 		parsed, err := ParseARN(arn)
 		if err != nil {
-			t.Errorf("%s: %v", arn, err)
+			t.Errorf("ParseARN(%s) = %v, want no error", arn, err)
 		}
 		if parsed.String() != arn {
-			t.Errorf("%s became %s", arn, parsed)
+			t.Errorf("ParseARN(%s).String() = %s, want the same ARN", arn, parsed)
 		}
 	}
 
@@ -62,17 +62,17 @@ func TestParseARN(t *testing.T) {
 	} {
 		parsed, err := ParseARN(arn)
 		if err == nil {
-			t.Errorf("%q is taken as %v", arn, parsed)
+			t.Errorf("ParseARN(%q) = %v, want an error", arn, parsed)
 			continue
 		}
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q: the error does not name %q: %v", arn, part, err)
+			t.Errorf("ParseARN(%q) = %v, want an error that contains %q", arn, err, part)
 		}
 		if len(err.Error()) > 2*maxARNLength {
-			t.Errorf("the error for an ARN of %d characters has %d", len(arn), len(err.Error()))
+			t.Errorf("length of the error for an ARN of %d bytes = %d, want at most %d", len(arn), len(err.Error()), 2*maxARNLength)
 		}
 		if parsed != (ARN{}) {
-			t.Errorf("%q: an ARN is returned with the error: %v", arn, parsed)
+			t.Errorf("ParseARN(%q) = %v with an error, want the zero ARN", arn, parsed)
 		}
 	}
 }
@@ -84,7 +84,7 @@ func TestRoleARN(t *testing.T) {
 		PartitionUSGov: "arn:aws-us-gov:iam::123456789012:role/r",
 	} {
 		if got := (ARN{Partition: partition, AccountID: "123456789012"}).RoleARN("r"); got != want {
-			t.Errorf("%s instead of %s", got, want)
+			t.Errorf("RoleARN(r) in partition %s = %s, want %s", partition, got, want)
 		}
 	}
 }
@@ -101,18 +101,18 @@ func FuzzParseARN(f *testing.F) {
 			return
 		}
 		if arn.String() != s {
-			t.Errorf("%q was read as %q", s, arn)
+			t.Errorf("ParseARN(%q).String() = %q, want the same text", s, arn)
 		}
 		if err := arn.Validate(); err != nil {
-			t.Errorf("%q is read, and is not valid: %v", s, err)
+			t.Errorf("Validate() of ParseARN(%q) = %v, want no error", s, err)
 		}
 		identity := Identity{Hub: arn, Managed: arn}
 		if len(identity.ManagedClusterRoleName()) > maxRoleNameLength || len(identity.HubRoleName()) > maxRoleNameLength {
-			t.Errorf("%q has roles with names longer than IAM allows", s)
+			t.Errorf("role names of %q = %q, %q, want at most %d bytes", s, identity.ManagedClusterRoleName(), identity.HubRoleName(), maxRoleNameLength)
 		}
 		for _, value := range identity.Tags() {
 			if !tagPattern.MatchString(value) || len(value) > maxTagValueLength {
-				t.Errorf("%q has a tag that IAM does not allow: %q", s, value)
+				t.Errorf("tag of %q = %q, want a value that IAM accepts", s, value)
 			}
 		}
 	})

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Commands returns lines for a shell with the aws command line, which make the role in
-// the account of the managed cluster. OIDC provider and ServiceAccounts are as for
-// ManagedClusterTrustPolicy. After a failure the second and third line can be run again.
+// Commands returns shell commands that create the role in the account of the managed cluster with the aws command line.
+// The parameters are the same as for ManagedClusterTrustPolicy. After a failure, the second and third command can be
+// repeated.
 func (i Identity) Commands(oidcProvider string, serviceAccounts ...string) []string {
 	role := i.ManagedClusterRoleName()
 	tags := i.Tags()
@@ -33,7 +33,7 @@ func shellLine(words ...string) string {
 	return strings.Join(quoted, " ")
 }
 
-// shellQuote leaves alone only what no shell reads anything into.
+// shellQuote quotes a word unless it contains only characters without a meaning in any shell.
 func shellQuote(word string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=,./:@"
 	if word != "" && strings.Trim(word, plain) == "" {

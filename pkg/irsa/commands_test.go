@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A shell reads the lines, with a function in place of the command aws.
+// TestCommands runs each line in a shell in which a function replaces the aws command.
 func TestCommands(t *testing.T) {
 	identity := example()
 	role := identity.ManagedClusterRoleName()
@@ -22,18 +22,18 @@ func TestCommands(t *testing.T) {
 				"Key=managed_cluster_account_id,Value=222222222222", "Key=managed_cluster_name,Value=managed-1"},
 		}
 		if len(lines) != len(want) {
-			t.Fatalf("%d lines: %q", len(lines), lines)
+			t.Fatalf("Commands() = %d lines %q, want %d", len(lines), lines, len(want))
 		}
 		for i, line := range lines {
 			if strings.Contains(line, "\n") {
-				t.Errorf("a command has more than a line: %q", line)
+				t.Errorf("command = %q, want a single line", line)
 			}
 			out, err := exec.Command("sh", "-c", `aws() { printf '%s\037' "$@"; }; `+line).Output()
 			if err != nil {
-				t.Fatalf("%v in %s", err, line)
+				t.Fatalf("running %s: %v", line, err)
 			}
 			if got := strings.Split(strings.TrimSuffix(string(out), "\037"), "\037"); !reflect.DeepEqual(got, want[i]) {
-				t.Errorf("a shell reads\n%q\ninstead of\n%q", got, want[i])
+				t.Errorf("arguments of command %d in a shell =\n%q\nwant\n%q", i, got, want[i])
 			}
 		}
 	}

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// maxPolicyBytes is more than the longest document that IAM keeps takes, which has
-	// 10,240 characters, with every one of them escaped.
+	// maxPolicyBytes exceeds the size of the longest document that IAM stores: 10,240
+	// characters, each of them escaped.
 	maxPolicyBytes = 64 << 10
-	// maxPolicyDepth is more than the parts of a document are nested.
+	// maxPolicyDepth exceeds the nesting of every valid document.
 	maxPolicyDepth = 16
 )
 
-// samePolicy tells whether two documents say the same, in whatever form AWS returns
-// them. A document that cannot be read says nothing.
+// samePolicy reports whether two documents are equivalent, since AWS may return a document in another form. An
+// unparsable document equals no other.
 func samePolicy(a, b string) bool {
 	first, ok := policyValue(a)
 	if !ok {
@@ -47,8 +47,8 @@ func policyValue(document string) (any, bool) {
 	return canonical(value, maxPolicyDepth)
 }
 
-// canonical undoes what has no meaning in a policy: the order of a list, and whether
-// one value is in a list. It is false for what is nested deeper than depth.
+// canonical removes differences that have no effect in a policy: the order of a list, and a list of one value. It
+// returns false for a value that is nested deeper than depth.
 func canonical(value any, depth int) (any, bool) {
 	if depth < 0 {
 		return nil, false
@@ -78,13 +78,13 @@ func canonical(value any, depth int) (any, bool) {
 }
 
 func text(value any) string {
-	// Whatever was read from JSON can be written.
+	// A value that was decoded from JSON can be encoded.
 	out, _ := json.Marshal(value)
 	return string(out)
 }
 
-// ContainedIn reports whether a document, in whatever form AWS returns it, has all statements
-// of the policy. It may have others.
+// ContainedIn reports whether a document contains all statements of the policy, in any form in
+// which AWS returns the document. It may contain other statements.
 func (p Policy) ContainedIn(document string) bool {
 	have, ok := statementsOf(document)
 	if !ok {

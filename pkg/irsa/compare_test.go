@@ -14,17 +14,17 @@ func TestPolicyContainedIn(t *testing.T) {
 		document string
 		want     bool
 	}{
-		"itself":             {wanted.JSON(), true},
-		"as AWS returns it":  {url.PathEscape(wanted.JSON()), true},
-		"with another":       {both, true},
-		"with a name":        {strings.Replace(both, `"Effect"`, `"Sid":"Server","Effect"`, 2), true},
-		"no list":            {strings.NewReplacer(`"Statement":[`, `"Statement":`, `}]}`, `}}`).Replace(wanted.JSON()), true},
-		"another subject":    {CreatorTrustPolicy(hub, "issuer", "ns:other").JSON(), false},
-		"another effect":     {strings.Replace(wanted.JSON(), "Allow", "Deny", 1), false},
-		"without statements": {`{"Version":"2012-10-17"}`, false},
-		"no policy":          {`[]`, false},
-		"no JSON":            {`{`, false},
-		"nothing":            {"", false},
+		"itself":                     {wanted.JSON(), true},
+		"URL-encoded":                {url.PathEscape(wanted.JSON()), true},
+		"with another statement":     {both, true},
+		"with a statement ID":        {strings.Replace(both, `"Effect"`, `"Sid":"Server","Effect"`, 2), true},
+		"a statement without a list": {strings.NewReplacer(`"Statement":[`, `"Statement":`, `}]}`, `}}`).Replace(wanted.JSON()), true},
+		"another subject":            {CreatorTrustPolicy(hub, "issuer", "ns:other").JSON(), false},
+		"another effect":             {strings.Replace(wanted.JSON(), "Allow", "Deny", 1), false},
+		"without statements":         {`{"Version":"2012-10-17"}`, false},
+		"not a policy":               {`[]`, false},
+		"not JSON":                   {`{`, false},
+		"empty":                      {"", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := wanted.ContainedIn(test.document); got != test.want {

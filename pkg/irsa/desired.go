@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// accessEntryType is that of entries for people and programs; the others are for nodes.
+	// accessEntryType is the type of entries for users and programs. The other types are for nodes.
 	accessEntryType = "STANDARD"
 
 	maxTags           = 50
@@ -22,17 +22,16 @@ const (
 	maxTagValueLength = 256
 )
 
-// tagPattern has what both IAM and EKS take in keys and values of tags.
+// tagPattern matches keys and values of tags that both IAM and EKS accept.
 var tagPattern = regexp.MustCompile(`^[\p{L}\p{Z}\p{N}_.:/=+\-@]*$`)
 
-// Username is that of the managed cluster on the hub. It is no name that the hub may
-// know as that of somebody else, whatever the cluster is called.
+// Username returns the user name of the managed cluster on the hub. It cannot equal the name of another user of the hub.
 func (d Desired) Username() string {
 	return "open-cluster-management:" + d.ClusterName
 }
 
-// Groups are those of the managed cluster on the hub. EKS takes no groups in access
-// entries that begin with "system:"; the ConfigMap has no such rule.
+// Groups returns the groups of the managed cluster on the hub. EKS rejects groups that
+// begin with "system:" in access entries, but not in the ConfigMap.
 func (d Desired) Groups() []string {
 	group := "open-cluster-management:" + d.ClusterName
 	if d.Mapping == ConfigMap {
@@ -41,7 +40,7 @@ func (d Desired) Groups() []string {
 	return []string{group}
 }
 
-// Tags are those of everything that is made: those of the identity, and further ones.
+// Tags returns the tags of all created resources: the tags of the identity and the ResourceTags.
 func (d Desired) Tags() map[string]string {
 	tags := maps.Clone(d.ResourceTags)
 	if tags == nil {
@@ -51,8 +50,8 @@ func (d Desired) Tags() map[string]string {
 	return tags
 }
 
-// Hash changes with everything that is desired, also with what another version of this
-// package makes of the same. It is not the hash of the identity.
+// Hash returns a hash of all desired resources. It differs between versions of this package that compute different
+// resources. It is not the hash of the identity.
 func (d Desired) Hash() string {
 	// The order of keys of maps in JSON is fixed.
 	whole, err := json.Marshal(struct {
@@ -71,14 +70,14 @@ func (d Desired) Hash() string {
 		d.HubRoleName(), d.HubTrustPolicy(), d.HubAccessPolicy(), d.ManagedClusterRoleARN(),
 	})
 	if err != nil {
-		// Strings, and lists and maps of strings, always have a form in JSON.
+		// The encoding of strings, and of lists and maps of strings, cannot fail.
 		return ""
 	}
 	sum := sha256.Sum256(whole)
 	return hex.EncodeToString(sum[:])
 }
 
-// Validate returns everything that AWS would refuse.
+// Validate returns an error for each value that AWS would reject.
 func (d Desired) Validate() error {
 	errs := []error{d.Identity.Validate()}
 	if d.ClusterName == "" {
@@ -90,8 +89,7 @@ func (d Desired) Validate() error {
 	return errors.Join(append(errs, ValidateResourceTags(d.ResourceTags))...)
 }
 
-// ValidateResourceTags returns every error of tags that everything is to have beside
-// those of the identity.
+// ValidateResourceTags returns all errors of the additional tags.
 func ValidateResourceTags(tags map[string]string) error {
 	var errs []error
 	own := Identity{}.Tags()

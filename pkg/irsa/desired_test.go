@@ -23,11 +23,11 @@ func desired() irsa.Desired {
 func TestUserAndGroups(t *testing.T) {
 	d := desired()
 	if d.Username() != "open-cluster-management:cluster1" || !slices.Equal(d.Groups(), []string{"open-cluster-management:cluster1"}) {
-		t.Errorf("access entry for %s %v", d.Username(), d.Groups())
+		t.Errorf("Username(), Groups() = %s, %v, want open-cluster-management:cluster1 for both", d.Username(), d.Groups())
 	}
 	d.Mapping = irsa.ConfigMap
 	if !slices.Equal(d.Groups(), []string{"system:open-cluster-management:cluster1"}) {
-		t.Errorf("ConfigMap for %v", d.Groups())
+		t.Errorf("Groups() with mapping ConfigMap = %v, want system:open-cluster-management:cluster1", d.Groups())
 	}
 }
 
@@ -35,7 +35,7 @@ func TestDesiredHash(t *testing.T) {
 	again := desired()
 	again.ResourceTags = map[string]string{"team": "fleet"}
 	if again.Hash() != desired().Hash() {
-		t.Error("the hash of the same is not the same")
+		t.Errorf("Hash() of equal resources = %s and %s, want equal hashes", again.Hash(), desired().Hash())
 	}
 	seen := map[string]string{desired().Hash(): "nothing"}
 	for name, change := range map[string]func(*irsa.Desired){
@@ -52,7 +52,7 @@ func TestDesiredHash(t *testing.T) {
 		d := desired()
 		change(&d)
 		if other, found := seen[d.Hash()]; found {
-			t.Errorf("a change of %s has the same hash as one of %s", name, other)
+			t.Errorf("Hash() after a change of %s = Hash() after a change of %s, want different hashes", name, other)
 		}
 		seen[d.Hash()] = name
 	}
@@ -83,7 +83,7 @@ func TestValidateDesired(t *testing.T) {
 		d := desired()
 		change(&d)
 		if err := d.Validate(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
+			t.Errorf("Validate() = %v, want an error that contains %q", err, want)
 		}
 	}
 }

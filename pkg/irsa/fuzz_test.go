@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzARN looks for texts that are taken for the ARN of an EKS cluster and are not its
-// only spelling: two clusters could then claim one identity.
+// FuzzARN searches for texts that ParseARN accepts although they are not the canonical
+// form of an ARN. With such texts, two clusters could claim one identity.
 func FuzzARN(f *testing.F) {
 	for _, seed := range []string{
 		"arn:aws:eks:us-east-1:123456789012:cluster/a", "arn:aws-cn:eks:cn-north-1:123456789012:cluster/a_B-1",
@@ -21,21 +21,22 @@ func FuzzARN(f *testing.F) {
 		arn, err := ParseARN(text)
 		if err != nil {
 			if len(err.Error()) > 8*maxARNLength {
-				t.Errorf("ParseARN() returns an error of %d bytes", len(err.Error()))
+				t.Errorf("length of the error of ParseARN() = %d bytes, want at most %d", len(err.Error()), 8*maxARNLength)
 			}
 			return
 		}
 		if arn.String() != text {
-			t.Errorf("ParseARN(%q).String() = %q, want the text", text, arn.String())
+			t.Errorf("ParseARN(%q).String() = %q, want the same text", text, arn.String())
 		}
 		identity := Identity{Hub: ARN{PartitionAWS, "us-east-1", "111122223333", "hub"}, Managed: arn}
 		if identity.Validate() == nil && (len(identity.HubRoleName()) > 64 || strings.ContainsAny(identity.HubRoleName(), "/:* ")) {
-			t.Errorf("ParseARN(%q) makes the role %q", text, identity.HubRoleName())
+			t.Errorf("HubRoleName() of ParseARN(%q) = %q, want a valid role name", text, identity.HubRoleName())
 		}
 	})
 }
 
-// FuzzPolicy looks for documents whose comparison fails, or depends on which is first.
+// FuzzPolicy searches for documents that cannot be compared, or with a comparison that depends on
+// the order.
 func FuzzPolicy(f *testing.F) {
 	trust := `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::1:root"},"Action":["sts:AssumeRole"]}]}`
 	for _, seed := range []string{
@@ -46,12 +47,12 @@ func FuzzPolicy(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
 		if samePolicy(a, b) != samePolicy(b, a) {
-			t.Errorf("samePolicy(%q, %q) depends on the order", a, b)
+			t.Errorf("samePolicy(%q, %q) = %t, want the same result in the other order", a, b, samePolicy(a, b))
 		}
 		if value, ok := policyValue(a); ok {
 			again, ok := policyValue(text(value))
 			if len(text(value)) <= maxPolicyBytes && (!ok || text(again) != text(value)) {
-				t.Errorf("policyValue(%q) = %s, which reads as %s", a, text(value), text(again))
+				t.Errorf("policyValue() of the canonical form of %q = %s, want %s", a, text(again), text(value))
 			}
 		}
 	})

@@ -12,11 +12,11 @@ const (
 	managedClusterRolePrefix = "ocm-managed-cluster-"
 	creatorRoleSuffix        = "_managed-cluster-identity-creator"
 
-	// maxRoleNameLength is that of IAM.
+	// maxRoleNameLength is the limit of IAM.
 	maxRoleNameLength = 64
 )
 
-// Keys of the tags that say which clusters a role is for.
+// Keys of the tags that identify the clusters of a role.
 const (
 	TagHubAccountID     = "hub_cluster_account_id"
 	TagHubName          = "hub_cluster_name"
@@ -24,37 +24,38 @@ const (
 	TagManagedName      = "managed_cluster_name"
 )
 
-// Hash returns the MD5 of the accounts and names of both clusters, in hexadecimal. It
-// is a name and no proof of anything.
+// Hash returns the MD5 of the accounts and names of both clusters, in hexadecimal. It is
+// only part of names and has no security function.
 func (i Identity) Hash() string {
 	sum := md5.Sum([]byte(strings.Join([]string{i.Hub.AccountID, i.Hub.ClusterName, i.Managed.AccountID, i.Managed.ClusterName}, "#")))
 	return hex.EncodeToString(sum[:])
 }
 
-// HubRoleName is the name of the role in the account of the hub that the managed
-// cluster acts as. The inline policy of that role has the same name.
+// HubRoleName returns the name of the role in the account of the hub as which the managed
+// cluster acts. The inline policy of that role has the same name.
 func (i Identity) HubRoleName() string {
 	return hubRolePrefix + i.Hash()
 }
 
-// HubRoleARN is the ARN of that role.
+// HubRoleARN returns the ARN of that role.
 func (i Identity) HubRoleARN() string {
 	return i.Hub.RoleARN(i.HubRoleName())
 }
 
-// ManagedClusterRoleName is the name of the role in the account of the managed
-// cluster that alone may assume the one of the hub. Its inline policy has the same name.
+// ManagedClusterRoleName returns the name of the role in the account of the managed
+// cluster. Only this role may assume the role of HubRoleName. Its inline policy has the
+// same name.
 func (i Identity) ManagedClusterRoleName() string {
 	return managedClusterRolePrefix + i.Hash()
 }
 
-// ManagedClusterRoleARN is the ARN of that role.
+// ManagedClusterRoleARN returns the ARN of that role.
 func (i Identity) ManagedClusterRoleARN() string {
 	return i.Managed.RoleARN(i.ManagedClusterRoleName())
 }
 
-// Tags are those of both roles. The trust policy of the hub's role asks for them on
-// the managed cluster's.
+// Tags returns the tags of both roles. The trust policy of the hub's role requires them
+// on the role of the managed cluster.
 func (i Identity) Tags() map[string]string {
 	return map[string]string{
 		TagHubAccountID:     i.Hub.AccountID,
@@ -64,8 +65,8 @@ func (i Identity) Tags() map[string]string {
 	}
 }
 
-// Validate checks both ARNs, and that a role of the one cluster's account can be
-// assumed from the other's.
+// Validate checks both ARNs, and that the account of one cluster can assume a role in the
+// account of the other.
 func (i Identity) Validate() error {
 	if err := i.Hub.Validate(); err != nil {
 		return fmt.Errorf("the hub: %w", err)
@@ -74,14 +75,13 @@ func (i Identity) Validate() error {
 		return fmt.Errorf("the managed cluster: %w", err)
 	}
 	if i.Hub.Partition != i.Managed.Partition {
-		return fmt.Errorf("partition %q of the ARN must be that of the hub, %s: no role can be assumed from another", i.Managed.Partition, i.Hub.Partition)
+		return fmt.Errorf("partition %q of the ARN must be %s, the partition of the hub: no role can be assumed across partitions", i.Managed.Partition, i.Hub.Partition)
 	}
 	return nil
 }
 
-// CreatorRoleName is the name of the role in the account of the hub that the server
-// itself acts as. It fails if IAM takes no name that long: that is so for names of
-// hubs with more than 31 characters.
+// CreatorRoleName returns the name of the server's role in the account of the hub. It returns an error if the name exceeds
+// the limit of IAM, which is the case for names of hubs with more than 31 characters.
 func CreatorRoleName(hub ARN) (string, error) {
 	name := hub.ClusterName + creatorRoleSuffix
 	if len(name) > maxRoleNameLength {

@@ -16,19 +16,19 @@ func TestHash(t *testing.T) {
 			Managed: ARN{Partition: "aws", Region: "us-east-1", AccountID: test.managedAccount, ClusterName: test.managed},
 		}
 		if got := identity.Hash(); got != test.want {
-			t.Errorf("%s instead of %s", got, test.want)
+			t.Errorf("Hash() = %s, want %s", got, test.want)
 		}
 		if got, want := identity.HubRoleARN(), "arn:aws:iam::"+test.hubAccount+":role/ocm-hub-"+test.want; got != want {
-			t.Errorf("%s instead of %s", got, want)
+			t.Errorf("HubRoleARN() = %s, want %s", got, want)
 		}
 		if got, want := identity.ManagedClusterRoleARN(), "arn:aws:iam::"+test.managedAccount+":role/ocm-managed-cluster-"+test.want; got != want {
-			t.Errorf("%s instead of %s", got, want)
+			t.Errorf("ManagedClusterRoleARN() = %s, want %s", got, want)
 		}
 
 		elsewhere := identity
 		elsewhere.Managed.Region = "eu-west-1"
 		if elsewhere.Hash() != identity.Hash() {
-			t.Error("the region is part of the identity, which has none")
+			t.Errorf("Hash() in another region = %s, want %s", elsewhere.Hash(), identity.Hash())
 		}
 	}
 }
@@ -42,25 +42,25 @@ func TestTags(t *testing.T) {
 		"managed_cluster_name":       "managed-1",
 	} {
 		if tags[key] != want {
-			t.Errorf("tag %s is %q instead of %q", key, tags[key], want)
+			t.Errorf("tag %s = %q, want %q", key, tags[key], want)
 		}
 	}
 	if len(tags) != 4 {
-		t.Errorf("tags are %v", tags)
+		t.Errorf("Tags() = %v, want 4 tags", tags)
 	}
 }
 
 func TestCreatorRoleName(t *testing.T) {
 	name, err := CreatorRoleName(ARN{ClusterName: "hub-1"})
 	if err != nil || name != "hub-1_managed-cluster-identity-creator" {
-		t.Errorf("%q, %v", name, err)
+		t.Errorf("CreatorRoleName(hub-1) = %q, %v, want hub-1_managed-cluster-identity-creator", name, err)
 	}
 	name, err = CreatorRoleName(ARN{ClusterName: strings.Repeat("h", 31)})
 	if err != nil || len(name) != 64 {
-		t.Errorf("%q, %v", name, err)
+		t.Errorf("CreatorRoleName() of 31 characters = %q, %v, want 64 characters", name, err)
 	}
 	if name, err = CreatorRoleName(ARN{ClusterName: strings.Repeat("h", 32)}); err == nil {
-		t.Errorf("%q is longer than IAM allows", name)
+		t.Errorf("CreatorRoleName() of 32 characters = %q, want an error", name)
 	}
 }
 
@@ -71,12 +71,12 @@ func TestValidateIdentity(t *testing.T) {
 	}
 	identity.Managed.Partition, identity.Managed.Region = PartitionChina, "cn-north-1"
 	if err := identity.Validate(); err == nil || !strings.Contains(err.Error(), "partition") {
-		t.Errorf("a cluster of another partition: %v", err)
+		t.Errorf("Validate() with another partition = %v, want an error that contains partition", err)
 	}
 	identity = example()
 	identity.Hub.AccountID = "1"
 	if err := identity.Validate(); err == nil || !strings.Contains(err.Error(), "hub") {
-		t.Errorf("a hub without an account: %v", err)
+		t.Errorf("Validate() with an invalid account of the hub = %v, want an error that contains hub", err)
 	}
 }
 

@@ -1,13 +1,11 @@
-// Package irsa says what a managed cluster on EKS and its hub on EKS need in AWS, so
-// that the cluster can act as itself on the hub: names of roles, policy documents,
-// tags, and the calls that lead from what exists to what is wanted. It is pure: it
-// asks and changes nothing.
+// Package irsa computes the AWS resources with which a managed cluster on EKS authenticates to a hub on EKS: names
+// of roles, policy documents, tags, and the calls that change the existing resources to the desired ones. It is
+// pure.
 //
-// Names and documents are those of the enhancement proposal "AWS IAM based
-// registration" of Open Cluster Management.
+// Names and documents follow the OCM enhancement proposal "AWS IAM based registration".
 package irsa
 
-// Mapping is how the hub's EKS cluster knows which group an IAM role belongs to.
+// Mapping is how the hub's EKS cluster maps an IAM role to groups.
 type Mapping string
 
 const (
@@ -17,27 +15,28 @@ const (
 	ConfigMap Mapping = "ConfigMap"
 )
 
-// ARN is that of an EKS cluster: arn:<partition>:eks:<region>:<account>:cluster/<name>. A
-// hub that is not EKS has the cluster ID of its aws-iam-authenticator as the name.
+// ARN is the ARN of an EKS cluster:
+// arn:<partition>:eks:<region>:<account>:cluster/<name>. For a hub that does not run on
+// EKS, the name is the cluster ID of its aws-iam-authenticator.
 type ARN struct {
 	Partition, Region, AccountID, ClusterName string
 }
 
-// Identity is a managed cluster on EKS as its hub on EKS knows it.
+// Identity is a managed cluster on EKS together with its hub on EKS.
 type Identity struct {
 	Hub, Managed ARN
 }
 
-// Desired is what AWS and the hub's mapping should have for an accepted cluster.
+// Desired describes the desired AWS resources and the mapping of an accepted cluster.
 type Desired struct {
 	Identity
-	// ManageRoles is whether the role in the hub's account is ours to make. If not,
-	// somebody else makes it, and only the mapping is ours.
+	// ManageRoles means that the server creates the role in the hub's account. If it is false, an administrator creates the
+	// role, and the server only maps it.
 	ManageRoles bool
-	// Mapping says whether the mapping is in AWS as well.
+	// Mapping is the kind of the mapping.
 	Mapping Mapping
 	// ClusterName is the name of the ManagedCluster.
 	ClusterName string
-	// ResourceTags are further tags of everything that is made.
+	// ResourceTags are additional tags of all created resources.
 	ResourceTags map[string]string
 }

@@ -30,16 +30,16 @@ func ServerPermissions(desired Desired) []Permission {
 	return all
 }
 
-// ManagedClusterPermissions are those that the role of the managed cluster needs.
+// ManagedClusterPermissions returns the permissions that the role of the managed cluster needs.
 func (i Identity) ManagedClusterPermissions() []Permission {
 	return []Permission{{Action: assumeRole, Resource: i.HubRoleARN()}}
 }
 
-// OIDCProviderARN is the ARN of the identity provider of an OIDC issuer in the account of
-// the cluster. The issuer is a host and path, with or without https://.
+// OIDCProviderARN returns the ARN of the identity provider of an OIDC issuer in the
+// account of the cluster. The issuer is a host and path, with or without https://.
 func (a ARN) OIDCProviderARN(issuer string) string {
 	return a.iam("oidc-provider/" + strings.TrimPrefix(issuer, "https://"))
 }
 
-// TokenAudience is the audience of the tokens that Pods show AWS.
+// TokenAudience is the audience of the tokens that Pods send to AWS.
 const TokenAudience = tokenAudience

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Operation is a call to AWS, as AWS names it.
+// Operation is the name of a call to AWS.
 type Operation string
 
 // Operations of plans.
@@ -23,11 +23,11 @@ const (
 	DeleteAccessEntry      Operation = "DeleteAccessEntry"
 )
 
-// Call is one call to AWS with what it takes.
+// Call is one call to AWS with its parameters.
 type Call struct {
 	Operation Operation
 
-	// RoleName is the role that a call to IAM is about.
+	// RoleName is the role of a call to IAM.
 	RoleName string
 	// PolicyName is the inline policy that is put or deleted.
 	PolicyName string
@@ -36,21 +36,21 @@ type Call struct {
 	// Document is the trust policy or the inline policy, in JSON.
 	Document string
 
-	// EKSCluster is the name of the EKS cluster whose access entry the call is about.
+	// EKSCluster is the name of the EKS cluster of the access entry.
 	EKSCluster string
 	// PrincipalARN is the role of that access entry.
 	PrincipalARN string
-	// EntryARN is the access entry, where that is tagged.
+	// EntryARN is the access entry of a call that tags it.
 	EntryARN string
-	// EntryType, Username and Groups are what the access entry has.
+	// EntryType, Username and Groups are the fields of the access entry.
 	EntryType, Username string
 	Groups              []string
 
-	// Tags are set; others that are there stay.
+	// Tags are added. Other tags stay.
 	Tags map[string]string
 }
 
-// Observed is what AWS has.
+// Observed describes the existing AWS resources.
 type Observed struct {
 	// Role is the role in the account of the hub; nil if there is none.
 	Role *ObservedRole
@@ -66,8 +66,8 @@ type ObservedRole struct {
 	// empty if there is none.
 	AccessPolicy string
 	Tags         map[string]string
-	// OtherInline are names of further inline policies, and Attached ARNs of managed
-	// ones. They matter only for the removal of the role.
+	// OtherInline contains the names of other inline policies, and Attached the ARNs of
+	// managed policies. Only the removal of the role uses them.
 	OtherInline, Attached []string
 }
 
@@ -78,10 +78,10 @@ type ObservedEntry struct {
 	Tags                map[string]string
 }
 
-// PlanProvision returns the calls, in their order, that make AWS have what is desired.
-// There are none if it has. A nil Observed is that nothing exists.
+// PlanProvision returns the calls, in order, that create or repair the desired resources. A nil Observed means that no
+// resource exists.
 //
-// Only what is ours is corrected: tags and policies that somebody has added stay.
+// Tags and policies that others have added stay.
 func PlanProvision(desired Desired, observed *Observed) []Call {
 	if observed == nil {
 		observed = &Observed{}
@@ -91,8 +91,8 @@ func PlanProvision(desired Desired, observed *Observed) []Call {
 		calls = planRole(desired, observed.Role)
 	}
 	if desired.Mapping == AccessEntry {
-		// An entry is for the unique id of its role, and does nothing for a new role with
-		// the same name.
+		// An entry refers to the unique ID of its role, and has no effect for a new role
+		// with the same name.
 		stale := desired.ManageRoles && observed.Role == nil
 		calls = append(calls, planEntry(desired, observed.Entry, stale)...)
 	}
@@ -107,8 +107,8 @@ func planRole(desired Desired, role *ObservedRole) []Call {
 		return []Call{{Operation: CreateRole, RoleName: name, Document: trust, Tags: desired.Tags()}, putAccess}
 	}
 	var calls []Call
-	// When the managed cluster's role was deleted, AWS shows its unique id in the place
-	// of its ARN. A new role with the old name is not trusted until the policy is put again.
+	// If the role of the managed cluster was deleted, AWS returns its unique ID instead of its
+	// ARN. A new role with the same name is not trusted until the policy is written again.
 	if !samePolicy(role.TrustPolicy, trust) {
 		calls = append(calls, Call{Operation: UpdateAssumeRolePolicy, RoleName: name, Document: trust})
 	}
@@ -130,7 +130,7 @@ func planEntry(desired Desired, entry *ObservedEntry, stale bool) []Call {
 	if entry == nil {
 		return []Call{create}
 	}
-	// The type of an entry is fixed.
+	// The type of an entry is immutable.
 	if stale || entry.Type != accessEntryType {
 		return []Call{call(DeleteAccessEntry), create}
 	}
@@ -148,9 +148,8 @@ func planEntry(desired Desired, entry *ObservedEntry, stale bool) []Call {
 	return calls
 }
 
-// PlanRemoval returns the calls, in their order, after which nothing of what exists is
-// there. The first takes access to the hub away. What was not made by us is left
-// alone, except that a role goes with everything in it.
+// PlanRemoval returns the calls, in order, that remove the existing resources. The first call revokes access to the hub.
+// Resources of others stay, except for policies in the role.
 func PlanRemoval(desired Desired, observed *Observed) []Call {
 	if observed == nil {
 		return nil
@@ -177,8 +176,8 @@ func PlanRemoval(desired Desired, observed *Observed) []Call {
 	return append(calls, Call{Operation: DeleteRole, RoleName: name})
 }
 
-// Expected is what AWS has once everything desired is made and nobody else has touched
-// it. Its removal can be planned without a look at AWS.
+// Expected returns the resources that exist after provisioning, without changes by others. A removal can be planned with
+// it without reading AWS.
 func Expected(desired Desired) *Observed {
 	observed := &Observed{}
 	if desired.ManageRoles {
@@ -196,7 +195,7 @@ func Expected(desired Desired) *Observed {
 	return observed
 }
 
-// MissingTags returns the wanted tags that are not there or have another value.
+// MissingTags returns the wanted tags that are missing or have another value.
 func MissingTags(wanted, have map[string]string) map[string]string {
 	missing := maps.Clone(wanted)
 	maps.DeleteFunc(missing, func(key, value string) bool {

@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// account is as much of AWS as plans are about. As AWS does, it refuses what does not fit
-// what it has.
+// account is a fake of the AWS resources in plans. Like AWS, it rejects calls that do not
+// match the existing resources.
 type account struct {
 	role     *ObservedRole
 	inline   map[string]string
 	attached []string
 	entry    *ObservedEntry
-	// roleID is new with every role; an entry is for the one that it was made for.
+	// roleID changes with every created role. An entry refers to the role for which it was created.
 	roleID, entryRoleID int
 }
 
@@ -47,10 +47,10 @@ func (a *account) observe(roleName string) *Observed {
 func (a *account) apply(call Call) error {
 	iam := call.RoleName != ""
 	if iam && (a.role == nil) != (call.Operation == CreateRole) {
-		return fmt.Errorf("%s with role %v", call.Operation, a.role)
+		return fmt.Errorf("%s is not possible with role %v", call.Operation, a.role)
 	}
 	if !iam && (a.entry == nil) != (call.Operation == CreateAccessEntry) {
-		return fmt.Errorf("%s with entry %v", call.Operation, a.entry)
+		return fmt.Errorf("%s is not possible with entry %v", call.Operation, a.entry)
 	}
 	switch call.Operation {
 	case CreateRole:
@@ -66,7 +66,7 @@ func (a *account) apply(call Call) error {
 		a.attached = slices.DeleteFunc(slices.Clone(a.attached), func(arn string) bool { return arn == call.PolicyARN })
 	case DeleteRolePolicy:
 		if _, found := a.inline[call.PolicyName]; !found {
-			return fmt.Errorf("there is no policy %s", call.PolicyName)
+			return fmt.Errorf("policy %s does not exist", call.PolicyName)
 		}
 		delete(a.inline, call.PolicyName)
 	case DeleteRole:
@@ -84,7 +84,7 @@ func (a *account) apply(call Call) error {
 		a.entry.Username, a.entry.Groups = call.Username, call.Groups
 	case TagAccessEntry:
 		if call.EntryARN != a.entry.ARN {
-			return fmt.Errorf("%q is tagged instead of %q", call.EntryARN, a.entry.ARN)
+			return fmt.Errorf("EntryARN = %q, want %q", call.EntryARN, a.entry.ARN)
 		}
 		maps.Copy(a.entry.Tags, call.Tags)
 	case DeleteAccessEntry:
@@ -95,7 +95,8 @@ func (a *account) apply(call Call) error {
 	return nil
 }
 
-// randomAccount has anything from nothing to what is desired, with drift of every kind.
+// randomAccount returns an account with any subset of the desired resources and with every kind of
+// drift.
 func randomAccount(r *rand.Rand, d Desired) *account {
 	a := &account{}
 	chance := func() bool { return r.IntN(2) == 0 }
@@ -150,7 +151,7 @@ func operations(calls []Call) (names []Operation) {
 	return names
 }
 
-func TestPlansLeadToWhatIsDesired(t *testing.T) {
+func TestPlansLeadToDesiredState(t *testing.T) {
 	for seed := range uint64(5000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		d := desiredExample()
@@ -165,46 +166,46 @@ func TestPlansLeadToWhatIsDesired(t *testing.T) {
 		calls := PlanProvision(d, before)
 		for _, call := range calls {
 			if err := a.apply(call); err != nil {
-				t.Fatalf("seed %d: %v, in the plan %v", seed, err, operations(calls))
+				t.Fatalf("seed %d: applying plan %v: %v", seed, operations(calls), err)
 			}
 		}
 		after := a.observe(name)
 		if again := PlanProvision(d, after); len(again) > 0 {
-			t.Fatalf("seed %d: after %v there is still %v to do", seed, operations(calls), operations(again))
+			t.Fatalf("seed %d: PlanProvision() after %v = %v, want no calls", seed, operations(calls), operations(again))
 		}
 		if d.ManageRoles {
 			if jsonText(t, a.role.TrustPolicy) != jsonText(t, d.HubTrustPolicy().JSON()) || a.inline[name] == "" ||
 				jsonText(t, a.inline[name]) != jsonText(t, d.HubAccessPolicy().JSON()) || !contains(a.role.Tags, d.Tags()) {
-				t.Fatalf("seed %d: the role is %+v with %v", seed, a.role, a.inline)
+				t.Fatalf("seed %d: role, inline policies = %+v, %v, want the desired policies and tags", seed, a.role, a.inline)
 			}
 			if before.Role != nil && (a.role.Tags["foreign"] != "stays" || !slices.Equal(after.Role.OtherInline, before.Role.OtherInline) || !slices.Equal(after.Role.Attached, before.Role.Attached)) {
-				t.Fatalf("seed %d: what others have added is lost: %+v", seed, after.Role)
+				t.Fatalf("seed %d: role = %+v, want the tags and policies of others in %+v", seed, after.Role, before.Role)
 			}
 		} else if fmt.Sprint(after.Role) != fmt.Sprint(before.Role) {
-			t.Fatalf("seed %d: the role is not ours, and was changed: %v", seed, operations(calls))
+			t.Fatalf("seed %d: role after %v = %v, want the unchanged role %v of others", seed, operations(calls), after.Role, before.Role)
 		}
 		if d.Mapping == AccessEntry {
 			if a.entryRoleID != a.roleID {
-				t.Fatalf("seed %d: the entry is for a role that is gone, after %v", seed, operations(calls))
+				t.Fatalf("seed %d: role ID of the entry after %v = %d, want %d", seed, operations(calls), a.entryRoleID, a.roleID)
 			}
 			if a.entry.Type != accessEntryType || a.entry.Username != d.Username() || !slices.Equal(a.entry.Groups, d.Groups()) || !contains(a.entry.Tags, d.Tags()) {
-				t.Fatalf("seed %d: the entry is %+v", seed, a.entry)
+				t.Fatalf("seed %d: entry = %+v, want user %s, groups %v, type %s and tags %v", seed, a.entry, d.Username(), d.Groups(), accessEntryType, d.Tags())
 			}
 		} else if fmt.Sprint(after.Entry) != fmt.Sprint(before.Entry) {
-			t.Fatalf("seed %d: the mapping is in the ConfigMap, and EKS was called: %v", seed, operations(calls))
+			t.Fatalf("seed %d: entry after %v with mapping ConfigMap = %v, want the unchanged entry %v", seed, operations(calls), after.Entry, before.Entry)
 		}
 
 		removal := PlanRemoval(d, after)
 		for _, call := range removal {
 			if err := a.apply(call); err != nil {
-				t.Fatalf("seed %d: %v, in the removal %v", seed, err, operations(removal))
+				t.Fatalf("seed %d: applying removal %v: %v", seed, operations(removal), err)
 			}
 		}
 		if d.ManageRoles && a.role != nil || d.Mapping == AccessEntry && a.entry != nil {
-			t.Fatalf("seed %d: after %v there is still %+v", seed, operations(removal), a.observe(name))
+			t.Fatalf("seed %d: resources after %v = %+v, want none", seed, operations(removal), a.observe(name))
 		}
 		if left := PlanRemoval(d, a.observe(name)); len(left) > 0 {
-			t.Fatalf("seed %d: after %v there is still %v to do", seed, operations(removal), operations(left))
+			t.Fatalf("seed %d: PlanRemoval() after %v = %v, want no calls", seed, operations(removal), operations(left))
 		}
 	}
 }
@@ -213,7 +214,7 @@ func TestPlanFromNothing(t *testing.T) {
 	d := desiredExample()
 	calls := PlanProvision(d, nil)
 	if got := operations(calls); !slices.Equal(got, []Operation{CreateRole, PutRolePolicy, CreateAccessEntry}) {
-		t.Errorf("the plan is %v", got)
+		t.Errorf("PlanProvision(nil) = %v, want CreateRole, PutRolePolicy, CreateAccessEntry", got)
 	}
 	a := &account{}
 	for _, call := range calls {
@@ -222,21 +223,21 @@ func TestPlanFromNothing(t *testing.T) {
 		}
 	}
 	if again := PlanProvision(d, Expected(d)); len(again) > 0 {
-		t.Errorf("where everything is as expected, there is %v to do", operations(again))
+		t.Errorf("PlanProvision(Expected()) = %v, want no calls", operations(again))
 	}
 	if got := operations(PlanRemoval(d, Expected(d))); !slices.Equal(got, []Operation{DeleteAccessEntry, DeleteRolePolicy, DeleteRole}) {
-		t.Errorf("the removal is %v", got)
+		t.Errorf("PlanRemoval(Expected()) = %v, want DeleteAccessEntry, DeleteRolePolicy, DeleteRole", got)
 	}
 	if got := PlanRemoval(d, nil); len(got) > 0 {
-		t.Errorf("to remove nothing takes %v", operations(got))
+		t.Errorf("PlanRemoval(nil) = %v, want no calls", operations(got))
 	}
 	d.ManageRoles = false
 	if got := operations(PlanProvision(d, nil)); !slices.Equal(got, []Operation{CreateAccessEntry}) {
-		t.Errorf("with a role of others the plan is %v", got)
+		t.Errorf("PlanProvision(nil) with a role of others = %v, want CreateAccessEntry", got)
 	}
 	d.ManageRoles, d.Mapping = true, ConfigMap
 	if got := operations(PlanProvision(d, nil)); !slices.Equal(got, []Operation{CreateRole, PutRolePolicy}) {
-		t.Errorf("with a ConfigMap the plan is %v", got)
+		t.Errorf("PlanProvision(nil) with mapping ConfigMap = %v, want CreateRole, PutRolePolicy", got)
 	}
 }
 
@@ -248,7 +249,7 @@ func TestDriftIsRepairedByOneCallEach(t *testing.T) {
 		"a principal that was deleted": {func(o *Observed) {
 			o.Role.TrustPolicy = url.PathEscape(strings.Replace(o.Role.TrustPolicy, "arn:aws:iam::222222222222:role/"+example().ManagedClusterRoleName(), "AROAEXAMPLEID", 1))
 		}, []Operation{UpdateAssumeRolePolicy}},
-		"a trust policy that is no JSON":   {func(o *Observed) { o.Role.TrustPolicy = "%7B" }, []Operation{UpdateAssumeRolePolicy}},
+		"a trust policy that is not JSON":  {func(o *Observed) { o.Role.TrustPolicy = "%7B" }, []Operation{UpdateAssumeRolePolicy}},
 		"a trust policy with a bad escape": {func(o *Observed) { o.Role.TrustPolicy = "%zz" }, []Operation{UpdateAssumeRolePolicy}},
 		"another access policy":            {func(o *Observed) { o.Role.AccessPolicy = foreignPolicy }, []Operation{PutRolePolicy}},
 		"no access policy":                 {func(o *Observed) { o.Role.AccessPolicy = "" }, []Operation{PutRolePolicy}},
@@ -271,7 +272,7 @@ func TestDriftIsRepairedByOneCallEach(t *testing.T) {
 			observed := Expected(desiredExample())
 			test.drift(observed)
 			if got := operations(PlanProvision(desiredExample(), observed)); !slices.Equal(got, test.want) {
-				t.Errorf("%v instead of %v", got, test.want)
+				t.Errorf("PlanProvision() = %v, want %v", got, test.want)
 			}
 		})
 	}

@@ -12,12 +12,12 @@ const (
 	assumeRole    = "sts:AssumeRole"
 	webIdentity   = "sts:AssumeRoleWithWebIdentity"
 
-	// tokenAudience is what EKS puts into tokens of ServiceAccounts unless it is told
-	// otherwise. It is no host name: it is the same in every partition.
+	// tokenAudience is the default audience of ServiceAccount tokens in EKS. It is not a host name, and is the same in
+	// every partition.
 	tokenAudience = "sts.amazonaws.com"
 
-	// OIDCProviderPlaceholder is in documents for which the OIDC provider of the cluster
-	// is not known.
+	// OIDCProviderPlaceholder replaces the OIDC provider in documents if the provider of
+	// the cluster is unknown.
 	OIDCProviderPlaceholder = "<oidc-provider>"
 
 	// AgentServiceAccount is the ServiceAccount of the agent, as namespace:name.
@@ -30,7 +30,7 @@ type Policy struct {
 	Statement []Statement `json:"Statement"`
 }
 
-// Statement is one of a policy document.
+// Statement is one statement of a policy document.
 type Statement struct {
 	Effect    string     `json:"Effect"`
 	Principal *Principal `json:"Principal,omitempty"`
@@ -39,18 +39,18 @@ type Statement struct {
 	Condition *Condition `json:"Condition,omitempty"`
 }
 
-// Principal is who a statement of a trust policy is about.
+// Principal is the principal of a statement of a trust policy.
 type Principal struct {
 	AWS       string `json:"AWS,omitempty"`
 	Federated string `json:"Federated,omitempty"`
 }
 
-// Condition is when a statement holds.
+// Condition is the condition under which a statement applies.
 type Condition struct {
 	StringEquals map[string]string `json:"StringEquals"`
 }
 
-// Values is a string in JSON if it is one, and a list else.
+// Values is encoded as a string in JSON if it has one element, and as a list otherwise.
 type Values []string
 
 // MarshalJSON implements json.Marshaler.
@@ -61,14 +61,14 @@ func (v Values) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]string(v))
 }
 
-// JSON returns the document as IAM takes it, without white space.
+// JSON returns the document for IAM, without white space.
 func (p Policy) JSON() string {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
-	// Placeholders are for people to read and replace.
+	// Users read and replace placeholders such as <oidc-provider>.
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(p); err != nil {
-		// Strings, and lists and maps of strings, always have a form in JSON.
+		// The encoding of strings, and of lists and maps of strings, cannot fail.
 		return ""
 	}
 	return strings.TrimSpace(out.String())
@@ -78,8 +78,8 @@ func policy(statements ...Statement) Policy {
 	return Policy{Version: policyVersion, Statement: statements}
 }
 
-// HubTrustPolicy lets the managed cluster's role assume the hub's, if it has the tags
-// of this identity.
+// HubTrustPolicy allows the role of the managed cluster to assume the role of the hub, if
+// it has the tags of this identity.
 func (i Identity) HubTrustPolicy() Policy {
 	tags := map[string]string{}
 	for key, value := range i.Tags() {
@@ -93,7 +93,7 @@ func (i Identity) HubTrustPolicy() Policy {
 	})
 }
 
-// HubAccessPolicy lets the hub's role find the hub.
+// HubAccessPolicy allows the role of the hub to list and describe the EKS cluster of the hub.
 func (i Identity) HubAccessPolicy() Policy {
 	return policy(Statement{
 		Effect:   allow,
@@ -102,10 +102,10 @@ func (i Identity) HubAccessPolicy() Policy {
 	})
 }
 
-// ManagedClusterTrustPolicy lets ServiceAccounts of the managed cluster, each given as
-// namespace:name, act as its role. The OIDC provider is that of the cluster, as a host
-// and path; a placeholder stands for it if it is empty. Without ServiceAccounts it is
-// the agent's.
+// ManagedClusterTrustPolicy allows ServiceAccounts of the managed cluster, each given as
+// namespace:name, to act as its role. oidcProvider is the host and path of the cluster's
+// provider. If it is empty, the policy contains OIDCProviderPlaceholder. serviceAccounts
+// defaults to AgentServiceAccount.
 func (i Identity) ManagedClusterTrustPolicy(oidcProvider string, serviceAccounts ...string) Policy {
 	if len(serviceAccounts) == 0 {
 		serviceAccounts = []string{AgentServiceAccount}
@@ -113,20 +113,19 @@ func (i Identity) ManagedClusterTrustPolicy(oidcProvider string, serviceAccounts
 	return federatedTrust(i.Managed, oidcProvider, serviceAccounts)
 }
 
-// ManagedClusterAccessPolicy lets the managed cluster's role assume the hub's.
+// ManagedClusterAccessPolicy allows the role of the managed cluster to assume the role of the hub.
 func (i Identity) ManagedClusterAccessPolicy() Policy {
 	return policy(Statement{Effect: allow, Action: Values{assumeRole}, Resource: Values{i.HubRoleARN()}})
 }
 
-// CreatorTrustPolicy lets ServiceAccounts of the hub, each given as namespace:name,
+// CreatorTrustPolicy allows ServiceAccounts of the hub, each given as namespace:name, to
 // act as the role of CreatorRoleName.
 func CreatorTrustPolicy(hub ARN, oidcProvider string, serviceAccounts ...string) Policy {
 	return federatedTrust(hub, oidcProvider, serviceAccounts)
 }
 
-// CreatorAccessPolicy is what the enhancement proposal gives the role of
-// CreatorRoleName. It has no right to tags and to access entries, for which there is
-// CreatorMappingPolicy.
+// CreatorAccessPolicy returns the policy of the enhancement proposal for the role of CreatorRoleName. It contains no
+// permission for tags and access entries: see CreatorMappingPolicy.
 func CreatorAccessPolicy(hub ARN) Policy {
 	return policy(Statement{
 		Effect: allow,
@@ -155,9 +154,8 @@ func CreatorAccessPolicy(hub ARN) Policy {
 	})
 }
 
-// CreatorMappingPolicy is what a server needs beside CreatorAccessPolicy, to tag roles
-// and to keep access entries of the hub. With roles that somebody else makes it is
-// all that a server needs.
+// CreatorMappingPolicy returns the policy that the server needs in addition to CreatorAccessPolicy, to tag roles and to
+// manage access entries of the hub. If an administrator creates the roles, the server needs only this policy.
 func CreatorMappingPolicy(hub ARN) Policy {
 	entries := strings.Replace(hub.String(), ":cluster/", ":access-entry/", 1) + "/role/" + hub.AccountID + "/" + hubRolePrefix + "*"
 	return policy(
@@ -170,7 +168,8 @@ func CreatorMappingPolicy(hub ARN) Policy {
 	)
 }
 
-// federatedTrust has one statement for each ServiceAccount, as the proposal has it.
+// federatedTrust returns a policy with one statement for each ServiceAccount, as in the enhancement
+// proposal.
 func federatedTrust(cluster ARN, oidcProvider string, serviceAccounts []string) Policy {
 	oidcProvider = strings.TrimSuffix(strings.TrimPrefix(oidcProvider, "https://"), "/")
 	if oidcProvider == "" {

@@ -14,8 +14,8 @@ const (
 	managedProvider = "oidc.eks.us-east-1.amazonaws.com/id/MANAGED"
 )
 
-// The files have the documents of the enhancement proposal, with its placeholders filled.
-func TestPoliciesAreThoseOfTheProposal(t *testing.T) {
+// The files contain the documents of the enhancement proposal with values for its placeholders.
+func TestPoliciesMatchTheProposal(t *testing.T) {
 	identity := example()
 	for file, policy := range map[string]Policy{
 		"hub-trust":      identity.HubTrustPolicy(),
@@ -32,7 +32,7 @@ func TestPoliciesAreThoseOfTheProposal(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := policy.JSON(); !reflect.DeepEqual(jsonValue(t, got), jsonValue(t, string(want))) {
-				t.Errorf("the document is\n%s\nand the proposal has\n%s", got, want)
+				t.Errorf("document =\n%s\nwant\n%s", got, want)
 			}
 		})
 	}
@@ -50,12 +50,12 @@ func TestPoliciesInOtherPartitions(t *testing.T) {
 		} {
 			document := policy.JSON()
 			if strings.Contains(document, "arn:aws:") || !strings.Contains(document, "arn:"+partition+":") {
-				t.Errorf("a document for %s: %s", partition, document)
+				t.Errorf("document for partition %s = %s, want ARNs of this partition only", partition, document)
 			}
 		}
 		// EKS puts the same audience into tokens in every partition.
 		if document := identity.ManagedClusterTrustPolicy(managedProvider).JSON(); !strings.Contains(document, `:aud":"sts.amazonaws.com"`) {
-			t.Errorf("the audience in %s", document)
+			t.Errorf("trust policy in partition %s = %s, want audience sts.amazonaws.com", partition, document)
 		}
 	}
 }
@@ -67,26 +67,26 @@ func TestManagedClusterTrustPolicyWithoutProvider(t *testing.T) {
 		`"<oidc-provider>:sub":"system:serviceaccount:open-cluster-management-agent:agent"`,
 	} {
 		if !strings.Contains(document, want) {
-			t.Errorf("%s does not have %s", document, want)
+			t.Errorf("trust policy = %s, want it to contain %s", document, want)
 		}
 	}
 	withScheme := example().ManagedClusterTrustPolicy("https://" + managedProvider + "/").JSON()
 	if withScheme != example().ManagedClusterTrustPolicy(managedProvider).JSON() {
-		t.Errorf("the issuer as EKS shows it is not taken: %s", withScheme)
+		t.Errorf("trust policy for an issuer with scheme = %s, want the same policy as without scheme", withScheme)
 	}
 }
 
-// What is given for documents must not become more than a string in them.
-func TestPoliciesQuoteWhatTheyAreGiven(t *testing.T) {
+// Parameters of documents must not change the structure of the documents.
+func TestPoliciesQuoteParameters(t *testing.T) {
 	evil := `x"},"Principal":"*"}],"y":"`
 	value := jsonValue(t, example().ManagedClusterTrustPolicy(evil, evil).JSON())
 	statements := value.(map[string]any)["Statement"].([]any)
 	if len(statements) != 1 {
-		t.Fatalf("%d statements", len(statements))
+		t.Fatalf("number of statements = %d, want 1", len(statements))
 	}
 	principal := statements[0].(map[string]any)["Principal"].(map[string]any)
 	if got, want := principal["Federated"], "arn:aws:iam::222222222222:oidc-provider/"+evil; got != want {
-		t.Errorf("principal %v instead of %v", got, want)
+		t.Errorf("Federated principal = %v, want %v", got, want)
 	}
 }
 
@@ -94,7 +94,7 @@ func jsonValue(t *testing.T, document string) any {
 	t.Helper()
 	var value any
 	if err := json.Unmarshal([]byte(document), &value); err != nil {
-		t.Fatalf("%v in %s", err, document)
+		t.Fatalf("decoding %s: %v", document, err)
 	}
 	return value
 }

@@ -17,22 +17,22 @@ import (
 )
 
 const (
-	// BodyValues bounds the values in the body of a write, PayloadValues those of the manifests of
-	// a ManifestWork. Field management goes through them before an object is validated, at more
-	// than a hundred times the cost of reading them.
+	// BodyValues bounds the values in the body of a write, PayloadValues the values in the manifests
+	// of a ManifestWork. Field management processes them before an object is validated, at more
+	// than a hundred times the cost of parsing them.
 	BodyValues, PayloadValues = 20_000, 120_000
-	// maxNesting bounds how deep they are nested.
+	// maxNesting bounds the nesting of values.
 	maxNesting = 512
-	// maxDigits bounds how long a number is.
+	// maxDigits bounds the length of a number.
 	maxDigits = 400
 )
 
-// payload is the field whose values field management takes as one.
+// payload is the name of a field that field management treats as a single value.
 const payload = "manifests"
 
-// LimitBodies has a handler refuse writes whose body has too many values, with 413. maxBytes is
-// what the handler reads of a body at most. limited reports whether the body of a request is an
-// object that is stored; change returns what the handler sees in place of such a body.
+// LimitBodies rejects writes whose body has too many values with the status code 413. next reads at
+// most maxBytes of a body. limited reports whether the body of a request is a stored object. change
+// returns the body that next reads instead.
 func LimitBodies(next http.Handler, maxBytes int64, limited func(*request.RequestInfo) bool, change func(*request.RequestInfo, []byte) []byte, codecs runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, found := request.RequestInfoFrom(r.Context())
@@ -46,9 +46,9 @@ func LimitBodies(next http.Handler, maxBytes int64, limited func(*request.Reques
 		}
 		if err != nil {
 			if apierrors.ReasonForError(err) == "" {
-				err = apierrors.NewBadRequest("the body cannot be read: " + err.Error())
+				err = apierrors.NewBadRequest("cannot read the request body: " + err.Error())
 			}
-			bodyRefusals.Inc()
+			bodyRejections.Inc()
 			responsewriters.ErrorNegotiated(err, codecs, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, r)
 			return
 		}
@@ -60,8 +60,8 @@ func LimitBodies(next http.Handler, maxBytes int64, limited func(*request.Reques
 	})
 }
 
-// checkBody returns an API error if a body in JSON or YAML has too many values. In YAML every
-// line counts as one.
+// checkBody returns an API error if a body in JSON or YAML has too many values. Each line of
+// YAML counts as a value.
 func checkBody(body []byte) error {
 	var s scanner
 	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) > 0 && trimmed[0] != '{' && trimmed[0] != '[' {
@@ -69,32 +69,32 @@ func checkBody(body []byte) error {
 	}
 	s.scan(body)
 	if s.number != "" {
-		return apierrors.NewBadRequest(fmt.Sprintf("the number %.64s is out of range", s.number))
+		return apierrors.NewBadRequest(fmt.Sprintf("number %.64s is out of range", s.number))
 	}
 	for _, part := range []struct {
 		name          string
 		values, limit int
 	}{{"the object", s.values, BodyValues}, {"its " + payload, s.payload, PayloadValues}} {
 		if part.values > part.limit {
-			return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%s has more than %d values", part.name, part.limit))
+			return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%s must contain at most %d values", part.name, part.limit))
 		}
 	}
 	if s.deepest > maxNesting {
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the object is nested more than %d levels deep", maxNesting))
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the object must be nested at most %d levels deep", maxNesting))
 	}
 	return nil
 }
 
-// scanner counts the values of a JSON text, and of what is similar in YAML. It never
-// recurses, and takes no memory.
+// scanner counts the values of JSON, and of the flow style of YAML. It neither recurses nor
+// allocates memory.
 type scanner struct {
 	values, payload int
 	depth, deepest  int
-	// yaml is whether the text is YAML, in which numbers are not told from other texts.
+	// yaml is true if the text is YAML, in which the scanner does not recognize numbers.
 	yaml bool
-	// number is the first number that is out of range. Field management panics for it.
+	// number is the first number that is out of range. Field management would panic on it.
 	number string
-	// within is the depth of the list of manifests that is being read; 0 outside.
+	// within is the depth of the current list of manifests; 0 outside of it.
 	within int
 }
 
@@ -140,7 +140,7 @@ func (s *scanner) scan(body []byte) {
 	}
 }
 
-// inRange reports whether a number of JSON is not too large for its type, and not too long.
+// inRange reports whether a number fits into a float64 and is not too long.
 func inRange(literal string) bool {
 	if len(literal) > maxDigits {
 		return false

@@ -15,11 +15,11 @@ func TestCheckBody(t *testing.T) {
 	}{
 		"empty":                              {"", true},
 		"small":                              {`{"metadata": {"labels": {"a": "b"}}}`, true},
-		"as many values as may be":           {`{"a": ` + list(BodyValues-5) + `}`, true},
+		"maximum number of values":           {`{"a": ` + list(BodyValues-5) + `}`, true},
 		"too many values":                    {`{"a": ` + list(BodyValues+1) + `}`, false},
 		"too many keys":                      {`{` + strings.Repeat(`"a":1,`, BodyValues+1) + `}`, false},
 		"too many empty lists":               {list(2) + strings.Repeat("[]", BodyValues+1), false},
-		"commas in a text":                   {`{"a": "` + strings.Repeat(`,[{\"`, BodyValues) + `"}`, true},
+		"commas in a string":                 {`{"a": "` + strings.Repeat(`,[{\"`, BodyValues) + `"}`, true},
 		"manifests":                          {`{"spec": {"workload": {"manifests": [` + list(BodyValues+5) + `, {"a": []}]}}}`, true},
 		"too many in manifests":              {`{"manifests": ` + list(PayloadValues+2) + `}`, false},
 		"too many after the manifests":       {`{"manifests": [[1]], "a": ` + list(BodyValues+1) + `}`, false},
@@ -27,7 +27,7 @@ func TestCheckBody(t *testing.T) {
 		"nested":                             {strings.Repeat("[", maxNesting), true},
 		"nested too deep":                    {strings.Repeat("[", maxNesting+1), false},
 		"many shallow lists":                 {strings.Repeat("[]", 1000), true},
-		"text that does not end":             {`{"a": "` + strings.Repeat(",", BodyValues+1), true},
+		"unterminated string":                {`{"a": "` + strings.Repeat(",", BodyValues+1), true},
 		"escape at the end":                  {`{"a": "\`, true},
 		"lines of YAML":                      {"a:\n" + strings.Repeat("- 1\n", BodyValues-10), true},
 		"too many lines of YAML":             {"a:\n" + strings.Repeat("- 1\n", BodyValues+1), false},
@@ -40,7 +40,7 @@ func TestCheckBody(t *testing.T) {
 	}
 }
 
-func TestCheckBodyRefusesNumbers(t *testing.T) {
+func TestCheckBodyRejectsNumbers(t *testing.T) {
 	for body, want := range map[string]bool{
 		`{"a": 1e308, "b": -1.5E-300, "c": 9223372036854775807, "d": 1e-999}`: true,
 		`{"a": "1e999"}`: true,

@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// syncPatience is how long a write waits for the first complete view of what is stored.
-	syncPatience = 10 * time.Second
-	syncPoll     = 20 * time.Millisecond
-	// reserveDivisor is the part of a limit that is kept for writes in reserve.
+	// syncTimeout bounds the time that a write waits for the first list of the stored objects.
+	syncTimeout = 10 * time.Second
+	syncPoll    = 20 * time.Millisecond
+	// reserveDivisor determines the reserve beyond a limit: a quarter of the limit.
 	reserveDivisor = 4
 )
 
-// Counter counts what each namespace holds of one resource, and refuses writes beyond
-// its limits. It is safe for concurrent use.
+// Counter counts the objects of one resource in each namespace, and rejects writes beyond
+// the limits. It is safe for concurrent use.
 type Counter struct {
 	resource schema.GroupResource
 	limits   Limits
@@ -36,16 +36,16 @@ type Counter struct {
 	source  cache.ListerWatcher
 	example runtime.Object
 	synced  bool
-	// revision is the last one that the watch has shown.
+	// revision is the revision of the last event of the watch.
 	revision   uint64
 	namespaces map[string]*usage
 }
 
-// usage is what one namespace holds.
+// usage is the usage of one namespace.
 type usage struct {
 	objects map[string]entry
 	bytes   int64
-	// pendingObjects and pendingBytes are what writes under way will add.
+	// pendingObjects and pendingBytes are reserved by writes in progress.
 	pendingObjects, pendingBytes int64
 }
 
@@ -61,14 +61,14 @@ func NewCounter(resource schema.GroupResource, limits Limits) *Counter {
 	return c
 }
 
-// Serve gives the Counter the store that it counts, before Run.
+// Serve sets the store whose objects the Counter counts. It must be called before Run.
 func (c *Counter) Serve(source cache.ListerWatcher, example runtime.Object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.source, c.example = source, example
 }
 
-// Run counts what is stored until ctx ends. Without a store it returns at once.
+// Run watches the store until ctx is canceled. It returns immediately if there is no store.
 func (c *Counter) Run(ctx context.Context) {
 	c.mu.Lock()
 	source, example := c.source, c.example
@@ -81,39 +81,39 @@ func (c *Counter) Run(ctx context.Context) {
 	}).RunWithContext(ctx)
 }
 
-// Synced reports whether the Counter has a complete view of what is stored.
+// Synced reports whether the Counter has listed the stored objects.
 func (c *Counter) Synced() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.synced || c.source == nil
 }
 
-// Write is a write that is about to be made.
+// Write describes a write before it is stored.
 type Write struct {
 	Namespace, Name string
-	// Before is the size of the stored object and After that of the new one. Before is 0
-	// for a new object.
+	// Before is the size of the stored object, or 0 for a create. After is the size of the
+	// new object.
 	Before, After int64
-	// Creates is true for a new object.
+	// Creates is true for a create.
 	Creates bool
-	// Reserve lets the write use a quarter more than the limits: upkeep, and what the
-	// server writes itself.
+	// Reserve allows the write to exceed the limits by a quarter. It is set for upkeep and for
+	// writes of the server itself.
 	Reserve bool
-	// Upkeep is true if neither the spec nor the labels nor the annotations change.
+	// Upkeep is true if the write changes neither the spec nor the labels nor the annotations.
 	Upkeep bool
 }
 
-// Hold is what one write of a store has reserved. The zero value has reserved nothing.
+// Hold is the reservation of one write. The zero value reserves nothing.
 type Hold struct {
 	counter *Counter
 	held    *Write
 }
 
-// Hold returns a Hold for one write.
+// Hold returns an empty reservation.
 func (c *Counter) Hold() *Hold { return &Hold{counter: c} }
 
-// Take reserves what a write adds, in place of what the Hold has reserved before: a store
-// may try a write several times. It returns 403 if a limit does not allow the write.
+// Take reserves the growth of a write and releases the previous reservation of the Hold, since
+// a store may retry a write. It returns a Forbidden error if the write exceeds a limit.
 func (h *Hold) Take(ctx context.Context, w Write) error {
 	c := h.counter
 	if err := c.waitUntilSynced(ctx); err != nil {
@@ -126,7 +126,7 @@ func (h *Hold) Take(ctx context.Context, w Write) error {
 		return nil
 	}
 	u := c.usageLocked(w.Namespace)
-	if err := c.judge(u, w); err != nil {
+	if err := c.check(u, w); err != nil {
 		c.forgetLocked(w.Namespace)
 		return err
 	}
@@ -138,11 +138,12 @@ func (h *Hold) Take(ctx context.Context, w Write) error {
 	return nil
 }
 
-// growth is what a write adds. What it takes away is not anticipated: it may fail.
+// growth returns the number of bytes that a write adds. A write that shrinks an object may
+// fail, so it releases nothing before it is stored.
 func (w Write) growth() int64 { return max(0, w.After-w.Before) }
 
-// Settle ends a write. stored is the object as it is stored now, or nil if the write has
-// failed, was a dry run, or has deleted the object.
+// Settle ends a write and releases the reservation. stored is the stored object, or nil if
+// the write failed, was a dry run, or deleted the object.
 func (h *Hold) Settle(stored runtime.Object, size int64) {
 	c := h.counter
 	c.mu.Lock()
@@ -167,22 +168,22 @@ func (h *Hold) releaseLocked() {
 	h.counter.forgetLocked(w.Namespace)
 }
 
-// judge decides about a write by what is stored and what is being written.
-func (c *Counter) judge(u *usage, w Write) error {
+// check returns an error if a write exceeds a limit, given the stored objects and the reservations.
+func (c *Counter) check(u *usage, w Write) error {
 	objects, bytes := int64(len(u.objects))+u.pendingObjects, u.bytes+u.pendingBytes
 	if limit := c.limits.Objects; limit > 0 && w.Creates && objects+1 > limit+w.reserve(limit) {
-		return c.refuse(w, "objects", objects, limit, "--namespace-quota-objects")
+		return c.reject(w, "objects", objects, limit, "--namespace-quota-objects")
 	}
 	limit := c.limits.Bytes
 	if limit == 0 || w.growth() == 0 || bytes+w.growth() <= limit+w.reserve(limit) {
 		return nil
 	}
-	// As long as the number of objects is within its limit, objects of that size never
-	// exceed the other one. So small objects keep their status in a full namespace.
+	// If every object has at most this size, the limit of objects implies the limit of bytes.
+	// So the status of small objects can be updated in a full namespace.
 	if w.Upkeep && c.limits.Objects > 0 && w.After <= limit/c.limits.Objects {
 		return nil
 	}
-	return c.refuse(w, "bytes", bytes, limit, "--namespace-quota-bytes")
+	return c.reject(w, "bytes", bytes, limit, "--namespace-quota-bytes")
 }
 
 func (w Write) reserve(limit int64) int64 {
@@ -192,17 +193,17 @@ func (w Write) reserve(limit int64) int64 {
 	return 0
 }
 
-func (c *Counter) refuse(w Write, what string, used, limit int64, flag string) error {
-	refusals.WithLabelValues(c.resource.Resource, what).Inc()
+func (c *Counter) reject(w Write, kind string, used, limit int64, flag string) error {
+	rejections.WithLabelValues(c.resource.Resource, kind).Inc()
 	adds := "1"
-	if what == "bytes" {
+	if kind == "bytes" {
 		adds = strconv.FormatInt(w.growth(), 10)
 	}
 	err := apierrors.NewForbidden(c.resource, w.Name, fmt.Errorf(
-		"exceeded quota of namespace %q: %s of %s: used %d, requested %s, limited to %d: delete some, or ask an administrator to raise the limit (%s=%s=%d)",
-		w.Namespace, what, c.resource.Resource, used, adds, limit, flag, c.resource.Resource, limit))
+		"exceeded quota of namespace %q: %s of %s: used %d, requested %s, limited to %d; delete some, or ask an administrator to raise the limit with %s=%s=%d",
+		w.Namespace, kind, c.resource.Resource, used, adds, limit, flag, c.resource.Resource, limit))
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
-		Type: refusal.QuotaExceeded, Message: fmt.Sprintf("%s of %s: used %d, limited to %d", what, c.resource.Resource, used, limit),
+		Type: refusal.QuotaExceeded, Message: fmt.Sprintf("%s of %s: used %d, limited to %d", kind, c.resource.Resource, used, limit),
 	}}
 	return err
 }
@@ -211,14 +212,14 @@ func (c *Counter) waitUntilSynced(ctx context.Context) error {
 	if c.Synced() {
 		return nil
 	}
-	err := wait.PollUntilContextTimeout(ctx, syncPoll, syncPatience, true, func(context.Context) (bool, error) { return c.Synced(), nil })
+	err := wait.PollUntilContextTimeout(ctx, syncPoll, syncTimeout, true, func(context.Context) (bool, error) { return c.Synced(), nil })
 	if err != nil {
-		return apierrors.NewServiceUnavailable("the quota of " + c.resource.String() + " is not known yet")
+		return apierrors.NewServiceUnavailable("the usage of the quota of " + c.resource.String() + " is not yet known; retry later")
 	}
 	return nil
 }
 
-// Deleted forgets an object that this process has deleted, before the watch shows it.
+// Deleted removes an object that this process has deleted, before the watch reports it.
 func (c *Counter) Deleted(obj runtime.Object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -240,8 +241,8 @@ func (c *Counter) forgetLocked(namespace string) {
 	}
 }
 
-// storedLocked counts an object that this process has written. The watch has the last
-// word: what it has shown already is not changed back.
+// storedLocked counts an object that this process has written, unless the watch has already
+// reported a newer revision.
 func (c *Counter) storedLocked(obj runtime.Object, size int64) {
 	namespace, name, revision, ok := identify(obj)
 	if ok && revision > c.revision {
@@ -281,7 +282,7 @@ func identify(obj any) (namespace, name string, revision uint64, ok bool) {
 	return accessor.GetNamespace(), accessor.GetName(), revision, err == nil
 }
 
-// watched is a Counter as the target of a watch.
+// watched implements the store of a reflector for a Counter.
 type watched Counter
 
 var _ cache.ReflectorStore = &watched{}
@@ -294,7 +295,7 @@ func (w *watched) Update(obj any) error {
 	c, size := (*Counter)(w), Size(obj)
 	namespace, name, revision, ok := identify(obj)
 	if !ok {
-		return fmt.Errorf("a %T has no revision", obj)
+		return fmt.Errorf("%T has no resource version", obj)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -308,7 +309,7 @@ func (w *watched) Delete(obj any) error {
 	c := (*Counter)(w)
 	deleted, ok := obj.(runtime.Object)
 	if !ok {
-		return fmt.Errorf("a %T is no object", obj)
+		return fmt.Errorf("%T is not an object", obj)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -319,13 +320,13 @@ func (w *watched) Delete(obj any) error {
 	return nil
 }
 
-// Replace implements cache.ReflectorStore. What this process has written since the list
-// was made is kept.
+// Replace implements cache.ReflectorStore. It keeps objects that this process has written
+// since the list.
 func (w *watched) Replace(list []any, version string) error {
 	c := (*Counter)(w)
 	revision, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {
-		return fmt.Errorf("revision of a list: %w", err)
+		return fmt.Errorf("resource version of a list: %w", err)
 	}
 	sizes := make([]int64, len(list))
 	for i, obj := range list {

@@ -1,10 +1,10 @@
-// Package quota bounds what tenants and managed clusters may store: an Object check
-// bounds a single object, and a Counter what a namespace holds of a resource.
+// Package quota bounds the objects that tenants and managed clusters store: ObjectLimits
+// bound a single object, and a Counter bounds the objects of a resource in a namespace.
 //
 //	write ──► validation: ObjectLimits ──► admission ──► Counter: reserve ──► etcd ──► settle
 //	                                                      ▲                    │
 //	                                                      └────── watch ◄──────┘
 //
-// A Counter knows what is stored from a watch of the store, and what is being written from
-// the writes of this process, so that racing writes of one process never exceed a limit.
+// A Counter watches the store and tracks the writes of this process that are in progress, so
+// that concurrent writes of one process never exceed a limit.
 package quota

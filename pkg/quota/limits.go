@@ -2,6 +2,7 @@ package quota
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -9,36 +10,36 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Limits bound what one namespace may hold of a resource. A limit of 0 is none.
+// Limits bound the objects of a resource in one namespace. 0 means no limit.
 type Limits struct {
-	// Objects bounds how many objects there are, Bytes their size in total.
+	// Objects bounds the number of objects, Bytes their total size.
 	Objects, Bytes int64
 }
 
-// ObjectLimits bound a single object. A limit of 0 is none.
+// ObjectLimits bound a single object. 0 means no limit.
 type ObjectLimits struct {
 	// Labels, Annotations, OwnerReferences, Finalizers and ManagedFields bound the number
-	// of these, LabelBytes and AnnotationBytes the size of keys and values together.
+	// of entries, LabelBytes and AnnotationBytes the total size of keys and values.
 	Labels, LabelBytes           int64
 	Annotations, AnnotationBytes int64
 	OwnerReferences, Finalizers  int64
 	ManagedFields                int64
 	SpecBytes                    int64
 	StatusBytes                  int64
-	// StatusItems bounds the elements that all lists and maps of the status have together.
+	// StatusItems bounds the total number of elements of all lists and maps of the status.
 	StatusItems int64
 }
 
-// DefaultObjectLimits bound objects of a resource that says nothing else.
+// DefaultObjectLimits are the default limits of a resource.
 var DefaultObjectLimits = ObjectLimits{
 	Labels: 256, LabelBytes: 32 << 10,
-	// Kubernetes allows as many bytes; kubectl apply keeps a copy of the object in one.
+	// Kubernetes has the same limit of bytes. kubectl apply stores a copy of the object in an annotation.
 	Annotations: 256, AnnotationBytes: 256 << 10,
 	OwnerReferences: 64, Finalizers: 64, ManagedFields: 64,
 	SpecBytes: 256 << 10, StatusBytes: 128 << 10, StatusItems: 1000,
 }
 
-// OrDefault returns the limits with those of DefaultObjectLimits in place of 0.
+// OrDefault returns the limits, with the limit of DefaultObjectLimits for each limit that is 0.
 func (l ObjectLimits) OrDefault() ObjectLimits {
 	defaults := DefaultObjectLimits
 	for key, value := range l.byKey() {
@@ -57,13 +58,11 @@ func (l *ObjectLimits) byKey() map[string]*int64 {
 	}
 }
 
-// Set changes limits to what the value of a flag says: a number, or a quantity such as
-// 64Mi. The keys are those that a message about a limit names, such as labels or
-// status-bytes.
+// Set sets the limit of a key, for example status-bytes, to a number or a quantity such as 64Mi.
 func (l *ObjectLimits) Set(key, value string) error {
 	limit, known := l.byKey()[key]
 	if !known {
-		return fmt.Errorf("%q is no limit of objects: there are %s", key, strings.Join(ObjectLimitKeys(), ", "))
+		return fmt.Errorf("unknown object limit %q: must be one of %s", key, strings.Join(ObjectLimitKeys(), ", "))
 	}
 	parsed, err := Parse(value)
 	if err != nil {
@@ -73,25 +72,20 @@ func (l *ObjectLimits) Set(key, value string) error {
 	return nil
 }
 
-// ObjectLimitKeys returns the keys of ObjectLimits, in order.
+// ObjectLimitKeys returns the sorted keys of ObjectLimits.
 func ObjectLimitKeys() []string {
-	var keys []string
-	for key := range new(ObjectLimits).byKey() {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
+	return slices.Sorted(maps.Keys(new(ObjectLimits).byKey()))
 }
 
-// Parse returns the limit that a quantity such as 20000 or 64Mi stands for.
+// Parse parses a limit such as 20000 or 64Mi.
 func Parse(value string) (int64, error) {
 	quantity, err := resource.ParseQuantity(value)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no quantity such as 20000 or 64Mi", value)
+		return 0, fmt.Errorf("%q must be a quantity, for example 20000 or 64Mi", value)
 	}
 	limit := quantity.Value()
 	if quantity.Sign() < 0 || limit == math.MaxInt64 || quantity.CmpInt64(limit) != 0 {
-		return 0, fmt.Errorf("%q is no whole number of 0 or more", value)
+		return 0, fmt.Errorf("%q must be an integer greater than or equal to 0", value)
 	}
 	return limit, nil
 }

@@ -7,37 +7,37 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// nearPercent is from how much of a limit on a namespace is near it.
+// nearPercent is the percentage of a limit from which a namespace is near the limit.
 const nearPercent = 80
 
 var (
-	refusals = metrics.NewCounterVec(&metrics.CounterOpts{
+	rejections = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: "hub_apiserver", Name: "quota_refusals_total", StabilityLevel: metrics.ALPHA,
-		Help: "Writes that a quota or a limit of objects has refused, by resource and limit.",
+		Help: "Writes that were rejected because of a quota or an object limit, by resource and limit.",
 	}, []string{"resource", "limit"})
 
-	bodyRefusals = metrics.NewCounter(&metrics.CounterOpts{
+	bodyRejections = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem: "hub_apiserver", Name: "body_refusals_total", StabilityLevel: metrics.ALPHA,
-		Help: "Writes that were refused because their body has too many values.",
+		Help: "Writes that were rejected because their body contains too many values.",
 	})
 
 	limitDesc = metrics.NewDesc("hub_apiserver_quota_limit",
-		"What a namespace may hold of a resource, by resource and limit (objects or bytes).", []string{"resource", "limit"}, nil, metrics.ALPHA, "")
+		"Quota of each namespace, by resource and limit (objects or bytes).", []string{"resource", "limit"}, nil, metrics.ALPHA, "")
 	usedDesc = metrics.NewDesc("hub_apiserver_quota_used_max",
-		"What the namespace that uses most of a limit holds, by resource and limit (objects or bytes).", []string{"resource", "limit"}, nil, metrics.ALPHA, "")
+		"Usage of the namespace with the highest usage, by resource and limit (objects or bytes).", []string{"resource", "limit"}, nil, metrics.ALPHA, "")
 	nearDesc = metrics.NewDesc("hub_apiserver_quota_namespaces_near_limit",
-		"Namespaces that use 80 % or more of a limit, by resource and limit (objects or bytes).", []string{"resource", "limit"}, nil, metrics.ALPHA, "")
+		"Namespaces that use 80 % or more of a quota, by resource and limit (objects or bytes).", []string{"resource", "limit"}, nil, metrics.ALPHA, "")
 
 	collected = &collector{counters: map[string]*Counter{}}
 )
 
 func init() {
-	legacyregistry.MustRegister(refusals, bodyRefusals)
+	legacyregistry.MustRegister(rejections, bodyRejections)
 	legacyregistry.CustomMustRegister(collected)
 }
 
-// collector reports on the Counters of this process. One series for each namespace would
-// be thousands on a large hub.
+// collector reports the Counters of this process. It aggregates namespaces, since a large hub has
+// thousands of them.
 type collector struct {
 	metrics.BaseStableCollector
 

@@ -9,13 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Parts are the parts of an object that ObjectLimits bound; nil for one that it lacks.
+// Parts contains the parts of an object that ObjectLimits bound. Missing parts are nil.
 type Parts struct {
 	Meta         metav1.Object
 	Spec, Status any
 }
 
-// PartsOf returns the parts of an object with these spec and status.
+// PartsOf returns the parts of an object with the given spec and status.
 func PartsOf(obj runtime.Object, spec, status any) Parts {
 	accessor, err := meta.Accessor(obj)
 	if err != nil {
@@ -24,8 +24,8 @@ func PartsOf(obj runtime.Object, spec, status any) Parts {
 	return Parts{Meta: accessor, Spec: spec, Status: status}
 }
 
-// figure is one figure of an object that has a limit.
-type figure struct {
+// measure is a measured size of an object with its limit.
+type measure struct {
 	path  *field.Path
 	key   string
 	limit int64
@@ -33,12 +33,12 @@ type figure struct {
 	unit  string
 }
 
-// Check returns an error for each limit that an object exceeds. old is the object before
-// an update, and nil for a new one: a figure that was over its limit before may stay as
-// it is and may shrink. name is that of the resource; it names the flag of the remedy.
+// Check returns an error for each limit that an object exceeds. old is the object before an
+// update, or nil for a create. A size that already exceeded its limit may stay or shrink. name
+// is the name of the resource for metrics and for the flag in the message.
 func (l ObjectLimits) Check(name string, obj Parts, old *Parts) field.ErrorList {
 	var errs field.ErrorList
-	for _, f := range l.figures() {
+	for _, f := range l.measures() {
 		if f.limit == 0 {
 			continue
 		}
@@ -46,16 +46,16 @@ func (l ObjectLimits) Check(name string, obj Parts, old *Parts) field.ErrorList 
 		if value <= f.limit || old != nil && value <= f.value(*old) {
 			continue
 		}
-		refusals.WithLabelValues(name, f.key).Inc()
+		rejections.WithLabelValues(name, f.key).Inc()
 		err := field.TooLong(f.path, "", int(f.limit))
-		err.Detail = fmt.Sprintf("has %d %s, at most %d are allowed (--object-limits=%s.%s=%d): remove some, or ask an administrator to raise the limit",
-			value, f.unit, f.limit, name, f.key, f.limit)
+		err.Detail = fmt.Sprintf("must have at most %d %s, found %d; remove some, or ask an administrator to raise the limit with --object-limits=%s.%s=%d",
+			f.limit, f.unit, value, name, f.key, f.limit)
 		errs = append(errs, err)
 	}
 	return errs
 }
 
-func (l ObjectLimits) figures() []figure {
+func (l ObjectLimits) measures() []measure {
 	metadata := field.NewPath("metadata")
 	of := func(value func(metav1.Object) int64) func(Parts) int64 {
 		return func(p Parts) int64 {
@@ -65,7 +65,7 @@ func (l ObjectLimits) figures() []figure {
 			return value(p.Meta)
 		}
 	}
-	return []figure{
+	return []measure{
 		{metadata.Child("labels"), "labels", l.Labels, of(func(o metav1.Object) int64 { return int64(len(o.GetLabels())) }), "entries"},
 		{metadata.Child("labels"), "label-bytes", l.LabelBytes, of(func(o metav1.Object) int64 { return textBytes(o.GetLabels()) }), "bytes"},
 		{metadata.Child("annotations"), "annotations", l.Annotations, of(func(o metav1.Object) int64 { return int64(len(o.GetAnnotations())) }), "entries"},

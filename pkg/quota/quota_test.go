@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// configMap is an object with as many bytes of data.
+// configMap returns an object with the given size of data.
 func configMap(namespace, name string, revision, bytes int) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: fmt.Sprint(revision)},
@@ -31,7 +31,7 @@ func configMap(namespace, name string, revision, bytes int) *corev1.ConfigMap {
 
 var configMaps = corev1.Resource("configmaps")
 
-// synced returns a Counter that has seen these objects.
+// synced returns a Counter that has listed these objects.
 func synced(t *testing.T, limits Limits, seen ...any) *Counter {
 	t.Helper()
 	c := NewCounter(configMaps, limits)
@@ -46,7 +46,7 @@ func create(namespace, name string, bytes int64) Write {
 	return Write{Namespace: namespace, Name: name, After: bytes, Creates: true}
 }
 
-// take makes a write that is stored, unless it is refused.
+// take makes a write and stores it, unless it is rejected.
 func take(t *testing.T, c *Counter, w Write, revision int) error {
 	t.Helper()
 	hold := c.Hold()
@@ -59,7 +59,7 @@ func take(t *testing.T, c *Counter, w Write, revision int) error {
 	return nil
 }
 
-func expectRefused(t *testing.T, err error, parts ...string) {
+func expectForbidden(t *testing.T, err error, parts ...string) {
 	t.Helper()
 	if !apierrors.IsForbidden(err) {
 		t.Fatalf("error = %v, want Forbidden", err)
@@ -76,14 +76,14 @@ func TestObjects(t *testing.T) {
 	if err := take(t, c, create("a", "two", 10), 11); err != nil {
 		t.Fatal(err)
 	}
-	expectRefused(t, take(t, c, create("a", "three", 10), 12),
+	expectForbidden(t, take(t, c, create("a", "three", 10), 12),
 		`configmaps "three" is forbidden`, `namespace "a"`, "used 2, requested 1, limited to 2", "--namespace-quota-objects=configmaps=2")
 	if err := take(t, c, create("b", "one", 10), 13); err != nil {
-		t.Errorf("create in another namespace: %v", err)
+		t.Errorf("Take() in another namespace = %v, want no error", err)
 	}
 	c.Deleted(configMap("a", "one", 14, 0))
 	if err := take(t, c, create("a", "three", 10), 15); err != nil {
-		t.Errorf("create after a deletion: %v", err)
+		t.Errorf("Take() after a deletion = %v, want no error", err)
 	}
 }
 
@@ -92,43 +92,43 @@ func TestBytes(t *testing.T) {
 	if err := take(t, c, create("a", "one", 900), 11); err != nil {
 		t.Fatal(err)
 	}
-	expectRefused(t, take(t, c, create("a", "two", 101), 12), "used 900, requested 101, limited to 1000", "--namespace-quota-bytes=configmaps=1000")
+	expectForbidden(t, take(t, c, create("a", "two", 101), 12), "used 900, requested 101, limited to 1000", "--namespace-quota-bytes=configmaps=1000")
 	update := func(before, after int64) Write {
 		return Write{Namespace: "a", Name: "one", Before: before, After: after}
 	}
-	expectRefused(t, take(t, c, update(900, 1001), 12), "bytes of configmaps")
+	expectForbidden(t, take(t, c, update(900, 1001), 12), "bytes of configmaps")
 	if err := take(t, c, update(900, 1000), 13); err != nil {
-		t.Errorf("growth up to the limit: %v", err)
+		t.Errorf("Take() of growth up to the limit = %v, want no error", err)
 	}
 	upkeep := update(1000, 1250)
 	upkeep.Upkeep, upkeep.Reserve = true, true
 	if err := take(t, c, upkeep, 14); err != nil {
-		t.Errorf("status within the reserve: %v", err)
+		t.Errorf("Take() of a status within the reserve = %v, want no error", err)
 	}
 	upkeep.Before, upkeep.After = 1250, 1251
-	expectRefused(t, take(t, c, upkeep, 15))
+	expectForbidden(t, take(t, c, upkeep, 15))
 	small := Write{Namespace: "a", Name: "two", Before: 50, After: 100, Upkeep: true, Reserve: true}
 	if err := take(t, c, small, 16); err != nil {
-		t.Errorf("status of a small object in a full namespace: %v", err)
+		t.Errorf("Take() of the status of a small object in a full namespace = %v, want no error", err)
 	}
 }
 
-// Whatever a namespace holds, an object may become smaller or stay as it is.
+// An object of a namespace over its quota may shrink or stay unchanged.
 func TestOverQuota(t *testing.T) {
 	c := synced(t, Limits{Objects: 1, Bytes: 100}, configMap("a", "one", 5, 1000), configMap("a", "two", 6, 1000))
 	for _, after := range []int64{1000, 999, 1} {
 		if err := take(t, c, Write{Namespace: "a", Name: "one", Before: 1000, After: after}, 11); err != nil {
-			t.Errorf("update from 1000 to %d bytes: %v", after, err)
+			t.Errorf("Take() of an update from 1000 to %d bytes = %v, want no error", after, err)
 		}
 	}
-	expectRefused(t, take(t, c, Write{Namespace: "a", Name: "one", Before: 1000, After: 1001}, 12))
+	expectForbidden(t, take(t, c, Write{Namespace: "a", Name: "one", Before: 1000, After: 1001}, 12))
 	if err := take(t, synced(t, Limits{}, configMap("a", "one", 5, 1000)), create("a", "two", 1<<40), 11); err != nil {
-		t.Errorf("create without a limit: %v", err)
+		t.Errorf("Take() without a limit = %v, want no error", err)
 	}
 }
 
-// Of writes that race, no more are admitted than fit.
-func TestRacingWrites(t *testing.T) {
+// Concurrent writes never exceed a limit.
+func TestConcurrentWrites(t *testing.T) {
 	for name, limits := range map[string]Limits{"objects": {Objects: 50}, "bytes": {Bytes: 500}} {
 		t.Run(name, func(t *testing.T) {
 			c := synced(t, limits)
@@ -145,9 +145,9 @@ func TestRacingWrites(t *testing.T) {
 			running.Wait()
 			close(holds)
 			if got := len(holds); got != 50 {
-				t.Fatalf("admitted = %d, want 50", got)
+				t.Fatalf("number of admitted writes = %d, want 50", got)
 			}
-			// Failed and dry-run writes give back what they held.
+			// Failed and dry-run writes release their reservation.
 			for hold := range holds {
 				hold.Settle(nil, 0)
 			}
@@ -158,20 +158,20 @@ func TestRacingWrites(t *testing.T) {
 	}
 }
 
-// A store may try a write several times; only the last try counts.
+// A store may retry a write. Only the last attempt is counted.
 func TestRetries(t *testing.T) {
 	c := synced(t, Limits{Objects: 1, Bytes: 100})
 	hold := c.Hold()
 	for i := range 5 {
 		if err := hold.Take(t.Context(), create("a", fmt.Sprint("generated-", i), 100)); err != nil {
-			t.Fatalf("try %d: %v", i, err)
+			t.Fatalf("Take() in attempt %d = %v, want no error", i, err)
 		}
 	}
 	hold.Settle(configMap("a", "generated-4", 11, 0), 100)
-	expectRefused(t, take(t, c, create("a", "other", 1), 12))
+	expectForbidden(t, take(t, c, create("a", "other", 1), 12))
 }
 
-// The watch has the last word about what is stored.
+// An event of the watch overrides an older write of this process.
 func TestWatchAndWrites(t *testing.T) {
 	c := synced(t, Limits{Objects: 1})
 	w := (*watched)(c)
@@ -179,24 +179,24 @@ func TestWatchAndWrites(t *testing.T) {
 	if err := hold.Take(t.Context(), create("a", "one", 10)); err != nil {
 		t.Fatal(err)
 	}
-	// The object is created and deleted before its writer hears of it.
+	// The watch reports the creation and the deletion before the write returns.
 	if err := errors.Join(w.Add(configMap("a", "one", 11, 0)), w.Delete(configMap("a", "one", 12, 0))); err != nil {
 		t.Fatal(err)
 	}
 	hold.Settle(configMap("a", "one", 11, 0), 10)
 	if err := take(t, c, create("a", "two", 10), 13); err != nil {
-		t.Errorf("create after a deletion that the watch has shown: %v", err)
+		t.Errorf("Take() after a deletion reported by the watch = %v, want no error", err)
 	}
-	// A list that is older than a write of this process does not forget it, and a newer one does.
+	// A list that is older than a write of this process keeps its object; a newer list removes it.
 	if err := w.Replace(nil, "12"); err != nil {
 		t.Fatal(err)
 	}
-	expectRefused(t, take(t, c, create("a", "three", 10), 14))
+	expectForbidden(t, take(t, c, create("a", "three", 10), 14))
 	if err := w.Replace(nil, "13"); err != nil {
 		t.Fatal(err)
 	}
 	if err := take(t, c, create("a", "three", 10), 14); err != nil {
-		t.Errorf("create after a newer list: %v", err)
+		t.Errorf("Take() after a newer list = %v, want no error", err)
 	}
 }
 
@@ -204,7 +204,7 @@ func TestRun(t *testing.T) {
 	events := watch.NewFake()
 	c := NewCounter(configMaps, Limits{Objects: 2})
 	if err := take(t, c, create("a", "unserved", 1), 1); err != nil {
-		t.Errorf("create without a store: %v", err)
+		t.Errorf("Take() without a store = %v, want no error", err)
 	}
 	c.Serve(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
@@ -213,7 +213,7 @@ func TestRun(t *testing.T) {
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return events, nil },
 	}, listOnly{}), &corev1.ConfigMap{})
 	if c.Synced() {
-		t.Error("Synced() = true before the first list")
+		t.Error("Synced() before the first list = true, want false")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -223,13 +223,13 @@ func TestRun(t *testing.T) {
 	if err := take(t, c, create("a", "two", 1), 11); err != nil {
 		t.Fatal(err)
 	}
-	expectRefused(t, take(t, c, create("a", "three", 1), 12))
+	expectForbidden(t, take(t, c, create("a", "three", 1), 12))
 	events.Delete(configMap("a", "one", 13, 0))
 	err := wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		return take(t, c, create("a", "three", 1), 14) == nil, nil
 	})
 	if err != nil {
-		t.Errorf("waiting until a deletion is counted: %v", err)
+		t.Errorf("Take() after a deletion = rejected: %v, want it to be admitted within a minute", err)
 	}
 }
 
@@ -238,7 +238,7 @@ type listOnly struct{}
 
 func (listOnly) IsWatchListSemanticsUnSupported() bool { return true }
 
-// Sizes are near those of the JSON.
+// Size is within 30 % of the size of the JSON.
 func TestSize(t *testing.T) {
 	now := metav1.Now()
 	labels := map[string]string{}
@@ -283,10 +283,10 @@ func TestObjectLimits(t *testing.T) {
 	}{
 		"labels": {func(m *metav1.ObjectMeta, _ *corev1.PodSpec, _ *corev1.PodStatus) {
 			m.Labels = map[string]string{"a": "", "b": "", "c": ""}
-		}, "metadata.labels: Too long: has 3 entries, at most 2 are allowed (--object-limits=pods.labels=2)"},
+		}, "metadata.labels: Too long: must have at most 2 entries, found 3; remove some, or ask an administrator to raise the limit with --object-limits=pods.labels=2"},
 		"label-bytes": {func(m *metav1.ObjectMeta, _ *corev1.PodSpec, _ *corev1.PodStatus) {
 			m.Labels = map[string]string{"a": strings.Repeat("x", 20)}
-		}, "metadata.labels: Too long: has 21 bytes"},
+		}, "metadata.labels: Too long: must have at most 20 bytes, found 21"},
 		"annotations": {func(m *metav1.ObjectMeta, _ *corev1.PodSpec, _ *corev1.PodStatus) {
 			m.Annotations = map[string]string{"a": "", "b": ""}
 		}, "metadata.annotations: Too long"},
@@ -306,7 +306,7 @@ func TestObjectLimits(t *testing.T) {
 		"status-bytes": {func(_ *metav1.ObjectMeta, _ *corev1.PodSpec, s *corev1.PodStatus) {
 			s.Message = strings.Repeat("x", 300)
 		}, "status: Too long"},
-		"status-items": {func(_ *metav1.ObjectMeta, _ *corev1.PodSpec, s *corev1.PodStatus) { s.PodIPs = make([]corev1.PodIP, 4) }, "status: Too long: has 4 elements"},
+		"status-items": {func(_ *metav1.ObjectMeta, _ *corev1.PodSpec, s *corev1.PodStatus) { s.PodIPs = make([]corev1.PodIP, 4) }, "status: Too long: must have at most 3 elements in its lists and maps, found 4"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			large := parts(test.change)
@@ -318,12 +318,12 @@ func TestObjectLimits(t *testing.T) {
 			if errs := limits.Check("pods", large, &empty); len(errs) != 1 {
 				t.Errorf("Check() of growth = %v, want one error", errs)
 			}
-			// What was stored before the limit stays usable.
+			// Objects that were stored before the limit stay usable.
 			if errs := limits.Check("pods", large, &large); len(errs) != 0 {
-				t.Errorf("Check() of an object that stays as it was = %v, want none", errs)
+				t.Errorf("Check() of an unchanged object = %v, want none", errs)
 			}
 			if errs := limits.Check("pods", empty, &large); len(errs) != 0 {
-				t.Errorf("Check() of an object that shrinks = %v, want none", errs)
+				t.Errorf("Check() of a smaller object = %v, want none", errs)
 			}
 			if err := limits.Set(name, "1Mi"); err != nil {
 				t.Fatal(err)

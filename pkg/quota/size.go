@@ -10,23 +10,22 @@ import (
 )
 
 const (
-	// scalarBytes is about what a number, a boolean or a time takes in JSON, punctuation included.
+	// scalarBytes is the approximate size of a number, a boolean or a time in JSON, with punctuation.
 	scalarBytes = 12
-	// quotingBytes is what quotes and a comma take.
+	// quotingBytes is the size of quotes and a comma.
 	quotingBytes = 3
 )
 
-// Size returns about how many bytes the JSON of a value has. It reads the value and
-// encodes nothing, so that large objects cost no more than small ones that have as many
-// fields. Escapes and the case of field names are left out of account.
-func Size(value any) int64 { return measure(value).bytes }
+// Size returns the approximate size of the JSON of a value. It does not encode the value, so that
+// its cost depends on the number of fields only. It ignores escapes and the case of field names.
+func Size(value any) int64 { return measurementOf(value).bytes }
 
-// Items returns how many elements all lists and maps in a value have together.
-func Items(value any) int64 { return measure(value).items }
+// Items returns the number of elements of all lists and maps in a value.
+func Items(value any) int64 { return measurementOf(value).items }
 
 type measurement struct{ bytes, items int64 }
 
-func measure(value any) measurement {
+func measurementOf(value any) measurement {
 	var m measurement
 	m.add(reflect.ValueOf(value))
 	return m
@@ -82,7 +81,7 @@ func (m *measurement) addStruct(v reflect.Value) {
 		return
 	}
 	for _, f := range fieldsOf(v.Type()) {
-		// What is empty is left out of the JSON.
+		// The JSON omits empty fields.
 		if field := v.Field(f.index); !field.IsZero() {
 			m.bytes += f.bytes
 			m.add(field)

@@ -11,20 +11,19 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Deadline deletes the objects of an informer when they are due.
+// Deadline deletes each object of an informer when it is due.
 type Deadline[T metav1.Object] struct {
-	// Name of the loop in logs and in the metrics of its queue.
+	// Name is the name of the loop in logs and in the metrics of its queue.
 	Name     string
 	Informer cache.SharedIndexInformer
-	// Due is when an object has to be deleted, if ever.
+	// Due returns the time at which an object must be deleted, or false for never.
 	Due func(T) (time.Time, bool)
 	// Delete deletes an object.
 	Delete func(ctx context.Context, namespace, name string, options metav1.DeleteOptions) error
 	Clock  clock.PassiveClock
 }
 
-// Run deletes until ctx ends, and returns once every worker has stopped. One of it
-// acts on a hub at a time.
+// Run deletes objects until ctx ends, and returns after every worker has stopped.
 func (d *Deadline[T]) Run(ctx context.Context) {
 	loop := Loop{
 		Name: d.Name,
@@ -54,13 +53,13 @@ func (d *Deadline[T]) reconcile(ctx context.Context, name cache.ObjectName) (tim
 	if left := due.Sub(d.Clock.Now()); left > 0 {
 		return left, nil
 	}
-	// The object as it was read is what is due; one that was changed since is looked at again.
+	// A newer version may not be due.
 	uid, version := object.GetUID(), object.GetResourceVersion()
 	err = d.Delete(ctx, name.Namespace, name.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
 	})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return 0, fmt.Errorf("deleting what is due: %w", err)
+		return 0, fmt.Errorf("delete the object: %w", err)
 	}
 	return 0, nil
 }

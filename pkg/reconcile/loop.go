@@ -1,60 +1,109 @@
-// Package reconcile runs level-triggered loops: an object is looked at whenever
-// something that it depends on changes, and again after a failure.
+// Package reconcile runs level-triggered loops. An object is reconciled whenever an object that it
+// depends on changes, and again after a failure.
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
 )
 
+// Defaults of the fields of Loop.
 const (
-	// workers is how many objects a loop reconciles at the same time, tenantWorkers how
-	// many of one tenant.
-	workers       = 16
-	tenantWorkers = 8
-	// urgentWorkers is how many workers there are in addition for urgent objects.
+	workers          = 16
+	tenantWorkers    = 8
 	urgentWorkers    = 2
 	reconcileTimeout = 30 * time.Second
-	// stuckTime is when a worker is stuck. It has disregarded the end of its context for
-	// as long as it may reconcile.
-	stuckTime  = 2 * reconcileTimeout
-	firstRetry = 100 * time.Millisecond
-	lastRetry  = time.Minute
+	firstRetry       = 100 * time.Millisecond
+	lastRetry        = time.Minute
 )
 
-// Loop reconciles objects, level triggered, whenever one of its feeds changes.
+// Loop reconciles objects, level triggered, whenever one of its feeds changes. It must not be
+// copied after its first use.
 type Loop struct {
-	// Name of the loop in logs and in the metrics of its queue.
+	// Name is the name of the loop in logs and in the metrics of its queue.
 	Name  string
 	Feeds []Feed
-	// Initial are looked at when the loop starts, whether they exist or not.
+	// Initial are the objects to reconcile when the loop starts, even if they do not exist.
 	Initial []cache.ObjectName
-	// Reconcile makes an object what it should be. An error tries again with
-	// exponential backoff, a positive duration after that time.
+	// Reconcile brings an object into its desired state. It is called again with exponential
+	// backoff after an error, and after the returned duration if that is positive. See also
+	// RequeueAfter.
 	Reconcile func(context.Context, cache.ObjectName) (time.Duration, error)
-	// Tenant returns whose object it is, among whom workers are shared. If it is nil,
-	// that is the namespace, or the object itself if it has none. It must not block.
+
+	// Tenant returns the tenant of an object. Tenants share the workers. If Tenant is nil, the
+	// tenant is the namespace, or the name of an object without namespace. It must not block.
 	Tenant func(cache.ObjectName) string
-	// Urgent reports whether an object has to be reconciled before others, such as one
-	// that is deleted or revoked; none if nil. It must not block.
+	// Urgent reports whether an object must be reconciled before others, such as an object that is
+	// deleted or revoked. If Urgent is nil, no object is urgent. It must not block.
 	Urgent func(cache.ObjectName) bool
+	// Class returns the scheduling class of an object. failed is true if its last reconciliation
+	// failed. Class replaces Tenant and Urgent. It must not block.
+	Class func(key cache.ObjectName, failed bool) fair.Class
+	// Retry returns the delay before an object is retried after an error. delay is the delay of the
+	// backoff. If the result is negative, the object is not retried. If Retry is nil, the delay of
+	// the backoff is used.
+	Retry func(key cache.ObjectName, err error, delay time.Duration) time.Duration
+
+	// Workers is the number of objects that are reconciled in parallel. TenantWorkers limits the
+	// objects of one tenant. UrgentWorkers is the number of additional workers for urgent objects.
+	Workers, TenantWorkers, UrgentWorkers int
+	// Timeout bounds one call of Reconcile.
+	Timeout time.Duration
+	// StuckTimeout is the time after which a worker that neither returns nor makes a request is
+	// reported as stuck. It defaults to twice Timeout.
+	StuckTimeout time.Duration
+	// FirstRetry and LastRetry bound the backoff.
+	FirstRetry, LastRetry time.Duration
+	// Clock measures the delays. It defaults to the real clock.
+	Clock clock.WithTicker
+
+	// Seconds measures the calls of Reconcile by result: success or error. It may be nil.
+	Seconds *metrics.HistogramVec
+	// ReportsStates is true if Reconcile calls SetState. If it is false, objects that wait for a
+	// retry have the state failed, and other objects have none.
+	ReportsStates bool
+
+	// queue is the queue of Run, or nil.
+	queue atomic.Pointer[queue]
+	// states are the states of the objects in the metric.
+	states sync.Map
 }
 
-// watchdogs are those of the loops that run.
+// StateFailed is the state of objects that wait for a retry.
+const StateFailed = "failed"
+
+// requeue is the error of RequeueAfter.
+type requeue struct{ after time.Duration }
+
+func (requeue) Error() string { return "the object is reconciled again" }
+
+// RequeueAfter returns an error that makes the loop call Reconcile again after the given time. The
+// error does not count as a failure, and it does not reset the backoff of previous failures.
+func RequeueAfter(after time.Duration) error { return requeue{after} }
+
+// ErrOutdated is the error of a write that failed because of a newer version of the object.
+var ErrOutdated = errors.New("the object was changed by another writer")
+
+// watchdogs contains the watchdogs of the running loops.
 var watchdogs sync.Map
 
-// Stuck returns an error that names the objects from which workers of any loop do not
-// return, or nil if there are none.
+// Stuck returns an error that names the objects from which workers of any loop do not return, or
+// nil if there are none.
 func Stuck() error {
 	var errs []error
 	watchdogs.Range(func(dog, _ any) bool {
@@ -66,56 +115,36 @@ func Stuck() error {
 	return errors.Join(errs...)
 }
 
-// Feed says which objects a change of another one concerns. Somebody else starts
-// the informer.
-type Feed struct {
-	Informer cache.SharedIndexInformer
-	// Keys are the objects that obj concerns. Of an update, those that the former
-	// state concerned are looked at too.
-	Keys func(obj any) []cache.ObjectName
-	// Ignore tells which updates concern nothing; nil ignores none. It is for
-	// objects that change often, and seldom in what matters.
-	Ignore func(old, obj any) bool
-	// Delay is how long changes are gathered before they are looked at together.
-	Delay time.Duration
-	// MaybeAbsent is for objects that a hub may not have at all: the loop does not
-	// wait until they are known.
-	MaybeAbsent bool
-	// OnceKnown are looked at when all objects of the informer have become known, if
-	// that there are none matters; may be nil.
-	OnceKnown func() []cache.ObjectName
-}
-
-// Own is the key of an object itself, or of one of another kind with the same name.
-func Own(obj any) []cache.ObjectName {
-	object, ok := obj.(metav1.Object)
-	if !ok {
-		return nil
-	}
-	return []cache.ObjectName{cache.MetaObjectToName(object)}
-}
-
-// queue adds objects to lanes, which hands them to workers.
+// queue adds objects to lanes, which pass them to workers.
 type queue struct {
-	workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	workqueue.TypedDelayingInterface[cache.ObjectName]
 	lanes    *fair.Queue[cache.ObjectName]
+	backoff  workqueue.TypedRateLimiter[cache.ObjectName]
 	watchdog *fair.Watchdog
+	// logged contains the last error of each object that failed.
+	logged sync.Map
 }
 
 func (l *Loop) newQueue() *queue {
-	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](firstRetry, lastRetry)
-	lanes := fair.NewQueue(fair.Config[cache.ObjectName]{
-		Name: l.Name, Workers: workers, WorkersPerTenant: tenantWorkers, PriorityWorkers: urgentWorkers,
-		Class: func(key cache.ObjectName) fair.Class {
-			return fair.Class{Priority: l.Urgent != nil && l.Urgent(key), Tenant: l.tenant(key), Failed: backoff.NumRequeues(key) > 0}
-		},
-	})
-	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[cache.ObjectName]{Name: l.Name, Queue: lanes})
-	return &queue{
-		TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(backoff,
-			workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{DelayingQueue: delaying}),
-		lanes: lanes, watchdog: fair.NewWatchdog(l.Name, nil),
+	q := &queue{
+		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](
+			cmp.Or(l.FirstRetry, firstRetry), cmp.Or(l.LastRetry, lastRetry)),
+		watchdog: fair.NewWatchdog(l.Name, nil),
 	}
+	q.lanes = fair.NewQueue(fair.Config[cache.ObjectName]{
+		Name: l.Name, Clock: l.Clock,
+		Workers: cmp.Or(l.Workers, workers), WorkersPerTenant: cmp.Or(l.TenantWorkers, tenantWorkers), PriorityWorkers: cmp.Or(l.UrgentWorkers, urgentWorkers),
+		Class: func(key cache.ObjectName) fair.Class { return l.class(key, q.backoff.NumRequeues(key) > 0) },
+	})
+	q.TypedDelayingInterface = workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[cache.ObjectName]{Name: l.Name, Clock: l.Clock, Queue: q.lanes})
+	return q
+}
+
+func (l *Loop) class(key cache.ObjectName, failed bool) fair.Class {
+	if l.Class != nil {
+		return l.Class(key, failed)
+	}
+	return fair.Class{Priority: l.Urgent != nil && l.Urgent(key), Tenant: l.tenant(key), Failed: failed}
 }
 
 func (l *Loop) tenant(key cache.ObjectName) string {
@@ -128,32 +157,86 @@ func (l *Loop) tenant(key cache.ObjectName) string {
 	return key.Name
 }
 
-// Run reconciles until ctx ends, and returns once every worker has stopped. It
-// may run again afterwards, but not twice at once.
+// Add queues an object for reconciliation. It has no effect while the loop does not run.
+func (l *Loop) Add(key cache.ObjectName) {
+	if q := l.queue.Load(); q != nil {
+		q.Add(key)
+	}
+}
+
+// Len returns the number of objects that wait for a worker.
+func (l *Loop) Len() int {
+	if q := l.queue.Load(); q != nil {
+		return q.Len()
+	}
+	return 0
+}
+
+// Forget resets the backoff of an object.
+func (l *Loop) Forget(key cache.ObjectName) {
+	if q := l.queue.Load(); q != nil {
+		q.backoff.Forget(key)
+	}
+}
+
+// Stuck returns an error that names the objects from which workers of the loop do not return,
+// or nil if there are none.
+func (l *Loop) Stuck() error {
+	if q := l.queue.Load(); q != nil {
+		return q.watchdog.Err()
+	}
+	return nil
+}
+
+// SetState sets the state of an object in the metric. The empty state removes the object from the
+// metric.
+func (l *Loop) SetState(key cache.ObjectName, state string) {
+	var before any
+	if state == "" {
+		before, _ = l.states.LoadAndDelete(key)
+	} else {
+		before, _ = l.states.Swap(key, state)
+		objectsByState.WithLabelValues(l.Name, state).Inc()
+	}
+	if before, ok := before.(string); ok {
+		objectsByState.WithLabelValues(l.Name, before).Dec()
+	}
+}
+
+// Run reconciles objects until ctx ends, and returns after every worker has stopped. It may be
+// called again afterwards, but not concurrently.
 func (l *Loop) Run(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
 	defer utilruntime.HandleCrashWithContext(ctx)
 	q := l.newQueue()
+	l.queue.Store(q)
 	watchdogs.Store(q.watchdog, nil)
-	defer watchdogs.Delete(q.watchdog)
 	var running sync.WaitGroup
-	defer running.Wait()
-	defer q.ShutDown()
+	defer func() {
+		q.ShutDown()
+		running.Wait()
+		l.queue.Store(nil)
+		watchdogs.Delete(q.watchdog)
+		// Another replica may take over, or another loop with the same name may start.
+		l.states.Range(func(key, _ any) bool {
+			l.SetState(key.(cache.ObjectName), "")
+			return true
+		})
+	}()
 
 	var synced []cache.InformerSynced
 	for _, feed := range l.Feeds {
-		// Adding the handler replays every object, so that each is looked at
-		// once by whoever has just become the one that acts.
-		registration, err := feed.Informer.AddEventHandler(handler(q, feed))
+		// The handler receives all existing objects, so that each is reconciled once.
+		registration, err := feed.Informer.AddEventHandler(feed.handler(q))
 		if err != nil {
-			utilruntime.HandleErrorWithContext(ctx, err, "watching for changes")
+			utilruntime.HandleErrorWithContext(ctx, err, "Failed to watch for changes", "loop", l.Name)
 			return
 		}
 		defer func() {
 			if err := feed.Informer.RemoveEventHandler(registration); err != nil {
-				utilruntime.HandleErrorWithContext(ctx, err, "no longer watching for changes")
+				utilruntime.HandleErrorWithContext(ctx, err, "Failed to stop watching for changes", "loop", l.Name)
 			}
 		}()
 		if !feed.MaybeAbsent {
@@ -181,51 +264,74 @@ func (l *Loop) Run(ctx context.Context) {
 	<-ctx.Done()
 }
 
-func handler(q *queue, feed Feed) cache.ResourceEventHandler {
-	enqueue := func(obj any) {
-		for _, key := range feed.Keys(obj) {
-			q.AddAfter(key, feed.Delay) // at once if there is none
-		}
-	}
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: enqueue,
-		UpdateFunc: func(old, obj any) {
-			if feed.Ignore != nil && feed.Ignore(old, obj) {
-				return
-			}
-			enqueue(old)
-			enqueue(obj)
-		},
-		DeleteFunc: func(obj any) {
-			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = gone.Obj
-			}
-			enqueue(obj)
-		},
-	}
-}
-
-// serve reconciles what the queue has until it is shut down.
+// serve reconciles the objects of the queue until it is shut down.
 func (l *Loop) serve(ctx context.Context, q *queue) {
-	q.lanes.Serve(ctx, func(ctx context.Context, key cache.ObjectName, _ fair.Class) { l.handle(ctx, q, key) })
+	q.lanes.Serve(ctx, func(ctx context.Context, key cache.ObjectName, class fair.Class) { l.handle(ctx, q, key, class) })
 }
 
-func (l *Loop) handle(ctx context.Context, q *queue, key cache.ObjectName) {
+func (l *Loop) handle(ctx context.Context, q *queue, key cache.ObjectName, class fair.Class) {
 	if ctx.Err() != nil {
 		return
 	}
-	ctx, end := q.watchdog.Begin(ctx, key.String(), stuckTime, func() { q.lanes.Abandon(key) })
+	logger := klog.FromContext(ctx).WithValues("loop", l.Name, "object", key)
+	timeout := cmp.Or(l.Timeout, reconcileTimeout)
+	objectCtx, end := q.watchdog.Begin(klog.NewContext(fair.WithClass(ctx, class), logger), key.String(),
+		cmp.Or(l.StuckTimeout, 2*timeout), func() { q.lanes.Abandon(key) })
 	defer end()
-	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
+	objectCtx, cancel := context.WithTimeout(objectCtx, timeout)
 	defer cancel()
-	after, err := l.Reconcile(ctx, key)
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "tried again later", "loop", l.Name, "object", key, "tries", q.NumRequeues(key)+1)
-		q.AddRateLimited(key)
+	start := time.Now()
+	after, err := l.Reconcile(objectCtx, key)
+	if ctx.Err() != nil {
 		return
 	}
-	q.Forget(key)
-	if after > 0 {
-		q.AddAfter(key, after)
+	var again requeue
+	if errors.As(err, &again) {
+		q.AddAfter(key, again.after)
+		err = nil
+	} else if err == nil {
+		q.backoff.Forget(key)
+		q.logged.Delete(key)
+		if after > 0 {
+			q.AddAfter(key, after)
+		}
 	}
+	l.observe(key, time.Since(start), err)
+	if err != nil {
+		l.retry(logger, q, key, err)
+	}
+}
+
+// observe updates the metrics.
+func (l *Loop) observe(key cache.ObjectName, took time.Duration, err error) {
+	result, state := "success", ""
+	if err != nil {
+		result, state = "error", StateFailed
+	}
+	if l.Seconds != nil {
+		l.Seconds.WithLabelValues(result).Observe(took.Seconds())
+	}
+	if !l.ReportsStates {
+		l.SetState(key, state)
+	}
+}
+
+// retry queues a failed object again.
+func (l *Loop) retry(logger klog.Logger, q *queue, key cache.ObjectName, err error) {
+	// The delay is at most the delay of the backoff, so that the backoff bounds the wait time of an
+	// object.
+	delay := wait.Jitter(q.backoff.When(key)*2/3, 0.5)
+	if l.Retry != nil {
+		delay = l.Retry(key, err, delay)
+	}
+	if delay < 0 {
+		return
+	}
+	q.AddAfter(key, delay)
+	before, _ := q.logged.Swap(key, err.Error())
+	if before == err.Error() || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || errors.Is(err, ErrOutdated) {
+		logger.V(2).Info("Failed to reconcile the object; it is retried", "err", err, "failures", q.backoff.NumRequeues(key), "retryAfter", delay)
+		return
+	}
+	logger.Error(err, "Failed to reconcile the object; it is retried", "failures", q.backoff.NumRequeues(key), "retryAfter", delay)
 }

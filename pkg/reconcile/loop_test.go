@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
+
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
 )
 
 // run runs a loop until the test ends.
@@ -27,7 +30,7 @@ func run(t *testing.T, l *Loop) {
 		select {
 		case <-ended:
 		case <-time.After(time.Minute):
-			t.Error("the loop does not end")
+			t.Error("Run() has not returned after one minute, want a return after the end of ctx")
 		}
 	})
 }
@@ -69,11 +72,11 @@ func TestNamespacesShareWorkers(t *testing.T) {
 	select {
 	case <-done:
 	case <-time.After(time.Minute):
-		t.Fatal("a namespace waits for another")
+		t.Fatal("the object of a namespace waits for the objects of another namespace, want no wait")
 	}
-	eventually(t, "objects of the flood hang", func() bool { return hanging.Load() > 0 })
+	eventually(t, "workers are busy with objects of the namespace flood", func() bool { return hanging.Load() > 0 })
 	if got := most.Load(); got > tenantWorkers {
-		t.Errorf("%d workers were busy with one namespace, want %d at most", got, tenantWorkers)
+		t.Errorf("workers busy with one namespace = %d, want at most %d", got, tenantWorkers)
 	}
 }
 
@@ -88,7 +91,7 @@ func TestUrgentObjectsHaveWorkers(t *testing.T) {
 		Name:    t.Name(),
 		Initial: append(initial, cache.ObjectName{Namespace: "flood0", Name: "revoked"}),
 		Urgent: func(key cache.ObjectName) bool {
-			// It becomes urgent when all workers of the others are busy.
+			// The object becomes urgent when all ordinary workers are busy.
 			return key.Name == "revoked" && hanging.Load() == workers
 		},
 	}
@@ -119,14 +122,14 @@ func TestUrgentObjectsHaveWorkers(t *testing.T) {
 	select {
 	case <-revoked:
 	case <-time.After(time.Minute):
-		t.Error("a revocation waits for other objects")
+		t.Error("the urgent object waits for other objects, want no wait")
 	}
 	cancel()
 	q.ShutDown()
 	<-ended
 }
 
-func TestFailedObjectsAreTriedAgain(t *testing.T) {
+func TestFailedObjectsAreRetried(t *testing.T) {
 	var tries atomic.Int64
 	run(t, &Loop{
 		Name:    t.Name(),
@@ -138,18 +141,18 @@ func TestFailedObjectsAreTriedAgain(t *testing.T) {
 			return 0, nil
 		},
 	})
-	eventually(t, "the third try succeeds", func() bool { return tries.Load() == 3 })
+	eventually(t, "the third attempt succeeds", func() bool { return tries.Load() == 3 })
 }
 
 func TestStuck(t *testing.T) {
 	if err := Stuck(); err != nil {
-		t.Fatalf("without loops: %v, want nil", err)
+		t.Fatalf("Stuck() without loops = %v, want nil", err)
 	}
 	l := &Loop{Name: t.Name(), Initial: keys("a", 1)}
 	q := l.newQueue()
 	watchdogs.Store(q.watchdog, nil)
 	defer watchdogs.Delete(q.watchdog)
-	// A limit that is over at once stands for a worker that disregards its context.
+	// A limit of zero simulates a worker that ignores its context.
 	_, end := q.watchdog.Begin(t.Context(), "a/0", 0, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -157,15 +160,83 @@ func TestStuck(t *testing.T) {
 		defer close(ended)
 		q.watchdog.Run(ctx)
 	}()
-	eventually(t, "the worker is found", func() bool { return Stuck() != nil })
+	eventually(t, "Stuck() returns an error", func() bool { return Stuck() != nil })
 	if err := Stuck(); err == nil || !strings.Contains(err.Error(), "TestStuck do not return from a/0") {
-		t.Errorf("error = %v, want one that names the loop and the object", err)
+		t.Errorf("Stuck() = %v, want an error that names the loop and the object", err)
 	}
 	end()
 	if err := Stuck(); err != nil {
-		t.Errorf("after the return: %v, want nil", err)
+		t.Errorf("Stuck() after the return = %v, want nil", err)
 	}
 	cancel()
 	<-ended
 	q.ShutDown()
+}
+
+// TestRequeueAfterKeepsTheBackoff checks that RequeueAfter is not a failure, and keeps the count of
+// failures.
+func TestRequeueAfterKeepsTheBackoff(t *testing.T) {
+	key := keys("a", 1)[0]
+	var calls atomic.Int64
+	var failed []bool
+	l := &Loop{Name: t.Name(), Initial: []cache.ObjectName{key}, FirstRetry: time.Millisecond}
+	l.Class = func(_ cache.ObjectName, again bool) fair.Class { return fair.Class{Failed: again} }
+	l.Reconcile = func(ctx context.Context, _ cache.ObjectName) (time.Duration, error) {
+		failed = append(failed, fair.ClassOf(ctx).Failed)
+		switch calls.Add(1) {
+		case 1:
+			return 0, errors.New("no")
+		case 2:
+			return 0, RequeueAfter(time.Millisecond)
+		case 3:
+			return time.Millisecond, nil
+		}
+		return 0, nil
+	}
+	run(t, l)
+	eventually(t, "Reconcile is called four times", func() bool { return calls.Load() == 4 && l.Len() == 0 })
+	if want := []bool{false, true, true, false}; !slices.Equal(failed, want) {
+		t.Errorf("Failed of the classes = %v, want %v", failed, want)
+	}
+}
+
+func TestRetryDecidesTheDelay(t *testing.T) {
+	var calls atomic.Int64
+	l := &Loop{Name: t.Name(), Initial: keys("a", 2), FirstRetry: time.Hour}
+	l.Retry = func(key cache.ObjectName, err error, delay time.Duration) time.Duration {
+		if err == nil || delay < 40*time.Second || delay > time.Minute {
+			t.Errorf("Retry(%s, %v, %s), want an error and two thirds of LastRetry up to LastRetry", key, err, delay)
+		}
+		if key.Name == "1" {
+			return -1
+		}
+		return 0
+	}
+	l.Reconcile = func(_ context.Context, key cache.ObjectName) (time.Duration, error) {
+		if key.Name == "1" || calls.Add(1) < 3 {
+			return 0, errors.New("no")
+		}
+		return 0, nil
+	}
+	run(t, l)
+	eventually(t, "Reconcile is called three times", func() bool { return calls.Load() == 3 })
+	if got := state(l, cache.ObjectName{Namespace: "a", Name: "1"}); got != StateFailed {
+		t.Errorf("state of an object that is not retried = %q, want %q", got, StateFailed)
+	}
+	eventually(t, "the reconciled object has no state", func() bool { return state(l, cache.ObjectName{Namespace: "a", Name: "0"}) == "" })
+}
+
+func state(l *Loop, key cache.ObjectName) string {
+	value, _ := l.states.Load(key)
+	text, _ := value.(string)
+	return text
+}
+
+func TestAddOutsideOfRunHasNoEffect(t *testing.T) {
+	l := &Loop{Name: t.Name()}
+	l.Add(keys("a", 1)[0])
+	l.Forget(keys("a", 1)[0])
+	if got, err := l.Len(), l.Stuck(); got != 0 || err != nil {
+		t.Errorf("Len() = %d and Stuck() = %v, want 0 and nil", got, err)
+	}
 }

@@ -1,6 +1,7 @@
 package registration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,33 +18,27 @@ import (
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 )
 
-// AutoAcceptedAnnotation is the annotation of a ManagedCluster with the time at which
-// a rule of automatic approval accepted it.
+// AutoAcceptedAnnotation records on a ManagedCluster when a rule of automatic approval accepted it.
 const AutoAcceptedAnnotation = "open-cluster-management.io/automatically-accepted-on"
 
-// AutoApproval are the rules by which clusters are accepted without anybody's
-// decision. The zero value accepts none.
+// AutoApproval holds the rules of automatic approval. The zero value accepts no cluster.
 type AutoApproval struct {
 	arns       []*regexp.Regexp
 	identities []string
 }
 
-// NewAutoApproval returns rules that accept a cluster that has claimed an ARN which
-// one of the patterns matches as a whole, and a cluster without a claim whose
-// ManagedCluster was created by one of the users. It fails for a pattern that is no
-// regular expression.
+// NewAutoApproval returns rules that accept a cluster if a pattern matches its whole claimed ARN or, for a cluster
+// without a claim, if one of the identities created its ManagedCluster. It returns an error for an invalid regular
+// expression.
 func NewAutoApproval(arnPatterns, csrIdentities []string) (AutoApproval, error) {
 	a := AutoApproval{identities: slices.Clone(csrIdentities)}
 	var errs []error
 	for _, pattern := range arnPatterns {
-		// By itself first: a pattern must not close the group that anchors it.
-		if _, err := regexp.Compile(pattern); err != nil {
-			errs = append(errs, fmt.Errorf("pattern %q of ARNs: %w", pattern, err))
-			continue
-		}
-		whole, err := regexp.Compile(`\A(?:` + pattern + `)\z`)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("pattern %q of ARNs: %w", pattern, err))
+		// The pattern must compile alone, so that it cannot close the group that anchors it.
+		_, err := regexp.Compile(pattern)
+		whole, anchoredErr := regexp.Compile(`\A(?:` + pattern + `)\z`)
+		if err := cmp.Or(err, anchoredErr); err != nil {
+			errs = append(errs, fmt.Errorf("invalid ARN pattern %q: %w", pattern, err))
 			continue
 		}
 		a.arns = append(a.arns, whole)
@@ -51,9 +46,8 @@ func NewAutoApproval(arnPatterns, csrIdentities []string) (AutoApproval, error) 
 	return a, errors.Join(errs...)
 }
 
-// approves tells whether a rule accepts a cluster, and which one. A claim is judged by
-// patterns alone, and a cluster without one by who created it alone: neither stands in
-// for the other.
+// approves reports whether a rule accepts a cluster, and returns the rule. Patterns apply only to clusters with a
+// claim and identities only to clusters without one, so that neither rule replaces the other.
 func (a AutoApproval) approves(record *registerv1alpha1.ManagedClusterRegistration) (rule string, ok bool) {
 	if record.Status.AutoApprovedAt != nil {
 		return "", false
@@ -64,24 +58,24 @@ func (a AutoApproval) approves(record *registerv1alpha1.ManagedClusterRegistrati
 		}
 		for _, pattern := range a.arns {
 			if pattern.MatchString(claim.ManagedClusterARN) {
-				return "its ARN is approved automatically", true
+				return "the claimed ARN matches a pattern of automatic approval", true
 			}
 		}
 		return "", false
 	}
 	creator := record.Spec.RequestedBy.Username
 	if creator != "" && slices.Contains(a.identities, creator) {
-		return "who created it is approved automatically", true
+		return "the creator is an identity of automatic approval", true
 	}
 	return "", false
 }
 
-// autoApprove accepts a cluster about which nobody has decided, if a rule says so.
+// autoApprove accepts an undecided cluster if a rule matches.
 func (c *Controller) autoApprove(ctx context.Context, cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) (time.Duration, error) {
 	if cluster.Status.Acceptance != nil || cluster.Annotations[AutoAcceptedAnnotation] != "" {
 		return 0, nil
 	}
-	rule, ok := c.autoApproval.approves(record)
+	rule, ok := c.AutoApproval.approves(record)
 	if !ok {
 		return 0, nil
 	}
@@ -89,25 +83,25 @@ func (c *Controller) autoApprove(ctx context.Context, cluster *clusterv1.Managed
 	if driver == nil || driver.Refuses(record) != "" {
 		return 0, nil
 	}
-	now := metav1.NewTime(c.clock.Now()).Rfc3339Copy()
-	// The decision is stored with the ManagedCluster; it alone makes this happen once.
-	_, err := c.decisions.Decide(ctx, cluster.Name, cluster.UID, clusterv1.Acceptance{
+	now := metav1.NewTime(c.Clock.Now()).Rfc3339Copy()
+	// The decision is stored in the ManagedCluster, so a cluster is approved at most once.
+	_, err := c.Decisions.Decide(ctx, cluster.Name, cluster.UID, clusterv1.Acceptance{
 		Accepted: true, DecidedBy: user.APIServerUser, DecidedAt: now, Reason: rule,
 	})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		klog.FromContext(ctx).V(2).Info("not approved automatically", "cluster", cluster.Name, "reason", err.Error())
-		return refusedPeriod, nil // such as while a former namespace of its name is deleted
+		klog.FromContext(ctx).V(2).Info("Automatic approval was refused", "cluster", cluster.Name, "err", err)
+		return refusedPeriod, nil // for example while a previous namespace of this name is deleted
 	}
 	if err != nil {
 		countFailure(record, operationApprove)
-		return 0, fmt.Errorf("approving cluster %s automatically: %w", cluster.Name, err)
+		return 0, fmt.Errorf("approving ManagedCluster %q automatically: %w", cluster.Name, err)
 	}
-	klog.FromContext(ctx).Info("approved a cluster automatically", "cluster", cluster.Name, "rule", rule)
+	klog.FromContext(ctx).Info("Approved a cluster automatically", "cluster", cluster.Name, "rule", rule)
 	return 0, nil
 }
 
-// noteApproval notes that a rule has accepted a cluster, which the decision alone says at first.
-func (c *Controller) noteApproval(ctx context.Context, cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) error {
+// recordApproval copies an automatic approval from the decision to the registration and the annotation.
+func (c *Controller) recordApproval(ctx context.Context, cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) error {
 	decision := cluster.Status.Acceptance
 	if decision == nil || !decision.Accepted || decision.DecidedBy != user.APIServerUser {
 		return nil

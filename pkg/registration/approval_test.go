@@ -33,21 +33,21 @@ func TestAutoApproval(t *testing.T) {
 		record               *registerv1alpha1.ManagedClusterRegistration
 		approved             bool
 	}{
-		"no rules":                              {record: claiming(arn)},
-		"the ARN":                               {patterns: []string{arn}, record: claiming(arn), approved: true},
-		"one of the patterns":                   {patterns: []string{"x", `arn:aws:eks:[^:]+:444455556666:cluster/.*`}, record: claiming(arn), approved: true},
-		"the beginning only":                    {patterns: []string{"arn:aws:eks"}, record: claiming(arn)},
-		"the end only":                          {patterns: []string{"cluster/one"}, record: claiming(arn)},
-		"a choice is anchored as a whole":       {patterns: []string{"arn|cluster/one"}, record: claiming(arn)},
-		"a line of it":                          {patterns: []string{"(?m)^" + arn + "$"}, record: claiming("x\n" + arn)},
-		"once only":                             {patterns: []string{arn}, record: before},
-		"a withdrawn claim":                     {patterns: []string{arn}, record: withdrawn},
-		"who created it":                        {identities: []string{"a", "bootstrap"}, record: created("bootstrap"), approved: true},
-		"who created it is not a pattern":       {identities: []string{".*"}, record: created("bootstrap")},
-		"nobody known":                          {identities: []string{""}, record: created("")},
-		"a claim is not judged by who made it":  {identities: []string{"bootstrap"}, record: claiming(arn)},
-		"no claim is not judged by patterns":    {patterns: []string{".*"}, record: created("bootstrap")},
-		"a driver that needs a claim lacks one": {patterns: []string{".*"}, identities: []string{"bootstrap"}, record: claimless},
+		"no rules":                                        {record: claiming(arn)},
+		"the ARN":                                         {patterns: []string{arn}, record: claiming(arn), approved: true},
+		"one of the patterns":                             {patterns: []string{"x", `arn:aws:eks:[^:]+:444455556666:cluster/.*`}, record: claiming(arn), approved: true},
+		"the beginning only":                              {patterns: []string{"arn:aws:eks"}, record: claiming(arn)},
+		"the end only":                                    {patterns: []string{"cluster/one"}, record: claiming(arn)},
+		"alternatives are anchored together":              {patterns: []string{"arn|cluster/one"}, record: claiming(arn)},
+		"one line of a claim":                             {patterns: []string{"(?m)^" + arn + "$"}, record: claiming("x\n" + arn)},
+		"automatically approved before":                   {patterns: []string{arn}, record: before},
+		"a withdrawn claim":                               {patterns: []string{arn}, record: withdrawn},
+		"the identity of the creator":                     {identities: []string{"a", "bootstrap"}, record: created("bootstrap"), approved: true},
+		"an identity is not a pattern":                    {identities: []string{".*"}, record: created("bootstrap")},
+		"an unknown creator":                              {identities: []string{""}, record: created("")},
+		"identities do not apply to a claim":              {identities: []string{"bootstrap"}, record: claiming(arn)},
+		"patterns do not apply without a claim":           {patterns: []string{".*"}, record: created("bootstrap")},
+		"a driver that requires a claim, without a claim": {patterns: []string{".*"}, identities: []string{"bootstrap"}, record: claimless},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rules, err := NewAutoApproval(test.patterns, test.identities)
@@ -55,13 +55,13 @@ func TestAutoApproval(t *testing.T) {
 				t.Fatal(err)
 			}
 			if rule, approved := rules.approves(test.record); approved != test.approved || approved != (rule != "") {
-				t.Errorf("approved: %t (%s)", approved, rule)
+				t.Errorf("approves() = %q, %t, want %t with a rule if approved", rule, approved, test.approved)
 			}
 		})
 	}
 	for _, pattern := range []string{"[", "a)|(b", "(?"} {
 		if _, err := NewAutoApproval([]string{pattern}, nil); err == nil {
-			t.Errorf("pattern %q is taken", pattern)
+			t.Errorf("NewAutoApproval(%q) = no error, want an error", pattern)
 		}
 	}
 }
@@ -69,12 +69,12 @@ func TestAutoApproval(t *testing.T) {
 func TestReservedNames(t *testing.T) {
 	for _, name := range []string{"work", "registration", "inventory", "default", "kube-system", "open-cluster-management-hub"} {
 		if ReservedName(name) == "" {
-			t.Errorf("a cluster can be named %s", name)
+			t.Errorf("ReservedName(%s) is empty, want a reason", name)
 		}
 	}
 	for _, name := range []string{"cluster1", "work-1", "kubernetes", "defaults"} {
 		if why := ReservedName(name); why != "" {
-			t.Errorf("no cluster can be named %s: %s", name, why)
+			t.Errorf("ReservedName(%s) = %q, want an empty string", name, why)
 		}
 	}
 }

@@ -13,34 +13,33 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 )
 
-// Annotations of a ManagedCluster by which an agent claims to be an EKS cluster.
-// They are read once, before the cluster is accepted for the first time.
+// Annotations of a ManagedCluster that claim an EKS cluster. The server reads them once, before the cluster is accepted
+// for the first time.
 const (
-	// ARNAnnotation has the ARN, in the spelling of the public agents.
+	// ARNAnnotation contains the ARN. Upstream OCM agents write it.
 	ARNAnnotation = "agent.open-cluster-management.io/managed-cluster-arn"
-	// EKSARNAnnotation has it in the spelling of the enhancement proposal.
+	// EKSARNAnnotation is the name of the same annotation in the OCM enhancement proposal.
 	EKSARNAnnotation = "eks-managed-cluster-arn"
-	// RoleSuffixAnnotation has the hash of the identity, which the server knows
-	// itself. It is only compared.
+	// RoleSuffixAnnotation contains the hash of the identity. The server computes the hash and only compares it.
 	RoleSuffixAnnotation = "agent.open-cluster-management.io/managed-cluster-iam-role-suffix"
 )
 
-// RequestedByAnnotation is who created a ManagedCluster. The server writes it, and
-// nobody can change it: it is for a server that crashed before it wrote the registration.
+// RequestedByAnnotation names the creator of a ManagedCluster. Only the server writes it. It survives a crash before
+// the registration is written.
 const RequestedByAnnotation = "register.open-cluster-management.io/requested-by"
 
-// claimReadAnnotation is on the registration of a cluster that has, or has had, a
-// claim. The annotations of its ManagedCluster mean nothing any more.
+// claimReadAnnotation marks a registration that has, or had, a claim. Later changes of the claim annotations have no
+// effect.
 const claimReadAnnotation = "register.open-cluster-management.io/claim-read"
 
 const (
-	// maxShown bounds what is repeated in errors of what a cluster wrote.
+	// maxShown bounds the bytes of a cluster's input that an error message repeats.
 	maxShown = 256
 
-	noIRSA = "this hub does not register clusters with aws-irsa"
+	noIRSA = "the hub does not enable the registration driver aws-irsa"
 )
 
-// claim is a claim to be an EKS cluster, and where it was made.
+// claim is the EKS identity that a cluster claims, with the path of the annotation.
 type claim struct {
 	irsa.Identity
 	path *field.Path
@@ -50,8 +49,7 @@ func annotationPath(key string) *field.Path {
 	return field.NewPath("metadata", "annotations").Key(key)
 }
 
-// readClaim returns what annotations claim; nil if they claim nothing. hub is nil if
-// it is on no EKS cluster.
+// readClaim returns the claim in annotations, or nil if there is none. hub is nil without the driver aws-irsa.
 func readClaim(hub *irsa.ARN, annotations map[string]string) (*claim, field.ErrorList) {
 	var keys []string
 	for _, key := range []string{ARNAnnotation, EKSARNAnnotation} {
@@ -74,19 +72,19 @@ func readClaim(hub *irsa.ARN, annotations map[string]string) (*claim, field.Erro
 		return nil, errs
 	}
 	if len(keys) == 0 {
-		return nil, field.ErrorList{field.Required(annotationPath(ARNAnnotation), "the suffix of a role is none without the ARN of a cluster")}
+		return nil, field.ErrorList{field.Required(annotationPath(ARNAnnotation), "required with annotation "+RoleSuffixAnnotation)}
 	}
 	path := annotationPath(keys[0])
 	given := annotations[keys[0]]
 	if len(keys) > 1 && annotations[keys[1]] != given {
-		return nil, field.ErrorList{field.Invalid(annotationPath(keys[1]), shown(annotations[keys[1]]), "must be the same as annotation "+keys[0])}
+		return nil, field.ErrorList{field.Invalid(annotationPath(keys[1]), shown(annotations[keys[1]]), "must equal annotation "+keys[0])}
 	}
 	identity, err := identify(*hub, given)
 	if err != nil {
 		return nil, field.ErrorList{field.Invalid(path, shown(given), err.Error())}
 	}
 	if suffixed && suffix != identity.Hash() {
-		return nil, field.ErrorList{field.Invalid(annotationPath(RoleSuffixAnnotation), shown(suffix), "must be "+identity.Hash()+", the MD5 of both clusters' accounts and names")}
+		return nil, field.ErrorList{field.Invalid(annotationPath(RoleSuffixAnnotation), shown(suffix), "must be "+identity.Hash()+", the MD5 hash of the accounts and names of both clusters")}
 	}
 	return &claim{Identity: identity, path: path}, nil
 }
@@ -108,7 +106,7 @@ func shown(value string) string {
 	return value
 }
 
-// claimChanged tells whether the annotations that make a claim differ.
+// claimChanged reports whether the claim annotations differ.
 func claimChanged(annotations, old map[string]string) bool {
 	return slices.ContainsFunc([]string{ARNAnnotation, EKSARNAnnotation, RoleSuffixAnnotation}, func(key string) bool {
 		value, given := annotations[key]
@@ -117,32 +115,31 @@ func claimChanged(annotations, old map[string]string) bool {
 	})
 }
 
-// Untouched tells whether a cluster has never been given anything, so that nothing
-// has to be removed before its registration is.
+// Untouched reports whether nothing was ever granted or provisioned for a registration, so that it can be deleted
+// without a cleanup.
 func Untouched(registration *registerv1alpha1.ManagedClusterRegistration) bool {
 	if registration.Status.IRSA != nil && registration.Status.IRSA.Provisioned {
 		return false
 	}
-	// The condition is there from the first attempt on, and not only after a success.
+	// The first attempt sets the condition, whether it succeeds or not.
 	return meta.FindStatusCondition(registration.Status.Conditions, registerv1alpha1.RegistrationAccessGranted) == nil
 }
 
-// OnceAccepted tells whether a cluster is accepted, or was.
-func OnceAccepted(mc *clusterv1.ManagedCluster) bool {
+// EverAccepted reports whether a cluster is, or was, accepted.
+func EverAccepted(mc *clusterv1.ManagedCluster) bool {
 	acceptance := mc.Status.Acceptance
 	return mc.Spec.HubAcceptsClient || acceptance != nil && acceptance.EverAccepted
 }
 
-// open tells whether a registration may still get its claim from annotations.
-func open(registration *registerv1alpha1.ManagedClusterRegistration) bool {
+// claimable reports whether a registration may still take a claim from annotations.
+func claimable(registration *registerv1alpha1.ManagedClusterRegistration) bool {
 	_, read := registration.Annotations[claimReadAnnotation]
 	return !read && registration.Spec.IRSA == nil && Untouched(registration)
 }
 
-// errTaken is that a registration is not any more what a claim was checked against.
-var errTaken = errors.New("the registration has changed meanwhile")
+// errStale is returned if a registration has changed since a claim was checked against it.
+var errStale = errors.New("the registration was changed at the same time")
 
-// setClaim writes a claim into a registration.
 func setClaim(registration *registerv1alpha1.ManagedClusterRegistration, identity irsa.Identity, claimed registerv1alpha1.IRSAClaim) {
 	if registration.Annotations == nil {
 		registration.Annotations = map[string]string{}

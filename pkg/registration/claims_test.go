@@ -10,8 +10,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 )
 
-// TestReadClaim checks what annotations claim on hubs of several partitions. What is
-// refused of them is tested with the server.
+// TestReadClaim checks the claims in annotations on hubs of several partitions. The tests
+// of the server check which claims are refused.
 func TestReadClaim(t *testing.T) {
 	hub := func(arn string) *irsa.ARN {
 		parsed, err := irsa.ParseARN(arn)
@@ -27,31 +27,32 @@ func TestReadClaim(t *testing.T) {
 		claimed     string
 		refused     string
 	}{
-		"nothing":                 {hub(ordinary), map[string]string{"other": "x"}, "", ""},
-		"nothing, without IRSA":   {nil, nil, "", ""},
-		"both spellings":          {hub(ordinary), map[string]string{ARNAnnotation: ordinary, EKSARNAnnotation: ordinary}, ordinary, ""},
-		"China":                   {hub(china), map[string]string{EKSARNAnnotation: china}, china, ""},
-		"of China elsewhere":      {hub(gov), map[string]string{EKSARNAnnotation: china}, "", "metadata.annotations[" + EKSARNAnnotation + "]"},
-		"GovCloud":                {hub(gov), map[string]string{ARNAnnotation: gov}, gov, ""},
-		"ARN, without IRSA":       {nil, map[string]string{ARNAnnotation: ordinary}, "", "metadata.annotations[" + ARNAnnotation + "]"},
-		"suffix, without IRSA":    {nil, map[string]string{RoleSuffixAnnotation: "x"}, "", "metadata.annotations[" + RoleSuffixAnnotation + "]"},
-		"suffix without anything": {hub(ordinary), map[string]string{RoleSuffixAnnotation: "x"}, "", "metadata.annotations[" + ARNAnnotation + "]"},
+		"no claim":               {hub(ordinary), map[string]string{"other": "x"}, "", ""},
+		"no claim, without IRSA": {nil, nil, "", ""},
+		"both annotations":       {hub(ordinary), map[string]string{ARNAnnotation: ordinary, EKSARNAnnotation: ordinary}, ordinary, ""},
+		"China":                  {hub(china), map[string]string{EKSARNAnnotation: china}, china, ""},
+		"China on another hub":   {hub(gov), map[string]string{EKSARNAnnotation: china}, "", "metadata.annotations[" + EKSARNAnnotation + "]"},
+		"GovCloud":               {hub(gov), map[string]string{ARNAnnotation: gov}, gov, ""},
+		"ARN, without IRSA":      {nil, map[string]string{ARNAnnotation: ordinary}, "", "metadata.annotations[" + ARNAnnotation + "]"},
+		"suffix, without IRSA":   {nil, map[string]string{RoleSuffixAnnotation: "x"}, "", "metadata.annotations[" + RoleSuffixAnnotation + "]"},
+		"suffix without an ARN":  {hub(ordinary), map[string]string{RoleSuffixAnnotation: "x"}, "", "metadata.annotations[" + ARNAnnotation + "]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			claim, errs := readClaim(test.hub, test.annotations)
 			switch {
 			case test.refused != "":
 				if claim != nil || len(errs) != 1 || errs[0].Field != test.refused {
-					t.Errorf("got %+v, %v", claim, errs)
+					t.Errorf("readClaim() = %+v, %v, want one error of %s", claim, errs, test.refused)
 				}
 			case len(errs) > 0, (claim == nil) != (test.claimed == ""), claim != nil && claim.Managed.String() != test.claimed:
-				t.Errorf("got %+v, %v", claim, errs)
+				t.Errorf("readClaim() = %+v, %v, want %q without errors", claim, errs, test.claimed)
 			}
 		})
 	}
 }
 
-// TestUntouched checks that a registration is only removed without ceremony if there is nothing to remove.
+// TestUntouched checks that a registration can be deleted without a cleanup only if no resources of it may
+// exist.
 func TestUntouched(t *testing.T) {
 	for name, test := range map[string]struct {
 		status registerv1alpha1.ManagedClusterRegistrationStatus
@@ -63,10 +64,10 @@ func TestUntouched(t *testing.T) {
 		"begun":       {registerv1alpha1.ManagedClusterRegistrationStatus{Conditions: []metav1.Condition{{Type: registerv1alpha1.RegistrationAccessGranted, Status: metav1.ConditionFalse, Reason: registerv1alpha1.ReasonPending}}}, false},
 	} {
 		if got := Untouched(&registerv1alpha1.ManagedClusterRegistration{Status: test.status}); got != test.want {
-			t.Errorf("%s: %t", name, got)
+			t.Errorf("Untouched(%s) = %t, want %t", name, got, test.want)
 		}
 	}
-	if OnceAccepted(&clusterv1.ManagedCluster{}) || !OnceAccepted(&clusterv1.ManagedCluster{Status: clusterv1.ManagedClusterStatus{Acceptance: &clusterv1.Acceptance{EverAccepted: true}}}) {
-		t.Error("the finalizer tells that a cluster was accepted")
+	if EverAccepted(&clusterv1.ManagedCluster{}) || !EverAccepted(&clusterv1.ManagedCluster{Status: clusterv1.ManagedClusterStatus{Acceptance: &clusterv1.Acceptance{EverAccepted: true}}}) {
+		t.Error("EverAccepted() of a new cluster = true or of an accepted cluster = false, want false and true")
 	}
 }

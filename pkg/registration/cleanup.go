@@ -20,12 +20,12 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-// cleanUpPeriod is how often it is looked whether a namespace is gone. Its end brings
-// an event; what holds it up may not.
+// cleanUpPeriod is the interval between checks for the end of a namespace. A deletion sends an event; an obstacle to it
+// may not.
 const cleanUpPeriod = 3 * time.Second
 
-// abandoned cleans up after a cluster whose ManagedCluster is gone, or was replaced by
-// another one of its name, although the finalizer should have held it.
+// abandoned cleans up after a cluster whose ManagedCluster was removed despite its finalizer, or replaced by another
+// object of its name.
 func (c *Controller) abandoned(ctx context.Context, record *registerv1alpha1.ManagedClusterRegistration) (time.Duration, error) {
 	latest, err := c.current(ctx, record.Name)
 	if err != nil {
@@ -37,10 +37,10 @@ func (c *Controller) abandoned(ctx context.Context, record *registerv1alpha1.Man
 	return c.cleanUp(ctx, nil, record)
 }
 
-// cleanUp takes the access of a cluster away that is deleted, and removes everything
-// of it from the hub. The registration goes after all else, so that this goes on where
-// it was interrupted; then the ManagedCluster, if there is one. The namespace does not
-// wait for the driver.
+// cleanUp revokes the access of a deleted cluster and removes its objects from the hub.
+// It deletes the registration after all other objects, so that an interrupted cleanup
+// continues. Last, it removes the finalizer of the ManagedCluster if the object exists.
+// The deletion of the namespace does not wait for the driver.
 func (c *Controller) cleanUp(ctx context.Context, cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) (time.Duration, error) {
 	if record == nil && !slices.Contains(cluster.Finalizers, clusterv1.ManagedClusterFinalizer) {
 		return 0, nil
@@ -51,13 +51,13 @@ func (c *Controller) cleanUp(ctx context.Context, cluster *clusterv1.ManagedClus
 		return 0, err
 	}
 	if seen != nil && record != nil && seen.UID != record.UID {
-		return waitPeriod, nil // that of the next cluster of this name, which is nobody's to clean up
+		return waitPeriod, nil // the registration belongs to the next cluster of this name
 	}
 	if cluster == nil && record == nil {
 		return 0, nil
 	}
 	if cluster != nil && record != nil && record.Spec.ManagedClusterUID != cluster.UID {
-		return waitPeriod, nil // the cache lags behind one that was replaced
+		return waitPeriod, nil // the cache still contains a replaced object
 	}
 	c.census.set(name, "")
 	if cluster != nil && Draining(cluster) {
@@ -71,29 +71,29 @@ func (c *Controller) cleanUp(ctx context.Context, cluster *clusterv1.ManagedClus
 		return 0, errors.Join(err, c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationCleanedUp, metav1.ConditionFalse, registerv1alpha1.ReasonRevocationFailed, err.Error())))
 	}
 	if len(left) > 0 {
-		return cleanUpPeriod, c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationCleanedUp, metav1.ConditionFalse, registerv1alpha1.ReasonCleaningUp, "Left: "+strings.Join(left, ", ")+"."))
+		return cleanUpPeriod, c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationCleanedUp, metav1.ConditionFalse, registerv1alpha1.ReasonCleaningUp, "Not removed yet: "+strings.Join(left, ", ")+"."))
 	}
 	if record != nil {
-		err := closeClaim(ctx, c.records, record)
+		err := closeClaim(ctx, c.Records, record)
 		if errors.Is(err, errProvisioned) {
-			return waitPeriod, nil // by an acceptance just before the deletion
+			return waitPeriod, nil // an acceptance just before the deletion changed it
 		}
 		if err != nil {
 			return 0, err
 		}
-		if err := release(ctx, c.records, record); err != nil {
+		if err := release(ctx, c.Records, record); err != nil {
 			return 0, err
 		}
-		if err := c.records.Delete(ctx, name, record.UID); err != nil && !apierrors.IsNotFound(err) {
-			return 0, fmt.Errorf("deleting the registration of cluster %s: %w", name, err)
+		if err := c.Records.Delete(ctx, name, record.UID); err != nil && !apierrors.IsNotFound(err) {
+			return 0, fmt.Errorf("deleting the registration of ManagedCluster %q: %w", name, err)
 		}
 	}
 	if cluster != nil {
-		if err := c.letDelete(ctx, cluster); err != nil {
+		if err := c.removeFinalizer(ctx, cluster); err != nil {
 			return 0, err
 		}
 	}
-	klog.FromContext(ctx).Info("removed everything of a cluster", "cluster", name)
+	klog.FromContext(ctx).Info("Removed all objects of a cluster", "cluster", name)
 	return 0, nil
 }
 
@@ -104,9 +104,9 @@ func nameOf(cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedC
 	return record.Name
 }
 
-// remove removes what a cluster has on the hub, and returns what is left.
+// remove removes the hub's objects of a cluster, and names those that remain.
 func (c *Controller) remove(ctx context.Context, name string, cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) (left []string, err error) {
-	if err := c.access.Revoke(ctx, name); err != nil {
+	if err := c.Access.Revoke(ctx, name); err != nil {
 		return nil, err
 	}
 	if record != nil && meta.FindStatusCondition(record.Status.Conditions, registerv1alpha1.RegistrationAccessGranted) != nil {
@@ -120,8 +120,9 @@ func (c *Controller) remove(ctx context.Context, name string, cluster *clusterv1
 	if identity := c.identityLeft(record); identity != "" {
 		left = append(left, identity)
 	}
-	// A cluster that never was accepted has no namespace: one of its name is somebody else's.
-	if everAccepted(cluster, record) && ReservedName(name) == "" {
+	// The server creates no namespace for a cluster that was never accepted. A namespace of the same name does
+	// not belong to the cluster.
+	if everGranted(cluster, record) && ReservedName(name) == "" {
 		if err := c.releaseWorks(ctx, name); err != nil {
 			return nil, err
 		}
@@ -130,7 +131,7 @@ func (c *Controller) remove(ctx context.Context, name string, cluster *clusterv1
 			return nil, err
 		}
 		if !gone {
-			left = append(left, "its namespace")
+			left = append(left, "the namespace")
 		}
 	}
 	if len(left) > 0 {
@@ -139,19 +140,18 @@ func (c *Controller) remove(ctx context.Context, name string, cluster *clusterv1
 	if err := c.removeRequests(ctx, name); err != nil {
 		return nil, err
 	}
-	done, err := c.access.Remove(ctx, name)
+	done, err := c.Access.Remove(ctx, name)
 	if err == nil && !done {
-		left = append(left, "its roles")
+		left = append(left, "the roles and bindings")
 	}
 	return left, err
 }
 
-// releaseWorks takes the finalizer of agents off the works of a cluster, whose agent
-// has no access any more. It removes what it has applied without them.
+// releaseWorks removes the agent's finalizer from the ManifestWorks of a cluster whose agent has lost access.
 func (c *Controller) releaseWorks(ctx context.Context, namespace string) error {
-	works, err := c.works.ManifestWorks(namespace).List(ctx, metav1.ListOptions{})
+	works, err := c.Works.ManifestWorks(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return fmt.Errorf("listing the works of cluster %s: %w", namespace, err)
+		return fmt.Errorf("listing the ManifestWorks of ManagedCluster %q: %w", namespace, err)
 	}
 	var errs []error
 	for i := range works.Items {
@@ -160,31 +160,30 @@ func (c *Controller) releaseWorks(ctx context.Context, namespace string) error {
 			continue
 		}
 		work.Finalizers = slices.DeleteFunc(work.Finalizers, func(f string) bool { return f == workv1.ManifestWorkFinalizer })
-		_, err := c.works.ManifestWorks(namespace).Update(ctx, work, metav1.UpdateOptions{})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // a conflict is met with the next look
-			errs = append(errs, fmt.Errorf("letting work %s of cluster %s go: %w", work.Name, namespace, err))
+		_, err := c.Works.ManifestWorks(namespace).Update(ctx, work, metav1.UpdateOptions{})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // the next pass retries a conflict
+			errs = append(errs, fmt.Errorf("removing the finalizer of ManifestWork %s/%s: %w", namespace, work.Name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// removeRequests deletes the certificate requests of a cluster's agents. They carry the
-// name of the cluster, and without it nobody decides them any more.
+// removeRequests deletes the CertificateSigningRequests of a cluster. Without the cluster, no controller
+// approves or denies them.
 func (c *Controller) removeRequests(ctx context.Context, cluster string) error {
-	err := c.hub.CertificatesV1().CertificateSigningRequests().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{
+	err := c.Hub.CertificatesV1().CertificateSigningRequests().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{
 		LabelSelector: labels.Set{clusterv1.ClusterNameLabel: cluster}.String(),
 	})
 	if err != nil {
-		return fmt.Errorf("deleting the certificate requests of cluster %s: %w", cluster, err)
+		return fmt.Errorf("deleting the CertificateSigningRequests of ManagedCluster %q: %w", cluster, err)
 	}
 	return nil
 }
 
-// removeNamespace deletes the namespace of a cluster, and tells whether it is gone. One
-// without the label of the cluster is not its namespace, and stays; so does one that was
-// there before the cluster, without the label then.
+// removeNamespace deletes the namespace of a cluster, and reports whether it no longer exists. A namespace without the
+// label of the cluster stays. A namespace that is older than the cluster loses the label and stays.
 func (c *Controller) removeNamespace(ctx context.Context, cluster string) (gone bool, err error) {
-	namespace, err := c.hub.CoreV1().Namespaces().Get(ctx, cluster, metav1.GetOptions{})
+	namespace, err := c.Hub.CoreV1().Namespaces().Get(ctx, cluster, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
@@ -199,24 +198,24 @@ func (c *Controller) removeNamespace(ctx context.Context, cluster string) (gone 
 	}
 	if namespace.Annotations[madeForAnnotation] != cluster {
 		delete(namespace.Labels, clusterv1.ClusterNameLabel)
-		_, err = c.hub.CoreV1().Namespaces().Update(ctx, namespace, metav1.UpdateOptions{})
+		_, err = c.Hub.CoreV1().Namespaces().Update(ctx, namespace, metav1.UpdateOptions{})
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			return false, nil
 		}
 		if err != nil {
-			return false, fmt.Errorf("giving back Namespace %s: %w", cluster, err)
+			return false, fmt.Errorf("removing the label of Namespace %s: %w", cluster, err)
 		}
 		return true, nil
 	}
-	err = c.hub.CoreV1().Namespaces().Delete(ctx, cluster, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &namespace.UID}})
+	err = c.Hub.CoreV1().Namespaces().Delete(ctx, cluster, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &namespace.UID}})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return false, fmt.Errorf("deleting Namespace %s: %w", cluster, err)
 	}
 	return false, nil
 }
 
-// letDelete takes the finalizer off a ManagedCluster of which nothing is left.
-func (c *Controller) letDelete(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
+// removeFinalizer removes the server's finalizer from a ManagedCluster after its cleanup.
+func (c *Controller) removeFinalizer(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
 	_, err := c.change(ctx, cluster, func(update *clusterv1.ManagedCluster) bool {
 		had := len(update.Finalizers)
 		update.Finalizers = slices.DeleteFunc(update.Finalizers, func(f string) bool { return f == clusterv1.ManagedClusterFinalizer })
@@ -225,8 +224,8 @@ func (c *Controller) letDelete(ctx context.Context, cluster *clusterv1.ManagedCl
 	return err
 }
 
-// change stores what fix makes of a ManagedCluster, if it changes anything, and returns
-// it; nil if the ManagedCluster is gone.
+// change applies fix to a ManagedCluster and stores it if fix returns true. It returns the stored object, or nil if the
+// ManagedCluster no longer exists.
 func (c *Controller) change(ctx context.Context, cluster *clusterv1.ManagedCluster, fix func(*clusterv1.ManagedCluster) bool) (*clusterv1.ManagedCluster, error) {
 	current := cluster
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -234,7 +233,7 @@ func (c *Controller) change(ctx context.Context, cluster *clusterv1.ManagedClust
 		if !fix(update) {
 			return nil
 		}
-		stored, err := c.clusters.ManagedClusters().Update(ctx, update, metav1.UpdateOptions{})
+		stored, err := c.Clusters.ManagedClusters().Update(ctx, update, metav1.UpdateOptions{})
 		if apierrors.IsConflict(err) {
 			latest, readErr := c.current(ctx, cluster.Name)
 			if readErr != nil {

@@ -15,14 +15,14 @@ import (
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 )
 
-// longestMessage is that of a condition; what AWS answers can be long.
+// longestMessage bounds the message of a condition, since errors of AWS can be long.
 const longestMessage = 2048
 
-// errOther is for an object that has the name, and is another one by now.
-var errOther = errors.New("it was replaced by another one of its name")
+// errOther is returned for an object that another object of the same name has replaced.
+var errOther = errors.New("replaced by another object of the same name")
 
-// updateRecord stores what change makes of a registration, unless that is what it was
-// when it was read. A registration that is gone brings an event, and is no error.
+// updateRecord applies change to a registration and stores it if it differs. A missing registration is not an error,
+// since its deletion sends an event.
 func (c *Controller) updateRecord(ctx context.Context, record *registerv1alpha1.ManagedClusterRegistration, change func(*registerv1alpha1.ManagedClusterRegistration)) error {
 	if record == nil {
 		return nil
@@ -32,7 +32,7 @@ func (c *Controller) updateRecord(ctx context.Context, record *registerv1alpha1.
 	if equality.Semantic.DeepEqual(wanted, record) {
 		return nil
 	}
-	_, err := c.records.Update(ctx, record.Name, func(current *registerv1alpha1.ManagedClusterRegistration) error {
+	_, err := c.Records.Update(ctx, record.Name, func(current *registerv1alpha1.ManagedClusterRegistration) error {
 		if current.UID != record.UID {
 			return errOther
 		}
@@ -42,11 +42,10 @@ func (c *Controller) updateRecord(ctx context.Context, record *registerv1alpha1.
 	if err == nil || apierrors.IsNotFound(err) || errors.Is(err, errOther) {
 		return nil
 	}
-	return fmt.Errorf("writing the registration of cluster %s: %w", record.Name, err)
+	return fmt.Errorf("writing the registration of ManagedCluster %q: %w", record.Name, err)
 }
 
-// setRecord stores conditions of a registration. They are about the cluster, and not
-// about a generation of the registration, which nobody specifies.
+// setRecord stores conditions of a registration. They describe the cluster, not a generation of the registration.
 func (c *Controller) setRecord(ctx context.Context, record *registerv1alpha1.ManagedClusterRegistration, conditions ...metav1.Condition) error {
 	return c.updateRecord(ctx, record, func(r *registerv1alpha1.ManagedClusterRegistration) {
 		for _, condition := range conditions {
@@ -55,14 +54,13 @@ func (c *Controller) setRecord(ctx context.Context, record *registerv1alpha1.Man
 	})
 }
 
-// setAccepted stores the condition HubAcceptedManagedCluster, if decided still says
-// that it is so of the ManagedCluster that it is stored in.
+// setAccepted stores the condition HubAcceptedManagedCluster if decided still holds for the stored ManagedCluster.
 func (c *Controller) setAccepted(ctx context.Context, cluster *clusterv1.ManagedCluster, condition metav1.Condition, decided func(*clusterv1.ManagedCluster) bool) error {
 	condition.Type = clusterv1.ManagedClusterConditionHubAccepted
 	return c.setCondition(ctx, cluster, condition, decided)
 }
 
-// setCondition stores a condition, if holds still says so of the ManagedCluster that it is stored in.
+// setCondition stores a condition if holds returns true for the stored ManagedCluster.
 func (c *Controller) setCondition(ctx context.Context, cluster *clusterv1.ManagedCluster, condition metav1.Condition, holds func(*clusterv1.ManagedCluster) bool) error {
 	current := cluster
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -74,9 +72,9 @@ func (c *Controller) setCondition(ctx context.Context, cluster *clusterv1.Manage
 		if !meta.SetStatusCondition(&update.Status.Conditions, condition) {
 			return nil
 		}
-		_, err := c.clusters.ManagedClusters().UpdateStatus(ctx, update, metav1.UpdateOptions{})
+		_, err := c.Clusters.ManagedClusters().UpdateStatus(ctx, update, metav1.UpdateOptions{})
 		if apierrors.IsConflict(err) {
-			latest, readErr := c.clusters.ManagedClusters().Get(ctx, cluster.Name, metav1.GetOptions{})
+			latest, readErr := c.Clusters.ManagedClusters().Get(ctx, cluster.Name, metav1.GetOptions{})
 			if readErr != nil {
 				return readErr
 			}
@@ -85,7 +83,7 @@ func (c *Controller) setCondition(ctx context.Context, cluster *clusterv1.Manage
 		return err
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("writing the status of ManagedCluster %s: %w", cluster.Name, err)
+		return fmt.Errorf("writing the status of ManagedCluster %q: %w", cluster.Name, err)
 	}
 	return nil
 }
@@ -97,17 +95,18 @@ func condition(kind string, status metav1.ConditionStatus, reason, message strin
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
 }
 
-// granted tells whether a registration says that its cluster has access.
+// granted reports whether a registration records that its cluster has access.
 func granted(record *registerv1alpha1.ManagedClusterRegistration) bool {
 	return record != nil && meta.IsStatusConditionTrue(record.Status.Conditions, registerv1alpha1.RegistrationAccessGranted)
 }
 
-// ready tells whether a registration says that the identity of its cluster is there.
+// ready reports whether a registration records that the identity is provisioned.
 func ready(record *registerv1alpha1.ManagedClusterRegistration) bool {
 	return meta.IsStatusConditionTrue(record.Status.Conditions, registerv1alpha1.RegistrationIdentityReady)
 }
 
-// identityLeft tells what a driver still has to revoke; empty if it is nothing.
+// identityLeft describes the identity that a driver still has to revoke, or returns an empty
+// string.
 func (c *Controller) identityLeft(record *registerv1alpha1.ManagedClusterRegistration) string {
 	if record == nil {
 		return ""
@@ -115,21 +114,21 @@ func (c *Controller) identityLeft(record *registerv1alpha1.ManagedClusterRegistr
 	current := meta.FindStatusCondition(record.Status.Conditions, registerv1alpha1.RegistrationIdentityReady)
 	switch {
 	case provisioned(record):
-		left := "what the driver " + string(record.Spec.Driver) + " has made for it"
+		left := "the identity of the driver " + string(record.Spec.Driver)
 		if !c.enabled(record.Spec.Driver) {
-			return left + " (the hub runs without that driver)"
+			return left + " (the hub does not enable this driver)"
 		}
 		if current != nil && current.Reason == registerv1alpha1.ReasonRevocationFailed {
 			left += " (" + current.Message + ")"
 		}
 		return left
 	case current != nil && c.enabled(record.Spec.Driver) && current.Reason != registerv1alpha1.ReasonRevoked && current.Reason != registerv1alpha1.ReasonNoClaim:
-		return "its identity"
+		return "the identity"
 	}
 	return ""
 }
 
-// provisioned tells whether AWS may have something for a registration.
+// provisioned reports whether AWS may contain resources of a registration.
 func provisioned(record *registerv1alpha1.ManagedClusterRegistration) bool {
 	return record.Status.IRSA != nil && record.Status.IRSA.Provisioned
 }
@@ -138,14 +137,14 @@ func withdrawn(record *registerv1alpha1.ManagedClusterRegistration) bool {
 	return record.Spec.IRSA != nil && record.Spec.IRSA.Withdrawn
 }
 
-// accepted tells whether a cluster is to have access.
+// accepted reports whether a cluster is accepted and not deleted.
 func accepted(cluster *clusterv1.ManagedCluster) bool {
 	return cluster != nil && cluster.DeletionTimestamp == nil && cluster.Spec.HubAcceptsClient
 }
 
 func denied(cluster *clusterv1.ManagedCluster) bool { return !cluster.Spec.HubAcceptsClient }
 
-// deniedMessage says who denied a cluster, and why.
+// deniedMessage returns the message of a denial, with the decider and the reason.
 func deniedMessage(cluster *clusterv1.ManagedCluster) string {
 	decision := cluster.Status.Acceptance
 	switch {

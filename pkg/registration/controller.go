@@ -35,128 +35,87 @@ import (
 )
 
 const (
-	// defaultVerifyPeriod is how often drivers look whether all is as they have made it.
+	// defaultVerifyPeriod is the interval between a driver's checks of the resources that it
+	// provisioned.
 	defaultVerifyPeriod = 30 * time.Minute
-	// verifyJitter spreads that, so that not all clusters are looked at together.
+	// verifyJitter spreads the checks of different clusters.
 	verifyJitter = 0.5
-	// waitPeriod is how long something is waited for that may bring no event.
+	// waitPeriod is the time to the next attempt if the awaited change may send no event.
 	waitPeriod = time.Second
-	// refusedPeriod is how long a refusal is taken to last that may bring no event.
+	// refusedPeriod is the time to the next attempt after a refusal that may end without an event.
 	refusedPeriod = 30 * time.Second
 )
 
-// Options are what a Controller needs. All but Requests, AutoApproval,
-// VerifyPeriod and Clock are required.
+// Options configure a Controller. Requests, AutoApproval, VerifyPeriod and Clock are optional.
 type Options struct {
 	Clusters clusterclient.ManagedClustersGetter
-	// ClusterInformer and Registrations feed the controller; the caller starts them.
+	// ClusterInformer and Registrations send events to the controller. The caller starts them.
 	ClusterInformer clusterinformers.ManagedClusterInformer
 	Registrations   registerinformers.ManagedClusterRegistrationInformer
 	Records         Records
-	// Drivers are those by which clusters may register.
+	// Drivers are the enabled registration drivers.
 	Drivers []Driver
 	// Access reads the caches of HubInformers.
 	Access *Access
 	Hub    kubernetes.Interface
-	// HubInformers have the objects of the hub with the label of a cluster's name. The
-	// caller starts them.
+	// HubInformers cache the hub's objects that have the cluster label. The caller starts them.
 	HubInformers kubeinformers.SharedInformerFactory
-	// Requests are the certificate requests whose coming and going changes the rules of a
-	// driver; nil if no driver depends on them. The caller starts it.
+	// Requests caches the CertificateSigningRequests on which the rules of a driver depend. The caller starts it. It is
+	// nil if no driver depends on them.
 	Requests certificatesinformers.CertificateSigningRequestInformer
 	Works    workclient.ManifestWorksGetter
-	// Addons are the ManagedClusterAddOns, which not every hub has.
+	// Addons reads and deletes ManagedClusterAddOns. A hub may not serve them.
 	Addons addonclient.ManagedClusterAddOnsGetter
-	// CachedWorks knows most of the works without asking.
+	// CachedWorks may be older than Works.
 	CachedWorks worklisters.ManifestWorkLister
-	// DrainTimeout is how long the agent of a deleted cluster may take to remove what the hub
-	// delivered, before it loses its access.
+	// DrainTimeout bounds the time in which the agent of a deleted cluster removes the delivered objects. Afterwards,
+	// the agent loses access.
 	DrainTimeout time.Duration
 	// Events receives the events of ManagedClusters.
 	Events    events.EventRecorder
 	Decisions Decisions
-	// EnsureRecord makes the registration of a cluster that has none.
+	// EnsureRecord creates the registration of a cluster if there is none.
 	EnsureRecord func(ctx context.Context, cluster *clusterv1.ManagedCluster) error
 	AutoApproval AutoApproval
-	// VerifyPeriod is how often drivers verify what they have made; by default 30 minutes.
+	// VerifyPeriod is the interval between a driver's checks of the resources that it provisioned. It defaults
+	// to 30 minutes.
 	VerifyPeriod time.Duration
 	Clock        clock.PassiveClock
 }
 
-func (o *Options) complete() error {
-	required := []struct {
-		name    string
-		missing bool
-	}{
-		{"Clusters", o.Clusters == nil}, {"ClusterInformer", o.ClusterInformer == nil}, {"Registrations", o.Registrations == nil},
-		{"Records", o.Records == nil}, {"Drivers", len(o.Drivers) == 0}, {"Access", o.Access == nil}, {"Hub", o.Hub == nil},
-		{"HubInformers", o.HubInformers == nil}, {"Works", o.Works == nil}, {"Addons", o.Addons == nil}, {"CachedWorks", o.CachedWorks == nil}, {"Events", o.Events == nil}, {"Decisions", o.Decisions == nil},
-		{"EnsureRecord", o.EnsureRecord == nil},
-	}
-	for _, option := range required {
-		if option.missing {
-			return fmt.Errorf("the controller of registrations needs the option %s", option.name)
-		}
-	}
+// Controller grants accepted clusters access to the hub, revokes the access of denied and deleted clusters, and removes
+// the objects of deleted clusters. Only one replica runs it.
+//
+// One loop grants and revokes access and calls only the hub. Each driver has a loop with its own workers, which may wait
+// for a service such as AWS. The loops exchange results through conditions of the registration. So a slow AWS delays
+// neither a revocation nor a cluster of another driver.
+//
+//	           ┌─ driver loop ─ Provision/Revoke ─► condition IdentityReady ─┐
+//	decision ──┤                                                            ▼
+//	           └─ access loop ─ Revoke at once; Grant once the identity is ready
+//
+// The registration records each grant before the server makes it, so that a cleanup finds it even if the server
+// stops in between.
+type Controller struct {
+	Options
+
+	lister     clusterlisters.ManagedClusterLister
+	cached     registerlisters.ManagedClusterRegistrationLister
+	census     *census
+	loop       reconcile.Loop
+	identities []*identities
+}
+
+// NewController returns a Controller. Its informers must be started after this call.
+func NewController(o Options) *Controller {
 	if o.VerifyPeriod <= 0 {
 		o.VerifyPeriod = defaultVerifyPeriod
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return nil
-}
-
-// Controller gives accepted clusters their access to the hub, takes it from those that
-// are denied or deleted, and removes whatever is left of the latter. One of it acts on
-// a hub at a time.
-//
-// It runs one loop for access, which talks to the hub alone, and one for each driver,
-// with workers of its own, which may wait for others such as AWS. They tell each other
-// what they have done through the registration, so that neither waits for the other:
-// nobody's access outlasts a denial because AWS is slow, and no cluster of another
-// driver waits for it.
-//
-//	           ┌─ driver loop ─ Provision/Revoke ─► condition IdentityReady ─┐
-//	decision ──┤                                                            ▼
-//	           └─ access loop ─ Revoke at once; Grant once the identity is ready
-//
-// Whatever a cluster is given is written down in its registration first, which is
-// therefore the anchor of its removal, wherever the server stops in between.
-type Controller struct {
-	clusters     clusterclient.ManagedClustersGetter
-	lister       clusterlisters.ManagedClusterLister
-	records      Records
-	cached       registerlisters.ManagedClusterRegistrationLister
-	drivers      []Driver
-	access       *Access
-	hub          kubernetes.Interface
-	works        workclient.ManifestWorksGetter
-	addons       addonclient.ManagedClusterAddOnsGetter
-	cachedWorks  worklisters.ManifestWorkLister
-	drainTimeout time.Duration
-	events       events.EventRecorder
-	decisions    Decisions
-	ensureRecord func(context.Context, *clusterv1.ManagedCluster) error
-	autoApproval AutoApproval
-	period       time.Duration
-	clock        clock.PassiveClock
-	census       *census
-	loop         reconcile.Loop
-	identities   []*identities
-}
-
-// NewController returns a controller that is fed by the informers of its options.
-func NewController(o Options) (*Controller, error) {
-	if err := o.complete(); err != nil {
-		return nil, err
-	}
 	registerMetrics()
-	c := &Controller{
-		clusters: o.Clusters, lister: o.ClusterInformer.Lister(), records: o.Records, cached: o.Registrations.Lister(),
-		drivers: o.Drivers, access: o.Access, hub: o.Hub, works: o.Works, addons: o.Addons, cachedWorks: o.CachedWorks, drainTimeout: o.DrainTimeout, events: o.Events, decisions: o.Decisions, ensureRecord: o.EnsureRecord,
-		autoApproval: o.AutoApproval, period: o.VerifyPeriod, clock: o.Clock, census: newCensus(),
-	}
+	c := &Controller{Options: o, lister: o.ClusterInformer.Lister(), cached: o.Registrations.Lister(), census: newCensus()}
 	hub := o.HubInformers
 	c.loop = reconcile.Loop{
 		Name:      "registration",
@@ -169,7 +128,7 @@ func NewController(o Options) (*Controller, error) {
 			{Informer: hub.Rbac().V1().ClusterRoles().Informer(), Keys: accessKeys},
 			{Informer: hub.Rbac().V1().ClusterRoleBindings().Informer(), Keys: accessKeys},
 			{Informer: hub.Rbac().V1().RoleBindings().Informer(), Keys: accessKeys},
-			// What is in a Lease is the agent's, and changes all the time.
+			// Only the agent changes the content of a Lease, every few seconds.
 			{Informer: hub.Coordination().V1().Leases().Informer(), Keys: accessKeys, Ignore: func(_, _ any) bool { return true }},
 		},
 	}
@@ -179,11 +138,11 @@ func NewController(o Options) (*Controller, error) {
 	for _, driver := range o.Drivers {
 		c.identities = append(c.identities, newIdentities(c, driver, o.ClusterInformer.Informer(), o.Registrations.Informer()))
 	}
-	return c, nil
+	return c
 }
 
-// Run works until ctx ends, and returns once every worker has stopped. It may run
-// again afterwards, but not twice at once.
+// Run runs the controller until ctx ends, and returns after all workers have stopped. It may be called again
+// afterwards.
 func (c *Controller) Run(ctx context.Context) {
 	defer c.census.reset()
 	var running sync.WaitGroup
@@ -194,8 +153,7 @@ func (c *Controller) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// revoked reports whether a cluster loses its access: it is gone or deleted, or it was
-// accepted and is denied.
+// revoked reports whether a cluster loses access: it was deleted, or was accepted and is denied now.
 func (c *Controller) revoked(name cache.ObjectName) bool {
 	cluster, err := c.lister.Get(name.Name)
 	if err != nil {
@@ -205,7 +163,7 @@ func (c *Controller) revoked(name cache.ObjectName) bool {
 	return cluster.DeletionTimestamp != nil || !cluster.Spec.HubAcceptsClient && accepted != nil && accepted.Status == metav1.ConditionTrue
 }
 
-// sameDecision tells that a change of a cluster is only about what its agent reports.
+// sameDecision reports whether a change of a ManagedCluster concerns only its agent's report.
 func sameDecision(old, obj any) bool {
 	before, ok := old.(*clusterv1.ManagedCluster)
 	if !ok {
@@ -224,7 +182,7 @@ func acceptedCondition(cluster *clusterv1.ManagedCluster) *metav1.Condition {
 	return meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ManagedClusterConditionHubAccepted)
 }
 
-// labelledKeys is the cluster whose name an object is labelled with.
+// labelledKeys returns the key of the cluster that the cluster label names.
 func labelledKeys(obj any) []cache.ObjectName {
 	object, ok := obj.(metav1.Object)
 	if !ok || object.GetLabels()[clusterv1.ClusterNameLabel] == "" {
@@ -233,7 +191,7 @@ func labelledKeys(obj any) []cache.ObjectName {
 	return []cache.ObjectName{{Name: object.GetLabels()[clusterv1.ClusterNameLabel]}}
 }
 
-// accessKeys is the cluster that an object gives access to, if it is ours.
+// accessKeys returns the key of the cluster to which an object of this controller grants access.
 func accessKeys(obj any) []cache.ObjectName {
 	object, ok := obj.(metav1.Object)
 	if !ok {
@@ -249,7 +207,7 @@ func accessKeys(obj any) []cache.ObjectName {
 	return []cache.ObjectName{{Name: cluster}}
 }
 
-// read returns what the caches have of a cluster; nil for what they do not.
+// read returns a cluster and its registration from the caches. Each is nil if it does not exist.
 func (c *Controller) read(name string) (*clusterv1.ManagedCluster, *registerv1alpha1.ManagedClusterRegistration, error) {
 	cluster, err := c.lister.Get(name)
 	if apierrors.IsNotFound(err) {
@@ -266,26 +224,26 @@ func (c *Controller) read(name string) (*clusterv1.ManagedCluster, *registerv1al
 	return cluster, record, nil
 }
 
-// current returns a ManagedCluster as it is stored; nil if there is none.
+// current returns the stored ManagedCluster, or nil if there is none.
 func (c *Controller) current(ctx context.Context, name string) (*clusterv1.ManagedCluster, error) {
-	cluster, err := c.clusters.ManagedClusters().Get(ctx, name, metav1.GetOptions{})
+	cluster, err := c.Clusters.ManagedClusters().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading ManagedCluster %s: %w", name, err)
+		return nil, fmt.Errorf("reading ManagedCluster %q: %w", name, err)
 	}
 	return cluster, nil
 }
 
-// currentRecord returns a registration as it is stored; nil if there is none.
+// currentRecord returns the stored registration, or nil if there is none.
 func (c *Controller) currentRecord(ctx context.Context, name string) (*registerv1alpha1.ManagedClusterRegistration, error) {
-	record, err := c.records.Get(ctx, name)
+	record, err := c.Records.Get(ctx, name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the registration of cluster %s: %w", name, err)
+		return nil, fmt.Errorf("reading the registration of ManagedCluster %q: %w", name, err)
 	}
 	return record, nil
 }
@@ -311,32 +269,32 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (time.
 	return c.deny(ctx, cluster, record)
 }
 
-// makeRecord makes the registration that the request which created a cluster could
-// not, and of clusters that are older than registrations.
+// makeRecord creates the registration of a cluster if the request that created the cluster did not, or if the cluster is
+// older than registrations.
 func (c *Controller) makeRecord(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
 	record, err := c.currentRecord(ctx, cluster.Name)
 	if err != nil || record != nil {
-		return err // the cache lags, and brings an event
+		return err // the cache is behind and will send an event
 	}
 	latest, err := c.current(ctx, cluster.Name)
 	if err != nil || latest == nil || latest.DeletionTimestamp != nil {
 		return err
 	}
-	if err := c.ensureRecord(ctx, latest); err != nil {
-		return fmt.Errorf("making the registration of cluster %s: %w", cluster.Name, err)
+	if err := c.EnsureRecord(ctx, latest); err != nil {
+		return fmt.Errorf("creating the registration of ManagedCluster %q: %w", cluster.Name, err)
 	}
 	return nil
 }
 
-// grant gives an accepted cluster its access, once its identity is there.
+// grant grants access to an accepted cluster after its identity is provisioned.
 func (c *Controller) grant(ctx context.Context, cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) (time.Duration, error) {
-	if err := c.noteApproval(ctx, cluster, record); err != nil {
+	if err := c.recordApproval(ctx, cluster, record); err != nil {
 		return 0, err
 	}
 	if !ready(record) {
 		return 0, c.pending(ctx, cluster, record)
 	}
-	complete, err := c.access.Granted(ctx, cluster.Name, AgentsOf(c.drivers, record), cluster.Spec.LeaseSeconds())
+	complete, err := c.Access.Granted(ctx, cluster.Name, AgentsOf(c.Drivers, record), cluster.Spec.LeaseSeconds())
 	if err != nil {
 		return 0, err
 	}
@@ -353,19 +311,19 @@ func (c *Controller) grant(ctx context.Context, cluster *clusterv1.ManagedCluste
 	c.census.set(cluster.Name, driverOf(record))
 	return c.next(), c.setAccepted(ctx, cluster, metav1.Condition{
 		Status: metav1.ConditionTrue, Reason: clusterv1.ReasonHubClusterAdminAccepted,
-		Message: "The hub accepts the cluster, which has its access.",
+		Message: "The hub accepts the cluster. The cluster has access to the hub.",
 	}, func(current *clusterv1.ManagedCluster) bool {
-		// What was found is so of this decision. A denial in between took the access away.
+		// A denial since the read revoked the access.
 		return accepted(current) && current.Generation == cluster.Generation
 	})
 }
 
-// makeAccess grants access to a cluster that is accepted and has its identity, also by
-// what is stored and not only by the caches. It is not done if that is not so.
+// makeAccess grants access if the stored objects, and not only the caches, show that the cluster is accepted and has
+// its identity. It returns done = false otherwise.
 func (c *Controller) makeAccess(ctx context.Context, cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) (_ *clusterv1.ManagedCluster, done bool, _ error) {
 	uid := cluster.UID
-	// The ManagedCluster first: an identity is said not to be ready before it is looked
-	// a last time whether it is to be revoked, so that one of the two sees the other.
+	// The ManagedCluster is read first. The driver's loop marks an identity as not ready and then reads the
+	// ManagedCluster again before it revokes, so that one of the two sees the other's write.
 	name := cluster.Name
 	cluster, err := c.current(ctx, name)
 	if err != nil || !accepted(cluster) || cluster.UID != uid {
@@ -375,32 +333,31 @@ func (c *Controller) makeAccess(ctx context.Context, cluster *clusterv1.ManagedC
 	if err != nil || stored == nil || stored.UID != record.UID || !ready(stored) {
 		return nil, false, err
 	}
-	// From here on, the registration says that there may be something to remove.
-	if !everAccepted(nil, stored) {
+	// From here on, the registration records that there may be objects to remove.
+	if !everGranted(nil, stored) {
 		if err := c.setRecord(ctx, stored, condition(registerv1alpha1.RegistrationAccessGranted, metav1.ConditionFalse,
-			registerv1alpha1.ReasonPending, "The access of the cluster is being made.")); err != nil {
+			registerv1alpha1.ReasonPending, "The server is granting the cluster access to the hub.")); err != nil {
 			return cluster, false, err
 		}
 	}
-	if err := c.access.Grant(ctx, cluster.Name, AgentsOf(c.drivers, stored), cluster.Spec.LeaseSeconds()); err != nil {
+	if err := c.Access.Grant(ctx, cluster.Name, AgentsOf(c.Drivers, stored), cluster.Spec.LeaseSeconds()); err != nil {
 		return cluster, false, err
 	}
-	// A denial revokes in its request. One that came while this granted would otherwise
-	// have revoked too early.
+	// A denial revokes within its request. If it ran during the grant, it revoked too early.
 	latest, err := c.current(ctx, cluster.Name)
 	if err != nil {
 		return cluster, false, err
 	}
 	if !accepted(latest) || latest.UID != uid {
-		return nil, false, c.access.Revoke(ctx, cluster.Name)
+		return nil, false, c.Access.Revoke(ctx, cluster.Name)
 	}
 	if latest.Generation != cluster.Generation {
-		return nil, false, nil // denied and accepted again, maybe, which brings an event
+		return nil, false, nil // perhaps denied and accepted again; an event follows
 	}
 	err = c.updateRecord(ctx, stored, func(r *registerv1alpha1.ManagedClusterRegistration) {
 		meta.SetStatusCondition(&r.Status.Conditions, metav1.Condition{
 			Type: registerv1alpha1.RegistrationAccessGranted, Status: metav1.ConditionTrue, Reason: registerv1alpha1.ReasonGranted,
-			Message: "The cluster has its access to the hub.",
+			Message: "The cluster has access to the hub.",
 		})
 		meta.RemoveStatusCondition(&r.Status.Conditions, registerv1alpha1.RegistrationCleanedUp)
 	})
@@ -409,13 +366,12 @@ func (c *Controller) makeAccess(ctx context.Context, cluster *clusterv1.ManagedC
 	}
 	if !granted(stored) {
 		acceptances.WithLabelValues(driverOf(stored)).Inc()
-		klog.FromContext(ctx).Info("granted a cluster its access", "cluster", cluster.Name, "driver", driverOf(stored))
+		klog.FromContext(ctx).Info("Granted a cluster access to the hub", "cluster", cluster.Name, "driver", driverOf(stored))
 	}
 	return latest, true, nil
 }
 
-// failed says why an accepted cluster has not all of its access. Without a cluster,
-// something has changed that brings an event.
+// failed reports why a grant failed. A nil cluster means that it has changed and an event follows.
 func (c *Controller) failed(ctx context.Context, cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration, err error) error {
 	if cluster == nil || err == nil {
 		return nil
@@ -423,24 +379,24 @@ func (c *Controller) failed(ctx context.Context, cluster *clusterv1.ManagedClust
 	if !errors.Is(err, ErrTerminating) {
 		countFailure(record, operationGrant)
 		if granted(record) {
-			// It had all that it needs, and most likely has it still: nobody stops working for that.
+			// The access was complete before, so the agent can probably still work.
 			return c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationAccessGranted, metav1.ConditionTrue,
-				registerv1alpha1.ReasonGranted, "The access of the cluster could not be repaired: "+err.Error()))
+				registerv1alpha1.ReasonGranted, "The server could not repair the access of the cluster: "+err.Error()))
 		}
 	}
 	c.census.set(cluster.Name, "")
 	return errors.Join(
 		c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationAccessGranted, metav1.ConditionFalse, registerv1alpha1.ReasonPending, err.Error())),
-		c.setAccepted(ctx, cluster, condition("", metav1.ConditionFalse, clusterv1.ReasonError, "The access of the cluster could not be made: "+err.Error()), accepted))
+		c.setAccepted(ctx, cluster, condition("", metav1.ConditionFalse, clusterv1.ReasonError, "The server could not grant the cluster access: "+err.Error()), accepted))
 }
 
-// pending says that an accepted cluster has no identity yet, and why.
+// pending reports why an accepted cluster has no identity yet.
 func (c *Controller) pending(ctx context.Context, cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) error {
 	current := meta.FindStatusCondition(record.Status.Conditions, registerv1alpha1.RegistrationIdentityReady)
-	why, failed := "The identity of the cluster is being made.", false
+	why, failed := "The identity of the cluster is being provisioned.", false
 	switch {
 	case !c.enabled(record.Spec.Driver):
-		why, failed = fmt.Sprintf("The hub does not register clusters with the driver %s.", record.Spec.Driver), true
+		why, failed = fmt.Sprintf("The hub does not enable the registration driver %s.", record.Spec.Driver), true
 	case current != nil && (current.Reason == registerv1alpha1.ReasonProvisionFailed || current.Reason == registerv1alpha1.ReasonNoClaim || current.Reason == registerv1alpha1.ReasonRevocationFailed):
 		why, failed = current.Message, true
 	}
@@ -448,8 +404,7 @@ func (c *Controller) pending(ctx context.Context, cluster *clusterv1.ManagedClus
 	if !granted(record) {
 		errs = append(errs, c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationAccessGranted, metav1.ConditionFalse, registerv1alpha1.ReasonPending, why)))
 	}
-	// Public agents take any value of the condition for the end of the wait, so that
-	// there is none before the first word on the matter.
+	// Upstream OCM agents stop waiting at any value of the condition, so it is absent until there is a result.
 	switch before := acceptedCondition(cluster); {
 	case failed:
 		errs = append(errs, c.setAccepted(ctx, cluster, condition("", metav1.ConditionFalse, clusterv1.ReasonError, why), accepted))
@@ -459,39 +414,38 @@ func (c *Controller) pending(ctx context.Context, cluster *clusterv1.ManagedClus
 	return errors.Join(errs...)
 }
 
-// deny takes the access of a cluster away that is not accepted, or not any longer. A
-// cluster that never was has nothing, and nothing is asked for it.
+// deny revokes the access of a denied cluster. A cluster that was never accepted has none, and costs no request.
 func (c *Controller) deny(ctx context.Context, cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) (time.Duration, error) {
-	if !everAccepted(cluster, record) {
+	if !everGranted(cluster, record) {
 		return c.autoApprove(ctx, cluster, record)
 	}
 	c.census.set(cluster.Name, "")
-	revoked, err := c.access.Revoked(cluster.Name)
+	revoked, err := c.Access.Revoked(cluster.Name)
 	if err != nil {
 		return 0, err
 	}
 	said := meta.FindStatusCondition(record.Status.Conditions, registerv1alpha1.RegistrationAccessGranted)
 	if !revoked || said == nil || said.Reason != registerv1alpha1.ReasonDenied {
-		// Only a clear answer that the cache lags is a reason not to revoke.
+		// Revoke unless the stored object proves that the cache is behind.
 		if latest, err := c.current(ctx, cluster.Name); err == nil && accepted(latest) && latest.UID == cluster.UID {
 			return waitPeriod, nil
 		}
-		if err := c.access.Revoke(ctx, cluster.Name); err != nil {
+		if err := c.Access.Revoke(ctx, cluster.Name); err != nil {
 			countFailure(record, operationRevoke)
 			return 0, errors.Join(err, c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationCleanedUp, metav1.ConditionFalse,
 				registerv1alpha1.ReasonRevocationFailed, err.Error())))
 		}
 		if granted(record) {
 			denials.WithLabelValues(driverOf(record), registerv1alpha1.ReasonDenied).Inc()
-			klog.FromContext(ctx).Info("revoked the access of a cluster", "cluster", cluster.Name, "driver", driverOf(record))
+			klog.FromContext(ctx).Info("Revoked the access of a cluster", "cluster", cluster.Name, "driver", driverOf(record))
 		}
 	}
-	if err := c.access.Regroup(ctx, cluster.Name, AgentsOf(c.drivers, record).Groups); err != nil {
+	if err := c.Access.Regroup(ctx, cluster.Name, AgentsOf(c.Drivers, record).Groups); err != nil {
 		return 0, err
 	}
-	cleaned := condition(registerv1alpha1.RegistrationCleanedUp, metav1.ConditionTrue, registerv1alpha1.ReasonCleanedUp, "Nothing is left of the access of the cluster.")
+	cleaned := condition(registerv1alpha1.RegistrationCleanedUp, metav1.ConditionTrue, registerv1alpha1.ReasonCleanedUp, "All access of the cluster is removed.")
 	if left := c.identityLeft(record); left != "" {
-		cleaned = condition(registerv1alpha1.RegistrationCleanedUp, metav1.ConditionFalse, registerv1alpha1.ReasonCleaningUp, "Left: "+left+".")
+		cleaned = condition(registerv1alpha1.RegistrationCleanedUp, metav1.ConditionFalse, registerv1alpha1.ReasonCleaningUp, "Not removed yet: "+left+".")
 	}
 	message := deniedMessage(cluster)
 	if err := c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationAccessGranted, metav1.ConditionFalse, registerv1alpha1.ReasonDenied, message), cleaned); err != nil {
@@ -503,35 +457,34 @@ func (c *Controller) deny(ctx context.Context, cluster *clusterv1.ManagedCluster
 		}
 	}
 	if decision := cluster.Status.Acceptance; decision != nil && decision.Left {
-		return 0, c.letGo(ctx, cluster)
+		return 0, c.deleteLeft(ctx, cluster)
 	}
 	return c.next(), nil
 }
 
-// everAccepted tells whether a cluster was accepted at any time, so that something may
-// have been made for it.
-func everAccepted(cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) bool {
-	return cluster != nil && OnceAccepted(cluster) ||
+// everGranted reports whether a cluster was ever accepted, so that objects of it may exist.
+func everGranted(cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) bool {
+	return cluster != nil && EverAccepted(cluster) ||
 		record != nil && meta.FindStatusCondition(record.Status.Conditions, registerv1alpha1.RegistrationAccessGranted) != nil
 }
 
-// letGo deletes the ManagedCluster of a cluster that has left the hub.
-func (c *Controller) letGo(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
+// deleteLeft deletes the ManagedCluster of a cluster that has left the hub.
+func (c *Controller) deleteLeft(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
 	latest, err := c.current(ctx, cluster.Name)
 	if err != nil || latest == nil || latest.UID != cluster.UID || accepted(latest) || latest.Status.Acceptance == nil || !latest.Status.Acceptance.Left {
 		return err
 	}
-	err = c.clusters.ManagedClusters().Delete(ctx, cluster.Name, metav1.DeleteOptions{
+	err = c.Clusters.ManagedClusters().Delete(ctx, cluster.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &latest.UID, ResourceVersion: &latest.ResourceVersion},
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("deleting ManagedCluster %s, which has left the hub: %w", cluster.Name, err)
+		return fmt.Errorf("deleting ManagedCluster %q, which has left the hub: %w", cluster.Name, err)
 	}
 	return nil
 }
 
 func (c *Controller) driver(name registerv1alpha1.RegistrationDriver) Driver {
-	for _, driver := range c.drivers {
+	for _, driver := range c.Drivers {
 		if driver.Name() == name {
 			return driver
 		}
@@ -543,5 +496,5 @@ func (c *Controller) enabled(name registerv1alpha1.RegistrationDriver) bool {
 	return c.driver(name) != nil
 }
 
-// next is when to look again although nothing has changed.
-func (c *Controller) next() time.Duration { return wait.Jitter(c.period, verifyJitter) }
+// next returns the time to the next check without an event.
+func (c *Controller) next() time.Duration { return wait.Jitter(c.VerifyPeriod, verifyJitter) }

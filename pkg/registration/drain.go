@@ -19,25 +19,23 @@ import (
 )
 
 const (
-	// drainPeriod is how often the server looks whether the agent of a deleted cluster has
-	// removed what the hub delivered.
+	// drainPeriod is the interval between checks of a cluster that is drained.
 	drainPeriod = time.Second
-	// namedObjects is how many objects of a kind a message names.
+	// namedObjects bounds the objects of a kind that a message names.
 	namedObjects = 10
 	// lastPriority is the highest cleanup priority, which is deleted last.
 	lastPriority = 100
 )
 
-// Draining reports whether a deleted cluster keeps its access, so that its agent can remove
-// what the hub delivered. A cluster that is denied does not.
+// Draining reports whether a deleted cluster keeps its access, so that its agent can remove the
+// delivered objects. A denied cluster does not keep it.
 func Draining(cluster *clusterv1.ManagedCluster) bool {
 	draining, _ := cluster.Draining()
 	return draining
 }
 
-// drain deletes the ManagedClusterAddOns of a deleted cluster, and then its ManifestWorks, while its
-// agent still has access. It reports whether that is over: none is left, or the time for it has
-// passed.
+// drain deletes the ManagedClusterAddOns of a deleted cluster and then its ManifestWorks, while its agent still has
+// access. It returns true when none is left or the timeout has passed.
 func (c *Controller) drain(ctx context.Context, cluster *clusterv1.ManagedCluster) (over bool, again time.Duration, _ error) {
 	latest, err := c.current(ctx, cluster.Name)
 	if err != nil {
@@ -50,7 +48,7 @@ func (c *Controller) drain(ctx context.Context, cluster *clusterv1.ManagedCluste
 		return true, 0, nil
 	}
 	left, failure := c.deleteDelivered(ctx, cluster.Name)
-	overdue := c.clock.Since(latest.DeletionTimestamp.Time) >= c.drainTimeout
+	overdue := c.Clock.Since(latest.DeletionTimestamp.Time) >= c.DrainTimeout
 	switch {
 	case failure != nil && !overdue:
 		if err := c.setDeleting(ctx, latest, clusterv1.ReasonDeletingError, failure.Error()); err != nil {
@@ -60,25 +58,25 @@ func (c *Controller) drain(ctx context.Context, cluster *clusterv1.ManagedCluste
 	case !left.empty() && !overdue:
 		return false, drainPeriod, c.setDeleting(ctx, latest, clusterv1.ReasonResourceRemaining, "Waiting until these are removed: "+left.String()+".")
 	case !left.empty() || failure != nil:
-		message := fmt.Sprintf("What the hub delivered was not removed within %s. It may remain on the cluster: %s.", c.drainTimeout, left)
+		message := fmt.Sprintf("The agent did not remove the delivered objects within %s. They may remain on the cluster: %s.", c.DrainTimeout, left)
 		if failure != nil {
-			message = fmt.Sprintf("The server could not delete within %s what the hub delivered, which may remain on the cluster: %v", c.drainTimeout, failure)
+			message = fmt.Sprintf("The server could not delete the delivered objects within %s. They may remain on the cluster: %v", c.DrainTimeout, failure)
 		}
-		klog.FromContext(ctx).Info("deleting a cluster although its agent has not removed everything", "cluster", cluster.Name, "message", message)
-		c.events.Eventf(latest, nil, corev1.EventTypeWarning, clusterv1.ReasonDrainTimedOut, "Deleting", "%s", message)
+		klog.FromContext(ctx).Info("Deleting a cluster although its agent has not removed all objects", "cluster", cluster.Name, "message", message)
+		c.Events.Eventf(latest, nil, corev1.EventTypeWarning, clusterv1.ReasonDrainTimedOut, "Deleting", "%s", message)
 		return true, 0, c.setDeleting(ctx, latest, clusterv1.ReasonDrainTimedOut, message)
 	}
-	return true, 0, c.setDeleting(ctx, latest, clusterv1.ReasonNoResource, "The agent has removed what the hub delivered.")
+	return true, 0, c.setDeleting(ctx, latest, clusterv1.ReasonNoResource, "The agent has removed all delivered objects.")
 }
 
-// remaining names what the hub has of a cluster that is drained.
+// remaining lists the objects of a cluster that is drained.
 type remaining struct {
 	addons, works []string
 }
 
 func (r remaining) empty() bool { return len(r.addons)+len(r.works) == 0 }
 
-// String names the first ones.
+// String names the first objects of each kind.
 func (r remaining) String() string {
 	var parts []string
 	if len(r.addons) > 0 {
@@ -90,9 +88,8 @@ func (r remaining) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// deleteDelivered deletes what goes next, and returns what is left. ManifestWorks of an addon may be
-// what its manager needs to clean up on the cluster, so that addons go first, and works only once
-// none is left.
+// deleteDelivered deletes the objects that are next in order, and returns those that remain. The manager of an add-on
+// may need its ManifestWorks to clean up, so ManifestWorks follow after the last add-on.
 func (c *Controller) deleteDelivered(ctx context.Context, cluster string) (left remaining, err error) {
 	if left.addons, err = c.deleteAddons(ctx, cluster); err != nil || len(left.addons) > 0 {
 		return left, err
@@ -101,9 +98,9 @@ func (c *Controller) deleteDelivered(ctx context.Context, cluster string) (left 
 	return left, err
 }
 
-// deleteAddons deletes the ManagedClusterAddOns of a cluster, and returns the names of all that are left.
+// deleteAddons deletes the ManagedClusterAddOns of a cluster, and returns the names of those that remain.
 func (c *Controller) deleteAddons(ctx context.Context, cluster string) (left []string, err error) {
-	addons, err := c.addons.ManagedClusterAddOns(cluster).List(ctx, metav1.ListOptions{})
+	addons, err := c.Addons.ManagedClusterAddOns(cluster).List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil // a hub without the CustomResourceDefinition
 	}
@@ -116,7 +113,7 @@ func (c *Controller) deleteAddons(ctx context.Context, cluster string) (left []s
 		if addon.DeletionTimestamp != nil {
 			continue
 		}
-		err := c.addons.ManagedClusterAddOns(cluster).Delete(ctx, addon.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &addon.UID}})
+		err := c.Addons.ManagedClusterAddOns(cluster).Delete(ctx, addon.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &addon.UID}})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return left, fmt.Errorf("deleting ManagedClusterAddOn %s/%s: %w", cluster, addon.Name, err)
 		}
@@ -124,16 +121,16 @@ func (c *Controller) deleteAddons(ctx context.Context, cluster string) (left []s
 	return left, nil
 }
 
-// deleteWorks deletes the ManifestWorks of a cluster that have the lowest cleanup priority of
-// those that are left, and returns the names of all that are left.
+// deleteWorks deletes the remaining ManifestWorks with the lowest cleanup priority, and returns the names of all that
+// remain.
 func (c *Controller) deleteWorks(ctx context.Context, cluster string) (left []string, err error) {
-	works, err := c.cachedWorks.ManifestWorks(cluster).List(labels.Everything())
+	works, err := c.CachedWorks.ManifestWorks(cluster).List(labels.Everything())
 	if err != nil {
 		return nil, err
 	}
 	if len(works) == 0 {
-		// The cache may not have the newest.
-		stored, err := c.works.ManifestWorks(cluster).List(ctx, metav1.ListOptions{Limit: 1})
+		// The cache may not contain the newest ManifestWorks.
+		stored, err := c.Works.ManifestWorks(cluster).List(ctx, metav1.ListOptions{Limit: 1})
 		if err != nil {
 			return nil, fmt.Errorf("listing the ManifestWorks of cluster %s: %w", cluster, err)
 		}
@@ -151,7 +148,7 @@ func (c *Controller) deleteWorks(ctx context.Context, cluster string) (left []st
 		if work.DeletionTimestamp != nil || cleanupPriority(work) != first {
 			continue
 		}
-		err := c.works.ManifestWorks(cluster).Delete(ctx, work.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &work.UID}})
+		err := c.Works.ManifestWorks(cluster).Delete(ctx, work.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &work.UID}})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return left, fmt.Errorf("deleting ManifestWork %s/%s: %w", cluster, work.Name, err)
 		}
@@ -159,8 +156,8 @@ func (c *Controller) deleteWorks(ctx context.Context, cluster string) (left []st
 	return left, nil
 }
 
-// cleanupPriority returns when a ManifestWork is deleted with its cluster: 0 first, 100 last. One
-// without a valid annotation is deleted first, as on hubs that run OCM.
+// cleanupPriority returns the priority of a ManifestWork: 0 is deleted first and 100 last. It is 0 without a valid
+// annotation, as on hubs that run OCM.
 func cleanupPriority(work *workv1.ManifestWork) int {
 	priority, err := strconv.Atoi(work.Annotations[clusterv1.CleanupPriorityAnnotation])
 	if err != nil || priority < 0 || priority > lastPriority {
@@ -169,7 +166,7 @@ func cleanupPriority(work *workv1.ManifestWork) int {
 	return priority
 }
 
-// enumerate names the first of a list.
+// enumerate joins the first names of a list.
 func enumerate(names []string) string {
 	more := len(names) - namedObjects
 	if more <= 0 {

@@ -15,9 +15,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 )
 
-// EnsureRecord makes the registration of a ManagedCluster if it has none, and takes
-// the claim that its annotations make if they may still make one. It fails with
-// Conflict while what was made for a former cluster of that name is being removed.
+// EnsureRecord creates the registration of a ManagedCluster if there is none, and stores the claim in its annotations if
+// the cluster may still claim. It returns a conflict while objects of a previous cluster of that name remain.
 func (r *Registrar) EnsureRecord(ctx context.Context, mc *clusterv1.ManagedCluster) error {
 	return r.ensure(ctx, mc, registerv1alpha1.Requester{Username: mc.Annotations[RequestedByAnnotation]})
 }
@@ -28,11 +27,11 @@ func (r *Registrar) ensure(ctx context.Context, mc *clusterv1.ManagedCluster, by
 		return r.create(ctx, mc, by)
 	}
 	if err != nil {
-		return fmt.Errorf("reading the registration of cluster %s: %w", mc.Name, err)
+		return fmt.Errorf("reading the registration of ManagedCluster %q: %w", mc.Name, err)
 	}
 	if registration.Spec.ManagedClusterUID != mc.UID {
 		if !Untouched(registration) {
-			return apierrors.NewConflict(registerv1alpha1.Resource("managedclusters"), mc.Name, errors.New("the registration is that of a former cluster of this name"))
+			return apierrors.NewConflict(registerv1alpha1.Resource("managedclusters"), mc.Name, errors.New("the registration belongs to a previous cluster of this name"))
 		}
 		if err := r.discard(ctx, registration); err != nil {
 			return err
@@ -42,7 +41,7 @@ func (r *Registrar) ensure(ctx context.Context, mc *clusterv1.ManagedCluster, by
 	if err := r.complete(ctx, mc, registration, by); err != nil {
 		return err
 	}
-	if OnceAccepted(mc) || !open(registration) {
+	if EverAccepted(mc) || !claimable(registration) {
 		return nil
 	}
 	return r.claimFromAnnotations(ctx, mc, by.Username)
@@ -51,8 +50,7 @@ func (r *Registrar) ensure(ctx context.Context, mc *clusterv1.ManagedCluster, by
 func (r *Registrar) create(ctx context.Context, mc *clusterv1.ManagedCluster, by registerv1alpha1.Requester) error {
 	logger := klog.FromContext(ctx).WithValues("cluster", mc.Name)
 	var claimed *claim
-	// A cluster that was accepted by a server which knew no claims had all the time to
-	// write whatever it wanted there.
+	// An older server accepted the cluster without a claim, so its agent could write any annotation since.
 	if !mc.Spec.HubAcceptsClient || mc.Status.Acceptance != nil {
 		var err error
 		if claimed, err = r.annotated(mc); err != nil {
@@ -73,19 +71,19 @@ func (r *Registrar) create(ctx context.Context, mc *clusterv1.ManagedCluster, by
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	// Another replica was faster.
+	// Another replica created it first.
 	registration, err := r.Records.Get(ctx, mc.Name)
 	if err != nil {
-		return fmt.Errorf("reading the registration of cluster %s: %w", mc.Name, err)
+		return fmt.Errorf("reading the registration of ManagedCluster %q: %w", mc.Name, err)
 	}
 	if registration.Spec.ManagedClusterUID != mc.UID {
-		return apierrors.NewConflict(registerv1alpha1.Resource("managedclusters"), mc.Name, errors.New("the registration is that of another cluster of this name"))
+		return apierrors.NewConflict(registerv1alpha1.Resource("managedclusters"), mc.Name, errors.New("the registration belongs to another cluster of this name"))
 	}
 	return r.complete(ctx, mc, registration, by)
 }
 
-// complete adds what only the request that created the ManagedCluster knows to a
-// registration that the controller was faster to make.
+// complete adds the creator to a registration that the controller created first. Only the creating request contains the
+// creator.
 func (r *Registrar) complete(ctx context.Context, mc *clusterv1.ManagedCluster, registration *registerv1alpha1.ManagedClusterRegistration, by registerv1alpha1.Requester) error {
 	known := registration.Spec.RequestedBy
 	if by.Username == "" || known.Username != "" && known.Username != by.Username || len(known.Groups) > 0 || known.Username != "" && len(by.Groups) == 0 {
@@ -98,12 +96,12 @@ func (r *Registrar) complete(ctx context.Context, mc *clusterv1.ManagedCluster, 
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("completing the registration of cluster %s: %w", mc.Name, err)
+		return fmt.Errorf("completing the registration of ManagedCluster %q: %w", mc.Name, err)
 	}
 	return nil
 }
 
-// newRecord is the registration of a ManagedCluster that has none.
+// newRecord returns a new registration of a ManagedCluster.
 func (r *Registrar) newRecord(mc *clusterv1.ManagedCluster, by registerv1alpha1.Requester, claimed *claim) *registerv1alpha1.ManagedClusterRegistration {
 	registration := &registerv1alpha1.ManagedClusterRegistration{
 		ObjectMeta: metav1.ObjectMeta{Name: mc.Name},
@@ -117,7 +115,7 @@ func (r *Registrar) newRecord(mc *clusterv1.ManagedCluster, by registerv1alpha1.
 	return registration
 }
 
-// defaultDriver is that of clusters without a claim.
+// defaultDriver returns the driver of clusters without a claim.
 func defaultDriver(drivers []Driver) registerv1alpha1.RegistrationDriver {
 	if len(drivers) == 0 || slices.ContainsFunc(drivers, func(d Driver) bool { return d.Name() == registerv1alpha1.DriverCSR }) {
 		return registerv1alpha1.DriverCSR
@@ -131,30 +129,30 @@ func (r *Registrar) claimBy(identity irsa.Identity, user string) registerv1alpha
 	}
 }
 
-// annotated returns what the annotations of a stored ManagedCluster claim; nil with
-// the reason if that cannot be claimed here.
+// annotated returns the claim in the annotations of a stored ManagedCluster. It returns an error if the hub does not
+// support the claim.
 func (r *Registrar) annotated(mc *clusterv1.ManagedCluster) (*claim, error) {
 	claimed, errs := readClaim(r.HubARN, mc.Annotations)
 	return claimed, errs.ToAggregate()
 }
 
-// claimFromAnnotations takes the claim that the annotations of a ManagedCluster make.
-// One that cannot be taken is left alone, as AdmitUpdate has told who wrote it.
+// claimFromAnnotations stores the claim in the annotations of a ManagedCluster. It ignores an invalid claim, which
+// AdmitUpdate has refused.
 func (r *Registrar) claimFromAnnotations(ctx context.Context, mc *clusterv1.ManagedCluster, user string) error {
 	claimed, err := r.annotated(mc)
 	if claimed == nil || err != nil {
 		return nil
 	}
-	err = r.take(ctx, mc, claimed.Identity, user, open)
-	if errors.Is(err, ErrClaimed) || errors.Is(err, errTaken) {
+	err = r.take(ctx, mc, claimed.Identity, user, claimable)
+	if errors.Is(err, ErrClaimed) || errors.Is(err, errStale) {
 		klog.FromContext(ctx).V(2).Info("the claim of a cluster is not taken", "cluster", mc.Name, "reason", err.Error())
 		return nil
 	}
 	return err
 }
 
-// take reserves an identity and writes the claim of it into the registration of a
-// cluster, if that is free for it. It fails with ErrClaimed or errTaken otherwise.
+// take reserves an identity and stores its claim in the registration. It returns ErrClaimed if another cluster holds
+// the identity, or errStale if the registration may not take a claim any more.
 func (r *Registrar) take(ctx context.Context, mc *clusterv1.ManagedCluster, identity irsa.Identity, user string, free func(*registerv1alpha1.ManagedClusterRegistration) bool) error {
 	claimed := r.claimBy(identity, user)
 	if err := r.reserve(ctx, identity, mc, claimed, false); err != nil {
@@ -165,23 +163,22 @@ func (r *Registrar) take(ctx context.Context, mc *clusterv1.ManagedCluster, iden
 			return nil
 		}
 		if registration.Spec.ManagedClusterUID != mc.UID || !free(registration) {
-			return errTaken
+			return errStale
 		}
 		setClaim(registration, identity, claimed)
 		return nil
 	})
-	// An identity that is reserved and then not claimed is free to take after a while:
-	// to release it here could release what another request has just claimed with it.
+	// An unused reservation expires. A release here could release the claim of a concurrent request.
 	return err
 }
 
-// reserve makes an identity that of a cluster, or, on dry-run, finds out whether it
-// could be. It fails with ErrClaimed.
+// reserve reserves an identity for a cluster, or only checks whether it could if dryRun is true. It returns ErrClaimed
+// if another cluster holds the identity.
 func (r *Registrar) reserve(ctx context.Context, identity irsa.Identity, mc *clusterv1.ManagedCluster, claimed registerv1alpha1.IRSAClaim, dryRun bool) error {
 	if dryRun {
 		holder, err := r.Records.Reserved(ctx, identity.Hash())
 		if err != nil {
-			return fmt.Errorf("looking for who holds the identity %s: %w", identity.Hash(), err)
+			return fmt.Errorf("reading the reservation of identity %s: %w", identity.Hash(), err)
 		}
 		if holder != nil && holder.ClusterUID != mc.UID && holder.ClusterName != mc.Name {
 			return ErrClaimed
@@ -190,7 +187,7 @@ func (r *Registrar) reserve(ctx context.Context, identity irsa.Identity, mc *clu
 	}
 	err := r.Records.Reserve(ctx, identity.Hash(), Holder{ClusterName: mc.Name, ClusterUID: mc.UID, Claim: claimed})
 	if err != nil && !errors.Is(err, ErrClaimed) {
-		return fmt.Errorf("reserving the identity %s: %w", identity.Hash(), err)
+		return fmt.Errorf("reserving identity %s: %w", identity.Hash(), err)
 	}
 	return err
 }

@@ -18,17 +18,15 @@ const (
 	hubCheckTimeout = 30 * time.Second
 )
 
-// Checker is a Driver that finds out, before any cluster is accepted, whether the hub has
-// what the driver needs.
+// Checker is a Driver that checks the hub's prerequisites before a cluster is accepted.
 type Checker interface {
 	Driver
-	// Check returns what the hub lacks, each with its remedy. An error means that it is
-	// not known.
+	// Check returns the missing prerequisites, each with its remedy. An error means that they are unknown.
 	Check(ctx context.Context) ([]string, error)
 }
 
-// HubCheck keeps what the hub lacks for the drivers that it offers. The server stays ready
-// meanwhile: clusters that are registered already do not need it, nor those of another driver.
+// HubCheck stores the missing prerequisites of the enabled drivers. The server stays ready while some are missing,
+// since registered clusters and clusters of other drivers do not need them.
 type HubCheck struct {
 	checkers []Checker
 
@@ -36,7 +34,7 @@ type HubCheck struct {
 	problems map[registerv1alpha1.RegistrationDriver][]string
 }
 
-// NewHubCheck returns a HubCheck of those of the drivers that are Checkers.
+// NewHubCheck returns a HubCheck of the drivers that implement Checker.
 func NewHubCheck(drivers []Driver) *HubCheck {
 	h := &HubCheck{problems: map[registerv1alpha1.RegistrationDriver][]string{}}
 	for _, driver := range drivers {
@@ -47,13 +45,13 @@ func NewHubCheck(drivers []Driver) *HubCheck {
 	return h
 }
 
-// Run checks each driver until the hub lacks nothing, or until ctx ends.
+// Run checks each driver until no prerequisite is missing or ctx ends.
 func (h *HubCheck) Run(ctx context.Context) {
 	registerMetrics()
 	var running wait.Group
 	for _, checker := range h.checkers {
 		running.StartWithContext(ctx, func(ctx context.Context) {
-			// The only error is that ctx has ended.
+			// An error means that ctx has ended.
 			_ = wait.PollUntilContextCancel(ctx, hubCheckPeriod, true, func(ctx context.Context) (bool, error) {
 				return h.check(ctx, checker), nil
 			})
@@ -62,30 +60,30 @@ func (h *HubCheck) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// check reports whether the hub is known to lack nothing. It logs what has changed.
+// check reports whether no prerequisite is missing. It logs changes.
 func (h *HubCheck) check(ctx context.Context, checker Checker) bool {
 	bounded, cancel := context.WithTimeout(ctx, hubCheckTimeout)
 	defer cancel()
 	logger := klog.FromContext(ctx).WithValues("driver", checker.Name())
 	problems, err := checker.Check(bounded)
-	// A check that runs into its own deadline is logged; one that the end of the server interrupts is not.
+	// A check that exceeds its own deadline is logged. A check that the server's shutdown interrupts is not.
 	if ctx.Err() == nil && err != nil {
-		logger.Error(err, "It is not known whether the hub has what the registration driver needs")
+		logger.Error(err, "Failed to check the hub's prerequisites of the registration driver")
 	}
 	if err != nil {
-		return false // what was known before stays
+		return false // the previous result stays
 	}
 	hubProblems.WithLabelValues(string(checker.Name())).Set(float64(len(problems)))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !slices.Equal(problems, h.problems[checker.Name()]) && len(problems) > 0 {
-		logger.Error(nil, "The hub lacks what the registration driver needs, so that clusters which are accepted get no access", "missing", strings.Join(problems, "; "))
+		logger.Error(nil, "The hub does not meet the prerequisites of the registration driver; accepted clusters get no access", "missing", strings.Join(problems, "; "))
 	}
 	h.problems[checker.Name()] = problems
 	return len(problems) == 0
 }
 
-// Problems returns what the hub is known to lack for a driver.
+// Problems returns the missing prerequisites of a driver.
 func (h *HubCheck) Problems(driver registerv1alpha1.RegistrationDriver) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

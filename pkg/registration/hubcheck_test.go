@@ -9,7 +9,7 @@ import (
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 )
 
-// checkedDriver is a Driver whose Check returns what the test says.
+// checkedDriver is a Driver with a Check that returns the values of the test.
 type checkedDriver struct {
 	Driver
 	problems []string
@@ -43,6 +43,6 @@ func TestHubCheck(t *testing.T) {
 			t.Errorf("Problems() after %v, %v = %q, want %q", step.problems, step.err, got, step.want)
 		}
 	}
-	// Nothing is lacking, so that Run ends by itself.
+	// No prerequisite is missing, so Run ends by itself.
 	h.Run(t.Context())
 }

@@ -17,18 +17,17 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
-// driverTimeout is how long a driver may take. It leaves time to store what has come of it.
+// driverTimeout bounds a driver's call. It leaves time to store the result.
 const driverTimeout = 20 * time.Second
 
-// identities lets one driver make and revoke the identities of its clusters, by a loop
-// of its own.
+// identities is the loop in which one driver provisions and revokes the identities of its clusters.
 type identities struct {
 	controller *Controller
 	driver     Driver
 	loop       reconcile.Loop
 
 	mu sync.Mutex
-	// verified is when a cluster is verified next; those that are not in it, at once.
+	// verified maps each cluster to the time of its next verification. Clusters without an entry are due.
 	verified map[string]time.Time
 }
 
@@ -45,7 +44,7 @@ func newIdentities(controller *Controller, driver Driver, clusters, records cach
 	return i
 }
 
-// run works until ctx ends. Who begins to act verifies everything.
+// run runs the loop until ctx ends. A new leader verifies all clusters.
 func (i *identities) run(ctx context.Context) {
 	i.mu.Lock()
 	i.verified = map[string]time.Time{}
@@ -53,9 +52,8 @@ func (i *identities) run(ctx context.Context) {
 	i.loop.Run(ctx)
 }
 
-// sameIdentity tells that a change of a registration is not about its identity. What
-// AWS answered to the last attempt is not either: or else every failure would bring
-// the next one at once.
+// sameIdentity reports whether a change of a registration does not concern its identity. It ignores the result of the
+// last attempt, so that a failure does not cause an immediate retry.
 func sameIdentity(old, obj any) bool {
 	before, ok := old.(*registerv1alpha1.ManagedClusterRegistration)
 	if !ok {
@@ -70,19 +68,19 @@ func sameIdentity(old, obj any) bool {
 	return sameClaim && sameState && ready(before) == ready(after)
 }
 
-// due tells whether a cluster is to be verified.
+// due reports whether the verification of a cluster is due.
 func (i *identities) due(cluster string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return !i.controller.clock.Now().Before(i.verified[cluster])
+	return !i.controller.Clock.Now().Before(i.verified[cluster])
 }
 
-// postpone says that a cluster was verified, and returns when it is to be again.
+// postpone records a verification, and returns the time to the next one.
 func (i *identities) postpone(cluster string) time.Duration {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	after := i.controller.next()
-	i.verified[cluster] = i.controller.clock.Now().Add(after)
+	i.verified[cluster] = i.controller.Clock.Now().Add(after)
 	return after
 }
 
@@ -106,18 +104,17 @@ func (i *identities) reconcile(ctx context.Context, key cache.ObjectName) (time.
 	}
 	i.forget(key.Name)
 	if keeps(cluster, record) {
-		return 0, nil // the end of the drain brings an event
+		return 0, nil // the end of the drain sends an event
 	}
 	return i.revoke(ctx, record)
 }
 
-// entitled tells whether a cluster is to have the identity of a registration.
+// entitled reports whether a cluster should have the identity of a registration.
 func entitled(cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) bool {
 	return accepted(cluster) && cluster.UID == record.Spec.ManagedClusterUID && !withdrawn(record)
 }
 
-// keeps reports whether a cluster is to keep the identity of a registration: it is entitled to
-// it, or its agent needs it to remove what the hub delivered.
+// keeps reports whether a cluster keeps the identity of a registration: it is entitled to it, or it is drained.
 func keeps(cluster *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) bool {
 	return entitled(cluster, record) ||
 		cluster != nil && Draining(cluster) && cluster.UID == record.Spec.ManagedClusterUID && !withdrawn(record)
@@ -127,7 +124,7 @@ func (i *identities) provision(ctx context.Context, cluster *clusterv1.ManagedCl
 	c := i.controller
 	verify := i.due(cluster.Name)
 	if !ready(record) {
-		// What is to be made is made by what is stored, not by what the caches have.
+		// Provisioning follows the stored objects, not the caches.
 		latest, err := c.current(ctx, cluster.Name)
 		if err != nil {
 			return 0, err
@@ -137,7 +134,7 @@ func (i *identities) provision(ctx context.Context, cluster *clusterv1.ManagedCl
 			return 0, err
 		}
 		if stored == nil || stored.UID != record.UID || stored.Spec.Driver != i.driver.Name() || !entitled(latest, stored) {
-			return 0, nil // which brings an event
+			return 0, nil // an event follows
 		}
 		record = stored
 	}
@@ -150,18 +147,18 @@ func (i *identities) provision(ctx context.Context, cluster *clusterv1.ManagedCl
 		countFailure(record, operationProvision)
 		failed := condition(registerv1alpha1.RegistrationIdentityReady, metav1.ConditionFalse, registerv1alpha1.ReasonProvisionFailed, err.Error())
 		if ready(record) {
-			// It was made. That it cannot be looked at now is no reason to stop a cluster.
+			// The identity exists. A failed verification must not stop the cluster.
 			failed = condition(registerv1alpha1.RegistrationIdentityReady, metav1.ConditionTrue, registerv1alpha1.ReasonProvisionFailed,
-				"The identity was made, and could not be verified or repaired since: "+err.Error())
+				"The server could not verify or repair the identity: "+err.Error())
 		}
-		return 0, errors.Join(fmt.Errorf("provisioning cluster %s: %w", cluster.Name, err), c.setRecord(ctx, record, failed))
+		return 0, errors.Join(fmt.Errorf("provisioning ManagedCluster %q: %w", cluster.Name, err), c.setRecord(ctx, record, failed))
 	}
-	err := c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationIdentityReady, metav1.ConditionTrue, registerv1alpha1.ReasonProvisioned, "The identity of the cluster is there."))
+	err := c.setRecord(ctx, record, condition(registerv1alpha1.RegistrationIdentityReady, metav1.ConditionTrue, registerv1alpha1.ReasonProvisioned, "The identity of the cluster is provisioned."))
 	if err != nil {
 		return 0, err
 	}
 	if !verify {
-		return 0, nil // the next verification waits in the queue already
+		return 0, nil // the queue already contains the next verification
 	}
 	return i.postpone(cluster.Name), nil
 }
@@ -183,14 +180,14 @@ func (i *identities) revoke(ctx context.Context, record *registerv1alpha1.Manage
 		return 0, nil
 	}
 	if keeps(latest, stored) {
-		return waitPeriod, nil // the cache lags
+		return waitPeriod, nil // the cache is behind
 	}
-	// Nobody grants access on an identity that is about to go.
+	// The access loop does not grant while the condition is False.
 	if ready(stored) {
 		if err := c.setRecord(ctx, stored, condition(registerv1alpha1.RegistrationIdentityReady, metav1.ConditionFalse, registerv1alpha1.ReasonCleaningUp, "The identity of the cluster is being revoked.")); err != nil {
 			return 0, err
 		}
-		// Who accepted the cluster before that was stored may have found the identity ready.
+		// An acceptance before this write may have seen the identity as ready.
 		if latest, err = c.current(ctx, record.Name); err != nil {
 			return 0, err
 		}
@@ -202,7 +199,7 @@ func (i *identities) revoke(ctx context.Context, record *registerv1alpha1.Manage
 	defer cancel()
 	if err := i.driver.Revoke(bounded, stored); err != nil {
 		countFailure(stored, operationWithdraw)
-		return 0, errors.Join(fmt.Errorf("revoking the identity of cluster %s: %w", stored.Name, err), c.setRecord(ctx, stored,
+		return 0, errors.Join(fmt.Errorf("revoking the identity of ManagedCluster %q: %w", stored.Name, err), c.setRecord(ctx, stored,
 			condition(registerv1alpha1.RegistrationIdentityReady, metav1.ConditionFalse, registerv1alpha1.ReasonRevocationFailed, err.Error())))
 	}
 	if withdrawn(stored) {
@@ -210,26 +207,24 @@ func (i *identities) revoke(ctx context.Context, record *registerv1alpha1.Manage
 		if err != nil || latest == nil {
 			return 0, err
 		}
-		if err := forgetClaim(ctx, c.records, latest, defaultDriver(c.drivers)); err != nil {
+		if err := forgetClaim(ctx, c.Records, latest, defaultDriver(c.Drivers)); err != nil {
 			return 0, err
 		}
 	}
 	if err := c.revokedIdentity(ctx, stored); err != nil {
 		return 0, err
 	}
-	klog.FromContext(ctx).Info("revoked the identity of a cluster", "cluster", stored.Name, "driver", i.driver.Name())
+	klog.FromContext(ctx).Info("Revoked the identity of a cluster", "cluster", stored.Name, "driver", i.driver.Name())
 	return 0, nil
 }
 
-// leaves tells whether a registration that is entitled to nothing still has something
-// of the driver.
+// leaves reports whether resources of the driver remain for a registration.
 func (i *identities) leaves(record *registerv1alpha1.ManagedClusterRegistration) bool {
 	current := meta.FindStatusCondition(record.Status.Conditions, registerv1alpha1.RegistrationIdentityReady)
 	return provisioned(record) || withdrawn(record) || current != nil && current.Reason != registerv1alpha1.ReasonRevoked
 }
 
-// revokedIdentity stores that a driver has nothing left of a cluster. A claim that was
-// withdrawn without ever having been used leaves no trace.
+// revokedIdentity stores that no resources of the driver remain. It ends a withdrawn claim.
 func (c *Controller) revokedIdentity(ctx context.Context, record *registerv1alpha1.ManagedClusterRegistration) error {
 	if meta.FindStatusCondition(record.Status.Conditions, registerv1alpha1.RegistrationIdentityReady) == nil && !provisioned(record) {
 		return nil

@@ -9,7 +9,7 @@ import (
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 )
 
-// Operations that can fail, as the metric of failures names them.
+// Values of the label operation of the metric of failures.
 const (
 	operationGrant     = "grant"
 	operationRevoke    = "revoke"
@@ -22,24 +22,24 @@ const (
 var (
 	acceptances = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: "hub_apiserver", Name: "registration_acceptances_total", StabilityLevel: metrics.ALPHA,
-		Help: "Managed clusters that were given access to the hub, by driver.",
+		Help: "Number of grants of access to the hub, by driver.",
 	}, []string{"driver"})
 	denials = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: "hub_apiserver", Name: "registration_denials_total", StabilityLevel: metrics.ALPHA,
-		Help: "Managed clusters whose access to the hub was taken away, by driver and reason (Denied or Deleted).",
+		Help: "Number of revocations of access to the hub, by driver and reason (Denied or Deleted).",
 	}, []string{"driver", "reason"})
 	failures = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: "hub_apiserver", Name: "registration_failures_total", StabilityLevel: metrics.ALPHA,
-		Help: "Failures to register managed clusters or to remove them, by driver and operation (grant, revoke, provision, withdraw, cleanup or approve). Each is tried again.",
+		Help: "Number of failed attempts to register or remove managed clusters, by driver and operation (grant, revoke, provision, withdraw, cleanup or approve). Each is retried.",
 	}, []string{"driver", "operation"})
 	registered = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Subsystem: "hub_apiserver", Name: "registered_clusters", StabilityLevel: metrics.ALPHA,
-		Help: "Managed clusters that have access to the hub, by driver, as the replica that acts knows it.",
+		Help: "Number of managed clusters with access to the hub, by driver. Only the leading replica reports it.",
 	}, []string{"driver"})
 
 	hubProblems = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Subsystem: "hub_apiserver", Name: "registration_hub_problems", StabilityLevel: metrics.ALPHA,
-		Help: "What the hub lacks for a registration driver, by driver. Clusters that register by the driver get no access until it is 0.",
+		Help: "Number of missing prerequisites of a registration driver on the hub, by driver. Clusters of the driver get no access until it is 0.",
 	}, []string{"driver"})
 
 	registerMetrics = sync.OnceFunc(func() {
@@ -58,7 +58,7 @@ func countFailure(record *registerv1alpha1.ManagedClusterRegistration, operation
 	failures.WithLabelValues(driverOf(record), operation).Inc()
 }
 
-// census knows which clusters have access, and by which driver.
+// census counts the clusters with access by driver.
 type census struct {
 	mu       sync.Mutex
 	byName   map[string]string
@@ -69,7 +69,7 @@ func newCensus() *census {
 	return &census{byName: map[string]string{}, byDriver: map[string]int{}}
 }
 
-// set says by which driver a cluster has access, or with an empty one that it has none.
+// set records the driver of a cluster with access. An empty driver means no access.
 func (c *census) set(cluster, driver string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +93,7 @@ func (c *census) count(driver string, by int) {
 	registered.WithLabelValues(driver).Set(float64(c.byDriver[driver]))
 }
 
-// reset forgets all: another replica acts.
+// reset removes all clusters, since another replica leads.
 func (c *census) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

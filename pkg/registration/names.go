@@ -14,49 +14,45 @@ const (
 	// LeaseName is the name of the Lease, in the namespace of a cluster, that its agent renews.
 	LeaseName = "managed-cluster-lease"
 
-	// madeForAnnotation is on a namespace that was made for a cluster, and not there
-	// before, with what others have in it.
+	// madeForAnnotation marks a namespace that the server created for a cluster.
 	madeForAnnotation = "register.open-cluster-management.io/made-for"
 
 	accessPrefix = "open-cluster-management:managedcluster:"
 	workRole     = "work"
 
-	// allClusters ends the name of a group that certificates of any cluster may carry.
+	// allClusters is the suffix of a group that certificates of any cluster may contain.
 	allClusters = "managed-clusters"
 )
 
-// agentRoles are the roles of the hub that agents have in the namespace of their
-// cluster. Each is a ClusterRole named with the prefix of access, which comes with
-// the manifests.
+// agentRoles are the roles of agents in the namespace of their cluster. Each is a ClusterRole of artifacts/rbac whose
+// name begins with accessPrefix.
 var agentRoles = []string{"registration", workRole, "serviceaccounts", "namespaces", "inventory"}
 
-// ReservedName tells why a cluster cannot have a name; empty if it can. The roles of
-// a cluster of such a name would be those of all clusters, or its namespace would be
-// one that the hub itself needs.
+// ReservedName returns why a cluster cannot have a name, or an empty string. The roles of such a cluster would be the
+// roles of all clusters, or its namespace would be a namespace of the hub.
 func ReservedName(cluster string) string {
 	switch {
 	case sharesRole(cluster):
-		return "the hub has a ClusterRole " + accessName(cluster) + " for the agents of all clusters"
+		return "ClusterRole " + accessName(cluster) + " of the hub belongs to the agents of all clusters"
 	case cluster == allClusters:
-		return "agents of all clusters may be in the group " + clusterv1.AgentGroups(cluster)[0]
+		return "group " + clusterv1.AgentGroups(cluster)[0] + " may contain the agents of all clusters"
 	case cluster == "default", strings.HasPrefix(cluster, "kube-"), strings.HasPrefix(cluster, "open-cluster-management"):
-		return "the hub needs the namespace " + cluster + " for itself"
+		return "namespace " + cluster + " is reserved for the hub"
 	}
 	return ""
 }
 
-// sharesRole tells whether the ClusterRole that would be that of a cluster is one of all clusters.
+// sharesRole reports whether the ClusterRole of a cluster of this name belongs to all clusters.
 func sharesRole(cluster string) bool { return slices.Contains(agentRoles, cluster) }
 
-// accessName is the name of the ClusterRole and the ClusterRoleBinding of a cluster.
+// accessName returns the name of the ClusterRole and the ClusterRoleBinding of a cluster.
 func accessName(cluster string) string { return accessPrefix + cluster }
 
-// bindingName is the name of the RoleBinding that gives a cluster one of the roles of agents.
+// bindingName returns the name of the RoleBinding that grants an agent role to a cluster.
 func bindingName(cluster, role string) string { return accessName(cluster) + ":" + role }
 
-// ownBinding tells whether a RoleBinding in the namespace of a cluster is one of its
-// access, also one that an earlier version has made, or that by which its agent reaches
-// the Secrets of its accounts: those are the hub's own, and so not behind our gate.
+// ownBinding reports whether a RoleBinding in the namespace of a cluster belongs to its access. This includes bindings
+// of earlier versions and the binding for Secrets of accounts, since the gate does not guard the hub's Secrets.
 func ownBinding(cluster, name string) bool {
 	return strings.HasPrefix(name, accessName(cluster)+":") || name == clusterv1.AgentSecretsAccess
 }
@@ -65,11 +61,11 @@ func clusterRoleRef(name string) rbacv1.RoleRef {
 	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}
 }
 
-// Agents are the agents of a cluster, as their driver knows them.
+// Agents describes the agents of a cluster according to their driver.
 type Agents struct {
-	// Groups are the groups of the hub that they are in.
+	// Groups are the groups of the agents on the hub.
 	Groups []string
-	// Rules are what they may do on the hub because of their driver.
+	// Rules are the rules that the agents need on the hub for their driver.
 	Rules []rbacv1.PolicyRule
 }
 
@@ -103,8 +99,8 @@ func deniedRules(cluster string) []rbacv1.PolicyRule {
 func acceptedRules(cluster string, ofDriver []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	own := []string{cluster}
 	return append([]rbacv1.PolicyRule{{
-		// The empty name is that of reviews without one, by which public klusterlets find out
-		// whether they are connected.
+		// The empty name matches access reviews without a name, with which public klusterlets
+		// check their connection.
 		APIGroups: []string{"register.open-cluster-management.io"}, Resources: []string{"managedclusters/clientcertificates"},
 		ResourceNames: []string{cluster, ""}, Verbs: []string{"renew"},
 	}, {

@@ -24,13 +24,15 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 )
 
-// afterStoreTimeout bounds how long a request waits for what follows once it is
-// stored. The controller does what was not done by then.
+// afterStoreTimeout bounds the work of a request after its object is stored. The controller completes the rest.
 const afterStoreTimeout = 5 * time.Second
 
 var clusters = clusterv1.Resource("managedclusters")
 
-// Clusters reads ManagedClusters as they are stored.
+// errFormer is the reason of a conflict with a previous cluster of the same name.
+var errFormer = errors.New("objects of a previous cluster of this name are still being removed: try again later")
+
+// Clusters reads stored ManagedClusters.
 type Clusters interface {
 	Get(ctx context.Context, name string, options metav1.GetOptions) (*clusterv1.ManagedCluster, error)
 }
@@ -38,72 +40,71 @@ type Clusters interface {
 // Decision is a decision about a cluster.
 type Decision struct {
 	Cluster string
-	// UID and ResourceVersion, if given, must be those of the ManagedCluster.
+	// UID and ResourceVersion are preconditions on the ManagedCluster, if set.
 	UID             types.UID
 	ResourceVersion string
-	// Acceptance is what was decided. The caller and the present time stand in for who
-	// and when, if they are not given.
+	// Acceptance is the decision. The decider and the time default to the caller and the current
+	// time.
 	Acceptance clusterv1.Acceptance
-	// DryRun is to find out whether it could be written.
+	// DryRun makes all checks and writes nothing.
 	DryRun bool
 }
 
 // Decider writes decisions.
 type Decider interface {
 	Decisions
-	// Apply writes a decision, as Decide does.
+	// Apply writes a decision like Decide.
 	Apply(ctx context.Context, decision Decision) (*clusterv1.ManagedCluster, error)
 }
 
-// Revoker takes the access of a cluster away. It works on any replica.
+// Revoker revokes the access of a cluster. It works on any replica.
 type Revoker interface {
 	Revoke(ctx context.Context, cluster string) error
 }
 
-// Gate keeps the agents of clusters that are denied or deleted out of this server.
+// Gate denies requests to this server by the agents of denied and deleted clusters.
 type Gate interface {
-	// Observe takes note of a ManagedCluster as it is stored, Deleted of one that was
-	// deleted or is being deleted.
+	// Observe records a stored ManagedCluster. Deleted records a ManagedCluster that was or is
+	// being deleted.
 	Observe(mc *clusterv1.ManagedCluster)
 	Deleted(mc *clusterv1.ManagedCluster)
 }
 
-// Approver approves those pending CertificateSigningRequests of an accepted cluster
-// that can be approved, and returns their names.
+// Approver approves the pending CertificateSigningRequests of an accepted cluster that qualify, and returns their names.
 type Approver interface {
 	ApprovePending(ctx context.Context, cluster string) ([]string, error)
 }
 
-// RegistrarOptions are what a Registrar needs.
+// RegistrarOptions configure a Registrar.
 type RegistrarOptions struct {
-	// HubARN is that of the hub's EKS cluster; nil without the driver aws-irsa.
+	// HubARN is the ARN of the hub's EKS cluster. It is nil without the driver aws-irsa.
 	HubARN *irsa.ARN
-	// Mapping is how the hub's EKS cluster knows the groups of roles.
+	// Mapping is how the hub's EKS cluster maps IAM roles to groups.
 	Mapping irsa.Mapping
-	// Drivers are those that clusters may register with.
+	// Drivers are the enabled registration drivers.
 	Drivers []Driver
 
 	Records   Records
 	Clusters  Clusters
 	Decisions Decider
-	// MayDecide tells why the caller of a request may not decide about a cluster; nil if it may.
+	// MayDecide returns an error if the caller may not accept or deny a cluster.
 	MayDecide func(ctx context.Context, cluster string) error
-	// HubProblems returns what the hub lacks for a driver; may be nil.
+	// HubProblems returns the missing prerequisites of a driver on the hub. It may be nil.
 	HubProblems func(driver registerv1alpha1.RegistrationDriver) []string
-	// Namespaces are those of the hub; nil not to look at them.
+	// Namespaces lists the namespaces of the hub. If it is nil, they are not checked.
 	Namespaces corev1listers.NamespaceLister
-	// Gate learns first of what is decided; may be nil.
+	// Gate receives each decision first. It may be nil.
 	Gate Gate
-	// Revoker is for denials; nil to leave them to the controller.
+	// Revoker revokes within the request of a denial. If it is nil, the controller revokes.
 	Revoker Revoker
-	// Approver is for the answers of requests that accept a cluster; may be nil.
+	// Approver approves certificates within the request of an acceptance. It may be nil.
 	Approver Approver
-	// Clock is the real one if nil.
+	// Clock defaults to the real clock.
 	Clock clock.PassiveClock
 }
 
-// Registrar does what requests for ManagedClusters and their registrations do beside
-// the store.
+// Registrar checks requests for ManagedClusters and registrations before they are stored, and applies their effects
+// afterwards.
 type Registrar struct {
 	RegistrarOptions
 }
@@ -116,9 +117,8 @@ func NewRegistrar(options RegistrarOptions) *Registrar {
 	return &Registrar{RegistrarOptions: options}
 }
 
-// AdmitCreate judges a new ManagedCluster, which is complete and has its UID, and
-// reserves the identity that it claims. Who calls it calls NotStored if the
-// ManagedCluster is not stored after all, or else Created.
+// AdmitCreate checks a new ManagedCluster, which has its UID, and reserves the identity that it claims. The caller calls
+// Created after the ManagedCluster is stored, or NotStored if it is not.
 func (r *Registrar) AdmitCreate(ctx context.Context, mc *clusterv1.ManagedCluster, dryRun bool) error {
 	if mc.Spec.HubAcceptsClient {
 		if err := r.MayDecide(ctx, mc.Name); err != nil {
@@ -145,7 +145,7 @@ func (r *Registrar) AdmitCreate(ctx context.Context, mc *clusterv1.ManagedCluste
 	}
 	err := r.reserve(ctx, claim.Identity, mc, r.claimBy(claim.Identity, callerOf(ctx).Username), dryRun)
 	if errors.Is(err, ErrClaimed) {
-		// Whoever sends a request again, as its answer was lost, is told that it was done.
+		// A client that lost the response and repeats the request expects AlreadyExists.
 		if _, err := r.Clusters.Get(ctx, mc.Name, metav1.GetOptions{}); err == nil {
 			return apierrors.NewAlreadyExists(clusters, mc.Name)
 		}
@@ -154,25 +154,25 @@ func (r *Registrar) AdmitCreate(ctx context.Context, mc *clusterv1.ManagedCluste
 	return err
 }
 
-// clearFormer makes room for a new cluster of this name. What of a former one is not
-// removed yet keeps the name taken.
+// clearFormer removes the registration of a previous cluster of this name. It returns a conflict while objects of that
+// cluster remain.
 func (r *Registrar) clearFormer(ctx context.Context, name string, dryRun bool) error {
 	former, err := r.Records.Get(ctx, name)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("looking for a registration of cluster %s: %w", name, err)
+		return fmt.Errorf("reading the registration of ManagedCluster %q: %w", name, err)
 	}
 	mc, err := r.Clusters.Get(ctx, name, metav1.GetOptions{})
 	if err == nil && mc.UID == former.Spec.ManagedClusterUID {
-		return nil // The store says that the name is taken.
+		return nil // the store returns AlreadyExists
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("looking for cluster %s: %w", name, err)
+		return fmt.Errorf("reading ManagedCluster %q: %w", name, err)
 	}
 	if !Untouched(former) {
-		return apierrors.NewConflict(clusters, name, errors.New("what the hub had made for a former cluster of this name is still being removed: try again later"))
+		return apierrors.NewConflict(clusters, name, errFormer)
 	}
 	if dryRun {
 		return nil
@@ -180,31 +180,31 @@ func (r *Registrar) clearFormer(ctx context.Context, name string, dryRun bool) e
 	return r.discard(ctx, former)
 }
 
-// discard removes the registration of a cluster that never got anything.
+// discard deletes the registration of a cluster for which nothing was granted or provisioned.
 func (r *Registrar) discard(ctx context.Context, registration *registerv1alpha1.ManagedClusterRegistration) error {
 	err := closeClaim(ctx, r.Records, registration)
 	if errors.Is(err, errProvisioned) {
-		return apierrors.NewConflict(clusters, registration.Name, errors.New("what the hub had made for a former cluster of this name is still being removed: try again later"))
+		return apierrors.NewConflict(clusters, registration.Name, errFormer)
 	}
 	if err != nil {
 		return err
 	}
 	err = r.Records.Delete(ctx, registration.Name, registration.UID)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("removing the registration of a former cluster %s: %w", registration.Name, err)
+		return fmt.Errorf("deleting the registration of the previous ManagedCluster %q: %w", registration.Name, err)
 	}
 	if registration.Status.IRSA == nil {
 		return nil
 	}
-	// What is not released here is free to take all the same, now that nobody has it.
+	// An identity without a registration can be reserved by others even if this fails.
 	if err := r.Records.Release(ctx, registration.Status.IRSA.Hash, registration.Spec.ManagedClusterUID); err != nil {
-		klog.FromContext(ctx).Error(err, "releasing the identity of a former cluster", "cluster", registration.Name)
+		klog.FromContext(ctx).Error(err, "Failed to release the identity of a previous cluster", "cluster", registration.Name)
 	}
 	return nil
 }
 
-// NotStored gives back what AdmitCreate reserved for a ManagedCluster that the store
-// refused with cause. After a failure of which nobody knows what came of it, it is kept for a while.
+// NotStored releases the reservation of AdmitCreate for a ManagedCluster that the store refused with cause. After an
+// error with an unknown outcome, the reservation expires instead.
 func (r *Registrar) NotStored(ctx context.Context, mc *clusterv1.ManagedCluster, cause error) {
 	var status apierrors.APIStatus
 	if !errors.As(cause, &status) {
@@ -220,23 +220,22 @@ func (r *Registrar) NotStored(ctx context.Context, mc *clusterv1.ManagedCluster,
 	ctx, cancel := afterStore(ctx)
 	defer cancel()
 	if err := r.Records.Release(ctx, claim.Hash(), mc.UID); err != nil {
-		klog.FromContext(ctx).Error(err, "releasing the identity of a cluster that was not created", "cluster", mc.Name)
+		klog.FromContext(ctx).Error(err, "Failed to release the identity of a cluster that was not created", "cluster", mc.Name)
 	}
 }
 
-// Created makes the registration of a ManagedCluster that was created by the caller.
+// Created creates the registration of a new ManagedCluster.
 func (r *Registrar) Created(ctx context.Context, mc *clusterv1.ManagedCluster) {
 	by := callerOf(ctx)
 	ctx, cancel := afterStore(ctx)
 	defer cancel()
 	if err := r.ensure(ctx, mc, by); err != nil {
-		klog.FromContext(ctx).Error(err, "registering a new cluster, which the controller does again", "cluster", mc.Name)
+		klog.FromContext(ctx).Error(err, "Failed to create the registration of a new cluster; the controller retries", "cluster", mc.Name)
 	}
 }
 
-// AdmitUpdate judges a changed ManagedCluster, and reserves the identity that it
-// claims, if it may still claim one. decided says that it is written by a Decider,
-// whose caller may decide. Who calls it calls Updated once it is stored.
+// AdmitUpdate checks a changed ManagedCluster, and reserves the identity that it claims if it may still claim one.
+// decided means that a Decider writes it and has checked the caller. The caller calls Updated after it is stored.
 func (r *Registrar) AdmitUpdate(ctx context.Context, mc, old *clusterv1.ManagedCluster, decided, dryRun bool) error {
 	changed := mc.Spec.HubAcceptsClient != old.Spec.HubAcceptsClient
 	if changed && !decided && (mc.Spec.HubAcceptsClient || !ByItself(ctx, mc.Name)) {
@@ -245,7 +244,7 @@ func (r *Registrar) AdmitUpdate(ctx context.Context, mc, old *clusterv1.ManagedC
 		}
 	}
 	accepting := mc.Spec.HubAcceptsClient && (changed || decided)
-	claiming := claimChanged(mc.Annotations, old.Annotations) && !OnceAccepted(old)
+	claiming := claimChanged(mc.Annotations, old.Annotations) && !EverAccepted(old)
 	if !accepting && !claiming {
 		return nil
 	}
@@ -256,11 +255,11 @@ func (r *Registrar) AdmitUpdate(ctx context.Context, mc, old *clusterv1.ManagedC
 		claim, _ := readClaim(r.HubARN, old.Annotations)
 		registration = r.newRecord(old, callerOf(ctx), claim)
 	case err != nil:
-		return fmt.Errorf("reading the registration of cluster %s: %w", mc.Name, err)
+		return fmt.Errorf("reading the registration of ManagedCluster %q: %w", mc.Name, err)
 	case registration.Spec.ManagedClusterUID != mc.UID:
-		return apierrors.NewConflict(clusters, mc.Name, errors.New("what the hub had made for a former cluster of this name is still being removed: try again later"))
+		return apierrors.NewConflict(clusters, mc.Name, errFormer)
 	}
-	if claiming && open(registration) {
+	if claiming && claimable(registration) {
 		claim, errs := readClaim(r.HubARN, mc.Annotations)
 		if r.HubARN == nil {
 			claim, errs = nil, nil
@@ -269,7 +268,7 @@ func (r *Registrar) AdmitUpdate(ctx context.Context, mc, old *clusterv1.ManagedC
 			return invalid(mc.Name, errs)
 		}
 		if claim != nil && accepting {
-			return invalid(mc.Name, field.ErrorList{field.Forbidden(claim.path, "must be written before the cluster is accepted")})
+			return invalid(mc.Name, field.ErrorList{field.Forbidden(claim.path, "cannot be set together with the acceptance; set it before the cluster is accepted")})
 		}
 		if claim != nil {
 			err := r.reserve(ctx, claim.Identity, mc, r.claimBy(claim.Identity, callerOf(ctx).Username), dryRun)
@@ -287,7 +286,7 @@ func (r *Registrar) AdmitUpdate(ctx context.Context, mc, old *clusterv1.ManagedC
 	return nil
 }
 
-// acceptable tells why a cluster cannot be accepted now, whoever asks for it.
+// acceptable returns an API error if the cluster cannot be accepted now.
 func (r *Registrar) acceptable(ctx context.Context, mc *clusterv1.ManagedCluster, registration *registerv1alpha1.ManagedClusterRegistration) error {
 	if mc.DeletionTimestamp != nil {
 		return apierrors.NewConflict(clusters, mc.Name, errors.New("the cluster is being deleted"))
@@ -295,10 +294,10 @@ func (r *Registrar) acceptable(ctx context.Context, mc *clusterv1.ManagedCluster
 	if r.Namespaces != nil {
 		namespace, err := r.Namespaces.Get(mc.Name)
 		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("looking for namespace %s: %w", mc.Name, err)
+			return fmt.Errorf("reading namespace %q: %w", mc.Name, err)
 		}
 		if err == nil && (namespace.DeletionTimestamp != nil || namespace.Status.Phase == corev1.NamespaceTerminating) {
-			return apierrors.NewConflict(clusters, mc.Name, fmt.Errorf("namespace %s is terminating: try again once it is gone", mc.Name))
+			return apierrors.NewConflict(clusters, mc.Name, fmt.Errorf("namespace %q is terminating: try again after it is deleted", mc.Name))
 		}
 	}
 	why := ReservedName(mc.Name)
@@ -309,9 +308,9 @@ func (r *Registrar) acceptable(ctx context.Context, mc *clusterv1.ManagedCluster
 		return invalid(mc.Name, field.ErrorList{field.Forbidden(field.NewPath("spec", "hubAcceptsClient"), why)})
 	}
 	if r.HubProblems != nil {
-		// The hub may be repaired at any time: the decision stands.
+		// The decision is valid even if the hub must be repaired first.
 		for _, problem := range r.HubProblems(registration.Spec.Driver) {
-			warning.AddWarning(ctx, "", fmt.Sprintf("cluster %s gets no access by %s yet: %s", mc.Name, registration.Spec.Driver, problem))
+			warning.AddWarning(ctx, "", fmt.Sprintf("ManagedCluster %q gets no access yet, since the hub does not meet a requirement of the driver %s: %s", mc.Name, registration.Spec.Driver, problem))
 		}
 	}
 	return nil
@@ -319,11 +318,11 @@ func (r *Registrar) acceptable(ctx context.Context, mc *clusterv1.ManagedCluster
 
 func (r *Registrar) refusal(registration *registerv1alpha1.ManagedClusterRegistration) string {
 	if registration.Spec.IRSA != nil && registration.Spec.IRSA.Withdrawn {
-		return "the cluster's IRSA claim is being withdrawn"
+		return "the IRSA claim of the cluster is being withdrawn"
 	}
 	driver := r.driver(registration.Spec.Driver)
 	if driver == nil {
-		return fmt.Sprintf("the cluster is registered with %s, and this hub does not offer that", registration.Spec.Driver)
+		return fmt.Sprintf("the cluster registered with the driver %s, which the hub does not enable", registration.Spec.Driver)
 	}
 	return driver.Refuses(registration)
 }
@@ -336,7 +335,7 @@ func (r *Registrar) driver(name registerv1alpha1.RegistrationDriver) Driver {
 	return r.Drivers[i]
 }
 
-// Updated does what follows from a change of a ManagedCluster that was stored.
+// Updated applies the effects of a stored change of a ManagedCluster.
 func (r *Registrar) Updated(ctx context.Context, mc, old *clusterv1.ManagedCluster, decided bool) {
 	if r.Gate != nil {
 		r.Gate.Observe(mc)
@@ -344,28 +343,27 @@ func (r *Registrar) Updated(ctx context.Context, mc, old *clusterv1.ManagedClust
 	by := callerOf(ctx)
 	ctx, cancel := afterStore(ctx)
 	defer cancel()
-	if denied := !mc.Spec.HubAcceptsClient && (old.Spec.HubAcceptsClient || decided && OnceAccepted(mc)); denied {
+	if denied := !mc.Spec.HubAcceptsClient && (old.Spec.HubAcceptsClient || decided && EverAccepted(mc)); denied {
 		r.revoke(ctx, mc.Name)
 	}
-	if claimChanged(mc.Annotations, old.Annotations) && !OnceAccepted(mc) {
+	if claimChanged(mc.Annotations, old.Annotations) && !EverAccepted(mc) {
 		if err := r.claimFromAnnotations(ctx, mc, by.Username); err != nil {
-			klog.FromContext(ctx).Error(err, "taking the claim of a cluster, which the controller does again", "cluster", mc.Name)
+			klog.FromContext(ctx).Error(err, "Failed to store the claim of a cluster; the controller retries", "cluster", mc.Name)
 		}
 	}
 }
 
-// Deleted does what follows from the deletion of a ManagedCluster. gone says that
-// nothing holds it any more.
+// Deleted applies the effects of the deletion of a ManagedCluster. gone means that it has no finalizers left.
 func (r *Registrar) Deleted(ctx context.Context, mc *clusterv1.ManagedCluster, gone bool) {
 	if !gone && mc.Spec.HubAcceptsClient {
-		return // the controller has the agent remove what the hub delivered first
+		return // the controller drains the cluster first
 	}
 	if r.Gate != nil {
 		r.Gate.Deleted(mc)
 	}
 	ctx, cancel := afterStore(ctx)
 	defer cancel()
-	if OnceAccepted(mc) {
+	if EverAccepted(mc) {
 		r.revoke(ctx, mc.Name)
 		return
 	}
@@ -374,7 +372,7 @@ func (r *Registrar) Deleted(ctx context.Context, mc *clusterv1.ManagedCluster, g
 		err = r.discard(ctx, registration)
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		klog.FromContext(ctx).Error(err, "removing the registration of a deleted cluster, which the controller does again", "cluster", mc.Name)
+		klog.FromContext(ctx).Error(err, "Failed to delete the registration of a deleted cluster; the controller retries", "cluster", mc.Name)
 	}
 }
 
@@ -383,17 +381,16 @@ func (r *Registrar) revoke(ctx context.Context, cluster string) {
 		return
 	}
 	if err := r.Revoker.Revoke(ctx, cluster); err != nil {
-		klog.FromContext(ctx).Error(err, "revoking the access of a cluster, which the controller does again", "cluster", cluster)
+		klog.FromContext(ctx).Error(err, "Failed to revoke the access of a cluster; the controller retries", "cluster", cluster)
 	}
 }
 
-// afterStore is a context for what follows once a request is stored: its caller may
-// have gone away.
+// afterStore returns a context for the work after an object is stored, which continues if the client disconnects.
 func afterStore(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), afterStoreTimeout)
 }
 
-// ByItself tells whether it is an agent of the cluster that asks.
+// ByItself reports whether the caller is an agent of the cluster.
 func ByItself(ctx context.Context, cluster string) bool {
 	caller, known := request.UserFrom(ctx)
 	return known && slices.ContainsFunc(clusterv1.AgentGroups(cluster), func(group string) bool { return slices.Contains(caller.GetGroups(), group) })

@@ -1,16 +1,14 @@
-// Package registration decides how managed clusters get access to the hub, and takes
-// it away again.
+// Package registration grants managed clusters access to the hub, and revokes it.
 //
-// A ManagedCluster says whether the hub accepts a cluster. Its
-// ManagedClusterRegistration, which the server alone writes, says who the cluster is:
-// what it has claimed, and by which driver it shows the hub that it is that. Whatever
-// is made for a cluster is made for its registration, and found again by it, so that
-// nothing a cluster writes decides what is removed.
+// A ManagedCluster records whether the hub accepts a cluster. Its ManagedClusterRegistration, which only the server
+// writes, records the identity of the cluster: the claim and the driver that verifies it. The server creates and
+// removes all objects of a cluster according to the registration, so that a managed cluster cannot influence which
+// objects are removed.
 //
 //	create ManagedCluster ──► claim (reserved) ──► ManagedCluster ──► registration
 //	accept ──► driver provisions ──► access granted ──► condition HubAccepted
 //	deny   ──► access revoked in the request ──► driver revokes
-//	delete ──► as deny ──► works, namespace, roles removed ──► registration removed
+//	delete ──► as deny ──► ManifestWorks, namespace, roles removed ──► registration removed
 package registration
 
 import (
@@ -24,65 +22,61 @@ import (
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 )
 
-// ErrClaimed is what Reserve returns for an identity that another cluster holds.
+// ErrClaimed is returned by Reserve for an identity that another cluster holds.
 var ErrClaimed = errors.New("the identity is claimed by another cluster")
 
-// Holder is who holds an identity: a ManagedCluster, by its UID.
+// Holder is the ManagedCluster that holds an identity.
 type Holder struct {
 	ClusterName string
 	ClusterUID  types.UID
-	// Claim is what the holder has claimed.
+	// Claim is the holder's claim.
 	Claim registerv1alpha1.IRSAClaim
 }
 
-// Records is where registrations are kept. Every method reads and writes storage, no
-// cache; errors are those of the API machinery.
+// Records stores registrations. Its methods use no cache and return API errors.
 type Records interface {
 	// Get returns the registration of a cluster.
 	Get(ctx context.Context, cluster string) (*registerv1alpha1.ManagedClusterRegistration, error)
-	// Create stores a new one. It fails with AlreadyExists if the cluster has one.
+	// Create stores a new registration. It returns AlreadyExists if the cluster has one.
 	Create(ctx context.Context, registration *registerv1alpha1.ManagedClusterRegistration) (*registerv1alpha1.ManagedClusterRegistration, error)
-	// Update stores what change makes of one; change may run several times, and its
-	// error is returned. Nothing is written if it changes nothing.
+	// Update applies change to a registration and stores it if it differs. It may call change several times, and returns
+	// its error.
 	Update(ctx context.Context, cluster string, change func(*registerv1alpha1.ManagedClusterRegistration) error) (*registerv1alpha1.ManagedClusterRegistration, error)
-	// Delete removes the registration with this UID.
+	// Delete deletes the registration with this UID.
 	Delete(ctx context.Context, cluster string, uid types.UID) error
 
-	// Reserve makes an identity, by its hash, that of a holder; ErrClaimed if it is that
-	// of another one. What the holder of a ManagedCluster that no longer exists has
-	// reserved is free. To reserve again what one holds renews it.
+	// Reserve reserves the identity with this hash for a holder, or renews its reservation. It returns ErrClaimed if
+	// another ManagedCluster that still exists holds it.
 	Reserve(ctx context.Context, hash string, holder Holder) error
-	// Reserved returns who holds an identity; nil if nobody does.
+	// Reserved returns the holder of an identity, or nil if it is free.
 	Reserved(ctx context.Context, hash string) (*Holder, error)
-	// Release gives an identity back, if this ManagedCluster holds it.
+	// Release frees an identity if this ManagedCluster holds it.
 	Release(ctx context.Context, hash string, clusterUID types.UID) error
 }
 
-// Driver is a way by which clusters show the hub who they are. A third one is added
-// without a change of the others: by a type that implements it, and a name.
+// Driver authenticates the agents of clusters to the hub. A new driver is a type that implements Driver and a name;
+// other drivers do not change.
 type Driver interface {
-	// Name is that of the driver in registrations and flags.
+	// Name returns the name of the driver in registrations and flags.
 	Name() registerv1alpha1.RegistrationDriver
-	// Groups returns the groups of the hub that the agents of a cluster are in by this
-	// driver. RBAC is bound to no others.
+	// Groups returns the groups of a cluster's agents on the hub. RBAC binds only these.
 	Groups(registration *registerv1alpha1.ManagedClusterRegistration) []string
-	// Rules returns what the agents of a cluster may do on the hub by this driver, in addition
-	// to what the agents of all clusters may do with their own cluster.
+	// Rules returns the rules that the agents of a cluster need for this driver, in addition to the rules of all
+	// agents.
 	Rules(registration *registerv1alpha1.ManagedClusterRegistration) []rbacv1.PolicyRule
-	// Refuses tells why a cluster cannot be accepted as it is registered; empty if it can.
+	// Refuses returns why a cluster cannot be accepted with this registration, or an empty string.
 	Refuses(registration *registerv1alpha1.ManagedClusterRegistration) string
-	// Provision makes what an accepted cluster needs in addition to RBAC, and repairs it. It may
-	// be called again and again; where nothing has changed since it last succeeded it does
-	// nothing, unless verify asks it to look.
+	// Provision creates or repairs the resources that an accepted cluster needs in addition to RBAC. If it succeeded
+	// before for this registration, it does nothing unless verify is true.
 	Provision(ctx context.Context, registration *registerv1alpha1.ManagedClusterRegistration, verify bool) error
-	// Revoke removes what Provision has made, also where Provision failed half way. After
-	// it has succeeded it does nothing.
+	// Revoke removes the resources that Provision created, even if Provision failed. After a success it
+	// does nothing.
 	Revoke(ctx context.Context, registration *registerv1alpha1.ManagedClusterRegistration) error
 }
 
 // Decisions writes decisions about clusters.
 type Decisions interface {
-	// Decide accepts or denies the ManagedCluster with this UID, with all that a request
-	// for it checks but who may ask for it.
+	// Decide accepts or denies the ManagedCluster with this UID. It makes all checks of a request except for the
+	// permission of the caller.
 	Decide(ctx context.Context, cluster string, uid types.UID, acceptance clusterv1.Acceptance) (*clusterv1.ManagedCluster, error)
 }

@@ -16,12 +16,12 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 )
 
-// withdrawnReason is why a cluster is denied whose claim is withdrawn.
+// withdrawnReason is the reason of the denial that follows the withdrawal of a claim.
 const withdrawnReason = "IRSA claim withdrawn"
 
 var registrations = registerv1alpha1.Resource("managedclusters")
 
-// Acceptance returns what is decided about a cluster.
+// Acceptance returns the decision about a cluster.
 func (r *Registrar) Acceptance(ctx context.Context, cluster string) (*registerv1alpha1.ManagedClusterAcceptance, error) {
 	mc, err := r.Clusters.Get(ctx, cluster, metav1.GetOptions{})
 	if err != nil {
@@ -30,7 +30,7 @@ func (r *Registrar) Acceptance(ctx context.Context, cluster string) (*registerv1
 	return acceptanceOf(mc), nil
 }
 
-// Decide writes a decision, and returns it with what has come of it.
+// Decide writes a decision, and returns it with its effects.
 func (r *Registrar) Decide(ctx context.Context, decision Decision) (*registerv1alpha1.ManagedClusterAcceptance, error) {
 	mc, err := r.Decisions.Apply(ctx, decision)
 	if err != nil {
@@ -40,7 +40,7 @@ func (r *Registrar) Decide(ctx context.Context, decision Decision) (*registerv1a
 	registration, err := r.Records.Get(ctx, decision.Cluster)
 	if err != nil {
 		if !apierrors.IsNotFound(err) {
-			klog.FromContext(ctx).Error(err, "reading the registration of a cluster that was decided about", "cluster", decision.Cluster)
+			klog.FromContext(ctx).Error(err, "Failed to read the registration of a decided cluster", "cluster", decision.Cluster)
 		}
 		return out, nil
 	}
@@ -51,7 +51,7 @@ func (r *Registrar) Decide(ctx context.Context, decision Decision) (*registerv1a
 	ctx, cancel := afterStore(ctx)
 	defer cancel()
 	if out.Status.ApprovedRequests, err = r.Approver.ApprovePending(ctx, decision.Cluster); err != nil {
-		klog.FromContext(ctx).Error(err, "approving the pending requests of a cluster, which the controller does again", "cluster", decision.Cluster)
+		klog.FromContext(ctx).Error(err, "Failed to approve the pending CertificateSigningRequests of a cluster; the controller retries", "cluster", decision.Cluster)
 	}
 	return out, nil
 }
@@ -70,8 +70,8 @@ func acceptanceOf(mc *clusterv1.ManagedCluster) *registerv1alpha1.ManagedCluster
 	return out
 }
 
-// Claim claims the ARN that is given, or else the one that the annotations of the
-// ManagedCluster say, and returns what that takes. To claim the same again is to ask.
+// Claim claims the given ARN, or the ARN in the annotations of the ManagedCluster. It returns the AWS resources that
+// the claim requires. A repeated claim of the same ARN only returns these resources.
 func (r *Registrar) Claim(ctx context.Context, cluster string, given *registerv1alpha1.ManagedClusterIRSA, dryRun bool) (*registerv1alpha1.ManagedClusterIRSA, error) {
 	mc, registration, err := r.registered(ctx, cluster, dryRun)
 	if err != nil {
@@ -85,20 +85,20 @@ func (r *Registrar) Claim(ctx context.Context, cluster string, given *registerv1
 		return nil, err
 	}
 	if given.UID != "" && given.UID != mc.UID {
-		return nil, refused(cluster, "the ManagedCluster was deleted and made again")
+		return nil, refused(cluster, "the ManagedCluster was deleted and created again")
 	}
 	current := registration.Spec.IRSA
 	switch {
 	case current != nil && current.Withdrawn:
-		return nil, refused(cluster, "the former claim of the cluster is being withdrawn: try again later")
+		return nil, refused(cluster, "the previous claim of the cluster is being withdrawn: try again later")
 	case current != nil && current.ManagedClusterARN == identity.Managed.String():
 		return r.answer(mc, registration, given.Spec)
 	case current != nil:
-		return nil, refused(cluster, "the cluster has claimed another ARN: withdraw that first")
+		return nil, refused(cluster, "the cluster has claimed another ARN: withdraw that claim first")
 	case mc.DeletionTimestamp != nil:
 		return nil, refused(cluster, "the cluster is being deleted")
 	case mc.Spec.HubAcceptsClient:
-		return nil, refused(cluster, "the hub has accepted the cluster without a claim: it has to be denied first")
+		return nil, refused(cluster, "the hub accepted the cluster without a claim: deny the cluster first")
 	case meta.IsStatusConditionTrue(registration.Status.Conditions, registerv1alpha1.RegistrationAccessGranted):
 		return nil, refused(cluster, "the access of the cluster is being removed: try again later")
 	}
@@ -125,7 +125,7 @@ func (r *Registrar) Claim(ctx context.Context, cluster string, given *registerv1
 	return r.answer(mc, registration, given.Spec)
 }
 
-// registered returns a cluster with its registration, which is made if it is missing.
+// registered returns a cluster and its registration, which it creates if there is none.
 func (r *Registrar) registered(ctx context.Context, cluster string, dryRun bool) (*clusterv1.ManagedCluster, *registerv1alpha1.ManagedClusterRegistration, error) {
 	mc, err := r.Clusters.Get(ctx, cluster, metav1.GetOptions{})
 	if err != nil {
@@ -146,13 +146,12 @@ func (r *Registrar) registered(ctx context.Context, cluster string, dryRun bool)
 		return nil, nil, err
 	}
 	if registration.Spec.ManagedClusterUID != mc.UID {
-		return nil, nil, refused(cluster, "what the hub had made for a former cluster of this name is still being removed: try again later")
+		return nil, nil, refused(cluster, errFormer.Error())
 	}
 	return mc, registration, nil
 }
 
-// mayClaim lets whoever created a ManagedCluster say what it is, and whoever may
-// decide about it.
+// mayClaim allows the creator of a ManagedCluster, and callers with permission to accept it, to claim an ARN.
 func (r *Registrar) mayClaim(ctx context.Context, registration *registerv1alpha1.ManagedClusterRegistration) error {
 	if by := registration.Spec.RequestedBy.Username; by != "" && by == callerOf(ctx).Username {
 		return nil
@@ -160,7 +159,7 @@ func (r *Registrar) mayClaim(ctx context.Context, registration *registerv1alpha1
 	return r.MayDecide(ctx, registration.Name)
 }
 
-// asked returns the identity that is to be claimed.
+// asked returns the identity that a request claims.
 func (r *Registrar) asked(mc *clusterv1.ManagedCluster, given *registerv1alpha1.ManagedClusterIRSA) (irsa.Identity, error) {
 	path := field.NewPath("spec", "managedClusterARN")
 	invalidClaim := func(errs ...*field.Error) error {
@@ -175,7 +174,7 @@ func (r *Registrar) asked(mc *clusterv1.ManagedCluster, given *registerv1alpha1.
 			return irsa.Identity{}, invalidClaim(errs...)
 		}
 		if claimed == nil {
-			return irsa.Identity{}, invalidClaim(field.Required(path, "and no annotation of the ManagedCluster says it"))
+			return irsa.Identity{}, invalidClaim(field.Required(path, "required unless an annotation of the ManagedCluster contains it"))
 		}
 		return claimed.Identity, nil
 	}
@@ -186,7 +185,8 @@ func (r *Registrar) asked(mc *clusterv1.ManagedCluster, given *registerv1alpha1.
 	return identity, nil
 }
 
-// Claimed returns what the claim of a cluster takes, and its state.
+// Claimed returns the AWS resources that the claim of a cluster requires, and the state of the
+// claim.
 func (r *Registrar) Claimed(ctx context.Context, cluster string) (*registerv1alpha1.ManagedClusterIRSA, error) {
 	mc, err := r.Clusters.Get(ctx, cluster, metav1.GetOptions{})
 	if err != nil {
@@ -202,8 +202,8 @@ func (r *Registrar) Claimed(ctx context.Context, cluster string) (*registerv1alp
 	return r.answer(mc, registration, registerv1alpha1.ManagedClusterIRSASpec{})
 }
 
-// Withdraw withdraws the claim of a cluster, which is denied if it was accepted.
-// admit judges the claim before anything is written.
+// Withdraw withdraws the claim of a cluster, and denies the cluster if it was accepted. admit checks the claim before
+// the first write.
 func (r *Registrar) Withdraw(ctx context.Context, cluster string, admit func(*registerv1alpha1.ManagedClusterIRSA) error, dryRun bool) (*registerv1alpha1.ManagedClusterIRSA, error) {
 	mc, registration, err := r.registered(ctx, cluster, dryRun)
 	if err != nil {
@@ -241,7 +241,7 @@ func (r *Registrar) Withdraw(ctx context.Context, cluster string, admit func(*re
 	}
 	registration, err = r.Records.Update(ctx, cluster, func(current *registerv1alpha1.ManagedClusterRegistration) error {
 		if current.UID != registration.UID || current.Spec.IRSA == nil || current.Spec.IRSA.ManagedClusterARN != registration.Spec.IRSA.ManagedClusterARN {
-			return refused(cluster, "the claim has changed meanwhile")
+			return refused(cluster, "the claim was changed at the same time")
 		}
 		current.Spec.IRSA.Withdrawn = true
 		return nil
@@ -249,18 +249,17 @@ func (r *Registrar) Withdraw(ctx context.Context, cluster string, admit func(*re
 	if err != nil {
 		return nil, err
 	}
-	// What nothing was made for needs no controller to end.
+	// A claim for which AWS has no resources ends without the controller.
 	if registration.Status.IRSA == nil || !registration.Status.IRSA.Provisioned {
 		if err := r.ForgetClaim(ctx, cluster); err != nil {
-			klog.FromContext(ctx).Error(err, "forgetting the claim of a cluster, which the controller does again", "cluster", cluster)
+			klog.FromContext(ctx).Error(err, "Failed to end the claim of a cluster; the controller retries", "cluster", cluster)
 		}
 	}
 	return r.answer(mc, registration, registerv1alpha1.ManagedClusterIRSASpec{})
 }
 
-// ForgetClaim ends a withdrawn claim of which nothing is left in AWS, and gives the
-// identity back. The cluster is registered with csr afterwards, where the hub offers
-// that. It fails while something may be left, and does nothing for a claim that is not withdrawn.
+// ForgetClaim ends a withdrawn claim and releases its identity. Afterwards, the cluster is registered with csr, if the
+// hub enables it. It returns an error while AWS may contain resources of the claim. It does nothing for other claims.
 func (r *Registrar) ForgetClaim(ctx context.Context, cluster string) error {
 	registration, err := r.Records.Get(ctx, cluster)
 	if err != nil {
@@ -269,15 +268,14 @@ func (r *Registrar) ForgetClaim(ctx context.Context, cluster string) error {
 	return forgetClaim(ctx, r.Records, registration, defaultDriver(r.Drivers))
 }
 
-// forgetClaim ends the claim of a registration, if it is withdrawn. The identity is
-// given back first: nobody claims for the cluster while its claim is being withdrawn,
-// so that what is given back is not in use again.
+// forgetClaim ends a withdrawn claim. It releases the identity first, since no caller can claim for the cluster
+// during a withdrawal.
 func forgetClaim(ctx context.Context, records Records, registration *registerv1alpha1.ManagedClusterRegistration, next registerv1alpha1.RegistrationDriver) error {
 	if !withdrawn(registration) {
 		return nil
 	}
 	if provisioned(registration) {
-		return fmt.Errorf("AWS may have something of the claim of cluster %s", registration.Name)
+		return fmt.Errorf("AWS may contain resources of ManagedCluster %q", registration.Name)
 	}
 	if err := release(ctx, records, registration); err != nil {
 		return err
@@ -293,18 +291,17 @@ func forgetClaim(ctx context.Context, records Records, registration *registerv1a
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("ending the claim of cluster %s: %w", registration.Name, err)
+		return fmt.Errorf("ending the claim of ManagedCluster %q: %w", registration.Name, err)
 	}
 	return nil
 }
 
-// errProvisioned is what closeClaim returns while AWS may have something of the claim.
-var errProvisioned = errors.New("AWS may have something of the claim")
+// errProvisioned is returned by closeClaim while AWS may contain resources of the claim.
+var errProvisioned = errors.New("AWS may contain resources of the claim")
 
-// closeClaim has nobody make anything any more for a registration that is about to be
-// removed. Drivers look at the claim in the same write by which they say that they are
-// about to make something, so that one of the two is first. It fails with
-// errProvisioned if that was the driver.
+// closeClaim marks the claim of a registration that is about to be deleted, so that no driver provisions it any more.
+// Drivers check the claim in the write that precedes their first call to AWS. If that write came first, closeClaim
+// returns errProvisioned.
 func closeClaim(ctx context.Context, records Records, registration *registerv1alpha1.ManagedClusterRegistration) error {
 	_, err := records.Update(ctx, registration.Name, func(current *registerv1alpha1.ManagedClusterRegistration) error {
 		switch {
@@ -320,26 +317,27 @@ func closeClaim(ctx context.Context, records Records, registration *registerv1al
 	if err == nil || apierrors.IsNotFound(err) || errors.Is(err, errOther) {
 		return nil
 	}
-	return fmt.Errorf("closing the claim of cluster %s: %w", registration.Name, err)
+	return fmt.Errorf("closing the claim of ManagedCluster %q: %w", registration.Name, err)
 }
 
-// release gives the identity of a registration back.
+// release releases the identity of a registration.
 func release(ctx context.Context, records Records, registration *registerv1alpha1.ManagedClusterRegistration) error {
 	if registration.Status.IRSA == nil || registration.Status.IRSA.Hash == "" {
 		return nil
 	}
 	if err := records.Release(ctx, registration.Status.IRSA.Hash, registration.Spec.ManagedClusterUID); err != nil {
-		return fmt.Errorf("giving back the identity of cluster %s: %w", registration.Name, err)
+		return fmt.Errorf("releasing the identity of ManagedCluster %q: %w", registration.Name, err)
 	}
 	return nil
 }
 
-// answer is what the claim of a registration takes.
+// answer returns the AWS resources that the claim of a registration requires, and the state of the
+// claim.
 func (r *Registrar) answer(mc *clusterv1.ManagedCluster, registration *registerv1alpha1.ManagedClusterRegistration, asked registerv1alpha1.ManagedClusterIRSASpec) (*registerv1alpha1.ManagedClusterIRSA, error) {
 	claimed := registration.Spec.IRSA
 	identity, err := identify(*r.HubARN, claimed.ManagedClusterARN)
 	if err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("the claim of cluster %s: %w", mc.Name, err))
+		return nil, apierrors.NewInternalError(fmt.Errorf("the claim of ManagedCluster %q: %w", mc.Name, err))
 	}
 	desired := irsa.Desired{Identity: identity, Mapping: r.Mapping, ClusterName: mc.Name}
 	out := &registerv1alpha1.ManagedClusterIRSA{
@@ -384,13 +382,13 @@ func noClaim(cluster string) error {
 	return apierrors.NewNotFound(registerv1alpha1.Resource("managedclusters/irsa"), cluster)
 }
 
-// unclaimable turns a refusal to take an identity into an answer, which names nobody else.
+// unclaimable converts a failure to reserve an identity to an API error that does not name the holder.
 func unclaimable(cluster string, err error) error {
 	switch {
 	case errors.Is(err, ErrClaimed):
-		return refused(cluster, "the ARN, or one of the same account and cluster name, is claimed already")
-	case errors.Is(err, errTaken):
-		return refused(cluster, "the registration has changed meanwhile: try again")
+		return refused(cluster, "the ARN, or an ARN with the same account and cluster name, is already claimed")
+	case errors.Is(err, errStale):
+		return refused(cluster, "the registration was changed at the same time: try again")
 	}
 	return err
 }

@@ -16,10 +16,8 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-// Revoke takes the access of a cluster away, whatever of it is there: its agents can
-// only look at their own ManagedCluster afterwards. What opens most is closed first,
-// and a failure keeps nothing else open. It needs no cache, and may be called at any
-// time and by any replica.
+// Revoke revokes the access of a cluster. Afterwards, its agents can only read their own ManagedCluster. It revokes the
+// widest permissions first and continues after a failure. It uses no cache, so any replica can call it at any time.
 func (a *Access) Revoke(ctx context.Context, cluster string) error {
 	var errs []error
 	if !sharesRole(cluster) {
@@ -28,17 +26,16 @@ func (a *Access) Revoke(ctx context.Context, cluster string) error {
 	errs = append(errs, a.revokeRoleBindings(ctx, cluster))
 	err := a.hub.CoordinationV1().Leases(cluster).Delete(ctx, LeaseName, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		errs = append(errs, fmt.Errorf("deleting its Lease: %w", err))
+		errs = append(errs, fmt.Errorf("deleting the Lease: %w", err))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("revoking the access of cluster %s: %w", cluster, err)
+		return fmt.Errorf("revoking the access of ManagedCluster %q: %w", cluster, err)
 	}
 	return nil
 }
 
-// Regroup gives what Revoke leaves to the agents in the groups. The driver of a denied cluster
-// changes when its claim is withdrawn, and then its agents are in other groups. If groups is
-// empty, the binding keeps its subjects.
+// Regroup binds the permissions that Revoke leaves to the given groups. A withdrawn claim changes the driver of a denied
+// cluster, and with it the groups of its agents. If groups is empty, the binding keeps its subjects.
 func (a *Access) Regroup(ctx context.Context, cluster string, groups []string) error {
 	if sharesRole(cluster) || len(groups) == 0 {
 		return nil
@@ -66,7 +63,7 @@ func (a *Access) Regroup(ctx context.Context, cluster string, groups []string) e
 	return nil
 }
 
-// Revoked tells, by the caches, whether Revoke would find nothing to do.
+// Revoked reports, from the caches, whether Revoke would write nothing.
 func (a *Access) Revoked(cluster string) (bool, error) {
 	if a.cached == nil {
 		return false, nil
@@ -103,8 +100,8 @@ func (a *Access) Revoked(cluster string) (bool, error) {
 	return false, err
 }
 
-// Remove removes what Revoke leaves, after Revoke. It is not done while something of
-// it is still there, such as what a finalizer of somebody else holds.
+// Remove removes the objects that Revoke leaves. It returns false while an object remains, for example because of a
+// finalizer.
 func (a *Access) Remove(ctx context.Context, cluster string) (done bool, err error) {
 	if err := a.Revoke(ctx, cluster); err != nil {
 		return false, err
@@ -118,14 +115,14 @@ func (a *Access) Remove(ctx context.Context, cluster string) (done bool, err err
 	} {
 		removed, err := remove(ctx, accessName(cluster))
 		if err != nil {
-			return false, fmt.Errorf("removing the roles of cluster %s: %w", cluster, err)
+			return false, fmt.Errorf("deleting the roles and bindings of ManagedCluster %q: %w", cluster, err)
 		}
 		done = done && removed
 	}
 	return done, nil
 }
 
-// gone returns what deletes an object and tells whether it is gone.
+// gone returns a function that deletes an object and reports whether it no longer exists.
 func gone[T object[T]](objects client[T]) func(context.Context, string) (bool, error) {
 	return func(ctx context.Context, name string) (bool, error) {
 		err := objects.Delete(ctx, name, metav1.DeleteOptions{})
@@ -139,8 +136,8 @@ func gone[T object[T]](objects client[T]) func(context.Context, string) (bool, e
 	}
 }
 
-// narrow leaves a cluster nothing but to look at itself. Where its role cannot be
-// changed, it loses it.
+// narrow reduces the role of a cluster to reading its own ManagedCluster. If the role cannot be changed, narrow deletes
+// its binding.
 func (a *Access) narrow(ctx context.Context, cluster string) error {
 	name := accessName(cluster)
 	roles, bindings := a.hub.RbacV1().ClusterRoles(), a.hub.RbacV1().ClusterRoleBindings()
@@ -159,7 +156,7 @@ func (a *Access) narrow(ctx context.Context, cluster string) error {
 		if unbound := bindings.Delete(ctx, name, metav1.DeleteOptions{}); unbound != nil && !apierrors.IsNotFound(unbound) {
 			err = errors.Join(err, unbound)
 		}
-		return fmt.Errorf("narrowing ClusterRole %s: %w", name, err)
+		return fmt.Errorf("reducing ClusterRole %s: %w", name, err)
 	}
 	binding, err := bindings.Get(ctx, name, metav1.GetOptions{})
 	if err == nil && binding.RoleRef != clusterRoleRef(name) {
@@ -171,7 +168,7 @@ func (a *Access) narrow(ctx context.Context, cluster string) error {
 	return nil
 }
 
-// revokeRoleBindings removes the RoleBindings of a cluster in its namespace.
+// revokeRoleBindings deletes the RoleBindings of a cluster in its namespace.
 func (a *Access) revokeRoleBindings(ctx context.Context, cluster string) error {
 	list, err := a.hub.RbacV1().RoleBindings(cluster).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -184,15 +181,15 @@ func (a *Access) revokeRoleBindings(ctx context.Context, cluster string) error {
 			continue
 		}
 		if err := a.removeRoleBinding(ctx, binding); err != nil && !apierrors.IsNotFound(err) {
-			errs = append(errs, fmt.Errorf("removing RoleBinding %s: %w", binding.Name, err))
+			errs = append(errs, fmt.Errorf("deleting RoleBinding %s: %w", binding.Name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// removeRoleBinding deletes a RoleBinding, and takes from it first what would keep it
-// in force: our finalizer, and for the sake of those of others its subjects. RBAC lets
-// nobody do the latter who may not bind the role; then those of others go as well.
+// removeRoleBinding deletes a RoleBinding. Before that it removes the server's finalizer and the subjects, so that
+// another finalizer cannot keep the binding in force. If RBAC forbids the removal of the subjects, it removes all
+// finalizers.
 func (a *Access) removeRoleBinding(ctx context.Context, binding *rbacv1.RoleBinding) error {
 	bindings := a.hub.RbacV1().RoleBindings(binding.Namespace)
 	if len(binding.Finalizers) > 0 {
@@ -212,7 +209,7 @@ func (a *Access) removeRoleBinding(ctx context.Context, binding *rbacv1.RoleBind
 	return bindings.Delete(ctx, binding.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &binding.UID}})
 }
 
-// changeRoleBinding stores what change makes of a RoleBinding, if it changes anything.
+// changeRoleBinding applies change to a RoleBinding and stores it if it differs.
 func (a *Access) changeRoleBinding(ctx context.Context, binding *rbacv1.RoleBinding, change func(*rbacv1.RoleBinding)) error {
 	bindings := a.hub.RbacV1().RoleBindings(binding.Namespace)
 	current := binding

@@ -10,27 +10,28 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Defaults of what one request may take of an engine in this process.
+// Default budget of one request to an engine in this process.
 const (
-	// DefaultCost is processor time, as the engine estimates it before it does something.
+	// DefaultCost is processor time, which the engine estimates before it starts a step.
 	DefaultCost = time.Second
-	// DefaultBytes is the memory that the answer takes until it is written.
+	// DefaultBytes is the memory of a response until it is written.
 	DefaultBytes = 64 << 20
 )
 
-// Budget is what one request may still take of an engine, however many searches it makes. An
-// engine takes from it before it does what it takes it for, so a search that is too expensive
-// ends before it has cost more than the budget.
+// Budget bounds the total cost of all searches of one request. An engine takes the cost of a step
+// from the budget before it starts the step, so an expensive search fails before it exceeds the
+// budget.
 type Budget struct {
 	cost, bytes     atomic.Int64
 	ofCost, ofBytes int64
-	// pool is where all requests hold large answers; nil for none. held is what this one does.
+	// pool bounds the large responses of all requests. It is nil if there is no bound. held is the
+	// part that this request holds.
 	pool   *Pool
 	caller string
 	held   atomic.Int64
 }
 
-// Pool bounds the memory of all answers that are large and not written yet. One caller may use half of it.
+// Pool bounds the memory of all large responses until they are written. One caller may use half of it.
 type Pool struct {
 	limit int64
 
@@ -40,24 +41,24 @@ type Pool struct {
 }
 
 const (
-	// PoolBytes is the usual size of a Pool.
+	// PoolBytes is the default size of a Pool.
 	PoolBytes = 128 << 20
-	// smallBytes is the memory up to which answers do not count.
+	// smallBytes is the size up to which a response does not count.
 	smallBytes = 1 << 20
-	// poolRetrySeconds is after how long a refused request may be tried again.
+	// poolRetrySeconds is the time after which a client may retry.
 	poolRetrySeconds = 2
 )
 
-// NewPool returns a Pool of a number of bytes.
+// NewPool returns a Pool with a limit in bytes.
 func NewPool(limit int64) *Pool { return &Pool{limit: limit, callers: map[string]int64{}} }
 
-// hold takes memory for an answer of a caller; an empty caller is not refused any.
+// hold takes memory for a response to a caller. It never rejects an empty caller.
 func (p *Pool) hold(caller string, bytes int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if caller != "" && (p.held+bytes > p.limit || p.callers[caller]+bytes > p.limit/2) {
 		return apierrors.NewTooManyRequests(fmt.Sprintf(
-			"large answers of searches that are being written need more than %d bytes of memory together, half of it for one caller; try again, or use a limit", p.limit), poolRetrySeconds)
+			"large responses to searches exceed %d bytes of memory in total, or half of that for one caller; try again later, or use a limit", p.limit), poolRetrySeconds)
 	}
 	p.held += bytes
 	p.callers[caller] += bytes
@@ -73,7 +74,8 @@ func (p *Pool) release(caller string, bytes int64) {
 	}
 }
 
-// Draw has the budget hold what is more than a little in a Pool too, for a caller, until ctx ends.
+// Draw makes the budget also take the memory of large responses from a Pool, for a caller, until
+// ctx ends.
 func (b *Budget) Draw(ctx context.Context, from *Pool, caller string) {
 	b.pool, b.caller = from, caller
 	context.AfterFunc(ctx, func() {
@@ -91,17 +93,18 @@ func NewBudget(cost time.Duration, bytes int64) *Budget {
 	return b
 }
 
-// Spend takes an estimated cost from the budget. It returns an API error with status 400 if that is more than is left.
+// Spend takes an estimated cost from the budget. It returns an API error with status 400 if the rest of the budget
+// is smaller.
 func (b *Budget) Spend(cost time.Duration) error {
 	if b.cost.Add(-int64(cost)) >= 0 {
 		return nil
 	}
 	return apierrors.NewBadRequest(fmt.Sprintf(
-		"the search is too expensive: it needs more than the %s of processor time that one request may take; "+
-			"use fewer or longer keywords, fewer wildcards and comparisons, or fewer searches, or restrict it to a kind, a namespace or a cluster", time.Duration(b.ofCost)))
+		"the search is too expensive: it exceeds the limit of %s of processor time for one request; "+
+			"use fewer or longer keywords, fewer wildcards, comparisons or searches, or restrict it to a kind, a namespace or a cluster", time.Duration(b.ofCost)))
 }
 
-// Hold takes memory from the budget. It returns an API error with status 400 if that is more than is left.
+// Hold takes memory from the budget. It returns an API error with status 400 if the rest of the budget is smaller.
 func (b *Budget) Hold(bytes int) error {
 	left := b.bytes.Add(-int64(bytes))
 	if left >= 0 {
@@ -115,12 +118,13 @@ func (b *Budget) Hold(bytes int) error {
 		return nil
 	}
 	return apierrors.NewBadRequest(fmt.Sprintf(
-		"the search finds too much: its answer needs more than the %d bytes of memory that one request may take; use a limit, with continue or offset for the rest", b.ofBytes))
+		"the response is too large: it exceeds the limit of %d bytes of memory for one request; use a limit, with continue or offset for the rest", b.ofBytes))
 }
 
 type budgetKey struct{}
 
-// WithBudget has all searches with a context share a new Budget, unless they already share one.
+// WithBudget returns a context whose searches share one Budget. If they already share a Budget, it
+// is kept.
 func WithBudget(ctx context.Context) context.Context {
 	if _, has := ctx.Value(budgetKey{}).(*sharedBudget); has {
 		return ctx
@@ -128,15 +132,16 @@ func WithBudget(ctx context.Context) context.Context {
 	return context.WithValue(ctx, budgetKey{}, &sharedBudget{request: ctx})
 }
 
-// sharedBudget is made by the first search, since the engine decides how large it is.
+// sharedBudget creates the budget at the first search, because the engine decides the size of the
+// budget.
 type sharedBudget struct {
 	request context.Context
 	once    sync.Once
 	budget  *Budget
 }
 
-// BudgetOf returns the Budget that the searches with a context share, or a new one. Shared ones are those
-// that draw from a Pool for a caller as long as the request lasts.
+// BudgetOf returns the Budget that the searches of a context share, or a new one. A shared Budget
+// draws from the Pool for the caller until the request ends.
 func BudgetOf(ctx context.Context, fresh func() *Budget, pool *Pool, caller string) *Budget {
 	shared, has := ctx.Value(budgetKey{}).(*sharedBudget)
 	if !has {

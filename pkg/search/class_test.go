@@ -7,7 +7,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-func TestNoSpellingHidesASecret(t *testing.T) {
+func TestClassOfSecrets(t *testing.T) {
 	tests := []struct {
 		properties string
 		hub, want  bool
@@ -19,7 +19,7 @@ func TestNoSpellingHidesASecret(t *testing.T) {
 		{`{"kind":"Thing","kind_plural":"SECRETS","apigroup":"example.com"}`, false, true},
 		{`{"kind":"SealedSecret","kind_plural":"sealedsecrets","apigroup":"bitnami.com"}`, false, false},
 		{`{"kind":"Secret","kind_plural":"secrets"}`, true, true},
-		// What the hub calls so in another group is for its RBAC to say.
+		// In other groups, the RBAC of the hub decides.
 		{`{"kind":"Secret","kind_plural":"secrets","apigroup":"example.com"}`, true, false},
 	}
 	for _, test := range tests {
@@ -28,7 +28,7 @@ func TestNoSpellingHidesASecret(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := search.ClassOf("c1", test.hub, properties).Secret(); got != test.want {
-			t.Errorf("%s, on the hub %v: a Secret: %v, want %v", test.properties, test.hub, got, test.want)
+			t.Errorf("ClassOf(hub %v, %s).Secret() = %v, want %v", test.hub, test.properties, got, test.want)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package search finds resources of a fleet. An Engine keeps what clusters report
-// and answers what callers ask, each within the caller's Scope.
+// Package search finds resources of the fleet. An Engine stores the reports of clusters and answers requests of
+// callers, each within the Scope of the caller.
 package search
 
 import (
@@ -13,61 +13,59 @@ import (
 )
 
 var (
-	// ErrExpired is the error for a continue token or a version that the engine
-	// does not know any more. Callers begin again.
+	// ErrExpired is the error for a continue token or a version that the engine does not know any
+	// more. The caller must start again.
 	ErrExpired = errors.New("the position is too old")
 	// ErrInUse is the error for data that another process has open.
 	ErrInUse = errors.New("the data is in use by another process")
-	// ErrReadOnly is the error of an engine that does not take reports.
-	ErrReadOnly = errors.New("the engine is read-only")
-	// ErrUnavailable is the error while what the engine needs, such as its database, is away.
-	// Callers try again later. What it wraps may name hosts, and is for the log alone.
-	ErrUnavailable = errors.New("the engine is not available")
+	// ErrUnavailable is the error while a dependency of the engine, such as its database, is unavailable. The
+	// caller may retry. The wrapped error may contain host names and is only for the log.
+	ErrUnavailable = errors.New("the engine is unavailable")
 )
 
-// Engine keeps resources and finds them. All methods may be called at the same
-// time. Whoever reads passes a Scope, and what is outside of it does not exist for
-// the answer: not in items, counts, related resources, values or properties.
+// Engine stores and finds resources. Its methods are safe for concurrent use. Reads take a Scope.
+// Resources outside of the scope do not appear in items, counts, related resources, values or
+// properties.
 type Engine interface {
-	// Apply stores a report. When it returns, the report is durable against a crash
-	// of the process, and visible to every read that begins. A report is seen whole or
-	// not at all.
+	// Apply stores a report. When it returns, the report survives a crash of the process and is
+	// visible to every read that starts later. Reads include a report completely or not at all.
 	Apply(ctx context.Context, report *Report) (*Applied, error)
-	// RemoveCluster forgets a cluster with all its resources.
+	// RemoveCluster removes a cluster and all its resources.
 	RemoveCluster(ctx context.Context, cluster string) error
-	// Clusters are the clusters that have reported, by name. No Scope applies: the
-	// caller decides who may see them.
+	// Clusters returns the clusters that have reported, by name. It takes no Scope: the caller must
+	// check which users may receive them.
 	Clusters(ctx context.Context) ([]ClusterState, error)
 
-	// Search answers a request.
+	// Search executes a request.
 	Search(ctx context.Context, scope visibility.Scope, request *Request) (*Result, error)
-	// Complete gives the values of a property under a query.
+	// Complete returns the values of a property in the resources that match a query.
 	Complete(ctx context.Context, scope visibility.Scope, request *CompletionRequest) (*Completion, error)
-	// Schema gives the properties of what matches a query, by name, hidden ones excluded.
+	// Schema returns the properties of the resources that match a query, by name, except hidden
+	// ones.
 	Schema(ctx context.Context, scope visibility.Scope, q *query.Query, now time.Time) ([]PropertySchema, error)
-	// Get returns one resource; nil if there is none in the scope.
+	// Get returns one resource, or nil if the scope contains none with the UID.
 	Get(ctx context.Context, scope visibility.Scope, uid string) (*Item, error)
 
-	// Version is that of the last report that reads see. It never decreases as long
-	// as the data is kept, over restarts too.
+	// Version returns the version of the last report that reads include. It never decreases as long
+	// as the data is kept, including restarts.
 	Version(ctx context.Context) (uint64, error)
-	// Changes returns what has changed after a version, in order, at most max
-	// changes but all those of one version, and the version up to which these are all. Without
-	// changes it waits for some until ctx ends, and then returns the version it knows and
-	// no error. It returns ErrExpired for a version that is too old or unknown.
-	// No Scope applies: a watcher matches each change itself.
+	// Changes returns the changes after a version, in order, and the version up to which they are
+	// complete. It returns at most max changes, but always all changes of one version. If there are
+	// none, it waits for changes until ctx ends; then it returns the current version and no error.
+	// It returns ErrExpired for a version that is too old or unknown. It takes no Scope: watches
+	// match each change themselves.
 	Changes(ctx context.Context, after uint64, max int) ([]Change, uint64, error)
-	// HubClasses are the classes of the hub's resources that are stored, and a number
-	// that changes whenever they do.
+	// HubClasses returns the classes of the stored resources of the hub, and a number that changes
+	// whenever the classes change.
 	HubClasses(ctx context.Context) ([]visibility.Class, uint64, error)
 
-	// Close stops what the engine has started and makes the data durable.
+	// Close stops the background work of the engine and makes the data durable.
 	Close() error
 }
 
-// Resource is one resource of a cluster, as reported.
+// Resource is one reported resource of a cluster.
 type Resource struct {
-	// UID is "<cluster>/<uid>", or "cluster__<cluster>" for what stands for the cluster itself.
+	// UID is "<cluster>/<uid>", or "cluster__<cluster>" for the resource that represents the cluster itself.
 	UID        string
 	Properties query.Properties
 }
@@ -80,26 +78,26 @@ type Edge struct {
 	Type string
 }
 
-// Report is what one cluster reports at a time.
+// Report is one report of a cluster.
 type Report struct {
 	Cluster string
-	// Hub is true if the cluster is the hub itself. It follows from who reports, never
-	// from what is reported.
+	// Hub is true if the cluster is the hub itself. The identity of the reporter determines it, not
+	// the content.
 	Hub bool
-	// Full is true for a report of everything: what it does not contain is gone.
+	// Full is true if the report contains all resources. All other resources are then removed.
 	Full bool
-	// Time of the report.
 	Time time.Time
-	// Put are the resources that are new or changed, Delete the UIDs of those that are
-	// gone, with their edges. A UID that does not exist is not an error.
+	// Put contains new and changed resources. Delete contains the UIDs of removed resources. A UID
+	// that does not exist is not an error.
 	Put    []Resource
 	Delete []string
-	// AddEdges and DeleteEdges change relations. An edge may come before its resources; it is
-	// counted, and found once both exist. Deleting a resource deletes its edges.
+	// AddEdges and DeleteEdges change edges. An edge may be reported before its resources. It is
+	// counted immediately, and found once both resources exist. The deletion of a resource deletes
+	// its edges.
 	AddEdges, DeleteEdges []Edge
 }
 
-// Applied tells what a report has changed, and what the cluster has now.
+// Applied describes the effect of a report and the resulting state of the cluster.
 type Applied struct {
 	Added, Updated, Deleted  int
 	EdgesAdded, EdgesDeleted int
@@ -107,16 +105,18 @@ type Applied struct {
 	Version                  uint64
 }
 
-// ClusterState is what is known of a reporting cluster.
+// ClusterState describes a cluster that has reported.
 type ClusterState struct {
 	Name             string
 	Hub              bool
 	Resources, Edges int
-	// Secrets are those of the Resources that are Secrets of a managed cluster. They are 0 for the hub.
+	// Secrets is the number of Resources that are Secrets of a managed cluster. It is 0 for the
+	// hub.
 	Secrets int
 	// Reported is the time of the last report.
 	Reported time.Time
-	// Incomplete is true if data may have been lost since, so that a full report is needed.
+	// Incomplete is true if data may have been lost since the last report, so that a full report is
+	// required.
 	Incomplete bool
 }
 
@@ -126,26 +126,27 @@ type Order struct {
 	Descending bool
 }
 
-// Request is a search. Count is always answered.
+// Request is a search. Its result always contains the count.
 type Request struct {
 	Query query.Query
-	// Now is the time that ages count from.
+	// Now is the reference time of ages.
 	Now time.Time
-	// Items tells whether items are wanted, at most Limit of them (all if negative),
-	// after the first Offset or after Continue.
+	// Items requests at most Limit items (all if negative), after the first Offset items or after
+	// Continue.
 	Items    bool
 	Limit    int
 	Offset   int
 	Continue string
-	// OrderBy is empty for any order that is stable as long as nothing changes. Numbers
-	// order before times and texts, numbers as numbers, texts by bytes; resources without the
-	// property come last; ties are ordered by UID. A map or a list orders by its first leaf.
+	// OrderBy lists the properties to order by. If it is empty, the order is arbitrary, but stable
+	// while nothing changes. Numbers come before times, and times before texts. Numbers are ordered
+	// by value, texts by bytes, and ties by UID. Resources without the property come last. A map or
+	// a list is ordered by its first leaf.
 	OrderBy []Order
-	// Related asks for the resources that are related to any match, whatever Limit is;
-	// RelatedKinds restricts their kinds (without case), and RelatedItems asks for up to RelatedLimit of each kind
-	// (all if negative). Related are those an edge away in either direction, and beyond an edge from there
-	// up to RelatedDepth edges (0 means 1); the path does not go on from Nodes and Channels. What matches itself
-	// is not related. Every resource on a path must be in the scope.
+	// Related requests the resources that are related to any match, regardless of Limit.
+	// RelatedKinds restricts their kinds, case-insensitively. RelatedItems requests up to
+	// RelatedLimit items of each kind (all if negative). Edges are followed in both directions, up
+	// to RelatedDepth edges (0 means 1), but not beyond Nodes and Channels. Matches are not related
+	// resources. Every resource on a path must be in the scope.
 	Related      bool
 	RelatedKinds []string
 	RelatedItems bool
@@ -153,46 +154,46 @@ type Request struct {
 	RelatedDepth int
 }
 
-// Result answers a Request.
+// Result is the result of a Request.
 type Result struct {
-	// Count of all matches, exact.
+	// Count is the exact number of all matches.
 	Count int
 	Items []Item
-	// Continue is where the next items begin; empty after the last.
+	// Continue is the token for the next items. It is empty after the last item.
 	Continue string
-	// Related are by kind, in the order of kinds.
+	// Related is ordered by kind.
 	Related []Related
 	Version uint64
 }
 
-// Item is a resource that was found.
+// Item is a resource that matches, or that is related to a match.
 type Item struct {
 	UID, Cluster string
 	// Hub is true for a resource of the hub itself.
 	Hub bool
-	// Version in which the resource last changed.
+	// Version is the version of the last change of the resource.
 	Version uint64
-	// Object has the properties.
+	// Object contains the properties.
 	Object Object
-	// RelatedTo are the UIDs of the matches that a related item is related to; empty for others.
+	// RelatedTo contains the UIDs of the matches to which a related item is related. It is empty
+	// for matches.
 	RelatedTo []string
 }
 
-// Object is the properties of an item as a JSON object: typed, in the order of their names, valid and
-// compact, with <, > and & as they are.
+// Object encodes the properties of an item as a JSON object. The JSON is typed, ordered by name, valid and compact;
+// <, > and & are not escaped.
 type Object interface {
-	// AppendJSON appends the object. It may be called at any time by anyone, and appends
-	// the same always.
+	// AppendJSON appends the object. It is safe for concurrent use and always appends the same bytes.
 	AppendJSON(dst []byte) []byte
 }
 
-// JSON is an Object that is encoded already.
+// JSON is an Object that is already encoded.
 type JSON []byte
 
 // AppendJSON implements Object.
 func (j JSON) AppendJSON(dst []byte) []byte { return append(dst, j...) }
 
-// JSON is the object of the properties, which must not be changed. To append it saves a copy.
+// JSON returns the encoded properties, which the caller must not change. Object.AppendJSON avoids a copy.
 func (i *Item) JSON() []byte {
 	if encoded, is := i.Object.(JSON); is {
 		return encoded
@@ -200,37 +201,37 @@ func (i *Item) JSON() []byte {
 	return i.Object.AppendJSON(nil)
 }
 
-// Related are related resources of one kind.
+// Related contains the related resources of one kind.
 type Related struct {
 	Kind  string
 	Count int
 	Items []Item
 }
 
-// CompletionRequest asks for values of a property.
+// CompletionRequest requests the values of a property.
 type CompletionRequest struct {
 	Property string
-	// Prefix restricts the values to those that begin with it, without case.
+	// Prefix restricts the values to values that begin with it, case-insensitively.
 	Prefix string
 	Query  query.Query
 	Now    time.Time
-	// Limit bounds the values; negative for all.
+	// Limit bounds the number of values. All values are returned if it is negative.
 	Limit int
 }
 
-// Completion are the values of a property, in order: numbers by number, others by bytes. The values
-// of a map are "key=value", those of a list its leaves.
+// Completion contains the values of a property in order: numbers by value, others by bytes. The
+// values of a map are "key=value". The values of a list are its leaves.
 type Completion struct {
 	Values []ValueCount
-	// More is true if Limit has cut values off.
+	// More is true if more values exist than Limit.
 	More bool
-	// Numbers is true if all values are numbers, and Times if all are times; Min and Max are then the
-	// first and last of all values, also of those that Limit cuts off.
+	// Numbers is true if all values are numbers. Times is true if all values are times. In these
+	// cases, Min and Max are the first and the last of all values, regardless of Limit.
 	Numbers, Times bool
 	Min, Max       string
 }
 
-// ValueCount is a value and how many resources have it.
+// ValueCount is a value and the number of resources that have it.
 type ValueCount struct {
 	Value string
 	Count int
@@ -239,9 +240,9 @@ type ValueCount struct {
 // PropertySchema describes a property.
 type PropertySchema struct {
 	Name string
-	// Type is that of its values; String if they differ.
+	// Type is the type of all values, or String if they differ.
 	Type query.Type
-	// Time is true if all its values are times.
+	// Time is true if all values are times.
 	Time bool
 }
 
@@ -251,12 +252,14 @@ type Change struct {
 	Cluster string
 	Hub     bool
 	UID     string
-	// Before and After are the properties; nil before it existed and after it was deleted.
+	// Before and After are the properties. Before is nil for a new resource. After is nil for a
+	// deleted resource.
 	Before, After query.Properties
 }
 
-// ClassOf is what decides who may find a resource. A Secret of a managed cluster is one by
-// kind or by plural name, without case and in whatever group, so that no spelling hides it.
+// ClassOf returns the class of a resource, which decides which callers can find it. A resource is a
+// Secret of a managed cluster if its kind or plural name says so, case-insensitively and in any
+// group, so that no spelling hides a Secret.
 func ClassOf(cluster string, hub bool, properties query.Properties) visibility.Class {
 	class := visibility.Class{Cluster: cluster, Hub: hub}
 	var kind string
@@ -282,7 +285,7 @@ func ClassOf(cluster string, hub bool, properties query.Properties) visibility.C
 	return class
 }
 
-// Text is the text of a property with a single leaf; empty if there is none.
+// Text returns the text of a property with a single leaf, or "" if the property does not exist.
 func Text(properties query.Properties, name string) string {
 	for i := range properties {
 		if p := &properties[i]; p.Name == name && p.Type < query.Map {

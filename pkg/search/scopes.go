@@ -8,11 +8,12 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 )
 
-// Scopes knows what callers may find.
+// Scopes returns the scopes of callers.
 type Scopes interface {
-	// Scope is what a caller may find now. It returns an error rather than guess.
+	// Scope returns the resources that a caller can find now. If they are unknown, it returns an
+	// error.
 	Scope(ctx context.Context, caller user.Info) (visibility.Scope, error)
-	// Subscribe gives a channel that receives when a caller's scope may have changed,
-	// until stop is called.
+	// Subscribe returns a channel that receives a value when the scope of a caller may have
+	// changed, until stop is called.
 	Subscribe(caller user.Info) (changed <-chan struct{}, stop func())
 }

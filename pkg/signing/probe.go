@@ -1,4 +1,4 @@
-// Package signing finds out whether a hub signs client certificates.
+// Package signing checks whether a hub signs client certificates.
 package signing
 
 import (
@@ -25,18 +25,18 @@ import (
 )
 
 const (
-	// DefaultTimeout is long for kube-controller-manager, which signs within a second.
+	// DefaultTimeout is sufficient for kube-controller-manager, which signs within a second.
 	DefaultTimeout = 15 * time.Second
 	// cleanupTimeout bounds the removal of the request.
 	cleanupTimeout = 5 * time.Second
-	// probeLifetime is the shortest that signers take.
+	// probeLifetime is the shortest lifetime that signers accept.
 	probeLifetime = 10 * time.Minute
 )
 
-// Probe finds out whether the hub signs client certificates, by a request that is approved
-// and removed again. It returns why the hub does not; an error says that it could not be
-// found out. name is the prefix of the name of the request, and its common name. The key is
-// never kept, so that nobody can use what is signed.
+// Probe checks whether the hub signs client certificates. It creates and approves a request,
+// and removes it again. refusal is the reason why the hub does not sign, or empty if it does.
+// An error means that the check failed. name is the prefix of the name of the request, and its
+// common name. Probe discards the key, so that the certificate cannot be used.
 func Probe(ctx context.Context, kube kubernetes.Interface, name string, timeout time.Duration) (refusal string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -54,7 +54,7 @@ func Probe(ctx context.Context, kube kubernetes.Interface, name string, timeout 
 		defer cancel()
 		failure := requests.Delete(ctx, created.Name, metav1.DeleteOptions{})
 		if apierrors.IsForbidden(failure) {
-			// The server may delete requests, but none by its name.
+			// The server has no permission to delete a single request by name.
 			failure = requests.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{
 				FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, created.Name).String(),
 			})

@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	// patience is how long a benchmark waits for everything to be delivered or gone.
+	// patience bounds the wait of a benchmark until all objects are delivered or deleted.
 	patience = 5 * time.Minute
-	// bindings is how many bindings a ClusterPermission of the benchmarks has.
+	// bindings is the number of bindings of each ClusterPermission of the benchmarks.
 	bindings = 2
 	creators = 16
 )
@@ -43,13 +43,13 @@ func permission(name string) *rbacv1alpha1.ClusterPermission {
 	}
 }
 
-// arrivals notes when the bindings of ClusterPermissions appear on the managed
-// cluster: when the last one of each is seen by a watch there.
+// arrivals records the time at which all bindings of a ClusterPermission exist on the managed
+// cluster: the time of the last watch event for one of them.
 type arrivals struct {
 	mu       sync.Mutex
 	seen     map[string]int
 	complete map[string]time.Time
-	changed  chan struct{} // closed and replaced with each arrival and departure
+	changed  chan struct{} // closed and replaced with each change
 }
 
 func newArrivals() *arrivals {
@@ -118,7 +118,7 @@ func (a *arrivals) wait(b *testing.B, what string, done func() bool) {
 		select {
 		case <-changed:
 		case <-deadline:
-			b.Fatalf("not in %s: %s", patience, what)
+			b.Fatalf("waiting until %s: not true after %s", what, patience)
 		}
 	}
 }
@@ -129,14 +129,15 @@ func post(b *testing.B, f *fleet, name string) {
 	}
 }
 
-// removeAll deletes every ClusterPermission and waits until all bindings are gone.
+// removeAll deletes every ClusterPermission and waits until all bindings are deleted. It returns
+// how long this takes.
 func removeAll(b *testing.B, f *fleet, a *arrivals) time.Duration {
 	b.Helper()
 	started := time.Now()
 	if err := f.ocm.RbacV1alpha1().ClusterPermissions(cluster1).DeleteCollection(context.Background(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	a.wait(b, "everything removed", func() bool { return len(a.seen) == 0 })
+	a.wait(b, "all bindings are deleted", func() bool { return len(a.seen) == 0 })
 	return time.Since(started)
 }
 
@@ -157,9 +158,9 @@ func report(b *testing.B, what, unit string, figures []time.Duration) {
 	fmt.Println(line)
 }
 
-// BenchmarkOneAfterAnother creates ClusterPermissions through the hub, each when
-// the one before has arrived on the managed cluster, and measures from before
-// the request until a watch there has seen both bindings.
+// BenchmarkOneAfterAnother creates ClusterPermissions through the hub, each after the
+// previous one is on the managed cluster. It measures from before the request until a
+// watch of the managed cluster has received both bindings.
 func BenchmarkOneAfterAnother(b *testing.B) {
 	f, count := running(b), number(b, "BENCH_COUNT", 200)
 	a := watchArrivals(b, f)
@@ -170,7 +171,7 @@ func BenchmarkOneAfterAnother(b *testing.B) {
 			started := time.Now()
 			post(b, f, name)
 			posted = append(posted, time.Since(started))
-			a.wait(b, name+" delivered", func() bool { _, ok := a.complete[name]; return ok })
+			a.wait(b, "ClusterPermission "+name+" is delivered", func() bool { _, ok := a.complete[name]; return ok })
 			delivered = append(delivered, a.complete[name].Sub(started))
 		}
 		report(b, "create to binding on the managed cluster, one after another", "delivery", delivered)
@@ -179,8 +180,8 @@ func BenchmarkOneAfterAnother(b *testing.B) {
 	}
 }
 
-// BenchmarkBackToBack is the same without waiting for one to arrive before the
-// next is created.
+// BenchmarkBackToBack measures the same, but creates each ClusterPermission without
+// waiting for the delivery of the previous one.
 func BenchmarkBackToBack(b *testing.B) {
 	f, count := running(b), number(b, "BENCH_COUNT", 200)
 	a := watchArrivals(b, f)
@@ -190,7 +191,7 @@ func BenchmarkBackToBack(b *testing.B) {
 			started[i] = time.Now()
 			post(b, f, fmt.Sprintf("bench-next-%d", i))
 		}
-		a.wait(b, "all delivered", func() bool { return len(a.complete) == count })
+		a.wait(b, "all ClusterPermissions are delivered", func() bool { return len(a.complete) == count })
 		var delivered []time.Duration
 		for i := range count {
 			delivered = append(delivered, a.complete[fmt.Sprintf("bench-next-%d", i)].Sub(started[i]))
@@ -201,7 +202,7 @@ func BenchmarkBackToBack(b *testing.B) {
 }
 
 // BenchmarkAllAtOnce creates all ClusterPermissions concurrently and measures
-// until the last one has arrived.
+// until the last one is delivered.
 func BenchmarkAllAtOnce(b *testing.B) {
 	f, count := running(b), number(b, "BENCH_COUNT", 200)
 	a := watchArrivals(b, f)
@@ -213,7 +214,7 @@ func BenchmarkAllAtOnce(b *testing.B) {
 		}
 		posting.Wait()
 		stored := time.Since(started)
-		a.wait(b, "all delivered", func() bool { return len(a.complete) == count })
+		a.wait(b, "all ClusterPermissions are delivered", func() bool { return len(a.complete) == count })
 		all := time.Since(started)
 		b.ReportMetric(all.Seconds(), "all-delivered-s")
 		fmt.Printf("%d created at once: all stored after %.2f s, all delivered after %.2f s\n", count, stored.Seconds(), all.Seconds())
@@ -221,8 +222,8 @@ func BenchmarkAllAtOnce(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory measures what the apiserver and the agent hold in memory with
-// many ClusterPermissions stored and delivered.
+// BenchmarkMemory measures the memory of the apiserver and the agent with many
+// ClusterPermissions stored and delivered.
 func BenchmarkMemory(b *testing.B) {
 	f, count := running(b), number(b, "BENCH_STORED", 1000)
 	a := watchArrivals(b, f)
@@ -242,7 +243,7 @@ func BenchmarkMemory(b *testing.B) {
 		}
 		close(names)
 		posting.Wait()
-		a.wait(b, "all delivered", func() bool { return len(a.complete) == count })
+		a.wait(b, "all ClusterPermissions are delivered", func() bool { return len(a.complete) == count })
 		delivered := time.Since(started)
 		server, agent := resident(b, f.Server.PID()), resident(b, f.Members[0].Agent.PID())
 		b.ReportMetric(server, "apiserver-MB")
@@ -257,7 +258,7 @@ func resident(b *testing.B, pid int) float64 {
 	b.Helper()
 	mb, err := residentMemory(pid)
 	if errors.Is(err, fs.ErrNotExist) {
-		b.Skipf("resident memory is read from /proc: %v", err)
+		b.Skipf("reading the resident memory requires /proc: %v", err)
 	}
 	if err != nil {
 		b.Fatal(err)
@@ -277,5 +278,5 @@ func residentMemory(pid int) (float64, error) {
 			return float64(kilobytes) / 1024, err
 		}
 	}
-	return 0, fmt.Errorf("process %d has no resident memory", pid)
+	return 0, fmt.Errorf("/proc/%d/status has no VmRSS", pid)
 }

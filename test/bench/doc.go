@@ -1,15 +1,17 @@
-// Package bench measures the product on a real hub with one managed cluster,
-// with etcd writing to disk as in production. `make bench` prints the figures;
-// nothing here judges them.
+// Package bench measures the product on a hub with one managed cluster. As in production,
+// etcd writes to disk. `make bench` prints the figures; the benchmarks do not check them.
 //
-//	BENCH_COUNT       ClusterPermissions of one measurement, accounts that move; 200 if not given
-//	BENCH_STORED      ClusterPermissions at which memory and moves are measured; 1000 if not given
-//	BENCH_NAMESPACES  namespaces that are labelled; 100 if not given
-//	BENCH_ACCOUNTS    idle ManagedServiceAccounts; 5000 if not given
-//	BENCH_CLUSTERS    clusters that are registered; 1000 if not given
-//	HOSTILE_MINUTES   how long hostile authors work, and hostile callers; 1 if not given
-//	HOSTILE_RESOURCES resources of the fleet that hostile callers search; 50000 if not given
-//	HOSTILE_SEED      seed of what they write; 1 if not given
-//	SEARCH_CLUSTERS, SEARCH_PER_CLUSTER  clusters of the fleet that is searched, and resources of each; 100 and 5000 if not given
-//	KEEP              a directory to keep data and logs in
+//	BENCH_COUNT       ClusterPermissions of one measurement, and accounts that move; 200 if not set
+//	BENCH_STORED      ClusterPermissions at which memory and moves are measured; 1000 if not set
+//	BENCH_NAMESPACES  namespaces that are labelled; 100 if not set
+//	BENCH_ACCOUNTS    idle ManagedServiceAccounts; 5000 if not set
+//	BENCH_CLUSTERS    clusters that register; 1000 if not set
+//	BENCH_WORKS       idle ManifestWorks with executors; 1000 if not set
+//	BENCH_REVOCATIONS revocations of an executor's permission; 100 if not set
+//	HOSTILE_MINUTES   minutes with hostile authors, and with hostile callers; 1 if not set
+//	HOSTILE_RESOURCES resources of the fleet that hostile callers search; 50000 if not set
+//	HOSTILE_SEED      seed of the requests of hostile authors; 1 if not set
+//	SEARCH_CLUSTERS   clusters of the searched fleet; 100 if not set
+//	SEARCH_PER_CLUSTER  resources of each of these clusters; 5000 if not set
+//	KEEP              directory that keeps data and logs
 package bench

@@ -32,26 +32,26 @@ import (
 )
 
 const (
-	// executorNamespace has the executors of the benchmarks, and what they apply.
+	// executorNamespace contains the executors of the benchmarks, and the objects that they apply.
 	executorNamespace = "bench-executors"
-	// manifestsOfWork is how many the one large work has, fewManifests how many each
-	// of many works has.
+	// manifestsOfWork is the number of manifests of a large ManifestWork. fewManifests is
+	// the number of manifests of each of many ManifestWorks.
 	manifestsOfWork = 100
 	fewManifests    = 5
-	// worksPerExecutor is how many of the many works name the same executor.
+	// worksPerExecutor is the number of ManifestWorks that name the same executor.
 	worksPerExecutor = 50
-	// loadPeriod is how often a load changes what a work gives.
+	// loadPeriod is the interval at which load changes a ManifestWork.
 	loadPeriod = 20 * time.Millisecond
-	// writesBefore is how many writes of the load arrive before the revocation.
+	// writesBefore is the number of writes of load that are measured before the revocation.
 	writesBefore = 10
-	// afterRefusal is how long the load goes on once the work is refused.
+	// afterRefusal is the time for which load continues after the ManifestWork is refused.
 	afterRefusal = 500 * time.Millisecond
-	// refusedText begins what is reported of a manifest that the executor may not apply.
+	// refusedText is part of the condition message of a manifest that the executor may not apply.
 	refusedText = "not allowed to apply the resource"
 )
 
-// auditOf has a kube-apiserver note the requests of one user. One that acts as
-// somebody else is noted as who it is.
+// auditOf returns an audit policy that logs the requests of one user. An impersonated request
+// is logged under the user that sends it.
 func auditOf(user string) string {
 	return `apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -63,8 +63,8 @@ rules:
 `
 }
 
-// executing is a fleet of which every request of the agent is counted: by the audit
-// logs of the hub and of the managed cluster.
+// executing is a fleet with the audit logs of the hub and of the managed cluster, which
+// contain every request of the agent.
 type executing struct {
 	*fleet
 	hubLog, managedLog string
@@ -131,7 +131,8 @@ func (r requests) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// read counts what is in a log from an offset on, without watches, and returns where it ends.
+// read counts the requests in an audit log after an offset, without watches. It returns the
+// offset at which the log ends.
 func read(b *testing.B, path string, offset int64) (requests, int64) {
 	b.Helper()
 	found := requests{}
@@ -148,7 +149,7 @@ func read(b *testing.B, path string, offset int64) (requests, int64) {
 	return found, end
 }
 
-// asked is the verb and the resource of a request.
+// asked returns the verb and the resource of a request.
 func asked(event *auditv1.Event) string {
 	ref := event.ObjectRef
 	if ref == nil {
@@ -159,7 +160,8 @@ func asked(event *auditv1.Event) string {
 
 const reviewing = "create subjectaccessreviews"
 
-// The RBAC of one executor: a Role and its binding, in the namespace of all.
+// executorRole and executorBinding return the RBAC of one executor, in the namespace of all
+// executors.
 func executorRole(name string) *rbacv1.Role {
 	return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "create", "update", "patch", "delete"}},
@@ -182,8 +184,8 @@ func (e *executing) grant(ctx context.Context, name string) error {
 	return err
 }
 
-// executedWork has so many ConfigMaps that hold a value, and an executor unless the
-// name of that is empty.
+// executedWork returns a ManifestWork of ConfigMaps that contain a value. It has an executor
+// unless the name of the executor is empty.
 func executedWork(name, executor string, manifests int, value string) *workv1.ManifestWork {
 	work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: cluster1, Name: name}}
 	for i := range manifests {
@@ -200,8 +202,8 @@ func executedWork(name, executor string, manifests int, value string) *workv1.Ma
 	return work
 }
 
-// workWatch notes when works of the hub are reported applied, and refused, and when
-// their ConfigMaps are written.
+// workWatch records the times at which ManifestWorks are reported as applied and as refused,
+// and at which their ConfigMaps are written.
 type workWatch struct {
 	*arrivals
 	refused, written map[string]time.Time
@@ -237,7 +239,7 @@ func (e *executing) watch(b *testing.B) *workWatch {
 	return w
 }
 
-// change notes something, and has those that wait look again.
+// change records an event and wakes all waiters.
 func (w *workWatch) change(note func(now time.Time)) {
 	now := time.Now()
 	w.mu.Lock()
@@ -295,7 +297,7 @@ func (w *workWatch) gone(obj any) {
 	})
 }
 
-// deleteWorks deletes all works, and waits until nothing of them is left.
+// deleteWorks deletes all ManifestWorks, and waits until they do not exist.
 func (e *executing) deleteWorks(b *testing.B) {
 	b.Helper()
 	ctx := context.Background()
@@ -306,15 +308,15 @@ func (e *executing) deleteWorks(b *testing.B) {
 		works, err := e.ocm.WorkV1().ManifestWorks(cluster1).List(ctx, metav1.ListOptions{Limit: 1})
 		return err == nil && len(works.Items) == 0, err
 	}); err != nil {
-		b.Fatalf("waiting until no work is left: %v", err)
+		b.Fatalf("waiting until all ManifestWorks are deleted: %v", err)
 	}
 }
 
-// BenchmarkExecutorOfOneWork applies a work of 100 manifests as an executor that the
-// agent knows nothing about, and then has others change its objects. It counts the
-// SubjectAccessReviews by the audit log of the managed cluster, and measures until a
-// watch has seen the work reported applied. A work without an executor is measured
-// to compare it with.
+// BenchmarkExecutorOfOneWork applies a ManifestWork of 100 manifests as an executor whose
+// permissions the agent has not cached. Then another client changes the objects. The benchmark
+// counts the SubjectAccessReviews in the audit log of the managed cluster, and measures until
+// a watch reports the ManifestWork as applied. It measures a ManifestWork without an executor
+// for comparison.
 func BenchmarkExecutorOfOneWork(b *testing.B) {
 	e := startExecuting(b)
 	w := e.watch(b)
@@ -329,22 +331,22 @@ func BenchmarkExecutorOfOneWork(b *testing.B) {
 			if _, err := e.ocm.WorkV1().ManifestWorks(cluster1).Create(ctx, executedWork(name, executor, manifests, "1"), metav1.CreateOptions{}); err != nil {
 				b.Fatal(err)
 			}
-			w.wait(b, name+" applied", func() bool { _, ok := w.complete[name]; return ok })
+			w.wait(b, "ManifestWork "+name+" is applied", func() bool { _, ok := w.complete[name]; return ok })
 			return w.complete[name].Sub(started)
 		}
-		// The watches of ConfigMaps are those of all works.
+		// The first ManifestWork starts the watch of ConfigMaps, which all ManifestWorks share.
 		apply("bench-first", "", 1)
 		without := apply("bench-plain", "", manifestsOfWork)
 		_, offset := read(b, e.managedLog, 0)
 		with := apply(name, name, manifestsOfWork)
 		cold, offset := read(b, e.managedLog, offset)
 
-		// Each object is changed once, so the work is passed over about as often.
+		// Each object is changed once, so the agent processes the ManifestWork about as often.
 		inParallel(b, manifestsOfWork, func(i int) error {
 			_, err := e.managed.CoreV1().ConfigMaps(executorNamespace).Patch(ctx, fmt.Sprintf("%s-%d", name, i), types.MergePatchType, []byte(`{"data":{"value":"changed"}}`), metav1.PatchOptions{})
 			return err
 		})
-		w.wait(b, "every object repaired", func() bool {
+		w.wait(b, "all objects of "+name+" are repaired", func() bool {
 			for i := range manifestsOfWork {
 				if w.values[fmt.Sprintf("%s-%d", name, i)] != "1" {
 					return false
@@ -364,9 +366,9 @@ func BenchmarkExecutorOfOneWork(b *testing.B) {
 	}
 }
 
-// BenchmarkExecutorsIdle counts what the agent asks of the hub and of the managed
-// cluster in a minute in which none of many works with executors changes: by the
-// audit logs, all requests but watches. It measures what the agent holds in memory.
+// BenchmarkExecutorsIdle counts the requests of the agent to the hub and to the managed
+// cluster in a minute in which none of many ManifestWorks with executors changes. It counts
+// all requests in the audit logs except watches. It also measures the memory of the agent.
 func BenchmarkExecutorsIdle(b *testing.B) {
 	count := number(b, "BENCH_WORKS", 1000)
 	e := startExecuting(b)
@@ -383,7 +385,7 @@ func BenchmarkExecutorsIdle(b *testing.B) {
 			_, err := e.ocm.WorkV1().ManifestWorks(cluster1).Create(ctx, work, metav1.CreateOptions{})
 			return err
 		})
-		w.wait(b, "all applied", func() bool { return len(w.complete) == count })
+		w.wait(b, "all ManifestWorks are applied", func() bool { return len(w.complete) == count })
 		took := time.Since(started)
 		cold, managedOffset := e.quiet(b, e.managedLog, offset)
 		_, hubOffset := e.quiet(b, e.hubLog, 0)
@@ -402,8 +404,8 @@ func BenchmarkExecutorsIdle(b *testing.B) {
 	}
 }
 
-// quiet waits until an audit log has not grown for five seconds. It returns what was
-// in it from an offset on, and where it ends.
+// quiet waits until an audit log contains no new requests for five seconds. It returns the
+// requests after an offset, and the offset at which the log ends.
 func (e *executing) quiet(b *testing.B, log string, offset int64) (requests, int64) {
 	b.Helper()
 	const silence = 5 * time.Second
@@ -415,7 +417,7 @@ func (e *executing) quiet(b *testing.B, log string, offset int64) (requests, int
 		select {
 		case <-tick.C:
 		case <-deadline:
-			b.Fatalf("the agent is not quiet after %s: %s", patience, all)
+			b.Fatalf("requests of the agent in %s: %s, want five seconds without requests", patience, all)
 		}
 		found, end := read(b, log, offset)
 		if len(found) == 0 {
@@ -428,13 +430,13 @@ func (e *executing) quiet(b *testing.B, log string, offset int64) (requests, int
 	}
 }
 
-// BenchmarkExecutorGrantsAndRevocations has works wait for a permission, and measures
-// from the answer to the write of the RBAC object that grants it until a watch has seen
-// the object on the managed cluster. Then the work is changed all the time, and the
-// permission is revoked in turns by deleting the binding, by editing its subjects and
-// by editing the role. That is measured from the answer until a watch of the hub has
-// seen the work refused, and until the last write that the agent got through: by a
-// watch as well, and 0 if none came after the answer.
+// BenchmarkExecutorGrantsAndRevocations creates ManifestWorks with executors that lack a
+// permission. It measures from the response to the write of the RBAC object that grants the
+// permission until a watch of the managed cluster has received the object. Then load changes
+// the ManifestWork continuously, and the permission is revoked: in turn by deleting the binding,
+// by editing its subjects, and by editing the role. The benchmark measures from the response
+// until a watch of the hub reports the ManifestWork as refused. It also measures until the last
+// write of the agent, as a watch receives it; this is 0 if no write follows the response.
 func BenchmarkExecutorGrantsAndRevocations(b *testing.B) {
 	count := number(b, "BENCH_REVOCATIONS", 100)
 	e := startExecuting(b)
@@ -455,7 +457,8 @@ func BenchmarkExecutorGrantsAndRevocations(b *testing.B) {
 	}
 }
 
-// revocation is what one has come to. Before it, the agent wrote once in a period.
+// revocation contains the durations of one revocation. period is the average time between two
+// writes of the agent before it.
 type revocation struct{ granted, period, refused, stopped time.Duration }
 
 func (e *executing) revocation(b *testing.B, w *workWatch, name string, form int) revocation {
@@ -471,24 +474,24 @@ func (e *executing) revocation(b *testing.B, w *workWatch, name string, form int
 	fail(err)
 	_, err = works.Create(ctx, executedWork(name, name, 1, "0"), metav1.CreateOptions{})
 	fail(err)
-	w.wait(b, name+" refused", func() bool { _, ok := w.refused[name]; return ok })
+	w.wait(b, "ManifestWork "+name+" is refused", func() bool { _, ok := w.refused[name]; return ok })
 
 	_, err = bindings.Create(ctx, executorBinding(name), metav1.CreateOptions{})
 	fail(err)
 	answered := time.Now()
 	object := name + "-0"
-	w.wait(b, name+" applied", func() bool { _, ok := w.written[object]; return ok })
+	w.wait(b, "ConfigMap "+object+" exists", func() bool { _, ok := w.written[object]; return ok })
 	var r revocation
 	r.granted = w.written[object].Sub(answered)
-	w.wait(b, name+" reported", func() bool { _, ok := w.complete[name]; return ok })
+	w.wait(b, "ManifestWork "+name+" is reported as applied", func() bool { _, ok := w.complete[name]; return ok })
 
 	stop := make(chan struct{})
 	var loading sync.WaitGroup
 	loading.Go(func() { e.load(b, name, stop) })
 	var before int
-	w.wait(b, "the load to arrive", func() bool { before = w.writes[object]; return before > 1 })
+	w.wait(b, "the first write of the load is on the managed cluster", func() bool { before = w.writes[object]; return before > 1 })
 	started := time.Now()
-	w.wait(b, "the load to go on", func() bool { return w.writes[object] >= before+writesBefore })
+	w.wait(b, "more writes of the load are on the managed cluster", func() bool { return w.writes[object] >= before+writesBefore })
 	r.period = time.Since(started) / writesBefore
 	w.change(func(time.Time) { delete(w.refused, name) })
 	switch form % 3 {
@@ -505,7 +508,7 @@ func (e *executing) revocation(b *testing.B, w *workWatch, name string, form int
 	}
 	answered = time.Now()
 	fail(err)
-	w.wait(b, name+" refused again", func() bool { _, ok := w.refused[name]; return ok })
+	w.wait(b, "ManifestWork "+name+" is refused after the revocation", func() bool { _, ok := w.refused[name]; return ok })
 	r.refused = w.refused[name].Sub(answered)
 	<-time.After(afterRefusal)
 	close(stop)
@@ -514,7 +517,7 @@ func (e *executing) revocation(b *testing.B, w *workWatch, name string, form int
 	return r
 }
 
-// load changes what a work gives until it is told to stop.
+// load changes the content of a ManifestWork until stop is closed.
 func (e *executing) load(b *testing.B, name string, stop <-chan struct{}) {
 	tick := time.NewTicker(loadPeriod)
 	defer tick.Stop()

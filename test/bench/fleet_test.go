@@ -22,7 +22,7 @@ const (
 	stopTimeout  = time.Minute
 )
 
-// fleet is what all benchmarks measure.
+// fleet is a running fleet with clients. Most benchmarks share one.
 type fleet struct {
 	*localhub.Fleet
 	ocm     *versioned.Clientset
@@ -39,7 +39,8 @@ var theFleet = sync.OnceValues(func() (*fleet, error) {
 			return nil, err
 		}
 	}
-	inner, err := localhub.NewFleet(localhub.FleetOptions{Dir: filepath.Join(dir, "fleet"), Clusters: []string{cluster1}})
+	inner, err := localhub.NewFleet(localhub.FleetOptions{Dir: filepath.Join(dir, "fleet"), Clusters: []string{cluster1},
+		APIServerArgs: []string{"--namespace-quota-objects=managedserviceaccounts=10000"}})
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +89,7 @@ func running(b *testing.B) *fleet {
 	return f
 }
 
-// number returns a number given in the environment.
+// number returns the number in an environment variable, or otherwise if the variable is not set.
 func number(b *testing.B, name string, otherwise int) int {
 	b.Helper()
 	text := os.Getenv(name)
@@ -97,7 +98,7 @@ func number(b *testing.B, name string, otherwise int) int {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		b.Fatalf("%s is %q, not a positive number", name, text)
+		b.Fatalf("%s = %q, want a positive number", name, text)
 	}
 	return n
 }

@@ -27,21 +27,21 @@ import (
 	"k8s.io/client-go/rest"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
-	"open-cluster-management.io/hub-apiserver/pkg/search/fleetgen"
+	"open-cluster-management.io/hub-apiserver/test/fleetgen"
 	"open-cluster-management.io/hub-apiserver/test/hostile"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
 const (
 	hostileCallers = 20
-	// unreadWatches is how many watches of searches, and how many of ManifestWorks, stay unread.
+	// unreadWatches is the number of unread watches of searches, and of unread watches of ManifestWorks.
 	unreadWatches = 200
-	// settleTimeout is how long the server's memory may take to come back.
+	// settleTimeout bounds the wait until the server's memory has decreased.
 	settleTimeout = 30 * time.Second
 	worksListed   = 50
 )
 
-// besieged is a server with a fleet to search, and with callers.
+// besieged is a server with a fleet, and the counters of the requests of hostile callers.
 type besieged struct {
 	*httpFleet
 	classes                                            []hostile.Class
@@ -49,10 +49,10 @@ type besieged struct {
 }
 
 // BenchmarkHostileCallers measures requests of an administrator and of an ordinary user over a fleet
-// of HOSTILE_RESOURCES resources, for HOSTILE_MINUTES alone and for as long beside hostile callers.
-// These search, list and send dry-run writes, as large as the server takes them, and open watches that
-// they do not read, while ManifestWorks and resources of the fleet change. All requests go directly to
-// the server, which has the memory limits of its manifest.
+// of HOSTILE_RESOURCES resources: for HOSTILE_MINUTES alone, and for the same time with hostile
+// callers. The hostile callers search, list, send dry-run writes of the maximum size, and open watches
+// that they do not read. Meanwhile, ManifestWorks and resources of the fleet change. All requests go
+// directly to the server, which has the memory limits of its manifest.
 func BenchmarkHostileCallers(b *testing.B) {
 	resources, duration := number(b, "HOSTILE_RESOURCES", 50_000), hostileDuration(b)
 	dir := b.TempDir()
@@ -90,7 +90,7 @@ func BenchmarkHostileCallers(b *testing.B) {
 		alone := s.measure(b, duration, func(context.Context) {})
 		s.settle(b, "before hostile callers")
 		var peakRSS, peakAnon float64
-		beside := s.measure(b, duration, func(ctx context.Context) {
+		loaded := s.measure(b, duration, func(ctx context.Context) {
 			var running sync.WaitGroup
 			for i := range hostileCallers {
 				running.Go(func() { s.attack(ctx, b, i) })
@@ -99,7 +99,7 @@ func BenchmarkHostileCallers(b *testing.B) {
 				select {
 				case <-ctx.Done():
 				case <-time.After(duration * 3 / 4):
-					fmt.Printf("apiserver beside hostile callers: %s\n", s.state(b))
+					fmt.Printf("apiserver under hostile callers: %s\n", s.state(b))
 				}
 			})
 			for tick := time.NewTicker(100 * time.Millisecond); ctx.Err() == nil; <-tick.C {
@@ -113,9 +113,9 @@ func BenchmarkHostileCallers(b *testing.B) {
 			s.answered.Load(), s.refused.Load(), s.failed.Load(), authorTimeout, s.watches.Load(), s.refusedWatches.Load())
 		for _, what := range slices.Sorted(maps.Keys(alone)) {
 			report(b, what+", alone", strings.ReplaceAll(what, " ", "-")+"-alone", alone[what])
-			report(b, what+", beside hostile callers", strings.ReplaceAll(what, " ", "-"), beside[what])
+			report(b, what+", under hostile callers", strings.ReplaceAll(what, " ", "-"), loaded[what])
 			ratio := func(p int) float64 {
-				return float64(percentile(beside[what], p)) / float64(percentile(alone[what], p))
+				return float64(percentile(loaded[what], p)) / float64(percentile(alone[what], p))
 			}
 			fmt.Printf("  ratio: p50 %.1f, p99 %.1f\n", ratio(50), ratio(99))
 		}
@@ -125,7 +125,7 @@ func BenchmarkHostileCallers(b *testing.B) {
 	}
 }
 
-// hostileDuration returns HOSTILE_MINUTES, which may be a fraction.
+// hostileDuration returns the duration in HOSTILE_MINUTES, which may be a fraction.
 func hostileDuration(b *testing.B) time.Duration {
 	b.Helper()
 	text := os.Getenv("HOSTILE_MINUTES")
@@ -134,12 +134,12 @@ func hostileDuration(b *testing.B) time.Duration {
 	}
 	minutes, err := strconv.ParseFloat(text, 64)
 	if err != nil || minutes <= 0 {
-		b.Fatalf("HOSTILE_MINUTES is %q, not a positive number", text)
+		b.Fatalf("HOSTILE_MINUTES = %q, want a positive number", text)
 	}
 	return time.Duration(minutes * float64(time.Minute))
 }
 
-// prepare stores ManifestWorks, and grants the ordinary user and the hostile callers what they need.
+// prepare stores ManifestWorks, and grants the ordinary user and the hostile callers their permissions.
 func (s *besieged) prepare(b *testing.B) {
 	works := []string{"get", "list", "watch", "create", "delete"}
 	user := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: callers, Name: "u20"}
@@ -165,15 +165,16 @@ func (s *besieged) prepare(b *testing.B) {
 	}
 }
 
-// measure repeats the requests of both users until the duration is over, with something beside them.
-func (s *besieged) measure(b *testing.B, duration time.Duration, beside func(context.Context)) map[string][]time.Duration {
+// measure repeats the requests of both users until the duration is over, concurrently with load. It
+// returns the latencies of each request.
+func (s *besieged) measure(b *testing.B, duration time.Duration, load func(context.Context)) map[string][]time.Duration {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), duration)
 	defer cancel()
 	var mu sync.Mutex
 	took, errs := map[string][]time.Duration{}, map[string][]error{}
 	var running sync.WaitGroup
-	running.Go(func() { beside(ctx) })
+	running.Go(func() { load(ctx) })
 	running.Go(func() { s.change(ctx) })
 	direct := way{"direct", s.Server.ServiceAccountConfig}
 	for who, u := range map[string]searchUser{"administrator": s.users[0], "ordinary user": s.users[1]} {
@@ -195,7 +196,7 @@ func (s *besieged) measure(b *testing.B, duration time.Duration, beside func(con
 		running.Go(func() {
 			for ctx.Err() == nil {
 				for what, step := range steps {
-					// What has begun is measured to its end.
+					// A request in progress continues after the duration is over.
 					stepping, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*authorTimeout)
 					began, key := time.Now(), who+": "+what
 					err := step(stepping)
@@ -217,12 +218,12 @@ func (s *besieged) measure(b *testing.B, duration time.Duration, beside func(con
 	return took
 }
 
-// workBody is a ManifestWork of so many ConfigMaps.
+// workBody returns a ManifestWork of ConfigMaps in JSON.
 func workBody(name string, manifests int) []byte {
 	return (&author{}).creating(name, executorNamespace, manifests).Body
 }
 
-// change changes a large ManifestWork and resources of the fleet, alone as beside hostile callers.
+// change changes a large ManifestWork and resources of the fleet until ctx ends.
 func (s *besieged) change(ctx context.Context) {
 	r, text := rand.New(rand.NewPCG(5, 6)), strings.Repeat("x", 100<<10)
 	for i, tick := 0, time.NewTicker(200*time.Millisecond); ctx.Err() == nil; i++ {
@@ -281,7 +282,7 @@ func (s *besieged) attack(ctx context.Context, b *testing.B, number int) {
 	}
 }
 
-// requests returns what a hostile caller sends next.
+// requests returns the next requests of a hostile caller.
 func (s *besieged) requests(kind int, r *rand.Rand) []hostile.Request {
 	post := func(resource, kind, spec string) []hostile.Request {
 		return []hostile.Request{{Method: http.MethodPost, Path: searchPath + resource, Body: fmt.Appendf(nil, `{"apiVersion":"search.open-cluster-management.io/v1alpha1","kind":%q,"spec":%s}`, kind, spec)}}
@@ -311,13 +312,13 @@ func (s *besieged) requests(kind int, r *rand.Rand) []hostile.Request {
 	return []hostile.Request{{Method: http.MethodPost, Path: worksPath + "?dryRun=All", Body: workBody("bench-dry-run", 2000)}}
 }
 
-// unread opens a watch on a connection of its own, reads no more than the header of the answer, and
-// closes the connection when ctx ends. A refused watch is tried again.
+// unread opens a watch on a separate connection, reads only the header of the response, and closes the
+// connection when ctx ends. It retries a refused watch.
 func (s *besieged) unread(ctx context.Context, secure *tls.Config, host, path string) {
 	for ctx.Err() == nil {
 		dialer := net.Dialer{Timeout: authorTimeout}
 		if conn, err := dialer.DialContext(ctx, "tcp", strings.TrimPrefix(host, "https://")); err == nil {
-			// This unblocks whatever waits for the connection.
+			// Closing the connection unblocks pending reads and writes.
 			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 			_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 			_ = conn.SetDeadline(time.Now().Add(authorTimeout))
@@ -341,7 +342,7 @@ func (s *besieged) unread(ctx context.Context, secure *tls.Config, host, path st
 	}
 }
 
-// settle prints the server's memory after a garbage collection, once it falls no more.
+// settle runs garbage collections until the server's memory no longer decreases, and prints the memory.
 func (s *besieged) settle(b *testing.B, when string) {
 	b.Helper()
 	ctx := within(b, settleTimeout)
@@ -349,7 +350,7 @@ func (s *besieged) settle(b *testing.B, when string) {
 	for least := 0.0; ctx.Err() == nil; {
 		var err error
 		if rss, anon, err = processMemory(s.Server.PID()); err != nil {
-			b.Skipf("resident memory is read from /proc: %v", err)
+			b.Skipf("reading the resident memory requires /proc: %v", err)
 		}
 		if least > 0 && rss > least*0.99 {
 			break
@@ -366,7 +367,7 @@ func (s *besieged) settle(b *testing.B, when string) {
 	fmt.Printf("apiserver %s: VmRSS %.0f MB, RssAnon %.0f MB; %s\n", when, rss, anon, s.state(b))
 }
 
-// state returns what the server's metrics tell of its memory and its watches.
+// state returns the memory and the watches of the server, from its metrics.
 func (s *besieged) state(b *testing.B) string {
 	b.Helper()
 	content, err := s.admin.Get().AbsPath("/metrics").DoRaw(within(b, authorTimeout))

@@ -31,23 +31,23 @@ import (
 
 const (
 	hostileAuthors = 20
-	// worksOfAuthor is how many ManifestWorks an author has at a time.
+	// worksOfAuthor is the maximum number of ManifestWorks of an author.
 	worksOfAuthor = 5
-	// terminating is a namespace of the managed cluster that never ends being deleted.
+	// terminating is a namespace of the managed cluster that stays in deletion.
 	terminating = "hostile-terminating"
-	// authorTimeout is how long an author waits for an answer.
+	// authorTimeout bounds the wait of an author for a response.
 	authorTimeout = 10 * time.Second
 )
 
-// authored are the languages that an author of ManifestWorks writes.
+// authored are the languages of the inputs that an author sends in ManifestWorks.
 var authored = []string{"cel", "jq", "jsonpath", "jsonpointer", "manifest", "patch"}
 
-// BenchmarkHostileAuthors has hostile authors create, change and delete ManifestWorks of
-// one cluster for HOSTILE_MINUTES, half of them with executors. Meanwhile it measures an
-// administrator: from a request until a watch of the managed cluster has seen what it
-// delivers, from the deletion of a ClusterPermission until its bindings are gone, and from
-// the revocation of an executor's permission until the last write as the executor. The
-// server and the agent have the memory limits of their manifests.
+// BenchmarkHostileAuthors lets hostile authors create, change and delete ManifestWorks of one
+// cluster for HOSTILE_MINUTES. Half of the authors use executors. Meanwhile it measures the
+// requests of an administrator: from the creation of an object until a watch of the managed
+// cluster has received the delivered objects, from the deletion of a ClusterPermission until its
+// bindings are deleted, and from the revocation of an executor's permission until the last write
+// as the executor. The server and the agent have the memory limits of their manifests.
 func BenchmarkHostileAuthors(b *testing.B) {
 	duration := time.Duration(number(b, "HOSTILE_MINUTES", 1)) * time.Minute
 	seed := uint64(number(b, "HOSTILE_SEED", 1))
@@ -111,13 +111,13 @@ func BenchmarkHostileAuthors(b *testing.B) {
 			name := fmt.Sprintf("bench-permission-%d", i)
 			began := time.Now()
 			post(b, e.fleet, name)
-			arrived.wait(b, name+" delivered", func() bool { _, ok := arrived.complete[name]; return ok })
+			arrived.wait(b, "ClusterPermission "+name+" is delivered", func() bool { _, ok := arrived.complete[name]; return ok })
 			permitted = append(permitted, arrived.complete[name].Sub(began))
 			began = time.Now()
 			if err := e.ocm.RbacV1alpha1().ClusterPermissions(cluster1).Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
 				b.Fatal(err)
 			}
-			arrived.wait(b, name+" revoked", func() bool { return arrived.seen[name] == 0 })
+			arrived.wait(b, "all bindings of ClusterPermission "+name+" are deleted", func() bool { return arrived.seen[name] == 0 })
 			revoked = append(revoked, time.Since(began))
 			if i%5 == 0 {
 				r := e.revocation(b, watched, fmt.Sprintf("bench-executor-%d", i), i/5)
@@ -144,7 +144,8 @@ func authorClient(config *rest.Config) (*http.Client, error) {
 	return rest.HTTPClientFor(config)
 }
 
-// prepareAuthors makes what the authors may do on the hub, and their executors.
+// prepareAuthors grants permissions to the authors on the hub, and to their executors on the managed
+// cluster.
 func (e *executing) prepareAuthors(b *testing.B) {
 	b.Helper()
 	ctx := b.Context()
@@ -157,7 +158,7 @@ func (e *executing) prepareAuthors(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	// Its content does not go.
+	// The finalizer keeps the ConfigMap, and with it the namespace.
 	kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept", Finalizers: []string{"hostile.example.com/kept"}}}
 	if _, err := e.managed.CoreV1().ConfigMaps(terminating).Create(ctx, kept, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
@@ -186,8 +187,8 @@ func (e *executing) prepareAuthors(b *testing.B) {
 	}
 }
 
-// applied creates a ManifestWork as an administrator, waits until its object is on the
-// managed cluster, deletes it, and returns how long it took to get there.
+// applied creates a ManifestWork as an administrator, waits until its object exists on the managed
+// cluster, and deletes the ManifestWork. It returns the time until the object exists.
 func (e *executing) applied(b *testing.B, w *workWatch, name string) time.Duration {
 	b.Helper()
 	works, object := e.ocm.WorkV1().ManifestWorks(cluster1), name+"-0"
@@ -195,7 +196,7 @@ func (e *executing) applied(b *testing.B, w *workWatch, name string) time.Durati
 	if _, err := works.Create(context.Background(), executedWork(name, "", 1, "1"), metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	w.wait(b, name+" delivered", func() bool { _, ok := w.written[object]; return ok })
+	w.wait(b, "ConfigMap "+object+" exists", func() bool { _, ok := w.written[object]; return ok })
 	took := w.written[object].Sub(began)
 	if err := works.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
 		b.Fatal(err)
@@ -216,7 +217,7 @@ type author struct {
 
 func (a *author) name() string { return fmt.Sprintf("hostile-author-%d", a.number) }
 
-// work keeps the author busy until ctx ends.
+// work sends the requests of the author until ctx ends.
 func (a *author) work(ctx context.Context) {
 	a.classes = slices.DeleteFunc(hostile.Classes(), func(c hostile.Class) bool { return !slices.Contains(authored, c.Language) })
 	for i := 0; ctx.Err() == nil; i++ {
@@ -238,15 +239,15 @@ func (a *author) work(ctx context.Context) {
 		case <-ctx.Done():
 		case <-time.After(time.Duration(a.random.IntN(200)) * time.Millisecond):
 		}
-		// The name of the next but some is free again.
+		// The next iteration uses this name again.
 		a.send(ctx, hostile.Request{Method: http.MethodDelete, Path: worksPath + "/" + fmt.Sprintf("%s-%d", a.name(), (i+1)%worksOfAuthor)})
 	}
 }
 
 const worksPath = "/apis/work.open-cluster-management.io/v1/namespaces/" + cluster1 + "/manifestworks"
 
-// creating are the requests that create a ManifestWork of ConfigMaps in a namespace. Every
-// second author has an executor.
+// creating returns a request that creates a ManifestWork of ConfigMaps in a namespace. Every
+// second author uses an executor.
 func (a *author) creating(name, namespace string, manifests int) hostile.Request {
 	executor := ""
 	if a.number%2 == 1 {
@@ -263,7 +264,8 @@ func (a *author) creating(name, namespace string, manifests int) hostile.Request
 		`{"apiVersion":"work.open-cluster-management.io/v1","kind":"ManifestWork","metadata":{"name":%q},"spec":{%s"workload":{"manifests":[%s]}}}`, name, executor, objects.Bytes())}
 }
 
-// changing are a ManifestWork of many manifests, and changes of it one after another.
+// changing returns requests that create a ManifestWork of many manifests and then change it
+// repeatedly.
 func (a *author) changing(name string) []hostile.Request {
 	requests := []hostile.Request{a.creating(name, hostile.Namespace, 1+a.random.IntN(100))}
 	for i := range a.random.IntN(50) {
@@ -273,7 +275,7 @@ func (a *author) changing(name string) []hostile.Request {
 	return requests
 }
 
-// failing is a ManifestWork that cannot be applied.
+// failing returns a request that creates a ManifestWork that cannot be applied.
 func (a *author) failing(name string) []hostile.Request {
 	namespaces := []string{"absent", terminating, "kube-system"}
 	return []hostile.Request{a.creating(name, namespaces[a.random.IntN(len(namespaces))], 1+a.random.IntN(100))}

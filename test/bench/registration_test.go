@@ -33,19 +33,19 @@ import (
 )
 
 const (
-	// joins is how many clusters join one after the other.
+	// joins is the number of clusters that join one after another.
 	joins = 100
-	// registrars are how many clusters register at a time.
+	// registrars is the number of clusters that register concurrently.
 	registrars = 8
-	// joinPoll is how often it is asked whether a cluster has what it waits for.
+	// joinPoll is the interval at which the state of a joining cluster is checked.
 	joinPoll = 5 * time.Millisecond
-	// leasePeriod is how often agents renew their leases.
+	// leasePeriod is the interval at which agents renew their leases.
 	leasePeriod = time.Minute
 
 	serverUser = "system:serviceaccount:" + localhub.HubNamespace + ":" + localhub.ServerName
 )
 
-// registrationHub is a hub that clusters join of which no part runs.
+// registrationHub is a hub that simulated clusters join. No process of these clusters runs.
 type registrationHub struct {
 	*localhub.Fleet
 	admin, bootstrap       *versioned.Clientset
@@ -124,18 +124,18 @@ func (h *registrationHub) accept(ctx context.Context, name string) error {
 	return err
 }
 
-// accepted waits until the hub says that a cluster has its access.
+// accepted waits until the hub reports that a cluster has access.
 func (h *registrationHub) accepted(ctx context.Context, name string) error {
-	return await(ctx, name+" is accepted", func(ctx context.Context) error {
+	return await(ctx, "ManagedCluster "+name+" has the condition HubAccepted", func(ctx context.Context) error {
 		cluster, err := h.bootstrap.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
 		if err == nil && !meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ManagedClusterConditionHubAccepted) {
-			err = fmt.Errorf("its conditions are %v", cluster.Status.Conditions)
+			err = fmt.Errorf("conditions = %v, want HubAcceptedManagedCluster", cluster.Status.Conditions)
 		}
 		return err
 	})
 }
 
-// await asks again and again until there is no error.
+// await calls check until it returns no error.
 func await(ctx context.Context, what string, check func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, joinPoll, patience, true, func(ctx context.Context) (bool, error) {
@@ -148,10 +148,10 @@ func await(ctx context.Context, what string, check func(context.Context) error) 
 	return nil
 }
 
-// join has a cluster join as its agent does: a ManagedCluster and a request for a
-// certificate, both by a bootstrap token; then somebody accepts it. It returns how long
-// it took from then on until the first answer to a request with the certificate, and
-// until the agent could list its works.
+// join joins a cluster as its agent does: with a bootstrap token, it creates a ManagedCluster and
+// a CertificateSigningRequest. Then an administrator accepts the cluster. join returns the time
+// from the acceptance until the first successful request with the certificate, and until the
+// agent can list its ManifestWorks.
 func (h *registrationHub) join(b *testing.B, name string) (usable, works time.Duration, err error) {
 	ctx := b.Context()
 	if err := h.create(ctx, name, nil); err != nil {
@@ -187,10 +187,10 @@ func (h *registrationHub) join(b *testing.B, name string) (usable, works time.Du
 	if err := h.accept(ctx, name); err != nil {
 		return 0, 0, err
 	}
-	err = await(ctx, name+" has its certificate", func(ctx context.Context) error {
+	err = await(ctx, "the CertificateSigningRequest of "+name+" has a certificate", func(ctx context.Context) error {
 		signed, err := h.bootstrapRequests.CertificatesV1().CertificateSigningRequests().Get(ctx, request.Name, metav1.GetOptions{})
 		if err == nil && len(signed.Status.Certificate) == 0 {
-			err = fmt.Errorf("its conditions are %v", signed.Status.Conditions)
+			err = fmt.Errorf("no certificate, conditions = %v", signed.Status.Conditions)
 		}
 		request = signed
 		return err
@@ -201,7 +201,7 @@ func (h *registrationHub) join(b *testing.B, name string) (usable, works time.Du
 	config := h.Hub.AnonymousConfig()
 	config.CertData, config.KeyData = request.Status.Certificate, key
 	agent, _ := clientsOf(b, config)
-	err = await(ctx, name+" may read itself", func(ctx context.Context) error {
+	err = await(ctx, "the agent of "+name+" can get its ManagedCluster", func(ctx context.Context) error {
 		_, err := agent.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
 		return err
 	})
@@ -209,14 +209,14 @@ func (h *registrationHub) join(b *testing.B, name string) (usable, works time.Du
 		return 0, 0, err
 	}
 	usable = time.Since(started)
-	err = await(ctx, name+" may list its works", func(ctx context.Context) error {
+	err = await(ctx, "the agent of "+name+" can list its ManifestWorks", func(ctx context.Context) error {
 		_, err := agent.WorkV1().ManifestWorks(name).List(ctx, metav1.ListOptions{})
 		return err
 	})
 	return usable, time.Since(started), err
 }
 
-// requests returns what our server has asked the hub for so far, by verb and resource.
+// requests returns the number of requests of our server to the hub so far, by verb and resource.
 func (h *registrationHub) requests(b *testing.B) map[string]int {
 	b.Helper()
 	events, _, err := localhub.ReadAudit(h.Hub.AuditLog(), 0)
@@ -230,7 +230,7 @@ func (h *registrationHub) requests(b *testing.B) map[string]int {
 	return counts
 }
 
-// since is what was asked for after an earlier count, in all and in words, most first.
+// since returns the requests since an earlier count: the total, and a text with the most frequent first.
 func since(before, after map[string]int) (total int, text string) {
 	asked := maps.Clone(after)
 	for what, n := range before {
@@ -245,8 +245,8 @@ func since(before, after map[string]int) (total int, text string) {
 	return total, strings.Join(parts, ", ")
 }
 
-// BenchmarkRegistration has clusters join by certificates, one after the other and then
-// many of them, and watches the server while they do nothing but renew their leases.
+// BenchmarkRegistration joins clusters with certificates, first one after another and then many
+// concurrently. Afterwards it measures the server while the clusters only renew their leases.
 func BenchmarkRegistration(b *testing.B) {
 	h, count := startRegistrationHub(b, "registration", nil), number(b, "BENCH_CLUSTERS", 1000)
 	for n := range b.N {
@@ -285,7 +285,7 @@ func BenchmarkRegistration(b *testing.B) {
 		fmt.Printf("%d clusters created, accepted and given their access, %d at a time: %.1f s; apiserver %.0f MB resident before, %.0f MB after\n", count, registrars, took.Seconds(), before, after)
 		fmt.Printf("requests of the server to the hub meanwhile: %.1f a cluster (%s)\n", float64(total)/float64(count), text)
 
-		h.renewLeases(b, fleet) // the first renewal of each is news
+		h.renewLeases(b, fleet) // the first renewals cause additional requests
 		counted = h.requests(b)
 		started = time.Now()
 		h.renewLeases(b, fleet)
@@ -316,8 +316,8 @@ func (h *registrationHub) renewLeases(b *testing.B, clusters []string) {
 	}
 }
 
-// BenchmarkRegistrationIRSA has clusters join by IAM roles of a fake AWS, which answers
-// at once.
+// BenchmarkRegistrationIRSA joins clusters with IAM roles of a fakeaws server, which responds
+// immediately.
 func BenchmarkRegistrationIRSA(b *testing.B) {
 	hub := irsa.ARN{Partition: "aws", Region: "us-west-2", AccountID: "111122223333", ClusterName: "hub"}
 	aws, err := fakeaws.New(fakeaws.Options{Region: hub.Region})

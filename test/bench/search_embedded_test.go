@@ -14,29 +14,29 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
-	"open-cluster-management.io/hub-apiserver/pkg/search/fleetgen"
+	"open-cluster-management.io/hub-apiserver/test/fleetgen"
 )
 
-// freshProcess is the environment variable with which this program does nothing but to open the
-// embedded engine, as fresh tells, and to print what that took.
+// freshProcess is the environment variable with which this program only opens the embedded
+// engine, as fresh specifies, and prints the figures.
 const freshProcess = "SEARCH_BENCH_FRESH"
 
-// freshTimeout bounds such a process.
+// freshTimeout bounds the run time of such a process.
 const freshTimeout = 10 * time.Minute
 
-// fresh is what a process of its own does: nothing in it has been in use before.
+// fresh is the task of a separate process that starts with empty caches.
 type fresh struct {
 	Dir string
 	// Fleet is reported first, unless it is empty.
 	Fleet fleetgen.Options
 }
 
-// freshFigures are what it prints.
+// freshFigures are the figures that the process prints.
 type freshFigures struct {
 	Resources int
-	// Open is from the start of Open to the answer of the first search.
+	// Open is the time from the call of Open to the result of the first search.
 	Open time.Duration
-	// Resident is the resident memory in MB as it is, and Collected after a garbage collection.
+	// Resident is the resident memory in MB before a garbage collection, and Collected after it.
 	Resident, Collected float64
 }
 
@@ -61,7 +61,7 @@ func BenchmarkSearchEmbedded(b *testing.B) {
 	}
 }
 
-// String tells the memory.
+// String returns the memory as text.
 func (f freshFigures) String() string {
 	each := func(mb float64) float64 { return mb * (1 << 20) / float64(max(1, f.Resources)) }
 	return fmt.Sprintf("%.0f MB resident (%.0f bytes per resource), %.0f MB after a garbage collection (%.0f)",
@@ -94,7 +94,7 @@ func inFreshProcess(b *testing.B, task fresh) freshFigures {
 	return figures
 }
 
-// runFresh is the main function of such a process; false if this is none.
+// runFresh is the main function of such a process. It returns false in any other process.
 func runFresh() (bool, error) {
 	encoded := os.Getenv(freshProcess)
 	if encoded == "" {

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search/postgres"
-	"open-cluster-management.io/hub-apiserver/pkg/search/postgres/postgrestest"
+	"open-cluster-management.io/hub-apiserver/test/postgrestest"
 )
 
 // BenchmarkSearchPostgres measures the engine on PostgreSQL.

@@ -27,25 +27,26 @@ import (
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
-	"open-cluster-management.io/hub-apiserver/pkg/search/fleetgen"
+	"open-cluster-management.io/hub-apiserver/test/fleetgen"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
 const (
 	searchPath = "/apis/search.open-cluster-management.io/v1alpha1/"
-	// searchUse is the ClusterRole of whoever may search at all.
+	// searchUse is the ClusterRole that allows searching.
 	searchUse = "open-cluster-management:search:use"
 	// callers is the namespace of the ServiceAccounts that search.
 	callers = "bench"
-	// coldTimes is how many callers that nobody has seen before are measured, one after the other.
+	// coldTimes is the number of callers without cached permissions that are measured one after another.
 	coldTimes = 10
 )
 
-// answers are buffers of clients, so that what a client throws away is not measured.
+// answers are reused buffers for the responses, so that the garbage of clients does not affect the
+// measurement.
 var answers = sync.Pool{New: func() any { return &bytes.Buffer{} }}
 
-// BenchmarkSearchHTTP measures the same queries over HTTP, direct and through the
-// hub's kube-apiserver, and reports over HTTP. Callers are ServiceAccounts with tokens.
+// BenchmarkSearchHTTP measures the queries over HTTP, directly and through the hub's
+// kube-apiserver, and reports over HTTP. Callers are ServiceAccounts with tokens.
 func BenchmarkSearchHTTP(b *testing.B) {
 	o := fleetSize(b)
 	dir := b.TempDir()
@@ -105,7 +106,7 @@ func BenchmarkSearchHTTP(b *testing.B) {
 	memory("at the end")
 }
 
-// way is how callers reach the server.
+// way is a way to send requests to the server.
 type way struct {
 	name   string
 	config func(ctx context.Context, namespace, name string) (*rest.Config, error)
@@ -120,17 +121,17 @@ func (w *way) client(b *testing.B, namespace, name string) rest.Interface {
 	return restClient(b, config)
 }
 
-// httpFleet is a running server with a fleet in it.
+// httpFleet is a running server that contains a fleet.
 type httpFleet struct {
 	*localhub.Fleet
 	options fleetgen.Options
 	users   []searchUser
 	admin   rest.Interface
-	// pods are reports of just the Pods of some clusters, which updates are made from.
+	// pods are reports of only the Pods of some clusters, from which updates are generated.
 	pods []*search.Report
 }
 
-// adminClient sends reports and reads metrics, directly.
+// adminClient returns a client of an administrator that sends requests directly to the server.
 func adminClient(b *testing.B, f *localhub.Fleet) rest.Interface {
 	b.Helper()
 	config, err := f.Server.UserConfig("admin", "system:masters")
@@ -143,7 +144,7 @@ func adminClient(b *testing.B, f *localhub.Fleet) rest.Interface {
 func restClient(b *testing.B, config *rest.Config) rest.Interface {
 	b.Helper()
 	config.QPS = -1
-	// The baseline was measured without; it would be most of what a page of items takes.
+	// The baseline was measured without compression. It would take most of the time of a page of items.
 	config.DisableCompression = true
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -152,7 +153,7 @@ func restClient(b *testing.B, config *rest.Config) rest.Interface {
 	return client.Discovery().RESTClient()
 }
 
-// searchingUsers gives the callers their permissions on the hub, which knows all the clusters.
+// searchingUsers creates all ManagedClusters on the hub, and grants the callers their permissions.
 func searchingUsers(b *testing.B, f *localhub.Fleet, o fleetgen.Options) []searchUser {
 	b.Helper()
 	seen := max(1, o.Clusters/5)
@@ -176,7 +177,7 @@ func searchingUsers(b *testing.B, f *localhub.Fleet, o fleetgen.Options) []searc
 	return users
 }
 
-// allow binds a subject to a ClusterRole everywhere, and to what a policy says.
+// allow binds a subject to a ClusterRole in all namespaces, and to the rules of a policy.
 func allow(b *testing.B, name, role string, subject rbacv1.Subject, policy string) []*unstructured.Unstructured {
 	b.Helper()
 	var objects []*unstructured.Unstructured
@@ -197,7 +198,7 @@ func allow(b *testing.B, name, role string, subject rbacv1.Subject, policy strin
 	}))
 }
 
-// namespacesFor are the named namespaces and those that objects are in.
+// namespacesFor returns the named namespaces and the namespaces of objects.
 func namespacesFor(names sets.Set[string], objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	for _, object := range objects {
 		if namespace := object.GetNamespace(); namespace != "" {
@@ -250,7 +251,7 @@ func (h *httpFleet) sendFleet(b *testing.B) {
 		started := time.Now()
 		response, err := h.send(b.Context(), full.Cluster, body, true)
 		if err == nil && (response.TotalResources != len(full.Put) || response.TotalEdges != len(full.AddEdges)) {
-			err = fmt.Errorf("the totals are wrong: %+v", response)
+			err = fmt.Errorf("totals of %s = %+v, want %d resources and %d edges", full.Cluster, response, len(full.Put), len(full.AddEdges))
 		}
 		if err != nil {
 			b.Fatal(err)
@@ -270,7 +271,7 @@ func (h *httpFleet) sendFleet(b *testing.B) {
 	report(b, "full report over HTTP", "http-full", took)
 }
 
-// processorTime is how long a process has worked on all cores together.
+// processorTime returns the CPU time of a process on all cores.
 func processorTime(b *testing.B, pid int) time.Duration {
 	b.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -317,7 +318,7 @@ func (h *httpFleet) send(ctx context.Context, cluster string, body []byte, full 
 	return response, nil
 }
 
-// measureUnderUpdates has all clients ask everything in turn while updates come in.
+// measureUnderUpdates measures all queries with all clients while the clusters send updates.
 func (h *httpFleet) measureUnderUpdates(b *testing.B, way string, clients map[string]rest.Interface) {
 	for _, u := range h.users {
 		ctx, cancel := context.WithTimeout(b.Context(), underUpdates)
@@ -338,8 +339,8 @@ func (h *httpFleet) measureUnderUpdates(b *testing.B, way string, clients map[st
 	}
 }
 
-// measureColdCallers measures the first searches of callers that no one has seen before, with
-// what the server asks the hub for them.
+// measureColdCallers measures the first searches of callers without cached permissions, with
+// the requests that the server sends to the hub for them.
 func (h *httpFleet) measureColdCallers(b *testing.B, w way) {
 	for _, namespaces := range []int{500, 2000} {
 		group := fmt.Sprintf("cold-%d", namespaces)
@@ -359,7 +360,7 @@ func (h *httpFleet) measureColdCallers(b *testing.B, w way) {
 			}
 			return time.Since(started)
 		}
-		// Their connections are made, and the permissions have arrived.
+		// After this search, connections exist and the server has the permissions.
 		first("warm-" + strings.ReplaceAll(w.name, " ", "-"))
 		var took []time.Duration
 		asked := h.requestsToHub(b)
@@ -393,7 +394,8 @@ func (h *httpFleet) measureColdCallers(b *testing.B, w way) {
 	}
 }
 
-// requestsToHub is how many requests the server has sent to the hub's kube-apiserver for callers.
+// requestsToHub returns the number of requests that the server has sent to the hub's
+// kube-apiserver for callers.
 func (h *httpFleet) requestsToHub(b *testing.B) int {
 	b.Helper()
 	content, err := h.admin.Get().AbsPath("/metrics").DoRaw(b.Context())
@@ -413,7 +415,7 @@ func (h *httpFleet) requestsToHub(b *testing.B) int {
 	return int(total)
 }
 
-// post asks once over HTTP.
+// post sends the query once over HTTP.
 func (q *searchQuery) post(ctx context.Context, client rest.Interface, u searchUser) error {
 	terms := searchv1alpha1.SearchTerms{Query: q.textFor(u)}
 	var question any
@@ -453,7 +455,7 @@ func (q *searchQuery) post(ctx context.Context, client rest.Interface, u searchU
 		return fmt.Errorf("query %s of %s: %w", q.number, u.name, err)
 	}
 	if !bytes.Contains(answer.Bytes(), []byte(`"status"`)) {
-		return fmt.Errorf("query %s of %s: the answer has no status: %.300s", q.number, u.name, answer)
+		return fmt.Errorf("query %s of %s: response = %.300s, want one with a status", q.number, u.name, answer)
 	}
 	return nil
 }

@@ -10,15 +10,16 @@ import (
 	"time"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
-	"open-cluster-management.io/hub-apiserver/pkg/search/fleetgen"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+	"open-cluster-management.io/hub-apiserver/test/fleetgen"
 )
 
-// baseline is the p50 in ms of the public service on the same data: of a restricted user
-// and of an administrator, with one client and with eight.
+// baseline is the p50 in ms of the public service with the same data: for a restricted user
+// and for an administrator, with one client and with eight.
 type baseline struct{ user1, user8, admin1, admin8 float64 }
 
-// searchQuery is a query of the comparison. Cluster is replaced by one that the user sees.
+// searchQuery is a query of the comparison. If cluster is set, the query selects a cluster that
+// the user may view.
 type searchQuery struct {
 	number, what string
 	text         string
@@ -32,11 +33,11 @@ type searchQuery struct {
 
 const (
 	pageSize = 1000
-	// largeFleet is from how many resources on every query finds something.
+	// largeFleet is the number of resources from which every query has a result.
 	largeFleet = 100_000
 )
 
-// searchQueries are those that the public service was measured with.
+// searchQueries are the queries with which the public service was measured.
 var searchQueries = []*searchQuery{
 	{number: "1", what: "kind:Pod, 1000 items", text: "kind:Pod", request: page, baseline: baseline{90, 443, 137, 349}},
 	{number: "1b", what: "kind:pod, 1000 items", text: "kind:pod", request: page, baseline: baseline{213, 1306, 142, 355}},
@@ -67,7 +68,7 @@ func queryNamed(number string) *searchQuery {
 	return searchQueries[slices.IndexFunc(searchQueries, func(q *searchQuery) bool { return q.number == number })]
 }
 
-// textFor is the query for a user.
+// textFor returns the text of the query for a user.
 func (q *searchQuery) textFor(u searchUser) string {
 	if !q.cluster {
 		return q.text
@@ -75,7 +76,7 @@ func (q *searchQuery) textFor(u searchUser) string {
 	return q.text + " cluster:" + fleetgen.ClusterName(u.first)
 }
 
-// ask asks once, and fails where the answer of a large fleet has nothing in it.
+// ask runs the query once. It returns an error if the result for a large fleet is empty.
 func (q *searchQuery) ask(ctx context.Context, f *searchedFleet, u searchUser) error {
 	parsed, err := query.Parse(q.textFor(u))
 	if err != nil {
@@ -104,7 +105,7 @@ func (q *searchQuery) ask(ctx context.Context, f *searchedFleet, u searchUser) e
 		}
 	}
 	if err == nil && empty && f.options.Clusters*f.options.PerCluster >= largeFleet {
-		err = errors.New("the answer is empty")
+		err = errors.New("the result is empty, want at least one item")
 	}
 	if err != nil {
 		return fmt.Errorf("query %s of %s: %w", q.number, u.name, err)
@@ -112,7 +113,7 @@ func (q *searchQuery) ask(ctx context.Context, f *searchedFleet, u searchUser) e
 	return nil
 }
 
-// encode does what the server does with items, which an engine may leave to do.
+// encode encodes items as the server does, because engines leave the encoding to the server.
 func encode(items []search.Item) {
 	var written []byte
 	for i := range items {
@@ -120,8 +121,8 @@ func encode(items []search.Item) {
 	}
 }
 
-// repeat has clients ask queries in turn, each as soon as it has an answer, until ctx ends, and each
-// query at least once.
+// repeat runs queries in turn with concurrent clients until ctx ends, and each query at least once. A
+// client sends the next query when it has the result of the previous one.
 func (f *searchedFleet) repeat(ctx context.Context, b *testing.B, clients int, u searchUser, queries ...*searchQuery) []time.Duration {
 	return repeat(ctx, b, clients, len(queries), func(i int) error { return queries[i].ask(b.Context(), f, u) })
 }
@@ -152,7 +153,7 @@ func repeat(ctx context.Context, b *testing.B, clients, kinds int, ask func(int)
 
 func ms(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
-// measureQueries prints p50 and p99 of every query, and how many times lower than the baseline p50 is.
+// measureQueries prints p50 and p99 of every query, and the ratio of the baseline to p50.
 func (f *searchedFleet) measureQueries(b *testing.B) {
 	compareWithBaseline(b, f.users, func(clients int, u searchUser, q *searchQuery) []time.Duration {
 		if err := q.ask(b.Context(), f, u); err != nil {

@@ -16,38 +16,38 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
-	"open-cluster-management.io/hub-apiserver/pkg/search/fleetgen"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+	"open-cluster-management.io/hub-apiserver/test/fleetgen"
 )
 
 const (
 	searchClients = 8
-	// measured is how long each query is repeated, with each user and number of clients.
+	// measured is the duration of the measurement of each query, for each user and number of clients.
 	measured = 300 * time.Millisecond
-	// underUpdates is how long all queries are repeated while updates come in.
+	// underUpdates is the duration of the measurement of all queries under updates.
 	underUpdates = 5 * time.Second
-	// updatesPerSecond come in as reports of updatesPerReport.
+	// updatesPerSecond is the rate of updates of all clusters. Each report contains updatesPerReport.
 	updatesPerSecond = 5000
 	updatesPerReport = 10
-	// overHTTP is how many updates an agent gathers that sends ten reports a second.
+	// overHTTP is the number of updates in a report over HTTP, of agents that send ten reports a second.
 	overHTTP = 50
-	// changing is how many clusters report updates.
+	// changing is the number of clusters that report updates.
 	changing = 10
 )
 
-// searchedFleet is an engine with a fleet in it.
+// searchedFleet is an engine that contains a fleet.
 type searchedFleet struct {
 	engine  search.Engine
 	options fleetgen.Options
 	users   []searchUser
-	// pods are reports of just the Pods of some clusters, which updates are made from.
+	// pods are reports of only the Pods of some clusters, from which updates are generated.
 	pods []*search.Report
 }
 
 type searchUser struct {
 	name  string
 	scope visibility.Scope
-	// first is the index of the first managed cluster that the user sees.
+	// first is the index of the first managed cluster that the user may view.
 	first int
 }
 
@@ -61,7 +61,7 @@ func restricted(b *testing.B, policy string) visibility.Scope {
 	return visibilitytest.Scope(b, policy, &user.DefaultInfo{Name: fleetgen.User})
 }
 
-// reportFleet reports the whole fleet to an engine, and prints how fast that goes.
+// reportFleet reports the whole fleet to an engine, and prints the rate.
 func reportFleet(b *testing.B, engine search.Engine, o fleetgen.Options) *searchedFleet {
 	b.Helper()
 	seen := max(1, o.Clusters/5)
@@ -96,15 +96,15 @@ func reportFleet(b *testing.B, engine search.Engine, o fleetgen.Options) *search
 	return f
 }
 
-// onlyPods leaves the Pods in a report, which updates are made from.
+// onlyPods removes all resources except Pods from a report.
 func onlyPods(full *search.Report) *search.Report {
 	full.Put = slices.DeleteFunc(full.Put, func(r search.Resource) bool { return search.Text(r.Properties, query.Kind) != "Pod" })
 	full.AddEdges = nil
 	return full
 }
 
-// reportUpdates has each cluster send updates of its Pods, so many a report, at the rate that is wanted
-// of all together until ctx ends. It returns how many came in.
+// reportUpdates sends updates of the Pods of each cluster until ctx ends: perReport updates in each
+// report, and updatesPerSecond of all clusters. It returns the number of updates.
 func reportUpdates(ctx context.Context, b *testing.B, clusters []*search.Report, perReport int, send func(*search.Report) error) int {
 	limiter := rate.NewLimiter(rate.Limit(updatesPerSecond/perReport), len(clusters))
 	var count atomic.Int64
@@ -126,7 +126,7 @@ func reportUpdates(ctx context.Context, b *testing.B, clusters []*search.Report,
 	return int(count.Load())
 }
 
-// benchmarkEngine prints every figure that is the engine's own.
+// benchmarkEngine measures an engine without HTTP.
 func benchmarkEngine(b *testing.B, engine search.Engine) {
 	f := reportFleet(b, engine, fleetSize(b))
 	f.measureReports(b)
@@ -135,7 +135,7 @@ func benchmarkEngine(b *testing.B, engine search.Engine) {
 	f.measureColdCallers(b)
 }
 
-// measureReports measures reports of few changes, and full ones without any.
+// measureReports measures reports of few changes, and full reports without changes.
 func (f *searchedFleet) measureReports(b *testing.B) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, size := range []int{1, 100} {
@@ -162,7 +162,7 @@ func (f *searchedFleet) measureReports(b *testing.B) {
 	report(b, "unchanged full report (baseline p50 440 ms)", "unchanged", took)
 }
 
-// measureUnderUpdates has all clients ask everything in turn while updates come in.
+// measureUnderUpdates measures all queries with all clients while the clusters send updates.
 func (f *searchedFleet) measureUnderUpdates(b *testing.B) {
 	for _, u := range f.users {
 		ctx, cancel := context.WithTimeout(b.Context(), underUpdates)
@@ -181,8 +181,8 @@ func (f *searchedFleet) measureUnderUpdates(b *testing.B) {
 	}
 }
 
-// measureColdCallers measures the first searches of callers that no one has seen before, from
-// their permissions to the answer.
+// measureColdCallers measures the first searches of callers without cached permissions, including
+// the evaluation of their permissions.
 func (f *searchedFleet) measureColdCallers(b *testing.B) {
 	pods := queryNamed("1")
 	cold := func(b *testing.B, policy string) func() time.Duration {
@@ -211,7 +211,7 @@ func (f *searchedFleet) measureColdCallers(b *testing.B) {
 	measure("first search of a cold caller, hub of 500 namespaces (baseline p50 1,770 ms)", "cold-500", restrictedPolicy)
 	measure("  bound in each of them", "cold-500-each", fleetgen.Policy(1, 20, 400))
 
-	// A hot caller alone, and then beside cold ones.
+	// A hot caller is measured alone, and then concurrently with cold callers.
 	hot := f.users[1]
 	alone := f.repeat(within(b, time.Second), b, 1, hot, pods)
 	report(b, "a hot caller alone", "hot-alone", alone)

@@ -15,15 +15,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusterclient"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
-	"open-cluster-management.io/hub-apiserver/pkg/tokens"
 )
 
-// idleTime is how long idle accounts are watched for writes.
+// idleTime is the time for which the writes and requests of an idle fleet are counted.
 const idleTime = time.Minute
 
-// expiryMargin is how long after its expiration an API server surely takes no
-// token: it remembers for ten seconds which ones it has accepted.
+// expiryMargin is the time after the expiration of a token from which every API server
+// rejects it. API servers cache accepted tokens for ten seconds.
 const expiryMargin = 15 * time.Second
 
 func createAccount(b *testing.B, f *fleet, name string) {
@@ -33,13 +33,13 @@ func createAccount(b *testing.B, f *fleet, name string) {
 	}
 }
 
-// watched counts what is written, and notes what arrives.
+// watched counts writes, and records arrivals.
 type watched struct {
 	*arrivals
 	writes atomic.Int64
 }
 
-// count is a handler that counts every change as a write.
+// count returns a handler that counts every change as a write.
 func (w *watched) count() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { w.writes.Add(1) },
@@ -48,8 +48,8 @@ func (w *watched) count() cache.ResourceEventHandler {
 	}
 }
 
-// watchAccounts counts what is written for accounts, and notes when their Secrets
-// appear on the hub.
+// watchAccounts counts the writes for accounts, and records the times at which their Secrets
+// are on the hub.
 func watchAccounts(b *testing.B, f *fleet) *watched {
 	b.Helper()
 	w := &watched{arrivals: newArrivals()}
@@ -70,7 +70,7 @@ func watchAccounts(b *testing.B, f *fleet) *watched {
 			b.Fatal(err)
 		}
 	}
-	// A Secret counts as complete as two bindings do.
+	// An arrival is complete after two bindings. One Secret counts as both.
 	if _, err := secrets.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { w.note(obj, bindings) },
 		DeleteFunc: func(obj any) { w.note(obj, -bindings) },
@@ -93,18 +93,18 @@ func watchAccounts(b *testing.B, f *fleet) *watched {
 	return w
 }
 
-// removeAccounts deletes every account and waits until their Secrets are gone.
+// removeAccounts deletes every account and waits until their Secrets are deleted.
 func removeAccounts(b *testing.B, f *fleet, w *watched) {
 	b.Helper()
 	if err := f.ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster1).DeleteCollection(context.Background(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	w.wait(b, "every Secret removed", func() bool { return len(w.seen) == 0 })
+	w.wait(b, "all Secrets of accounts are deleted", func() bool { return len(w.seen) == 0 })
 }
 
-// BenchmarkAccountsOneAfterAnother creates ManagedServiceAccounts through the
-// hub, each when the token of the one before is there, and measures from before
-// the request until a watch has seen the Secret on the hub.
+// BenchmarkAccountsOneAfterAnother creates ManagedServiceAccounts through the hub, each
+// after the previous one has a token. It measures from before the request until a watch
+// of the hub has received the Secret.
 func BenchmarkAccountsOneAfterAnother(b *testing.B) {
 	f, count := running(b), number(b, "BENCH_COUNT", 200)
 	w := watchAccounts(b, f)
@@ -114,7 +114,7 @@ func BenchmarkAccountsOneAfterAnother(b *testing.B) {
 			name := fmt.Sprintf("bench-account-%d", i)
 			started := time.Now()
 			createAccount(b, f, name)
-			w.wait(b, name+" reported", func() bool { _, ok := w.complete[name]; return ok })
+			w.wait(b, "Secret "+name+" is on the hub", func() bool { _, ok := w.complete[name]; return ok })
 			reported = append(reported, w.complete[name].Sub(started))
 		}
 		report(b, "create of a ManagedServiceAccount to its Secret on the hub, one after another", "secret", reported)
@@ -135,7 +135,7 @@ func BenchmarkAccountsAllAtOnce(b *testing.B) {
 		}
 		posting.Wait()
 		stored := time.Since(started)
-		w.wait(b, "all reported", func() bool { return len(w.complete) == count })
+		w.wait(b, "all Secrets are on the hub", func() bool { return len(w.complete) == count })
 		all := time.Since(started)
 		b.ReportMetric(all.Seconds(), "all-reported-s")
 		fmt.Printf("%d ManagedServiceAccounts created at once on one agent: all stored after %.2f s, all Secrets on the hub after %.2f s\n", count, stored.Seconds(), all.Seconds())
@@ -143,8 +143,8 @@ func BenchmarkAccountsAllAtOnce(b *testing.B) {
 	}
 }
 
-// BenchmarkAccountsIdle counts what is written for many accounts of which nothing
-// changes, and measures what they hold in memory.
+// BenchmarkAccountsIdle counts the writes for many accounts without changes, and measures
+// the memory of the apiserver and the agent.
 func BenchmarkAccountsIdle(b *testing.B) {
 	f, count := running(b), number(b, "BENCH_ACCOUNTS", 5000)
 	w := watchAccounts(b, f)
@@ -164,10 +164,10 @@ func BenchmarkAccountsIdle(b *testing.B) {
 		}
 		close(names)
 		posting.Wait()
-		w.wait(b, "all reported", func() bool { return len(w.complete) == count })
+		w.wait(b, "all Secrets are on the hub", func() bool { return len(w.complete) == count })
 		fmt.Printf("%d ManagedServiceAccounts created and reported in %.1f s\n", count, time.Since(started).Seconds())
 
-		// The status of the last and the Role that names them all may be still under way.
+		// The status of the last account and the Role that names all accounts may not be written yet.
 		before := w.quiet()
 		<-time.After(idleTime)
 		written := w.writes.Load() - before
@@ -180,8 +180,7 @@ func BenchmarkAccountsIdle(b *testing.B) {
 	}
 }
 
-// quiet waits until nothing has been written for five seconds and returns the
-// number of writes so far.
+// quiet waits until five seconds pass without a write, and returns the number of writes so far.
 func (w *watched) quiet() int64 {
 	const silence = 5 * time.Second
 	tick := time.NewTicker(silence)
@@ -196,9 +195,9 @@ func (w *watched) quiet() int64 {
 	}
 }
 
-// BenchmarkRotation has a token of the shortest lifetime that API servers grant,
-// ten minutes, and measures when it is replaced. Meanwhile a consumer uses what is
-// in the Secret all the time.
+// BenchmarkRotation measures the time after which a token with the shortest lifetime that
+// API servers grant, ten minutes, is replaced. Meanwhile a consumer continuously uses the
+// token in the Secret.
 func BenchmarkRotation(b *testing.B) {
 	f := running(b)
 	ctx := context.Background()
@@ -230,10 +229,10 @@ func BenchmarkRotation(b *testing.B) {
 				break
 			}
 			if time.Now().After(deadline) {
-				b.Fatal("the token was not replaced before it expired")
+				b.Fatalf("token is not replaced after %s, want a new token before it expires", authenticationv1beta1.MinimumValidity)
 			}
 		}
-		// From now on the first token is of no use.
+		// After this wait, API servers reject the first token.
 		<-time.After(time.Until(first.Status.ExpirationTimestamp.Time) + expiryMargin)
 		used, failed := consumer()
 		fmt.Printf("the consumer's %d requests until after the first token had expired: %d failed\n", used, failed)
@@ -243,17 +242,17 @@ func BenchmarkRotation(b *testing.B) {
 	}
 }
 
-// consume uses the token of an account all the time, as a program on the hub
-// does. The returned function ends that, and returns how many requests there
-// were and how many of them failed.
+// consume continuously sends requests with the token of an account, as a program on the hub
+// does. The returned function stops the requests, and returns the number of requests and of
+// failed requests.
 func consume(b *testing.B, f *fleet, name string) func() (used, failed int) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	hub, err := tokens.NewHub(f.Hub.AdminConfig())
+	hub, err := clusterclient.NewHub(f.Hub.AdminConfig())
 	if err != nil {
 		b.Fatal(err)
 	}
-	source, err := hub.Source(cluster1, name, tokens.Options{Host: f.Members[0].AdminConfig().Host})
+	source, err := hub.Source(cluster1, name, clusterclient.Options{Host: f.Members[0].AdminConfig().Host})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -275,7 +274,7 @@ func consume(b *testing.B, f *fleet, name string) func() (used, failed int) {
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		for ctx.Err() == nil {
-			// Whoever is authenticated may ask who he is.
+			// Every authenticated user may create a SelfSubjectReview.
 			_, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 			if ctx.Err() != nil {
 				return

@@ -25,19 +25,19 @@ import (
 )
 
 const (
-	// permissionsOfCluster is how many ClusterPermissions each cluster without an agent has.
+	// permissionsOfCluster is the number of ClusterPermissions of each cluster without an agent.
 	permissionsOfCluster = 10
-	// permissionsOfAccount is how many of them name the same account. As many works
-	// make a change complete as bindings make a delivery.
+	// permissionsOfAccount is the number of ClusterPermissions that name the same account. It
+	// equals bindings, because arrivals considers a key complete after this number of events.
 	permissionsOfAccount = bindings
 	accountsOfCluster    = permissionsOfCluster / permissionsOfAccount
-	// elsewhere is the namespace on its cluster that an account moves to.
+	// elsewhere is the namespace on the cluster to which an account moves.
 	elsewhere = "bench-elsewhere"
-	// selected is the label by which namespaces are selected.
+	// selected is the label that selects namespaces.
 	selected = "bench-selected"
 )
 
-// inParallel calls do for the first count numbers, some at a time.
+// inParallel calls do for the numbers from 0 to count-1 concurrently.
 func inParallel(b *testing.B, count int, do func(i int) error) {
 	b.Helper()
 	numbers := make(chan int)
@@ -63,13 +63,13 @@ func inParallel(b *testing.B, count int, do func(i int) error) {
 
 func benchCluster(i int) string { return fmt.Sprintf("bench-cluster-%d", i) }
 
-// accountKey is what an account, and each of the works that follow from it, is noted by.
+// accountKey returns the key of an account, and of each ManifestWork that binds it.
 func accountKey(cluster string, i int) string {
 	return fmt.Sprintf("%s-account-%d", cluster, i%accountsOfCluster)
 }
 
-// fill joins a cluster without an agent, with accounts that are reported and with
-// permissions for them.
+// fill joins a cluster without an agent, and creates reported accounts and ClusterPermissions
+// for them.
 func fill(f *fleet, cluster string) error {
 	ctx := context.Background()
 	if err := localhub.JoinCluster(ctx, f.Hub, cluster); err != nil {
@@ -101,7 +101,7 @@ func fill(f *fleet, cluster string) error {
 	return nil
 }
 
-// empty deletes what fill has made, but for the cluster.
+// empty deletes the objects that fill created, except the cluster.
 func empty(f *fleet, cluster string) error {
 	ctx := context.Background()
 	if err := f.ocm.RbacV1alpha1().ClusterPermissions(cluster).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
@@ -110,7 +110,7 @@ func empty(f *fleet, cluster string) error {
 	return f.ocm.AuthenticationV1beta1().ManagedServiceAccounts(cluster).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 }
 
-// watchMoves notes when works bind accounts that have moved.
+// watchMoves records the times at which ManifestWorks bind accounts that have moved.
 func watchMoves(b *testing.B, f *fleet) *watched {
 	b.Helper()
 	w := &watched{arrivals: newArrivals()}
@@ -142,16 +142,16 @@ func watchMoves(b *testing.B, f *fleet) *watched {
 	return w
 }
 
-// mentions tells whether a manifest of a work has a name in it.
+// mentions reports whether a manifest of a ManifestWork contains a name.
 func mentions(work *workv1.ManifestWork, name string) bool {
 	return slices.ContainsFunc(work.Spec.Workload.Manifests, func(manifest workv1.Manifest) bool {
 		return bytes.Contains(manifest.Raw, []byte(`"`+name+`"`))
 	})
 }
 
-// BenchmarkPermissionsOfAccount moves ManagedServiceAccounts on their clusters, one
-// after another, and measures from before the report of the agent until a watch has
-// seen all works that bind the account, among those of many ClusterPermissions.
+// BenchmarkPermissionsOfAccount moves ManagedServiceAccounts on their clusters one after
+// another, on a hub with many ClusterPermissions. It measures from before the report of the
+// agent until a watch has received all ManifestWorks that bind the account.
 func BenchmarkPermissionsOfAccount(b *testing.B) {
 	f, stored := running(b), number(b, "BENCH_STORED", 1000)
 	clusters := max(1, stored/permissionsOfCluster)
@@ -174,7 +174,7 @@ func BenchmarkPermissionsOfAccount(b *testing.B) {
 			if _, err := accounts.UpdateStatus(ctx, account, metav1.UpdateOptions{}); err != nil {
 				b.Fatal(err)
 			}
-			w.wait(b, key+" moved", func() bool { _, ok := w.complete[key]; return ok })
+			w.wait(b, "all ManifestWorks of "+key+" are updated", func() bool { _, ok := w.complete[key]; return ok })
 			moved = append(moved, w.complete[key].Sub(started))
 		}
 		report(b, fmt.Sprintf("move of an account to its %d ManifestWorks among %d", permissionsOfAccount, clusters*permissionsOfCluster), "work", moved)
@@ -183,9 +183,9 @@ func BenchmarkPermissionsOfAccount(b *testing.B) {
 	}
 }
 
-// BenchmarkNamespaceSelected labels namespaces of the managed cluster, each when the
-// Role for the one before is there, and measures from before the request until a
-// watch there has seen the Role of a ClusterPermission that selects the label.
+// BenchmarkNamespaceSelected labels namespaces of the managed cluster, each after the Role
+// in the previous one exists. It measures from before the request until a watch of the
+// managed cluster has received the Role of a ClusterPermission that selects the label.
 func BenchmarkNamespaceSelected(b *testing.B) {
 	f, count := running(b), number(b, "BENCH_NAMESPACES", 100)
 	for range b.N {
@@ -207,14 +207,14 @@ func BenchmarkNamespaceSelected(b *testing.B) {
 				[]byte(`{"metadata":{"labels":{"`+selected+`":"true"}}}`), metav1.PatchOptions{}); err != nil {
 				b.Fatal(err)
 			}
-			a.wait(b, "the Role in "+namespace, func() bool { _, ok := a.complete[namespace]; return ok })
+			a.wait(b, "the Role in namespace "+namespace+" exists", func() bool { _, ok := a.complete[namespace]; return ok })
 			delivered = append(delivered, a.complete[namespace].Sub(started))
 		}
 		report(b, "label of a namespace to the Role in it, one after another", "role", delivered)
 		if err := f.ocm.RbacV1alpha1().ClusterPermissions(cluster1).Delete(context.Background(), selected, metav1.DeleteOptions{}); err != nil {
 			b.Fatal(err)
 		}
-		a.wait(b, "every Role removed", func() bool { return len(a.seen) == 0 })
+		a.wait(b, "all Roles are deleted", func() bool { return len(a.seen) == 0 })
 		inParallel(b, count, func(i int) error {
 			return f.managed.CoreV1().Namespaces().Delete(context.Background(), namespaces[i], metav1.DeleteOptions{})
 		})
@@ -237,12 +237,12 @@ func selectNamespaces(b *testing.B, f *fleet) {
 	}
 }
 
-// watchRoles notes the namespaces of the managed cluster that have the Role.
+// watchRoles records the namespaces of the managed cluster that have the Role.
 func watchRoles(b *testing.B, f *fleet) *arrivals {
 	b.Helper()
 	a := newArrivals()
 	factory := informers.NewSharedInformerFactory(f.managed, 0)
-	// A Role counts as complete as two bindings do.
+	// An arrival is complete after two bindings. One Role counts as both.
 	note := func(obj any, change int) {
 		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = gone.Obj

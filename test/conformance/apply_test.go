@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// bare is an object with nothing but labels, to be applied.
+// bare returns an object of the kind that contains only its name and labels.
 func (p *place) bare(name string, labels map[string]any) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"labels": labels}}}
 	object.SetGroupVersionKind(p.gvk())
@@ -23,7 +23,7 @@ func (p *place) bare(name string, labels map[string]any) *unstructured.Unstructu
 	return object
 }
 
-// file writes an object to a file, for kubectl.
+// file writes an object to a file and returns its path.
 func (p *place) file(t *testing.T, object *unstructured.Unstructured) string {
 	t.Helper()
 	content, err := yaml.Marshal(object.Object)
@@ -44,12 +44,12 @@ func TestClientSideApply(t *testing.T) {
 		wantContains(t, p.runWith(t, object, "apply", "--filename=-"), "unchanged")
 		wantContains(t, p.runWith(t, p.changed(t, object), "apply", "--filename=-"), "configured")
 		if got, want := p.get(t, object.GetName()).GetGeneration(), p.generation(t, 1); got != want {
-			t.Errorf("got generation %d, want %d", got, want)
+			t.Errorf("generation after a change = %d, want %d", got, want)
 		}
-		// What the file no longer has goes away.
+		// Client-side apply reverts a change that the file no longer contains.
 		wantContains(t, p.runWith(t, object, "apply", "--filename=-"), "configured")
 		if got, want := p.get(t, object.GetName()).GetGeneration(), p.generation(t, 2); got != want {
-			t.Errorf("got generation %d, want %d", got, want)
+			t.Errorf("generation after the change is reverted = %d, want %d", got, want)
 		}
 	})
 }
@@ -61,12 +61,12 @@ func TestServerSideApply(t *testing.T) {
 		object.SetLabels(map[string]string{placeLabel: p.label, "owner": "kubectl"})
 		apply := []string{"apply", "--server-side", "--filename=-"}
 		wantContains(t, p.runWith(t, object, apply...), "serverside-applied")
-		// Others may write the object's status meanwhile, hence more than one try.
-		eventually(t, "applying the same changes nothing", func(context.Context) error {
+		// A controller may write the status between the two reads, so the check is repeated.
+		eventually(t, "applying the same object does not change it", func(context.Context) error {
 			before := p.get(t, name).GetResourceVersion()
 			p.runWith(t, object, apply...)
 			if after := p.get(t, name).GetResourceVersion(); after != before {
-				return fmt.Errorf("resourceVersion was %s and is %s", before, after)
+				return fmt.Errorf("resourceVersion = %s, want %s as before", after, before)
 			}
 			return nil
 		})
@@ -78,25 +78,25 @@ func TestServerSideApply(t *testing.T) {
 		wantContains(t, stderr, "conflict with \"kubectl\"", ".metadata.labels.owner")
 		p.runWith(t, other, append(apply, "--field-manager=other", "--force-conflicts")...)
 		if got := p.get(t, name).GetLabels()["owner"]; got != "other" {
-			t.Errorf("got label %q after force", got)
+			t.Errorf("label owner after --force-conflicts = %q, want other", got)
 		}
 
 		p.runWith(t, p.changed(t, object), append(apply, "--force-conflicts")...)
 		if got, want := p.get(t, name).GetGeneration(), p.generation(t, 1); got != want {
-			t.Errorf("got generation %d after a change, want %d", got, want)
+			t.Errorf("generation after a change = %d, want %d", got, want)
 		}
-		// A field that its only manager no longer applies goes away.
+		// A field is removed when its only manager no longer applies it.
 		object.SetLabels(map[string]string{placeLabel: p.label})
 		p.runWith(t, object, apply...)
 		p.runWith(t, p.bare(name, map[string]any{}), append(apply, "--field-manager=other")...)
 		if labels := p.get(t, name).GetLabels(); labels["owner"] != "" {
-			t.Errorf("got labels %v", labels)
+			t.Errorf("labels = %v, want no owner", labels)
 		}
 	})
 }
 
-// TestApplyOwnership checks that applying the object does not own the status,
-// and applying the status nothing else.
+// TestApplyOwnership checks that a manager that applies the object does not own the status, and
+// that a manager that applies the status owns nothing else.
 func TestApplyOwnership(t *testing.T) {
 	forEachWithStatus(t, func(t *testing.T, p *place) {
 		object := p.object(t)
@@ -106,10 +106,10 @@ func TestApplyOwnership(t *testing.T) {
 			t.Fatal(err)
 		}
 		if reports(applied, "Ignored") {
-			t.Error("applying the object has written its status")
+			t.Errorf("status after apply of the object = %v, want no condition Ignored", applied.Object["status"])
 		}
 		if fields := manager(t, applied, "spec-writer", ""); strings.Contains(fields, "f:status") {
-			t.Errorf("the writer of the object owns its status: %s", fields)
+			t.Errorf("fields of spec-writer = %s, want no status", fields)
 		}
 
 		status := p.changed(t, object)
@@ -121,22 +121,22 @@ func TestApplyOwnership(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !reports(applied, conditionType) {
-			t.Errorf("the status is not written: %v", applied.Object["status"])
+			t.Errorf("status after apply of the status = %v, want condition %s", applied.Object["status"], conditionType)
 		}
 		if applied.GetGeneration() != 1 || applied.GetLabels()["from"] != "" || applied.GetAnnotations()["from"] != "" {
-			t.Errorf("applying the status has written the object: %v", applied.Object["metadata"])
+			t.Errorf("metadata after apply of the status = %v, want no change", applied.Object["metadata"])
 		}
 		fields := manager(t, applied, "status-writer", "status")
 		wantContains(t, fields, `"f:status"`)
 		for _, foreign := range []string{"f:spec", "f:labels", "f:annotations"} {
 			if strings.Contains(fields, foreign) {
-				t.Errorf("the writer of the status owns %s: %s", foreign, fields)
+				t.Errorf("fields of status-writer = %s, want no %s", fields, foreign)
 			}
 		}
 	})
 }
 
-// manager returns the fields that a manager owns by applying.
+// manager returns the fields that a manager owns through server-side apply.
 func manager(t *testing.T, object *unstructured.Unstructured, name, subresource string) string {
 	t.Helper()
 	entries := object.GetManagedFields()
@@ -144,7 +144,7 @@ func manager(t *testing.T, object *unstructured.Unstructured, name, subresource 
 		return entry.Manager == name && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == subresource
 	})
 	if i < 0 {
-		t.Fatalf("%s manages nothing: %v", name, entries)
+		t.Fatalf("managedFields = %v, want an Apply entry of %s for subresource %q", entries, name, subresource)
 	}
 	return entries[i].FieldsV1.GetRawString()
 }

@@ -12,12 +12,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// endpoint is one thing that can be done to a kind.
+// endpoint is a request that the API of a kind supports.
 type endpoint struct {
 	verb, method, path, contentType string
 }
 
-// endpoints are everything that can be done to an object, its kind and its subresources.
+// endpoints returns all requests for the collection, an object and its subresources.
 func (p *place) endpoints(name string) []endpoint {
 	collection := p.path(p.namespace)
 	object := collection + "/" + name
@@ -46,16 +46,16 @@ func (p *place) endpoints(name string) []endpoint {
 	return out
 }
 
-// caller sends requests as somebody, somehow.
+// caller sends requests with one kind of credentials.
 type caller struct {
 	name string
-	// user is how the server must call it when it refuses.
+	// user is the user name that the server must report when it denies a request.
 	user   string
 	config *rest.Config
 	header http.Header
 }
 
-// callers are all those that may do nothing.
+// callers returns the callers without any permission.
 func callers(t *testing.T) []caller {
 	t.Helper()
 	ordinary, err := shared.Hub.UserConfig("ordinary", "ordinary-group")
@@ -130,7 +130,7 @@ func TestForbidden(t *testing.T) {
 					}
 					var status metav1.Status
 					if err := json.Unmarshal([]byte(body), &status); err != nil {
-						t.Errorf("%s: %d and no Status: %s", e.verb, code, body)
+						t.Errorf("%s: %d, want 403 and a Status: %s", e.verb, code, body)
 						continue
 					}
 					if code != http.StatusForbidden || !strings.Contains(status.Message, fmt.Sprintf("User %q", c.user)) {
@@ -141,13 +141,13 @@ func TestForbidden(t *testing.T) {
 		}
 		after := p.get(t, object.GetName())
 		if after.GetDeletionTimestamp() != nil || after.GetGeneration() != object.GetGeneration() {
-			t.Error("the object has changed")
+			t.Errorf("metadata after denied requests = %v, want no change", after.Object["metadata"])
 		}
 	})
 }
 
-// TestAllowed checks the counterpart: that the same ways lead to the object for
-// those who may, or else TestForbidden would prove nothing.
+// TestAllowed checks that the same requests reach the object if the caller has permission. This
+// shows that the denials in TestForbidden are due to missing permission.
 func TestAllowed(t *testing.T) {
 	config, err := shared.Server.UserConfig("admin", "system:masters")
 	if err != nil {
@@ -160,9 +160,9 @@ func TestAllowed(t *testing.T) {
 				if e.method != http.MethodGet || strings.Contains(e.path, "watch") {
 					continue
 				}
-				// Not every subresource can be read; who is told so was let through.
+				// Some subresources do not support get. A 405 shows that the request passed authorization.
 				if code, body := c.send(t, e); code != http.StatusOK && code != http.StatusMethodNotAllowed {
-					t.Errorf("%s at %s: %d: %s", e.verb, c.config.Host, code, body)
+					t.Errorf("%s at %s: %d, want 200 or 405: %s", e.verb, c.config.Host, code, body)
 				}
 			}
 		}

@@ -8,16 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// specChanges are JSON merge patches of the spec of each kind that make the
-// example another valid object. Every resource has one; where nothing of the spec
-// can change, it changes something else, and the generation stays.
+// specChanges contains, for each kind, a JSON merge patch that changes the spec of the example to
+// another valid spec. If the spec of a kind is immutable, the patch changes another field, and the
+// generation stays the same.
 var specChanges = map[string]string{
 	"ManagedCluster":               `{"spec":{"leaseDurationSeconds":75}}`,
 	"ManifestWork":                 `{"spec":{"deleteOption":{"propagationPolicy":"Orphan"}}}`,
 	"ManagedServiceAccount":        `{"spec":{"rotation":{"validity":"48h"}}}`,
 	"ManagedServiceAccountBinding": `{"spec":{"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"erin"}]}}`,
 	"ManagedClusterSet":            `{"spec":{"clusterSelector":{"labelSelector":{"matchLabels":{"region":"south"}}}}}`,
-	// The set of a binding is immutable, and there is nothing else in its spec.
+	// The only field of the spec, clusterSet, is immutable.
 	"ManagedClusterSetBinding": `{"metadata":{"annotations":{"changed":"yes"}}}`,
 	"ClusterNamespace":         `{"spec":{"namespaceUID":"0c1d2e3f-0000-4000-8000-000000000000"}}`,
 	"ManagedClusterAddOn":      `{"spec":{"configs":[{"group":"","resource":"configmaps","namespace":"default","name":"changed"}]}}`,
@@ -26,28 +26,28 @@ var specChanges = map[string]string{
 	"ClusterPermission":        `{"spec":{"clusterRole":{"rules":[{"apiGroups":[""],"resources":["nodes"],"verbs":["get"]}]}}}`,
 }
 
-// unattended makes of an object one that the server does not go on writing to by
-// itself, for the kinds of which the example is another.
+// unattended changes an object so that controllers do not write to it after its creation, for the
+// kinds whose example they write to.
 var unattended = map[string]func(object *unstructured.Unstructured) error{
-	// An accepted cluster gets a finalizer, conditions, taints and its namespace back;
-	// test/registration is about those.
+	// Controllers add a finalizer, conditions, taints and the namespace to an accepted cluster.
+	// test/registration tests these.
 	"ManagedCluster": func(cluster *unstructured.Unstructured) error {
 		return unstructured.SetNestedField(cluster.Object, false, "spec", "hubAcceptsClient")
 	},
 }
 
-// namedBySpec makes the spec of an object say its name, for the kinds of which it
-// must. Nobody can generate the names of these.
+// namedBySpec copies the name of an object to its spec, for the kinds that require it. generateName
+// does not work for these kinds.
 var namedBySpec = map[string]func(object *unstructured.Unstructured) error{
 	"ManagedClusterSetBinding": func(binding *unstructured.Unstructured) error {
 		return unstructured.SetNestedField(binding.Object, binding.GetName(), "spec", "clusterSet")
 	},
 }
 
-// conditionType is that of the condition that tests report. Nothing else does.
+// conditionType is the type of the condition that tests report. No controller reports it.
 const conditionType = "Conformance"
 
-// statusReport is a status of the kind that has one condition.
+// statusReport returns a status of the kind with one condition.
 func (k kind) statusReport(conditionType string) map[string]any {
 	status := map[string]any{"conditions": []any{map[string]any{
 		"type":               conditionType,
@@ -56,14 +56,14 @@ func (k kind) statusReport(conditionType string) map[string]any {
 		"message":            "Reported by a test.",
 		"lastTransitionTime": "2026-01-02T03:04:05Z",
 	}}}
-	if k.Kind == "ClusterManagementAddOn" { // has conditions for each placement only
+	if k.Kind == "ClusterManagementAddOn" { // has conditions per placement only
 		status["namespace"], status["name"] = "default", "all"
 		return map[string]any{"installProgressions": []any{status}}
 	}
 	return status
 }
 
-// reports tells whether a status has the condition.
+// reports reports whether the status of an object contains the condition.
 func reports(object *unstructured.Unstructured, conditionType string) bool {
 	status, _, _ := unstructured.NestedMap(object.Object, "status")
 	if progressions, _, _ := unstructured.NestedSlice(status, "installProgressions"); len(progressions) > 0 {
@@ -78,12 +78,12 @@ func reports(object *unstructured.Unstructured, conditionType string) bool {
 	return false
 }
 
-// specChange is the change of the kind, as a patch.
+// specChange returns the patch in specChanges for the kind.
 func (k kind) specChange(t *testing.T) map[string]any {
 	t.Helper()
 	change, ok := specChanges[k.Kind]
 	if !ok {
-		t.Fatalf("specChanges has none for %s", k.Kind)
+		t.Fatalf("specChanges has no patch for %s", k.Kind)
 	}
 	var patch map[string]any
 	if err := json.Unmarshal([]byte(change), &patch); err != nil {
@@ -92,7 +92,8 @@ func (k kind) specChange(t *testing.T) map[string]any {
 	return patch
 }
 
-// generation is that of an object of the kind after its spec was changed a number of times.
+// generation returns the generation of an object of the kind after a number of changes with
+// specChange.
 func (k kind) generation(t *testing.T, changes int64) int64 {
 	t.Helper()
 	if k.specChange(t)["spec"] == nil {
@@ -101,7 +102,7 @@ func (k kind) generation(t *testing.T, changes int64) int64 {
 	return 1 + changes
 }
 
-// changed is a copy of an object with the change of its kind.
+// changed returns a copy of an object with the patch of specChange applied.
 func (k kind) changed(t *testing.T, object *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	before, err := object.MarshalJSON()

@@ -19,7 +19,7 @@ import (
 
 const finalizer = "conformance.open-cluster-management.io/held"
 
-// finalizers is a patch that sets the finalizers.
+// finalizers returns a patch that sets the finalizers.
 func finalizers(names ...any) map[string]any {
 	return map[string]any{"metadata": map[string]any{"finalizers": names}}
 }
@@ -27,7 +27,7 @@ func finalizers(names ...any) map[string]any {
 // gone waits until an object no longer exists.
 func (p *place) gone(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, name+" is gone", func(ctx context.Context) error {
+	eventually(t, p.Kind+" "+name+" does not exist", func(ctx context.Context) error {
 		_, err := p.client.Get(ctx, name, metav1.GetOptions{})
 		return wantNotFound(err)
 	})
@@ -54,12 +54,12 @@ func TestFinalizers(t *testing.T) {
 		}
 		held := p.get(t, name)
 		if held.GetDeletionTimestamp() == nil {
-			t.Error("no deletion timestamp")
+			t.Error("deletionTimestamp after delete = nil, want a time")
 		}
 		other := held.DeepCopy()
 		other.SetFinalizers([]string{finalizer, finalizer + "-too"})
 		if _, err := p.client.Update(t.Context(), other, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !apierrors.IsConflict(err) {
-			t.Errorf("another finalizer on a deleted object: got %v", err)
+			t.Errorf("update that adds a finalizer to an object in deletion: error = %v, want 422, 403 or 409", err)
 		}
 		p.merge(t, name, finalizers())
 		p.gone(t, name)
@@ -76,7 +76,7 @@ func TestDeletePreconditions(t *testing.T) {
 			"a stale resource version": {UID: ptr.To(stale.GetUID()), ResourceVersion: ptr.To(stale.GetResourceVersion())},
 		} {
 			if err := p.client.Delete(t.Context(), name, metav1.DeleteOptions{Preconditions: preconditions}); !apierrors.IsConflict(err) {
-				t.Errorf("delete with %s: got %v", what, err)
+				t.Errorf("delete with %s: error = %v, want 409", what, err)
 			}
 		}
 		if err := p.client.Delete(t.Context(), name, *metav1.NewPreconditionDeleteOptions(string(stale.GetUID()))); err != nil {
@@ -86,7 +86,7 @@ func TestDeletePreconditions(t *testing.T) {
 	})
 }
 
-// TestDeleteCollection checks that a selector bounds what is deleted.
+// TestDeleteCollection checks that deletecollection deletes only the selected objects.
 func TestDeleteCollection(t *testing.T) {
 	forEach(t, func(t *testing.T, p *place) {
 		var names []string
@@ -100,7 +100,7 @@ func TestDeleteCollection(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// One with a finalizer may be there for a moment yet.
+			// An object with a finalizer exists until its controller removes the finalizer.
 			var got []string
 			for i := range list.Items {
 				if list.Items[i].GetDeletionTimestamp() == nil {
@@ -110,7 +110,7 @@ func TestDeleteCollection(t *testing.T) {
 			slices.Sort(got)
 			want = slices.Sorted(slices.Values(want))
 			if !slices.Equal(got, want) {
-				t.Errorf("got %v left, want %v", got, want)
+				t.Errorf("remaining objects = %v, want %v", got, want)
 			}
 		}
 		remove := func(options metav1.DeleteOptions, labels, fields string) {
@@ -133,7 +133,7 @@ func TestDeleteCollection(t *testing.T) {
 	})
 }
 
-// dependent makes a ConfigMap that an object owns.
+// dependent creates a ConfigMap that an object owns, and returns its name.
 func (p *place) dependent(t *testing.T, owner *unstructured.Unstructured, finalizers ...string) string {
 	t.Helper()
 	reference := metav1.NewControllerRef(owner, p.gvk())
@@ -146,22 +146,24 @@ func (p *place) dependent(t *testing.T, owner *unstructured.Unstructured, finali
 	return configMap.Name
 }
 
-// observedByCollector waits until the garbage collector has seen the dependents made so far: it orphans
-// only those that it knows. It sees ConfigMaps in their order, and removes one without an owner.
+// observedByCollector waits until the garbage collector has observed all existing dependents,
+// because it orphans only dependents that it has observed. It observes ConfigMaps in the order of
+// their creation and deletes those with an absent owner. So a last ConfigMap with an absent owner
+// is deleted after the garbage collector has observed the others.
 func (p *place) observedByCollector(t *testing.T, owner *unstructured.Unstructured) {
 	t.Helper()
 	absent := owner.DeepCopy()
 	absent.SetName("absent")
 	absent.SetUID(uuid.NewUUID())
 	last := p.dependent(t, absent)
-	eventually(t, "the garbage collector has seen the dependents", func(ctx context.Context) error {
+	eventually(t, "the garbage collector has observed the dependents", func(ctx context.Context) error {
 		_, err := p.hub.kube.CoreV1().ConfigMaps(p.inNamespace()).Get(ctx, last, metav1.GetOptions{})
 		return wantNotFound(err)
 	})
 }
 
-// TestGarbageCollection checks the hub's garbage collector, our kind being the
-// owner and being owned.
+// TestGarbageCollection checks the hub's garbage collector with an object of each kind as the owner
+// and as the dependent.
 func TestGarbageCollection(t *testing.T) {
 	t.Run("background", func(t *testing.T) {
 		forEach(t, func(t *testing.T, p *place) {
@@ -170,7 +172,7 @@ func TestGarbageCollection(t *testing.T) {
 			if err := p.client.Delete(t.Context(), owner.GetName(), metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the dependent is gone", func(ctx context.Context) error {
+			eventually(t, "the dependent does not exist", func(ctx context.Context) error {
 				_, err := p.hub.kube.CoreV1().ConfigMaps(p.inNamespace()).Get(ctx, dependent, metav1.GetOptions{})
 				return wantNotFound(err)
 			})
@@ -184,15 +186,15 @@ func TestGarbageCollection(t *testing.T) {
 				t.Fatal(err)
 			}
 			configMaps := p.hub.kube.CoreV1().ConfigMaps(p.inNamespace())
-			eventually(t, "the dependent is deleted", func(ctx context.Context) error {
+			eventually(t, "the dependent has a deletion timestamp", func(ctx context.Context) error {
 				object, err := configMaps.Get(ctx, dependent, metav1.GetOptions{})
 				if err == nil && object.DeletionTimestamp == nil {
-					return errors.New("not yet")
+					return errors.New("deletionTimestamp = nil")
 				}
 				return err
 			})
 			if waiting := p.get(t, owner.GetName()); !slices.Contains(waiting.GetFinalizers(), metav1.FinalizerDeleteDependents) {
-				t.Errorf("the owner does not wait for its dependent: finalizers %v", waiting.GetFinalizers())
+				t.Errorf("finalizers of the owner = %v, want %s", waiting.GetFinalizers(), metav1.FinalizerDeleteDependents)
 			}
 			if _, err := configMaps.Patch(t.Context(), dependent, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 				t.Fatal(err)
@@ -214,7 +216,7 @@ func TestGarbageCollection(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(orphan.OwnerReferences) != 0 {
-				t.Errorf("the orphan still has an owner: %v", orphan.OwnerReferences)
+				t.Errorf("ownerReferences of the orphan = %v, want none", orphan.OwnerReferences)
 			}
 		})
 	})
@@ -232,8 +234,8 @@ func TestGarbageCollection(t *testing.T) {
 	})
 }
 
-// foreignOwner makes an object of the hub's own that may own one of the kind,
-// and returns how to delete it.
+// foreignOwner creates an owner for an object of the kind: a ClusterRole or a ConfigMap. It returns
+// the owner reference and a function that deletes the owner.
 func (p *place) foreignOwner(t *testing.T) (metav1.OwnerReference, func()) {
 	t.Helper()
 	name := p.label + "-owner"

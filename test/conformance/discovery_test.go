@@ -30,16 +30,17 @@ func TestDiscovery(t *testing.T) {
 			}
 			main, ok := resources[k.Name]
 			if !ok {
-				t.Fatalf("not served: %v", list.APIResources)
+				t.Fatalf("resources of %s = %v, want %s included", k.version, list.APIResources, k.Name)
 			}
 			if main.Kind != k.Kind || main.SingularName != k.Singular || main.Namespaced == k.ClusterScoped {
-				t.Errorf("got %s, singular %s, namespaced %t", main.Kind, main.SingularName, main.Namespaced)
+				t.Errorf("kind %s, singular %s, namespaced %t, want %s, %s, %t",
+					main.Kind, main.SingularName, main.Namespaced, k.Kind, k.Singular, !k.ClusterScoped)
 			}
 			if !slices.Equal(main.ShortNames, k.ShortNames) || !slices.Equal(main.Categories, k.Categories) {
-				t.Errorf("got short names %v, categories %v", main.ShortNames, main.Categories)
+				t.Errorf("short names %v, categories %v, want %v, %v", main.ShortNames, main.Categories, k.ShortNames, k.Categories)
 			}
 			if main.StorageVersionHash == "" {
-				t.Error("no storage version hash, by which migrations know that they are due")
+				t.Error("storageVersionHash is empty, but storage version migration requires it")
 			}
 			if k.ServerOwned {
 				wantVerbs(t, main, "get", "list", "watch")
@@ -51,7 +52,7 @@ func TestDiscovery(t *testing.T) {
 			}
 			for _, subresource := range k.subresources() {
 				if _, ok := resources[k.Name+"/"+subresource]; !ok {
-					t.Errorf("%s is not served", subresource)
+					t.Errorf("subresource %s of %s is not in discovery", subresource, k.Name)
 				}
 			}
 		})
@@ -62,11 +63,11 @@ func wantVerbs(t *testing.T, resource metav1.APIResource, verbs ...string) {
 	t.Helper()
 	got := slices.Sorted(slices.Values(resource.Verbs))
 	if !slices.Equal(got, verbs) {
-		t.Errorf("%s: got verbs %v, want %v", resource.Name, got, verbs)
+		t.Errorf("verbs of %s = %v, want %v", resource.Name, got, verbs)
 	}
 }
 
-// TestPreferredVersion checks that kubectl gets the version that the table prefers.
+// TestPreferredVersion checks that discovery prefers the same version as the table of resources.
 func TestPreferredVersion(t *testing.T) {
 	t.Parallel()
 	groups, err := shared.kube.Discovery().ServerGroups()
@@ -81,12 +82,12 @@ func TestPreferredVersion(t *testing.T) {
 		if got := preferred[k.version.Group]; got == "" {
 			t.Errorf("group %s is not in discovery", k.version.Group)
 		} else if versions := k.versionsIn(k.version.Group); len(versions) > 1 && got != versions[0] {
-			t.Errorf("group %s prefers %s, but %s prefers %s", k.version.Group, got, k.Name, versions[0])
+			t.Errorf("preferred version of group %s = %s, want %s as for %s", k.version.Group, got, versions[0], k.Name)
 		}
 	}
 }
 
-// versionsIn are the versions of the resource in a group, preferred first.
+// versionsIn returns the versions of the resource in a group, the preferred version first.
 func (k kind) versionsIn(group string) []string {
 	var out []string
 	for _, version := range k.Versions {
@@ -106,7 +107,8 @@ func TestAPIResources(t *testing.T) {
 	got := strings.Fields(stdout)
 	for _, k := range served() {
 		if listed := slices.Contains(got, k.Name+"."+k.version.Group); listed != slices.Contains(k.Categories, "ocm") {
-			t.Errorf("%s of %s: %t that it is among %v", k.Name, k.version.Group, listed, got)
+			t.Errorf("kubectl api-resources --categories=ocm = %v, contains %s.%s = %t, want %t",
+				got, k.Name, k.version.Group, listed, !listed)
 		}
 	}
 }
@@ -135,7 +137,7 @@ func TestAPIServices(t *testing.T) {
 	for version := range versions {
 		name := version.Version + "." + version.Group
 		if !slices.ContainsFunc(manifests, func(m *unstructured.Unstructured) bool { return m.GetName() == name }) {
-			t.Errorf("artifacts/apiservice has none for %s", version)
+			t.Errorf("artifacts/apiservice has no APIService for %s", version)
 		}
 		registration, err := client.ApiregistrationV1().APIServices().Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
@@ -143,16 +145,17 @@ func TestAPIServices(t *testing.T) {
 			continue
 		}
 		if registration.Spec.InsecureSkipTLSVerify || len(registration.Spec.CABundle) == 0 {
-			t.Errorf("%s does not verify the server's certificate", name)
+			t.Errorf("APIService %s: insecureSkipTLSVerify = %t, caBundle of %d bytes, want false and a bundle",
+				name, registration.Spec.InsecureSkipTLSVerify, len(registration.Spec.CABundle))
 		}
 		if !available(registration) {
-			t.Errorf("%s is not Available: %v", name, registration.Status.Conditions)
+			t.Errorf("conditions of APIService %s = %v, want Available", name, registration.Status.Conditions)
 		}
 	}
 	for _, manifest := range manifests {
 		version, group, _ := strings.Cut(manifest.GetName(), ".")
 		if !versions[schema.GroupVersion{Group: group, Version: version}] {
-			t.Errorf("APIService %s is for a version that is not in the table", manifest.GetName())
+			t.Errorf("artifacts/apiservice has APIService %s, but the table of resources has no such version", manifest.GetName())
 		}
 	}
 }

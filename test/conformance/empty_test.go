@@ -15,13 +15,13 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// A GitOps tool applies the same file again and again. What the file contains empty may not be a
-// difference, by client-side or by server-side apply, nor when a user changes from one to the other.
+// GitOps tools apply the same file repeatedly. A field that is empty in the file must not cause a
+// difference with client-side apply, with server-side apply, or after a change between the two.
 func TestFieldsWrittenEmptyAreKept(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(localhub.Root(), "pkg", "apis", "scheme", "testdata", "empty", "*.yaml"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no samples: %v", err)
+		t.Fatalf("sample files = %v (%v), want at least one", files, err)
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestFieldsWrittenEmptyAreKept(t *testing.T) {
 			all := kinds()
 			i := slices.IndexFunc(all, func(k kind) bool { return k.gvk() == object.GroupVersionKind() })
 			if i < 0 {
-				t.Fatalf("%s is of the kind %s, which is not served", file, object.GroupVersionKind())
+				t.Fatalf("kind of %s = %s, want a served kind", file, object.GroupVersionKind())
 			}
 			p := shared.newPlace(t, all[i])
 			object.SetNamespace(p.namespace)
@@ -54,11 +54,11 @@ func (p *place) wantNoDifference(t *testing.T, object *unstructured.Unstructured
 		apply := append([]string{"apply", "--filename=-"}, flags...)
 		diff := append([]string{"diff", "--filename=-"}, flags...)
 		if len(flags) > 0 {
-			// The first takes over the fields, which may not conflict.
+			// The first apply with this manager takes ownership of the fields. It must not conflict.
 			p.runWith(t, object, apply...)
 		}
-		// The server may write the status meanwhile, hence more than one try.
-		eventually(t, fmt.Sprintf("kubectl %s changes nothing", strings.Join(apply, " ")), func(context.Context) error {
+		// A controller may write the status between the two reads, so the check is repeated.
+		eventually(t, fmt.Sprintf("kubectl %s does not change the object", strings.Join(apply, " ")), func(context.Context) error {
 			before := p.get(t, name)
 			if out := p.runWith(t, object, apply...); len(flags) == 0 && !strings.Contains(out, "unchanged") {
 				t.Fatalf("kubectl %s: got %q, want unchanged; the object is %v", strings.Join(apply, " "), out, before.Object["spec"])
@@ -68,15 +68,15 @@ func (p *place) wantNoDifference(t *testing.T, object *unstructured.Unstructured
 			}
 			after := p.get(t, name)
 			if before.GetResourceVersion() != after.GetResourceVersion() {
-				return fmt.Errorf("resourceVersion was %s and is %s", before.GetResourceVersion(), after.GetResourceVersion())
+				return fmt.Errorf("resourceVersion = %s, want %s as before", after.GetResourceVersion(), before.GetResourceVersion())
 			}
 			if !equality.Semantic.DeepEqual(before.GetManagedFields(), after.GetManagedFields()) {
-				return fmt.Errorf("managedFields were %v and are %v", before.GetManagedFields(), after.GetManagedFields())
+				return fmt.Errorf("managedFields = %v, want %v as before", after.GetManagedFields(), before.GetManagedFields())
 			}
 			return nil
 		})
 		if got := p.get(t, name).GetGeneration(); got > 1 {
-			t.Errorf("got generation %d after kubectl %s, want 1", got, strings.Join(apply, " "))
+			t.Errorf("generation after kubectl %s = %d, want 1", strings.Join(apply, " "), got)
 		}
 	}
 }

@@ -20,33 +20,33 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// placeLabel is on every object that a test makes and tells the tests apart.
+// placeLabel is a label of every object of a test. Its value identifies the test.
 const placeLabel = "conformance.open-cluster-management.io/place"
 
-// kind is a resource in one of the versions that serve it.
+// kind is a resource in one of its served versions.
 type kind struct {
 	definition.Resource
 	version schema.GroupVersion
 }
 
-// kinds is the table of everything that users write.
+// kinds returns the kinds that users write.
 func kinds() []kind {
 	return slices.DeleteFunc(served(), func(k kind) bool { return k.ServerOwned })
 }
 
-// serverOwned is the table of what only the server writes.
+// serverOwned returns the kinds that only the server writes.
 func serverOwned() []kind {
 	return slices.DeleteFunc(served(), func(k kind) bool { return !k.ServerOwned })
 }
 
-// served is the table of everything stored and served.
+// served returns all kinds that the server stores and serves.
 func served() []kind {
 	var out []kind
 	for _, resource := range apiserver.Resources(apiserver.Dependencies{}) {
 		for _, version := range resource.Versions {
 			k := kind{Resource: resource, version: version}
 			if version.Group != resource.Group() {
-				// One name cannot mean two resources.
+				// A short name is unique across groups, so only the resource's main group has it.
 				k.ShortNames, k.Categories = nil, nil
 			}
 			out = append(out, k)
@@ -55,13 +55,13 @@ func served() []kind {
 	return out
 }
 
-// forEach runs a check as a parallel subtest for every kind, in a place of its own.
+// forEach runs a check as a parallel subtest for every kind, each in its own place.
 func forEach(t *testing.T, check func(t *testing.T, p *place)) {
 	t.Helper()
 	forEachOf(t, kinds(), check)
 }
 
-// forEachWithStatus is forEach for the kinds that have a status.
+// forEachWithStatus does the same as forEach for the kinds that have a status.
 func forEachWithStatus(t *testing.T, check func(t *testing.T, p *place)) {
 	t.Helper()
 	forEachOf(t, slices.DeleteFunc(kinds(), func(k kind) bool { return !k.HasStatus() }), check)
@@ -81,10 +81,11 @@ func forEachOf(t *testing.T, kinds []kind, check func(t *testing.T, p *place)) {
 func (k kind) gvr() schema.GroupVersionResource { return k.version.WithResource(k.Name) }
 func (k kind) gvk() schema.GroupVersionKind     { return k.version.WithKind(k.Kind) }
 
-// arg is the kind as kubectl takes it, with nothing left to guess.
+// arg returns the fully qualified name of the kind for kubectl.
 func (k kind) arg() string { return k.Name + "." + k.version.Version + "." + k.version.Group }
 
-// path is the URL path of the kind's collection in a namespace, or in all if empty.
+// path returns the URL path of the kind's collection in a namespace, or in all namespaces if
+// namespace is empty.
 func (k kind) path(namespace string) string {
 	path := "/apis/" + k.version.String()
 	if namespace != "" {
@@ -93,7 +94,7 @@ func (k kind) path(namespace string) string {
 	return path + "/" + k.Name
 }
 
-// subresources are the names of what is served below an object.
+// subresources returns the names of the subresources of an object.
 func (k kind) subresources() []string {
 	var out []string
 	if k.HasStatus() {
@@ -105,23 +106,23 @@ func (k kind) subresources() []string {
 	return out
 }
 
-// sample is the object of artifacts/example, in the version of the kind.
+// sample returns the object of artifacts/example, in the version of the kind.
 func (k kind) sample(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	content, err := readYAML(filepath.Join(localhub.Root(), "artifacts", "example", k.Singular+".yaml"))
 	if err != nil {
-		t.Fatalf("every resource has an example: %v", err)
+		t.Fatalf("example of %s: %v", k.Kind, err)
 	}
 	object := &unstructured.Unstructured{Object: content}
 	if object.GetKind() != k.Kind || object.GroupVersionKind().Group != k.Group() {
-		t.Fatalf("the example of %s is a %s", k.gvk(), object.GroupVersionKind())
+		t.Fatalf("kind of the example of %s = %s, want %s of group %s", k.Name, object.GroupVersionKind(), k.Kind, k.Group())
 	}
 	object.SetGroupVersionKind(k.gvk())
 	return object
 }
 
-// place is where one test works on one kind: a namespace of its own for a kind
-// in namespaces, and a label of its own in any case.
+// place separates the objects of one test and one kind from those of other tests. It has its own
+// label and, for a namespaced kind, its own namespace.
 type place struct {
 	kind
 	hub       *hub
@@ -141,8 +142,8 @@ func (h *hub) newPlace(t *testing.T, k kind) *place {
 	return p
 }
 
-// addCluster makes a ManagedCluster and a namespace of its name, where the objects
-// in namespaces live. Nothing removes it: the whole hub is thrown away.
+// addCluster creates a ManagedCluster and the namespace of the same name, for namespaced objects.
+// They are not deleted, because the hub is deleted after the tests.
 func (h *hub) addCluster(t *testing.T, name string) {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -163,10 +164,10 @@ func (h *hub) addCluster(t *testing.T, name string) {
 		}
 		return
 	}
-	t.Fatal("the table has no ManagedCluster")
+	t.Fatal("kinds() has no ManagedCluster")
 }
 
-// inNamespace is the namespace of the place, or default for a kind without.
+// inNamespace returns the namespace of the place, or default for a cluster-scoped kind.
 func (p *place) inNamespace() string {
 	if p.ClusterScoped {
 		return metav1.NamespaceDefault
@@ -174,20 +175,20 @@ func (p *place) inNamespace() string {
 	return p.namespace
 }
 
-// selector selects the objects of the place.
+// selector returns the label selector of the objects of the place.
 func (p *place) selector() string { return placeLabel + "=" + p.label }
 
 func (p *place) listOptions() metav1.ListOptions {
 	return metav1.ListOptions{LabelSelector: p.selector()}
 }
 
-// object is a new object of the place, not created.
+// object returns a new object of the place with a random name. It does not create it.
 func (p *place) object(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	return p.named(t, "o-"+rand.String(8))
 }
 
-// named is a new object of the place with a given name.
+// named returns a new object of the place with a given name. It does not create it.
 func (p *place) named(t *testing.T, name string) *unstructured.Unstructured {
 	t.Helper()
 	object := p.sample(t)
@@ -215,7 +216,6 @@ func (p *place) create(t *testing.T) *unstructured.Unstructured {
 	return created
 }
 
-// get reads an object.
 func (p *place) get(t *testing.T, name string) *unstructured.Unstructured {
 	t.Helper()
 	object, err := p.client.Get(t.Context(), name, metav1.GetOptions{})
@@ -239,7 +239,7 @@ func (p *place) merge(t *testing.T, name string, patch map[string]any, subresour
 	return object
 }
 
-// names lists the names of the objects of the place.
+// names returns the names of the objects that a list with the options returns.
 func (p *place) names(ctx context.Context, options metav1.ListOptions) ([]string, error) {
 	list, err := p.client.List(ctx, options)
 	if err != nil {
@@ -256,7 +256,7 @@ func namesOf(list *unstructured.UnstructuredList) []string {
 	return names
 }
 
-// labelled is a patch that sets a label.
+// labelled returns a patch that sets a label.
 func labelled(key, value string) map[string]any {
 	return map[string]any{"metadata": map[string]any{"labels": map[string]any{key: value}}}
 }

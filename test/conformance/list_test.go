@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// compareVersions compares resource versions.
 func compareVersions(a, b string) (int, error) {
 	return resourceversion.CompareResourceVersion(a, b)
 }
@@ -26,7 +24,7 @@ func TestListAtResourceVersions(t *testing.T) {
 			t.Fatal(err)
 		}
 		if order, err := compareVersions(list.GetResourceVersion(), first.GetResourceVersion()); err != nil || order < 0 {
-			t.Errorf("the list at %s is older than its object at %s (%v)", list.GetResourceVersion(), first.GetResourceVersion(), err)
+			t.Errorf("resourceVersion of the list = %s, want at least %s, that of its object (%v)", list.GetResourceVersion(), first.GetResourceVersion(), err)
 		}
 		second := p.create(t)
 
@@ -36,34 +34,34 @@ func TestListAtResourceVersions(t *testing.T) {
 			return p.names(t.Context(), options)
 		}
 		if got, err := at("", ""); err != nil || len(got) != 2 {
-			t.Errorf("the latest list has %v (%v)", got, err)
+			t.Errorf("latest list = %v (%v), want 2 objects", got, err)
 		}
 		if got, err := at(second.GetResourceVersion(), metav1.ResourceVersionMatchNotOlderThan); err != nil || len(got) != 2 {
-			t.Errorf("a list not older than the second object has %v (%v)", got, err)
+			t.Errorf("list not older than the second object = %v (%v), want 2 objects", got, err)
 		}
 		if got, err := at(list.GetResourceVersion(), metav1.ResourceVersionMatchExact); err != nil || !slices.Equal(got, []string{first.GetName()}) {
-			t.Errorf("the list of before the second object has %v (%v)", got, err)
+			t.Errorf("list before the second object = %v (%v), want %s only", got, err, first.GetName())
 		}
-		eventually(t, "a list from the cache", func(context.Context) error {
+		eventually(t, "a list from the cache contains both objects", func(context.Context) error {
 			if got, err := at("0", ""); err != nil || len(got) != 2 {
-				return fmt.Errorf("has %v (%w)", got, err)
+				return fmt.Errorf("list at resourceVersion 0 = %v (%w), want 2 objects", got, err)
 			}
 			return nil
 		})
-		// Without the retries that client-go makes on its own.
+		// MaxRetries(0) disables the retries of client-go.
 		err = p.hub.kube.Discovery().RESTClient().Get().AbsPath(p.path(p.namespace)).
 			Param("resourceVersion", "999999999999").Param("resourceVersionMatch", "NotOlderThan").
 			MaxRetries(0).Do(t.Context()).Error()
 		if !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
-			t.Errorf("a version of the future: got %v", err)
+			t.Errorf("list at a future resourceVersion: error = %v, want ResourceVersionTooLarge", err)
 		}
 		if _, err := at("nonsense", ""); !apierrors.IsBadRequest(err) && !apierrors.IsInvalid(err) {
-			t.Errorf("no version at all: got %v", err)
+			t.Errorf("list at resourceVersion \"nonsense\": error = %v, want 400 or 422", err)
 		}
 	})
 }
 
-// TestListInPages checks that the pages of one list show one moment.
+// TestListInPages checks that all pages of a list are of the same resource version.
 func TestListInPages(t *testing.T) {
 	forEach(t, func(t *testing.T, p *place) {
 		var want []string
@@ -86,23 +84,23 @@ func TestListInPages(t *testing.T) {
 				p.create(t)
 			}
 			if list.GetResourceVersion() != version {
-				t.Errorf("page %d is of version %s, the first of %s", page, list.GetResourceVersion(), version)
+				t.Errorf("resourceVersion of page %d = %s, want %s as on page 1", page, list.GetResourceVersion(), version)
 			}
 			if options.Continue = list.GetContinue(); options.Continue == "" {
 				break
 			}
 			if len(list.Items) != 2 {
-				t.Errorf("page %d has %d objects", page, len(list.Items))
+				t.Errorf("page %d has %d objects, want 2", page, len(list.Items))
 			}
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("got %v, want %v", got, want)
+			t.Errorf("objects in all pages = %v, want %v", got, want)
 		}
 	})
 }
 
-// TestProtobufPreferred checks that a client which prefers protobuf and takes
-// JSON, as the hub's controllers do, gets an answer.
+// TestProtobufPreferred checks that the server answers a client that prefers protobuf and also
+// accepts JSON, like the hub's controllers.
 func TestProtobufPreferred(t *testing.T) {
 	forEach(t, func(t *testing.T, p *place) {
 		p.create(t)
@@ -117,31 +115,40 @@ func TestProtobufPreferred(t *testing.T) {
 	})
 }
 
-// TestExpired checks that what history no longer has is told to be gone, by
-// which clients know that they must list anew.
+// TestExpired checks that the server reports a compacted resource version as expired, so that
+// clients list again. The kinds wait for one compaction together.
 func TestExpired(t *testing.T) {
-	forEach(t, func(t *testing.T, p *place) {
+	t.Parallel()
+	type list struct {
+		*place
+		options metav1.ListOptions
+	}
+	var lists []list
+	for _, k := range kinds() {
+		p := shared.newPlace(t, k)
 		p.create(t)
 		p.create(t)
-		options := p.listOptions()
-		options.Limit = 1
-		list, err := p.client.List(t.Context(), options)
+		first := p.listOptions()
+		first.Limit = 1
+		page, err := p.client.List(t.Context(), first)
 		if err != nil {
 			t.Fatal(err)
 		}
-		options.Continue = list.GetContinue()
-		exact := p.listOptions()
-		exact.ResourceVersion, exact.ResourceVersionMatch = list.GetResourceVersion(), metav1.ResourceVersionMatchExact
-		for what, options := range map[string]metav1.ListOptions{"continued list": options, "exact list": exact} {
-			eventually(t, what, func(ctx context.Context) error {
-				// History is made of changes; without any, nothing of it goes away.
-				p.create(t)
-				_, err := p.client.List(ctx, options)
-				if !apierrors.IsResourceExpired(err) {
-					return errors.Join(errors.New("has not expired"), err)
-				}
-				return nil
-			})
+		continued, exact := first, p.listOptions()
+		continued.Continue = page.GetContinue()
+		exact.ResourceVersion, exact.ResourceVersionMatch = page.GetResourceVersion(), metav1.ResourceVersionMatchExact
+		lists = append(lists, list{p, continued}, list{p, exact})
+		// Compaction removes only revisions before the last change.
+		p.create(t)
+	}
+	changing := lists[0]
+	eventually(t, "all lists are expired", func(ctx context.Context) error {
+		changing.create(t)
+		for ; len(lists) > 0; lists = lists[1:] {
+			if _, err := lists[0].client.List(ctx, lists[0].options); !apierrors.IsResourceExpired(err) {
+				return fmt.Errorf("list of %s with %+v = %v, want Expired", lists[0].arg(), lists[0].options, err)
+			}
 		}
+		return nil
 	})
 }

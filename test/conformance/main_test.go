@@ -22,10 +22,10 @@ import (
 
 const startDeadline = 4 * time.Minute
 
-// shared is the hub that every test may use and none may break.
+// shared is the hub that all tests use. A test must not break it.
 var shared *hub
 
-// hub is a running hub with our server, and an administrator's clients of it.
+// hub is a running hub with the server, and clients with the administrator's credentials.
 type hub struct {
 	*localhub.Fleet
 	admin      *rest.Config
@@ -43,8 +43,8 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// useTestParallelism lets more tests run at a time than there are processors,
-// unless the flag -parallel says how many: what they do most is wait.
+// useTestParallelism sets the number of parallel tests to 8, unless the flag -parallel is set.
+// The tests mostly wait, so more of them than processors can run at a time.
 func useTestParallelism() error {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
@@ -60,7 +60,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	// History is kept for seconds only, so that tests can see it expire.
+	// The short compaction interval lets TestExpired observe expired resource versions.
 	shared, err = startHub(dir, "--etcd-compaction-interval=10s")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -86,8 +86,8 @@ func run(m *testing.M) int {
 	return 0
 }
 
-// startHub starts a hub that keeps everything in dir and serves all there is,
-// the optional groups too.
+// startHub starts a hub that stores its data in dir and serves all groups, including the optional
+// ones.
 func startHub(dir string, serverArgs ...string) (*hub, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startDeadline)
 	defer cancel()
@@ -107,7 +107,7 @@ func startHub(dir string, serverArgs ...string) (*hub, error) {
 		return nil, errors.Join(err, fleet.Stop(ctx))
 	}
 	h := &hub{Fleet: fleet, admin: fleet.Hub.AdminConfig(), kubeconfig: filepath.Join(dir, "admin.kubeconfig")}
-	// Of deprecated versions; a test of its own looks at them.
+	// TestDeprecatedVersionWarns checks the warnings of deprecated versions.
 	h.admin.WarningHandler = rest.NoWarnings{}
 	err = func() error {
 		if err := fleet.Hub.WriteAdminKubeconfig(h.kubeconfig); err != nil {
@@ -119,7 +119,8 @@ func startHub(dir string, serverArgs ...string) (*hub, error) {
 		if h.dynamic, err = dynamic.NewForConfig(h.admin); err != nil {
 			return err
 		}
-		// The garbage collector learns of new API groups now and not in half a minute.
+		// After a restart, the garbage collector discovers the new API groups immediately. Otherwise it
+		// takes up to half a minute.
 		if err := fleet.Hub.ControllerManager.Restart(ctx); err != nil {
 			return err
 		}
@@ -131,9 +132,9 @@ func startHub(dir string, serverArgs ...string) (*hub, error) {
 	return h, nil
 }
 
-// waitForOpenAPI waits until the hub has fetched our OpenAPI documents, which it
-// does some time after it serves our API. Before, kubectl takes the hub for one
-// that knows no server-side validation of our kinds.
+// waitForOpenAPI waits until the hub has fetched the server's OpenAPI documents, which it does some
+// time after it serves the API. Before that, kubectl assumes that the hub does not support
+// server-side validation of these kinds.
 func (h *hub) waitForOpenAPI(ctx context.Context) error {
 	return wait.PollUntilContextCancel(ctx, interval, true, func(context.Context) (bool, error) {
 		paths, err := h.kube.Discovery().OpenAPIV3().Paths()

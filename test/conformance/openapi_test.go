@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestExplain checks that kubectl explain knows every field.
+// TestExplain checks that kubectl explain describes every field.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	for _, k := range served() {
@@ -23,14 +23,14 @@ func TestExplain(t *testing.T) {
 			w := &fieldWalk{document: document, seen: map[string]bool{}, fields: map[string]bool{}}
 			definition, ok := w.find(k.gvk())
 			if !ok {
-				t.Fatal("not in the OpenAPI document")
+				t.Fatalf("the OpenAPI v3 document of %s has no definition of %s", k.version, k.Kind)
 			}
 			w.walk(definition, k.Kind)
 			for _, path := range w.undescribed {
-				t.Errorf("%s has no description", path)
+				t.Errorf("field %s has no description", path)
 			}
 			if !w.fields["spec"] || len(w.fields) < 10 {
-				t.Fatalf("found only the fields %v", slices.Sorted(maps.Keys(w.fields)))
+				t.Fatalf("fields = %v, want spec and at least 10 fields", slices.Sorted(maps.Keys(w.fields)))
 			}
 
 			stdout, stderr, err := shared.kubectl(t, "", "explain", k.Name, "--api-version="+k.version.String(), "--recursive")
@@ -45,7 +45,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestOpenAPIv3 checks the documents of our versions.
+// TestOpenAPIv3 checks the definitions in the OpenAPI v3 document of every served version.
 func TestOpenAPIv3(t *testing.T) {
 	t.Parallel()
 	checked := map[schema.GroupVersion]bool{}
@@ -60,12 +60,12 @@ func TestOpenAPIv3(t *testing.T) {
 	}
 }
 
-// TestOpenAPIv2 checks the one document of the hub, into which the aggregation
-// layer merges ours.
+// TestOpenAPIv2 checks the hub's OpenAPI v2 document, into which the aggregation layer merges the
+// document of the server.
 func TestOpenAPIv2(t *testing.T) {
 	t.Parallel()
 	var document map[string]any
-	eventually(t, "our kinds in the hub's OpenAPI v2", func(ctx context.Context) error {
+	eventually(t, "the hub's OpenAPI v2 document contains all served resources", func(ctx context.Context) error {
 		content, err := shared.kube.Discovery().RESTClient().Get().AbsPath("/openapi/v2").
 			SetHeader("Accept", "application/json").DoRaw(ctx)
 		if err != nil {
@@ -87,8 +87,8 @@ func TestOpenAPIv2(t *testing.T) {
 	checkDefinitions(t, document, "definitions")
 }
 
-// checkDefinitions checks the names of all definitions, which are in document
-// at path, and that every reference leads to one.
+// checkDefinitions checks the names of all definitions, which are at path in the document, and
+// checks that every reference resolves to a definition.
 func checkDefinitions(t *testing.T, document map[string]any, path ...string) {
 	t.Helper()
 	definitions := document
@@ -96,10 +96,10 @@ func checkDefinitions(t *testing.T, document map[string]any, path ...string) {
 		definitions, _ = definitions[element].(map[string]any)
 	}
 	if len(definitions) == 0 {
-		t.Fatal("no definitions")
+		t.Fatalf("document has no definitions at %v", path)
 	}
 	for name := range definitions {
-		// Such a name is escaped in references, which many clients get wrong.
+		// A slash must be escaped in references, and many clients do not handle the escape.
 		if strings.Contains(name, "/") {
 			t.Errorf("definition %q has a slash in its name", name)
 		}
@@ -111,7 +111,7 @@ func checkDefinitions(t *testing.T, document map[string]any, path ...string) {
 			node = parent[element]
 		}
 		if node == nil {
-			t.Errorf("reference %q leads nowhere", reference)
+			t.Errorf("reference %q does not resolve", reference)
 		}
 	})
 }
@@ -141,7 +141,7 @@ func openAPIv3(t *testing.T, version schema.GroupVersion) map[string]any {
 	}
 	path, ok := paths["apis/"+version.String()]
 	if !ok {
-		t.Fatalf("%s is not in the index", version)
+		t.Fatalf("the OpenAPI v3 index does not contain %s", version)
 	}
 	content, err := path.Schema("application/json")
 	if err != nil {
@@ -154,7 +154,7 @@ func openAPIv3(t *testing.T, version schema.GroupVersion) map[string]any {
 	return document
 }
 
-// fieldWalk visits every field of a kind.
+// fieldWalk collects the fields of a kind, and the paths of fields without a description.
 type fieldWalk struct {
 	document    map[string]any
 	seen        map[string]bool

@@ -19,8 +19,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// fill makes a namespace with an object of every kind that lives in one, and
-// returns the URL paths of the objects.
+// fill creates a namespace with an object of every namespaced kind, and returns the URL paths of
+// the objects.
 func (h *hub) fill(t *testing.T, namespace string) []string {
 	t.Helper()
 	h.addCluster(t, namespace)
@@ -33,19 +33,19 @@ func (h *hub) fill(t *testing.T, namespace string) []string {
 		paths = append(paths, k.path(namespace)+"/"+p.create(t).GetName())
 	}
 	if len(paths) == 0 {
-		t.Fatal("no kind lives in namespaces")
+		t.Fatal("kinds() has no namespaced kind")
 	}
 	return paths
 }
 
-// wantEmptied waits until a namespace that is being deleted no longer exists,
-// and checks that nothing of it does.
+// wantEmptied waits until a namespace that is being deleted no longer exists, and checks that the
+// objects at the paths do not exist either.
 func (h *hub) wantEmptied(t *testing.T, namespace string, paths []string) {
 	t.Helper()
-	eventually(t, "the namespace is gone", func(ctx context.Context) error {
+	eventually(t, "namespace "+namespace+" does not exist", func(ctx context.Context) error {
 		object, err := h.kube.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 		if err == nil {
-			return fmt.Errorf("it is there: %v", reasons(object.Status.Conditions))
+			return fmt.Errorf("it exists with conditions %v", reasons(object.Status.Conditions))
 		}
 		return wantNotFound(err)
 	})
@@ -77,7 +77,8 @@ func TestNamespaceDeletion(t *testing.T) {
 	shared.wantEmptied(t, namespace, paths)
 }
 
-// TestOutage deletes a namespace while the server is down.
+// TestOutage checks that a namespace deletion that starts while the server is down completes
+// after the server starts.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	h := ownHub(t)
@@ -87,7 +88,7 @@ func TestOutage(t *testing.T) {
 	}
 	wantAvailable := func(want bool) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("every APIService says Available=%t", want), func(ctx context.Context) error {
+		eventually(t, fmt.Sprintf("every APIService has Available=%t", want), func(ctx context.Context) error {
 			for _, k := range served() {
 				name := k.version.Version + "." + k.version.Group
 				registration, err := client.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
@@ -95,7 +96,7 @@ func TestOutage(t *testing.T) {
 					return err
 				}
 				if available(registration) != want {
-					return fmt.Errorf("%s: %v", name, registration.Status.Conditions)
+					return fmt.Errorf("conditions of APIService %s = %v", name, registration.Status.Conditions)
 				}
 			}
 			return nil
@@ -110,11 +111,11 @@ func TestOutage(t *testing.T) {
 	if err := h.kube.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// The hub cannot know what is in the namespace, so it has to wait.
-	eventually(t, "the deletion waits", func(ctx context.Context) error {
+	// The hub cannot list the namespace's objects of the server's kinds, so the deletion waits.
+	eventually(t, "namespace "+namespace+" exists and its conditions give the reason", func(ctx context.Context) error {
 		object, err := h.kube.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 		if err == nil && len(reasons(object.Status.Conditions)) == 0 {
-			return errors.New("it does not tell why")
+			return errors.New("it has no condition with status True")
 		}
 		return err
 	})
@@ -126,8 +127,8 @@ func TestOutage(t *testing.T) {
 	h.wantExpired(t)
 }
 
-// wantExpired checks that who watches from before the server's start is told to
-// list anew, instead of missing what happened meanwhile.
+// wantExpired checks that a watch from before the server's start is reported as expired,
+// so that the client lists again and misses no events.
 func (h *hub) wantExpired(t *testing.T) {
 	t.Helper()
 	for _, k := range served() {
@@ -138,7 +139,7 @@ func (h *hub) wantExpired(t *testing.T) {
 			err = apierrors.FromObject(event.Object)
 		}
 		if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
-			t.Errorf("watch of %s from the first version: got %v", k.Name, err)
+			t.Errorf("watch of %s at resourceVersion 1: error = %v, want Expired", k.Name, err)
 		}
 	}
 }
@@ -158,8 +159,8 @@ func ownHub(t *testing.T) *hub {
 	return h
 }
 
-// TestShippedRole checks that the server, which has exactly what artifacts/rbac
-// grants, misses nothing, and that it says so when it does.
+// TestShippedRole checks that the ClusterRole in artifacts/rbac is sufficient for the server, and
+// that the server reports a missing permission in its readiness check.
 func TestShippedRole(t *testing.T) {
 	t.Parallel()
 	config, err := shared.Server.UserConfig("admin", "system:masters")
@@ -171,7 +172,7 @@ func TestShippedRole(t *testing.T) {
 		return admin.send(t, endpoint{method: http.MethodGet, path: path})
 	}
 	if code, body := ready("/readyz?verbose"); code != http.StatusOK {
-		t.Fatalf("%d: %s", code, body)
+		t.Fatalf("GET /readyz = %d, want 200: %s", code, body)
 	}
 
 	roles := shared.kube.RbacV1().ClusterRoles()
@@ -195,20 +196,20 @@ func TestShippedRole(t *testing.T) {
 	})
 	i := slices.IndexFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "namespaces") })
 	if i < 0 {
-		t.Fatal("the role has no rule for namespaces")
+		t.Fatalf("ClusterRole %s has no rule for namespaces", role.Name)
 	}
 	role.Rules[i].Verbs = slices.DeleteFunc(role.Rules[i].Verbs, func(verb string) bool { return verb == "list" })
 	if err := setRules(t.Context(), role.Rules); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the server is not ready and says why", func(context.Context) error {
+	eventually(t, "the server is not ready and reports the missing permission", func(context.Context) error {
 		code, body := ready("/readyz?verbose")
 		if code == http.StatusOK || !strings.Contains(body, "[-]hub-permissions") {
-			return fmt.Errorf("%d: %s", code, body)
+			return fmt.Errorf("GET /readyz = %d: %s", code, body)
 		}
-		// The reason is for those who may ask for the one check; /readyz is for all.
+		// All callers can read /readyz, so it omits the reason. The endpoint of the check returns it.
 		if code, body := ready("/readyz/hub-permissions"); code == http.StatusOK || !strings.Contains(body, "list namespaces") {
-			return fmt.Errorf("%d: %s", code, body)
+			return fmt.Errorf("GET /readyz/hub-permissions = %d: %s", code, body)
 		}
 		return nil
 	})
@@ -217,7 +218,7 @@ func TestShippedRole(t *testing.T) {
 	}
 	eventually(t, "the server is ready again", func(context.Context) error {
 		if code, body := ready("/readyz?verbose"); code != http.StatusOK {
-			return fmt.Errorf("%d: %s", code, body)
+			return fmt.Errorf("GET /readyz = %d: %s", code, body)
 		}
 		return nil
 	})

@@ -18,7 +18,7 @@ func TestKubectlGet(t *testing.T) {
 		name := strings.TrimSpace(p.runWith(t, p.object(t), "create", "--filename=-", "--output=jsonpath={.metadata.name}"))
 		want := p.Singular + "." + p.version.Group + "/" + name
 		if got := strings.TrimSpace(p.run(t, "get", p.arg(), name, "--output=name")); got != want {
-			t.Errorf("got name %q, want %q", got, want)
+			t.Errorf("kubectl get --output=name = %q, want %q", got, want)
 		}
 		wantContains(t, p.run(t, "get", p.arg(), name, "--output=yaml"),
 			"apiVersion: "+p.version.String(), "kind: "+p.Kind, "  name: "+name, "  uid: ", "  generation: 1")
@@ -28,10 +28,10 @@ func TestKubectlGet(t *testing.T) {
 			t.Fatal(err)
 		}
 		if object.GroupVersionKind() != p.gvk() || object.GetName() != name {
-			t.Errorf("got %s %s", object.GroupVersionKind(), object.GetName())
+			t.Errorf("kubectl get --output=json = %s %s, want %s %s", object.GroupVersionKind(), object.GetName(), p.gvk(), name)
 		}
 		for _, shortName := range p.ShortNames {
-			// The group is part of the name, for the hub may have another kind of that short name.
+			// The argument includes the group, because the hub may serve another kind with this short name.
 			wantContains(t, p.run(t, "get", shortName+"."+p.version.Group, name), name)
 		}
 		wantContains(t, p.run(t, "get", p.Singular+"."+p.version.Group, name), name)
@@ -46,7 +46,7 @@ func TestKubectlGet(t *testing.T) {
 
 var columnGap = regexp.MustCompile(`\s{2,}`)
 
-// wantHeadings checks the headings of a table that kubectl printed, of one row.
+// wantHeadings checks the headings of a table with one row that kubectl printed.
 func wantHeadings(t *testing.T, p *place, table string, wide bool) {
 	t.Helper()
 	var want []string
@@ -56,18 +56,18 @@ func wantHeadings(t *testing.T, p *place, table string, wide bool) {
 		}
 	}
 	if want[0] != "NAME" || !slices.Contains(want, "AGE") {
-		t.Fatalf("columns %v", want)
+		t.Fatalf("columns = %v, want NAME first, and AGE", want)
 	}
 	lines := strings.Split(strings.TrimSpace(table), "\n")
 	if got := columnGap.Split(strings.TrimSpace(lines[0]), -1); !slices.Equal(got, want) {
-		t.Errorf("got columns %q, want %q", got, want)
+		t.Errorf("columns of kubectl get = %q, want %q", got, want)
 	}
 	if len(lines) != 2 || strings.Contains(table, "<unknown>") {
-		t.Errorf("want one row, all of whose cells are known:\n%s", table)
+		t.Errorf("kubectl get = %d lines, want headings and one row without <unknown>:\n%s", len(lines), table)
 	}
 }
 
-// TestTable checks what kubectl does not show of a table.
+// TestTable checks the parts of a table that kubectl does not print.
 func TestTable(t *testing.T) {
 	forEach(t, func(t *testing.T, p *place) {
 		for range 3 {
@@ -84,11 +84,11 @@ func TestTable(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(table.Rows) != 2 || table.Continue == "" || table.ResourceVersion == "" {
-			t.Errorf("got %d rows, continue %q, resourceVersion %q", len(table.Rows), table.Continue, table.ResourceVersion)
+			t.Errorf("table has %d rows, continue %q, resourceVersion %q, want 2 rows and both values", len(table.Rows), table.Continue, table.ResourceVersion)
 		}
 		for _, row := range table.Rows {
 			if len(row.Cells) != len(table.ColumnDefinitions) || len(row.Object.Raw) == 0 {
-				t.Errorf("row %v does not fit %d columns", row.Cells, len(table.ColumnDefinitions))
+				t.Errorf("row has cells %v and object %q, want %d cells and an object", row.Cells, row.Object.Raw, len(table.ColumnDefinitions))
 			}
 		}
 		for _, column := range table.ColumnDefinitions {
@@ -116,7 +116,7 @@ func TestKubectlWatch(t *testing.T) {
 		seen := func(event string) {
 			t.Helper()
 			line := regexp.MustCompile(`(?m)^` + event + `\s.*\b` + name + `\b`)
-			eventually(t, event, func(context.Context) error {
+			eventually(t, "kubectl printed event "+event, func(context.Context) error {
 				if !line.MatchString(watched.String()) {
 					return fmt.Errorf("kubectl printed:\n%s", watched)
 				}
@@ -149,7 +149,7 @@ func TestKubectlListsInChunks(t *testing.T) {
 			got = append(got, line[strings.LastIndex(line, "/")+1:])
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("got %v, want %v", got, want)
+			t.Errorf("kubectl get --chunk-size=2 = %v, want %v", got, want)
 		}
 		wantContains(t, stderr, "limit=2", "continue=")
 	})
@@ -168,13 +168,13 @@ func TestSelectors(t *testing.T) {
 			return strings.Fields(p.run(t, args...))
 		}
 		if got := selected(",tier=one"); !slices.Equal(got, []string{one.GetName()}) {
-			t.Errorf("label: got %v", got)
+			t.Errorf("objects with tier=one = %v, want %s only", got, one.GetName())
 		}
 		if got := selected(",tier!=one"); !slices.Equal(got, []string{other.GetName()}) {
-			t.Errorf("label: got %v", got)
+			t.Errorf("objects with tier!=one = %v, want %s only", got, other.GetName())
 		}
 		if got := selected("", "metadata.name="+one.GetName()); !slices.Equal(got, []string{one.GetName()}) {
-			t.Errorf("name: got %v", got)
+			t.Errorf("objects with metadata.name=%s = %v, want %[1]s only", one.GetName(), got)
 		}
 		for _, field := range p.SelectableFields() {
 			value, _, err := unstructured.NestedFieldNoCopy(one.Object, strings.Split(field, ".")...)
@@ -182,10 +182,10 @@ func TestSelectors(t *testing.T) {
 				value = ""
 			}
 			if got := selected("", fmt.Sprintf("%s=%v", field, value)); !slices.Contains(got, one.GetName()) {
-				t.Errorf("%s=%v: got %v", field, value, got)
+				t.Errorf("objects with %s=%v = %v, want %s included", field, value, got, one.GetName())
 			}
 			if got := selected("", fmt.Sprintf("%s!=%v", field, value)); slices.Contains(got, one.GetName()) {
-				t.Errorf("%s!=%v: got %v", field, value, got)
+				t.Errorf("objects with %s!=%v = %v, want %s excluded", field, value, got, one.GetName())
 			}
 		}
 		stderr := p.refused(t, nil, "get", p.arg(), "--field-selector=spec.absent=1")

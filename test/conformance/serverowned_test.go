@@ -9,15 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestServerOwned checks that what only the server writes can be read like anything
-// else, and that nobody else can write it, not even an administrator.
+// TestServerOwned checks that clients can read kinds that only the server writes, and that no
+// client can write them, not even an administrator.
 func TestServerOwned(t *testing.T) {
 	t.Parallel()
 	for _, k := range serverOwned() {
 		t.Run(k.arg(), func(t *testing.T) {
 			t.Parallel()
 			if _, err := readYAML("../../artifacts/example/" + k.Singular + ".yaml"); err == nil {
-				t.Error("there is an example of what nobody can create")
+				t.Error("examples = 1, want none for a kind that only the server creates")
 			}
 			client := shared.dynamic.Resource(k.gvr())
 			list, err := client.List(t.Context(), metav1.ListOptions{})
@@ -30,7 +30,7 @@ func TestServerOwned(t *testing.T) {
 			}
 			watcher.Stop()
 			if _, err := client.Get(t.Context(), "absent", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-				t.Errorf("get: %v", err)
+				t.Errorf("get of an absent object: error = %v, want 404", err)
 			}
 			for _, shortName := range append(k.ShortNames, k.Singular) {
 				if _, stderr, err := shared.kubectl(t, "", "get", shortName+"."+k.version.Group, "--output=wide"); err != nil {
@@ -56,14 +56,14 @@ func TestServerOwned(t *testing.T) {
 	}
 }
 
-// isSubresource tells whether an endpoint is one below an object, which may be
-// for others to write.
+// isSubresource reports whether an endpoint is a subresource of an object. Clients may be allowed
+// to write a subresource.
 func isSubresource(k kind, e endpoint) bool {
 	path, _, _ := strings.Cut(e.path, "?")
 	return strings.Count(strings.TrimPrefix(path, k.path("")), "/") > 1
 }
 
-// TestServerOwnedForbidden checks that whoever may nothing reads nothing of it.
+// TestServerOwnedForbidden checks that a caller without permission cannot read these kinds.
 func TestServerOwnedForbidden(t *testing.T) {
 	t.Parallel()
 	for _, k := range serverOwned() {

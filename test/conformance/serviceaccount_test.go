@@ -17,8 +17,8 @@ import (
 	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
 )
 
-// seed002 is the sample of seed 002 as it is written there, with its status.
-const seed002 = "# `ManagedServiceAccount`is cluster-scoped\n" + `apiVersion: proxy.open-cluster-management.io/v1alpha1
+// proposalSample is the sample of the ManagedServiceAccount proposal, unchanged, including its status.
+const proposalSample = "# `ManagedServiceAccount`is cluster-scoped\n" + `apiVersion: proxy.open-cluster-management.io/v1alpha1
 kind: ManagedServiceAccount
 metadata:
   name: my-foo-operator-serviceaccount
@@ -36,15 +36,15 @@ status:
       status: True
 `
 
-// The sample of the proposal is accepted as it is written, with a boolean where its status has
-// a text, in each version. The status is not the client's to say.
+// In every version, the server accepts the sample of the proposal, although a condition in its status
+// has a boolean instead of a string. The server ignores the status.
 func TestSampleOfManagedServiceAccounts(t *testing.T) {
 	t.Parallel()
 	const namespace, name = "cluster-1", "my-foo-operator-serviceaccount"
 	shared.addCluster(t, namespace)
 	accounts := shared.dynamic.Resource(authenticationv1beta1.SchemeGroupVersion.WithResource("managedserviceaccounts")).Namespace(namespace)
 	for _, version := range []schema.GroupVersion{proxyv1alpha1.SchemeGroupVersion, authenticationv1alpha1.SchemeGroupVersion, authenticationv1beta1.SchemeGroupVersion} {
-		sample := strings.Replace(seed002, proxyv1alpha1.SchemeGroupVersion.String(), version.String(), 1)
+		sample := strings.Replace(proposalSample, proxyv1alpha1.SchemeGroupVersion.String(), version.String(), 1)
 		var applied string
 		for i, how := range [][]string{{"apply"}, {"apply"}, {"apply", "--dry-run=server"}, {"apply", "--server-side", "--force-conflicts"}, {"replace"}, {"delete"}, {"create"}, {"delete"}} {
 			if out, stderr, err := shared.kubectl(t, sample, append(how, "--filename=-")...); err != nil {
@@ -60,20 +60,21 @@ func TestSampleOfManagedServiceAccounts(t *testing.T) {
 			if i == 0 {
 				applied = stored.GetResourceVersion()
 			} else if i == 1 && stored.GetResourceVersion() != applied {
-				t.Errorf("kubectl %v of %s again has changed it: %v", how, version, stored.Object)
+				t.Errorf("resourceVersion after the second kubectl %v of %s = %s, want %s as before: %v",
+					how, version, stored.GetResourceVersion(), applied, stored.Object)
 			}
 			spec, _ := stored.Object["spec"].(map[string]any)
 			if audiences, _ := spec["audiences"].([]any); len(audiences) != 2 {
 				t.Errorf("kubectl %v of %s: spec = %v, want 2 audiences", how, version, spec)
 			}
 			if reports(stored, "AllServiceAccountPresent") {
-				t.Errorf("kubectl %v of %s set the status", how, version)
+				t.Errorf("kubectl %v of %s: status = %v, want no condition AllServiceAccountPresent", how, version, stored.Object["status"])
 			}
 		}
 	}
 }
 
-// A client that wants no rotation is told that it gets it.
+// If a client disables rotation, the server returns a warning that rotation stays enabled.
 func TestRotationWarns(t *testing.T) {
 	t.Parallel()
 	namespace := "p-" + rand.String(8)
@@ -85,12 +86,12 @@ func TestRotationWarns(t *testing.T) {
 			t.Fatalf("%v: %s%s", err, out, stderr)
 		}
 		if got := strings.Contains(out+stderr, "spec.rotation.enabled: false has no effect"); got != want {
-			t.Errorf("enabled: %s: warned = %v, want %v: %s", enabled, got, want, stderr)
+			t.Errorf("rotation.enabled: %s: warned = %v, want %v: %s", enabled, got, want, stderr)
 		}
 	}
 }
 
-// Clients of the deprecated version are told of it, and no others.
+// The server warns clients of the deprecated version, and no other clients.
 func TestDeprecatedVersionWarns(t *testing.T) {
 	t.Parallel()
 	namespace := "p-" + rand.String(8)
@@ -122,11 +123,11 @@ func TestDeprecatedVersionWarns(t *testing.T) {
 			_, _ = io.Copy(io.Discard, response.Body)
 			_ = response.Body.Close()
 			if response.StatusCode >= http.StatusBadRequest {
-				t.Errorf("%s %s: %s", response.Request.Method, version, response.Status)
+				t.Errorf("%s %s: status = %s, want success", response.Request.Method, version, response.Status)
 			}
 			warned := strings.Contains(response.Header.Get("Warning"), "use "+authenticationv1beta1.SchemeGroupVersion.String())
 			if want := version == authenticationv1alpha1.SchemeGroupVersion.String(); warned != want {
-				t.Errorf("%s %s: the warning is %q", response.Request.Method, version, response.Header.Get("Warning"))
+				t.Errorf("%s %s: Warning header = %q, want a deprecation warning: %t", response.Request.Method, version, response.Header.Get("Warning"), want)
 			}
 		}
 	}

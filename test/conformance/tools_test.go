@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// deadline bounds everything that a test waits for. Nothing should take
-	// nearly as long: it is there for a hanging server, on a busy machine.
+	// deadline bounds every wait in a test. It is far above the expected times, so that only a
+	// server that hangs exceeds it, even on a busy machine.
 	deadline = 90 * time.Second
 	interval = 100 * time.Millisecond
 )
 
-// eventually waits until check returns nil, and fails with what it returned last.
+// eventually waits until check returns nil. After the deadline, it fails with the last error.
 func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
 	t.Helper()
 	var last error
@@ -42,7 +42,7 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) error
 	}
 }
 
-// output collects what a program writes while others read it.
+// output collects the output of a running program. It is safe for concurrent use.
 type output struct {
 	mu     sync.Mutex
 	buffer bytes.Buffer
@@ -62,7 +62,7 @@ func (o *output) String() string {
 	return o.buffer.String()
 }
 
-// command is kubectl with the administrator's credentials.
+// command returns a kubectl command with the administrator's credentials.
 func (h *hub) command(ctx context.Context, stdin string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(localhub.BinDir(), "kubectl"), args...)
 	cmd.Env = append(os.Environ(),
@@ -73,7 +73,7 @@ func (h *hub) command(ctx context.Context, stdin string, args ...string) *exec.C
 	return cmd
 }
 
-// kubectl runs kubectl to its end.
+// kubectl runs kubectl and waits until it exits.
 func (h *hub) kubectl(t *testing.T, stdin string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
@@ -94,7 +94,7 @@ func (p *place) run(t *testing.T, args ...string) string {
 	return p.runWith(t, nil, args...)
 }
 
-// runWith is run with an object as YAML in kubectl's standard input.
+// runWith runs kubectl like run, with an object as YAML in standard input.
 func (p *place) runWith(t *testing.T, object *unstructured.Unstructured, args ...string) string {
 	t.Helper()
 	stdout, stderr, err := p.kubectl(t, object, args...)
@@ -109,7 +109,7 @@ func (p *place) refused(t *testing.T, object *unstructured.Unstructured, args ..
 	t.Helper()
 	stdout, stderr, err := p.kubectl(t, object, args...)
 	if err == nil {
-		t.Fatalf("kubectl %s was not refused: %s", strings.Join(args, " "), stdout)
+		t.Fatalf("kubectl %s succeeded, want an error: %s", strings.Join(args, " "), stdout)
 	}
 	return stderr
 }
@@ -127,7 +127,7 @@ func (p *place) kubectl(t *testing.T, object *unstructured.Unstructured, args ..
 	return p.hub.kubectl(t, stdin, p.inPlace(args)...)
 }
 
-// inPlace adds the namespace of the place to arguments of kubectl.
+// inPlace adds the namespace of the place to the arguments of kubectl.
 func (p *place) inPlace(args []string) []string {
 	if p.ClusterScoped {
 		return args
@@ -135,12 +135,12 @@ func (p *place) inPlace(args []string) []string {
 	return append([]string{"--namespace=" + p.namespace}, args...)
 }
 
-// wantContains checks that a text has every one of the parts.
+// wantContains checks that a text contains all parts.
 func wantContains(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
 		if !strings.Contains(text, part) {
-			t.Errorf("no %q in:\n%s", part, text)
+			t.Errorf("output does not contain %q:\n%s", part, text)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// update changes an object and puts it, again if somebody else was faster.
+// update changes an object with a PUT, and retries after a conflict.
 func (p *place) update(t *testing.T, name string, change func(*unstructured.Unstructured) *unstructured.Unstructured, subresources ...string) *unstructured.Unstructured {
 	t.Helper()
 	var updated *unstructured.Unstructured
@@ -37,7 +37,7 @@ func TestGenerateName(t *testing.T) {
 		created, err := p.client.Create(t.Context(), object, metav1.CreateOptions{})
 		if namedBySpec[p.Kind] != nil {
 			if !apierrors.IsInvalid(err) {
-				t.Errorf("got %v for a name that the spec does not say", err)
+				t.Errorf("create with a name that differs from the spec: error = %v, want 422", err)
 			}
 			return
 		}
@@ -45,10 +45,10 @@ func TestGenerateName(t *testing.T) {
 			t.Fatal(err)
 		}
 		if name := created.GetName(); !strings.HasPrefix(name, "generated-") || name == "generated-" {
-			t.Errorf("got name %q", name)
+			t.Errorf("name = %q, want generated- and a suffix", name)
 		}
 		if created.GetUID() == "" || created.GetCreationTimestamp() == (metav1.Time{}) || created.GetGeneration() != 1 {
-			t.Errorf("got metadata %v", created.Object["metadata"])
+			t.Errorf("metadata = %v, want a UID, a creation timestamp and generation 1", created.Object["metadata"])
 		}
 	})
 }
@@ -58,51 +58,52 @@ func TestConflicts(t *testing.T) {
 		stale := p.create(t)
 		name := stale.GetName()
 		if _, err := p.client.Create(t.Context(), p.named(t, name), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
-			t.Errorf("create again: got %v", err)
+			t.Errorf("create of an existing object: error = %v, want 409", err)
 		}
 		p.merge(t, name, labelled("changed", "yes"))
 		if _, err := p.client.Update(t.Context(), stale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
-			t.Errorf("update of a stale object: got %v", err)
+			t.Errorf("update of a stale object: error = %v, want 409", err)
 		}
 		if p.HasStatus() {
 			if _, err := p.client.UpdateStatus(t.Context(), stale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
-				t.Errorf("update of a stale status: got %v", err)
+				t.Errorf("update of a stale status: error = %v, want 409", err)
 			}
 		}
 		other := p.get(t, name)
 		other.SetUID("00000000-0000-0000-0000-000000000000")
 		if _, err := p.client.Update(t.Context(), other, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
-			t.Errorf("update of an object of another UID: got %v", err)
+			t.Errorf("update with another UID: error = %v, want 409", err)
 		}
 		if _, err := p.client.Update(t.Context(), p.object(t), metav1.UpdateOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("update of an absent object: got %v", err)
+			t.Errorf("update of an absent object: error = %v, want 404", err)
 		}
 	})
 }
 
-// TestGeneration checks that generation counts the changes of the spec.
+// TestGeneration checks that metadata.generation increases with each change of the spec only.
 func TestGeneration(t *testing.T) {
 	forEach(t, func(t *testing.T, p *place) {
 		name := p.create(t).GetName()
 		want := func(object *unstructured.Unstructured, generation int64, after string) {
 			t.Helper()
 			if got := object.GetGeneration(); got != generation {
-				t.Errorf("after %s: got generation %d, want %d", after, got, generation)
+				t.Errorf("generation after %s = %d, want %d", after, got, generation)
 			}
 		}
 		want(p.get(t, name), 1, "creation")
 		want(p.merge(t, name, labelled("changed", "yes")), 1, "a change of labels")
 		want(p.merge(t, name, map[string]any{"metadata": map[string]any{"generation": 7}}), 1, "a change of the generation")
-		want(p.update(t, name, func(o *unstructured.Unstructured) *unstructured.Unstructured { return o }), 1, "an update to the same")
+		want(p.update(t, name, func(o *unstructured.Unstructured) *unstructured.Unstructured { return o }), 1, "an update without a change")
 		if p.HasStatus() {
 			want(p.merge(t, name, map[string]any{"status": p.statusReport(conditionType)}, "status"), 1, "a change of the status")
 		}
 		want(p.merge(t, name, p.specChange(t)), p.generation(t, 1), "a change of the spec")
-		want(p.merge(t, name, p.specChange(t)), p.generation(t, 1), "the same change again")
+		want(p.merge(t, name, p.specChange(t)), p.generation(t, 1), "the same change repeated")
 	})
 }
 
-// TestStatusIsolation checks that the object and its status are written apart.
+// TestStatusIsolation checks that writes of an object do not change its status, and that writes
+// of the status change nothing else.
 func TestStatusIsolation(t *testing.T) {
 	forEachWithStatus(t, func(t *testing.T, p *place) {
 		object := p.object(t)
@@ -115,7 +116,7 @@ func TestStatusIsolation(t *testing.T) {
 		ignored := func(object *unstructured.Unstructured, request string) {
 			t.Helper()
 			if reports(object, "Ignored") {
-				t.Errorf("%s has written the status", request)
+				t.Errorf("%s changed the status, want no change", request)
 			}
 		}
 		ignored(created, "POST")
@@ -126,7 +127,7 @@ func TestStatusIsolation(t *testing.T) {
 			return o
 		}), "PUT")
 
-		// The other way about: a status with everything else changed too.
+		// A write of the status ignores changes of all other fields.
 		everything := func(o *unstructured.Unstructured) *unstructured.Unstructured {
 			o = p.changed(t, o)
 			o.SetLabels(map[string]string{"from": "status"})
@@ -138,28 +139,28 @@ func TestStatusIsolation(t *testing.T) {
 		unchanged := func(o *unstructured.Unstructured, request string) {
 			t.Helper()
 			if !reports(o, conditionType) {
-				t.Errorf("%s has not written the status: %v", request, o.Object["status"])
+				t.Errorf("status after %s = %v, want condition %s", request, o.Object["status"], conditionType)
 			}
 			if o.GetGeneration() != 1 || o.GetLabels()["from"] != "" || o.GetAnnotations()["from"] != "" || !slices.Equal(o.GetFinalizers(), created.GetFinalizers()) {
-				t.Errorf("%s has written more than the status: %v", request, o.Object["metadata"])
+				t.Errorf("metadata after %s = %v, want no change", request, o.Object["metadata"])
 			}
 		}
 		unchanged(p.update(t, name, everything, "status"), "PUT status")
 		patch := everything(&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{}, "apiVersion": p.version.String(), "kind": p.Kind}})
 		unchanged(p.merge(t, name, patch.Object, "status"), "PATCH status")
 
-		// And the object keeps its status when it is written.
+		// A write of the object without a status keeps the stored status.
 		kept := p.update(t, name, func(o *unstructured.Unstructured) *unstructured.Unstructured {
 			delete(o.Object, "status")
 			return o
 		})
 		if !reports(kept, conditionType) {
-			t.Error("PUT without status has emptied the status")
+			t.Errorf("status after PUT without status = %v, want condition %s", kept.Object["status"], conditionType)
 		}
 		wantContains(t, p.run(t, "get", p.arg(), name, "--subresource=status", "--output=yaml"), "type: "+conditionType)
 		absent := p.object(t)
 		if _, err := p.client.UpdateStatus(t.Context(), absent, metav1.UpdateOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("PUT of the status of an absent object: got %v", err)
+			t.Errorf("PUT of the status of an absent object: error = %v, want 404", err)
 		}
 	})
 }

@@ -26,7 +26,7 @@ func (p *place) watch(t *testing.T, options metav1.ListOptions) watch.Interface 
 	return watcher
 }
 
-// next returns the next event.
+// next returns the next event of a watch, and fails the test if there is none before the deadline.
 func next(t *testing.T, watcher watch.Interface) (watch.EventType, *unstructured.Unstructured) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
@@ -34,15 +34,15 @@ func next(t *testing.T, watcher watch.Interface) (watch.EventType, *unstructured
 	select {
 	case event, open := <-watcher.ResultChan():
 		if !open {
-			t.Fatal("the watch has ended")
+			t.Fatal("the watch ended, want an event")
 		}
 		object, ok := event.Object.(*unstructured.Unstructured)
 		if !ok {
-			t.Fatalf("the watch failed: %v", apierrors.FromObject(event.Object))
+			t.Fatalf("watch event = %v, want an object", apierrors.FromObject(event.Object))
 		}
 		return event.Type, object
 	case <-ctx.Done():
-		t.Fatal("no event in time")
+		t.Fatalf("the watch returned no event within %s", deadline)
 	}
 	return "", nil
 }
@@ -59,26 +59,26 @@ func TestWatch(t *testing.T) {
 		watcher := p.watch(t, options)
 		event, object := next(t, watcher)
 		if event != watch.Added || object.GetUID() != created.GetUID() || object.GroupVersionKind() != p.gvk() {
-			t.Fatalf("got %s %s of %s, want the object created since the list", event, object.GetName(), object.GroupVersionKind())
+			t.Fatalf("first event = %s of %s %s, want ADDED of the new object %s", event, object.GroupVersionKind(), object.GetName(), created.GetName())
 		}
-		// An object that leaves the selector is deleted for those who watch it.
+		// If an object no longer matches the selector, the watch returns a DELETED event.
 		p.merge(t, created.GetName(), labelled(placeLabel, p.label+"-left"))
 		for {
 			if event, object = next(t, watcher); event == watch.Deleted {
 				break
 			}
 			if event != watch.Modified {
-				t.Fatalf("got %s", event)
+				t.Fatalf("event = %s, want MODIFIED or DELETED", event)
 			}
 		}
 		if object.GetUID() != created.GetUID() {
-			t.Errorf("another object was deleted: %s", object.GetName())
+			t.Errorf("object of the DELETED event = %s, want %s", object.GetName(), created.GetName())
 		}
 	})
 }
 
-// TestWatchBookmarks relies on that a watch with a timeout gets a bookmark
-// shortly before it ends.
+// TestWatchBookmarks checks that a watch receives bookmarks. The server sends one shortly before
+// the timeout of a watch.
 func TestWatchBookmarks(t *testing.T) {
 	forEach(t, func(t *testing.T, p *place) {
 		created := p.create(t)
@@ -87,8 +87,8 @@ func TestWatchBookmarks(t *testing.T) {
 		options.AllowWatchBookmarks = true
 		options.TimeoutSeconds = ptr.To[int64](5)
 		watcher := p.watch(t, options)
-		// Resource version 0 may start before the object, with bookmarks of
-		// that time.
+		// A watch from resource version 0 may start before the object was created, so the test skips
+		// bookmarks before the object's event.
 		for seen := false; ; {
 			event, object := next(t, watcher)
 			if event != watch.Bookmark || !seen {
@@ -96,18 +96,18 @@ func TestWatchBookmarks(t *testing.T) {
 				continue
 			}
 			if object.GroupVersionKind() != p.gvk() || object.GetName() != "" {
-				t.Errorf("got a bookmark of %s %q", object.GroupVersionKind(), object.GetName())
+				t.Errorf("bookmark of %s %q, want %s without a name", object.GroupVersionKind(), object.GetName(), p.gvk())
 			}
 			order, err := compareVersions(object.GetResourceVersion(), created.GetResourceVersion())
 			if err != nil || order < 0 {
-				t.Errorf("the bookmark at %s is older than the object at %s (%v)", object.GetResourceVersion(), created.GetResourceVersion(), err)
+				t.Errorf("resourceVersion of the bookmark = %s, want at least %s, that of the object (%v)", object.GetResourceVersion(), created.GetResourceVersion(), err)
 			}
 			return
 		}
 	})
 }
 
-// TestWatchList is what client-go's informers do at their start.
+// TestWatchList checks the streaming list that informers of client-go use.
 func TestWatchList(t *testing.T) {
 	forEach(t, func(t *testing.T, p *place) {
 		var want []string
@@ -125,7 +125,7 @@ func TestWatchList(t *testing.T) {
 			event, object := next(t, watcher)
 			if event == watch.Bookmark {
 				if object.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true" {
-					t.Errorf("the first bookmark does not end the initial events: %v", object.GetAnnotations())
+					t.Errorf("annotations of the first bookmark = %v, want %s", object.GetAnnotations(), metav1.InitialEventsAnnotationKey)
 				}
 				break
 			}
@@ -133,7 +133,7 @@ func TestWatchList(t *testing.T) {
 		}
 		for _, name := range want {
 			if !seen[name] {
-				t.Errorf("%s was not among the initial events", name)
+				t.Errorf("initial events do not contain %s", name)
 			}
 		}
 		later := p.create(t)
@@ -154,13 +154,13 @@ func TestInformer(t *testing.T) {
 		go informer.RunWithContext(t.Context())
 		has := func(object *unstructured.Unstructured, want bool) {
 			t.Helper()
-			eventually(t, "the informer's content", func(context.Context) error {
+			eventually(t, fmt.Sprintf("the informer contains %s: %t", object.GetName(), want), func(context.Context) error {
 				if !informer.HasSynced() {
-					return errors.New("not synced")
+					return errors.New("the informer has not synced")
 				}
 				key := cache.MetaObjectToName(object).String()
 				if _, got, err := informer.GetStore().GetByKey(key); err != nil || got != want {
-					return fmt.Errorf("%s: got %t, want %t (%v)", key, got, want, err)
+					return fmt.Errorf("contains %s = %t, want %t (%v)", key, got, want, err)
 				}
 				return nil
 			})

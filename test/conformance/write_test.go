@@ -27,14 +27,14 @@ func TestKubectlPatch(t *testing.T) {
 		got := p.get(t, name)
 		for _, label := range []string{"json", "merge", "label", "apply"} {
 			if got.GetLabels()[label] != "yes" {
-				t.Errorf("label %s is missing: %v", label, got.GetLabels())
+				t.Errorf("labels = %v, want %s=yes", got.GetLabels(), label)
 			}
 		}
 		if got.GetAnnotations()["annotation"] != "yes" {
-			t.Errorf("annotation is missing: %v", got.GetAnnotations())
+			t.Errorf("annotations = %v, want annotation=yes", got.GetAnnotations())
 		}
 		if want := p.generation(t, 1); got.GetGeneration() != want {
-			t.Errorf("got generation %d, want %d: the spec has changed once", got.GetGeneration(), want)
+			t.Errorf("generation after one change of the spec = %d, want %d", got.GetGeneration(), want)
 		}
 		wantContains(t, p.refused(t, nil, "patch", p.arg(), name, "--type=json", `--patch=[{"op":"test","path":"/kind","value":"Other"}]`),
 			"The request is invalid")
@@ -51,7 +51,7 @@ func TestKubectlEdit(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 		if got := p.get(t, name).GetLabels()["edited"]; got != "after" {
-			t.Errorf("got label %q", got)
+			t.Errorf("label edited = %q, want after", got)
 		}
 	})
 }
@@ -69,13 +69,13 @@ func TestKubectlDelete(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !slices.Equal(names, []string{kept}) {
-			t.Errorf("got %v, want only %s", names, kept)
+			t.Errorf("remaining objects = %v, want %s only", names, kept)
 		}
 		wantContains(t, p.refused(t, nil, "delete", p.arg(), one), "not found")
 	})
 }
 
-// TestDryRun checks that --dry-run=server answers as if and leaves nothing.
+// TestDryRun checks that --dry-run=server returns the same answer as a write and stores nothing.
 func TestDryRun(t *testing.T) {
 	forEach(t, func(t *testing.T, p *place) {
 		absent := p.object(t)
@@ -96,19 +96,19 @@ func TestDryRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := p.generation(t, 1); patched.GetGeneration() != want {
-			t.Errorf("the answer to a dry-run has generation %d, want %d", patched.GetGeneration(), want)
+			t.Errorf("generation in the answer to a dry-run patch = %d, want %d", patched.GetGeneration(), want)
 		}
 		p.runWith(t, p.changed(t, p.named(t, name)), "apply", "--server-side", "--force-conflicts", "--dry-run=server", "--filename=-")
 		p.run(t, "delete", p.arg(), name, "--dry-run=server")
 		after := p.get(t, name)
 		if after.GetGeneration() != 1 || after.GetDeletionTimestamp() != nil || after.GetUID() != before.GetUID() {
-			t.Errorf("a dry-run has changed the object: %v", after.Object["metadata"])
+			t.Errorf("metadata after dry-run requests = %v, want no change", after.Object["metadata"])
 		}
 	})
 }
 
-// wantNothing checks that the place has no object of any kind, for creating one
-// kind may create another.
+// wantNothing checks that the place has no object of any kind: creating an object may create
+// objects of other kinds.
 func (p *place) wantNothing(t *testing.T) {
 	t.Helper()
 	for _, k := range kinds() {
@@ -128,12 +128,12 @@ func (p *place) wantNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(names) > 0 {
-			t.Errorf("%s exist: %v", k.Name, names)
+			t.Errorf("%s = %v, want none", k.Name, names)
 		}
 	}
 }
 
-// TestStrictFields checks that what a kind does not have is refused by its name.
+// TestStrictFields checks that field validation names an unknown or duplicate field.
 func TestStrictFields(t *testing.T) {
 	forEach(t, func(t *testing.T, p *place) {
 		object := p.object(t)
@@ -155,14 +155,14 @@ func TestStrictFields(t *testing.T) {
 		answer, err := p.hub.kube.Discovery().RESTClient().Post().AbsPath(p.path(p.namespace)).
 			Param("fieldValidation", "Strict").SetHeader("Content-Type", "application/json").Body([]byte(twice)).DoRaw(t.Context())
 		if err == nil {
-			t.Fatal("a field that is given twice was not refused")
+			t.Fatal("create with a duplicate field succeeded, want 400")
 		}
 		wantContains(t, string(answer), `duplicate field \"spec\"`)
 	})
 }
 
-// TestExampleAsItIs applies the example where it stands.
-func TestExampleAsItIs(t *testing.T) {
+// TestExamples applies every example without a change, in the namespace that it names.
+func TestExamples(t *testing.T) {
 	t.Parallel()
 	namespaces := map[string]bool{}
 	for _, k := range kinds() {

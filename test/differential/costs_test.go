@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// count notes what a work on which both agree came to.
+// count records the result of a ManifestWork for which agent and cluster agree.
 func (s *subject) count(c *triple, fates []fate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,13 +44,14 @@ func (s *subject) count(c *triple, fates []fate) {
 	}
 }
 
-// report prints the figures, and fails for what is wrong.
+// report logs the counts, and fails the test if a decision is wrong without an accepted cause, or
+// if the triples are too uniform.
 func (d *differential) report(t *testing.T, took time.Duration) {
 	t.Helper()
 	for _, wrong := range d.wrong {
 		t.Error(wrong)
 	}
-	t.Logf("%d triples in %s: %d admitted, %d came to be so or not by a change of policy; %d decisions took %d SubjectAccessReviews",
+	t.Logf("%d triples in %s: %d admitted, %d decisions reversed by a policy change; %d decisions required %d SubjectAccessReviews",
 		d.triples, took.Round(time.Second), d.admitted, d.flips, d.decisions, d.reviews.Load())
 	wrongDenies := 0
 	for _, count := range d.wrongDenies {
@@ -61,25 +62,25 @@ func (d *differential) report(t *testing.T, took time.Duration) {
 		t.Logf("%6d %s", d.wrongDenies[cause], cause)
 		for _, each := range strings.Split(cause, ", ") {
 			if costs[each] == "" {
-				t.Errorf("%d works are refused for a cause that nothing justifies: %q", d.wrongDenies[cause], each)
+				t.Errorf("%d ManifestWorks denied without an accepted cause: %q, want none", d.wrongDenies[cause], each)
 			}
 		}
 	}
 	if d.admitted*10 < d.triples || d.admitted*10 > 9*d.triples || d.flips == 0 {
-		t.Error("the policies decide next to nothing")
+		t.Errorf("%d of %d triples admitted, %d decisions reversed, want 10 to 90 %% admitted and at least one reversed", d.admitted, d.triples, d.flips)
 	}
 }
 
 const escalateByName = "escalate by name under Update"
 
-// costs are the causes for which a work is refused although its requests would
-// pass, each with what is won by it.
+// costs lists the accepted causes of a denial of a ManifestWork whose requests would pass, each
+// with its reason.
 var costs = map[string]string{
-	escalateByName:                 "Escalation is judged once, for creating a role and for updating it. An executor that may escalate one role by its name, but no role that has no name yet, must hold what the role grants, or collects, also where only the update goes beyond what it holds.",
-	"patch under Update":           "The seed wants it. Update replaces objects and patches none; whoever may update an object may do by that what a patch does, so next to no role has one verb without the other.",
-	"update under Update":          "A binding whose roleRef changes is deleted and created. Once it is as given, it is updated like any other object.",
-	"update under ServerSideApply": "The seed wants it. An object that is removed with the work is only patched; that it is not, which takes an update, may be said later.",
-	"delete under Update":          "The seed wants it: the agent removes the objects itself and does not ask then, so it asks before it applies them.",
-	"delete under CreateOnly":      "As under Update.",
-	"delete under ServerSideApply": "As under Update.",
+	escalateByName:                 "The agent checks escalation once, for the creation and for the update of a role. A request to create a role has no name, so escalate on the name of the role does not allow it. The executor must then hold all rules that the role grants or aggregates, even if only the update exceeds its permissions.",
+	"patch under Update":           "The upstream proposal requires patch. The strategy Update sends no patch. Hardly any role grants update without patch, because update allows the same changes.",
+	"update under Update":          "If the roleRef of a binding changes, the agent deletes and creates the binding. Later, the agent updates it like any other object.",
+	"update under ServerSideApply": "The upstream proposal requires update. If an object is deleted with the ManifestWork, the agent only patches it. If the ManifestWork changes later and keeps the object, the agent removes the owner reference with an update.",
+	"delete under Update":          "The upstream proposal requires delete. The agent deletes the objects as itself without a check, so it checks the permission before it applies them.",
+	"delete under CreateOnly":      "Same reason as for delete under Update.",
+	"delete under ServerSideApply": "Same reason as for delete under Update.",
 }

@@ -1,20 +1,20 @@
-// Package differential compares what the agent says that executors may do with
-// what a real kube-apiserver lets them do.
+// Package differential compares the agent's decisions about executors with those of a real
+// kube-apiserver.
 //
-// A triple is a random RBAC policy, an executor and a work of one manifest or
-// two. The agent's check is used as a library, as the agent runs it in mode
-// Impersonate. What it says is compared with what becomes of the requests that
-// applying the work takes, sent as the executor by impersonation: dry runs where
-// they write, since those are authorized, and judged for escalation, as others are.
+// A triple is a random RBAC policy, an executor and a ManifestWork with one or two manifests.
+// The test uses the agent's check as a library, in mode Impersonate. It compares the decision
+// with the responses to the requests that apply the ManifestWork. The test impersonates the
+// executor in these requests. Requests that write are dry runs, because the API server
+// authorizes a dry run, and checks it for escalation, like any other write.
 //
-// A wrong allow is a work that is admitted though one of its requests is
-// forbidden; there may be none. A wrong deny is a work that is refused though all
-// requests that its strategy makes would pass. Those have causes that are
-// wanted, which costs of type explains; any other is a failure.
+// A wrong allow is an admitted ManifestWork although one of its requests is forbidden. Each
+// wrong allow fails the test. A wrong deny is a denied ManifestWork although all requests that
+// its update strategy sends would pass. The variable costs lists the accepted causes of a wrong
+// deny. Any other cause fails the test.
 //
-// Policies change between triples while the executor stays the same, so answers
-// that the agent keeps must be forgotten when they stop to hold.
+// The policy of an executor changes between triples, so the agent must drop cached decisions
+// that are no longer correct.
 //
-//	EXECUTOR_TRIPLES  triples that are compared; 1000 if not given
-//	EXECUTOR_SEED     seed of everything random; 1 if not given
+//	EXECUTOR_TRIPLES  number of triples; the default is 1000, and 5000 in `make campaign`
+//	EXECUTOR_SEED     seed of the random values; the default is 1
 package differential

@@ -22,15 +22,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"open-cluster-management.io/hub-apiserver/pkg/agent/access"
-	"open-cluster-management.io/hub-apiserver/pkg/agent/executor"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/accessreview"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -40,25 +40,20 @@ const (
 	seedEnv        = "EXECUTOR_SEED"
 	defaultSeed    = 1
 
-	// executors is how many there are at the same time.
+	// executors is the number of concurrent executors.
 	executors = 16
-	// worksOfExecutor is how many works one policy is asked about, newWorks how many
-	// of them are others each time.
+	// worksOfExecutor is the number of ManifestWorks per policy. newWorks of them are new for
+	// each policy.
 	worksOfExecutor = 20
 	newWorks        = 6
 
-	// patience is how long something may take that is sure to happen: that the agent
-	// agrees with the cluster as well, since it notices changes of policies by watches.
-	patience = 20 * time.Second
-
-	// maxWrong is how many works may be judged wrongly until there is no point in
-	// judging more.
+	// maxWrong is the number of wrong decisions after which the test stops.
 	maxWrong = 5
 )
 
-// TestExecutorIsJudgedAsTheAPIServerJudges compares, for random triples, whether a
-// work is admitted with what becomes of its requests.
-func TestExecutorIsJudgedAsTheAPIServerJudges(t *testing.T) {
+// TestExecutorDecisionsMatchAPIServer compares, for random triples, the decision of the agent
+// with the responses of the API server.
+func TestExecutorDecisionsMatchAPIServer(t *testing.T) {
 	total, seed := number(t, triplesEnv, defaultTriples), number(t, seedEnv, defaultSeed)
 	t.Logf("%s=%d", seedEnv, seed)
 	d := newDifferential(t)
@@ -83,49 +78,37 @@ func number(t *testing.T, name string, otherwise int) int {
 	}
 	n, err := strconv.Atoi(given)
 	if err != nil || n < 1 {
-		t.Fatalf("%s is %q, not a positive number", name, given)
+		t.Fatalf("%s = %q, want a positive number", name, given)
 	}
 	return n
 }
 
-// differential is a managed cluster, with what the agent judges executors by.
+// differential is a managed cluster with the agent's check of executors.
 type differential struct {
 	kube      *kubernetes.Clientset
 	admin     dynamic.Interface
 	managed   *rest.Config
-	executors *executor.Executors
+	executors *preflight.Executors
 	// reviews counts the SubjectAccessReviews of the agent.
 	reviews atomic.Int64
-	// changes counts, by executor, how often the agent has heard of a change.
+	// changes counts, by executor, the notifications of a policy change.
 	changes sync.Map
 
 	mu sync.Mutex
-	// triples, admitted and decisions count works, those that were admitted, and
-	// times that a work was judged.
+	// triples, admitted and decisions count ManifestWorks, admitted ManifestWorks, and
+	// decisions.
 	triples, admitted, decisions int
-	// flips counts works that a change of policy has brought to be admitted, or not.
+	// flips counts the decisions that a policy change reversed.
 	flips int
-	// wrongDenies counts by cause.
+	// wrongDenies counts wrong denials by cause.
 	wrongDenies map[string]int
 	wrong       []string
 }
 
 func newDifferential(t *testing.T) *differential {
 	t.Helper()
-	control, err := localhub.NewCluster(localhub.ClusterOptions{Name: "managed", Dir: t.TempDir(), NoFsync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := control.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := control.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	control := framework.OwnCluster(t, localhub.ClusterOptions{Name: "managed"})
+	var err error
 	for _, dir := range []string{filepath.Join(localhub.Root(), "artifacts", "agent", "managed"), "testdata"} {
 		manifests, err := localhub.ReadManifests(dir)
 		if err != nil {
@@ -136,7 +119,7 @@ func newDifferential(t *testing.T) *differential {
 		}
 	}
 	d := &differential{wrongDenies: map[string]int{}}
-	// The agent has its own permissions and no more.
+	// The agent has only the permissions of its own ServiceAccount.
 	if d.managed, err = control.ServiceAccountConfig(t.Context(), localhub.AgentNamespace, "agent"); err != nil {
 		t.Fatal(err)
 	}
@@ -158,8 +141,8 @@ func newDifferential(t *testing.T) *differential {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reviewer := access.NewReviewer(access.Config{Client: own.AuthorizationV1(), RBAC: own.RbacV1()})
-	if d.executors, err = executor.New(executor.Config{Managed: d.managed, Own: objects, Reviewer: reviewer, Mode: executor.Impersonate}); err != nil {
+	reviewer := accessreview.NewReviewer(accessreview.Config{Client: own.AuthorizationV1(), RBAC: own.RbacV1()})
+	if d.executors, err = preflight.New(preflight.Config{Managed: d.managed, Own: objects, Reviewer: reviewer, Mode: preflight.Impersonate}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -189,7 +172,7 @@ func (d *differential) changesOf(executor types.NamespacedName) *atomic.Int64 {
 	return count.(*atomic.Int64)
 }
 
-// subject is one executor with its policy and its works.
+// subject is one executor with its policy and its ManifestWorks.
 type subject struct {
 	*differential
 	*policy
@@ -198,7 +181,7 @@ type subject struct {
 	works []*triple
 }
 
-// compare has one executor judged under one policy after the other.
+// compare tests one executor under a sequence of policies.
 func (d *differential) compare(ctx context.Context, w *world, left *atomic.Int64) error {
 	for _, namespace := range w.namespaces {
 		if _, err := d.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
@@ -210,7 +193,7 @@ func (d *differential) compare(ctx context.Context, w *world, left *atomic.Int64
 		name: types.NamespacedName{Namespace: w.executorNamespace, Name: w.executorName},
 	}
 	impersonating := rest.CopyConfig(d.managed)
-	impersonating.Impersonate = rest.ImpersonationConfig{UserName: access.UserName(s.name)}
+	impersonating.Impersonate = rest.ImpersonationConfig{UserName: accessreview.UserName(s.name)}
 	var err error
 	if s.executor, err = dynamic.NewForConfig(impersonating); err != nil {
 		return err
@@ -229,8 +212,8 @@ func (d *differential) compare(ctx context.Context, w *world, left *atomic.Int64
 	return nil
 }
 
-// round changes the policy and judges the works by it, twice: the second time from
-// what the agent remembers, and so that it does remember when the policy changes.
+// round changes the policy and checks every ManifestWork twice. The second check uses the
+// cache, so that the cache is not empty when the policy changes.
 func (s *subject) round(ctx context.Context) error {
 	if len(s.works) > 0 {
 		s.works = slices.Delete(s.works, 0, newWorks)
@@ -271,25 +254,25 @@ func (s *subject) round(ctx context.Context) error {
 	s.mu.Lock()
 	s.flips += flips
 	s.mu.Unlock()
-	if err := poll(ctx, func(context.Context) error {
+	if err := framework.Poll(ctx, func(context.Context) error {
 		if s.changesOf(s.name).Load() == heard {
-			return errors.New("not one change")
+			return errors.New("the agent notified no change")
 		}
 		return nil
 	}); err != nil {
-		return fmt.Errorf("the change of policy, which changed %d of the works, is heard of: %w", flips, err)
+		return fmt.Errorf("waiting for the notification of a policy change that reversed %d decisions: %w", flips, err)
 	}
 	return nil
 }
 
-// judge finds out what becomes of a work's requests, and that it is admitted
-// accordingly.
+// judge sends the requests of a ManifestWork, and checks that the decision of the agent matches the
+// responses.
 func (s *subject) judge(ctx context.Context, c *triple) error {
 	fates := make([]fate, len(c.manifests))
 	var err error
 	for i, m := range c.manifests {
 		if m.delivers != nil {
-			// When the binding is applied, the role is as the work leaves it.
+			// The role is applied before the binding.
 			if err := s.deliver(ctx, m.delivers, m.delivers.after()); err != nil {
 				return err
 			}
@@ -322,7 +305,7 @@ func (s *subject) judge(ctx context.Context, c *triple) error {
 	return nil
 }
 
-// deliver has a role on the cluster as given, and the API server know it.
+// deliver writes a role to the cluster, and waits until the API server uses it.
 func (s *subject) deliver(ctx context.Context, role *manifest, as *unstructured.Unstructured) error {
 	if err := s.place(ctx, role, as); err != nil {
 		return err
@@ -331,7 +314,7 @@ func (s *subject) deliver(ctx context.Context, role *manifest, as *unstructured.
 	return s.settle(ctx, s.kube)
 }
 
-// forbidden returns why those of the requests are forbidden that are.
+// forbidden returns the denied requests, each with its reason.
 func forbidden(f fate, verbs []string) []string {
 	var reasons []string
 	for _, verb := range verbs {
@@ -342,12 +325,12 @@ func forbidden(f fate, verbs []string) []string {
 	return reasons
 }
 
-// agree asks the agent until it refuses exactly the manifests that are expected to
-// be, and notes what it says if that is never.
+// agree retries until the agent denies exactly the expected manifests. If it does not, agree records
+// the last decision as wrong.
 func (s *subject) agree(ctx context.Context, c *triple, expected map[int]string) error {
 	var got map[int]string
 	asked := 0
-	disagreement := poll(ctx, func(ctx context.Context) error {
+	disagreement := framework.Poll(ctx, func(ctx context.Context) error {
 		asked++
 		now, err := s.admit(ctx, c)
 		if err != nil {
@@ -358,7 +341,7 @@ func (s *subject) agree(ctx context.Context, c *triple, expected map[int]string)
 			return nil
 		}
 		if c.byName, err = s.byName(ctx, c, got, expected); err == nil && !c.byName {
-			err = errors.New("another opinion")
+			err = errors.New("the agent and the cluster deny different manifests")
 		}
 		return err
 	})
@@ -372,16 +355,16 @@ func (s *subject) agree(ctx context.Context, c *triple, expected map[int]string)
 	if got == nil {
 		return fmt.Errorf("%s: %w", c, disagreement)
 	}
-	s.wrong = append(s.wrong, fmt.Sprintf("%s as %s, policy %d:\n\tthe agent refuses %v\n\tthe cluster refuses %v", c, s.name, s.step, got, expected))
+	s.wrong = append(s.wrong, fmt.Sprintf("%s as %s, policy %d:\n\tdenied by the agent: %v\n\tdenied by the cluster: %v", c, s.name, s.step, got, expected))
 	c.judged = false
 	if len(s.wrong) >= maxWrong {
-		return fmt.Errorf("the agent and the cluster are not of one opinion:\n%s", strings.Join(s.wrong, "\n"))
+		return fmt.Errorf("the agent and the cluster disagree on %d ManifestWorks:\n%s", len(s.wrong), strings.Join(s.wrong, "\n"))
 	}
 	return ctx.Err()
 }
 
-// byName is whether the agent refuses more than the cluster does, and only roles that
-// the executor may escalate by their names: costs says why.
+// byName reports whether the agent denies more than the cluster, and only roles for which the
+// executor has escalate by name. See costs for the reason.
 func (s *subject) byName(ctx context.Context, c *triple, got, expected map[int]string) (bool, error) {
 	for i := range expected {
 		if _, refused := got[i]; !refused {
@@ -397,7 +380,7 @@ func (s *subject) byName(ctx context.Context, c *triple, got, expected map[int]s
 			return false, nil
 		}
 		answer, err := s.kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: access.UserName(s.name), Groups: access.Groups(s.name),
+			User: accessreview.UserName(s.name), Groups: accessreview.Groups(s.name),
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
 				Verb: "escalate", Group: m.resource.Group, Resource: m.resource.Resource, Namespace: m.target.Namespace, Name: m.target.Name,
 			},
@@ -409,7 +392,7 @@ func (s *subject) byName(ctx context.Context, c *triple, got, expected map[int]s
 	return true, nil
 }
 
-// admit returns what the agent refuses, by manifest.
+// admit returns the denials of the agent, by manifest.
 func (s *subject) admit(ctx context.Context, c *triple) (map[int]string, error) {
 	w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: "work"}}
 	w.Spec.Workload.Manifests = make([]workv1.Manifest, len(c.manifests))
@@ -422,7 +405,7 @@ func (s *subject) admit(ctx context.Context, c *triple) (map[int]string, error) 
 	switch {
 	case errors.As(err, &refusal):
 		if len(refusal.Manifests) == 0 {
-			return nil, fmt.Errorf("refused without a manifest: %w", err)
+			return nil, fmt.Errorf("denied without a denied manifest: %w", err)
 		}
 		return refusal.Manifests, nil
 	case err != nil:
@@ -431,19 +414,4 @@ func (s *subject) admit(ctx context.Context, c *triple) (map[int]string, error) 
 		return nil, errors.New("admitted without a client")
 	}
 	return map[int]string{}, nil
-}
-
-func poll(ctx context.Context, check func(context.Context) error) error {
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		err := check(ctx)
-		if err != nil && (ctx.Err() == nil || last == nil) {
-			last = err
-		}
-		return err == nil, nil
-	})
-	if err != nil {
-		return errors.Join(err, last)
-	}
-	return nil
 }

@@ -13,17 +13,17 @@ import (
 	typedrbacv1 "k8s.io/client-go/kubernetes/typed/rbac/v1"
 )
 
-// world is what the policies and works of one executor are about. No two
-// executors share any of it, so that each has a policy of its own.
+// world contains the names that the policies and ManifestWorks of one executor use. Executors
+// share no names, so each has its own policy.
 type world struct {
 	rng *rand.Rand
-	// id begins every name.
+	// id is the prefix of every name.
 	id string
-	// namespaces are those that exist; the executor's may be another one.
+	// namespaces are the existing namespaces. The namespace of the executor may be another one.
 	namespaces []string
-	// executorNamespace and executorName are the executor's.
+	// executorNamespace and executorName identify the executor.
 	executorNamespace, executorName string
-	// names are those of objects.
+	// names are the names of objects.
 	names []string
 }
 
@@ -34,18 +34,18 @@ func newWorld(seed uint64, number int) *world {
 		executorNamespace: id + "-a", executorName: "robot", names: []string{id + "-x", id + "-y", id + "-z"},
 	}
 	if number%3 == 0 {
-		// Neither the namespace of the executor nor its ServiceAccount need exist.
+		// The namespace and the ServiceAccount of an executor do not have to exist.
 		w.executorNamespace = id + "-nowhere"
 	}
 	return w
 }
 
-// chance is true in so many of a hundred cases.
+// chance returns true in the given percentage of cases.
 func (w *world) chance(percent int) bool { return w.rng.IntN(100) < percent }
 
 func pick[T any](w *world, list []T) T { return list[w.rng.IntN(len(list))] }
 
-// some picks between min and max of a list, some perhaps twice.
+// some returns least to most random items of a list, possibly with duplicates.
 func (w *world) some(list []string, least, most int) []string {
 	var picked []string
 	for range least + w.rng.IntN(most-least+1) {
@@ -54,7 +54,7 @@ func (w *world) some(list []string, least, most int) []string {
 	return picked
 }
 
-// policy is the RBAC of one executor as it is on the cluster.
+// policy contains the RBAC objects of one executor on the cluster.
 type policy struct {
 	*world
 	rbac typedrbacv1.RbacV1Interface
@@ -63,9 +63,9 @@ type policy struct {
 	clusterRoles    map[string]*rbacv1.ClusterRole
 	bindings        map[string]*rbacv1.RoleBinding
 	clusterBindings map[string]*rbacv1.ClusterRoleBinding
-	// touched are the kinds that have changed since they were last settled.
+	// touched contains the kinds that have changed since the policy was last settled.
 	touched map[string]bool
-	// step counts how often the policy was settled.
+	// step counts the settled policies.
 	step int
 }
 
@@ -82,7 +82,7 @@ const (
 	clusterRoleCount  = 4
 	bindingCount      = 5
 	clusterBindings   = 3
-	// sources is how many of the ClusterRoles may be aggregated.
+	// sources is the number of ClusterRoles that can be aggregated.
 	sources = 2
 )
 
@@ -109,7 +109,7 @@ func (p *policy) change(ctx context.Context) error {
 	}
 }
 
-// fill makes the first policy.
+// fill creates the first policy.
 func (p *policy) fill(ctx context.Context) error {
 	if err := p.putAggregate(ctx); err != nil {
 		return err
@@ -160,8 +160,8 @@ func (p *policy) putAggregate(ctx context.Context) error {
 	})
 }
 
-// putWide binds a role for everybody. Its rules name objects of this world, so
-// that it means nothing to the other executors.
+// putWide binds a role to a group that includes other executors. Its rules name objects of this
+// world, so they do not affect other executors.
 func (p *policy) putWide(ctx context.Context) error {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: p.wide()}}
 	for range 1 + p.rng.IntN(2) {
@@ -244,7 +244,7 @@ func (p *policy) storeClusterBinding(ctx context.Context, binding *rbacv1.Cluste
 	return nil
 }
 
-// remove deletes an object, so that what it granted is revoked.
+// remove deletes a random object, which revokes its permissions.
 func (p *policy) remove(ctx context.Context) error {
 	switch p.rng.IntN(4) {
 	case 0:
@@ -280,7 +280,7 @@ func drop[T any](p *policy, kind string, objects map[string]T, remove func(T) er
 	return err
 }
 
-// put creates an object or replaces it.
+// put creates an object, or replaces it if it exists.
 func put[T any](ctx context.Context, exists bool, object T, create func(context.Context, T, metav1.CreateOptions) (T, error), update func(context.Context, T, metav1.UpdateOptions) (T, error)) error {
 	var err error
 	if exists {
@@ -291,7 +291,7 @@ func put[T any](ctx context.Context, exists bool, object T, create func(context.
 	return err
 }
 
-// aggregated is an error until the cluster has aggregated the rules of the sources.
+// aggregated returns an error until the cluster has aggregated the rules of the sources.
 func (p *policy) aggregated(ctx context.Context) error {
 	var want []rbacv1.PolicyRule
 	for _, name := range slices.Sorted(maps.Keys(p.clusterRoles)) {
@@ -307,7 +307,7 @@ func (p *policy) aggregated(ctx context.Context) error {
 	}
 	aggregate, err := p.rbac.ClusterRoles().Get(ctx, p.aggregate(), metav1.GetOptions{})
 	if err == nil && !equality.Semantic.DeepEqual(aggregate.Rules, want) {
-		err = fmt.Errorf("%s has %d rules, not the %d of its sources", p.aggregate(), len(aggregate.Rules), len(want))
+		err = fmt.Errorf("ClusterRole %s has %d rules, want the %d rules of its sources", p.aggregate(), len(aggregate.Rules), len(want))
 	}
 	return err
 }

@@ -14,8 +14,8 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-// fate is what becomes of the requests about the object of a manifest: by verb,
-// why the request is forbidden, and empty if it passes.
+// fate contains the result of the requests for the object of a manifest: the reason of the
+// denial by verb, or "" if the request passes.
 type fate map[string]string
 
 // cluster sends requests to the managed cluster, as an administrator and as an executor.
@@ -32,9 +32,9 @@ func of(client dynamic.Interface, m *manifest) dynamic.ResourceInterface {
 
 var dryRun = []string{metav1.DryRunAll}
 
-// try sends every request that the lifecycle of an object can take, as the
-// executor. What is on the cluster before, RBAC objects aside, makes no difference:
-// requests are authorized first. Afterwards those are there as before the work.
+// try sends every request that the lifecycle of an object can require, as the executor. The
+// state of the cluster, except for RBAC objects, has no effect, because requests are authorized
+// first. Afterwards the RBAC objects are restored.
 func (c *cluster) try(ctx context.Context, m *manifest) (fate, error) {
 	f, tries := fate{}, &attempts{manifest: m}
 	as, name := of(c.executor, m), m.target.Name
@@ -43,7 +43,7 @@ func (c *cluster) try(ctx context.Context, m *manifest) (fate, error) {
 	apply := metav1.ApplyOptions{DryRun: dryRun, FieldManager: "work-agent", Force: true}
 	if strategy == workv1.UpdateStrategyTypeServerSideApply {
 		_, err := as.Apply(ctx, name, m.target.Object.DeepCopy(), apply)
-		f["create"] = tries.why("apply, of nothing,", err)
+		f["create"] = tries.why("apply of an absent object", err)
 	}
 	if m.live != nil {
 		if err := c.place(ctx, m, m.live); err != nil {
@@ -64,7 +64,7 @@ func (c *cluster) try(ctx context.Context, m *manifest) (fate, error) {
 	if strategy == workv1.UpdateStrategyTypeServerSideApply && m.live != nil {
 		_, err = as.Apply(ctx, name, m.target.Object.DeepCopy(), apply)
 	} else {
-		// Under the other strategies nothing is patched; whether it could be is of interest only.
+		// The other strategies send no patch. The result is only recorded.
 		_, err = as.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":[]}}`), metav1.PatchOptions{DryRun: dryRun, FieldManager: "work-agent"})
 	}
 	f["patch"] = tries.why("patch", err)
@@ -72,7 +72,7 @@ func (c *cluster) try(ctx context.Context, m *manifest) (fate, error) {
 	return f, tries.join(c.restore(ctx, m))
 }
 
-// restore leaves on the cluster what is there before the work is applied.
+// restore restores the objects that exist before the ManifestWork is applied.
 func (c *cluster) restore(ctx context.Context, m *manifest) error {
 	if m.absent {
 		return c.place(ctx, m, nil)
@@ -80,8 +80,7 @@ func (c *cluster) restore(ctx context.Context, m *manifest) error {
 	return nil
 }
 
-// place has nothing but the given object, if any, under the name of a manifest for
-// an RBAC object.
+// place deletes the live object of an RBAC manifest and creates the given object, if any.
 func (c *cluster) place(ctx context.Context, m *manifest, object *unstructured.Unstructured) error {
 	if m.live == nil {
 		return nil
@@ -97,8 +96,8 @@ func (c *cluster) place(ctx context.Context, m *manifest, object *unstructured.U
 	return err
 }
 
-// result is what an update makes of the live object: the manifest, with the rules
-// that it does not give.
+// result returns the live object after an update: the manifest, with the live rules if the
+// manifest has none.
 func (m *manifest) result() *unstructured.Unstructured {
 	result := m.target.Object.DeepCopy()
 	if _, given := result.Object["rules"]; !given && m.live != nil && m.live.Object["rules"] != nil {
@@ -107,8 +106,7 @@ func (m *manifest) result() *unstructured.Unstructured {
 	return result
 }
 
-// before is the live object before the work is applied, after that once it is; nil
-// if there is none.
+// before returns the live object before the ManifestWork is applied, or nil if none exists.
 func (m *manifest) before() *unstructured.Unstructured {
 	if m.absent {
 		return nil
@@ -116,6 +114,7 @@ func (m *manifest) before() *unstructured.Unstructured {
 	return m.live
 }
 
+// after returns the live object after the ManifestWork is applied, or nil if none exists.
 func (m *manifest) after() *unstructured.Unstructured {
 	switch {
 	case m.target.Strategy == workv1.UpdateStrategyTypeReadOnly:
@@ -128,8 +127,8 @@ func (m *manifest) after() *unstructured.Unstructured {
 	return m.result()
 }
 
-// remembered is whether the agent judges the manifest the same whatever is on the
-// cluster under its name.
+// remembered reports whether the agent's decision is independent of the live object, so that the
+// agent can cache it.
 func (m *manifest) remembered() bool {
 	if m.live == nil || m.resource.binds() {
 		return m.delivers == nil
@@ -138,15 +137,15 @@ func (m *manifest) remembered() bool {
 	return given && m.live.Object["aggregationRule"] == nil
 }
 
-// replaced is whether an update has to replace the live object: the roleRef of a
-// binding cannot be changed.
+// replaced reports whether an update replaces the live object, because the roleRef of a binding
+// is immutable.
 func (m *manifest) replaced() bool {
 	return m.target.Strategy == workv1.UpdateStrategyTypeUpdate && m.live != nil &&
 		!reflect.DeepEqual(m.live.Object["roleRef"], m.target.Object.Object["roleRef"])
 }
 
-// sent are the verbs of the requests that are made as the executor to apply a
-// manifest, whatever is on the cluster.
+// sent returns the verbs of the requests that apply a manifest as the executor, for any live
+// object.
 func (m *manifest) sent() []string {
 	switch m.target.Strategy {
 	case workv1.UpdateStrategyTypeReadOnly:
@@ -155,7 +154,7 @@ func (m *manifest) sent() []string {
 		return []string{"get", "create"}
 	case workv1.UpdateStrategyTypeServerSideApply:
 		if !m.target.Removed {
-			// To give up the owner reference.
+			// An update removes the owner reference.
 			return []string{"get", "create", "patch", "update"}
 		}
 		return []string{"get", "create", "patch"}
@@ -166,7 +165,7 @@ func (m *manifest) sent() []string {
 	return []string{"get", "create", "update"}
 }
 
-// wanted are the verbs that the executor must hold: those of the whole lifecycle.
+// wanted returns the verbs that the executor requires for the whole lifecycle.
 func (m *manifest) wanted() []string {
 	var verbs []string
 	switch m.target.Strategy {
@@ -178,31 +177,32 @@ func (m *manifest) wanted() []string {
 		verbs = []string{"get", "create", "update", "patch"}
 	}
 	if m.target.Removed || m.resource.binds() && m.target.Strategy == workv1.UpdateStrategyTypeUpdate {
-		// A binding is deleted when it has another roleRef.
+		// If its roleRef changes, the agent deletes and creates a binding.
 		verbs = append(verbs, "delete")
 	}
 	return verbs
 }
 
-// attempts tells what the errors of requests about a manifest mean.
+// attempts records the errors of the requests for a manifest.
 type attempts struct {
 	*manifest
 	unexpected error
 }
 
-// why returns why a request is forbidden; it is empty if it is not, even if it fails
-// for another reason.
+// why returns the reason of a denial, or "" if the request is not denied, even if it fails for
+// another reason.
 func (a *attempts) why(request string, err error) string {
 	switch {
 	case err == nil, apierrors.IsAlreadyExists(err):
 	case apierrors.IsForbidden(err):
 		return request + ": " + err.Error()
 	case apierrors.IsNotFound(err) && a.resource.binds() && request != "get" && request != "delete":
-		// The role does not exist; it is there that rules are looked up.
+		// The role does not exist. The API server looks up its rules before it returns the
+		// error.
 		return request + ": " + err.Error()
 	case apierrors.IsNotFound(err) && request != "create":
 	case apierrors.IsInvalid(err) && request == "update":
-		// A custom resource is updated with its version, and roleRef is never.
+		// The update of a custom resource requires a resourceVersion, and roleRef is immutable.
 	default:
 		a.unexpected = fmt.Errorf("%s, %s: %w", a.manifest, request, err)
 	}

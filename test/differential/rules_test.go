@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// resource is one that manifests may be of.
+// resource is a resource of the managed cluster that a manifest can contain.
 type resource struct {
 	schema.GroupVersionResource
 	kind       string
@@ -16,7 +16,7 @@ func served(group, version, plural, kind string, namespaced bool) resource {
 	return resource{schema.GroupVersionResource{Group: group, Version: version, Resource: plural}, kind, namespaced}
 }
 
-// binds is whether objects of the resource bind roles.
+// binds reports whether objects of the resource are bindings.
 func (r resource) binds() bool { return r == roleBindings || r == clusterRoleBindings }
 
 var (
@@ -40,7 +40,7 @@ var (
 	namespaces = served("", "v1", "namespaces", "Namespace", false)
 )
 
-// lifecycle are the verbs that a work's objects may take.
+// lifecycle lists the verbs that the objects of a ManifestWork can require.
 var lifecycle = []string{"get", "create", "update", "patch", "delete"}
 
 func (w *world) resource() resource {
@@ -50,7 +50,7 @@ func (w *world) resource() resource {
 	return pick(w, plainResources)
 }
 
-// rules are those of a role that may be bound to the executor.
+// rules returns the rules of a role that may be bound to the executor.
 func (w *world) rules(cluster bool) []rbacv1.PolicyRule {
 	rules := []rbacv1.PolicyRule{}
 	for range w.rng.IntN(5) {
@@ -65,7 +65,7 @@ func (w *world) rules(cluster bool) []rbacv1.PolicyRule {
 	return rules
 }
 
-// delegation are the rules of who looks after some roles, whatever they grant.
+// delegation returns rules that allow escalate or bind on some roles.
 func (w *world) delegation() []rbacv1.PolicyRule {
 	looksAfter := rbacv1.PolicyRule{
 		APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles", "clusterroles"},
@@ -86,8 +86,8 @@ func (w *world) urlRule() rbacv1.PolicyRule {
 	}
 }
 
-// rule is one that mostly allows all that a work needs for some resources, or all
-// but little of it.
+// rule returns a rule that mostly allows all verbs that a ManifestWork requires for some resources,
+// or all of them except one.
 func (w *world) rule() rbacv1.PolicyRule {
 	var rule rbacv1.PolicyRule
 	for range 1 + w.rng.IntN(3) {
@@ -103,12 +103,12 @@ func (w *world) rule() rbacv1.PolicyRule {
 	case 2:
 		rule.APIGroups, rule.Resources = []string{"*"}, []string{"*"}
 	case 3:
-		// Neither grants anything about the objects themselves.
+		// A rule for a subresource does not grant access to the object itself.
 		rule.Resources = w.some([]string{"configmaps/status", "deployments/scale", "*/status", "widgets/status", "roles/*"}, 1, 2)
 	case 4:
 		rule.Resources = append(rule.Resources, "*/status", "pods/log")
 	case 5, 6:
-		// Whoever has those is kept from escalation by nothing but what he holds.
+		// With these rules, only the API server's escalation check limits the executor.
 		rule.APIGroups = []string{rbacv1.GroupName}
 		rule.Resources = []string{"roles", "clusterroles", "rolebindings", "clusterrolebindings"}
 	}
@@ -133,15 +133,15 @@ func (w *world) rule() rbacv1.PolicyRule {
 	if w.chance(30) {
 		rule.ResourceNames = w.some(append([]string{"other", w.id + "-role-0", w.id + "-role-1", w.namespaces[0]}, w.names...), 1, 4)
 		if w.chance(10) {
-			// The name of a request that names nothing.
+			// An empty resource name matches a request without a name.
 			rule.ResourceNames = append(rule.ResourceNames, "")
 		}
 	}
 	return rule
 }
 
-// smallRules are those of a role that a work delivers: few, so that the executor
-// may hold them.
+// smallRules returns the rules of a delivered role. They are few, so that the executor sometimes
+// holds all of them.
 func (w *world) smallRules(cluster bool) []any {
 	rules := []any{}
 	for range w.rng.IntN(3) {
@@ -173,8 +173,8 @@ func anyStrings(list []string) []any {
 	return values
 }
 
-// subjects of a binding in a namespace, or of one for the whole cluster: the
-// executor in one way or another in most cases.
+// subjects returns the subjects of a RoleBinding, or of a ClusterRoleBinding if namespace is empty.
+// They mostly include the executor.
 func (w *world) subjects(namespace string) []rbacv1.Subject {
 	group := func(name string) rbacv1.Subject {
 		return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: name}
@@ -202,10 +202,10 @@ func (w *world) subjects(namespace string) []rbacv1.Subject {
 		group("system:serviceaccounts:" + w.executorNamespace),
 	}
 	if namespace != "" {
-		// In a namespace of this world only, these concern no other executor.
+		// These groups affect no other executor, because the namespace belongs to this world.
 		forms = append(forms, group("system:serviceaccounts"), group("system:authenticated"))
 		if namespace == w.executorNamespace {
-			// The API server takes it to be in the namespace of the binding.
+			// The API server defaults the namespace to that of the binding.
 			forms = append(forms, account("", w.executorName))
 		}
 	}

@@ -8,18 +8,20 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// The authorizer of the API server watches each kind of RBAC objects in order. So
-// once it knows the last object of a kind that was written, it knows all before.
-// Those last objects are markers, which concern no executor.
+// The authorizer of the API server receives the changes of each kind of RBAC object in order. Once
+// it has the last written object of a kind, it has all earlier ones. The last written objects are
+// markers, which affect no executor.
 
-// markers makes the objects by which a policy is known to have settled.
+// markers writes the objects that show whether a policy has settled.
 func (p *policy) markers(ctx context.Context) error {
 	namespace, name := p.namespaces[0], p.id+"-marker"
 	marked := metav1.ObjectMeta{Name: name}
-	// What the marker of a role grants is bound for good, what the marker of a
-	// binding binds is granted for good.
+	// A marker role has a binding that does not change, and a marker binding has a role that does
+	// not change.
 	reader := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}}
 	bound := metav1.ObjectMeta{Name: p.id + "-marked"}
 	rules := []rbacv1.PolicyRule{{APIGroups: []string{"differential.example.com"}, Resources: []string{"bindings"}, Verbs: []string{"get"}}}
@@ -67,11 +69,11 @@ func (p *policy) markers(ctx context.Context) error {
 	return nil
 }
 
-// settle waits until the API server judges by what was written last.
+// settle waits until the API server uses the last written policy.
 func (p *policy) settle(ctx context.Context, kube kubernetes.Interface) error {
 	if p.touched["ClusterRole"] {
-		if err := poll(ctx, p.aggregated); err != nil {
-			return fmt.Errorf("rules are aggregated: %w", err)
+		if err := framework.Poll(ctx, p.aggregated); err != nil {
+			return fmt.Errorf("waiting until the rules are aggregated: %w", err)
 		}
 	}
 	p.step++
@@ -107,14 +109,14 @@ func (p *policy) settle(ctx context.Context, kube kubernetes.Interface) error {
 		if err != nil {
 			return fmt.Errorf("marker of kind %s: %w", kind, err)
 		}
-		if err := poll(ctx, func(ctx context.Context) error {
+		if err := framework.Poll(ctx, func(ctx context.Context) error {
 			answer, err := kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 			if err == nil && !answer.Status.Allowed {
-				err = fmt.Errorf("%s is not known", step)
+				err = fmt.Errorf("review of marker %s is denied, want allowed", step)
 			}
 			return err
 		}); err != nil {
-			return fmt.Errorf("the API server knows every %s: %w", kind, err)
+			return fmt.Errorf("waiting until the API server uses the last written %s: %w", kind, err)
 		}
 	}
 	clear(p.touched)

@@ -10,39 +10,39 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-// manifest is one of a work, with what is on the cluster under its name.
+// manifest is one manifest of a ManifestWork, with the live object of the same name.
 type manifest struct {
 	resource resource
 	target   work.Target
-	// live is what is on the cluster under the name of an RBAC object, if absent is
-	// not set. With others it makes no difference to what is forbidden.
+	// live is the RBAC object of that name on the cluster. It is ignored if absent is set, and
+	// has no effect on other kinds.
 	live   *unstructured.Unstructured
 	absent bool
-	// delivers is the manifest of the same work for the role that this one binds.
+	// delivers is the manifest, in the same ManifestWork, of the role that this manifest binds.
 	delivers *manifest
 }
 
 func (m *manifest) String() string {
-	life := "left"
+	life := "kept"
 	if m.target.Removed {
-		life = "removed with the work"
+		life = "deleted with the ManifestWork"
 	}
 	text := fmt.Sprintf("%s %s/%s, %s, %s", m.resource.Resource, m.target.Namespace, m.target.Name, m.target.Strategy, life)
 	if m.live == nil {
 		return text
 	}
-	// What RBAC objects grant decides as well.
+	// The required permissions also depend on the content of an RBAC object.
 	return fmt.Sprintf("%s, from %v to %v", text, m.before(), m.target.Object)
 }
 
-// triple is a work, to be judged by the policy of the moment.
+// triple is a ManifestWork that is checked against the current policy.
 type triple struct {
 	manifests []*manifest
-	// judged is whether the work has been judged before, and admitted how.
+	// judged is set once the ManifestWork has been checked, and admitted is the last result.
 	judged, admitted bool
-	// expected is what the cluster refused of it, by manifest.
+	// expected contains the denials of the cluster, by manifest.
 	expected map[int]string
-	// byName is whether the agent refuses it for a role that it could write.
+	// byName is set if the agent denies a role that the executor could write. See costs.
 	byName bool
 }
 
@@ -57,14 +57,14 @@ func (c *triple) targets() []work.Target {
 	return targets
 }
 
-// works have one manifest, or two of which one binds the role that the other delivers.
+// triple returns a ManifestWork with one manifest, or with a role and a binding that refers to it.
 func (w *world) triple() *triple {
 	if !w.chance(12) {
 		return &triple{manifests: []*manifest{w.manifest(w.resource(), w.strategy())}}
 	}
 	role := w.manifest(pick(w, []resource{roles, clusterRoles}), w.strategy())
 	for role.target.Object.Object["rules"] == nil {
-		// What an aggregated role gives is a matter of moments, to the API server as well.
+		// The API server aggregates the rules of an aggregated role only after a delay.
 		role = w.manifest(clusterRoles, w.strategy())
 	}
 	binding := w.manifest(roleBindings, w.strategy())
@@ -93,7 +93,7 @@ func (w *world) strategy() workv1.UpdateStrategyType {
 	})
 }
 
-// manifest makes one of a resource.
+// manifest returns a manifest of a resource.
 func (w *world) manifest(r resource, strategy workv1.UpdateStrategyType) *manifest {
 	m := &manifest{resource: r}
 	namespace, name := "", pick(w, w.names)
@@ -101,7 +101,7 @@ func (w *world) manifest(r resource, strategy workv1.UpdateStrategyType) *manife
 		namespace = pick(w, w.namespaces)
 	}
 	if r == namespaces {
-		// A Role in a namespace says what may be done to the namespace itself, too.
+		// A Role in a namespace also grants access to the Namespace object.
 		name = pick(w, []string{w.namespaces[0], w.id + "-ghost"})
 		if strategy == workv1.UpdateStrategyTypeServerSideApply {
 			name = w.id + "-ghost"
@@ -125,7 +125,7 @@ func (w *world) manifest(r resource, strategy workv1.UpdateStrategyType) *manife
 	return m
 }
 
-// content is what a manifest of a resource has beside its metadata.
+// content returns the fields of a manifest other than its metadata.
 func (w *world) content(r resource) map[string]any {
 	switch r.kind {
 	case "ConfigMap":
@@ -154,7 +154,7 @@ func (w *world) content(r resource) map[string]any {
 			return map[string]any{"aggregationRule": w.aggregation()}
 		}
 		if w.chance(5) {
-			// The role keeps the rules that it has.
+			// A manifest without rules keeps the rules of the live role.
 			return nil
 		}
 		return map[string]any{"rules": w.smallRules(true)}
@@ -166,7 +166,7 @@ func (w *world) content(r resource) map[string]any {
 	return nil
 }
 
-// aggregation is a rule that selects nothing.
+// aggregation returns an aggregation rule that selects no ClusterRole.
 func (w *world) aggregation() map[string]any {
 	return map[string]any{"clusterRoleSelectors": []any{
 		map[string]any{"matchLabels": map[string]any{"differential.example.com/nothing": w.id}},
@@ -184,8 +184,8 @@ func (w *world) roleRef(r resource) map[string]any {
 	return map[string]any{"apiGroup": rbacv1.GroupName, "kind": kind, "name": name}
 }
 
-// liveRBAC is what is on the cluster before the manifest is applied: mostly
-// something that grants nothing, so that every write grants more.
+// liveRBAC returns the object on the cluster before the manifest is applied. It mostly grants
+// nothing, so that every write grants more.
 func (w *world) liveRBAC(r resource, object *unstructured.Unstructured, strategy workv1.UpdateStrategyType) *unstructured.Unstructured {
 	live := object.DeepCopy()
 	live.SetLabels(nil)

@@ -24,10 +24,11 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// A work without an executor is the agent's own: it asks nobody, and acts as nobody else.
-func TestExecutorNoneIsTheAgent(t *testing.T) {
-	s := newScene(t, "none")
-	place := s.now()
+// TestNilExecutorIsTheAgent checks that the agent applies a ManifestWork without an executor with
+// its own permissions, without impersonation and without SubjectAccessReviews.
+func TestNilExecutorIsTheAgent(t *testing.T) {
+	s := newFixture(t, "none")
+	position := s.now()
 	work := s.workOf(s.configMap("object", "first"), s.deployment("object"))
 	work.Spec.Executor = nil
 	s.create(work)
@@ -35,24 +36,25 @@ func TestExecutorNoneIsTheAgent(t *testing.T) {
 	s.set("object", "drifted")
 	s.has("object", "first")
 
-	all := s.since(place)
+	all := s.since(position)
 	s.some("create of the ConfigMap by the agent itself", all.of("configmaps", s.namespace).asItself().verbs("create").done(), all)
 	s.some("repair by the agent itself", all.of("configmaps", s.namespace).asItself().verbs("update", "patch").done(), all)
 	s.some("create of the Deployment by the agent itself", all.of("deployments", s.namespace).asItself().verbs("create").done(), all)
-	s.no("acting as somebody else", all.impersonating())
-	s.no("questions", all.verbs("create").filter(func(event *auditv1.Event) bool { return event.ObjectRef.Resource == "subjectaccessreviews" }))
+	s.no("impersonated requests", all.impersonating())
+	s.no("SubjectAccessReviews", all.verbs("create").filter(func(event *auditv1.Event) bool { return event.ObjectRef.Resource == "subjectaccessreviews" }))
 }
 
-// The seed's cases: an executor that may manage one API group manages that and no other,
-// and the audit log of the managed cluster says that it was the executor who did.
+// TestExecutorManagesItsGroupOnly checks the cases of the OCM enhancement proposal. If an executor
+// has permissions on one API group, the agent applies objects of that group and of no other. The
+// audit log of the managed cluster contains the executor as the impersonated user.
 func TestExecutorManagesItsGroupOnly(t *testing.T) {
-	s := newScene(t, "groups")
+	s := newFixture(t, "groups")
 	s.executor.Namespace = s.namespace
 	if _, err := s.ManagedClient.CoreV1().ServiceAccounts(s.namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: s.executor.Name}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.grant("group-1", configMaps)
-	place := s.now()
+	position := s.now()
 
 	first := s.workOf(s.configMap("object", "first"))
 	second := s.workOf(s.deployment("object"))
@@ -63,7 +65,7 @@ func TestExecutorManagesItsGroupOnly(t *testing.T) {
 	message := s.said(s.refused(second.Name), 0)
 	for _, part := range []string{"deployments", s.namespace, "object", s.executor.String()} {
 		if !strings.Contains(message, part) {
-			t.Errorf("the condition does not name %q: %s", part, message)
+			t.Errorf("message of Applied = %q, want %q in it", message, part)
 		}
 	}
 	s.set("object", "drifted")
@@ -74,28 +76,29 @@ func TestExecutorManagesItsGroupOnly(t *testing.T) {
 	s.has("object", "second")
 	s.reports(first.Name, metav1.ConditionTrue)
 
-	all := s.since(place)
+	all := s.since(position)
 	objects := all.of("configmaps", s.namespace)
 	s.some("create by the executor", objects.as(s.executor).verbs("create").done(), all)
-	s.some("read by the executor", objects.as(s.executor).verbs("get").done(), all)
+	s.some("get by the executor", objects.as(s.executor).verbs("get").done(), all)
 	if written := objects.as(s.executor).verbs("update", "patch").done(); len(written) != 2 {
-		t.Errorf("the executor was to repair the object and to change it once each:\n\t%s", written)
+		t.Errorf("writes by the executor = %d, want one repair and one change:\n\t%s", len(written), written)
 	}
 	s.no("requests for the object by the agent itself", objects.asItself())
-	s.no("requests for the other group", all.of("deployments", s.namespace))
+	s.no("requests for Deployments", all.of("deployments", s.namespace))
 	s.asked(all)
 
-	// What the agent does itself is to remove what is left.
-	place = s.now()
+	// The agent deletes the objects of a deleted ManifestWork as itself.
+	position = s.now()
 	s.gone(first.Name)
 	s.none("object")
-	objects = s.since(place).of("configmaps", s.namespace)
+	objects = s.since(position).of("configmaps", s.namespace)
 	s.some("removal by the agent", objects.asItself().verbs("delete").done(), objects)
-	s.no("requests of the executor", objects.impersonating())
+	s.no("impersonated requests", objects.impersonating())
 }
 
-// asked checks the SubjectAccessReviews of the scene's executor against the seed.
-func (s *scene) asked(all requests) {
+// asked checks that the SubjectAccessReviews for the fixture's executor are those of the OCM
+// enhancement proposal.
+func (s *fixture) asked(all requests) {
 	s.t.Helper()
 	asked := map[string]sets.Set[string]{}
 	for _, event := range all.verbs("create").asItself() {
@@ -111,16 +114,16 @@ func (s *scene) asked(all requests) {
 			continue
 		}
 		if want := sets.New("system:serviceaccounts", "system:authenticated", "system:serviceaccounts:"+s.executor.Namespace); !sets.New(spec.Groups...).Equal(want) {
-			s.t.Errorf("asked with the groups %v, not %v", spec.Groups, want.UnsortedList())
+			s.t.Errorf("groups in the SubjectAccessReview = %v, want %v", spec.Groups, want.UnsortedList())
 		}
 		about := spec.ResourceAttributes
 		if about == nil || about.Version != "v1" || about.Namespace != s.namespace {
-			s.t.Errorf("asked about %+v", about)
+			s.t.Errorf("resourceAttributes in the SubjectAccessReview = %+v, want version v1 and namespace %s", about, s.namespace)
 			continue
 		}
-		// The API server does not know a name when it creates.
+		// A POST contains no name in its URL, so the API server authorizes create without a name.
 		if about.Verb != "create" && about.Name != "object" || about.Verb == "create" && about.Name != "" {
-			s.t.Errorf("asked to %s the name %q", about.Verb, about.Name)
+			s.t.Errorf("name in the SubjectAccessReview for %s = %q, want no name for create and object for other verbs", about.Verb, about.Name)
 		}
 		if asked[about.Resource] == nil {
 			asked[about.Resource] = sets.New[string]()
@@ -129,18 +132,19 @@ func (s *scene) asked(all requests) {
 	}
 	for _, resource := range []string{"configmaps", "deployments"} {
 		if want := sets.New(lifecycle...); !asked[resource].Equal(want) {
-			s.t.Errorf("asked about %s: %v, not %v", resource, sets.List(asked[resource]), sets.List(want))
+			s.t.Errorf("verbs in the SubjectAccessReviews for %s = %v, want %v", resource, sets.List(asked[resource]), sets.List(want))
 		}
 	}
 }
 
-// One manifest that is denied keeps all of them from being written (3.1 of the seed), and
-// each condition has the rule that is missing. With exactly that, the work is applied.
+// TestExecutorAppliesAllOrNothing checks that the agent writes no manifest if the executor lacks
+// permissions for one of them. The condition of each denied manifest contains the missing rules. If
+// exactly these rules are granted, the agent applies the ManifestWork.
 func TestExecutorAppliesAllOrNothing(t *testing.T) {
 	inBothModes(t, func(t *testing.T, mode string) {
-		s := newScene(t, "all-or-nothing-"+mode)
+		s := newFixture(t, "all-or-nothing-"+mode)
 		s.grant("held", configMaps)
-		place := s.now()
+		position := s.now()
 		var contents []string
 		for i := range 8 {
 			contents = append(contents, s.configMap(fmt.Sprint("object-", i), "first"))
@@ -152,31 +156,31 @@ func TestExecutorAppliesAllOrNothing(t *testing.T) {
 
 		refused := s.refused(work.Name)
 		if len(refused.Finalizers) > 0 {
-			t.Errorf("a work of which nothing was applied has the finalizers %v", refused.Finalizers)
+			t.Errorf("finalizers of a ManifestWork without applied manifests = %v, want none", refused.Finalizers)
 		}
-		s.untouched(place)
+		s.untouched(position)
 		for i := range 8 {
 			s.none(fmt.Sprint("object-", i))
 			if message := s.said(refused, i); !strings.Contains(message, "2 of 10") {
-				t.Errorf("manifest %d does not say that others are to blame: %s", i, message)
+				t.Errorf("message of manifest %d = %q, want \"2 of 10\" in it", i, message)
 			}
 		}
 		var missing []rbacv1.PolicyRule
 		for ordinal, resource := range map[int]string{8: "deployments", 9: "secrets"} {
 			message := s.said(refused, ordinal)
 			if !strings.Contains(message, s.namespace) || !strings.Contains(message, s.executor.String()) {
-				t.Errorf("the condition names neither namespace nor executor: %s", message)
+				t.Errorf("message of manifest %d = %q, want namespace %s and executor %s in it", ordinal, message, s.namespace, s.executor)
 			}
 			rules := rulesIn(s.t, message)
 			verbs := sets.New[string]()
 			for _, rule := range rules {
 				verbs.Insert(rule.Verbs...)
 				if !slices.Equal(rule.Resources, []string{resource}) {
-					t.Errorf("the rule of manifest %d is for %v", ordinal, rule.Resources)
+					t.Errorf("resources in the rule of manifest %d = %v, want %s", ordinal, rule.Resources, resource)
 				}
 			}
 			if !verbs.Equal(sets.New(lifecycle...)) {
-				t.Errorf("the rules of manifest %d have the verbs %v", ordinal, sets.List(verbs))
+				t.Errorf("verbs in the rules of manifest %d = %v, want %v", ordinal, sets.List(verbs), lifecycle)
 			}
 			missing = append(missing, rules...)
 		}
@@ -184,25 +188,25 @@ func TestExecutorAppliesAllOrNothing(t *testing.T) {
 		granted := time.Now()
 		s.grant("missing", missing...)
 		s.reports(work.Name, metav1.ConditionTrue)
-		s.took("a grant had its effect", granted)
+		s.took("the grant took effect", granted)
 		for i := range 8 {
 			s.is(fmt.Sprint("object-", i), "first")
 		}
 	})
 }
 
-// What was applied stays when its executor loses its permissions, and is left alone
-// until the executor has them again.
+// TestExecutorRevokedLeavesObjectsAlone checks that applied objects stay after the executor loses
+// its permissions. The agent does not change them until the executor has the permissions again.
 func TestExecutorRevokedLeavesObjectsAlone(t *testing.T) {
 	inBothModes(t, func(t *testing.T, mode string) {
-		s := newScene(t, "revoked-"+mode)
+		s := newFixture(t, "revoked-"+mode)
 		s.grant("held", configMaps)
 		work := s.workOf(s.configMap("object", "first"), s.configMap("other", "first"))
 		s.create(work)
 		s.reports(work.Name, metav1.ConditionTrue)
 
-		// Whose objects are repaired all the time, to know when this one's would have been.
-		control := newScene(t, "revoked-control-"+mode)
+		// The repair of the control object proves that the agent had time to repair the others.
+		control := newFixture(t, "revoked-control-"+mode)
 		own := control.workOf(control.configMap("object", "first"))
 		own.Spec.Executor = nil
 		control.create(own)
@@ -211,28 +215,29 @@ func TestExecutorRevokedLeavesObjectsAlone(t *testing.T) {
 		revoked := time.Now()
 		s.unbind("held")
 		s.refused(work.Name)
-		s.took("a revocation had its effect", revoked)
+		s.took("the revocation took effect", revoked)
 
-		place := s.now()
+		position := s.now()
 		s.set("object", "drifted")
 		control.set("object", "drifted")
 		control.has("object", "first")
-		s.untouched(place)
+		s.untouched(position)
 		s.is("object", "drifted")
 		s.is("other", "first")
 
 		granted := time.Now()
 		s.bind(s.namespace, "held", accountSubject(s.executor))
 		s.has("object", "first")
-		s.took("a grant had its effect", granted)
+		s.took("the grant took effect", granted)
 		s.reports(work.Name, metav1.ConditionTrue)
 	})
 }
 
-// An agent that was away when a permission was taken repairs nothing when it comes back.
-func TestExecutorRevokedWhileTheAgentWasAway(t *testing.T) {
+// TestExecutorRevokedWhileTheAgentIsDown checks that the agent repairs nothing after its start if a
+// permission was revoked while it was down.
+func TestExecutorRevokedWhileTheAgentIsDown(t *testing.T) {
 	inBothModes(t, func(t *testing.T, mode string) {
-		s := newScene(t, "away-"+mode)
+		s := newFixture(t, "away-"+mode)
 		s.grant("held", configMaps)
 		work := s.workOf(s.configMap("object", "first"))
 		s.create(work)
@@ -244,22 +249,22 @@ func TestExecutorRevokedWhileTheAgentWasAway(t *testing.T) {
 		}
 		s.unbind("held")
 		s.set("object", "drifted")
-		place := s.now()
+		position := s.now()
 		if err := agent.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		s.refused(work.Name)
 		s.is("object", "drifted")
-		s.untouched(place)
+		s.untouched(position)
 		s.bind(s.namespace, "held", accountSubject(s.executor))
 		s.has("object", "first")
 	})
 }
 
-// The agent goes on judging after the managed cluster was away, and sees what was
-// changed there without it.
+// TestExecutorAfterAnOutageOfTheCluster checks that the agent continues to check permissions after
+// an outage of the managed cluster's API server, and notices changes of RBAC.
 func TestExecutorAfterAnOutageOfTheCluster(t *testing.T) {
-	s := newScene(t, "outage")
+	s := newFixture(t, "outage")
 	s.grant("held", configMaps)
 	work := s.workOf(s.configMap("object", "first"))
 	s.create(work)
@@ -267,7 +272,7 @@ func TestExecutorAfterAnOutageOfTheCluster(t *testing.T) {
 	if err := s.Members[0].APIServer.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "the permission is taken", func(ctx context.Context) error {
+	framework.Eventually(t, "RoleBinding held is deleted", func(ctx context.Context) error {
 		return s.ManagedClient.RbacV1().RoleBindings(s.namespace).Delete(ctx, "held", metav1.DeleteOptions{})
 	})
 	s.refused(work.Name)
@@ -276,9 +281,10 @@ func TestExecutorAfterAnOutageOfTheCluster(t *testing.T) {
 	s.has("object", "first")
 }
 
-// An executor may bring namespaces and kinds together with objects in and of them.
-func TestExecutorBringsNamespacesAndKinds(t *testing.T) {
-	s := newScene(t, "brings")
+// TestExecutorCreatesNamespacesAndKinds checks that a ManifestWork can contain a Namespace and a
+// CustomResourceDefinition together with objects in the namespace and of the new kind.
+func TestExecutorCreatesNamespacesAndKinds(t *testing.T) {
+	s := newFixture(t, "brings")
 	brought := s.namespace + "-brought"
 	crd := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"things.executor.example.com"},"spec":{"group":"executor.example.com","scope":"Namespaced",
 		"names":{"kind":"Thing","listKind":"ThingList","plural":"things","singular":"thing"},
@@ -288,11 +294,11 @@ func TestExecutorBringsNamespacesAndKinds(t *testing.T) {
 	namespace := fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, brought)
 	s.grantEverywhere(s.namespace, configMaps, ruleFor("", "namespaces", lifecycle...),
 		ruleFor("apiextensions.k8s.io", "customresourcedefinitions", lifecycle...))
-	place := s.now()
+	position := s.now()
 	work := s.workOf(thing, inside, namespace, crd)
 	s.create(work)
-	// The kind can be judged only once there is such a kind, which the work brings.
-	framework.Eventually(t, "the new kind is refused", func(ctx context.Context) error {
+	// The agent can check permissions for the new kind only after the ManifestWork has created it.
+	framework.Eventually(t, "the manifest of the new kind is denied", func(ctx context.Context) error {
 		work, err := s.OCM.WorkV1().ManifestWorks(framework.Cluster1).Get(ctx, work.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -302,12 +308,12 @@ func TestExecutorBringsNamespacesAndKinds(t *testing.T) {
 				return nil
 			}
 		}
-		return fmt.Errorf("it reports %v", work.Status.ResourceStatus.Manifests)
+		return fmt.Errorf("status of the manifests = %v", work.Status.ResourceStatus.Manifests)
 	})
-	s.no("requests for things", s.since(place).of("things", brought))
+	s.no("requests for things", s.since(position).of("things", brought))
 	s.grantEverywhere(s.namespace+"-things", ruleFor("executor.example.com", "things", lifecycle...))
 	s.reports(work.Name, metav1.ConditionTrue)
-	all := s.since(place)
+	all := s.since(position)
 	s.some("create of the thing by the executor", all.of("things", brought).as(s.executor).verbs("create").done(), all)
 	s.some("create in the namespace by the executor", all.of("configmaps", brought).as(s.executor).verbs("create").done(), all)
 	s.no("requests in the namespace by the agent itself", all.filter(func(event *auditv1.Event) bool {
@@ -316,10 +322,11 @@ func TestExecutorBringsNamespacesAndKinds(t *testing.T) {
 	s.gone(work.Name)
 }
 
-// The gap that the seed documents: to delete is judged when objects are applied, so
-// what was applied is removed with its work whatever the executor may do by then.
+// TestExecutorRevokedDeleteStillRemoves checks a limitation that the OCM enhancement proposal
+// documents. The agent checks delete when it applies objects. It therefore deletes applied objects
+// with their ManifestWork, even if the executor has lost delete by then.
 func TestExecutorRevokedDeleteStillRemoves(t *testing.T) {
-	s := newScene(t, "removal")
+	s := newFixture(t, "removal")
 	s.grant("held", configMaps)
 	work := s.workOf(s.configMap("object", "first"))
 	s.create(work)
@@ -327,20 +334,21 @@ func TestExecutorRevokedDeleteStillRemoves(t *testing.T) {
 	s.setRules("held", ruleFor("", "configmaps", "get", "create", "update", "patch"))
 	message := s.said(s.refused(work.Name), 0)
 	if rules := rulesIn(s.t, message); len(rules) != 1 || !slices.Equal(rules[0].Verbs, []string{"delete"}) {
-		t.Errorf("not only delete is missing: %s", message)
+		t.Errorf("rules in the message = %v, want only delete: %s", rules, message)
 	}
 
-	place := s.now()
+	position := s.now()
 	s.gone(work.Name)
 	s.none("object")
-	all := s.since(place)
+	all := s.since(position)
 	s.some("removal by the agent", all.of("configmaps", s.namespace).asItself().verbs("delete").done(), all)
-	s.no("requests of the executor", all.impersonating())
+	s.no("impersonated requests", all.impersonating())
 }
 
-// What its work orphans, an executor need not be allowed to delete.
+// TestExecutorOfOrphansNeedsNoDelete checks that an executor needs no permission to delete objects
+// that the ManifestWork orphans.
 func TestExecutorOfOrphansNeedsNoDelete(t *testing.T) {
-	s := newScene(t, "orphans")
+	s := newFixture(t, "orphans")
 	s.grant("held", ruleFor("", "configmaps", "get", "create", "update", "patch"))
 	work := s.workOf(s.configMap("object", "first"))
 	work.Spec.DeleteOption = &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeOrphan}
@@ -350,9 +358,10 @@ func TestExecutorOfOrphansNeedsNoDelete(t *testing.T) {
 	s.is("object", "first")
 }
 
-// A ServiceAccount need not exist to be an executor, and the agent does not make it.
+// TestExecutorThatDoesNotExist checks that the ServiceAccount of an executor need not exist, and
+// that the agent does not create it.
 func TestExecutorThatDoesNotExist(t *testing.T) {
-	s := newScene(t, "nobody")
+	s := newFixture(t, "nobody")
 	s.executor.Namespace = "no-such-namespace"
 	s.grant("held", configMaps)
 	work := s.workOf(s.configMap("object", "first"))
@@ -360,16 +369,17 @@ func TestExecutorThatDoesNotExist(t *testing.T) {
 	s.reports(work.Name, metav1.ConditionTrue)
 	s.is("object", "first")
 	if _, err := s.ManagedClient.CoreV1().Namespaces().Get(t.Context(), s.executor.Namespace, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("its namespace exists, or: %v", err)
+		t.Errorf("get Namespace %s = %v, want NotFound", s.executor.Namespace, err)
 	}
 	if _, err := s.ManagedClient.CoreV1().ServiceAccounts(s.executor.Namespace).Get(t.Context(), s.executor.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("it exists, or: %v", err)
+		t.Errorf("get ServiceAccount %s = %v, want NotFound", s.executor, err)
 	}
 }
 
-// From the moment that a work names another executor, or none, it acts as that.
+// TestExecutorIsChanged checks that the agent uses the new executor, or its own permissions, as
+// soon as a ManifestWork names another executor or none.
 func TestExecutorIsChanged(t *testing.T) {
-	s := newScene(t, "switch")
+	s := newFixture(t, "switch")
 	a, b := s.executor, types.NamespacedName{Namespace: executorHome, Name: "switched"}
 	s.grant("a", configMaps)
 	s.grantIn(s.namespace, "b", []rbacv1.PolicyRule{configMaps}, accountSubject(b))
@@ -377,47 +387,48 @@ func TestExecutorIsChanged(t *testing.T) {
 	s.create(work)
 	s.reports(work.Name, metav1.ConditionTrue)
 
-	place := s.now()
+	position := s.now()
 	s.change(work.Name, func(spec *workv1.ManifestWorkSpec) {
 		spec.Executor = executorOf(b)
 		spec.Workload.Manifests = rawManifests(s.configMap("object", "b"))
 	})
 	s.has("object", "b")
 	s.reports(work.Name, metav1.ConditionTrue)
-	all := s.since(place)
+	all := s.since(position)
 	s.some("write by the new executor", all.of("configmaps", s.namespace).as(b).verbs("update", "patch").done(), all)
-	s.no("requests of the former", all.as(a))
+	s.no("requests as the previous executor", all.as(a))
 
-	// One that may do nothing changes nothing.
-	place = s.now()
+	// An executor without permissions changes nothing.
+	position = s.now()
 	s.change(work.Name, func(spec *workv1.ManifestWorkSpec) {
 		spec.Executor = executorOf(types.NamespacedName{Namespace: executorHome, Name: "powerless"})
 		spec.Workload.Manifests = rawManifests(s.configMap("object", "powerless"))
 	})
 	s.refused(work.Name)
-	s.untouched(place)
+	s.untouched(position)
 	s.is("object", "b")
 
-	place = s.now()
+	position = s.now()
 	s.change(work.Name, func(spec *workv1.ManifestWorkSpec) {
 		spec.Executor = nil
 		spec.Workload.Manifests = rawManifests(s.configMap("object", "agent"))
 	})
 	s.has("object", "agent")
 	s.reports(work.Name, metav1.ConditionTrue)
-	all = s.since(place)
+	all = s.since(position)
 	s.some("write by the agent itself", all.of("configmaps", s.namespace).asItself().verbs("update", "patch").done(), all)
-	s.no("acting as somebody else", all.impersonating())
+	s.no("impersonated requests", all.impersonating())
 }
 
-// With --work-executor, ClusterPermissions are delivered by that executor: they say what
-// it lacks, and are applied as soon as it has that.
+// TestExecutorDeliversClusterPermissions checks --work-executor: the agent applies
+// ClusterPermissions as that executor. Their ManifestWorks report the missing rules, and are
+// applied as soon as the executor has them.
 func TestExecutorDeliversClusterPermissions(t *testing.T) {
-	s := newScene(t, "deliveries")
+	s := newFixture(t, "deliveries")
 	s.executor.Name = permissionExecutor
-	place := s.now()
+	position := s.now()
 	cp := framework.CreatePermission(t, s.OCM, framework.Permission("executor-delivered"))
-	framework.Eventually(t, "the ClusterPermission says that it is not applied", func(ctx context.Context) error {
+	framework.Eventually(t, "ClusterPermission "+cp.Name+" has condition AppliedRBACManifestWork=False", func(ctx context.Context) error {
 		cp, err := s.GetPermission(ctx, cp.Name)
 		if err != nil {
 			return err
@@ -426,7 +437,7 @@ func TestExecutorDeliversClusterPermissions(t *testing.T) {
 	})
 	delivered := framework.Must(s.GetWork(t.Context(), cp))(t)
 	if got := delivered.Spec.Executor; got == nil || got.Subject.ServiceAccount.Name != permissionExecutor {
-		t.Fatalf("its work has the executor %v", got)
+		t.Fatalf("executor of ManifestWork %s = %v, want %s", delivered.Name, got, permissionExecutor)
 	}
 	refused := s.refused(delivered.Name)
 	var missing []rbacv1.PolicyRule
@@ -438,14 +449,14 @@ func TestExecutorDeliversClusterPermissions(t *testing.T) {
 			return event.ObjectRef.APIGroup == rbacv1.GroupName && event.ObjectRef.Name == cp.Name
 		})
 	}
-	s.no("requests", rbac(s.since(place)))
+	s.no("requests for the RBAC objects", rbac(s.since(position)))
 
 	granted := time.Now()
 	s.grantEverywhere("executor-delivers", missing...)
 	s.Present(t, framework.ObjectsOf(cp.Name)...)
-	s.took("a grant had its effect", granted)
+	s.took("the grant took effect", granted)
 	s.Applied(t, cp.Name)
-	all := rbac(s.since(place))
+	all := rbac(s.since(position))
 	for _, resource := range []string{"clusterroles", "clusterrolebindings", "roles", "rolebindings"} {
 		created := all.as(s.executor).verbs("create").done().filter(func(event *auditv1.Event) bool { return event.ObjectRef.Resource == resource })
 		s.some("create of "+resource+" by the executor", created, all)

@@ -17,9 +17,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// requestsOfAgent is an audit policy for a managed cluster that logs whatever its
-// agent does, as itself or as somebody else: the policy goes by who authenticates.
-// What it gets to see of Secrets is logged with the content.
+// requestsOfAgent is an audit policy for a managed cluster. It logs all API requests of the agent,
+// with and without impersonation, because the policy matches the authenticated user. For Secrets
+// and SubjectAccessReviews, it also logs the bodies of requests and responses.
 const requestsOfAgent = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: ["RequestReceived"]
@@ -41,75 +41,77 @@ rules:
 - level: None
 `
 
-// requests are what an audit log has of a while.
+// requests contains the events of a part of an audit log.
 type requests []auditv1.Event
 
-// now is a place in the audit log of the managed cluster.
-func (s *scene) now() int64 {
+// now returns a position in the audit log of the managed cluster. All events of earlier requests are
+// before this position.
+func (s *fixture) now() int64 {
 	s.t.Helper()
 	s.fence()
 	return framework.Must(localhub.AuditEnd(s.Members[0].AuditLog()))(s.t)
 }
 
-// since are the agent's requests from a place of the audit log to now.
-func (s *scene) since(place int64) requests {
+// since returns the agent's requests from a position of the audit log to now.
+func (s *fixture) since(position int64) requests {
 	s.t.Helper()
 	s.fence()
-	events, _, err := localhub.ReadAudit(s.Members[0].AuditLog(), place)
+	events, _, err := localhub.ReadAudit(s.Members[0].AuditLog(), position)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return slices.DeleteFunc(events, func(event auditv1.Event) bool { return event.User.Username != agentOnManaged })
 }
 
-// fence returns when the audit log has what has been answered before.
-func (s *scene) fence() {
+// fence waits until the audit log contains all requests that were answered before the call. It
+// sends a request and waits for its event.
+func (s *fixture) fence() {
 	s.t.Helper()
 	path := s.Members[0].AuditLog()
-	place := framework.Must(localhub.AuditEnd(path))(s.t)
+	position := framework.Must(localhub.AuditEnd(path))(s.t)
 	name := fmt.Sprintf("fence-%d", time.Now().UnixNano())
 	if _, err := s.ManagedClient.CoreV1().ConfigMaps(fences).Get(s.t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		s.t.Fatalf("a fence of the audit log: %v", err)
+		s.t.Fatalf("get ConfigMap %s/%s = %v, want NotFound", fences, name, err)
 	}
-	framework.Eventually(s.t, "the audit log has what was done before", func(context.Context) error {
-		events, _, err := localhub.ReadAudit(path, place)
+	framework.Eventually(s.t, "the audit log contains the request for "+name, func(context.Context) error {
+		events, _, err := localhub.ReadAudit(path, position)
 		if err != nil {
 			return err
 		}
 		if !slices.ContainsFunc(events, func(event auditv1.Event) bool { return event.ObjectRef != nil && event.ObjectRef.Name == name }) {
-			return errors.New("it has not got there")
+			return errors.New("no such event")
 		}
 		return nil
 	})
 }
 
-// writing are the verbs that change something.
+// writing contains the verbs of writes.
 var writing = []string{"create", "update", "patch", "delete", "deletecollection"}
 
-// of are the requests for a resource, of any name, in a namespace; a list or watch of
-// all namespaces is none of them.
+// of returns the requests for a resource in a namespace, for any name. It excludes lists and
+// watches of all namespaces.
 func (r requests) of(resource, namespace string) requests {
 	return r.filter(func(event *auditv1.Event) bool {
 		return event.ObjectRef.Resource == resource && event.ObjectRef.Namespace == namespace
 	})
 }
 
-// named are the requests for objects of a name.
+// named returns the requests for objects with a name.
 func (r requests) named(name string) requests {
 	return r.filter(func(event *auditv1.Event) bool { return event.ObjectRef.Name == name })
 }
 
-// verbs are the requests with one of these verbs.
+// verbs returns the requests with one of the verbs.
 func (r requests) verbs(verbs ...string) requests {
 	return r.filter(func(event *auditv1.Event) bool { return slices.Contains(verbs, event.Verb) })
 }
 
-// asItself are those of the agent with its own permissions.
+// asItself returns the requests without impersonation, with the permissions of the agent.
 func (r requests) asItself() requests {
 	return r.filter(func(event *auditv1.Event) bool { return event.ImpersonatedUser == nil })
 }
 
-// as are those of the agent with the permissions of a ServiceAccount.
+// as returns the requests that impersonate a ServiceAccount.
 func (r requests) as(account types.NamespacedName) requests {
 	name := executorName(account)
 	return r.filter(func(event *auditv1.Event) bool {
@@ -117,12 +119,12 @@ func (r requests) as(account types.NamespacedName) requests {
 	})
 }
 
-// impersonating are those of the agent with the permissions of anybody else.
+// impersonating returns the requests that impersonate any user.
 func (r requests) impersonating() requests {
 	return r.filter(func(event *auditv1.Event) bool { return event.ImpersonatedUser != nil })
 }
 
-// done are those that were answered with success.
+// done returns the successful requests.
 func (r requests) done() requests {
 	return r.filter(func(event *auditv1.Event) bool { return event.ResponseStatus != nil && event.ResponseStatus.Code < 300 })
 }
@@ -152,28 +154,28 @@ func (r requests) String() string {
 	return strings.Join(lines, "\n\t")
 }
 
-// no fails the test if there are any.
-func (s *scene) no(what string, some requests) {
+// no fails the test if some contains requests.
+func (s *fixture) no(what string, some requests) {
 	s.t.Helper()
 	if len(some) > 0 {
-		s.t.Errorf("%s:\n\t%s", what, some)
+		s.t.Errorf("%s, want none:\n\t%s", what, some)
 	}
 }
 
-// some fails the test if there are none.
-func (s *scene) some(what string, some, among requests) {
+// some fails the test if some contains no requests.
+func (s *fixture) some(what string, some, among requests) {
 	s.t.Helper()
 	if len(some) == 0 {
-		s.t.Errorf("there is no %s among\n\t%s", what, among)
+		s.t.Errorf("%s = none, want at least one among:\n\t%s", what, among)
 	}
 }
 
-// untouched fails the test if, since then, anybody but the test has written in the
-// scene's namespace, or read there other than by watching metadata.
-func (s *scene) untouched(place int64) {
+// untouched checks that the agent has sent no request for the fixture's namespace since a position.
+// It excludes watches of all namespaces, and reviews.
+func (s *fixture) untouched(position int64) {
 	s.t.Helper()
-	there := s.since(place).filter(func(event *auditv1.Event) bool {
+	there := s.since(position).filter(func(event *auditv1.Event) bool {
 		return event.ObjectRef.Namespace == s.namespace && event.ObjectRef.APIGroup != "authorization.k8s.io"
 	})
-	s.no("requests in "+s.namespace, there)
+	s.no("requests in namespace "+s.namespace, there)
 }

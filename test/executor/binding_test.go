@@ -20,11 +20,11 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// boundAccount is the account of the tests of bindings.
+// boundAccount is the ManagedServiceAccount in the tests of bindings.
 const boundAccount = "deployer"
 
 var (
-	// boundExecutor is where the agent says that this account is.
+	// boundExecutor is the ServiceAccount that the agent reports for boundAccount.
 	boundExecutor = types.NamespacedName{Namespace: framework.AccountsNamespace, Name: boundAccount}
 
 	writeWorks = rbacv1.PolicyRule{
@@ -35,14 +35,16 @@ var (
 	}
 )
 
-// bindingScene is one test of bindings: a cluster of its own, whose agent is the test.
+// bindingScene is the fixture of one test of bindings. It has a cluster of its own. The test acts
+// as the agent of that cluster.
 type bindingScene struct {
 	*fleet
 	t       *testing.T
 	cluster string
 }
 
-// newBindingScene makes the cluster, with an account that is on it.
+// newBindingScene returns a fixture. It creates the cluster with boundAccount, and reports the
+// account as the agent.
 func newBindingScene(t *testing.T) *bindingScene {
 	t.Helper()
 	f := shared(t)
@@ -51,8 +53,8 @@ func newBindingScene(t *testing.T) *bindingScene {
 	return s
 }
 
-// newAccount makes an account that the agent reports to be in a namespace, or not at
-// all if that is empty.
+// newAccount creates a ManagedServiceAccount, and reports its ServiceAccount in a namespace as the
+// agent. If the namespace is empty, newAccount reports nothing.
 func (s *bindingScene) newAccount(name, namespace string) {
 	s.t.Helper()
 	framework.CreateAccount(s.t, s.OCM, framework.NewAccount(s.cluster, name))
@@ -65,7 +67,7 @@ func (s *bindingScene) bindings() authenticationclient.ManagedServiceAccountBind
 	return s.OCM.AuthenticationV1alpha1().ManagedServiceAccountBindings(s.cluster)
 }
 
-// bind binds an account as an administrator.
+// bind creates a ManagedServiceAccountBinding for an account, as an administrator.
 func (s *bindingScene) bind(account string, subjects ...rbacv1.Subject) *authenticationv1alpha1.ManagedServiceAccountBinding {
 	s.t.Helper()
 	return framework.Must(s.bindings().Create(s.t.Context(), accountBinding(account, subjects...), metav1.CreateOptions{}))(s.t)
@@ -80,7 +82,7 @@ func accountBinding(account string, subjects ...rbacv1.Subject) *authenticationv
 	}
 }
 
-// writer may write the works of the cluster, but is nowhere granted execute-as.
+// writer grants a caller permission to write the ManifestWorks of the cluster, without execute-as.
 func (s *bindingScene) writer(c *framework.Caller) *framework.Caller {
 	s.t.Helper()
 	c.May(s.t, s.cluster, writeWorks)
@@ -92,7 +94,7 @@ func (s *bindingScene) user(groups ...string) *framework.Caller {
 	return s.writer(framework.NewCaller(s.t, s.Hub, "writer-"+rand.String(6), groups...))
 }
 
-// newWork creates a work with an executor.
+// newWork creates a ManifestWork with an executor, as a caller.
 func (s *bindingScene) newWork(c *framework.Caller, cluster string, executor types.NamespacedName) (*workv1.ManifestWork, error) {
 	work := framework.ConfigMapWork("bound-" + rand.String(6))
 	work.Namespace = cluster
@@ -100,22 +102,23 @@ func (s *bindingScene) newWork(c *framework.Caller, cluster string, executor typ
 	return c.OCM.WorkV1().ManifestWorks(cluster).Create(s.t.Context(), work, metav1.CreateOptions{})
 }
 
-// mayExecute checks that a caller creates and changes works as an executor, in every way.
+// mayExecute checks that a caller can create and change ManifestWorks with an executor, by every
+// kind of write.
 func (s *bindingScene) mayExecute(c *framework.Caller, executor types.NamespacedName) *workv1.ManifestWork {
 	s.t.Helper()
 	work, err := s.newWork(c, s.cluster, executor)
 	if err != nil {
-		s.t.Fatalf("%s creates a work: %v", c.Name, err)
+		s.t.Fatalf("create of a ManifestWork by %s = %v, want nil", c.Name, err)
 	}
 	for way, write := range s.changes(c, work.Name, executor) {
 		if err := write(); err != nil {
-			s.t.Errorf("%s changes a work by %s: %v", c.Name, way, err)
+			s.t.Errorf("%s of a ManifestWork by %s = %v, want nil", way, c.Name, err)
 		}
 	}
 	return work
 }
 
-// changes are the ways to change the spec of a work.
+// changes returns requests that change the spec of a ManifestWork.
 func (s *bindingScene) changes(c *framework.Caller, name string, executor types.NamespacedName) map[string]func() error {
 	ctx, works := s.t.Context(), c.OCM.WorkV1().ManifestWorks(s.cluster)
 	manifest := func(value string) string {
@@ -148,26 +151,26 @@ func (s *bindingScene) changes(c *framework.Caller, name string, executor types.
 	}
 }
 
-// mayNotExecute checks that an error is the refusal of an executor, with the rule of
-// RBAC that would allow it and whatever else must be said.
+// mayNotExecute checks that err is a denial of an executor. The message must contain the RBAC rule
+// that would allow it, and the texts.
 func (s *bindingScene) mayNotExecute(err error, cluster string, executor types.NamespacedName, texts ...string) {
 	s.t.Helper()
 	if !apierrors.IsForbidden(err) {
-		s.t.Errorf("got %v, not 403", err)
+		s.t.Errorf("error = %v, want 403 Forbidden", err)
 		return
 	}
-	if got, want := ruleIn(s.t, err.Error()), executeAs(executorName(executor)); got.String() != want.String() || !strings.Contains(err.Error(), "namespace "+cluster) {
-		s.t.Errorf("got %v\nnot the rule %v in %s", err, want, cluster)
+	if got, want := ruleIn(s.t, err.Error()), executeAs(executorName(executor)); got.String() != want.String() || !strings.Contains(err.Error(), fmt.Sprintf("namespace %q", cluster)) {
+		s.t.Errorf("error = %v\nwant the rule %v in namespace %s", err, want, cluster)
 	}
 	for _, text := range texts {
 		if !strings.Contains(err.Error(), text) {
-			s.t.Errorf("got %v\nwithout: %s", err, text)
+			s.t.Errorf("error = %v\nwant it to contain: %s", err, text)
 		}
 	}
 }
 
-// TestExecutorBindingSubjects: whom a binding names may do what takes execute-as otherwise,
-// whether it is named as a user, by a group or as a service account.
+// TestExecutorBindingSubjects checks that the subjects of a binding do not require execute-as. A
+// subject is a user, a group or a service account.
 func TestExecutorBindingSubjects(t *testing.T) {
 	s := newBindingScene(t)
 	group := "writers-" + rand.String(6)
@@ -186,10 +189,10 @@ func TestExecutorBindingSubjects(t *testing.T) {
 		work = s.mayExecute(c, boundExecutor)
 		choice := framework.Must(s.OCM.WorkV1().ManifestWorks(s.cluster).Get(t.Context(), work.Name, metav1.GetOptions{}))(t).Status.ExecutorChoice
 		if choice == nil || choice.ChosenBy.Username != c.Name {
-			t.Errorf("the executor was chosen by %v, not by %s", choice, c.Name)
+			t.Errorf("executorChoice = %v, want chosenBy %s", choice, c.Name)
 		}
 	}
-	// A member of another group changes nothing of these works either.
+	// A member of another group cannot change these ManifestWorks either.
 	for way, write := range s.changes(other, work.Name, boundExecutor) {
 		t.Run(way, func(t *testing.T) {
 			inner := *s
@@ -199,8 +202,8 @@ func TestExecutorBindingSubjects(t *testing.T) {
 	}
 }
 
-// TestExecutorBindingAllowsNoMore: a binding lets the works of one cluster act as one
-// account of it, where this account is.
+// TestExecutorBindingAllowsNoMore checks that a binding allows one executor on one cluster: the
+// ServiceAccount that the agent of the cluster reports for the account.
 func TestExecutorBindingAllowsNoMore(t *testing.T) {
 	s := newBindingScene(t)
 	c := s.user()
@@ -213,9 +216,9 @@ func TestExecutorBindingAllowsNoMore(t *testing.T) {
 	s.mayExecute(c, boundExecutor)
 
 	for name, executor := range map[string]types.NamespacedName{
-		"another account":               {Namespace: framework.AccountsNamespace, Name: "admin"},
-		"a name alike":                  {Namespace: framework.AccountsNamespace, Name: boundAccount + "2"},
-		"the account's name, elsewhere": {Namespace: "kube-system", Name: boundAccount},
+		"another account":                    {Namespace: framework.AccountsNamespace, Name: "admin"},
+		"a name with the same prefix":        {Namespace: framework.AccountsNamespace, Name: boundAccount + "2"},
+		"the same name in another namespace": {Namespace: "kube-system", Name: boundAccount},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inner := *s
@@ -225,7 +228,7 @@ func TestExecutorBindingAllowsNoMore(t *testing.T) {
 		})
 	}
 
-	// From one executor to another takes leave for the new one.
+	// A change to another executor requires permission for the new executor.
 	work := s.mayExecute(c, boundExecutor)
 	admin := types.NamespacedName{Namespace: framework.AccountsNamespace, Name: "admin"}
 	chosen := framework.Must(json.Marshal(executorOf(admin)))(t)
@@ -238,29 +241,30 @@ func TestExecutorBindingAllowsNoMore(t *testing.T) {
 	_, err = elsewhere.newWork(c, elsewhere.cluster, boundExecutor)
 	elsewhere.mayNotExecute(err, elsewhere.cluster, boundExecutor)
 
-	// An account is where the agent says, and nowhere before it has said so.
+	// The executor of an account is the reported ServiceAccount. Before the report, a binding has no
+	// effect.
 	absent, silent := types.NamespacedName{Namespace: framework.AccountsNamespace, Name: "absent"}, types.NamespacedName{Namespace: framework.AccountsNamespace, Name: "silent"}
 	for _, executor := range []types.NamespacedName{absent, silent} {
 		_, err = s.newWork(c, s.cluster, executor)
-		s.mayNotExecute(err, s.cluster, executor, executor.Name+"-users binds the user to ManagedServiceAccount "+executor.Name+", which no agent has reported to be on this cluster")
+		s.mayNotExecute(err, s.cluster, executor, fmt.Sprintf("%q binds the user to ManagedServiceAccount %q, but has no effect: no agent has reported the account on this cluster", executor.Name+"-users", executor.Name))
 	}
 	s.ReportAccount(t, s.cluster, "silent", framework.PlacedIn(framework.AccountsNamespace, "silent"))
-	framework.Eventually(t, "the reported account can be named", func(context.Context) error {
+	framework.Eventually(t, "the reported ServiceAccount of account silent is allowed as executor", func(context.Context) error {
 		_, err := s.newWork(c, s.cluster, silent)
 		return err
 	})
 	asUsual, moved := types.NamespacedName{Namespace: framework.AccountsNamespace, Name: "moved"}, types.NamespacedName{Namespace: "kube-system", Name: "moved"}
-	framework.Eventually(t, "the server knows where the moved account is", func(context.Context) error {
+	framework.Eventually(t, "the reported ServiceAccount of account moved is allowed as executor", func(context.Context) error {
 		_, err := s.newWork(c, s.cluster, moved)
 		return err
 	})
 	_, err = s.newWork(c, s.cluster, asUsual)
-	s.mayNotExecute(err, s.cluster, asUsual, "which is ServiceAccount kube-system/moved on this cluster")
+	s.mayNotExecute(err, s.cluster, asUsual, "the account is ServiceAccount kube-system/moved on this cluster")
 }
 
-// TestExecutorBindingEnds: what a binding does not say any more is refused at the very
-// next write.
-func TestExecutorBindingEnds(t *testing.T) {
+// TestExecutorBindingRevocation checks that the removal of a subject, and the deletion of a
+// binding, take effect at the next write.
+func TestExecutorBindingRevocation(t *testing.T) {
 	s := newBindingScene(t)
 	ctx, c := t.Context(), s.user()
 	binding := s.bind(boundAccount, c.Subject)
@@ -269,15 +273,15 @@ func TestExecutorBindingEnds(t *testing.T) {
 		t.Helper()
 		for way, write := range s.changes(c, work.Name, boundExecutor) {
 			if err := write(); !apierrors.IsForbidden(err) {
-				t.Errorf("%s: got %v, not 403", way, err)
+				t.Errorf("%s = %v, want 403 Forbidden", way, err)
 			}
 		}
 		_, err := s.newWork(c, s.cluster, boundExecutor)
 		s.mayNotExecute(err, s.cluster, boundExecutor)
-		// What leaves the spec alone is nobody's leave.
+		// A change of metadata requires no permission for the executor.
 		if _, err := c.OCM.WorkV1().ManifestWorks(s.cluster).Patch(ctx, work.Name, types.MergePatchType,
 			fmt.Appendf(nil, `{"metadata":{"labels":{"changed":%q}}}`, rand.String(6)), metav1.PatchOptions{}); err != nil {
-			t.Errorf("a label: %v", err)
+			t.Errorf("patch of a label = %v, want nil", err)
 		}
 	}
 
@@ -293,7 +297,7 @@ func TestExecutorBindingEnds(t *testing.T) {
 		s.mayExecute(c, boundExecutor)
 	}
 
-	// One that somebody else still holds up is as good as gone.
+	// A binding that is being deleted has no effect, even while a finalizer keeps it.
 	held := framework.Must(s.bindings().Patch(ctx, binding.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/held"]}}`), metav1.PatchOptions{}))(t)
 	if err := s.bindings().Delete(ctx, held.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -309,9 +313,9 @@ func TestExecutorBindingEnds(t *testing.T) {
 	refused()
 }
 
-// TestExecutorBindingTakesLeave: to write bindings is not enough to bind an account to
-// anybody, oneself included.
-func TestExecutorBindingTakesLeave(t *testing.T) {
+// TestExecutorBindingRequiresBind checks that every write of the spec of a binding requires bind on
+// the account, in addition to permission to write bindings.
+func TestExecutorBindingRequiresBind(t *testing.T) {
 	s := newBindingScene(t)
 	ctx := t.Context()
 	s.newAccount("admin", framework.AccountsNamespace)
@@ -324,11 +328,11 @@ func TestExecutorBindingTakesLeave(t *testing.T) {
 	}
 	refused := func(err error) {
 		t.Helper()
-		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "Role in namespace "+s.cluster) {
-			t.Fatalf("got %v, not 403", err)
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), fmt.Sprintf("Role in namespace %q", s.cluster)) {
+			t.Fatalf("error = %v, want 403 with a rule for a Role in namespace %q", err, s.cluster)
 		}
 		if got := ruleIn(t, err.Error()); got.String() != leave.String() {
-			t.Errorf("the rule is %v, not %v", got, leave)
+			t.Errorf("rule in the message = %v, want %v", got, leave)
 		}
 	}
 	apply := func(subjects ...rbacv1.Subject) error {
@@ -344,12 +348,12 @@ func TestExecutorBindingTakesLeave(t *testing.T) {
 	refused(err)
 	refused(apply(c.Subject))
 	if list := framework.Must(s.bindings().List(ctx, metav1.ListOptions{}))(t); len(list.Items) > 0 {
-		t.Fatalf("what was refused is stored: %v", list.Items)
+		t.Fatalf("stored bindings = %v, want none after the denial", list.Items)
 	}
 	_, err = s.newWork(c, s.cluster, boundExecutor)
 	s.mayNotExecute(err, s.cluster, boundExecutor)
 
-	// Nor can one be made of another's.
+	// The caller cannot change an existing binding of another user either.
 	theirs := s.bind(boundAccount, *framework.UserSubject("somebody-else"))
 	toMe := framework.Must(json.Marshal(map[string]any{"spec": map[string]any{"subjects": []rbacv1.Subject{c.Subject}}}))(t)
 	_, err = mine.Patch(ctx, theirs.Name, types.MergePatchType, toMe, metav1.PatchOptions{})
@@ -359,66 +363,66 @@ func TestExecutorBindingTakesLeave(t *testing.T) {
 	changed.Spec.Subjects = append(changed.Spec.Subjects, c.Subject)
 	_, err = mine.Update(ctx, changed, metav1.UpdateOptions{})
 	refused(err)
-	// Not even to take somebody out of it, which deleting it takes another verb for.
+	// Removing a subject also requires bind. Deleting the binding requires only delete.
 	_, err = mine.Patch(ctx, theirs.Name, types.MergePatchType, []byte(`{"spec":{"subjects":null}}`), metav1.PatchOptions{})
 	refused(err)
 	if _, err := mine.Patch(ctx, theirs.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}); err != nil {
-		t.Errorf("a label: %v", err)
+		t.Errorf("patch of a label = %v, want nil", err)
 	}
 
-	// The rule that the refusal names is all it takes, for this account.
+	// The rule in the error message is sufficient for this account.
 	c.May(t, s.cluster, leave)
-	framework.Eventually(t, "the rule has helped", func(ctx context.Context) error {
+	framework.Eventually(t, "the rule in the error message allows the change", func(ctx context.Context) error {
 		_, err := mine.Patch(ctx, theirs.Name, types.MergePatchType, toMe, metav1.PatchOptions{})
 		return err
 	})
 	s.mayExecute(c, boundExecutor)
 	_, err = mine.Create(ctx, accountBinding("admin", c.Subject), metav1.CreateOptions{})
 	if !apierrors.IsForbidden(err) || !slices.Equal(ruleIn(t, err.Error()).ResourceNames, []string{"admin"}) {
-		t.Errorf("leave for one account is leave for another: %v", err)
+		t.Errorf("create of a binding for another account = %v, want 403 with a rule for account admin", err)
 	}
 	_, err = mine.Patch(ctx, theirs.Name, types.MergePatchType, []byte(`{"spec":{"ref":{"name":"admin"}}}`), metav1.PatchOptions{})
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.ref") {
-		t.Errorf("another account: got %v, not 422", err)
+		t.Errorf("change of spec.ref = %v, want 422 Invalid", err)
 	}
 }
 
-// TestExecutorBindingForm: the namespace of the account is that of the binding, and a
-// binding of nobody is likely a mistake.
-func TestExecutorBindingForm(t *testing.T) {
+// TestExecutorBindingDefaults checks that the namespace of the account defaults to that of the
+// binding and cannot differ from it. A binding without subjects causes a warning.
+func TestExecutorBindingDefaults(t *testing.T) {
 	s := newBindingScene(t)
 	ctx := t.Context()
 	admin := framework.NewCaller(t, s.Hub, "binder-"+rand.String(6), "system:masters")
 	bindings := admin.OCM.AuthenticationV1alpha1().ManagedServiceAccountBindings(s.cluster)
 
-	// Users and groups need no API group, as in seed 000.
+	// Users and groups need no API group, as in the sample of the OCM enhancement proposal.
 	binding := accountBinding(boundAccount, rbacv1.Subject{Kind: rbacv1.UserKind, Name: "dave"})
 	created := framework.Must(bindings.Create(ctx, binding, metav1.CreateOptions{}))(t)
 	if created.Spec.Ref.Namespace != s.cluster || created.Spec.Subjects[0].APIGroup != rbacv1.GroupName {
-		t.Errorf("stored is %v", created.Spec)
+		t.Errorf("stored spec = %v, want namespace %s and API group %s", created.Spec, s.cluster, rbacv1.GroupName)
 	}
 	if texts := admin.Warnings.Take(); len(texts) > 0 {
-		t.Errorf("warnings: %q", texts)
+		t.Errorf("warnings = %q, want none", texts)
 	}
-	// What leaves the namespace out means no other one.
+	// An update without the namespace means the namespace of the binding, so nothing changes.
 	created.Spec.Ref.Namespace = ""
 	if updated := framework.Must(bindings.Update(ctx, created, metav1.UpdateOptions{}))(t); updated.Generation != created.Generation || updated.Spec.Ref.Namespace != s.cluster {
-		t.Errorf("stored is %v, generation %d", updated.Spec, updated.Generation)
+		t.Errorf("stored spec = %v with generation %d, want namespace %s and generation %d", updated.Spec, updated.Generation, s.cluster, created.Generation)
 	}
 	framework.Must(bindings.Patch(ctx, created.Name, types.MergePatchType, []byte(`{"spec":{"subjects":[]}}`), metav1.PatchOptions{}))(t)
-	if texts := admin.Warnings.Take(); len(texts) != 1 || !strings.Contains(texts[0], "names nobody") {
-		t.Errorf("warnings: %q", texts)
+	if texts := admin.Warnings.Take(); len(texts) != 1 || !strings.Contains(texts[0], "grants nothing") {
+		t.Errorf("warnings = %q, want one with \"grants nothing\"", texts)
 	}
 
 	elsewhere := accountBinding("elsewhere", *framework.UserSubject("dave"))
 	elsewhere.Spec.Ref.Namespace = framework.Cluster1
 	if _, err := bindings.Create(ctx, elsewhere, metav1.CreateOptions{}); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.ref.namespace") {
-		t.Errorf("an account of another namespace: got %v, not 422", err)
+		t.Errorf("create of a binding for an account in another namespace = %v, want 422 Invalid for spec.ref.namespace", err)
 	}
 	table := framework.Must(s.Kubectl(t, "", "-n", s.cluster, "get", "msab", "-o", "wide"))(t)
 	for _, text := range []string{"ACCOUNT", "SUBJECTS", "SERVICE ACCOUNTS", created.Name} {
 		if !strings.Contains(table, text) {
-			t.Errorf("kubectl shows no %s:\n%s", text, table)
+			t.Errorf("kubectl get msab =\n%s\nwant %s in it", table, text)
 		}
 	}
 }

@@ -1,3 +1,4 @@
-// Package executor tests the executors of ManifestWorks: who may name one, and what the agent applies
-// as it, in both modes of the agent and with the upstream OCM agent, in a fleet of test/framework.
+// Package executor tests the executors of ManifestWorks in a fleet of test/framework. The tests
+// cover the permission to name an executor on the hub, the writes of our agent in both of its
+// modes, and the requests of the upstream OCM agent.
 package executor

@@ -16,11 +16,11 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// An executor cannot make what would give anybody more than it holds itself, and the
-// rest of such a work is not written either.
+// TestExecutorCannotEscalate checks that an executor cannot create objects that grant more than its
+// own permissions. If a ManifestWork contains such an object, the agent writes no part of it.
 func TestExecutorCannotEscalate(t *testing.T) {
 	inBothModes(t, func(t *testing.T, mode string) {
-		s := newScene(t, "escalation-"+mode)
+		s := newFixture(t, "escalation-"+mode)
 		lower := strings.ToLower(mode)
 		const api = `"apiVersion":"rbac.authorization.k8s.io/v1"`
 		const mallory = `"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"mallory"}]`
@@ -35,7 +35,7 @@ func TestExecutorCannotEscalate(t *testing.T) {
 		clusterRole := func(name, content string) string {
 			return fmt.Sprintf(`{%s,"kind":"ClusterRole","metadata":{"name":%q},%s}`, api, name, content)
 		}
-		// Everything but escalate and bind.
+		// All verbs except escalate and bind.
 		s.grantEverywhere("executor-escalation-"+lower, configMaps, rbacv1.PolicyRule{
 			APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles", "rolebindings", "clusterroles", "clusterrolebindings"}, Verbs: lifecycle,
 		})
@@ -43,7 +43,7 @@ func TestExecutorCannotEscalate(t *testing.T) {
 			name      string
 			strategy  workv1.UpdateStrategyType
 			manifests []string
-			// lacks is the verb of the rule that would help.
+			// lacks is the verb of the missing rule.
 			lacks string
 		}{
 			{"cluster-admin", "", []string{binding("ClusterRoleBinding", "", "NAME", "ClusterRole", "cluster-admin")}, "bind"},
@@ -58,7 +58,7 @@ func TestExecutorCannotEscalate(t *testing.T) {
 			{"missing-role", "", []string{binding("RoleBinding", s.namespace, "NAME", "ClusterRole", "no-such-role")}, "bind"},
 		} {
 			t.Run(test.name, func(t *testing.T) {
-				s := &scene{fleet: s.fleet, t: t, namespace: s.namespace, executor: s.executor}
+				s := &fixture{fleet: s.fleet, t: t, namespace: s.namespace, executor: s.executor}
 				name := "executor-" + test.name + "-" + lower
 				var contents []string
 				for _, content := range test.manifests {
@@ -69,13 +69,13 @@ func TestExecutorCannotEscalate(t *testing.T) {
 				if test.strategy != "" {
 					configured(work, strategy(workv1.ResourceIdentifier{Group: new(rbacv1.GroupName), Resource: "clusterrolebindings", Name: name}, test.strategy))
 				}
-				place := s.now()
+				position := s.now()
 				s.create(work)
 				refused := s.refused(name)
 				if message := s.said(refused, 0); !strings.Contains(message, test.lacks) {
-					t.Errorf("the condition does not name %s: %s", test.lacks, message)
+					t.Errorf("message of Applied = %q, want the verb %s in it", message, test.lacks)
 				}
-				s.no("writes", s.since(place).verbs(writing...).filter(func(event *auditv1.Event) bool {
+				s.no("writes of RBAC objects and ConfigMaps", s.since(position).verbs(writing...).filter(func(event *auditv1.Event) bool {
 					return event.ObjectRef.APIGroup == rbacv1.GroupName || event.ObjectRef.Resource == "configmaps"
 				}))
 				s.none(name)
@@ -84,7 +84,7 @@ func TestExecutorCannotEscalate(t *testing.T) {
 					framework.NewObject("RoleBinding", s.namespace, name), framework.NewObject("RoleBinding", "kube-system", name),
 				} {
 					if _, err := framework.ReadObject(t.Context(), s.ManagedClient, o); !apierrors.IsNotFound(err) {
-						t.Errorf("%s exists, or: %v", o, err)
+						t.Errorf("get %s = %v, want NotFound", o, err)
 					}
 				}
 			})
@@ -92,9 +92,10 @@ func TestExecutorCannotEscalate(t *testing.T) {
 	})
 }
 
-// An executor may give away what it holds, and what it was allowed to.
-func TestExecutorGivesAwayWhatItHolds(t *testing.T) {
-	s := newScene(t, "gives")
+// TestExecutorGrantsItsOwnPermissions checks that an executor can grant its own permissions, and
+// roles for which it has escalate or bind.
+func TestExecutorGrantsItsOwnPermissions(t *testing.T) {
+	s := newFixture(t, "gives")
 	s.grant("held", configMaps, rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles", "rolebindings"}, Verbs: lifecycle})
 	const api = `"apiVersion":"rbac.authorization.k8s.io/v1"`
 	role := func(resource string) string {
@@ -112,15 +113,15 @@ func TestExecutorGivesAwayWhatItHolds(t *testing.T) {
 	refused := s.refused(work.Name)
 	given := framework.Must(s.ManagedClient.RbacV1().Roles(s.namespace).Get(t.Context(), "given", metav1.GetOptions{}))(t)
 	if !slices.Equal(given.Rules[0].Resources, []string{"configmaps"}) {
-		t.Errorf("the role became %v", given.Rules)
+		t.Errorf("rules of Role given = %v, want configmaps only", given.Rules)
 	}
-	// Of a role: the verb escalate on it; of a binding: bind on the role.
+	// Writing the Role requires escalate on the Role. Writing the RoleBinding requires bind on it.
 	s.grant("allowed", slices.Concat(rulesIn(s.t, s.said(refused, 0)), rulesIn(s.t, s.said(refused, 1)))...)
 	s.reports(work.Name, metav1.ConditionTrue)
-	framework.Eventually(t, "the role has changed", func(ctx context.Context) error {
+	framework.Eventually(t, "Role given allows secrets", func(ctx context.Context) error {
 		given, err := s.ManagedClient.RbacV1().Roles(s.namespace).Get(ctx, "given", metav1.GetOptions{})
 		if err == nil && !slices.Equal(given.Rules[0].Resources, []string{"secrets"}) {
-			return fmt.Errorf("it has %v", given.Rules)
+			return fmt.Errorf("rules = %v", given.Rules)
 		}
 		return err
 	})

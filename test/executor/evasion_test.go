@@ -22,18 +22,18 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// Outcomes of an attempt to write a ManifestWork: an error is its status code.
+// Outcomes of an attempt to write a ManifestWork. The outcome of an error is its status code.
 const (
 	// asMine is success: executorMine is stored.
 	asMine = iota
-	// unchanged is success: the spec is stored as it was.
+	// unchanged is success: the stored spec does not change.
 	unchanged
 
 	forbidden = http.StatusForbidden
 	invalid   = http.StatusUnprocessableEntity
 )
 
-// outcome is how messages name an outcome.
+// outcome returns the text of an outcome for messages.
 func outcome(of int) string {
 	if of == asMine || of == unchanged {
 		return "success"
@@ -41,12 +41,12 @@ func outcome(of int) string {
 	return strconv.Itoa(of)
 }
 
-// evasion is a request that may leave a ManifestWork without an executor, or with one that
-// the caller may not name. NAME in its body is the name of the ManifestWork.
+// evasion is a request that tries to store a ManifestWork without an executor, or with an executor
+// that the caller is not allowed to name. NAME in its body stands for the name of the ManifestWork.
 type evasion struct {
 	title string
-	// target is the executor of the ManifestWork that exists before, or "". No ManifestWork
-	// exists before if the verb is POST or fresh is set.
+	// target is the executor of the existing ManifestWork, or "" for none. If the verb is POST or
+	// fresh is set, no ManifestWork exists.
 	target string
 	fresh  bool
 	verb   string
@@ -54,8 +54,8 @@ type evasion struct {
 	sub    string
 	body   string
 	params map[string]string
-	// stranger is the outcome for a caller without execute-as, deployer that for a caller
-	// with execute-as for executorMine.
+	// stranger is the outcome for a caller without execute-as. deployer is the outcome for a
+	// caller with execute-as on executorMine.
 	stranger, deployer int
 }
 
@@ -64,18 +64,18 @@ const (
 	executorTheirs = `{"subject":{"type":"ServiceAccount","serviceAccount":{"namespace":"kube-system","name":"admin"}}}`
 	targetWorkload = `"workload":{"manifests":[` + unsorted + `]}`
 	workHead       = `{"apiVersion":"work.open-cluster-management.io/v1","kind":"ManifestWork","metadata":`
-	// targetOwner is the manager of server-side apply that owns the executors of the targets.
+	// targetOwner is the field manager of server-side apply that owns the executors of the targets.
 	targetOwner = "owner"
 )
 
-// specced is the body of a ManifestWork whose spec has the given members.
+// specced returns the body of a ManifestWork. The members are the JSON fields of its spec.
 func specced(members ...string) string {
 	return workHead + `{"name":"NAME"},"spec":{` + strings.Join(members, ",") + `}}`
 }
 
 func executorMember(executor string) string { return `"executor":` + executor }
 
-// evasions are all attempts.
+// evasions returns all attempts.
 func evasions() []evasion {
 	var out []evasion
 	add := func(stranger, deployer int, e evasion) {
@@ -90,7 +90,7 @@ func evasions() []evasion {
 		return evasion{title: title, target: target, verb: "PATCH", kind: kind, body: body}
 	}
 
-	// Every way to create.
+	// Requests that create a ManifestWork.
 	for _, create := range []struct {
 		title, member      string
 		stranger, deployer int
@@ -112,14 +112,14 @@ func evasions() []evasion {
 		add(create.stranger, create.deployer, evasion{title: "generateName with " + create.title, verb: "POST",
 			body: strings.Replace(body, `"name":"NAME"`, `"generateName":"NAME-"`, 1)})
 		add(http.StatusNotFound, http.StatusNotFound, evasion{title: "PUT of a new name with " + create.title, verb: http.MethodPut, fresh: true, body: body})
-		// Server-side apply refuses duplicate and unknown keys.
+		// Server-side apply rejects duplicate and unknown keys.
 		if !strings.Contains(create.title, "after mine") && create.title != "another key" {
 			add(create.stranger, create.deployer, evasion{title: "server-side apply of a new name with " + create.title, verb: "PATCH", fresh: true,
 				kind: types.ApplyPatchType, body: body, params: apply("test", true)})
 		}
 	}
 
-	// Executors that are none.
+	// Invalid executors.
 	for _, executor := range []string{
 		`{}`, `{"subject":null}`, `{"subject":{}}`, `{"subject":{"type":"ServiceAccount"}}`,
 		`{"subject":{"type":"ServiceAccount","serviceAccount":null}}`, `{"subject":{"type":"ServiceAccount","serviceAccount":{}}}`,
@@ -141,7 +141,7 @@ func evasions() []evasion {
 		add(invalid, invalid, patch("merge patch to "+title, executorMine, types.MergePatchType, `{"spec":{"executor":`+executor+`}}`))
 	}
 
-	// Every way to write the executor of a ManifestWork that exists.
+	// Requests that write the executor of an existing ManifestWork.
 	for _, to := range []struct {
 		from, executor     string
 		stranger, deployer int
@@ -182,7 +182,7 @@ func evasions() []evasion {
 		removal("strategic merge patch: replace the spec", types.StrategicMergePatchType, `{"spec":{"$patch":"replace",`+targetWorkload+`}}`)
 		removal("PUT without", "", "")
 		out[len(out)-1].verb, out[len(out)-1].body = http.MethodPut, specced(targetWorkload)
-		// The owner applies again, without the field.
+		// The field manager that owns the executor applies again, without the field.
 		removal("apply that drops the owned executor", types.ApplyPatchType, specced(targetWorkload))
 		out[len(out)-1].params = apply(targetOwner, false)
 		removal("forced apply that drops the owned executor", types.ApplyPatchType, specced(another))
@@ -194,7 +194,7 @@ func evasions() []evasion {
 	add(invalid, invalid, patch("strategic merge patch: delete", executorMine, types.StrategicMergePatchType, `{"spec":{"executor":{"$patch":"delete"}}}`))
 	add(unchanged, unchanged, patch("JSON patch: remove and add again", executorMine, types.JSONPatchType, `[{"op":"remove","path":"/spec/executor"},{"op":"add","path":"/spec/executor","value":`+executorMine+`}]`))
 
-	// What a ManifestWork does is changed under the executor that it has.
+	// Requests that keep the executor and change other fields.
 	for _, from := range []string{executorMine, executorTheirs, ""} {
 		deployer := forbidden
 		if from == executorMine {
@@ -208,7 +208,7 @@ func evasions() []evasion {
 			body: workHead + `{"name":"NAME","labels":{"a":"b"}}}`, params: apply("labels", true)})
 		add(unchanged, unchanged, evasion{title: "PUT of a label" + title, target: from, verb: http.MethodPut,
 			body: workHead + `{"name":"NAME","labels":{"a":"b"}},"spec":{` + targetWorkload + `,"executor":` + orNull(from) + `}}`})
-		// The status subresource leaves the spec as it is.
+		// Writes of the status subresource do not change the spec.
 		for _, executor := range []string{"null", executorMine, executorTheirs} {
 			to := title + " with executor " + inTitle(executor)
 			add(unchanged, unchanged, evasion{title: "PUT of the status" + to, target: from, sub: "status", verb: http.MethodPut, body: specced(another, executorMember(executor))})
@@ -227,7 +227,7 @@ func orNull(executor string) string {
 	return executor
 }
 
-// inTitle is how titles name an executor.
+// inTitle returns the text of an executor for titles.
 func inTitle(executor string) string {
 	switch executor {
 	case executorMine:
@@ -262,9 +262,10 @@ func (e evasion) send(ctx context.Context, client *versioned.Clientset, cluster,
 	return work, err
 }
 
-// TestNilExecutorCannotBeEvaded: if ManifestWorks without an executor require a permission, or
-// are denied, no write leaves one without an executor, or with one that the caller may not name.
-// A dry run has the outcome of the write, and stores nothing.
+// TestNilExecutorCannotBeEvaded tests --nil-executor=Check with callers that lack the permission
+// for ManifestWorks without an executor, and --nil-executor=Deny. No request creates a ManifestWork
+// without an executor, removes an executor, or sets an executor that the caller is not allowed to
+// name. A dry run has the same outcome as the write, and stores nothing.
 func TestNilExecutorCannotBeEvaded(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -276,7 +277,7 @@ func TestNilExecutorCannotBeEvaded(t *testing.T) {
 	modes := []string{"Check", "Deny"}
 	servers := f.StartServers(t, []string{"--nil-executor=Check"}, []string{"--nil-executor=Deny", "--work-executor=apps/permissions"})
 	attempts := evasions()
-	// Only with Check can the administrator create targets without an executor.
+	// Only with Check is the administrator allowed to create targets without an executor.
 	config, err := servers[0].UserConfig("admin", "system:masters")
 	admin := framework.OCMClient(t, config, err)
 	t.Run("all", func(t *testing.T) {
@@ -293,7 +294,7 @@ func TestNilExecutorCannotBeEvaded(t *testing.T) {
 						if c == deployer {
 							want = attempt.deployer
 						}
-						// Validation depends on neither the caller nor the mode.
+						// Validation depends on neither the caller nor the mode. Test it once.
 						if want == invalid && (c == stranger || mode == "Deny") {
 							continue
 						}
@@ -301,33 +302,33 @@ func TestNilExecutorCannotBeEvaded(t *testing.T) {
 							t.Errorf("%s: %v", attempt.title, err)
 						}
 					}
-					t.Logf("%d attempts, each as a dry run before", e.attempts)
+					t.Logf("%d attempts, each of them first as a dry run", e.attempts)
 				})
 			}
 		}
 	})
-	// Refused creations have stored nothing under any name.
+	// Denied creations must store nothing under any name.
 	works := framework.Must(admin.WorkV1().ManifestWorks(cluster).List(t.Context(), metav1.ListOptions{}))(t)
 	for _, work := range works.Items {
 		prepared := strings.Contains(work.Name, "-target-")
 		if !prepared && (!strings.Contains(work.Name, deployer.Name) || !equality.Semantic.DeepEqual(work.Spec.Executor, executorOf(judgedExecutor))) {
-			t.Errorf("%s is stored with executor %v", work.Name, work.Spec.Executor)
+			t.Errorf("stored ManifestWork %s has executor %v, want only targets and executorMine of %s", work.Name, work.Spec.Executor, deployer.Name)
 		}
 	}
 }
 
-// evader makes the attempts of one caller at one server.
+// evader sends the attempts of one caller to one server.
 type evader struct {
 	client *versioned.Clientset
-	// works are written by the administrator.
+	// works is the client of the administrator.
 	works           workclient.ManifestWorkInterface
 	cluster, prefix string
-	// targets are ManifestWorks to attack by their executor, as they are stored.
+	// targets contains the stored ManifestWorks that the attempts try to change, by their executor.
 	targets  map[string]*workv1.ManifestWork
 	attempts int
 }
 
-// target returns a ManifestWork with an executor.
+// target returns a stored ManifestWork with an executor. It creates one if targets contains none.
 func (e *evader) target(ctx context.Context, executor string) (*workv1.ManifestWork, error) {
 	if known := e.targets[executor]; known != nil {
 		return known, nil
@@ -343,7 +344,7 @@ func (e *evader) target(ctx context.Context, executor string) (*workv1.ManifestW
 	return created, err
 }
 
-// evades makes an attempt, and returns how it differs from what is wanted.
+// evades sends an attempt, first as a dry run. It returns an error if the outcome differs from want.
 func (e *evader) evades(ctx context.Context, attempt evasion, want int) error {
 	e.attempts++
 	var before *workv1.ManifestWork
@@ -360,7 +361,7 @@ func (e *evader) evades(ctx context.Context, attempt evasion, want int) error {
 		answer, err := attempt.send(ctx, e.client, e.cluster, name, dry)
 		var status apierrors.APIStatus
 		if refused != errors.As(err, &status) || refused && status.Status().Code != int32(want) || !refused && err != nil {
-			return nil, fmt.Errorf("dry run %t: got error %v, want %s", dry, err, outcome(want))
+			return nil, fmt.Errorf("error (dry run %t) = %v, want %s", dry, err, outcome(want))
 		}
 		return answer, nil
 	}
@@ -376,7 +377,7 @@ func (e *evader) evades(ctx context.Context, attempt evasion, want int) error {
 	switch {
 	case err != nil:
 		return err
-	case refused && before == nil: // the list at the end of the test shows what is stored
+	case refused && before == nil: // the test lists the stored ManifestWorks at its end
 		return nil
 	case refused:
 		return e.untouched(ctx, before)
@@ -394,11 +395,11 @@ func (e *evader) evades(ctx context.Context, attempt evasion, want int) error {
 	return nil
 }
 
-// untouched returns how a stored ManifestWork has changed.
+// untouched returns an error if a stored ManifestWork has changed.
 func (e *evader) untouched(ctx context.Context, before *workv1.ManifestWork) error {
 	after, err := e.works.Get(ctx, before.Name, metav1.GetOptions{})
 	if err == nil && after.ResourceVersion != before.ResourceVersion {
-		err = fmt.Errorf("the stored ManifestWork has changed: %v", after.Spec)
+		err = fmt.Errorf("stored ManifestWork has resourceVersion %s, want %s; spec = %v", after.ResourceVersion, before.ResourceVersion, after.Spec)
 	}
 	return err
 }

@@ -20,14 +20,13 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// judgedExecutor is the executor of the works whose writers are judged.
+// judgedExecutor is the executor of the ManifestWorks in these tests.
 var judgedExecutor = types.NamespacedName{Namespace: "apps", Name: "deployer"}
 
-// unsorted is a manifest whose keys are in no order, and with a character that JSON
-// can spell in two ways.
+// unsorted is a manifest with unsorted keys, and with a character that has two encodings in JSON.
 const unsorted = `{"kind":"ConfigMap","metadata":{"namespace":"default","name":"judged"},"data":{"z":"<1>","a":"2"},"apiVersion":"v1"}`
 
-// executeAs is the rule that lets works act as some executors.
+// executeAs returns the rule that allows execute-as for some executors.
 func executeAs(names ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{workv1.GroupName}, Resources: []string{"manifestworks"}, ResourceNames: names, Verbs: []string{"execute-as"}}
 }
@@ -43,7 +42,7 @@ func judgedWork(name string, executor *workv1.ManifestWorkExecutor) *workv1.Mani
 	}
 }
 
-// judgedManifest is that manifest with another value.
+// judgedManifest returns a manifest of the same ConfigMap with other data.
 func judgedManifest(value string) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"judged","namespace":"default"},"data":{"value":%q}}`, value)
 }
@@ -52,20 +51,20 @@ func appliedWork(name, rest string) []byte {
 	return fmt.Appendf(nil, `{"apiVersion":"work.open-cluster-management.io/v1","kind":"ManifestWork","metadata":{"name":%q},"spec":{%s}}`, name, rest)
 }
 
-// asJSON is the JSON of an executor.
+// asJSON returns an executor as JSON.
 func asJSON(t *testing.T, executor types.NamespacedName) string {
 	t.Helper()
 	return string(framework.Must(json.Marshal(executorOf(executor)))(t))
 }
 
-// workCreations are the ways to make a work with an executor.
+// workCreations returns requests that create a ManifestWork with an executor.
 func workCreations(t *testing.T, works workclient.ManifestWorkInterface, name string, executor types.NamespacedName) map[string]func() error {
 	return map[string]func() error{
 		"create": func() error {
 			_, err := works.Create(t.Context(), judgedWork(name, executorOf(executor)), metav1.CreateOptions{})
 			return err
 		},
-		"a dry run": func() error {
+		"create dry run": func() error {
 			_, err := works.Create(t.Context(), judgedWork(name+"-dry", executorOf(executor)), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			return err
 		},
@@ -77,8 +76,8 @@ func workCreations(t *testing.T, works workclient.ManifestWorkInterface, name st
 	}
 }
 
-// workChanges are the ways to change what a work does. Its executor stays as it is, or
-// becomes the one that is given.
+// workChanges returns requests that change the spec of a ManifestWork. They also set the given
+// executor, which may be the current one.
 func workChanges(t *testing.T, works workclient.ManifestWorkInterface, name, value string, executor types.NamespacedName) map[string]func() error {
 	ctx := t.Context()
 	patch := func(kind types.PatchType, content []byte, options metav1.PatchOptions) func() error {
@@ -103,64 +102,65 @@ func workChanges(t *testing.T, works workclient.ManifestWorkInterface, name, val
 			judgedManifest(value+" by JSON patch"), asJSON(t, executor)), metav1.PatchOptions{}),
 		"server-side apply": patch(types.ApplyPatchType, appliedWork(name, fmt.Sprintf(`"executor":%s,"workload":{"manifests":[%s]}`, asJSON(t, executor), judgedManifest(value+" by apply"))),
 			metav1.PatchOptions{FieldManager: "test", Force: new(true)}),
-		"a change of nothing but how it is applied": patch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"executor":%s,"deleteOption":{"propagationPolicy":"Foreground","ttlSecondsAfterFinished":%d}}}`,
+		"merge patch of deleteOption": patch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"executor":%s,"deleteOption":{"propagationPolicy":"Foreground","ttlSecondsAfterFinished":%d}}}`,
 			asJSON(t, executor), 1000+len(value)), metav1.PatchOptions{}),
 	}
 }
 
-// workRefused checks that an error names what would have allowed a write of a work, and
-// returns that rule.
+// workRefused checks that a user was denied a write of a ManifestWork, and that the error contains
+// the missing rule. It returns that rule.
 func workRefused(t *testing.T, what string, err error, user, cluster string, executor types.NamespacedName) rbacv1.PolicyRule {
 	t.Helper()
 	if !apierrors.IsForbidden(err) {
-		t.Fatalf("%s by %s: %v, not 403", what, user, err)
+		t.Fatalf("%s by %s = %v, want Forbidden", what, user, err)
 	}
-	for _, text := range []string{fmt.Sprintf("%q", user), executor.String(), "cluster " + cluster, "a Role in namespace " + cluster} {
+	for _, text := range []string{fmt.Sprintf("%q", user), executor.String(), "cluster " + cluster, fmt.Sprintf("a Role in namespace %q", cluster)} {
 		if !strings.Contains(err.Error(), text) {
-			t.Errorf("%s: %v\nwithout: %s", what, err, text)
+			t.Errorf("%s = %v, want an error with %s", what, err, text)
 		}
 	}
 	rule := ruleIn(t, err.Error())
 	if want := executeAs(executorName(executor)); rule.String() != want.String() {
-		t.Errorf("%s: rule %v, not %v", what, rule, want)
+		t.Errorf("%s: rule in the message = %v, want %v", what, rule, want)
 	}
 	return rule
 }
 
-// flowRule is a rule as messages have it.
+// flowRule matches a rule in a message. Messages contain rules in the flow style of YAML.
 var flowRule = regexp.MustCompile(`\{[^{}]*\b(apiGroups|nonResourceURLs)\b[^{}]*\}`)
 
-// rulesIn are the rules that a message says are missing, as they would be pasted into
-// a Role.
+// rulesIn returns the missing rules in a message. It checks that each rule can be pasted into a
+// Role.
 func rulesIn(t *testing.T, message string) []rbacv1.PolicyRule {
 	t.Helper()
 	var rules []rbacv1.PolicyRule
 	for _, text := range flowRule.FindAllString(message, -1) {
 		var rule rbacv1.PolicyRule
 		if err := yaml.UnmarshalStrict([]byte(text), &rule); err != nil {
-			t.Errorf("%s is no rule: %v", text, err)
+			t.Errorf("rule in the message = %s, want a PolicyRule: %v", text, err)
 		}
 		rules = append(rules, rule)
 	}
 	if len(rules) == 0 {
-		t.Fatalf("no rule in: %s", message)
+		t.Fatalf("rules in the message = none, want at least one: %s", message)
 	}
 	return rules
 }
 
-// ruleIn is the one rule that a message says is missing.
+// ruleIn returns the one missing rule in a message.
 func ruleIn(t *testing.T, message string) rbacv1.PolicyRule {
 	t.Helper()
 	rules := rulesIn(t, message)
 	if len(rules) != 1 {
-		t.Fatalf("%d rules in: %s", len(rules), message)
+		t.Fatalf("rules in the message = %d, want 1: %s", len(rules), message)
 	}
 	return rules[0]
 }
 
-// TestExecutorIsNamedByThoseWhoMay: to create a work with an executor takes execute-as,
-// which a user has by a Role of its own or by that of a group.
-func TestExecutorIsNamedByThoseWhoMay(t *testing.T) {
+// TestExecutorRequiresExecuteAs checks that creating a ManifestWork with an executor requires
+// execute-as, granted to the user or to one of its groups.
+func TestExecutorRequiresExecuteAs(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	cluster := f.SilentCluster(t)
 	stranger := framework.NewCaller(t, f.Hub, "stranger", "visitors")
@@ -175,7 +175,7 @@ func TestExecutorIsNamedByThoseWhoMay(t *testing.T) {
 	byAccount.May(t, cluster, executeAs(executorName(judgedExecutor)))
 	byGroup.Subject = groupSubject("deployers")
 	byGroup.May(t, cluster, executeAs(executorName(judgedExecutor)))
-	// The rule holds in the namespace of the Role, and for the name that it has.
+	// The rule applies only in the namespace of the Role, and only to the resource names in it.
 	elsewhere.May(t, "default", executeAs())
 	elsewhere.May(t, cluster, executeAs("system:serviceaccount:apps:other", "system:serviceaccount::klusterlet-work-sa"))
 
@@ -186,22 +186,22 @@ func TestExecutorIsNamedByThoseWhoMay(t *testing.T) {
 	}
 	left := framework.Must(f.OCM.WorkV1().ManifestWorks(cluster).List(t.Context(), metav1.ListOptions{}))(t)
 	if len(left.Items) > 0 {
-		t.Errorf("refused and stored: %v", left.Items[0].Name)
+		t.Errorf("stored ManifestWork = %v, want none after the denial", left.Items[0].Name)
 	}
 	for i, c := range []*framework.Caller{byName, byGroup, byAccount} {
 		works := c.OCM.WorkV1().ManifestWorks(cluster)
 		name := fmt.Sprintf("of-%d", i)
 		for way, create := range workCreations(t, works, name, judgedExecutor) {
 			if err := create(); err != nil {
-				t.Errorf("%s by %s: %v", way, c.Name, err)
+				t.Errorf("%s by %s = %v, want nil", way, c.Name, err)
 			}
 		}
 		for way, change := range workChanges(t, works, name, "changed", judgedExecutor) {
 			if err := change(); err != nil {
-				t.Errorf("%s by %s: %v", way, c.Name, err)
+				t.Errorf("%s by %s = %v, want nil", way, c.Name, err)
 			}
 		}
-		// Another executor is another matter.
+		// Another executor requires another permission.
 		other := types.NamespacedName{Namespace: "kube-system", Name: "admin"}
 		for way, change := range workChanges(t, works, name, "taken", other) {
 			workRefused(t, way, change(), c.Name, cluster, other)
@@ -209,9 +209,10 @@ func TestExecutorIsNamedByThoseWhoMay(t *testing.T) {
 	}
 }
 
-// TestExecutorJudgesEveryChangeOfASpec: who may not name the executor of a work changes
-// nothing of its spec (W5), and everything else of it.
-func TestExecutorJudgesEveryChangeOfASpec(t *testing.T) {
+// TestExecutorChecksEverySpecChange checks that a user without execute-as cannot change the spec of
+// a ManifestWork, but can change all other fields.
+func TestExecutorChecksEverySpecChange(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	ctx, cluster := t.Context(), f.SilentCluster(t)
 	stranger := framework.NewCaller(t, f.Hub, "stranger")
@@ -230,7 +231,7 @@ func TestExecutorJudgesEveryChangeOfASpec(t *testing.T) {
 			return err
 		}
 	}
-	workRefused(t, "without the executor", patch(types.MergePatchType, `{"spec":{"executor":null}}`, metav1.PatchOptions{})(), stranger.Name, cluster, judgedExecutor)
+	workRefused(t, "removal of the executor", patch(types.MergePatchType, `{"spec":{"executor":null}}`, metav1.PatchOptions{})(), stranger.Name, cluster, judgedExecutor)
 	_, agent := f.AgentOf(t, cluster)
 	asAgent := agent.WorkV1().ManifestWorks(cluster)
 	for way, write := range map[string]func() error{
@@ -249,7 +250,7 @@ func TestExecutorJudgesEveryChangeOfASpec(t *testing.T) {
 		"the same manifest with its keys in another order": patch(types.MergePatchType, fmt.Sprintf(`{"spec":{"workload":{"manifests":[%s]}}}`,
 			`{"apiVersion":"v1","data":{"a":"2","z":"<1>"},"kind":"ConfigMap","metadata":{"name":"judged","namespace":"default"}}`), metav1.PatchOptions{}),
 		"the status": patch(types.MergePatchType, `{"status":{"conditions":[{"type":"Applied","status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`, metav1.PatchOptions{}, "status"),
-		"the spec through the status, which it does not change": patch(types.MergePatchType, `{"spec":{"workload":{"manifests":[]},"executor":null}}`, metav1.PatchOptions{}, "status"),
+		"the spec through the status subresource, without effect": patch(types.MergePatchType, `{"spec":{"workload":{"manifests":[]},"executor":null}}`, metav1.PatchOptions{}, "status"),
 		"the finalizer of the agent": func() error {
 			content := fmt.Sprintf(`{"metadata":{"uid":%q,"finalizers":["cluster.open-cluster-management.io/manifest-work-cleanup"]}}`, created.UID)
 			_, err := asAgent.Patch(ctx, "kept", types.MergePatchType, []byte(content), metav1.PatchOptions{})
@@ -257,26 +258,28 @@ func TestExecutorJudgesEveryChangeOfASpec(t *testing.T) {
 		},
 	} {
 		if err := write(); err != nil {
-			t.Errorf("%s: %v", way, err)
+			t.Errorf("write of %s = %v, want nil", way, err)
 		}
 	}
 	kept := framework.Must(works.Get(ctx, "kept", metav1.GetOptions{}))(t)
 	if kept.Generation != created.Generation || string(kept.Spec.Workload.Manifests[0].Raw) != string(created.Spec.Workload.Manifests[0].Raw) {
-		t.Errorf("generation %d with manifest %s, after %d with %s", kept.Generation, kept.Spec.Workload.Manifests[0].Raw, created.Generation, created.Spec.Workload.Manifests[0].Raw)
+		t.Errorf("generation = %d with manifest %s, want %d with %s", kept.Generation, kept.Spec.Workload.Manifests[0].Raw, created.Generation, created.Spec.Workload.Manifests[0].Raw)
 	}
 	if len(kept.Finalizers) != 1 || len(kept.Labels) != 3 || kept.Annotations["d"] == "" || len(kept.Status.Conditions) != 1 {
-		t.Errorf("not all is written: %+v %+v", kept.ObjectMeta, kept.Status)
+		t.Errorf("stored metadata = %+v and status = %+v, want one finalizer, three labels, annotation d and one condition", kept.ObjectMeta, kept.Status)
 	}
 	if _, err := asAgent.Patch(ctx, "kept", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
-		t.Error(err)
+		t.Errorf("removal of the finalizer by the agent = %v, want nil", err)
 	}
 	if _, err := asAgent.Patch(ctx, "kept", types.MergePatchType, fmt.Appendf(nil, `{"spec":{"workload":{"manifests":[%s]}}}`, judgedManifest("of the agent")), metav1.PatchOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("the agent changes the spec: %v", err)
+		t.Errorf("update of the spec by the agent = %v, want Forbidden", err)
 	}
 }
 
-// TestExecutorRefusalHelps: the rule that a refusal names is the one that is missing.
-func TestExecutorRefusalHelps(t *testing.T) {
+// TestExecutorErrorContainsTheMissingRule checks that the rule in the error message allows the
+// write.
+func TestExecutorErrorContainsTheMissingRule(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	cluster := f.SilentCluster(t)
 	c := framework.NewCaller(t, f.Hub, "newcomer")
@@ -285,17 +288,18 @@ func TestExecutorRefusalHelps(t *testing.T) {
 	write := workCreations(t, works, "helped", judgedExecutor)["create"]
 	rule := workRefused(t, "create", write(), c.Name, cluster, judgedExecutor)
 	c.May(t, cluster, rule)
-	framework.Eventually(t, "the rule of the refusal allows the write", func(context.Context) error { return write() })
+	framework.Eventually(t, "the rule in the error message allows the write", func(context.Context) error { return write() })
 	for way, change := range workChanges(t, works, "helped", "helped", judgedExecutor) {
 		if err := change(); err != nil {
-			t.Errorf("%s: %v", way, err)
+			t.Errorf("%s = %v, want nil", way, err)
 		}
 	}
 }
 
-// TestExecutorChoiceIsStamped: a work says who chose its executor and who wrote its
-// spec, and nobody but the server says so.
-func TestExecutorChoiceIsStamped(t *testing.T) {
+// TestExecutorChoiceIsRecorded checks that executorChoice contains the users that chose the
+// executor and changed the spec. Only the server can write these fields.
+func TestExecutorChoiceIsRecorded(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	ctx, cluster := t.Context(), f.SilentCluster(t)
 	first, second := framework.NewCaller(t, f.Hub, "first"), framework.NewCaller(t, f.Hub, "second")
@@ -312,10 +316,10 @@ func TestExecutorChoiceIsStamped(t *testing.T) {
 		t.Helper()
 		choice := work.Status.ExecutorChoice
 		if choice == nil || choice.ChosenBy.Username != chosen || choice.SpecChangedBy.Username != changed {
-			t.Fatalf("%s: %+v, not chosen by %s and changed by %s", what, choice, chosen, changed)
+			t.Fatalf("%s: executorChoice = %+v, want chosenBy %s and specChangedBy %s", what, choice, chosen, changed)
 		}
 		if choice.ChosenAt.Before(&began) || choice.SpecChangedAt.Before(&choice.ChosenAt) || choice.SpecChangedAt.After(time.Now()) {
-			t.Fatalf("%s: chosen at %s, changed at %s", what, choice.ChosenAt, choice.SpecChangedAt)
+			t.Fatalf("%s: chosenAt = %s and specChangedAt = %s, want both between %s and now, in this order", what, choice.ChosenAt, choice.SpecChangedAt, began)
 		}
 		return choice
 	}
@@ -323,7 +327,7 @@ func TestExecutorChoiceIsStamped(t *testing.T) {
 	work := judgedWork("stamped", executorOf(judgedExecutor))
 	work.Status.ExecutorChoice = forged
 	work = framework.Must(first.OCM.WorkV1().ManifestWorks(cluster).Create(ctx, work, metav1.CreateOptions{}))(t)
-	says("created", work, "first", "first")
+	says("creation", work, "first", "first")
 
 	works := second.OCM.WorkV1().ManifestWorks(cluster)
 	forgery := string(framework.Must(json.Marshal(forged))(t))
@@ -332,7 +336,7 @@ func TestExecutorChoiceIsStamped(t *testing.T) {
 			_, err := works.Patch(ctx, "stamped", types.MergePatchType, []byte(`{"status":{"executorChoice":`+forgery+`}}`), metav1.PatchOptions{}, "status")
 			return err
 		},
-		"a patch that erases it": func() error {
+		"a patch of the status that removes executorChoice": func() error {
 			_, err := works.Patch(ctx, "stamped", types.MergePatchType, []byte(`{"status":{"executorChoice":null}}`), metav1.PatchOptions{}, "status")
 			return err
 		},
@@ -341,7 +345,7 @@ func TestExecutorChoiceIsStamped(t *testing.T) {
 				metav1.PatchOptions{FieldManager: "forger", Force: new(true)}, "status")
 			return err
 		},
-		"an update of the status without it": func() error {
+		"an update of the status without executorChoice": func() error {
 			current, err := works.Get(ctx, "stamped", metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -366,7 +370,7 @@ func TestExecutorChoiceIsStamped(t *testing.T) {
 		},
 	} {
 		if err := forge(); err != nil {
-			t.Errorf("%s: %v", way, err)
+			t.Errorf("%s = %v, want nil", way, err)
 		}
 		says(way, framework.Must(works.Get(ctx, "stamped", metav1.GetOptions{}))(t), "first", "first")
 	}
@@ -378,24 +382,24 @@ func TestExecutorChoiceIsStamped(t *testing.T) {
 	before := work.Status.ExecutorChoice
 	changed := says("another manifest", edit(fmt.Sprintf(`{"spec":{"workload":{"manifests":[%s]}}}`, judgedManifest("2"))), "first", "second")
 	if !changed.ChosenAt.Equal(&before.ChosenAt) {
-		t.Errorf("chosen at %s, not %s", changed.ChosenAt, before.ChosenAt)
+		t.Errorf("chosenAt = %s, want %s", changed.ChosenAt, before.ChosenAt)
 	}
 	says("another executor", edit(`{"spec":{"executor":{"subject":{"serviceAccount":{"name":"other"}}}}}`), "second", "second")
 	works = first.OCM.WorkV1().ManifestWorks(cluster)
-	says("no executor any more", edit(`{"spec":{"executor":null}}`), "first", "first")
+	says("removal of the executor", edit(`{"spec":{"executor":null}}`), "first", "first")
 	works = second.OCM.WorkV1().ManifestWorks(cluster)
 	says("another manifest without executor", edit(fmt.Sprintf(`{"spec":{"workload":{"manifests":[%s]}}}`, judgedManifest("3"))), "first", "second")
 
 	never := judgedWork("never", nil)
 	never.Status.ExecutorChoice = forged
 	if never = framework.Must(works.Create(ctx, never, metav1.CreateOptions{}))(t); never.Status.ExecutorChoice != nil {
-		t.Errorf("a work that never had an executor: %+v", never.Status.ExecutorChoice)
+		t.Errorf("executorChoice without an executor = %+v, want nil", never.Status.ExecutorChoice)
 	}
 	never = framework.Must(works.Patch(ctx, "never", types.MergePatchType, fmt.Appendf(nil, `{"spec":{"workload":{"manifests":[%s]}},"status":{"executorChoice":%s}}`, judgedManifest("4"), forgery), metav1.PatchOptions{}))(t)
 	if never.Status.ExecutorChoice != nil {
-		t.Errorf("a work that never had an executor was changed: %+v", never.Status.ExecutorChoice)
+		t.Errorf("executorChoice after a change without an executor = %+v, want nil", never.Status.ExecutorChoice)
 	}
 	works = first.OCM.WorkV1().ManifestWorks(cluster)
 	never = framework.Must(works.Patch(ctx, "never", types.MergePatchType, fmt.Appendf(nil, `{"spec":{"executor":%s}}`, asJSON(t, judgedExecutor)), metav1.PatchOptions{}))(t)
-	says("a work that gets an executor", never, "first", "first")
+	says("addition of an executor", never, "first", "first")
 }

@@ -13,13 +13,13 @@ func TestMain(m *testing.M) { os.Exit(framework.Run(m)) }
 // fleet is a fleet with the methods of this package's tests.
 type fleet struct{ *framework.Fleet }
 
-// shared returns the fleet of all tests of the package that leave it as they found it.
+// shared returns the fleet that tests of the package share. They must leave it unchanged.
 func shared(t *testing.T) *fleet {
 	t.Helper()
 	return &fleet{framework.Shared(t)}
 }
 
-// ownFleet starts a fleet that the test may kill parts of.
+// ownFleet starts a fleet for one test. The test is allowed to kill processes of it.
 func ownFleet(t *testing.T, opts localhub.FleetOptions) *fleet {
 	t.Helper()
 	return &fleet{framework.OwnFleet(t, opts)}

@@ -23,19 +23,20 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// publicWorkAgent makes the requests that the public work agent makes, one by one,
-// with nothing but the Role that every accepted cluster has.
+// publicWorkAgent sends the requests of the upstream work agent one by one. Its only permissions are
+// those of the Role that every accepted cluster has.
 type publicWorkAgent struct {
 	*fleet
-	// works are those of its own cluster, as JSON: it knows none of our types.
+	// works is the client for the ManifestWorks of its own cluster. It uses JSON, because the
+	// upstream agent does not use our types.
 	works dynamic.ResourceInterface
-	// others are the works of another cluster.
+	// others is the client for the ManifestWorks of another cluster.
 	others dynamic.ResourceInterface
 }
 
 const otherCluster = "cluster2"
 
-// The public work agent works with our hub unchanged.
+// TestPublicWorkAgent checks that the upstream work agent works with our hub without changes.
 func TestPublicWorkAgent(t *testing.T) {
 	t.Parallel()
 	f := ownFleet(t, localhub.FleetOptions{})
@@ -48,23 +49,23 @@ func TestPublicWorkAgent(t *testing.T) {
 	works := framework.Must(dynamic.NewForConfig(config))(t).Resource(workv1.SchemeGroupVersion.WithResource("manifestworks"))
 	agent := &publicWorkAgent{fleet: f, works: works.Namespace(framework.Cluster1), others: works.Namespace(otherCluster)}
 	for name, test := range map[string]func(*testing.T){
-		"streams its works":               agent.streams,
-		"lists and watches":               agent.lists,
-		"selects":                         agent.selects,
-		"puts its finalizer on and off":   agent.finalizes,
-		"reports in the status only":      agent.reports,
-		"is told of conflicts":            agent.conflicts,
-		"serves a work with an executor":  agent.executes,
-		"does not change executed specs":  agent.leavesSpecs,
-		"is confined to its own cluster":  agent.confined,
-		"changes works without executors": agent.changesOrdinaryWorks,
-		"finishes works":                  agent.finishes,
+		"streams ManifestWorks":                              agent.streams,
+		"lists and watches ManifestWorks":                    agent.lists,
+		"selects ManifestWorks":                              agent.selects,
+		"adds and removes its finalizer":                     agent.finalizes,
+		"writes the status through the subresource only":     agent.reports,
+		"receives conflicts":                                 agent.conflicts,
+		"does not change executorChoice":                     agent.executes,
+		"cannot change specs with an executor":               agent.leavesSpecs,
+		"has no access to other clusters":                    agent.confined,
+		"can change specs without an executor":               agent.changesOrdinaryWorks,
+		"finished ManifestWorks are deleted after their TTL": agent.finishes,
 	} {
 		t.Run(name, test)
 	}
 }
 
-// given creates a work as an administrator, and removes it at the end of the test.
+// given creates a ManifestWork as an administrator, and deletes it at the end of the test.
 func (a *publicWorkAgent) given(t *testing.T, name string, executor bool) *unstructured.Unstructured {
 	t.Helper()
 	work := framework.ConfigMapWork(name)
@@ -91,8 +92,8 @@ func (a *publicWorkAgent) get(t *testing.T, name string) *unstructured.Unstructu
 	return framework.Must(a.works.Get(t.Context(), name, metav1.GetOptions{}))(t)
 }
 
-// patch changes a work as the public agent does everything: by a merge patch that holds
-// for the version that it has seen.
+// patch changes a ManifestWork like the upstream agent: with a merge patch that contains the uid and
+// the resourceVersion of the object that the agent has read.
 func (a *publicWorkAgent) patch(t *testing.T, seen *unstructured.Unstructured, change map[string]any, subresources ...string) (*unstructured.Unstructured, error) {
 	t.Helper()
 	metadata, _ := change["metadata"].(map[string]any)
@@ -109,7 +110,7 @@ func finalizers(list ...any) map[string]any {
 	return map[string]any{"metadata": map[string]any{"finalizers": list}}
 }
 
-// publicStatus is a status as the public agent reports it.
+// publicStatus returns a status in the form of the upstream agent.
 func publicStatus(generation int64) map[string]any {
 	condition := func(kind, reason string) map[string]any {
 		return map[string]any{
@@ -129,7 +130,7 @@ func publicStatus(generation int64) map[string]any {
 	}
 }
 
-// nextEvent returns the next event about a work of a name that is no bookmark.
+// nextEvent returns the next event, other than a bookmark, for a ManifestWork.
 func nextEvent(t *testing.T, events watch.Interface, name string) watch.Event {
 	t.Helper()
 	patient := time.After(framework.Patience)
@@ -137,21 +138,21 @@ func nextEvent(t *testing.T, events watch.Interface, name string) watch.Event {
 		select {
 		case event, ok := <-events.ResultChan():
 			if !ok {
-				t.Fatal("the watch ended")
+				t.Fatal("watch ended, want an event")
 			}
 			if event.Type == watch.Error {
-				t.Fatalf("the watch failed: %v", apierrors.FromObject(event.Object))
+				t.Fatalf("watch = %v, want an event", apierrors.FromObject(event.Object))
 			}
 			if event.Type != watch.Bookmark && event.Object.(metav1.Object).GetName() == name {
 				return event
 			}
 		case <-patient:
-			t.Fatalf("no event about %s", name)
+			t.Fatalf("no event for %s, want one", name)
 		}
 	}
 }
 
-// initialEvents reads a stream up to the bookmark that ends what there was before it.
+// initialEvents reads a stream up to the bookmark that ends the initial events.
 func initialEvents(t *testing.T, events watch.Interface) (names []string, version string) {
 	t.Helper()
 	patient := time.After(framework.Patience)
@@ -159,7 +160,7 @@ func initialEvents(t *testing.T, events watch.Interface) (names []string, versio
 		select {
 		case event, ok := <-events.ResultChan():
 			if !ok {
-				t.Fatal("the watch ended")
+				t.Fatal("watch ended, want a bookmark")
 			}
 			switch object := event.Object.(type) {
 			case *unstructured.Unstructured:
@@ -169,10 +170,10 @@ func initialEvents(t *testing.T, events watch.Interface) (names []string, versio
 					return names, object.GetResourceVersion()
 				}
 			default:
-				t.Fatalf("got %s %v", event.Type, event.Object)
+				t.Fatalf("event = %s %v, want ADDED or BOOKMARK", event.Type, event.Object)
 			}
 		case <-patient:
-			t.Fatalf("no bookmark after %v", names)
+			t.Fatalf("no bookmark after %v, want one", names)
 		}
 	}
 }
@@ -190,22 +191,22 @@ func (a *publicWorkAgent) streams(t *testing.T) {
 	defer events.Stop()
 	names, version := initialEvents(t, events)
 	if slices.Sort(names); !slices.Contains(names, "streamed-1") || !slices.Contains(names, "streamed-2") || version == "" {
-		t.Errorf("the stream begins with %v and ends in version %q", names, version)
+		t.Errorf("initial events = %v up to resourceVersion %q, want streamed-1, streamed-2 and a resourceVersion", names, version)
 	}
 
 	seen := a.given(t, "streamed-3", false)
 	if got := nextEvent(t, events, "streamed-3"); got.Type != watch.Added {
-		t.Errorf("got %s", got.Type)
+		t.Errorf("event of streamed-3 after its creation = %s, want ADDED", got.Type)
 	}
 	framework.Must(a.patch(t, seen, finalizers(workv1.ManifestWorkFinalizer)))(t)
 	if got := nextEvent(t, events, "streamed-3"); got.Type != watch.Modified {
-		t.Errorf("got %s", got.Type)
+		t.Errorf("event of streamed-3 after a patch = %s, want MODIFIED", got.Type)
 	}
-	// Whoever was cut off goes on where it was.
+	// A client that lost its connection resumes the watch at its last resourceVersion.
 	resumed := framework.Must(a.works.Watch(t.Context(), metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true}))(t)
 	defer resumed.Stop()
 	if got := nextEvent(t, resumed, "streamed-3"); got.Type != watch.Added {
-		t.Errorf("after the end of the first stream came %s", got.Type)
+		t.Errorf("first event of streamed-3 in the resumed watch = %s, want ADDED", got.Type)
 	}
 }
 
@@ -213,7 +214,7 @@ func (a *publicWorkAgent) lists(t *testing.T) {
 	a.given(t, "listed", false)
 	list := framework.Must(a.works.List(t.Context(), metav1.ListOptions{ResourceVersion: "0", Limit: 500}))(t)
 	if !slices.ContainsFunc(list.Items, func(work unstructured.Unstructured) bool { return work.GetName() == "listed" }) {
-		t.Errorf("%d works, the new one is not among them", len(list.Items))
+		t.Errorf("list = %d ManifestWorks without the new one, want the new one in it", len(list.Items))
 	}
 	events := framework.Must(a.works.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion(), AllowWatchBookmarks: true}))(t)
 	defer events.Stop()
@@ -221,7 +222,7 @@ func (a *publicWorkAgent) lists(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := nextEvent(t, events, "listed"); got.Type != watch.Deleted {
-		t.Errorf("got %s", got.Type)
+		t.Errorf("event of listed after its deletion = %s, want DELETED", got.Type)
 	}
 }
 
@@ -229,24 +230,24 @@ func (a *publicWorkAgent) selects(t *testing.T) {
 	a.given(t, "selected-1", true)
 	a.given(t, "selected-2", true)
 	for name, options := range map[string]metav1.ListOptions{
-		"label":             {LabelSelector: "given-to=selected-1"},
-		"name":              {FieldSelector: "metadata.name=selected-1"},
-		"executor":          {FieldSelector: "spec.executor.subject.serviceAccount.name=selected-1,spec.executor.subject.serviceAccount.namespace=team-a"},
-		"label, not a name": {LabelSelector: "given-to in (selected-1, selected-2)", FieldSelector: "metadata.name!=selected-2"},
+		"label":                   {LabelSelector: "given-to=selected-1"},
+		"name":                    {FieldSelector: "metadata.name=selected-1"},
+		"executor":                {FieldSelector: "spec.executor.subject.serviceAccount.name=selected-1,spec.executor.subject.serviceAccount.namespace=team-a"},
+		"label and excluded name": {LabelSelector: "given-to in (selected-1, selected-2)", FieldSelector: "metadata.name!=selected-2"},
 	} {
 		list := framework.Must(a.works.List(t.Context(), options))(t)
 		if len(list.Items) != 1 || list.Items[0].GetName() != "selected-1" {
-			t.Errorf("by %s: %d works", name, len(list.Items))
+			t.Errorf("list by %s = %d ManifestWorks, want selected-1 only", name, len(list.Items))
 		}
 		options.SendInitialEvents, options.ResourceVersionMatch, options.AllowWatchBookmarks = ptr.To(true), metav1.ResourceVersionMatchNotOlderThan, true
 		events := framework.Must(a.works.Watch(t.Context(), options))(t)
 		if names, _ := initialEvents(t, events); !slices.Equal(names, []string{"selected-1"}) {
-			t.Errorf("by %s: streamed %v", name, names)
+			t.Errorf("watch by %s = %v, want selected-1 only", name, names)
 		}
 		events.Stop()
 	}
 	if _, err := a.works.List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nothing=x"}); !apierrors.IsBadRequest(err) {
-		t.Errorf("by a field that is none: %v", err)
+		t.Errorf("list by an unsupported field = %v, want BadRequest", err)
 	}
 }
 
@@ -254,7 +255,7 @@ func (a *publicWorkAgent) finalizes(t *testing.T) {
 	seen := a.given(t, "finalized", false)
 	held := framework.Must(a.patch(t, seen, finalizers(workv1.ManifestWorkFinalizer)))(t)
 	if !slices.Equal(held.GetFinalizers(), []string{workv1.ManifestWorkFinalizer}) || held.GetGeneration() != seen.GetGeneration() {
-		t.Errorf("finalizers %v, generation %d after %d", held.GetFinalizers(), held.GetGeneration(), seen.GetGeneration())
+		t.Errorf("finalizers = %v with generation %d, want %s with generation %d", held.GetFinalizers(), held.GetGeneration(), workv1.ManifestWorkFinalizer, seen.GetGeneration())
 	}
 	events := framework.Must(a.works.Watch(t.Context(), metav1.ListOptions{ResourceVersion: held.GetResourceVersion()}))(t)
 	defer events.Stop()
@@ -264,12 +265,12 @@ func (a *publicWorkAgent) finalizes(t *testing.T) {
 	event := nextEvent(t, events, "finalized")
 	deleting := event.Object.(*unstructured.Unstructured)
 	if event.Type != watch.Modified || deleting.GetDeletionTimestamp() == nil {
-		t.Fatalf("got %s of a work deleted at %v", event.Type, deleting.GetDeletionTimestamp())
+		t.Fatalf("event after the delete request = %s with deletionTimestamp %v, want MODIFIED with a deletionTimestamp", event.Type, deleting.GetDeletionTimestamp())
 	}
-	// It still reports while it cleans up, and only then lets the work go.
+	// The agent still writes the status during the cleanup. Then it removes its finalizer.
 	reported := framework.Must(a.patch(t, deleting, map[string]any{"status": publicStatus(deleting.GetGeneration())}, "status"))(t)
 	if a.get(t, "finalized").GetDeletionTimestamp() == nil {
-		t.Error("the work is not being deleted any more")
+		t.Error("deletionTimestamp = nil, want it set")
 	}
 	if _, err := a.patch(t, reported, finalizers()); err != nil {
 		t.Fatal(err)
@@ -278,10 +279,10 @@ func (a *publicWorkAgent) finalizes(t *testing.T) {
 		event = nextEvent(t, events, "finalized")
 	}
 	if event.Type != watch.Deleted {
-		t.Errorf("got %s", event.Type)
+		t.Errorf("event after the removal of the finalizer = %s, want DELETED", event.Type)
 	}
 	if _, err := a.works.Get(t.Context(), "finalized", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the work is still there: %v", err)
+		t.Errorf("get after the removal of the last finalizer = %v, want NotFound", err)
 	}
 }
 
@@ -292,21 +293,21 @@ func (a *publicWorkAgent) reports(t *testing.T) {
 		"status": want, "spec": map[string]any{"workload": map[string]any{"manifests": []any{}}},
 	}, "status"))(t)
 	if diff := cmp.Diff(seen.Object["spec"], reported.Object["spec"]); diff != "" || reported.GetGeneration() != seen.GetGeneration() {
-		t.Errorf("a status changed the spec, generation %d: %s", reported.GetGeneration(), diff)
+		t.Errorf("generation after a status write = %d, want %d; spec (-want +got):\n%s", reported.GetGeneration(), seen.GetGeneration(), diff)
 	}
 	if diff := cmp.Diff(conditionTypes(t, want), conditionTypes(t, a.get(t, "reported").Object["status"])); diff != "" {
-		t.Error(diff)
+		t.Errorf("conditions (-want +got):\n%s", diff)
 	}
 	feedback, _, err := unstructured.NestedSlice(reported.Object, "status", "resourceStatus", "manifests")
 	if err != nil || len(feedback) != 1 || feedback[0].(map[string]any)["statusFeedback"] == nil {
-		t.Errorf("what it reported of the manifests: %v, %v", feedback, err)
+		t.Errorf("status of the manifests = %v, error %v, want one manifest with statusFeedback", feedback, err)
 	}
-	// The work itself does not take a status.
+	// Writes of the main resource do not change the status.
 	changed := framework.Must(a.patch(t, reported, map[string]any{
 		"metadata": map[string]any{"labels": map[string]any{"seen": "yes"}}, "status": map[string]any{"conditions": []any{}},
 	}))(t)
 	if diff := cmp.Diff(reported.Object["status"], changed.Object["status"]); diff != "" || changed.GetLabels()["seen"] != "yes" {
-		t.Errorf("labels %v, status: %s", changed.GetLabels(), diff)
+		t.Errorf("labels after a write of the main resource = %v, want seen=yes; status (-want +got):\n%s", changed.GetLabels(), diff)
 	}
 }
 
@@ -330,32 +331,32 @@ func (a *publicWorkAgent) conflicts(t *testing.T) {
 	fresh := framework.Must(a.patch(t, stale, finalizers(workv1.ManifestWorkFinalizer)))(t)
 	status := map[string]any{"status": publicStatus(1)}
 	if _, err := a.patch(t, stale, finalizers("example.com/lost")); !apierrors.IsConflict(err) {
-		t.Errorf("a finalizer for a former version: %v", err)
+		t.Errorf("finalizer with an old resourceVersion = %v, want Conflict", err)
 	}
 	if _, err := a.patch(t, stale, status, "status"); !apierrors.IsConflict(err) {
-		t.Errorf("a status for a former version: %v", err)
+		t.Errorf("status with an old resourceVersion = %v, want Conflict", err)
 	}
-	// The uid holds as well. A PUT says 409, a patch what Kubernetes says to one that
-	// changes nothing but the uid.
+	// The uid is a precondition as well. If it differs, a PUT returns 409, and a patch returns the
+	// error of Kubernetes for a changed uid.
 	other := fresh.DeepCopy()
 	other.SetUID("00000000-0000-0000-0000-000000000000")
 	if _, err := a.works.UpdateStatus(t.Context(), other, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
-		t.Errorf("a PUT for another work of the name: %v", err)
+		t.Errorf("PUT with another uid = %v, want Conflict", err)
 	}
 	for _, subresources := range [][]string{nil, {"status"}} {
 		if _, err := a.patch(t, other, map[string]any{}, subresources...); !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
-			t.Errorf("a patch of %v for another work of the name: %v", subresources, err)
+			t.Errorf("patch of %v with another uid = %v, want Conflict or Invalid", subresources, err)
 		}
 	}
 	outdated := stale.DeepCopy()
 	outdated.Object["status"] = publicStatus(1)
 	if _, err := a.works.UpdateStatus(t.Context(), outdated, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
-		t.Errorf("a PUT of a former version: %v", err)
+		t.Errorf("PUT with an old resourceVersion = %v, want Conflict", err)
 	}
 	if got := a.get(t, "contested"); got.GetResourceVersion() != fresh.GetResourceVersion() {
-		t.Errorf("written: %v", got.Object)
+		t.Errorf("stored ManifestWork = %v, want it unchanged", got.Object)
 	}
-	// A work that was deleted and made again is not the one that was seen.
+	// A ManifestWork that was deleted and recreated has another uid.
 	if _, err := a.patch(t, fresh, finalizers()); err != nil {
 		t.Fatal(err)
 	}
@@ -363,27 +364,27 @@ func (a *publicWorkAgent) conflicts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := a.patch(t, fresh, finalizers("example.com/lost")); !apierrors.IsNotFound(err) {
-		t.Errorf("a finalizer for a work that is gone: %v", err)
+		t.Errorf("finalizer of a deleted ManifestWork = %v, want NotFound", err)
 	}
 	again := a.given(t, "contested", false)
 	if _, err := a.patch(t, fresh, finalizers("example.com/lost")); !apierrors.IsConflict(err) {
-		t.Errorf("a finalizer for the former work of the name: %v", err)
+		t.Errorf("finalizer with the uid of the previous ManifestWork = %v, want Conflict", err)
 	}
 	if _, err := a.patch(t, fresh, status, "status"); !apierrors.IsConflict(err) {
-		t.Errorf("a status for the former work of the name: %v", err)
+		t.Errorf("status with the uid of the previous ManifestWork = %v, want Conflict", err)
 	}
 	if got := a.get(t, "contested"); got.GetResourceVersion() != again.GetResourceVersion() {
-		t.Errorf("written: %v", got.Object)
+		t.Errorf("stored ManifestWork = %v, want it unchanged", got.Object)
 	}
 }
 
-// executes: an agent that knows nothing of executors, or of who chose one, does not
-// change that by serving the work.
+// executes checks that status writes of an agent without support for executors do not change
+// executorChoice.
 func (a *publicWorkAgent) executes(t *testing.T) {
 	seen := a.given(t, "executed", true)
 	choice, there, err := unstructured.NestedMap(seen.Object, "status", "executorChoice")
 	if err != nil || !there {
-		t.Fatalf("who chose the executor: %v, %v", choice, err)
+		t.Fatalf("executorChoice = %v, %v, want a user", choice, err)
 	}
 	held := framework.Must(a.patch(t, seen, finalizers(workv1.ManifestWorkFinalizer)))(t)
 	forged := publicStatus(held.GetGeneration())
@@ -410,10 +411,10 @@ func (a *publicWorkAgent) executes(t *testing.T) {
 			reported := framework.Must(write(a.get(t, "executed")))(t)
 			got, _, err := unstructured.NestedMap(reported.Object, "status", "executorChoice")
 			if diff := cmp.Diff(choice, got); err != nil || diff != "" {
-				t.Errorf("who chose the executor is now %v: %s", err, diff)
+				t.Errorf("executorChoice (-want +got, error %v):\n%s", err, diff)
 			}
 			if conditionTypes(t, reported.Object["status"]) == nil {
-				t.Error("nothing is reported")
+				t.Error("conditions = none, want the reported ones")
 			}
 		})
 	}
@@ -422,74 +423,76 @@ func (a *publicWorkAgent) executes(t *testing.T) {
 	}
 }
 
-// leavesSpecs: who may update works may not thereby act as their executors.
+// leavesSpecs checks that permission to update ManifestWorks does not include permission to change a
+// spec with an executor, or to add an executor.
 func (a *publicWorkAgent) leavesSpecs(t *testing.T) {
 	seen := a.given(t, "guarded", true)
 	refused := func(what string, err error) {
 		t.Helper()
 		if !apierrors.IsForbidden(err) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s = %v, want Forbidden", what, err)
 		}
 	}
 	manifests := []any{map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "mine", "namespace": "kube-system"}}}
 	_, err := a.patch(t, seen, map[string]any{"spec": map[string]any{"workload": map[string]any{"manifests": manifests}}})
-	refused("other manifests", err)
+	refused("patch with other manifests", err)
 	_, err = a.patch(t, seen, map[string]any{"spec": map[string]any{"deleteOption": map[string]any{"propagationPolicy": "Orphan"}}})
-	refused("another delete option", err)
+	refused("patch with another deleteOption", err)
 	put := seen.DeepCopy()
 	if err := unstructured.SetNestedSlice(put.Object, manifests, "spec", "workload", "manifests"); err != nil {
 		t.Fatal(err)
 	}
 	_, err = a.works.Update(t.Context(), put, metav1.UpdateOptions{})
-	refused("a PUT of other manifests", err)
+	refused("PUT with other manifests", err)
 	other := map[string]any{"subject": map[string]any{"type": "ServiceAccount", "serviceAccount": map[string]any{"namespace": "team-b", "name": "other"}}}
 	_, err = a.patch(t, seen, map[string]any{"spec": map[string]any{"executor": other}})
-	refused("another executor", err)
+	refused("patch with another executor", err)
 	ordinary := a.given(t, "ordinary", false)
 	_, err = a.patch(t, ordinary, map[string]any{"spec": map[string]any{"executor": other}})
-	refused("an executor for a work that has none", err)
+	refused("patch that adds an executor", err)
 	if got := a.get(t, "guarded"); got.GetResourceVersion() != seen.GetResourceVersion() {
-		t.Errorf("written: %v", got.Object)
+		t.Errorf("stored ManifestWork = %v, want it unchanged", got.Object)
 	}
 }
 
 func (a *publicWorkAgent) confined(t *testing.T) {
 	if _, err := a.others.List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("listing those of another cluster: %v", err)
+		t.Errorf("list in another cluster namespace = %v, want Forbidden", err)
 	}
 	if _, err := a.others.Patch(t.Context(), "x", types.MergePatchType, []byte(`{}`), metav1.PatchOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("changing one of another cluster: %v", err)
+		t.Errorf("patch in another cluster namespace = %v, want Forbidden", err)
 	}
 	seen := a.given(t, "kept", false)
 	if err := a.works.Delete(t.Context(), "kept", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("deleting one: %v", err)
+		t.Errorf("delete = %v, want Forbidden", err)
 	}
 	copied := seen.DeepCopy()
 	copied.SetName("made")
 	copied.SetUID("")
 	copied.SetResourceVersion("")
 	if _, err := a.works.Create(t.Context(), copied, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("making one: %v", err)
+		t.Errorf("create = %v, want Forbidden", err)
 	}
 }
 
-// changesOrdinaryWorks: what the Role of agents lets them do to works without
-// executors is as it was.
+// changesOrdinaryWorks checks that the Role of agents still allows changes of ManifestWorks
+// without executors.
 func (a *publicWorkAgent) changesOrdinaryWorks(t *testing.T) {
 	seen := a.given(t, "unguarded", false)
 	changed := framework.Must(a.patch(t, seen, map[string]any{"spec": map[string]any{"deleteOption": map[string]any{"propagationPolicy": "Orphan"}}}))(t)
 	if policy, _, _ := unstructured.NestedString(changed.Object, "spec", "deleteOption", "propagationPolicy"); policy != "Orphan" || changed.GetGeneration() != seen.GetGeneration()+1 {
-		t.Errorf("policy %q, generation %d", policy, changed.GetGeneration())
+		t.Errorf("propagationPolicy = %q with generation %d, want Orphan with generation %d", policy, changed.GetGeneration(), seen.GetGeneration()+1)
 	}
 	if _, there, _ := unstructured.NestedMap(changed.Object, "status", "executorChoice"); there {
-		t.Error("somebody is said to have chosen an executor")
+		t.Error("executorChoice is set, want none")
 	}
 }
 
-// finishes: the hub deletes a finished work when its time has come, and waits for the
-// agent to clean up as for any other deletion.
+// finishes checks that the hub deletes a finished ManifestWork after its TTL, and waits for the
+// agent's cleanup as for any deletion.
 func (a *publicWorkAgent) finishes(t *testing.T) {
-	for _, name := range []string{"finished", "finished-and-kept", "finished-of-a-set", "unfinished"} {
+	// The last one to finish is deleted last, which proves that the others are kept.
+	for _, name := range []string{"finished-and-kept", "finished-of-a-set", "unfinished", "finished"} {
 		a.given(t, name, false)
 		if name != "finished-and-kept" {
 			framework.Must(a.OCM.WorkV1().ManifestWorks(framework.Cluster1).Patch(t.Context(), name, types.MergePatchType,
@@ -512,9 +515,9 @@ func (a *publicWorkAgent) finishes(t *testing.T) {
 		framework.Must(a.patch(t, seen, map[string]any{"status": status}, "status"))(t)
 	}
 	var deleted *unstructured.Unstructured
-	framework.Eventually(t, "the finished work is being deleted", func(ctx context.Context) (err error) {
+	framework.Eventually(t, "ManifestWork finished has a deletionTimestamp", func(ctx context.Context) (err error) {
 		if deleted, err = a.works.Get(ctx, "finished", metav1.GetOptions{}); err == nil && deleted.GetDeletionTimestamp() == nil {
-			err = errors.New("it is not")
+			err = errors.New("deletionTimestamp = nil")
 		}
 		return err
 	})
@@ -522,11 +525,11 @@ func (a *publicWorkAgent) finishes(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := a.works.Get(t.Context(), "finished", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("it is still there: %v", err)
+		t.Errorf("get after the TTL = %v, want NotFound", err)
 	}
 	for _, name := range []string{"finished-and-kept", "finished-of-a-set", "unfinished"} {
 		if kept := a.get(t, name); kept.GetDeletionTimestamp() != nil {
-			t.Errorf("%s is being deleted", name)
+			t.Errorf("deletionTimestamp of ManifestWork %s is set, want nil", name)
 		}
 	}
 }

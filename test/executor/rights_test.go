@@ -19,10 +19,11 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// Where every work has an executor, the agent itself needs no more than to watch and to
-// clean up. It then applies nothing of its own.
-func TestExecutorsNeedLittleOfTheAgent(t *testing.T) {
-	s := newScene(t, "cleanup")
+// TestAgentNeedsOnlyCleanupPermissions checks an agent with the cleanup ClusterRole and without
+// permission to apply objects. It applies, repairs and cleans up ManifestWorks with an executor. It
+// cannot apply a ManifestWork without an executor.
+func TestAgentNeedsOnlyCleanupPermissions(t *testing.T) {
+	s := newFixture(t, "cleanup")
 	managed := s.Members[0]
 	const applies, cleansUp = "open-cluster-management:agent:apply", "open-cluster-management:agent:cleanup"
 	grants := filepath.Join(localhub.Root(), "artifacts", "agent", "managed")
@@ -31,7 +32,7 @@ func TestExecutorsNeedLittleOfTheAgent(t *testing.T) {
 		all := framework.Must(localhub.ReadManifests(dir))(t)
 		all = slices.DeleteFunc(all, func(object *unstructured.Unstructured) bool { return object.GetName() != name })
 		if len(all) != 2 {
-			t.Fatalf("%d manifests of %s", len(all), name)
+			t.Fatalf("manifests with the name %s in %s = %d, want 2", name, dir, len(all))
 		}
 		return all
 	}
@@ -46,7 +47,7 @@ func TestExecutorsNeedLittleOfTheAgent(t *testing.T) {
 	if err := bindings.Delete(t.Context(), applies, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// As it would be granted anew by starting the agent in the usual way.
+	// Agent.Start would grant the permissions again. Restart only restarts the process.
 	if err := managed.Agent.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -59,14 +60,14 @@ func TestExecutorsNeedLittleOfTheAgent(t *testing.T) {
 	s.set("object", "drifted")
 	s.has("object", "first")
 	if message := s.said(s.reports(own.Name, metav1.ConditionFalse), 0); !strings.Contains(message, "forbidden") {
-		t.Errorf("the work of the agent itself: %s", message)
+		t.Errorf("message of the ManifestWork without an executor = %q, want \"forbidden\" in it", message)
 	}
 	s.none("own")
 	s.change(work.Name, func(spec *workv1.ManifestWorkSpec) {
 		spec.Workload.Manifests = rawManifests(s.configMap("next", "first"))
 	})
 	s.has("next", "first")
-	framework.Eventually(t, "what left the work is gone", func(ctx context.Context) error {
+	framework.Eventually(t, "the ConfigMap that was removed from the ManifestWork does not exist", func(ctx context.Context) error {
 		_, err := s.value(ctx, "object")
 		return framework.IsGone(err)
 	})
@@ -74,9 +75,10 @@ func TestExecutorsNeedLittleOfTheAgent(t *testing.T) {
 	s.none("next")
 }
 
-// An agent that may not impersonate says so, and writes nothing with its own permissions.
-func TestExecutorNeedsAnAgentThatMayImpersonate(t *testing.T) {
-	s := newScene(t, "impersonation")
+// TestExecutorRequiresImpersonation checks that an agent without permission to impersonate reports
+// this, and writes nothing with its own permissions.
+func TestExecutorRequiresImpersonation(t *testing.T) {
+	s := newFixture(t, "impersonation")
 	s.grant("held", configMaps)
 	bindings := s.ManagedClient.RbacV1().ClusterRoleBindings()
 	const name = "open-cluster-management:agent:executor"
@@ -85,7 +87,7 @@ func TestExecutorNeedsAnAgentThatMayImpersonate(t *testing.T) {
 	limited := role.DeepCopy()
 	limited.Rules = slices.DeleteFunc(limited.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Verbs, "impersonate") })
 	if len(limited.Rules) == len(role.Rules) || len(binding.Subjects) == 0 {
-		t.Fatalf("%s does not allow to impersonate: %v", name, role.Rules)
+		t.Fatalf("ClusterRole %s: rules = %v and subjects of the binding = %v, want a rule for impersonate and a subject", name, role.Rules, binding.Subjects)
 	}
 	roles := s.ManagedClient.RbacV1().ClusterRoles()
 	if _, err := roles.Update(t.Context(), limited, metav1.UpdateOptions{}); err != nil {
@@ -101,28 +103,28 @@ func TestExecutorNeedsAnAgentThatMayImpersonate(t *testing.T) {
 		return err
 	}
 	s.atEnd(restore)
-	// The authorizer of the cluster sees it a moment later.
+	// The authorizer of the cluster notices the change after a short delay.
 	s.deniedTo(agentOnManaged, nil, authorizationv1.ResourceAttributes{
 		Verb: "impersonate", Version: "v1", Resource: "serviceaccounts", Namespace: s.executor.Namespace, Name: s.executor.Name,
 	})
-	place := s.now()
+	position := s.now()
 	work := s.workOf(s.configMap("object", "first"))
 	s.create(work)
 	message := s.said(s.reports(work.Name, metav1.ConditionFalse), 0)
 	for _, part := range []string{"impersonate", "--executor-mode=Review"} {
 		if !strings.Contains(message, part) {
-			t.Errorf("the condition does not name %q: %s", part, message)
+			t.Errorf("message of Applied = %q, want %q in it", message, part)
 		}
 	}
 	s.none("object")
-	// A request that may not impersonate is logged as that of who asked.
-	s.no("requests that were allowed", s.since(place).of("configmaps", s.namespace).done())
+	// The audit log contains a request with a denied impersonation as a request of the agent.
+	s.no("successful requests for ConfigMaps", s.since(position).of("configmaps", s.namespace).done())
 
 	if err := restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s.has("object", "first")
 	if available := meta.FindStatusCondition(s.reports(work.Name, metav1.ConditionTrue).Status.Conditions, workv1.WorkAvailable); available == nil || available.Status != metav1.ConditionTrue {
-		t.Errorf("Available is %v", available)
+		t.Errorf("Available = %v, want True", available)
 	}
 }

@@ -20,7 +20,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// writesOfWorks is an audit policy for our server that logs who writes works.
+// writesOfWorks is an audit policy for the server that logs the user of each write of a
+// ManifestWork.
 const writesOfWorks = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: ["RequestReceived"]
@@ -31,10 +32,10 @@ rules:
 - level: None
 `
 
-// serverOnHub is who our server is on its hub.
+// serverOnHub is the user name of the server on its hub.
 const serverOnHub = "system:serviceaccount:" + localhub.HubNamespace + ":" + localhub.ServerName
 
-// executorFleet is a fleet whose server says in an audit log what it has judged, and is
+// executorFleet is a fleet with an audit log of the decisions of its server. The server can be
 // restarted with other flags.
 type executorFleet struct{ *fleet }
 
@@ -44,22 +45,22 @@ func (f *executorFleet) serverWith(t *testing.T, args ...string) {
 	if err := f.Server.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The last of several flags wins.
+	// If a flag is repeated, its last value applies.
 	f.Server.Args = slices.Concat(f.Server.Args, args)
 	if err := f.Server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "the hub has its server back", func(ctx context.Context) error {
+	framework.Eventually(t, "the hub serves ManifestWorks again", func(ctx context.Context) error {
 		_, err := f.OCM.WorkV1().ManifestWorks("default").List(ctx, metav1.ListOptions{})
 		return err
 	})
 }
 
-// judged waits for the audit log to say of a write of a work in a cluster what was
-// decided of it, and why.
+// judged waits until the audit log contains a decision for a write of a ManifestWork, and a text in
+// its reason.
 func (f *executorFleet) judged(t *testing.T, cluster, user string, code int32, decision, reason string) {
 	t.Helper()
-	framework.Eventually(t, fmt.Sprintf("the audit log has %s of %s in %s", decision, user, cluster), func(context.Context) error {
+	framework.Eventually(t, fmt.Sprintf("the audit log contains the decision %q for user %s in namespace %s", decision, user, cluster), func(context.Context) error {
 		events, _, err := localhub.ReadAudit(f.Server.AuditLog(), 0)
 		if err != nil {
 			return err
@@ -70,22 +71,22 @@ func (f *executorFleet) judged(t *testing.T, cluster, user string, code int32, d
 				event.Annotations["executor.work.open-cluster-management.io/decision"] == decision &&
 				strings.Contains(event.Annotations["executor.work.open-cluster-management.io/reason"], reason)
 		}) {
-			return errors.New("it has not")
+			return errors.New("no such event")
 		}
 		return nil
 	})
 }
 
-// TestExecutorOfServer: what the server writes itself is judged as what anybody writes,
-// and works without executor are what --nil-executor says.
+// TestExecutorOfServer checks that the server's own writes require the same permissions as
+// other writes, and that --nil-executor applies to ManifestWorks without an executor.
 func TestExecutorOfServer(t *testing.T) {
 	t.Parallel()
 	permissions := types.NamespacedName{Namespace: "apps", Name: "permissions"}
 	f := &executorFleet{ownFleet(t, localhub.FleetOptions{
 		ServerAuditPolicy: writesOfWorks, APIServerArgs: []string{"--work-executor=" + permissions.String()},
 	})}
-	t.Run("delivers by its right", func(t *testing.T) { f.deliversByRight(t, permissions) })
-	t.Run("is not delivered without", func(t *testing.T) { f.deliversNotWithout(t, permissions) })
+	t.Run("the server delivers with execute-as", func(t *testing.T) { f.deliversByRight(t, permissions) })
+	t.Run("the server does not deliver without execute-as", func(t *testing.T) { f.deliversNotWithout(t, permissions) })
 
 	cluster := f.SilentCluster(t)
 	old := framework.Must(f.OCM.WorkV1().ManifestWorks(cluster).Create(t.Context(), judgedWork("old", nil), metav1.CreateOptions{}))(t)
@@ -95,23 +96,23 @@ func TestExecutorOfServer(t *testing.T) {
 	t.Run("Check", func(t *testing.T) { f.checksNilExecutors(t, cluster) })
 }
 
-// deliversByRight: the ClusterRole of the server lets it name every executor.
+// deliversByRight checks that the ClusterRole of the server allows every executor.
 func (f *executorFleet) deliversByRight(t *testing.T, executor types.NamespacedName) {
 	cluster := f.SilentCluster(t)
 	cp := framework.CreatePermission(t, f.OCM, framework.PermissionIn(cluster, "delivered"))
 	f.PermissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionTrue)
 	work := f.WorkOf(t, cp)
 	if got := work.Spec.Executor; got == nil || got.Subject.ServiceAccount.Namespace != executor.Namespace || got.Subject.ServiceAccount.Name != executor.Name {
-		t.Errorf("executor %+v", got)
+		t.Errorf("executor = %+v, want ServiceAccount %s", got, executor)
 	}
 	if choice := work.Status.ExecutorChoice; choice == nil || choice.ChosenBy.Username != "system:apiserver" {
-		t.Errorf("chosen by %+v", choice)
+		t.Errorf("executorChoice = %+v, want chosenBy system:apiserver", choice)
 	}
 	f.judged(t, cluster, "system:apiserver", 201, "allow", "ClusterRole")
 }
 
-// deliversNotWithout takes that away from the server and gives it back by the very
-// rule that the ClusterPermission says is missing.
+// deliversNotWithout checks that the server does not deliver a ClusterPermission without execute-as.
+// The rule in the condition of the ClusterPermission restores the permission.
 func (f *executorFleet) deliversNotWithout(t *testing.T, executor types.NamespacedName) {
 	server := &framework.Caller{
 		Name: serverOnHub, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + localhub.HubNamespace, "system:authenticated"},
@@ -124,10 +125,10 @@ func (f *executorFleet) deliversNotWithout(t *testing.T, executor types.Namespac
 		t.Fatal(err)
 	}
 	cluster := f.SilentCluster(t)
-	framework.Eventually(t, "the hub no longer lets the server name an executor", func(ctx context.Context) error {
+	framework.Eventually(t, "the hub denies execute-as to the server", func(ctx context.Context) error {
 		allowed, err := server.Allowed(ctx, cluster, "execute-as", workv1.GroupName, "manifestworks", executorName(executor))
 		if err == nil && allowed {
-			err = errors.New("it does")
+			err = errors.New("SubjectAccessReview = allowed, want denied")
 		}
 		return err
 	})
@@ -136,7 +137,7 @@ func (f *executorFleet) deliversNotWithout(t *testing.T, executor types.Namespac
 	said := f.PermissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, serverOnHub, executor.String())
 	f.judged(t, cluster, "system:apiserver", 403, "forbid", serverOnHub)
 	if works := framework.Must(f.OCM.WorkV1().ManifestWorks(cluster).List(t.Context(), metav1.ListOptions{}))(t); len(works.Items) > 0 {
-		t.Errorf("refused and stored: %s", works.Items[0].Name)
+		t.Errorf("stored ManifestWork = %s, want none after the denial", works.Items[0].Name)
 	}
 	for _, condition := range said.Status.Conditions {
 		if condition.Type == rbacv1alpha1.ConditionRBACManifestWorkCreated {
@@ -147,8 +148,8 @@ func (f *executorFleet) deliversNotWithout(t *testing.T, executor types.Namespac
 	f.judged(t, cluster, "system:apiserver", 201, "allow", "Role")
 }
 
-// deniesNilExecutors: nobody gives a work without executor its spec, and one that was
-// there can be cleaned up, or be given an executor.
+// deniesNilExecutors checks that no user can write the spec of a ManifestWork without an
+// executor. An existing one can be cleaned up, or receive an executor.
 func (f *executorFleet) deniesNilExecutors(t *testing.T, cluster string, old *workv1.ManifestWork) {
 	ctx, works := t.Context(), f.OCM.WorkV1().ManifestWorks(cluster)
 	patch := func(content string, subresources ...string) error {
@@ -159,7 +160,7 @@ func (f *executorFleet) deniesNilExecutors(t *testing.T, cluster string, old *wo
 	_, err := works.Create(ctx, judgedWork("new", nil), metav1.CreateOptions{})
 	for way, err := range map[string]error{"create": err, "another manifest": patch(another)} {
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "spec.executor is required on this hub") {
-			t.Errorf("%s: %v", way, err)
+			t.Errorf("%s without executor = %v, want Forbidden for spec.executor", way, err)
 		}
 	}
 	f.judged(t, cluster, "admin", 403, "forbid", "spec.executor is required")
@@ -167,21 +168,22 @@ func (f *executorFleet) deniesNilExecutors(t *testing.T, cluster string, old *wo
 	_, agent := f.AgentOf(t, cluster)
 	for _, content := range []string{`{"metadata":{"finalizers":["cluster.open-cluster-management.io/manifest-work-cleanup"]}}`, `{"metadata":{"finalizers":null}}`} {
 		if _, err := agent.WorkV1().ManifestWorks(cluster).Patch(ctx, old.Name, types.MergePatchType, []byte(content), metav1.PatchOptions{}); err != nil {
-			t.Errorf("the agent writes %s: %v", content, err)
+			t.Errorf("update of %s by the agent = %v, want nil", content, err)
 		}
 	}
 	if err := patch(`{"status":{"conditions":[]}}`, "status"); err != nil {
-		t.Errorf("the status: %v", err)
+		t.Errorf("update of the status = %v, want nil", err)
 	}
 	if err := patch(fmt.Sprintf(`{"spec":{"executor":%s}}`, asJSON(t, judgedExecutor))); err != nil {
-		t.Errorf("an executor: %v", err)
+		t.Errorf("update with an executor = %v, want nil", err)
 	}
 	if err := patch(`{"spec":{"executor":null}}`); !apierrors.IsForbidden(err) {
-		t.Errorf("no executor any more: %v", err)
+		t.Errorf("removal of the executor = %v, want Forbidden", err)
 	}
 }
 
-// checksNilExecutors: a work without executor takes a right of its own.
+// checksNilExecutors checks that a ManifestWork without an executor requires a separate
+// permission.
 func (f *executorFleet) checksNilExecutors(t *testing.T, cluster string) {
 	c := framework.NewCaller(t, f.Hub, "nil-writer")
 	c.May(t, cluster, writeWorks, executeAs(executorName(judgedExecutor)))
@@ -192,23 +194,23 @@ func (f *executorFleet) checksNilExecutors(t *testing.T, cluster string) {
 	}
 	err := write()
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "without spec.executor") {
-		t.Fatalf("created without executor: %v", err)
+		t.Fatalf("create without executor = %v, want Forbidden", err)
 	}
 	rule := ruleIn(t, err.Error())
 	if want := executeAs("system:serviceaccount::klusterlet-work-sa"); rule.String() != want.String() {
-		t.Errorf("rule %v, not %v", rule, want)
+		t.Errorf("rule in the message = %v, want %v", rule, want)
 	}
 	if _, err := works.Create(t.Context(), judgedWork("of-the-deployer", executorOf(judgedExecutor)), metav1.CreateOptions{}); err != nil {
-		t.Errorf("with an executor: %v", err)
+		t.Errorf("create with an executor = %v, want nil", err)
 	}
-	// To take the executor away is to write a work without.
+	// Removing the executor requires the same permission as creating a ManifestWork without one.
 	if _, err := works.Patch(t.Context(), "of-the-deployer", types.MergePatchType, []byte(`{"spec":{"executor":null}}`), metav1.PatchOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("the executor is taken away: %v", err)
+		t.Errorf("removal of the executor = %v, want Forbidden", err)
 	}
 	c.May(t, cluster, rule)
-	framework.Eventually(t, "the rule of the refusal allows the write", func(context.Context) error { return write() })
+	framework.Eventually(t, "the rule in the error message allows the write", func(context.Context) error { return write() })
 
-	// The server has its ClusterRole back, which was applied when it started.
+	// The server restored its ClusterRole when it started, so it has execute-as again.
 	cp := framework.CreatePermission(t, f.OCM, framework.PermissionIn(cluster, "of-the-server"))
 	f.PermissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionTrue)
 }

@@ -26,18 +26,19 @@ func (f *fleet) createWork(t *testing.T, work *workv1.ManifestWork) {
 	})
 }
 
-// workApplied waits until a work reports whether it is applied, and returns the message.
+// workApplied waits until the condition Applied of a ManifestWork has a status, and returns its
+// message.
 func (f *fleet) workApplied(t *testing.T, name string, want metav1.ConditionStatus) string {
 	t.Helper()
 	var message string
-	framework.Eventually(t, fmt.Sprintf("work %s reports Applied %s", name, want), func(ctx context.Context) error {
+	framework.Eventually(t, fmt.Sprintf("ManifestWork %s has condition Applied=%s", name, want), func(ctx context.Context) error {
 		work, err := f.OCM.WorkV1().ManifestWorks(framework.Cluster1).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		applied := meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
 		if applied == nil || applied.Status != want {
-			return fmt.Errorf("its conditions: %v", work.Status.Conditions)
+			return fmt.Errorf("conditions = %v", work.Status.Conditions)
 		}
 		message = applied.Message
 		return nil
@@ -45,9 +46,10 @@ func (f *fleet) workApplied(t *testing.T, name string, want metav1.ConditionStat
 	return message
 }
 
-// A work that cannot be applied says so, and holds neither what it also
-// delivers nor any other work.
-func TestBadWorkHoldsNoOther(t *testing.T) {
+// TestFailedManifestWorkBlocksNoOther checks that a ManifestWork reports manifests that cannot be
+// applied. They block neither its other manifests nor other ManifestWorks.
+func TestFailedManifestWorkBlocksNoOther(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	bad := framework.ConfigMapWork("bad-work",
 		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"lost","namespace":"no-such-namespace"}}`,
@@ -60,6 +62,6 @@ func TestBadWorkHoldsNoOther(t *testing.T) {
 		f.workApplied(t, good.Name, metav1.ConditionTrue)
 	}
 	if _, err := f.ManagedClient.CoreV1().ConfigMaps("default").Get(t.Context(), bad.Name, metav1.GetOptions{}); err != nil {
-		t.Error(err)
+		t.Errorf("get ConfigMap %s = %v, want it applied", bad.Name, err)
 	}
 }

@@ -10,14 +10,14 @@ var (
 	regionPattern    = regexp.MustCompile(`^(af|ap|ca|cn|eu|il|me|mx|sa|us|us-gov)-(central|north|south|east|west|northeast|northwest|southeast|southwest)-[1-9]$`)
 )
 
-// globalRegions are the regions that calls of IAM are signed for, by partition.
+// globalRegions contains the region for which IAM calls are signed, by partition.
 var globalRegions = map[string]string{
 	"aws":        "us-east-1",
 	"aws-cn":     "cn-north-1",
 	"aws-us-gov": "us-gov-west-1",
 }
 
-// partitionOf returns the partition of a region, or nothing if there is no such region.
+// partitionOf returns the partition of a region, or "" if the region is unknown.
 func partitionOf(region string) string {
 	switch {
 	case !regionPattern.MatchString(region):

@@ -13,16 +13,16 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 )
 
-// RunCommand does what the aws command line does for a line of a shell, as the owner of
-// the key, and returns what that prints. It knows the commands that make a role: aws iam
-// create-role, put-role-policy and tag-role, with the flags that our documents use.
+// RunCommand runs a command of the aws command line with an access key, and returns its output. It
+// supports aws iam create-role, put-role-policy and tag-role, with the flags that the
+// documentation uses.
 func (s *Server) RunCommand(ctx context.Context, key AccessKey, line string) (string, error) {
 	words, err := shellWords(line)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", line, err)
 	}
 	if len(words) < 3 || words[0] != "aws" || words[1] != "iam" {
-		return "", fmt.Errorf("%s: not a command of aws iam", line)
+		return "", fmt.Errorf("%s: want a command of aws iam", line)
 	}
 	flags, err := parseFlags(words[3:])
 	if err != nil {
@@ -60,10 +60,10 @@ func (s *Server) RunCommand(ctx context.Context, key AccessKey, line string) (st
 			return "", err
 		}
 	default:
-		return "", fmt.Errorf("aws iam %s is not known here", words[2])
+		return "", fmt.Errorf("aws iam %s is not supported", words[2])
 	}
 	if unused := flags.unused(); len(unused) > 0 {
-		return "", fmt.Errorf("%s: flags that are not known here: %s", line, strings.Join(unused, ", "))
+		return "", fmt.Errorf("%s: unsupported flags: %s", line, strings.Join(unused, ", "))
 	}
 	output, err := run()
 	if err != nil {
@@ -77,7 +77,7 @@ func printed(answer any) (string, error) {
 	return string(content) + "\n", err
 }
 
-// commandFlags are the flags of a command line. What is read is taken out.
+// commandFlags are the flags of a command line. Reading a flag removes it.
 type commandFlags map[string][]string
 
 func parseFlags(words []string) (commandFlags, error) {
@@ -87,12 +87,12 @@ func parseFlags(words []string) (commandFlags, error) {
 		flag, isFlag := strings.CutPrefix(word, "--")
 		switch {
 		case isFlag && flags[flag] != nil:
-			return nil, fmt.Errorf("--%s is given twice", flag)
+			return nil, fmt.Errorf("flag --%s is set twice", flag)
 		case isFlag:
 			name = flag
 			flags[name] = []string{}
 		case name == "":
-			return nil, fmt.Errorf("%q is no flag", word)
+			return nil, fmt.Errorf("%q is not a flag", word)
 		default:
 			flags[name] = append(flags[name], word)
 		}
@@ -100,7 +100,7 @@ func parseFlags(words []string) (commandFlags, error) {
 	return flags, nil
 }
 
-// one is the only value of a flag; nil if it has none, or several.
+// one returns the only value of a flag, or nil if it has none or several.
 func (f commandFlags) one(name string) *string {
 	values := f[name]
 	delete(f, name)
@@ -132,7 +132,8 @@ func (f commandFlags) unused() []string {
 	return names
 }
 
-// shellWords splits a line at blanks, as a shell does, with single quotes and backslashes.
+// shellWords splits a line into words as a shell does. It supports only single quotes and
+// backslashes, and returns an error for any other special character.
 func shellWords(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder
@@ -155,14 +156,14 @@ func shellWords(line string) ([]string, error) {
 			word.Reset()
 			begun = false
 		case strings.ContainsRune("\"$`;&|<>(){}*?[]!#~\n\t", r):
-			return nil, fmt.Errorf("%q means something to a shell that is not known here", r)
+			return nil, fmt.Errorf("unsupported special character %q", r)
 		default:
 			begun = true
 			word.WriteRune(r)
 		}
 	}
 	if quoted || escaped {
-		return nil, errors.New("the line ends within a word")
+		return nil, errors.New("unterminated quote or escape")
 	}
 	if begun {
 		words = append(words, word.String())

@@ -9,8 +9,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
 )
 
-// The lines that are given to administrators make the role that is meant.
-func TestCommandsMakeTheRole(t *testing.T) {
+// TestCommandsCreateTheRole checks that the commands for administrators create the role of
+// the identity.
+func TestCommandsCreateTheRole(t *testing.T) {
 	s := newServer(t, fakeaws.Options{})
 	key := addUser(t, s, managedAccount, "admin", fakeaws.AdminPolicy)
 	hub, err := irsa.ParseARN(hubARN)
@@ -29,10 +30,10 @@ func TestCommandsMakeTheRole(t *testing.T) {
 	}
 	roles := s.Roles(managedAccount)
 	if len(roles) != 1 || roles[0].ARN != identity.ManagedClusterRoleARN() || !maps.Equal(roles[0].Tags, identity.Tags()) {
-		t.Fatalf("roles are %+v", roles)
+		t.Fatalf("Roles() = %+v, want the role %s with the tags %v", roles, identity.ManagedClusterRoleARN(), identity.Tags())
 	}
 	if policy := roles[0].InlinePolicies[identity.ManagedClusterRoleName()]; policy != identity.ManagedClusterAccessPolicy().JSON() {
-		t.Errorf("the access policy is %s", policy)
+		t.Errorf("access policy = %s, want %s", policy, identity.ManagedClusterAccessPolicy().JSON())
 	}
 	_, err = s.RunCommand(t.Context(), key, commands[0])
 	wantCode(t, err, "EntityAlreadyExists")
@@ -43,7 +44,7 @@ func TestCommandsMakeTheRole(t *testing.T) {
 		strings.ReplaceAll(commands[2], "--tags", "--other"),
 	} {
 		if _, err := s.RunCommand(t.Context(), key, line); err == nil {
-			t.Errorf("it ran %s", line)
+			t.Errorf("RunCommand(%q) = nil error, want an error", line)
 		}
 	}
 }

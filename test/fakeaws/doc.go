@@ -1,35 +1,36 @@
-// Package fakeaws is an HTTP server on loopback that speaks the protocols of IAM, STS
-// and EKS to the unmodified AWS SDKs and the aws command line, keeps state, and refuses
-// what AWS refuses. It also has the token webhook by which a kube-apiserver accepts the
-// tokens that EKS accepts.
+// Package fakeaws is an HTTP server on loopback that implements the protocols of IAM, STS
+// and EKS for unmodified AWS SDKs and the aws command line. It keeps state and rejects the
+// requests that AWS rejects. It includes the token webhook with which a kube-apiserver
+// accepts the tokens that EKS accepts.
 //
-// Supported operations; every other one is answered with InvalidAction (IAM, STS) or
-// UnknownOperationException (EKS):
+// Supported operations (any other operation returns InvalidAction for IAM and STS, or
+// UnknownOperationException for EKS):
 //
-//   - IAM (Query protocol, 2010-05-08): CreateRole, GetRole, ListRoles, UpdateRole,
-//     UpdateRoleDescription, DeleteRole, UpdateAssumeRolePolicy, TagRole, UntagRole,
-//     ListRoleTags, PutRolePolicy, GetRolePolicy, ListRolePolicies, DeleteRolePolicy,
-//     AttachRolePolicy, DetachRolePolicy, ListAttachedRolePolicies, CreatePolicy,
-//     GetPolicy, ListPolicies, DeletePolicy, CreatePolicyVersion, GetPolicyVersion,
-//     ListPolicyVersions, DeletePolicyVersion, SetDefaultPolicyVersion,
+//   - IAM (Query protocol, 2010-05-08): CreateRole, GetRole, DeleteRole,
+//     UpdateAssumeRolePolicy, TagRole, UntagRole, PutRolePolicy, GetRolePolicy,
+//     ListRolePolicies, DeleteRolePolicy, DetachRolePolicy, ListAttachedRolePolicies,
 //     GetOpenIDConnectProvider, SimulatePrincipalPolicy.
 //   - STS (Query protocol, 2011-06-15): GetCallerIdentity (also presigned), AssumeRole,
 //     AssumeRoleWithWebIdentity.
-//   - EKS (REST/JSON): CreateAccessEntry, DescribeAccessEntry, UpdateAccessEntry,
-//     DeleteAccessEntry, ListAccessEntries, TagResource, UntagResource,
-//     ListTagsForResource, DescribeCluster, ListClusters.
+//   - EKS (REST/JSON): DescribeCluster, CreateAccessEntry, DescribeAccessEntry,
+//     UpdateAccessEntry, DeleteAccessEntry, TagResource.
 //
-// What it is strict about, as AWS is: SigV4 signatures, the scope and time of them, and
-// session tokens; permissions of the caller, by identity policies; names, tags, quotas
-// and the syntax of policy documents; principals of trust policies; that a role which
-// was deleted and made again under its old name is another one, for trust policies and
-// for access entries; that a session ends with its role.
+// The server is as strict as AWS about:
 //
-// What it leaves out: permissions boundaries, session policies and session tags, which
-// are refused; policy variables and conditions on numbers, dates and addresses, which
-// allow nothing; service-linked roles; access policies of EKS. One address is every
-// endpoint, so that a signature may be for any region of the account's partition: for
-// EKS it says which region's clusters are meant.
+//   - SigV4 signatures, their scope and time, and session tokens;
+//   - the permissions of the caller, by identity policies;
+//   - names, tags, quotas and the syntax of policy documents;
+//   - the principals of trust policies;
+//   - a role that was deleted and created again with the same name: trust policies and
+//     access entries for the previous role do not apply to the new one;
+//   - sessions: a session ends when its role is deleted.
 //
-// Faults are injected by Server.SetFaults, and what was called is in Server.Calls.
+// The server rejects permissions boundaries, session policies and session tags. Policy
+// variables, and conditions on numbers, dates and addresses, allow nothing. Service-linked
+// roles and EKS access policies are not supported.
+//
+// All services share one address. A signature may name any region of the account's
+// partition. For EKS, the region selects the clusters.
+//
+// Server.SetFaults injects faults. Server.Calls returns the recorded calls.
 package fakeaws

@@ -9,20 +9,19 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
 
-// AuthenticationMode is where an EKS cluster looks for who a caller is.
+// AuthenticationMode is the source of the identities of an EKS cluster.
 type AuthenticationMode string
 
 const (
-	// ModeAPI is access entries only.
+	// ModeAPI uses access entries only.
 	ModeAPI AuthenticationMode = "API"
-	// ModeAPIAndConfigMap is access entries first, then the ConfigMap aws-auth.
+	// ModeAPIAndConfigMap uses access entries first, then the ConfigMap aws-auth.
 	ModeAPIAndConfigMap AuthenticationMode = "API_AND_CONFIG_MAP"
-	// ModeConfigMap is the ConfigMap aws-auth only.
+	// ModeConfigMap uses the ConfigMap aws-auth only.
 	ModeConfigMap AuthenticationMode = "CONFIG_MAP"
 )
 
@@ -34,15 +33,15 @@ const (
 var (
 	clusterNamePattern = regexp.MustCompile(`^[0-9A-Za-z][A-Za-z0-9_-]{0,99}$`)
 	entryTypes         = []string{standardEntry, "EC2", "EC2_LINUX", "EC2_WINDOWS", "FARGATE_LINUX", "HYBRID_LINUX", "HYPERPOD_LINUX"}
-	// reservedPrefixes are those of names that EKS keeps for itself.
+	// reservedPrefixes are the prefixes of names that EKS reserves.
 	reservedPrefixes = []string{"system:", "eks:", "aws:", "amazon:", "iam:"}
 )
 
-// AddCluster makes an EKS cluster. Of one that is there already only the mode changes.
+// AddCluster creates an EKS cluster, or changes the mode of an existing one.
 func (s *Server) AddCluster(clusterARN string, mode AuthenticationMode) error {
 	a, name, ok := parseClusterARN(clusterARN)
 	if !ok {
-		return fmt.Errorf("%q is no ARN of an EKS cluster", clusterARN)
+		return fmt.Errorf("%q is not the ARN of an EKS cluster", clusterARN)
 	}
 	switch mode {
 	case ModeAPI, ModeAPIAndConfigMap, ModeConfigMap:
@@ -66,22 +65,22 @@ func (s *Server) AddCluster(clusterARN string, mode AuthenticationMode) error {
 	return s.save()
 }
 
-// ClusterIssuer returns the OIDC issuer of a cluster that DescribeCluster returns, without
-// https://. AddOIDCProvider makes it a provider of an account.
+// ClusterIssuer returns the OIDC issuer that DescribeCluster reports for a cluster, without
+// https://. AddOIDCProvider registers it as a provider of an account.
 func ClusterIssuer(clusterARN string) string {
 	arn, _ := parseARN(clusterARN)
 	sum := md5.Sum([]byte(clusterARN)) //nolint:gosec // It is a name, not a secret.
 	return "oidc.eks." + arn.Region + ".amazonaws.com/id/" + strings.ToUpper(hex.EncodeToString(sum[:]))
 }
 
-// SetClusterEndpoint sets what DescribeCluster says of where the API server is: its URL,
-// and its certificate authority in PEM.
+// SetClusterEndpoint sets the URL of the API server, and its certificate authority in PEM, that
+// DescribeCluster returns.
 func (s *Server) SetClusterEndpoint(clusterARN, endpoint string, ca []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.state.Clusters[clusterARN]
 	if c == nil {
-		return fmt.Errorf("there is no cluster %s", clusterARN)
+		return fmt.Errorf("cluster %s does not exist", clusterARN)
 	}
 	c.Endpoint, c.CA = endpoint, slices.Clone(ca)
 	return s.save()
@@ -97,16 +96,12 @@ type eksRoute struct {
 }
 
 var eksRoutes = []eksRoute{
-	{"GET", "/clusters", "ListClusters", &operation{resource: anyCluster, run: (*Server).listClusters}},
 	{"GET", "/clusters/{name}", "DescribeCluster", &operation{resource: clusterResource, run: (*Server).describeCluster}},
 	{"POST", "/clusters/{clusterName}/access-entries", "CreateAccessEntry", &operation{required: []string{"principalArn"}, resource: clusterResource, alsoNeeds: eksTagAction, run: (*Server).createAccessEntry, writes: true}},
-	{"GET", "/clusters/{clusterName}/access-entries", "ListAccessEntries", &operation{resource: clusterResource, run: (*Server).listAccessEntries}},
 	{"GET", "/clusters/{clusterName}/access-entries/{principalArn}", "DescribeAccessEntry", &operation{resource: entryResource, run: (*Server).describeAccessEntry}},
 	{"POST", "/clusters/{clusterName}/access-entries/{principalArn}", "UpdateAccessEntry", &operation{resource: entryResource, run: (*Server).updateAccessEntry, writes: true}},
 	{"DELETE", "/clusters/{clusterName}/access-entries/{principalArn}", "DeleteAccessEntry", &operation{resource: entryResource, run: (*Server).deleteAccessEntry, writes: true}},
 	{"POST", "/tags/{resourceArn}", "TagResource", &operation{required: []string{"tags"}, invalid: "BadRequestException", resource: taggedResource, run: (*Server).tagResource, writes: true}},
-	{"DELETE", "/tags/{resourceArn}", "UntagResource", &operation{required: []string{"tagKeys"}, invalid: "BadRequestException", resource: taggedResource, run: (*Server).untagResource, writes: true}},
-	{"GET", "/tags/{resourceArn}", "ListTagsForResource", &operation{resource: taggedResource, run: (*Server).listTagsForResource}},
 }
 
 // decodeEKS finds the operation of a request, and its parameters.
@@ -165,8 +160,6 @@ func (r *request) clusterARN() string {
 
 func clusterResource(_ *Server, r *request) string { return r.clusterARN() }
 
-func anyCluster(_ *Server, r *request) string { return r.clusterARN() + "*" }
-
 func taggedResource(_ *Server, r *request) string { return r.params["resourceArn"] }
 
 func entryResource(s *Server, r *request) string {
@@ -184,7 +177,8 @@ func entryARN(partition, region, accountID, cluster, principal, id string) strin
 	return fmt.Sprintf("arn:%s:eks:%s:%s:access-entry/%s/%s/%s/%s/%s", partition, region, accountID, cluster, kind, p.AccountID, name, id)
 }
 
-// eksTagAction is what a new access entry with tags needs as well.
+// eksTagAction returns the additional permission that creating an access entry with tags
+// requires.
 func eksTagAction(r *request) []permission {
 	var tags map[string]string
 	var principal string
@@ -214,20 +208,6 @@ func (c *clusterRecord) invalid(format string, args ...any) *apiError {
 	return c.fail(http.StatusBadRequest, "InvalidParameterException", format, args...)
 }
 
-func (s *Server) listClusters(r *request) (any, *apiError) {
-	var names []string
-	for _, c := range s.state.Clusters {
-		if c.AccountID == r.caller.AccountID && c.Region == r.region {
-			names = append(names, c.Name)
-		}
-	}
-	page, next, e := eksPage(r, names)
-	if e != nil {
-		return nil, e
-	}
-	return withNext(map[string]any{"clusters": page}, next), nil
-}
-
 func (s *Server) describeCluster(r *request) (any, *apiError) {
 	c, e := s.cluster(r)
 	if e != nil {
@@ -248,39 +228,4 @@ func orEmpty(tags map[string]string) map[string]string {
 		return map[string]string{}
 	}
 	return tags
-}
-
-func withNext(out map[string]any, next string) map[string]any {
-	if next != "" {
-		out["nextToken"] = next
-	}
-	return out
-}
-
-// eksPage returns the page of names that the request wants, and the token of the next.
-func eksPage(r *request, names []string) (page []string, next string, e *apiError) {
-	slices.Sort(names)
-	limit := 100
-	if text := r.params["maxResults"]; text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > 100 {
-			return nil, "", errorf(http.StatusBadRequest, "InvalidParameterException", "maxResults needs to be between 1 and 100.")
-		}
-		limit = n
-	}
-	if token := r.params["nextToken"]; token != "" {
-		after, err := decodeMarker(token)
-		if err != nil {
-			return nil, "", errorf(http.StatusBadRequest, "InvalidParameterException", "Invalid nextToken.")
-		}
-		i, found := slices.BinarySearch(names, after)
-		if found {
-			i++
-		}
-		names = names[i:]
-	}
-	if len(names) <= limit {
-		return slices.Concat([]string{}, names), "", nil
-	}
-	return names[:limit], encodeMarker(names[limit-1]), nil
 }

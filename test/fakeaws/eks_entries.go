@@ -67,7 +67,7 @@ func (c *clusterRecord) decodeEntry(r *request) (*entryInput, *apiError) {
 			return nil, c.invalid("The username %s is invalid, it cannot start with %s", *in.Username, prefix)
 		}
 		for _, template := range []string{"{{SessionName}}", "{{SessionNameRaw}}"} {
-			// Or one session could take the name of somebody else.
+			// Otherwise a session could have the name of another user.
 			if before, _, found := strings.Cut(*in.Username, template); found && !strings.Contains(before, ":") {
 				return nil, c.invalid("The username %s is invalid, it must have a colon before %s", *in.Username, template)
 			}
@@ -112,7 +112,7 @@ func (s *Server) createAccessEntry(r *request) (any, *apiError) {
 	}
 	request := string(r.body)
 	if old := c.Entries[in.PrincipalArn]; old != nil {
-		// The same request again, with its token, is one request.
+		// A request with the same token and body as the creating request is a retry.
 		if old.Token != "" && old.Token == in.ClientRequestToken && old.Request == request {
 			return map[string]any{"accessEntry": c.show(old)}, nil
 		}
@@ -210,18 +210,6 @@ func (s *Server) deleteAccessEntry(r *request) (any, *apiError) {
 	return map[string]any{}, nil
 }
 
-func (s *Server) listAccessEntries(r *request) (any, *apiError) {
-	c, e := s.entries(r)
-	if e != nil {
-		return nil, e
-	}
-	page, next, e := eksPage(r, slices.Collect(maps.Keys(c.Entries)))
-	if e != nil {
-		return nil, e
-	}
-	return withNext(map[string]any{"accessEntries": page}, next), nil
-}
-
 func checkEKSTags(tags map[string]string) *apiError {
 	if len(tags) > maxTags {
 		return errorf(http.StatusBadRequest, "InvalidParameterException", "A resource can have up to %d tags.", maxTags)
@@ -273,23 +261,4 @@ func (s *Server) tagResource(r *request) (any, *apiError) {
 	}
 	*tags = merged
 	return map[string]any{}, nil
-}
-
-func (s *Server) untagResource(r *request) (any, *apiError) {
-	tags, e := s.tagged(r)
-	if e != nil {
-		return nil, e
-	}
-	for _, key := range r.http.URL.Query()["tagKeys"] {
-		delete(*tags, key)
-	}
-	return map[string]any{}, nil
-}
-
-func (s *Server) listTagsForResource(r *request) (any, *apiError) {
-	tags, e := s.tagged(r)
-	if e != nil {
-		return nil, e
-	}
-	return map[string]any{"tags": orEmpty(*tags)}, nil
 }

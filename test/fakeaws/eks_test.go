@@ -1,7 +1,7 @@
 package fakeaws_test
 
 import (
-	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -28,7 +28,7 @@ func TestAccessEntryLifecycle(t *testing.T) {
 	e := created.AccessEntry
 	if *e.PrincipalArn != role || *e.Username != "cluster1" || *e.Type != "STANDARD" || *e.ClusterName != "hub" ||
 		!slices.Equal(e.KubernetesGroups, []string{"open-cluster-management:cluster1"}) || e.Tags["team"] != "fleet" || e.CreatedAt == nil {
-		t.Errorf("entry is %+v", e)
+		t.Errorf("CreateAccessEntry() = %+v, want user cluster1 with the requested group and tag", e)
 	}
 	_, err = c.EKS.CreateAccessEntry(t.Context(), entryOf(role))
 	wantCode(t, err, "ResourceInUseException")
@@ -36,22 +36,16 @@ func TestAccessEntryLifecycle(t *testing.T) {
 	got, err := c.EKS.DescribeAccessEntry(t.Context(), &eks.DescribeAccessEntryInput{ClusterName: hub, PrincipalArn: &role})
 	succeed(t, err)
 	if *got.AccessEntry.AccessEntryArn != *e.AccessEntryArn {
-		t.Errorf("ARN is %s, was %s", *got.AccessEntry.AccessEntryArn, *e.AccessEntryArn)
+		t.Errorf("DescribeAccessEntry() has ARN %s, want %s", *got.AccessEntry.AccessEntryArn, *e.AccessEntryArn)
 	}
 	_, err = c.EKS.UpdateAccessEntry(t.Context(), &eks.UpdateAccessEntryInput{ClusterName: hub, PrincipalArn: &role, KubernetesGroups: []string{"other"}})
 	succeed(t, err)
 	_, err = c.EKS.TagResource(t.Context(), &eks.TagResourceInput{ResourceArn: e.AccessEntryArn, Tags: map[string]string{"a": "b"}})
 	succeed(t, err)
-	_, err = c.EKS.UntagResource(t.Context(), &eks.UntagResourceInput{ResourceArn: e.AccessEntryArn, TagKeys: []string{"team", "none"}})
-	succeed(t, err)
-	tags, err := c.EKS.ListTagsForResource(t.Context(), &eks.ListTagsForResourceInput{ResourceArn: e.AccessEntryArn})
-	succeed(t, err)
-	if len(tags.Tags) != 1 || tags.Tags["a"] != "b" {
-		t.Errorf("tags are %v", tags.Tags)
-	}
 	entries := s.AccessEntries(hubARN)
-	if len(entries) != 1 || !slices.Equal(entries[0].Groups, []string{"other"}) || entries[0].Username != "cluster1" || entries[0].PrincipalARN != role {
-		t.Errorf("the server has %+v", entries)
+	if len(entries) != 1 || !slices.Equal(entries[0].Groups, []string{"other"}) || entries[0].Username != "cluster1" || entries[0].PrincipalARN != role ||
+		!maps.Equal(entries[0].Tags, map[string]string{"team": "fleet", "a": "b"}) {
+		t.Errorf("AccessEntries() = %+v, want the new groups and both tags", entries)
 	}
 	_, err = c.EKS.DeleteAccessEntry(t.Context(), &eks.DeleteAccessEntryInput{ClusterName: hub, PrincipalArn: &role})
 	succeed(t, err)
@@ -63,7 +57,8 @@ func TestAccessEntryLifecycle(t *testing.T) {
 	wantCode(t, err, "NotFoundException")
 }
 
-// TestRepeatedRequest is about the token by which a request is known when it comes again.
+// TestRepeatedRequest checks that CreateAccessEntry accepts a repeated request only if its
+// token and its body are the same.
 func TestRepeatedRequest(t *testing.T) {
 	s, c := newHub(t, fakeaws.Options{}, fakeaws.ModeAPI)
 	in := entryOf(createRole(t, c, "role", trustUnknown))
@@ -76,7 +71,7 @@ func TestRepeatedRequest(t *testing.T) {
 	_, err := c.EKS.CreateAccessEntry(t.Context(), in)
 	wantCode(t, err, "ResourceInUseException")
 	if n := len(s.AccessEntries(hubARN)); n != 1 {
-		t.Errorf("%d entries", n)
+		t.Errorf("AccessEntries() has %d entries, want 1", n)
 	}
 }
 
@@ -85,7 +80,7 @@ func TestDefaultUsername(t *testing.T) {
 	created, err := c.EKS.CreateAccessEntry(t.Context(), &eks.CreateAccessEntryInput{ClusterName: aws.String("hub"), PrincipalArn: aws.String(createRole(t, c, "role", trustUnknown))})
 	succeed(t, err)
 	if want := "arn:aws:sts::" + hubAccount + ":assumed-role/role/{{SessionName}}"; *created.AccessEntry.Username != want {
-		t.Errorf("username is %s, want %s", *created.AccessEntry.Username, want)
+		t.Errorf("username = %s, want %s", *created.AccessEntry.Username, want)
 	}
 }
 
@@ -97,27 +92,27 @@ func TestRefusedAccessEntries(t *testing.T) {
 		change func(*eks.CreateAccessEntryInput)
 		code   string
 	}{
-		"no such role": {func(in *eks.CreateAccessEntryInput) { *in.PrincipalArn += "x" }, invalid},
-		"no such account": {func(in *eks.CreateAccessEntryInput) {
+		"unknown role": {func(in *eks.CreateAccessEntryInput) { *in.PrincipalArn += "x" }, invalid},
+		"unknown account": {func(in *eks.CreateAccessEntryInput) {
 			in.PrincipalArn = aws.String("arn:aws:iam::" + unknownAccount + ":role/role")
 		}, invalid},
-		"a session": {func(in *eks.CreateAccessEntryInput) {
+		"session": {func(in *eks.CreateAccessEntryInput) {
 			in.PrincipalArn = aws.String("arn:aws:sts::" + hubAccount + ":assumed-role/role/me")
 		}, invalid},
-		"no ARN": {func(in *eks.CreateAccessEntryInput) { in.PrincipalArn = aws.String("role") }, invalid},
-		"group of system": {func(in *eks.CreateAccessEntryInput) {
+		"not an ARN": {func(in *eks.CreateAccessEntryInput) { in.PrincipalArn = aws.String("role") }, invalid},
+		"group prefix system": {func(in *eks.CreateAccessEntryInput) {
 			in.KubernetesGroups = []string{"system:open-cluster-management:cluster1"}
 		}, invalid},
-		"group of eks":      {func(in *eks.CreateAccessEntryInput) { in.KubernetesGroups = []string{"eks:x"} }, invalid},
-		"group of aws":      {func(in *eks.CreateAccessEntryInput) { in.KubernetesGroups = []string{"aws:x"} }, invalid},
-		"group of amazon":   {func(in *eks.CreateAccessEntryInput) { in.KubernetesGroups = []string{"amazon:x"} }, invalid},
-		"group of iam":      {func(in *eks.CreateAccessEntryInput) { in.KubernetesGroups = []string{"fine", "iam:x"} }, invalid},
-		"user of system":    {func(in *eks.CreateAccessEntryInput) { in.Username = aws.String("system:x") }, invalid},
-		"user is a session": {func(in *eks.CreateAccessEntryInput) { in.Username = aws.String("{{SessionName}}") }, invalid},
-		"unknown type":      {func(in *eks.CreateAccessEntryInput) { in.Type = aws.String("OTHER") }, invalid},
-		"groups of a node":  {func(in *eks.CreateAccessEntryInput) { in.Type = aws.String("EC2_LINUX") }, invalid},
-		"reserved tag":      {func(in *eks.CreateAccessEntryInput) { in.Tags = map[string]string{"aws:x": "y"} }, invalid},
-		"no such cluster":   {func(in *eks.CreateAccessEntryInput) { in.ClusterName = aws.String("other") }, "ResourceNotFoundException"},
+		"group prefix eks":                {func(in *eks.CreateAccessEntryInput) { in.KubernetesGroups = []string{"eks:x"} }, invalid},
+		"group prefix aws":                {func(in *eks.CreateAccessEntryInput) { in.KubernetesGroups = []string{"aws:x"} }, invalid},
+		"group prefix amazon":             {func(in *eks.CreateAccessEntryInput) { in.KubernetesGroups = []string{"amazon:x"} }, invalid},
+		"group prefix iam":                {func(in *eks.CreateAccessEntryInput) { in.KubernetesGroups = []string{"fine", "iam:x"} }, invalid},
+		"username prefix system":          {func(in *eks.CreateAccessEntryInput) { in.Username = aws.String("system:x") }, invalid},
+		"username without a fixed prefix": {func(in *eks.CreateAccessEntryInput) { in.Username = aws.String("{{SessionName}}") }, invalid},
+		"unknown type":                    {func(in *eks.CreateAccessEntryInput) { in.Type = aws.String("OTHER") }, invalid},
+		"groups with a node type":         {func(in *eks.CreateAccessEntryInput) { in.Type = aws.String("EC2_LINUX") }, invalid},
+		"reserved tag":                    {func(in *eks.CreateAccessEntryInput) { in.Tags = map[string]string{"aws:x": "y"} }, invalid},
+		"unknown cluster":                 {func(in *eks.CreateAccessEntryInput) { in.ClusterName = aws.String("other") }, "ResourceNotFoundException"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := entryOf(role)
@@ -127,7 +122,7 @@ func TestRefusedAccessEntries(t *testing.T) {
 		})
 	}
 	if entries := s.AccessEntries(hubARN); len(entries) != 0 {
-		t.Errorf("refused entries are there: %+v", entries)
+		t.Errorf("AccessEntries() after rejected requests = %+v, want none", entries)
 	}
 	_, err := c.EKS.CreateAccessEntry(t.Context(), entryOf(role))
 	succeed(t, err)
@@ -140,14 +135,15 @@ func TestConfigMapClusterHasNoEntries(t *testing.T) {
 	role := createRole(t, c, "role", trustUnknown)
 	_, err := c.EKS.CreateAccessEntry(t.Context(), entryOf(role))
 	wantCode(t, err, "InvalidRequestException")
-	_, err = c.EKS.ListAccessEntries(t.Context(), &eks.ListAccessEntriesInput{ClusterName: aws.String("hub")})
+	_, err = c.EKS.DescribeAccessEntry(t.Context(), &eks.DescribeAccessEntryInput{ClusterName: aws.String("hub"), PrincipalArn: &role})
 	wantCode(t, err, "InvalidRequestException")
 	succeed(t, s.AddCluster(hubARN, fakeaws.ModeAPIAndConfigMap))
 	_, err = c.EKS.CreateAccessEntry(t.Context(), entryOf(role))
 	succeed(t, err)
 }
 
-// TestEventualConsistency is about a role that EKS does not see at once.
+// TestEventualConsistency checks that EKS does not find a new role in the first UnseenByEKS
+// calls.
 func TestEventualConsistency(t *testing.T) {
 	file := stateFile(t)
 	s, c := newHub(t, fakeaws.Options{UnseenByEKS: 2, StateFile: file}, fakeaws.ModeAPI)
@@ -159,31 +155,8 @@ func TestEventualConsistency(t *testing.T) {
 	_, err := c.EKS.CreateAccessEntry(t.Context(), entryOf(role))
 	succeed(t, err)
 	if n := len(s.AccessEntries(hubARN)); n != 1 {
-		t.Errorf("%d entries", n)
+		t.Errorf("AccessEntries() has %d entries, want 1", n)
 	}
-}
-
-func TestListAccessEntriesInPages(t *testing.T) {
-	_, c := newHub(t, fakeaws.Options{}, fakeaws.ModeAPI)
-	var want []string
-	for i := range 5 {
-		role := createRole(t, c, fmt.Sprintf("role-%d", i), trustUnknown)
-		_, err := c.EKS.CreateAccessEntry(t.Context(), entryOf(role))
-		succeed(t, err)
-		want = append(want, role)
-	}
-	var got []string
-	pages := 0
-	for p := eks.NewListAccessEntriesPaginator(c.EKS, &eks.ListAccessEntriesInput{ClusterName: aws.String("hub"), MaxResults: aws.Int32(2)}); p.HasMorePages(); pages++ {
-		page, err := p.NextPage(t.Context())
-		succeed(t, err)
-		got = append(got, page.AccessEntries...)
-	}
-	if pages != 3 || !slices.Equal(got, want) {
-		t.Errorf("got %v in %d pages", got, pages)
-	}
-	_, err := c.EKS.ListAccessEntries(t.Context(), &eks.ListAccessEntriesInput{ClusterName: aws.String("hub"), MaxResults: aws.Int32(101)})
-	wantCode(t, err, "InvalidParameterException")
 }
 
 func TestClusters(t *testing.T) {
@@ -191,29 +164,26 @@ func TestClusters(t *testing.T) {
 	succeed(t, s.AddCluster("arn:aws:eks:eu-west-1:"+hubAccount+":cluster/elsewhere", fakeaws.ModeAPI))
 	succeed(t, s.AddCluster("arn:aws:eks:us-west-2:"+managedAccount+":cluster/foreign", fakeaws.ModeAPI))
 	succeed(t, s.SetClusterEndpoint(hubARN, "https://127.0.0.1:6443", []byte("certificate")))
-	list, err := c.EKS.ListClusters(t.Context(), &eks.ListClustersInput{})
-	succeed(t, err)
-	if !slices.Equal(list.Clusters, []string{"hub"}) {
-		t.Errorf("clusters are %v: want those of the account and the region", list.Clusters)
-	}
 	got, err := c.EKS.DescribeCluster(t.Context(), &eks.DescribeClusterInput{Name: aws.String("hub")})
 	succeed(t, err)
 	if cl := got.Cluster; *cl.Arn != hubARN || *cl.Endpoint != "https://127.0.0.1:6443" || *cl.CertificateAuthority.Data != "Y2VydGlmaWNhdGU=" ||
 		cl.AccessConfig.AuthenticationMode != "API" || cl.Status != "ACTIVE" {
-		t.Errorf("cluster is %+v", cl)
+		t.Errorf("DescribeCluster() = %+v, want the ARN, the endpoint, the authority, mode API and status ACTIVE", cl)
 	}
-	_, err = c.EKS.DescribeCluster(t.Context(), &eks.DescribeClusterInput{Name: aws.String("foreign")})
-	wantCode(t, err, "ResourceNotFoundException")
+	for _, name := range []string{"foreign", "elsewhere"} {
+		_, err = c.EKS.DescribeCluster(t.Context(), &eks.DescribeClusterInput{Name: &name})
+		wantCode(t, err, "ResourceNotFoundException")
+	}
 	_, err = c.EKS.ListNodegroups(t.Context(), &eks.ListNodegroupsInput{ClusterName: aws.String("hub")})
 	wantCode(t, err, "UnknownOperationException")
 	for _, arn := range []string{"hub", "arn:aws:eks:us-west-2:1:cluster/hub", "arn:aws-cn:eks:us-west-2:" + hubAccount + ":cluster/hub", "arn:aws:eks:nowhere:" + hubAccount + ":cluster/hub"} {
 		if s.AddCluster(arn, fakeaws.ModeAPI) == nil {
-			t.Errorf("%s is taken for a cluster", arn)
+			t.Errorf("AddCluster(%q) = nil, want an error", arn)
 		}
 	}
 }
 
-// TestPermissionsOfEKS is about which resource each action is on.
+// TestPermissionsOfEKS checks the resource on which each EKS action requires permission.
 func TestPermissionsOfEKS(t *testing.T) {
 	s, admin := newHub(t, fakeaws.Options{}, fakeaws.ModeAPI)
 	role := createRole(t, admin, "ocm-hub-1", trustUnknown)

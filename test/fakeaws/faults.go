@@ -7,80 +7,81 @@ import (
 	"slices"
 )
 
-// Call is one call that the server got.
+// Call is one call that the server received.
 type Call struct {
 	// Service is iam, sts or eks.
 	Service, Operation string
-	// Account and Caller, an ARN, are empty for calls without a signature and for those
-	// whose signature was refused.
+	// Account and Caller, an ARN, are empty for calls without a valid signature.
 	Account, Caller string
-	// Parameters are those of the request by their name on the wire; what is a list or a
-	// map in a request to EKS is in its JSON form. Web identity tokens are left out.
+	// Parameters are the request parameters by their names on the wire. Lists and maps of
+	// EKS requests are in JSON. Web identity tokens are omitted.
 	Parameters map[string]string
-	// ErrorCode is that of the answer, empty for success.
+	// ErrorCode is the error code of the response; empty on success.
 	ErrorCode string
-	// Fault is what was injected.
+	// Fault is the injected fault.
 	Fault FaultKind
 }
 
-// FaultKind is a way to go wrong.
+// FaultKind is a kind of fault.
 type FaultKind string
 
 const (
-	// NoFault lets the call happen.
+	// NoFault does not change the call.
 	NoFault FaultKind = ""
-	// Throttled answers that the rate of calls is exceeded.
+	// Throttled returns an error for an exceeded request rate.
 	Throttled FaultKind = "Throttled"
-	// Failed answers with an error.
+	// Failed returns an error.
 	Failed FaultKind = "Failed"
-	// ResponseLost lets the call take effect and cuts the connection.
+	// ResponseLost executes the call and closes the connection without a response.
 	ResponseLost FaultKind = "ResponseLost"
-	// RequestLost cuts the connection, without effect.
+	// RequestLost closes the connection before the call takes effect.
 	RequestLost FaultKind = "RequestLost"
 )
 
-// Fault is what happens to a call. The zero value is that nothing does.
+// Fault is a fault of a call. The zero value is no fault.
 type Fault struct {
 	Kind FaultKind
-	// Code, Message and Status are the answer of a call that is Failed.
+	// Code, Message and Status are the response if Kind is Failed.
 	Code, Message string
 	Status        int
-	// Until delays the call until it is closed, and before the rest of the fault.
+	// Until delays the call until the channel is closed. The rest of the fault follows.
 	Until <-chan struct{}
 }
 
-// Throttle returns the fault of a call that came too fast.
+// Throttle returns a fault that rejects the call with a throttling error.
 func Throttle() Fault { return Fault{Kind: Throttled} }
 
-// ServerError returns the fault of a service that fails, with an HTTP status of 500 or 503.
+// ServerError returns a fault that fails the call with an internal error of the service. The
+// HTTP status is 500 or 503.
 func ServerError(status int) Fault { return Fault{Kind: Failed, Status: status} }
 
-// Error returns the fault of an answer with that code, as the client's mistake.
+// Error returns a fault that fails the call with that code as a client error.
 func Error(code string) Fault {
 	return Fault{Kind: Failed, Code: code, Message: "injected fault", Status: http.StatusBadRequest}
 }
 
-// LostResponse returns the fault of a call that takes effect without an answer.
+// LostResponse returns a fault that executes the call and sends no response.
 func LostResponse() Fault { return Fault{Kind: ResponseLost} }
 
-// LostRequest returns the fault of a call that does not arrive.
+// LostRequest returns a fault that closes the connection before the call takes effect.
 func LostRequest() Fault { return Fault{Kind: RequestLost} }
 
-// Delay returns the fault of a call that takes effect once the channel is closed.
+// Delay returns a fault that delays the call until the channel is closed.
 func Delay(until <-chan struct{}) Fault { return Fault{Until: until} }
 
-// SetFaults sets what goes wrong: the function is asked for every call that is signed
-// well, before its effect, and must be safe for concurrent use. Nil is no faults.
-// Clients of Go send a GET whose connection was cut once more by themselves, which is
-// another call.
+// SetFaults sets the function that chooses the fault of each call; nil disables faults. The
+// server calls the function for every call with a valid signature and for every operation
+// that needs none, before the call takes effect. The function must be safe for concurrent
+// use. Go's HTTP client repeats a GET once if the connection was closed; the server handles
+// the repetition as another call.
 func (s *Server) SetFaults(faults func(Call) Fault) {
 	s.callsMu.Lock()
 	defer s.callsMu.Unlock()
 	s.faults = faults
 }
 
-// Calls returns the calls since the start or the last ResetCalls, in the order of their
-// effect. A call is listed before its answer is sent. Reviews of tokens are not calls.
+// Calls returns the calls since the start or the last ResetCalls, in the order in which they
+// took effect. A call is recorded before its response is sent. Token reviews are not recorded.
 func (s *Server) Calls() []Call {
 	s.callsMu.Lock()
 	defer s.callsMu.Unlock()
@@ -91,7 +92,7 @@ func (s *Server) Calls() []Call {
 	return calls
 }
 
-// ResetCalls forgets the calls so far.
+// ResetCalls deletes the recorded calls.
 func (s *Server) ResetCalls() {
 	s.callsMu.Lock()
 	defer s.callsMu.Unlock()
@@ -118,8 +119,8 @@ func (s *Server) faultFor(call Call) Fault {
 	return faults(call)
 }
 
-// wait returns once the delay of the fault is over; false if the client or the server
-// went away before.
+// wait returns true when the delay of the fault is over, or false if the client disconnects
+// or the server closes before.
 func (f Fault) wait(ctx context.Context) bool {
 	if f.Until == nil {
 		return true
@@ -132,7 +133,7 @@ func (f Fault) wait(ctx context.Context) bool {
 	}
 }
 
-// answer is the error that the fault answers with, or nil.
+// answer returns the error of the fault, or nil.
 func (f Fault) answer(service string) *apiError {
 	switch f.Kind {
 	case Throttled:
@@ -156,7 +157,7 @@ func (f Fault) answer(service string) *apiError {
 	return nil
 }
 
-// serverErrorCode is how a service calls its own failure.
+// serverErrorCode returns the error code of a service for an internal error.
 func serverErrorCode(service string, status int) string {
 	switch {
 	case service == serviceEKS && status == http.StatusServiceUnavailable:

@@ -54,19 +54,19 @@ func TestFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s.SetFaults(func(call fakeaws.Call) fakeaws.Fault {
 				if call.Account != hubAccount || call.Caller == "" {
-					t.Errorf("call is %+v", call)
+					t.Errorf("call = %+v, want one of account %s with a caller", call, hubAccount)
 				}
 				return test.fault
 			})
 			s.ResetCalls()
 			err := createNamed(t, c, role)
 			_, stsErr := c.STS.GetCallerIdentity(t.Context(), &sts.GetCallerIdentityInput{})
-			_, eksErr := c.EKS.ListClusters(t.Context(), &eks.ListClustersInput{})
+			_, eksErr := c.EKS.DescribeCluster(t.Context(), &eks.DescribeClusterInput{Name: aws.String("hub")})
 			if test.dropped {
 				for _, err := range []error{err, stsErr, eksErr} {
 					var apiErr smithy.APIError
 					if err == nil || errors.As(err, &apiErr) {
-						t.Errorf("error is %v, want a broken connection", err)
+						t.Errorf("error = %v, want a closed connection", err)
 					}
 				}
 			} else {
@@ -74,12 +74,12 @@ func TestFaults(t *testing.T) {
 				wantCode(t, stsErr, test.sts)
 				wantCode(t, eksErr, test.eks)
 				if got := statusOf(err); got != test.iamStatus {
-					t.Errorf("status is %d, want %d", got, test.iamStatus)
+					t.Errorf("status = %d, want %d", got, test.iamStatus)
 				}
 			}
 			first := s.Calls()[0]
 			if first.Fault != test.fault.Kind || first.ErrorCode != test.iam || first.Service != "iam" || first.Operation != "CreateRole" || first.Parameters["RoleName"] != role {
-				t.Errorf("call is %+v", first)
+				t.Errorf("first call = %+v, want iam CreateRole of %s with fault %q and code %q", first, role, test.fault.Kind, test.iam)
 			}
 			s.SetFaults(nil)
 			_, err = c.IAM.GetRole(t.Context(), &iam.GetRoleInput{RoleName: &role})
@@ -92,7 +92,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// retrying is a client as others have it, but for its patience.
+// retrying returns an IAM client with the SDK's standard retries and a short backoff.
 func retrying(c clients) *iam.Client {
 	return iam.NewFromConfig(c.Config, func(o *iam.Options) {
 		o.RetryMaxAttempts = 3
@@ -100,7 +100,7 @@ func retrying(c clients) *iam.Client {
 	})
 }
 
-// TestRetries is that the SDK takes the faults for what they are, and tries again.
+// TestRetries checks that the SDK retries a call after each kind of transient fault.
 func TestRetries(t *testing.T) {
 	for name, fault := range map[string]fakeaws.Fault{
 		"throttle": fakeaws.Throttle(), "500": fakeaws.ServerError(500), "503": fakeaws.ServerError(503), "lost request": fakeaws.LostRequest(),
@@ -115,7 +115,7 @@ func TestRetries(t *testing.T) {
 			})
 			succeed(t, createNamed(t, c, "role"))
 			if calls := s.Calls(); len(calls) != 2 || calls[0].Fault != fault.Kind || calls[1].Fault != fakeaws.NoFault || calls[1].ErrorCode != "" {
-				t.Errorf("calls are %+v", calls)
+				t.Errorf("Calls() = %+v, want one with fault %q and one that succeeds", calls, fault.Kind)
 			}
 		})
 	}
@@ -144,24 +144,24 @@ func TestDelay(t *testing.T) {
 	select {
 	case <-asked:
 	case <-within(t):
-		t.Fatal("the call did not come")
+		t.Fatal("the server received no call in 30s, want one")
 	}
 	if roles := s.Roles(hubAccount); len(roles) != 0 {
-		t.Errorf("took effect before its time: %+v", roles)
+		t.Errorf("Roles() during the delay = %+v, want none", roles)
 	}
 	close(release)
 	select {
 	case err := <-done:
 		succeed(t, err)
 	case <-within(t):
-		t.Fatal("the call did not end")
+		t.Fatal("the delayed call did not end in 30s")
 	}
 	if roles := s.Roles(hubAccount); len(roles) != 1 {
-		t.Errorf("took no effect: %+v", roles)
+		t.Errorf("Roles() after the delay = %+v, want one", roles)
 	}
 }
 
-// TestCloseEndsDelays is that Close waits for nothing that does not come.
+// TestCloseEndsDelays checks that Close ends delayed calls and does not wait for their delay.
 func TestCloseEndsDelays(t *testing.T) {
 	s, err := fakeaws.New(fakeaws.Options{})
 	succeed(t, err)
@@ -176,7 +176,7 @@ func TestCloseEndsDelays(t *testing.T) {
 	select {
 	case <-asked:
 	case <-within(t):
-		t.Fatal("the call did not come")
+		t.Fatal("the server received no call in 30s, want one")
 	}
 	closed := make(chan error, 1)
 	go func() { closed <- s.Close() }()
@@ -186,19 +186,20 @@ func TestCloseEndsDelays(t *testing.T) {
 			if ch == closed {
 				succeed(t, err)
 			} else if err == nil {
-				t.Error("the call succeeded")
+				t.Error("CreateRole() on a closed server = nil, want an error")
 			}
 		case <-time.After(30 * time.Second):
-			t.Fatal("does not end")
+			t.Fatal("Close or the delayed call did not end in 30s")
 		}
 	}
 	if roles := s.Roles(hubAccount); len(roles) != 0 {
-		t.Errorf("took effect: %+v", roles)
+		t.Errorf("Roles() after Close = %+v, want none", roles)
 	}
 	succeed(t, s.Close())
 }
 
-// TestManyClients is for the race detector, and for the order of calls.
+// TestManyClients sends concurrent calls, for the race detector, and checks that the server
+// records all of them.
 func TestManyClients(t *testing.T) {
 	s, c := newHub(t, fakeaws.Options{StateFile: stateFile(t)}, fakeaws.ModeAPI)
 	s.ResetCalls()
@@ -218,6 +219,6 @@ func TestManyClients(t *testing.T) {
 	}
 	wg.Wait()
 	if n, entries := len(s.Calls()), len(s.AccessEntries(hubARN)); n != 16 || entries != 8 {
-		t.Errorf("%d calls, %d entries", n, entries)
+		t.Errorf("server has %d calls and %d access entries, want 16 and 8", n, entries)
 	}
 }

@@ -1,6 +1,7 @@
 package fakeaws
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -12,13 +13,10 @@ import (
 
 // Quotas of IAM.
 const (
-	maxTags          = 50
-	maxTrustPolicy   = 2048
-	maxInlinePolicy  = 10240 // all inline policies of a role together
-	maxManagedPolicy = 6144
-	maxAttached      = 10
-	maxVersions      = 5
-	maxDescription   = 1000
+	maxTags         = 50
+	maxTrustPolicy  = 2048
+	maxInlinePolicy = 10240 // all inline policies of a role together
+	maxDescription  = 1000
 )
 
 var (
@@ -32,74 +30,45 @@ var (
 
 // iamOperations are the operations of IAM.
 var iamOperations = map[string]*operation{
-	"CreateRole":             {required: []string{"RoleName", "AssumeRolePolicyDocument"}, resource: roleResource, alsoNeeds: tagAction("iam:TagRole", "role"), run: (*Server).createRole, writes: true},
+	"CreateRole":             {required: []string{"RoleName", "AssumeRolePolicyDocument"}, resource: roleResource, alsoNeeds: tagRoleAction, run: (*Server).createRole, writes: true},
 	"GetRole":                {required: []string{"RoleName"}, resource: roleResource, run: (*Server).getRole},
-	"ListRoles":              {resource: allRoles, run: (*Server).listRoles},
-	"UpdateRole":             {required: []string{"RoleName"}, resource: roleResource, run: (*Server).updateRole, writes: true},
-	"UpdateRoleDescription":  {required: []string{"RoleName", "Description"}, resource: roleResource, run: (*Server).updateRoleDescription, writes: true},
 	"DeleteRole":             {required: []string{"RoleName"}, resource: roleResource, run: (*Server).deleteRole, writes: true},
 	"UpdateAssumeRolePolicy": {required: []string{"RoleName", "PolicyDocument"}, resource: roleResource, run: (*Server).updateAssumeRolePolicy, writes: true},
 	"TagRole":                {required: []string{"RoleName", "Tags"}, resource: roleResource, run: (*Server).tagRole, writes: true},
 	"UntagRole":              {required: []string{"RoleName", "TagKeys"}, resource: roleResource, run: (*Server).untagRole, writes: true},
-	"ListRoleTags":           {required: []string{"RoleName"}, resource: roleResource, run: (*Server).listRoleTags},
 
 	"PutRolePolicy":            {required: []string{"RoleName", "PolicyName", "PolicyDocument"}, resource: roleResource, run: (*Server).putRolePolicy, writes: true},
 	"GetRolePolicy":            {required: []string{"RoleName", "PolicyName"}, resource: roleResource, run: (*Server).getRolePolicy},
 	"ListRolePolicies":         {required: []string{"RoleName"}, resource: roleResource, run: (*Server).listRolePolicies},
 	"DeleteRolePolicy":         {required: []string{"RoleName", "PolicyName"}, resource: roleResource, run: (*Server).deleteRolePolicy, writes: true},
-	"AttachRolePolicy":         {required: []string{"RoleName", "PolicyArn"}, resource: roleResource, run: (*Server).attachRolePolicy, writes: true},
 	"DetachRolePolicy":         {required: []string{"RoleName", "PolicyArn"}, resource: roleResource, run: (*Server).detachRolePolicy, writes: true},
 	"ListAttachedRolePolicies": {required: []string{"RoleName"}, resource: roleResource, run: (*Server).listAttachedRolePolicies},
 
-	"CreatePolicy":             {required: []string{"PolicyName", "PolicyDocument"}, resource: newPolicyResource, alsoNeeds: tagAction("iam:TagPolicy", "policy"), run: (*Server).createPolicy, writes: true},
-	"GetPolicy":                {required: []string{"PolicyArn"}, resource: policyResource, run: (*Server).getPolicy},
-	"ListPolicies":             {resource: allPolicies, run: (*Server).listPolicies},
-	"DeletePolicy":             {required: []string{"PolicyArn"}, resource: policyResource, run: (*Server).deletePolicy, writes: true},
-	"CreatePolicyVersion":      {required: []string{"PolicyArn", "PolicyDocument"}, resource: policyResource, run: (*Server).createPolicyVersion, writes: true},
-	"GetPolicyVersion":         {required: []string{"PolicyArn", "VersionId"}, resource: policyResource, run: (*Server).getPolicyVersion},
-	"ListPolicyVersions":       {required: []string{"PolicyArn"}, resource: policyResource, run: (*Server).listPolicyVersions},
-	"DeletePolicyVersion":      {required: []string{"PolicyArn", "VersionId"}, resource: policyResource, run: (*Server).deletePolicyVersion, writes: true},
 	"GetOpenIDConnectProvider": {required: []string{"OpenIDConnectProviderArn"}, resource: providerResource, run: (*Server).getOpenIDConnectProvider},
 	"SimulatePrincipalPolicy":  {required: []string{"PolicySourceArn", "ActionNames"}, resource: simulatedResource, run: (*Server).simulatePrincipalPolicy},
-
-	"SetDefaultPolicyVersion": {required: []string{"PolicyArn", "VersionId"}, resource: policyResource, run: (*Server).setDefaultPolicyVersion, writes: true},
 }
 
-// roleResource is the ARN of the role that the request names. AWS knows its path.
+// roleResource returns the ARN, with the path, of the role that the request names.
 func roleResource(s *Server, r *request) string {
 	name, path := r.params["RoleName"], r.params["Path"]
 	if role := s.callersAccount(r).Roles[name]; role != nil && r.name != "CreateRole" {
 		return role.ARN
 	}
-	return iamARN(r, "role", path, name)
+	return iamARN(r, path, name)
 }
 
-func newPolicyResource(_ *Server, r *request) string {
-	return iamARN(r, "policy", r.params["Path"], r.params["PolicyName"])
+// iamARN returns the ARN of a role of the caller's account.
+func iamARN(r *request, path, name string) string {
+	return fmt.Sprintf("arn:%s:iam::%s:role%s%s", r.caller.Partition, r.caller.AccountID, cmp.Or(path, "/"), name)
 }
 
-func policyResource(_ *Server, r *request) string { return r.params["PolicyArn"] }
-
-func allRoles(_ *Server, r *request) string { return iamARN(r, "role", "", "") }
-
-func allPolicies(_ *Server, r *request) string { return iamARN(r, "policy", "", "") }
-
-func iamARN(r *request, kind, path, name string) string {
-	if path == "" {
-		path = "/"
+// tagRoleAction returns the additional permission that CreateRole requires if the role has
+// tags.
+func tagRoleAction(r *request) []permission {
+	if r.params["Tags.member.1.Key"] == "" {
+		return nil
 	}
-	return fmt.Sprintf("arn:%s:iam::%s:%s%s%s", r.caller.Partition, r.caller.AccountID, kind, path, name)
-}
-
-// tagAction is what a request with tags needs as well.
-func tagAction(action, kind string) func(*request) []permission {
-	return func(r *request) []permission {
-		if r.params["Tags.member.1.Key"] == "" {
-			return nil
-		}
-		name := r.params["RoleName"] + r.params["PolicyName"]
-		return []permission{{action, iamARN(r, kind, r.params["Path"], name)}}
-	}
+	return []permission{{"iam:TagRole", iamARN(r, r.params["Path"], r.params["RoleName"])}}
 }
 
 func (s *Server) callersAccount(r *request) *account { return s.state.Accounts[r.caller.AccountID] }
@@ -120,18 +89,10 @@ func malformedPolicy(err error) *apiError {
 	return errorf(http.StatusBadRequest, "MalformedPolicyDocument", "%v", err)
 }
 
-// checkParam refuses a parameter that does not match.
+// checkParam returns an error if a parameter does not match the pattern.
 func (r *request) checkParam(name string, pattern *regexp.Regexp) *apiError {
 	if value := r.params[name]; !pattern.MatchString(value) {
 		return validationError("Value '%s' at '%s' failed to satisfy constraint: Member must satisfy regular expression pattern: %s", value, lowerFirst(name), pattern)
-	}
-	return nil
-}
-
-// checkEnum refuses a parameter that is given and is none of the values.
-func (r *request) checkEnum(name string, values ...string) *apiError {
-	if value, given := r.params[name]; given && !slices.Contains(values, value) {
-		return validationError("Value '%s' at '%s' failed to satisfy constraint: Member must satisfy enum value set: [%s]", value, lowerFirst(name), strings.Join(values, ", "))
 	}
 	return nil
 }
@@ -151,7 +112,7 @@ func (s *Server) role(r *request) (*roleRecord, *apiError) {
 	return role, nil
 }
 
-// path returns the path of what the request makes.
+// path returns the path of the object that the request creates.
 func (r *request) path() (string, *apiError) {
 	path := r.params["Path"]
 	if path == "" {
@@ -163,7 +124,7 @@ func (r *request) path() (string, *apiError) {
 	return path, nil
 }
 
-// description returns the description of what the request makes or changes.
+// description returns the description in the request.
 func (r *request) description() (string, *apiError) {
 	d := r.params["Description"]
 	if utf8.RuneCountInString(d) > maxDescription || !descriptionPattern.MatchString(d) {
@@ -184,7 +145,7 @@ func (r *request) list(name string) []string {
 	}
 }
 
-// tags returns the tags of the request, refusing those that IAM refuses.
+// tags returns the tags of the request, or an error if IAM would reject them.
 func (r *request) tags() ([]tag, *apiError) {
 	var tags []tag
 	for i := 1; ; i++ {
@@ -220,7 +181,7 @@ func (r *request) tags() ([]tag, *apiError) {
 	return tags, nil
 }
 
-// mergeTags returns old with the tags of changed, whose keys are case insensitive.
+// mergeTags returns old with the tags of changed added or replaced. Keys are case insensitive.
 func mergeTags(old, changed []tag) ([]tag, *apiError) {
 	merged := slices.Clone(old)
 	for _, t := range changed {
@@ -237,7 +198,8 @@ func mergeTags(old, changed []tag) ([]tag, *apiError) {
 	return merged, nil
 }
 
-// paged returns the page of sorted names that the request wants, and what follows it.
+// paged returns the requested page of sorted names, and the elements with the continuation
+// marker.
 func (r *request) paged(names []string) (page []string, more []node, e *apiError) {
 	limit := 100
 	if text := r.params["MaxItems"]; text != "" {

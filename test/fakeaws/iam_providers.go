@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// thumbprint stands for the certificate of every provider; AWS always returns one.
+// thumbprint is the certificate thumbprint of every provider.
 const thumbprint = "9e99a48a9960b14926bb7f3b02e22da2b0ab7280"
 
 func providerResource(_ *Server, r *request) string { return r.params["OpenIDConnectProviderArn"] }
@@ -33,9 +33,9 @@ func (s *Server) getOpenIDConnectProvider(r *request) (any, *apiError) {
 		listElement("ClientIDList", clients...), listElement("ThumbprintList", textElement("", thumbprint)), tagNodes(nil)), nil
 }
 
-// simulatePrincipalPolicy decides about the actions of a role, each on one resource; on
-// all, if none is given. The simulation of several resources, of further policies and of
-// conditions is refused.
+// simulatePrincipalPolicy returns the decisions about actions of a role on one resource, or on
+// all resources if the request names none. It rejects several resources, additional policies
+// and context entries.
 func (s *Server) simulatePrincipalPolicy(r *request) (any, *apiError) {
 	source := r.params["PolicySourceArn"]
 	arn, ok := parseARN(source)
@@ -87,9 +87,7 @@ func (s *Server) simulatePrincipalPolicy(r *request) (any, *apiError) {
 func (a *account) documentsOf(role *roleRecord) []string {
 	documents := slices.Collect(maps.Values(role.Inline))
 	for _, arn := range role.Attached {
-		if attached := a.Policies[arn]; attached != nil {
-			documents = append(documents, attached.document(attached.Default))
-		}
+		documents = append(documents, a.Policies[arn])
 	}
 	return documents
 }

@@ -2,7 +2,6 @@ package fakeaws
 
 import (
 	"encoding/base64"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -44,7 +43,7 @@ func tagNodes(tags []tag) node {
 	return listElement("Tags", members...)
 }
 
-// trust reads a trust policy of the request, and finds out who is trusted.
+// trust parses a trust policy, and returns the unique ids of its principals by ARN.
 func (s *Server) trust(r *request, document string) (ids map[string]string, e *apiError) {
 	if len(document) > maxTrustPolicy {
 		return nil, limitExceeded("Cannot exceed quota for ACLSizePerRole: %d", maxTrustPolicy)
@@ -70,8 +69,8 @@ func (s *Server) trust(r *request, document string) (ids map[string]string, e *a
 	return ids, nil
 }
 
-// shownTrust returns the trust policy as AWS shows it: principals that are gone, or were
-// made again, by their unique ids.
+// shownTrust returns the role with its trust policy in the form that AWS returns: unique ids
+// replace the ARNs of principals that were deleted, or deleted and created again.
 func (s *Server) shownTrust(role *roleRecord) *roleRecord {
 	document := role.TrustPolicy
 	for name, id := range role.TrustedIDs {
@@ -106,7 +105,7 @@ func (s *Server) createRole(r *request) (any, *apiError) {
 	if e != nil {
 		return nil, e
 	}
-	session, e := r.maxSession(minSession)
+	session, e := r.maxSession()
 	if e != nil {
 		return nil, e
 	}
@@ -117,13 +116,13 @@ func (s *Server) createRole(r *request) (any, *apiError) {
 	}
 	a, name := s.callersAccount(r), r.params["RoleName"]
 	for other := range a.Roles {
-		// Names differ by more than case.
+		// Names are case insensitive.
 		if strings.EqualFold(other, name) {
 			return nil, errorf(http.StatusConflict, "EntityAlreadyExists", "Role with name %s already exists.", name)
 		}
 	}
 	role := &roleRecord{
-		Name: name, ID: "AROA" + randomName(17), Path: path, ARN: iamARN(r, "role", path, name),
+		Name: name, ID: "AROA" + randomName(17), Path: path, ARN: iamARN(r, path, name),
 		TrustPolicy: document, TrustedIDs: ids, Description: description, MaxSession: session,
 		CreatedAt: r.now.UTC(), Tags: tags, Inline: map[string]string{}, UnseenByEKS: s.options.UnseenByEKS,
 	}
@@ -135,11 +134,11 @@ func (s *Server) createRole(r *request) (any, *apiError) {
 	return element("", n), nil
 }
 
-// maxSession returns the longest session of a role in seconds.
-func (r *request) maxSession(otherwise int) (int, *apiError) {
+// maxSession returns the requested maximum session duration of a role in seconds.
+func (r *request) maxSession() (int, *apiError) {
 	text := r.params["MaxSessionDuration"]
 	if text == "" {
-		return otherwise, nil
+		return minSession, nil
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < minSession || n > maxSession {
@@ -159,60 +158,6 @@ func (s *Server) getRole(r *request) (any, *apiError) {
 	}
 	n.nodes = append(n.nodes, element("RoleLastUsed"))
 	return element("", n), nil
-}
-
-func (s *Server) listRoles(r *request) (any, *apiError) {
-	prefix := r.params["PathPrefix"]
-	roles := s.callersAccount(r).Roles
-	var names []string
-	for name, role := range roles {
-		if strings.HasPrefix(role.Path, prefix) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	page, more, e := r.paged(names)
-	if e != nil {
-		return nil, e
-	}
-	var members []node
-	for _, name := range page {
-		members = append(members, s.shownTrust(roles[name]).node())
-	}
-	return element("", append(more, listElement("Roles", members...))...), nil
-}
-
-func (s *Server) updateRole(r *request) (any, *apiError) {
-	role, e := s.role(r)
-	if e != nil {
-		return nil, e
-	}
-	description, e := r.description()
-	if e != nil {
-		return nil, e
-	}
-	session, e := r.maxSession(role.MaxSession)
-	if e != nil {
-		return nil, e
-	}
-	if _, given := r.params["Description"]; given {
-		role.Description = description
-	}
-	role.MaxSession = session
-	return element(""), nil
-}
-
-func (s *Server) updateRoleDescription(r *request) (any, *apiError) {
-	role, e := s.role(r)
-	if e != nil {
-		return nil, e
-	}
-	description, e := r.description()
-	if e != nil {
-		return nil, e
-	}
-	role.Description = description
-	return element("", s.shownTrust(role).node()), nil
 }
 
 func (s *Server) deleteRole(r *request) (any, *apiError) {
@@ -270,24 +215,4 @@ func (s *Server) untagRole(r *request) (any, *apiError) {
 		role.Tags = slices.DeleteFunc(role.Tags, func(t tag) bool { return strings.EqualFold(t.Key, key) })
 	}
 	return nil, nil
-}
-
-func (s *Server) listRoleTags(r *request) (any, *apiError) {
-	role, e := s.role(r)
-	if e != nil {
-		return nil, e
-	}
-	values := map[string]tag{}
-	for _, t := range role.Tags {
-		values[t.Key] = t
-	}
-	page, more, e := r.paged(slices.Sorted(maps.Keys(values)))
-	if e != nil {
-		return nil, e
-	}
-	var tags []tag
-	for _, key := range page {
-		tags = append(tags, values[key])
-	}
-	return element("", append(more, tagNodes(tags))...), nil
 }

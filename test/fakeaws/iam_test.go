@@ -26,20 +26,20 @@ func TestRoleLifecycle(t *testing.T) {
 	})
 	succeed(t, err)
 	if id, ok := middleware.GetRequestIDMetadata(created.ResultMetadata); !ok || len(id) != 36 {
-		t.Errorf("request id is %q", id)
+		t.Errorf("request id = %q, want a UUID", id)
 	}
 	role := created.Role
 	if want := "arn:aws:iam::111122223333:role/" + *name; *role.Arn != want {
-		t.Errorf("ARN is %s, want %s", *role.Arn, want)
+		t.Errorf("ARN = %s, want %s", *role.Arn, want)
 	}
 	if !strings.HasPrefix(*role.RoleId, "AROA") || *role.MaxSessionDuration != 3600 || len(role.Tags) != 2 {
-		t.Errorf("role is %+v", role)
+		t.Errorf("CreateRole() = %+v, want an AROA id, the default session duration and two tags", role)
 	}
 	if strings.ContainsAny(*role.AssumeRolePolicyDocument, "{ +\"") || decoded(t, role.AssumeRolePolicyDocument) != trustUnknown {
-		t.Errorf("document is not encoded as RFC 3986 says: %s", *role.AssumeRolePolicyDocument)
+		t.Errorf("AssumeRolePolicyDocument = %s, want the trust policy encoded as in RFC 3986", *role.AssumeRolePolicyDocument)
 	}
 	if age := time.Since(*role.CreateDate); age < -time.Second || age > time.Minute {
-		t.Errorf("role was created %s ago", age)
+		t.Errorf("age of the role by CreateDate = %s, want less than a minute", age)
 	}
 
 	_, err = c.IAM.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: aws.String(strings.ToUpper(*name)), AssumeRolePolicyDocument: aws.String(trustUnknown)})
@@ -51,39 +51,29 @@ func TestRoleLifecycle(t *testing.T) {
 	succeed(t, err)
 	_, err = c.IAM.UntagRole(t.Context(), &iam.UntagRoleInput{RoleName: name, TagKeys: []string{"empty"}})
 	succeed(t, err)
-	_, err = c.IAM.UpdateRole(t.Context(), &iam.UpdateRoleInput{RoleName: name, MaxSessionDuration: aws.Int32(7200), Description: aws.String("changed")})
-	succeed(t, err)
 	got, err := c.IAM.GetRole(t.Context(), &iam.GetRoleInput{RoleName: name})
 	succeed(t, err)
-	if decoded(t, got.Role.AssumeRolePolicyDocument) != trustManaged || *got.Role.MaxSessionDuration != 7200 || *got.Role.Description != "changed" {
-		t.Errorf("role is %+v", got.Role)
+	if decoded(t, got.Role.AssumeRolePolicyDocument) != trustManaged || *got.Role.Description != "a managed cluster" {
+		t.Errorf("GetRole() = %+v, want the new trust policy and the description", got.Role)
 	}
 	if len(got.Role.Tags) != 1 || *got.Role.Tags[0].Value != "other" {
-		t.Errorf("tags are %+v: keys are case insensitive", got.Role.Tags)
+		t.Errorf("tags = %+v, want one tag with the new value: keys are case insensitive", got.Role.Tags)
 	}
-	_, err = c.IAM.UpdateRoleDescription(t.Context(), &iam.UpdateRoleDescriptionInput{RoleName: name, Description: aws.String("again")})
-	succeed(t, err)
-	tags, err := c.IAM.ListRoleTags(t.Context(), &iam.ListRoleTagsInput{RoleName: name})
-	succeed(t, err)
-	if len(tags.Tags) != 1 || tags.IsTruncated {
-		t.Errorf("tags are %+v", tags)
-	}
-
 	_, err = c.IAM.PutRolePolicy(t.Context(), &iam.PutRolePolicyInput{RoleName: name, PolicyName: name, PolicyDocument: aws.String(readClusters)})
 	succeed(t, err)
 	policy, err := c.IAM.GetRolePolicy(t.Context(), &iam.GetRolePolicyInput{RoleName: name, PolicyName: name})
 	succeed(t, err)
 	if decoded(t, policy.PolicyDocument) != readClusters {
-		t.Errorf("policy is %s", *policy.PolicyDocument)
+		t.Errorf("GetRolePolicy() = %s, want %s encoded", *policy.PolicyDocument, readClusters)
 	}
 	policies, err := c.IAM.ListRolePolicies(t.Context(), &iam.ListRolePoliciesInput{RoleName: name})
 	succeed(t, err)
 	if !slices.Equal(policies.PolicyNames, []string{*name}) {
-		t.Errorf("policies are %v", policies.PolicyNames)
+		t.Errorf("ListRolePolicies() = %v, want %s", policies.PolicyNames, *name)
 	}
 	roles := s.Roles(hubAccount)
 	if len(roles) != 1 || roles[0].InlinePolicies[*name] != readClusters || roles[0].TrustPolicy != trustManaged || roles[0].Tags["HUB_cluster_name"] != "other" {
-		t.Errorf("the server has %+v", roles)
+		t.Errorf("Roles() = %+v, want one role with the new policies and tag", roles)
 	}
 
 	_, err = c.IAM.DeleteRole(t.Context(), &iam.DeleteRoleInput{RoleName: name})
@@ -97,99 +87,58 @@ func TestRoleLifecycle(t *testing.T) {
 	_, err = c.IAM.GetRole(t.Context(), &iam.GetRoleInput{RoleName: name})
 	wantCode(t, err, "NoSuchEntity")
 	if roles := s.Roles(hubAccount); len(roles) != 0 {
-		t.Errorf("left over: %+v", roles)
+		t.Errorf("Roles() after DeleteRole = %+v, want none", roles)
 	}
 }
 
 func TestManagedPolicies(t *testing.T) {
-	_, c := newHub(t, fakeaws.Options{}, fakeaws.ModeAPI)
+	s, c := newHub(t, fakeaws.Options{}, fakeaws.ModeAPI)
 	role := aws.String("ocm-hub-1")
 	createRole(t, c, *role, trustUnknown)
-	created, err := c.IAM.CreatePolicy(t.Context(), &iam.CreatePolicyInput{PolicyName: aws.String("ocm-hub-access"), PolicyDocument: aws.String(readClusters)})
+	arn, err := s.AttachPolicy(hubAccount, *role, "ocm-hub-access", readClusters)
 	succeed(t, err)
-	arn := created.Policy.Arn
-	_, err = c.IAM.CreatePolicy(t.Context(), &iam.CreatePolicyInput{PolicyName: aws.String("ocm-hub-access"), PolicyDocument: aws.String(readClusters)})
-	wantCode(t, err, "EntityAlreadyExists")
-	for range 2 {
-		// To attach it again changes nothing.
-		_, err = c.IAM.AttachRolePolicy(t.Context(), &iam.AttachRolePolicyInput{RoleName: role, PolicyArn: arn})
-		succeed(t, err)
-	}
 	attached, err := c.IAM.ListAttachedRolePolicies(t.Context(), &iam.ListAttachedRolePoliciesInput{RoleName: role})
 	succeed(t, err)
-	if len(attached.AttachedPolicies) != 1 || *attached.AttachedPolicies[0].PolicyName != "ocm-hub-access" {
-		t.Errorf("attached are %+v", attached.AttachedPolicies)
+	if got := attached.AttachedPolicies; len(got) != 1 || *got[0].PolicyName != "ocm-hub-access" || *got[0].PolicyArn != arn {
+		t.Errorf("ListAttachedRolePolicies() = %+v, want %s", got, arn)
 	}
 	_, err = c.IAM.DeleteRole(t.Context(), &iam.DeleteRoleInput{RoleName: role})
 	wantCode(t, err, "DeleteConflict")
-	_, err = c.IAM.DeletePolicy(t.Context(), &iam.DeletePolicyInput{PolicyArn: arn})
-	wantCode(t, err, "DeleteConflict")
-
-	version, err := c.IAM.CreatePolicyVersion(t.Context(), &iam.CreatePolicyVersionInput{PolicyArn: arn, PolicyDocument: aws.String(fakeaws.AdminPolicy), SetAsDefault: true})
+	_, err = c.IAM.DetachRolePolicy(t.Context(), &iam.DetachRolePolicyInput{RoleName: role, PolicyArn: &arn})
 	succeed(t, err)
-	if *version.PolicyVersion.VersionId != "v2" || !version.PolicyVersion.IsDefaultVersion {
-		t.Errorf("version is %+v", version.PolicyVersion)
-	}
-	got, err := c.IAM.GetPolicy(t.Context(), &iam.GetPolicyInput{PolicyArn: arn})
-	succeed(t, err)
-	if *got.Policy.DefaultVersionId != "v2" || *got.Policy.AttachmentCount != 1 {
-		t.Errorf("policy is %+v", got.Policy)
-	}
-	_, err = c.IAM.DeletePolicyVersion(t.Context(), &iam.DeletePolicyVersionInput{PolicyArn: arn, VersionId: aws.String("v2")})
-	wantCode(t, err, "DeleteConflict")
-	_, err = c.IAM.SetDefaultPolicyVersion(t.Context(), &iam.SetDefaultPolicyVersionInput{PolicyArn: arn, VersionId: aws.String("v1")})
-	succeed(t, err)
-	first, err := c.IAM.GetPolicyVersion(t.Context(), &iam.GetPolicyVersionInput{PolicyArn: arn, VersionId: aws.String("v1")})
-	succeed(t, err)
-	if decoded(t, first.PolicyVersion.Document) != readClusters || !first.PolicyVersion.IsDefaultVersion {
-		t.Errorf("version is %+v", first.PolicyVersion)
-	}
-	versions, err := c.IAM.ListPolicyVersions(t.Context(), &iam.ListPolicyVersionsInput{PolicyArn: arn})
-	succeed(t, err)
-	if len(versions.Versions) != 2 {
-		t.Errorf("versions are %+v", versions.Versions)
-	}
-	_, err = c.IAM.DetachRolePolicy(t.Context(), &iam.DetachRolePolicyInput{RoleName: role, PolicyArn: arn})
-	succeed(t, err)
-	_, err = c.IAM.DetachRolePolicy(t.Context(), &iam.DetachRolePolicyInput{RoleName: role, PolicyArn: arn})
+	_, err = c.IAM.DetachRolePolicy(t.Context(), &iam.DetachRolePolicyInput{RoleName: role, PolicyArn: &arn})
 	wantCode(t, err, "NoSuchEntity")
-	_, err = c.IAM.DeletePolicy(t.Context(), &iam.DeletePolicyInput{PolicyArn: arn})
-	wantCode(t, err, "DeleteConflict") // it has two versions
-	_, err = c.IAM.DeletePolicyVersion(t.Context(), &iam.DeletePolicyVersionInput{PolicyArn: arn, VersionId: aws.String("v2")})
+	_, err = c.IAM.DeleteRole(t.Context(), &iam.DeleteRoleInput{RoleName: role})
 	succeed(t, err)
-	_, err = c.IAM.DeletePolicy(t.Context(), &iam.DeletePolicyInput{PolicyArn: arn})
-	succeed(t, err)
-	list, err := c.IAM.ListPolicies(t.Context(), &iam.ListPoliciesInput{Scope: types.PolicyScopeTypeLocal})
-	succeed(t, err)
-	if len(list.Policies) != 0 {
-		t.Errorf("left over: %+v", list.Policies)
+	if _, err := s.AttachPolicy(hubAccount, *role, "ocm-hub-access", readClusters); err == nil {
+		t.Errorf("AttachPolicy() of a role that does not exist = nil, want an error")
 	}
 }
 
-func TestListRolesInPages(t *testing.T) {
+func TestListRolePoliciesInPages(t *testing.T) {
 	_, c := newHub(t, fakeaws.Options{}, fakeaws.ModeAPI)
+	createRole(t, c, "role", trustUnknown)
 	var want []string
 	for i := range 7 {
-		name := fmt.Sprintf("role-%d", i)
-		createRole(t, c, name, trustUnknown)
+		name := fmt.Sprintf("policy-%d", i)
+		_, err := c.IAM.PutRolePolicy(t.Context(), &iam.PutRolePolicyInput{RoleName: aws.String("role"), PolicyName: &name, PolicyDocument: aws.String(readClusters)})
+		succeed(t, err)
 		want = append(want, name)
 	}
 	var got []string
 	pages := 0
-	for p := iam.NewListRolesPaginator(c.IAM, &iam.ListRolesInput{MaxItems: aws.Int32(3)}); p.HasMorePages(); pages++ {
+	for p := iam.NewListRolePoliciesPaginator(c.IAM, &iam.ListRolePoliciesInput{RoleName: aws.String("role"), MaxItems: aws.Int32(3)}); p.HasMorePages(); pages++ {
 		page, err := p.NextPage(t.Context())
 		succeed(t, err)
-		for _, role := range page.Roles {
-			got = append(got, *role.RoleName)
-		}
+		got = append(got, page.PolicyNames...)
 	}
 	if pages != 3 || !slices.Equal(got, want) {
-		t.Errorf("got %v in %d pages", got, pages)
+		t.Errorf("ListRolePolicies() = %v in %d pages, want %v in 3", got, pages, want)
 	}
 }
 
 func TestRefusedRoles(t *testing.T) {
-	_, c := newHub(t, fakeaws.Options{}, fakeaws.ModeAPI)
+	s, c := newHub(t, fakeaws.Options{}, fakeaws.ModeAPI)
 	manyTags := make([]types.Tag, 51)
 	for i := range manyTags {
 		manyTags[i] = types.Tag{Key: aws.String(fmt.Sprint("key", i)), Value: aws.String("value")}
@@ -204,29 +153,29 @@ func TestRefusedRoles(t *testing.T) {
 		session           int32
 		code              string
 	}{
-		"long name":           {role: strings.Repeat("a", 65), code: "ValidationError"},
-		"bad character":       {role: "a/b", code: "ValidationError"},
-		"bad path":            {path: "a", code: "ValidationError"},
-		"short session":       {session: 60, code: "ValidationError"},
-		"51 tags":             {tags: manyTags, code: "ValidationError"},
-		"long key":            {tags: oneTag(strings.Repeat("k", 129), ""), code: "ValidationError"},
-		"long value":          {tags: oneTag("k", strings.Repeat("v", 257)), code: "ValidationError"},
-		"bad tag character":   {tags: oneTag("k", "a*b"), code: "ValidationError"},
-		"reserved tag":        {tags: oneTag("aws:k", "v"), code: "InvalidInput"},
-		"same tag twice":      {tags: slices.Concat(oneTag("k", "v"), oneTag("K", "v")), code: "InvalidInput"},
-		"no JSON":             {trust: "{", code: "MalformedPolicyDocument"},
-		"trailing JSON":       {trust: trustUnknown + "{}", code: "MalformedPolicyDocument"},
-		"bad version":         {trust: strings.Replace(trustUnknown, "2012", "2013", 1), code: "MalformedPolicyDocument"},
-		"no statement":        {trust: `{"Version":"2012-10-17"}`, code: "MalformedPolicyDocument"},
-		"unknown element":     {trust: `{"Version":"2012-10-17","Statements":[]}`, code: "MalformedPolicyDocument"},
-		"no principal":        {trust: statement(`{"Effect":"Allow","Action":"sts:AssumeRole"}`), code: "MalformedPolicyDocument"},
-		"resource in trust":   {trust: statement(`{"Effect":"Allow","Action":"sts:AssumeRole","Principal":"*","Resource":"*"}`), code: "MalformedPolicyDocument"},
-		"other action":        {trust: statement(`{"Effect":"Allow","Action":"iam:GetRole","Principal":"*"}`), code: "MalformedPolicyDocument"},
-		"bad principal":       {trust: statement(`{"Effect":"Allow","Action":"sts:AssumeRole","Principal":{"AWS":"arn:aws:iam::1:role/x"}}`), code: "MalformedPolicyDocument"},
-		"other partition":     {trust: strings.Replace(trustUnknown, "arn:aws:", "arn:aws-cn:", 1), code: "MalformedPolicyDocument"},
-		"bad condition":       {trust: statement(`{"Effect":"Allow","Action":"sts:AssumeRole","Principal":"*","Condition":{"Equals":{"aws:x":"y"}}}`), code: "MalformedPolicyDocument"},
-		"principal not there": {trust: strings.Replace(trustUnknown, unknownAccount, hubAccount, 1), code: "MalformedPolicyDocument"},
-		"too long a policy":   {trust: trustUnknown + strings.Repeat(" ", 2048), code: "LimitExceeded"},
+		"name too long":            {role: strings.Repeat("a", 65), code: "ValidationError"},
+		"bad character":            {role: "a/b", code: "ValidationError"},
+		"bad path":                 {path: "a", code: "ValidationError"},
+		"session too short":        {session: 60, code: "ValidationError"},
+		"51 tags":                  {tags: manyTags, code: "ValidationError"},
+		"tag key too long":         {tags: oneTag(strings.Repeat("k", 129), ""), code: "ValidationError"},
+		"tag value too long":       {tags: oneTag("k", strings.Repeat("v", 257)), code: "ValidationError"},
+		"bad tag character":        {tags: oneTag("k", "a*b"), code: "ValidationError"},
+		"reserved tag":             {tags: oneTag("aws:k", "v"), code: "InvalidInput"},
+		"same tag twice":           {tags: slices.Concat(oneTag("k", "v"), oneTag("K", "v")), code: "InvalidInput"},
+		"invalid JSON":             {trust: "{", code: "MalformedPolicyDocument"},
+		"trailing JSON":            {trust: trustUnknown + "{}", code: "MalformedPolicyDocument"},
+		"bad version":              {trust: strings.Replace(trustUnknown, "2012", "2013", 1), code: "MalformedPolicyDocument"},
+		"no statement":             {trust: `{"Version":"2012-10-17"}`, code: "MalformedPolicyDocument"},
+		"unknown element":          {trust: `{"Version":"2012-10-17","Statements":[]}`, code: "MalformedPolicyDocument"},
+		"no principal":             {trust: statement(`{"Effect":"Allow","Action":"sts:AssumeRole"}`), code: "MalformedPolicyDocument"},
+		"resource in trust":        {trust: statement(`{"Effect":"Allow","Action":"sts:AssumeRole","Principal":"*","Resource":"*"}`), code: "MalformedPolicyDocument"},
+		"other action":             {trust: statement(`{"Effect":"Allow","Action":"iam:GetRole","Principal":"*"}`), code: "MalformedPolicyDocument"},
+		"bad principal":            {trust: statement(`{"Effect":"Allow","Action":"sts:AssumeRole","Principal":{"AWS":"arn:aws:iam::1:role/x"}}`), code: "MalformedPolicyDocument"},
+		"other partition":          {trust: strings.Replace(trustUnknown, "arn:aws:", "arn:aws-cn:", 1), code: "MalformedPolicyDocument"},
+		"bad condition":            {trust: statement(`{"Effect":"Allow","Action":"sts:AssumeRole","Principal":"*","Condition":{"Equals":{"aws:x":"y"}}}`), code: "MalformedPolicyDocument"},
+		"principal does not exist": {trust: strings.Replace(trustUnknown, unknownAccount, hubAccount, 1), code: "MalformedPolicyDocument"},
+		"policy too long":          {trust: trustUnknown + strings.Repeat(" ", 2048), code: "LimitExceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := &iam.CreateRoleInput{RoleName: aws.String("role"), AssumeRolePolicyDocument: aws.String(trustUnknown), Tags: test.tags}
@@ -246,8 +195,8 @@ func TestRefusedRoles(t *testing.T) {
 			wantCode(t, err, test.code)
 		})
 	}
-	if list, err := c.IAM.ListRoles(t.Context(), &iam.ListRolesInput{}); err != nil || len(list.Roles) != 0 {
-		t.Errorf("refused roles are there: %+v, %v", list, err)
+	if roles := s.Roles(hubAccount); len(roles) != 0 {
+		t.Errorf("Roles() after rejected requests = %+v, want none", roles)
 	}
 }
 
@@ -255,12 +204,12 @@ func TestRefusedPolicies(t *testing.T) {
 	_, c := newHub(t, fakeaws.Options{}, fakeaws.ModeAPI)
 	createRole(t, c, "role", trustUnknown)
 	for name, test := range map[string]struct{ document, code string }{
-		"trust policy":    {trustUnknown, "MalformedPolicyDocument"},
-		"no resource":     {strings.Replace(readClusters, `"Resource"`, `"Sid"`, 1), "MalformedPolicyDocument"},
-		"resource no ARN": {strings.Replace(readClusters, hubARN, "hub", 1), "MalformedPolicyDocument"},
-		"no vendor":       {strings.Replace(readClusters, "eks:ListClusters", "ListClusters", 1), "MalformedPolicyDocument"},
-		"bad effect":      {strings.Replace(readClusters, "Allow", "allow", 1), "MalformedPolicyDocument"},
-		"too long":        {strings.Replace(readClusters, hubARN, hubARN+strings.Repeat("x", 10240), 1), "LimitExceeded"},
+		"trust policy":            {trustUnknown, "MalformedPolicyDocument"},
+		"no resource":             {strings.Replace(readClusters, `"Resource"`, `"Sid"`, 1), "MalformedPolicyDocument"},
+		"resource is not an ARN":  {strings.Replace(readClusters, hubARN, "hub", 1), "MalformedPolicyDocument"},
+		"action without a vendor": {strings.Replace(readClusters, "eks:ListClusters", "ListClusters", 1), "MalformedPolicyDocument"},
+		"bad effect":              {strings.Replace(readClusters, "Allow", "allow", 1), "MalformedPolicyDocument"},
+		"too long":                {strings.Replace(readClusters, hubARN, hubARN+strings.Repeat("x", 10240), 1), "LimitExceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := c.IAM.PutRolePolicy(t.Context(), &iam.PutRolePolicyInput{RoleName: aws.String("role"), PolicyName: aws.String("p"), PolicyDocument: &test.document})
@@ -269,7 +218,7 @@ func TestRefusedPolicies(t *testing.T) {
 	}
 }
 
-// TestTrustedPrincipals is about who must exist to be trusted.
+// TestTrustedPrincipals checks which principals of a trust policy must exist in each mode.
 func TestTrustedPrincipals(t *testing.T) {
 	for name, test := range map[string]struct {
 		mode           fakeaws.TrustPrincipals
@@ -287,14 +236,15 @@ func TestTrustedPrincipals(t *testing.T) {
 			} {
 				_, err := c.IAM.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: &role, AssumeRolePolicyDocument: &want.trust})
 				if codeOf(err) != want.code {
-					t.Errorf("%s principal: error is %v, want code %q", role, err, want.code)
+					t.Errorf("CreateRole() with a trust policy for the principal of the %s account = %v, want code %q", role, err, want.code)
 				}
 			}
 		})
 	}
 }
 
-// TestTrustOfDeletedRole is about a principal that was made again under its name.
+// TestTrustOfDeletedRole checks that a trust policy does not trust a role that was deleted and
+// created again with the same name.
 func TestTrustOfDeletedRole(t *testing.T) {
 	s, hub := newHub(t, fakeaws.Options{}, fakeaws.ModeAPI)
 	managed := clientsFor(s, addUser(t, s, managedAccount, "admin", fakeaws.AdminPolicy))
@@ -306,7 +256,7 @@ func TestTrustOfDeletedRole(t *testing.T) {
 	got, err := hub.IAM.GetRole(t.Context(), &iam.GetRoleInput{RoleName: aws.String("hub")})
 	succeed(t, err)
 	if document := decoded(t, got.Role.AssumeRolePolicyDocument); strings.Contains(document, ":role/managed") || !strings.Contains(document, `"AROA`) {
-		t.Errorf("trust policy is %s", document)
+		t.Errorf("trust policy = %s, want the unique id of the deleted role instead of the ARN", document)
 	}
 }
 
@@ -318,11 +268,11 @@ func TestUnknownOperations(t *testing.T) {
 	succeed(t, err)
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusBadRequest {
-		t.Errorf("status is %s", answer.Status)
+		t.Errorf("status of a request without an action = %s, want 400", answer.Status)
 	}
 }
 
-// TestPermissions is about what a user without all permissions may do.
+// TestPermissions checks that a user can perform only the actions that its policy allows.
 func TestPermissions(t *testing.T) {
 	s, admin := newHub(t, fakeaws.Options{}, fakeaws.ModeAPI)
 	createRole(t, admin, "other", trustUnknown)
@@ -358,6 +308,6 @@ func TestPermissions(t *testing.T) {
 		t.Run(name, func(t *testing.T) { wantCode(t, call(), "AccessDenied") })
 	}
 	if roles := s.Roles(hubAccount); len(roles) != 2 {
-		t.Errorf("roles are %+v", roles)
+		t.Errorf("Roles() = %+v, want only other and ocm-hub-1", roles)
 	}
 }

@@ -8,14 +8,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// mapping is who a caller is in a cluster.
+// mapping is the identity of a caller in a cluster.
 type mapping struct {
 	username string
 	groups   []string
 }
 
-// mapCaller finds the access entry of the caller, and where the cluster's mode has it
-// the entry of aws-auth.
+// mapCaller returns the identity of the caller from an access entry or from aws-auth,
+// depending on the cluster's mode.
 func (s *Server) mapCaller(p *principal, clusterARN string, data *ConfigMapData) (*mapping, error) {
 	s.mu.Lock()
 	c := s.state.Clusters[clusterARN]
@@ -23,7 +23,7 @@ func (s *Server) mapCaller(p *principal, clusterARN string, data *ConfigMapData)
 	var found *mapping
 	if c != nil {
 		mode = c.Mode
-		// An entry is for the principal that had the ARN when the entry was made.
+		// An entry applies to the principal that had the ARN when the entry was created.
 		if e := c.Entries[p.Source]; e != nil && e.PrincipalID == p.SourceID {
 			found = &mapping{username: e.Username, groups: e.Groups}
 		}
@@ -38,10 +38,11 @@ func (s *Server) mapCaller(p *principal, clusterARN string, data *ConfigMapData)
 			return found, err
 		}
 	}
-	return nil, fmt.Errorf("%s is not mapped", p.canonicalARN())
+	return nil, fmt.Errorf("%s has no mapping", p.canonicalARN())
 }
 
-// lookup finds the caller in aws-auth. A ConfigMap that cannot be read maps nobody.
+// lookup finds the caller in aws-auth. If the ConfigMap cannot be parsed, lookup returns an
+// error for every caller.
 func (d *ConfigMapData) lookup(p *principal) (*mapping, error) {
 	var roles, users []struct {
 		RoleARN  string   `json:"rolearn"`
@@ -66,8 +67,8 @@ func (d *ConfigMapData) lookup(p *principal) (*mapping, error) {
 	return nil, nil
 }
 
-// canonicalARN is that of the user, or of the role without its path: a session does not
-// tell the path.
+// canonicalARN returns the ARN of the user, or of the role without its path: the ARN of a
+// session does not contain the path.
 func (p *principal) canonicalARN() string {
 	if !p.chained {
 		return p.Source
@@ -76,7 +77,7 @@ func (p *principal) canonicalARN() string {
 	return fmt.Sprintf("arn:%s:iam::%s:role/%s", p.Partition, p.AccountID, name)
 }
 
-// expand fills in a template of a username or a group.
+// expand replaces the placeholders in a template of a username or a group.
 func (p *principal) expand(template string) string {
 	return strings.NewReplacer(
 		"{{AccountID}}", p.AccountID,

@@ -13,16 +13,16 @@ import (
 	"testing"
 )
 
-// sdkModel is what the generated source of one service of the AWS SDK says about it.
+// sdkModel is the model of one AWS service in the generated source of the AWS SDK.
 type sdkModel struct {
 	service string
-	// functions are those of the service's package, by name.
+	// functions are the functions of the service's package, by name.
 	functions map[string]*ast.FuncDecl
-	// required are the members of structures that their documentation calls required, by
+	// required are the members that the documentation of a structure marks as required, by
 	// the name of the structure. Every structure has an entry.
 	required map[string][]string
-	// errorCodes are all errors of the service, and labels the members of requests that
-	// are elements of the path, as <shape>.<member>.
+	// errorCodes are all error codes of the service. labels are the request members that are
+	// elements of the path, as <shape>.<member>.
 	errorCodes, labels map[string]bool
 }
 
@@ -50,7 +50,7 @@ func readSDK(t *testing.T, service string) *sdkModel {
 		}
 	}
 	if len(model.functions) == 0 || len(model.errorCodes) == 0 {
-		t.Fatalf("the source of the SDK for %s has %d functions and %d errors, want some", service, len(model.functions), len(model.errorCodes))
+		t.Fatalf("the SDK source of %s has %d functions and %d error codes, want more than 0", service, len(model.functions), len(model.errorCodes))
 	}
 	return model
 }
@@ -63,7 +63,7 @@ func (s *sdkModel) add(file *ast.File, folder string) {
 			case folder == "" && decl.Recv == nil:
 				s.functions[decl.Name.Name] = decl
 			case folder == "types" && decl.Name.Name == "ErrorCode":
-				// It returns the code, unless somebody has overridden it.
+				// The method returns the code as a literal, unless the error overrides it.
 				for _, literal := range literals(decl.Body) {
 					s.errorCodes[literal] = true
 				}
@@ -93,7 +93,7 @@ func (s *sdkModel) addStruct(spec *ast.TypeSpec) {
 	}
 }
 
-// addLabels finds <shape>.AddMember("<member>", ..., &smithytraits.HTTPLabel{}).
+// addLabels adds the members in calls <shape>.AddMember("<member>", ..., &smithytraits.HTTPLabel{}).
 func (s *sdkModel) addLabels(decl *ast.FuncDecl) {
 	ast.Inspect(decl, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
@@ -156,7 +156,8 @@ func (s *sdkModel) requiredBy(validator, prefix string) (paths []string) {
 	return paths
 }
 
-// memberOf returns what a nested validator looks at: Tags. for v.Tags, and []. for v[i].
+// memberOf returns the path element of a nested validator's argument: Tags for v.Tags, and
+// []. for v[i].
 func memberOf(argument ast.Expr) string {
 	switch argument := argument.(type) {
 	case *ast.SelectorExpr:
@@ -169,8 +170,8 @@ func memberOf(argument ast.Expr) string {
 	return "."
 }
 
-// errorsOf returns the error codes that an operation has. The SDK for EKS has those of
-// the service only, and not which operation has which.
+// errorsOf returns the error codes of an operation. For EKS, the SDK has error codes per
+// service only, so errorsOf returns all of them.
 func (s *sdkModel) errorsOf(operation string) map[string]bool {
 	for name, decl := range s.functions {
 		if strings.HasSuffix(name, "_deserializeOpError"+operation) {
@@ -191,7 +192,7 @@ func (s *sdkModel) errorsOf(operation string) map[string]bool {
 	return s.errorCodes
 }
 
-// literals returns the strings in a piece of source.
+// literals returns the string literals in a syntax tree.
 func literals(n ast.Node) (all []string) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING {
@@ -204,7 +205,7 @@ func literals(n ast.Node) (all []string) {
 	return all
 }
 
-// fakeSource is the source of this package, with the types of what it declares itself.
+// fakeSource is the source of this package, with the types of its own declarations.
 type fakeSource struct {
 	info      *types.Info
 	functions map[types.Object]*ast.FuncDecl
@@ -230,8 +231,7 @@ func readFake(t *testing.T) *fakeSource {
 		info:      &types.Info{Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}},
 		functions: map[types.Object]*ast.FuncDecl{}, operations: map[string]map[string]ast.Expr{},
 	}
-	// Other packages are not looked at: what they declare has no type here, which is no
-	// error that matters.
+	// Imported packages are not loaded. The resulting type errors do not matter here.
 	config := types.Config{Error: func(error) {}}
 	_, _ = config.Check("fakeaws", fset, files, s.info)
 	for _, file := range files {
@@ -267,7 +267,7 @@ func (s *fakeSource) addOperations(spec *ast.ValueSpec) {
 	}
 }
 
-// codesOf returns the error codes in everything that an operation may run.
+// codesOf returns the error codes in all functions that an operation can call.
 func (s *fakeSource) codesOf(t *testing.T, operation ast.Expr) []string {
 	t.Helper()
 	var codes []string
@@ -295,7 +295,8 @@ func (s *fakeSource) codesOf(t *testing.T, operation ast.Expr) []string {
 	return slices.Compact(codes)
 }
 
-// codeArgument returns the code in errorf(status, code, ...) and fail(status, code, ...).
+// codeArgument returns the code argument of errorf(status, code, ...) and
+// fail(status, code, ...), or nil for any other call.
 func codeArgument(call *ast.CallExpr) ast.Expr {
 	name := ""
 	switch function := call.Fun.(type) {

@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// policyKind is what a policy document belongs to.
+// policyKind is the kind of a policy document.
 type policyKind int
 
 const (
-	// identityPolicy says what somebody may do.
+	// identityPolicy grants permissions to its owner.
 	identityPolicy policyKind = iota
-	// trustPolicy says who may assume a role.
+	// trustPolicy names the principals that may assume a role.
 	trustPolicy
 )
 
@@ -41,7 +41,7 @@ type statement struct {
 	Condition map[string]map[string]texts
 }
 
-// texts is a text, or a list of them.
+// texts is a string, or a list of strings.
 type texts []string
 
 // UnmarshalJSON reads either form. Conditions may have numbers and booleans as well.
@@ -62,7 +62,7 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 		case bool, float64:
 			*t = append(*t, fmt.Sprint(v))
 		default:
-			return errors.New("want a text or a list of texts")
+			return errors.New("must be a string or a list of strings")
 		}
 	}
 	return nil
@@ -84,8 +84,8 @@ func (s *statements) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// principals are those of a statement, by kind: AWS, Federated, Service. Everybody is
-// the AWS principal "*".
+// principals are the principals of a statement, by kind: AWS, Federated, Service. The AWS
+// principal "*" matches every caller.
 type principals map[string]texts
 
 // UnmarshalJSON reads "*" or the map.
@@ -123,7 +123,7 @@ var (
 	conditionOperators = regexp.MustCompile(`^(ForAllValues:|ForAnyValue:)?(String(Not)?(Equals|Like|EqualsIgnoreCase)|Numeric(Not)?Equals|Numeric(Less|Greater)Than(Equals)?|Date(Not)?Equals|Date(Less|Greater)Than(Equals)?|Bool|BinaryEquals|(Not)?IpAddress|Arn(Not)?(Equals|Like)|Null)(IfExists)?$`)
 )
 
-// parsePolicy reads a document and refuses what AWS would.
+// parsePolicy parses a document, or returns an error if AWS would reject it.
 func parsePolicy(document string, kind policyKind) (*policy, error) {
 	if strings.TrimSpace(document) == "" {
 		return nil, errors.New("the policy document is empty")
@@ -251,10 +251,10 @@ func (p *policy) principalARNs() []string {
 	return arns
 }
 
-// conditionContext is the values of condition keys, which are in lower case.
+// conditionContext contains the values of condition keys, by key in lower case.
 type conditionContext map[string]string
 
-// decision is what policies say about a request.
+// decision is the result of policies for a request.
 type decision int
 
 const (
@@ -263,7 +263,7 @@ const (
 	denied
 )
 
-// decide says what identity policies say about an action on a resource.
+// decide returns the decision of identity policies about an action on a resource.
 func decide(policies []*policy, action, resource string, c conditionContext) decision {
 	return evaluate(policies, c, func(st *statement) bool {
 		return st.matchesAction(action) &&
@@ -272,7 +272,7 @@ func decide(policies []*policy, action, resource string, c conditionContext) dec
 	})
 }
 
-// evaluate says what the statements that are about the request say: a denial wins.
+// evaluate returns the decision of the statements that match the request. A denial takes precedence.
 func evaluate(policies []*policy, c conditionContext, about func(*statement) bool) decision {
 	result := notAllowed
 	for _, p := range policies {
@@ -307,8 +307,8 @@ func (st *statement) matchesAction(action string) bool {
 		len(st.NotAction) > 0 && !anyMatches(lower(st.NotAction), action)
 }
 
-// conditionsHold says whether all conditions hold, and whether all are of a kind that can
-// be evaluated here. What cannot be evaluated must allow nothing.
+// conditionsHold reports whether all conditions hold, and whether the server can evaluate all
+// of them. A condition that it cannot evaluate must allow nothing.
 func (st *statement) conditionsHold(c conditionContext) (holds, known bool) {
 	holds, known = true, true
 	for operator, keys := range st.Condition {

@@ -10,25 +10,25 @@ func TestDecisions(t *testing.T) {
 		document, action, resource string
 		want                       decision
 	}{
-		"admin":                {AdminPolicy, "iam:GetRole", role, allowed},
-		"one statement":        {statement(`{"Effect":"Allow","Action":"iam:GetRole","Resource":"` + role + `"}`), "iam:GetRole", role, allowed},
-		"action in any case":   {statement(`{"Effect":"Allow","Action":"iam:GETROLE","Resource":"*"}`), "iam:GetRole", role, allowed},
-		"resource in its case": {statement(`{"Effect":"Allow","Action":"*","Resource":"arn:aws:iam::111122223333:role/OCM-hub-1"}`), "iam:GetRole", role, notAllowed},
-		"question mark":        {statement(`{"Effect":"Allow","Action":"iam:Get????","Resource":"arn:aws:iam::*:role/ocm-hub-?"}`), "iam:GetRole", role, allowed},
-		"too short":            {statement(`{"Effect":"Allow","Action":"iam:Get?????","Resource":"*"}`), "iam:GetRole", role, notAllowed},
-		"not action":           {statement(`{"Effect":"Allow","NotAction":"iam:Delete*","Resource":"*"}`), "iam:GetRole", role, allowed},
-		"action left out":      {statement(`{"Effect":"Allow","NotAction":"iam:Delete*","Resource":"*"}`), "iam:DeleteRole", role, notAllowed},
-		"resource left out":    {statement(`{"Effect":"Allow","Action":"*","NotResource":"` + role + `"}`), "iam:GetRole", role, notAllowed},
-		"denied":               {statement(`[{"Effect":"Allow","Action":"*","Resource":"*"},{"Effect":"Deny","Action":"iam:Get*","Resource":"*"}]`), "iam:GetRole", role, denied},
-		"condition holds":      {statement(`{"Effect":"Allow","Action":"*","Resource":"*","Condition":{"StringEquals":{"aws:PrincipalTag/Cluster":["other","cluster1"]}}}`), "iam:GetRole", role, allowed},
-		"condition fails":      {statement(`{"Effect":"Allow","Action":"*","Resource":"*","Condition":{"StringEquals":{"aws:PrincipalTag/cluster":"cluster2"}}}`), "iam:GetRole", role, notAllowed},
-		"one of two fails":     {statement(`{"Effect":"Allow","Action":"*","Resource":"*","Condition":{"StringEquals":{"aws:PrincipalTag/cluster":"cluster1","aws:PrincipalTag/hub":"x"}}}`), "iam:GetRole", role, notAllowed},
-		"if exists":            {statement(`{"Effect":"Allow","Action":"*","Resource":"*","Condition":{"StringEqualsIfExists":{"aws:PrincipalTag/hub":"x"}}}`), "iam:GetRole", role, allowed},
-		"not equal":            {statement(`{"Effect":"Allow","Action":"*","Resource":"*","Condition":{"StringNotEquals":{"aws:PrincipalTag/cluster":"cluster1"}}}`), "iam:GetRole", role, notAllowed},
-		"like":                 {statement(`{"Effect":"Allow","Action":"*","Resource":"*","Condition":{"ArnLike":{"aws:PrincipalArn":"arn:aws:iam::*:role/ocm-*"}}}`), "iam:GetRole", role, allowed},
-		"null":                 {statement(`{"Effect":"Allow","Action":"*","Resource":"*","Condition":{"Null":{"aws:PrincipalTag/hub":"true","aws:PrincipalTag/cluster":false}}}`), "iam:GetRole", role, allowed},
-		"not evaluated":        {statement(`{"Effect":"Allow","Action":"*","Resource":"*","Condition":{"IpAddress":{"aws:SourceIp":"127.0.0.1/32"}}}`), "iam:GetRole", role, notAllowed},
-		"denial not evaluated": {statement(`[{"Effect":"Allow","Action":"*","Resource":"*"},{"Effect":"Deny","Action":"*","Resource":"*","Condition":{"IpAddress":{"aws:SourceIp":"127.0.0.1/32"}}}]`), "iam:GetRole", role, denied},
+		"admin":                                   {AdminPolicy, "iam:GetRole", role, allowed},
+		"one statement":                           {statement(`{"Effect":"Allow","Action":"iam:GetRole","Resource":"` + role + `"}`), "iam:GetRole", role, allowed},
+		"action is case insensitive":              {statement(`{"Effect":"Allow","Action":"iam:GETROLE","Resource":"*"}`), "iam:GetRole", role, allowed},
+		"resource is case sensitive":              {statement(`{"Effect":"Allow","Action":"*","Resource":"arn:aws:iam::111122223333:role/OCM-hub-1"}`), "iam:GetRole", role, notAllowed},
+		"question mark":                           {statement(`{"Effect":"Allow","Action":"iam:Get????","Resource":"arn:aws:iam::*:role/ocm-hub-?"}`), "iam:GetRole", role, allowed},
+		"question marks match one character each": {statement(`{"Effect":"Allow","Action":"iam:Get?????","Resource":"*"}`), "iam:GetRole", role, notAllowed},
+		"not action":                              {statement(`{"Effect":"Allow","NotAction":"iam:Delete*","Resource":"*"}`), "iam:GetRole", role, allowed},
+		"action excluded":                         {statement(`{"Effect":"Allow","NotAction":"iam:Delete*","Resource":"*"}`), "iam:DeleteRole", role, notAllowed},
+		"resource excluded":                       {statement(`{"Effect":"Allow","Action":"*","NotResource":"` + role + `"}`), "iam:GetRole", role, notAllowed},
+		"denied":                                  {statement(`[{"Effect":"Allow","Action":"*","Resource":"*"},{"Effect":"Deny","Action":"iam:Get*","Resource":"*"}]`), "iam:GetRole", role, denied},
+		"condition holds":                         {statement(`{"Effect":"Allow","Action":"*","Resource":"*","Condition":{"StringEquals":{"aws:PrincipalTag/Cluster":["other","cluster1"]}}}`), "iam:GetRole", role, allowed},
+		"condition fails":                         {statement(`{"Effect":"Allow","Action":"*","Resource":"*","Condition":{"StringEquals":{"aws:PrincipalTag/cluster":"cluster2"}}}`), "iam:GetRole", role, notAllowed},
+		"one of two fails":                        {statement(`{"Effect":"Allow","Action":"*","Resource":"*","Condition":{"StringEquals":{"aws:PrincipalTag/cluster":"cluster1","aws:PrincipalTag/hub":"x"}}}`), "iam:GetRole", role, notAllowed},
+		"if exists":                               {statement(`{"Effect":"Allow","Action":"*","Resource":"*","Condition":{"StringEqualsIfExists":{"aws:PrincipalTag/hub":"x"}}}`), "iam:GetRole", role, allowed},
+		"not equal":                               {statement(`{"Effect":"Allow","Action":"*","Resource":"*","Condition":{"StringNotEquals":{"aws:PrincipalTag/cluster":"cluster1"}}}`), "iam:GetRole", role, notAllowed},
+		"like":                                    {statement(`{"Effect":"Allow","Action":"*","Resource":"*","Condition":{"ArnLike":{"aws:PrincipalArn":"arn:aws:iam::*:role/ocm-*"}}}`), "iam:GetRole", role, allowed},
+		"null":                                    {statement(`{"Effect":"Allow","Action":"*","Resource":"*","Condition":{"Null":{"aws:PrincipalTag/hub":"true","aws:PrincipalTag/cluster":false}}}`), "iam:GetRole", role, allowed},
+		"unsupported condition":                   {statement(`{"Effect":"Allow","Action":"*","Resource":"*","Condition":{"IpAddress":{"aws:SourceIp":"127.0.0.1/32"}}}`), "iam:GetRole", role, notAllowed},
+		"denial with unsupported condition":       {statement(`[{"Effect":"Allow","Action":"*","Resource":"*"},{"Effect":"Deny","Action":"*","Resource":"*","Condition":{"IpAddress":{"aws:SourceIp":"127.0.0.1/32"}}}]`), "iam:GetRole", role, denied},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := parsePolicy(test.document, identityPolicy)
@@ -36,7 +36,7 @@ func TestDecisions(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := decide([]*policy{p}, test.action, test.resource, tags); got != test.want {
-				t.Errorf("decision is %d, want %d", got, test.want)
+				t.Errorf("decide(%s, %s) = %d, want %d", test.action, test.resource, got, test.want)
 			}
 		})
 	}
@@ -51,7 +51,7 @@ func TestWildcards(t *testing.T) {
 		{"a*b*c", "aXbYbZc", true}, {"?", "", false}, {"a?", "ab", true}, {"ab", "a", false}, {"**a**", "xax", true},
 	} {
 		if got := wildcardMatch(test.pattern, test.s); got != test.want {
-			t.Errorf("%q matches %q: %t", test.pattern, test.s, got)
+			t.Errorf("wildcardMatch(%q, %q) = %t, want %t", test.pattern, test.s, got, test.want)
 		}
 	}
 }

@@ -18,8 +18,8 @@ type AccessKey struct {
 	AccountID string
 }
 
-// AddAccount makes an account known that needs a partition other than aws: aws-cn or
-// aws-us-gov. All the other functions make accounts known as well.
+// AddAccount adds an account in a partition: aws, aws-cn or aws-us-gov. The other functions
+// add the accounts that they need, in the partition aws unless an ARN names another one.
 func (s *Server) AddAccount(accountID, partition string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,8 +29,8 @@ func (s *Server) AddAccount(accountID, partition string) error {
 	return s.save()
 }
 
-// AddUser makes an IAM user with identity policies, and returns its access key. Of a user
-// who is there already the policies are replaced and the key stays.
+// AddUser creates an IAM user with identity policies, and returns its access key. If the user
+// exists, AddUser replaces the policies and keeps the key.
 func (s *Server) AddUser(accountID, name string, policies ...string) (AccessKey, error) {
 	for _, document := range policies {
 		if _, err := parsePolicy(document, identityPolicy); err != nil {
@@ -38,7 +38,7 @@ func (s *Server) AddUser(accountID, name string, policies ...string) (AccessKey,
 		}
 	}
 	if !userNamePattern.MatchString(name) {
-		return AccessKey{}, fmt.Errorf("user %q: no name of a user", name)
+		return AccessKey{}, fmt.Errorf("user %q: invalid name", name)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,23 +68,23 @@ func (s *Server) AddUser(accountID, name string, policies ...string) (AccessKey,
 // secret returns a new secret of 40 characters.
 func secret() string { return (requestID() + randomName(40))[:40] }
 
-// principal is who calls, at the time of the call.
+// principal is the caller at the time of the call.
 type principal struct {
 	AccountID, Partition string
-	// ARN is that of the user, or of the session of the role.
+	// ARN is the ARN of the user, or of the session of the role.
 	ARN string
-	// UserID is the unique id; of a session, followed by a colon and the session's name.
+	// UserID is the unique id. For a session, a colon and the session's name follow.
 	UserID string
-	// Source is the ARN of the user or role, SourceID its unique id.
+	// Source is the ARN of the user or role, and SourceID its unique id.
 	Source, SourceID string
 	Session, KeyID   string
 	Tags             map[string]string
 	policies         []*policy
-	// chained says that the caller is a session of a role.
+	// chained is set if the caller is a session of a role.
 	chained bool
 }
 
-// principalOf returns who owns the key now. The caller holds s.mu.
+// principalOf returns the current owner of the key. The caller holds s.mu.
 func (s *Server) principalOf(key *credential, now time.Time) (*principal, *apiError) {
 	invalid := errorf(http.StatusForbidden, "InvalidClientTokenId", "The security token included in the request is invalid.")
 	if key == nil {
@@ -134,7 +134,7 @@ func (p *principal) add(documents []string) *apiError {
 	return nil
 }
 
-// conditions are the keys of conditions that are about the caller.
+// conditions returns the values of the condition keys about the caller.
 func (p *principal) conditions() conditionContext {
 	c := conditionContext{
 		"aws:principalarn":     p.Source,
@@ -147,7 +147,7 @@ func (p *principal) conditions() conditionContext {
 	return c
 }
 
-// authorize says whether the caller may do what the request asks for.
+// authorize returns an error if the caller lacks permission for the request.
 func (s *Server) authorize(r *request) *apiError {
 	if r.op.resource == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// protocol is how requests and answers are on the wire.
+// protocol is the wire format of requests and responses.
 type protocol interface {
 	// decode fills in the service, the operation and its parameters.
 	decode(r *request) *apiError
@@ -39,10 +39,10 @@ func requestID() string {
 	return strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-")
 }
 
-// randomName returns n random upper case letters and digits, as the ids of AWS have.
+// randomName returns n random upper case letters and digits, as in the ids of AWS.
 func randomName(n int) string { return (rand.Text() + rand.Text())[:n] }
 
-// parameters returns what to tell of the request in a Call.
+// parameters returns the parameters of the request for a Call.
 func (r *request) parameters() map[string]string {
 	params := maps.Clone(r.params)
 	if params == nil {
@@ -66,7 +66,7 @@ func (r *request) parameters() map[string]string {
 	return params
 }
 
-// missing refuses a request that lacks a member which it must have.
+// missing returns an error if a request lacks a required member.
 func (r *request) missing() *apiError {
 	for _, name := range r.op.required {
 		switch {
@@ -137,7 +137,7 @@ func (n node) MarshalXML(e *xml.Encoder, _ xml.StartElement) error {
 	return e.EncodeToken(start.End())
 }
 
-// queryProtocol is that of IAM and STS: parameters of a form, answers in XML.
+// queryProtocol is the protocol of IAM and STS: form parameters, and responses in XML.
 type queryProtocol struct{}
 
 // queryServices are the services of the protocol, by the version of their API.
@@ -222,11 +222,11 @@ func writeXML(w http.ResponseWriter, r *request, status int, n node) {
 	w.Header().Set("Content-Type", "text/xml")
 	w.Header().Set("X-Amzn-RequestId", r.id)
 	w.WriteHeader(status)
-	// The client may be gone.
+	// The client may have disconnected.
 	_, _ = io.WriteString(w, text)
 }
 
-// restProtocol is that of EKS: paths and JSON.
+// restProtocol is the protocol of EKS: paths and JSON.
 type restProtocol struct{}
 
 func (restProtocol) decode(r *request) *apiError { return decodeEKS(r) }
@@ -251,6 +251,6 @@ func writeJSON(w http.ResponseWriter, r *request, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Amzn-RequestId", r.id)
 	w.WriteHeader(status)
-	// The client may be gone.
+	// The client may have disconnected.
 	_, _ = w.Write(data)
 }

@@ -21,50 +21,50 @@ const (
 	serviceSTS = "sts"
 	serviceEKS = "eks"
 
-	// maxBody bounds a request; the largest thing in one is a policy document.
+	// maxBody bounds the body of a request. The largest requests contain a policy document.
 	maxBody = 1 << 20
-	// maxCalls bounds the memory for calls of a server that runs for long.
+	// maxCalls bounds the memory for the recorded calls of a long-running server.
 	maxCalls = 200_000
 )
 
-// TrustPrincipals says which principals of trust policies must exist when the policy is
+// TrustPrincipals determines which principals of a trust policy must exist when it is
 // written.
 type TrustPrincipals string
 
 const (
-	// ExistInKnownAccounts wants those to exist whose account the server knows.
+	// ExistInKnownAccounts requires the principals of the server's accounts to exist.
 	ExistInKnownAccounts TrustPrincipals = ""
-	// ExistAlways wants all of them to exist, as AWS does.
+	// ExistAlways requires all principals to exist, as AWS does.
 	ExistAlways TrustPrincipals = "Always"
-	// NeedNotExist takes any.
+	// NeedNotExist accepts any principal.
 	NeedNotExist TrustPrincipals = "NeedNotExist"
 )
 
 // Options are the options of a Server. The zero value is useful.
 type Options struct {
-	// Addr is where to listen; 127.0.0.1:0 if empty.
+	// Addr is the listen address; 127.0.0.1:0 if empty.
 	Addr string
-	// StateFile keeps the state over restarts, if set. It has secrets in it.
+	// StateFile is the file that keeps the state over restarts, if set. It contains secrets.
 	StateFile string
-	// Region is what Env says; the one of IAM in the account's partition if empty.
+	// Region is the region in Env. The default is the region of IAM in the account's partition.
 	Region string
-	// TrustPrincipals says which principals of trust policies must exist.
+	// TrustPrincipals determines which principals of trust policies must exist.
 	TrustPrincipals TrustPrincipals
-	// UnseenByEKS is how many calls of CreateAccessEntry do not see a role after it was
-	// made, since AWS is eventually consistent.
+	// UnseenByEKS is the number of calls of CreateAccessEntry that do not find a new role:
+	// AWS is eventually consistent.
 	UnseenByEKS int
-	// Clock is the real one if nil.
+	// Clock defaults to the real clock.
 	Clock clock.PassiveClock
 }
 
-// Server speaks for AWS. It is safe for concurrent use.
+// Server simulates AWS. It is safe for concurrent use.
 type Server struct {
 	options  Options
 	clock    clock.PassiveClock
 	listener net.Listener
 	http     *http.Server
 	cancel   context.CancelFunc
-	// configFile is a configuration of the SDKs that says nothing.
+	// configFile is an empty configuration of the SDKs.
 	configFile string
 
 	servingMu sync.Mutex
@@ -74,7 +74,7 @@ type Server struct {
 	mu      sync.Mutex
 	state   *state
 	awsAuth map[string]func() (*ConfigMapData, error) // by cluster ARN
-	// sessionLimit is how long a session lasts at most; 0 is as long as it asks for.
+	// sessionLimit is the maximum duration of a session, or 0 for no limit.
 	sessionLimit time.Duration
 
 	callsMu sync.Mutex
@@ -113,13 +113,13 @@ func New(options Options) (*Server, error) {
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
 	s.serving.Go(func() {
-		// It ends by Close only, whose error it returns.
+		// Serve returns after Close, which returns the error.
 		_ = s.http.Serve(listener)
 	})
 	return s, nil
 }
 
-// emptyConfig writes a configuration with a profile and nothing in it.
+// emptyConfig writes a configuration with an empty profile.
 func emptyConfig() (string, error) {
 	f, err := os.CreateTemp("", "fakeaws-*.config")
 	if err != nil {
@@ -132,7 +132,7 @@ func emptyConfig() (string, error) {
 	return f.Name(), nil
 }
 
-// Close stops the server, ends delayed calls and returns once all is stopped.
+// Close stops the server, ends delayed calls and returns when all requests have ended.
 func (s *Server) Close() error {
 	s.servingMu.Lock()
 	first := !s.closed
@@ -151,12 +151,12 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// URL is the endpoint of every service.
+// URL returns the endpoint of all services.
 func (s *Server) URL() string { return "http://" + s.listener.Addr().String() }
 
-// Env returns the environment, as KEY=value, in which the SDKs and the aws command line
-// talk with this server only, as the owner of the key. An empty key leaves the
-// credentials to others, such as AWS_WEB_IDENTITY_TOKEN_FILE.
+// Env returns the environment variables, as KEY=value, with which the SDKs and the aws command
+// line use this server only, as the owner of the key. With an empty key, the credentials come
+// from other variables, such as AWS_WEB_IDENTITY_TOKEN_FILE.
 func (s *Server) Env(key AccessKey) []string {
 	region := s.options.Region
 	s.mu.Lock()
@@ -169,7 +169,7 @@ func (s *Server) Env(key AccessKey) []string {
 		"AWS_REGION=" + region,
 		"AWS_DEFAULT_REGION=" + region,
 		"AWS_ENDPOINT_URL=" + s.URL(),
-		// Those of a service would win over the one of all.
+		// The endpoint of a service takes precedence over the general one.
 		"AWS_ENDPOINT_URL_IAM=" + s.URL(),
 		"AWS_ENDPOINT_URL_STS=" + s.URL(),
 		"AWS_ENDPOINT_URL_EKS=" + s.URL(),
@@ -177,7 +177,7 @@ func (s *Server) Env(key AccessKey) []string {
 		"AWS_USE_FIPS_ENDPOINT=false",
 		"AWS_USE_DUALSTACK_ENDPOINT=false",
 		"AWS_EC2_METADATA_DISABLED=true",
-		// An empty profile is one that does not exist, to some SDKs.
+		// Some SDKs reject an empty profile name.
 		"AWS_PROFILE=default",
 		"AWS_CONFIG_FILE=" + s.configFile,
 		"AWS_SHARED_CREDENTIALS_FILE=" + s.configFile,
@@ -188,17 +188,17 @@ func (s *Server) Env(key AccessKey) []string {
 		"AWS_SESSION_TOKEN=" + key.SessionToken,
 	}
 	if key.ID != "" {
-		// A role of the environment is not to be taken instead of the key.
+		// A role in the environment must not replace the key.
 		env = append(env, "AWS_ROLE_ARN=", "AWS_WEB_IDENTITY_TOKEN_FILE=")
 	}
 	return env
 }
 
-// apiError is an error as it is on the wire.
+// apiError is an error response.
 type apiError struct {
 	Code, Message string
 	Status        int
-	// Fields are further members of an error of EKS.
+	// Fields are additional members of an EKS error.
 	Fields map[string]string
 }
 
@@ -208,7 +208,7 @@ func errorf(status int, code, format string, args ...any) *apiError {
 	return &apiError{Code: code, Message: fmt.Sprintf(format, args...), Status: status}
 }
 
-// request is a call while it is served.
+// request is a call in progress.
 type request struct {
 	http    *http.Request
 	body    []byte
@@ -222,14 +222,14 @@ type request struct {
 	key     *credential // nil without a signature
 	region  string
 	caller  *principal
-	// prepared is what the operation found out before it got the lock.
+	// prepared is the result of operation.prepare.
 	prepared any
 }
 
-// permission is that for an action on a resource.
+// permission is an action on a resource.
 type permission struct{ action, resource string }
 
-// operation is something that a service can do.
+// operation is an operation of a service.
 type operation struct {
 	// unsigned operations need no signature.
 	unsigned bool
@@ -239,20 +239,20 @@ type operation struct {
 	// invalid is the error code for a required member of EKS that is missing;
 	// InvalidParameterException if empty.
 	invalid string
-	// resource is the ARN that the caller needs permission for; nil for none.
+	// resource returns the ARN on which the caller needs permission. Nil requires no permission.
 	resource func(s *Server, r *request) string
-	// alsoNeeds are further permissions that the request takes, if not nil.
+	// alsoNeeds returns additional permissions that the request requires, if not nil.
 	alsoNeeds func(r *request) []permission
-	// prepare runs without the lock, and may wait.
+	// prepare runs without s.mu, and may block.
 	prepare func(s *Server, r *request) *apiError
-	// run takes effect; it returns the answer: a node of XML, or what becomes JSON. It
-	// runs with s.mu held.
+	// run executes the operation and returns the response: a node of XML, or a value to
+	// encode as JSON. It runs with s.mu held.
 	run func(s *Server, r *request) (any, *apiError)
-	// writes says that the state changes.
+	// writes is set if the operation changes the state.
 	writes bool
 }
 
-// begin counts a request in, unless the server is closed.
+// begin adds a request to serving, or returns false if the server is closed.
 func (s *Server) begin() bool {
 	s.servingMu.Lock()
 	defer s.servingMu.Unlock()
@@ -294,7 +294,7 @@ func (s *Server) serve(w http.ResponseWriter, hr *http.Request) {
 }
 
 // call checks, delays and executes a request. It ends the goroutine with
-// http.ErrAbortHandler if the connection is to be cut.
+// http.ErrAbortHandler to close the connection.
 func (s *Server) call(r *request) (any, *apiError) {
 	call := Call{Service: r.service, Operation: r.name, Parameters: r.parameters()}
 	refuse := func(e *apiError) (any, *apiError) {
@@ -333,7 +333,7 @@ func (s *Server) call(r *request) (any, *apiError) {
 	return answer, e
 }
 
-// execute runs the operation and notes the call, in one order for all calls.
+// execute runs the operation and records the call, in one order for all calls.
 func (s *Server) execute(r *request, call Call) (answer any, e *apiError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -344,7 +344,7 @@ func (s *Server) execute(r *request, call Call) (answer any, e *apiError) {
 		s.record(call)
 	}()
 	if !r.op.unsigned {
-		// While the call waited, its session may have ended.
+		// The user or role may have changed while the call waited.
 		if r.caller, e = s.principalOf(r.key, r.now); e != nil {
 			return nil, r.spell(e)
 		}
@@ -354,7 +354,7 @@ func (s *Server) execute(r *request, call Call) (answer any, e *apiError) {
 	}
 	answer, e = r.op.run(s, r)
 	if r.op.writes {
-		// Also a refused call may count: that of a role EKS does not see yet.
+		// A rejected call can change the state as well: UnseenByEKS of a role.
 		if err := s.save(); err != nil {
 			return nil, errorf(http.StatusInternalServerError, serverErrorCode(r.service, http.StatusInternalServerError), "%v", err)
 		}

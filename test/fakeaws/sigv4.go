@@ -16,15 +16,15 @@ import (
 const (
 	sigAlgorithm = "AWS4-HMAC-SHA256"
 	sigTime      = "20060102T150405Z"
-	// clockSkew is how far the time of a signature may be off.
+	// clockSkew is the maximum deviation of the time of a signature.
 	clockSkew = 5 * time.Minute
-	// presignedSTS is how long STS takes presigned requests, whatever X-Amz-Expires says.
+	// presignedSTS is the validity of presigned requests at STS, regardless of X-Amz-Expires.
 	presignedSTS = 15 * time.Minute
-	// clusterIDHeader binds a token to a cluster. It must be signed wherever it is sent.
+	// clusterIDHeader binds a token to a cluster. A request that contains it must sign it.
 	clusterIDHeader = "x-k8s-aws-id"
 )
 
-// jsonCodes are the error codes of authentication as services of JSON spell them.
+// jsonCodes maps the error codes of authentication to the codes of services with JSON.
 var jsonCodes = map[string]string{
 	"SignatureDoesNotMatch":      "InvalidSignatureException",
 	"InvalidClientTokenId":       "UnrecognizedClientException",
@@ -34,7 +34,7 @@ var jsonCodes = map[string]string{
 	"AccessDenied":               "AccessDeniedException",
 }
 
-// spell returns an error of authentication as the request's protocol spells it.
+// spell returns an authentication error with the error code of the request's protocol.
 func (r *request) spell(e *apiError) *apiError {
 	if e == nil || r.service != serviceEKS {
 		return e
@@ -45,7 +45,7 @@ func (r *request) spell(e *apiError) *apiError {
 	return e
 }
 
-// signature is what a request says about how it is signed.
+// signature contains the signature of a request and its parameters.
 type signature struct {
 	keyID, date, region, service string
 	signedHeaders                []string
@@ -75,7 +75,8 @@ func (s *Server) authenticate(r *request) *apiError {
 	return r.spell(e)
 }
 
-// verify checks everything about the signature, and that the key is known and valid.
+// verify checks the signature, its scope and its time, and that the key exists and has the
+// session token.
 func (s *Server) verify(hr *http.Request, g *signature, service string, now time.Time) *apiError {
 	if e := g.checkHeaders(hr); e != nil {
 		return e
@@ -103,7 +104,7 @@ func (s *Server) verify(hr *http.Request, g *signature, service string, now time
 		partition = s.state.Accounts[key.AccountID].Partition
 	}
 	s.mu.Unlock()
-	// A key means nothing in another partition.
+	// A key is valid in its own partition only.
 	regionPartition := partitionOf(g.region)
 	if regionPartition == "" {
 		return errorf(http.StatusForbidden, "SignatureDoesNotMatch", "Credential should be scoped to a valid region.")
@@ -150,7 +151,7 @@ func readSignature(hr *http.Request, body []byte) (*signature, *apiError) {
 		g.signature, date, g.token = query.Get("X-Amz-Signature"), query.Get("X-Amz-Date"), query.Get("X-Amz-Security-Token")
 		if expires := query.Get("X-Amz-Expires"); expires != "" {
 			if n, err := strconv.Atoi(expires); err != nil || n < 0 || n > 7*24*3600 {
-				return nil, incomplete("X-Amz-Expires %q is no number of seconds up to a week", expires)
+				return nil, incomplete("X-Amz-Expires %q is not a number of seconds up to a week", expires)
 			}
 		}
 		sum := sha256.Sum256(body)
@@ -172,7 +173,7 @@ func readSignature(hr *http.Request, body []byte) (*signature, *apiError) {
 	g.signedHeaders = strings.Split(signed, ";")
 	t, err := time.Parse(sigTime, date)
 	if err != nil {
-		return nil, incomplete("X-Amz-Date %q is no date", date)
+		return nil, incomplete("X-Amz-Date %q is not a date", date)
 	}
 	g.time = t
 	return g, nil
@@ -184,7 +185,7 @@ func incomplete(format string, args ...any) *apiError {
 	return e
 }
 
-// checkHeaders refuses signatures that leave out a header which matters.
+// checkHeaders returns an error if the signature does not cover a required header.
 func (g *signature) checkHeaders(hr *http.Request) *apiError {
 	if !slices.IsSorted(g.signedHeaders) {
 		return incomplete("signed headers are not sorted")
@@ -225,7 +226,8 @@ func mac(key []byte, text string) []byte {
 	return h.Sum(nil)
 }
 
-// headerValue returns a header in canonical form: what net/http keeps elsewhere, too.
+// headerValue returns a header in canonical form, including the headers that net/http keeps
+// outside of Header.
 func headerValue(hr *http.Request, name string) string {
 	switch name {
 	case "host":

@@ -38,7 +38,7 @@ func signedAt(t *testing.T, s *fakeaws.Server, c clients, at time.Time, method, 
 
 var codePattern = regexp.MustCompile(`<Code>(\w+)</Code>`)
 
-// send returns the status and the error code of the answer.
+// send sends a request and returns the status and the error code of the response.
 func send(t *testing.T, hr *http.Request) (status int, code string) {
 	t.Helper()
 	answer, err := http.DefaultClient.Do(hr)
@@ -55,7 +55,8 @@ func send(t *testing.T, hr *http.Request) (status int, code string) {
 	return answer.StatusCode, code
 }
 
-// TestSignatures tampers with requests in every way.
+// TestSignatures checks that the server rejects a request if any part of it or of its signature
+// is changed.
 func TestSignatures(t *testing.T) {
 	s, c := newHub(t, fakeaws.Options{}, fakeaws.ModeAPI)
 	now := time.Now()
@@ -63,8 +64,8 @@ func TestSignatures(t *testing.T) {
 		return func() *http.Request { return signedAt(t, s, c, at, "POST", "/", whoAmI, service, region) }
 	}
 	good := form(now, "sts", region)
-	entries := func() *http.Request {
-		return signedAt(t, s, c, now, "GET", "/clusters/hub/access-entries?maxResults=5", "", "eks", region)
+	describe := func() *http.Request {
+		return signedAt(t, s, c, now, "GET", "/clusters/hub?maxResults=5", "", "eks", region)
 	}
 	header := func(name, value string) func(*http.Request) {
 		return func(hr *http.Request) { hr.Header.Set(name, value) }
@@ -74,35 +75,35 @@ func TestSignatures(t *testing.T) {
 		change  func(*http.Request)
 		code    string
 	}{
-		"good":          {good, nil, ""},
-		"good GET":      {entries, nil, ""},
-		"changed body":  {good, func(hr *http.Request) { *hr = *withBody(t, hr, whoAmI+"&X=1") }, "SignatureDoesNotMatch"},
-		"other time":    {good, header("X-Amz-Date", now.UTC().Add(time.Second).Format("20060102T150405Z")), "SignatureDoesNotMatch"},
-		"new header":    {good, header("X-Amz-Target", "x"), "SignatureDoesNotMatch"},
-		"cluster id":    {good, header("X-K8s-Aws-Id", "hub"), "SignatureDoesNotMatch"},
-		"other host":    {good, func(hr *http.Request) { hr.Host = "iam.amazonaws.com" }, "SignatureDoesNotMatch"},
-		"content type":  {good, func(hr *http.Request) { hr.Header.Set("Content-Type", "text/plain") }, "SignatureDoesNotMatch"},
-		"no signature":  {good, func(hr *http.Request) { hr.Header.Del("Authorization") }, "MissingAuthenticationToken"},
-		"half a header": {good, header("Authorization", "AWS4-HMAC-SHA256 Credential=x"), "IncompleteSignature"},
-		"other scheme":  {good, header("Authorization", "Bearer x"), "IncompleteSignature"},
+		"good":              {good, nil, ""},
+		"good GET":          {describe, nil, ""},
+		"changed body":      {good, func(hr *http.Request) { *hr = *withBody(t, hr, whoAmI+"&X=1") }, "SignatureDoesNotMatch"},
+		"other time":        {good, header("X-Amz-Date", now.UTC().Add(time.Second).Format("20060102T150405Z")), "SignatureDoesNotMatch"},
+		"new header":        {good, header("X-Amz-Target", "x"), "SignatureDoesNotMatch"},
+		"cluster id":        {good, header("X-K8s-Aws-Id", "hub"), "SignatureDoesNotMatch"},
+		"other host":        {good, func(hr *http.Request) { hr.Host = "iam.amazonaws.com" }, "SignatureDoesNotMatch"},
+		"content type":      {good, func(hr *http.Request) { hr.Header.Set("Content-Type", "text/plain") }, "SignatureDoesNotMatch"},
+		"no signature":      {good, func(hr *http.Request) { hr.Header.Del("Authorization") }, "MissingAuthenticationToken"},
+		"incomplete header": {good, header("Authorization", "AWS4-HMAC-SHA256 Credential=x"), "IncompleteSignature"},
+		"other scheme":      {good, header("Authorization", "Bearer x"), "IncompleteSignature"},
 		"other key": {good, func(hr *http.Request) {
 			hr.Header.Set("Authorization", regexp.MustCompile(`Credential=\w+`).ReplaceAllString(hr.Header.Get("Authorization"), "Credential=AKIAEXAMPLE"))
 		}, "InvalidClientTokenId"},
 		"session token": {func() *http.Request { return signedAt(t, s, withToken(c), now, "POST", "/", whoAmI, "sts", region) }, nil, "InvalidClientTokenId"},
-		"other query":   {entries, func(hr *http.Request) { hr.URL.RawQuery = "maxResults=6" }, "InvalidSignatureException"},
-		"other path":    {entries, func(hr *http.Request) { hr.URL.Path = "/clusters/hub2/access-entries" }, "InvalidSignatureException"},
+		"other query":   {describe, func(hr *http.Request) { hr.URL.RawQuery = "maxResults=6" }, "InvalidSignatureException"},
+		"other path":    {describe, func(hr *http.Request) { hr.URL.Path = "/clusters/hub2" }, "InvalidSignatureException"},
 		"other method": {func() *http.Request {
-			return signedAt(t, s, c, now, "POST", "/clusters/hub/access-entries", "", "eks", region)
+			return signedAt(t, s, c, now, "POST", "/clusters/hub", "", "eks", region)
 		}, func(hr *http.Request) { hr.Method = "GET" }, "InvalidSignatureException"},
-		"EKS without":     {entries, func(hr *http.Request) { hr.Header.Del("Authorization") }, "MissingAuthenticationTokenException"},
-		"other service":   {form(now, "iam", region), nil, "SignatureDoesNotMatch"},
-		"no such region":  {form(now, "sts", "us-nowhere-1"), nil, "SignatureDoesNotMatch"},
-		"other partition": {form(now, "sts", "cn-north-1"), nil, "InvalidClientTokenId"},
-		"a little late":   {form(now.Add(-4*time.Minute), "sts", region), nil, ""},
-		"too late":        {form(now.Add(-6*time.Minute), "sts", region), nil, "SignatureDoesNotMatch"},
-		"too early":       {form(now.Add(6*time.Minute), "sts", region), nil, "SignatureDoesNotMatch"},
+		"EKS without signature": {describe, func(hr *http.Request) { hr.Header.Del("Authorization") }, "MissingAuthenticationTokenException"},
+		"other service":         {form(now, "iam", region), nil, "SignatureDoesNotMatch"},
+		"no such region":        {form(now, "sts", "us-nowhere-1"), nil, "SignatureDoesNotMatch"},
+		"other partition":       {form(now, "sts", "cn-north-1"), nil, "InvalidClientTokenId"},
+		"within the clock skew": {form(now.Add(-4*time.Minute), "sts", region), nil, ""},
+		"too late":              {form(now.Add(-6*time.Minute), "sts", region), nil, "SignatureDoesNotMatch"},
+		"too early":             {form(now.Add(6*time.Minute), "sts", region), nil, "SignatureDoesNotMatch"},
 		"EKS too late": {func() *http.Request {
-			return signedAt(t, s, c, now.Add(-6*time.Minute), "GET", "/clusters", "", "eks", region)
+			return signedAt(t, s, c, now.Add(-6*time.Minute), "GET", "/clusters/hub", "", "eks", region)
 		}, nil, "InvalidSignatureException"},
 		"parameter repeated": {func() *http.Request {
 			return signedAt(t, s, c, now, "POST", "/", whoAmI+"&Version=2010-05-08", "sts", region)
@@ -115,7 +116,7 @@ func TestSignatures(t *testing.T) {
 			}
 			status, code := send(t, hr)
 			if code != test.code || (code == "") != (status == http.StatusOK) {
-				t.Errorf("answer is %d %q, want code %q", status, code, test.code)
+				t.Errorf("response = %d with code %q, want code %q", status, code, test.code)
 			}
 		})
 	}
@@ -140,26 +141,27 @@ func withToken(c clients) clients {
 	return c
 }
 
-// TestWrongSecret is what the SDK's clients get for keys that are wrong.
+// TestWrongSecret checks the errors that SDK clients receive for a wrong secret and for an
+// unknown key.
 func TestWrongSecret(t *testing.T) {
 	s, _ := newHub(t, fakeaws.Options{}, fakeaws.ModeAPI)
 	key := addUser(t, s, hubAccount, "admin", fakeaws.AdminPolicy)
 	key.Secret += "x"
 	c := clientsFor(s, key)
-	_, err := c.IAM.ListRoles(t.Context(), &iam.ListRolesInput{})
+	_, err := c.IAM.GetRole(t.Context(), &iam.GetRoleInput{RoleName: aws.String("role")})
 	wantCode(t, err, "SignatureDoesNotMatch")
-	_, err = c.EKS.ListClusters(t.Context(), &eks.ListClustersInput{})
+	_, err = c.EKS.DescribeCluster(t.Context(), &eks.DescribeClusterInput{Name: aws.String("hub")})
 	wantCode(t, err, "InvalidSignatureException")
 	key.ID = "AKIAEXAMPLE"
-	_, err = clientsFor(s, key).EKS.ListClusters(t.Context(), &eks.ListClustersInput{})
+	_, err = clientsFor(s, key).EKS.DescribeCluster(t.Context(), &eks.DescribeClusterInput{Name: aws.String("hub")})
 	wantCode(t, err, "UnrecognizedClientException")
 	calls := s.Calls()
-	if len(calls) != 3 || calls[0].ErrorCode != "SignatureDoesNotMatch" || calls[0].Caller != "" || calls[0].Operation != "ListRoles" {
-		t.Errorf("calls are %+v", calls)
+	if len(calls) != 3 || calls[0].ErrorCode != "SignatureDoesNotMatch" || calls[0].Caller != "" || calls[0].Operation != "GetRole" {
+		t.Errorf("Calls() = %+v, want 3 without a caller, the first GetRole with SignatureDoesNotMatch", calls)
 	}
 }
 
-// TestPresigned is about requests whose signature is in the URL.
+// TestPresigned checks requests with the signature in the URL.
 func TestPresigned(t *testing.T) {
 	s, c := newHub(t, fakeaws.Options{}, fakeaws.ModeAPI)
 	get := func(t *testing.T, at time.Time, change func(string) string) string {
@@ -185,22 +187,22 @@ func TestPresigned(t *testing.T) {
 		code   string
 	}{
 		"good": {at: now},
-		// STS takes them for 15 minutes, whatever they say.
-		"after a while": {at: now.Add(-14 * time.Minute)},
-		"too late":      {at: now.Add(-16 * time.Minute), code: "SignatureDoesNotMatch"},
-		"other expiry":  {at: now, change: func(u string) string { return strings.Replace(u, "Expires=60", "Expires=61", 1) }, code: "SignatureDoesNotMatch"},
-		"bad expiry":    {at: now, change: func(u string) string { return strings.Replace(u, "Expires=60", "Expires=x", 1) }, code: "IncompleteSignature"},
-		"more":          {at: now, change: func(u string) string { return u + "&More=1" }, code: "SignatureDoesNotMatch"},
+		// STS accepts presigned requests for 15 minutes, regardless of X-Amz-Expires.
+		"after a while":   {at: now.Add(-14 * time.Minute)},
+		"too late":        {at: now.Add(-16 * time.Minute), code: "SignatureDoesNotMatch"},
+		"other expiry":    {at: now, change: func(u string) string { return strings.Replace(u, "Expires=60", "Expires=61", 1) }, code: "SignatureDoesNotMatch"},
+		"bad expiry":      {at: now, change: func(u string) string { return strings.Replace(u, "Expires=60", "Expires=x", 1) }, code: "IncompleteSignature"},
+		"added parameter": {at: now, change: func(u string) string { return u + "&More=1" }, code: "SignatureDoesNotMatch"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if code := get(t, test.at, test.change); code != test.code {
-				t.Errorf("code is %q, want %q", code, test.code)
+				t.Errorf("code = %q, want %q", code, test.code)
 			}
 		})
 	}
 }
 
-// TestEnv is about the SDK's own way from the environment to this server.
+// TestEnv checks that the SDK, configured by Env only, sends its calls to this server.
 func TestEnv(t *testing.T) {
 	s, _ := newHub(t, fakeaws.Options{Region: region}, fakeaws.ModeAPI)
 	t.Setenv("AWS_ENDPOINT_URL_IAM", "http://127.0.0.1:1")
@@ -214,25 +216,22 @@ func TestEnv(t *testing.T) {
 	who, err := sts.NewFromConfig(cfg).GetCallerIdentity(t.Context(), &sts.GetCallerIdentityInput{})
 	succeed(t, err)
 	if *who.Account != hubAccount {
-		t.Errorf("caller is %s", *who.Arn)
+		t.Errorf("GetCallerIdentity() = %s, want account %s", *who.Arn, hubAccount)
 	}
-	_, err = iam.NewFromConfig(cfg).ListRoles(t.Context(), &iam.ListRolesInput{})
+	_, err = iam.NewFromConfig(cfg).GetRole(t.Context(), &iam.GetRoleInput{RoleName: aws.String("role")})
+	wantCode(t, err, "NoSuchEntity")
+	_, err = eks.NewFromConfig(cfg).DescribeCluster(t.Context(), &eks.DescribeClusterInput{Name: aws.String("hub")})
 	succeed(t, err)
-	clusters, err := eks.NewFromConfig(cfg).ListClusters(t.Context(), &eks.ListClustersInput{})
-	succeed(t, err)
-	if len(clusters.Clusters) != 1 {
-		t.Errorf("clusters are %v", clusters.Clusters)
-	}
 }
 
-// TestPartitions is about an account that is not in the partition aws.
+// TestPartitions checks an account in a partition other than aws.
 func TestPartitions(t *testing.T) {
 	s := newServer(t, fakeaws.Options{})
 	const arn = "arn:aws-cn:eks:cn-north-1:222233334444:cluster/hub"
 	succeed(t, s.AddCluster(arn, fakeaws.ModeAPI))
 	key := addUser(t, s, "222233334444", "admin", fakeaws.AdminPolicy)
 	if err := s.AddAccount("222233334444", "aws"); err == nil {
-		t.Error("an account is in two partitions")
+		t.Error("AddAccount(222233334444, aws) of an account in aws-cn = nil, want an error")
 	}
 	for _, entry := range s.Env(key) {
 		name, value, _ := strings.Cut(entry, "=")
@@ -243,6 +242,6 @@ func TestPartitions(t *testing.T) {
 	who, err := sts.NewFromConfig(cfg).GetCallerIdentity(t.Context(), &sts.GetCallerIdentityInput{})
 	succeed(t, err)
 	if *who.Arn != "arn:aws-cn:iam::222233334444:user/admin" || cfg.Region != "cn-north-1" {
-		t.Errorf("caller is %s in %s", *who.Arn, cfg.Region)
+		t.Errorf("caller = %s in %s, want arn:aws-cn:iam::222233334444:user/admin in cn-north-1", *who.Arn, cfg.Region)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// state is all that the server remembers. It is guarded by Server.mu, and its JSON form
-// is the state file.
+// state is the state of the server. It is guarded by Server.mu. The state file is its JSON
+// form.
 type state struct {
 	Accounts map[string]*account       `json:"accounts"`
 	Keys     map[string]*credential    `json:"keys"`
@@ -26,7 +26,7 @@ type account struct {
 	Partition string                     `json:"partition"`
 	Users     map[string]*userRecord     `json:"users,omitempty"`
 	Roles     map[string]*roleRecord     `json:"roles,omitempty"`
-	Policies  map[string]*policyRecord   `json:"policies,omitempty"` // by ARN
+	Policies  map[string]string          `json:"policies,omitempty"` // documents of managed policies by ARN
 	Providers map[string]*providerRecord `json:"providers,omitempty"`
 }
 
@@ -51,28 +51,8 @@ type roleRecord struct {
 	// TrustedIDs are the unique ids of the principals of the trust policy, by ARN: AWS
 	// trusts the principal that had the ARN when the policy was written.
 	TrustedIDs map[string]string `json:"trustedIDs,omitempty"`
-	// UnseenByEKS counts how often EKS will still not know the role.
+	// UnseenByEKS is the number of further calls in which EKS does not find the role.
 	UnseenByEKS int `json:"unseenByEKS,omitempty"`
-}
-
-type policyRecord struct {
-	Name        string          `json:"name"`
-	ID          string          `json:"id"`
-	Path        string          `json:"path"`
-	ARN         string          `json:"arn"`
-	Description string          `json:"description,omitempty"`
-	CreatedAt   time.Time       `json:"createdAt"`
-	UpdatedAt   time.Time       `json:"updatedAt"`
-	Tags        []tag           `json:"tags,omitempty"`
-	Versions    []policyVersion `json:"versions"`
-	Default     string          `json:"default"`
-	LastVersion int             `json:"lastVersion"`
-}
-
-type policyVersion struct {
-	ID        string    `json:"id"`
-	Document  string    `json:"document"`
-	CreatedAt time.Time `json:"createdAt"`
 }
 
 type providerRecord struct {
@@ -83,7 +63,7 @@ type providerRecord struct {
 	fetch     JWKSFunc
 }
 
-// credential is an access key of a user, or that of a session of a role.
+// credential is an access key of a user, or of a session of a role.
 type credential struct {
 	ID        string    `json:"id"`
 	Secret    string    `json:"secret"`
@@ -119,7 +99,7 @@ type entryRecord struct {
 	Type        string            `json:"type"`
 	CreatedAt   time.Time         `json:"createdAt"`
 	ModifiedAt  time.Time         `json:"modifiedAt"`
-	// Token and Request are the creating request, which may come again.
+	// Token and Request identify the creating request, which a client may retry.
 	Token   string `json:"token,omitempty"`
 	Request string `json:"request,omitempty"`
 }
@@ -129,7 +109,7 @@ type tag struct {
 	Value string `json:"value"`
 }
 
-// loadState reads the state file. No file is the empty state.
+// loadState reads the state file. If the file does not exist, the state is empty.
 func loadState(file string) (*state, error) {
 	st := &state{}
 	if file != "" {
@@ -172,15 +152,15 @@ func (a *account) init() {
 		a.Roles = map[string]*roleRecord{}
 	}
 	if a.Policies == nil {
-		a.Policies = map[string]*policyRecord{}
+		a.Policies = map[string]string{}
 	}
 	if a.Providers == nil {
 		a.Providers = map[string]*providerRecord{}
 	}
 }
 
-// save writes the state file, if there is one, so that a crash leaves the old one or the
-// new one. The caller holds s.mu.
+// save replaces the state file, if one is configured. The replacement is atomic: a crash leaves
+// the previous file or the new one. The caller holds s.mu.
 func (s *Server) save() error {
 	if s.options.StateFile == "" {
 		return nil
@@ -211,16 +191,16 @@ func (s *Server) save() error {
 	return nil
 }
 
-// dropExpired forgets the sessions that ended long ago. They are kept for a while, so
-// that their use is answered with ExpiredToken.
+// dropExpired deletes the sessions that expired more than an hour ago. Until then, a request
+// with the session's key returns ExpiredToken.
 func (st *state) dropExpired(now time.Time) {
 	maps.DeleteFunc(st.Keys, func(_ string, c *credential) bool {
 		return !c.Expires.IsZero() && now.Sub(c.Expires) > time.Hour
 	})
 }
 
-// account returns the account, making it if it is new. An empty partition means that of
-// the account, or aws.
+// account returns the account, and creates it if it does not exist. An empty partition stands
+// for the partition of the account, or for aws if the account is new.
 func (st *state) account(id, partition string) (*account, error) {
 	if !accountIDPattern.MatchString(id) {
 		return nil, fmt.Errorf("account %q: want 12 digits", id)
@@ -243,8 +223,8 @@ func (st *state) account(id, partition string) (*account, error) {
 	return a, nil
 }
 
-// principalID returns the unique id of the user or role of that ARN. known says whether
-// its account is one of ours, exists whether the principal is there.
+// principalID returns the unique id of the user or role with an ARN. known reports whether
+// the server has its account; exists reports whether the principal exists.
 func (st *state) principalID(arn string) (id string, known, exists bool) {
 	p, ok := parseARN(arn)
 	if !ok || p.Service != "iam" {
@@ -275,10 +255,10 @@ func (a *account) userARN(name string) string {
 	return fmt.Sprintf("arn:%s:iam::%s:user/%s", a.Partition, a.ID, name)
 }
 
-// Role is an IAM role as it is in an account.
+// Role is an IAM role of an account.
 type Role struct {
 	Name, ID, ARN, Path, Description string
-	// TrustPolicy is the document as it was last written.
+	// TrustPolicy is the last written document.
 	TrustPolicy string
 	Tags        map[string]string
 	// InlinePolicies are documents by policy name.

@@ -12,7 +12,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
 )
 
-// TestRestart is that a server with a state file goes on where it was.
+// TestRestart checks that a server with a state file keeps its state over a restart.
 func TestRestart(t *testing.T) {
 	options := fakeaws.Options{StateFile: stateFile(t)}
 	f := newFleet(t, options, fakeaws.ModeAPI)
@@ -23,15 +23,15 @@ func TestRestart(t *testing.T) {
 	key := addUser(t, f.server, hubAccount, "admin", fakeaws.AdminPolicy)
 	succeed(t, f.server.Close())
 	if mode := fileMode(t, options.StateFile); mode != 0o600 {
-		t.Errorf("the file with secrets has mode %o", mode)
+		t.Errorf("mode of the state file = %o, want 600: it contains secrets", mode)
 	}
 
 	s := newServer(t, options)
 	if again := addUser(t, s, hubAccount, "admin", fakeaws.AdminPolicy); again != key {
-		t.Errorf("the key of the user changed")
+		t.Errorf("AddUser() of an existing user after a restart returned another key, want the same key")
 	}
 	if !reflect.DeepEqual(s.Roles(hubAccount), roles) || !reflect.DeepEqual(s.AccessEntries(hubARN), entries) {
-		t.Errorf("roles and entries changed: %+v, %+v", s.Roles(hubAccount), s.AccessEntries(hubARN))
+		t.Errorf("after a restart, Roles() = %+v and AccessEntries() = %+v, want no change", s.Roles(hubAccount), s.AccessEntries(hubARN))
 	}
 	creds, err := session.Config.Credentials.Retrieve(t.Context())
 	succeed(t, err)
@@ -58,10 +58,10 @@ func TestUnwritableState(t *testing.T) {
 	_, err := c.IAM.CreateRole(t.Context(), &iam.CreateRoleInput{RoleName: aws.String("role"), AssumeRolePolicyDocument: aws.String(trustUnknown)})
 	wantCode(t, err, "ServiceFailure")
 	if _, err := s.AddUser(hubAccount, "other"); err == nil {
-		t.Error("a user who is not stored was added")
+		t.Error("AddUser() with an unwritable state file = nil, want an error")
 	}
 	if _, err := fakeaws.New(fakeaws.Options{StateFile: file}); err == nil {
-		t.Error("a directory is taken for a state file")
+		t.Error("New() with a directory as the state file = nil, want an error")
 	}
 }
 
@@ -69,35 +69,35 @@ func TestBadState(t *testing.T) {
 	file := stateFile(t)
 	succeed(t, os.WriteFile(file, []byte("{"), 0o600))
 	if _, err := fakeaws.New(fakeaws.Options{StateFile: file}); err == nil {
-		t.Error("a broken state file is read")
+		t.Error("New() with an invalid state file = nil, want an error")
 	}
 	if _, err := fakeaws.New(fakeaws.Options{Region: "nowhere"}); err == nil {
-		t.Error("a region that does not exist is taken")
+		t.Error("New() with an unknown region = nil, want an error")
 	}
 }
 
-// TestBadPrincipals is what cannot be added.
+// TestBadPrincipals checks that the server rejects invalid accounts, users, providers and modes.
 func TestBadPrincipals(t *testing.T) {
 	s := newServer(t, fakeaws.Options{})
 	if _, err := s.AddUser("1", "admin"); err == nil {
-		t.Error("an account id that is none is taken")
+		t.Error("AddUser() with an invalid account id = nil, want an error")
 	}
 	if _, err := s.AddUser(hubAccount, "a/b"); err == nil {
-		t.Error("a name that is none is taken")
+		t.Error("AddUser() with an invalid name = nil, want an error")
 	}
 	if _, err := s.AddUser(hubAccount, "admin", trustUnknown); err == nil {
-		t.Error("a trust policy is taken for a policy of a user")
+		t.Error("AddUser() with a trust policy = nil, want an error")
 	}
 	if _, err := s.AddStaticOIDCProvider(hubAccount, "https://"+issuer, nil); err == nil {
-		t.Error("keys that are none are taken")
+		t.Error("AddStaticOIDCProvider() without keys = nil, want an error")
 	}
 	if _, err := s.AddOIDCProvider(hubAccount, "https://"+issuer, nil); err == nil {
-		t.Error("an issuer with a scheme is taken")
+		t.Error("AddOIDCProvider() with a scheme in the issuer = nil, want an error")
 	}
 	if err := s.AddCluster(hubARN, "OTHER"); err == nil {
-		t.Error("a mode that does not exist is taken")
+		t.Error("AddCluster() with an unknown mode = nil, want an error")
 	}
 	if calls := s.Calls(); len(calls) != 0 {
-		t.Errorf("calls are %+v", calls)
+		t.Errorf("Calls() = %+v, want none", calls)
 	}
 }

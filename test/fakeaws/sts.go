@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// maxSessionToken is the size that a session token may have.
+// maxSessionToken is the maximum size of a session token.
 const maxSessionToken = 4096
 
 var sessionNamePattern = regexp.MustCompile(`^[\w+=,.@-]{2,64}$`)
 
 // stsOperations are the operations of STS.
 var stsOperations = map[string]*operation{
-	// Everybody may ask who he is.
+	// Every caller may request its own identity.
 	"GetCallerIdentity":         {run: (*Server).getCallerIdentity},
 	"AssumeRole":                {required: []string{"RoleArn", "RoleSessionName"}, run: (*Server).assumeRole, writes: true},
 	"AssumeRoleWithWebIdentity": {required: []string{"RoleArn", "RoleSessionName", "WebIdentityToken"}, unsigned: true, prepare: (*Server).verifyWebIdentity, run: (*Server).assumeRoleWithWebIdentity, writes: true},
@@ -32,7 +32,7 @@ func (s *Server) getCallerIdentity(r *request) (any, *apiError) {
 	return element("", textElement("Arn", r.caller.ARN), textElement("UserId", r.caller.UserID), textElement("Account", r.caller.AccountID)), nil
 }
 
-// duration returns how long a session is to last.
+// duration returns the requested duration of a session.
 func (r *request) duration(limit int) (time.Duration, *apiError) {
 	seconds := min(3600, limit)
 	if text := r.params["DurationSeconds"]; text != "" {
@@ -48,7 +48,8 @@ func (r *request) duration(limit int) (time.Duration, *apiError) {
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// assumed returns the role that the request names, if there is one.
+// assumed returns the role that the request names and its account, or nil if the role does not
+// exist.
 func (s *Server) assumed(r *request) (*account, *roleRecord, *apiError) {
 	name, session := r.params["RoleArn"], r.params["RoleSessionName"]
 	a, ok := parseARN(name)
@@ -56,7 +57,7 @@ func (s *Server) assumed(r *request) (*account, *roleRecord, *apiError) {
 		return nil, nil, errorf(http.StatusBadRequest, "ValidationError", "%s is invalid", name)
 	}
 	for param := range r.params {
-		// To leave them out would let the session do more than was asked for.
+		// Ignoring them would give the session more permissions than requested.
 		if strings.HasPrefix(param, "Policy") || strings.HasPrefix(param, "Tags.") || strings.HasPrefix(param, "TransitiveTagKeys.") || param == "TokenCode" {
 			return nil, nil, validationError("%s is not supported by this server", param)
 		}
@@ -75,7 +76,7 @@ func (s *Server) assumed(r *request) (*account, *roleRecord, *apiError) {
 	return owner, role, nil
 }
 
-// assumeRole answers alike for a role that is not there and one that may not be assumed.
+// assumeRole returns the same error for a missing role and for a forbidden one.
 func (s *Server) assumeRole(r *request) (any, *apiError) {
 	name := r.params["RoleArn"]
 	refused := errorf(http.StatusForbidden, "AccessDenied", "User: %s is not authorized to perform: sts:AssumeRole on resource: %s", r.caller.ARN, name)
@@ -95,8 +96,9 @@ func (s *Server) assumeRole(r *request) (any, *apiError) {
 	if id, given := r.params["ExternalId"]; given {
 		c["sts:externalid"] = id
 	}
-	// A principal that is named is trusted; an account that is named leaves it to the
-	// policies of its own, and so does every principal of another account.
+	// A trust policy that names a principal of the same account allows the call. If it names an
+	// account, or a principal of another account, the caller's own policies must allow the
+	// call as well.
 	byName, byAccount := false, false
 	trusted := evaluate([]*policy{trust}, c, func(st *statement) bool {
 		if !st.matchesAction("sts:AssumeRole") {
@@ -117,7 +119,7 @@ func (s *Server) assumeRole(r *request) (any, *apiError) {
 	}
 	limit := role.MaxSession
 	if r.caller.chained {
-		// AWS limits sessions that begin in a session to an hour.
+		// AWS limits a session that another session begins to an hour.
 		limit = min(limit, 3600)
 	}
 	lifetime, e := r.duration(limit)
@@ -127,7 +129,7 @@ func (s *Server) assumeRole(r *request) (any, *apiError) {
 	return element("", s.beginSession(r, owner, role, lifetime)...), nil
 }
 
-// names says whether a statement of the role's trust policy names the caller itself, or
+// names reports whether a statement of the role's trust policy names the caller itself, or
 // the caller's account.
 func (role *roleRecord) names(st *statement, p *principal) (itself, itsAccount bool) {
 	if st.Principal == nil {
@@ -147,15 +149,14 @@ func (role *roleRecord) names(st *statement, p *principal) (itself, itsAccount b
 	return itself, itsAccount
 }
 
-// LimitSessions has the sessions that begin from now on end earlier than AWS would let
-// them, and than they ask for; 0 is no limit.
+// LimitSessions limits the duration of new sessions; 0 means no limit.
 func (s *Server) LimitSessions(limit time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sessionLimit = limit
 }
 
-// beginSession makes credentials of the role, and returns what is told of them.
+// beginSession creates credentials of the role, and returns their elements of the response.
 func (s *Server) beginSession(r *request, owner *account, role *roleRecord, lifetime time.Duration) []node {
 	s.state.dropExpired(r.now)
 	key := &credential{
@@ -187,7 +188,7 @@ func (s *Server) assumeRoleWithWebIdentity(r *request) (any, *apiError) {
 	if e != nil {
 		return nil, e
 	}
-	// The provider is one of the role's account.
+	// The provider must belong to the role's account.
 	if role == nil || owner.ID != identity.accountID {
 		return nil, refused
 	}
@@ -221,10 +222,10 @@ func providerARN(a *account, issuer string) string {
 	return fmt.Sprintf("arn:%s:iam::%s:oidc-provider/%s", a.Partition, a.ID, issuer)
 }
 
-// AddOIDCProvider makes the issuer, a host and a path without https://, an identity
+// AddOIDCProvider registers the issuer, a host and a path without https://, as an identity
 // provider of the account, and returns its ARN. Tokens must be for one of the audiences;
-// sts.amazonaws.com if none is given. The keys are asked for at every use; the function
-// is not in the state file, and has to be given again after a restart.
+// sts.amazonaws.com if none is given. The server calls keys for every token. The state file
+// does not contain the function: add the provider again after a restart.
 func (s *Server) AddOIDCProvider(accountID, issuer string, keys JWKSFunc, audiences ...string) (string, error) {
 	return s.addProvider(accountID, &providerRecord{Issuer: issuer, Audiences: audiences, fetch: keys})
 }
@@ -265,7 +266,8 @@ func (s *Server) addProvider(accountID string, p *providerRecord) (string, error
 	return providerARN(a, p.Issuer), s.save()
 }
 
-// provider returns the provider of an account, which does not change.
+// provider returns a provider of an account, or nil if it does not exist. The fields of a
+// provider do not change.
 func (s *Server) provider(accountID, issuer string) *providerRecord {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -54,7 +54,8 @@ type m map[string]any
 
 func document(statements ...m) m { return m{"Version": "2012-10-17", "Statement": statements} }
 
-// hubTrust is the trust policy of a hub's role, as the seed has it.
+// hubTrust returns the trust policy of a role on the hub, as in OCM's proposal for registration
+// with AWS IRSA.
 func hubTrust(t *testing.T, tags map[string]string) string {
 	conditions := m{}
 	for k, v := range tags {
@@ -120,7 +121,8 @@ func (i *tokenIssuer) token(t *testing.T, change func(jwt.MapClaims)) string {
 	return text
 }
 
-// fleet is a hub's account and a managed cluster's, with roles as the seed has them.
+// fleet contains the accounts of a hub and of a managed cluster, with the roles of OCM's
+// proposal.
 type fleet struct {
 	server       *fakeaws.Server
 	hub, managed clients // administrators
@@ -152,7 +154,7 @@ func newFleet(t *testing.T, options fakeaws.Options, mode fakeaws.Authentication
 	return f
 }
 
-// webIdentity assumes the managed cluster's role by a token.
+// webIdentity assumes the managed cluster's role with a token.
 func (f *fleet) webIdentity(t *testing.T, token string) (*sts.AssumeRoleWithWebIdentityOutput, error) {
 	t.Helper()
 	return clientsFor(f.server, fakeaws.AccessKey{}).STS.AssumeRoleWithWebIdentity(t.Context(), &sts.AssumeRoleWithWebIdentityInput{
@@ -160,7 +162,7 @@ func (f *fleet) webIdentity(t *testing.T, token string) (*sts.AssumeRoleWithWebI
 	})
 }
 
-// agent is the managed cluster's agent, with a session of its role.
+// agent returns clients of the managed cluster's agent, with a session of its role.
 func (f *fleet) agent(t *testing.T) clients {
 	t.Helper()
 	out, err := f.webIdentity(t, f.issuer.token(t, nil))
@@ -173,7 +175,7 @@ func (f *fleet) assume(t *testing.T, c clients) (*sts.AssumeRoleOutput, error) {
 	return c.STS.AssumeRole(t.Context(), &sts.AssumeRoleInput{RoleArn: &f.hubRole, RoleSessionName: aws.String("agent")})
 }
 
-// onHub is the agent, with a session of its role in the hub's account.
+// onHub returns clients of the agent, with a session of its role in the hub's account.
 func (f *fleet) onHub(t *testing.T) clients {
 	t.Helper()
 	out, err := f.assume(t, f.agent(t))
@@ -188,7 +190,7 @@ func TestCallerIdentity(t *testing.T) {
 		who, err := client.STS.GetCallerIdentity(t.Context(), &sts.GetCallerIdentityInput{})
 		succeed(t, err)
 		if *who.Arn != "arn:aws:iam::"+hubAccount+":user/"+name || *who.Account != hubAccount || !strings.HasPrefix(*who.UserId, "AIDA") {
-			t.Errorf("%s is %s, %s", name, *who.Arn, *who.UserId)
+			t.Errorf("GetCallerIdentity() of %s = %s with id %s, want user/%s with an AIDA id", name, *who.Arn, *who.UserId, name)
 		}
 	}
 }
@@ -199,15 +201,15 @@ func TestWebIdentity(t *testing.T) {
 	succeed(t, err)
 	if *out.AssumedRoleUser.Arn != "arn:aws:sts::"+managedAccount+":assumed-role/ocm-managed-cluster-1/agent" ||
 		*out.SubjectFromWebIdentityToken != subject || *out.Audience != "sts.amazonaws.com" || !strings.HasPrefix(*out.Credentials.AccessKeyId, "ASIA") {
-		t.Errorf("session is %+v", out)
+		t.Errorf("AssumeRoleWithWebIdentity() = %+v, want a session of ocm-managed-cluster-1 for the subject and audience", out)
 	}
 	if left := time.Until(*out.Credentials.Expiration); left < 50*time.Minute || left > time.Hour {
-		t.Errorf("session ends in %s", left)
+		t.Errorf("session ends in %s, want about an hour", left)
 	}
 	who, err := f.agent(t).STS.GetCallerIdentity(t.Context(), &sts.GetCallerIdentityInput{})
 	succeed(t, err)
 	if *who.Arn != *out.AssumedRoleUser.Arn || *who.UserId != *out.AssumedRoleUser.AssumedRoleId {
-		t.Errorf("caller is %+v", who)
+		t.Errorf("GetCallerIdentity() = %+v, want the user of the session", who)
 	}
 	other := newIssuer(t, jwt.SigningMethodRS256)
 	for name, test := range map[string]struct{ token, code string }{
@@ -227,10 +229,10 @@ func TestWebIdentity(t *testing.T) {
 	}
 	f.hubRole, f.managedRole = f.managedRole, f.hubRole
 	_, err = f.webIdentity(t, f.issuer.token(t, nil))
-	wantCode(t, err, "InvalidIdentityToken") // the hub's account does not know the provider
+	wantCode(t, err, "InvalidIdentityToken") // the hub's account does not have the provider
 	for _, call := range f.server.Calls() {
 		if call.Parameters["WebIdentityToken"] != "" {
-			t.Fatalf("call shows a token: %+v", call)
+			t.Fatalf("recorded call = %+v, want no WebIdentityToken", call)
 		}
 	}
 }
@@ -242,7 +244,7 @@ func unsigned(t *testing.T, token string) string {
 	return header + "." + strings.Split(token, ".")[1] + "."
 }
 
-// TestFetchedKeys is about keys that are asked for, of an elliptic curve.
+// TestFetchedKeys checks a provider with a JWKSFunc and a key on an elliptic curve.
 func TestFetchedKeys(t *testing.T) {
 	f := newFleet(t, fakeaws.Options{}, fakeaws.ModeAPI)
 	ec := newIssuer(t, jwt.SigningMethodES256)
@@ -263,24 +265,24 @@ func TestFetchedKeys(t *testing.T) {
 	wantCode(t, err, "InvalidIdentityToken")
 }
 
-// TestAssumeRole is about who may assume the hub's role: the cluster's role with its
-// tags, and nobody else.
+// TestAssumeRole checks which callers can assume the role on the hub: it requires the managed
+// cluster's role, its tags and its own permission.
 func TestAssumeRole(t *testing.T) {
 	managedName := aws.String("ocm-managed-cluster-1")
 	for name, test := range map[string]struct {
 		change func(t *testing.T, f *fleet)
 		code   string
 	}{
-		"as it should be": {func(*testing.T, *fleet) {}, ""},
-		"tag is missing": {func(t *testing.T, f *fleet) {
+		"valid": {func(*testing.T, *fleet) {}, ""},
+		"missing tag": {func(t *testing.T, f *fleet) {
 			_, err := f.managed.IAM.UntagRole(t.Context(), &iam.UntagRoleInput{RoleName: managedName, TagKeys: []string{"hub_cluster_name"}})
 			succeed(t, err)
 		}, "AccessDenied"},
-		"tag is other": {func(t *testing.T, f *fleet) {
+		"other tag value": {func(t *testing.T, f *fleet) {
 			_, err := f.managed.IAM.TagRole(t.Context(), &iam.TagRoleInput{RoleName: managedName, Tags: asTags(map[string]string{"managed_cluster_name": "Cluster1"})})
 			succeed(t, err)
 		}, "AccessDenied"},
-		"no permission of its own": {func(t *testing.T, f *fleet) {
+		"caller without permission": {func(t *testing.T, f *fleet) {
 			_, err := f.managed.IAM.DeleteRolePolicy(t.Context(), &iam.DeleteRolePolicyInput{RoleName: managedName, PolicyName: aws.String("access")})
 			succeed(t, err)
 		}, "AccessDenied"},
@@ -289,24 +291,24 @@ func TestAssumeRole(t *testing.T) {
 				PolicyDocument: aws.String(toJSON(t, document(m{"Effect": "Allow", "Action": "sts:AssumeRole", "Resource": "arn:aws:iam::" + hubAccount + ":role/ocm-hub-2"})))})
 			succeed(t, err)
 		}, "AccessDenied"},
-		"trust of another role": {func(t *testing.T, f *fleet) {
+		"trust policy for another role": {func(t *testing.T, f *fleet) {
 			createRole(t, f.managed, "managed", webTrust(t))
 			_, err := f.hub.IAM.UpdateAssumeRolePolicy(t.Context(), &iam.UpdateAssumeRolePolicyInput{RoleName: aws.String("ocm-hub-1"), PolicyDocument: aws.String(trustManaged)})
 			succeed(t, err)
 		}, "AccessDenied"},
-		"trust of the account": {func(t *testing.T, f *fleet) {
+		"trust policy for the account": {func(t *testing.T, f *fleet) {
 			_, err := f.hub.IAM.UpdateAssumeRolePolicy(t.Context(), &iam.UpdateAssumeRolePolicyInput{RoleName: aws.String("ocm-hub-1"),
 				PolicyDocument: aws.String(strings.Replace(trustManaged, "role/managed", "root", 1))})
 			succeed(t, err)
 		}, ""},
-		"no such role": {func(_ *testing.T, f *fleet) { f.hubRole += "x" }, "AccessDenied"},
+		"unknown role": {func(_ *testing.T, f *fleet) { f.hubRole += "x" }, "AccessDenied"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFleet(t, fakeaws.Options{}, fakeaws.ModeAPI)
 			test.change(t, f)
 			_, err := f.assume(t, f.agent(t))
 			if codeOf(err) != test.code {
-				t.Errorf("error is %v, want code %q", err, test.code)
+				t.Errorf("AssumeRole() = %v, want code %q", err, test.code)
 			}
 		})
 	}
@@ -319,7 +321,7 @@ func TestAssumeRole(t *testing.T) {
 	})
 }
 
-// TestSessions is about what a session may do, and when it ends.
+// TestSessions checks the permissions of a session, and that it ends with its role.
 func TestSessions(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	f := newFleet(t, fakeaws.Options{Clock: clock}, fakeaws.ModeAPI)
@@ -327,12 +329,12 @@ func TestSessions(t *testing.T) {
 	who, err := c.STS.GetCallerIdentity(t.Context(), &sts.GetCallerIdentityInput{})
 	succeed(t, err)
 	if *who.Arn != "arn:aws:sts::"+hubAccount+":assumed-role/ocm-hub-1/agent" {
-		t.Errorf("caller is %s", *who.Arn)
+		t.Errorf("GetCallerIdentity() = %s, want the session agent of ocm-hub-1", *who.Arn)
 	}
 	_, err = c.IAM.GetRole(t.Context(), &iam.GetRoleInput{RoleName: aws.String("ocm-hub-1")})
 	wantCode(t, err, "AccessDenied")
 
-	// The role of the session is another one once it was made again.
+	// A role that was deleted and created again is another role, so the session is invalid.
 	_, err = f.hub.IAM.DeleteRolePolicy(t.Context(), &iam.DeleteRolePolicyInput{RoleName: aws.String("ocm-hub-1"), PolicyName: aws.String("access")})
 	succeed(t, err)
 	_, err = f.hub.IAM.DeleteRole(t.Context(), &iam.DeleteRoleInput{RoleName: aws.String("ocm-hub-1")})
@@ -361,12 +363,12 @@ func TestSessionExpires(t *testing.T) {
 		return code
 	}
 	if code := whoAt(start.Add(59 * time.Minute)); code != "" {
-		t.Errorf("before its end: %s", code)
+		t.Errorf("code after 59 minutes = %q, want none", code)
 	}
 	if code := whoAt(start.Add(61 * time.Minute)); code != "ExpiredToken" {
-		t.Errorf("after its end: %q", code)
+		t.Errorf("code after 61 minutes = %q, want ExpiredToken", code)
 	}
 	if code := whoAt(start.Add(24 * time.Hour)); code != "ExpiredToken" {
-		t.Errorf("long after its end: %q", code)
+		t.Errorf("code after 24 hours = %q, want ExpiredToken", code)
 	}
 }

@@ -21,8 +21,8 @@ const (
 	tokenReviewPath = "/tokenreview/"
 	tokenPrefix     = "k8s-aws-v1."
 	maxTokenLength  = 4096
-	// maxTokenExpires is the most seconds that a token may give itself. It is valid for
-	// 15 minutes whatever it says.
+	// maxTokenExpires is the maximum X-Amz-Expires of a token, in seconds. A token is valid
+	// for 15 minutes regardless of X-Amz-Expires.
 	maxTokenExpires = 900
 )
 
@@ -32,24 +32,23 @@ var tokenParameters = []string{
 	"x-amz-security-token", "x-amz-signature", "x-amz-signedheaders", "x-amz-user-agent",
 }
 
-// ConfigMapData is what counts of the ConfigMap kube-system/aws-auth: values of its data
-// that are YAML.
+// ConfigMapData is the data of the ConfigMap kube-system/aws-auth, whose values are YAML.
 type ConfigMapData struct {
 	MapRoles, MapUsers string
 }
 
-// TokenWebhook returns the webhook by which the API server of a cluster knows whose
-// tokens it gets. It takes TokenReviews of authentication.k8s.io/v1. The function, which
-// may be nil, reads the ConfigMap aws-auth; nil data is that there is none.
+// TokenWebhook returns the authentication webhook of a cluster's API server. It accepts
+// TokenReviews of authentication.k8s.io/v1. The function awsAuth, which may be nil, reads the
+// ConfigMap aws-auth; it returns nil data if the ConfigMap does not exist.
 func (s *Server) TokenWebhook(clusterARN string, awsAuth func() (*ConfigMapData, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, hr *http.Request) {
 		s.reviewToken(w, hr, clusterARN, awsAuth)
 	})
 }
 
-// SetAWSAuth sets how the webhook of the server itself, that of WebhookKubeconfig, reads
-// the ConfigMap aws-auth of a cluster. A cluster that AddCluster has not made is one that
-// runs aws-iam-authenticator, and has no access entries.
+// SetAWSAuth sets the function with which the webhook of WebhookKubeconfig reads the ConfigMap
+// aws-auth of a cluster. A cluster that AddCluster did not create is a cluster with
+// aws-iam-authenticator, and has no access entries.
 func (s *Server) SetAWSAuth(clusterARN string, awsAuth func() (*ConfigMapData, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,8 +56,8 @@ func (s *Server) SetAWSAuth(clusterARN string, awsAuth func() (*ConfigMapData, e
 }
 
 // WebhookKubeconfig returns the file for --authentication-token-webhook-config-file of
-// the cluster's kube-apiserver. That needs --authentication-token-webhook-version=v1 as
-// well.
+// the cluster's kube-apiserver. The kube-apiserver also requires
+// --authentication-token-webhook-version=v1.
 func (s *Server) WebhookKubeconfig(clusterARN string) ([]byte, error) {
 	return yaml.Marshal(clientcmdapi.Config{
 		APIVersion: "v1", Kind: "Config",
@@ -69,8 +68,8 @@ func (s *Server) WebhookKubeconfig(clusterARN string) ([]byte, error) {
 	})
 }
 
-// serveTokenReview reviews for the cluster of that ARN, or the only one of that name. A
-// cluster that is not of EKS has aws-iam-authenticator, which reads aws-auth.
+// serveTokenReview reviews a token for the cluster with that ARN, or for the only cluster with
+// that name. A cluster outside of EKS uses aws-iam-authenticator, which reads aws-auth.
 func (s *Server) serveTokenReview(w http.ResponseWriter, hr *http.Request, cluster string) {
 	s.mu.Lock()
 	var found []string
@@ -84,7 +83,7 @@ func (s *Server) serveTokenReview(w http.ResponseWriter, hr *http.Request, clust
 	}
 	s.mu.Unlock()
 	if len(found) != 1 {
-		http.Error(w, fmt.Sprintf("%d clusters are called %q", len(found), cluster), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("found %d clusters %q, want 1", len(found), cluster), http.StatusNotFound)
 		return
 	}
 	s.mu.Lock()
@@ -120,15 +119,15 @@ func (s *Server) reviewToken(w http.ResponseWriter, hr *http.Request, clusterARN
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	// The client may be gone.
+	// The client may have disconnected.
 	_, _ = w.Write(data)
 }
 
-// userOf returns whose token it is, for the cluster.
+// userOf returns the user of a token in the cluster.
 func (s *Server) userOf(token, clusterARN string, awsAuth func() (*ConfigMapData, error)) (*authenticationv1.UserInfo, error) {
 	_, name, ok := parseClusterARN(clusterARN)
 	if !ok {
-		return nil, fmt.Errorf("%q is no ARN of an EKS cluster", clusterARN)
+		return nil, fmt.Errorf("%q is not the ARN of an EKS cluster", clusterARN)
 	}
 	caller, err := s.tokenCaller(token, name)
 	if err != nil {
@@ -158,7 +157,8 @@ func (s *Server) userOf(token, clusterARN string, awsAuth func() (*ConfigMapData
 	}, nil
 }
 
-// tokenCaller returns who signed the URL that the token is, if it is one for the cluster.
+// tokenCaller returns the principal that signed the URL in the token, or an error if the token
+// is not valid for the cluster.
 func (s *Server) tokenCaller(token, clusterName string) (*principal, error) {
 	encoded, ok := strings.CutPrefix(token, tokenPrefix)
 	if !ok || len(token) > maxTokenLength {
@@ -170,7 +170,7 @@ func (s *Server) tokenCaller(token, clusterName string) (*principal, error) {
 	}
 	u, err := url.Parse(string(text))
 	if err != nil {
-		return nil, fmt.Errorf("token is no URL: %w", err)
+		return nil, fmt.Errorf("token is not a URL: %w", err)
 	}
 	if u.Scheme+"://"+u.Host != s.URL() || u.User != nil || u.Fragment != "" {
 		return nil, fmt.Errorf("token is for %s, which is not STS", u.Host)

@@ -18,7 +18,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// webIdentity is what a token that was verified says.
+// webIdentity contains the claims of a verified token.
 type webIdentity struct {
 	accountID, issuer, subject, audience string
 }
@@ -62,7 +62,7 @@ func (s *Server) verifyWebIdentity(r *request) *apiError {
 		}
 		return key, nil
 	})
-	// Leeway is for clocks that are behind: what has expired has.
+	// The leeway is for clocks that are behind. It does not extend the expiration.
 	if claims.ExpiresAt != nil && !r.now.Before(claims.ExpiresAt.Time) || errors.Is(err, jwt.ErrTokenExpired) {
 		return errorf(http.StatusBadRequest, "ExpiredTokenException", "Token expired: current date/time must be before the expiration date/time of the token")
 	}
@@ -110,7 +110,7 @@ func parseJWKS(data []byte) (map[string]crypto.PublicKey, error) {
 	return keys, nil
 }
 
-// jsonWebKey is a public key of RFC 7517.
+// jsonWebKey is a public key as defined in RFC 7517.
 type jsonWebKey struct {
 	Type  string `json:"kty"`
 	ID    string `json:"kid"`
@@ -132,7 +132,7 @@ func (k jsonWebKey) public() (crypto.PublicKey, error) {
 		}
 		exponent := new(big.Int).SetBytes(e)
 		if len(n) == 0 || !exponent.IsInt64() || exponent.Int64() < 3 || exponent.Int64() > 1<<31-1 {
-			return nil, errors.New("no RSA key")
+			return nil, errors.New("invalid RSA key")
 		}
 		return &rsa.PublicKey{N: new(big.Int).SetBytes(n), E: int(exponent.Int64())}, nil
 	case "EC":
@@ -147,7 +147,7 @@ func (k jsonWebKey) public() (crypto.PublicKey, error) {
 		}
 		size := (curve.Params().BitSize + 7) / 8
 		if len(x) != size || len(y) != size {
-			return nil, errors.New("no point of the curve")
+			return nil, errors.New("invalid point on the curve")
 		}
 		return ecdsa.ParseUncompressedPublicKey(curve, slices.Concat([]byte{4}, x, y))
 	}

@@ -18,10 +18,11 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// AccountsNamespace is the namespace of the ServiceAccounts that agents create.
+// AccountsNamespace is the namespace of the ServiceAccounts that agents create for
+// ManagedServiceAccounts.
 const AccountsNamespace = "open-cluster-management-agent-addon"
 
-// NewAccount returns a ManagedServiceAccount with the least that one needs.
+// NewAccount returns a ManagedServiceAccount that contains only a namespace and a name.
 func NewAccount(namespace, name string) *authenticationv1beta1.ManagedServiceAccount {
 	return &authenticationv1beta1.ManagedServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
@@ -50,22 +51,22 @@ func (f *Fleet) GetAccount(ctx context.Context, namespace, name string) (*authen
 func (f *Fleet) AccountSays(t *testing.T, namespace, name, conditionType string, status metav1.ConditionStatus, reason string) *authenticationv1beta1.ManagedServiceAccount {
 	t.Helper()
 	var account *authenticationv1beta1.ManagedServiceAccount
-	Eventually(t, fmt.Sprintf("%s of %s/%s is %s for %s", conditionType, namespace, name, status, reason), func(ctx context.Context) error {
+	Eventually(t, fmt.Sprintf("condition %s of ManagedServiceAccount %s/%s is %s with reason %s", conditionType, namespace, name, status, reason), func(ctx context.Context) error {
 		var err error
 		if account, err = f.GetAccount(ctx, namespace, name); err != nil {
 			return err
 		}
 		condition := meta.FindStatusCondition(account.Status.Conditions, conditionType)
 		if condition == nil || condition.Status != status || condition.Reason != reason {
-			return fmt.Errorf("the conditions are %v", account.Status.Conditions)
+			return fmt.Errorf("conditions = %v", account.Status.Conditions)
 		}
 		return nil
 	})
 	return account
 }
 
-// AccountReported waits until the token of a ManagedServiceAccount is on the hub, and returns the
-// ManagedServiceAccount and its Secret.
+// AccountReported waits until the agent has reported the token of a ManagedServiceAccount to the
+// hub. It returns the ManagedServiceAccount and its Secret.
 func (f *Fleet) AccountReported(t *testing.T, namespace, name string) (*authenticationv1beta1.ManagedServiceAccount, *corev1.Secret) {
 	t.Helper()
 	account := f.AccountSays(t, namespace, name, authenticationv1beta1.ConditionTokenReported, metav1.ConditionTrue, authenticationv1beta1.ReasonTokenReported)
@@ -77,7 +78,7 @@ func (f *Fleet) ReportAccount(t *testing.T, cluster, name string, change func(*a
 	t.Helper()
 	_, agent := f.AgentOf(t, cluster)
 	accounts := agent.AuthenticationV1beta1().ManagedServiceAccounts(cluster)
-	Eventually(t, "the agent has reported account "+name, func(ctx context.Context) error {
+	Eventually(t, "the agent has reported the status of ManagedServiceAccount "+name, func(ctx context.Context) error {
 		account, err := accounts.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -88,7 +89,7 @@ func (f *Fleet) ReportAccount(t *testing.T, cluster, name string, change func(*a
 	})
 }
 
-// PlacedIn sets the ServiceAccount in the status of a ManagedServiceAccount.
+// PlacedIn returns a change that sets the ServiceAccount in the status of a ManagedServiceAccount.
 func PlacedIn(namespace, name string) func(*authenticationv1beta1.ManagedServiceAccountStatus) {
 	return func(status *authenticationv1beta1.ManagedServiceAccountStatus) {
 		status.ServiceAccountRef = &authenticationv1beta1.ServiceAccountReference{Namespace: namespace, Name: name}
@@ -110,7 +111,7 @@ func AcceptsToken(ctx context.Context, cluster *localhub.Cluster, secret *corev1
 	if err != nil {
 		return err
 	}
-	// Whoever is authenticated may ask.
+	// Every authenticated user is allowed to create this review.
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods"},
 	}}

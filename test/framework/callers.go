@@ -24,7 +24,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// GrantRole is the ClusterRole of users who may grant anything on a cluster.
+// GrantRole is the ClusterRole for users with permission to grant any rule on a cluster.
 const GrantRole = "open-cluster-management:clusterpermission:grant"
 
 // Caller is a user or a ServiceAccount of the hub with its clients.
@@ -41,7 +41,7 @@ type Caller struct {
 	Warnings   Warnings
 }
 
-// NewCaller returns a user without permissions.
+// NewCaller returns a user of the hub without permissions.
 func NewCaller(t *testing.T, hub *localhub.Cluster, name string, groups ...string) *Caller {
 	t.Helper()
 	c := &Caller{
@@ -75,7 +75,7 @@ func (c *Caller) connect(t *testing.T, hub *localhub.Cluster, config *rest.Confi
 	c.HubClient = Must(kubernetes.NewForConfig(hub.AdminConfig()))(t)
 }
 
-// At returns the caller's client of one server, which does not go through the hub.
+// At returns a client that connects to one server directly, not through the hub, as the caller.
 func (c *Caller) At(t *testing.T, server *localhub.APIServer) *versioned.Clientset {
 	t.Helper()
 	config, err := server.UserConfig(c.Name, c.Groups...)
@@ -85,13 +85,14 @@ func (c *Caller) At(t *testing.T, server *localhub.APIServer) *versioned.Clients
 	return OCMClient(t, config, err)
 }
 
-// Kubectl runs kubectl as the caller, and returns its output.
+// Kubectl runs kubectl as the caller and returns its output.
 func (c *Caller) Kubectl(t *testing.T, stdin string, args ...string) (string, error) {
 	t.Helper()
 	return (&Fleet{Kubeconfig: c.Kubeconfig}).Kubectl(t, stdin, args...)
 }
 
-// Clusteradm runs clusteradm as the caller, and returns standard output, standard error and exit code.
+// Clusteradm runs clusteradm as the caller. It returns standard output, standard error and the exit
+// code.
 func (c *Caller) Clusteradm(t *testing.T, args ...string) (string, string, int) {
 	t.Helper()
 	path := Must(localhub.Binary(localhub.BinDir(), "clusteradm"))(t)
@@ -108,7 +109,7 @@ func (c *Caller) Clusteradm(t *testing.T, args ...string) (string, string, int) 
 }
 
 // May binds a new Role in a namespace of the hub to the caller, and waits until the hub allows its
-// rules. The function that it returns deletes the binding.
+// rules. The returned function deletes the binding.
 func (c *Caller) May(t *testing.T, namespace string, rules ...rbacv1.PolicyRule) func() {
 	t.Helper()
 	role := Must(c.HubClient.RbacV1().Roles(namespace).Create(t.Context(),
@@ -126,7 +127,7 @@ func (c *Caller) May(t *testing.T, namespace string, rules ...rbacv1.PolicyRule)
 }
 
 // Bind binds a role in a namespace of the hub to the caller until the end of the test, or until the
-// function that it returns is called.
+// returned function is called.
 func (c *Caller) Bind(t *testing.T, namespace string, role rbacv1.RoleRef) func() {
 	t.Helper()
 	bindings := c.HubClient.RbacV1().RoleBindings(namespace)
@@ -143,20 +144,20 @@ func (c *Caller) Bind(t *testing.T, namespace string, role rbacv1.RoleRef) func(
 	return unbind
 }
 
-// AwaitAllowed waits until the hub allows the caller a rule on the rule's first resource. Our server
-// caches the decisions of the hub for seconds. A test that sends a request before the hub knows the
-// role would see the old decision.
+// AwaitAllowed waits until the hub allows the caller every verb of a rule on the rule's first
+// resource. Our server caches the decisions of the hub for seconds. If a test sends a request before
+// the hub has the role in its cache, our server returns the old decision.
 func (c *Caller) AwaitAllowed(t *testing.T, namespace string, rule rbacv1.PolicyRule) {
 	t.Helper()
 	for _, verb := range rule.Verbs {
-		Eventually(t, fmt.Sprintf("the hub lets %s %s %s", c.Name, verb, rule.Resources[0]), func(ctx context.Context) error {
+		Eventually(t, fmt.Sprintf("the hub allows %s to %s %s", c.Name, verb, rule.Resources[0]), func(ctx context.Context) error {
 			name := ""
 			if len(rule.ResourceNames) > 0 {
 				name = rule.ResourceNames[0]
 			}
 			allowed, err := c.Allowed(ctx, namespace, verb, rule.APIGroups[0], rule.Resources[0], name)
 			if err == nil && !allowed {
-				err = errors.New("it does not")
+				err = errors.New("SubjectAccessReview = denied, want allowed")
 			}
 			return err
 		})
@@ -177,13 +178,13 @@ func (c *Caller) Allowed(ctx context.Context, namespace, verb, group, resource, 
 	return review.Status.Allowed, nil
 }
 
-// Permissions returns the caller's client of the ClusterPermissions of Cluster1.
+// Permissions returns the caller's client for the ClusterPermissions of Cluster1.
 func (c *Caller) Permissions() rbacclient.ClusterPermissionInterface {
 	return c.OCM.RbacV1alpha1().ClusterPermissions(Cluster1)
 }
 
-// Is binds a ClusterRole of the hub to the caller in the namespace Cluster1, and waits until the hub
-// allows a verb on a resource that the ClusterRole contains.
+// Is binds a ClusterRole of the hub to the caller in the namespace Cluster1. It waits until the hub
+// allows one verb on one resource that the ClusterRole contains.
 func (c *Caller) Is(t *testing.T, clusterRole, verb, resource string) *Caller {
 	t.Helper()
 	c.Bind(t, Cluster1, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: clusterRole})
@@ -197,7 +198,7 @@ func (c *Caller) IsAdmin(t *testing.T) *Caller {
 	return c.Is(t, "admin", "create", "clusterpermissions")
 }
 
-// IsGranter allows the caller to grant anything on Cluster1.
+// IsGranter allows the caller to grant any rule on Cluster1.
 func (c *Caller) IsGranter(t *testing.T) *Caller {
 	t.Helper()
 	return c.Is(t, GrantRole, "escalate", "clusterpermissions")

@@ -19,16 +19,16 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// HubThatRunsOCM starts a hub with the CustomResourceDefinitions of ManifestWorks, ManagedClusters and
-// their sets, and the server with artifacts/deploy/existing-ocm. The server serves none of these
-// groups, nor those of leftAlone.
+// HubThatRunsOCM starts a hub with the CustomResourceDefinitions of ManifestWorks, ManagedClusters
+// and their sets, and the server with artifacts/deploy/existing-ocm. The server does not serve
+// these API versions, nor the versions in leftAlone.
 func HubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) *localhub.Cluster {
 	t.Helper()
 	hub, _ := ServerOfHubThatRunsOCM(t, leftAlone...)
 	return hub
 }
 
-// ServerOfHubThatRunsOCM is HubThatRunsOCM, and also returns the server.
+// ServerOfHubThatRunsOCM does the same as HubThatRunsOCM, and also returns the server.
 func ServerOfHubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) (*localhub.Cluster, *localhub.APIServer) {
 	t.Helper()
 	ctx, dir := t.Context(), OwnDir(t)
@@ -41,8 +41,8 @@ func ServerOfHubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) (*lo
 	}
 	StopLater(t, hub.Stop)
 	Apply(t, hub, CRD(t, "test", "framework", "testdata", "managedclusters.crd.yaml"),
-		CRD(t, "test", "framework", "testdata", "managedclustersets.crd.yaml"), CRD(t, "test", "framework", "testdata", "managedclustersetbindings.crd.yaml"), CRD(t, "pkg", "agent", "testdata", "manifestworks.crd.yaml"))
-	Eventually(t, "the hub serves works and clusters of its own", func(context.Context) error {
+		CRD(t, "test", "framework", "testdata", "managedclustersets.crd.yaml"), CRD(t, "test", "framework", "testdata", "managedclustersetbindings.crd.yaml"), CRD(t, "test", "agent", "testdata", "manifestworks.crd.yaml"))
+	Eventually(t, "the hub serves its own ManifestWorks and ManagedClusters", func(context.Context) error {
 		client, err := discovery.NewDiscoveryClientForConfig(hub.AdminConfig())
 		if err != nil {
 			return err
@@ -70,7 +70,7 @@ func ServerOfHubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) (*lo
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The server is not ready before it may do all it needs to do there.
+	// The server becomes ready only after the hub grants it all permissions that it needs.
 	grants, err := localhub.ReadManifests(filepath.Join(localhub.Root(), "artifacts", "deploy", "existing-ocm"))
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func ServerOfHubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) (*lo
 	return hub, server
 }
 
-// overlayArgs returns the arguments that artifacts/deploy/existing-ocm adds to the server's.
+// overlayArgs returns the arguments of the server that artifacts/deploy/existing-ocm adds.
 func overlayArgs(t *testing.T) []string {
 	t.Helper()
 	var overlay struct {
@@ -119,7 +119,7 @@ func overlayArgs(t *testing.T) []string {
 		}
 	}
 	if len(args) == 0 {
-		t.Fatal("the overlay adds no arguments")
+		t.Fatal("existing-ocm/kustomization.yaml adds no arguments to the server, want some")
 	}
 	return args
 }

@@ -24,24 +24,24 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// Cluster1 is the one managed cluster of every fleet, and its namespace on the hub.
+// Cluster1 is the name of the managed cluster of every fleet, and of its namespace on the hub.
 const Cluster1 = "cluster1"
 
-// stopPatience is how long all processes of a fleet may take to stop.
+// stopPatience is the maximum time for all processes of a fleet to stop.
 const stopPatience = time.Minute
 
-// Fleet is a running fleet with an administrator's clients.
+// Fleet is a running fleet with the clients of an administrator.
 type Fleet struct {
 	*localhub.Fleet
 	// OCM is a client of our API, through the hub.
 	OCM *versioned.Clientset
-	// HubClient is a client of the hub, ManagedClient of the managed cluster.
+	// HubClient is a client of the hub. ManagedClient is a client of the managed cluster.
 	HubClient, ManagedClient *kubernetes.Clientset
-	// Kubeconfig is the file of the hub's administrator.
+	// Kubeconfig is the path of the kubeconfig of the hub's administrator.
 	Kubeconfig string
 }
 
-// sharedFleet starts the fleet of Shared at the first call.
+// sharedFleet starts the fleet that Shared returns, at the first call.
 var sharedFleet = sync.OnceValues(func() (*Fleet, error) {
 	dir, err := TempDir()
 	if err != nil {
@@ -54,20 +54,20 @@ var sharedFleet = sync.OnceValues(func() (*Fleet, error) {
 	return f, err
 })
 
-// atEnd stops what the tests of a package share.
+// atEnd contains the functions that Run calls after the last test of a package.
 var atEnd struct {
 	mu   sync.Mutex
 	stop []func(context.Context) error
 }
 
-// StopAtEnd calls stop after the last test of the package.
+// StopAtEnd registers stop, which Run calls after the last test of the package.
 func StopAtEnd(stop func(context.Context) error) {
 	atEnd.mu.Lock()
 	defer atEnd.mu.Unlock()
 	atEnd.stop = append(atEnd.stop, stop)
 }
 
-// TempDir returns the directory of everything that the tests of the package write.
+// TempDir returns the directory for all files that the tests of the package write.
 var TempDir = sync.OnceValues(func() (string, error) {
 	if dir := os.Getenv("KEEP"); dir != "" {
 		return dir, os.MkdirAll(dir, 0o700)
@@ -75,14 +75,14 @@ var TempDir = sync.OnceValues(func() (string, error) {
 	return os.MkdirTemp("", "integration-")
 })
 
-// Run runs the tests of a package, stops what they share and returns the exit code.
+// Run runs the tests of a package, stops their shared processes and returns the exit code.
 func Run(m *testing.M) int {
 	code := m.Run()
 	ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
 	defer cancel()
 	for _, stop := range atEnd.stop {
 		if err := stop(ctx); err != nil {
-			fmt.Fprintln(os.Stderr, "stopping what tests share:", err)
+			fmt.Fprintln(os.Stderr, "stopping the shared processes:", err)
 			code = 1
 		}
 	}
@@ -92,7 +92,8 @@ func Run(m *testing.M) int {
 	return code
 }
 
-// Environment returns the number in an environment variable, or otherwise if the variable is empty.
+// Environment returns the number in an environment variable, or the value of otherwise if the
+// variable is empty.
 func Environment(t *testing.T, name string, otherwise int) int {
 	t.Helper()
 	text := os.Getenv(name)
@@ -102,8 +103,8 @@ func Environment(t *testing.T, name string, otherwise int) int {
 	return Must(strconv.Atoi(text))(t)
 }
 
-// Shared returns the one fleet of the package. A test that uses it uses names of its own and leaves
-// the fleet as it found it.
+// Shared returns the shared fleet of the package. Its tests must use unique names and leave the
+// fleet unchanged.
 func Shared(t *testing.T) *Fleet {
 	t.Helper()
 	f, err := sharedFleet()
@@ -113,7 +114,7 @@ func Shared(t *testing.T) *Fleet {
 	return f
 }
 
-// OwnFleet starts a fleet for one test, which may kill parts of it.
+// OwnFleet starts a fleet for one test. The test is allowed to kill processes of it.
 func OwnFleet(t *testing.T, opts localhub.FleetOptions) *Fleet {
 	t.Helper()
 	opts.Dir, opts.NoFsync = OwnDir(t), true
@@ -125,7 +126,7 @@ func OwnFleet(t *testing.T, opts localhub.FleetOptions) *Fleet {
 	return f
 }
 
-// OwnDir returns a directory for one test.
+// OwnDir returns the path of a directory for one test. It does not create the directory.
 func OwnDir(t *testing.T) string {
 	t.Helper()
 	dir, err := TempDir()
@@ -135,8 +136,9 @@ func OwnDir(t *testing.T) string {
 	return filepath.Join(dir, strings.ReplaceAll(t.Name(), "/", "-"))
 }
 
-// StopLater calls stop at the end of a test, when the context of the test is already done.
-func StopLater(t *testing.T, stop func(context.Context) error) {
+// StopLater calls stop at the end of a test. At that time the context of the test is already
+// cancelled, so stop gets a context of its own.
+func StopLater(t testing.TB, stop func(context.Context) error) {
 	t.Helper()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), stopPatience)
@@ -147,7 +149,22 @@ func StopLater(t *testing.T, stop func(context.Context) error) {
 	})
 }
 
-// StartFleet starts a fleet and connects to it.
+// OwnCluster starts a Kubernetes control plane for one test.
+func OwnCluster(t testing.TB, opts localhub.ClusterOptions) *localhub.Cluster {
+	t.Helper()
+	opts.Dir, opts.NoFsync = t.TempDir(), true
+	cluster, err := localhub.NewCluster(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	StopLater(t, cluster.Stop)
+	if err := cluster.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return cluster
+}
+
+// StartFleet starts a fleet and creates its clients.
 func StartFleet(ctx context.Context, opts localhub.FleetOptions) (*Fleet, error) {
 	inner, err := localhub.NewFleet(opts)
 	if err != nil {
@@ -160,9 +177,9 @@ func StartFleet(ctx context.Context, opts localhub.FleetOptions) (*Fleet, error)
 	return f, errors.Join(f.Connect(ctx), f.Hub.WriteAdminKubeconfig(f.Kubeconfig))
 }
 
-// Connect creates the administrator's clients of a fleet that runs.
+// Connect creates the administrator's clients of a running fleet.
 func (f *Fleet) Connect(ctx context.Context) error {
-	// The garbage collector looks for new resources every 30 seconds, and at its start.
+	// The garbage collector discovers new resources only every 30 seconds, and when it starts.
 	if err := f.Hub.ControllerManager.Restart(ctx); err != nil {
 		return err
 	}
@@ -189,7 +206,7 @@ func OCMClient(t *testing.T, config *rest.Config, err error) *versioned.Clientse
 	return Must(versioned.NewForConfig(config))(t)
 }
 
-// Kubectl runs kubectl as the hub's administrator, and returns its output.
+// Kubectl runs kubectl as the hub's administrator and returns its output.
 func (f *Fleet) Kubectl(t *testing.T, stdin string, args ...string) (string, error) {
 	t.Helper()
 	path, err := localhub.Binary(localhub.BinDir(), "kubectl")
@@ -219,7 +236,7 @@ func (f *Fleet) SilentCluster(t *testing.T) string {
 	}
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
-		// Its namespace goes with it.
+		// The server also deletes its namespace.
 		if err := f.OCM.ClusterV1().ManagedClusters().Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
 		}
@@ -227,10 +244,10 @@ func (f *Fleet) SilentCluster(t *testing.T) string {
 	return name
 }
 
-// Unique returns a name that no other test uses, nor another run of the same test.
+// Unique returns a name that is unique across all tests and all runs of one test.
 func Unique(name string) string { return name + "-" + rand.String(6) }
 
-// MakeNamespace creates a namespace unless it exists.
+// MakeNamespace creates a namespace if it does not exist.
 func MakeNamespace(ctx context.Context, hub kubernetes.Interface, name string) error {
 	_, err := hub.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {

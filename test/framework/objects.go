@@ -10,10 +10,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Object is one RBAC object of the managed cluster.
+// Object identifies an RBAC object of the managed cluster.
 type Object struct{ Kind, Namespace, Name string }
 
-// NewObject returns the object of a kind; namespace is empty if the kind has none.
+// NewObject returns an Object. The namespace is empty for cluster-scoped kinds.
 func NewObject(kind, namespace, name string) Object { return Object{kind, namespace, name} }
 
 // String returns the kind, namespace and name.
@@ -41,7 +41,7 @@ func ReadObject(ctx context.Context, client kubernetes.Interface, o Object) (met
 	case "RoleBinding":
 		return rbac.RoleBindings(o.Namespace).Get(ctx, o.Name, metav1.GetOptions{})
 	}
-	return nil, fmt.Errorf("no such kind: %s", o.Kind)
+	return nil, fmt.Errorf("unsupported kind %q, want a kind of RBAC", o.Kind)
 }
 
 // Present waits until the objects exist on the managed cluster.
@@ -59,7 +59,7 @@ func (f *Fleet) Present(t *testing.T, objects ...Object) {
 func (f *Fleet) Absent(t *testing.T, objects ...Object) {
 	t.Helper()
 	for _, o := range objects {
-		Eventually(t, o.String()+" is gone from the managed cluster", func(ctx context.Context) error {
+		Eventually(t, o.String()+" does not exist on the managed cluster", func(ctx context.Context) error {
 			_, err := ReadObject(ctx, f.ManagedClient, o)
 			return IsGone(err)
 		})

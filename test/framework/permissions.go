@@ -16,18 +16,19 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 )
 
-// ReadPods are the rules of the Role of Permission.
+// ReadPods contains the rules of the Role that Permission returns.
 var ReadPods = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}}}
 
-// ReadAll are the rules of the ClusterRole of Permission.
+// ReadAll contains the rules of the ClusterRole that Permission returns.
 var ReadAll = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods", "nodes"}, Verbs: []string{"get"}}}
 
-// UserSubject returns the subject of a user.
+// UserSubject returns the RBAC subject of a user.
 func UserSubject(name string) *rbacv1.Subject {
 	return &rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}
 }
 
-// Permission returns a ClusterPermission with one object of each of the four kinds, all with its name.
+// Permission returns a ClusterPermission with one object of each of the four RBAC kinds. All of them
+// have the name of the ClusterPermission.
 func Permission(name string) *rbacv1alpha1.ClusterPermission {
 	return &rbacv1alpha1.ClusterPermission{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Cluster1, Name: name},
@@ -42,7 +43,8 @@ func Permission(name string) *rbacv1alpha1.ClusterPermission {
 	}
 }
 
-// PermissionIn is Permission in the namespace of another cluster.
+// PermissionIn returns the same ClusterPermission as Permission, in the namespace of another
+// cluster.
 func PermissionIn(cluster, name string) *rbacv1alpha1.ClusterPermission {
 	cp := Permission(name)
 	cp.Namespace = cluster
@@ -63,7 +65,7 @@ func PermissionForAccount(namespace, name, account string) *rbacv1alpha1.Cluster
 	}
 }
 
-// RoleRefTo refers to a role that is not part of the ClusterPermission.
+// RoleRefTo returns a reference to a role that is not part of the ClusterPermission.
 func RoleRefTo(kind, name string) rbacv1alpha1.RoleRef {
 	return rbacv1alpha1.RoleRef{APIGroup: new(rbacv1.GroupName), Kind: kind, Name: &name}
 }
@@ -90,28 +92,28 @@ func DeletePermissionLater(t *testing.T, client versioned.Interface, namespace, 
 	})
 }
 
-// GetPermission returns a ClusterPermission of Cluster1.
+// GetPermission returns a ClusterPermission in the namespace Cluster1.
 func (f *Fleet) GetPermission(ctx context.Context, name string) (*rbacv1alpha1.ClusterPermission, error) {
 	return f.OCM.RbacV1alpha1().ClusterPermissions(Cluster1).Get(ctx, name, metav1.GetOptions{})
 }
 
-// HasCondition returns nil if a ClusterPermission has a condition with a status, observed at its
-// present generation, or an error that says what it has.
+// HasCondition returns nil if a ClusterPermission has a condition with a status at its current
+// generation, or an error that describes the condition.
 func HasCondition(cp *rbacv1alpha1.ClusterPermission, conditionType string, status metav1.ConditionStatus) error {
 	condition := meta.FindStatusCondition(cp.Status.Conditions, conditionType)
 	switch {
 	case condition == nil:
 		return fmt.Errorf("%s has no condition %s", cp.Name, conditionType)
 	case condition.ObservedGeneration != cp.Generation:
-		return fmt.Errorf("%s: condition %s observes generation %d, not %d", cp.Name, conditionType, condition.ObservedGeneration, cp.Generation)
+		return fmt.Errorf("%s: observedGeneration of condition %s = %d, want %d", cp.Name, conditionType, condition.ObservedGeneration, cp.Generation)
 	case condition.Status != status:
-		return fmt.Errorf("%s: condition %s is %s (%s: %s), not %s", cp.Name, conditionType, condition.Status, condition.Reason, condition.Message, status)
+		return fmt.Errorf("%s: condition %s = %s (%s: %s), want %s", cp.Name, conditionType, condition.Status, condition.Reason, condition.Message, status)
 	}
 	return nil
 }
 
-// ConditionSays returns nil if a condition has a status and a message that contains all of the texts,
-// or an error that says what it has.
+// ConditionSays returns nil if a condition has a status and a message that contains all of the
+// texts, or an error that describes the condition.
 func ConditionSays(cp *rbacv1alpha1.ClusterPermission, conditionType string, status metav1.ConditionStatus, texts ...string) error {
 	if err := HasCondition(cp, conditionType, status); err != nil {
 		return err
@@ -119,7 +121,7 @@ func ConditionSays(cp *rbacv1alpha1.ClusterPermission, conditionType string, sta
 	message := meta.FindStatusCondition(cp.Status.Conditions, conditionType).Message
 	for _, text := range texts {
 		if !strings.Contains(message, text) {
-			return fmt.Errorf("the message of %s is %q, without %q", conditionType, message, text)
+			return fmt.Errorf("message of %s = %q, want it to contain %q", conditionType, message, text)
 		}
 	}
 	return nil
@@ -130,7 +132,7 @@ func ConditionSays(cp *rbacv1alpha1.ClusterPermission, conditionType string, sta
 func (f *Fleet) PermissionSays(t *testing.T, namespace, name, conditionType string, status metav1.ConditionStatus, texts ...string) *rbacv1alpha1.ClusterPermission {
 	t.Helper()
 	var cp *rbacv1alpha1.ClusterPermission
-	Eventually(t, fmt.Sprintf("%s of %s is %s: %v", conditionType, name, status, texts), func(ctx context.Context) error {
+	Eventually(t, fmt.Sprintf("condition %s of ClusterPermission %s is %s and its message contains %q", conditionType, name, status, texts), func(ctx context.Context) error {
 		var err error
 		if cp, err = f.OCM.RbacV1alpha1().ClusterPermissions(namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
@@ -140,12 +142,12 @@ func (f *Fleet) PermissionSays(t *testing.T, namespace, name, conditionType stri
 	return cp
 }
 
-// Applied waits until a ClusterPermission reports, for its present generation, that everything is
-// applied, and returns it.
+// Applied waits until the status of a ClusterPermission reports, for its current generation, that
+// all of its objects are applied. It returns the ClusterPermission.
 func (f *Fleet) Applied(t *testing.T, name string) *rbacv1alpha1.ClusterPermission {
 	t.Helper()
 	var cp *rbacv1alpha1.ClusterPermission
-	Eventually(t, name+" is applied", func(ctx context.Context) error {
+	Eventually(t, "ClusterPermission "+name+" is applied", func(ctx context.Context) error {
 		var err error
 		if cp, err = f.GetPermission(ctx, name); err != nil {
 			return err
@@ -158,11 +160,11 @@ func (f *Fleet) Applied(t *testing.T, name string) *rbacv1alpha1.ClusterPermissi
 	return cp
 }
 
-// AwaitWorkCreated waits until a controller has reported that the ManifestWork of a ClusterPermission
-// is created.
+// AwaitWorkCreated waits until a controller reports that it has created the ManifestWork of a
+// ClusterPermission.
 func AwaitWorkCreated(t *testing.T, client versioned.Interface, name string) {
 	t.Helper()
-	Eventually(t, "a controller reports on "+name, func(ctx context.Context) error {
+	Eventually(t, "a controller reports that the ManifestWork of ClusterPermission "+name+" is created", func(ctx context.Context) error {
 		cp, err := client.RbacV1alpha1().ClusterPermissions(Cluster1).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err

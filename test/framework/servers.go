@@ -21,12 +21,12 @@ func Argument(t *testing.T, args []string, flag string) string {
 			return value
 		}
 	}
-	t.Fatalf("no argument %s", flag)
+	t.Fatalf("arguments = %q, want one that begins with %s", args, flag)
 	return ""
 }
 
-// StartServers starts a server for each set of flags. They share the data of the fleet's own server,
-// which runs the controllers.
+// StartServers starts a server for each set of flags. They share the data of the fleet's server.
+// Only the fleet's server runs the controllers.
 func (f *Fleet) StartServers(t *testing.T, flags ...[]string) []*localhub.APIServer {
 	t.Helper()
 	etcd := "unix://" + filepath.Join(Argument(t, f.Server.Args, "--data-dir="), "client")

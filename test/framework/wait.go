@@ -12,10 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Patience is how long a test waits for something that is certain to happen.
+// Patience is the time that a test waits for an expected state before it fails.
 const Patience = time.Minute
 
-// Eventually waits until check returns nil. The failure message is "waiting until" and what.
+// Eventually waits until check returns nil. The failure message is "waiting until <what>: <error>",
+// so what names the expected state.
 func Eventually(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
 	if err := Poll(t.Context(), check); err != nil {
@@ -28,7 +29,7 @@ func Poll(ctx context.Context, check func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, Patience, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
-		// The error of a check that the deadline interrupted says nothing.
+		// If the deadline interrupts a check, its error does not name the cause. Keep the previous one.
 		if err != nil && (ctx.Err() == nil || last == nil) {
 			last = err
 		}
@@ -51,18 +52,18 @@ func Must[T any](value T, err error) func(t *testing.T) T {
 	}
 }
 
-// IsGone returns nil if err, of a get, says that the object does not exist, or an error.
+// IsGone returns nil if err, the result of a get, is NotFound, or an error otherwise.
 func IsGone(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err == nil {
-		return errors.New("still there")
+		return errors.New("the object still exists")
 	}
 	return err
 }
 
-// Gone returns nil if each of the errors says that the object does not exist, or an error.
+// Gone returns nil if each of the lookups returned NotFound, or an error otherwise.
 func Gone(lookups ...error) error {
 	var errs []error
 	for _, err := range lookups {
@@ -71,7 +72,7 @@ func Gone(lookups ...error) error {
 	return errors.Join(errs...)
 }
 
-// InvalidFields returns the field paths in an error of the API, sorted and without duplicates.
+// InvalidFields returns the field paths in an API error, sorted and without duplicates.
 func InvalidFields(err error) []string {
 	var out []string
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Details != nil {

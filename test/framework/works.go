@@ -19,7 +19,8 @@ import (
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
 
-// ConfigMapWork returns a ManifestWork for Cluster1 with a ConfigMap of its name and more manifests.
+// ConfigMapWork returns a ManifestWork for Cluster1. It contains a ConfigMap with the same name, and
+// the manifests in more.
 func ConfigMapWork(name string, more ...string) *workv1.ManifestWork {
 	work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: Cluster1, Name: name}}
 	for _, manifest := range append([]string{fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":"default"}}`, name)}, more...) {
@@ -28,7 +29,7 @@ func ConfigMapWork(name string, more ...string) *workv1.ManifestWork {
 	return work
 }
 
-// GetWork returns the ManifestWork of a ClusterPermission of Cluster1.
+// GetWork returns the ManifestWork of a ClusterPermission in the namespace Cluster1.
 func (f *Fleet) GetWork(ctx context.Context, cp *rbacv1alpha1.ClusterPermission) (*workv1.ManifestWork, error) {
 	return f.OCM.WorkV1().ManifestWorks(Cluster1).Get(ctx, render.WorkName(cp), metav1.GetOptions{})
 }
@@ -37,7 +38,7 @@ func (f *Fleet) GetWork(ctx context.Context, cp *rbacv1alpha1.ClusterPermission)
 func (f *Fleet) WorkOf(t *testing.T, cp *rbacv1alpha1.ClusterPermission) *workv1.ManifestWork {
 	t.Helper()
 	var work *workv1.ManifestWork
-	Eventually(t, cp.Name+" has a work", func(ctx context.Context) error {
+	Eventually(t, "ClusterPermission "+cp.Name+" has a ManifestWork", func(ctx context.Context) error {
 		var err error
 		work, err = f.OCM.WorkV1().ManifestWorks(cp.Namespace).Get(ctx, render.WorkName(cp), metav1.GetOptions{})
 		return err
@@ -45,7 +46,8 @@ func (f *Fleet) WorkOf(t *testing.T, cp *rbacv1alpha1.ClusterPermission) *workv1
 	return work
 }
 
-// WorksOf returns the ManifestWorks of the ClusterPermission with a name, which need not exist any more.
+// WorksOf returns the ManifestWorks of the ClusterPermission with a name. The ClusterPermission may
+// already be deleted.
 func WorksOf(ctx context.Context, client versioned.Interface, name string) ([]workv1.ManifestWork, error) {
 	list, err := client.WorkV1().ManifestWorks(Cluster1).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -58,24 +60,25 @@ func WorksOf(ctx context.Context, client versioned.Interface, name string) ([]wo
 	}), nil
 }
 
-// NoWorks waits until no ManifestWork of the ClusterPermission with a name is left.
+// NoWorks waits until the ClusterPermission with a name has no ManifestWorks.
 func (f *Fleet) NoWorks(t *testing.T, name string) {
 	t.Helper()
-	Eventually(t, "no work of "+name+" is left", func(ctx context.Context) error {
+	Eventually(t, "ClusterPermission "+name+" has no ManifestWork", func(ctx context.Context) error {
 		works, err := WorksOf(ctx, f.OCM, name)
 		if err == nil && len(works) > 0 {
-			return fmt.Errorf("ManifestWork %s, finalizers %v", works[0].Name, works[0].Finalizers)
+			return fmt.Errorf("ManifestWork %s exists with finalizers %v, want none", works[0].Name, works[0].Finalizers)
 		}
 		return err
 	})
 }
 
-// ReportWork changes the status of the ManifestWork of a ClusterPermission as the agent of its cluster.
+// ReportWork changes the status of the ManifestWork of a ClusterPermission as the agent of its
+// cluster.
 func (f *Fleet) ReportWork(t *testing.T, cp *rbacv1alpha1.ClusterPermission, change func(*workv1.ManifestWork)) {
 	t.Helper()
 	_, agent := f.AgentOf(t, cp.Namespace)
 	works := agent.WorkV1().ManifestWorks(cp.Namespace)
-	Eventually(t, "the agent has reported the work of "+cp.Name, func(ctx context.Context) error {
+	Eventually(t, "the agent has reported the status of the ManifestWork of ClusterPermission "+cp.Name, func(ctx context.Context) error {
 		work, err := works.Get(ctx, render.WorkName(cp), metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -86,7 +89,8 @@ func (f *Fleet) ReportWork(t *testing.T, cp *rbacv1alpha1.ClusterPermission, cha
 	})
 }
 
-// MarkApplied sets the condition Applied of a ManifestWork; note distinguishes one report from another.
+// MarkApplied sets the condition Applied of a ManifestWork to True. The message is note, which makes
+// each report different.
 func MarkApplied(work *workv1.ManifestWork, note string) {
 	meta.SetStatusCondition(&work.Status.Conditions, metav1.Condition{
 		Type: workv1.WorkApplied, Status: metav1.ConditionTrue, Reason: workv1.ReasonAppliedManifestWorkComplete,
@@ -94,7 +98,7 @@ func MarkApplied(work *workv1.ManifestWork, note string) {
 	})
 }
 
-// ReportWorks reports every ManifestWork of a cluster as applied, as its agent would.
+// ReportWorks reports every ManifestWork of a cluster as applied, as the cluster's agent does.
 func ReportWorks(ctx context.Context, client versioned.Interface, cluster string) error {
 	works, err := client.WorkV1().ManifestWorks(cluster).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -111,8 +115,8 @@ func ReportWorks(ctx context.Context, client versioned.Interface, cluster string
 	return nil
 }
 
-// appliedStatus returns the status that an agent reports when it has applied a ManifestWork of RBAC
-// objects.
+// appliedStatus returns the status that an agent reports after it has applied a ManifestWork that
+// contains RBAC objects.
 func appliedStatus(work *workv1.ManifestWork) (workv1.ManifestWorkStatus, error) {
 	applied := []metav1.Condition{{
 		Type: workv1.WorkApplied, Status: metav1.ConditionTrue, Reason: workv1.ReasonAppliedManifestWorkComplete,
@@ -135,8 +139,8 @@ func appliedStatus(work *workv1.ManifestWork) (workv1.ManifestWorkStatus, error)
 	return status, nil
 }
 
-// Manifests returns the manifests of a ManifestWork as JSON values, since storage need not keep the
-// order of keys.
+// Manifests returns the manifests of a ManifestWork as JSON values, because storage does not
+// preserve the order of keys.
 func Manifests(work *workv1.ManifestWork) []any {
 	out := make([]any, len(work.Spec.Workload.Manifests))
 	for i, manifest := range work.Spec.Workload.Manifests {

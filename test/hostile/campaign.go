@@ -13,23 +13,23 @@ import (
 	"time"
 )
 
-// Options say what a campaign sends.
+// Options are the options of a campaign.
 type Options struct {
 	Seed uint64
-	// Inputs is how many inputs of each class are sent.
+	// Inputs is the number of inputs of each class.
 	Inputs int
-	// Deadline is when the campaign begins no further input; none if zero.
+	// Deadline is the time after which the campaign starts no more inputs, if not zero.
 	Deadline time.Time
 	// Only selects classes; nil for all.
 	Only *regexp.Regexp
-	// Repeat is one case to send instead.
+	// Repeat is the only case to send, if set.
 	Repeat *Case
 	// Out receives the progress and the result.
 	Out io.Writer
 }
 
-// cases are what a campaign sends: round after round one input of every class, the
-// largest ones first, so that a campaign that ends early has seen every class.
+// cases returns the cases of a campaign. Each round contains one input of every class, and the
+// first round contains the largest ones, so that a campaign that ends early covers every class.
 func (o *Options) cases() []Case {
 	if o.Repeat != nil {
 		return []Case{*o.Repeat}
@@ -59,8 +59,8 @@ type tally struct {
 	latencies                         []time.Duration
 }
 
-// Campaign sends inputs and writes a table of what they have cost. It returns an error
-// if an input is over the bound.
+// Campaign sends inputs and writes a table of their costs. It returns an error if an input
+// exceeds the bound.
 func Campaign(ctx context.Context, site *Site, o Options) error {
 	idle, err := site.Calibrate(ctx)
 	if err != nil {
@@ -130,7 +130,7 @@ func (o *Options) table(rows []*tally, idle time.Duration) {
 	fmt.Fprintf(o.Out, "others p99 when idle: %s\n", idle.Round(time.Millisecond/10))
 }
 
-// excerpt is the beginning of the last request of an input.
+// excerpt returns the beginning of the last request of an input.
 func excerpt(input Input) string {
 	request := input.Requests[len(input.Requests)-1]
 	body := string(request.Body)

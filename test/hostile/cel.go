@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// expressionLength is how long expressions get: the server takes none that is longer.
+// expressionLength is the maximum length of an expression that the server accepts.
 const expressionLength = 4000
 
-// celRule is a ManifestWork with condition rules that have the expressions.
+// celRule returns a ManifestWork with a condition rule that contains the expressions.
 func celRule(g *Gen, expressions ...string) Input {
 	rule := fields{"condition": "Hostile", "type": "CEL", "celExpressions": expressions}
 	if len(expressions) == 1 && g.IntN(4) == 0 {
@@ -19,8 +19,8 @@ func celRule(g *Gen, expressions ...string) Input {
 	return configured(g, fields{"conditionRules": []any{rule}}, "Hostile")
 }
 
-// celMany has so many rules of so many expressions, in one ManifestWork or in several
-// entries of it.
+// celMany returns a ManifestWork with many condition rules of up to 100 expressions each. The
+// expressions are all equal or all different.
 func celMany(g *Gen) Input {
 	total := g.upTo(10, 16_000)
 	expression := pick(g, "true", "1 == 1", "object.data.n == '1'", "[1].all(x, x == 1)", "object.metadata.name.matches('^h')")
@@ -40,7 +40,7 @@ func celMany(g *Gen) Input {
 	return configured(g, fields{"conditionRules": rules}, "Hostile0")
 }
 
-// celList is a list of about n items.
+// celList returns a list of about n items.
 func celList(g *Gen, n int) string {
 	switch g.IntN(6) {
 	case 0:
@@ -58,12 +58,12 @@ func celList(g *Gen, n int) string {
 	}
 }
 
-// celMap is a map, or something that acts like one.
+// celMap returns a map, or an object that behaves like a map.
 func celMap(g *Gen) string {
 	return pick(g, "object", "object.data", "object.metadata", "{'a': 1, 'b': 2}", "{1: 'x', 2: 'y'}", "dyn({'a': {'b': 1}})")
 }
 
-// celDoubledChain is a value that is doubled n times, in a chain of calls, so that the
+// celDoubledChain returns a value that is doubled n times in a chain of calls, so that the
 // expression does not nest.
 func celDoubledChain(g *Gen, n int, start string) string {
 	step := pick(g, ".map(x, x + x)", ".map(x, [x, x])", ".map(x, {'a': x, 'b': x})", ".map(x, x, x + x)")
@@ -73,7 +73,7 @@ func celDoubledChain(g *Gen, n int, start string) string {
 	return "[" + start + "]" + strings.Repeat(step, n)
 }
 
-// celConsumed is what reads all of a value.
+// celConsumed returns an expression that reads all of a value.
 func celConsumed(g *Gen, value string) string {
 	return fill(pick(g,
 		"% == %", "1 in dyn(%)", "dyn(%).size() > 0", "dyn(%) != dyn(1)", "[%].flatten(5).size() > 0", "sets.contains(dyn(%), [1])",
@@ -82,7 +82,7 @@ func celConsumed(g *Gen, value string) string {
 	), value)
 }
 
-// celText is a call that makes text longer.
+// celText returns an expression that makes a text longer, most often with nested calls.
 func celText(g *Gen, n int) string {
 	start := pick(g, "'a'", "object.data.k", "'\U0001F600'")
 	switch g.IntN(7) {
@@ -105,7 +105,7 @@ func celText(g *Gen, n int) string {
 	}
 }
 
-// regexes are patterns that are large, slow to compile, or slow to match.
+// regex returns a pattern that is large, slow to compile, or slow to match.
 func regex(g *Gen) string {
 	n := g.upTo(2, 1000)
 	return pick(g,
@@ -121,7 +121,7 @@ func regex(g *Gen) string {
 	)
 }
 
-// celGrammar is a random boolean expression.
+// celGrammar returns a random boolean expression.
 func celGrammar(g *Gen, depth int) string {
 	if depth <= 0 {
 		return pick(g, "true", "has(object.data)", "1 in [1]", "object.data.n == '1'", "type(object) == map")
@@ -156,7 +156,7 @@ func celGrammar(g *Gen, depth int) string {
 	}
 }
 
-// celValue is a random value, most often a list.
+// celValue returns a random value, most often a list.
 func celValue(g *Gen, depth int) string {
 	if depth <= 0 {
 		return celList(g, 1+g.IntN(50))

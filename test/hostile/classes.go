@@ -2,7 +2,7 @@ package hostile
 
 import "slices"
 
-// Classes is the table of generators.
+// Classes returns the table of generators.
 func Classes() []Class {
 	return slices.Concat(
 		celClasses(), jqClasses(), jsonPathClasses(), selectorClasses(), searchClasses(), graphQLClasses(),

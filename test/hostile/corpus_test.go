@@ -12,37 +12,37 @@ import (
 )
 
 const (
-	// classSize is the size of the input of each class, corpusSeed its seed.
+	// classSize is the size of the input of each class, and corpusSeed its seed.
 	classSize  = 20
 	corpusSeed = 1
-	// atOnce is how many inputs are sent at the same time.
+	// atOnce is the number of inputs that are sent concurrently.
 	atOnce = 8
 )
 
-// doubled is a list of 2^n items.
+// doubled returns a list that contains one list of 2^n items.
 func doubled(n int) string {
 	return "[[1]]" + strings.Repeat(".map(x, x + x)", n)
 }
 
-// rule is a ManifestWork with an expression in a condition rule.
+// rule returns a ManifestWork with an expression in a condition rule.
 func rule(expression string) Input {
 	return configuredWith(fields{"conditionRules": []any{fields{"condition": "Hostile", "type": "CEL", "celExpressions": []string{expression}}}}, "Hostile")
 }
 
-// without is a ManifestWork that is applied without what an expression selects.
+// without returns a ManifestWork that is applied without the fields that an expression selects.
 func without(kind string, expression string) Input {
 	return configuredWith(fields{"updateStrategy": fields{"type": "ServerSideApply", "serverSideApply": fields{"force": true, "ignoreFields": []any{fields{"condition": "OnSpokePresent", kind: []string{expression}}}}}})
 }
 
-// small generates as little as can be.
+// small returns a source for inputs of the smallest size.
 func small() *Gen { return Case{Class: &Class{}, Size: 1}.gen() }
 
 func configuredWith(config fields, reported ...string) Input {
 	return configured(small(), config, reported...)
 }
 
-// corpus are inputs of which it is known what becomes of them. Path is part of the answer,
-// as the field that a refusal names.
+// corpus contains inputs with a known outcome. The response must contain path, which is the field
+// that a rejection names.
 var corpus = []struct {
 	name    string
 	input   Input
@@ -61,14 +61,14 @@ var corpus = []struct {
 	{"JSON path", without("jsonPaths", ".data.k"), Answered, ""},
 	{"nested report", Input{Requests: []Request{{As: Agent, Method: http.MethodPost, Path: syncPath, Body: []byte(`{"addResources":[` + resourceJSON(1, `,"p":`+strings.Repeat("[", 1_000_000)) + `]}`)}}}, Refused, "exceeded max depth"},
 	{"nested GraphQL", post(Tenant, searchPath+"/graphql", fields{"query": strings.Repeat("{ search ", 10_000)}), Refused, "nesting depth"},
-	{"GraphQL of many selections", post(Tenant, searchPath+"/graphql", fields{"query": "{" + each(5_000, " ", func(i int) string { return fmt.Sprintf("a%d: messages { id }", i) }) + "}"}), Refused, "must have at most 20000"},
+	{"GraphQL of many selections", post(Tenant, searchPath+"/graphql", fields{"query": "{" + each(5_000, " ", func(i int) string { return fmt.Sprintf("a%d: messages { id }", i) }) + "}"}), Refused, "the maximum is 20000"},
 	{"search for many values", post(Tenant, searchPath+"/searches", fields{"apiVersion": "search.open-cluster-management.io/v1alpha1", "kind": "Search", "spec": fields{"keywords": manyStrings(5_000, "a")}}), Refused, "spec"},
 	{"nested manifest", manifests(small(), configMapJSON(object, `,"x":`+strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000))), Refused, "levels deep"},
 }
 
-// TestCorpus sends inputs of which it is known what becomes of them, and one of every
-// class, which must be refused, or evaluated and reported. The server and the agent must
-// still answer then. What inputs cost is judged by make hostile.
+// TestCorpus sends the inputs with a known outcome, and one input of every class, which must be
+// refused, or evaluated and reported. Afterwards, the server and the agent must still handle usual
+// inputs. TestCorpus does not measure the cost of inputs; make hostile does.
 func TestCorpus(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -104,7 +104,7 @@ func TestCorpus(t *testing.T) {
 				return fmt.Errorf("%s: %w", c, err)
 			}
 			if verdict.Outcome == Failed || len(verdict.Over) > 0 {
-				t.Errorf("Try(%s) = %s %q, want it to be refused, or answered and reported", c, verdict.Outcome, verdict.Over)
+				t.Errorf("Try(%s) = %s %q, want refused, or answered and reported", c, verdict.Outcome, verdict.Over)
 			}
 			return nil
 		})
@@ -123,28 +123,29 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// TestCasesAreReproducible generates every class twice, and from the text of its case.
+// TestCasesAreReproducible checks that a case and the case parsed from its text generate the same
+// input.
 func TestCasesAreReproducible(t *testing.T) {
 	classes := Classes()
 	seen := map[string]bool{}
 	for i := range classes {
 		c := Case{Class: &classes[i], Size: 10, Seed: 7}
 		if seen[c.String()] {
-			t.Errorf("class %s is there twice", c.Class)
+			t.Errorf("Classes() contains %s twice, want every class once", c.Class)
 		}
 		seen[c.String()] = true
 		if c.Class.Language == "csr" {
-			continue // the keys are new each time
+			continue // each input has a new key
 		}
 		parsed, err := ParseCase(c.String())
 		if err != nil {
-			t.Errorf("ParseCase(%s): %v", c, err)
+			t.Errorf("ParseCase(%s) = %v, want no error", c, err)
 			continue
 		}
 		one, two := c.Input(), parsed.Input()
 		for j := range one.Requests {
 			if string(one.Requests[j].Body) != string(two.Requests[j].Body) || one.Requests[j].Path != two.Requests[j].Path {
-				t.Errorf("Input(%s) differs the second time", c)
+				t.Errorf("Input() of %s and of its parsed text differ in request %d, want the same", c, j)
 			}
 		}
 	}

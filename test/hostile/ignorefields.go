@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// ignored is a ManifestWork whose manifest is applied without the fields that the
-// expressions select. The object exists, so that the agent evaluates them.
+// ignored returns a ManifestWork with a manifest that is applied without the fields that the
+// expressions select. The object exists, so that the agent evaluates the expressions.
 func ignored(g *Gen, of string, expressions ...string) Input {
 	return configured(g, fields{"updateStrategy": fields{"type": "ServerSideApply", "serverSideApply": fields{
 		"force": true,
@@ -17,7 +17,7 @@ func ignored(g *Gen, of string, expressions ...string) Input {
 	}}})
 }
 
-// feedback is a ManifestWork that reports values by JSON paths.
+// feedback returns a ManifestWork that reports the values at JSON paths.
 func feedback(g *Gen, paths ...string) Input {
 	var rules []any
 	for i, path := range paths {
@@ -32,7 +32,7 @@ func jqClasses() []Class {
 			return ignored(g, "jqPathExpressions", within(expressionLength, 1, func(int) string { return generate(g) }))
 		}}
 	}
-	// An expression is of paths, so what computes is in a condition or an index.
+	// An expression must be a path, so computations are in a condition or an index.
 	computed := func(g *Gen, value string) string {
 		return fill(pick(g, ".data | select(% | length > 0)", ".data[% | tostring]", "select(% == 1)", "first(select(% != null))", ".data | map(select(% == .))"), "("+value+")")
 	}
@@ -113,7 +113,7 @@ func jqClasses() []Class {
 	}
 }
 
-// jsonPath is a JSON path that costs as much as it can.
+// jsonPathClasses returns the classes of expensive JSON paths and JSON pointers.
 func jsonPathClasses() []Class {
 	path := func(name string, generate func(*Gen) string) Class {
 		return Class{"jsonpath", name, func(g *Gen) Input {

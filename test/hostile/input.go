@@ -12,19 +12,19 @@ import (
 	"strings"
 )
 
-// Names of what the inputs are about.
+// Names in the inputs.
 const (
 	// AgentCluster has an agent, which applies the ManifestWorks of the tenant.
 	AgentCluster = "cluster1"
-	// BareCluster has no agent: the inputs are sent in its place.
+	// BareCluster has no agent. Inputs act as its agent.
 	BareCluster = "cluster2"
-	// Namespace is on the managed cluster, for what the ManifestWorks apply.
+	// Namespace is the namespace of the objects of ManifestWorks on the managed cluster.
 	Namespace = "hostile-objects"
-	// object is the name of every input's object: one input is sent after another.
+	// object is the name of every input's object, because inputs are sent one after another.
 	object = "hostile"
 )
 
-// Identity is who sends a request.
+// Identity is the sender of a request.
 type Identity string
 
 const (
@@ -33,7 +33,7 @@ const (
 	Tenant Identity = "tenant"
 	// Agent is the agent of BareCluster.
 	Agent Identity = "agent"
-	// Applicant is the agent of a cluster that asks to be registered.
+	// Applicant is the agent of a cluster that requests its registration.
 	Applicant Identity = "applicant"
 )
 
@@ -41,31 +41,31 @@ const (
 type Request struct {
 	As           Identity
 	Method, Path string
-	// ContentType is that of Body; JSON if empty.
+	// ContentType is the content type of Body; JSON if empty.
 	ContentType string
-	// Gzip says that Body is compressed.
+	// Gzip is set if Body is compressed.
 	Gzip bool
 	Body []byte
 }
 
-// Input is what one hostile caller sends, one request after another.
+// Input is the sequence of requests of one hostile caller.
 type Input struct {
 	Requests []Request
 	// Created is the path of an object that an administrator deletes afterwards.
 	Created string
-	// Reported are conditions that the agent reports of the manifest of a ManifestWork.
+	// Reported are the conditions that the agent reports for the manifest of a ManifestWork.
 	Reported []string
 }
 
 // Class is a row of [Classes].
 type Class struct {
-	// Language is what the input is written in, and Name the class of input.
+	// Language is the language of the input, and Name the class of input.
 	Language, Name string
 	// Generate returns an input of the class.
 	Generate func(*Gen) Input
 }
 
-// String returns the class as HOSTILE_ONLY selects it.
+// String returns the class in the form of HOSTILE_ONLY.
 func (c *Class) String() string { return c.Language + "/" + c.Name }
 
 // Case is one input of a class.
@@ -75,7 +75,7 @@ type Case struct {
 	Seed  uint64
 }
 
-// String returns the case as HOSTILE_REPEAT takes it.
+// String returns the case in the form of HOSTILE_REPEAT.
 func (c Case) String() string { return fmt.Sprintf("%s/%d/%d", c.Class, c.Size, c.Seed) }
 
 // Input generates the input.
@@ -87,7 +87,7 @@ func (c Case) gen() *Gen {
 	return &Gen{Rand: rand.New(rand.NewPCG(c.Seed, of.Sum64())), Size: c.Size}
 }
 
-// ParseCase returns the case that a text names.
+// ParseCase parses a case in the form of [Case.String].
 func ParseCase(text string) (Case, error) {
 	parts := strings.Split(text, "/")
 	if len(parts) != 4 {
@@ -106,18 +106,18 @@ func ParseCase(text string) (Case, error) {
 			return Case{Class: &class, Size: size, Seed: seed}, nil
 		}
 	}
-	return Case{}, fmt.Errorf("case %q: there is no such class", text)
+	return Case{}, fmt.Errorf("case %q: unknown class", text)
 }
 
-// Gen is what a generator draws from.
+// Gen is the source of random choices of a generator.
 type Gen struct {
 	*rand.Rand
 	// Size is from 1 to 100.
 	Size int
 }
 
-// upTo returns a number from low to high. The size decides, in geometric steps; half of
-// the numbers are smaller than that.
+// upTo returns a number from low to high. The size determines the maximum in geometric steps. Half
+// of the numbers are the maximum, and the others are random numbers up to it.
 func (g *Gen) upTo(low, high int) int {
 	most := int(math.Round(float64(low) * math.Pow(float64(high)/float64(low), float64(g.Size)/100)))
 	if g.IntN(2) == 0 {
@@ -126,7 +126,7 @@ func (g *Gen) upTo(low, high int) int {
 	return low + g.IntN(most-low+1)
 }
 
-// name returns the n-th of any number of short names.
+// name returns the n-th short name. Names are distinct.
 func name(n int) string {
 	if n < 26 {
 		return string(rune('a' + n))
@@ -136,7 +136,7 @@ func name(n int) string {
 
 func pick[T any](g *Gen, of ...T) T { return of[g.IntN(len(of))] }
 
-// each joins n texts.
+// each joins the texts of 0 to n-1.
 func each(n int, separator string, text func(i int) string) string {
 	var out strings.Builder
 	for i := range n {
@@ -148,10 +148,10 @@ func each(n int, separator string, text func(i int) string) string {
 	return out.String()
 }
 
-// fill replaces % in a text by a value, as often as it is there.
+// fill replaces each % in a text with a value.
 func fill(text, value string) string { return strings.ReplaceAll(text, "%", value) }
 
-// repeat writes an expression into itself, n times.
+// repeat nests an expression n times.
 func repeat(n int, start string, around func(i int, inner string) string) string {
 	for i := range n {
 		start = around(i, start)
@@ -159,7 +159,7 @@ func repeat(n int, start string, around func(i int, inner string) string) string
 	return start
 }
 
-// within shortens n until the text is of at most so many bytes.
+// within decreases n until the text has at most limit bytes, or n is 1.
 func within(limit, n int, text func(n int) string) string {
 	out := text(n)
 	for n > 1 && len(out) > limit {
@@ -188,7 +188,7 @@ const (
 	clustersPath    = "/apis/cluster.open-cluster-management.io/v1/managedclusters"
 )
 
-// create has an identity create an object, as a dry run first.
+// create returns an input that creates an object, first as a dry run.
 func create(as Identity, path string, body []byte) Input {
 	return Input{
 		Requests: []Request{{As: as, Method: "POST", Path: path + "?dryRun=All", Body: body}, {As: as, Method: "POST", Path: path, Body: body}},
@@ -196,7 +196,7 @@ func create(as Identity, path string, body []byte) Input {
 	}
 }
 
-// work has the tenant create a ManifestWork.
+// work returns an input in which the tenant creates a ManifestWork.
 func work(spec fields, reported ...string) Input {
 	if spec["deleteOption"] == nil {
 		spec["deleteOption"] = fields{"propagationPolicy": "Orphan"}
@@ -209,12 +209,12 @@ func work(spec fields, reported ...string) Input {
 	return input
 }
 
-// configMap is the object that the ManifestWorks of expressions are about.
+// configMap returns the object to which the expressions in ManifestWorks apply.
 func configMap(data fields) fields {
 	return fields{"apiVersion": "v1", "kind": "ConfigMap", "metadata": fields{"namespace": Namespace, "name": object}, "data": data}
 }
 
-// data is content for a ConfigMap: many keys, long values, or both.
+// data returns the content of a ConfigMap: many keys, long values, or both.
 func data(g *Gen) fields {
 	out := fields{"k": strings.Repeat("a", g.upTo(1, 20_000)), "p": "(a+)+$", "n": "1"}
 	for i := range g.upTo(1, 2_000) {
@@ -223,7 +223,7 @@ func data(g *Gen) fields {
 	return out
 }
 
-// configured is a ManifestWork of one ConfigMap, with what its manifestConfig says.
+// configured returns a ManifestWork of one ConfigMap with a manifestConfig.
 func configured(g *Gen, config fields, reported ...string) Input {
 	config["resourceIdentifier"] = fields{"resource": "configmaps", "namespace": Namespace, "name": object}
 	return work(fields{
@@ -232,8 +232,8 @@ func configured(g *Gen, config fields, reported ...string) Input {
 	}, reported...)
 }
 
-// Named returns the input with another name for its object, for authors that work at the
-// same time.
+// Named returns the input with another name for its object, so that inputs can be sent
+// concurrently.
 func (i Input) Named(name string) Input {
 	i.Requests = slices.Clone(i.Requests)
 	for at := range i.Requests {

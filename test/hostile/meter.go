@@ -15,11 +15,11 @@ import (
 // tick is the unit of CPU times in /proc.
 const tick = 10 * time.Millisecond
 
-// meter measures what a process needs.
+// meter measures the CPU time and the memory of a process.
 type meter struct {
 	process *localhub.Process
-	// busy is the share of a CPU that the process needs when it is idle, and memory what
-	// it has at most when it answers usual requests.
+	// busy is the share of a CPU that the process needs when it is idle. memory is its maximum
+	// memory when it handles usual requests.
 	busy   float64
 	memory int64
 
@@ -34,11 +34,11 @@ func (m *meter) start() error {
 		return err
 	}
 	m.began, m.cpu = time.Now(), cpu
-	// The kernel forgets the peak.
+	// The kernel resets the peak of the memory.
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", m.process.PID()), []byte("5"), 0)
 }
 
-// used is the CPU time since start beyond what the idle process needs.
+// used returns the CPU time since start, minus the CPU time of the idle process.
 func (m *meter) used() (time.Duration, error) {
 	cpu, err := cpuTime(m.process.PID())
 	if err != nil {
@@ -47,7 +47,7 @@ func (m *meter) used() (time.Duration, error) {
 	return max(0, cpu-m.cpu-time.Duration(m.busy*float64(time.Since(m.began)))), nil
 }
 
-// peak is the most memory that the process had since start.
+// peak returns the maximum memory of the process since start.
 func (m *meter) peak() (int64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.process.PID()))
 	if err != nil {
@@ -62,8 +62,8 @@ func (m *meter) peak() (int64, error) {
 	return 0, errors.New("the process has ended")
 }
 
-// settle waits until the process is idle again. It gives up when the process has used the
-// limit of CPU time, or as much time has passed.
+// settle waits until the process is idle again. It returns false if the process has used more CPU
+// time than the limit, or if more time than the limit has passed.
 func (m *meter) settle(limit time.Duration) (idle bool, err error) {
 	const pause = 50 * time.Millisecond
 	began, before := time.Now(), m.cpu
@@ -89,7 +89,7 @@ func (m *meter) settle(limit time.Duration) (idle bool, err error) {
 	}
 }
 
-// cpuTime is what a process and the children that it has waited for have used.
+// cpuTime returns the CPU time of a process and of the children for which it has waited.
 func cpuTime(pid int) (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

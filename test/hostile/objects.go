@@ -13,10 +13,10 @@ import (
 	"strings"
 )
 
-// requestSize is about how large a request may be, so that generators reach the limit.
+// requestSize is about the maximum size of a request, so that generators reach the limit.
 const requestSize = 3_000_000
 
-// manifests is a ManifestWork of the manifests, which are JSON.
+// manifests returns a ManifestWork of the manifests, which are JSON.
 func manifests(g *Gen, of string) Input {
 	input := create(Tenant, worksPath, fmt.Appendf(nil, `{"apiVersion":"work.open-cluster-management.io/v1","kind":"ManifestWork","metadata":{"name":%q},"spec":{"deleteOption":{"propagationPolicy":%q},"workload":{"manifests":[%s]}}}`,
 		object, pick(g, "Orphan", "Foreground"), of))
@@ -28,7 +28,7 @@ func mapOf(n int, key, value string) string {
 	return "{" + each(n, ",", func(i int) string { return fmt.Sprintf(`"%s%d":%s`, key, i, value) }) + "}"
 }
 
-// configMapJSON is a ConfigMap with further fields in JSON.
+// configMapJSON returns a ConfigMap with additional fields in JSON.
 func configMapJSON(name, more string) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":%q}%s}`, Namespace, name, more)
 }
@@ -160,7 +160,7 @@ func manifestClasses() []Class {
 	}
 }
 
-// permission is a ClusterPermission with a spec in JSON, and with a binding if that has none.
+// permission returns a ClusterPermission with a spec in JSON. It adds a binding if the spec has none.
 func permission(spec string) Input {
 	if !strings.Contains(spec, "Binding") {
 		binding := `"clusterRoleBinding":{"subject":{"kind":"Group","apiGroup":"rbac.authorization.k8s.io","name":"g"}}`
@@ -180,7 +180,7 @@ func permissionClasses() []Class {
 	of := func(name string, generate func(*Gen) string) Class {
 		return Class{"clusterpermission", name, func(g *Gen) Input { return permission(generate(g)) }}
 	}
-	// What the tenant holds itself, so that granting it is no escalation.
+	// The tenant has these permissions, so granting them is no escalation.
 	held := `"apiGroups":[""],"resources":["configmaps"],"verbs":["get"]`
 	subject := `"subject":{"kind":"Group","apiGroup":"rbac.authorization.k8s.io","name":"g"}`
 	return []Class{
@@ -257,7 +257,7 @@ func otherClasses() []Class {
 			return create(Agent, "/apis/rbac.open-cluster-management.io/v1alpha1/namespaces/"+BareCluster+"/clusternamespaces", []byte(`{"apiVersion":"rbac.open-cluster-management.io/v1alpha1","kind":"ClusterNamespace",`+meta(g)+`}`))
 		}},
 		{"clusternamespace", "many", func(g *Gen) Input {
-			// They stay: what a cluster may have is bounded altogether.
+			// The objects are not deleted: the total per cluster is bounded.
 			path := "/apis/rbac.open-cluster-management.io/v1alpha1/namespaces/" + BareCluster + "/clusternamespaces"
 			labels := mapOf(g.upTo(1, 14_000), "k", `"v"`)
 			var input Input

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// prober measures how long the requests of others take.
+// prober measures the latency of the requests of other callers.
 type prober struct {
 	mu sync.Mutex
-	// latencies are those since the last take; a paused prober notes none.
+	// latencies are the latencies since the last take. A paused prober records none.
 	latencies []time.Duration
 	paused    bool
 }
@@ -42,14 +42,14 @@ func (p *prober) probe(ctx context.Context, client *http.Client, host string) {
 	}
 }
 
-// pause has the prober note nothing, or note latencies again.
+// pause stops or resumes the recording of latencies.
 func (p *prober) pause(paused bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.paused = paused
 }
 
-// take returns the latencies since the last time.
+// take returns the latencies since the last call of take.
 func (p *prober) take() []time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,7 +15,7 @@ func post(as Identity, path string, body any) Input {
 	return Input{Requests: []Request{{As: as, Method: "POST", Path: path, Body: encode(body)}}}
 }
 
-// queryLength is how long the query of a URL gets, before the server takes it no more.
+// queryLength is the maximum length of a query in a URL that the server accepts.
 const queryLength = 600_000
 
 func selectorClasses() []Class {
@@ -180,7 +180,7 @@ func graphQLClasses() []Class {
 			}), nil
 		}),
 		document("overlapping fields", func(g *Gen) (string, any) {
-			// Whether fields may be merged is decided for each pair.
+			// The validation compares each pair of fields.
 			n := g.upTo(1, 5000)
 			return "{" + each(n, " ", func(i int) string {
 				return pick(g, "x: messages { id }", "x: messages { id kind }", "search(input: []) { count }", "search(input: []) { items }")
@@ -200,8 +200,8 @@ func graphQLClasses() []Class {
 		}),
 		document("variables", func(g *Gen) (string, any) {
 			n := g.upTo(1, 100_000)
-			return "query($input: [SearchInput]) { search(input: $input) { count items related { kind items } } }", fields{"input": pick(g,
-				any(many(n, fields{"keywords": []string{"a"}})), any([]any{fields{"keywords": manyStrings(n, "a")}}), any([]any{fields{"filters": many(n/10+1, fields{"property": "name", "values": []string{"*a*b*"}})}}), any(nested(min(n, 9000), "keywords")),
+			return "query($input: [SearchInput]) { search(input: $input) { count items related { kind items } } }", fields{"input": pick[any](g,
+				many(n, fields{"keywords": []string{"a"}}), any([]any{fields{"keywords": manyStrings(n, "a")}}), any([]any{fields{"filters": many(n/10+1, fields{"property": "name", "values": []string{"*a*b*"}})}}), nested(min(n, 9000), "keywords"),
 				any([]any{fields{"limit": 1e308}}), any([]any{fields{"relatedKinds": manyStrings(n, "Pod"), "limit": -1}}))}
 		}),
 		document("unused variables", func(g *Gen) (string, any) {
@@ -229,7 +229,7 @@ func manyStrings(n int, value string) []string {
 	return out
 }
 
-// nested is a value within objects, or within lists where key is empty.
+// nested returns a value within n objects, or within n lists if key is empty.
 func nested(n int, key string) any {
 	var out any = 1
 	for range n {

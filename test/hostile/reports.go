@@ -13,7 +13,7 @@ const (
 	aggregatorPath = "/apis/proxy.open-cluster-management.io/v1beta1/namespaces/" + BareCluster + "/clusterstatuses/" + BareCluster + "/aggregator/sync"
 )
 
-// report is a report of the cluster without an agent.
+// report returns a report of the cluster without an agent.
 func report(g *Gen, body []byte) Input {
 	request := Request{As: Agent, Method: "POST", Path: pick(g, syncPath, aggregatorPath), Body: body}
 	if g.IntN(2) == 0 {
@@ -25,18 +25,18 @@ func report(g *Gen, body []byte) Input {
 func compressed(body []byte) []byte {
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
-	// A buffer takes everything.
+	// Writing to a buffer does not fail.
 	_, _ = w.Write(body)
 	_ = w.Close()
 	return out.Bytes()
 }
 
-// resourceJSON is a reported resource with further properties in JSON.
+// resourceJSON returns a reported resource with additional properties in JSON.
 func resourceJSON(uid int, properties string) string {
 	return fmt.Sprintf(`{"uid":"%s/%d","kind":"Pod","resourceString":"pods","properties":{"name":"n%d","namespace":"ns"%s}}`, BareCluster, uid, uid, properties)
 }
 
-// Inventory is a report of many resources, which the searches of the campaign find.
+// Inventory returns a report of many resources for the searches of the campaign.
 func Inventory(n int) []byte {
 	return []byte(`{"clearAll":true,"addResources":[` + each(n, ",", func(i int) string {
 		return resourceJSON(i, fmt.Sprintf(`,"label":{"k":"v%d","app":"a%d"},"restarts":%d,"value":"%s","text":"av%dva"`, i%7, i%100, i, strings.Repeat("av", 20), i))
@@ -119,7 +119,7 @@ func reportClasses() []Class {
 			return report(g, []byte(`{`+each(g.upTo(1, 300_000), ",", func(i int) string { return fmt.Sprintf(`"f%d":%s`, i, pick(g, "1", "[[]]", `"a"`)) })+`}`))
 		}},
 		{"report", "compressed", func(g *Gen) Input {
-			// A bomb: what is short on the wire is long when it is decompressed.
+			// A decompression bomb.
 			size := g.upTo(1, 600) << 20
 			body := compressed([]byte(`{"addResources":[` + strings.Repeat(pick(g, " ", "[", "1,", `{"uid":"a"},`), size/8) + `]}`))
 			return Input{Requests: []Request{{As: Agent, Method: "POST", Path: syncPath, Gzip: true, Body: body}}}

@@ -29,23 +29,23 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// The bound of an input, for the server and for the agent.
+// The bounds of the cost of an input, for the server and for the agent.
 const (
 	MaxCPU    = time.Second
 	MaxMemory = 64 << 20
 )
 
 const (
-	// answerTimeout is how long an answer, or the report of the agent, may take on a busy
-	// machine. What an input costs is measured in CPU time.
+	// answerTimeout bounds the wait for a response or a report of the agent on a busy
+	// machine. The cost of an input is its CPU time.
 	answerTimeout = 20 * time.Second
-	// burned is the CPU time after which the process is restarted.
+	// burned is the CPU time after which the process is killed and started again.
 	burned = 10 * time.Second
-	// inventory is how many resources there are to search.
+	// inventory is the number of resources that searches find.
 	inventory = 20_000
 )
 
-// Site is a hub with a managed cluster that has an agent, and one that has none.
+// Site is a hub with a managed cluster with an agent, and a managed cluster without one.
 type Site struct {
 	Fleet *localhub.Fleet
 
@@ -58,7 +58,7 @@ type Site struct {
 	stopProber    func()
 }
 
-// NewSite starts a site. The server and the agent have the limits of their manifests.
+// NewSite starts a site. The server and the agent have the memory limits of their manifests.
 func NewSite(ctx context.Context, dir string) (*Site, error) {
 	fleet, err := localhub.NewFleet(localhub.FleetOptions{Dir: filepath.Join(dir, "fleet"), Clusters: []string{AgentCluster}, NoFsync: true})
 	if err != nil {
@@ -84,10 +84,10 @@ func NewSite(ctx context.Context, dir string) (*Site, error) {
 	return s, nil
 }
 
-// ServerEnvironment returns what the manifest of the server says of its memory.
+// ServerEnvironment returns the memory settings in the manifest of the server.
 func ServerEnvironment() ([]string, error) { return environment("deploy", "base") }
 
-// environment is what the Deployment in a directory of artifacts says of memory.
+// environment returns the memory settings of the Deployment in a directory of artifacts.
 func environment(dir ...string) ([]string, error) {
 	manifests, err := localhub.ReadManifests(filepath.Join(append([]string{localhub.Root(), "artifacts"}, dir...)...))
 	if err != nil {
@@ -123,7 +123,7 @@ func environment(dir ...string) ([]string, error) {
 	return out, nil
 }
 
-// memoryLimit returns the memory limit of a container in MiB, as a resourceFieldRef gives it.
+// memoryLimit returns the memory limit of a container in MiB, as a resourceFieldRef returns it.
 func memoryLimit(container map[string]any) (string, error) {
 	text, _, err := unstructured.NestedString(container, "resources", "limits", "memory")
 	if err != nil {
@@ -136,7 +136,7 @@ func memoryLimit(container map[string]any) (string, error) {
 	return strconv.FormatInt(limit.Value()>>20, 10), nil
 }
 
-// connect makes the identities and what they write to.
+// connect creates the identities and the objects for their requests.
 func (s *Site) connect(ctx context.Context) error {
 	hub := s.Fleet.Hub
 	bootstrap, err := localhub.ReadManifests(filepath.Join(localhub.Root(), "artifacts", "rbac"))
@@ -184,7 +184,7 @@ func (s *Site) connect(ctx context.Context) error {
 	return s.fill(ctx)
 }
 
-// fill reports an inventory, for searches to find.
+// fill reports an inventory for searches.
 func (s *Site) fill(ctx context.Context) error {
 	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		code, _, err := send(ctx, s.clients[Agent], s.host, Request{Method: http.MethodPost, Path: syncPath, Body: Inventory(inventory)})
@@ -200,8 +200,8 @@ func (s *Site) Stop() error {
 	return s.Fleet.Stop(ctx)
 }
 
-// Calibrate measures what the server and the agent need when they are idle and when they
-// answer usual requests, and returns the latency that others see then.
+// Calibrate measures the server and the agent when they are idle and when they handle usual
+// requests. It returns the 99th percentile of the latency of other requests.
 func (s *Site) Calibrate(ctx context.Context) (time.Duration, error) {
 	s.stopProber()
 	for _, m := range s.meters() {
@@ -215,7 +215,7 @@ func (s *Site) Calibrate(ctx context.Context) (time.Duration, error) {
 			if verdict, err := s.judge(ctx, input); err != nil {
 				return 0, err
 			} else if i == 0 && verdict.Outcome != Answered {
-				return 0, fmt.Errorf("a usual request is %s: %s", verdict.Outcome, verdict.Message)
+				return 0, fmt.Errorf("outcome of usual input = %s (%s), want answered", verdict.Outcome, verdict.Message)
 			}
 			for _, m := range s.meters() {
 				peak, err := m.peak()
@@ -260,7 +260,7 @@ func (s *Site) Calibrate(ctx context.Context) (time.Duration, error) {
 
 func (s *Site) meters() []*meter { return []*meter{s.server, s.agent} }
 
-// usual are inputs as anybody sends them.
+// usual returns inputs of usual cost.
 func usual() []Input {
 	return []Input{
 		work(fields{
@@ -268,7 +268,7 @@ func usual() []Input {
 			"manifestConfigs": []any{fields{"resourceIdentifier": fields{"resource": "configmaps", "namespace": Namespace, "name": object}, "conditionRules": []any{fields{"condition": "Usual", "type": "CEL", "celExpressions": []string{"object.data.a == 'b'"}}}}},
 		}, "Usual"),
 		post(Tenant, searchPath+"/searches", fields{"apiVersion": "search.open-cluster-management.io/v1alpha1", "kind": "Search", "spec": fields{"query": "kind:Pod name:n1*", "limit": 100}}),
-		// As large as usual ones are at most: the collector leaves as much garbage.
+		// This input has the maximum usual size, and leaves as much garbage as a usual input.
 		work(fields{"workload": fields{"manifests": []any{configMap(fields{"a": strings.Repeat("a", 500_000)})}}}),
 		{Requests: []Request{{As: Agent, Method: http.MethodPost, Path: syncPath, Body: []byte(`{"addResources":[` + each(2_000, ",", func(i int) string { return resourceJSON(i, "") }) + `]}`)}}},
 		permission(`"clusterRole":{"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["get"]}]}`),
@@ -276,29 +276,29 @@ func usual() []Input {
 	}
 }
 
-// Outcome is what became of an input.
+// Outcome is the outcome of an input.
 type Outcome string
 
 // The outcomes of inputs.
 const (
 	Refused  Outcome = "refused"
 	Answered Outcome = "answered"
-	// Failed means that there was no answer, a server error, or no report of the agent.
+	// Failed means no response, a server error, or no report of the agent.
 	Failed Outcome = "failed"
 )
 
-// Verdict says what an input has cost.
+// Verdict is the cost of an input.
 type Verdict struct {
 	Outcome Outcome
-	// Message is the answer to the last request.
+	// Message is the response to the last request.
 	Message string
-	// CPU and Memory are the most that the server or the agent needed for one request, or
-	// for the ManifestWork that it left.
+	// CPU and Memory are the maximum that the server or the agent needed for one request, or
+	// for the ManifestWork that the request created.
 	CPU    time.Duration
 	Memory int64
 	// Over are the reasons why the input is over the bound.
 	Over []string
-	// broken are processes to restart.
+	// broken are the processes that must be restarted.
 	broken []*meter
 }
 
@@ -306,8 +306,8 @@ func (v *Verdict) over(format string, args ...any) {
 	v.Over = append(v.Over, cut(fmt.Sprintf(format, args...), 300))
 }
 
-// Run sends an input and judges it. An input that seems to need too much memory is sent
-// again to processes that have no garbage of others.
+// Run sends an input and measures its cost. If the input appears to need too much memory, Run sends
+// it again to new processes, which contain no garbage of other inputs.
 func (s *Site) Run(ctx context.Context, input Input) (*Verdict, error) {
 	verdict, err := s.judge(ctx, input)
 	if err != nil {
@@ -326,7 +326,7 @@ func (s *Site) Run(ctx context.Context, input Input) (*Verdict, error) {
 	return verdict, err
 }
 
-// judge sends an input and measures.
+// judge sends an input and measures its cost.
 func (s *Site) judge(ctx context.Context, input Input) (*Verdict, error) {
 	return s.attempt(ctx, input, func(verdict *Verdict, what string, send func()) (bool, error) {
 		if err := errors.Join(s.server.start(), s.agent.start()); err != nil {
@@ -338,7 +338,7 @@ func (s *Site) judge(ctx context.Context, input Input) (*Verdict, error) {
 	})
 }
 
-// Try sends an input and measures nothing. It may be called concurrently for inputs with
+// Try sends an input without measuring it. It may be called concurrently for inputs with
 // different names.
 func (s *Site) Try(ctx context.Context, input Input) (*Verdict, error) {
 	return s.attempt(ctx, input, func(_ *Verdict, _ string, send func()) (bool, error) {
@@ -348,8 +348,8 @@ func (s *Site) Try(ctx context.Context, input Input) (*Verdict, error) {
 }
 
 // attempt sends the requests of an input until one is refused, waits for the report of the
-// agent, and deletes what was created. Each step is made by step, which returns whether
-// there is to be another.
+// agent, and deletes the created object. It runs each step by calling step, which reports
+// whether to continue.
 func (s *Site) attempt(ctx context.Context, input Input, step func(verdict *Verdict, what string, send func()) (bool, error)) (*Verdict, error) {
 	verdict := &Verdict{Outcome: Answered}
 	if len(input.Reported) > 0 {
@@ -395,18 +395,18 @@ func (s *Site) attempt(ctx context.Context, input Input, step func(verdict *Verd
 	return verdict, err
 }
 
-// request sends one request and notes what became of it.
+// request sends one request and records its outcome.
 func (s *Site) request(ctx context.Context, verdict *Verdict, what string, request Request) {
 	code, answer, err := send(ctx, s.clients[request.As], s.host, request)
 	verdict.Message = fmt.Sprintf("%d %s", code, answer)
-	// The URL of the request, which is in the error, may be very long.
+	// A url.Error contains the URL of the request, which may be very long.
 	if failed := (&url.Error{}); errors.As(err, &failed) {
 		err = failed.Err
 	}
 	if err != nil {
 		verdict.Message = err.Error()
 	}
-	// A resource version of the future is refused by a 504, as everywhere in Kubernetes.
+	// As in all of Kubernetes, a resource version in the future is rejected with a 504.
 	future := code == http.StatusGatewayTimeout && bytes.Contains(answer, []byte(metav1.CauseTypeResourceVersionTooLarge))
 	switch {
 	case err != nil || code >= 500 && code != http.StatusNotImplemented && !future:
@@ -417,7 +417,7 @@ func (s *Site) request(ctx context.Context, verdict *Verdict, what string, reque
 	}
 }
 
-// stop ends a measurement of what a request has cost both processes.
+// stop ends the measurement of a request for both processes.
 func (s *Site) stop(verdict *Verdict, what string) {
 	for _, m := range s.meters() {
 		idle, err := m.settle(burned)
@@ -448,7 +448,7 @@ func (s *Site) stop(verdict *Verdict, what string) {
 	}
 }
 
-// restart starts both processes anew, without what the last input has left, and measures what they need when they are idle.
+// restart starts both processes again, without the garbage of the last input, and measures them idle.
 func (s *Site) restart(ctx context.Context) error {
 	s.prober.pause(true)
 	defer s.prober.pause(false)
@@ -469,10 +469,10 @@ func (s *Site) restart(ctx context.Context) error {
 		return true, nil
 	})
 	if err != nil {
-		return fmt.Errorf("the hub does not answer after a restart: %w", err)
+		return fmt.Errorf("the hub does not serve requests after a restart: %w", err)
 	}
 	for _, path := range []string{worksPath + "/" + object, permissionsPath + "/" + object, accountsPath + "/" + object} {
-		// The agent would get to it again.
+		// The restarted agent would process the object again.
 		unfinished := Request{Method: http.MethodPatch, Path: path, ContentType: "application/merge-patch+json", Body: []byte(`{"metadata":{"finalizers":null}}`)}
 		if _, _, err := send(ctx, s.admin, s.host, unfinished); err != nil {
 			return err
@@ -488,7 +488,7 @@ func (s *Site) restart(ctx context.Context) error {
 	return err
 }
 
-// present has the object that the expressions are about exist.
+// present creates the object to which the expressions apply.
 func (s *Site) present(ctx context.Context) error {
 	target := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: object}, Data: map[string]string{"k": "v"}}
 	if _, err := s.managed.CoreV1().ConfigMaps(Namespace).Create(ctx, target, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -503,7 +503,7 @@ func (s *Site) reported(ctx context.Context, input Input) error {
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, answerTimeout, true, func(ctx context.Context) (bool, error) {
 		code, answer, err := send(ctx, s.admin, s.host, Request{Method: http.MethodGet, Path: input.Created})
 		work := &workv1.ManifestWork{}
-		if missing = fmt.Sprintf("the work is not read: %d %v", code, err); err != nil || code != http.StatusOK || json.Unmarshal(answer, work) != nil {
+		if missing = fmt.Sprintf("GET of the ManifestWork = %d %v", code, err); err != nil || code != http.StatusOK || json.Unmarshal(answer, work) != nil {
 			return false, nil
 		}
 		applied := meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
@@ -529,7 +529,7 @@ func (s *Site) reported(ctx context.Context, input Input) error {
 	return err
 }
 
-// remove deletes an object as an administrator, and waits until it is gone.
+// remove deletes an object as an administrator, and waits until it does not exist.
 func (s *Site) remove(ctx context.Context, path string) error {
 	if _, _, err := send(ctx, s.admin, s.host, Request{Method: http.MethodDelete, Path: path}); err != nil {
 		return err
@@ -539,12 +539,12 @@ func (s *Site) remove(ctx context.Context, path string) error {
 		return err == nil && code == http.StatusNotFound, nil
 	})
 	if err != nil {
-		return fmt.Errorf("%s is not gone: %w", path, err)
+		return fmt.Errorf("%s still exists after its deletion: %w", path, err)
 	}
 	return nil
 }
 
-// send sends a request and returns the code and the beginning of the answer.
+// send sends a request and returns the status code and the beginning of the response.
 func send(ctx context.Context, client *http.Client, host string, r Request) (int, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -573,7 +573,7 @@ func send(ctx context.Context, client *http.Client, host string, r Request) (int
 	return response.StatusCode, answer, err
 }
 
-// cut shortens a text.
+// cut shortens a text to at most the given number of bytes.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text

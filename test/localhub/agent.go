@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// AgentNamespace is where clusteradm join puts the agent on a managed cluster.
+	// AgentNamespace is the namespace in which clusteradm join installs the agent.
 	AgentNamespace = "open-cluster-management-agent"
 	// agentAccount is the agent's ServiceAccount there.
 	agentAccount = "agent"
@@ -27,27 +27,28 @@ const (
 	bootstrapSecret = "bootstrap-hub-kubeconfig"
 )
 
-// AgentOptions says how an [Agent] is made. Managed and Dir are required.
+// AgentOptions are the options of an [Agent]. Managed and Dir are required.
 type AgentOptions struct {
-	// Hub is the cluster whose works the agent applies. Without it, the agent registers
-	// by what [Agent.Join] prepares, and has no credentials but those that the hub gives it.
+	// Hub is the cluster from which the agent reads ManifestWorks. If it is nil, the agent
+	// registers with the files of [Agent.Join], and its only credentials on the hub are those
+	// that the hub issues.
 	Hub *Cluster
-	// Managed is the cluster that it applies them to.
+	// Managed is the cluster to which the agent applies the manifests.
 	Managed *Cluster
-	// ClusterName is the managed cluster's name on the hub; that of Managed if empty.
+	// ClusterName is the managed cluster's name on the hub; the name of Managed if empty.
 	ClusterName string
-	// Namespace is where the agent is at home on the managed cluster, if it registers:
-	// [AgentNamespace] if empty. Agents of several hubs have one each.
+	// Namespace is the agent's namespace on the managed cluster, if it registers:
+	// [AgentNamespace] if empty. Agents of several hubs need separate namespaces.
 	Namespace string
-	// Dir keeps the agent's kubeconfigs.
+	// Dir contains the agent's kubeconfigs.
 	Dir string
 	// LogDir receives the log; <Dir>/logs if empty.
 	LogDir string
-	// BinDir has the program agent; [BinDir]() if empty.
+	// BinDir contains the program agent; [BinDir]() if empty.
 	BinDir string
-	// Args are further arguments, which win over the defaults.
+	// Args are additional arguments, which take precedence over the defaults.
 	Args []string
-	// Env is added to its environment, as KEY=value.
+	// Env is added to the agent's environment, as KEY=value.
 	Env []string
 }
 
@@ -58,11 +59,11 @@ type Agent struct {
 	hub, managed           *Cluster
 	clusterName, namespace string
 	dir, clusterKubeconfig string
-	// defaults and args are the arguments before and after those of the registration.
+	// defaults and args are the arguments before and after the arguments of the registration.
 	defaults, args, env []string
 }
 
-// NewAgent returns an agent, not started.
+// NewAgent returns an agent without starting it.
 func NewAgent(opts AgentOptions) (*Agent, error) {
 	if opts.LogDir == "" {
 		opts.LogDir = filepath.Join(opts.Dir, "logs")
@@ -123,8 +124,8 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 	return a, nil
 }
 
-// hubKubeconfig is the file with the credentials of an agent that does not register,
-// and bootstrapKubeconfig that by which one registers.
+// hubKubeconfig returns the path of the credentials of an agent that does not register.
+// bootstrapKubeconfig returns the path of the kubeconfig with which an agent registers.
 func (a *Agent) hubKubeconfig() string       { return filepath.Join(a.dir, "hub.kubeconfig") }
 func (a *Agent) bootstrapKubeconfig() string { return filepath.Join(a.dir, "bootstrap.kubeconfig") }
 
@@ -146,8 +147,8 @@ func httpOK(ctx context.Context, url string) error {
 	return nil
 }
 
-// Join has the managed cluster join a hub by clusteradm, and the agent run as that says.
-// To do so again leaves the agent who it is.
+// Join runs clusteradm join on the managed cluster, and sets the arguments of the agent to those
+// in the output. A second call keeps the identity of the agent.
 func (a *Agent) Join(ctx context.Context, adm *Clusteradm, invitation *Invitation, args ...string) error {
 	args = slices.Concat(invitation.JoinArgs(a.clusterName), []string{"--agent-namespace", a.namespace}, args)
 	output, err := adm.Run(ctx, a.managed, args...)
@@ -168,10 +169,10 @@ func (a *Agent) Join(ctx context.Context, adm *Clusteradm, invitation *Invitatio
 		a.Args = slices.Concat(a.defaults, registration, a.args)
 		return nil
 	}
-	return fmt.Errorf("clusteradm join does not say how to start the agent:\n%s", output)
+	return fmt.Errorf("the output of clusteradm join has no command to start the agent:\n%s", output)
 }
 
-// Start is [Agent.Launch] and, as [Process.Start], returns when the agent is ready.
+// Start launches the agent as [Agent.Launch] does, and returns when the agent is ready.
 func (a *Agent) Start(ctx context.Context) error {
 	if err := a.Launch(ctx); err != nil {
 		return err
@@ -183,13 +184,14 @@ func (a *Agent) Start(ctx context.Context) error {
 	return err
 }
 
-// Launch gives the agent its identities and starts it. It does not wait until it is
-// ready, which needs that the hub accepts the cluster. The managed cluster must be running.
+// Launch writes the credentials of the agent and starts it. It does not wait until the agent is
+// ready, because an agent is ready only after the hub accepts the cluster. The managed cluster
+// must be running.
 //
-// An agent that registers acts on the managed cluster, and in AWS, as the ServiceAccount
-// of clusteradm join, and has the bootstrap kubeconfig in a file as a kubelet would give
-// it to a Pod. Any other is granted what artifacts/agent says and nothing else, and has
-// a certificate for a hub that has accepted the cluster by [JoinCluster].
+// An agent that registers uses the ServiceAccount of clusteradm join on the managed cluster and
+// in AWS. It reads the bootstrap kubeconfig from a file, as a kubelet mounts it into a Pod. An
+// agent that does not register has only the permissions in artifacts/agent, and a certificate
+// for a hub that accepted the cluster with [JoinCluster].
 func (a *Agent) Launch(ctx context.Context) error {
 	prepare := a.prepare
 	if a.hub == nil {
@@ -217,8 +219,9 @@ func (a *Agent) prepareRegistration(ctx context.Context) error {
 	return err
 }
 
-// MountBootstrap writes the file of the bootstrap kubeconfig as the Secret has it now, or
-// removes it if there is no Secret, as a kubelet does a while after the Secret has changed.
+// MountBootstrap writes the bootstrap kubeconfig from the current Secret to a file, or removes
+// the file if the Secret does not exist. A kubelet does the same some time after a change of the
+// Secret.
 func (a *Agent) MountBootstrap(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(a.managed.AdminConfig())
 	if err != nil {
@@ -256,7 +259,7 @@ func (a *Agent) prepare(ctx context.Context) error {
 		}
 		return writeKubeconfig(a.clusterKubeconfig, a.managed.Name, object.GetName(), config)
 	}
-	return errors.New("artifacts/agent/managed has no ServiceAccount for the agent")
+	return errors.New("artifacts/agent/managed contains no ServiceAccount, want the agent's")
 }
 
 // AgentUser returns the user name of a managed cluster's agent on the hub.

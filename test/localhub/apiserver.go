@@ -24,58 +24,58 @@ import (
 const (
 	// HubNamespace is the namespace of our apiserver on the hub.
 	HubNamespace = "open-cluster-management-hub"
-	// ServerName is our apiserver's Service and ServiceAccount in HubNamespace.
+	// ServerName is the name of our apiserver's Service and ServiceAccount in HubNamespace.
 	ServerName = "hub-apiserver"
-	// loopback is the external name of the apiserver's Service. The address and
-	// not localhost, which can resolve to ::1, where anybody else may listen.
+	// loopback is the external name of the apiserver's Service. It is an address,
+	// because localhost can resolve to ::1, where another process may listen.
 	loopback = "127.0.0.1"
 )
 
-// APIServerOptions says how an [APIServer] is made. Hub and Dir are required.
+// APIServerOptions are the options of an [APIServer]. Hub and Dir are required.
 type APIServerOptions struct {
-	// Hub is the cluster it serves behind.
+	// Hub is the cluster whose aggregation layer forwards requests to the server.
 	Hub *Cluster
 	// Name is used in errors and as the log's name; "apiserver" if empty.
 	Name string
-	// Dir keeps its certificates, kubeconfig and the embedded etcd's data.
+	// Dir contains the certificates, the kubeconfig and the embedded etcd's data.
 	Dir string
-	// PKIDir keeps the authority of its serving certificate; <Dir>/pki if empty.
+	// PKIDir contains the authority of the serving certificate; <Dir>/pki if empty.
 	// Replicas behind one Service share an authority.
 	PKIDir string
 	// LogDir receives the log; <Dir>/logs if empty.
 	LogDir string
-	// BinDir has the program apiserver; [BinDir]() if empty.
+	// BinDir contains the program apiserver; [BinDir]() if empty.
 	BinDir string
-	// EtcdServers are the endpoints of an external etcd; embedded if empty.
+	// EtcdServers are the endpoints of an external etcd. If empty, the server embeds an etcd.
 	EtcdServers []string
-	// Granted says that somebody else, such as clusteradm init, grants the server what
-	// it needs. Otherwise Start does.
+	// Granted is set if the caller, or clusteradm init, grants the server its permissions.
+	// Otherwise Start grants them.
 	Granted bool
-	// AuditPolicy is its audit policy, in YAML. It logs to [APIServer.AuditLog]; without
-	// a policy, nothing is logged.
+	// AuditPolicy is the server's audit policy, in YAML. The server logs to
+	// [APIServer.AuditLog]. Without a policy, it has no audit log.
 	AuditPolicy string
-	// Args are further arguments, which win over the defaults.
+	// Args are additional arguments, which take precedence over the defaults.
 	Args []string
-	// Env is added to its environment, as KEY=value.
+	// Env is added to the server's environment, as KEY=value.
 	Env []string
 }
 
 // APIServer is our apiserver in front of a hub.
 type APIServer struct {
 	*Process
-	// Port is where it listens on 127.0.0.1.
+	// Port is the server's port on 127.0.0.1.
 	Port int
 
 	hub       *Cluster
 	authority *authority
-	// kubeconfig is its identity on the hub.
+	// kubeconfig is the path of the server's credentials on the hub.
 	kubeconfig string
 	dir        string
 	granted    bool
 	env        []string
 }
 
-// NewAPIServer returns an apiserver, not started. It makes its certificates.
+// NewAPIServer returns an apiserver without starting it, and creates its certificates.
 func NewAPIServer(opts APIServerOptions) (*APIServer, error) {
 	if opts.Name == "" {
 		opts.Name = "apiserver"
@@ -103,7 +103,7 @@ func NewAPIServer(opts APIServerOptions) (*APIServer, error) {
 		}
 	}
 	s := &APIServer{hub: opts.Hub, kubeconfig: filepath.Join(dir, "hub.kubeconfig"), dir: dir, granted: opts.Granted, env: opts.Env}
-	// On another port, the hub would for a moment still look for it at the former.
+	// If the port changed, the hub would use the previous one for a moment.
 	if s.Port, err = rememberedPort(filepath.Join(dir, "port")); err != nil {
 		return nil, err
 	}
@@ -163,10 +163,10 @@ func (s *APIServer) probe() (func(context.Context) error, error) {
 	return readyz(client.RESTClient()), nil
 }
 
-// Start grants the server's ServiceAccount what artifacts/rbac says and
-// nothing else, writes its kubeconfig, and starts it as [Process.Start]. The
-// hub must be running. On a hub on EKS, the server acts as the IAM role that its
-// ServiceAccount names.
+// Start grants the server's ServiceAccount only the permissions in artifacts/rbac,
+// writes its kubeconfig, and starts the server as [Process.Start] does. The hub must
+// be running. On a hub on EKS, the server uses the IAM role that its ServiceAccount
+// names.
 func (s *APIServer) Start(ctx context.Context) error {
 	if err := s.prepare(ctx); err != nil {
 		return fmt.Errorf("start %s: %w", s.Name, err)
@@ -198,8 +198,8 @@ func (s *APIServer) prepare(ctx context.Context) error {
 	return err
 }
 
-// UserConfig returns a client configuration of a hub user that talks to the
-// server itself, past the hub's aggregation layer.
+// UserConfig returns a client configuration of a hub user that sends requests to the
+// server directly, without the hub's aggregation layer.
 func (s *APIServer) UserConfig(user string, groups ...string) (*rest.Config, error) {
 	config, err := s.hub.UserConfig(user, groups...)
 	if err != nil {
@@ -209,7 +209,7 @@ func (s *APIServer) UserConfig(user string, groups ...string) (*rest.Config, err
 }
 
 // ServiceAccountConfig returns a client configuration of a ServiceAccount of the
-// hub that talks to the server itself. See Cluster.ServiceAccountConfig.
+// hub that sends requests to the server directly. See Cluster.ServiceAccountConfig.
 func (s *APIServer) ServiceAccountConfig(ctx context.Context, namespace, name string) (*rest.Config, error) {
 	config, err := s.hub.ServiceAccountConfig(ctx, namespace, name)
 	if err != nil {
@@ -219,12 +219,12 @@ func (s *APIServer) ServiceAccountConfig(ctx context.Context, namespace, name st
 }
 
 // AnonymousConfig returns a client configuration without credentials that
-// talks to the server itself.
+// sends requests to the server directly.
 func (s *APIServer) AnonymousConfig() (*rest.Config, error) {
 	return s.config(&rest.Config{})
 }
 
-// config points a client configuration at the server.
+// config sets the address and the authority of a client configuration to those of the server.
 func (s *APIServer) config(config *rest.Config) (*rest.Config, error) {
 	bundle, err := s.CABundle()
 	if err != nil {
@@ -242,7 +242,7 @@ func (s *APIServer) CABundle() ([]byte, error) {
 }
 
 // Register registers the APIServices of artifacts/apiservice for this server
-// and waits until the hub serves them; see [Cluster.RegisterAPIServices].
+// and waits until the hub serves them. See [Cluster.RegisterAPIServices].
 func (s *APIServer) Register(ctx context.Context, groups ...string) error {
 	bundle, err := s.CABundle()
 	if err != nil {
@@ -251,15 +251,15 @@ func (s *APIServer) Register(ctx context.Context, groups ...string) error {
 	return s.hub.RegisterAPIServices(ctx, s.Port, bundle, groups...)
 }
 
-// RegisterAPIServices applies the APIServices of artifacts/apiservice with
-// port and CA bundle filled in, and the Service that leads from them to port
-// on 127.0.0.1. It returns when each is Available and in discovery, or else by
-// the deadline of ctx, two minutes at most, with the APIServices' own reasons.
+// RegisterAPIServices applies the APIServices of artifacts/apiservice with the port
+// and the CA bundle, and their Service, which points to the port on 127.0.0.1. It
+// returns when all APIServices are Available and in discovery. At the deadline of
+// ctx, or after two minutes, it returns an error with the reasons in the APIServices.
 //
-// The hub checks the certificate against the Service's name and the bundle, as
-// in production; there are no insecure APIServices. With groups given, only
-// those are registered, for a hub that keeps the others itself; they may be
-// optional ones.
+// The hub verifies the certificate with the Service's name and the bundle, as in
+// production; insecure APIServices are rejected. If groups are given, only these are
+// registered, for a hub that serves the other groups itself. They may be groups of
+// artifacts/apiservice/optional.
 func (c *Cluster) RegisterAPIServices(ctx context.Context, port int, caBundle []byte, groups ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -274,8 +274,8 @@ func (c *Cluster) RegisterAPIServices(ctx context.Context, port int, caBundle []
 		}
 		manifests = append(manifests, optional...)
 	}
-	// The Service goes first: an APIService without one is Unavailable, and
-	// looked at again only later.
+	// The Service comes first. An APIService without its Service is unavailable, and
+	// the hub checks it again only later.
 	service := &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: HubNamespace, Name: ServerName},
@@ -318,9 +318,9 @@ func (c *Cluster) RegisterAPIServices(ctx context.Context, port int, caBundle []
 	return c.waitForAPIServices(ctx, names, versions)
 }
 
-// waitForAPIServices waits until the APIServices are Available, the hub passes
-// requests on, and its discovery has all of the versions. Each can lag behind
-// the others: after a crash of the hub, its last word was that all is Available.
+// waitForAPIServices waits until the APIServices are Available, the hub forwards
+// requests, and its discovery contains all versions. Each of these can be out of date:
+// after a crash of the hub, the stored conditions still report Available.
 func (c *Cluster) waitForAPIServices(ctx context.Context, names []string, versions []schema.GroupVersion) error {
 	client, err := aggregator.NewForConfig(c.AdminConfig())
 	if err != nil {
@@ -371,7 +371,7 @@ func (c *Cluster) waitForAPIServices(ctx context.Context, names []string, versio
 	return nil
 }
 
-// unavailable returns why an APIService is not Available, empty if it is.
+// unavailable returns the reason why an APIService is not Available, or "" if it is.
 func unavailable(registration *apiregistrationv1.APIService) string {
 	for _, condition := range registration.Status.Conditions {
 		if condition.Type == apiregistrationv1.Available {

@@ -26,13 +26,13 @@ import (
 const (
 	// fieldManager owns the fields that this package applies.
 	fieldManager = "localhub"
-	// applyTimeout is how long Apply waits for the kind of one object.
+	// applyTimeout is the maximum time that Apply waits for the kind of one object.
 	applyTimeout = 15 * time.Second
 )
 
-// ReadManifests returns the objects of the YAML files in dir, in the order of
-// the files' names. A directory without any is an error, since it is always a
-// misspelt path.
+// ReadManifests returns the objects of the YAML files in dir, in the order of the
+// files' names. It returns an error if dir contains no YAML file, because the path
+// is then misspelled.
 func ReadManifests(dir string) ([]*unstructured.Unstructured, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {
@@ -56,7 +56,7 @@ func ReadManifests(dir string) ([]*unstructured.Unstructured, error) {
 			} else if err != nil {
 				return nil, fmt.Errorf("%s: %w", path, err)
 			}
-			// Neither an empty document nor kustomize's list of the others.
+			// Skip empty documents and the Kustomization, which only lists the other files.
 			if len(object.Object) > 0 && object.GetKind() != "Kustomization" {
 				objects = append(objects, object)
 			}
@@ -65,10 +65,9 @@ func ReadManifests(dir string) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// Apply creates or updates objects on the cluster, namespaces and custom
-// resource definitions first, by server-side apply. A kind that is not served
-// yet, or not available, is waited for until the deadline of ctx, applyTimeout
-// at most.
+// Apply creates or updates objects on the cluster with server-side apply, first
+// Namespaces and CustomResourceDefinitions. If a kind is not served yet, or not
+// available, Apply waits for it until the deadline of ctx, applyTimeout at most.
 func (c *Cluster) Apply(ctx context.Context, objects ...*unstructured.Unstructured) error {
 	config := c.AdminConfig()
 	client, err := dynamic.NewForConfig(config)

@@ -12,8 +12,8 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// auditArgs has an API server log the requests that a policy says, in YAML; none
-// without a policy.
+// auditArgs returns the arguments with which an API server logs requests according to an audit
+// policy in YAML, or none without a policy.
 func auditArgs(dir, policy string) ([]string, error) {
 	if policy == "" {
 		return nil, nil
@@ -22,20 +22,20 @@ func auditArgs(dir, policy string) ([]string, error) {
 	if err := writeFile(path, []byte(policy)); err != nil {
 		return nil, err
 	}
-	// Requests wait for the log, so whoever has an answer finds how it came about.
+	// In blocking mode, the log contains a request before its caller receives the response.
 	return []string{"--audit-policy-file=" + path, "--audit-log-path=" + auditLog(dir), "--audit-log-mode=blocking"}, nil
 }
 
 func auditLog(dir string) string { return filepath.Join(dir, "audit.log") }
 
-// AuditLog is the file with the audit log, for [ReadAudit].
+// AuditLog returns the path of the audit log, for [ReadAudit].
 func (c *Cluster) AuditLog() string { return auditLog(c.dir) }
 
-// AuditLog is the file with the audit log, for [ReadAudit].
+// AuditLog returns the path of the audit log, for [ReadAudit].
 func (s *APIServer) AuditLog() string { return auditLog(s.dir) }
 
-// AuditEnd returns the offset at which the last event of an audit log ends. The size
-// of the file is none: the last line may be only half written.
+// AuditEnd returns the offset at which the last complete event of an audit log ends. It can be
+// less than the size of the file, because the last line may be incomplete.
 func AuditEnd(path string) (int64, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -64,8 +64,8 @@ func AuditEnd(path string) (int64, error) {
 	return 0, nil
 }
 
-// ReadAudit returns what an audit log has from an offset on at which an event ends, and the offset at
-// which the last event ends. A log does not exist before its first event.
+// ReadAudit returns the events of an audit log after an offset at which an event ends, and the
+// offset at which the last complete event ends. A log does not exist before its first event.
 func ReadAudit(path string, from int64) (events []auditv1.Event, end int64, err error) {
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -82,7 +82,7 @@ func ReadAudit(path string, from int64) (events []auditv1.Event, end int64, err 
 	if err != nil {
 		return nil, from, err
 	}
-	// The last line may be only half written.
+	// The last line may be incomplete.
 	content = content[:bytes.LastIndexByte(content, '\n')+1]
 	for line := range bytes.Lines(content) {
 		var event auditv1.Event

@@ -14,10 +14,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// controllers are those that the controller manager runs: what our API relies
-// on (namespace deletion, garbage collection, certificate signing for
-// registration) and what a plain cluster's objects need. Without nodes, the
-// rest would only take memory.
+// controllers are the controllers that the controller manager runs: those that our
+// API relies on (namespace deletion, garbage collection, certificate signing for
+// registration), and those that the objects of any cluster need. The others would
+// only use memory, because the cluster has no nodes.
 var controllers = []string{
 	"namespace-controller",
 	"garbage-collector-controller",
@@ -30,42 +30,41 @@ var controllers = []string{
 	"validatingadmissionpolicy-status-controller",
 }
 
-// ClusterOptions says how a [Cluster] is made. Name and Dir are required.
+// ClusterOptions are the options of a [Cluster]. Name and Dir are required.
 type ClusterOptions struct {
 	// Name is used in errors, in the names of the logs and as the kubeconfig's context.
 	Name string
-	// Dir keeps the cluster's keys, certificates, kubeconfigs and data.
+	// Dir contains the cluster's keys, certificates, kubeconfigs and data.
 	Dir string
 	// LogDir receives the logs; <Dir>/logs if empty.
 	LogDir string
-	// BinDir has etcd, kube-apiserver and kube-controller-manager; [BinDir]() if
-	// empty. Another directory gives another Kubernetes version.
+	// BinDir contains etcd, kube-apiserver and kube-controller-manager; [BinDir]() if
+	// empty. Use another directory for another Kubernetes version.
 	BinDir string
-	// NoControllerManager leaves the controller manager out.
+	// NoControllerManager disables the controller manager.
 	NoControllerManager bool
-	// NoFsync makes etcd faster on a slow disk. Its data then outlasts a kill,
+	// NoFsync makes etcd faster on a slow disk. Its data then survives a kill,
 	// but not a crash of the machine.
 	NoFsync bool
-	// EKS makes it a cluster of EKS, if set.
+	// EKS makes the cluster an EKS cluster, if set.
 	EKS *EKS
 	// AuditPolicy is the audit policy of kube-apiserver, in YAML. It logs to
-	// [Cluster.AuditLog]; without a policy, nothing is logged.
+	// [Cluster.AuditLog]. Without a policy, there is no audit log.
 	AuditPolicy string
-	// APIServerArgs are further arguments of kube-apiserver.
+	// APIServerArgs are additional arguments of kube-apiserver.
 	APIServerArgs []string
 }
 
 // Cluster is one Kubernetes control plane: etcd, kube-apiserver and
-// kube-controller-manager. Each of the three may be killed and restarted on
-// its own.
+// kube-controller-manager. Each process can be killed and restarted separately.
 type Cluster struct {
-	// Name is that of the options.
+	// Name is the name in the options.
 	Name string
 	// Etcd is the cluster's storage.
 	Etcd *Etcd
 	// APIServer is kube-apiserver.
 	APIServer *Process
-	// ControllerManager is kube-controller-manager; nil if left out.
+	// ControllerManager is kube-controller-manager; nil if disabled.
 	ControllerManager *Process
 
 	dir    string
@@ -76,8 +75,8 @@ type Cluster struct {
 	eks    *EKS
 }
 
-// NewCluster makes or finds the cluster's keys and data in Dir and chooses its
-// port. It starts nothing.
+// NewCluster creates the cluster's keys in Dir, or uses the existing keys and data, and
+// chooses its port. It starts no process.
 func NewCluster(opts ClusterOptions) (*Cluster, error) {
 	c, err := newCluster(opts)
 	if err != nil {
@@ -164,8 +163,8 @@ func (c *Cluster) defineAPIServer(opts ClusterOptions, port int, logFile string)
 			"--etcd-servers=" + c.Etcd.Endpoint,
 			"--bind-address=127.0.0.1",
 			"--secure-port=" + strconv.Itoa(port),
-			// There are no nodes that would need the kubernetes Service's endpoints,
-			// and a loopback address is not a valid endpoint.
+			// The cluster has no nodes, which would need the endpoints of the Service
+			// kubernetes, and a loopback address is not a valid endpoint.
 			"--advertise-address=127.0.0.1",
 			"--endpoint-reconciler-type=none",
 			"--tls-cert-file=" + c.pki.servingCert,
@@ -225,23 +224,23 @@ func (c *Cluster) defineControllerManager(opts ClusterOptions, logFile string) e
 			"--secure-port=" + strconv.Itoa(port),
 			"--tls-cert-file=" + c.pki.servingCert,
 			"--tls-private-key-file=" + c.pki.servingKey,
-			// Without these it tries, and logs, a cluster that it is not in.
+			// Without these flags it tries to use an in-cluster configuration, and logs errors.
 			"--authentication-kubeconfig=" + kubeconfig,
 			"--authorization-kubeconfig=" + kubeconfig,
-			// As in production: each controller is a user of its own, with only its own role.
+			// As in production, each controller is a separate user with its own role.
 			"--use-service-account-credentials",
 			"--service-account-private-key-file=" + c.pki.serviceAccountKey,
 			"--root-ca-file=" + c.pki.serving.certFile,
 			"--cluster-signing-cert-file=" + c.pki.client.certFile,
 			"--cluster-signing-key-file=" + c.pki.client.keyFile,
-			// Deleting one namespace takes over a hundred requests; at the default
-			// of 20 a second, tests would wait for little else.
+			// Deleting a namespace takes more than a hundred requests. At the default of
+			// 20 requests per second, this would take most of the time of the tests.
 			"--kube-api-qps=200",
 			"--kube-api-burst=400",
 		},
 		LogFile: logFile,
-		// Healthy is not yet at work: the default ServiceAccount of a new cluster
-		// is made by one of the controllers.
+		// /healthz succeeds before the controllers work. One of the controllers
+		// creates the default ServiceAccount of a new cluster.
 		Ready: func(ctx context.Context) error {
 			if _, err := health.RESTClient().Get().AbsPath("/healthz").DoRaw(ctx); err != nil {
 				return err
@@ -253,7 +252,7 @@ func (c *Cluster) defineControllerManager(opts ClusterOptions, logFile string) e
 	return nil
 }
 
-// readyz returns a readiness check that asks the server's /readyz.
+// readyz returns a readiness check that requests the server's /readyz.
 func readyz(client rest.Interface) func(context.Context) error {
 	return func(ctx context.Context) error {
 		body, err := client.Get().AbsPath("/readyz").DoRaw(ctx)
@@ -264,7 +263,7 @@ func readyz(client rest.Interface) func(context.Context) error {
 	}
 }
 
-// failedChecks shortens the answer of /readyz to the checks that fail.
+// failedChecks returns the failing checks in the response of /readyz.
 func failedChecks(body string) string {
 	var failed []string
 	for line := range strings.Lines(body) {
@@ -275,8 +274,8 @@ func failedChecks(body string) string {
 	return strings.Join(failed, ", ")
 }
 
-// Start starts what does not run yet of the three processes and returns when
-// the cluster is ready. If one fails, those that were started run on; call Stop.
+// Start starts the processes that do not run yet and returns when the cluster is
+// ready. If a process fails, the others keep running; call Stop.
 func (c *Cluster) Start(ctx context.Context) error {
 	for _, p := range c.Processes() {
 		if p.Running() {
@@ -289,8 +288,7 @@ func (c *Cluster) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop stops the three processes in the reverse order. It is no error if some
-// or all of them do not run.
+// Stop stops the processes in reverse order. It ignores processes that do not run.
 func (c *Cluster) Stop(ctx context.Context) error {
 	var errs []error
 	if c.ControllerManager != nil {

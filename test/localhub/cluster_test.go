@@ -46,7 +46,7 @@ func newCluster(t *testing.T, dir string) *localhub.Cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// t.Context is done by now, and stopping must not take long.
+		// t.Context is already cancelled, and stopping must not take long.
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		if err := cluster.Stop(ctx); err != nil {
@@ -56,7 +56,7 @@ func newCluster(t *testing.T, dir string) *localhub.Cluster {
 	return cluster
 }
 
-// TestCluster goes through a control plane's life on one set of data.
+// TestCluster checks a control plane over crashes and restarts with the same data.
 func TestCluster(t *testing.T) {
 	dir := t.TempDir()
 	cluster := newCluster(t, dir)
@@ -67,7 +67,7 @@ func TestCluster(t *testing.T) {
 	t.Logf("ready after %s", time.Since(begin).Round(time.Millisecond))
 	admin := clientFor(t, cluster.AdminConfig())
 
-	t.Run("keeps acknowledged writes over kill -9", func(t *testing.T) {
+	t.Run("keeps acknowledged writes after SIGKILL", func(t *testing.T) {
 		marker := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "marker"}}
 		if _, err := admin.CoreV1().ConfigMaps("default").Create(t.Context(), marker, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -77,7 +77,7 @@ func TestCluster(t *testing.T) {
 				t.Fatal(err)
 			}
 			if p.Running() {
-				t.Errorf("%s runs after it was killed", p.Name)
+				t.Errorf("Running() of %s after Kill() = true, want false", p.Name)
 			}
 		}
 		if err := cluster.Start(t.Context()); err != nil {
@@ -88,12 +88,12 @@ func TestCluster(t *testing.T) {
 		}
 	})
 
-	t.Run("each process restarts alone", func(t *testing.T) {
+	t.Run("restarts each process separately", func(t *testing.T) {
 		for _, p := range cluster.Processes() {
 			if err := p.Restart(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the API works after a restart of "+p.Name, func(ctx context.Context) (bool, error) {
+			eventually(t, "the API server serves requests after a restart of "+p.Name, func(ctx context.Context) (bool, error) {
 				_, err := admin.CoreV1().ConfigMaps("default").Get(ctx, "marker", metav1.GetOptions{})
 				return err == nil, nil
 			})
@@ -119,26 +119,26 @@ func TestCluster(t *testing.T) {
 		if err := admin.CoreV1().ConfigMaps("doomed").Delete(t.Context(), "owner", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the owned object is collected", func(ctx context.Context) (bool, error) {
+		eventually(t, "ConfigMap owned is deleted", func(ctx context.Context) (bool, error) {
 			_, err := admin.CoreV1().ConfigMaps("doomed").Get(ctx, "owned", metav1.GetOptions{})
 			return apierrors.IsNotFound(err), nil
 		})
 		if err := admin.CoreV1().Namespaces().Delete(t.Context(), ns.Name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the namespace is gone", func(ctx context.Context) (bool, error) {
+		eventually(t, "Namespace "+ns.Name+" is deleted", func(ctx context.Context) (bool, error) {
 			_, err := admin.CoreV1().Namespaces().Get(ctx, ns.Name, metav1.GetOptions{})
 			return apierrors.IsNotFound(err), nil
 		})
 	})
 
-	t.Run("knows users by name and group", func(t *testing.T) {
+	t.Run("authenticates users with name and groups", func(t *testing.T) {
 		config, err := cluster.UserConfig("alice", "team-a", "team-b")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := clientFor(t, config).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-			t.Errorf("alice lists nodes before any grant: %v", err)
+			t.Errorf("list of Nodes by alice without a binding = %v, want Forbidden", err)
 		}
 		binding := &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: "team-b-views"},
@@ -148,16 +148,16 @@ func TestCluster(t *testing.T) {
 		if _, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "alice may list nodes", func(ctx context.Context) (bool, error) {
+		eventually(t, "alice can list Nodes", func(ctx context.Context) (bool, error) {
 			_, err := clientFor(t, config).CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 			return err == nil, nil
 		})
 		if _, err := clientFor(t, cluster.AnonymousConfig()).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-			t.Errorf("anonymous lists nodes: %v", err)
+			t.Errorf("anonymous list of Nodes = %v, want Forbidden", err)
 		}
 	})
 
-	t.Run("another object finds data and credentials again", func(t *testing.T) {
+	t.Run("a new Cluster keeps data and credentials", func(t *testing.T) {
 		account, err := cluster.ServiceAccountConfig(t.Context(), "default", "robot")
 		if err != nil {
 			t.Fatal(err)
@@ -184,18 +184,19 @@ func TestCluster(t *testing.T) {
 		if _, err := clientFor(t, config).CoreV1().ConfigMaps("default").Get(t.Context(), "marker", metav1.GetOptions{}); err != nil {
 			t.Error(err)
 		}
-		// Only the port is another one.
+		// Another process may have taken the previous port.
 		user.Host, account.Host = config.Host, config.Host
 		if _, err := clientFor(t, user).CoreV1().ConfigMaps("default").Get(t.Context(), "marker", metav1.GetOptions{}); err != nil {
-			t.Errorf("client certificate of before: %v", err)
+			t.Errorf("Get() with a client certificate of the previous Cluster = %v, want success", err)
 		}
 		if _, err := clientFor(t, account).CoreV1().ConfigMaps("default").Get(t.Context(), "marker", metav1.GetOptions{}); !apierrors.IsForbidden(err) {
-			t.Errorf("token of before: got %v, want a known user without rights", err)
+			t.Errorf("Get() with a token of the previous Cluster = %v, want Forbidden", err)
 		}
 	})
 }
 
-// TestEtcdInADeepDirectory starts etcd where the path of a Unix socket would be too long.
+// TestEtcdInADeepDirectory checks that etcd starts in a directory whose path is too long for a
+// Unix socket.
 func TestEtcdInADeepDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("deep", 30))
 	etcd, err := localhub.NewEtcd("etcd", dir, localhub.BinDir(), filepath.Join(dir, "etcd.log"), false)
@@ -213,6 +214,6 @@ func TestEtcdInADeepDirectory(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(sockets); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%s is left behind: %v", sockets, err)
+		t.Errorf("Stat(%s) after Stop = %v, want it not to exist", sockets, err)
 	}
 }

@@ -14,20 +14,20 @@ import (
 	"sync"
 )
 
-// Clusteradm runs the program clusteradm, as administrators of clusters do.
+// Clusteradm runs the program clusteradm as an administrator of clusters.
 type Clusteradm struct {
-	// BinDir has the program; [BinDir]() if empty.
+	// BinDir contains the program; [BinDir]() if empty.
 	BinDir string
-	// Ran is called with each command that has ended well, if set.
+	// Ran is called with each successful command, if set.
 	Ran Ran
 }
 
-// Ran is told of a command of an administrator that has ended well: on which cluster it
-// was, its words, and what it has printed. There may be tokens in both.
+// Ran receives each successful command of an administrator: the cluster, the words and the output.
+// The words and the output may contain tokens.
 type Ran func(cluster *Cluster, words []string, output string)
 
-// Run runs a command as an administrator of the cluster, and returns what it has printed
-// on standard output. The error of one that fails has all that it has printed.
+// Run runs a command as an administrator of the cluster, and returns its standard output. If it
+// fails, the error contains all of its output.
 func (a *Clusteradm) Run(ctx context.Context, cluster *Cluster, args ...string) (string, error) {
 	dir := a.BinDir
 	if dir == "" {
@@ -51,7 +51,7 @@ func (a *Clusteradm) Run(ctx context.Context, cluster *Cluster, args ...string) 
 	return output.String(), nil
 }
 
-// printed is what a program has printed on both of its outputs.
+// printed collects the standard output and the standard error of a program.
 type printed struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -69,17 +69,17 @@ func (p *printed) String() string {
 	return p.text.String()
 }
 
-// Invitation is what clusteradm init prints for clusters to join a hub.
+// Invitation contains the output of clusteradm init that clusters need to join a hub.
 type Invitation struct {
-	// Server, Token and CA are where the hub is, how clusters ask it, and what verifies it.
+	// Server is the URL of the hub, Token its bootstrap token, and CA its certificate authority.
 	Server, Token string
 	CA            []byte
-	// ServerArgs are the flags of a server that runs elsewhere.
+	// ServerArgs are the flags of a server outside of the hub.
 	ServerArgs []string
 }
 
-// Init makes a cluster a hub whose server runs elsewhere. To do so again changes nothing,
-// and gives a new token.
+// Init makes a cluster a hub with a server that runs outside of the cluster. A second call
+// changes nothing and returns a new token.
 func (a *Clusteradm) Init(ctx context.Context, hub *Cluster, args ...string) (*Invitation, error) {
 	output, err := a.Run(ctx, hub, append([]string{"init", "--apiserver=external"}, args...)...)
 	if err != nil {
@@ -102,13 +102,13 @@ func (a *Clusteradm) Init(ctx context.Context, hub *Cluster, args ...string) (*I
 		}
 	}
 	if i.Server == "" || i.Token == "" || len(i.ServerArgs) == 0 {
-		return nil, fmt.Errorf("clusteradm init does not say how to go on:\n%s", output)
+		return nil, fmt.Errorf("the output of clusteradm init lacks the flags of clusteradm join or of the server:\n%s", output)
 	}
 	return i, nil
 }
 
-// JoinArgs are the arguments by which a cluster joins the hub, with an agent that runs
-// elsewhere.
+// JoinArgs returns the arguments of clusteradm join for a cluster with an agent that runs outside
+// of the cluster.
 func (i *Invitation) JoinArgs(cluster string) []string {
 	return []string{
 		"join", "--agent=external", "--hub-token", i.Token, "--hub-apiserver", i.Server,
@@ -116,7 +116,7 @@ func (i *Invitation) JoinArgs(cluster string) []string {
 	}
 }
 
-// Accept accepts clusters on a hub, and waits until they have asked and have their access.
+// Accept accepts clusters on a hub. It waits until they have requested to join and have access.
 func (a *Clusteradm) Accept(ctx context.Context, hub *Cluster, clusters ...string) error {
 	_, err := a.Run(ctx, hub, "accept", "--clusters", strings.Join(clusters, ","), "--wait")
 	return err

@@ -17,8 +17,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// tokenLifetime is how long ServiceAccount tokens are valid, in seconds: as
-// long as anybody leaves `make run` running, since nothing renews them.
+// tokenLifetime is the validity of ServiceAccount tokens in seconds. It is long because nothing
+// renews the tokens while `make run` runs.
 const tokenLifetime = 365 * 24 * 60 * 60
 
 // AdminConfig returns a client configuration of a cluster administrator
@@ -27,9 +27,9 @@ func (c *Cluster) AdminConfig() *rest.Config {
 	return rest.CopyConfig(c.admin)
 }
 
-// UserConfig returns a client configuration of any user, authenticated by a
-// client certificate that the cluster's authority signs. The user need not
-// exist anywhere; what it may do is what RBAC says of its name and groups.
+// UserConfig returns a client configuration of a user with a client certificate that
+// the cluster's authority signs. Any user name is possible. RBAC determines the
+// permissions from the name and the groups.
 func (c *Cluster) UserConfig(user string, groups ...string) (*rest.Config, error) {
 	config, err := c.anonymousConfig()
 	if err != nil {
@@ -46,9 +46,9 @@ func (c *Cluster) AnonymousConfig() *rest.Config {
 	return rest.AnonymousClientConfig(c.admin)
 }
 
-// ServiceAccountConfig returns a client configuration of a ServiceAccount,
-// authenticated by a token that the cluster issues. It makes the namespace and
-// the ServiceAccount where they do not exist. The cluster must be running.
+// ServiceAccountConfig returns a client configuration of a ServiceAccount, with a
+// token that the cluster issues. It creates the namespace and the ServiceAccount if
+// they do not exist. The cluster must be running.
 func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name string) (*rest.Config, error) {
 	client, err := kubernetes.NewForConfig(c.AdminConfig())
 	if err != nil {
@@ -88,7 +88,7 @@ func (c *Cluster) anonymousConfig() (*rest.Config, error) {
 	}, nil
 }
 
-// WriteKubeconfig writes a kubeconfig of any user to path, as UserConfig.
+// WriteKubeconfig writes a kubeconfig with the credentials of UserConfig to path.
 func (c *Cluster) WriteKubeconfig(path, user string, groups ...string) error {
 	config, err := c.UserConfig(user, groups...)
 	if err != nil {
@@ -102,8 +102,8 @@ func (c *Cluster) WriteAdminKubeconfig(path string) error {
 	return writeKubeconfig(path, c.Name, "admin", c.admin)
 }
 
-// writeKubeconfig writes a kubeconfig with everything inlined, in one step, since
-// a program may be reading the former one.
+// writeKubeconfig writes a kubeconfig with inlined credentials. The replacement is atomic,
+// because a program may be reading the previous file.
 func writeKubeconfig(path, cluster, user string, config *rest.Config) error {
 	content, err := clientcmd.Write(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{
@@ -123,7 +123,7 @@ func writeKubeconfig(path, cluster, user string, config *rest.Config) error {
 	return writeFile(path, content)
 }
 
-// writeFile replaces a file that only we may read in one step.
+// writeFile atomically replaces a file. Only the current user can read it.
 func writeFile(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -134,7 +134,7 @@ func writeFile(path string, content []byte) error {
 	return os.Rename(path+".new", path)
 }
 
-// adminKubeconfig is the file with an administrator's kubeconfig.
+// adminKubeconfig returns the path of an administrator's kubeconfig.
 func (c *Cluster) adminKubeconfig() string {
 	return filepath.Join(c.dir, "admin.kubeconfig")
 }

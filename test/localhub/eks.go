@@ -19,44 +19,44 @@ import (
 )
 
 const (
-	// HubARN is the EKS cluster that the hub of a [Fleet] with AWS is.
+	// HubARN is the ARN of the hub of a [Fleet] with AWS.
 	HubARN = "arn:aws:eks:us-west-2:111122223333:cluster/hub"
-	// managedAccount is that of the managed clusters.
+	// managedAccount is the AWS account of the managed clusters.
 	managedAccount = "444455556666"
 
-	// roleAnnotation is how EKS knows as which IAM role the Pods of a ServiceAccount act.
+	// roleAnnotation is the annotation of a ServiceAccount with the IAM role of its Pods.
 	roleAnnotation = "eks.amazonaws.com/role-arn"
-	// awsAudience is whom the tokens are for that Pods show AWS.
+	// awsAudience is the audience of the tokens with which Pods authenticate to AWS.
 	awsAudience = "sts.amazonaws.com"
 )
 
-// ManagedARN is the EKS cluster that a managed cluster of a [Fleet] with AWS is.
+// ManagedARN returns the ARN of a managed cluster of a [Fleet] with AWS.
 func ManagedARN(cluster string) string {
 	return "arn:aws:eks:us-west-2:" + managedAccount + ":cluster/" + cluster
 }
 
-// EKS makes a [Cluster] one of EKS, as far as a server for AWS is concerned: it is known
-// there, its ServiceAccounts are vouched for by an identity provider of the account, and
-// its API server takes the tokens of the IAM identities that are mapped there.
+// EKS makes a [Cluster] an EKS cluster of a fakeaws server. The server has the cluster, an
+// identity provider of the account issues the tokens of its ServiceAccounts, and its API server
+// accepts the tokens of IAM identities with a mapping for the cluster.
 type EKS struct {
-	// AWS speaks for AWS.
+	// AWS is the server that simulates AWS.
 	AWS *fakeaws.Server
-	// ARN is that of the cluster.
+	// ARN is the ARN of the cluster.
 	ARN string
-	// Foreign says that the cluster is not of EKS: it runs aws-iam-authenticator with the
-	// name in the ARN as its cluster ID, which reads the ConfigMap aws-auth. EKS does not
-	// know the cluster.
+	// Foreign is set for a cluster outside of EKS that runs aws-iam-authenticator. Its cluster
+	// ID is the name in the ARN, and the authenticator reads the ConfigMap aws-auth. EKS does
+	// not have the cluster.
 	Foreign bool
-	// Mode is where the cluster looks for who a caller is; access entries first and then
-	// the ConfigMap aws-auth, if empty.
+	// Mode is the source of the mappings of IAM identities. If empty, the cluster uses access
+	// entries first and then the ConfigMap aws-auth.
 	Mode fakeaws.AuthenticationMode
 }
 
-// Issuer is who vouches for the ServiceAccounts of the cluster, without https://.
+// Issuer returns the token issuer of the cluster, without https://.
 func (e *EKS) Issuer() string { return fakeaws.ClusterIssuer(e.ARN) }
 
-// Run does what the aws command line does for a line of a shell, as an administrator of
-// the account of the cluster, and returns what that prints.
+// Run runs a line of a shell with the aws command line, as an administrator of the cluster's
+// account, and returns its output.
 func (e *EKS) Run(ctx context.Context, line string) (string, error) {
 	arn, err := irsa.ParseARN(e.ARN)
 	if err != nil {
@@ -69,7 +69,7 @@ func (e *EKS) Run(ctx context.Context, line string) (string, error) {
 	return e.AWS.RunCommand(ctx, administrator, line)
 }
 
-// RunAll is Run for lines that make something. What exists already stays.
+// RunAll runs lines that create objects. It ignores the error that an object already exists.
 func (e *EKS) RunAll(ctx context.Context, lines ...string) error {
 	for _, line := range lines {
 		if _, err := e.Run(ctx, line); err != nil && !AlreadyExists(err) {
@@ -79,17 +79,17 @@ func (e *EKS) RunAll(ctx context.Context, lines ...string) error {
 	return nil
 }
 
-// AlreadyExists tells whether a command of AWS has failed since what it makes is there.
+// AlreadyExists reports whether a command of AWS failed because its object exists.
 func AlreadyExists(err error) bool {
 	var apiErr smithy.APIError
 	return errors.As(err, &apiErr) && apiErr.ErrorCode() == "EntityAlreadyExists"
 }
 
-// EKS is how the cluster is known to AWS; nil if it is not of EKS.
+// EKS returns the EKS cluster of the cluster in AWS, or nil if it has none.
 func (c *Cluster) EKS() *EKS { return c.eks }
 
-// enterAWS makes the cluster known to AWS, and returns the arguments by which its API
-// server is one of EKS.
+// enterAWS adds the cluster to AWS, and returns the arguments with which its API server accepts
+// IAM identities.
 func (c *Cluster) enterAWS() ([]string, error) {
 	arn, err := irsa.ParseARN(c.eks.ARN)
 	if err != nil {
@@ -143,9 +143,9 @@ func (c *Cluster) enterAWS() ([]string, error) {
 	}, nil
 }
 
-// PodIdentity is the environment that EKS gives the Pods of a ServiceAccount which names
-// an IAM role; the token of the ServiceAccount is written to a file for it. There is none
-// where the ServiceAccount names no role, or the cluster is not of EKS.
+// PodIdentity returns the environment variables that EKS sets in the Pods of a ServiceAccount
+// with an IAM role, and writes the token of the ServiceAccount to tokenFile. It returns none if
+// the ServiceAccount has no role, or if the cluster is not in AWS.
 func (c *Cluster) PodIdentity(ctx context.Context, namespace, account, tokenFile string) ([]string, error) {
 	if c.eks == nil {
 		return nil, nil
@@ -176,8 +176,8 @@ func (c *Cluster) PodIdentity(ctx context.Context, namespace, account, tokenFile
 		"AWS_ROLE_ARN="+found.Annotations[roleAnnotation], "AWS_WEB_IDENTITY_TOKEN_FILE="+tokenFile), nil
 }
 
-// makeServerRole makes the role in the account of the hub that the server acts as, as its
-// administrator does by docs/registration.md.
+// makeServerRole creates the IAM role of the server in the account of the hub, as an
+// administrator does according to docs/registration-aws.md.
 func (c *Cluster) makeServerRole(ctx context.Context) error {
 	hub, err := irsa.ParseARN(c.eks.ARN)
 	if err != nil {

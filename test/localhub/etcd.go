@@ -7,23 +7,23 @@ import (
 	"path/filepath"
 )
 
-// maxSocketPath is the longest path of a Unix socket on Linux, in bytes.
+// maxSocketPath is the maximum length of a Unix socket path on Linux, in bytes.
 const maxSocketPath = 107
 
-// Etcd is one etcd server on a Unix socket, which needs no port, no
-// certificates, and lets in nobody but the user who started it.
+// Etcd is one etcd server on a Unix socket. A socket needs no port and no
+// certificates, and only the user who started etcd can connect to it.
 type Etcd struct {
 	*Process
-	// Endpoint is what etcd clients and --etcd-servers take.
+	// Endpoint is the address for etcd clients and for --etcd-servers.
 	Endpoint string
 
 	socketDir string
-	ownsDir   bool // socketDir is a temporary directory that NewEtcd made
+	ownsDir   bool // socketDir is a temporary directory that NewEtcd created
 }
 
-// NewEtcd returns an etcd, not started, that keeps its data in dir. The name
-// is used in errors. Without fsync, writes outlast a kill of etcd but not a
-// crash of the machine.
+// NewEtcd returns an etcd with its data in dir, without starting it. The name is
+// used in errors. Without fsync, writes survive a kill of etcd but not a crash of
+// the machine.
 func NewEtcd(name, dir, binDir, logFile string, fsync bool) (*Etcd, error) {
 	path, err := Binary(binDir, "etcd")
 	if err != nil {
@@ -52,20 +52,20 @@ func NewEtcd(name, dir, binDir, logFile string, fsync bool) (*Etcd, error) {
 			"--data-dir=" + filepath.Join(dir, "data"),
 			"--listen-client-urls=" + e.Endpoint,
 			"--listen-peer-urls=unix://" + peer,
-			// What is advertised must be host:port. Nobody goes by it: there is one
-			// member, and clients are told the endpoint.
+			// An advertised URL must be host:port. It has no effect: there is one
+			// member, and clients are configured with the endpoint.
 			"--advertise-client-urls=http://localhost:2379",
 			"--initial-advertise-peer-urls=http://localhost:2380",
 			"--initial-cluster=default=http://localhost:2380",
 			"--log-level=warn",
 		},
 		LogFile: logFile,
-		// The socket is listened on before etcd can answer; its clients retry.
+		// The socket exists before etcd can serve requests. Clients of etcd retry.
 		Ready: func(context.Context) error {
 			_, err := os.Stat(client)
 			return err
 		},
-		// A killed etcd leaves its sockets behind; Stop may have removed their directory.
+		// A killed etcd does not remove its sockets, and Stop may have removed their directory.
 		Prepare: func() error {
 			return errors.Join(os.MkdirAll(e.socketDir, 0o700), removeIfExists(client), removeIfExists(peer))
 		},

@@ -12,35 +12,35 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
 )
 
-// FleetOptions says how a [Fleet] is made. Dir is required.
+// FleetOptions are the options of a [Fleet]. Dir is required.
 type FleetOptions struct {
-	// Dir keeps everything: data, keys and kubeconfigs.
+	// Dir contains all data, keys and kubeconfigs.
 	Dir string
 	// LogDir receives the logs; <Dir>/logs if empty.
 	LogDir string
-	// Clusters are the names of the managed clusters; there may be none.
+	// Clusters are the names of the managed clusters; it may be empty.
 	Clusters []string
-	// HubAgent has the hub join itself, as [HubClusterName].
+	// HubAgent makes the hub join itself, as [HubClusterName].
 	HubAgent bool
-	// Join is how the clusters join the hub; [JoinByAdministrator] if empty.
+	// Join is the way in which the clusters join the hub; [JoinByAdministrator] if empty.
 	Join JoinMode
-	// InitArgs are further arguments of clusteradm init, with [JoinByRegistration].
+	// InitArgs are additional arguments of clusteradm init, with [JoinByRegistration].
 	InitArgs []string
-	// AWS has all clusters be of EKS, and the hub register by csr and aws-irsa. It takes
+	// AWS makes all clusters EKS clusters, and enables the drivers csr and aws-irsa. It requires
 	// [JoinByRegistration], and must run from before NewFleet until after Stop.
 	AWS *fakeaws.Server
-	// ForeignHub has the hub not be of EKS, but run aws-iam-authenticator. It takes AWS.
+	// ForeignHub makes the hub a cluster with aws-iam-authenticator instead of EKS. It requires AWS.
 	ForeignHub bool
-	// IRSA are the names of the managed clusters that register by aws-irsa; the others do by csr.
+	// IRSA are the names of the managed clusters with the driver aws-irsa; the others use csr.
 	IRSA []string
-	// BinDir has our programs; [BinDir]() if empty.
+	// BinDir contains our programs; [BinDir]() if empty.
 	BinDir string
-	// KubeBinDir has the hub's Kubernetes programs, for another version than
-	// that of BinDir; BinDir if empty.
+	// KubeBinDir contains the hub's Kubernetes programs, for another Kubernetes version
+	// on the hub; BinDir if empty.
 	KubeBinDir string
 	// NoFsync is as in [ClusterOptions].
 	NoFsync bool
-	// HubArgs, APIServerArgs and AgentArgs are further arguments of the hub's
+	// HubArgs, APIServerArgs and AgentArgs are additional arguments of the hub's
 	// kube-apiserver, our apiserver and every agent.
 	HubArgs, APIServerArgs, AgentArgs []string
 	// HubAuditPolicy, ServerAuditPolicy and ManagedAuditPolicy are the audit policies of
@@ -48,19 +48,19 @@ type FleetOptions struct {
 	HubAuditPolicy, ServerAuditPolicy, ManagedAuditPolicy string
 	// Progress is called with each finished step and the time since Start.
 	Progress func(step string, elapsed time.Duration)
-	// Ran is told of the commands by which the clusters join, with [JoinByRegistration].
+	// Ran receives the commands with which the clusters join, with [JoinByRegistration].
 	Ran Ran
 }
 
-// JoinMode is how the clusters of a [Fleet] join its hub.
+// JoinMode is the way in which the clusters of a [Fleet] join its hub.
 type JoinMode string
 
 const (
-	// JoinByAdministrator has the hub accept every cluster before there is an agent, and
-	// gives agents certificates that the hub's authority signs.
+	// JoinByAdministrator accepts every cluster on the hub before its agent exists. The
+	// hub's authority signs certificates for the agents.
 	JoinByAdministrator JoinMode = "Administrator"
-	// JoinByRegistration has every cluster join by clusteradm init, join and accept, and
-	// every agent register.
+	// JoinByRegistration runs clusteradm init, join and accept for every cluster, and every
+	// agent registers.
 	JoinByRegistration JoinMode = "Registration"
 )
 
@@ -82,17 +82,17 @@ type Fleet struct {
 	Server *APIServer
 	// Members are the managed clusters, in the order of the options.
 	Members []*Member
-	// HubAgent is the agent of the hub itself; nil if it has none.
+	// HubAgent is the agent of the hub itself, or nil.
 	HubAgent *Agent
 
 	options FleetOptions
 	adm     *Clusteradm
-	// serverArgs are the server's without those of the options.
+	// serverArgs are the arguments of the server without APIServerArgs of the options.
 	serverArgs []string
 	invitation *Invitation
 }
 
-// NewFleet makes a fleet and starts nothing.
+// NewFleet returns a fleet without starting it.
 func NewFleet(opts FleetOptions) (*Fleet, error) {
 	if opts.LogDir == "" {
 		opts.LogDir = filepath.Join(opts.Dir, "logs")
@@ -108,7 +108,7 @@ func NewFleet(opts FleetOptions) (*Fleet, error) {
 	}
 	registering := opts.Join == JoinByRegistration
 	if (opts.AWS != nil || len(opts.IRSA) > 0 || len(opts.InitArgs) > 0) && !registering || len(opts.IRSA) > 0 && opts.AWS == nil {
-		return nil, errors.New("AWS and InitArgs take JoinByRegistration, and IRSA takes AWS")
+		return nil, errors.New("AWS and InitArgs require JoinByRegistration, and IRSA requires AWS")
 	}
 	f := &Fleet{options: opts, adm: &Clusteradm{BinDir: opts.BinDir, Ran: opts.Ran}}
 	var err error
@@ -130,7 +130,7 @@ func NewFleet(opts FleetOptions) (*Fleet, error) {
 		Dir:    filepath.Join(opts.Dir, "apiserver"),
 		LogDir: opts.LogDir,
 		BinDir: opts.BinDir,
-		// clusteradm init does so otherwise.
+		// With JoinByRegistration, clusteradm init grants the permissions.
 		Granted:     registering,
 		AuditPolicy: opts.ServerAuditPolicy,
 	})
@@ -139,7 +139,7 @@ func NewFleet(opts FleetOptions) (*Fleet, error) {
 	}
 	f.serverArgs = f.Server.Args
 	f.Server.Args = slices.Concat(f.serverArgs, opts.APIServerArgs)
-	// An agent that knows its hub does not register.
+	// An agent with a Hub does not register.
 	agentHub := f.Hub
 	if registering {
 		agentHub = nil
@@ -156,7 +156,7 @@ func NewFleet(opts FleetOptions) (*Fleet, error) {
 	}
 	for i, name := range opts.Clusters {
 		if name == "hub" || name == HubClusterName || slices.Contains(opts.Clusters[:i], name) {
-			return nil, fmt.Errorf("managed cluster %q: the name is taken", name)
+			return nil, fmt.Errorf("managed cluster %q: the name is in use", name)
 		}
 		dir := filepath.Join(opts.Dir, name)
 		m := &Member{}
@@ -188,12 +188,12 @@ func NewFleet(opts FleetOptions) (*Fleet, error) {
 	return f, nil
 }
 
-// Start starts everything and returns when the hub serves our API and every
-// agent is ready. If anything fails, it stops what it started.
+// Start starts all processes and returns when the hub serves our API and every
+// agent is ready. If a process fails, Start stops all of them.
 func (f *Fleet) Start(ctx context.Context) error {
 	err := f.start(ctx)
 	if err != nil {
-		// The caller's context may be why it failed; stopping is still due.
+		// The context of the caller may be cancelled. The processes must stop anyway.
 		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*stopTimeout)
 		defer cancel()
 		err = errors.Join(err, f.Stop(stopCtx))
@@ -211,7 +211,7 @@ func (f *Fleet) start(ctx context.Context) error {
 	}
 	started := func(process *Process) { done(fmt.Sprintf("%s is up (process %d)", process.Name, process.PID())) }
 
-	// The managed clusters come up beside the hub; only the agents need both.
+	// The managed clusters start in parallel with the hub. Only the agents need both.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var managed sync.WaitGroup
@@ -258,7 +258,7 @@ func (f *Fleet) start(ctx context.Context) error {
 		cancel(err)
 	}
 	managed.Wait()
-	// The first failure is the cause; others may be but its consequences.
+	// Return the first failure only: it may be the cause of the others.
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
@@ -291,8 +291,8 @@ func (f *Fleet) agents() []*Agent {
 	return out
 }
 
-// Stop stops everything, each before what it depends on. It is no error if
-// some or all of it does not run.
+// Stop stops all processes, each before its dependencies. It ignores processes that do
+// not run.
 func (f *Fleet) Stop(ctx context.Context) error {
 	var errs []error
 	for _, agent := range f.agents() {

@@ -48,7 +48,7 @@ func work(name string) *unstructured.Unstructured {
 	}}
 }
 
-// TestFleet crashes a whole fleet and finds it again.
+// TestFleet checks that a new Fleet continues with the data of one whose processes were killed.
 func TestFleet(t *testing.T) {
 	dir := t.TempDir()
 	deliver := func(fleet *localhub.Fleet, name string) {
@@ -57,7 +57,7 @@ func TestFleet(t *testing.T) {
 			t.Fatal(err)
 		}
 		configMaps := clientFor(t, fleet.Members[0].AdminConfig()).CoreV1().ConfigMaps("default")
-		eventually(t, "the work "+name+" is delivered", func(ctx context.Context) (bool, error) {
+		eventually(t, "ConfigMap "+name+" of the ManifestWork exists on the managed cluster", func(ctx context.Context) (bool, error) {
 			_, err := configMaps.Get(ctx, name, metav1.GetOptions{})
 			return err == nil, nil
 		})
@@ -69,7 +69,7 @@ func TestFleet(t *testing.T) {
 	}
 	deliver(fleet, "first")
 
-	t.Run("talks to the server itself", func(t *testing.T) {
+	t.Run("sends requests to the server directly", func(t *testing.T) {
 		const path = "/apis/work.open-cluster-management.io/v1/manifestworks"
 		admin, err := fleet.Server.UserConfig("admin", "system:masters")
 		if err != nil {
@@ -83,11 +83,11 @@ func TestFleet(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := clientFor(t, nobody).RESTClient().Get().AbsPath(path).Do(t.Context()).Error(); !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
-			t.Errorf("anonymous lists works: %v", err)
+			t.Errorf("anonymous list of ManifestWorks = %v, want Forbidden or Unauthorized", err)
 		}
 	})
 
-	t.Run("says why an APIService is unavailable", func(t *testing.T) {
+	t.Run("reports the reason of an unavailable APIService", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		unused, err := localhub.FreePort()
@@ -100,7 +100,7 @@ func TestFleet(t *testing.T) {
 		}
 		err = fleet.Hub.RegisterAPIServices(ctx, unused, bundle)
 		if err == nil || !strings.Contains(err.Error(), "APIService v1.work.open-cluster-management.io: FailedDiscoveryCheck") {
-			t.Errorf("got %v, want the APIService's reason", err)
+			t.Errorf("RegisterAPIServices() with an unused port = %v, want the APIService's reason", err)
 		}
 		if err := fleet.Server.Register(t.Context()); err != nil {
 			t.Fatal(err)

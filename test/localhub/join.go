@@ -15,16 +15,16 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 )
 
-// JoinCluster creates a ManagedCluster that the hub accepts, as an administrator may
-// before there is an agent, and returns when its agents have their access there: to its
-// works, its accounts and its inventory. Our server must serve the hub's ManagedClusters.
-// Joining again changes nothing.
+// JoinCluster creates an accepted ManagedCluster, as an administrator may do before the agent
+// exists. It returns when the agents of the cluster have access to its ManifestWorks, accounts
+// and inventory on the hub. Our server must serve the hub's ManagedClusters. A second call
+// changes nothing.
 func JoinCluster(ctx context.Context, hub *Cluster, name string) error {
 	return join(ctx, hub, name, map[string]any{"hubAcceptsClient": true})
 }
 
-// JoinRunning is [JoinCluster] for a cluster that has an API server. Its
-// ManagedCluster says where that is and what verifies it, as an agent would.
+// JoinRunning joins a cluster with an API server as [JoinCluster] does. The ManagedCluster contains
+// the URL and the CA of the API server, as an agent reports them.
 func JoinRunning(ctx context.Context, hub, managed *Cluster) error {
 	return joinRunning(ctx, hub, managed, managed.Name)
 }
@@ -54,8 +54,8 @@ func join(ctx context.Context, hub *Cluster, name string, spec map[string]any) e
 	return nil
 }
 
-// WaitAccepted returns when a hub says that it has accepted a cluster: then the
-// cluster's agents have their access. It takes two minutes at most.
+// WaitAccepted returns when a hub reports that it has accepted a cluster and that the cluster's
+// agents have access. It waits two minutes at most.
 func WaitAccepted(ctx context.Context, hub *Cluster, name string) error {
 	client, err := versioned.NewForConfig(hub.AdminConfig())
 	if err != nil {
@@ -71,7 +71,7 @@ func WaitAccepted(ctx context.Context, hub *Cluster, name string) error {
 		condition := meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ManagedClusterConditionHubAccepted)
 		switch {
 		case condition == nil:
-			return errors.New("the hub has not said that it accepts the cluster"), nil
+			return errors.New("the ManagedCluster has no condition HubAcceptedManagedCluster"), nil
 		case condition.Status != metav1.ConditionTrue:
 			return fmt.Errorf("%s: %s", condition.Reason, condition.Message), nil
 		}
@@ -79,9 +79,9 @@ func WaitAccepted(ctx context.Context, hub *Cluster, name string) error {
 	})
 }
 
-// JoinAsOCM does for a cluster what the controllers of Open Cluster Management do on
-// a hub that runs them, whose ManagedClusters are custom resources: its namespace, its
-// ManagedCluster, and the agents' right to its works, its accounts and its inventory.
+// JoinAsOCM creates what the controllers of Open Cluster Management create for a cluster on a hub
+// that runs them: the namespace, the ManagedCluster (a custom resource), and the permissions of
+// the agents for ManifestWorks, accounts and inventory.
 func JoinAsOCM(ctx context.Context, hub *Cluster, name string) error {
 	objects, err := ReadManifests(filepath.Join(Root(), "artifacts", "agent", "hub"))
 	if err != nil {
@@ -97,7 +97,7 @@ func JoinAsOCM(ctx context.Context, hub *Cluster, name string) error {
 			},
 		}},
 		managedCluster(name, map[string]any{"hubAcceptsClient": true}),
-		// The agent needs the access for as long as there are works.
+		// The agent needs this access until the last ManifestWork is removed.
 		agentBinding(name, "work", "cluster.open-cluster-management.io/manifest-work-cleanup"),
 		agentBinding(name, "serviceaccounts"),
 		agentBinding(name, "namespaces"),
@@ -118,8 +118,7 @@ func managedCluster(name string, spec map[string]any) *unstructured.Unstructured
 	}}
 }
 
-// agentBinding gives a cluster's agents one of the roles of artifacts/agent/hub
-// in the cluster's namespace.
+// agentBinding binds a role of artifacts/agent/hub to a cluster's agents in the cluster's namespace.
 func agentBinding(cluster, role string, finalizers ...any) *unstructured.Unstructured {
 	metadata := map[string]any{
 		"namespace": cluster,

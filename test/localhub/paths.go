@@ -8,7 +8,7 @@ import (
 	"runtime"
 )
 
-// Root returns the directory of this repository, found from this source file.
+// Root returns the directory of this repository, derived from the path of this source file.
 func Root() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
@@ -23,8 +23,8 @@ func BinDir() string {
 	return filepath.Join(Root(), "bin")
 }
 
-// Binary returns the path of a program in dir. If there is none, the error
-// says how to get it.
+// Binary returns the path of a program in dir. If the program does not exist, the error
+// names the command that builds it.
 func Binary(dir, name string) (string, error) {
 	path := filepath.Join(dir, name)
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {

@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// leafLifetime is how long issued certificates are valid. Serving certificates
-// are issued anew whenever their server's object is made.
+// leafLifetime is the validity of issued certificates. A serving certificate is issued
+// again each time that the object of its server is created.
 const leafLifetime = 365 * 24 * time.Hour
 
 // authority is a certificate authority kept as <dir>/<name>.crt and .key.
@@ -31,7 +31,7 @@ type authority struct {
 	key               crypto.Signer
 }
 
-// loadAuthority reads the authority name from dir, or makes it there.
+// loadAuthority reads the authority name from dir, or creates it there.
 func loadAuthority(dir, name string) (*authority, error) {
 	a := &authority{
 		certFile: filepath.Join(dir, name+".crt"),
@@ -59,7 +59,7 @@ func loadAuthority(dir, name string) (*authority, error) {
 	return a, cert.WriteCert(a.certFile, content)
 }
 
-// loadKey reads a private key, or makes one at path.
+// loadKey reads the private key at path, or creates it.
 func loadKey(path string) (crypto.Signer, error) {
 	content, _, err := keyutil.LoadOrGenerateKeyFile(path)
 	if err != nil {
@@ -81,7 +81,7 @@ func (a *authority) bundle() ([]byte, error) {
 	return cert.EncodeCertificates(a.cert)
 }
 
-// issue makes a key and a certificate for it, both in PEM.
+// issue creates a key and a certificate for it, both in PEM.
 func (a *authority) issue(template *x509.Certificate) (certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -90,7 +90,7 @@ func (a *authority) issue(template *x509.Certificate) (certPEM, keyPEM []byte, e
 	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
 		return nil, nil, err
 	}
-	// A minute ago, against clocks that step back.
+	// The certificate is valid from a minute ago, because the clock may step back.
 	template.NotBefore = time.Now().Add(-time.Minute)
 	template.NotAfter = template.NotBefore.Add(leafLifetime)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
@@ -109,7 +109,7 @@ func (a *authority) issue(template *x509.Certificate) (certPEM, keyPEM []byte, e
 	return certPEM, keyPEM, err
 }
 
-// issueClient issues a client certificate: to Kubernetes, user and groups.
+// issueClient issues a client certificate, which Kubernetes maps to the user and the groups.
 func (a *authority) issueClient(user string, groups []string) (certPEM, keyPEM []byte, err error) {
 	return a.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
@@ -142,7 +142,7 @@ func writePair(dir, name string, certPEM, keyPEM []byte) (certFile, keyFile stri
 	return certFile, keyFile, keyutil.WriteKey(keyFile, keyPEM)
 }
 
-// controlPlanePKI is every key and certificate of one control plane.
+// controlPlanePKI contains all keys and certificates of one control plane.
 type controlPlanePKI struct {
 	serving, client, frontProxy *authority
 
@@ -151,7 +151,7 @@ type controlPlanePKI struct {
 	serviceAccountKey             string
 }
 
-// frontProxyName is the one name that the aggregation layer's requests bear.
+// frontProxyName is the common name in the client certificate of the aggregation layer.
 const frontProxyName = "front-proxy-client"
 
 func loadControlPlanePKI(dir string) (*controlPlanePKI, error) {
@@ -160,8 +160,8 @@ func loadControlPlanePKI(dir string) (*controlPlanePKI, error) {
 	}
 	p := &controlPlanePKI{serviceAccountKey: filepath.Join(dir, "service-account.key")}
 	var err error
-	// Three authorities, as in production: whoever holds a client certificate
-	// must be unable to pose as the front proxy or as the server.
+	// As in production, there are three authorities: a client certificate must not
+	// authenticate as the front proxy or as the server.
 	if p.serving, err = loadAuthority(dir, "serving-ca"); err != nil {
 		return nil, err
 	}

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// poll calls attempt until it returns no error. The first error of attempt is a
-// reason to try again, the second one is final. When ctx ends first, poll
-// returns the reason that was given last.
+// poll calls attempt until it returns no error. If retry is set, poll calls attempt
+// again; if final is set, poll returns it. If ctx ends first, poll returns an error
+// with the last retry error.
 func poll(ctx context.Context, attempt func(context.Context) (retry, final error)) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
@@ -18,7 +18,7 @@ func poll(ctx context.Context, attempt func(context.Context) (retry, final error
 		if final != nil {
 			return false, final
 		}
-		// An attempt that the deadline cut short has no reason to tell.
+		// The error of an attempt that the deadline interrupted hides the cause.
 		if retry != nil && (ctx.Err() == nil || last == nil) {
 			last = retry
 		}

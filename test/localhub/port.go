@@ -12,9 +12,9 @@ import (
 	"sync"
 )
 
-// Ports are taken from below the range that Linux gives to outgoing
-// connections (32768 and up by default): otherwise, while a killed server is
-// down, some client's connection could be given its port.
+// Ports are chosen below the range that Linux uses for outgoing connections (32768
+// and up by default). Otherwise, a client's connection could use the port of a killed
+// server while the server is down.
 const (
 	firstPort = 12000
 	lastPort  = 32700
@@ -22,12 +22,12 @@ const (
 
 var (
 	portsMu sync.Mutex
-	handed  = map[int]bool{} // ports given out by this program, whether or not they are listened on yet
+	handed  = map[int]bool{} // ports that this program uses
 )
 
-// rememberedPort returns the port that file records, if nothing listens on it
-// now, or else a free one, which it records there. A hub keeps its address this
-// way: kubeconfigs stay valid, and agents tell hubs apart by their addresses.
+// rememberedPort returns the port in file if nothing listens on it. Otherwise it returns
+// a free port and writes it to file. A hub thus keeps its address: kubeconfigs stay
+// valid, and agents distinguish hubs by their addresses.
 func rememberedPort(file string) (int, error) {
 	content, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -45,8 +45,8 @@ func rememberedPort(file string) (int, error) {
 	return port, os.WriteFile(file, []byte(strconv.Itoa(port)+"\n"), 0o600)
 }
 
-// claim notes that a port has been given out, unless something listens on it.
-// The caller holds portsMu.
+// claim records that this program uses a port, or returns an error if a process listens
+// on it. The caller holds portsMu.
 func claim(port int) error {
 	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
@@ -56,15 +56,15 @@ func claim(port int) error {
 	return listener.Close()
 }
 
-// FreePort returns a TCP port of 127.0.0.1 on which nothing listens, and which
-// this program has not been given before.
+// FreePort returns a TCP port of 127.0.0.1 on which no process listens and that this
+// program does not use.
 func FreePort() (int, error) {
 	portsMu.Lock()
 	defer portsMu.Unlock()
 	return freePort()
 }
 
-// freePort is FreePort for a caller that holds portsMu.
+// freePort returns the same as FreePort. The caller holds portsMu.
 func freePort() (int, error) {
 	last := errors.New("none tried")
 	for range 200 {

@@ -17,23 +17,23 @@ import (
 )
 
 const (
-	// startTimeout bounds the wait for a process to become ready when the
-	// caller's context has no earlier deadline. Generous: a start takes one
-	// or two seconds, but CI machines are shared.
+	// startTimeout bounds the wait for a process to become ready if the caller's
+	// context has no earlier deadline. A start takes one or two seconds, but CI
+	// machines are shared.
 	startTimeout = 2 * time.Minute
-	// stopTimeout is how long a process may take to stop after SIGTERM.
+	// stopTimeout bounds the wait for a process to stop after SIGTERM.
 	stopTimeout = 20 * time.Second
-	// pollInterval is how often readiness is asked for.
+	// pollInterval is the interval of readiness checks.
 	pollInterval = 50 * time.Millisecond
-	// logTail is how many of its last log lines the error of a failed process carries.
+	// logTail is the number of log lines in the error of a failed process.
 	logTail = 12
 )
 
 // Process is one program that can be started, stopped, killed and started
-// again with the same arguments. Its exported fields are set before the first
-// Start and not changed while it runs. It is safe for concurrent use.
+// again with the same arguments. Set its exported fields before the first
+// Start, and do not change them while it runs. It is safe for concurrent use.
 type Process struct {
-	// Name says what the process is, in errors and progress: "hub kube-apiserver".
+	// Name identifies the process in errors and progress: "hub kube-apiserver".
 	Name string
 	// Path is the file to execute.
 	Path string
@@ -41,32 +41,31 @@ type Process struct {
 	Args []string
 	// Env is added to the environment of this program, as KEY=value.
 	Env []string
-	// LogFile receives standard output and standard error. It is emptied by
-	// the first Start and appended to by later ones. Its directory is created.
+	// LogFile receives standard output and standard error. The first Start
+	// truncates it, and later ones append to it. Start creates its directory.
 	LogFile string
-	// Ready returns nil once the process does its work. It is called again
-	// and again until then. Without it the process is ready when it runs.
+	// Ready returns nil when the process is ready. It is called repeatedly until
+	// then. Without it, the process is ready when it runs.
 	Ready func(context.Context) error
 	// Prepare runs before each start, if set.
 	Prepare func() error
-	// StopTimeout is how long Stop waits after SIGTERM before SIGKILL; 20 s if zero.
+	// StopTimeout is the time that Stop waits between SIGTERM and SIGKILL; 20 s if zero.
 	StopTimeout time.Duration
 
 	mu       sync.Mutex
 	cmd      *exec.Cmd     // nil before the first Start
 	exited   chan struct{} // closed when cmd has exited; nil before the first Start
 	waitErr  error         // valid when exited is closed
-	started  bool          // the log has been emptied once
-	logStart int64         // where in the log the present run begins
+	started  bool          // the log has been truncated once
+	logStart int64         // offset in the log at which the current run begins
 }
 
 // Start starts the process and returns when it is ready. It fails if the
-// process is running already, cannot be executed, exits, or is not ready in
-// time: by the deadline of ctx, two minutes at most. The error names the
-// process, the reason, its log and the log's last lines; the process is then
-// not running.
+// process is already running, cannot be executed, exits, or is not ready by the
+// deadline of ctx, two minutes at most. The error names the process, the reason,
+// its log and the log's last lines. After an error, the process does not run.
 //
-// The context bounds the start only: the process outlives it.
+// The context bounds only the start. The process continues after the context ends.
 func (p *Process) Start(ctx context.Context) error {
 	if err := p.Launch(); err != nil {
 		return err
@@ -78,8 +77,8 @@ func (p *Process) Start(ctx context.Context) error {
 	return err
 }
 
-// Launch starts the process and does not wait until it is ready, for one that
-// waits itself, as an agent does until its cluster is accepted.
+// Launch starts the process and does not wait until it is ready. Use it for a process
+// that waits for an event itself, such as an agent whose cluster is not accepted yet.
 func (p *Process) Launch() error {
 	if err := p.launch(); err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, err)
@@ -99,10 +98,10 @@ func (p *Process) WaitReady(ctx context.Context) error {
 	err := poll(ctx, func(ctx context.Context) (retry, final error) {
 		select {
 		case <-exited:
-			return nil, fmt.Errorf("it exited (%s)", p.exitReason())
+			return nil, fmt.Errorf("the process exited (%s)", p.exitReason())
 		default:
 		}
-		// One attempt may hang in a server that accepts but does not answer.
+		// An attempt may block in a server that accepts connections but does not respond.
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		return p.Ready(ctx), nil
@@ -131,7 +130,7 @@ func (p *Process) launch() error {
 	}
 
 	cmd := exec.Command(p.Path, p.Args...)
-	// Whatever a program lacks, it is not to ask the machine's own cloud for it.
+	// A program without AWS credentials must not request those of the machine that runs it.
 	cmd.Env = slices.Concat(os.Environ(), []string{"AWS_EC2_METADATA_DISABLED=true"}, p.Env)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = childAttributes()
@@ -139,8 +138,8 @@ func (p *Process) launch() error {
 	exited := make(chan struct{})
 	launched := make(chan error, 1)
 	go func() {
-		// The kernel ends the child when the thread that forked it ends, not
-		// when our process does. So that thread must live as long as the child.
+		// The kernel kills the child when the thread that forked it ends, not when
+		// our process ends. The thread must therefore live as long as the child.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer func() { _ = log.Close() }()
@@ -205,8 +204,7 @@ func (p *Process) Running() bool {
 	return p.running()
 }
 
-// PID returns the process id of the running or last run process, 0 before the
-// first Start.
+// PID returns the process id of the current or last run, or 0 before the first Start.
 func (p *Process) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -216,8 +214,8 @@ func (p *Process) PID() int {
 	return p.cmd.Process.Pid
 }
 
-// Exited returns a channel that is closed when the present run ends, for
-// whatever reason. Before the first Start it is closed.
+// Exited returns a channel that is closed when the current run ends, for any reason.
+// Before the first Start, the channel is closed.
 func (p *Process) Exited() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -229,9 +227,9 @@ func (p *Process) Exited() <-chan struct{} {
 	return p.exited
 }
 
-// Stop asks the process to stop and waits until it has. If it has not within
-// StopTimeout or by the deadline of ctx, it is killed and an error says so.
-// Stopping a process that does not run is no error.
+// Stop sends SIGTERM to the process and waits until it exits. If the process does not
+// exit within StopTimeout or by the deadline of ctx, Stop kills it and returns an error.
+// Stop returns nil if the process does not run.
 func (p *Process) Stop(ctx context.Context) error {
 	if !p.Running() {
 		return nil
@@ -250,13 +248,13 @@ func (p *Process) Stop(ctx context.Context) error {
 	case <-exited:
 		return nil
 	case <-ctx.Done():
-		err := fmt.Errorf("stop %s: killed, as it had not stopped in time (log: %s)", p.Name, p.LogFile)
+		err := fmt.Errorf("stop %s: killed, because it did not stop in time (log: %s)", p.Name, p.LogFile)
 		return errors.Join(err, p.Kill())
 	}
 }
 
-// Kill ends the process at once (SIGKILL) and waits until it is gone. Killing
-// a process that does not run is no error.
+// Kill sends SIGKILL to the process and waits until it exits. It returns nil if the
+// process does not run.
 func (p *Process) Kill() error {
 	exited := p.Exited()
 	if err := p.signal(syscall.SIGKILL); err != nil {
@@ -278,7 +276,7 @@ func (p *Process) signal(sig syscall.Signal) error {
 	return nil
 }
 
-// Restart kills the process if it runs and starts it again, as after a crash.
+// Restart kills the process if it runs, and starts it again, as after a crash.
 func (p *Process) Restart(ctx context.Context) error {
 	if err := p.Kill(); err != nil {
 		return err
@@ -286,7 +284,7 @@ func (p *Process) Restart(ctx context.Context) error {
 	return p.Start(ctx)
 }
 
-// exitReason says how the last run ended.
+// exitReason returns the exit status of the last run.
 func (p *Process) exitReason() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -296,14 +294,13 @@ func (p *Process) exitReason() string {
 	return "exit status 0"
 }
 
-// Failure describes how the last run ended, with the log and its last lines.
+// Failure returns an error with the exit status of the last run, the log and its last lines.
 func (p *Process) Failure() error {
 	return fmt.Errorf("%s exited (%s)%s", p.Name, p.exitReason(), p.LogTail())
 }
 
-// LogTail returns the path of the log and what the present or last run wrote
-// there last, or its panic, laid out to follow an error message; empty without
-// a log.
+// LogTail returns the path of the log and the last lines of the current or last run, or
+// its panic, in a form that follows an error message. It returns "" without a log.
 func (p *Process) LogTail() string {
 	if p.LogFile == "" {
 		return ""
@@ -318,8 +315,9 @@ func (p *Process) LogTail() string {
 	return fmt.Sprintf("; its log is %s and ends:\n\t%s", p.LogFile, strings.Join(lines, "\n\t"))
 }
 
-// lastLines returns up to n last lines of a file from offset start on, or n
-// from where a panic begins, without empty ones; none if it cannot be read.
+// lastLines returns up to n last lines of a file after offset start, or up to n lines
+// from the beginning of a panic. It omits empty lines. It returns none if the file
+// cannot be read.
 func lastLines(path string, start int64, n int) []string {
 	file, err := os.Open(path)
 	if err != nil {
@@ -341,7 +339,7 @@ func lastLines(path string, start int64, n int) []string {
 		}
 		lines = append(lines, line)
 	}
-	// The end of a panic is the bottom of a stack; its top says why.
+	// The cause of a panic is at its beginning. Its end is the bottom of a stack.
 	panicked := slices.IndexFunc(lines, func(line string) bool {
 		return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
 	})

@@ -4,9 +4,9 @@ package localhub
 
 import "syscall"
 
-// childAttributes puts a child into a process group of its own, so that Ctrl-C
-// in a terminal reaches only us and we stop the processes in order. Without
-// Linux's parent-death signal, a child outlives us if we are killed.
+// childAttributes returns attributes that put a child into a separate process group, so that
+// Ctrl-C in a terminal signals only this process, which stops the children in order. Without
+// Linux's parent-death signal, a child continues if this process is killed.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

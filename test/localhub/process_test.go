@@ -19,7 +19,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// parentEnv makes this test binary the program whose death is tested.
+// parentEnv is the environment variable that makes this test binary run runParent.
 const parentEnv = "LOCALHUB_TEST_PARENT"
 
 func TestMain(m *testing.M) {
@@ -50,9 +50,9 @@ func TestFailedStartNamesProcessReasonAndLog(t *testing.T) {
 		want    []string
 	}{
 		"exits":       {script: "echo no such disk; exit 3", timeout: time.Minute, want: []string{"start script", "exit status 3", "no such disk", "script.log"}},
-		"never up":    {script: "echo waiting; exec sleep 60", timeout: 300 * time.Millisecond, want: []string{"start script", "not in time", "not yet", "waiting", "script.log"}},
+		"never ready": {script: "echo waiting; exec sleep 60", timeout: 300 * time.Millisecond, want: []string{"start script", "not in time", "not yet", "waiting", "script.log"}},
 		"panics":      {script: "echo 'panic: no luck'; seq 100; exit 2", timeout: time.Minute, want: []string{"panic: no luck", "exit status 2"}},
-		"says naught": {script: "exit 1", timeout: time.Minute, want: []string{"script.log", "nothing of this run"}},
+		"no output":   {script: "exit 1", timeout: time.Minute, want: []string{"script.log", "nothing of this run"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -62,15 +62,15 @@ func TestFailedStartNamesProcessReasonAndLog(t *testing.T) {
 			p.Ready = func(context.Context) error { return errors.New("not yet") }
 			err := p.Start(ctx)
 			if err == nil {
-				t.Fatal("start succeeded")
+				t.Fatal("Start() = nil, want an error")
 			}
 			for _, want := range test.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("error lacks %q: %v", want, err)
+					t.Errorf("Start() = %v, want an error with %q", err, want)
 				}
 			}
 			if p.Running() {
-				t.Error("still running after a failed start")
+				t.Error("Running() after a failed start = true, want false")
 			}
 		})
 	}
@@ -80,11 +80,11 @@ func TestStartOfMissingProgram(t *testing.T) {
 	p := shell(t, "")
 	p.Path = "/nonexistent/program"
 	if err := p.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "start script") {
-		t.Errorf("got %v, want an error that names the process", err)
+		t.Errorf("Start() = %v, want an error that names the process", err)
 	}
 }
 
-func TestStopIsGracefulThenNot(t *testing.T) {
+func TestStopKillsAfterTimeout(t *testing.T) {
 	ready := func(p *localhub.Process) func(context.Context) error {
 		return func(context.Context) error {
 			if content, err := os.ReadFile(p.LogFile); err != nil || !strings.Contains(string(content), "up") {
@@ -99,16 +99,16 @@ func TestStopIsGracefulThenNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := graceful.Start(t.Context()); err == nil {
-		t.Error("a second start of a running process succeeded")
+		t.Error("Start() of a running process = nil, want an error")
 	}
 	if err := graceful.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if content, _ := os.ReadFile(graceful.LogFile); !strings.Contains(string(content), "bye") {
-		t.Errorf("it was not asked to stop; log: %s", content)
+		t.Errorf("log after Stop() = %q, want the output of the SIGTERM handler", content)
 	}
 	if err := graceful.Stop(t.Context()); err != nil {
-		t.Errorf("stop of a stopped process: %v", err)
+		t.Errorf("Stop() of a stopped process = %v, want nil", err)
 	}
 
 	stubborn := shell(t, `trap '' TERM; echo up; while :; do sleep 0.05; done`)
@@ -118,12 +118,12 @@ func TestStopIsGracefulThenNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := stubborn.Stop(t.Context()); err == nil || !strings.Contains(err.Error(), "killed") {
-		t.Errorf("got %v, want an error that says it was killed", err)
+		t.Errorf("Stop() of a process that ignores SIGTERM = %v, want an error that contains killed", err)
 	}
 	select {
 	case <-stubborn.Exited():
 	default:
-		t.Error("still running")
+		t.Error("Exited() after Stop() is open, want closed")
 	}
 }
 
@@ -139,11 +139,11 @@ func TestRestartKeepsTheLog(t *testing.T) {
 			return strings.Contains(string(content), want), err
 		})
 		if err != nil {
-			t.Fatalf("log lacks %q: %v", want, err)
+			t.Fatalf("log has no %q (%v), want it within 10s", want, err)
 		}
 	}
 	if content, _ := os.ReadFile(p.LogFile); strings.Count(string(content), "run ") != 2 {
-		t.Errorf("log does not have both runs: %s", content)
+		t.Errorf("log after a restart = %q, want the output of both runs", content)
 	}
 }
 
@@ -155,7 +155,8 @@ func runParent() {
 		os.Exit(1)
 	}
 	fmt.Println(p.PID())
-	// The forking thread must outlive idleness: give the runtime a reason to drop threads.
+	// While this goroutine blocks, the runtime can end idle threads. The thread that forked the
+	// child must not be among them.
 	<-p.Exited()
 }
 
@@ -179,7 +180,7 @@ func TestChildDiesWithAKilledParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := syscall.Kill(child, 0); err != nil {
-		t.Fatalf("child %d does not run: %v", child, err)
+		t.Fatalf("Kill(%d, 0) of the child = %v, want a running process", child, err)
 	}
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -189,12 +190,12 @@ func TestChildDiesWithAKilledParent(t *testing.T) {
 		return gone(child), nil
 	})
 	if err != nil {
-		t.Errorf("child %d runs on after its parent was killed", child)
+		t.Errorf("child %d still runs 10s after its parent was killed, want it killed", child)
 	}
 }
 
-// gone reports whether a process has ended. It may still be a zombie, if
-// whoever inherited it does not collect it.
+// gone reports whether a process has ended. It counts a zombie as ended, because the process
+// that inherited it may not wait for it.
 func gone(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || strings.Contains(string(stat), ") Z ")
@@ -208,15 +209,15 @@ func TestFreePortIsGivenOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if seen[port] {
-			t.Errorf("port %d given twice", port)
+			t.Errorf("FreePort() = %d again, want each port once", port)
 		}
 		seen[port] = true
 	}
 }
 
-func TestMissingBinarySaysWhatToRun(t *testing.T) {
+func TestMissingBinaryNamesTheBuildCommand(t *testing.T) {
 	_, err := localhub.Binary(t.TempDir(), "etcd")
 	if err == nil || !strings.Contains(err.Error(), "make test") {
-		t.Errorf("got %v, want an error that says what to run", err)
+		t.Errorf("Binary() of a missing program = %v, want an error with the build command", err)
 	}
 }

@@ -16,11 +16,11 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
 )
 
-// acceptAgain is after what time a cluster is accepted once more whose agent is not ready.
-// An agent that has lost its identity asks later than the hub was told to accept it.
+// acceptAgain is the delay after which a cluster is accepted again if its agent is not ready.
+// An agent that has lost its identity requests a certificate after the first acceptance.
 const acceptAgain = 20 * time.Second
 
-// eks is how a cluster of the fleet is known to AWS; nil without AWS.
+// eks returns the EKS cluster in AWS of a cluster of the fleet, or nil without AWS.
 func (o *FleetOptions) eks(arn string) *EKS {
 	if o.AWS == nil {
 		return nil
@@ -28,7 +28,7 @@ func (o *FleetOptions) eks(arn string) *EKS {
 	return &EKS{AWS: o.AWS, ARN: arn, Mode: fakeaws.ModeAPIAndConfigMap}
 }
 
-// hubEKS is how the hub is known to AWS.
+// hubEKS returns the EKS cluster of the hub.
 func (o *FleetOptions) hubEKS() *EKS {
 	hub := o.eks(HubARN)
 	if hub != nil {
@@ -37,7 +37,7 @@ func (o *FleetOptions) hubEKS() *EKS {
 	return hub
 }
 
-// startServer starts the apiserver, on a hub that clusteradm has made one if clusters register.
+// startServer starts the apiserver, after clusteradm init if clusters register.
 func (f *Fleet) startServer(ctx context.Context) error {
 	if f.options.Join != JoinByRegistration {
 		return f.Server.Start(ctx)
@@ -50,12 +50,12 @@ func (f *Fleet) startServer(ctx context.Context) error {
 	return f.Server.Start(ctx)
 }
 
-// Invite makes the hub one by clusteradm init, and returns what clusters need to join.
+// Invite runs clusteradm init on the hub, and returns what clusters need to join.
 func (f *Fleet) Invite(ctx context.Context) (*Invitation, error) {
 	var args []string
 	if f.options.AWS != nil {
 		if err := f.Hub.makeServerRole(ctx); err != nil {
-			return nil, fmt.Errorf("the role of the server: %w", err)
+			return nil, fmt.Errorf("create the role of the server: %w", err)
 		}
 		args = []string{"--registration-auth=csr,aws-irsa", "--hub-cluster-arn=" + HubARN}
 		if f.options.ForeignHub {
@@ -65,8 +65,7 @@ func (f *Fleet) Invite(ctx context.Context) (*Invitation, error) {
 	return f.adm.Init(ctx, f.Hub, append(args, f.options.InitArgs...)...)
 }
 
-// register has every cluster join the hub, which accepts it, and returns when the agents
-// are ready.
+// register joins every cluster to the hub, accepts it, and returns when the agents are ready.
 func (f *Fleet) register(ctx context.Context) error {
 	for _, m := range f.Members {
 		var args []string
@@ -93,7 +92,7 @@ func (f *Fleet) register(ctx context.Context) error {
 		names = append(names, agent.clusterName)
 		exited := agent.Exited()
 		go func() {
-			// Whoever waits for it to ask would do so in vain.
+			// An agent that has exited never requests to join.
 			select {
 			case <-exited:
 				stop(agent.Failure())
@@ -128,9 +127,9 @@ func (f *Fleet) register(ctx context.Context) error {
 	return nil
 }
 
-// MakeManagedRole makes the IAM role of a managed cluster by the commands that the hub has
-// for that, as an administrator of the cluster's account does, and returns the answer of the hub. It
-// waits until the cluster has asked the hub.
+// MakeManagedRole creates the IAM role of a managed cluster with the commands that the hub returns,
+// as an administrator of the cluster's account does, and returns the hub's response. It waits until
+// the cluster requests to join.
 func MakeManagedRole(ctx context.Context, hub, managed *Cluster, agentNamespace string, ran Ran) (*registerv1alpha1.ManagedClusterIRSA, error) {
 	client, err := versioned.NewForConfig(hub.AdminConfig())
 	if err != nil {
@@ -151,7 +150,7 @@ func MakeManagedRole(ctx context.Context, hub, managed *Cluster, agentNamespace 
 		return err, nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("the claim of %s: %w", managed.Name, err)
+		return nil, fmt.Errorf("claim the ARN of %s: %w", managed.Name, err)
 	}
 	if ran != nil {
 		body, err := json.Marshal(claim.Spec)

@@ -20,7 +20,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// registering starts a fleet whose clusters register: cluster1 by csr, cluster2 by aws-irsa.
+// registering starts a fleet whose clusters register: cluster1 with csr, cluster2 with aws-irsa.
 func registering(t *testing.T, dir string) (*localhub.Fleet, *fakeaws.Server, *[]string) {
 	t.Helper()
 	aws, err := fakeaws.New(fakeaws.Options{StateFile: filepath.Join(dir, "aws.json")})
@@ -57,8 +57,8 @@ func registering(t *testing.T, dir string) (*localhub.Fleet, *fakeaws.Server, *[
 	return fleet, aws, &commands
 }
 
-// TestFleetThatRegisters has clusters join by what administrators do and nothing else, and
-// finds them again.
+// TestFleetThatRegisters checks that clusters join with the commands of administrators only, and
+// that a new Fleet continues with their data.
 func TestFleetThatRegisters(t *testing.T) {
 	dir := t.TempDir()
 	delivers := func(fleet *localhub.Fleet, name string) {
@@ -70,7 +70,7 @@ func TestFleetThatRegisters(t *testing.T) {
 				t.Fatal(err)
 			}
 			configMaps := clientFor(t, member.AdminConfig()).CoreV1().ConfigMaps("default")
-			eventually(t, "the work "+name+" is delivered to "+member.Name, func(ctx context.Context) (bool, error) {
+			eventually(t, "ConfigMap "+name+" of the ManifestWork exists on "+member.Name, func(ctx context.Context) (bool, error) {
 				_, err := configMaps.Get(ctx, name, metav1.GetOptions{})
 				return err == nil, nil
 			})
@@ -93,29 +93,30 @@ func TestFleetThatRegisters(t *testing.T) {
 	fleet, aws, commands := registering(t, dir)
 	delivers(fleet, "first")
 	if asked := requests(fleet); !slices.Equal(asked, []string{"cluster1", localhub.HubClusterName}) {
-		t.Errorf("certificates were requested for %v", asked)
+		t.Errorf("clusters with CertificateSigningRequests = %v, want cluster1 and %s", asked, localhub.HubClusterName)
 	}
 	for _, want := range []string{"clusteradm init", "clusteradm join", "POST /apis/register", "aws iam create-role", "clusteradm accept --clusters cluster1,cluster2,local-cluster --wait"} {
 		if !slices.ContainsFunc(*commands, func(command string) bool { return strings.HasPrefix(command, want) }) {
-			t.Errorf("nobody ran %q, but %q", want, *commands)
+			t.Errorf("commands = %q, want one that begins with %q", *commands, want)
 		}
 	}
 	if entries := aws.AccessEntries(localhub.HubARN); len(entries) != 1 || entries[0].Username != "open-cluster-management:cluster2" {
-		t.Errorf("the access entries are %+v", entries)
+		t.Errorf("AccessEntries() = %+v, want one with username open-cluster-management:cluster2", entries)
 	}
 	for _, agent := range []*localhub.Agent{fleet.Members[0].Agent, fleet.Members[1].Agent, fleet.HubAgent} {
 		if slices.ContainsFunc(agent.Args, func(arg string) bool { return strings.HasPrefix(arg, "--hub-kubeconfig=") }) {
-			t.Errorf("the agent was given an identity on the hub: %v", agent.Args)
+			t.Errorf("arguments of the agent = %v, want no --hub-kubeconfig", agent.Args)
 		}
 	}
-	// A CRD of the group of works would hide what our server says of its types.
+	// A CRD of the group work.open-cluster-management.io would hide the types that our server
+	// serves.
 	crds, err := dynamic.NewForConfig(fleet.Hub.AdminConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = crds.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).Get(t.Context(), "appliedmanifestworks.work.open-cluster-management.io", metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
-		t.Errorf("the CRD of AppliedManifestWorks is on the hub: %v", err)
+		t.Errorf("get of the CRD of AppliedManifestWorks on the hub = %v, want NotFound", err)
 	}
 	ocm, err := versioned.NewForConfig(fleet.Hub.AdminConfig())
 	if err != nil {
@@ -123,11 +124,11 @@ func TestFleetThatRegisters(t *testing.T) {
 	}
 	clusters, err := ocm.ClusterV1().ManagedClusters().List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(clusters.Items) != 3 {
-		t.Fatalf("there are %d clusters (%v)", len(clusters.Items), err)
+		t.Fatalf("hub has %d ManagedClusters (%v), want 3", len(clusters.Items), err)
 	}
 	for _, cluster := range clusters.Items {
 		if !meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ManagedClusterConditionHubAccepted) || cluster.Status.Acceptance == nil {
-			t.Errorf("%s: %+v", cluster.Name, cluster.Status)
+			t.Errorf("status of ManagedCluster %s = %+v, want HubAccepted and an acceptance", cluster.Name, cluster.Status)
 		}
 	}
 
@@ -142,19 +143,19 @@ func TestFleetThatRegisters(t *testing.T) {
 	again, _, _ := registering(t, dir)
 	delivers(again, "second")
 	if asked := requests(again); len(asked) != 2 {
-		t.Errorf("certificates were requested again, for %v", asked)
+		t.Errorf("clusters with CertificateSigningRequests after a restart = %v, want 2", asked)
 	}
 }
 
 func TestFleetRefusesOptionsWithoutRegistration(t *testing.T) {
 	for name, opts := range map[string]localhub.FleetOptions{
-		"IRSA without AWS":          {Join: localhub.JoinByRegistration, IRSA: []string{"cluster1"}},
-		"init by administrator":     {InitArgs: []string{"--wait"}},
-		"IRSA and nobody registers": {IRSA: []string{"cluster1"}},
+		"IRSA without AWS":              {Join: localhub.JoinByRegistration, IRSA: []string{"cluster1"}},
+		"InitArgs without registration": {InitArgs: []string{"--wait"}},
+		"IRSA without registration":     {IRSA: []string{"cluster1"}},
 	} {
 		opts.Dir, opts.Clusters = t.TempDir(), []string{"cluster1"}
 		if _, err := localhub.NewFleet(opts); err == nil {
-			t.Errorf("%s: there is a fleet", name)
+			t.Errorf("NewFleet() with %s = nil error, want an error", name)
 		}
 	}
 }

@@ -14,9 +14,10 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// TestRefusedAtAdmission: what could only fail later is refused, by the path of
-// the field that is wrong, and leaves nothing behind.
+// TestRefusedAtAdmission checks that the server rejects an invalid ClusterPermission at admission.
+// The error has the path of the invalid field, and nothing is stored.
 func TestRefusedAtAdmission(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const unmanaged = "not-a-cluster"
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: unmanaged}}
@@ -126,24 +127,25 @@ func TestRefusedAtAdmission(t *testing.T) {
 			}
 			_, err := f.OCM.RbacV1alpha1().ClusterPermissions(cp.Namespace).Create(t.Context(), cp, metav1.CreateOptions{})
 			if !apierrors.IsInvalid(err) {
-				t.Fatalf("got %v, not 422 Invalid", err)
+				t.Fatalf("error = %v, want 422 Invalid", err)
 			}
 			if got := framework.InvalidFields(err); !slices.Equal(got, test.want) {
-				t.Errorf("refused for %v, not %v: %v", got, test.want, err)
+				t.Errorf("paths of the error = %v, want %v: %v", got, test.want, err)
 			}
 			if _, err := f.OCM.RbacV1alpha1().ClusterPermissions(cp.Namespace).Get(t.Context(), cp.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-				t.Errorf("it is stored nevertheless, or: %v", err)
+				t.Errorf("get after the rejection: error = %v, want not found", err)
 			}
 		})
 	}
 	if works := framework.Must(framework.WorksOf(t.Context(), f.OCM, "refused"))(t); len(works) > 0 {
-		t.Errorf("there is a work %s", works[0].Name)
+		t.Errorf("ManifestWork = %s, want none", works[0].Name)
 	}
 }
 
-// An update that would spoil a delivered ClusterPermission is refused, and what
-// was delivered stays.
+// TestRefusedUpdate checks that an invalid update of a delivered ClusterPermission is rejected
+// and that the delivered ManifestWork stays.
 func TestRefusedUpdate(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const name = "refused-update"
 	framework.CreatePermission(t, f.OCM, framework.Permission(name))
@@ -152,17 +154,18 @@ func TestRefusedUpdate(t *testing.T) {
 	_, err := f.Kubectl(t, "", "-n", framework.Cluster1, "patch", "clusterpermission", name, "--type=merge",
 		"-p", `{"spec":{"clusterRoleBinding":{"subject":{"kind":"Robot","name":"r2"}}}}`)
 	if err == nil {
-		t.Error("the update is not refused")
+		t.Error("update: error = nil, want a rejection")
 	}
 	if after := framework.Must(f.GetWork(t.Context(), cp))(t); after.Generation != before.Generation {
-		t.Error("the work has changed")
+		t.Error("ManifestWork changed, want it unchanged")
 	}
 	if again := framework.Must(f.GetPermission(t.Context(), name))(t); again.Generation != cp.Generation {
-		t.Error("the ClusterPermission has changed")
+		t.Error("ClusterPermission changed, want it unchanged")
 	}
 }
 
 func TestDryRunWritesNothing(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	dryRun := []string{metav1.DryRunAll}
 	permissions := f.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1)
@@ -171,7 +174,7 @@ func TestDryRunWritesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := f.GetPermission(t.Context(), "dry"); !apierrors.IsNotFound(err) {
-		t.Errorf("a dry run stored the ClusterPermission, or: %v", err)
+		t.Errorf("get after a dry run: error = %v, want not found", err)
 	}
 
 	const name = "dry-update"
@@ -185,26 +188,28 @@ func TestDryRunWritesNothing(t *testing.T) {
 	if err := permissions.Delete(t.Context(), name, metav1.DeleteOptions{DryRun: dryRun}); err != nil {
 		t.Fatal(err)
 	}
-	// A later change that does arrive proves that an earlier one would have.
+	// The delivery of this later object proves that all earlier changes were processed.
 	framework.CreatePermission(t, f.OCM, framework.Permission("dry-marker"))
 	f.Applied(t, "dry-marker")
 	if after := framework.Must(f.GetWork(t.Context(), cp))(t); after.Generation != before.Generation || after.DeletionTimestamp != nil {
-		t.Error("a dry run changed or deleted the work")
+		t.Error("ManifestWork changed or deleted by a dry run, want it unchanged")
 	}
 	if works := framework.Must(framework.WorksOf(t.Context(), f.OCM, "dry"))(t); len(works) > 0 {
-		t.Errorf("a dry run wrote the work %s", works[0].Name)
+		t.Errorf("ManifestWork after a dry run = %s, want none", works[0].Name)
 	}
 }
 
-// Whoever may write nothing gets 403, and nothing happens.
+// TestForbidden checks that a user without permissions can neither create ClusterPermissions nor
+// list ManifestWorks.
 func TestForbidden(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	config, err := f.Hub.UserConfig("nobody-in-particular")
 	stranger := framework.OCMClient(t, config, err)
 	if _, err := stranger.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Create(t.Context(), framework.Permission("forbidden"), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("got %v, not 403", err)
+		t.Errorf("create by a user without permissions = %v, want 403", err)
 	}
 	if _, err := stranger.WorkV1().ManifestWorks(framework.Cluster1).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("got %v, not 403", err)
+		t.Errorf("list of ManifestWorks by a user without permissions = %v, want 403", err)
 	}
 }

@@ -23,22 +23,22 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// approvalRaces are an author and an approver at two replicas of a server.
+// approvalRaces contains an author and an approver with clients of two replicas of the server.
 type approvalRaces struct {
 	*fleet
 	cluster string
-	// alice and root have a client of each replica.
+	// alice and root contain one client for each replica.
 	alice, root []rbacclient.ClusterPermissionInterface
 
 	mu sync.Mutex
-	// approved are the subjects of the specs that root has tried to approve as it read them.
+	// approved contains the subjects of the specs that root has read and tried to approve.
 	approved sets.Set[string]
-	// delivered are the subjects of all ManifestWorks of the cluster at any time.
+	// delivered contains the subjects of all ManifestWorks of the cluster at any time.
 	delivered sets.Set[string]
 }
 
-// TestApprovalRaces: whatever happens between reading and approving, no ManifestWork has ever a
-// spec that the approver has not approved.
+// TestApprovalRaces checks that no ManifestWork ever delivers a spec that the approver has not
+// approved, even if other requests change the object between the read and the approval.
 func TestApprovalRaces(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -60,7 +60,7 @@ func TestApprovalRaces(t *testing.T) {
 
 	t.Run("the spec changes at one replica while it is approved at the other", a.changes)
 	t.Run("the object is deleted and created again", a.recreates)
-	t.Run("what was read is stale", a.stale)
+	t.Run("the approver has read an old version", a.stale)
 	t.Run("the approver loses the permission", func(t *testing.T) {
 		a.losesPermission(t, func(c *framework.Caller) rbacclient.ClusterPermissionInterface {
 			return c.At(t, servers[1]).RbacV1alpha1().ClusterPermissions(a.cluster)
@@ -70,7 +70,7 @@ func TestApprovalRaces(t *testing.T) {
 	a.onlyApproved(t)
 }
 
-// watch records whom the ManifestWorks of the cluster bind, until the end of the test.
+// watch records the subjects of all ManifestWorks of the cluster until the end of the test.
 func (a *approvalRaces) watch(t *testing.T) {
 	t.Helper()
 	list := framework.Must(a.OCM.WorkV1().ManifestWorks(a.cluster).List(t.Context(), metav1.ListOptions{}))(t)
@@ -95,7 +95,7 @@ func (a *approvalRaces) record(work *workv1.ManifestWork) {
 	a.delivered.Insert(boundBy(work)...)
 }
 
-// boundBy are the subjects of the ClusterRoleBindings of a ManifestWork.
+// boundBy returns the subjects of the ClusterRoleBindings in a ManifestWork.
 func boundBy(work *workv1.ManifestWork) []string {
 	var out []string
 	for _, manifest := range work.Spec.Workload.Manifests {
@@ -110,20 +110,20 @@ func boundBy(work *workv1.ManifestWork) []string {
 	return out
 }
 
-// onlyApproved checks whom all ManifestWorks have bound until now.
+// onlyApproved checks that all ManifestWorks until now have bound only approved subjects.
 func (a *approvalRaces) onlyApproved(t *testing.T) {
 	t.Helper()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if more := a.delivered.Difference(a.approved); len(more) > 0 {
-		t.Errorf("ManifestWorks bound %v, want only what was approved: %v", sets.List(more), sets.List(a.approved))
+		t.Errorf("delivered subjects without approval = %v, want none; approved = %v", sets.List(more), sets.List(a.approved))
 	}
 	if len(a.delivered) == 0 {
-		t.Error("nothing was delivered, want what was approved")
+		t.Error("delivered subjects = none, want the approved ones")
 	}
 }
 
-// binding is a ClusterPermission for one subject.
+// binding returns a ClusterPermission with one subject in its ClusterRoleBinding.
 func (a *approvalRaces) binding(name, subject string) *rbacv1alpha1.ClusterPermission {
 	cp := framework.PermissionIn(a.cluster, name)
 	cp.Spec.ClusterRoleBinding.Subject = framework.UserSubject(subject)
@@ -140,11 +140,11 @@ func (a *approvalRaces) approve(ctx context.Context, root rbacclient.ClusterPerm
 // bindsNow waits until the ManifestWork of a ClusterPermission binds a subject.
 func (a *approvalRaces) bindsNow(t *testing.T, cp *rbacv1alpha1.ClusterPermission, subject string) {
 	t.Helper()
-	framework.Eventually(t, cp.Name+" binds "+subject, func(context.Context) error {
+	framework.Eventually(t, "the ManifestWork of ClusterPermission "+cp.Name+" binds "+subject, func(context.Context) error {
 		work := a.WorkOf(t, cp)
 		a.record(work)
 		if bound := boundBy(work); !slices.Equal(bound, []string{subject}) {
-			return fmt.Errorf("it binds %v", bound)
+			return fmt.Errorf("subjects = %v", bound)
 		}
 		return nil
 	})
@@ -154,7 +154,7 @@ func (a *approvalRaces) bindsNow(t *testing.T, cp *rbacv1alpha1.ClusterPermissio
 func waiting(t *testing.T, cp *rbacv1alpha1.ClusterPermission) *rbacv1alpha1.ClusterPermission {
 	t.Helper()
 	if cp.Status.Approval == nil || cp.Status.Approval.Pending == nil || cp.Status.Approval.Pending.Generation != cp.Generation {
-		t.Fatalf("the approval of generation %d of %s is %+v, want pending", cp.Generation, cp.Name, cp.Status.Approval)
+		t.Fatalf("approval of generation %d of %s = %+v, want pending", cp.Generation, cp.Name, cp.Status.Approval)
 	}
 	return cp
 }
@@ -194,18 +194,18 @@ func (a *approvalRaces) changes(t *testing.T) {
 		delivered, generation := now.Delivered()
 		switch {
 		case errApprove == nil && (generation != seen.Generation || delivered.ClusterRoleBinding.Subject.Name != seen.Spec.ClusterRoleBinding.Subject.Name):
-			t.Fatalf("round %d: generation %d is delivered, want the approved %d", round, generation, seen.Generation)
+			t.Fatalf("round %d: delivered generation = %d, want the approved generation %d", round, generation, seen.Generation)
 		case errApprove == nil:
 			inTime++
 			a.bindsNow(t, now, seen.Spec.ClusterRoleBinding.Subject.Name)
 		case !apierrors.IsConflict(errApprove):
 			t.Fatal(errApprove)
 		case generation >= seen.Generation:
-			t.Fatalf("round %d: generation %d is delivered, want an earlier one: %v", round, generation, errApprove)
+			t.Fatalf("round %d: delivered generation = %d after a conflict, want one before %d: %v", round, generation, seen.Generation, errApprove)
 		}
 	}
-	t.Logf("%d of %d approvals were in time", inTime, rounds)
-	// What waits last is approved by two at once, at both replicas.
+	t.Logf("%d of %d approvals were before the change", inTime, rounds)
+	// Two requests approve the last pending generation at once, one at each replica.
 	last := framework.Must(a.root[0].Get(ctx, name, metav1.GetOptions{}))(t)
 	var wg sync.WaitGroup
 	errs := make([]error, 2)
@@ -232,7 +232,7 @@ func (a *approvalRaces) recreates(t *testing.T) {
 			if errCreate != nil {
 				return
 			}
-			// A delivered object is there until its finalizer is removed.
+			// A delivered object exists until its finalizer is removed.
 			errCreate = framework.Poll(ctx, func(ctx context.Context) (err error) {
 				created, err = a.alice[0].Create(ctx, a.binding(name, name+"-again"), metav1.CreateOptions{})
 				return err
@@ -244,15 +244,15 @@ func (a *approvalRaces) recreates(t *testing.T) {
 			t.Fatal(errCreate)
 		}
 		if errApprove != nil && !apierrors.IsConflict(errApprove) && !apierrors.IsNotFound(errApprove) {
-			t.Errorf("round %d: approving what was read = %v, want 409 or 404", round, errApprove)
+			t.Errorf("round %d: approval of the read object = %v, want nil, 409 or 404", round, errApprove)
 		}
-		if _, err := a.approve(ctx, a.root[1], read); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "deleted and made again") {
-			t.Errorf("round %d: approving the former object = %v, want 409", round, err)
+		if _, err := a.approve(ctx, a.root[1], read); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "deleted and created again") {
+			t.Errorf("round %d: approval of the deleted object = %v, want 409", round, err)
 		}
 		forged := read.DeepCopy()
 		forged.UID = created.UID
 		if _, err := a.approve(ctx, a.root[0], forged); !apierrors.IsConflict(err) {
-			t.Errorf("round %d: approving the former spec of the new object = %v, want 409", round, err)
+			t.Errorf("round %d: approval of the deleted spec with the new UID = %v, want 409", round, err)
 		}
 		waiting(t, framework.Must(a.root[0].Get(ctx, name, metav1.GetOptions{}))(t))
 	}
@@ -269,24 +269,24 @@ func (a *approvalRaces) stale(t *testing.T) {
 		return cp
 	}
 	for title, cp := range map[string]*rbacv1alpha1.ClusterPermission{
-		"as it was read":                       first,
+		"unchanged":                            first,
 		"without resourceVersion":              mixed(func(cp *rbacv1alpha1.ClusterPermission) { cp.ResourceVersion = "" }),
-		"with the present resourceVersion":     mixed(func(cp *rbacv1alpha1.ClusterPermission) { cp.ResourceVersion = second.ResourceVersion }),
-		"with the present generation":          mixed(func(cp *rbacv1alpha1.ClusterPermission) { cp.Generation = second.Generation }),
-		"with the present metadata":            mixed(func(cp *rbacv1alpha1.ClusterPermission) { cp.ObjectMeta = second.ObjectMeta }),
-		"with the present metadata and status": mixed(func(cp *rbacv1alpha1.ClusterPermission) { cp.ObjectMeta, cp.Status = second.ObjectMeta, second.Status }),
+		"with the current resourceVersion":     mixed(func(cp *rbacv1alpha1.ClusterPermission) { cp.ResourceVersion = second.ResourceVersion }),
+		"with the current generation":          mixed(func(cp *rbacv1alpha1.ClusterPermission) { cp.Generation = second.Generation }),
+		"with the current metadata":            mixed(func(cp *rbacv1alpha1.ClusterPermission) { cp.ObjectMeta = second.ObjectMeta }),
+		"with the current metadata and status": mixed(func(cp *rbacv1alpha1.ClusterPermission) { cp.ObjectMeta, cp.Status = second.ObjectMeta, second.Status }),
 		"with a later generation":              mixed(func(cp *rbacv1alpha1.ClusterPermission) { cp.Generation = second.Generation + 1 }),
-		"with the UID of nothing":              mixed(func(cp *rbacv1alpha1.ClusterPermission) { cp.UID, cp.Spec, cp.Generation = "none", second.Spec, 2 }),
-		"the present spec as the former":       mixed(func(cp *rbacv1alpha1.ClusterPermission) { cp.Spec = second.Spec }),
+		"with an unknown UID":                  mixed(func(cp *rbacv1alpha1.ClusterPermission) { cp.UID, cp.Spec, cp.Generation = "none", second.Spec, 2 }),
+		"with the current spec":                mixed(func(cp *rbacv1alpha1.ClusterPermission) { cp.Spec = second.Spec }),
 	} {
 		for i, root := range a.root {
 			if _, err := root.UpdateApproval(ctx, name, cp, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
-				t.Errorf("approving %s at replica %d = %v, want 409", title, i, err)
+				t.Errorf("approval of the old version %s at replica %d = %v, want 409", title, i, err)
 			}
 		}
 	}
 	if now := waiting(t, framework.Must(a.root[0].Get(ctx, name, metav1.GetOptions{}))(t)); now.Status.Approval.Approved != nil || now.Status.Approval.Delivered != nil {
-		t.Errorf("the approval is %+v, want none", now.Status.Approval)
+		t.Errorf("approval = %+v, want pending only", now.Status.Approval)
 	}
 }
 
@@ -308,16 +308,16 @@ func (a *approvalRaces) losesPermission(t *testing.T, at func(*framework.Caller)
 			verbs = append(verbs, "get")
 		}
 		for _, verb := range verbs {
-			framework.Eventually(t, "the hub no longer lets the approver "+verb, func(ctx context.Context) error {
+			framework.Eventually(t, "the hub denies "+verb+" to the approver", func(ctx context.Context) error {
 				allowed, err := c.Allowed(ctx, a.cluster, verb, rbacv1alpha1.GroupName, "clusterpermissions", "")
 				if err == nil && allowed {
-					err = errors.New("it does")
+					err = errors.New("SubjectAccessReview = allowed, want denied")
 				}
 				return err
 			})
 		}
 		if _, err := client.UpdateApproval(ctx, name, read, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
-			t.Errorf("approving with admin %t and without the permission to grant = %v, want 403", left, err)
+			t.Errorf("approval with admin %t and without permission to grant = %v, want 403", left, err)
 		}
 	}
 	waiting(t, framework.Must(a.root[0].Get(ctx, name, metav1.GetOptions{}))(t))
@@ -336,15 +336,15 @@ func (a *approvalRaces) appliesAgain(t *testing.T) {
 		return framework.Must(client.Patch(ctx, name, types.ApplyPatchType, content(labels), metav1.PatchOptions{FieldManager: manager, Force: new(true)}))(t)
 	}
 	waiting(t, apply(a.alice[0], "author", `{}`))
-	// If the same spec is applied again, the object goes on waiting for the same reason.
+	// If the same spec is applied again, the object stays pending for the same reason.
 	for i, client := range append(slices.Clone(a.alice), a.root...) {
 		cp := waiting(t, apply(client, fmt.Sprintf("again-%d", i), `{}`))
 		if cp.Generation != 1 || cp.Status.Approval.Pending.RequestedBy != "racing-author" {
-			t.Errorf("apply %d: the approval is %+v, want generation 1 requested by racing-author", i, cp.Status.Approval.Pending)
+			t.Errorf("apply %d: generation = %d, pending = %+v, want generation 1 requested by racing-author", i, cp.Generation, cp.Status.Approval.Pending)
 		}
 	}
 	read := framework.Must(a.root[0].Get(ctx, name, metav1.GetOptions{}))(t)
-	// Metadata changes neither what was read nor what was approved.
+	// A change of metadata affects neither the read spec nor the approval.
 	framework.Must(a.alice[1].Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"},"annotations":{"c":"d"}}}`), metav1.PatchOptions{}))(t)
 	framework.Must(a.approve(ctx, a.root[1], read))(t)
 	a.bindsNow(t, read, name)
@@ -352,7 +352,7 @@ func (a *approvalRaces) appliesAgain(t *testing.T) {
 		t.Helper()
 		approval := cp.Status.Approval
 		if cp.Generation != 1 || approval == nil || approval.Pending != nil || approval.Approved == nil || approval.Approved.Generation != 1 || approval.Approved.ApprovedBy != "racing-approver" {
-			t.Errorf("%s: generation %d, approval %+v, want that of generation 1 by racing-approver", title, cp.Generation, approval)
+			t.Errorf("%s: generation = %d, approval = %+v, want generation 1 approved by racing-approver", title, cp.Generation, approval)
 		}
 	}
 	for i, client := range append(slices.Clone(a.alice), a.root...) {
@@ -361,13 +361,13 @@ func (a *approvalRaces) appliesAgain(t *testing.T) {
 		kept("another label", apply(client, "author", fmt.Sprintf(`{"round":"%d"}`, i)))
 		kept("an annotation", framework.Must(client.Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"c":"%d"}}}`, i), metav1.PatchOptions{}))(t))
 		var put *rbacv1alpha1.ClusterPermission
-		// The server writes the status of the object at any time.
+		// The server may write the status at any time, so the update may conflict.
 		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
 			put, err = client.Update(ctx, framework.Must(client.Get(ctx, name, metav1.GetOptions{}))(t), metav1.UpdateOptions{})
 			return err
 		}); err != nil {
 			t.Fatal(err)
 		}
-		kept("a PUT of the same", put)
+		kept("a PUT without a change", put)
 	}
 }

@@ -24,19 +24,22 @@ import (
 
 const (
 	escalationFlag = "--clusterpermission-escalation-check="
-	// author and approver are users that no permission of a test is for.
+	// author and approver are the user names of alice and root. They differ from the subjects of
+	// framework.Permission, so neither of them holds the permissions that it grants.
 	author, approver = "alice-asks", "root-approves"
 )
 
-// approvals is a fleet whose server makes wait what its author may not grant.
+// approvals is a fleet with a server in mode Approve. There, a ClusterPermission waits for approval
+// if its author is not allowed to grant it.
 type approvals struct {
 	*fleet
-	// alice administers the namespace of the cluster; root may grant anything, too.
+	// alice administers the namespace of the cluster. root is also allowed to grant any rule.
 	alice, root *framework.Caller
 }
 
-// TestApproval goes through what an author, those who may approve and those who
-// may not do to ClusterPermissions that wait.
+// TestApproval checks requests of authors, approvers and other users for ClusterPermissions that
+// wait for approval. The subtests run in this order, because later ones restart the server in
+// another mode.
 func TestApproval(t *testing.T) {
 	t.Parallel()
 	f := ownFleet(t, localhub.FleetOptions{Clusters: []string{framework.Cluster1}, APIServerArgs: []string{escalationFlag + "Approve"}})
@@ -45,26 +48,26 @@ func TestApproval(t *testing.T) {
 		alice: framework.NewCaller(t, f.Hub, author).IsAdmin(t),
 		root:  framework.NewCaller(t, f.Hub, approver).IsAdmin(t).IsGranter(t),
 	}
-	// This one waits until the server warns only.
+	// This ClusterPermission waits until the subtest Warn.
 	a.asks(t, "warned-of")
-	t.Run("what waits is stored and not delivered", a.waits)
+	t.Run("a pending ClusterPermission is stored and not delivered", a.waits)
 	t.Run("dry runs write nothing", a.dryRuns)
-	t.Run("who may not approve", a.refusesApprovers)
-	t.Run("one generation is approved", a.approvesOneGeneration)
+	t.Run("users without permission cannot approve", a.refusesApprovers)
+	t.Run("an approval applies to one generation", a.approvesOneGeneration)
 	t.Run("a later change waits again", a.changeWaits)
-	t.Run("who may grant needs no approval", a.granterNeedsNone)
-	t.Run("roles of the hub are read by approvers, too", a.readsRoleRefs)
+	t.Run("users with permission to grant need no approval", a.granterNeedsNone)
+	t.Run("approval of roleRefs requires permission to read the role", a.readsRoleRefs)
 	t.Run("a change races with an approval", a.races)
 	t.Run("kubectl", a.kubectlApproves)
-	t.Run("nobody else writes the approval", a.ignoresForgeries)
-	t.Run("what waits can be deleted", a.deletes)
+	t.Run("only the server writes the approval", a.ignoresForgeries)
+	t.Run("a pending ClusterPermission can be deleted", a.deletes)
 	t.Run("a crash delivers nothing", a.outlastsKill)
 	t.Run("Enforce", a.enforces)
 	t.Run("Warn", a.warns)
 	t.Run("Off", a.isOff)
 }
 
-// asks creates a ClusterPermission as alice, which waits from then on.
+// asks creates a ClusterPermission as alice, and checks that it waits for approval.
 func (a *approvals) asks(t *testing.T, name string) *rbacv1alpha1.ClusterPermission {
 	t.Helper()
 	cp := framework.CreatePermission(t, a.alice.OCM, framework.Permission(name))
@@ -72,27 +75,28 @@ func (a *approvals) asks(t *testing.T, name string) *rbacv1alpha1.ClusterPermiss
 	return cp
 }
 
-// isPending checks that a generation waits which alice has written.
+// isPending checks that a generation of a ClusterPermission, written by alice, waits for approval.
 func (a *approvals) isPending(t *testing.T, cp *rbacv1alpha1.ClusterPermission, generation int64) {
 	t.Helper()
 	approval := cp.Status.Approval
 	if approval == nil || approval.Pending == nil {
-		t.Fatalf("generation %d of %s does not wait: %v", cp.Generation, cp.Name, approval)
+		t.Fatalf("approval of generation %d of %s = %v, want pending", cp.Generation, cp.Name, approval)
 	}
 	if p := approval.Pending; p.Generation != generation || cp.Generation != generation || p.RequestedBy != author || p.RequestedAt.IsZero() {
-		t.Errorf("of generation %d of %s, %d by %q at %v waits", cp.Generation, cp.Name, p.Generation, p.RequestedBy, p.RequestedAt)
+		t.Errorf("generation of %s = %d, pending generation = %d by %q at %v, want both %d by %q with a time", cp.Name, cp.Generation, p.Generation, p.RequestedBy, p.RequestedAt, generation, author)
 	}
 }
 
-// approve approves a ClusterPermission as it was read.
+// approve approves the given version of a ClusterPermission as a caller.
 func approve(ctx context.Context, c *framework.Caller, cp *rbacv1alpha1.ClusterPermission) (*rbacv1alpha1.ClusterPermission, error) {
 	cp = cp.DeepCopy()
-	// The server's own reports must not be in the way.
+	// Otherwise, status writes of the server could cause a conflict.
 	cp.ResourceVersion = ""
 	return c.Permissions().UpdateApproval(ctx, cp.Name, cp, metav1.UpdateOptions{})
 }
 
-// approved is what root has approved, once it is on the managed cluster.
+// approved creates a ClusterPermission as alice, and approves it as root. It returns the
+// ClusterPermission after the agent has applied it.
 func (a *approvals) approved(t *testing.T, name string) *rbacv1alpha1.ClusterPermission {
 	t.Helper()
 	a.asks(t, name)
@@ -102,18 +106,19 @@ func (a *approvals) approved(t *testing.T, name string) *rbacv1alpha1.ClusterPer
 	return a.Applied(t, name)
 }
 
-// says waits for a condition that observes a generation.
+// says waits until a condition has a status, a reason and an observed generation. It returns the
+// message of the condition.
 func (a *approvals) says(t *testing.T, name, conditionType string, status metav1.ConditionStatus, reason string, generation int64) string {
 	t.Helper()
 	var message string
-	framework.Eventually(t, fmt.Sprintf("%s of %s is %s for %s", conditionType, name, status, reason), func(ctx context.Context) error {
+	framework.Eventually(t, fmt.Sprintf("condition %s of ClusterPermission %s is %s with reason %s at generation %d", conditionType, name, status, reason, generation), func(ctx context.Context) error {
 		cp, err := a.GetPermission(ctx, name)
 		if err != nil {
 			return err
 		}
 		condition := meta.FindStatusCondition(cp.Status.Conditions, conditionType)
 		if condition == nil || condition.Status != status || condition.Reason != reason || condition.ObservedGeneration != generation {
-			return fmt.Errorf("the conditions are %v", cp.Status.Conditions)
+			return fmt.Errorf("conditions = %v", cp.Status.Conditions)
 		}
 		message = condition.Message
 		return nil
@@ -121,18 +126,18 @@ func (a *approvals) says(t *testing.T, name, conditionType string, status metav1
 	return message
 }
 
-// change writes a change of the spec as some caller.
+// change patches the spec of a ClusterPermission as a caller.
 func (a *approvals) change(t *testing.T, c *framework.Caller, name, spec string) (*rbacv1alpha1.ClusterPermission, error) {
 	t.Helper()
 	return c.Permissions().Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":`+spec+`}`), metav1.PatchOptions{})
 }
 
-// table is the row of kubectl get.
+// table returns the row of a ClusterPermission in the output of kubectl get.
 func (a *approvals) table(t *testing.T, name string) string {
 	t.Helper()
 	out, err := a.Kubectl(t, "", "-n", framework.Cluster1, "get", "clusterpermission", name, "--no-headers")
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("kubectl get = %v, want nil:\n%s", err, out)
 	}
 	return out
 }
@@ -142,29 +147,29 @@ func (a *approvals) waits(t *testing.T) {
 	a.alice.Warnings.Take()
 	a.asks(t, name)
 	warned := strings.Join(a.alice.Warnings.Take(), "\n")
-	for _, want := range []string{"not delivered before it is approved", "spec.clusterRole", "spec.roles[0]", "spec.clusterRoleBinding", "spec.roleBindings[0]"} {
+	for _, want := range []string{"not delivered until it is approved", "spec.clusterRole", "spec.roles[0]", "spec.clusterRoleBinding", "spec.roleBindings[0]"} {
 		if !strings.Contains(warned, want) {
-			t.Errorf("alice is not warned of %q, but: %q", want, warned)
+			t.Errorf("warnings for alice = %q, want %q in them", warned, want)
 		}
 	}
 	if row := a.table(t, name); !strings.Contains(row, "Pending (generation 1 by "+author+")") {
-		t.Errorf("kubectl get shows %s", row)
+		t.Errorf("row of kubectl get = %s, want Pending by %s", row, author)
 	}
 	message := a.says(t, name, rbacv1alpha1.ConditionApproved, metav1.ConditionFalse, "ApprovalPending", 1)
 	if !strings.Contains(message, "Generation 1 by "+author+" waits for approval") {
-		t.Errorf("the condition says %q", message)
+		t.Errorf("message of condition Approved = %q, want that generation 1 by %s waits for approval", message, author)
 	}
 	a.says(t, name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, "ApprovalPending", 1)
 	a.notDelivered(t, name)
 	if _, err := rendered(t, a.OCM, name); !apierrors.IsNotFound(err) {
-		t.Errorf("what waits is rendered as if it were delivered: %v", err)
+		t.Errorf("rendered(%s) = %v, want NotFound", name, err)
 	}
 
-	// Of what others may grant, nothing is held before it is delivered.
+	// Alice does not hold the permissions of a ClusterPermission that is not delivered.
 	waiting := grantTo("waits-for-alice", a.alice.Subject)
 	framework.CreatePermission(t, a.alice.OCM, waiting)
 	if again := a.asks(t, "waits-as-well"); again.Status.Approval.Delivered != nil {
-		t.Errorf("something is said to be delivered: %v", again.Status.Approval.Delivered)
+		t.Errorf("status.approval.delivered = %v, want nil", again.Status.Approval.Delivered)
 	}
 }
 
@@ -178,7 +183,7 @@ func (a *approvals) dryRuns(t *testing.T) {
 	stored.ResourceVersion = ""
 	answer := framework.Must(a.root.Permissions().UpdateApproval(t.Context(), name, stored, metav1.UpdateOptions{DryRun: dryRun}))(t)
 	if answer.Status.Approval == nil || answer.Status.Approval.Approved == nil {
-		t.Errorf("a dry run does not show the approval: %v", answer.Status.Approval)
+		t.Errorf("approval in the response to a dry run = %v, want approved", answer.Status.Approval)
 	}
 	a.isPending(t, framework.Must(a.GetPermission(t.Context(), name))(t), 1)
 	a.notDelivered(t, name)
@@ -204,15 +209,15 @@ func (a *approvals) refusesApprovers(t *testing.T) {
 
 	granter := framework.NewCaller(t, a.Hub, "granter")
 	granter.May(t, framework.Cluster1, mayGrant("get", "update", "patch", "escalate", "bind"))
-	if _, err := approve(t.Context(), granter, cp); !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "may not grant") {
-		t.Errorf("who may not update clusterpermissions/approval: got %v, not 403", err)
+	if _, err := approve(t.Context(), granter, cp); !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "cannot grant") {
+		t.Errorf("approval without update on clusterpermissions/approval = %v, want 403 for that permission", err)
 	}
 
-	// What nobody has seen is not approved: there is nothing to patch or apply.
+	// A patch or an apply cannot approve, because it does not show that the approver read the spec.
 	for _, patch := range []types.PatchType{types.MergePatchType, types.JSONPatchType, types.ApplyPatchType} {
 		_, err := a.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Patch(t.Context(), name, patch, []byte(`{}`), metav1.PatchOptions{FieldManager: "test"}, "approval")
 		if !apierrors.IsMethodNotSupported(err) {
-			t.Errorf("%s: got %v, not 405", patch, err)
+			t.Errorf("patch of type %s on the approval = %v, want 405", patch, err)
 		}
 	}
 	a.isPending(t, framework.Must(a.GetPermission(t.Context(), name))(t), 1)
@@ -224,28 +229,28 @@ func (a *approvals) approvesOneGeneration(t *testing.T) {
 	a.asks(t, name)
 	first := framework.Must(a.GetPermission(t.Context(), name))(t)
 	a.isPending(t, framework.Must(a.change(t, a.alice, name, `{"clusterRoleBinding":{"subject":{"name":"carol"}}}`))(t), 2)
-	if _, err := approve(t.Context(), a.root, first); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "generation 1 was to be approved") {
-		t.Errorf("a former generation: got %v, not 409", err)
+	if _, err := approve(t.Context(), a.root, first); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "approves generation 1") {
+		t.Errorf("approval of generation 1 = %v, want 409", err)
 	}
 	second := framework.Must(a.GetPermission(t.Context(), name))(t)
 	without := second.DeepCopy()
 	without.Generation = 0
 	if _, err := approve(t.Context(), a.root, without); !apierrors.IsInvalid(err) || !slices.Equal(framework.InvalidFields(err), []string{"metadata.generation"}) {
-		t.Errorf("no generation: got %v, not 422", err)
+		t.Errorf("approval without generation = %v, want 422 for metadata.generation", err)
 	}
 	without.UID = ""
 	if _, err := approve(t.Context(), a.root, without); !apierrors.IsInvalid(err) || !slices.Equal(framework.InvalidFields(err), []string{"metadata.generation", "metadata.uid"}) {
-		t.Errorf("neither UID nor generation: got %v, not 422", err)
+		t.Errorf("approval without UID and generation = %v, want 422 for both", err)
 	}
 	other := second.DeepCopy()
 	other.UID = "00000000-0000-0000-0000-000000000000"
-	if _, err := approve(t.Context(), a.root, other); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "deleted and made again") {
-		t.Errorf("another object of that name: got %v, not 409", err)
+	if _, err := approve(t.Context(), a.root, other); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "deleted and created again") {
+		t.Errorf("approval with another UID = %v, want 409", err)
 	}
 	edited := second.DeepCopy()
 	edited.Spec.ClusterRoleBinding.Subject = framework.UserSubject("mallory")
-	if _, err := approve(t.Context(), a.root, edited); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "approved as it is, or not at all") {
-		t.Errorf("a spec that was edited after it was read: got %v, not 409", err)
+	if _, err := approve(t.Context(), a.root, edited); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "differs from the stored spec") {
+		t.Errorf("approval with an edited spec = %v, want 409", err)
 	}
 	a.isPending(t, framework.Must(a.GetPermission(t.Context(), name))(t), 2)
 	a.NoWorks(t, name)
@@ -254,30 +259,30 @@ func (a *approvals) approvesOneGeneration(t *testing.T) {
 		ResourceVersion: second.ResourceVersion, FieldSelector: "metadata.name=" + name,
 	}))(t)
 	defer watcher.Stop()
-	// Nothing else counts of what is put.
+	// The server ignores all other fields of the request.
 	forged := second.DeepCopy()
 	forged.Labels = map[string]string{"forged": "true"}
 	long := metav1.Unix(1, 0)
 	forged.Status.Approval = &rbacv1alpha1.Approval{Approved: &rbacv1alpha1.ApprovedGeneration{Generation: 99, ApprovedBy: "mallory", ApprovedAt: long}}
 	answer := framework.Must(approve(t.Context(), a.root, forged))(t)
-	for title, cp := range map[string]*rbacv1alpha1.ClusterPermission{"the answer": answer, "what is stored": framework.Must(a.GetPermission(t.Context(), name))(t)} {
+	for title, cp := range map[string]*rbacv1alpha1.ClusterPermission{"response": answer, "stored object": framework.Must(a.GetPermission(t.Context(), name))(t)} {
 		if !equality.Semantic.DeepEqual(cp.Spec, second.Spec) || cp.Generation != 2 || len(cp.Labels) > 0 {
-			t.Errorf("%s has changed: generation %d, labels %v, %v", title, cp.Generation, cp.Labels, cp.Spec)
+			t.Errorf("%s: generation = %d, labels = %v, spec = %v, want generation 2, no labels and the approved spec", title, cp.Generation, cp.Labels, cp.Spec)
 		}
 		approval := cp.Status.Approval
 		if approval == nil || approval.Approved == nil || approval.Pending != nil || approval.Delivered != nil {
-			t.Fatalf("%s says of the approval: %v", title, approval)
+			t.Fatalf("%s: approval = %v, want approved only", title, approval)
 		}
 		if by := approval.Approved; by.Generation != 2 || by.ApprovedBy != approver || by.ApprovedAt.IsZero() || by.ApprovedAt.Equal(&long) {
-			t.Errorf("%s says that %q approved generation %d at %v", title, by.ApprovedBy, by.Generation, by.ApprovedAt)
+			t.Errorf("%s: approved by %q, generation = %d, at %v, want %q, generation 2, at the time of the request", title, by.ApprovedBy, by.Generation, by.ApprovedAt, approver)
 		}
 	}
-	framework.Eventually(t, "a watcher sees the approval", func(ctx context.Context) error {
+	framework.Eventually(t, "the watch returns the approved ClusterPermission", func(ctx context.Context) error {
 		select {
 		case event := <-watcher.ResultChan():
 			cp, _ := event.Object.(*rbacv1alpha1.ClusterPermission)
 			if event.Type != watch.Modified || cp == nil || cp.Status.Approval == nil || cp.Status.Approval.Approved == nil {
-				return fmt.Errorf("%s of %v", event.Type, cp)
+				return fmt.Errorf("event = %s of %v, want MODIFIED with an approval", event.Type, cp)
 			}
 			return nil
 		case <-ctx.Done():
@@ -288,30 +293,31 @@ func (a *approvals) approvesOneGeneration(t *testing.T) {
 	a.Present(t, framework.ObjectsOf(name)...)
 	a.says(t, name, rbacv1alpha1.ConditionApproved, metav1.ConditionTrue, "Approved", 2)
 	if row := a.table(t, name); !strings.Contains(row, "By "+approver) {
-		t.Errorf("kubectl get shows %s", row)
+		t.Errorf("row of kubectl get = %s, want By %s", row, approver)
 	}
 	a.binds(t, name, "carol")
 
-	// Approving again changes nothing, whoever does it.
+	// A repeated approval by any approver changes nothing.
 	again, err := approve(t.Context(), a.root, answer)
 	if err != nil || !again.Status.Approval.Approved.ApprovedAt.Equal(&answer.Status.Approval.Approved.ApprovedAt) {
-		t.Errorf("approving again: %v, %v", again.Status.Approval, err)
+		t.Errorf("second approval = %v, error %v, want the same approvedAt", again.Status.Approval, err)
 	}
 }
 
 // binds waits until the ClusterRoleBinding on the managed cluster has one subject.
 func (a *approvals) binds(t *testing.T, name, subject string) {
 	t.Helper()
-	framework.Eventually(t, fmt.Sprintf("%s binds %s", name, subject), func(ctx context.Context) error {
+	framework.Eventually(t, fmt.Sprintf("ClusterRoleBinding %s binds %s only", name, subject), func(ctx context.Context) error {
 		binding, err := a.ManagedClient.RbacV1().ClusterRoleBindings().Get(ctx, name, metav1.GetOptions{})
 		if err == nil && (len(binding.Subjects) != 1 || binding.Subjects[0].Name != subject) {
-			err = fmt.Errorf("it binds %v", binding.Subjects)
+			err = fmt.Errorf("subjects = %v", binding.Subjects)
 		}
 		return err
 	})
 }
 
-// kubectlApproves is the documented way: what was read is put.
+// kubectlApproves checks the documented commands: kubectl replace sends the object that kubectl get
+// has returned.
 func (a *approvals) kubectlApproves(t *testing.T) {
 	const name = "by-kubectl"
 	const path = "/apis/rbac.open-cluster-management.io/v1alpha1/namespaces/" + framework.Cluster1 + "/clusterpermissions/" + name + "/approval"
@@ -319,22 +325,22 @@ func (a *approvals) kubectlApproves(t *testing.T) {
 	a.says(t, name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, "ApprovalPending", 1)
 	seen, err := a.root.Kubectl(t, "", "-n", framework.Cluster1, "get", "clusterpermission", name, "-o", "json")
 	if err != nil {
-		t.Fatalf("%v\n%s", err, seen)
+		t.Fatalf("kubectl get by root = %v, want nil:\n%s", err, seen)
 	}
-	if out, err := a.alice.Kubectl(t, seen, "replace", "--raw", path, "-f", "-"); err == nil || !strings.Contains(out, "may not grant") {
-		t.Errorf("alice approves: %v\n%s", err, out)
+	if out, err := a.alice.Kubectl(t, seen, "replace", "--raw", path, "-f", "-"); err == nil || !strings.Contains(out, "cannot grant") {
+		t.Errorf("kubectl replace by alice = %v, want \"cannot grant\" in:\n%s", err, out)
 	}
 	if out, err := a.root.Kubectl(t, seen, "replace", "--raw", path, "-f", "-"); err != nil {
-		t.Fatalf("root approves: %v\n%s", err, out)
+		t.Fatalf("kubectl replace by root = %v, want nil:\n%s", err, out)
 	}
 	a.Applied(t, name)
 	if row := a.table(t, name); !strings.Contains(row, "By "+approver) {
-		t.Errorf("kubectl get shows %s", row)
+		t.Errorf("row of kubectl get = %s, want By %s", row, approver)
 	}
 }
 
-// ignoresForgeries: a status is written by the server and by whoever may write it;
-// the approval by the server alone.
+// ignoresForgeries checks that writes of the status by users do not change the approval. Only the
+// server writes the approval.
 func (a *approvals) ignoresForgeries(t *testing.T) {
 	const name = "forged"
 	a.asks(t, name)
@@ -352,12 +358,12 @@ func (a *approvals) ignoresForgeries(t *testing.T) {
 		for _, subresources := range [][]string{nil, {"status"}} {
 			cp, err := forger.Permissions().Patch(t.Context(), name, types.MergePatchType, []byte(content), metav1.PatchOptions{}, subresources...)
 			if err != nil {
-				t.Errorf("%s: %v", title, err)
+				t.Errorf("patch of %v with %s = %v, want nil", subresources, title, err)
 				continue
 			}
 			a.isPending(t, cp, 1)
 			if cp.Status.Approval.Approved != nil || cp.Status.Approval.Delivered != nil {
-				t.Errorf("%s by %v: %v", title, subresources, cp.Status.Approval)
+				t.Errorf("approval after a patch of %v with %s = %v, want pending only", subresources, title, cp.Status.Approval)
 			}
 		}
 	}
@@ -373,9 +379,9 @@ func (a *approvals) ignoresForgeries(t *testing.T) {
 	}
 	cp = framework.CreatePermission(t, a.alice.OCM, created)
 	if a.isPending(t, cp, 1); cp.Status.Approval.Approved != nil || cp.Status.Approval.Delivered != nil {
-		t.Errorf("a new object brings its approval: %v", cp.Status.Approval)
+		t.Errorf("approval of a new object = %v, want pending only", cp.Status.Approval)
 	}
-	// Neither does a change of anything but the spec.
+	// A change of metadata by an approver does not approve the spec either.
 	framework.Must(a.root.Permissions().Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}))(t)
 	a.isPending(t, framework.Must(a.GetPermission(t.Context(), name))(t), 1)
 	a.notDelivered(t, name)
@@ -387,13 +393,13 @@ func (a *approvals) deletes(t *testing.T) {
 	if err := a.alice.Permissions().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "it is gone", func(ctx context.Context) error {
+	framework.Eventually(t, "ClusterPermission "+name+" does not exist", func(ctx context.Context) error {
 		_, err := a.GetPermission(ctx, name)
 		return framework.IsGone(err)
 	})
 	_, err := approve(t.Context(), a.root, &rbacv1alpha1.ClusterPermission{ObjectMeta: metav1.ObjectMeta{Namespace: framework.Cluster1, Name: name, Generation: 1}})
 	if !apierrors.IsNotFound(err) {
-		t.Errorf("approving what is gone: got %v, not 404", err)
+		t.Errorf("approval of a deleted ClusterPermission = %v, want 404", err)
 	}
 	const delivered = "deleted-later"
 	a.approved(t, delivered)
@@ -405,7 +411,7 @@ func (a *approvals) deletes(t *testing.T) {
 	a.NoWorks(t, delivered)
 }
 
-// restart starts the server again, as after a crash, with a mode.
+// restart kills the server, and starts it again with an escalation mode.
 func (a *approvals) restart(t *testing.T, mode string) {
 	t.Helper()
 	if err := a.Server.Kill(); err != nil {
@@ -433,7 +439,7 @@ func (a *approvals) outlastsKill(t *testing.T) {
 	a.isPending(t, framework.Must(a.GetPermission(t.Context(), later))(t), 2)
 	a.notDelivered(t, never)
 	if again := framework.Must(a.GetWork(t.Context(), base))(t); again.Generation != work.Generation {
-		t.Errorf("the work has changed: generation %d", again.Generation)
+		t.Errorf("generation of the ManifestWork = %d, want %d", again.Generation, work.Generation)
 	}
 	a.binds(t, later, "alice")
 	if _, err := approve(t.Context(), a.root, framework.Must(a.GetPermission(t.Context(), later))(t)); err != nil {

@@ -25,11 +25,12 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// Weakness 5, first half: what a binding refers to is looked at once, and never
-// what the ClusterPermission itself delivers.
-func TestWeakness5OwnRolesAreNotLookedAtTwice(t *testing.T) {
+// TestOwnRolesAreReportedOnce checks the first part of defect 5. The ManifestWork contains each
+// referenced role once as read-only, and never a role that the ClusterPermission itself delivers.
+func TestOwnRolesAreReportedOnce(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
-	const name = "weakness-5-own"
+	const name = "own-roles"
 	cp := framework.Permission(name)
 	cp.Spec.Validate = new(true)
 	cp.Spec.ClusterRoleBindings = &[]rbacv1alpha1.ClusterRoleBinding{
@@ -50,7 +51,7 @@ func TestWeakness5OwnRolesAreNotLookedAtTwice(t *testing.T) {
 		called, _ := metadata["name"].(string)
 		o := framework.NewObject(manifest["kind"].(string), namespace, called)
 		if seen[o]++; seen[o] > 1 || called == "" {
-			t.Errorf("%s is in the work %d times", o, seen[o])
+			t.Errorf("%s is in the ManifestWork %d times, want once", o, seen[o])
 		}
 	}
 	want := []workv1.ResourceIdentifier{{Group: new(rbacv1.GroupName), Resource: "clusterroles", Name: "view"}}
@@ -59,33 +60,34 @@ func TestWeakness5OwnRolesAreNotLookedAtTwice(t *testing.T) {
 		lookedAt = append(lookedAt, config.ResourceIdentifier)
 	}
 	if !equality.Semantic.DeepEqual(lookedAt, want) {
-		t.Errorf("the agent only looks at %v, not %v", lookedAt, want)
+		t.Errorf("read-only manifests = %v, want %v", lookedAt, want)
 	}
-	// Its own are found as well.
+	// The conditions include the roles that the ClusterPermission itself delivers.
 	f.PermissionSays(t, framework.Cluster1, name, "ValidateClusterRolesExist", metav1.ConditionTrue)
 	f.PermissionSays(t, framework.Cluster1, name, "ValidateRolesExist", metav1.ConditionTrue)
 
-	// Weakness 6: the conditions go with what they are about.
+	// Defect 6: without validate, the server removes the conditions of the validation.
 	f.update(t, name, func(cp *rbacv1alpha1.ClusterPermission) { cp.Spec.Validate = new(false) })
-	framework.Eventually(t, "nothing is said of roles any more", func(ctx context.Context) error {
+	framework.Eventually(t, "ClusterPermission "+name+" has no Validate conditions", func(ctx context.Context) error {
 		cp, err := f.GetPermission(ctx, name)
 		if err != nil {
 			return err
 		}
 		for _, condition := range cp.Status.Conditions {
 			if strings.HasPrefix(condition.Type, "Validate") {
-				return fmt.Errorf("there is %s: %s", condition.Type, condition.Message)
+				return fmt.Errorf("condition %s exists: %s", condition.Type, condition.Message)
 			}
 		}
 		return framework.HasCondition(cp, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue)
 	})
 }
 
-// Weakness 5, second half: what is only looked at is said to be missing as long as
-// it is, and no longer.
-func TestWeakness5MissingRolesAreReportedAsTheyComeAndGo(t *testing.T) {
+// TestMissingRolesAreReported checks the second part of defect 5: a read-only role is reported as
+// missing as long as it does not exist.
+func TestMissingRolesAreReported(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
-	const name, role = "weakness-5-missing", "comes-later"
+	const name, role = "missing-roles", "comes-later"
 	cp := framework.Permission(name)
 	cp.Spec = rbacv1alpha1.ClusterPermissionSpec{
 		Validate: new(true),
@@ -101,7 +103,7 @@ func TestWeakness5MissingRolesAreReportedAsTheyComeAndGo(t *testing.T) {
 		f.PermissionSays(t, framework.Cluster1, name, "ValidateRolesExist", status, texts...)
 	}
 	found(metav1.ConditionFalse, role)
-	// That a role is missing keeps no binding away.
+	// A missing role does not prevent the delivery of the bindings.
 	f.Present(t, framework.NewObject("ClusterRoleBinding", "", name), framework.NewObject("RoleBinding", "default", name))
 	f.Applied(t, name)
 
@@ -109,7 +111,7 @@ func TestWeakness5MissingRolesAreReportedAsTheyComeAndGo(t *testing.T) {
 	framework.CreateRole(t, f.ManagedClient, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: role}, Rules: framework.ReadPods})
 	found(metav1.ConditionTrue)
 	if rules := framework.Must(f.ManagedClient.RbacV1().ClusterRoles().Get(t.Context(), role, metav1.GetOptions{}))(t).Rules; len(rules) != len(framework.ReadPods) {
-		t.Errorf("what is only looked at was written: its rules are %v", rules)
+		t.Errorf("rules of the read-only role = %v, want them unchanged", rules)
 	}
 	if err := f.ManagedClient.RbacV1().ClusterRoles().Delete(t.Context(), role, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -120,13 +122,14 @@ func TestWeakness5MissingRolesAreReportedAsTheyComeAndGo(t *testing.T) {
 	found(metav1.ConditionFalse, role)
 }
 
-// Weakness 6: what the agent reports changes nothing of what is said about a part
-// that cannot be delivered, and when.
-func TestWeakness6ConditionsDoNotFlap(t *testing.T) {
+// TestConditionsDoNotFlap checks defect 6: reports of the agent change neither the condition of a
+// part that cannot be delivered, nor its transition time.
+func TestConditionsDoNotFlap(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const reports = 40
 	cluster := f.SilentCluster(t)
-	cp := framework.Permission("weakness-6")
+	cp := framework.Permission("no-flapping")
 	cp.Namespace = cluster
 	cp.Spec.ClusterRoleBinding.Subject = managedAccount("never-there")
 	framework.CreatePermission(t, f.OCM, cp)
@@ -143,11 +146,11 @@ func TestWeakness6ConditionsDoNotFlap(t *testing.T) {
 		for event := range watcher.ResultChan() {
 			seen, ok := event.Object.(*rbacv1alpha1.ClusterPermission)
 			if !ok {
-				watched <- fmt.Errorf("the watch says %v", event.Object)
+				watched <- fmt.Errorf("object in the watch = %v, want a ClusterPermission", event.Object)
 				return
 			}
 			if got := statuses(seen); !maps.Equal(got, before) {
-				watched <- fmt.Errorf("the conditions went from %v to %v", before, got)
+				watched <- fmt.Errorf("conditions = %v, want %v", got, before)
 				return
 			}
 			if framework.ConditionSays(seen, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue, last) == nil {
@@ -155,7 +158,7 @@ func TestWeakness6ConditionsDoNotFlap(t *testing.T) {
 				return
 			}
 		}
-		watched <- errors.New("the watch has ended")
+		watched <- errors.New("watch ended, want an event with the last report")
 	}()
 	for i := range reports {
 		f.ReportWork(t, cp, func(work *workv1.ManifestWork) { framework.MarkApplied(work, fmt.Sprintf("report %d", i+1)) })
@@ -166,11 +169,12 @@ func TestWeakness6ConditionsDoNotFlap(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(framework.Patience):
-		t.Errorf("%s was never shown", last)
+		t.Errorf("no event with the message %q, want one", last)
 	}
 }
 
-// statuses are the conditions of a ClusterPermission, each with its status and since when.
+// statuses returns the status, the reason and the transition time of each condition of a
+// ClusterPermission.
 func statuses(cp *rbacv1alpha1.ClusterPermission) map[string]string {
 	out := map[string]string{}
 	for _, condition := range cp.Status.Conditions {
@@ -179,25 +183,26 @@ func statuses(cp *rbacv1alpha1.ClusterPermission) map[string]string {
 	return out
 }
 
-// Weakness 6: Validation is False only while there is no ManagedCluster. Where its
-// namespace outlasts it, what was delivered stays, and changes wait until it is back.
-func TestWeakness6ValidationClears(t *testing.T) {
+// TestValidationConditionClears checks defect 6: the condition Validation is False only while the
+// ManagedCluster does not exist. If the namespace still exists, the ManifestWork stays, and changes
+// wait until the ManagedCluster exists again.
+func TestValidationConditionClears(t *testing.T) {
 	t.Parallel()
 	ctx, hub := t.Context(), framework.HubThatRunsOCM(t)
 	ocm := framework.OCMClient(t, hub.AdminConfig(), nil)
 	f := &fleet{&framework.Fleet{OCM: ocm}}
-	cp := framework.CreatePermission(t, ocm, framework.Permission("weakness-6-validation"))
+	cp := framework.CreatePermission(t, ocm, framework.Permission("validation-clears"))
 	workOf := func(ctx context.Context) (*workv1.ManifestWork, error) {
 		works, err := framework.WorksOf(ctx, ocm, cp.Name)
 		if err == nil && len(works) != 1 {
-			err = fmt.Errorf("there are %d works", len(works))
+			err = fmt.Errorf("ManifestWorks = %d, want 1", len(works))
 		}
 		if err != nil {
 			return nil, err
 		}
 		return &works[0], nil
 	}
-	framework.Eventually(t, "its work is there", func(ctx context.Context) error {
+	framework.Eventually(t, "ClusterPermission "+cp.Name+" has a ManifestWork", func(ctx context.Context) error {
 		_, err := workOf(ctx)
 		return err
 	})
@@ -209,7 +214,7 @@ func TestWeakness6ValidationClears(t *testing.T) {
 	permissions := ocm.RbacV1alpha1().ClusterPermissions(framework.Cluster1)
 	f.PermissionSays(t, framework.Cluster1, cp.Name, rbacv1alpha1.ConditionValidation, metav1.ConditionFalse, framework.Cluster1)
 	if _, err := permissions.Create(ctx, framework.Permission("for-nobody"), metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
-		t.Errorf("got %v for a new one, not 422", err)
+		t.Errorf("create without a ManagedCluster = %v, want 422", err)
 	}
 	if err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		current, err := permissions.Get(ctx, cp.Name, metav1.GetOptions{})
@@ -223,27 +228,28 @@ func TestWeakness6ValidationClears(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after := framework.Must(workOf(ctx))(t); after.UID != before.UID || after.Generation != before.Generation {
-		t.Errorf("the work is another one, or has changed: %s %d, and was %s %d", after.UID, after.Generation, before.UID, before.Generation)
+		t.Errorf("ManifestWork has UID %s and generation %d, want UID %s and generation %d", after.UID, after.Generation, before.UID, before.Generation)
 	}
 	if err := localhub.JoinAsOCM(ctx, hub, framework.Cluster1); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "the change has arrived in the work", func(ctx context.Context) error {
+	framework.Eventually(t, "the ManifestWork contains the change", func(ctx context.Context) error {
 		after, err := workOf(ctx)
 		if err == nil && (after.UID != before.UID || after.Generation == before.Generation) {
-			err = fmt.Errorf("it is %s of generation %d, and was %s of %d", after.UID, after.Generation, before.UID, before.Generation)
+			err = fmt.Errorf("ManifestWork has UID %s and generation %d, want UID %s and a generation after %d", after.UID, after.Generation, before.UID, before.Generation)
 		}
 		return err
 	})
 	f.PermissionSays(t, framework.Cluster1, cp.Name, rbacv1alpha1.ConditionValidation, metav1.ConditionTrue)
 }
 
-// Weakness 7: an agent that does not say of every object whether it is applied
-// keeps nobody from what it says of the others.
-func TestWeakness7OneUnreportedObjectDoesNotHideTheOthers(t *testing.T) {
+// TestUnreportedObjectDoesNotHideOthers checks defect 7: if an agent reports no status for one
+// object, the ClusterPermission still contains the status of the others.
+func TestUnreportedObjectDoesNotHideOthers(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	cluster := f.SilentCluster(t)
-	cp := framework.Permission("weakness-7")
+	cp := framework.Permission("unreported-object")
 	cp.Namespace = cluster
 	cp = framework.CreatePermission(t, f.OCM, cp)
 	f.WorkOf(t, cp)
@@ -263,7 +269,7 @@ func TestWeakness7OneUnreportedObjectDoesNotHideTheOthers(t *testing.T) {
 	cp = f.PermissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue)
 	status := cp.Status.ResourceStatus
 	if status == nil || len(status.Roles) != 1 || len(status.RoleBindings) != 1 || len(status.ClusterRoles) != 1 || len(status.ClusterRoleBindings) != 1 {
-		t.Fatalf("the resource status is %+v", status)
+		t.Fatalf("resourceStatus = %+v, want one object of each kind", status)
 	}
 	for what, entry := range map[string]struct {
 		conditions []metav1.Condition
@@ -276,17 +282,18 @@ func TestWeakness7OneUnreportedObjectDoesNotHideTheOthers(t *testing.T) {
 	} {
 		condition := meta.FindStatusCondition(entry.conditions, rbacv1alpha1.ConditionResourceApplied)
 		if condition == nil || condition.Status != entry.want || condition.LastTransitionTime.IsZero() {
-			t.Errorf("the %s is said to be %+v, not %s", what, condition, entry.want)
+			t.Errorf("condition of the %s = %+v, want %s", what, condition, entry.want)
 		}
 	}
 }
 
-// Weakness 9: nothing is written because something was looked at. What changes here
-// is of no consequence, though all of it is watched. TestNothingIsWrittenWhenNothingChanged
-// has restarts.
-func TestWeakness9NothingIsWrittenForNothing(t *testing.T) {
+// TestIrrelevantChangesWriteNothing checks defect 9: if a change of a watched object does not
+// affect the delivery, the server writes nothing. TestNothingIsWrittenWhenNothingChanged covers
+// restarts.
+func TestIrrelevantChangesWriteNothing(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
-	const name, other = "weakness-9", "weakness-9-other"
+	const name, other = "irrelevant-changes", "irrelevant-changes-other"
 	cluster := f.SilentCluster(t)
 	quiet, moving := f.withAllInputs(t, cluster, name), f.withAllInputs(t, cluster, other)
 	versions := func() string {
@@ -304,20 +311,21 @@ func TestWeakness9NothingIsWrittenForNothing(t *testing.T) {
 	framework.Must(f.OCM.RbacV1alpha1().ClusterNamespaces(cluster).Patch(t.Context(), name, types.MergePatchType, labels, metav1.PatchOptions{}))(t)
 	f.reportNamespace(t, cluster, "not-selected", nil)
 
-	// What comes after these, by the same ways, and matters to another one, shows
-	// that they have come.
+	// These later changes arrive through the same watches and affect another ClusterPermission.
+	// Its delivery proves that the earlier changes were processed.
 	f.ReportAccount(t, cluster, other, framework.PlacedIn("where-it-has-moved", other))
 	framework.Must(f.HubClient.RbacV1().ClusterRoles().Patch(t.Context(), other, types.MergePatchType,
 		[]byte(`{"rules":[{"apiGroups":[""],"resources":["nodes"],"verbs":["get"]}]}`), metav1.PatchOptions{}))(t)
 	f.reportNamespace(t, cluster, "selected-later", map[string]string{"team": other})
 	f.workHas(t, moving, "where-it-has-moved", "nodes", "selected-later")
 	if after := versions(); after != before {
-		t.Errorf("the versions went from %s to %s", before, after)
+		t.Errorf("resourceVersions = %s, want %s", after, before)
 	}
 }
 
-// withAllInputs creates a ClusterPermission that needs an account, a role of the
-// hub and selected namespaces, each of its name, and waits until it is reported on.
+// withAllInputs creates a ClusterPermission with its inputs: an account, a role of the hub and a
+// selected namespace, all with its name. It waits until the ClusterPermission is reported as
+// applied.
 func (f *fleet) withAllInputs(t *testing.T, cluster, name string) *rbacv1alpha1.ClusterPermission {
 	t.Helper()
 	framework.CreateAccount(t, f.OCM, framework.NewAccount(cluster, name))
@@ -333,13 +341,14 @@ func (f *fleet) withAllInputs(t *testing.T, cluster, name string) *rbacv1alpha1.
 	return f.PermissionSays(t, cluster, name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue)
 }
 
-// Weakness 9: a selector that matches nothing is said to do so, and there is no
-// work without manifests.
-func TestWeakness9NoNamespaceMatches(t *testing.T) {
+// TestNoNamespaceMatches checks defect 9: a condition reports a selector that matches no namespace,
+// and the server creates no ManifestWork without manifests.
+func TestNoNamespaceMatches(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	cluster := f.SilentCluster(t)
 	f.reportNamespace(t, cluster, "default", nil)
-	cp := framework.PermissionForAccount(cluster, "weakness-9-none", "anybody")
+	cp := framework.PermissionForAccount(cluster, "no-namespace-matches", "anybody")
 	cp.Spec.Roles = nil
 	(*cp.Spec.RoleBindings)[0] = rbacv1alpha1.RoleBinding{
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "none"}}, RoleRef: framework.RoleRefTo("ClusterRole", "view"), Subject: framework.UserSubject("alice"),
@@ -348,15 +357,17 @@ func TestWeakness9NoNamespaceMatches(t *testing.T) {
 	f.PermissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionNamespacesSelected, metav1.ConditionFalse, "spec.roleBindings[0].namespaceSelector: 0")
 	f.PermissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse)
 	if _, err := f.OCM.WorkV1().ManifestWorks(cluster).Get(t.Context(), render.WorkName(cp), metav1.GetOptions{}); framework.IsGone(err) != nil {
-		t.Errorf("there is a work, or: %v", err)
+		t.Errorf("get of the ManifestWork = %v, want NotFound", err)
 	}
 	f.reportNamespace(t, cluster, "first", map[string]string{"team": "none"})
 	f.PermissionSays(t, cluster, cp.Name, rbacv1alpha1.ConditionNamespacesSelected, metav1.ConditionTrue, "spec.roleBindings[0].namespaceSelector: 1")
 	f.WorkOf(t, cp)
 }
 
-// Until the agent has removed what it applied, nobody is told that it is gone.
+// TestWorkThatIsBeingRemoved checks that a ManifestWork is reported as removed only after the agent
+// has removed its objects.
 func TestWorkThatIsBeingRemoved(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	cluster := f.SilentCluster(t)
 	const name = "being-removed"
@@ -380,12 +391,13 @@ func TestWorkThatIsBeingRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.PermissionSays(t, cluster, name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, "is being deleted")
-	f.PermissionSays(t, cluster, name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, "is being removed")
+	f.PermissionSays(t, cluster, name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, "is removing")
 	finalizers(`null`)
 	f.PermissionSays(t, cluster, name, rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, "No part of the spec can be delivered")
 }
 
-// onlyForAccount delivers nothing without the account of its name.
+// onlyForAccount returns a ClusterPermission that delivers nothing if the account of its name does
+// not exist.
 func onlyForAccount(namespace, name string) *rbacv1alpha1.ClusterPermission {
 	cp := framework.PermissionForAccount(namespace, name, name)
 	cp.Spec.Roles = nil

@@ -12,6 +12,7 @@ import (
 )
 
 func TestDeletionCascades(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
 		t.Run(string(policy), func(t *testing.T) {
@@ -22,7 +23,7 @@ func TestDeletionCascades(t *testing.T) {
 			if err := f.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Delete(t.Context(), name, metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
 				t.Fatal(err)
 			}
-			framework.Eventually(t, "the ClusterPermission is gone", func(ctx context.Context) error {
+			framework.Eventually(t, "ClusterPermission "+name+" does not exist", func(ctx context.Context) error {
 				_, err := f.GetPermission(ctx, name)
 				return framework.IsGone(err)
 			})
@@ -32,8 +33,9 @@ func TestDeletionCascades(t *testing.T) {
 	}
 }
 
-// Orphaning leaves the work, and with it what it delivers, to whoever asked for it.
+// TestDeletionOrphans checks that orphaning keeps the ManifestWork and the objects that it delivers.
 func TestDeletionOrphans(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const name = "orphaning"
 	framework.CreatePermission(t, f.OCM, framework.Permission(name))
@@ -43,11 +45,11 @@ func TestDeletionOrphans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "the ClusterPermission is gone", func(ctx context.Context) error {
+	framework.Eventually(t, "ClusterPermission "+name+" does not exist", func(ctx context.Context) error {
 		_, err := f.GetPermission(ctx, name)
 		return framework.IsGone(err)
 	})
-	// What is deleted after it and is gone shows that it would be gone, too.
+	// The later deletion of this object proves that the earlier one was processed.
 	framework.CreatePermission(t, f.OCM, framework.Permission("orphaning-marker"))
 	f.Applied(t, "orphaning-marker")
 	if err := f.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Delete(t.Context(), "orphaning-marker", metav1.DeleteOptions{}); err != nil {
@@ -57,7 +59,7 @@ func TestDeletionOrphans(t *testing.T) {
 
 	work := framework.Must(f.GetWork(t.Context(), cp))(t)
 	if work.DeletionTimestamp != nil || len(work.OwnerReferences) > 0 {
-		t.Errorf("the work is deleted at %v, or has owners %v", work.DeletionTimestamp, work.OwnerReferences)
+		t.Errorf("ManifestWork has deletionTimestamp %v and ownerReferences %v, want neither", work.DeletionTimestamp, work.OwnerReferences)
 	}
 	f.Present(t, framework.ObjectsOf(name)...)
 	if err := f.OCM.WorkV1().ManifestWorks(framework.Cluster1).Delete(t.Context(), work.Name, metav1.DeleteOptions{}); err != nil {
@@ -66,8 +68,9 @@ func TestDeletionOrphans(t *testing.T) {
 	f.Absent(t, framework.ObjectsOf(name)...)
 }
 
-// Deleting the hub namespace of a cluster takes everything with it. Since the hub goes
-// on accepting the cluster, it gets a new one.
+// TestDeletionOfTheHubNamespace checks that the deletion of a cluster's namespace on the hub
+// removes all delivered objects. The hub still accepts the cluster, so it creates the namespace
+// again.
 func TestDeletionOfTheHubNamespace(t *testing.T) {
 	f := shared(t)
 	names := []string{"in-namespace-0", "in-namespace-1", "in-namespace-2"}
@@ -84,10 +87,10 @@ func TestDeletionOfTheHubNamespace(t *testing.T) {
 	if err := f.HubClient.CoreV1().Namespaces().Delete(t.Context(), framework.Cluster1, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "the cluster has a new namespace", func(ctx context.Context) error {
+	framework.Eventually(t, "the hub has a new namespace "+framework.Cluster1, func(ctx context.Context) error {
 		namespace, err := f.HubClient.CoreV1().Namespaces().Get(ctx, framework.Cluster1, metav1.GetOptions{})
 		if err == nil && namespace.UID == former.UID {
-			return fmt.Errorf("it has the former one, with the conditions %v", namespace.Status.Conditions)
+			return fmt.Errorf("the previous namespace still exists with conditions %v", namespace.Status.Conditions)
 		}
 		return err
 	})
@@ -95,8 +98,8 @@ func TestDeletionOfTheHubNamespace(t *testing.T) {
 		f.NoWorks(t, name)
 		f.Absent(t, framework.ObjectsOf(name)...)
 	}
-	// For a moment, the hub's admission may still take the new namespace for the old one.
-	framework.Eventually(t, "a ClusterPermission can be made in it", func(ctx context.Context) error {
+	// For a short time, the hub's admission may still see the previous namespace.
+	framework.Eventually(t, "ClusterPermission joined-again is created in the new namespace", func(ctx context.Context) error {
 		_, err := f.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Create(ctx, framework.Permission("joined-again"), metav1.CreateOptions{})
 		return err
 	})

@@ -1,27 +1,27 @@
 // Package permission tests ClusterPermissions, from admission and the approval of escalations to the
 // objects on the managed cluster, in a fleet of test/framework.
 //
-// The public controller of ClusterPermissions has nine known defects. These tests show that ours has
-// none of them. TestServer, TestWeakness3WhatOneNeedsDoesNotStopOthers and
-// TestWeakness8ReportsWhileTheServerIsDown are in test/server:
+// The upstream controller of ClusterPermissions has nine known defects. These tests check that our
+// controller has none of them. TestServer, TestMissingPermissionAffectsDependentsOnly and
+// TestReportsWhileTheServerIsDown are in test/server:
 //
-//  1. bad ones are found later, or never  TestRefusedAtAdmission, TestRefusedUpdate, TestWeakness1BadInputsAreRefused, TestServer/work_survives_the_lack_of_a_write
+//  1. invalid objects are rejected late or never  TestRefusedAtAdmission, TestRefusedUpdate, TestBadInputsAreRefused, TestServer/ManifestWork_is_created_after_failed_writes
 //
-//  2. who creates one is administrator    TestWeakness2CreatorsDoNotBecomeAdministrators, TestEscalationIsRefused
+//  2. creators become administrators              TestCreatorsDoNotBecomeAdministrators, TestEscalationIsRefused
 //
-//  3. one that needs more stops others    TestWeakness3WhatOneNeedsDoesNotStopOthers
+//  3. missing inputs of one object stop others    TestMissingPermissionAffectsDependentsOnly
 //
-//  4. old namespaces of accounts return   TestWeakness4AccountThatMovesFast, TestWeakness4AddonThatMovesFast, TestBindingFollowsTheReport, TestHubThatKeepsAccounts
+//  4. previous namespaces of accounts return      TestAccountThatMovesFast, TestAddOnThatMovesFast, TestBindingFollowsTheReport, TestHubThatStoresAccounts
 //
-//  5. looking at roles spoils the work    TestWeakness5OwnRolesAreNotLookedAtTwice, TestWeakness5MissingRolesAreReportedAsTheyComeAndGo, TestSpellingOfTodaysController
+//  5. validation of roles breaks the delivery     TestOwnRolesAreReportedOnce, TestMissingRolesAreReported, TestUpstreamSpelling
 //
-//  6. conditions flap, or stay            TestWeakness6ConditionsDoNotFlap, TestWeakness6ValidationClears, TestWeakness5OwnRolesAreNotLookedAtTwice (those of validate go with it)
+//  6. conditions flap, or are never removed       TestConditionsDoNotFlap, TestValidationConditionClears, TestOwnRolesAreReportedOnce (the conditions of validate)
 //
-//  7. one object unreported hides all     TestWeakness7OneUnreportedObjectDoesNotHideTheOthers
+//  7. one object without status hides all others  TestUnreportedObjectDoesNotHideOthers
 //
-//  8. reports during an outage are lost   TestWeakness8ReportsWhileTheServerIsDown
+//  8. reports during an outage are lost           TestReportsWhileTheServerIsDown
 //
-//  9. works are written again and again   TestWeakness9NothingIsWrittenForNothing, TestNothingIsWrittenWhenNothingChanged, TestWeakness9NoNamespaceMatches (no empty work)
+//  9. ManifestWorks are written repeatedly        TestIrrelevantChangesWriteNothing, TestNothingIsWrittenWhenNothingChanged, TestNoNamespaceMatches (no empty ManifestWork)
 //
-// TestPermissionTable applies the golden files of the renderer to the hub.
+// TestPermissionTable creates the inputs of the renderer's golden files on the hub.
 package permission

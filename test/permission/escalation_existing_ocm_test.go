@@ -23,7 +23,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// overlaid is a hub that runs OCM, with our server as the overlay starts it.
+// overlaid is a hub that runs OCM, with our server in the configuration of
+// artifacts/deploy/existing-ocm.
 type overlaid struct {
 	cluster *localhub.Cluster
 	server  *localhub.APIServer
@@ -31,7 +32,8 @@ type overlaid struct {
 	hub     *kubernetes.Clientset
 }
 
-// On a hub that runs OCM, what could be created before can be created on.
+// TestPermissionsOfHubThatRunsOCM checks that a hub that runs OCM still accepts all
+// ClusterPermissions that it accepted before our server was installed.
 func TestPermissionsOfHubThatRunsOCM(t *testing.T) {
 	t.Parallel()
 	cluster, server := framework.ServerOfHubThatRunsOCM(t)
@@ -39,12 +41,13 @@ func TestPermissionsOfHubThatRunsOCM(t *testing.T) {
 		cluster: cluster, server: server,
 		ocm: framework.OCMClient(t, cluster.AdminConfig(), nil), hub: framework.Must(kubernetes.NewForConfig(cluster.AdminConfig()))(t),
 	}
-	t.Run("who may not grant is warned", o.warns)
+	t.Run("users without permission to grant receive warnings", o.warns)
 	t.Run("selectors select the hub's namespaces", o.selects)
-	t.Run("works name an executor", o.executes)
+	t.Run("ManifestWorks name an executor", o.executes)
 }
 
-// work waits until the one work of a ClusterPermission passes a check.
+// work waits until a ClusterPermission has exactly one ManifestWork, which passes a check. The text
+// what names the expected state.
 func (o *overlaid) work(t *testing.T, name, what string, check func(*workv1.ManifestWork) error) {
 	t.Helper()
 	framework.Eventually(t, what, func(ctx context.Context) error {
@@ -53,7 +56,7 @@ func (o *overlaid) work(t *testing.T, name, what string, check func(*workv1.Mani
 			return err
 		}
 		if len(works) != 1 {
-			return fmt.Errorf("there are %d works", len(works))
+			return fmt.Errorf("ManifestWorks = %d, want 1", len(works))
 		}
 		return check(&works[0])
 	})
@@ -64,9 +67,9 @@ func (o *overlaid) warns(t *testing.T) {
 	alice := framework.NewCaller(t, o.cluster, "alice-of-ocm").IsAdmin(t)
 	framework.CreatePermission(t, alice.OCM, framework.Permission(name))
 	if texts := alice.Warnings.Take(); len(texts) != 4 {
-		t.Errorf("alice has got %d warnings, not one for each part: %q", len(texts), texts)
+		t.Errorf("warnings for alice = %d, want 4, one for each part: %q", len(texts), texts)
 	}
-	o.work(t, name, "its work is in the hub's own store", func(*workv1.ManifestWork) error { return nil })
+	o.work(t, name, "the hub stores the ManifestWork of ClusterPermission "+name, func(*workv1.ManifestWork) error { return nil })
 }
 
 // namespace creates a namespace on the hub.
@@ -80,7 +83,8 @@ func (o *overlaid) namespace(t *testing.T, name, team string) {
 
 func (o *overlaid) selects(t *testing.T) {
 	const name = "selects-on-an-ocm-hub"
-	// Nobody deletes namespaces here, and the test may run again on the same data.
+	// The test does not delete its namespaces, and may run again on the same data. So the names must be
+	// unique.
 	run := rand.String(5)
 	first, second, another := "first-"+run, "second-"+run, "another-"+run
 	o.namespace(t, first, run)
@@ -105,22 +109,22 @@ func (o *overlaid) selects(t *testing.T) {
 				}
 				slices.Sort(got)
 				if !slices.Equal(got, want) {
-					return fmt.Errorf("each %s is in %v", kind, got)
+					return fmt.Errorf("namespaces of the %s = %v, want %v", kind, got, want)
 				}
 			}
 			return nil
 		}
 	}
-	o.work(t, name, "the hub's namespace is selected", places(first))
+	o.work(t, name, "the ManifestWork contains the selected namespace of the hub", places(first))
 	o.namespace(t, second, run)
-	o.work(t, name, "a new namespace of the hub is selected", places(first, second))
+	o.work(t, name, "the ManifestWork contains the new namespace of the hub", places(first, second))
 	patch := []byte(`{"metadata":{"labels":{"team":null}}}`)
 	if _, err := o.hub.CoreV1().Namespaces().Patch(t.Context(), first, "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	o.work(t, name, "a namespace that does not match any more is left out", places(second))
+	o.work(t, name, "the ManifestWork omits the namespace that no longer matches", places(second))
 
-	// What is rendered names namespaces of the hub, which not everybody may list.
+	// The rendering contains the names of hub namespaces, so it requires permission to list namespaces.
 	admin, lister := framework.NewCaller(t, o.cluster, "admin-of-ocm").IsAdmin(t), framework.NewCaller(t, o.cluster, "lister-of-ocm").IsAdmin(t)
 	mayListNamespaces(t, o.hub, lister)
 	for _, c := range []struct {
@@ -132,13 +136,13 @@ func (o *overlaid) selects(t *testing.T) {
 		for verb, err := range map[string]error{"GET": getErr, "POST": postErr} {
 			switch {
 			case c.refused && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "resources: [namespaces], verbs: [list]}") || strings.Contains(err.Error(), second)):
-				t.Errorf("%s by %s: got %v, not 403 for the namespaces", verb, c.Name, err)
+				t.Errorf("%s of the rendering by %s = %v, want 403 with a rule to list namespaces", verb, c.Name, err)
 			case !c.refused && err != nil:
-				t.Errorf("%s by %s: %v", verb, c.Name, err)
+				t.Errorf("%s of the rendering by %s = %v, want nil", verb, c.Name, err)
 			}
 		}
 		if _, err := propose(t, c.OCM, "selects-nothing", manifest(t, framework.Permission("selects-nothing"))); err != nil {
-			t.Errorf("%s proposes what selects nothing: %v", c.Name, err)
+			t.Errorf("propose() without selectors by %s = %v, want nil", c.Name, err)
 		}
 	}
 }
@@ -163,14 +167,15 @@ func mayListNamespaces(t *testing.T, hub kubernetes.Interface, c *framework.Call
 	}
 }
 
-// executes: OCM's validating agents refuse works without an executor, unless they
-// let works of the agent's own ServiceAccount be, which is what the flag names.
+// executes checks that --work-executor names the executor of all ManifestWorks. Validating agents
+// of OCM reject ManifestWorks without an executor, unless they allow the agent's own
+// ServiceAccount.
 func (o *overlaid) executes(t *testing.T) {
 	const name = "executed-on-an-ocm-hub"
 	framework.CreatePermission(t, o.ocm, framework.Permission(name))
-	o.work(t, name, "the work names no executor", func(work *workv1.ManifestWork) error {
+	o.work(t, name, "the ManifestWork has no executor", func(work *workv1.ManifestWork) error {
 		if work.Spec.Executor != nil {
-			return fmt.Errorf("it names %v", work.Spec.Executor)
+			return fmt.Errorf("executor = %v", work.Spec.Executor)
 		}
 		return nil
 	})
@@ -187,15 +192,15 @@ func (o *overlaid) executes(t *testing.T) {
 			executor := work.Spec.Executor
 			switch {
 			case executor == nil:
-				return errors.New("it names none")
+				return errors.New("executor = nil")
 			case executor.Subject.ServiceAccount == nil || executor.Subject.Type != workv1.ExecutorSubjectTypeServiceAccount:
-				return fmt.Errorf("it names %v", executor.Subject)
+				return fmt.Errorf("subject of the executor = %v", executor.Subject)
 			case executor.Subject.ServiceAccount.Namespace != namespace || executor.Subject.ServiceAccount.Name != accountName:
-				return fmt.Errorf("it names %v", *executor.Subject.ServiceAccount)
+				return fmt.Errorf("ServiceAccount of the executor = %v", *executor.Subject.ServiceAccount)
 			}
 			return nil
 		}
-		o.work(t, name, "the stored work names "+account, named)
+		o.work(t, name, "the stored ManifestWork has executor "+account, named)
 		later := &rbacv1alpha1.ClusterPermission{}
 		framework.Eventually(t, "ClusterPermissions can be created again", func(ctx context.Context) error {
 			var err error
@@ -203,6 +208,6 @@ func (o *overlaid) executes(t *testing.T) {
 			return err
 		})
 		framework.DeletePermissionLater(t, o.ocm, framework.Cluster1, later.Name)
-		o.work(t, later.Name, "a new work names "+account, named)
+		o.work(t, later.Name, "a new ManifestWork has executor "+account, named)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// grantTo grants a subject what permission grants: some of it cluster-wide, and
-// some in the namespace default.
+// grantTo returns framework.Permission for another subject. It grants some rules cluster-wide, and
+// others in the namespace default.
 func grantTo(name string, subject rbacv1.Subject) *rbacv1alpha1.ClusterPermission {
 	cp := framework.Permission(name)
 	cp.Spec.ClusterRoleBinding.Subject = &subject
@@ -27,27 +27,28 @@ func grantTo(name string, subject rbacv1.Subject) *rbacv1alpha1.ClusterPermissio
 	return cp
 }
 
-// tries asks, without writing, whether a caller may create a ClusterPermission.
+// tries returns the error of a dry run that creates a ClusterPermission as a caller.
 func tries(ctx context.Context, c *framework.Caller, cp *rbacv1alpha1.ClusterPermission) error {
 	_, err := c.Permissions().Create(ctx, cp, metav1.CreateOptions{DryRun: dryRun})
 	return err
 }
 
-// holds waits until our server knows that a caller holds what permission grants.
+// holds waits until our server allows a caller to grant the rules of framework.Permission, because
+// the caller holds them.
 func holds(t *testing.T, c *framework.Caller) {
 	t.Helper()
-	framework.Eventually(t, c.Name+" may grant what was delivered to it", func(ctx context.Context) error {
+	framework.Eventually(t, c.Name+" is allowed to grant the delivered permissions", func(ctx context.Context) error {
 		return tries(ctx, c, framework.Permission("held-by-"+c.Name))
 	})
 }
 
-// refusedForGood waits until a caller may not create a ClusterPermission any more,
-// and checks that it stays so.
+// refusedForGood waits until a caller is no longer allowed to create a ClusterPermission, and
+// checks that the denial is permanent.
 func refusedForGood(t *testing.T, c *framework.Caller, cp *rbacv1alpha1.ClusterPermission, lines ...string) {
 	t.Helper()
-	framework.Eventually(t, c.Name+" may not create "+cp.Name, func(ctx context.Context) error {
+	framework.Eventually(t, c.Name+" is not allowed to create ClusterPermission "+cp.Name, func(ctx context.Context) error {
 		if err := tries(ctx, c, cp); !apierrors.IsForbidden(err) {
-			return fmt.Errorf("got %v, not 403", err)
+			return fmt.Errorf("create = %v, want 403", err)
 		}
 		return nil
 	})
@@ -56,9 +57,10 @@ func refusedForGood(t *testing.T, c *framework.Caller, cp *rbacv1alpha1.ClusterP
 	}
 }
 
-// What was delivered to somebody by ClusterPermissions is theirs to give away, for
-// as long as they have it.
-func TestWhatIsHeldMayBeGranted(t *testing.T) {
+// TestHeldPermissionsCanBeGranted checks that a subject of delivered ClusterPermissions can grant
+// their rules to others, as long as they are delivered.
+func TestHeldPermissionsCanBeGranted(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const source = "held-source"
 	alice := framework.NewCaller(t, f.Hub, "alice-holder").IsAdmin(t)
@@ -67,27 +69,27 @@ func TestWhatIsHeldMayBeGranted(t *testing.T) {
 	f.Applied(t, source)
 	holds(t, alice)
 
-	t.Run("the same", func(t *testing.T) {
+	t.Run("the same rules", func(t *testing.T) {
 		framework.CreatePermission(t, alice.OCM, framework.Permission("held-same"))
 		f.Applied(t, "held-same")
 		f.Present(t, framework.ObjectsOf("held-same")...)
 	})
-	t.Run("less", func(t *testing.T) {
+	t.Run("fewer rules", func(t *testing.T) {
 		cp := framework.Permission("held-less")
 		cp.Spec.ClusterRole.Rules = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, ResourceNames: []string{"one"}, Verbs: []string{"get"}}}
 		framework.CreatePermission(t, alice.OCM, cp)
 		f.Applied(t, "held-less")
 	})
-	t.Run("by binding the role that was delivered", func(t *testing.T) {
+	t.Run("a binding to the delivered role", func(t *testing.T) {
 		cp := framework.Permission("held-bound")
 		cp.Spec = rbacv1alpha1.ClusterPermissionSpec{ClusterRoleBinding: &rbacv1alpha1.ClusterRoleBinding{
 			RoleRef: &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: source}, Subject: framework.UserSubject("bob"),
 		}}
 		if err := tries(t.Context(), alice, cp); err != nil {
-			t.Error(err)
+			t.Errorf("create of a binding to ClusterRole %s = %v, want nil", source, err)
 		}
 	})
-	t.Run("not more", func(t *testing.T) {
+	t.Run("additional rules are denied", func(t *testing.T) {
 		cp := framework.Permission("held-more")
 		cp.Spec.ClusterRole.Rules = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods", "nodes", "secrets"}, Verbs: []string{"get", "delete"}}}
 		_, err := alice.Permissions().Create(t.Context(), cp, metav1.CreateOptions{})
@@ -96,8 +98,8 @@ func TestWhatIsHeldMayBeGranted(t *testing.T) {
 		refusedFor(t, err, "spec.clusterRole, cluster-wide: "+nodesAndPods, "spec.clusterRole, cluster-wide: "+secrets, bound+nodesAndPods, bound+secrets)
 		f.notStored(t, cp.Name)
 	})
-	t.Run("not elsewhere", func(t *testing.T) {
-		// alice may list pods in one namespace, and get them everywhere.
+	t.Run("other namespaces are denied", func(t *testing.T) {
+		// alice is allowed to list pods in one namespace, and to get them in all namespaces.
 		cp := framework.Permission("held-elsewhere")
 		(*cp.Spec.Roles)[0].Namespace, (*cp.Spec.RoleBindings)[0].Namespace = "kube-system", "kube-system"
 		const listPods = `{apiGroups: [""], resources: [pods], verbs: [list]}`
@@ -108,25 +110,25 @@ func TestWhatIsHeldMayBeGranted(t *testing.T) {
 		refusedFor(t, tries(t.Context(), alice, everywhere), "spec.clusterRole, cluster-wide: "+listPods,
 			`spec.clusterRoleBinding, cluster-wide: ClusterRole "held-everywhere" with `+listPods)
 	})
-	t.Run("no role of the cluster whose rules nobody delivered", func(t *testing.T) {
+	t.Run("a role that was not delivered is denied", func(t *testing.T) {
 		cp := framework.Permission("held-view")
 		cp.Spec = rbacv1alpha1.ClusterPermissionSpec{ClusterRoleBinding: &rbacv1alpha1.ClusterRoleBinding{
 			RoleRef: &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}, Subject: framework.UserSubject("bob"),
 		}}
-		refusedFor(t, tries(t.Context(), alice, cp), `spec.clusterRoleBinding, cluster-wide: ClusterRole "view", whose rules are not known or may change`)
+		refusedFor(t, tries(t.Context(), alice, cp), `spec.clusterRoleBinding, cluster-wide: ClusterRole "view", whose rules are unknown or may change`)
 	})
-	t.Run("not by who does not have it", func(t *testing.T) {
+	t.Run("other users are denied", func(t *testing.T) {
 		mallory := framework.NewCaller(t, f.Hub, "mallory-holder").IsAdmin(t)
 		refusedFor(t, tries(t.Context(), mallory, framework.Permission("held-mallory")), missingOf("held-mallory")...)
 	})
-	t.Run("not what was narrowed", func(t *testing.T) {
+	t.Run("removed rules are denied", func(t *testing.T) {
 		f.update(t, source, func(cp *rbacv1alpha1.ClusterPermission) { cp.Spec.ClusterRole.Rules = framework.ReadPods })
 		f.Applied(t, source)
 		const nodes = `{apiGroups: [""], resources: [nodes], verbs: [get]}`
 		refusedForGood(t, alice, framework.Permission("held-narrowed"), "spec.clusterRole, cluster-wide: "+nodes,
 			`spec.clusterRoleBinding, cluster-wide: ClusterRole "held-narrowed" with `+nodes)
 	})
-	t.Run("not after it is gone", func(t *testing.T) {
+	t.Run("rules of a deleted ClusterPermission are denied", func(t *testing.T) {
 		if err := f.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Delete(t.Context(), source, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -137,8 +139,10 @@ func TestWhatIsHeldMayBeGranted(t *testing.T) {
 	})
 }
 
-// What is stored but not on the cluster gives nothing yet.
-func TestOnlyWhatIsAppliedIsHeld(t *testing.T) {
+// TestOnlyAppliedPermissionsAreHeld checks that a subject does not hold the permissions of a
+// ClusterPermission before the agent has applied them.
+func TestOnlyAppliedPermissionsAreHeld(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const source = "held-late"
 	namespace := "held-late-" + rand.String(5)
@@ -146,7 +150,7 @@ func TestOnlyWhatIsAppliedIsHeld(t *testing.T) {
 	cp := grantTo(source, alice.Subject)
 	(*cp.Spec.Roles)[0].Namespace, (*cp.Spec.RoleBindings)[0].Namespace = namespace, namespace
 	framework.CreatePermission(t, f.OCM, cp)
-	framework.Eventually(t, "the agent cannot apply it", func(ctx context.Context) error {
+	framework.Eventually(t, "ClusterPermission "+source+" has condition AppliedRBACManifestWork=False with reason AppliedManifestWorkFailed", func(ctx context.Context) error {
 		cp, err := f.GetPermission(ctx, source)
 		if err != nil {
 			return err
@@ -155,29 +159,29 @@ func TestOnlyWhatIsAppliedIsHeld(t *testing.T) {
 			return err
 		}
 		if reason := meta.FindStatusCondition(cp.Status.Conditions, rbacv1alpha1.ConditionAppliedRBACManifestWork).Reason; reason != "AppliedManifestWorkFailed" {
-			return fmt.Errorf("the reason is %s", reason)
+			return fmt.Errorf("reason = %s", reason)
 		}
 		return nil
 	})
 	granted := framework.Permission("held-too-early")
 	refusedFor(t, tries(t.Context(), alice, granted), missingOf(granted.Name)...)
 
-	t.Run("whatever a writer of the status says", func(t *testing.T) {
+	t.Run("writes of the status have no effect", func(t *testing.T) {
 		liar := framework.NewCaller(t, f.Hub, "status-writer").IsAdmin(t)
 		liar.May(t, framework.Cluster1, rbacv1.PolicyRule{APIGroups: []string{rbacv1alpha1.GroupName}, Resources: []string{"clusterpermissions/status"}, Verbs: []string{"update", "patch"}})
 		lie := `{"status":{"approval":{"approved":{"generation":1,"approvedBy":"root","approvedAt":"2020-01-01T00:00:00Z"},` +
 			`"delivered":{"generation":1,"spec":{"clusterRole":{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}}}}}}`
 		after := framework.Must(liar.Permissions().Patch(t.Context(), source, types.MergePatchType, []byte(lie), metav1.PatchOptions{}, "status"))(t)
 		if after.Status.Approval != nil {
-			t.Errorf("a writer of the status approves: %v", after.Status.Approval)
+			t.Errorf("approval after a patch of the status = %v, want nil", after.Status.Approval)
 		}
 		after.Status.Approval = &rbacv1alpha1.Approval{Pending: &rbacv1alpha1.PendingGeneration{Generation: 1, RequestedBy: "root", RequestedAt: metav1.Now()}}
 		after.ResourceVersion = ""
 		if after := framework.Must(liar.Permissions().UpdateStatus(t.Context(), after, metav1.UpdateOptions{}))(t); after.Status.Approval != nil {
-			t.Errorf("a writer of the status stops deliveries: %v", after.Status.Approval)
+			t.Errorf("approval after an update of the status = %v, want nil", after.Status.Approval)
 		}
-		// Applied, but of another generation than is delivered, counts for nothing.
-		framework.Eventually(t, "the lie is stored", func(ctx context.Context) error {
+		// An Applied condition of another generation than the delivered one has no effect.
+		framework.Eventually(t, "the false condition is stored", func(ctx context.Context) error {
 			cp, err := f.GetPermission(ctx, source)
 			if err != nil {
 				return err
@@ -190,7 +194,7 @@ func TestOnlyWhatIsAppliedIsHeld(t *testing.T) {
 		for range 20 {
 			refusedFor(t, tries(t.Context(), alice, granted), missingOf(granted.Name)...)
 		}
-		framework.Eventually(t, "the condition is the truth again", func(ctx context.Context) error {
+		framework.Eventually(t, "the server has restored condition AppliedRBACManifestWork=False", func(ctx context.Context) error {
 			cp, err := f.GetPermission(ctx, source)
 			if err != nil {
 				return err
@@ -209,16 +213,18 @@ func TestOnlyWhatIsAppliedIsHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Applied(t, source)
-	framework.Eventually(t, "alice holds what is applied", func(ctx context.Context) error {
+	framework.Eventually(t, "alice is allowed to grant the applied rules", func(ctx context.Context) error {
 		granted := framework.Permission("held-in-time")
 		granted.Spec.Roles, granted.Spec.RoleBindings = nil, nil
 		return tries(ctx, alice, granted)
 	})
 }
 
-// Groups count as the hub knows them; the hub's ServiceAccounts are nobody on the
-// managed cluster, whatever they are called there.
-func TestWhoIsASubject(t *testing.T) {
+// TestGroupsAndServiceAccountsAsSubjects checks that callers hold the permissions of their groups
+// on the hub. ServiceAccounts of the hub hold no permissions on the managed cluster, even if it has
+// ServiceAccounts of the same names.
+func TestGroupsAndServiceAccountsAsSubjects(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const team, namespace, name = "team-holders", "default", "held-robot"
 	member := framework.NewCaller(t, f.Hub, "group-member", team).IsAdmin(t)
@@ -245,8 +251,10 @@ func TestWhoIsASubject(t *testing.T) {
 	}
 }
 
-// Who may not grant may still look after what others granted, and take away.
-func TestWithoutGranting(t *testing.T) {
+// TestChangesWithoutPermissionToGrant checks that a caller without permission to grant can still
+// change metadata and remove permissions.
+func TestChangesWithoutPermissionToGrant(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const name = "tended"
 	alice := framework.NewCaller(t, f.Hub, "alice-tends").IsAdmin(t)
@@ -258,7 +266,7 @@ func TestWithoutGranting(t *testing.T) {
 	}
 
 	if err := patch(`{"metadata":{"labels":{"team":"a"},"annotations":{"why":"because"},"finalizers":["example.com/keep"]}}`); err != nil {
-		t.Errorf("labels, annotations and finalizers: %v", err)
+		t.Errorf("patch of labels, annotations and finalizers = %v, want nil", err)
 	}
 	if err := patch(`{"metadata":{"finalizers":null}}`); err != nil {
 		t.Fatal(err)
@@ -267,12 +275,12 @@ func TestWithoutGranting(t *testing.T) {
 		`{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"alice-tends"}]}}}`
 	refusedFor(t, patch(subjects), missingOf(name)[2])
 	if err := patch(`{"spec":{"roles":null,"roleBindings":null}}`); err != nil {
-		t.Fatalf("taking away: %v", err)
+		t.Fatalf("removal of roles and roleBindings = %v, want nil", err)
 	}
 	f.Absent(t, framework.NewObject("Role", "default", name), framework.NewObject("RoleBinding", "default", name))
 	f.Applied(t, name)
 
-	// What was taken away is not hers to give back.
+	// The caller does not hold the removed permissions, so it is not allowed to grant them again.
 	cp := framework.Must(f.GetPermission(t.Context(), name))(t)
 	cp.Spec, cp.ResourceVersion = original.Spec, ""
 	_, err := alice.Permissions().Update(t.Context(), cp, metav1.UpdateOptions{})
@@ -293,7 +301,7 @@ func TestWithoutGranting(t *testing.T) {
 	}
 	err = alice.Permissions().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "tended=together"})
 	if err != nil {
-		t.Error(err)
+		t.Errorf("DeleteCollection = %v, want nil", err)
 	}
 	f.Absent(t, append(framework.ObjectsOf("tended-1"), framework.ObjectsOf("tended-2")...)...)
 }

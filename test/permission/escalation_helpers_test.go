@@ -13,42 +13,44 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// mayGrant are the verbs of clusterpermissions that are about granting.
+// mayGrant returns a rule with verbs on clusterpermissions. The verbs escalate and bind allow
+// granting.
 func mayGrant(verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{rbacv1alpha1.GroupName}, Resources: []string{"clusterpermissions"}, Verbs: verbs}
 }
 
-// refusedFor checks that a request was refused with 403 for exactly the grants of
-// these lines, and returns the rule that is said to allow it.
+// refusedFor checks that a request was denied with 403, and that the message contains exactly these
+// lines of missing permissions. It returns the rule in the message that would allow the request.
 func refusedFor(t *testing.T, err error, lines ...string) rbacv1.PolicyRule {
 	t.Helper()
 	if !apierrors.IsForbidden(err) {
-		t.Fatalf("got %v, not 403", err)
+		t.Fatalf("error = %v, want 403", err)
 	}
 	return refusedWith(t, err.Error(), lines...)
 }
 
-// refusedWith is refusedFor of the text of a refusal.
+// refusedWith does the same as refusedFor for the text of an error.
 func refusedWith(t *testing.T, message string, lines ...string) rbacv1.PolicyRule {
 	t.Helper()
-	const head = "may not grant what it does not hold on managed cluster \"" + framework.Cluster1 + "\":\n"
-	const takes = "\nit takes a Role in namespace \"" + framework.Cluster1 + "\" with the rule "
+	const head = "cannot grant permissions that the user does not hold on managed cluster \"" + framework.Cluster1 + "\":\n"
+	const takes = "\nallow it with a Role in namespace \"" + framework.Cluster1 + "\" that contains the rule "
 	_, body, refused := strings.Cut(strings.TrimSpace(message), head)
 	missing, text, said := strings.Cut(body, takes)
 	if !refused || !said {
-		t.Fatalf("no refusal to grant, but:\n%s", message)
+		t.Fatalf("message =\n%s\nwant missing permissions and a rule", message)
 	}
 	if want := strings.Join(lines, "\n"); missing != want {
-		t.Fatalf("refused for\n%s\nnot for\n%s", missing, want)
+		t.Fatalf("missing permissions in the message =\n%s\nwant\n%s", missing, want)
 	}
 	var rule rbacv1.PolicyRule
 	if err := yaml.UnmarshalStrict([]byte(text), &rule); err != nil {
-		t.Fatalf("the rule cannot be pasted into a role: %v\n%s", err, text)
+		t.Fatalf("rule in the message = %s, want a PolicyRule: %v", text, err)
 	}
 	return rule
 }
 
-// missingOf are the lines of what framework.Permission(name) grants.
+// missingOf returns the lines of missing permissions for a caller that holds none of the rules of
+// framework.Permission(name).
 func missingOf(name string) []string {
 	const nodesAndPods, pods = `{apiGroups: [""], resources: [nodes, pods], verbs: [get]}`, `{apiGroups: [""], resources: [pods], verbs: [get, list]}`
 	return []string{
@@ -59,35 +61,36 @@ func missingOf(name string) []string {
 	}
 }
 
-// passes waits until what is created now has arrived on the managed cluster: what
-// was to arrive before has arrived as well.
+// passes waits until a new ClusterPermission is applied on the managed cluster. All earlier changes
+// are then processed as well.
 func (f *fleet) passes(t *testing.T, name string) {
 	t.Helper()
 	framework.CreatePermission(t, f.OCM, framework.Permission(name))
 	f.Applied(t, name)
 }
 
-// notDelivered checks that nothing of a ClusterPermission of that name is on its way.
+// notDelivered checks that a ClusterPermission has neither a ManifestWork nor objects on the managed
+// cluster.
 func (f *fleet) notDelivered(t *testing.T, name string) {
 	t.Helper()
 	f.passes(t, name+"-marker")
 	if works := framework.Must(framework.WorksOf(t.Context(), f.OCM, name))(t); len(works) > 0 {
-		t.Errorf("there is a work %s", works[0].Name)
+		t.Errorf("ManifestWork = %s, want none", works[0].Name)
 	}
 	for _, o := range framework.ObjectsOf(name) {
 		if _, err := framework.ReadObject(t.Context(), f.ManagedClient, o); framework.IsGone(err) != nil {
-			t.Errorf("%s on the managed cluster: %v", o, framework.IsGone(err))
+			t.Errorf("get %s on the managed cluster: %v, want NotFound", o, framework.IsGone(err))
 		}
 	}
 }
 
-// notStored checks that there is no ClusterPermission of that name and no work of one.
+// notStored checks that a ClusterPermission and its ManifestWork do not exist.
 func (f *fleet) notStored(t *testing.T, name string) {
 	t.Helper()
 	if _, err := f.GetPermission(t.Context(), name); !apierrors.IsNotFound(err) {
-		t.Errorf("%s is stored, or: %v", name, err)
+		t.Errorf("get ClusterPermission %s = %v, want NotFound", name, err)
 	}
 	if works := framework.Must(framework.WorksOf(t.Context(), f.OCM, name))(t); len(works) > 0 {
-		t.Errorf("there is a work %s", works[0].Name)
+		t.Errorf("ManifestWork = %s, want none", works[0].Name)
 	}
 }

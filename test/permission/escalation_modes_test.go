@@ -14,8 +14,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// keepsWaiting: what waits goes on waiting under another mode, until it is approved
-// or its spec changes.
+// keepsWaiting checks that a pending ClusterPermission stays pending in another mode, even after a
+// change of its metadata.
 func (a *approvals) keepsWaiting(t *testing.T, name string) {
 	t.Helper()
 	a.isPending(t, framework.Must(a.GetPermission(t.Context(), name))(t), 1)
@@ -24,15 +24,15 @@ func (a *approvals) keepsWaiting(t *testing.T, name string) {
 	marker := framework.CreatePermission(t, a.OCM, framework.Permission(name+"-marker"))
 	framework.AwaitWorkCreated(t, a.OCM, marker.Name)
 	if works := framework.Must(framework.WorksOf(t.Context(), a.OCM, name))(t); len(works) > 0 {
-		t.Errorf("there is a work %s", works[0].Name)
+		t.Errorf("ManifestWork = %s, want none", works[0].Name)
 	}
 }
 
-// hasWork checks that a ClusterPermission is on its way. How works arrive does not
-// depend on the mode, and agents take a while to come back after each restart.
+// hasWork waits until a ClusterPermission has a ManifestWork. It does not wait for the agent, which
+// does not depend on the mode and needs time to reconnect after each restart of the server.
 func (a *approvals) hasWork(t *testing.T, cp *rbacv1alpha1.ClusterPermission) {
 	t.Helper()
-	framework.Eventually(t, cp.Name+" has its work", func(ctx context.Context) error {
+	framework.Eventually(t, "ClusterPermission "+cp.Name+" has a ManifestWork", func(ctx context.Context) error {
 		_, err := a.GetWork(ctx, cp)
 		return err
 	})
@@ -56,32 +56,32 @@ func (a *approvals) warns(t *testing.T) {
 	a.alice.Warnings.Take()
 	cp := framework.CreatePermission(t, a.alice.OCM, framework.Permission(name))
 	if cp.Status.Approval != nil {
-		t.Errorf("it says of the approval: %v", cp.Status.Approval)
+		t.Errorf("approval = %v, want nil", cp.Status.Approval)
 	}
 	texts := a.alice.Warnings.Take()
 	if len(texts) != 4 {
-		t.Errorf("alice has got %d warnings, not one for each part: %q", len(texts), texts)
+		t.Errorf("warnings for alice = %d, want 4, one for each part: %q", len(texts), texts)
 	}
-	for i, want := range []string{"spec.clusterRole (cluster-wide): takes escalate: ", `spec.roles[0] (in namespace "default"): takes escalate: `,
-		"spec.clusterRoleBinding (cluster-wide): takes bind: ", `spec.roleBindings[0] (in namespace "default"): takes bind: `} {
+	for i, want := range []string{"spec.clusterRole (cluster-wide): requires escalate: ", `spec.roles[0] (in namespace "default"): requires escalate: `,
+		"spec.clusterRoleBinding (cluster-wide): requires bind: ", `spec.roleBindings[0] (in namespace "default"): requires bind: `} {
 		if i < len(texts) && !strings.HasPrefix(texts[i], want) {
-			t.Errorf("alice is warned %q, not %q", texts[i], want)
+			t.Errorf("warning %d for alice = %q, want the prefix %q", i, texts[i], want)
 		}
 	}
 	a.hasWork(t, cp)
 	framework.Must(a.change(t, a.alice, name, `{"clusterRoleBinding":{"subject":{"name":"carol"}}}`))(t)
 	if texts := a.alice.Warnings.Take(); len(texts) != 1 || !strings.HasPrefix(texts[0], "spec.clusterRoleBinding") {
-		t.Errorf("alice is warned of %q for the binding alone", texts)
+		t.Errorf("warnings for a change of the binding = %q, want one for spec.clusterRoleBinding", texts)
 	}
 	framework.Must(a.alice.Permissions().Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}))(t)
 	framework.CreatePermission(t, a.root.OCM, framework.Permission("warned-nobody"))
 	if texts := append(a.alice.Warnings.Take(), a.root.Warnings.Take()...); len(texts) > 0 {
-		t.Errorf("warned of nothing new: %q", texts)
+		t.Errorf("warnings without missing permissions = %q, want none", texts)
 	}
 	out, err := a.alice.Kubectl(t, manifest(t, framework.Permission("warned-kubectl")), "create", "-f", "-")
 	framework.DeletePermissionLater(t, a.OCM, framework.Cluster1, "warned-kubectl")
 	if err != nil || strings.Count(out, "Warning: spec.") != 4 {
-		t.Errorf("kubectl create: %v\n%s", err, out)
+		t.Errorf("kubectl create = %v, want nil and 4 warnings:\n%s", err, out)
 	}
 	a.keepsWaiting(t, "warned-of")
 }
@@ -92,13 +92,15 @@ func (a *approvals) isOff(t *testing.T) {
 	a.alice.Warnings.Take()
 	cp := framework.CreatePermission(t, a.alice.OCM, framework.Permission(name))
 	if texts := a.alice.Warnings.Take(); len(texts) > 0 {
-		t.Errorf("alice is warned of %q", texts)
+		t.Errorf("warnings for alice = %q, want none", texts)
 	}
 	a.hasWork(t, cp)
 }
 
-// A server that is told what it does not know refuses to start, and says why.
+// TestBadPermissionFlags checks that the server does not start if a flag has an invalid value. The
+// error contains the flag and the value.
 func TestBadPermissionFlags(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	for _, flag := range []string{
 		"--clusterpermission-escalation-check=Maybe", "--clusterpermission-escalation-check=enforce", "--clusterpermission-escalation-check=",
@@ -112,7 +114,7 @@ func TestBadPermissionFlags(t *testing.T) {
 			err := server.Start(t.Context())
 			name, value, _ := strings.Cut(flag, "=")
 			if err == nil || !strings.Contains(err.Error(), name+" must be") || !strings.Contains(err.Error(), `not \"`+value+`\"`) {
-				t.Errorf("the server does not refuse it by name: %v", err)
+				t.Errorf("start of the server = %v, want an error with %s and the value %q", err, name, value)
 			}
 		})
 	}

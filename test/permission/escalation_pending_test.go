@@ -19,7 +19,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// changeWaits: no step of a longer way gets more delivered than the step was approved for.
+// changeWaits checks that a change of an approved ClusterPermission waits for approval, and that the
+// approved generation stays delivered.
 func (a *approvals) changeWaits(t *testing.T) {
 	const name = "changed"
 	base := a.approved(t, name)
@@ -27,14 +28,14 @@ func (a *approvals) changeWaits(t *testing.T) {
 	stays := func(generation int64) {
 		t.Helper()
 		message := a.says(t, name, rbacv1alpha1.ConditionApproved, metav1.ConditionFalse, "ApprovalPending", generation)
-		if !strings.Contains(message, fmt.Sprintf("Generation %d by %s waits", generation, author)) || !strings.Contains(message, "generation 1 stays delivered") {
-			t.Errorf("the condition says %q", message)
+		if !strings.Contains(message, fmt.Sprintf("Generation %d by %s waits", generation, author)) || !strings.Contains(message, "Generation 1 stays delivered") {
+			t.Errorf("message of condition Approved = %q, want generation %d waiting and generation 1 delivered", message, generation)
 		}
 		a.says(t, name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue, "AppliedManifestWorkComplete", 1)
 		a.passes(t, fmt.Sprintf("changed-marker-%d", generation))
-		sameSpec(t, "what is rendered", framework.Must(rendered(t, a.OCM, name))(t), work)
+		sameSpec(t, "the rendering", framework.Must(rendered(t, a.OCM, name))(t), work)
 		if again := framework.Must(a.GetWork(t.Context(), base))(t); again.Generation != work.Generation {
-			t.Errorf("the work has changed: generation %d", again.Generation)
+			t.Errorf("generation of the ManifestWork = %d, want %d", again.Generation, work.Generation)
 		}
 		a.binds(t, name, "alice")
 	}
@@ -43,16 +44,16 @@ func (a *approvals) changeWaits(t *testing.T) {
 	a.isPending(t, cp, 2)
 	delivered := cp.Status.Approval.Delivered
 	if delivered == nil || delivered.Generation != 1 || !equality.Semantic.DeepEqual(delivered.Spec, base.Spec) {
-		t.Errorf("delivered is said to be %v", delivered)
+		t.Errorf("status.approval.delivered = %v, want generation 1 with its spec", delivered)
 	}
 	stays(2)
-	// What waits is not what a later change is compared with.
+	// A later change is compared with the delivered spec, not with the pending one.
 	a.isPending(t, framework.Must(a.change(t, a.alice, name, `{"validate":true}`))(t), 3)
 	stays(3)
 	a.isPending(t, framework.Must(a.change(t, a.alice, name, `{"roleBindings":null,"roles":null}`))(t), 4)
 	stays(4)
 	if cp := framework.Must(a.GetPermission(t.Context(), name))(t); cp.Status.Approval.Approved == nil || cp.Status.Approval.Approved.Generation != 1 {
-		t.Errorf("it is forgotten who approved generation 1: %v", cp.Status.Approval)
+		t.Errorf("approval = %v, want generation 1 approved", cp.Status.Approval)
 	}
 
 	back := framework.Must(a.GetPermission(t.Context(), name))(t)
@@ -60,14 +61,14 @@ func (a *approvals) changeWaits(t *testing.T) {
 	content := framework.Must(json.Marshal([]map[string]any{{"op": "replace", "path": "/spec", "value": back.Spec}}))(t)
 	cp = framework.Must(a.alice.Permissions().Patch(t.Context(), name, types.JSONPatchType, content, metav1.PatchOptions{}))(t)
 	if cp.Status.Approval != nil && (cp.Status.Approval.Pending != nil || cp.Status.Approval.Delivered != nil) {
-		t.Errorf("what was approved waits: %v", cp.Status.Approval)
+		t.Errorf("approval after a return to the approved spec = %v, want neither pending nor delivered", cp.Status.Approval)
 	}
 	if cp := a.Applied(t, name); meta.FindStatusCondition(cp.Status.Conditions, rbacv1alpha1.ConditionRBACManifestWorkCreated).ObservedGeneration != 5 {
-		t.Errorf("the conditions are %v", cp.Status.Conditions)
+		t.Errorf("conditions = %v, want RBACManifestWorkCreated at generation 5", cp.Status.Conditions)
 	}
-	// Less than is delivered needs nobody, and what was taken away is new again.
+	// Removing permissions requires no approval. Adding them again does.
 	if cp := framework.Must(a.change(t, a.alice, name, `{"roleBindings":null,"roles":null}`))(t); cp.Status.Approval != nil && cp.Status.Approval.Pending != nil {
-		t.Errorf("taking away waits: %v", cp.Status.Approval)
+		t.Errorf("approval after a removal of permissions = %v, want not pending", cp.Status.Approval)
 	}
 	a.Absent(t, framework.ObjectsOf(name)[2:]...)
 	a.isPending(t, framework.Must(a.alice.Permissions().Patch(t.Context(), name, types.JSONPatchType, content, metav1.PatchOptions{}))(t), 7)
@@ -77,17 +78,18 @@ func (a *approvals) granterNeedsNone(t *testing.T) {
 	const name = "granted"
 	a.root.Warnings.Take()
 	if cp := framework.CreatePermission(t, a.root.OCM, framework.Permission(name)); cp.Status.Approval != nil {
-		t.Errorf("what root grants says of the approval: %v", cp.Status.Approval)
+		t.Errorf("approval of a ClusterPermission by root = %v, want nil", cp.Status.Approval)
 	}
 	a.Applied(t, name)
 	a.isPending(t, framework.Must(a.change(t, a.alice, name, `{"clusterRoleBinding":{"subject":{"name":"mallory"}}}`))(t), 2)
-	// Where something waits, a patch by root may be blind to it: root has to say so.
+	// root may not have read the pending spec that its patch changes. So the patch waits for approval,
+	// too.
 	cp := framework.Must(a.change(t, a.root, name, `{"clusterRoleBinding":{"subject":{"name":"carol"}}}`))(t)
 	if waiting := cp.Status.Approval; waiting == nil || waiting.Pending == nil || waiting.Pending.Generation != 3 || waiting.Pending.RequestedBy != approver {
-		t.Fatalf("what root changes while something waits says of the approval: %v", waiting)
+		t.Fatalf("approval after a patch of a pending spec by root = %v, want generation 3 pending by %s", waiting, approver)
 	}
-	if texts := a.root.Warnings.Take(); len(texts) != 1 || !strings.Contains(texts[0], "not delivered before it is approved") {
-		t.Errorf("root is warned of %q", texts)
+	if texts := a.root.Warnings.Take(); len(texts) != 1 || !strings.Contains(texts[0], "not delivered until it is approved") {
+		t.Errorf("warnings for root = %q, want one that the change waits for approval", texts)
 	}
 	a.binds(t, name, "alice")
 	if _, err := approve(t.Context(), a.root, cp); err != nil {
@@ -95,22 +97,22 @@ func (a *approvals) granterNeedsNone(t *testing.T) {
 	}
 	a.binds(t, name, "carol")
 	if cp := a.Applied(t, name); cp.Status.Approval.Approved == nil || cp.Status.Approval.Approved.Generation != 3 {
-		t.Errorf("it is not said who has approved it: %v", cp.Status.Approval)
+		t.Errorf("approval = %v, want generation 3 approved", cp.Status.Approval)
 	}
-	// Nothing waits any more, and root may grant.
+	// No spec is pending any more, so a change by root requires no approval.
 	if cp := framework.Must(a.change(t, a.root, name, `{"clusterRoleBinding":{"subject":{"name":"dave"}}}`))(t); cp.Status.Approval.Pending != nil {
-		t.Errorf("what root changes waits: %v", cp.Status.Approval)
+		t.Errorf("approval after a patch by root = %v, want not pending", cp.Status.Approval)
 	}
 	a.binds(t, name, "dave")
 
-	// Neither does who holds what it grants.
+	// A caller who holds the granted permissions requires no approval either.
 	const source = "granted-to-author"
 	framework.CreatePermission(t, a.root.OCM, grantTo(source, a.alice.Subject))
 	a.Applied(t, source)
-	framework.Eventually(t, author+" holds what was delivered", func(ctx context.Context) error {
+	framework.Eventually(t, author+" holds the delivered permissions", func(ctx context.Context) error {
 		cp, err := a.alice.Permissions().Create(ctx, framework.Permission("granted-on"), metav1.CreateOptions{DryRun: dryRun})
 		if err == nil && cp.Status.Approval != nil {
-			err = errors.New("it would wait")
+			err = errors.New("approval = pending, want nil")
 		}
 		return err
 	})
@@ -119,16 +121,16 @@ func (a *approvals) granterNeedsNone(t *testing.T) {
 	if err := a.root.Permissions().Delete(t.Context(), source, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, author+" holds it no more", func(ctx context.Context) error {
+	framework.Eventually(t, author+" no longer holds the deleted permissions", func(ctx context.Context) error {
 		cp, err := a.alice.Permissions().Create(ctx, framework.Permission("granted-no-more"), metav1.CreateOptions{DryRun: dryRun})
 		if err == nil && cp.Status.Approval == nil {
-			err = errors.New("it would not wait")
+			err = errors.New("approval = nil, want pending")
 		}
 		return err
 	})
 }
 
-// readsRoleRefs: to approve the delivery of a role is to show it, too.
+// readsRoleRefs checks that an approval of roleRefs requires permission to read the role.
 func (a *approvals) readsRoleRefs(t *testing.T) {
 	const name, role = "refers-and-waits", "integration-role-that-waits"
 	a.hubRole(t, role, framework.ReadPods...)
@@ -138,10 +140,10 @@ func (a *approvals) readsRoleRefs(t *testing.T) {
 	a.mayGet(t, both, "integration-reads-and-approves", get)
 	cp := framework.CreatePermission(t, reader.OCM, refersTo(name, role))
 	if cp.Status.Approval == nil || cp.Status.Approval.Pending == nil {
-		t.Fatalf("it does not wait: %v", cp.Status.Approval)
+		t.Fatalf("approval = %v, want pending", cp.Status.Approval)
 	}
 	if _, err := approve(t.Context(), a.root, cp); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), role) {
-		t.Errorf("who may not get the role approves: got %v, not 403", err)
+		t.Errorf("approval without get on the role = %v, want 403", err)
 	}
 	if _, err := approve(t.Context(), both, cp); err != nil {
 		t.Fatal(err)
@@ -150,7 +152,8 @@ func (a *approvals) readsRoleRefs(t *testing.T) {
 	a.Present(t, framework.NewObject("ClusterRole", "", role))
 }
 
-// races: whatever its author does meanwhile, what is delivered is what the approver saw.
+// races checks that the delivered spec is the approved one, even if the author changes the spec at
+// the same time.
 func (a *approvals) races(t *testing.T) {
 	const name = "raced"
 	a.asks(t, name)
@@ -172,17 +175,17 @@ func (a *approvals) races(t *testing.T) {
 		delivered, generation := now.Delivered()
 		switch {
 		case apierrors.IsConflict(err) && generation >= seen.Generation:
-			t.Fatalf("round %d: generation %d is delivered, though the approval was refused: %v", round, generation, err)
+			t.Fatalf("round %d: delivered generation = %d after a conflict, want one before %d: %v", round, generation, seen.Generation, err)
 		case apierrors.IsConflict(err):
 		case err != nil:
 			t.Fatal(err)
 		case generation != seen.Generation || !equality.Semantic.DeepEqual(*delivered, seen.Spec):
-			t.Fatalf("round %d: generation %d was approved, %d is delivered: %v", round, seen.Generation, generation, delivered)
+			t.Fatalf("round %d: delivered generation = %d with spec %v, want the approved generation %d", round, generation, delivered, seen.Generation)
 		default:
 			approvals++
 			a.binds(t, name, fmt.Sprintf("round-%d-seen", round))
 		}
 		a.isPending(t, now, seen.Generation+1)
 	}
-	t.Logf("%d of 20 approvals were in time", approvals)
+	t.Logf("%d of 20 approvals were before the change", approvals)
 }

@@ -19,7 +19,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// manifest is a ClusterPermission as a user writes it, in JSON.
+// manifest returns a ClusterPermission as JSON, in the form that users write.
 func manifest(t *testing.T, cp *rbacv1alpha1.ClusterPermission) string {
 	t.Helper()
 	cp = cp.DeepCopy()
@@ -60,7 +60,8 @@ var (
 	forced = true
 )
 
-// creations are all ways to create a ClusterPermission, changes those to change one.
+// creations contains the requests that create a ClusterPermission, and changes those that change
+// one.
 var creations = map[string]request{
 	"create": func(t *testing.T, c *framework.Caller, cp *rbacv1alpha1.ClusterPermission) error {
 		_, err := c.Permissions().Create(t.Context(), cp, metav1.CreateOptions{})
@@ -96,9 +97,10 @@ var changes = map[string]request{
 	"kubectl replace":           kubectlWrite("replace"),
 }
 
-// An administrator of a cluster's namespace on the hub has no rights on that
-// cluster by that, so whatever it writes there must not give any.
+// TestEscalationIsRefused checks that an administrator of a cluster's namespace on the hub cannot
+// grant permissions on the cluster. The administrator holds no permissions on the cluster.
 func TestEscalationIsRefused(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	alice := framework.NewCaller(t, f.Hub, "alice-refused").IsAdmin(t)
 
@@ -107,7 +109,7 @@ func TestEscalationIsRefused(t *testing.T) {
 		for title, write := range creations {
 			err := write(t, alice, framework.Permission(name))
 			if !apierrors.IsForbidden(err) {
-				t.Errorf("%s: got %v, not 403", title, err)
+				t.Errorf("%s = %v, want 403", title, err)
 				continue
 			}
 			rule := refusedFor(t, err, missingOf(name)...)
@@ -115,10 +117,10 @@ func TestEscalationIsRefused(t *testing.T) {
 				APIGroups: []string{rbacv1alpha1.GroupName}, Resources: []string{"clusterpermissions"}, ResourceNames: []string{name}, Verbs: []string{"bind", "escalate"},
 			}
 			if fmt.Sprint(rule) != fmt.Sprint(want) {
-				t.Errorf("%s: it is said to take %v, not %v", title, rule, want)
+				t.Errorf("%s: rule in the message = %v, want %v", title, rule, want)
 			}
 			if !strings.Contains(err.Error(), `"alice-refused"`) {
-				t.Errorf("%s: the message does not name the user: %v", title, err)
+				t.Errorf("%s = %v, want the user alice-refused in the message", title, err)
 			}
 		}
 		f.notStored(t, name)
@@ -143,20 +145,21 @@ func TestEscalationIsRefused(t *testing.T) {
 			}
 			err := write(t, alice, changed)
 			if !apierrors.IsForbidden(err) {
-				t.Errorf("%s: got %v, not 403", title, err)
+				t.Errorf("%s = %v, want 403", title, err)
 				continue
 			}
-			// What was granted to others before is not granted again, but to alice it is new.
+			// The message omits the rules of the existing Role. It contains its binding, because
+			// alice is a new subject.
 			missing := missingOf(name)
 			refusedFor(t, err, slices.Delete(missing, 1, 2)...)
 		}
 		after := framework.Must(f.GetPermission(t.Context(), name))(t)
 		if after.Generation != before.Generation || !equality.Semantic.DeepEqual(after.Spec, before.Spec) {
-			t.Errorf("the stored object has changed: generation %d, %v", after.Generation, after.Spec)
+			t.Errorf("stored ClusterPermission = generation %d with spec %v, want generation %d and the same spec", after.Generation, after.Spec, before.Generation)
 		}
 		f.passes(t, "escalation-marker")
 		if again := framework.Must(f.GetWork(t.Context(), before))(t); again.Generation != work.Generation {
-			t.Errorf("the work has changed: generation %d", again.Generation)
+			t.Errorf("generation of the ManifestWork = %d, want %d", again.Generation, work.Generation)
 		}
 	})
 
@@ -172,8 +175,10 @@ func TestEscalationIsRefused(t *testing.T) {
 	})
 }
 
-// escalate is for rules and bind for bindings; each alone is half of what it takes.
-func TestVerbsOfGranting(t *testing.T) {
+// TestEscalateAndBind checks that granting requires both verbs: escalate for rules, and bind for
+// bindings.
+func TestEscalateAndBind(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const name = "granting-verbs"
 	missing := missingOf(name)
@@ -189,7 +194,7 @@ func TestVerbsOfGranting(t *testing.T) {
 			half.May(t, framework.Cluster1, mayGrant(verb))
 			_, err := half.Permissions().Create(t.Context(), framework.Permission(name), metav1.CreateOptions{})
 			if rule := refusedFor(t, err, test.missing...); !slices.Equal(rule.Verbs, []string{test.takes}) {
-				t.Errorf("it is said to take %v, not %s", rule.Verbs, test.takes)
+				t.Errorf("verbs of the rule in the message = %v, want %s", rule.Verbs, test.takes)
 			}
 			f.notStored(t, name)
 		})
@@ -207,22 +212,23 @@ func TestVerbsOfGranting(t *testing.T) {
 		framework.CreatePermission(t, granter.OCM, framework.Permission(name))
 		f.Applied(t, name)
 		if texts := granter.Warnings.Take(); len(texts) > 0 {
-			t.Errorf("warned of %q", texts)
+			t.Errorf("warnings for the granter = %q, want none", texts)
 		}
 	})
 
-	t.Run("granting alone does not let write", func(t *testing.T) {
+	t.Run("both without permission to write", func(t *testing.T) {
 		outsider := framework.NewCaller(t, f.Hub, "granter-only").IsGranter(t)
 		_, err := outsider.Permissions().Create(t.Context(), framework.Permission("granting-outsider"), metav1.CreateOptions{})
 		if !apierrors.IsForbidden(err) {
-			t.Errorf("got %v, not 403", err)
+			t.Errorf("create without permission to write = %v, want 403", err)
 		}
 	})
 }
 
-// Who is refused is told the rule that it takes: pasted into a Role, that rule
-// allows this and nothing else.
-func TestRefusalNamesTheRule(t *testing.T) {
+// TestErrorContainsTheMissingRule checks that the error message contains the missing rule. A Role
+// with that rule allows the request, but not the same request for another name.
+func TestErrorContainsTheMissingRule(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const name = "named-rule"
 	alice := framework.NewCaller(t, f.Hub, "alice-named-rule").IsAdmin(t)
@@ -236,30 +242,32 @@ func TestRefusalNamesTheRule(t *testing.T) {
 	_, err = bella.Permissions().Create(t.Context(), framework.Permission(other), metav1.CreateOptions{})
 	refusedFor(t, err, missingOf(other)...)
 
-	t.Run("of a generated name", func(t *testing.T) {
+	t.Run("generateName", func(t *testing.T) {
 		generated := framework.Permission("")
 		generated.GenerateName = "named-generated-"
 		err := tries(t.Context(), alice, generated)
 		if !apierrors.IsForbidden(err) {
-			t.Fatalf("got %v, not 403", err)
+			t.Fatalf("create = %v, want 403", err)
 		}
-		_, text, _ := strings.Cut(err.Error(), "with the rule ")
+		_, text, _ := strings.Cut(err.Error(), "that contains the rule ")
 		var rule rbacv1.PolicyRule
 		if err := yaml.UnmarshalStrict([]byte(text), &rule); err != nil {
-			t.Fatalf("no rule: %v", err)
+			t.Fatalf("rule in the message = %q, want a PolicyRule: %v", text, err)
 		}
 		carla := framework.NewCaller(t, f.Hub, "carla-named-rule").IsAdmin(t)
 		carla.May(t, framework.Cluster1, rule)
-		// The next one is called something else.
+		// The next request gets another generated name.
 		if err := tries(t.Context(), carla, generated); err != nil {
-			t.Errorf("with the rule %s: %v", text, err)
+			t.Errorf("create with the rule %s = %v, want nil", text, err)
 		}
 	})
 }
 
-// Who holds nothing on a cluster can deliver roles without rules under any name.
-// What is there under such a name stays as it is, and nobody is bound to it.
-func TestNothingOnTheClusterIsTakenOver(t *testing.T) {
+// TestExistingRolesAreNotTakenOver checks a caller without permissions on a cluster. The caller can
+// deliver roles without rules under any name. An existing role of such a name stays unchanged and
+// gets no subjects.
+func TestExistingRolesAreNotTakenOver(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const name = "platform-team"
 	everything := []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
@@ -274,14 +282,14 @@ func TestNothingOnTheClusterIsTakenOver(t *testing.T) {
 		},
 	})
 	f.PermissionSays(t, framework.Cluster1, name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse)
-	framework.Eventually(t, "it is said what is in the way", func(ctx context.Context) error {
+	framework.Eventually(t, "the status of the ManifestWork reports the existing ClusterRole and the missing binding", func(ctx context.Context) error {
 		work, err := f.GetWork(ctx, cp)
 		if err != nil {
 			return err
 		}
 		text := framework.ToJSON(work.Status)
-		if !strings.Contains(text, "was not made by this ClusterPermission") || !strings.Contains(text, "nobody is bound") {
-			return fmt.Errorf("the agent says %s", text)
+		if !strings.Contains(text, "was not created by this ClusterPermission") || !strings.Contains(text, "not bound: ") {
+			return fmt.Errorf("status of the ManifestWork = %s", text)
 		}
 		return nil
 	})
@@ -289,13 +297,13 @@ func TestNothingOnTheClusterIsTakenOver(t *testing.T) {
 	f.Absent(t, framework.NewObject("ClusterRoleBinding", "", name))
 	role := framework.Must(f.ManagedClient.RbacV1().ClusterRoles().Get(t.Context(), name, metav1.GetOptions{}))(t)
 	if !equality.Semantic.DeepEqual(role.Rules, everything) || len(role.OwnerReferences) > 0 || len(role.Annotations) > 0 {
-		t.Errorf("the role has been touched: %v", role)
+		t.Errorf("existing ClusterRole = %v, want it unchanged", role)
 	}
 	if err := mallory.Permissions().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	f.Absent(t, framework.NewObject("Role", "default", name))
 	if _, err := f.ManagedClient.RbacV1().ClusterRoles().Get(t.Context(), name, metav1.GetOptions{}); err != nil {
-		t.Errorf("the role has gone with the ClusterPermission: %v", err)
+		t.Errorf("get ClusterRole %s after the deletion of the ClusterPermission = %v, want nil", name, err)
 	}
 }

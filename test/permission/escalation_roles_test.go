@@ -20,7 +20,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// refersTo is a ClusterPermission that delivers a ClusterRole of the hub.
+// refersTo returns a ClusterPermission that delivers a ClusterRole of the hub.
 func refersTo(name, clusterRole string) *rbacv1alpha1.ClusterPermission {
 	return &rbacv1alpha1.ClusterPermission{
 		ObjectMeta: metav1.ObjectMeta{Namespace: framework.Cluster1, Name: name},
@@ -28,7 +28,7 @@ func refersTo(name, clusterRole string) *rbacv1alpha1.ClusterPermission {
 	}
 }
 
-// hubRole creates a ClusterRole on the hub until the end of the test.
+// hubRole creates a ClusterRole on the hub, and deletes it at the end of the test.
 func (f *fleet) hubRole(t *testing.T, name string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	roles := f.HubClient.RbacV1().ClusterRoles()
@@ -43,7 +43,8 @@ func (f *fleet) hubRole(t *testing.T, name string, rules ...rbacv1.PolicyRule) {
 	})
 }
 
-// mayGet gives a caller a ClusterRole of the hub with one rule, hub-wide.
+// mayGet grants a rule to a caller on the whole hub, with a ClusterRole and a ClusterRoleBinding of
+// that name.
 func (f *fleet) mayGet(t *testing.T, c *framework.Caller, name string, rule rbacv1.PolicyRule) {
 	t.Helper()
 	f.hubRole(t, name, rule)
@@ -63,55 +64,57 @@ func (f *fleet) mayGet(t *testing.T, c *framework.Caller, name string, rule rbac
 	c.AwaitAllowed(t, "", rule)
 }
 
-// A work shows the rules of the roles that it delivers, so who refers to a role of
-// the hub must be allowed to read it, and to grant it.
-func TestRoleRefsTakeReading(t *testing.T) {
+// TestRoleRefsRequireRead checks that a reference to a role of the hub requires permission to read
+// the role and to grant it: the ManifestWork shows the rules of the role.
+func TestRoleRefsRequireRead(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const name, role = "refers", "integration-hub-role"
 	f.hubRole(t, role, framework.ReadPods...)
 	alice := framework.NewCaller(t, f.Hub, "alice-refers").IsAdmin(t)
 	_, err := alice.Permissions().Create(t.Context(), refersTo(name, role), metav1.CreateOptions{})
 	if !apierrors.IsForbidden(err) {
-		t.Fatalf("got %v, not 403", err)
+		t.Fatalf("create = %v, want 403", err)
 	}
-	_, text, said := strings.Cut(err.Error(), fmt.Sprintf("ClusterRole %q: it takes a ClusterRole with the rule ", role))
+	_, text, said := strings.Cut(err.Error(), fmt.Sprintf("ClusterRole %q: grant it with a ClusterRole, bound by a ClusterRoleBinding, that contains the rule ", role))
 	if !said {
-		t.Fatalf("the message does not say what it takes: %v", err)
+		t.Fatalf("error = %v, want a rule to read ClusterRole %s", err, role)
 	}
 	var rule rbacv1.PolicyRule
 	if err := yaml.UnmarshalStrict([]byte(text), &rule); err != nil {
-		t.Fatalf("the rule cannot be pasted into a role: %v\n%s", err, text)
+		t.Fatalf("rule in the message = %s, want a PolicyRule: %v", text, err)
 	}
 	want := rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{role}, Verbs: []string{"get"}}
 	if !equality.Semantic.DeepEqual(rule, want) {
-		t.Errorf("it is said to take %v, not %v", rule, want)
+		t.Errorf("rule in the message = %v, want %v", rule, want)
 	}
 	f.notStored(t, name)
 
-	// Who may grant anything may not read everything.
+	// Permission to grant does not include permission to read.
 	granter := framework.NewCaller(t, f.Hub, "granter-refers").IsAdmin(t).IsGranter(t)
 	if err := tries(t.Context(), granter, refersTo(name, role)); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), text) {
-		t.Errorf("who may not read the role: got %v, not 403", err)
+		t.Errorf("create by a granter without permission to read the role = %v, want 403 with the rule", err)
 	}
-	// The same goes for a role that is not there: whether it is, is not for everybody to know.
+	// A role that does not exist causes the same error. So the error does not reveal whether a role
+	// exists.
 	if err := tries(t.Context(), alice, refersTo(name, "integration-no-role")); !apierrors.IsForbidden(err) {
-		t.Errorf("a role that is not there: got %v, not 403", err)
+		t.Errorf("create with a role that does not exist = %v, want 403", err)
 	}
-	// Nor may it be added to what others granted.
+	// An update of a ClusterPermission that another user created requires the same permission.
 	framework.CreatePermission(t, f.OCM, framework.Permission("refers-later"))
 	added := f.Applied(t, "refers-later")
 	added.Spec.RoleRefs, added.ResourceVersion = refersTo(name, role).Spec.RoleRefs, ""
 	if _, err := alice.Permissions().Update(t.Context(), added, metav1.UpdateOptions{DryRun: dryRun}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), text) {
-		t.Errorf("adding it later: got %v, not 403", err)
+		t.Errorf("update that adds the role = %v, want 403 with the rule", err)
 	}
 
 	reader := framework.NewCaller(t, f.Hub, "reader-refers").IsAdmin(t)
 	f.mayGet(t, reader, "integration-reader", rule)
-	const missing = `spec.roleRefs[0], cluster-wide: the hub's ClusterRole "` + role + `", whose rules are not known or may change`
+	const missing = `spec.roleRefs[0], cluster-wide: the hub's ClusterRole "` + role + `", whose rules are unknown or may change`
 	_, err = reader.Permissions().Create(t.Context(), refersTo(name, role), metav1.CreateOptions{})
 	allowing := refusedFor(t, err, missing)
 	if !slices.Equal(allowing.Verbs, []string{"escalate"}) {
-		t.Errorf("it is said to take %v, not escalate", allowing.Verbs)
+		t.Errorf("verbs of the rule in the message = %v, want escalate", allowing.Verbs)
 	}
 	f.notStored(t, name)
 
@@ -122,13 +125,15 @@ func TestRoleRefsTakeReading(t *testing.T) {
 	f.Applied(t, name)
 	delivered := framework.Must(f.ManagedClient.RbacV1().ClusterRoles().Get(t.Context(), role, metav1.GetOptions{}))(t)
 	if !equality.Semantic.DeepEqual(delivered.Rules, framework.ReadPods) {
-		t.Errorf("the rules on the managed cluster are %v", delivered.Rules)
+		t.Errorf("rules on the managed cluster = %v, want %v", delivered.Rules, framework.ReadPods)
 	}
 }
 
-// The roles of artifacts/rbac are part of the hub's own roles as they say, so who
-// administers or views the namespace of a cluster there needs nothing else.
+// TestDefaultRoles checks that the hub aggregates the roles of artifacts/rbac into its roles admin,
+// edit and view, according to their labels. Users with these roles then have exactly the documented
+// permissions on ClusterPermissions.
 func TestDefaultRoles(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const aggregates, ours = "rbac.authorization.k8s.io/aggregate-to-", "open-cluster-management:clusterpermission:"
 	manifests := framework.Must(localhub.ReadManifests(filepath.Join(localhub.Root(), "artifacts", "rbac")))(t)
@@ -147,22 +152,22 @@ func TestDefaultRoles(t *testing.T) {
 				return func(ctx context.Context) error {
 					aggregated, err := f.HubClient.RbacV1().ClusterRoles().Get(ctx, into, metav1.GetOptions{})
 					if err == nil && !slices.ContainsFunc(aggregated.Rules, func(r rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(r, rule) }) {
-						err = fmt.Errorf("the rules are %v", aggregated.Rules)
+						err = fmt.Errorf("rules = %v", aggregated.Rules)
 					}
 					return err
 				}
 			}
 			for _, rule := range role.Rules {
 				if role.Labels[aggregates+into] == "true" {
-					framework.Eventually(t, fmt.Sprintf("%s is part of %s", role.Name, into), contains(rule))
+					framework.Eventually(t, fmt.Sprintf("ClusterRole %s contains the rules of %s", into, role.Name), contains(rule))
 				} else if contains(rule)(t.Context()) == nil {
-					t.Errorf("%v of %s is part of %s", rule, role.Name, into)
+					t.Errorf("ClusterRole %s contains the rule %v of %s, want it absent", into, rule, role.Name)
 				}
 			}
 		}
 	}
 	if found != 3 {
-		t.Fatalf("artifacts/rbac has %d roles for ClusterPermissions, not 3", found)
+		t.Fatalf("roles for ClusterPermissions in artifacts/rbac = %d, want 3", found)
 	}
 
 	type question struct{ verb, resource string }
@@ -186,19 +191,19 @@ func TestDefaultRoles(t *testing.T) {
 		for _, q := range slices.Concat(reads, writes, grants) {
 			got := framework.Must(c.Allowed(t.Context(), framework.Cluster1, q.verb, rbacv1alpha1.GroupName, q.resource, ""))(t)
 			if want := slices.Contains(allowed, q); got != want {
-				t.Errorf("%s may %s %s: %t, not %t", role, q.verb, q.resource, got, want)
+				t.Errorf("Allowed(%s, %s %s) = %t, want %t", role, q.verb, q.resource, got, want)
 			}
 		}
 		_, err := c.Permissions().List(t.Context(), metav1.ListOptions{})
 		if err != nil {
-			t.Errorf("%s lists: %v", role, err)
+			t.Errorf("list by %s = %v, want nil", role, err)
 		}
 		_, err = c.OCM.RbacV1alpha1().ClusterPermissions("default").List(t.Context(), metav1.ListOptions{})
 		if !apierrors.IsForbidden(err) {
-			t.Errorf("%s lists in another namespace: got %v, not 403", role, err)
+			t.Errorf("list by %s in another namespace = %v, want 403", role, err)
 		}
-		if err := tries(t.Context(), c, framework.Permission("default-roles")); !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "may not grant") != (role == "admin") {
-			t.Errorf("%s creates: %v", role, err)
+		if err := tries(t.Context(), c, framework.Permission("default-roles")); !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "cannot grant") != (role == "admin") {
+			t.Errorf("create by %s = %v, want 403, with \"cannot grant\" for admin only", role, err)
 		}
 	}
 }

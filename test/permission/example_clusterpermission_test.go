@@ -45,7 +45,7 @@ var buildExample = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// startExample runs the example for cluster1.
+// startExample starts the example for Cluster1.
 func startExample(t *testing.T, path, kubeconfig string, args ...string) *example {
 	t.Helper()
 	e := &example{command: exec.CommandContext(t.Context(), path, append([]string{"--kubeconfig", kubeconfig, "--cluster", framework.Cluster1}, args...)...)}
@@ -56,7 +56,7 @@ func startExample(t *testing.T, path, kubeconfig string, args ...string) *exampl
 	return e
 }
 
-// ends waits until the example has ended, and wants it to do so with a code.
+// ends waits until the example exits, and checks its exit code.
 func (e *example) ends(t *testing.T, code int) {
 	t.Helper()
 	var exit *exec.ExitError
@@ -64,22 +64,24 @@ func (e *example) ends(t *testing.T, code int) {
 		t.Fatal(err)
 	}
 	if got := e.command.ProcessState.ExitCode(); got != code {
-		t.Fatalf("the example ended with %d, not %d: %s%s", got, code, &e.out, &e.notes)
+		t.Fatalf("exit code of the example = %d, want %d: %s%s", got, code, &e.out, &e.notes)
 	}
 }
 
-// row tells whether a table has a row of these columns.
+// row returns nil if a table contains a row with these columns, or an error otherwise.
 func row(table string, columns ...string) error {
 	for line := range strings.Lines(table) {
 		if strings.Join(strings.Fields(line), " ") == strings.Join(columns, " ") {
 			return nil
 		}
 	}
-	return fmt.Errorf("no row %v in:\n%s", columns, table)
+	return fmt.Errorf("the table has no row %v:\n%s", columns, table)
 }
 
-// The example of docs/clients.md grants what it says, and takes it away.
+// TestExampleClusterPermissions checks that the example of docs/clients.md grants its permissions,
+// and revokes them with --delete.
 func TestExampleClusterPermissions(t *testing.T) {
+	t.Parallel()
 	f, path := shared(t), framework.Must(buildExample())(t)
 	const name, reader = "example-readers", "erin"
 	first := startExample(t, path, f.Kubeconfig, "--name", name, "--user", reader)
@@ -90,16 +92,16 @@ func TestExampleClusterPermissions(t *testing.T) {
 	}
 	erin := framework.Must(kubernetes.NewForConfig(framework.Must(f.Members[0].UserConfig(reader))(t)))(t)
 	if _, err := erin.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}); err != nil {
-		t.Errorf("what the example has granted: %v", err)
+		t.Errorf("list of pods by %s = %v, want nil", reader, err)
 	}
 	if _, err := erin.CoreV1().Secrets("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("what it has not granted: got %v, not 403", err)
+		t.Errorf("list of Secrets by %s = %v, want 403", reader, err)
 	}
 
 	again := startExample(t, path, f.Kubeconfig, "--name", name, "--user", reader)
 	again.ends(t, 1)
 	if notes := again.notes.String(); !strings.Contains(notes, "already exists") {
-		t.Errorf("of a ClusterPermission that exists it says: %s", notes)
+		t.Errorf("output for an existing ClusterPermission = %q, want \"already exists\" in it", notes)
 	}
 
 	const removed = "example-removed"
@@ -109,13 +111,14 @@ func TestExampleClusterPermissions(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := f.GetPermission(t.Context(), removed); !apierrors.IsNotFound(err) {
-		t.Errorf("the ClusterPermission after --delete: %v", err)
+		t.Errorf("get of the ClusterPermission after --delete = %v, want NotFound", err)
 	}
 	f.Absent(t, framework.NewObject("Role", "default", removed), framework.NewObject("RoleBinding", "default", removed))
 }
 
-// A program whose user may not grant what he asks for is told that it waits for
-// approval, and goes on once it is approved, as docs/clients.md says.
+// TestExampleWaitsForApproval checks the behaviour that docs/clients.md describes. If the user
+// lacks permission to grant, the program reports that the ClusterPermission waits for approval. It
+// continues after the approval.
 func TestExampleWaitsForApproval(t *testing.T) {
 	t.Parallel()
 	f := ownFleet(t, localhub.FleetOptions{APIServerArgs: []string{"--clusterpermission-escalation-check=Approve"}})
@@ -130,31 +133,31 @@ func TestExampleWaitsForApproval(t *testing.T) {
 	gaveUp.ends(t, 1)
 	notes := gaveUp.notes.String()
 	for _, want := range []string{
-		"generation 1 by carla waits for approval\n", "Approved is False: Generation 1 by carla waits for approval; nothing is delivered.\n",
+		"generation 1 by carla waits for approval\n", "Approved is False: Generation 1 by carla waits for approval. Nothing is delivered.\n",
 		"error: ClusterPermission example-late is not applied after 5s: generation 1 by carla waits for approval\n",
 	} {
 		if !strings.Contains(notes, want) {
-			t.Errorf("it does not say %q:\n%s", want, notes)
+			t.Errorf("output of the example =\n%s\nwant %q in it", notes, want)
 		}
 	}
 	if gaveUp.out.Len() > 0 {
-		t.Errorf("it lists %s", &gaveUp.out)
+		t.Errorf("standard output = %s, want none", &gaveUp.out)
 	}
 	if _, err := f.GetPermission(t.Context(), late); !apierrors.IsNotFound(err) {
-		t.Errorf("the ClusterPermission after --delete: %v", err)
+		t.Errorf("get of the ClusterPermission after --delete = %v, want NotFound", err)
 	}
 
 	blind := startExample(t, path, f.writer(t, "dave", "create"), "--name", "example-blind", "--user", carla, "--timeout", "2s")
 	blind.ends(t, 1)
 	if notes := blind.notes.String(); !strings.Contains(notes, "the hub has not shown it") {
-		t.Errorf("of a hub that shows nothing it says: %s", notes)
+		t.Errorf("output for a user without get = %q, want \"the hub has not shown it\" in it", notes)
 	}
 
 	const approved = "example-approved"
 	permissions := f.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1)
 	waiting := startExample(t, path, kubeconfig, "--name", approved, "--user", carla)
 	var seen *rbacv1alpha1.ClusterPermission
-	framework.Eventually(t, "the ClusterPermission waits", func(ctx context.Context) error {
+	framework.Eventually(t, "ClusterPermission "+approved+" has condition Approved=False", func(ctx context.Context) error {
 		var err error
 		if seen, err = f.GetPermission(ctx, approved); err != nil {
 			return err
@@ -162,8 +165,8 @@ func TestExampleWaitsForApproval(t *testing.T) {
 		return framework.HasCondition(seen, rbacv1alpha1.ConditionApproved, metav1.ConditionFalse)
 	})
 	framework.Must(permissions.UpdateApproval(t.Context(), approved, seen, metav1.UpdateOptions{}))(t)
-	// There is no agent.
-	framework.Eventually(t, "the work is reported", func(ctx context.Context) error {
+	// The cluster has no agent, so the test reports the ManifestWork.
+	framework.Eventually(t, "the ManifestWork is reported as applied", func(ctx context.Context) error {
 		if _, err := f.GetWork(ctx, seen); err != nil {
 			return err
 		}
@@ -175,9 +178,11 @@ func TestExampleWaitsForApproval(t *testing.T) {
 	}
 }
 
-// Applying what is there already writes nothing, a list of another manager is not
-// taken over, and a lister knows what was applied, as docs/clients.md says.
+// TestApplyClusterPermission checks server-side apply as docs/clients.md describes it. Applying an
+// unchanged object writes nothing. Another field manager gets a conflict. A lister returns the
+// status of the applied object.
 func TestApplyClusterPermission(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const name = "applied-by-go"
 	factory := externalversions.NewSharedInformerFactoryWithOptions(f.OCM, 0, externalversions.WithNamespace(framework.Cluster1))
@@ -197,12 +202,12 @@ func TestApplyClusterPermission(t *testing.T) {
 	framework.DeletePermissionLater(t, f.OCM, framework.Cluster1, name)
 	before := f.Applied(t, name)
 	if after := framework.Must(apply("first", "erin"))(t); after.ResourceVersion != before.ResourceVersion {
-		t.Errorf("it was written again: %+v, %+v", before, after)
+		t.Errorf("ClusterPermission after the second apply = %+v, want it unchanged: %+v", after, before)
 	}
 	if _, err := apply("second", "frank"); !apierrors.IsConflict(err) {
-		t.Errorf("another manager got %v, not a conflict", err)
+		t.Errorf("apply by another field manager = %v, want Conflict", err)
 	}
-	framework.Eventually(t, "the lister knows that it is applied", func(context.Context) error {
+	framework.Eventually(t, "the lister returns ClusterPermission "+name+" with condition AppliedRBACManifestWork=True", func(context.Context) error {
 		known, err := lister.ClusterPermissions(framework.Cluster1).Get(name)
 		if err != nil {
 			return err
@@ -211,8 +216,8 @@ func TestApplyClusterPermission(t *testing.T) {
 	})
 }
 
-// writer returns the kubeconfig of a user of the hub who has some verbs on
-// ClusterPermissions for cluster1, but may grant nothing with them.
+// writer returns the kubeconfig of a new user of the hub. The user has some verbs on the
+// ClusterPermissions of Cluster1, but no permission to grant.
 func (f *fleet) writer(t *testing.T, user string, verbs ...string) string {
 	t.Helper()
 	kubeconfig := filepath.Join(t.TempDir(), user+".kubeconfig")
@@ -229,16 +234,16 @@ func (f *fleet) writer(t *testing.T, user string, verbs ...string) string {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name.Name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}, metav1.CreateOptions{}))(t)
-	// Asked of the hub itself: our server remembers refusals.
+	// Send the review to the hub, because our server caches denials.
 	client := framework.Must(kubernetes.NewForConfig(framework.Must(f.Hub.UserConfig(user))(t)))(t)
-	framework.Eventually(t, user+" may create ClusterPermissions", func(ctx context.Context) error {
+	framework.Eventually(t, "the hub allows "+user+" to create ClusterPermissions", func(ctx context.Context) error {
 		review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 				Namespace: framework.Cluster1, Verb: "create", Group: rbacv1alpha1.GroupName, Resource: "clusterpermissions",
 			}},
 		}, metav1.CreateOptions{})
 		if err == nil && !review.Status.Allowed {
-			err = fmt.Errorf("not yet: %s", review.Status.Reason)
+			err = fmt.Errorf("SelfSubjectAccessReview = denied, want allowed: %s", review.Status.Reason)
 		}
 		return err
 	})

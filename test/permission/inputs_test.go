@@ -31,8 +31,10 @@ func (f *fleet) createNamespace(t *testing.T, name string, labels map[string]str
 	})
 }
 
-// What a selector selects follows the namespaces of the managed cluster.
+// TestPermissionFollowsNamespaces checks that selectors follow the namespaces of the managed
+// cluster.
 func TestPermissionFollowsNamespaces(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const name = "follows-namespaces"
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{name: "yes"}}
@@ -73,15 +75,16 @@ func TestPermissionFollowsNamespaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	selected(metav1.ConditionFalse, 0)
-	framework.Eventually(t, "the namespace is gone", func(ctx context.Context) error {
+	framework.Eventually(t, "namespace "+second+" does not exist", func(ctx context.Context) error {
 		_, err := f.ManagedClient.CoreV1().Namespaces().Get(ctx, second, metav1.GetOptions{})
 		return framework.IsGone(err)
 	})
 	f.NoWorks(t, name)
 }
 
-// What is delivered of the hub's roles follows them.
+// TestPermissionFollowsHubRoles checks that delivered roles follow the roles of the hub.
 func TestPermissionFollowsHubRoles(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const name = "follows-roles"
 	clusterRole := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: framework.ReadPods}
@@ -97,7 +100,7 @@ func TestPermissionFollowsHubRoles(t *testing.T) {
 	framework.CreatePermission(t, f.OCM, cp)
 	delivered := func(want []rbacv1.PolicyRule) {
 		t.Helper()
-		framework.Eventually(t, "the roles have the rules of the hub", func(ctx context.Context) error {
+		framework.Eventually(t, "the delivered roles have the rules of the hub's roles", func(ctx context.Context) error {
 			clusterRole, err := f.ManagedClient.RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -107,7 +110,7 @@ func TestPermissionFollowsHubRoles(t *testing.T) {
 				return err
 			}
 			if !equality.Semantic.DeepEqual(clusterRole.Rules, want) || !equality.Semantic.DeepEqual(role.Rules, want) {
-				return fmt.Errorf("they have %v and %v", clusterRole.Rules, role.Rules)
+				return fmt.Errorf("rules = %v and %v, want %v", clusterRole.Rules, role.Rules, want)
 			}
 			return nil
 		})
@@ -141,8 +144,10 @@ func TestPermissionFollowsHubRoles(t *testing.T) {
 	f.Absent(t, framework.NewObject("Role", "default", name))
 }
 
-// Bindings follow the accounts that they name, each by itself.
+// TestPermissionFollowsAccounts checks that bindings follow the accounts that they name,
+// independently of each other.
 func TestPermissionFollowsAccounts(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const name, early, late = "follows-accounts", "follows-early", "follows-late"
 	framework.CreateAccount(t, f.OCM, framework.NewAccount(framework.Cluster1, early))
@@ -157,20 +162,26 @@ func TestPermissionFollowsAccounts(t *testing.T) {
 	framework.CreatePermission(t, f.OCM, cp)
 	boundTo := func(binding string, want ...rbacv1.Subject) {
 		t.Helper()
-		framework.Eventually(t, fmt.Sprintf("%s binds %v", binding, want), func(ctx context.Context) error {
+		framework.Eventually(t, fmt.Sprintf("ClusterRoleBinding %s binds %v", binding, want), func(ctx context.Context) error {
 			got, err := f.ManagedClient.RbacV1().ClusterRoleBindings().Get(ctx, binding, metav1.GetOptions{})
 			if err == nil && !slices.Equal(got.Subjects, want) {
-				err = fmt.Errorf("it binds %v", got.Subjects)
+				err = fmt.Errorf("subjects = %v", got.Subjects)
 			}
 			return err
 		})
 	}
 	absent := func() {
 		t.Helper()
-		cp := f.PermissionSays(t, framework.Cluster1, name, rbacv1alpha1.ConditionSubjectPresent, metav1.ConditionFalse, late+" does not exist")
-		if framework.ConditionSays(cp, rbacv1alpha1.ConditionSubjectPresent, metav1.ConditionFalse, early) == nil {
-			t.Errorf("the account that is there is said to be absent as well: %v", cp.Status.Conditions)
-		}
+		framework.Eventually(t, "the message of SubjectPresent contains the missing account only", func(ctx context.Context) error {
+			cp, err := f.GetPermission(ctx, name)
+			if err != nil {
+				return err
+			}
+			if framework.ConditionSays(cp, rbacv1alpha1.ConditionSubjectPresent, metav1.ConditionFalse, early) == nil {
+				return fmt.Errorf("message of SubjectPresent contains %s, which exists: %v", early, cp.Status.Conditions)
+			}
+			return framework.ConditionSays(cp, rbacv1alpha1.ConditionSubjectPresent, metav1.ConditionFalse, late+" does not exist")
+		})
 		boundTo(early, inNamespace(framework.AccountsNamespace, early))
 		boundTo(name, *framework.UserSubject("alice"))
 		f.Absent(t, framework.NewObject("ClusterRoleBinding", "", late))
@@ -187,9 +198,10 @@ func TestPermissionFollowsAccounts(t *testing.T) {
 	absent()
 }
 
-// A ManagedCluster that is deleted takes along what the hub has for the cluster. It can be
-// made again, and is another one then.
-func TestPermissionsGoWithTheirManagedCluster(t *testing.T) {
+// TestPermissionsAreDeletedWithTheManagedCluster checks that the deletion of a ManagedCluster
+// deletes its namespace, ClusterPermissions and ManifestWorks on the hub. A new ManagedCluster can
+// have the same name.
+func TestPermissionsAreDeletedWithTheManagedCluster(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	const cluster, name = "goes-and-comes", "goes-along"
@@ -200,19 +212,19 @@ func TestPermissionsGoWithTheirManagedCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The hub's admission may take a new namespace for the one that was deleted, for a moment.
+	// For a short time, the hub's admission may still see the deleted namespace.
 	permit := func() {
 		t.Helper()
 		cp := framework.Permission(name)
 		cp.Namespace = cluster
-		framework.Eventually(t, "a ClusterPermission is made", func(ctx context.Context) error {
+		framework.Eventually(t, "ClusterPermission "+name+" is created", func(ctx context.Context) error {
 			_, err := permissions.Create(ctx, cp, metav1.CreateOptions{})
 			return err
 		})
-		framework.Eventually(t, "its work is there", func(ctx context.Context) error {
+		framework.Eventually(t, "ClusterPermission "+name+" has a ManifestWork", func(ctx context.Context) error {
 			works, err := f.OCM.WorkV1().ManifestWorks(cluster).List(ctx, metav1.ListOptions{})
 			if err == nil && len(works.Items) != 1 {
-				err = fmt.Errorf("there are %d works", len(works.Items))
+				err = fmt.Errorf("ManifestWorks = %d, want 1", len(works.Items))
 			}
 			return err
 		})
@@ -222,13 +234,13 @@ func TestPermissionsGoWithTheirManagedCluster(t *testing.T) {
 		if err := clusters.Delete(ctx, cluster, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		framework.Eventually(t, "the ManagedCluster is gone", func(ctx context.Context) error {
+		framework.Eventually(t, "ManagedCluster "+cluster+" does not exist", func(ctx context.Context) error {
 			_, err := clusters.Get(ctx, cluster, metav1.GetOptions{})
 			return framework.IsGone(err)
 		})
 		_, err := f.HubClient.CoreV1().Namespaces().Get(ctx, cluster, metav1.GetOptions{})
 		if err := framework.IsGone(err); err != nil {
-			t.Errorf("its namespace is not: %v", err)
+			t.Errorf("get namespace %s: %v, want NotFound", cluster, err)
 		}
 		for what, left := range map[string]func() (int, error){
 			"ClusterPermissions": func() (int, error) {
@@ -241,7 +253,7 @@ func TestPermissionsGoWithTheirManagedCluster(t *testing.T) {
 			},
 		} {
 			if count, err := left(); err != nil || count > 0 {
-				t.Errorf("%d %s are left (%v)", count, what, err)
+				t.Errorf("%s of a deleted ManagedCluster = %d, error %v, want none", what, count, err)
 			}
 		}
 	}
@@ -251,24 +263,26 @@ func TestPermissionsGoWithTheirManagedCluster(t *testing.T) {
 	cp := framework.Permission("for-nobody")
 	cp.Namespace = cluster
 	if _, err := permissions.Create(ctx, cp, metav1.CreateOptions{}); !apierrors.IsInvalid(err) && !apierrors.IsNotFound(err) {
-		t.Errorf("got %v for one of a cluster that is not there", err)
+		t.Errorf("create for a deleted ManagedCluster = %v, want 422 or 404", err)
 	}
 	join()
 	permit()
 	leave()
 }
 
-// Both samples of the proposal, as they are written there, are delivered whole once
-// what they name exists.
+// TestPermissionsOfTheProposal checks that both unchanged samples of the proposal are fully
+// delivered after the objects that they refer to exist.
+//
+// The test is not parallel, because TestPermissionTable creates the same roles on the hub.
 func TestPermissionsOfTheProposal(t *testing.T) {
 	f := shared(t)
 	framework.CreateRole(t, f.HubClient, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pod-reader"}, Rules: framework.ReadPods})
 	framework.CreateClusterRole(t, f.HubClient, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "secret-reader"}, Rules: framework.ReadAll})
-	samples := map[string]string{"my-managed-rbac": "testdata/seed-001.yaml", "my-managed-rbac-with-refs": "testdata/seed-001-rolerefs.yaml"}
+	samples := map[string]string{"my-managed-rbac": "testdata/proposal.yaml", "my-managed-rbac-with-refs": "testdata/proposal-rolerefs.yaml"}
 	for name, file := range samples {
 		framework.DeletePermissionLater(t, f.OCM, framework.Cluster1, name)
 		if out, err := f.Kubectl(t, "", "apply", "-f", file); err != nil {
-			t.Fatalf("kubectl apply -f %s: %v\n%s", file, err, out)
+			t.Fatalf("kubectl apply -f %s = %v, want nil:\n%s", file, err, out)
 		}
 	}
 	f.PermissionSays(t, framework.Cluster1, "my-managed-rbac", rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionFalse)
@@ -289,9 +303,9 @@ func TestPermissionsOfTheProposal(t *testing.T) {
 	}
 	f.Present(t, framework.NewObject("Role", "sample-of-the-proposal", "my-managed-rbac"), framework.NewObject("RoleBinding", "sample-of-the-proposal", "my-managed-rbac"),
 		framework.NewObject("RoleBinding", "kube-system", "my-managed-rbac"), framework.NewObject("Role", "default", "pod-reader"), framework.NewObject("ClusterRole", "", "secret-reader"))
-	// GitOps tools apply them again and again.
+	// GitOps tools apply the same files repeatedly.
 	for name, file := range samples {
-		framework.Eventually(t, "to apply "+file+" again changes nothing", func(ctx context.Context) error {
+		framework.Eventually(t, "a second kubectl apply of "+file+" changes nothing", func(ctx context.Context) error {
 			before, err := f.GetPermission(ctx, name)
 			if err != nil {
 				return err
@@ -304,16 +318,16 @@ func TestPermissionsOfTheProposal(t *testing.T) {
 				return err
 			}
 			if before.ResourceVersion != after.ResourceVersion {
-				return fmt.Errorf("it was %+v and is %+v", before, after)
+				return fmt.Errorf("ClusterPermission = %+v, want it unchanged: %+v", after, before)
 			}
 			return nil
 		})
 	}
 	binding := framework.Must(f.ManagedClient.RbacV1().RoleBindings("kube-system").Get(t.Context(), "my-managed-rbac", metav1.GetOptions{}))(t)
 	if want := []rbacv1.Subject{inNamespace(framework.AccountsNamespace, "managed-sa-sample")}; !slices.Equal(binding.Subjects, want) {
-		t.Errorf("the account's binding is for %v, not %v", binding.Subjects, want)
+		t.Errorf("subjects of RoleBinding kube-system/my-managed-rbac = %v, want %v", binding.Subjects, want)
 	}
-	// Other tests have the same sample.
+	// Other tests create the same samples, so delete them before the test ends.
 	for name := range samples {
 		f.deletePermission(t, framework.Must(f.GetPermission(t.Context(), name))(t))
 	}

@@ -18,22 +18,23 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// moves is how often an account is moved in a row. The public controller renders an
-// older namespace nearly every other time.
+// moves is the number of consecutive moves of an account. The upstream controller renders a previous
+// namespace after nearly half of them.
 const moves = 12
 
-// whereTo is a namespace that an account is moved to.
+// whereTo returns the namespace of an account after a move.
 func whereTo(move int) string { return fmt.Sprintf("moved-%d", move) }
 
 func inNamespace(namespace, name string) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
 }
 
-// Weakness 4, for our own agents: the binding is for the ServiceAccount that was
-// reported last, however fast it moves.
-func TestWeakness4AccountThatMovesFast(t *testing.T) {
+// TestAccountThatMovesFast checks defect 4 for our own agents: after fast moves, the binding refers
+// to the ServiceAccount that was reported last.
+func TestAccountThatMovesFast(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
-	const name = "weakness-4"
+	const name = "fast-account"
 	cluster := f.SilentCluster(t)
 	framework.CreateAccount(t, f.OCM, framework.NewAccount(cluster, name))
 	f.ReportAccount(t, cluster, name, framework.PlacedIn("where-it-begins", name))
@@ -50,28 +51,29 @@ func TestWeakness4AccountThatMovesFast(t *testing.T) {
 
 var addonResource = addonv1alpha1.SchemeGroupVersion.WithResource("managedclusteraddons")
 
-// Weakness 4, for agents of the public addon, which do not say where they are: the
-// addon does, in one of two fields, if there is one.
-func TestWeakness4AddonThatMovesFast(t *testing.T) {
+// TestAddOnThatMovesFast checks defect 4 for agents of the upstream add-on, which do not report the
+// namespace of their ServiceAccounts. If the ManagedClusterAddOn exists, one of two fields contains
+// it.
+func TestAddOnThatMovesFast(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	hub := framework.HubThatRunsOCM(t, authenticationv1beta1.SchemeGroupVersion, authenticationv1alpha1.SchemeGroupVersion)
 	f := &fleet{&framework.Fleet{OCM: framework.OCMClient(t, hub.AdminConfig(), nil)}}
-	const name = "weakness-4-addon"
-	framework.Apply(t, hub, framework.CRD(t, "pkg", "tokens", "testdata", "managedserviceaccounts.crd.yaml"),
+	const name = "fast-addon"
+	framework.Apply(t, hub, framework.CRD(t, "test", "clusterclient", "testdata", "managedserviceaccounts.crd.yaml"),
 		framework.CRD(t, "test", "permission", "testdata", "managedclusteraddons.crd.yaml"))
 	reported := framework.NewAccount(framework.Cluster1, name)
 	reported.Status.TokenSecretRef = &authenticationv1beta1.TokenSecretReference{Name: name, LastRefreshTimestamp: metav1.Now()}
-	framework.Eventually(t, "the hub has accounts", func(ctx context.Context) error {
+	framework.Eventually(t, "ManagedServiceAccount "+name+" is created", func(ctx context.Context) error {
 		_, err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Create(ctx, reported, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			return nil // a try whose answer was lost
+			return nil // the response to an earlier attempt was lost
 		}
 		return err
 	})
 	like := framework.PermissionForAccount(framework.Cluster1, name, name)
 	cp := framework.CreatePermission(t, f.OCM, like)
-	const noAddon = "the cluster does not have the addon managed-serviceaccount"
+	const noAddon = "the cluster does not have the add-on managed-serviceaccount"
 	f.undelivered(t, framework.Cluster1, name, noAddon)
 	f.rendersSubject(t, cp)
 

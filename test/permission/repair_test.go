@@ -15,6 +15,7 @@ import (
 )
 
 func TestHandEditedWorkIsRestored(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const name = "edited-work"
 	framework.CreatePermission(t, f.OCM, framework.Permission(name))
@@ -25,14 +26,14 @@ func TestHandEditedWorkIsRestored(t *testing.T) {
 		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"smuggled","namespace":"default"}}]}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "the work is as it was", func(ctx context.Context) error {
+	framework.Eventually(t, "the ManifestWork has its original spec", func(ctx context.Context) error {
 		got, err := f.GetWork(ctx, cp)
 		if err == nil && !equality.Semantic.DeepEqual(got.Spec, want.Spec) {
-			return fmt.Errorf("it has %d manifests", len(got.Spec.Workload.Manifests))
+			return fmt.Errorf("spec = %d manifests, want the original %d", len(got.Spec.Workload.Manifests), len(want.Spec.Workload.Manifests))
 		}
 		return err
 	})
-	framework.Eventually(t, "what was smuggled in is gone", func(ctx context.Context) error {
+	framework.Eventually(t, "ConfigMap smuggled does not exist", func(ctx context.Context) error {
 		_, err := f.ManagedClient.CoreV1().ConfigMaps("default").Get(ctx, "smuggled", metav1.GetOptions{})
 		return framework.IsGone(err)
 	})
@@ -41,6 +42,7 @@ func TestHandEditedWorkIsRestored(t *testing.T) {
 }
 
 func TestHandDeletedWorkIsRestored(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const name = "deleted-work"
 	framework.CreatePermission(t, f.OCM, framework.Permission(name))
@@ -49,10 +51,10 @@ func TestHandDeletedWorkIsRestored(t *testing.T) {
 	if err := f.OCM.WorkV1().ManifestWorks(framework.Cluster1).Delete(t.Context(), old.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "there is a new work", func(ctx context.Context) error {
+	framework.Eventually(t, "a new ManifestWork exists", func(ctx context.Context) error {
 		work, err := f.GetWork(ctx, cp)
 		if err == nil && work.UID == old.UID {
-			return fmt.Errorf("it is the old one, finalizers %v", work.Finalizers)
+			return fmt.Errorf("the deleted ManifestWork still exists with finalizers %v", work.Finalizers)
 		}
 		return err
 	})
@@ -61,6 +63,7 @@ func TestHandDeletedWorkIsRestored(t *testing.T) {
 }
 
 func TestDriftOnTheManagedClusterIsRestored(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const name = "drift"
 	framework.CreatePermission(t, f.OCM, framework.Permission(name))
@@ -71,10 +74,10 @@ func TestDriftOnTheManagedClusterIsRestored(t *testing.T) {
 		[]byte(`{"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "the edited ClusterRole is restored", func(ctx context.Context) error {
+	framework.Eventually(t, "ClusterRole "+name+" has its original rules", func(ctx context.Context) error {
 		role, err := rbac.ClusterRoles().Get(ctx, name, metav1.GetOptions{})
 		if err == nil && !equality.Semantic.DeepEqual(role.Rules, framework.ReadAll) {
-			return fmt.Errorf("its rules are %v", role.Rules)
+			return fmt.Errorf("rules = %v", role.Rules)
 		}
 		return err
 	})
@@ -94,10 +97,10 @@ func TestDriftOnTheManagedClusterIsRestored(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		framework.Eventually(t, o.String()+" exists again", func(ctx context.Context) error {
+		framework.Eventually(t, o.String()+" is created again", func(ctx context.Context) error {
 			found, err := framework.ReadObject(ctx, f.ManagedClient, o)
 			if err == nil && found.GetUID() == old.GetUID() {
-				return fmt.Errorf("it has not been deleted yet")
+				return fmt.Errorf("the deleted object still exists")
 			}
 			return err
 		})
@@ -105,8 +108,8 @@ func TestDriftOnTheManagedClusterIsRestored(t *testing.T) {
 	f.Applied(t, name)
 }
 
-// versions are the resource versions of a ClusterPermission and everything
-// that follows from it.
+// versions returns the resource versions of a ClusterPermission, its ManifestWork and its objects
+// on the managed cluster.
 func (f *fleet) versions(t *testing.T, name string) map[string]string {
 	t.Helper()
 	cp := framework.Must(f.GetPermission(t.Context(), name))(t)
@@ -118,8 +121,9 @@ func (f *fleet) versions(t *testing.T, name string) map[string]string {
 	return out
 }
 
-// settled waits until nothing that follows from a ClusterPermission changes any
-// more: it, and another one that is changed after it, report that they are applied.
+// settled waits until all changes of a ClusterPermission are processed, and returns its versions.
+// To do so, it waits until the ClusterPermission, and another one that is created and deleted
+// later, are processed.
 func (f *fleet) settled(t *testing.T, name string) map[string]string {
 	t.Helper()
 	f.Applied(t, name)
@@ -137,8 +141,8 @@ func (f *fleet) settled(t *testing.T, name string) map[string]string {
 	return f.versions(t, name)
 }
 
-// TestNothingIsWrittenWhenNothingChanged: neither applying again nor a restart of
-// any of our processes writes an object that is as it should be.
+// TestNothingIsWrittenWhenNothingChanged checks that neither an update without a change nor a
+// restart of our processes writes an object that is up to date.
 func TestNothingIsWrittenWhenNothingChanged(t *testing.T) {
 	f := shared(t)
 	const name = "quiet"
@@ -148,7 +152,7 @@ func TestNothingIsWrittenWhenNothingChanged(t *testing.T) {
 		t.Helper()
 		for what, version := range f.settled(t, name) {
 			if version != before[what] {
-				t.Errorf("%s was written by %s: %s became %s", what, after, before[what], version)
+				t.Errorf("resourceVersion of %s after %s = %s, want %s", what, after, version, before[what])
 			}
 		}
 	}
@@ -156,14 +160,14 @@ func TestNothingIsWrittenWhenNothingChanged(t *testing.T) {
 	f.update(t, name, func(*rbacv1alpha1.ClusterPermission) {})
 	unchanged("an update without a change")
 
-	// An annotation that means nothing is a change of the work, and not of what it says.
+	// An unknown annotation changes the metadata of the ManifestWork, but not its spec.
 	work := render.WorkName(framework.Must(f.GetPermission(t.Context(), name))(t))
 	if _, err := f.OCM.WorkV1().ManifestWorks(framework.Cluster1).Patch(t.Context(), work, types.MergePatchType,
 		[]byte(`{"metadata":{"annotations":{"looked-at":"by hand"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	before["ManifestWork"] = framework.Must(f.OCM.WorkV1().ManifestWorks(framework.Cluster1).Get(t.Context(), work, metav1.GetOptions{}))(t).ResourceVersion
-	unchanged("a look at everything again")
+	unchanged("an annotation of the ManifestWork")
 
 	if err := f.Server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
@@ -172,7 +176,7 @@ func TestNothingIsWrittenWhenNothingChanged(t *testing.T) {
 		_, err := f.GetPermission(ctx, name)
 		return err
 	})
-	unchanged("a restart of the apiserver")
+	unchanged("a restart of the server")
 
 	if err := f.Members[0].Agent.Restart(t.Context()); err != nil {
 		t.Fatal(err)

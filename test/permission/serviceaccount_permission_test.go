@@ -19,35 +19,37 @@ import (
 	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/clusterclient"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
-	"open-cluster-management.io/hub-apiserver/pkg/tokens"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// Whoever has the token of an account may do on the cluster what a
-// ClusterPermission grants the account, from when both are there, and nothing else.
+// TestPermissionOfAccount checks that the token of an account has the permissions of a
+// ClusterPermission on the managed cluster, and no others. It has them as soon as both objects
+// exist.
 func TestPermissionOfAccount(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const name = "permitted"
 	framework.CreatePermission(t, f.OCM, framework.PermissionForAccount(framework.Cluster1, name, name))
 	f.undelivered(t, framework.Cluster1, name, "ManagedServiceAccount permitted does not exist")
 
 	framework.CreateAccount(t, f.OCM, framework.NewAccount(framework.Cluster1, name))
-	hub := framework.Must(tokens.NewHub(f.Hub.AdminConfig()))(t)
-	source := framework.Must(hub.Source(framework.Cluster1, name, tokens.Options{}))(t)
+	hub := framework.Must(clusterclient.NewHub(f.Hub.AdminConfig()))(t)
+	source := framework.Must(hub.Source(framework.Cluster1, name, clusterclient.Options{}))(t)
 	go source.Run(t.Context())
 	ctx, cancel := context.WithTimeout(t.Context(), framework.Patience)
 	defer cancel()
 	config := framework.Must(source.Config(ctx))(t)
 	robot := framework.Must(kubernetes.NewForConfig(config))(t)
-	framework.Eventually(t, "the account may list pods", func(ctx context.Context) error {
+	framework.Eventually(t, "the account is allowed to list pods", func(ctx context.Context) error {
 		_, err := robot.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
 		return err
 	})
 	if _, err := robot.CoreV1().Secrets("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("got %v for what nobody has granted, not 403", err)
+		t.Errorf("list of Secrets by the account = %v, want 403", err)
 	}
-	framework.Eventually(t, "everything is delivered", func(ctx context.Context) error {
+	framework.Eventually(t, "ClusterPermission "+name+" is fully delivered and applied", func(ctx context.Context) error {
 		cp, err := f.GetPermission(ctx, name)
 		if err != nil {
 			return err
@@ -56,27 +58,28 @@ func TestPermissionOfAccount(t *testing.T) {
 			framework.HasCondition(cp, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue))
 	})
 
-	// Not a rotation, but an end at once: the same client goes on with the next token.
+	// Deleting the ServiceAccount revokes the token at once, without rotation. The same client
+	// continues with the next token.
 	before := framework.Must(f.ManagedClient.CoreV1().ServiceAccounts(framework.AccountsNamespace).Get(t.Context(), name, metav1.GetOptions{}))(t)
 	if err := f.ManagedClient.CoreV1().ServiceAccounts(framework.AccountsNamespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "the client is the new ServiceAccount", func(ctx context.Context) error {
+	framework.Eventually(t, "the client is authenticated as the new ServiceAccount", func(ctx context.Context) error {
 		review, err := robot.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err == nil && review.Status.UserInfo.UID == string(before.UID) {
-			err = errors.New("it is still the old one")
+			err = errors.New("the client is authenticated as the deleted ServiceAccount")
 		}
 		return err
 	})
 	if _, err := robot.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}); err != nil {
-		t.Errorf("after that: %v", err)
+		t.Errorf("list of pods with the new token = %v, want nil", err)
 	}
-	var listed []tokens.Account
+	var listed []clusterclient.Account
 	framework.Eventually(t, "the account is listed as ready", func(ctx context.Context) error {
 		var err error
-		listed, err = hub.List(ctx, tokens.ListOptions{Name: name})
+		listed, err = hub.List(ctx, clusterclient.ListOptions{Name: name})
 		if err == nil && (len(listed) != 1 || !listed[0].Ready || listed[0].Cluster != framework.Cluster1) {
-			err = fmt.Errorf("got %+v", listed)
+			err = fmt.Errorf("accounts = %+v", listed)
 		}
 		return err
 	})
@@ -84,18 +87,20 @@ func TestPermissionOfAccount(t *testing.T) {
 	if err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "the binding is gone", func(ctx context.Context) error {
+	framework.Eventually(t, "RoleBinding default/"+name+" does not exist", func(ctx context.Context) error {
 		_, err := f.ManagedClient.RbacV1().RoleBindings("default").Get(ctx, name, metav1.GetOptions{})
 		return framework.IsGone(err)
 	})
 	f.undelivered(t, framework.Cluster1, name, "does not exist")
 	if _, err := f.ManagedClient.RbacV1().Roles("default").Get(t.Context(), name, metav1.GetOptions{}); err != nil {
-		t.Errorf("the role, which needs no account: %v", err)
+		t.Errorf("get Role default/%s = %v, want nil, because the Role needs no account", name, err)
 	}
 }
 
-// The binding follows what the agent of the cluster says of the account.
+// TestBindingFollowsTheReport checks that the binding refers to the ServiceAccount that the agent
+// of the cluster reports for the account.
 func TestBindingFollowsTheReport(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	cluster := f.SilentCluster(t)
 	const name = "followed"
@@ -106,7 +111,7 @@ func TestBindingFollowsTheReport(t *testing.T) {
 	_, agent := f.AgentOf(t, cluster)
 	report := func(change func(*authenticationv1beta1.ManagedServiceAccountStatus)) {
 		t.Helper()
-		framework.Eventually(t, "the agent has reported", func(ctx context.Context) error {
+		framework.Eventually(t, "the agent has reported the status of ManagedServiceAccount "+name, func(ctx context.Context) error {
 			accounts := agent.AuthenticationV1beta1().ManagedServiceAccounts(cluster)
 			current, err := accounts.Get(ctx, created.Name, metav1.GetOptions{})
 			if err != nil {
@@ -124,18 +129,19 @@ func TestBindingFollowsTheReport(t *testing.T) {
 		f.rendersSubject(t, cp, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name})
 	}
 
-	// A new token is no reason to write anything.
+	// A new token does not change the ManifestWork.
 	before := framework.Must(f.OCM.WorkV1().ManifestWorks(cluster).Get(t.Context(), render.WorkName(cp), metav1.GetOptions{}))(t)
 	report(func(status *authenticationv1beta1.ManagedServiceAccountStatus) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: authenticationv1beta1.ConditionTokenReported,
 			Status: metav1.ConditionTrue, Reason: authenticationv1beta1.ReasonTokenReported})
 	})
 	report(func(status *authenticationv1beta1.ManagedServiceAccountStatus) { status.ServiceAccountRef = nil })
-	// The public agent does not say where it has put the ServiceAccount.
+	// The upstream agent does not report its ServiceAccount. The server then uses the namespace of the
+	// add-on.
 	f.rendersSubject(t, cp, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: framework.AccountsNamespace, Name: name})
 	after := framework.Must(f.OCM.WorkV1().ManifestWorks(cluster).Get(t.Context(), render.WorkName(cp), metav1.GetOptions{}))(t)
 	if after.Generation != before.Generation+1 {
-		t.Errorf("the work went from generation %d to %d for one change", before.Generation, after.Generation)
+		t.Errorf("generation of the ManifestWork = %d, want %d after one change", after.Generation, before.Generation+1)
 	}
 
 	report(func(status *authenticationv1beta1.ManagedServiceAccountStatus) {
@@ -146,22 +152,24 @@ func TestBindingFollowsTheReport(t *testing.T) {
 	f.rendersSubject(t, cp)
 }
 
-// A hub may keep accounts in a CustomResourceDefinition of its own, which comes
-// with the public addon or never. Until then nothing waits for it.
-func TestHubThatKeepsAccounts(t *testing.T) {
+// TestHubThatStoresAccounts checks a hub with its own CustomResourceDefinition of
+// ManagedServiceAccounts. The upstream add-on creates it later, or never. The server does not wait
+// for it.
+func TestHubThatStoresAccounts(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	hub := framework.HubThatRunsOCM(t, authenticationv1beta1.SchemeGroupVersion, authenticationv1alpha1.SchemeGroupVersion)
 	f := &fleet{&framework.Fleet{OCM: framework.OCMClient(t, hub.AdminConfig(), nil)}}
 	const name = "kept-by-the-hub"
 	framework.CreatePermission(t, f.OCM, framework.Permission("without-accounts"))
+	f.PermissionSays(t, framework.Cluster1, "without-accounts", rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionTrue)
 	cp := framework.CreatePermission(t, f.OCM, framework.PermissionForAccount(framework.Cluster1, name, name))
 	f.undelivered(t, framework.Cluster1, name, "does not exist")
 
-	framework.Apply(t, hub, framework.CRD(t, "pkg", "tokens", "testdata", "managedserviceaccounts.crd.yaml"))
+	framework.Apply(t, hub, framework.CRD(t, "test", "clusterclient", "testdata", "managedserviceaccounts.crd.yaml"))
 	reported := framework.NewAccount(framework.Cluster1, name)
 	reported.Status.TokenSecretRef = &authenticationv1beta1.TokenSecretReference{Name: name, LastRefreshTimestamp: metav1.Now()}
-	framework.Eventually(t, "the hub has accounts", func(ctx context.Context) error {
+	framework.Eventually(t, "ManagedServiceAccount "+name+" is created", func(ctx context.Context) error {
 		_, err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Create(ctx, reported, metav1.CreateOptions{})
 		return err
 	})
@@ -172,10 +180,11 @@ func TestHubThatKeepsAccounts(t *testing.T) {
 	f.rendersSubject(t, cp)
 }
 
-// undelivered waits until a ClusterPermission says why a part of it is not delivered.
+// undelivered waits until the condition FullyDelivered of a ClusterPermission is False, with a text
+// in its message.
 func (f *fleet) undelivered(t *testing.T, namespace, name, want string) {
 	t.Helper()
-	framework.Eventually(t, "the ClusterPermission says that "+want, func(ctx context.Context) error {
+	framework.Eventually(t, "condition FullyDelivered of ClusterPermission "+name+" is False: "+want, func(ctx context.Context) error {
 		cp, err := f.OCM.RbacV1alpha1().ClusterPermissions(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -184,17 +193,17 @@ func (f *fleet) undelivered(t *testing.T, namespace, name, want string) {
 			return err
 		}
 		if got := meta.FindStatusCondition(cp.Status.Conditions, rbacv1alpha1.ConditionFullyDelivered).Message; !strings.Contains(got, want) {
-			return fmt.Errorf("it says %q", got)
+			return fmt.Errorf("message = %q", got)
 		}
 		return nil
 	})
 }
 
-// rendersSubject waits until the binding in the work has exactly some subjects;
-// without any there is no binding.
+// rendersSubject waits until the bindings in the ManifestWork have exactly these subjects. Without
+// subjects, the ManifestWork must contain no binding.
 func (f *fleet) rendersSubject(t *testing.T, cp *rbacv1alpha1.ClusterPermission, want ...rbacv1.Subject) {
 	t.Helper()
-	framework.Eventually(t, fmt.Sprintf("the binding is for %v", want), func(ctx context.Context) error {
+	framework.Eventually(t, fmt.Sprintf("the ManifestWork of ClusterPermission %s binds %v", cp.Name, want), func(ctx context.Context) error {
 		work, err := f.OCM.WorkV1().ManifestWorks(cp.Namespace).Get(ctx, render.WorkName(cp), metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -208,7 +217,7 @@ func (f *fleet) rendersSubject(t *testing.T, cp *rbacv1alpha1.ClusterPermission,
 			got = append(got, binding.Subjects...)
 		}
 		if !slices.Equal(got, want) {
-			return fmt.Errorf("it is for %v", got)
+			return fmt.Errorf("subjects = %v", got)
 		}
 		return nil
 	})

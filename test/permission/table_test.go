@@ -27,7 +27,7 @@ import (
 
 const goldenSuffix = ".golden.yaml"
 
-// golden is what a golden file of the renderer holds.
+// golden is the content of a golden file of the renderer.
 type golden struct {
 	Work            *workv1.ManifestWork `json:"work"`
 	Undelivered     []render.Undelivered `json:"undelivered"`
@@ -36,16 +36,17 @@ type golden struct {
 	Selections      []render.Selection   `json:"selections"`
 }
 
-// table is the golden table of the renderer, for a cluster whose agent never comes.
+// table contains the golden files of the renderer, for a cluster without an agent.
 type table struct {
 	*fleet
 	dir, cluster string
 }
 
-// TestPermissionTable: what the renderer makes of a ClusterPermission is what the
-// hub stores for it, and its conditions tell the rest. The cases in the directory
-// approval need another server.
+// TestPermissionTable checks that the hub stores the ManifestWork in the renderer's golden file for
+// each ClusterPermission, and that the conditions contain the other results in the file. The test
+// excludes the directory approval, because its cases need a server with other flags.
 func TestPermissionTable(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	tab := &table{fleet: f, dir: filepath.Join(localhub.Root(), "pkg", "render", "clusterpermission", "testdata"), cluster: f.SilentCluster(t)}
 	tab.createAccounts(t)
@@ -66,11 +67,11 @@ func TestPermissionTable(t *testing.T) {
 		t.Run(name, func(t *testing.T) { tab.check(t, name) })
 	}
 	if cases == 0 {
-		t.Error("there are no cases")
+		t.Error("cases = 0, want at least one")
 	}
 }
 
-// read reads a file of the table. Its cluster is the table's.
+// read parses a file of the table. The objects get the namespace of the table's cluster.
 func (tab *table) read(t *testing.T, file string, into any) {
 	t.Helper()
 	for _, document := range tab.documents(t, file) {
@@ -104,7 +105,7 @@ func (tab *table) createAccounts(t *testing.T) {
 	}
 }
 
-// holdDeleted deletes an account that has finalizers, which go after the test.
+// holdDeleted deletes an account with finalizers, and removes the finalizers at the end of the test.
 func (tab *table) holdDeleted(t *testing.T, name string) {
 	t.Helper()
 	accounts := tab.OCM.AuthenticationV1beta1().ManagedServiceAccounts(tab.cluster)
@@ -140,12 +141,13 @@ func (tab *table) createHubRoles(t *testing.T) {
 			}
 			framework.CreateRole(t, tab.HubClient, role)
 		default:
-			t.Fatalf("a role of kind %q", kind.Kind)
+			t.Fatalf("kind in inputs/hubroles.yaml = %q, want ClusterRole or Role", kind.Kind)
 		}
 	}
 }
 
-// check creates the ClusterPermission of a case and compares what becomes of it.
+// check creates the ClusterPermission of a case, and compares its conditions and its ManifestWork
+// with the golden file.
 func (tab *table) check(t *testing.T, name string) {
 	var given rbacv1alpha1.ClusterPermission
 	tab.read(t, name+".yaml", &given)
@@ -153,14 +155,14 @@ func (tab *table) check(t *testing.T, name string) {
 	tab.read(t, name+goldenSuffix, &want)
 
 	cp := framework.CreatePermission(t, tab.OCM, &given)
-	framework.Eventually(t, "the ClusterPermission says what the table says", func(ctx context.Context) error {
+	framework.Eventually(t, "the conditions of the ClusterPermission match the golden file", func(ctx context.Context) error {
 		var err error
 		if cp, err = tab.OCM.RbacV1alpha1().ClusterPermissions(cp.Namespace).Get(ctx, cp.Name, metav1.GetOptions{}); err != nil {
 			return err
 		}
 		return want.conditions(cp)
 	})
-	framework.Eventually(t, "the work is what the table says", func(ctx context.Context) error {
+	framework.Eventually(t, "the ManifestWork matches the golden file", func(ctx context.Context) error {
 		work, err := tab.OCM.WorkV1().ManifestWorks(cp.Namespace).Get(ctx, render.WorkName(cp), metav1.GetOptions{})
 		if want.Work == nil {
 			return framework.IsGone(err)
@@ -174,20 +176,20 @@ func (tab *table) check(t *testing.T, name string) {
 	tab.deletePermission(t, cp)
 }
 
-// tableSpec tells how the spec of a stored work differs from that of a rendered one.
+// tableSpec returns an error if the spec of a stored ManifestWork differs from the rendered one.
 func tableSpec(got, want *workv1.ManifestWork) error {
 	if a, b := framework.Manifests(got), framework.Manifests(want); !equality.Semantic.DeepEqual(a, b) {
-		return fmt.Errorf("the manifests are\n%s\nnot\n%s", framework.ToJSON(a), framework.ToJSON(b))
+		return fmt.Errorf("manifests =\n%s\nwant\n%s", framework.ToJSON(a), framework.ToJSON(b))
 	}
 	a, b := got.Spec.DeepCopy(), want.Spec.DeepCopy()
 	a.Workload, b.Workload = workv1.ManifestsTemplate{}, workv1.ManifestsTemplate{}
 	if !equality.Semantic.DeepEqual(a, b) {
-		return fmt.Errorf("the rest of the spec is\n%s\nnot\n%s", framework.ToJSON(a), framework.ToJSON(b))
+		return fmt.Errorf("other fields of the spec =\n%s\nwant\n%s", framework.ToJSON(a), framework.ToJSON(b))
 	}
 	return nil
 }
 
-// conditions tells how those of a ClusterPermission differ from what the table has.
+// conditions returns an error if the conditions of a ClusterPermission differ from the golden file.
 func (g *golden) conditions(cp *rbacv1alpha1.ClusterPermission) error {
 	undelivered := make([]string, 0, len(g.Undelivered))
 	for _, part := range g.Undelivered {
@@ -232,13 +234,14 @@ func trueWithout(problems []string) metav1.ConditionStatus {
 	return metav1.ConditionTrue
 }
 
-// onlyWhere tells why a condition that makes sense only sometimes is not as it should be.
+// onlyWhere returns an error if a condition exists although it must not, or if a required condition
+// is missing or wrong.
 func onlyWhere(cp *rbacv1alpha1.ClusterPermission, conditionType string, sensible bool, status metav1.ConditionStatus, texts []string) error {
 	if sensible {
 		return framework.ConditionSays(cp, conditionType, status, texts...)
 	}
 	if condition := meta.FindStatusCondition(cp.Status.Conditions, conditionType); condition != nil {
-		return fmt.Errorf("there is a condition %s: %s", conditionType, condition.Message)
+		return fmt.Errorf("condition %s = %q, want no condition", conditionType, condition.Message)
 	}
 	return nil
 }

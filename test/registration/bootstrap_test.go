@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -20,12 +21,12 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// TestBootstrapCannot: who has a token to bootstrap clusters with can ask for a cluster,
-// and for nothing else.
+// TestBootstrapCannot checks that a bootstrap identity can request ManagedClusters and their first
+// certificates, and that all its other requests are rejected.
 func TestBootstrapCannot(t *testing.T) {
 	h := members(t)
 	v := h.newVictim(t, "boot-victim")
-	// A bootstrap token of its own, beside the one that the others have joined with.
+	// The other clusters join with another bootstrap identity.
 	token := framework.Must(h.Hub.UserConfig("system:bootstrap:abcdef", "system:bootstrappers", "system:bootstrappers:managedcluster"))(t)
 	client := framework.Must(versioned.NewForConfig(token))(t)
 	const self, accepted, taken = "boot-own", "boot-accepted", "boot-others"
@@ -36,7 +37,7 @@ func TestBootstrapCannot(t *testing.T) {
 	certified := h.join(t, "boot-certified")
 	h.accept(t, accepted)
 
-	t.Run("write or read what is there", func(t *testing.T) {
+	t.Run("read or write existing objects", func(t *testing.T) {
 		attempts := slices.DeleteFunc(slices.Concat(v.onClusters(self), v.onNamespaces(self)), func(a attempt) bool {
 			return a.method == http.MethodPost && strings.HasSuffix(a.path, "/irsa")
 		})
@@ -66,10 +67,10 @@ func TestBootstrapCannot(t *testing.T) {
 		mc1 := h.cluster(t, "boot-forged")
 		if mc1.Status.Acceptance != nil || len(mc1.Status.Conditions) > 0 || mc1.Annotations[registration.RequestedByAnnotation] != "system:bootstrap:abcdef" ||
 			h.record(t, "boot-forged").Spec.RequestedBy.Username != "system:bootstrap:abcdef" {
-			t.Errorf("it has what was forged: %s", framework.ToJSON(mc1))
+			t.Errorf("ManagedCluster boot-forged = %s, want no forged status and the requester system:bootstrap:abcdef", framework.ToJSON(mc1))
 		}
 	})
-	t.Run("name or place it as it likes", func(t *testing.T) {
+	t.Run("choose a reserved name or a cluster set", func(t *testing.T) {
 		for _, name := range []string{"default", "kube-system", "open-cluster-management", localhub.HubNamespace, "registration", "work", "serviceaccounts", "managed-clusters"} {
 			v.refuses(t, token, []attempt{try("POST", clustersPath,
 				`{"apiVersion":"cluster.open-cluster-management.io/v1","kind":"ManagedCluster","metadata":{"name":"`+name+`"}}`).answered(422)})
@@ -79,7 +80,7 @@ func TestBootstrapCannot(t *testing.T) {
 			try("POST", clustersPath, `{"apiVersion":"cluster.open-cluster-management.io/v1","kind":"ManagedCluster","metadata":{"name":"`+v.ClusterName+`"}}`).answered(409),
 		})
 	})
-	t.Run("claim what is not its own", func(t *testing.T) {
+	t.Run("claim a foreign cluster or identity", func(t *testing.T) {
 		const free = "arn:aws:eks:us-west-2:444455556666:cluster/boot-free"
 		claim := func(name, arn string) attempt {
 			return try("POST", registrationsPath+"/"+name+"/irsa", `{"apiVersion":"register.open-cluster-management.io/v1alpha1","kind":"ManagedClusterIRSA","spec":{"managedClusterARN":"`+arn+`"}}`)
@@ -91,26 +92,27 @@ func TestBootstrapCannot(t *testing.T) {
 		})
 		for _, name := range []string{self, taken, accepted} {
 			if record := h.record(t, name); record.Spec.IRSA != nil || record.Spec.Driver != registerv1alpha1.DriverCSR {
-				t.Errorf("%s has a claim: %s", name, framework.ToJSON(record.Spec))
+				t.Errorf("registration of %s = %s, want no claim", name, framework.ToJSON(record.Spec))
 			}
 		}
 	})
-	t.Run("get certificates of clusters that have theirs", func(t *testing.T) {
-		// Of decisions and of requests the hub keeps whole seconds.
-		framework.Eventually(t, "the second of the decision is over", func(ctx context.Context) error {
+	t.Run("get certificates of other clusters", func(t *testing.T) {
+		// The times of decisions and requests have a resolution of one second.
+		framework.Eventually(t, "the second of the decision has passed", func(ctx context.Context) error {
 			mc, err := h.OCM.ClusterV1().ManagedClusters().Get(ctx, "boot-certified", metav1.GetOptions{})
 			if err == nil && mc.Status.Acceptance.DecidedAt.Truncate(time.Second).Equal(time.Now().Truncate(time.Second)) {
-				return errors.New("it is not")
+				return errors.New("decidedAt is in the current second")
 			}
 			return err
 		})
 		requests := map[string]askedFor{}
-		for what, name := range map[string]string{"an EKS cluster": v.ClusterName, "one that has an agent": "boot-certified", "one that is not accepted": taken} {
+		for what, name := range map[string]string{"an EKS cluster": v.ClusterName, "a cluster with an agent": "boot-certified", "a cluster that is not accepted": taken} {
 			requests[what] = askForCertificate(t, token, agentSubject(name, "agent"), labelledWith(name))
 		}
-		requests["the agent of one as another"] = askForCertificate(t, token, agentSubject("boot-certified", "agent"), labelledWith(self))
-		requests["its own for two clusters"] = askForCertificate(t, token, agentSubject(self, "agent", localhub.AgentGroup("boot-certified")), labelledWith(self))
-		// Its own first one is approved, which comes after the others.
+		requests["the agent of another cluster"] = askForCertificate(t, token, agentSubject("boot-certified", "agent"), labelledWith(self))
+		requests["an agent of two clusters"] = askForCertificate(t, token, agentSubject(self, "agent", localhub.AgentGroup("boot-certified")), labelledWith(self))
+		// Its own first request is approved. It is later than the others, so these are processed by
+		// then.
 		h.issued(t, askForCertificate(t, token, agentSubject(accepted, "agent"), labelledWith(accepted)))
 		h.issued(t, askForCertificate(t, certified, agentSubject("boot-certified", "agent"), labelledWith("boot-certified")))
 		for what, asked := range requests {
@@ -122,7 +124,7 @@ func TestBootstrapCannot(t *testing.T) {
 		})
 	})
 	v.unharmed(t)
-	if _, err := h.OCM.ClusterV1().ManagedClusters().Get(t.Context(), "boot-new", metav1.GetOptions{}); err == nil {
-		t.Error(errors.New("boot-new was created"))
+	if _, err := h.OCM.ClusterV1().ManagedClusters().Get(t.Context(), "boot-new", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("get ManagedCluster boot-new = %v, want NotFound", err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// TestCallsPerAcceptance counts what the server asks AWS for while nothing fails.
+// TestCallsPerAcceptance counts the calls of the server to AWS while no call fails.
 func TestCallsPerAcceptance(t *testing.T) {
 	h := startAWSHub(t)
 	accept := func(t *testing.T, desired irsa.Desired) {
@@ -26,13 +26,13 @@ func TestCallsPerAcceptance(t *testing.T) {
 		if err := h.decide(t.Context(), desired.ClusterName, true); err != nil {
 			t.Fatal(err)
 		}
-		framework.Eventually(t, desired.ClusterName+" is accepted", func(ctx context.Context) error { return h.hubAccepts(ctx, desired.ClusterName) })
+		framework.Eventually(t, "ManagedCluster "+desired.ClusterName+" is accepted", func(ctx context.Context) error { return h.hubAccepts(ctx, desired.ClusterName) })
 		if err := h.inAWS(desired); err != nil {
 			t.Error(err)
 		}
 	}
-	// settled returns once the server has looked at all that was changed before: another
-	// cluster, which was changed later, is accepted.
+	// settled waits until the server has processed all previous changes. It accepts another
+	// cluster, which is later in the queue.
 	others := 0
 	settled := func(t *testing.T) {
 		t.Helper()
@@ -43,12 +43,12 @@ func TestCallsPerAcceptance(t *testing.T) {
 	calls := func(t *testing.T, what string, want ...string) {
 		t.Helper()
 		if have := h.callsToAWS(false); !slices.Equal(have, want) {
-			t.Errorf("%s: the calls are %v, not %v", what, have, want)
+			t.Errorf("calls for %s = %v, want %v", what, have, want)
 		}
 	}
 	first := h.desired("calls-1", "calls-1")
 
-	t.Run("an acceptance takes as many as its plan has", func(t *testing.T) {
+	t.Run("acceptance makes the calls of its plan", func(t *testing.T) {
 		h.aws.ResetCalls()
 		accept(t, first)
 		var plan []string
@@ -56,12 +56,12 @@ func TestCallsPerAcceptance(t *testing.T) {
 			plan = append(plan, string(call.Operation))
 		}
 		if len(plan) != 3 {
-			t.Errorf("the plan is %v", plan)
+			t.Errorf("plan = %v, want 3 calls", plan)
 		}
 		calls(t, "one acceptance", plan...)
 	})
 
-	t.Run("changes that are not about it take none", func(t *testing.T) {
+	t.Run("other changes make no calls", func(t *testing.T) {
 		h.aws.ResetCalls()
 		for i := range 50 {
 			patch := fmt.Appendf(nil, `{"metadata":{"labels":{"touched":"%d"}},"spec":{"leaseDurationSeconds":%d}}`, i, 60+i)
@@ -78,11 +78,11 @@ func TestCallsPerAcceptance(t *testing.T) {
 		}
 		settled(t)
 		if about := h.callsAbout(first); len(about) > 0 {
-			t.Errorf("the calls for it are %v", about)
+			t.Errorf("calls for %s = %v, want none", first.ClusterName, about)
 		}
 	})
 
-	t.Run("one that never was accepted takes none", func(t *testing.T) {
+	t.Run("cluster that is never accepted makes no calls", func(t *testing.T) {
 		h.aws.ResetCalls()
 		never := h.desired("calls-never", "calls-never")
 		if _, err := h.OCM.ClusterV1().ManagedClusters().Create(t.Context(), claiming(never), metav1.CreateOptions{}); err != nil {
@@ -98,47 +98,47 @@ func TestCallsPerAcceptance(t *testing.T) {
 		if err := h.OCM.ClusterV1().ManagedClusters().Delete(t.Context(), never.ClusterName, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		framework.Eventually(t, "nothing of it is left", func(ctx context.Context) error { return h.isGone(ctx, never.ClusterName) })
+		framework.Eventually(t, "all objects of "+never.ClusterName+" are deleted", func(ctx context.Context) error { return h.isGone(ctx, never.ClusterName) })
 		settled(t)
 		if about := h.callsAbout(never); len(about) > 0 {
-			t.Errorf("the calls for it are %v", about)
+			t.Errorf("calls for %s = %v, want none", never.ClusterName, about)
 		}
 	})
 
-	t.Run("a restart only reads", func(t *testing.T) {
+	t.Run("restart only reads", func(t *testing.T) {
 		h.aws.ResetCalls()
 		if err := h.Server.Restart(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		framework.Eventually(t, "the server has looked at what AWS has", func(context.Context) error {
+		framework.Eventually(t, "the server has read the role and the access entry of "+first.ClusterName, func(context.Context) error {
 			if about := h.callsAbout(first); !slices.Contains(about, "GetRole") || !slices.Contains(about, "DescribeAccessEntry") {
-				return fmt.Errorf("the calls are %v", about)
+				return fmt.Errorf("calls = %v", about)
 			}
 			return nil
 		})
 		if writes := h.callsToAWS(true); len(writes) > 0 {
-			t.Errorf("the calls that write are %v", writes)
+			t.Errorf("writes after a restart = %v, want none", writes)
 		}
 		settled(t)
 		for _, operation := range h.callsAbout(first) {
 			if operation != "GetRole" && operation != "GetRolePolicy" && operation != "DescribeAccessEntry" {
-				t.Errorf("a call is %s", operation)
+				t.Errorf("call for %s after a restart = %s, want GetRole, GetRolePolicy or DescribeAccessEntry", first.ClusterName, operation)
 			}
 		}
 	})
 
-	t.Run("a restart repairs what was changed", func(t *testing.T) {
+	t.Run("restart repairs foreign changes", func(t *testing.T) {
 		if err := h.newIntruder(t).spoil(t.Context(), first); err != nil {
 			t.Fatal(err)
 		}
 		if h.inAWS(first) == nil {
-			t.Fatal("nothing is spoilt")
+			t.Fatal("the identity is as desired, want it changed by the intruder")
 		}
 		if err := h.Server.Restart(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		framework.Eventually(t, "it is repaired", func(context.Context) error { return h.inAWS(first) })
-		// The hub finds out after a while that the server is back.
+		framework.Eventually(t, "the identity of "+first.ClusterName+" is repaired", func(context.Context) error { return h.inAWS(first) })
+		// The hub marks the APIService as available some time after the restart.
 		var accepted error
 		framework.Eventually(t, "the hub serves ManagedClusters", func(ctx context.Context) error {
 			if accepted = h.hubAccepts(ctx, first.ClusterName); apierrors.IsServiceUnavailable(accepted) {
@@ -151,7 +151,7 @@ func TestCallsPerAcceptance(t *testing.T) {
 		}
 	})
 
-	t.Run("others do not wait for one that hangs", func(t *testing.T) {
+	t.Run("call that hangs does not delay other clusters", func(t *testing.T) {
 		hung := h.desired("calls-hung", "calls-hung")
 		release, reached := make(chan struct{}), make(chan struct{}, 100)
 		h.aws.SetFaults(func(call fakeaws.Call) fakeaws.Fault {
@@ -174,43 +174,43 @@ func TestCallsPerAcceptance(t *testing.T) {
 		select {
 		case <-reached:
 		case <-t.Context().Done():
-			t.Fatal("AWS is not asked")
+			t.Fatal("AWS received no call for calls-hung, want one")
 		}
 		other := h.desired("calls-quick", "calls-quick")
 		accept(t, other)
 		if err := h.decide(t.Context(), other.ClusterName, false); err != nil {
 			t.Fatal(err)
 		}
-		framework.Eventually(t, "the other one is denied altogether", func(ctx context.Context) error { return h.isDenied(ctx, other.ClusterName) })
+		framework.Eventually(t, "ManagedCluster "+other.ClusterName+" is denied and cleaned up", func(ctx context.Context) error { return h.isDenied(ctx, other.ClusterName) })
 		if about := h.callsAbout(other); !slices.Contains(about, "DeleteAccessEntry") || !slices.Contains(about, "DeleteRole") {
-			t.Errorf("the calls for the other one are %v", about)
+			t.Errorf("calls for %s = %v, want DeleteAccessEntry and DeleteRole", other.ClusterName, about)
 		}
 		if h.hubAccepts(t.Context(), hung.ClusterName) == nil {
-			t.Error("the cluster is accepted whose role was not made")
+			t.Error("calls-hung is accepted without a role, want condition HubAcceptedManagedCluster not True")
 		}
 		if err := h.hasAccess(t.Context(), hung.ClusterName, noAccess); err != nil {
 			t.Error(err)
 		}
 		close(release)
-		framework.Eventually(t, "the one that hung is accepted", func(ctx context.Context) error { return h.hubAccepts(ctx, hung.ClusterName) })
+		framework.Eventually(t, "ManagedCluster "+hung.ClusterName+" is accepted", func(ctx context.Context) error { return h.hubAccepts(ctx, hung.ClusterName) })
 		if err := h.inAWS(hung); err != nil {
 			t.Error(err)
 		}
 	})
 
-	t.Run("a denial takes as many as its plan has", func(t *testing.T) {
+	t.Run("denial makes the calls of its plan", func(t *testing.T) {
 		h.aws.ResetCalls()
 		if err := h.decide(t.Context(), first.ClusterName, false); err != nil {
 			t.Fatal(err)
 		}
-		framework.Eventually(t, "its registration is cleaned up", func(ctx context.Context) error { return h.isDenied(ctx, first.ClusterName) })
+		framework.Eventually(t, "ManagedCluster "+first.ClusterName+" is denied and cleaned up", func(ctx context.Context) error { return h.isDenied(ctx, first.ClusterName) })
 		calls(t, "one denial", "DeleteAccessEntry", "DeleteRolePolicy", "DeleteRole")
 		if err := h.decide(t.Context(), first.ClusterName, false); err != nil {
 			t.Fatal(err)
 		}
 		settled(t)
 		if about := h.callsAbout(first); len(about) != 3 {
-			t.Errorf("denied again, the calls for it are %v", about)
+			t.Errorf("calls for %s after a second denial = %v, want the 3 of the first", first.ClusterName, about)
 		}
 	})
 }

@@ -1,32 +1,32 @@
-// Package registration tests how clusters join a hub, by certificates and by AWS IAM, and how they
-// leave it, in fleets of test/framework. AWS is package test/fakeaws, which records its calls.
+// Package registration tests how clusters join a hub, with certificates or with AWS IAM, and how they
+// leave it, in fleets of test/framework. Package test/fakeaws replaces AWS and records all calls.
 //
-// TestRegistrationStories follows the stories of the proposal "AWS IAM based registration". The
-// documents of testdata/seed-003 are from the proposal.
+// TestRegistrationByIAMRoles follows the user stories of the proposal "AWS IAM based registration".
+// The documents of testdata/proposal are from the proposal.
 //
-// The public registration of clusters by AWS IAM has seven known defects. These tests show that ours
-// has none of them:
+// The upstream registration of clusters by AWS IAM has seven known defects. These tests show that
+// this server has none of them:
 //
-//	A1  annotations of a member revoke others  TestWeaknessA1AnnotationsOfAMemberAreNoIdentity, TestHostileCluster/its_own_ManagedCluster
+//	A1  a member's annotations revoke others    TestAnnotationsOfMemberClaimNothing, TestHostileCluster/its_own_ManagedCluster
 //
-//	A2  so do those of one never accepted      TestWeaknessA2NobodyCreatesWithAnIdentityOfOthers, TestBootstrapCannot/claim_what_is_not_its_own
+//	A2  so do those of a cluster never accepted TestForeignIdentityCannotBeClaimed, TestBootstrapCannot/claim_a_foreign_cluster_or_identity
 //
-//	A3  a malformed ARN is a panic             TestWeaknessA3MalformedARNs
+//	A3  a malformed ARN causes a panic          TestMalformedARNs
 //
-//	A4  what half failed cannot be denied      TestWeaknessA4DenyAfterFailedAcceptance
+//	A4  a partial acceptance cannot be denied   TestDenyAfterFailedAcceptance
 //
-//	A5  works hold a denial up                 TestWeaknessA5DenyWhileThereAreWorks, TestRevocationIsInTheRequest
+//	A5  ManifestWorks delay a denial            TestDenyWithManifestWorks, TestRevocationIsImmediate
 //
-//	A6  every event asks AWS again             TestWeaknessA6OneAcceptanceIsOnePlan, TestCallsPerAcceptance
+//	A6  every event causes calls to AWS         TestAcceptanceRunsItsPlanOnce, TestCallsPerAcceptance
 //
-//	A7  wrong groups stay                      TestWeaknessA7WrongGroupsAreCorrected
+//	A7  wrong groups are not corrected          TestWrongGroupsAreCorrected
 //
-// TestHostileCluster, TestBootstrapCannot, TestFinalizerIsNoWayOut and TestWhoMayDecide test what
-// registered clusters, clusters that want to join, and administrators with some of the permissions
-// cannot do.
+// TestHostileCluster, TestBootstrapCannot, TestCleanupDespiteRemovedFinalizer and
+// TestDecisionsRequirePermission test the limits of registered clusters, of clusters that request to
+// join, and of administrators with some of the permissions.
 //
 // These environment variables change TestRegistrationFaults:
 //
-//	REGISTRATION_SEQUENCES  how many sequences of decisions it makes
-//	REGISTRATION_SEED       the seed of its choices, to repeat a run that failed
+//	REGISTRATION_SEQUENCES  number of sequences of decisions
+//	REGISTRATION_SEED       seed of the random choices, to repeat a failed run
 package registration

@@ -28,23 +28,22 @@ import (
 )
 
 const (
-	faultsSequences = 40
-	// faultsClusters take part at the same time.
+	faultsSequences = 20
+	// faultsClusters is the number of concurrent clusters.
 	faultsClusters = 20
-	// faultsPerKill is after how many sequences the server is killed.
-	faultsPerKill = 10
-	// faultsRequest bounds one request. It is longer than any takes, so that none is
-	// carried out after its caller has gone on.
+	// faultsPerKill is roughly the average number of sequences between two kills of the server.
+	faultsPerKill = 8
+	// faultsRequest is the timeout of a request. It is longer than any request takes, so the server
+	// completes no request after its caller has continued.
 	faultsRequest = 90 * time.Second
-	// faultsPatience is for what may have failed so often that the next try is a
-	// minute away, and for identities that a killed request has reserved.
+	// faultsPatience is the timeout of retries. After many failures, the backoff of the server is one
+	// minute. An identity that a killed request reserved must also become free.
 	faultsPatience = 4 * time.Minute
 )
 
-// TestRegistrationFaults accepts, denies, deletes and makes clusters again at random
-// while AWS fails in every way that it can, somebody else is faster to make what the
-// server is about to make, and the server is killed. In the end AWS and the hub have
-// what the accepted clusters need, and nothing else.
+// TestRegistrationFaults creates, accepts, denies and deletes clusters in random order. Meanwhile, AWS
+// returns all kinds of errors, an intruder creates roles and access entries before the server does, and
+// the server is killed. At the end, AWS and the hub contain the objects of the accepted clusters only.
 func TestRegistrationFaults(t *testing.T) {
 	t.Parallel()
 	h := startAWSHub(t)
@@ -77,7 +76,7 @@ func TestRegistrationFaults(t *testing.T) {
 				done.Add(1)
 			}
 			if err := m.finish(t.Context(), i); err != nil {
-				t.Errorf("the end of %s: %v", m.name, err)
+				t.Errorf("last sequence of %s: %v", m.name, err)
 			}
 		})
 	}
@@ -91,15 +90,15 @@ func TestRegistrationFaults(t *testing.T) {
 		t.FailNow()
 	}
 	h.aws.SetFaults(nil)
-	t.Logf("%d sequences, %d kills, %d looks at settled clusters, faults: %v", done.Load(), kills, seen, storm.counts())
+	t.Logf("%d sequences, %d kills, %d checks of settled clusters, faults: %v", done.Load(), kills, seen, storm.counts())
 	if seen == 0 {
-		t.Error("no settled cluster was ever looked at")
+		t.Error("checks of settled clusters = 0, want at least one")
 	}
 	h.afterTheStorm(t, members)
 }
 
-// killNowAndThen kills the server while the sequences run: at any moment, or right
-// after AWS was asked for something. It returns how often.
+// killNowAndThen kills the server while the sequences run, at a random moment or during a call that
+// changes AWS. It returns the number of kills.
 func (h *awsHub) killNowAndThen(t *testing.T, storm *awsStorm, random *rand.Rand, done *atomic.Int64, count int, finished <-chan struct{}) (kills int) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -130,14 +129,14 @@ func (h *awsHub) killNowAndThen(t *testing.T, storm *awsStorm, random *rand.Rand
 	}
 }
 
-// awsStorm decides what goes wrong in AWS.
+// awsStorm injects random faults into AWS.
 type awsStorm struct {
 	intruder *intruder
 
 	mu       sync.Mutex
 	random   *rand.Rand
 	injected map[string]int
-	// changed is closed at the next call that changes something; nil if nobody waits.
+	// changed is closed at the next call that changes AWS. It is nil if no caller waits.
 	changed chan struct{}
 }
 
@@ -163,7 +162,7 @@ func (s *awsStorm) fault(call fakeaws.Call) fakeaws.Fault {
 	name, fault := s.draw(call)
 	switch name {
 	case "foreign role":
-		// It may be there already, and then is not foreign.
+		// The error is ignored: if the role exists already, it is not foreign.
 		_ = s.intruder.makeRole(context.Background(), call.Parameters["RoleName"])
 	case "foreign entry":
 		_ = s.intruder.makeEntry(context.Background(), call.Parameters["principalArn"])
@@ -205,22 +204,22 @@ func (s *awsStorm) draw(call fakeaws.Call) (string, fakeaws.Fault) {
 	return name, fault
 }
 
-// stormMember is a cluster that is made, accepted, denied and deleted again and again.
+// stormMember is a cluster that is repeatedly created, accepted, denied and deleted.
 type stormMember struct {
 	*awsHub
 	name   string
 	random *rand.Rand
 	client *versioned.Clientset
-	// itself is the cluster's own identity.
+	// itself is a client with the identity of the cluster.
 	itself *versioned.Clientset
-	// identities are the EKS clusters that it claims to be, in turn.
+	// identities are the EKS clusters that it claims to be, one at a time.
 	identities []irsa.Desired
 
-	// generation is odd while something is under way.
+	// generation is odd while a change is in progress.
 	generation atomic.Int64
 	mu         sync.Mutex
-	// claim is what it claims now; nil if nothing. exists and accepted are what its
-	// administrator has asked for.
+	// claim is the current claim, or nil. exists and accepted are the state that the last change
+	// requested.
 	claim            *irsa.Desired
 	exists, accepted bool
 	everAccepted     bool
@@ -241,7 +240,7 @@ func newStormMember(t *testing.T, h *awsHub, i int, random *rand.Rand) *stormMem
 	return m
 }
 
-// persist tries until it works.
+// persist calls try until it returns nil, for at most faultsPatience.
 func persist(ctx context.Context, what string, try func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, faultsPatience, true, func(ctx context.Context) (bool, error) {
@@ -257,7 +256,7 @@ func persist(ctx context.Context, what string, try func(context.Context) error) 
 	return nil
 }
 
-// change does something to the cluster; note says what is asked for then.
+// change changes the cluster with try. note then records the requested state.
 func (m *stormMember) change(ctx context.Context, what string, try func(context.Context) error, note func()) error {
 	m.generation.Add(1)
 	err := persist(ctx, what, try)
@@ -268,8 +267,7 @@ func (m *stormMember) change(ctx context.Context, what string, try func(context.
 	return err
 }
 
-// sequence does a few things one after the other, often without waiting for what comes
-// of them.
+// sequence runs a random sequence of changes. Some changes start before the previous one takes effect.
 func (m *stormMember) sequence(ctx context.Context) error {
 	steps := [][]func(context.Context) error{
 		{m.accept, m.settle, m.deny},
@@ -293,8 +291,8 @@ func (m *stormMember) sequence(ctx context.Context) error {
 	return nil
 }
 
-// finish leaves a quarter of the clusters accepted, one denied, one deleted and one
-// that is new.
+// finish leaves a quarter of the clusters accepted, a quarter denied, a quarter deleted and a
+// quarter new.
 func (m *stormMember) finish(ctx context.Context, i int) error {
 	steps := [][]func(context.Context) error{
 		{m.remove, m.make, m.accept},
@@ -310,18 +308,18 @@ func (m *stormMember) finish(ctx context.Context, i int) error {
 	return nil
 }
 
-// make creates the cluster unless it is there, once all of a former one is removed.
+// make creates the cluster if it does not exist. It waits until the previous cluster is removed.
 func (m *stormMember) make(ctx context.Context) error {
 	if m.exists {
 		return nil
 	}
 	identity := m.identities[m.random.IntN(len(m.identities))]
-	return m.change(ctx, "creating it", func(ctx context.Context) error {
+	return m.change(ctx, "creating the cluster", func(ctx context.Context) error {
 		_, err := m.client.ClusterV1().ManagedClusters().Create(ctx, claiming(identity), metav1.CreateOptions{})
 		if !apierrors.IsAlreadyExists(err) {
 			return err
 		}
-		// The answer of the request before was lost, or the former one is still there.
+		// The response to the previous request was lost, or the previous cluster still exists.
 		cluster, readErr := m.client.ClusterV1().ManagedClusters().Get(ctx, m.name, metav1.GetOptions{})
 		if readErr != nil || cluster.DeletionTimestamp != nil || cluster.Status.Acceptance != nil ||
 			cluster.Annotations[registration.EKSARNAnnotation] != identity.Managed.String() {
@@ -331,10 +329,10 @@ func (m *stormMember) make(ctx context.Context) error {
 	}, func() { m.exists, m.accepted, m.everAccepted, m.claim = true, false, false, &identity })
 }
 
-// decideSomehow decides by one of the ways that there are.
+// decideSomehow accepts or denies the cluster with a patch of its spec or with the subresource accept.
 func (m *stormMember) decideSomehow(ctx context.Context, accepted bool) error {
 	bySpec := m.random.IntN(2) == 0
-	return m.change(ctx, fmt.Sprintf("deciding %t", accepted), func(ctx context.Context) error {
+	return m.change(ctx, fmt.Sprintf("setting accepted to %t", accepted), func(ctx context.Context) error {
 		if bySpec {
 			patch := fmt.Appendf(nil, `{"spec":{"hubAcceptsClient":%t}}`, accepted)
 			_, err := m.client.ClusterV1().ManagedClusters().Patch(ctx, m.name, types.MergePatchType, patch, metav1.PatchOptions{})
@@ -351,9 +349,10 @@ func (m *stormMember) decideSomehow(ctx context.Context, accepted bool) error {
 func (m *stormMember) accept(ctx context.Context) error { return m.decideSomehow(ctx, true) }
 func (m *stormMember) deny(ctx context.Context) error   { return m.decideSomehow(ctx, false) }
 
-// settle waits until the hub says that the cluster is accepted. Then all is there.
+// settle waits until the condition of the cluster reports that it is accepted. Its role and its
+// access entry must then exist.
 func (m *stormMember) settle(ctx context.Context) error {
-	err := persist(ctx, "waiting until it is accepted", func(ctx context.Context) error { return m.hubAccepts(ctx, m.name) })
+	err := persist(ctx, "waiting until the cluster is accepted", func(ctx context.Context) error { return m.hubAccepts(ctx, m.name) })
 	if err != nil {
 		return err
 	}
@@ -361,7 +360,7 @@ func (m *stormMember) settle(ctx context.Context) error {
 		return nil
 	}
 	if err := m.inAWS(*m.claim); err != nil {
-		return fmt.Errorf("the hub accepts the cluster, but: %w", err)
+		return fmt.Errorf("the cluster is accepted, want its identity in AWS: %w", err)
 	}
 	return nil
 }
@@ -377,12 +376,12 @@ func (m *stormMember) delete(ctx context.Context) error {
 func (m *stormMember) noteRemoval() { m.exists, m.accepted, m.claim = false, false, nil }
 
 func (m *stormMember) remove(ctx context.Context) error {
-	return m.change(ctx, "deleting it", m.delete, m.noteRemoval)
+	return m.change(ctx, "deleting the cluster", m.delete, m.noteRemoval)
 }
 
-// removeByForce deletes the cluster and takes the finalizer away that holds it.
+// removeByForce deletes the cluster and removes its finalizers.
 func (m *stormMember) removeByForce(ctx context.Context) error {
-	return m.change(ctx, "deleting it by force", func(ctx context.Context) error {
+	return m.change(ctx, "deleting the cluster and its finalizers", func(ctx context.Context) error {
 		if err := m.delete(ctx); err != nil {
 			return err
 		}
@@ -404,15 +403,15 @@ func (m *stormMember) leave(ctx context.Context) error {
 		case err != nil:
 			return err
 		case !cluster.Spec.HubAcceptsClient:
-			return fmt.Errorf("it is not deleted: %+v", cluster.Status.Acceptance)
+			return fmt.Errorf("cluster is not deleted, acceptance = %+v", cluster.Status.Acceptance)
 		}
 		_, err = m.itself.ClusterV1().ManagedClusters().Patch(ctx, m.name, types.MergePatchType, []byte(`{"spec":{"hubAcceptsClient":false}}`), metav1.PatchOptions{})
-		return errors.Join(err, errors.New("it has just left"))
+		return errors.Join(err, errors.New("cluster has left and is not deleted yet"))
 	}, m.noteRemoval)
 }
 
-// withdraw withdraws the claim, waits until that is done and claims to be another EKS
-// cluster, or nothing.
+// withdraw withdraws the claim and waits until it has ended. It then claims an EKS cluster in half
+// of the cases.
 func (m *stormMember) withdraw(ctx context.Context) error {
 	if m.claim == nil {
 		return nil
@@ -426,7 +425,7 @@ func (m *stormMember) withdraw(ctx context.Context) error {
 			return nil
 		}
 		if err == nil {
-			err = errors.New("the claim is there")
+			err = errors.New("claim still exists")
 		}
 		return err
 	}, func() { m.accepted, m.claim = false, nil })
@@ -442,9 +441,8 @@ func (m *stormMember) withdraw(ctx context.Context) error {
 	}, func() { m.claim = &identity })
 }
 
-// watchStorm looks at clusters of which nothing is under way: where the hub says that
-// one is accepted, its role and its access entry are there. It returns how often it
-// saw such a cluster.
+// watchStorm checks clusters without a change in progress: if the condition reports that a cluster is
+// accepted, its role and its access entry must exist. It returns the number of checks.
 func (h *awsHub) watchStorm(ctx context.Context, t *testing.T, members []*stormMember) (seen int) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -468,12 +466,13 @@ func (h *awsHub) watchStorm(ctx context.Context, t *testing.T, members []*stormM
 		}
 		seen++
 		if err != nil {
-			t.Errorf("the hub accepts %s, but: %v", m.name, err)
+			t.Errorf("%s is accepted, want its identity in AWS: %v", m.name, err)
 		}
 	}
 }
 
-// afterTheStorm waits until all is as it was asked for, and finds nothing else.
+// afterTheStorm waits until AWS and the hub have the requested state, and checks that no other objects
+// remain.
 func (h *awsHub) afterTheStorm(t *testing.T, members []*stormMember) {
 	t.Helper()
 	ctx := t.Context()
@@ -483,7 +482,7 @@ func (h *awsHub) afterTheStorm(t *testing.T, members []*stormMember) {
 			owners = append(owners, *m.claim)
 		}
 	}
-	err := persist(ctx, "all is as it was asked for", func(ctx context.Context) error {
+	err := persist(ctx, "waiting for the requested state", func(ctx context.Context) error {
 		errs := []error{h.inAWSAreOnly(owners)}
 		for _, m := range members {
 			errs = append(errs, m.isAsAsked(ctx))
@@ -504,11 +503,11 @@ func (h *awsHub) afterTheStorm(t *testing.T, members []*stormMember) {
 	}
 	for _, record := range records.Items {
 		if uid, known := uids[record.Name]; !known || uid != record.Spec.ManagedClusterUID {
-			t.Errorf("the registration of %s is left", record.Name)
+			t.Errorf("registration of %s exists without its ManagedCluster, want it deleted", record.Name)
 		}
 	}
 	if len(records.Items) != len(clusters.Items) {
-		t.Errorf("there are %d registrations of %d clusters", len(records.Items), len(clusters.Items))
+		t.Errorf("registrations = %d, want one for each of %d clusters", len(records.Items), len(clusters.Items))
 	}
 	for _, m := range members {
 		for n, identity := range m.identities {
@@ -518,21 +517,21 @@ func (h *awsHub) afterTheStorm(t *testing.T, members []*stormMember) {
 		}
 	}
 
-	// Whoever acts next finds nothing to change.
+	// A restarted server finds nothing to change.
 	h.aws.ResetCalls()
 	if err := h.Server.Restart(ctx); err != nil {
 		t.Fatal(err)
 	}
 	for _, owner := range owners {
-		framework.Eventually(t, "the server has looked at "+owner.ClusterName, func(context.Context) error {
+		framework.Eventually(t, "the server has read the access entry of "+owner.ClusterName, func(context.Context) error {
 			if about := h.callsAbout(owner); !slices.Contains(about, "DescribeAccessEntry") {
-				return fmt.Errorf("the calls are %v", about)
+				return fmt.Errorf("calls = %v", about)
 			}
 			return nil
 		})
 	}
 	if writes := h.callsToAWS(true); len(writes) > 0 {
-		t.Errorf("after another restart, the calls that write are %v", writes)
+		t.Errorf("writes to AWS after a restart = %v, want none", writes)
 	}
 }
 
@@ -543,7 +542,7 @@ func (m *stormMember) isAsAsked(ctx context.Context) error {
 	case m.accepted:
 		return errors.Join(m.hubAccepts(ctx, m.name), m.hasAccess(ctx, m.name, fullAccess))
 	case m.everAccepted:
-		// One that was denied before anything was made for it has nothing.
+		// A cluster that was denied before the server created objects for it has no access objects.
 		if m.hasAccess(ctx, m.name, noAccess) == nil {
 			return nil
 		}
@@ -552,7 +551,8 @@ func (m *stormMember) isAsAsked(ctx context.Context) error {
 	return m.hasAccess(ctx, m.name, noAccess)
 }
 
-// isFreeUnlessHeld has another cluster claim an identity, which is refused if it is held.
+// isFreeUnlessHeld has another cluster claim an identity, and returns an error unless the claim is
+// accepted. If held is the same identity, the claim must be rejected.
 func (h *awsHub) isFreeUnlessHeld(ctx context.Context, heir string, identity irsa.Desired, held *irsa.Desired) error {
 	identity.ClusterName = heir
 	create := func(ctx context.Context) error {
@@ -561,11 +561,11 @@ func (h *awsHub) isFreeUnlessHeld(ctx context.Context, heir string, identity irs
 	}
 	if held != nil && held.Managed == identity.Managed {
 		if err := create(ctx); !apierrors.IsInvalid(err) {
-			return fmt.Errorf("%s claims what %s has: %w", heir, held.ClusterName, err)
+			return fmt.Errorf("claim of %s for the identity of %s = %w, want 422", heir, held.ClusterName, err)
 		}
 		return nil
 	}
-	if err := persist(ctx, heir+" claims what nobody has", create); err != nil {
+	if err := persist(ctx, "claim of "+heir+" for a free identity", create); err != nil {
 		return err
 	}
 	record, err := h.OCM.RegisterV1alpha1().ManagedClusterRegistrations().Get(ctx, heir, metav1.GetOptions{})
@@ -573,7 +573,7 @@ func (h *awsHub) isFreeUnlessHeld(ctx context.Context, heir string, identity irs
 		return err
 	}
 	if record.Spec.IRSA == nil || record.Spec.IRSA.ManagedClusterARN != identity.Managed.String() {
-		return fmt.Errorf("the claim of %s is %+v", heir, record.Spec.IRSA)
+		return fmt.Errorf("claim of %s = %+v, want %s", heir, record.Spec.IRSA, identity.Managed)
 	}
 	return nil
 }

@@ -26,14 +26,14 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// markerOf is in everything of a victim that others must not see.
+// markerOf is part of all data of a victim that other clusters must not read.
 const markerOf = "marker-of-the-victim"
 
-// victim is an EKS cluster with a bit of everything in its namespace.
+// victim is an EKS cluster with objects of several kinds in its namespace.
 type victim struct {
 	irsa.Desired
 	hub *awsHub
-	// secrets are texts that tell something of it.
+	// secrets are strings that other clusters must not read.
 	secrets []string
 	before  []string
 }
@@ -66,7 +66,7 @@ func (h *awsHub) newVictim(t *testing.T, name string) *victim {
 	return v
 }
 
-// state is what a victim has, but for what the server does for it by itself.
+// state returns the data of a victim, without the data that the server changes on its own.
 func (v *victim) state(t *testing.T) []string {
 	t.Helper()
 	h, name := v.hub, v.ClusterName
@@ -91,21 +91,21 @@ func (v *victim) state(t *testing.T) []string {
 	return lines
 }
 
-// unharmed fails if anything of the victim has changed.
+// unharmed fails the test if the victim has changed.
 func (v *victim) unharmed(t *testing.T) {
 	t.Helper()
 	if diff := cmp.Diff(v.before, v.state(t)); diff != "" {
-		t.Errorf("what has changed: %s", diff)
+		t.Errorf("state of the victim changed (-want +got):\n%s", diff)
 	}
 	if calls := v.hub.callsFor(v.Desired); len(calls) > 0 {
-		t.Errorf("AWS was asked %v about its identity", calls)
+		t.Errorf("calls to AWS about the identity of the victim = %v, want none", calls)
 	}
 	if err := errors.Join(v.hub.inAWS(v.Desired), v.hub.hubAccepts(t.Context(), v.ClusterName)); err != nil {
 		t.Error(err)
 	}
 }
 
-// attempt is something that somebody tries. It is refused with 403, unless others are wanted.
+// attempt is a request that must be rejected. If want is empty, the status code must be 403.
 type attempt struct {
 	rawRequest
 	want []int
@@ -124,13 +124,13 @@ func try(method, path string, body ...string) attempt {
 
 func (a attempt) as(contentType string) attempt { a.contentType = contentType; return a }
 
-// answered says with which other statuses an attempt may be answered.
+// answered sets the allowed status codes of an attempt.
 func (a attempt) answered(statuses ...int) attempt { a.want = statuses; return a }
 
 func (a attempt) with(header http.Header) attempt { a.header = header; return a }
 
-// refuses lets somebody try, and fails where it is not refused, or where an answer tells
-// anything of the victim.
+// refuses sends the attempts, and fails the test if a request is not rejected or if a response contains
+// data of the victim.
 func (v *victim) refuses(t *testing.T, who *rest.Config, attempts []attempt) {
 	t.Helper()
 	caller := newRawCaller(t, who)
@@ -141,23 +141,24 @@ func (v *victim) refuses(t *testing.T, who *rest.Config, attempts []attempt) {
 			want = []int{http.StatusForbidden}
 		}
 		if !slices.Contains(want, code) {
-			t.Errorf("%s: got %d, not %v: %.300s", a, code, want, text)
+			t.Errorf("%s = %d, want one of %v: %.300s", a, code, want, text)
 		}
 		v.isNotIn(t, a, text)
 	}
 }
 
-// isNotIn fails if an answer has something in it that the request did not say itself.
+// isNotIn fails the test if a response contains a secret of the victim that the request did not
+// contain.
 func (v *victim) isNotIn(t *testing.T, a attempt, text string) {
 	t.Helper()
 	for _, secret := range v.secrets {
 		if strings.Contains(text, secret) && !strings.Contains(a.path+a.body, secret) {
-			t.Errorf("%s: the answer has %q: %.500s", a, secret, text)
+			t.Errorf("response to %s contains %q, want no data of the victim: %.500s", a, secret, text)
 		}
 	}
 }
 
-// onClusters are attempts on ManagedClusters and their registrations.
+// onClusters returns attempts to change ManagedClusters, and to read or change registrations.
 func (v *victim) onClusters(self string) []attempt {
 	name := v.ClusterName
 	mc := func(name, rest string) string {
@@ -192,7 +193,7 @@ func (v *victim) onClusters(self string) []attempt {
 		try("GET", registrationsPath+"?fieldSelector=metadata.name="+self), try("POST", registrationsPath, record("hostile-new")).answered(403, 405),
 		try("PUT", registrationsPath+"/"+self, record(self)).answered(403, 405), try("PATCH", registrationsPath+"/"+name, `{"spec":{"driver":"csr"}}`).answered(403, 405),
 		try("DELETE", registrationsPath+"/"+name).answered(403, 405), try("DELETE", registrationsPath).answered(403, 405),
-		// What is reserved is in storage alone.
+		// Reserved identities are stored but not served.
 		try("GET", "/apis/register.open-cluster-management.io/v1alpha1/identities").answered(403, 404),
 		try("GET", "/apis/register.open-cluster-management.io/v1alpha1/identities/"+v.Identity.Hash()).answered(403, 404),
 	}
@@ -204,7 +205,7 @@ func (v *victim) onClusters(self string) []attempt {
 	return attempts
 }
 
-// onLooks are attempts to look at ManagedClusters.
+// onLooks returns attempts to read ManagedClusters.
 func (v *victim) onLooks(self string) []attempt {
 	one := clustersPath + "/" + v.ClusterName
 	return []attempt{
@@ -213,14 +214,14 @@ func (v *victim) onLooks(self string) []attempt {
 		try("GET", clustersPath+"?fieldSelector=metadata.name%3D"+v.ClusterName), try("GET", clustersPath+"?fieldSelector=metadata.name!%3D"+self),
 		try("GET", clustersPath+"?watch=true&timeoutSeconds=1&fieldSelector=metadata.name%3D"+v.ClusterName),
 		try("GET", clustersPath+"?fieldSelector=spec.hubAcceptsClient%3Dtrue"), try("GET", clustersPath+"?labelSelector=label%3D"+markerOf),
-		// It is both at once or none.
+		// Both terms of a field selector must match, so the list may only be empty or rejected.
 		try("GET", clustersPath+"?fieldSelector=metadata.name%3D"+self+",metadata.name%3D"+v.ClusterName).answered(200, 403),
 		try("GET", clustersPath+"?fieldSelector=metadata.name%3D"+v.ClusterName+",metadata.name%3D"+self).answered(200, 403),
 		try("GET", "/apis/cluster.open-cluster-management.io/v1beta2/managedclustersets"),
 	}
 }
 
-// onNamespaces are attempts on what is in the namespaces of clusters, and elsewhere on the hub.
+// onNamespaces returns attempts on objects in the namespaces of clusters and elsewhere on the hub.
 func (v *victim) onNamespaces(self string) []attempt {
 	const works, accounts = "/apis/work.open-cluster-management.io/v1", "/apis/authentication.open-cluster-management.io/v1beta1"
 	const rbac, search = "/apis/rbac.open-cluster-management.io/v1alpha1", "/apis/search.open-cluster-management.io/v1alpha1"
@@ -266,7 +267,7 @@ func (v *victim) onNamespaces(self string) []attempt {
 	return attempts
 }
 
-// onIdentity are attempts to be somebody else.
+// onIdentity returns attempts to act as another user.
 func (v *victim) onIdentity() []attempt {
 	const look = clustersPath
 	var attempts []attempt
@@ -282,12 +283,14 @@ func (v *victim) onIdentity() []attempt {
 	return attempts
 }
 
+// TestHostileCluster checks that a registered cluster can neither read nor change another cluster, nor
+// extend its own access.
 func TestHostileCluster(t *testing.T) {
 	h := members(t)
 	const self = "hostile"
 	v := h.newVictim(t, "hostile-victim")
 	config := h.join(t, self)
-	certified := h.join(t, "hostile-certified") // another one, whose certificate can be asked for
+	certified := h.join(t, "hostile-certified") // another cluster with a certificate
 	before := h.record(t, self)
 
 	attempts := slices.Concat(v.onLooks(self), v.onClusters(self), v.onNamespaces(self))
@@ -297,7 +300,7 @@ func TestHostileCluster(t *testing.T) {
 	t.Run("past the hub", func(t *testing.T) {
 		v.refuses(t, h.pastTheHub(t, config), slices.Concat(v.onLooks(self), v.onClusters(self), v.onIdentity()))
 	})
-	t.Run("what is not there looks the same", func(t *testing.T) {
+	t.Run("missing objects get the same response", func(t *testing.T) {
 		caller := newRawCaller(t, config)
 		for _, path := range []string{
 			clustersPath + "/NAME", registrationsPath + "/NAME", registrationsPath + "/NAME/irsa", worksPath("NAME"), worksPath("NAME") + "/work", leasePath("NAME"), "/api/v1/namespaces/NAME/secrets/secret",
@@ -307,20 +310,20 @@ func TestHostileCluster(t *testing.T) {
 				return fmt.Sprint(code, strings.ReplaceAll(text, name, "NAME"))
 			}
 			if there, not := with(v.ClusterName), with("no-such-cluster"); there != not {
-				t.Errorf("%s: %s\nand of what is not there: %s", path, there, not)
+				t.Errorf("GET %s = %s for the victim, want the same as for a missing cluster: %s", path, there, not)
 			}
 		}
 	})
 	t.Run("its own ManagedCluster", func(t *testing.T) { v.ownObject(t, self, config) })
 	t.Run("certificates", func(t *testing.T) { v.certificates(t, self, config) })
-	t.Run("is the same as before", func(t *testing.T) {
+	t.Run("nothing has changed", func(t *testing.T) {
 		v.unharmed(t)
 		after := h.record(t, self)
 		if framework.ToJSON(after.Spec) != framework.ToJSON(before.Spec) || after.Status.IRSA != nil {
-			t.Errorf("its registration was %s and is %s", framework.ToJSON(before.Spec), framework.ToJSON(after))
+			t.Errorf("registration of %s = %s, want the spec %s without an identity", self, framework.ToJSON(after), framework.ToJSON(before.Spec))
 		}
 		if code, _ := newRawCaller(t, certified).must(t, rawRequest{method: "GET", path: clustersPath + "/hostile-certified"}); code != 200 {
-			t.Errorf("the other cluster got %d", code)
+			t.Errorf("GET of hostile-certified by its agent = %d, want 200", code)
 		}
 	})
 	t.Run("denied", func(t *testing.T) {
@@ -334,9 +337,9 @@ func TestHostileCluster(t *testing.T) {
 			try("GET", own).answered(200), try("GET", clustersPath+"?fieldSelector=metadata.name%3D"+self).answered(200),
 		}, v.onLooks(self), v.onClusters(self)))
 		if mc := h.cluster(t, self); mc.Spec.HubAcceptsClient || mc.Status.Acceptance.DecidedBy != "admin" {
-			t.Errorf("it is accepted again: %+v", mc)
+			t.Errorf("ManagedCluster %s = %+v, want it denied by admin", self, mc)
 		}
-		framework.Eventually(t, "it cannot ask for certificates", func(ctx context.Context) error {
+		framework.Eventually(t, "the denied cluster cannot create CertificateSigningRequests", func(ctx context.Context) error {
 			return answers(ctx, newRawCaller(t, config), rawRequest{method: "POST", path: "/apis/certificates.k8s.io/v1/certificatesigningrequests", body: "{}"}, 403)
 		})
 	})
@@ -344,7 +347,7 @@ func TestHostileCluster(t *testing.T) {
 		if err := h.OCM.ClusterV1().ManagedClusters().Delete(t.Context(), self, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		framework.Eventually(t, "nothing is left of it", func(ctx context.Context) error { return h.isGone(ctx, self) })
+		framework.Eventually(t, "all objects of "+self+" are deleted", func(ctx context.Context) error { return h.isGone(ctx, self) })
 		v.refuses(t, config, slices.Concat([]attempt{
 			try("GET", clustersPath+"/"+self), try("GET", worksPath(self)),
 			try("POST", clustersPath, `{"apiVersion":"cluster.open-cluster-management.io/v1","kind":"ManagedCluster","metadata":{"name":"`+self+`"}}`),
@@ -353,7 +356,7 @@ func TestHostileCluster(t *testing.T) {
 	})
 }
 
-// ownObject has a cluster write into its own ManagedCluster what it has no say in.
+// ownObject has a cluster write fields of its own ManagedCluster that it does not control.
 func (v *victim) ownObject(t *testing.T, self string, config *rest.Config) {
 	h, caller, own := v.hub, newRawCaller(t, config), clustersPath+"/"+self
 	before := h.cluster(t, self)
@@ -361,22 +364,22 @@ func (v *victim) ownObject(t *testing.T, self string, config *rest.Config) {
 		t.Helper()
 		code, text := caller.must(t, rawRequest{method: "PATCH", path: path, contentType: contentType, body: body})
 		if !slices.Contains(want, code) {
-			t.Errorf("%s: got %d, not %v: %.300s", body, code, want, text)
+			t.Errorf("PATCH with %s = %d, want one of %v: %.300s", body, code, want, text)
 		}
 		v.isNotIn(t, attempt{rawRequest: rawRequest{path: path, body: body}}, text)
 	}
-	// Who asked for the cluster, what it is in AWS, and who holds it until it is cleaned up.
+	// Writes of its requester, its identity in AWS and its finalizers have no effect.
 	write(own, mergePatch, `{"metadata":{"annotations":{"`+registration.RequestedByAnnotation+`":"somebody","`+registration.EKSARNAnnotation+`":"`+v.Managed.String()+`","`+
 		registration.ARNAnnotation+`":"`+v.Managed.String()+`","`+registration.RoleSuffixAnnotation+`":"`+v.Identity.Hash()+`"}}}`, 200)
 	write(own, mergePatch, `{"metadata":{"annotations":null}}`, 200)
 	write(own, mergePatch, `{"metadata":{"finalizers":null}}`, 200)
 	write(own, jsonPatch, `[{"op":"replace","path":"/metadata/finalizers","value":["example.com/other"]}]`, 200)
 	write(own, mergePatch, `{"metadata":{"finalizers":[]}}`, 200)
-	// Its set is up to those who may change sets.
+	// A change of its cluster set requires permission to join.
 	write(own, mergePatch, `{"metadata":{"labels":{"cluster.open-cluster-management.io/clusterset":"payments"}}}`, 403)
 	write(own, mergePatch, `{"metadata":{"uid":"`+string(h.cluster(t, v.ClusterName).UID)+`"}}`, 409, 422)
 	write(own, mergePatch, `{"metadata":{"name":"`+v.ClusterName+`"}}`, 400, 409, 422)
-	// The hub's word on it is the hub's.
+	// The hub alone writes its decision and the condition HubAcceptedManagedCluster.
 	write(own+"/status", mergePatch, `{"status":{"acceptance":{"accepted":true,"decidedBy":"somebody","decidedAt":"2020-01-01T00:00:00Z","requesters":["`+
 		localhub.AgentUser(self)+`"]}}}`, 200)
 	write(own+"/status", mergePatch, `{"status":{"conditions":[{"type":"HubAcceptedManagedCluster","status":"False","reason":"Hostile","message":"x","lastTransitionTime":"2020-01-01T00:00:00Z"}]}}`, 200)
@@ -385,46 +388,46 @@ func (v *victim) ownObject(t *testing.T, self string, config *rest.Config) {
 	after := h.cluster(t, self)
 	if !slices.Equal(after.Finalizers, before.Finalizers) || after.Annotations[registration.RequestedByAnnotation] != before.Annotations[registration.RequestedByAnnotation] ||
 		framework.ToJSON(after.Labels) != framework.ToJSON(before.Labels) || framework.ToJSON(after.Status.Acceptance) != framework.ToJSON(before.Status.Acceptance) || !after.Spec.HubAcceptsClient || after.UID != before.UID {
-		t.Errorf("before: %s\nafter: %s", framework.ToJSON(before), framework.ToJSON(after))
+		t.Errorf("ManagedCluster %s = %s\nwant no change of %s", self, framework.ToJSON(after), framework.ToJSON(before))
 	}
 	if err := h.hubAccepts(t.Context(), self); err != nil {
 		t.Error(err)
 	}
-	// Labels of others on what it may write in its namespace lead nowhere.
+	// It may label objects in its own namespace with the name of another cluster. The label has no
+	// effect.
 	lease := framework.Must(h.HubClient.CoordinationV1().Leases(self).Get(t.Context(), registration.LeaseName, metav1.GetOptions{}))(t)
 	lease.Labels = map[string]string{clusterv1.ClusterNameLabel: v.ClusterName}
 	if code, text := caller.must(t, rawRequest{method: "PUT", path: leasePath(self), body: framework.ToJSON(lease)}); code != 200 {
-		t.Errorf("its Lease: %d: %s", code, text)
+		t.Errorf("PUT of its Lease = %d, want 200: %s", code, text)
 	}
 }
 
-// certificates has a cluster, with its own credentials, ask for certificates that it may
-// not have. None is approved: not when it asks, and not when somebody decides about the
-// cluster, or about the one whose name it used.
+// certificates has a cluster request certificates that it may not have, with its own credentials. The
+// hub approves none of them, even if one of the two clusters is accepted again.
 func (v *victim) certificates(t *testing.T, self string, config *rest.Config) {
 	h := v.hub
 	const other, requests = "hostile-certified", "/apis/certificates.k8s.io/v1/certificatesigningrequests/"
 	own, group := localhub.AgentUser(self), localhub.AgentGroup(self)
 	bad := map[string]askedFor{}
 	for what, subject := range map[string]pkix.Name{
-		"another agent of its own":             agentSubject(self, "second"),
-		"another cluster":                      agentSubject(other, "agent"),
-		"the EKS cluster":                      agentSubject(v.ClusterName, "agent"),
-		"itself in the group of another":       {CommonName: own, Organization: []string{localhub.AgentGroup(other)}},
-		"itself in another group as well":      {CommonName: own, Organization: []string{group, localhub.AgentGroup(other)}},
-		"itself in the group of access entry":  {CommonName: own, Organization: []string{group, "open-cluster-management:" + other}},
-		"itself among nodes":                   {CommonName: own, Organization: []string{group, "system:nodes"}},
-		"a name of three parts":                {CommonName: own + ":" + other, Organization: []string{group}},
-		"a name of three parts of another":     {CommonName: localhub.AgentGroup(other) + ":" + self + ":agent", Organization: []string{group}},
-		"a cluster within the name":            {CommonName: group + ":" + localhub.AgentGroup(other) + ":agent", Organization: []string{group}},
-		"no agent":                             {CommonName: group + ":", Organization: []string{group}},
-		"the name of the group":                {CommonName: group, Organization: []string{group}},
-		"all clusters":                         {CommonName: localhub.AgentUser("managed-clusters"), Organization: []string{localhub.AgentGroup("managed-clusters")}},
-		"no group":                             {CommonName: own},
-		"further attributes":                   {CommonName: own, Organization: []string{group}, OrganizationalUnit: []string{"system:masters"}},
-		"its ServiceAccount":                   {CommonName: "system:serviceaccount:" + localhub.HubNamespace + ":" + localhub.ServerName, Organization: []string{"system:serviceaccounts"}},
-		"who starts clusters":                  {CommonName: own, Organization: []string{"system:bootstrappers:managedcluster"}},
-		"itself with another name of an agent": {CommonName: group + ":agent ", Organization: []string{group}},
+		"a second agent":  agentSubject(self, "second"),
+		"another cluster": agentSubject(other, "agent"),
+		"the EKS cluster": agentSubject(v.ClusterName, "agent"),
+		"its name in the group of another cluster":   {CommonName: own, Organization: []string{localhub.AgentGroup(other)}},
+		"its name in two groups of clusters":         {CommonName: own, Organization: []string{group, localhub.AgentGroup(other)}},
+		"its name in the group of an access entry":   {CommonName: own, Organization: []string{group, "open-cluster-management:" + other}},
+		"its name in the group of nodes":             {CommonName: own, Organization: []string{group, "system:nodes"}},
+		"a name with three parts":                    {CommonName: own + ":" + other, Organization: []string{group}},
+		"a name with three parts of another cluster": {CommonName: localhub.AgentGroup(other) + ":" + self + ":agent", Organization: []string{group}},
+		"another cluster within the name":            {CommonName: group + ":" + localhub.AgentGroup(other) + ":agent", Organization: []string{group}},
+		"no name of an agent":                        {CommonName: group + ":", Organization: []string{group}},
+		"the name of the group":                      {CommonName: group, Organization: []string{group}},
+		"all clusters":                               {CommonName: localhub.AgentUser("managed-clusters"), Organization: []string{localhub.AgentGroup("managed-clusters")}},
+		"no group":                                   {CommonName: own},
+		"further attributes":                         {CommonName: own, Organization: []string{group}, OrganizationalUnit: []string{"system:masters"}},
+		"the ServiceAccount of the server":           {CommonName: "system:serviceaccount:" + localhub.HubNamespace + ":" + localhub.ServerName, Organization: []string{"system:serviceaccounts"}},
+		"the group of bootstrap tokens":              {CommonName: own, Organization: []string{"system:bootstrappers:managedcluster"}},
+		"a name of an agent with a space":            {CommonName: group + ":agent ", Organization: []string{group}},
 	} {
 		for _, label := range []string{self, other} {
 			bad[what+", labelled "+label] = askForCertificate(t, config, subject, labelledWith(label))
@@ -433,25 +436,26 @@ func (v *victim) certificates(t *testing.T, self string, config *rest.Config) {
 	change := func(what string, change func(*certificatesv1.CertificateSigningRequest)) {
 		bad[what] = askForCertificate(t, config, agentSubject(self, "agent"), labelledWith(self), change)
 	}
-	change("itself as a server", func(r *certificatesv1.CertificateSigningRequest) {
+	change("usage as a server", func(r *certificatesv1.CertificateSigningRequest) {
 		r.Spec.Usages = append(r.Spec.Usages, certificatesv1.UsageServerAuth)
 	})
-	change("itself as a node", func(r *certificatesv1.CertificateSigningRequest) {
+	change("signer of kubelets", func(r *certificatesv1.CertificateSigningRequest) {
 		r.Spec.SignerName = certificatesv1.KubeAPIServerClientKubeletSignerName
 	})
-	change("itself by another signer", func(r *certificatesv1.CertificateSigningRequest) {
+	change("another signer", func(r *certificatesv1.CertificateSigningRequest) {
 		r.Spec.SignerName = "example.com/client"
 	})
-	bad["itself, labelled as another"] = askForCertificate(t, config, agentSubject(self, "agent"), labelledWith(other))
+	bad["its name, labelled "+other] = askForCertificate(t, config, agentSubject(self, "agent"), labelledWith(other))
 
-	// Its own next certificate is approved, which comes after all the others.
+	// Its own next request is approved. It is later than the others, so these are processed by then.
 	next := askForCertificate(t, config, agentSubject(self, "agent"), labelledWith(self))
 	renewed := h.issued(t, next)
 	if code, _ := newRawCaller(t, renewed).must(t, rawRequest{method: "GET", path: clustersPath + "/" + self}); code != 200 {
-		t.Errorf("with its next certificate it got %d", code)
+		t.Errorf("GET of its ManagedCluster with the renewed certificate = %d, want 200", code)
 	}
-	// It reads the requests that it has made, and nobody else's, whatever their label.
-	framework.Eventually(t, "it reads its own request", func(ctx context.Context) error {
+	// It can read its own requests. It cannot read the requests of other users, regardless of their
+	// label.
+	framework.Eventually(t, "the agent can read its own CertificateSigningRequest", func(ctx context.Context) error {
 		return answers(ctx, newRawCaller(t, config), rawRequest{method: "GET", path: requests + next.name}, 200)
 	})
 	ofOther := askForCertificate(t, h.Hub.AdminConfig(), agentSubject(other, "agent"), labelledWith(self))
@@ -460,7 +464,7 @@ func (v *victim) certificates(t *testing.T, self string, config *rest.Config) {
 		try("GET", strings.TrimSuffix(requests, "/")+"?labelSelector="+clusterv1.ClusterNameLabel+"%3D"+self),
 		try("GET", strings.TrimSuffix(requests, "/")+"?fieldSelector=metadata.name%3D"+ofOther.name),
 	})
-	// The hub itself refuses to be asked for administrators.
+	// Kubernetes rejects requests with the group system:masters.
 	for _, name := range []string{own, "admin"} {
 		request := requestFor(t, pkix.Name{CommonName: name, Organization: []string{group, "system:masters"}}, labelledWith(self))
 		v.refuses(t, config, []attempt{try("POST", strings.TrimSuffix(requests, "/"), framework.ToJSON(request))})
@@ -480,35 +484,35 @@ func (v *victim) certificates(t *testing.T, self string, config *rest.Config) {
 		if err != nil || len(request.Status.Certificate) > 0 || slices.ContainsFunc(request.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 			return c.Type == certificatesv1.CertificateApproved
 		}) {
-			t.Errorf("%s: %v %+v", what, err, request.Status)
+			t.Errorf("CertificateSigningRequest for %s = %+v, %v, want no approval", what, request.Status, err)
 		}
 	}
 }
 
-// TestFinalizerIsNoWayOut: a cluster that takes the finalizer off its ManagedCluster, and
-// somebody who does so while it is being deleted, leave nothing behind.
-func TestFinalizerIsNoWayOut(t *testing.T) {
+// TestCleanupDespiteRemovedFinalizer checks that all objects of a cluster are deleted, even if the
+// cluster itself or an administrator removes the finalizers of its ManagedCluster.
+func TestCleanupDespiteRemovedFinalizer(t *testing.T) {
 	h := members(t)
 	clusters := h.OCM.ClusterV1().ManagedClusters()
 	for name, strip := range map[string]func(t *testing.T, desired irsa.Desired){
-		"strips-itself": func(t *testing.T, desired irsa.Desired) {
+		"removed-by-agent": func(t *testing.T, desired irsa.Desired) {
 			code, text := newRawCaller(t, h.entryConfig(t, desired)).must(t, rawRequest{
 				method: "PATCH", path: clustersPath + "/" + desired.ClusterName, contentType: mergePatch, body: `{"metadata":{"finalizers":null}}`,
 			})
 			if code != 200 || !slices.Contains(h.cluster(t, desired.ClusterName).Finalizers, clusterv1.ManagedClusterFinalizer) {
-				t.Errorf("got %d: %s", code, text)
+				t.Errorf("PATCH that removes the finalizers = %d: %s, want 200 and the finalizers kept", code, text)
 			}
 			if err := clusters.Delete(t.Context(), desired.ClusterName, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"is-stripped": func(t *testing.T, desired irsa.Desired) {
-			// It is there for as long as somebody else holds it.
+		"removed-by-admin": func(t *testing.T, desired irsa.Desired) {
+			// A second finalizer keeps the deleted ManagedCluster until it is removed.
 			framework.Must(clusters.Patch(t.Context(), desired.ClusterName, types.JSONPatchType, []byte(`[{"op":"add","path":"/metadata/finalizers/-","value":"example.com/hold"}]`), metav1.PatchOptions{}))(t)
 			if err := clusters.Delete(t.Context(), desired.ClusterName, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			framework.Eventually(t, "its finalizers are off", func(ctx context.Context) error {
+			framework.Eventually(t, "the finalizers of "+desired.ClusterName+" are removed", func(ctx context.Context) error {
 				_, err := clusters.Patch(ctx, desired.ClusterName, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 				if apierrors.IsNotFound(err) {
 					return nil
@@ -520,13 +524,13 @@ func TestFinalizerIsNoWayOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			desired := h.joinEKS(t, name)
 			strip(t, desired)
-			framework.Eventually(t, "nothing is left of it", func(ctx context.Context) error {
+			framework.Eventually(t, "the role and all objects of "+name+" are deleted", func(ctx context.Context) error {
 				if h.hasRole(desired) {
-					return errors.New("its role is there")
+					return errors.New("AWS still has its role")
 				}
 				return h.isGone(ctx, name)
 			})
-			// Its identity is free again.
+			// Another cluster can claim the released identity.
 			heir := claiming(desired)
 			heir.Name += "-heir"
 			h.request(t, heir)

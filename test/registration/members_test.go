@@ -46,13 +46,13 @@ const (
 	registrationsPath = "/apis/register.open-cluster-management.io/v1alpha1/managedclusters"
 )
 
-// acceptScopes is what the authorization webhook of the hub of members looks for in the
-// extra of a user: clusters that it may decide about.
+// acceptScopes is the key in the extra of a user under which the authorization webhook of the hub finds
+// the clusters that the user may accept.
 const acceptScopes = "example.com/accept"
 
-// memberHub is the hub of tests of what registered clusters and others may do. Clusters
-// join it as they do, and each test uses clusters of its own and leaves them there:
-// nothing happens to them by itself, so that AWS hears only of what a test does.
+// memberHub is the hub of the tests of permissions. Clusters join it in the documented way. Each test
+// uses its own clusters and does not delete them. These clusters do not change on their own, so AWS
+// receives only the calls that a test causes.
 var memberHub = sync.OnceValues(func() (*awsHub, error) {
 	dir, err := framework.TempDir()
 	if err != nil {
@@ -135,7 +135,7 @@ func startMemberHub(ctx context.Context, dir string) (_ *awsHub, _ func(context.
 	return h, stop, h.Hub.Apply(ctx, roles...)
 }
 
-// reviewExtra is an authorizer that lets users decide about the clusters in their extra.
+// reviewExtra serves SubjectAccessReviews that allow users to accept the clusters in their extra.
 func reviewExtra(rw http.ResponseWriter, r *http.Request) {
 	review := &authorizationv1.SubjectAccessReview{}
 	if err := json.NewDecoder(r.Body).Decode(review); err != nil {
@@ -147,18 +147,17 @@ func reviewExtra(rw http.ResponseWriter, r *http.Request) {
 		slices.Contains(review.Spec.Extra[acceptScopes], a.Name)
 	review.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: allowed}
 	rw.Header().Set("Content-Type", "application/json")
-	// A hub that has gone does not need the answer.
+	// The error is ignored, because a stopped hub needs no response.
 	_ = json.NewEncoder(rw).Encode(review)
 }
 
-// bootstrap is what clusters begin with: a token of the ServiceAccount that clusteradm
-// init gives out.
+// bootstrap returns a configuration with a token of the bootstrap ServiceAccount of clusteradm init.
 func (h *awsHub) bootstrap(t *testing.T) *rest.Config {
 	t.Helper()
 	return framework.Must(h.Hub.ServiceAccountConfig(t.Context(), "open-cluster-management", "agent-registration-bootstrap"))(t)
 }
 
-// request asks for the ManagedCluster as a cluster does that wants to join.
+// request creates a ManagedCluster with the bootstrap identity, as a cluster does to join.
 func (h *awsHub) request(t *testing.T, mc *clusterv1.ManagedCluster) *clusterv1.ManagedCluster {
 	t.Helper()
 	client := framework.Must(versioned.NewForConfig(h.bootstrap(t)))(t)
@@ -170,7 +169,7 @@ func (h *awsHub) accept(t *testing.T, name string) {
 	if err := h.decide(t.Context(), name, true); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "the hub accepts "+name, func(ctx context.Context) error { return h.hubAccepts(ctx, name) })
+	framework.Eventually(t, "ManagedCluster "+name+" is accepted", func(ctx context.Context) error { return h.hubAccepts(ctx, name) })
 }
 
 func (h *awsHub) deny(t *testing.T, name string) {
@@ -180,7 +179,7 @@ func (h *awsHub) deny(t *testing.T, name string) {
 	}
 }
 
-// join has a cluster join by a certificate, and returns what its agent then has.
+// join has a cluster join with a certificate, and returns the credentials of its agent.
 func (h *awsHub) join(t *testing.T, name string) *rest.Config {
 	t.Helper()
 	h.request(t, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}})
@@ -189,10 +188,11 @@ func (h *awsHub) join(t *testing.T, name string) *rest.Config {
 	return h.issued(t, asked)
 }
 
-// joinEKS has a cluster join by its IAM identity, and returns that.
+// joinEKS has a cluster join with its IAM identity, and returns the identity.
 func (h *awsHub) joinEKS(t *testing.T, name string) irsa.Desired {
 	t.Helper()
-	// What others may read of its EKS cluster does not tell its name on the hub.
+	// The ARN must not contain the name on the hub: tests search for this name in responses that may
+	// contain the ARN.
 	desired := h.desired(name, fmt.Sprintf("eks-%x", name))
 	h.request(t, claiming(desired))
 	h.accept(t, name)
@@ -202,14 +202,14 @@ func (h *awsHub) joinEKS(t *testing.T, name string) irsa.Desired {
 	return desired
 }
 
-// entryConfig is what the agent of an EKS cluster has: what the token webhook of EKS
-// makes of its role by the access entry.
+// entryConfig returns the access of the agent of an EKS cluster: the user and the groups of its access
+// entry, as the token webhook of EKS returns them.
 func (h *awsHub) entryConfig(t *testing.T, desired irsa.Desired) *rest.Config {
 	t.Helper()
 	return framework.Must(h.Hub.UserConfig(desired.Username(), desired.Groups()...))(t)
 }
 
-// pastTheHub has somebody talk to the server itself.
+// pastTheHub returns a configuration that connects to the server directly.
 func (h *awsHub) pastTheHub(t *testing.T, config *rest.Config) *rest.Config {
 	t.Helper()
 	direct := rest.CopyConfig(config)
@@ -217,7 +217,7 @@ func (h *awsHub) pastTheHub(t *testing.T, config *rest.Config) *rest.Config {
 	return direct
 }
 
-// agentSubject is that of the certificate of an agent.
+// agentSubject returns the subject of the certificate of an agent.
 func agentSubject(cluster, agent string, further ...string) pkix.Name {
 	own := localhub.AgentGroup(cluster)
 	return pkix.Name{CommonName: own + ":" + agent, Organization: append([]string{own}, further...)}
@@ -229,7 +229,7 @@ func labelledWith(cluster string) func(*certificatesv1.CertificateSigningRequest
 	}
 }
 
-// askedFor is a request for a certificate, and its key.
+// askedFor is the name of a CertificateSigningRequest, and its key.
 type askedFor struct {
 	name string
 	key  []byte
@@ -244,7 +244,7 @@ func askForCertificate(t *testing.T, who *rest.Config, subject pkix.Name, change
 	return askedFor{request.Name, encoded}
 }
 
-// requestFor is a request for a certificate that nobody needs the key of.
+// requestFor returns a CertificateSigningRequest and discards its key.
 func requestFor(t *testing.T, subject pkix.Name, change ...func(*certificatesv1.CertificateSigningRequest)) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	return requestWith(t, framework.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t), subject, change...)
@@ -268,17 +268,17 @@ func requestWith(t *testing.T, key *ecdsa.PrivateKey, subject pkix.Name, change 
 	return request
 }
 
-// issued waits for a certificate, and returns what it gives access to the hub with.
+// issued waits until a certificate is issued, and returns a configuration that uses it.
 func (h *awsHub) issued(t *testing.T, asked askedFor) *rest.Config {
 	t.Helper()
 	config := h.Hub.AnonymousConfig()
-	framework.Eventually(t, "the certificate "+asked.name+" is issued", func(ctx context.Context) error {
+	framework.Eventually(t, "CertificateSigningRequest "+asked.name+" has a certificate", func(ctx context.Context) error {
 		request, err := h.HubClient.CertificatesV1().CertificateSigningRequests().Get(ctx, asked.name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		if len(request.Status.Certificate) == 0 {
-			return fmt.Errorf("the conditions are %v", request.Status.Conditions)
+			return fmt.Errorf("conditions = %v", request.Status.Conditions)
 		}
 		config.CertData, config.KeyData = request.Status.Certificate, asked.key
 		return nil
@@ -286,17 +286,17 @@ func (h *awsHub) issued(t *testing.T, asked askedFor) *rest.Config {
 	return config
 }
 
-// undecided fails if anybody has decided about a request for a certificate.
+// undecided fails the test if a CertificateSigningRequest is approved or denied.
 func (h *awsHub) undecided(t *testing.T, what, name string) {
 	t.Helper()
 	request := framework.Must(h.HubClient.CertificatesV1().CertificateSigningRequests().Get(t.Context(), name, metav1.GetOptions{}))(t)
 	if len(request.Status.Certificate) > 0 || len(request.Status.Conditions) > 0 {
-		t.Errorf("%s: the conditions are %v, and a certificate of %d bytes is issued", what, request.Status.Conditions, len(request.Status.Certificate))
+		t.Errorf("CertificateSigningRequest for %s has conditions %v and a certificate of %d bytes, want it pending", what, request.Status.Conditions, len(request.Status.Certificate))
 	}
 }
 
-// callsFor are the operations that AWS was asked for since the last reset and that name
-// an identity.
+// callsFor returns the AWS operations since the last reset whose parameters contain the hash of an
+// identity.
 func (h *awsHub) callsFor(desired irsa.Desired) []string {
 	var out []string
 	for _, call := range h.aws.Calls() {
@@ -310,7 +310,7 @@ func (h *awsHub) callsFor(desired irsa.Desired) []string {
 	return out
 }
 
-// record is the registration of a cluster.
+// record returns the registration of a cluster.
 func (h *awsHub) record(t *testing.T, name string) *registerv1alpha1.ManagedClusterRegistration {
 	t.Helper()
 	return framework.Must(h.OCM.RegisterV1alpha1().ManagedClusterRegistrations().Get(t.Context(), name, metav1.GetOptions{}))(t)
@@ -321,7 +321,7 @@ func (h *awsHub) cluster(t *testing.T, name string) *clusterv1.ManagedCluster {
 	return framework.Must(h.OCM.ClusterV1().ManagedClusters().Get(t.Context(), name, metav1.GetOptions{}))(t)
 }
 
-// caller is somebody who sends requests as they are, and sees the answers as they are.
+// rawCaller sends requests and returns responses without the conversions of a typed client.
 type rawCaller struct {
 	host   string
 	client *http.Client
@@ -332,7 +332,7 @@ func newRawCaller(t *testing.T, config *rest.Config) *rawCaller {
 	return &rawCaller{config.Host, framework.Must(rest.HTTPClientFor(config))(t)}
 }
 
-// rawRequest is a request. The body is JSON, unless a type is given.
+// rawRequest is a request. If contentType is empty, the body is JSON.
 type rawRequest struct {
 	method, path, contentType, body string
 	header                          http.Header
@@ -340,7 +340,7 @@ type rawRequest struct {
 
 func (r rawRequest) String() string { return r.method + " " + r.path }
 
-// do sends a request, and returns the status of the answer and all of its text.
+// do sends a request, and returns the status code and the body of the response.
 func (c *rawCaller) do(ctx context.Context, r rawRequest) (int, string, error) {
 	request, err := http.NewRequestWithContext(ctx, r.method, c.host+r.path, bytes.NewReader([]byte(r.body)))
 	if err != nil {
@@ -379,7 +379,7 @@ const (
 	applyPatch     = "application/apply-patch+yaml"
 )
 
-// leasePath is the path of the Lease of a cluster.
+// leasePath returns the path of the Lease of a cluster.
 func leasePath(cluster string) string {
 	return "/apis/coordination.k8s.io/v1/namespaces/" + cluster + "/leases/" + registration.LeaseName
 }

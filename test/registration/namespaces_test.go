@@ -24,12 +24,12 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// requires creates a set, or changes the namespaces that it requires. Without a selector it has the clusters
-// with its label.
+// requires creates a cluster set, or replaces the managed namespaces of an existing one. If selector is
+// nil, a new set contains the clusters with its label.
 func (f *fleet) requires(t *testing.T, set string, selector *metav1.LabelSelector, namespaces ...string) {
 	t.Helper()
 	sets := f.OCM.ClusterV1beta2().ManagedClusterSets()
-	framework.Eventually(t, set+" is written", func(ctx context.Context) error {
+	framework.Eventually(t, "ManagedClusterSet "+set+" is written", func(ctx context.Context) error {
 		object, err := sets.Get(ctx, set, metav1.GetOptions{})
 		missing := apierrors.IsNotFound(err)
 		if missing {
@@ -60,11 +60,11 @@ func (f *fleet) moves(t *testing.T, cluster, set string) {
 	framework.Must(f.OCM.ClusterV1().ManagedClusters().Patch(t.Context(), cluster, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(t)
 }
 
-// lists waits until the status of a cluster lists namespaces, each as <set>/<name>, and all of
-// them are available.
+// lists waits until the status of a cluster lists exactly these namespaces, each as <set>/<name>, and
+// all of them are available.
 func (f *fleet) lists(t *testing.T, cluster string, want ...string) {
 	t.Helper()
-	framework.Eventually(t, fmt.Sprintf("%s lists %v", cluster, want), func(ctx context.Context) error {
+	framework.Eventually(t, fmt.Sprintf("ManagedCluster %s lists the available namespaces %v", cluster, want), func(ctx context.Context) error {
 		mc, err := f.OCM.ClusterV1().ManagedClusters().Get(ctx, cluster, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -75,18 +75,18 @@ func (f *fleet) lists(t *testing.T, cluster string, want ...string) {
 			got = append(got, namespace.ClusterSet+"/"+namespace.Name)
 			condition := meta.FindStatusCondition(namespace.Conditions, "NamespaceAvailable")
 			if condition == nil || condition.Status != metav1.ConditionTrue || condition.Reason != "NamespaceApplied" {
-				errs = append(errs, fmt.Errorf("%s has %v", got[len(got)-1], namespace.Conditions))
+				errs = append(errs, fmt.Errorf("conditions of %s = %v", got[len(got)-1], namespace.Conditions))
 			}
 		}
 		if !slices.Equal(got, want) {
-			errs = append(errs, fmt.Errorf("it lists %v", got))
+			errs = append(errs, fmt.Errorf("managed namespaces = %v", got))
 		}
 		return errors.Join(errs...)
 	})
 }
 
-// hubLabel is the label of the hub on namespaces of the managed cluster: the hash of its URL, as an agent of
-// upstream computes it.
+// hubLabel returns the label of the hub on namespaces of the managed cluster. It contains the hash
+// of the URL of the hub, as upstream agents compute it.
 func (f *fleet) hubLabel(t *testing.T) string {
 	t.Helper()
 	secret := framework.Must(f.ManagedClient.CoreV1().Secrets(localhub.AgentNamespace).Get(t.Context(), "hub-kubeconfig-secret", metav1.GetOptions{}))(t)
@@ -95,19 +95,20 @@ func (f *fleet) hubLabel(t *testing.T) string {
 	return "clusterset.open-cluster-management.io/" + hex.EncodeToString(sum[:])[:63]
 }
 
-// labelled waits until a namespace of the managed cluster has a value of a label.
+// labelled waits until a label of a namespace of the managed cluster has a value.
 func (f *fleet) labelled(t *testing.T, namespace, label, want string) {
 	t.Helper()
-	framework.Eventually(t, fmt.Sprintf("%s has the label with value %q", namespace, want), func(ctx context.Context) error {
+	framework.Eventually(t, fmt.Sprintf("label %s of namespace %s is %q", label, namespace, want), func(ctx context.Context) error {
 		live, err := f.ManagedClient.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 		if err == nil && live.Labels[label] != want {
-			err = fmt.Errorf("its labels are %v", live.Labels)
+			err = fmt.Errorf("labels = %v", live.Labels)
 		}
 		return err
 	})
 }
 
-// TestManagedNamespaces takes the namespaces of sets through their life, on a cluster that has joined.
+// TestManagedNamespaces checks the life cycle of the managed namespaces of cluster sets on a
+// cluster that has joined.
 func TestManagedNamespaces(t *testing.T) {
 	t.Parallel()
 	f := ownFleet(t, localhub.FleetOptions{Clusters: []string{framework.Cluster1}, Join: localhub.JoinByRegistration})
@@ -125,29 +126,30 @@ func TestManagedNamespaces(t *testing.T) {
 	}
 	f.labelled(t, "present", "team", "a")
 
-	// What others do on the cluster is put right.
+	// The agent reverts changes by other users of the cluster.
 	framework.Must(namespaces.Patch(t.Context(), "present", types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, label), metav1.PatchOptions{}))(t)
 	f.labelled(t, "present", label, "true")
 	before := framework.Must(namespaces.Get(t.Context(), "monitoring", metav1.GetOptions{}))(t)
 	if err := namespaces.Delete(t.Context(), "monitoring", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "monitoring is created again", func(ctx context.Context) error {
+	framework.Eventually(t, "namespace monitoring is created again", func(ctx context.Context) error {
 		live, err := namespaces.Get(ctx, "monitoring", metav1.GetOptions{})
 		if err == nil && live.UID == before.UID {
-			err = errors.New("it is the former one")
+			err = errors.New("the previous namespace still exists")
 		}
 		return err
 	})
 	f.lists(t, framework.Cluster1, "everywhere/monitoring", "everywhere/shop", "prod/present", "prod/shop")
 
-	// A namespace that leaves its set stays, and its label says so. One that another set requires keeps it.
+	// If a set no longer requires a namespace, the namespace stays and its label becomes false. If
+	// another set of the cluster still requires it, the label stays true.
 	f.requires(t, "prod", nil, "bank")
 	f.labelled(t, "present", label, "false")
 	f.lists(t, framework.Cluster1, "everywhere/monitoring", "everywhere/shop", "prod/bank")
 	f.labelled(t, "shop", label, "true")
 
-	// So it is for a cluster that moves to another set, and for a set that is deleted.
+	// The same applies if the cluster moves to another set, and if a set is deleted.
 	f.moves(t, framework.Cluster1, "test")
 	f.labelled(t, "bank", label, "false")
 	f.lists(t, framework.Cluster1, "everywhere/monitoring", "everywhere/shop", "test/lab", "test/shop")
@@ -157,14 +159,14 @@ func TestManagedNamespaces(t *testing.T) {
 	f.labelled(t, "monitoring", label, "false")
 	f.lists(t, framework.Cluster1, "test/lab", "test/shop")
 
-	// While the agent may not create namespaces, the hub says so.
+	// If the agent lacks the permission to create namespaces, the status reports the failure.
 	for _, role := range []string{"namespaces", "apply"} {
 		if err := f.ManagedClient.RbacV1().ClusterRoleBindings().Delete(t.Context(), "open-cluster-management:agent:"+role, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	f.requires(t, "test", nil, "lab", "refused")
-	framework.Eventually(t, "the hub says that the agent may not", func(ctx context.Context) error {
+	framework.Eventually(t, "namespace refused is reported as NamespaceApplyFailed", func(ctx context.Context) error {
 		mc, err := f.OCM.ClusterV1().ManagedClusters().Get(ctx, framework.Cluster1, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -175,19 +177,19 @@ func TestManagedNamespaces(t *testing.T) {
 				return nil
 			}
 		}
-		return fmt.Errorf("the list is %v", mc.Status.ManagedNamespaces)
+		return fmt.Errorf("managed namespaces = %v", mc.Status.ManagedNamespaces)
 	})
 }
 
-// publicNamespaces is what a public agent does with the namespaces that the hub requires: it patches the
-// list as a whole. A list of its own is none to the hub.
+// publicNamespaces reports on managed namespaces as an upstream agent does: it patches the whole list.
+// The hub accepts only the conditions of the namespaces that it requires.
 func (h *awsHub) publicNamespaces(t *testing.T) {
 	p := newPublicRegistration(t, h.Hub, "public-namespaces", bootstrapAccount(t, h.Hub))
 	p.begin(t, nil)
 	name, key := p.request(t, p.bootstrap)
 	publicAccept(t, h.Hub, p.cluster)
 	p.own, _ = p.certificate(t, p.bootstrap, name, key)
-	framework.Eventually(t, "the hub accepts it", func(ctx context.Context) error { return h.hubAccepts(ctx, p.cluster) })
+	framework.Eventually(t, "ManagedCluster "+p.cluster+" is accepted", func(ctx context.Context) error { return h.hubAccepts(ctx, p.cluster) })
 	watched := p.own.watch(t, p.cluster)
 	h.requires(t, "of-public", nil, "shop", "bank")
 	h.moves(t, p.cluster, "of-public")
@@ -204,20 +206,20 @@ func (h *awsHub) publicNamespaces(t *testing.T) {
 	p.own.patchStatus(t, watched, map[string]any{"managedNamespaces": applied(listOf(watched()))})
 	wantListed(t, watched, "of-public/bank: True", "of-public/shop: True")
 
-	// The list follows the set, and keeps what was reported.
+	// The list follows the set, and keeps the reported conditions.
 	h.requires(t, "of-public", nil, "shop", "post")
 	wantListed(t, watched, "of-public/post", "of-public/shop: True")
 
-	// It can neither add to the list nor take from it, by no verb.
+	// The agent can neither add namespaces to the list nor remove them, with any verb.
 	p.own.patchStatus(t, watched, map[string]any{"managedNamespaces": applied([]clusterv1.ClusterSetManagedNamespaceConfig{
 		{ClusterSet: "of-public", Name: "kube-system"}, {ClusterSet: "global", Name: "shop"}, {ClusterSet: "of-public", Name: "post"},
 	}), "version": map[string]any{"kubernetes": "v1.34.1"}})
 	wantListed(t, watched, "of-public/post: True", "of-public/shop: True")
 	p.own.patchStatus(t, watched, map[string]any{"managedNamespaces": nil, "version": map[string]any{"kubernetes": "v1.34.2"}})
-	framework.Eventually(t, "its status is replaced", func(ctx context.Context) error {
+	framework.Eventually(t, "the agent updates the status without managedNamespaces", func(ctx context.Context) error {
 		object := watched()
 		if version, _, _ := unstructured.NestedString(object.Object, "status", "version", "kubernetes"); version != "v1.34.2" {
-			return fmt.Errorf("its version is %q", version)
+			return fmt.Errorf("Kubernetes version = %q, want v1.34.2", version)
 		}
 		unstructured.RemoveNestedField(object.Object, "status", "managedNamespaces")
 		_, err := p.own.clusters().UpdateStatus(ctx, object, metav1.UpdateOptions{})
@@ -238,11 +240,11 @@ func listOf(cluster *unstructured.Unstructured) []clusterv1.ClusterSetManagedNam
 	return typed.Status.ManagedNamespaces
 }
 
-// wantListed waits until a cluster that is watched lists namespaces, each as <set>/<name>, followed
-// by the status of its condition if it has one.
+// wantListed waits until a watched cluster lists exactly these namespaces, each as <set>/<name>,
+// followed by the status of its condition if it has one.
 func wantListed(t *testing.T, watched func() *unstructured.Unstructured, want ...string) {
 	t.Helper()
-	framework.Eventually(t, fmt.Sprintf("the agent sees %v", want), func(context.Context) error {
+	framework.Eventually(t, fmt.Sprintf("the agent reads the managed namespaces %v", want), func(context.Context) error {
 		var got []string
 		for _, namespace := range listOf(watched()) {
 			text := namespace.ClusterSet + "/" + namespace.Name
@@ -252,7 +254,7 @@ func wantListed(t *testing.T, watched func() *unstructured.Unstructured, want ..
 			got = append(got, text)
 		}
 		if !slices.Equal(got, want) {
-			return fmt.Errorf("it sees %v", got)
+			return fmt.Errorf("managed namespaces = %v", got)
 		}
 		return nil
 	})

@@ -18,8 +18,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// TestHubThatIsNotEKS checks that a hub which signs client certificates, and runs
-// aws-iam-authenticator, registers clusters by both drivers without a call to EKS.
+// TestHubThatIsNotEKS checks that a hub outside EKS registers clusters with both drivers and
+// without calls to EKS. The hub signs client certificates and runs aws-iam-authenticator.
 func TestHubThatIsNotEKS(t *testing.T) {
 	t.Parallel()
 	const byCSR, byIRSA = "by-csr", "by-irsa"
@@ -31,7 +31,7 @@ func TestHubThatIsNotEKS(t *testing.T) {
 	})
 
 	for cluster, want := range map[string]registerv1alpha1.RegistrationDriver{byCSR: registerv1alpha1.DriverCSR, byIRSA: registerv1alpha1.DriverAWSIRSA} {
-		framework.Eventually(t, cluster+" is a member", func(ctx context.Context) error {
+		framework.Eventually(t, "ManagedCluster "+cluster+" is registered by "+string(want), func(ctx context.Context) error {
 			return registered(ctx, f, cluster, want)
 		})
 	}
@@ -58,11 +58,11 @@ func TestHubThatIsNotEKS(t *testing.T) {
 	auth.Data["mapRoles"] = strings.ReplaceAll(auth.Data["mapRoles"], identity.HubRoleARN(), identity.HubRoleARN()+"-other")
 	framework.Must(f.HubClient.CoreV1().ConfigMaps(metav1.NamespaceSystem).Update(t.Context(), auth, metav1.UpdateOptions{}))(t)
 	if output, err := doctor(t, aws, faultsHubAccount, f.Kubeconfig, inspect...); err == nil || !strings.Contains(output, "missing  entry of "+identity.HubRoleARN()) {
-		t.Errorf("clusteradm doctor aws without the entry prints %s, %v, want that it is missing", output, err)
+		t.Errorf("clusteradm doctor aws without the entry prints %s, %v, want the missing entry", output, err)
 	}
 
-	// With access entries, which nobody reads on this hub, the server says so before anything
-	// is accepted, and stays ready.
+	// Nothing on this hub reads access entries. With --eks-auth=AccessEntry, the server reports this
+	// before it accepts a cluster, and it stays ready.
 	if err := f.Server.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -74,16 +74,16 @@ func TestHubThatIsNotEKS(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "there is no EKS cluster " + localhub.HubARN
-	framework.Eventually(t, "the server logs what the hub lacks", func(context.Context) error {
+	framework.Eventually(t, "the server logs the missing EKS cluster", func(context.Context) error {
 		log, err := os.ReadFile(f.Server.LogFile)
 		if err == nil && !strings.Contains(string(log), want) {
-			err = fmt.Errorf("the log has no %q%s", want, f.Server.LogTail())
+			err = fmt.Errorf("log does not contain %q%s", want, f.Server.LogTail())
 		}
 		return err
 	})
 	manifest := fmt.Sprintf(`{"apiVersion":"cluster.open-cluster-management.io/v1","kind":"ManagedCluster","metadata":{"name":"later","annotations":{"eks-managed-cluster-arn":%q}},"spec":{"hubAcceptsClient":true}}`, localhub.ManagedARN("later"))
 	output, err := f.Kubectl(t, manifest, "create", "--dry-run=server", "-f", "-")
-	if err != nil || !strings.Contains(output, "Warning: cluster later gets no access by aws-irsa yet: "+want) {
+	if err != nil || !strings.Contains(output, `Warning: ManagedCluster "later" gets no access yet, since the hub does not meet a requirement of the driver aws-irsa: `+want) {
 		t.Errorf("accepting a cluster prints %q, %v, want a warning with %q", output, err, want)
 	}
 }

@@ -22,8 +22,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// GitOps makes the accepted ManagedCluster before there is an agent, and applies it
-// again and again.
+// publicGitOps has a GitOps tool create an accepted ManagedCluster before the agent exists, and
+// apply it repeatedly.
 func (h *awsHub) publicGitOps(t *testing.T) {
 	const name = "public-gitops"
 	manifest := fmt.Sprintf(`{"apiVersion":%q,"kind":"ManagedCluster","metadata":{"name":%q,"labels":{"env":"prod"}},"spec":{"hubAcceptsClient":true}}`,
@@ -31,17 +31,17 @@ func (h *awsHub) publicGitOps(t *testing.T) {
 	applyIt := func() *clusterv1.ManagedCluster {
 		t.Helper()
 		if out, err := h.Kubectl(t, manifest, "apply", "--server-side", "--field-manager=gitops", "--filename=-"); err != nil {
-			t.Fatalf("%v: %s", err, out)
+			t.Fatalf("kubectl apply = %v, want nil: %s", err, out)
 		}
 		return framework.Must(h.OCM.ClusterV1().ManagedClusters().Get(t.Context(), name, metav1.GetOptions{}))(t)
 	}
 	first := applyIt()
 	if decided := first.Status.Acceptance; decided == nil || !decided.Accepted || decided.DecidedBy != "admin" {
-		t.Errorf("the decision is %+v", decided)
+		t.Fatalf("acceptance = %+v, want accepted by admin", decided)
 	}
-	framework.Eventually(t, "the agent comes later than the decision", func(context.Context) error {
+	framework.Eventually(t, "the second of the decision has passed", func(context.Context) error {
 		if decided := first.Status.Acceptance.DecidedAt.Time; !time.Now().Truncate(time.Second).After(decided) {
-			return errors.New("it is of the same second")
+			return errors.New("decidedAt is in the current second")
 		}
 		return nil
 	})
@@ -49,17 +49,17 @@ func (h *awsHub) publicGitOps(t *testing.T) {
 	p.begin(t, nil)
 	csr, key := p.request(t, p.bootstrap)
 	if approved := publicAccept(t, h.Hub, name); !slices.Equal(approved, []string{csr}) {
-		t.Errorf("approved are %v", approved)
+		t.Errorf("approved CertificateSigningRequests = %v, want %s only", approved, csr)
 	}
 	p.own, _ = p.certificate(t, p.bootstrap, csr, key)
 	watched := p.joins(t, h)
 	joined := framework.Must(h.OCM.ClusterV1().ManagedClusters().Get(t.Context(), name, metav1.GetOptions{}))(t)
 	again := applyIt()
 	if again.Generation != joined.Generation || !equality.Semantic.DeepEqual(again.Status.Acceptance, first.Status.Acceptance) {
-		t.Errorf("to apply the same has changed it from generation %d to %d, %+v", joined.Generation, again.Generation, again.Status.Acceptance)
+		t.Errorf("generation and acceptance after an unchanged apply = %d, %+v, want %d, %+v", again.Generation, again.Status.Acceptance, joined.Generation, first.Status.Acceptance)
 	}
 	if !slices.Equal(again.Finalizers, joined.Finalizers) || again.Labels["env"] != "prod" {
-		t.Errorf("to apply the same has changed it: %+v", again.ObjectMeta)
+		t.Errorf("metadata after an unchanged apply = %+v, want finalizers %v and label env=prod", again.ObjectMeta, joined.Finalizers)
 	}
 	if err := h.hasAccess(t.Context(), name, fullAccess); err != nil {
 		t.Error(err)
@@ -67,7 +67,7 @@ func (h *awsHub) publicGitOps(t *testing.T) {
 	h.deleted(t, name, watched)
 }
 
-// deletedLater deletes a cluster after the test.
+// deletedLater deletes a cluster at the end of the test.
 func (h *awsHub) deletedLater(t *testing.T, cluster string) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -85,14 +85,14 @@ func (h *awsHub) publicAndOurs(t *testing.T) {
 	name, key := p.request(t, p.bootstrap)
 	out, complaints, code := (&framework.Caller{Kubeconfig: h.Kubeconfig}).Clusteradm(t, "accept", "--clusters="+p.cluster, "--wait")
 	if code != 0 || !strings.Contains(out, name) {
-		t.Fatalf("clusteradm exits with %d:\n%s%s", code, out, complaints)
+		t.Fatalf("clusteradm accept exits with %d, want 0 and the request %s:\n%s%s", code, name, out, complaints)
 	}
 	p.own, _ = p.certificate(t, p.bootstrap, name, key)
 	framework.Must(p.own.clusters().Get(t.Context(), p.cluster, metav1.GetOptions{}))(t)
 	p.beats(t)
 }
 
-// Who decides is who the hub says it is, whoever the credentials are of.
+// impersonatedDecisions checks that the server authorizes and records the impersonated user.
 func (h *awsHub) impersonatedDecisions(t *testing.T) {
 	const name = "public-as"
 	bind := func(role string, subject rbacv1.Subject) {
@@ -119,14 +119,14 @@ func (h *awsHub) impersonatedDecisions(t *testing.T) {
 		return h.Kubectl(t, acceptance(name), append(as, "replace", "--raw", acceptPath(name), "--filename=-")...)
 	}
 	if out, err := decide("--as=public-bob"); err == nil || !strings.Contains(out, `User "public-bob" cannot update resource "managedclusters/accept"`) {
-		t.Errorf("a decision of who may edit: %v: %s", err, out)
+		t.Errorf("acceptance by public-bob = %v: %s, want 403", err, out)
 	}
 	out, err := h.Kubectl(t, "", "patch", "managedcluster", name, "--type=merge", `--patch={"spec":{"hubAcceptsClient":true}}`, "--as=public-bob")
 	if err == nil || !strings.Contains(out, "Forbidden") || !strings.Contains(out, "public-bob") || !strings.Contains(out, "managedclusters/accept") {
-		t.Errorf("hubAcceptsClient of who may edit: %v: %s", err, out)
+		t.Errorf("patch of hubAcceptsClient by public-bob = %v: %s, want 403 for managedclusters/accept", err, out)
 	}
 	var err2 error
-	framework.Eventually(t, "who is in the team may accept", func(context.Context) error {
+	framework.Eventually(t, "a member of public-team can accept "+name, func(context.Context) error {
 		out, err2 = decide("--as=public-alice", "--as-group=public-team")
 		if err2 != nil {
 			return fmt.Errorf("%w: %s", err2, out)
@@ -135,11 +135,12 @@ func (h *awsHub) impersonatedDecisions(t *testing.T) {
 	})
 	decided := framework.Must(h.OCM.ClusterV1().ManagedClusters().Get(t.Context(), name, metav1.GetOptions{}))(t).Status.Acceptance
 	if decided == nil || !decided.Accepted || decided.DecidedBy != "public-alice" || decided.Reason != "known" {
-		t.Errorf("the decision is %+v", decided)
+		t.Errorf("acceptance = %+v, want accepted by public-alice for the reason known", decided)
 	}
 }
 
-// The kind that clusters had first is the one that kubectl takes for their name.
+// publicNames checks that kubectl resolves the name managedclusters to the API group
+// cluster.open-cluster-management.io.
 func (h *awsHub) publicNames(t *testing.T) {
 	const name = "public-names"
 	newPublicRegistration(t, h.Hub, name, bootstrapAccount(t, h.Hub)).begin(t, nil)
@@ -157,24 +158,24 @@ func (h *awsHub) publicNames(t *testing.T) {
 		{"get mclr --output=name", "managedclusterregistration.register.open-cluster-management.io/" + name + "\n"},
 		{"get managedclusters." + registerv1alpha1.GroupName + " " + name, "csr"},
 	} {
-		// The hub has the documents that kubectl explains some time after it has the API.
-		framework.Eventually(t, "kubectl "+test.args+" says "+test.want, func(context.Context) error {
+		// The hub serves the OpenAPI documents for kubectl explain later than the API.
+		framework.Eventually(t, "kubectl "+test.args+" prints "+test.want, func(context.Context) error {
 			if out, err := h.Kubectl(t, "", strings.Fields(test.args)...); err != nil || !strings.Contains(out, test.want) {
-				return fmt.Errorf("%v: %s", err, out)
+				return fmt.Errorf("kubectl %s = %v: %s", test.args, err, out)
 			}
 			return nil
 		})
 	}
 }
 
-// On a hub that runs OCM, its own controllers register clusters: our server leaves them
-// alone, and our clusteradm does what the public one does.
+// TestRegistrationOnAHubThatRunsOCM checks that the server does not change clusters that the
+// controllers of OCM register, and that clusteradm accepts and denies these clusters.
 func TestRegistrationOnAHubThatRunsOCM(t *testing.T) {
 	t.Parallel()
 	hub := framework.HubThatRunsOCM(t)
 	disco := framework.Must(discovery.NewDiscoveryClientForConfig(hub.AdminConfig()))(t)
 	if _, err := disco.ServerResourcesForGroupVersion(registerv1alpha1.SchemeGroupVersion.String()); !apierrors.IsNotFound(err) {
-		t.Errorf("%s is served: %v", registerv1alpha1.SchemeGroupVersion, err)
+		t.Errorf("discovery of %s = %v, want NotFound", registerv1alpha1.SchemeGroupVersion, err)
 	}
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := hub.WriteAdminKubeconfig(kubeconfig); err != nil {
@@ -183,7 +184,7 @@ func TestRegistrationOnAHubThatRunsOCM(t *testing.T) {
 	clusteradm := func(args ...string) {
 		t.Helper()
 		if out, complaints, code := (&framework.Caller{Kubeconfig: kubeconfig}).Clusteradm(t, args...); code != 0 {
-			t.Fatalf("clusteradm %v exits with %d:\n%s%s", args, code, out, complaints)
+			t.Fatalf("clusteradm %v exits with %d, want 0:\n%s%s", args, code, out, complaints)
 		}
 	}
 	ocm, kube := framework.OCMClient(t, hub.AdminConfig(), nil), framework.Must(kubernetes.NewForConfig(hub.AdminConfig()))(t)
@@ -195,9 +196,9 @@ func TestRegistrationOnAHubThatRunsOCM(t *testing.T) {
 	p.certificate(t, p.bootstrap, name, key)
 	accepted := framework.Must(ocm.ClusterV1().ManagedClusters().Get(t.Context(), p.cluster, metav1.GetOptions{}))(t)
 	if !accepted.Spec.HubAcceptsClient {
-		t.Error("the cluster is not accepted")
+		t.Error("hubAcceptsClient of ocm-public = false, want true")
 	}
-	// What OCM's own controllers do then.
+	// The controllers of OCM set this condition.
 	accepted.Status.Conditions = []metav1.Condition{{
 		Type: clusterv1.ManagedClusterConditionHubAccepted, Status: metav1.ConditionTrue, Reason: clusterv1.ReasonHubClusterAdminAccepted, LastTransitionTime: metav1.Now(),
 	}}
@@ -205,25 +206,25 @@ func TestRegistrationOnAHubThatRunsOCM(t *testing.T) {
 	clusteradm("accept", "--clusters="+p.cluster, "--wait")
 	clusteradm("accept", "--clusters="+p.cluster, "--deny")
 
-	// Our controllers are at work by then, but not on this.
+	// A rendered ClusterPermission proves that the controllers of this server run.
 	cp := framework.Permission("registration-on-ocm")
 	framework.CreatePermission(t, ocm, cp)
-	framework.Eventually(t, "a ClusterPermission has its work", func(ctx context.Context) error {
+	framework.Eventually(t, "ClusterPermission "+cp.Name+" has a ManifestWork", func(ctx context.Context) error {
 		works, err := framework.WorksOf(ctx, ocm, cp.Name)
 		if err == nil && len(works) == 0 {
-			err = errors.New("it has none")
+			err = errors.New("ManifestWorks = none")
 		}
 		return err
 	})
 	denied := framework.Must(ocm.ClusterV1().ManagedClusters().Get(t.Context(), p.cluster, metav1.GetOptions{}))(t)
 	if denied.Spec.HubAcceptsClient || len(denied.Finalizers) > 0 || denied.Status.Acceptance != nil || len(denied.Status.Conditions) != 1 || len(denied.Spec.Taints) > 0 {
-		t.Errorf("somebody else has written the cluster: %+v", denied)
+		t.Errorf("denied ManagedCluster = %+v, want no change by this server", denied)
 	}
 	labelled := metav1.ListOptions{LabelSelector: clusterv1.ClusterNameLabel + "=" + p.cluster}
 	roles := framework.Must(kube.RbacV1().ClusterRoles().List(t.Context(), labelled))(t)
 	bindings := framework.Must(kube.RbacV1().RoleBindings("").List(t.Context(), labelled))(t)
 	namespaces := framework.Must(kube.CoreV1().Namespaces().List(t.Context(), labelled))(t)
 	if n := len(roles.Items) + len(bindings.Items) + len(namespaces.Items); n > 0 {
-		t.Errorf("our server has made %d objects for the cluster", n)
+		t.Errorf("objects of this server for ocm-public = %d, want 0", n)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// TestSearchOnAHubWithAnotherAuthorizer: beside RBAC, a webhook decides on the hub. Nobody has
-// told the server, which finds out, and shows what the two allow together.
+// TestSearchOnAHubWithAnotherAuthorizer checks searches on a hub with a webhook authorizer in addition to RBAC. The
+// server detects the webhook, and callers find the resources that either authorizer allows.
 func TestSearchOnAHubWithAnotherAuthorizer(t *testing.T) {
 	t.Parallel()
 	decides := newWebhook(t, "allowed-by-webhook")
@@ -50,14 +50,14 @@ func TestSearchOnAHubWithAnotherAuthorizer(t *testing.T) {
 	finds(t, both.OCM, "kind:Pod,Secret cluster:"+cluster.name, "pod.payments.web-1-a", "pod.payments.web-1-b", "pod.default.job-x", "pod.default.bare")
 	values := framework.Must(completed(t.Context(), both.OCM, searchv1alpha1.SearchCompletionSpec{Property: "namespace"}))(t).Values
 	if got, want := counted(values), "by-rbac:3 by-webhook:2 default:3 payments:4"; got != want {
-		t.Errorf("namespaces are %s, not %s", got, want)
+		t.Errorf("namespaces = %s, want %s", got, want)
 	}
 }
 
-// webhook is an authorizer of a hub that allows somebody to search, to list Pods in one
-// namespace and to view one cluster, and has no opinion otherwise.
+// webhook is an authorizer of a hub. It allows one user to search, to list Pods in one namespace and to view one
+// cluster, and has no opinion otherwise.
 type webhook struct {
-	// config is the file that tells the hub where it is.
+	// config is the hub's configuration file for the webhook.
 	config  string
 	user    string
 	cluster atomic.Pointer[string]
@@ -86,7 +86,7 @@ func (w *webhook) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	review.Status = authorizationv1.SubjectAccessReviewStatus{Allowed: review.Spec.User == w.user && w.allows(review.Spec.ResourceAttributes)}
 	rw.Header().Set("Content-Type", "application/json")
-	// A hub that has gone does not need the answer.
+	// An error means that the hub has closed the connection.
 	_ = json.NewEncoder(rw).Encode(review)
 }
 

@@ -14,14 +14,14 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// slowReport is a report whose body the test writes.
+// slowReport is a report whose body the test writes in parts.
 type slowReport struct {
 	body *io.PipeWriter
-	// answered receives one error, nil if the report is taken.
+	// answered receives one error, nil if the report is accepted.
 	answered chan error
 }
 
-// slowReport begins a report with the head of its body. It ends with the test at the latest.
+// slowReport starts a report and sends the head of its body. The request is cancelled at the end of the test.
 func (r *reporter) slowReport(t *testing.T, full bool, head string) *slowReport {
 	t.Helper()
 	body, pipe := io.Pipe()
@@ -29,7 +29,7 @@ func (r *reporter) slowReport(t *testing.T, full bool, head string) *slowReport 
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(func() {
 		cancel()
-		// What nobody reads any more must not block.
+		// Without this, a write to a body that is no longer read would block.
 		_ = pipe.CloseWithError(io.ErrClosedPipe)
 	})
 	request := r.agent.OCM.SearchV1alpha1().RESTClient().Post().AbsPath(syncPath(r.name)).
@@ -48,8 +48,8 @@ func (r *reporter) slowReport(t *testing.T, full bool, head string) *slowReport 
 	return s
 }
 
-// TestSearchReportsOneAtATime: while a report of a cluster comes in slowly, another one of the
-// same cluster is told to come back, those of others are taken, and nothing of it is found.
+// TestSearchReportsOneAtATime checks that, during a report, the server rejects other reports of the same cluster with
+// 429, accepts reports of other clusters, and returns no resource of the unfinished report.
 func TestSearchReportsOneAtATime(t *testing.T) { onShared(t, searchReportsOneAtATime) }
 
 func searchReportsOneAtATime(t *testing.T, f *fleet) {
@@ -63,17 +63,19 @@ func searchReportsOneAtATime(t *testing.T, f *fleet) {
 			SetHeader("Content-Type", "application/json").Body([]byte("{}")).MaxRetries(0).Do(ctx).Error()
 	}
 	var refused error
-	framework.Eventually(t, "a second report is refused", func(ctx context.Context) error {
+	framework.Eventually(t, "a second report is rejected", func(ctx context.Context) error {
 		select {
 		case err := <-slow.answered:
-			// It met one of those below, and was refused itself. The next one gets a start.
+			// The report of a previous attempt was in progress, so the slow report was rejected. Start a new slow
+			// report before the next attempt.
 			isRefused(t, err, http.StatusTooManyRequests)
 			slow = r.slowReport(t, false, head)
-			return errors.New("it came first")
+			return errors.New("the other report was accepted first")
 		default:
 		}
 		if refused = again(ctx); refused == nil {
-			// It may have kept the slow one out, whose body is read to the end before it is told so.
+			// This report may have caused the rejection of the slow report. The server answers only after it has read
+			// the whole body, so end the body first.
 			_ = slow.body.CloseWithError(io.ErrClosedPipe)
 			select {
 			case <-slow.answered:
@@ -81,18 +83,18 @@ func searchReportsOneAtATime(t *testing.T, f *fleet) {
 				return ctx.Err()
 			}
 			slow = r.slowReport(t, false, head)
-			return errors.New("it is taken")
+			return errors.New("the report is accepted")
 		}
 		return nil
 	})
 	status := isRefused(t, refused, http.StatusTooManyRequests)
 	if seconds, asked := apierrors.SuggestsClientDelay(refused); !asked || seconds < 1 || !strings.Contains(status.Message, "another report") {
-		t.Errorf("it does not say when to come back: %+v", status)
+		t.Errorf("Status = %+v, want Retry-After and a message about another report", status)
 	}
 	framework.Must(other.sync(t.Context(), inventory.Sync{AddResources: []inventory.Resource{other.resource("Widget", "", "quick", nil)}}))(t)
 	finds(t, f.OCM, "kind:Widget cluster:"+r.name+","+other.name, "widget.quick")
 	if result := searched(t, f.OCM, "kind:Pod cluster:"+r.name); result.Count != 4 {
-		t.Errorf("meanwhile %d of what was reported before are found", result.Count)
+		t.Errorf("count of Pods during the report = %d, want 4", result.Count)
 	}
 	if _, err := io.WriteString(slow.body, tail); err != nil {
 		t.Fatal(err)
@@ -101,13 +103,13 @@ func searchReportsOneAtATime(t *testing.T, f *fleet) {
 		t.Fatal(err)
 	}
 	if err := <-slow.answered; err != nil {
-		t.Fatalf("the slow report: %v", err)
+		t.Fatalf("slow report: %v", err)
 	}
 	finds(t, f.OCM, "kind:Widget cluster:"+r.name, "slow")
-	framework.Eventually(t, "the next one is taken", again)
+	framework.Eventually(t, "the next report is accepted", again)
 }
 
-// TestSearchReportsThatEndEarly leave what was reported before.
+// TestSearchReportsThatEndEarly checks that an incomplete report changes nothing.
 func TestSearchReportsThatEndEarly(t *testing.T) { onShared(t, searchReportsThatEndEarly) }
 
 func searchReportsThatEndEarly(t *testing.T, f *fleet) {
@@ -120,9 +122,9 @@ func searchReportsThatEndEarly(t *testing.T, f *fleet) {
 		t.Fatal(err)
 	}
 	if err := <-killed.answered; err == nil {
-		t.Error("half a report is taken")
+		t.Error("incomplete report succeeded, want an error")
 	}
-	// The cluster is free again for a report when the server has noticed.
+	// The server accepts the next report once it has detected the end of the incomplete one.
 	r.changes(t, inventory.Sync{AddResources: []inventory.Resource{r.resource("ConfigMap", "default", "after", nil)}})
 	finds(t, f.OCM, "kind:ConfigMap,Widget cluster:"+r.name, "configmap.default.settings", "configmap.default.after")
 }

@@ -13,13 +13,13 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// coldCallers is how many callers ask for the first time at once.
+// coldCallers is the number of callers that send their first requests concurrently.
 const coldCallers = 8
 
 func TestSearchByManyCallersAtOnce(t *testing.T) { onShared(t, searchByManyCallersAtOnce) }
 
-// searchByManyCallersAtOnce has callers, each of whom may find something else, ask for the
-// first time all at once, while another asks all the time. The first answer of each is its own.
+// searchByManyCallersAtOnce checks that callers with different permissions find exactly their own resources with their
+// first requests, if they send these concurrently while another caller searches continuously.
 func searchByManyCallersAtOnce(t *testing.T, f *fleet) {
 	mark := framework.Unique("cold")
 	labelled := with{"label": with{markKey: mark}}
@@ -62,7 +62,7 @@ func searchByManyCallersAtOnce(t *testing.T, f *fleet) {
 	}
 	hub.forgets(t, ofHub)
 	hub.changes(t, inventory.Sync{AddResources: ofHub})
-	// Grants take effect in their order, so what comes last shows that all have.
+	// Grants take effect in order, so the effect of the last one shows that all have taken effect.
 	last := framework.Unique("last")
 	f.makeNamespace(t, last)
 	marker := hub.resource("ConfigMap", last, "marker", with{"label": with{markKey: mark}})
@@ -70,7 +70,7 @@ func searchByManyCallersAtOnce(t *testing.T, f *fleet) {
 	hub.changes(t, inventory.Sync{AddResources: []inventory.Resource{marker}})
 	hot.May(t, last, listing("", []string{"configmaps"}))
 	ofHot[uidOf("ConfigMap", last, "marker")] = "ConfigMap"
-	framework.Eventually(t, "all is granted", func(ctx context.Context) error { return answersAre(ctx, hot.OCM, markKey, mark, ofHot) })
+	framework.Eventually(t, "all grants have taken effect", func(ctx context.Context) error { return answersAre(ctx, hot.OCM, markKey, mark, ofHot) })
 
 	asking, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -87,7 +87,7 @@ func searchByManyCallersAtOnce(t *testing.T, f *fleet) {
 	begin := make(chan struct{})
 	var cold errgroup.Group
 	for i, c := range callers {
-		// Each comes by several requests at once, as consoles do.
+		// Consoles send several requests at the same time.
 		for range 3 {
 			cold.Go(func() error {
 				<-begin
@@ -105,7 +105,7 @@ func searchByManyCallersAtOnce(t *testing.T, f *fleet) {
 	stop()
 	warm.Wait()
 	if failed != nil {
-		t.Errorf("who asked all the time, in round %d: %v", rounds, failed)
+		t.Errorf("answer in round %d of the caller that searches continuously: %v", rounds, failed)
 	}
-	t.Logf("who asked all the time got %d answers meanwhile", rounds)
+	t.Logf("the caller that searches continuously received %d responses", rounds)
 }

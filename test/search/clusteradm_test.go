@@ -18,7 +18,7 @@ func TestSearchWithClusteradm(t *testing.T) {
 		t.Helper()
 		out, complaints, code := s.viewer.Clusteradm(t, args...)
 		if code != 0 {
-			t.Fatalf("clusteradm %v exits with %d:\n%s%s", args, code, out, complaints)
+			t.Fatalf("clusteradm %v: exit code %d:\n%s%s", args, code, out, complaints)
 		}
 		return out
 	}
@@ -30,21 +30,21 @@ func TestSearchWithClusteradm(t *testing.T) {
 		}
 		want := []string{"CLUSTER KIND NAMESPACE NAME STATUS", cluster + " Pod payments web-1-b CrashLoopBackOff", cluster + " Pod default job-x Completed"}
 		if !slices.Equal(got, want) {
-			t.Errorf("got\n%s", strings.Join(got, "\n"))
+			t.Errorf("clusteradm search =\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	})
-	t.Run("table with what is related", func(t *testing.T) {
+	t.Run("table with related resources", func(t *testing.T) {
 		out := works(t, "search", "kind:ReplicaSet", "--related")
 		for _, want := range []string{"web-1-a", "web-1-b", "Deployment"} {
 			if !strings.Contains(out, want) {
-				t.Errorf("%s is not in\n%s", want, out)
+				t.Errorf("clusteradm search --related does not contain %q:\n%s", want, out)
 			}
 		}
 	})
 	t.Run("names", func(t *testing.T) {
 		got := works(t, "search", "kind:Node,Deployment", "-o", "name", "--order-by=kind")
 		if want := cluster + "/payments/deployment/web\n" + cluster + "/node/node-1\n"; got != want {
-			t.Errorf("got\n%s", got)
+			t.Errorf("clusteradm search -o name =\n%s\nwant\n%s", got, want)
 		}
 	})
 	t.Run("json", func(t *testing.T) {
@@ -53,42 +53,42 @@ func TestSearchWithClusteradm(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.Count != 4 || len(got.Items) != 1 || got.Continue == "" {
-			t.Errorf("got %+v", got)
+			t.Errorf("clusteradm search -o json = %+v, want count 4, one item and a continue token", got)
 		}
 	})
 	t.Run("count", func(t *testing.T) {
 		if got := works(t, "search", "kind:Pod", "--count"); got != "4\n" {
-			t.Errorf("got %s", got)
+			t.Errorf("clusteradm search --count = %q, want 4", got)
 		}
 	})
 	t.Run("a keyword with a space", func(t *testing.T) {
 		if got := works(t, "search", "rolling update", "-o", "name"); got != cluster+"/payments/deployment/web\n" {
-			t.Errorf("got %s", got)
+			t.Errorf("clusteradm search with a keyword = %q, want the Deployment web", got)
 		}
 	})
 	t.Run("warnings", func(t *testing.T) {
 		out, complaints, code := s.viewer.Clusteradm(t, "search", "kind:Pod", "stauts:Running")
 		if code != 0 || out != "" || !strings.Contains(complaints, `did you mean "status"?`) || !strings.Contains(complaints, "No resources found") {
-			t.Errorf("exit code %d:\n%s%s", code, out, complaints)
+			t.Errorf("search for an unknown property: exit code = %d, want 0 and a suggestion:\n%s%s", code, out, complaints)
 		}
 	})
-	t.Run("a bad query", func(t *testing.T) {
+	t.Run("an invalid query", func(t *testing.T) {
 		out, complaints, code := s.viewer.Clusteradm(t, "search", "kind==Pod")
 		if code == 0 || out != "" || !strings.HasPrefix(complaints, "Error: ") || !strings.Contains(complaints, "position 4") || !strings.Contains(complaints, "use kind=Pod instead") {
-			t.Errorf("exit code %d:\n%s%s", code, out, complaints)
+			t.Errorf("search with an invalid query: exit code = %d, want an error with the position and the correction:\n%s%s", code, out, complaints)
 		}
 	})
-	t.Run("no query, and no such output", func(t *testing.T) {
+	t.Run("no query, or an unknown output", func(t *testing.T) {
 		for _, args := range [][]string{{"search"}, {"search", "kind:Pod", "-o", "xml"}} {
 			if out, _, code := s.viewer.Clusteradm(t, args...); code == 0 {
-				t.Errorf("%v exits with 0:\n%s", args, out)
+				t.Errorf("clusteradm %v: exit code = 0, want an error:\n%s", args, out)
 			}
 		}
 	})
-	t.Run("who may not search", func(t *testing.T) {
+	t.Run("without permission to search", func(t *testing.T) {
 		_, complaints, code := newCaller(t, s.Hub, framework.Unique("stranger")).Clusteradm(t, "search", "kind:Pod")
 		if code == 0 || !strings.Contains(complaints, "forbidden") {
-			t.Errorf("exit code %d: %s", code, complaints)
+			t.Errorf("search without permission: exit code = %d, want an error that contains forbidden: %s", code, complaints)
 		}
 	})
 	for what, test := range map[string]struct {
@@ -97,18 +97,18 @@ func TestSearchWithClusteradm(t *testing.T) {
 	}{
 		"properties":                {[]string{"rest"}, []string{"restarts:"}},
 		"values":                    {[]string{"kind:"}, []string{"kind:ConfigMap", "kind:Deployment", "kind:Node", "kind:Pod", "kind:ReplicaSet"}},
-		"values that begin so":      {[]string{"kind:p"}, []string{"kind:Pod"}},
-		"values under the rest":     {[]string{"namespace:payments", "kind:"}, []string{"kind:Deployment", "kind:Pod", "kind:ReplicaSet"}},
-		"the next of several":       {[]string{"kind:Node,Re"}, []string{"kind:Node,ReplicaSet"}},
+		"values with a prefix":      {[]string{"kind:p"}, []string{"kind:Pod"}},
+		"values with other terms":   {[]string{"namespace:payments", "kind:"}, []string{"kind:Deployment", "kind:Pod", "kind:ReplicaSet"}},
+		"the last of several":       {[]string{"kind:Node,Re"}, []string{"kind:Node,ReplicaSet"}},
 		"values after an operator":  {[]string{"status!=C"}, []string{"status!=Completed", "status!=CrashLoopBackOff"}},
 		"values that need quotes":   {[]string{"note:"}, []string{`note:"it's \"100%_done\"*\\"`}},
 		"labels":                    {[]string{"label:tier"}, []string{"label:tier=front"}},
-		"nothing after a bad query": {[]string{"kind==Pod", "status:"}, nil},
+		"no values for a bad query": {[]string{"kind==Pod", "status:"}, nil},
 	} {
 		t.Run("complete "+what, func(t *testing.T) {
 			out, complaints, code := s.viewer.Clusteradm(t, append([]string{"__complete", "search"}, test.args...)...)
 			if code != 0 {
-				t.Fatalf("exit code %d: %s", code, complaints)
+				t.Fatalf("exit code = %d, want 0: %s", code, complaints)
 			}
 			var got []string
 			for line := range strings.Lines(out) {
@@ -117,7 +117,7 @@ func TestSearchWithClusteradm(t *testing.T) {
 				}
 			}
 			if !slices.Equal(got, test.want) {
-				t.Errorf("got %q, not %q", got, test.want)
+				t.Errorf("completion = %q, want %q", got, test.want)
 			}
 		})
 	}

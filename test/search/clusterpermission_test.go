@@ -28,18 +28,17 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// markKey is the label of the objects that a test has made.
+// markKey is the label of the objects of a test.
 const markKey = "search-test"
 
-// marked are objects of a cluster with a label of the test's own, in namespaces that only
-// the test has.
+// marked contains objects of a cluster with the label of the test, in the test's own namespaces.
 type marked struct {
 	value, shop, back string
-	// uids are by kind, namespace (shop or back) and name.
+	// uids contains UIDs by kind, namespace (shop or back) and name.
 	uids map[string]string
 }
 
-// newMarked makes the objects; an agent reports them.
+// newMarked creates the objects on a cluster, where an agent reports them.
 func newMarked(t *testing.T, client kubernetes.Interface) *marked {
 	t.Helper()
 	m := &marked{value: framework.Unique("mark"), shop: framework.Unique("shop"), back: framework.Unique("back"), uids: map[string]string{}}
@@ -70,7 +69,7 @@ func newMarked(t *testing.T, client kubernetes.Interface) *marked {
 			ObjectMeta: meta("web"), Spec: appsv1.DeploymentSpec{Selector: selector, Template: template},
 		}, metav1.CreateOptions{}))(t)
 		m.uids["Deployment "+short+"/web"] = string(deployment.UID)
-		// No controller makes it, so that nothing but what the test has made is there.
+		// No Deployment or ReplicaSet controller runs, so no other objects are created.
 		replicas := &appsv1.ReplicaSet{ObjectMeta: meta("web-1"), Spec: appsv1.ReplicaSetSpec{Selector: selector, Template: template}}
 		replicas.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(deployment, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
 		m.uids["ReplicaSet "+short+"/web-1"] = string(framework.Must(client.AppsV1().ReplicaSets(namespace).Create(ctx, replicas, metav1.CreateOptions{}))(t).UID)
@@ -78,21 +77,21 @@ func newMarked(t *testing.T, client kubernetes.Interface) *marked {
 	return m
 }
 
-// of are the kinds of some of the objects by their UIDs.
+// of returns the kinds of the objects with the given keys, by UID.
 func (m *marked) of(t *testing.T, keys ...string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for _, key := range keys {
 		var kind string
 		if _, err := fmt.Sscan(key, &kind); err != nil || m.uids[key] == "" {
-			t.Fatalf("the test has made no %s", key)
+			t.Fatalf("the test has not created %s", key)
 		}
 		out[m.uids[key]] = kind
 	}
 	return out
 }
 
-// reported waits until an administrator finds all but Secrets.
+// reported waits until an administrator finds all objects except Secrets.
 func (m *marked) reported(t *testing.T, f *fleet, cluster string) {
 	t.Helper()
 	var all []string
@@ -104,7 +103,7 @@ func (m *marked) reported(t *testing.T, f *fleet, cluster string) {
 	finds(t, f.OCM, fmt.Sprintf("cluster:%s label:%s=%s", cluster, markKey, m.value), all...)
 }
 
-// findsMarked waits until all that can be asked tells of exactly these.
+// findsMarked waits until all endpoints return exactly the objects with the given keys.
 func (c *caller) findsMarked(t *testing.T, m *marked, keys ...string) {
 	t.Helper()
 	want := m.of(t, keys...)
@@ -113,7 +112,7 @@ func (c *caller) findsMarked(t *testing.T, m *marked, keys ...string) {
 	})
 }
 
-// findsNoMore checks properties and relations, beyond which resources there are.
+// findsNoMore checks that the schema and the related resources depend only on the objects with the given keys.
 func (c *caller) findsNoMore(t *testing.T, m *marked, keys []string) {
 	t.Helper()
 	terms := searchv1alpha1.SearchTerms{Query: fmt.Sprintf("label:%s=%s", markKey, m.value)}
@@ -121,7 +120,7 @@ func (c *caller) findsNoMore(t *testing.T, m *marked, keys []string) {
 	desired := slices.ContainsFunc(schema.Status.Properties, func(p searchv1alpha1.PropertyDescription) bool { return p.Name == "desired" })
 	web, replicas := slices.Contains(keys, "Deployment shop/web"), slices.Contains(keys, "ReplicaSet shop/web-1")
 	if want := strings.Contains(fmt.Sprint(keys), "web"); desired != want {
-		t.Errorf("the schema of %v is %v", keys, schema.Status.Properties)
+		t.Errorf("schema of %v = %v, contains desired = %t, want %t", keys, schema.Status.Properties, desired, want)
 	}
 	related := framework.Must(search(t.Context(), c.OCM, searchv1alpha1.SearchRequest{
 		SearchTerms: searchv1alpha1.SearchTerms{Query: terms.Query + " kind:Deployment namespace:" + m.shop}, Output: searchv1alpha1.OutputRelated,
@@ -129,19 +128,19 @@ func (c *caller) findsNoMore(t *testing.T, m *marked, keys []string) {
 	switch {
 	case web && replicas:
 		if len(related) != 1 || !slices.Equal(uids(related[0].Items), []string{m.uids["ReplicaSet shop/web-1"]}) {
-			t.Errorf("related to the Deployment are %+v", related)
+			t.Errorf("related to the Deployment = %+v, want its ReplicaSet only", related)
 		}
 	case len(related) > 0:
-		t.Errorf("related to the Deployment are %+v, and found are %v", related, keys)
+		t.Errorf("related to the Deployment = %+v, want none for a caller that finds %v", related, keys)
 	}
 }
 
-// lists are rules to list a resource, all of it or some names.
+// lists returns a rule that allows list on a resource, or on single names of it.
 func lists(group, resource string, names ...string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{listing(group, []string{resource}, names...)}
 }
 
-// grantsIn grants rules in a namespace of a managed cluster, by a Role.
+// grantsIn returns a spec that grants rules in a namespace of a managed cluster with a Role.
 func grantsIn(namespace string, subject rbacv1.Subject, rules []rbacv1.PolicyRule) rbacv1alpha1.ClusterPermissionSpec {
 	return rbacv1alpha1.ClusterPermissionSpec{
 		Roles: &[]rbacv1alpha1.Role{{Namespace: namespace, Rules: rules}},
@@ -151,13 +150,13 @@ func grantsIn(namespace string, subject rbacv1.Subject, rules []rbacv1.PolicyRul
 	}
 }
 
-// permissionOf is a ClusterPermission of a name of its own.
+// permissionOf returns a ClusterPermission with a unique name.
 func permissionOf(cluster string, spec rbacv1alpha1.ClusterPermissionSpec) *rbacv1alpha1.ClusterPermission {
 	return &rbacv1alpha1.ClusterPermission{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: framework.Unique("search")}, Spec: spec}
 }
 
-// TestSearchByClusterPermission: with the feature gate, what a ClusterPermission lets a
-// caller list on a managed cluster is found, and nothing else.
+// TestSearchByClusterPermission checks that, with the feature gate, callers find exactly the resources of a managed
+// cluster that ClusterPermissions allow them to list.
 func TestSearchByClusterPermission(t *testing.T) {
 	t.Parallel()
 	f := ownFleet(t, localhub.FleetOptions{
@@ -165,7 +164,7 @@ func TestSearchByClusterPermission(t *testing.T) {
 	})
 	m := newMarked(t, f.ManagedClient)
 	m.reported(t, f, framework.Cluster1)
-	// The same on another cluster, where nobody grants anything.
+	// Another cluster has the same objects without grants.
 	other := f.reporter(t)
 	var twins []inventory.Resource
 	for _, kind := range []string{"ConfigMap", "Secret", "Deployment"} {
@@ -173,14 +172,14 @@ func TestSearchByClusterPermission(t *testing.T) {
 	}
 	other.has(t, twins)
 
-	t.Run("what is granted is found", func(t *testing.T) { f.findsGranted(t, m) })
-	t.Run("revoked, also from watches", func(t *testing.T) { f.revokesPermissions(t, m) })
-	t.Run("delivered is what an agent has applied", func(t *testing.T) { f.findsAppliedOnly(t, m, other) })
-	t.Run("what must not be found", func(t *testing.T) { f.findsNothingByTricks(t, m, other) })
-	t.Run("what the hub's own agent reports", f.findsOwnResources)
-	// What is left needs no more than a fleet that may be broken.
+	t.Run("granted resources are found", func(t *testing.T) { f.findsGranted(t, m) })
+	t.Run("revocations in searches and watches", func(t *testing.T) { f.revokesPermissions(t, m) })
+	t.Run("grants take effect when applied", func(t *testing.T) { f.findsAppliedOnly(t, m, other) })
+	t.Run("invalid grants have no effect", func(t *testing.T) { f.ignoresInvalidGrants(t, m, other) })
+	t.Run("resources of the hub", f.findsOwnResources)
+	// The remaining tests may break the fleet.
 	data := filepath.Join(framework.OwnDir(t), "apiserver", "etcd", "search")
-	t.Run("changes while the agent is away", func(t *testing.T) { f.agentIsAway(t, m) })
+	t.Run("changes while the agent is stopped", func(t *testing.T) { f.agentStops(t, m) })
 	t.Run("the search data is lost", func(t *testing.T) { f.losesSearchData(t, m, data) })
 }
 
@@ -201,7 +200,7 @@ func (f *fleet) findsGranted(t *testing.T, m *marked) {
 	everything := listing("*", []string{"*"})
 	everything.Verbs = []string{"*"}
 	for what, test := range map[string]struct {
-		// subject is that of the ClusterPermission; nil for the user itself.
+		// subject returns the subject of the ClusterPermission. If it is nil, the subject is the user.
 		subject func(c *caller) rbacv1.Subject
 		spec    func(rbacv1.Subject) rbacv1alpha1.ClusterPermissionSpec
 		want    []string
@@ -212,7 +211,7 @@ func (f *fleet) findsGranted(t *testing.T, m *marked) {
 			},
 			want: []string{"ConfigMap shop/a", "ConfigMap shop/b"},
 		},
-		"single names, of Secrets too": {
+		"single names, including a Secret": {
 			spec: func(s rbacv1.Subject) rbacv1alpha1.ClusterPermissionSpec {
 				return grantsIn(m.back, s, slices.Concat(lists("", "configmaps", "a", "nothing"), lists("", "secrets", "s")))
 			},
@@ -307,13 +306,13 @@ func (f *fleet) findsGranted(t *testing.T, m *marked) {
 			c.findsNoMore(t, m, test.want)
 		})
 	}
-	t.Run("a ServiceAccount of the cluster is not one of the hub", func(t *testing.T) {
+	t.Run("a ServiceAccount of the cluster is not a ServiceAccount of the hub", func(t *testing.T) {
 		t.Parallel()
 		robot := newAccountCaller(t, f.Hub, "default", framework.Unique("robot"))
 		robot.maySearch(t)
 		cp := framework.CreatePermission(t, f.OCM, permissionOf(framework.Cluster1, grantsIn(m.shop, robot.Subject, lists("", "configmaps"))))
 		f.Applied(t, cp.Name)
-		// Nor is one whom the cluster would know by that name.
+		// A ServiceAccount of the cluster with that name is another subject.
 		cp = framework.CreatePermission(t, f.OCM, permissionOf(framework.Cluster1, grantsIn(m.shop, *framework.UserSubject(robot.Name), lists("", "configmaps"))))
 		f.Applied(t, cp.Name)
 		f.witnesses(t, m)
@@ -321,8 +320,8 @@ func (f *fleet) findsGranted(t *testing.T, m *marked) {
 	})
 }
 
-// witnesses waits until the server knows what was applied on the cluster before: somebody
-// finds what is granted now.
+// witnesses waits until the server has processed all grants that were applied before. It applies another grant and
+// waits until a new caller finds the granted resource.
 func (f *fleet) witnesses(t *testing.T, m *marked) {
 	t.Helper()
 	witness := f.searcher(t, framework.Unique("witness"))
@@ -331,7 +330,7 @@ func (f *fleet) witnesses(t *testing.T, m *marked) {
 	witness.findsMarked(t, m, "ConfigMap back/a")
 }
 
-// revokesPermissions takes back what was granted, in each way that there is.
+// revokesPermissions checks each way to revoke a permission: deletion, another subject and other rules.
 func (f *fleet) revokesPermissions(t *testing.T, m *marked) {
 	c := f.searcher(t, framework.Unique("revoked"))
 	watching := framework.Must(c.OCM.SearchV1alpha1().FleetResources(metav1.NamespaceAll).Watch(t.Context(), metav1.ListOptions{
@@ -339,7 +338,7 @@ func (f *fleet) revokesPermissions(t *testing.T, m *marked) {
 	}))(t)
 	defer watching.Stop()
 	if event := nextOfAny(t, watching); event.Type != watch.Bookmark {
-		t.Fatalf("before anything is granted there is %s", event.Type)
+		t.Fatalf("event before the grant = %s, want only BOOKMARK", event.Type)
 	}
 	keys := []string{"ConfigMap shop/a", "ConfigMap shop/b"}
 	granted := slices.Collect(maps.Keys(m.of(t, keys...)))
@@ -353,7 +352,7 @@ func (f *fleet) revokesPermissions(t *testing.T, m *marked) {
 		c.findsMarked(t, m, want...)
 		inSearches := time.Since(start)
 		wantEvents(t, watching, typed, granted...)
-		t.Logf("%s takes %v; searches show it after %v, the watch after %v", what,
+		t.Logf("%s takes %v; searches follow after %v, the watch after %v", what,
 			done.Round(time.Millisecond), inSearches.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
 	}
 	permissions := f.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1)
@@ -389,34 +388,34 @@ func (f *fleet) revokesPermissions(t *testing.T, m *marked) {
 	}), watch.Deleted)
 }
 
-// findsAppliedOnly: what a cluster has not applied, nobody may list there; and what one
-// cluster grants shows nothing of another.
+// findsAppliedOnly checks that grants take effect only after the cluster has applied them, and only for that
+// cluster.
 func (f *fleet) findsAppliedOnly(t *testing.T, m *marked, other *reporter) {
 	c := f.searcher(t, framework.Unique("waiting"))
 	cp := framework.CreatePermission(t, f.OCM, permissionOf(other.name, grantsIn(m.shop, c.Subject, lists("", "configmaps"))))
 	f.WorkOf(t, cp)
-	// One that is applied, elsewhere, shows that the server has seen the first one.
+	// The effect of a later grant shows that the server has received the first one.
 	elsewhere := framework.CreatePermission(t, f.OCM, permissionOf(framework.Cluster1, grantsIn(m.back, c.Subject, lists("", "configmaps", "a"))))
 	f.Applied(t, elsewhere.Name)
 	c.findsMarked(t, m, "ConfigMap back/a")
 	f.ReportWork(t, cp, func(work *workv1.ManifestWork) { framework.MarkApplied(work, "applied") })
 	want := m.of(t, "ConfigMap back/a")
 	want[uidOf("ConfigMap", m.shop, "a")] = "ConfigMap"
-	framework.Eventually(t, "what is applied is found", func(ctx context.Context) error { return answersAre(ctx, c.OCM, markKey, m.value, want) })
+	framework.Eventually(t, "the resources of the applied grant are found", func(ctx context.Context) error { return answersAre(ctx, c.OCM, markKey, m.value, want) })
 	list := framework.Must(c.OCM.SearchV1alpha1().FleetResources(other.name).List(t.Context(), metav1.ListOptions{}))(t)
 	if got := objectNames(list.Items); !slices.Equal(got, []string{uidOf("ConfigMap", m.shop, "a")}) {
-		t.Errorf("on %s there are %v", other.name, got)
+		t.Errorf("resources on %s = %v", other.name, got)
 	}
 }
 
-// findsOwnResources: the hub's own agent reports them as local-cluster, and found they are
-// by those whom the hub lets list them.
+// findsOwnResources checks that the hub's agent reports the hub as local-cluster, and that callers find the resources
+// that the hub allows them to list.
 func (f *fleet) findsOwnResources(t *testing.T) {
 	m := newMarked(t, f.HubClient)
 	c, nobody := f.searcher(t, framework.Unique("on-hub")), f.searcher(t, framework.Unique("on-no-hub"))
 	c.May(t, m.shop, listing("", []string{"configmaps"}), listing("", []string{"secrets"}))
 	c.May(t, m.back, listing("apps", []string{"deployments", "replicasets"}), listing("", []string{"configmaps"}, "b"))
-	// What ClusterPermissions grant they grant on managed clusters.
+	// ClusterPermissions apply to managed clusters only.
 	cp := framework.CreatePermission(t, f.OCM, permissionOf(framework.Cluster1, rbacv1alpha1.ClusterPermissionSpec{
 		ClusterRole:        &rbacv1alpha1.ClusterRole{Rules: lists("*", "*")},
 		ClusterRoleBinding: &rbacv1alpha1.ClusterRoleBinding{Subject: &nobody.Subject},
@@ -424,10 +423,10 @@ func (f *fleet) findsOwnResources(t *testing.T) {
 	f.Applied(t, cp.Name)
 	want := []string{"ConfigMap shop/a", "ConfigMap shop/b", "Secret shop/s", "Deployment back/web", "ReplicaSet back/web-1", "ConfigMap back/b"}
 	c.findsMarked(t, m, want...)
-	framework.Eventually(t, "the ClusterPermission counts", func(ctx context.Context) error {
+	framework.Eventually(t, "the ClusterPermission takes effect", func(ctx context.Context) error {
 		found, err := search(ctx, nobody.OCM, textQuery("kind:Secret cluster:"+framework.Cluster1))
 		if err == nil && found.Count == 0 {
-			err = errors.New("no Secret of the cluster is found")
+			err = errors.New("no Secret of the cluster found")
 		}
 		return err
 	})
@@ -435,16 +434,16 @@ func (f *fleet) findsOwnResources(t *testing.T) {
 	// ClusterNamespaces have the labels of their namespaces.
 	query := fmt.Sprintf("cluster:%s label:%s=%s kind!=ClusterNamespace", localhub.HubClusterName, markKey, m.value)
 	finds(t, f.OCM, query, slices.Collect(maps.Values(m.uids))...)
-	framework.Eventually(t, "the hub's inventory is there", func(ctx context.Context) error {
+	framework.Eventually(t, "the Inventory of the hub is Reporting", func(ctx context.Context) error {
 		found, err := f.OCM.SearchV1alpha1().Inventories(localhub.HubClusterName).Get(ctx, localhub.HubClusterName, metav1.GetOptions{})
 		if err == nil && found.Status.State != searchv1alpha1.InventoryReporting {
-			err = fmt.Errorf("it is %+v", found.Status)
+			err = fmt.Errorf("status = %+v", found.Status)
 		}
 		return err
 	})
 }
 
-// TestSearchIgnoresClusterPermissions unless the feature gate is on.
+// TestSearchIgnoresClusterPermissions checks that ClusterPermissions have no effect on searches without the feature gate.
 func TestSearchIgnoresClusterPermissions(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -455,12 +454,12 @@ func TestSearchIgnoresClusterPermissions(t *testing.T) {
 	f.Applied(t, cp.Name)
 	managed, err := f.Members[0].UserConfig(c.Name)
 	asUser, err := kubernetes.NewForConfig(framework.Must(managed, err)(t))
-	framework.Eventually(t, "it may list them on the cluster", func(ctx context.Context) error {
+	framework.Eventually(t, "the user may list ConfigMaps on the managed cluster", func(ctx context.Context) error {
 		_, err := framework.Must(asUser, err)(t).CoreV1().ConfigMaps(m.shop).List(ctx, metav1.ListOptions{})
 		return err
 	})
 	c.findsMarked(t, m)
-	// Searching follows the hub all the while.
+	// Searches still follow the permissions on the hub.
 	revoke := c.views(t, framework.Cluster1)
 	keys := slices.DeleteFunc(slices.Collect(maps.Keys(m.uids)), func(key string) bool { return key == "Secret shop/s" || key == "Secret back/s" })
 	c.findsMarked(t, m, keys...)

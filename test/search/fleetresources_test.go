@@ -23,7 +23,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// objectNames are the names of FleetResources, in order.
+// objectNames returns the sorted names of FleetResources.
 func objectNames(items []searchv1alpha1.FleetResource) []string {
 	out := []string{}
 	for _, item := range items {
@@ -42,29 +42,29 @@ func fleetResourcesAreSelected(t *testing.T, f *fleet) {
 		labels, fields string
 		want           []string
 	}{
-		"a kind":                          {"", "kind=Pod", []string{a, b, job, bare}},
-		"a property that differs":         {"", "kind=Pod,status!=Running", []string{b, job, bare}},
-		"the name on the cluster":         {"", "name=web", []string{"deployment.payments.web"}},
-		"the namespace on the cluster":    {"", "kind=Pod,namespace=payments", []string{a, b}},
-		"a number":                        {"", "restarts=10", []string{b}},
-		"an element of a list":            {"", "image=envoy:2", []string{a}},
-		"a value is no pattern":           {"", "kind=P*", nil},
-		"metadata.name":                   {"", "metadata.name=" + job, []string{job}},
-		"metadata.name of nothing":        {"", "metadata.name=nothing", nil},
-		"metadata.name and another kind":  {"", "metadata.name=" + job + ",kind=Node", nil},
-		"metadata.namespace":              {"", "metadata.namespace=" + s.seen.name + ",kind=Node", []string{"node.node-1"}},
-		"another cluster":                 {"", "metadata.namespace=" + s.hidden.name, nil},
-		"a label":                         {"app=web", "kind=Pod", []string{a, b}},
-		"a label and a field":             {"app=web", "kind=Pod,status=Running", []string{a}},
-		"a label that differs":            {"app!=web", "kind=Pod", []string{job, bare}},
-		"one of several values":           {"app in (web, job)", "kind=Pod", []string{a, b, job}},
-		"none of several values":          {"app notin (web, other)", "kind=Pod", []string{job, bare}},
-		"a label that exists":             {"tier", "", []string{a}},
-		"a label that does not":           {"!app", "kind=Pod", []string{bare}},
-		"several labels":                  {"app=web,!tier", "kind=Pod", []string{b}},
-		"two values of one label":         {"app=web,app=job", "", nil},
-		"Secrets of managed clusters":     {"", "kind=Secret", nil},
-		"Secrets of managed clusters, by": {"", "metadata.name=secret.default.top", nil},
+		"a kind":                         {"", "kind=Pod", []string{a, b, job, bare}},
+		"a property that differs":        {"", "kind=Pod,status!=Running", []string{b, job, bare}},
+		"the name on the cluster":        {"", "name=web", []string{"deployment.payments.web"}},
+		"the namespace on the cluster":   {"", "kind=Pod,namespace=payments", []string{a, b}},
+		"a number":                       {"", "restarts=10", []string{b}},
+		"an element of a list":           {"", "image=envoy:2", []string{a}},
+		"a value is not a pattern":       {"", "kind=P*", nil},
+		"metadata.name":                  {"", "metadata.name=" + job, []string{job}},
+		"metadata.name of no resource":   {"", "metadata.name=nothing", nil},
+		"metadata.name and another kind": {"", "metadata.name=" + job + ",kind=Node", nil},
+		"metadata.namespace":             {"", "metadata.namespace=" + s.seen.name + ",kind=Node", []string{"node.node-1"}},
+		"another cluster":                {"", "metadata.namespace=" + s.hidden.name, nil},
+		"a label":                        {"app=web", "kind=Pod", []string{a, b}},
+		"a label and a field":            {"app=web", "kind=Pod,status=Running", []string{a}},
+		"a label that differs":           {"app!=web", "kind=Pod", []string{job, bare}},
+		"one of several values":          {"app in (web, job)", "kind=Pod", []string{a, b, job}},
+		"none of several values":         {"app notin (web, other)", "kind=Pod", []string{job, bare}},
+		"a label that exists":            {"tier", "", []string{a}},
+		"a label that does not exist":    {"!app", "kind=Pod", []string{bare}},
+		"several labels":                 {"app=web,!tier", "kind=Pod", []string{b}},
+		"two values of one label":        {"app=web,app=job", "", nil},
+		"Secrets of managed clusters":    {"", "kind=Secret", nil},
+		"a Secret by name":               {"", "metadata.name=secret.default.top", nil},
 	} {
 		t.Run(what, func(t *testing.T) {
 			options := metav1.ListOptions{LabelSelector: test.labels, FieldSelector: test.fields}
@@ -72,7 +72,7 @@ func fleetResourcesAreSelected(t *testing.T, f *fleet) {
 			for _, namespace := range []string{metav1.NamespaceAll, s.seen.name} {
 				list := framework.Must(s.viewer.OCM.SearchV1alpha1().FleetResources(namespace).List(t.Context(), options))(t)
 				if got := objectNames(list.Items); !slices.Equal(got, want) {
-					t.Errorf("in namespace %q: got %v, not %v", namespace, got, want)
+					t.Errorf("FleetResources in namespace %q = %v, want %v", namespace, got, want)
 				}
 			}
 		})
@@ -88,23 +88,23 @@ func fleetResourcesAreObjects(t *testing.T, f *fleet) {
 	want := searchv1alpha1.ResourceIdentity{APIGroup: "apps", Version: "v1", Kind: "Deployment", Resource: "deployments", Namespace: "payments", Name: "web"}
 	if web.Resource != want || web.Labels["app"] != "web" || web.Namespace != s.seen.name || web.CreationTimestamp.UTC().Format(time.RFC3339) != "2020-02-02T02:02:02Z" ||
 		!strings.Contains(string(web.Properties.Raw), `"desired":3`) || web.ResourceVersion == "" || web.UID == "" {
-		t.Errorf("got %+v with %s", web, web.Properties.Raw)
+		t.Errorf("FleetResource = %+v with properties %s, want %+v in namespace %s with label, creation time and properties", web, web.Properties.Raw, want, s.seen.name)
 	}
 	if _, err := objects.Get(ctx, "nothing", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("what does not exist: %v", err)
+		t.Errorf("get of a missing resource: error = %v, want 404", err)
 	}
-	// What must not be found is as if it did not exist.
+	// For resources outside of the caller's scope, the server returns 404 too.
 	if _, err := objects.Get(ctx, "secret.default.top", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("a Secret: %v", err)
+		t.Errorf("get of a Secret: error = %v, want 404", err)
 	}
 	if _, err := s.OCM.SearchV1alpha1().FleetResources(s.seen.name).Get(ctx, "secret.default.top", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("a Secret, as administrator: %v", err)
+		t.Errorf("get of a Secret as administrator: error = %v, want 404", err)
 	}
 	if _, err := s.viewer.OCM.SearchV1alpha1().FleetResources(s.hidden.name).Get(ctx, "node.node-1", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("on a cluster that may not be viewed: %v", err)
+		t.Errorf("get without permission to view the cluster: error = %v, want 404", err)
 	}
 	if _, err := objects.List(ctx, metav1.ListOptions{LabelSelector: "release>3"}); !apierrors.IsBadRequest(err) {
-		t.Errorf("an operator that is not supported: %v", err)
+		t.Errorf("list with an unsupported operator: error = %v, want 400", err)
 	}
 }
 
@@ -119,7 +119,7 @@ func fleetResourcesInChunks(t *testing.T, f *fleet) {
 		list := framework.Must(objects.List(ctx, options))(t)
 		got = append(got, objectNames(list.Items)...)
 		if pages == 1 && (len(list.Items) != 3 || ptr.Deref(list.RemainingItemCount, -1) != 5) {
-			t.Errorf("the first chunk has %d items, and %d remain", len(list.Items), ptr.Deref(list.RemainingItemCount, -1))
+			t.Errorf("first chunk = %d items, %d remaining, want 3 and 5", len(list.Items), ptr.Deref(list.RemainingItemCount, -1))
 		}
 		if options.Continue = list.Continue; list.Continue == "" {
 			break
@@ -127,7 +127,7 @@ func fleetResourcesInChunks(t *testing.T, f *fleet) {
 	}
 	slices.Sort(got)
 	if want := objectNames(framework.Must(objects.List(ctx, metav1.ListOptions{}))(t).Items); !slices.Equal(got, want) || len(got) != 8 {
-		t.Errorf("in chunks there are %v, and at once %v", got, want)
+		t.Errorf("names in chunks = %v, want the 8 names of one list %v", got, want)
 	}
 }
 
@@ -141,29 +141,29 @@ func fleetResourceVersions(t *testing.T, f *fleet) {
 	s.seen.changes(t, inventory.Sync{AddResources: []inventory.Resource{s.seen.resource("ConfigMap", "default", "later", nil)}})
 	later := framework.Must(objects.List(ctx, metav1.ListOptions{ResourceVersion: first.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}))(t)
 	if now := framework.Must(strconv.ParseUint(later.ResourceVersion, 10, 64))(t); now <= version || len(later.Items) != len(first.Items)+1 {
-		t.Errorf("at version %d there were %d, and at %d there are %d", version, len(first.Items), now, len(later.Items))
+		t.Errorf("%[2]d items at version %[1]d, then %[4]d at version %[3]d, want one more at a later version", version, len(first.Items), now, len(later.Items))
 	}
 	if _, err := objects.List(ctx, metav1.ListOptions{ResourceVersion: first.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact}); !apierrors.IsResourceExpired(err) {
-		t.Errorf("an exact version that is gone: %v", err)
+		t.Errorf("list of an old exact version: error = %v, want Expired", err)
 	}
-	// Clients would try again, as they are told.
+	// The response asks clients to retry, so the test disables retries.
 	err := s.viewer.OCM.SearchV1alpha1().RESTClient().Get().Namespace(s.seen.name).Resource("fleetresources").Param("resourceVersion", "99999999999").MaxRetries(0).Do(ctx).Error()
 	if !apierrors.IsTimeout(err) || !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
-		t.Errorf("a version to come: %v", err)
+		t.Errorf("list of a future version: error = %v, want Timeout with cause ResourceVersionTooLarge", err)
 	}
 	for _, bad := range []string{"yesterday", "-1"} {
 		if _, err := objects.List(ctx, metav1.ListOptions{ResourceVersion: bad}); err == nil {
-			t.Errorf("the version %q is taken", bad)
+			t.Errorf("list at version %q succeeded, want an error", bad)
 		}
 		watching, err := objects.Watch(ctx, metav1.ListOptions{ResourceVersion: bad})
 		if err == nil {
 			watching.Stop()
-			t.Errorf("the version %q is taken by watches", bad)
+			t.Errorf("watch from version %q succeeded, want an error", bad)
 		}
 	}
 }
 
-// next returns the next event of a watch that is no bookmark.
+// next returns the next event of a watch that is not a bookmark.
 func next(t *testing.T, watching watch.Interface) (watch.EventType, *searchv1alpha1.FleetResource) {
 	t.Helper()
 	for {
@@ -173,7 +173,7 @@ func next(t *testing.T, watching watch.Interface) (watch.EventType, *searchv1alp
 		}
 		object, ok := event.Object.(*searchv1alpha1.FleetResource)
 		if !ok {
-			t.Fatalf("got %s %v", event.Type, event.Object)
+			t.Fatalf("event = %s %v, want a FleetResource", event.Type, event.Object)
 		}
 		return event.Type, object
 	}
@@ -186,11 +186,11 @@ func nextOfAny(t *testing.T, watching watch.Interface) watch.Event {
 	select {
 	case event, open := <-watching.ResultChan():
 		if !open {
-			t.Fatal("the watch has ended")
+			t.Fatal("the watch ended, want an event")
 		}
 		return event
 	case <-deadline.C:
-		t.Fatal("the watch tells nothing")
+		t.Fatalf("the watch returned no event within %s", framework.Patience)
 	}
 	return watch.Event{}
 }
@@ -199,23 +199,22 @@ func wantEvent(t *testing.T, watching watch.Interface, typed watch.EventType, na
 	t.Helper()
 	got, object := next(t, watching)
 	if got != typed || object.Name != name {
-		t.Fatalf("got %s %s, not %s %s", got, object.Name, typed, name)
+		t.Fatalf("event = %s %s, want %s %s", got, object.Name, typed, name)
 	}
 	return object
 }
 
-// wantEvents waits until a watch has told the same of each of these, in any order, and of
-// nothing else.
+// wantEvents waits until a watch has sent one event of a type for each name, in any order, and no others.
 func wantEvents(t *testing.T, watching watch.Interface, typed watch.EventType, names ...string) {
 	t.Helper()
 	left := sets.New(names...)
 	for len(left) > 0 {
 		got, object := next(t, watching)
 		if got != typed || !left.Has(object.Name) {
-			t.Fatalf("got %s %s while %s of %v is awaited", got, object.Name, typed, sets.List(left))
+			t.Fatalf("event = %s %s, want %s of one of %v", got, object.Name, typed, sets.List(left))
 		}
 		if object.Resource.Kind == "" || object.Resource.Name == "" {
-			t.Errorf("%s does not say which one it is: %+v", got, object.Resource)
+			t.Errorf("resource of the %s event = %+v, want kind and name", got, object.Resource)
 		}
 		left.Delete(object.Name)
 	}
@@ -245,7 +244,7 @@ func fleetResourcesAreWatched(t *testing.T, f *fleet) {
 	s.seen.changes(t, inventory.Sync{UpdateResources: []inventory.Resource{extended}})
 	modified := wantEvent(t, watching, watch.Modified, "pod.payments.web-1-c")
 	if !strings.Contains(string(modified.Properties.Raw), `"restarts":1`) {
-		t.Errorf("it was not modified: %s", modified.Properties.Raw)
+		t.Errorf("properties after the change = %s, want restarts 1", modified.Properties.Raw)
 	}
 	s.seen.changes(t, inventory.Sync{UpdateResources: []inventory.Resource{pod("web-1-c", "Failed")}})
 	wantEvent(t, watching, watch.Deleted, "pod.payments.web-1-c")
@@ -268,7 +267,7 @@ func fleetResourcesAreWatched(t *testing.T, f *fleet) {
 			watching.Stop()
 		}
 	})
-	t.Run("one by its name", func(t *testing.T) {
+	t.Run("one object by name", func(t *testing.T) {
 		watching := framework.Must(s.viewer.OCM.SearchV1alpha1().FleetResources(s.seen.name).Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=configmap.default.settings"}))(t)
 		defer watching.Stop()
 		wantEvent(t, watching, watch.Added, "configmap.default.settings")
@@ -276,27 +275,27 @@ func fleetResourcesAreWatched(t *testing.T, f *fleet) {
 		s.seen.changes(t, inventory.Sync{DeleteResources: []inventory.Deleted{{UID: s.seen.name + "/configmap.default.settings"}}})
 		wantEvent(t, watching, watch.Deleted, "configmap.default.settings")
 	})
-	t.Run("a version that nobody knows", func(t *testing.T) {
+	t.Run("an unknown version", func(t *testing.T) {
 		watching, err := objects.Watch(t.Context(), metav1.ListOptions{ResourceVersion: "99999999999"})
 		expired(t, watching, err)
 	})
 }
 
-// expired checks that a watch is refused, or ends, because its version is not known.
+// expired checks that the server rejects a watch with 410, or ends it with that error.
 func expired(t *testing.T, watching watch.Interface, err error) {
 	t.Helper()
 	if err == nil {
 		defer watching.Stop()
 		event := nextOfAny(t, watching)
 		if event.Type != watch.Error {
-			t.Fatalf("got %s %v, not an error", event.Type, event.Object)
+			t.Fatalf("event = %s %v, want ERROR", event.Type, event.Object)
 		}
 		err = apierrors.FromObject(event.Object)
 	}
 	isRefused(t, err, http.StatusGone)
 }
 
-// TestFleetResourcesInAnInformer follows the fleet as controllers do: by a streamed list.
+// TestFleetResourcesInAnInformer checks a streamed list and an informer of FleetResources, as controllers use them.
 func TestFleetResourcesInAnInformer(t *testing.T) { onShared(t, fleetResourcesInAnInformer) }
 
 func fleetResourcesInAnInformer(t *testing.T, f *fleet) {
@@ -311,19 +310,19 @@ func fleetResourcesInAnInformer(t *testing.T, f *fleet) {
 		event := nextOfAny(t, watching)
 		object, ok := event.Object.(*searchv1alpha1.FleetResource)
 		if !ok {
-			t.Fatalf("got %s %v", event.Type, event.Object)
+			t.Fatalf("event = %s %v, want a FleetResource", event.Type, event.Object)
 		}
 		if event.Type == watch.Added {
 			initial = append(initial, object.Name)
 			continue
 		}
 		if event.Type != watch.Bookmark || object.Annotations[metav1.InitialEventsAnnotationKey] != "true" || object.ResourceVersion == "" {
-			t.Fatalf("got %s %+v", event.Type, object)
+			t.Fatalf("event = %s %+v, want a BOOKMARK that ends the initial events", event.Type, object)
 		}
 		break
 	}
 	if len(initial) != 8 {
-		t.Errorf("the streamed list has %v", initial)
+		t.Errorf("streamed list = %v, want 8 objects", initial)
 	}
 
 	factory := externalversions.NewSharedInformerFactoryWithOptions(s.viewer.OCM, 0, externalversions.WithTweakListOptions(func(options *metav1.ListOptions) {
@@ -339,14 +338,14 @@ func fleetResourcesInAnInformer(t *testing.T, f *fleet) {
 	factory.StartWithContext(ctx)
 	for _, synced := range factory.WaitForCacheSync(ctx.Done()) {
 		if !synced {
-			t.Fatal("the informer has no list")
+			t.Fatal("timeout waiting for the informer's list")
 		}
 	}
 	has := func(want int) {
 		t.Helper()
-		framework.Eventually(t, fmt.Sprintf("the informer has %d Pods", want), func(context.Context) error {
+		framework.Eventually(t, fmt.Sprintf("the informer contains %d Pods", want), func(context.Context) error {
 			if got := len(informer.Informer().GetStore().List()); got != want {
-				return fmt.Errorf("it has %d", got)
+				return fmt.Errorf("the informer contains %d objects", got)
 			}
 			return nil
 		})

@@ -16,8 +16,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// TestSearchFollowsGrants: what is granted or revoked on the hub shows in searches, and in
-// watches that run, about at once.
+// TestSearchFollowsGrants checks that grants and revocations on the hub take effect in searches and in open watches.
 func TestSearchFollowsGrants(t *testing.T) { onShared(t, searchFollowsGrants) }
 
 func searchFollowsGrants(t *testing.T, f *fleet) {
@@ -31,7 +30,7 @@ func searchFollowsGrants(t *testing.T, f *fleet) {
 	}))(t)
 	defer watching.Stop()
 	if event := nextOfAny(t, watching); event.Type != watch.Bookmark {
-		t.Fatalf("before anything is granted there is %s", event.Type)
+		t.Fatalf("event before the grant = %s, want only BOOKMARK", event.Type)
 	}
 	for range 2 {
 		start := time.Now()
@@ -39,18 +38,19 @@ func searchFollowsGrants(t *testing.T, f *fleet) {
 		finds(t, c.OCM, query, pods...)
 		inSearches := time.Since(start)
 		wantEvents(t, watching, watch.Added, pods...)
-		t.Logf("granted: searches show it after %v, the watch after %v", inSearches.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
+		t.Logf("granted: searches follow after %v, the watch after %v", inSearches.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
 
 		start = time.Now()
 		revoke()
 		finds(t, c.OCM, query)
 		inSearches = time.Since(start)
 		wantEvents(t, watching, watch.Deleted, pods...)
-		t.Logf("revoked: searches show it after %v, the watch after %v", inSearches.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
+		t.Logf("revoked: searches follow after %v, the watch after %v", inSearches.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
 	}
 }
 
-// TestSearchFollowsRolesOfTheHub: the same on the hub, for each object that a grant is made of.
+// TestSearchFollowsRolesOfTheHub checks that changes of roles, bindings and aggregated roles take effect for resources
+// of the hub, in searches and in an open watch.
 func TestSearchFollowsRolesOfTheHub(t *testing.T) { onShared(t, searchFollowsRolesOfTheHub) }
 
 func searchFollowsRolesOfTheHub(t *testing.T, f *fleet) {
@@ -74,14 +74,14 @@ func searchFollowsRolesOfTheHub(t *testing.T, f *fleet) {
 		wantEvents(t, watching, watch.Deleted, sets.List(known.Difference(now))...)
 		wantEvents(t, watching, watch.Added, sets.List(now.Difference(known))...)
 		known = now
-		t.Logf("%s: searches show it after %v, the watch after %v", what, inSearches.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
+		t.Logf("%s: searches follow after %v, the watch after %v", what, inSearches.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
 	}
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "lister"}, Rules: []rbacv1.PolicyRule{listing("", []string{"pods"})}}
 	takes("a binding without a role", func() error {
 		c.Bind(t, one, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name})
 		return nil
 	})
-	takes("its role", func() error {
+	takes("the role of the binding", func() error {
 		_, err := roles.Create(ctx, role, metav1.CreateOptions{})
 		return err
 	}, both...)
@@ -90,9 +90,9 @@ func searchFollowsRolesOfTheHub(t *testing.T, f *fleet) {
 		_, err := roles.Update(ctx, role, metav1.UpdateOptions{})
 		return err
 	}, both[0])
-	takes("no role", func() error { return roles.Delete(ctx, role.Name, metav1.DeleteOptions{}) })
+	takes("deletion of the role", func() error { return roles.Delete(ctx, role.Name, metav1.DeleteOptions{}) })
 
-	// A role that the hub puts together of others.
+	// The hub aggregates the rules of this ClusterRole.
 	label := framework.Unique("part")
 	whole := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("whole")}, AggregationRule: &rbacv1.AggregationRule{
 		ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{label: "true"}}},
@@ -106,7 +106,8 @@ func searchFollowsRolesOfTheHub(t *testing.T, f *fleet) {
 	}, both...)
 }
 
-// TestSearchFollowsNewClusters: who may view all clusters finds a new one as soon as it reports.
+// TestSearchFollowsNewClusters checks that users with permission to view all clusters find a new cluster as soon as it
+// reports, and that the resources of a deleted cluster are removed.
 func TestSearchFollowsNewClusters(t *testing.T) { onShared(t, searchFollowsNewClusters) }
 
 func searchFollowsNewClusters(t *testing.T, f *fleet) {
@@ -124,16 +125,16 @@ func searchFollowsNewClusters(t *testing.T, f *fleet) {
 	}
 	start = time.Now()
 	finds(t, f.OCM, "cluster:"+r.name)
-	t.Logf("of a cluster that is deleted nothing is found after %v", time.Since(start).Round(time.Millisecond))
-	framework.Eventually(t, "its inventory is gone", func(ctx context.Context) error {
+	t.Logf("resources of a deleted cluster are removed after %v", time.Since(start).Round(time.Millisecond))
+	framework.Eventually(t, "the Inventory of "+r.name+" does not exist", func(ctx context.Context) error {
 		list, err := f.OCM.SearchV1alpha1().Inventories(r.name).List(ctx, metav1.ListOptions{})
 		if err == nil && len(list.Items) > 0 {
-			err = fmt.Errorf("it is %+v", list.Items[0].Status)
+			err = fmt.Errorf("status = %+v", list.Items[0].Status)
 		}
 		return err
 	})
 	if _, err := postReport(t.Context(), r.agent.OCM, syncPath(r.name), true, map[string]any{}); err == nil {
-		t.Error("a cluster that is deleted reports")
+		t.Error("report of a deleted cluster succeeded, want an error")
 	}
 	if err := localhub.JoinCluster(t.Context(), f.Hub, r.name); err != nil {
 		t.Fatal(err)

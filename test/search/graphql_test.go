@@ -20,7 +20,7 @@ import (
 
 const graphqlPath = "/apis/search.open-cluster-management.io/v1alpha1/graphql"
 
-// graphqlAnswer is what public clients read.
+// graphqlAnswer contains the fields of a response that public clients read.
 type graphqlAnswer struct {
 	Errors []struct{ Message string }
 	Data   struct {
@@ -59,14 +59,14 @@ func graphqlPost(ctx context.Context, client versioned.Interface, query string, 
 	return answer, nil
 }
 
-// consoleQuery is what a console sends.
+// consoleQuery is a query that a console sends.
 const consoleQuery = `query items($input: [SearchInput]) { search(input: $input) { count items related { kind count items } } }`
 
 func TestSearchWithGraphQL(t *testing.T) { onShared(t, searchWithGraphQL) }
 
 func searchWithGraphQL(t *testing.T, f *fleet) {
 	s := f.smallFleet(t)
-	// A token of the hub, as consoles have one.
+	// Consoles use a token of the hub.
 	console := newAccountCaller(t, s.Hub, "default", framework.Unique("console"))
 	revokeSearch := console.maySearch(t)
 	revoke := console.views(t, s.seen.name)
@@ -97,12 +97,12 @@ func searchWithGraphQL(t *testing.T, f *fleet) {
 		results := got.Data.Search
 		if len(got.Errors) > 0 || len(results) != 3 || results[0].Count != 3 || !slices.Equal(names(results[0].Items), []string{"bare", "job-x", "web-1-b"}) ||
 			results[1].Count != 1 || results[2].Count != 0 || len(results[2].Items) != 0 {
-			t.Fatalf("got %+v", got)
+			t.Fatalf("answer = %+v, want three results with counts 3, 1 and 0", got)
 		}
 		item := results[1].Items[0]
 		for property, want := range map[string]any{"_uid": s.seen.name + "/pod.payments.web-1-b", "cluster": s.seen.name, "restarts": "10", "label": "app=web", "image": "nginx:1.27"} {
 			if item[property] != want {
-				t.Errorf("%s is %v, not %v", property, item[property], want)
+				t.Errorf("property %s = %v, want %v", property, item[property], want)
 			}
 		}
 	})
@@ -111,7 +111,7 @@ func searchWithGraphQL(t *testing.T, f *fleet) {
 		pods["orderBy"], pods["limit"], pods["offset"] = "restarts desc", 2, 1
 		result := ask(t, consoleQuery, map[string]any{"input": []any{pods}}).Data.Search[0]
 		if result.Count != 3 || len(result.Items) != 2 || result.Items[0]["name"] != "job-x" || result.Items[1]["name"] != "web-1-a" {
-			t.Errorf("got %+v", result)
+			t.Errorf("result = %+v, want items job-x and web-1-a of 3", result)
 		}
 	})
 	t.Run("related", func(t *testing.T) {
@@ -119,37 +119,37 @@ func searchWithGraphQL(t *testing.T, f *fleet) {
 		of["relatedKinds"], of["limit"] = []string{"Pod"}, 1
 		result := ask(t, consoleQuery, map[string]any{"input": []any{of}}).Data.Search[0]
 		if len(result.Related) != 1 || result.Related[0].Count != 2 || !slices.Equal(names(result.Related[0].Items), []string{"web-1-a", "web-1-b"}) {
-			t.Errorf("got %+v", result.Related)
+			t.Errorf("related = %+v, want Pods web-1-a and web-1-b", result.Related)
 		}
 	})
 	t.Run("searchComplete", func(t *testing.T) {
 		if got := ask(t, `{searchComplete(property: "label")}`, nil).Data.SearchComplete; !slices.Equal(got, []string{"app=job", "app=web", "tier=front"}) {
-			t.Errorf("got %q", got)
+			t.Errorf("searchComplete(label) = %q, want app=job, app=web and tier=front", got)
 		}
 		if got := ask(t, `{searchComplete(property: "restarts")}`, nil).Data.SearchComplete; !slices.Equal(got, []string{"isNumber", "0", "10"}) {
-			t.Errorf("got %q", got)
+			t.Errorf("searchComplete(restarts) = %q, want isNumber, 0 and 10", got)
 		}
 	})
 	t.Run("searchSchema", func(t *testing.T) {
 		got := ask(t, `{searchSchema}`, nil).Data.SearchSchema.AllProperties
 		if len(got) < 7 || !slices.Equal(got[:6], []string{"cluster", "kind", "label", "name", "namespace", "status"}) || !slices.Contains(got, "restarts") || slices.Contains(got, "onlysecretshave") {
-			t.Errorf("got %q", got)
+			t.Errorf("searchSchema = %q, want the standard properties first, restarts, and no property of Secrets", got)
 		}
 	})
 	t.Run("messages", func(t *testing.T) {
 		const query = `{messages {id kind description}}`
 		if got := ask(t, query, nil); len(got.Errors) > 0 || len(got.Data.Messages) > 0 {
-			t.Errorf("all that the console sees has reported, but: %+v", got)
+			t.Errorf("messages = %+v, want none", got)
 		}
 		absent := s.SilentCluster(t)
 		defer console.views(t, absent)()
-		framework.Eventually(t, "a message names the cluster", func(ctx context.Context) error {
+		framework.Eventually(t, "a message names the cluster without reports", func(ctx context.Context) error {
 			got, err := graphqlPost(ctx, console.OCM, query, nil)
 			if err != nil {
 				return err
 			}
 			if messages := got.Data.Messages; len(messages) != 1 || messages[0].ID != "S20" || !strings.Contains(messages[0].Description, absent) {
-				return fmt.Errorf("the messages are %+v", messages)
+				return fmt.Errorf("messages = %+v", messages)
 			}
 			return nil
 		})
@@ -157,21 +157,21 @@ func searchWithGraphQL(t *testing.T, f *fleet) {
 	t.Run("by GET", func(t *testing.T) {
 		content, err := console.OCM.SearchV1alpha1().RESTClient().Get().AbsPath(graphqlPath).Param("query", `{searchComplete(property: "cluster")}`).Do(t.Context()).Raw()
 		if err != nil || !strings.Contains(string(content), `["`+s.seen.name+`"]`) {
-			t.Errorf("%v: %s", err, content)
+			t.Errorf("GET = %s, %v, want cluster %s", content, err, s.seen.name)
 		}
 	})
-	t.Run("without anything to look for", func(t *testing.T) {
+	t.Run("without filters and keywords", func(t *testing.T) {
 		content, err := console.OCM.SearchV1alpha1().RESTClient().Post().AbsPath(graphqlPath).SetHeader("Content-Type", "application/json").
 			Body([]byte(`{"query":"{search(input: [{}]) {count}}"}`)).Do(t.Context()).Raw()
 		if !strings.Contains(string(content), "must contain a filter or keyword") {
-			t.Errorf("%v: %s", err, content)
+			t.Errorf("search without filters and keywords = %s, %v, want an error that requires one", content, err)
 		}
 	})
 	t.Run("watch", func(t *testing.T) { s.graphqlWatches(t, console, revoke, revokeSearch) })
 }
 
-// graphqlWatches subscribes through the hub, as a console does. revoke takes from it what it views, and
-// revokeSearch that it may ask at all.
+// graphqlWatches checks a subscription through the hub, as a console uses it. revoke revokes the permission to view, and
+// revokeSearch the permission to search.
 func (s *smallFleet) graphqlWatches(t *testing.T, console *caller, revoke, revokeSearch func()) {
 	tlsConfig := framework.Must(rest.TLSConfigFor(console.Config))(t)
 	dialer := websocket.Dialer{TLSClientConfig: tlsConfig, Subprotocols: []string{"graphql-transport-ws"}, HandshakeTimeout: framework.Patience}
@@ -180,7 +180,7 @@ func (s *smallFleet) graphqlWatches(t *testing.T, console *caller, revoke, revok
 	if err != nil {
 		t.Fatalf("%v: %+v", err, response)
 	}
-	// The server has closed it at the end.
+	// The server closes the connection at the end.
 	defer func() { _ = connection.Close() }()
 	if err := connection.SetReadDeadline(time.Now().Add(framework.Patience)); err != nil {
 		t.Fatal(err)
@@ -191,7 +191,7 @@ func (s *smallFleet) graphqlWatches(t *testing.T, console *caller, revoke, revok
 			t.Fatal(err)
 		}
 	}
-	// receive reads until a message of a type comes.
+	// receive returns the next message of a type.
 	receive := func(typed string) *graphqlAnswer {
 		t.Helper()
 		for {
@@ -212,7 +212,7 @@ func (s *smallFleet) graphqlWatches(t *testing.T, console *caller, revoke, revok
 				}
 				return answer
 			case "error", "complete":
-				t.Fatalf("got %s %s, not %s", message.Type, message.Payload, typed)
+				t.Fatalf("message = %s %s, want %s", message.Type, message.Payload, typed)
 			}
 		}
 	}
@@ -223,7 +223,7 @@ func (s *smallFleet) graphqlWatches(t *testing.T, console *caller, revoke, revok
 		"variables": map[string]any{"input": map[string]any{"filters": []any{map[string]any{"property": "kind", "values": []string{"Widget"}}}}},
 	}})
 
-	// When a subscription has begun is not told, so widgets come until it tells of one.
+	// The protocol does not confirm a subscription, so the test reports Widgets until the first event arrives.
 	ctx, cancel := context.WithCancel(t.Context())
 	begun, sent := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -260,7 +260,7 @@ func (s *smallFleet) graphqlWatches(t *testing.T, console *caller, revoke, revok
 			answer := receive("next")
 			if event := answer.Data.Watch; strings.HasSuffix(event.UID, "/widget.shop.marked") {
 				if event.Operation != operation || event.UID != s.seen.name+"/widget.shop.marked" {
-					t.Fatalf("got %+v, not %s", event, operation)
+					t.Fatalf("event = %+v, want %s of cluster %s", event, operation, s.seen.name)
 				}
 				return answer
 			}
@@ -273,7 +273,7 @@ func (s *smallFleet) graphqlWatches(t *testing.T, console *caller, revoke, revok
 	widget.Properties["size"] = json.RawMessage("2")
 	s.seen.changes(t, inventory.Sync{UpdateResources: []inventory.Resource{widget}})
 	if event := marked("UPDATE").Data.Watch; fmt.Sprint(event.NewData["size"]) != "2" || fmt.Sprint(event.OldData["size"]) != "1" {
-		t.Errorf("from %v to %v", event.OldData, event.NewData)
+		t.Errorf("event for an update: size in oldData = %v, newData = %v, want 1 and 2", event.OldData["size"], event.NewData["size"])
 	}
 	s.seen.changes(t, inventory.Sync{DeleteResources: []inventory.Deleted{{UID: widget.UID}}})
 	marked("DELETE")
@@ -281,23 +281,23 @@ func (s *smallFleet) graphqlWatches(t *testing.T, console *caller, revoke, revok
 	marked("INSERT")
 	revoke()
 	if event := marked("DELETE").Data.Watch; event.NewData != nil || event.OldData["size"] != nil {
-		t.Errorf("of what is revoked the subscription tells %v and %v", event.OldData, event.NewData)
+		t.Errorf("event for a revoked item: oldData = %v, newData = %v, want no properties", event.OldData, event.NewData)
 	}
 	send(map[string]any{"id": "1", "type": "complete"})
 
-	// The connection ends when authorizers do not remember the right any more.
+	// The server closes the connection after the caches of the authorizers have expired.
 	revokeSearch()
 	if err := connection.SetReadDeadline(time.Now().Add(framework.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	for i := 0; ; i++ {
-		// What is wrong with the connection is what reading says.
+		// The next read returns the error of the connection.
 		_ = connection.WriteJSON(map[string]any{"id": fmt.Sprint("late-", i), "type": "subscribe", "payload": map[string]any{"query": "{messages{id}}"}})
 		var message struct{ Type string }
 		for message.Type != "complete" {
 			if err := connection.ReadJSON(&message); err != nil {
 				if !websocket.IsCloseError(err, 4403) {
-					t.Errorf("the connection ends with %v, want code 4403", err)
+					t.Errorf("connection error = %v, want code 4403", err)
 				}
 				return
 			}

@@ -19,7 +19,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// printed is what kubectl prints for a caller.
+// printed returns the output of kubectl for a caller.
 func (c *caller) printed(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	out, err := c.Kubectl(t, stdin, args...)
@@ -29,7 +29,7 @@ func (c *caller) printed(t *testing.T, stdin string, args ...string) string {
 	return out
 }
 
-// rows are the lines of a table, the cells with one space between them, in order but for a header.
+// rows returns the lines of a table with single spaces between cells. A header stays first; other lines are sorted.
 func rows(table string) []string {
 	var out []string
 	for line := range strings.Lines(table) {
@@ -60,7 +60,7 @@ func TestSearchWithKubectl(t *testing.T) {
 			[]string{"get", "fr", "-n", cluster, "--field-selector", "kind=Pod", "-l", "app in (web, job),!tier"},
 			[]string{header, cluster + " Pod default job-x Completed " + years, cluster + " Pod payments web-1-b CrashLoopBackOff " + years},
 		},
-		"get fr of something without namespace and status": {
+		"get fr of a kind without status": {
 			[]string{"get", "fleetresources", "-n", cluster, "--field-selector", "kind=Deployment"},
 			[]string{header, cluster + " Deployment payments web " + years},
 		},
@@ -76,23 +76,23 @@ func TestSearchWithKubectl(t *testing.T) {
 			[]string{"get", "fr", "-n", cluster, "-o", "wide", "--field-selector", "kind=Deployment"},
 			[]string{header + " API GROUP UID", cluster + " Deployment payments web " + years + " apps deployment.payments.web"},
 		},
-		"get fr by names": {
+		"get fr -o name": {
 			[]string{"get", "fr", "-n", cluster, "-o", "name", "--field-selector", "kind=Node"},
 			[]string{"fleetresource.search.open-cluster-management.io/node.node-1"},
 		},
-		"nothing": {
+		"get fr without permission": {
 			[]string{"get", "fr", "-n", s.hidden.name},
 			[]string{"No resources found in " + s.hidden.name + " namespace."},
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			got := rows(s.viewer.printed(t, "", test.args...))
-			// It may be a minute later by now.
+			// The age may increase while the test runs.
 			for i := range got {
 				got[i] = strings.Replace(got[i], "Running 61m", "Running 60m", 1)
 			}
 			if !slices.Equal(got, test.want) {
-				t.Errorf("got\n%s\nnot\n%s", strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+				t.Errorf("kubectl %s =\n%s\nwant\n%s", strings.Join(test.args, " "), strings.Join(got, "\n"), strings.Join(test.want, "\n"))
 			}
 		})
 	}
@@ -102,24 +102,24 @@ func TestSearchWithKubectl(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.Kind != "FleetResource" || got.Resource.Kind != "Pod" || got.Resource.Name != "web-1-a" || got.Labels["tier"] != "front" || !json.Valid(got.Properties.Raw) {
-			t.Errorf("got %+v", got)
+			t.Errorf("FleetResource = %+v, want Pod web-1-a with label tier and valid properties", got)
 		}
 	})
 	t.Run("get inventories", func(t *testing.T) {
 		got := rows(s.viewer.printed(t, "", "get", "inventories", "-n", cluster))
 		if len(got) != 2 || got[0] != "NAME STATE RESOURCES RELATIONS LAST REPORT" || !strings.HasPrefix(got[1], cluster+" Reporting 8 5 ") {
-			t.Errorf("got %s", strings.Join(got, "\n"))
+			t.Errorf("kubectl get inventories = %s, want one row: %s Reporting, 8 resources, 5 relations", strings.Join(got, "\n"), cluster)
 		}
 	})
 	t.Run("explain", func(t *testing.T) {
 		got := s.viewer.printed(t, "", "explain", "fleetresource.resource")
-		for _, want := range []string{"GROUP:      search.open-cluster-management.io", "KIND:       FleetResource", "Which resource it is.", "apiGroup	<string>", "empty for the core group", "-required-"} {
+		for _, want := range []string{"GROUP:      search.open-cluster-management.io", "KIND:       FleetResource", "resource identifies the resource.", "apiGroup	<string>", "empty for the core group", "-required-"} {
 			if !strings.Contains(got, want) {
-				t.Errorf("%q is not in\n%s", want, got)
+				t.Errorf("kubectl explain fleetresource.resource does not contain %q:\n%s", want, got)
 			}
 		}
 		if got := s.viewer.printed(t, "", "explain", "search.spec.query"); !strings.Contains(got, "text form of a search") {
-			t.Errorf("of a query:\n%s", got)
+			t.Errorf("kubectl explain search.spec.query does not contain the description:\n%s", got)
 		}
 	})
 	t.Run("api-resources", func(t *testing.T) {
@@ -131,10 +131,11 @@ func TestSearchWithKubectl(t *testing.T) {
 			"searchcompletions" + version + "false SearchCompletion create", "searches" + version + "false Search create", "searchschemas" + version + "false SearchSchema create",
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("got\n%s\nnot\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			t.Errorf("kubectl api-resources =\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	})
-	// To validate what cannot be patched, kubectl lists CustomResourceDefinitions, which takes a right of its own.
+	// To validate a resource that does not support PATCH, kubectl lists CustomResourceDefinitions, which requires
+	// permission. So these tests disable the validation of kubectl.
 	t.Run("create a search", func(t *testing.T) {
 		var got searchv1alpha1.Search
 		out := s.viewer.printed(t, `apiVersion: search.open-cluster-management.io/v1alpha1
@@ -149,23 +150,23 @@ spec:
 		}
 		related := got.Status.Related
 		if got.Kind != "Search" || got.Status.Count != 1 || len(got.Status.Items) != 1 || len(related) != 1 || related[0].Kind != "ReplicaSet" || related[0].Count != 1 || len(related[0].Items) != 0 {
-			t.Errorf("got\n%s", out)
+			t.Errorf("kubectl create =\n%s\nwant one Deployment with one related ReplicaSet", out)
 		}
 	})
-	t.Run("create a search that is wrong", func(t *testing.T) {
+	t.Run("create an invalid search", func(t *testing.T) {
 		manifest := "apiVersion: search.open-cluster-management.io/v1alpha1\nkind: Search\nspec:\n  query: kind==Pod\n"
 		if out, err := s.viewer.Kubectl(t, manifest, "create", "--validate=ignore", "-f", "-"); err == nil || !strings.Contains(out, "spec.query") || !strings.Contains(out, "use kind=Pod instead") {
-			t.Errorf("%v\n%s", err, out)
+			t.Errorf("kubectl create with an invalid query: error = %v, output =\n%s\nwant an error that names spec.query and the correction", err, out)
 		}
 		manifest = "apiVersion: search.open-cluster-management.io/v1alpha1\nkind: Search\nspec:\n  querry: kind:Pod\n"
 		if out, err := s.Kubectl(t, manifest, "create", "-f", "-"); err == nil || !strings.Contains(out, "unknown field") || !strings.Contains(out, "querry") {
-			t.Errorf("%v\n%s", err, out)
+			t.Errorf("kubectl create with an unknown field: error = %v, output =\n%s\nwant an error that names querry", err, out)
 		}
 	})
-	t.Run("as somebody else", func(t *testing.T) {
+	t.Run("get fr --as", func(t *testing.T) {
 		out, err := s.Kubectl(t, "", "get", "fr", "-A", "--as", s.viewer.Name, "--field-selector", "kind=Node", "--no-headers")
 		if got := rows(out); err != nil || len(got) != 1 || !strings.Contains(got[0], cluster) {
-			t.Errorf("%v\n%s", err, out)
+			t.Errorf("kubectl get fr --as %s: error = %v, output =\n%s\nwant one Node of %s", s.viewer.Name, err, out, cluster)
 		}
 	})
 	t.Run("get fr -w", s.kubectlWatches)
@@ -181,20 +182,20 @@ func (s *smallFleet) kubectlWatches(t *testing.T) {
 	}
 	defer func() {
 		cancel()
-		// It is killed, which is no news.
+		// The process is killed, so an error is expected.
 		_ = command.Wait()
 	}()
 	lines := bufio.NewScanner(out)
 	want := func(event string) {
 		t.Helper()
 		if !lines.Scan() {
-			t.Fatalf("kubectl has ended before %s: %v", event, lines.Err())
+			t.Fatalf("kubectl ended before %s: %v", event, lines.Err())
 		}
 		if got := strings.Join(strings.Fields(lines.Text()), " "); !strings.HasPrefix(got, event+" "+s.seen.name+" Widget shop ") {
-			t.Fatalf("got %q, not %s", got, event)
+			t.Fatalf("kubectl printed %q, want %s of a Widget", got, event)
 		}
 	}
-	// One is there before, so that the test knows when the watch has begun.
+	// kubectl prints ADDED for the first resource, whether it is reported before or after the watch starts.
 	first := s.seen.resource("Widget", "shop", "first", with{"status": "New"})
 	s.seen.changes(t, inventory.Sync{AddResources: []inventory.Resource{first}})
 	want("ADDED")

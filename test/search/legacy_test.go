@@ -19,8 +19,8 @@ import (
 
 const etcdPrefix = "/registry/open-cluster-management.io/"
 
-// plant writes an object into etcd, past all that would refuse it, as an earlier
-// version or another implementation may have stored it.
+// plant writes an object to etcd without validation. A previous version or another implementation could have stored
+// such an object.
 func (r *replicas) plant(t *testing.T, resource schema.GroupResource, obj metav1.Object) {
 	t.Helper()
 	client := framework.Must(clientv3.New(clientv3.Config{Endpoints: []string{r.etcd.Endpoint}}))(t)
@@ -41,8 +41,8 @@ func (r *replicas) plantPermission(t *testing.T, cp *rbacv1alpha1.ClusterPermiss
 	r.plant(t, rbacv1alpha1.Resource("clusterpermissions"), cp)
 }
 
-// keepLegacy: what would be refused today but is stored can be read, labelled,
-// mended and deleted, says what is wrong with it, and holds nothing else.
+// keepLegacy checks that clients can read, label, correct and delete stored invalid objects, that these objects report
+// their errors, and that they do not affect others.
 func (r *replicas) keepLegacy(t *testing.T) {
 	const name = "legacy"
 	client := r.clients[0]
@@ -55,7 +55,7 @@ func (r *replicas) keepLegacy(t *testing.T) {
 	orphan.Spec = rbacv1alpha1.ClusterPermissionSpec{ClusterRoleBinding: &rbacv1alpha1.ClusterRoleBinding{}}
 	r.plantPermission(t, orphan)
 
-	framework.Eventually(t, "a condition says what is wrong", func(ctx context.Context) error {
+	framework.Eventually(t, "condition AppliedRBACManifestWork of the invalid ClusterPermission is False", func(ctx context.Context) error {
 		cp, err := permissions.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -67,26 +67,26 @@ func (r *replicas) keepLegacy(t *testing.T) {
 		return err
 	}
 	if err := patch(`{"metadata":{"labels":{"team":"blue"}}}`); err != nil {
-		t.Errorf("a label: %v", err)
+		t.Errorf("patch that adds a label: error = %v, want none", err)
 	}
 	if err := patch(`{"spec":{"clusterRoleBinding":{"subject":{"name":"anna"}}}}`); err != nil {
-		t.Errorf("a change elsewhere in the spec: %v", err)
+		t.Errorf("patch of another field of the spec: error = %v, want none", err)
 	}
 	if err := patch(`{"spec":{"clusterRoleBinding":{"subject":{"kind":"Robot"}}}}`); !apierrors.IsInvalid(err) {
-		t.Errorf("got %v for one more fault, not 422", err)
+		t.Errorf("patch that adds an invalid field: error = %v, want 422", err)
 	}
 	other := framework.CreatePermission(t, client, framework.Permission("legacy-neighbour"))
 	framework.AwaitWorkCreated(t, client, other.Name)
 
 	if err := patch(`{"spec":{"roleBindings":[{"namespace":"default","roleRef":{"kind":"Role"},"subject":{"kind":"User","name":"bob"}}]}}`); err != nil {
-		t.Errorf("mending it: %v", err)
+		t.Errorf("patch that corrects the object: error = %v, want none", err)
 	}
 	framework.AwaitWorkCreated(t, client, name)
 	for _, name := range []string{name, orphan.Name} {
 		if err := permissions.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
-		framework.Eventually(t, name+" and its work are gone", func(ctx context.Context) error {
+		framework.Eventually(t, "ClusterPermission "+name+" and its ManifestWork do not exist", func(ctx context.Context) error {
 			if _, err := permissions.Get(ctx, name, metav1.GetOptions{}); framework.IsGone(err) != nil {
 				return framework.IsGone(err)
 			}
@@ -99,8 +99,8 @@ func (r *replicas) keepLegacy(t *testing.T) {
 	}
 }
 
-// keepLegacyAccounts: weakness 1 is that one account with a bad validity takes
-// all others with it. It breaks no list, and can be labelled, mended and deleted.
+// keepLegacyAccounts checks that accounts with an invalid validity do not affect others, and that clients can label,
+// correct and delete them.
 func (r *replicas) keepLegacyAccounts(t *testing.T) {
 	accounts := r.clients[0].AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1)
 	for name, validity := range map[string]string{"legacy-abc": "abc", "legacy-short": "1m", "legacy-long": "9999999h", "legacy-empty": ""} {
@@ -112,20 +112,20 @@ func (r *replicas) keepLegacyAccounts(t *testing.T) {
 	framework.CreateAccount(t, r.clients[0], framework.NewAccount(framework.Cluster1, "legacy-neighbour"))
 	list := framework.Must(accounts.List(t.Context(), metav1.ListOptions{}))(t)
 	if len(list.Items) != 5 {
-		t.Errorf("there are %d accounts, not 5", len(list.Items))
+		t.Errorf("listed accounts = %d, want 5", len(list.Items))
 	}
 	for _, name := range []string{"legacy-abc", "legacy-short", "legacy-long", "legacy-empty"} {
 		if _, err := accounts.Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"blue"}}}`), metav1.PatchOptions{}); err != nil {
-			t.Errorf("a label: %v", err)
+			t.Errorf("patch of %s that adds a label: error = %v, want none", name, err)
 		}
 		if _, err := accounts.Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"audiences":["vault"]}}`), metav1.PatchOptions{}); err != nil {
-			t.Errorf("a change elsewhere in the spec: %v", err)
+			t.Errorf("patch of %s that changes another field: error = %v, want none", name, err)
 		}
 		if _, err := accounts.Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"rotation":{"validity":"2m"}}}`), metav1.PatchOptions{}); !apierrors.IsInvalid(err) {
-			t.Errorf("got %v for another bad validity, not 422", err)
+			t.Errorf("patch of %s with another invalid validity: error = %v, want 422", name, err)
 		}
 		if _, err := accounts.Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"rotation":{"validity":"24h"}}}`), metav1.PatchOptions{}); err != nil {
-			t.Errorf("mending it: %v", err)
+			t.Errorf("patch of %s that corrects the validity: error = %v, want none", name, err)
 		}
 		if err := accounts.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)

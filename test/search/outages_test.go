@@ -12,9 +12,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// agentIsAway: what changes on a cluster while its agent does not run shows when it runs
-// again, what is gone as well.
-func (f *fleet) agentIsAway(t *testing.T, m *marked) {
+// agentStops checks that searches reflect changes and deletions on a cluster that occurred while its agent was stopped,
+// after the agent starts again.
+func (f *fleet) agentStops(t *testing.T, m *marked) {
 	agent := f.Members[0].Agent
 	if err := agent.Kill(); err != nil {
 		t.Fatal(err)
@@ -30,8 +30,8 @@ func (f *fleet) agentIsAway(t *testing.T, m *marked) {
 	m.reported(t, f, framework.Cluster1)
 }
 
-// losesSearchData: when the server has lost its directory with what was reported, agents notice with their next
-// report, and report everything.
+// losesSearchData checks that agents report everything again after the data directory of the engine is deleted. They
+// detect the loss with their next report.
 func (f *fleet) losesSearchData(t *testing.T, m *marked, data string) {
 	if err := f.Server.Stop(t.Context()); err != nil {
 		t.Fatal(err)
@@ -45,14 +45,14 @@ func (f *fleet) losesSearchData(t *testing.T, m *marked, data string) {
 	if err := f.Server.Process.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "the server serves without what it had", func(ctx context.Context) error {
+	framework.Eventually(t, "the server serves searches without the deleted data", func(ctx context.Context) error {
 		_, err := search(ctx, f.OCM, textQuery("kind:Pod"))
 		return err
 	})
 	m.makeConfigMap(t, f, "d")
 	m.reported(t, f, framework.Cluster1)
 	if result := searched(t, f.OCM, fmt.Sprintf("cluster:%s kind:Namespace", framework.Cluster1)); result.Count < 4 || len(result.Warnings) > 1 {
-		t.Errorf("%d namespaces are found, with warnings %v", result.Count, result.Warnings)
+		t.Errorf("Namespaces found = %d, warnings = %v, want at least 4 and at most one warning", result.Count, result.Warnings)
 	}
 }
 

@@ -21,17 +21,17 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
-	"open-cluster-management.io/hub-apiserver/pkg/search/postgres/postgrestest"
 	"open-cluster-management.io/hub-apiserver/test/framework"
+	"open-cluster-management.io/hub-apiserver/test/postgrestest"
 )
 
-// testsOfEngines are the tests that ask the same of every engine; on the embedded one each
-// is a test of its own. What two servers share is in TestReplicas.
+// testsOfEngines contains the tests that must pass with every engine. With the embedded engine, each of them is a
+// separate Test function. TestReplicas tests two servers with the engine postgres.
 var testsOfEngines = map[string]func(*testing.T, *fleet){
 	"queries":                searchQueries,
 	"items":                  searchItemsKeepTheirTypes,
 	"pages":                  searchPages,
-	"several at once":        searchSeveralAtOnce,
+	"several queries":        searchSeveralAtOnce,
 	"related":                searchRelated,
 	"warnings":               searchWarnings,
 	"completions":            searchCompletions,
@@ -46,25 +46,25 @@ var testsOfEngines = map[string]func(*testing.T, *fleet){
 	"graphql":                searchWithGraphQL,
 	"grants":                 searchFollowsGrants,
 	"roles of the hub":       searchFollowsRolesOfTheHub,
-	"clusters come and go":   searchFollowsNewClusters,
-	"resources of the hub":   searchOnTheHubIsWhatOneMayList,
-	"callers are told apart": searchDoesNotMixCallersUp,
+	"new clusters":           searchFollowsNewClusters,
+	"resources of the hub":   searchOnTheHubFollowsList,
+	"callers are separated":  searchSeparatesCallers,
 	"Secrets":                searchNeverFindsSecretsOfManagedClusters,
 	"reports":                searchReports,
 	"many callers at once":   searchByManyCallersAtOnce,
-	"reports at a time":      searchReportsOneAtATime,
+	"one report at a time":   searchReportsOneAtATime,
 	"reports that end early": searchReportsThatEndEarly,
-	"reports of others":      searchReportsAreOfOnesOwn,
-	"impostors":              searchCannotBeTricked,
+	"forged reports":         searchReportsOfOtherClusters,
+	"impostors":              searchRefusesImpostors,
 }
 
-// TestSearchOnPostgres asks of the engine postgres what is asked of the embedded one.
+// TestSearchOnPostgres runs testsOfEngines with the engine postgres.
 func TestSearchOnPostgres(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.Start(t)
 	s := newSearchServer(t, "--search-engine=postgres", "--search-postgres-url-file="+fileOf(t, "database-url", url+"\n"))
 	s.lasting = true
-	t.Run("as any engine", func(t *testing.T) {
+	t.Run("tests of all engines", func(t *testing.T) {
 		for what, test := range testsOfEngines {
 			t.Run(what, func(t *testing.T) {
 				t.Parallel()
@@ -72,14 +72,14 @@ func TestSearchOnPostgres(t *testing.T) {
 			})
 		}
 	})
-	t.Run("after a restart everything is found at once", s.restarts)
-	t.Run("what was acknowledged outlasts a kill", s.killed)
-	t.Run("while the database is away", func(t *testing.T) { s.databaseIsAway(t, url) })
+	t.Run("restart", s.restarts)
+	t.Run("acknowledged reports survive a kill", s.killed)
+	t.Run("database unavailable", func(t *testing.T) { s.databaseUnavailable(t, url) })
 }
 
-// databaseIsAway: without its database the server says so, to collectors as well, and tells
-// nobody where it is. Everything is there again when the database is.
-func (s *searchServer) databaseIsAway(t *testing.T, url string) {
+// databaseUnavailable checks that, without its database, the server returns 503 to all clients, including collectors,
+// and does not disclose the address of the database. Once the database is available, requests succeed again.
+func (s *searchServer) databaseUnavailable(t *testing.T, url string) {
 	pods := []string{"pod.payments.web-1-a", "pod.payments.web-1-b", "pod.default.job-x", "pod.default.bare"}
 	query := "kind:Pod cluster:" + framework.Cluster1
 	finds(t, s.OCM, query, pods...)
@@ -102,7 +102,7 @@ func (s *searchServer) databaseIsAway(t *testing.T, url string) {
 	}
 	allow(false)
 	framework.Must(admin.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = "+strings.ReplaceAll(database, `"`, "'")))(t)
-	// A client that tries again by itself would wait for what does not come back here.
+	// client-go retries a 503 with Retry-After. The database stays unavailable, so the test prevents retries.
 	hub := s.Hub.AdminConfig()
 	hub.Wrap(func(inner http.RoundTripper) http.RoundTripper { return impatient{inner} })
 	client := framework.OCMClient(t, hub, nil)
@@ -115,36 +115,36 @@ func (s *searchServer) databaseIsAway(t *testing.T, url string) {
 	})
 	for what, request := range requests {
 		if what == "watch fleetresources" || strings.HasSuffix(what, "graphql") {
-			continue // they say so in what they stream, or in their answers
+			continue // these report the error in the stream or in the answer
 		}
 		var err error
-		// What is known of inventories may be a second old.
+		// The inventory is cached for a second.
 		framework.Eventually(t, what+" fails", func(ctx context.Context) error {
 			if err = request(ctx, client); err == nil {
-				return errors.New("it is answered")
+				return errors.New("the request succeeded")
 			}
 			return nil
 		})
 		isRefused(t, err, http.StatusServiceUnavailable)
 		if _, asked := apierrors.SuggestsClientDelay(err); !asked {
-			t.Errorf("%s: it is not told when to come back: %v", what, err)
+			t.Errorf("%s: error = %v, want Retry-After", what, err)
 		}
 		if strings.Contains(err.Error(), config.Host) || strings.Contains(err.Error(), config.User+"@") || strings.Contains(err.Error(), "SQLSTATE") {
-			t.Errorf("%s tells about the database: %v", what, err)
+			t.Errorf("%s: error = %v, want no details of the database", what, err)
 		}
 	}
 	answer := framework.Must(graphqlPost(t.Context(), client, `{searchComplete(property: "kind")}`, nil))(t)
-	if len(answer.Errors) == 0 || !strings.Contains(fmt.Sprint(answer.Errors), "is not available at the moment") || strings.Contains(fmt.Sprint(answer.Errors), config.Host) || strings.Contains(fmt.Sprint(answer.Errors), "SQLSTATE") {
-		t.Errorf("graphql: got %+v", answer)
+	if len(answer.Errors) == 0 || !strings.Contains(fmt.Sprint(answer.Errors), "is unavailable") || strings.Contains(fmt.Sprint(answer.Errors), config.Host) || strings.Contains(fmt.Sprint(answer.Errors), "SQLSTATE") {
+		t.Errorf("graphql: answer = %+v, want an error that the search is unavailable, without details of the database", answer)
 	}
 
 	allow(true)
 	start := time.Now()
 	finds(t, s.OCM, query, pods...)
-	t.Logf("searches are answered %v after the database is back", time.Since(start).Round(time.Millisecond))
+	t.Logf("searches succeed %v after the database is available", time.Since(start).Round(time.Millisecond))
 	s.reporter.changes(t, inventory.Sync{AddResources: []inventory.Resource{s.reporter.resource("Pod", "default", "back", nil)}})
 	finds(t, s.OCM, query, append(pods, "pod.default.back")...)
-	// A watch goes on or ends, so that its client begins again. What it must not is stay silent.
+	// The watch must continue or end. It must not stay open without events.
 	for event := range untilSilent(t, watching) {
 		if object, ok := event.Object.(*searchv1alpha1.FleetResource); event.Type == watch.Error || ok && event.Type == watch.Added && object.Name == "pod.default.back" {
 			break
@@ -152,7 +152,8 @@ func (s *searchServer) databaseIsAway(t *testing.T, url string) {
 	}
 }
 
-// impatient hides from a client when it is to try again, so that it does not. The Status still says so.
+// impatient removes Retry-After from responses, so that the client does not retry. The Status still contains the
+// delay.
 type impatient struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -164,7 +165,8 @@ func (i impatient) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// untilSilent are the events of a watch until it ends; the test fails if none comes for long.
+// untilSilent returns the events of a watch until it ends. The test fails if no event arrives within
+// framework.Patience.
 func untilSilent(t *testing.T, watching watch.Interface) iter.Seq[watch.Event] {
 	return func(yield func(watch.Event) bool) {
 		for {
@@ -174,14 +176,14 @@ func untilSilent(t *testing.T, watching watch.Interface) iter.Seq[watch.Event] {
 					return
 				}
 			case <-time.After(framework.Patience):
-				t.Error("the watch tells nothing")
+				t.Errorf("the watch returned no event within %s", framework.Patience)
 				return
 			}
 		}
 	}
 }
 
-// fileOf writes a file in the directory of the test.
+// fileOf writes a file to the directory of the test.
 func fileOf(t *testing.T, name, content string) string {
 	t.Helper()
 	file := filepath.Join(framework.OwnDir(t), name)

@@ -18,17 +18,17 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
-	"open-cluster-management.io/hub-apiserver/pkg/search/postgres/postgrestest"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
+	"open-cluster-management.io/hub-apiserver/test/postgrestest"
 )
 
-// replicas are two apiservers of one hub on one etcd that is not theirs.
+// replicas is a hub with two servers on a shared etcd.
 type replicas struct {
 	*fleet
 	etcd    *localhub.Etcd
 	servers []*localhub.APIServer
-	// clients talk to the servers themselves, one to each.
+	// clients connect to the servers directly, one to each.
 	clients []*versioned.Clientset
 }
 
@@ -81,12 +81,12 @@ func startReplicas(t *testing.T) *replicas {
 
 func TestReplicas(t *testing.T) {
 	r := startReplicas(t)
-	t.Run("both serve one truth", r.shareTruth)
-	t.Run("both find what is reported to one", r.shareSearch)
-	t.Run("one takes over from the other", r.takeOver)
-	t.Run("they roll without a failed request", r.roll)
-	t.Run("what was stored long ago", func(t *testing.T) { r.keepLegacy(t) })
-	t.Run("accounts that were stored long ago", r.keepLegacyAccounts)
+	t.Run("objects are shared", r.shareTruth)
+	t.Run("search data is shared", r.shareSearch)
+	t.Run("leader failover", r.takeOver)
+	t.Run("rolling restart without failed requests", r.roll)
+	t.Run("stored invalid ClusterPermissions", func(t *testing.T) { r.keepLegacy(t) })
+	t.Run("stored invalid ManagedServiceAccounts", r.keepLegacyAccounts)
 }
 
 func (r *replicas) shareTruth(t *testing.T) {
@@ -94,13 +94,13 @@ func (r *replicas) shareTruth(t *testing.T) {
 		other := r.clients[1-i]
 		cp := framework.CreatePermission(t, client, framework.Permission(fmt.Sprintf("shared-%d", i)))
 		if found, err := other.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Get(t.Context(), cp.Name, metav1.GetOptions{}); err != nil || found.UID != cp.UID {
-			t.Errorf("the other replica has %v, %v", found, err)
+			t.Errorf("get of ClusterPermission %s from the other replica = %v, %v, want UID %s", cp.Name, found, err, cp.UID)
 		}
 		framework.AwaitWorkCreated(t, client, cp.Name)
 	}
 }
 
-// shareSearch reports to one, and searches and watches with both.
+// shareSearch reports to one server, and searches and watches with both.
 func (r *replicas) shareSearch(t *testing.T) {
 	reporting := r.reporterFor(t, framework.Cluster1)
 	var agents []*versioned.Clientset
@@ -111,7 +111,7 @@ func (r *replicas) shareSearch(t *testing.T) {
 	resources, edges := reporting.shop()
 	full := inventory.Sync{AddResources: resources, AddEdges: edges}
 	if got := framework.Must(postReport(t.Context(), agents[0], syncPath(framework.Cluster1), true, full))(t); got.TotalResources != len(resources) || got.TotalEdges != len(edges) {
-		t.Fatalf("the answer is %+v", got)
+		t.Fatalf("response to the full report = %+v, want %d resources and %d edges", got, len(resources), len(edges))
 	}
 	pods := []string{"pod.payments.web-1-a", "pod.payments.web-1-b", "pod.default.job-x", "pod.default.bare"}
 	for i, client := range r.clients {
@@ -125,17 +125,17 @@ func (r *replicas) shareSearch(t *testing.T) {
 		watching.Stop()
 		finds(t, client, "kind:Pod", pods...)
 	}
-	// Where one has been, the other goes on.
+	// A continue token of the first server must be valid on the second server.
 	request := textQuery("kind:Pod")
 	request.OrderBy, request.Limit = []string{"name"}, ptr.To[int32](4)
 	first := framework.Must(search(t.Context(), r.clients[0], request))(t)
 	request.Continue = first.Continue
 	second := framework.Must(search(t.Context(), r.clients[1], request))(t)
 	if got := append(first.Items, second.Items...); len(got) != len(pods) || int(second.Count) != len(pods) {
-		t.Errorf("%d of %d are on two pages of two replicas", len(got), len(pods))
+		t.Errorf("items on two pages from two replicas = %d, count = %d, want %d", len(got), second.Count, len(pods))
 	}
 	if state := framework.Must(r.clients[1].SearchV1alpha1().Inventories(framework.Cluster1).Get(t.Context(), framework.Cluster1, metav1.GetOptions{}))(t); state.Status.State != searchv1alpha1.InventoryReporting {
-		t.Errorf("the inventory is %+v", state.Status)
+		t.Errorf("status of the Inventory = %+v, want state %s", state.Status, searchv1alpha1.InventoryReporting)
 	}
 }
 
@@ -149,7 +149,7 @@ func holder(ctx context.Context, hub kubernetes.Interface) (string, error) {
 
 func (r *replicas) takeOver(t *testing.T) {
 	before := framework.Must(holder(t.Context(), r.HubClient))(t)
-	// Which of the two holds the lease shows when it is killed.
+	// When the holder of the lease is killed, the other server must acquire the lease.
 	leader := -1
 	for i, server := range r.servers {
 		if err := server.Kill(); err != nil {
@@ -166,12 +166,12 @@ func (r *replicas) takeOver(t *testing.T) {
 		}
 	}
 	if leader < 0 {
-		t.Error("the lease stayed with one holder although both were killed")
+		t.Error("the holder of the lease did not change after it was killed, want the other server")
 	}
 }
 
-// roll restarts one replica after the other, while a client that knows both
-// tries the other when one refuses the connection, as a load balancer does.
+// roll restarts one replica after the other. If one replica refuses the connection, the client retries with the other
+// replica, like a load balancer.
 func (r *replicas) roll(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -184,7 +184,7 @@ func (r *replicas) roll(t *testing.T) {
 				_, err := client.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Create(t.Context(), framework.Permission(name), metav1.CreateOptions{})
 				return err
 			}); err != nil {
-				t.Errorf("creating %s: %v", name, err)
+				t.Errorf("create of ClusterPermission %s: error = %v, want none", name, err)
 				continue
 			}
 			mu.Lock()
@@ -194,16 +194,16 @@ func (r *replicas) roll(t *testing.T) {
 				_, err := client.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Get(t.Context(), name, metav1.GetOptions{})
 				return err
 			}); err != nil {
-				t.Errorf("reading %s: %v", name, err)
+				t.Errorf("get of ClusterPermission %s: error = %v, want none", name, err)
 			}
 		}
 	})
 	enough := func(n int) {
-		framework.Eventually(t, "requests are answered", func(context.Context) error {
+		framework.Eventually(t, fmt.Sprintf("at least %d ClusterPermissions are created", n), func(context.Context) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if len(acknowledged) < n {
-				return fmt.Errorf("%d are", len(acknowledged))
+				return fmt.Errorf("%d are created", len(acknowledged))
 			}
 			return nil
 		})
@@ -220,14 +220,14 @@ func (r *replicas) roll(t *testing.T) {
 	}
 	cancel()
 	wg.Wait()
-	t.Logf("%d were created", len(acknowledged))
+	t.Logf("%d ClusterPermissions were created during the restarts", len(acknowledged))
 	for _, name := range acknowledged {
 		framework.AwaitWorkCreated(t, r.clients[0], name)
 	}
 }
 
-// anyOf sends a request to one replica, and to the other if the first is not
-// there. Every answer of a server counts.
+// anyOf sends a request to one replica, and to the other replica if the first does not answer. It returns the result
+// of the replica that answers, or the errors of both.
 func (r *replicas) anyOf(first int, send func(versioned.Interface) error) error {
 	var refused error
 	for i := range r.clients {

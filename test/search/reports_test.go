@@ -23,12 +23,13 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// publicSyncPath is where public collectors report.
+// publicSyncPath returns the path to which public collectors send reports.
 func publicSyncPath(cluster string) string {
 	return "/apis/proxy.open-cluster-management.io/v1beta1/namespaces/" + cluster + "/clusterstatuses/" + cluster + "/aggregator/sync"
 }
 
-// TestReports: everything at first, changes then, and totals that a collector compares with its own.
+// TestSearchReports sends full and delta reports and checks the totals in the responses. Collectors compare them with
+// their own totals.
 func TestSearchReports(t *testing.T) { onShared(t, searchReports) }
 
 func searchReports(t *testing.T, f *fleet) {
@@ -42,41 +43,41 @@ func searchReports(t *testing.T, f *fleet) {
 			"edges deleted": {got.TotalEdgesDeleted, want.TotalEdgesDeleted}, "edges": {got.TotalEdges, want.TotalEdges},
 		} {
 			if pair[0] != pair[1] {
-				t.Errorf("%s: %d %s, not %d", what, pair[0], name, pair[1])
+				t.Errorf("%s: %s = %d, want %d", what, name, pair[0], pair[1])
 			}
 		}
 		if got.Version == "" {
-			t.Errorf("%s: no version", what)
+			t.Errorf("%s: Version is empty", what)
 		}
 	}
 	query := "cluster:" + r.name
-	totals("everything", r.has(t, []inventory.Resource{one, two, three}, edge(three, one, "attachedTo")), inventory.Response{TotalAdded: 3, TotalResources: 3, TotalEdgesAdded: 1, TotalEdges: 1})
-	// What is acknowledged is found at once.
+	totals("full report", r.has(t, []inventory.Resource{one, two, three}, edge(three, one, "attachedTo")), inventory.Response{TotalAdded: 3, TotalResources: 3, TotalEdgesAdded: 1, TotalEdges: 1})
+	// Acknowledged resources must be found immediately.
 	if err := same(searched(t, f.OCM, query), []string{"configmap.default.one", "configmap.default.two", "pod.default.three"}); err != nil {
 		t.Error(err)
 	}
-	totals("the same again", r.has(t, []inventory.Resource{one, two, three}, edge(three, one, "attachedTo")), inventory.Response{TotalResources: 3, TotalEdges: 1})
+	totals("the same report again", r.has(t, []inventory.Resource{one, two, three}, edge(three, one, "attachedTo")), inventory.Response{TotalResources: 3, TotalEdges: 1})
 	three.Properties["restarts"] = json.RawMessage("2")
-	totals("changes", r.changes(t, inventory.Sync{
+	totals("delta report", r.changes(t, inventory.Sync{
 		AddResources: []inventory.Resource{four}, UpdateResources: []inventory.Resource{three}, DeleteResources: []inventory.Deleted{{UID: two.UID}},
 		AddEdges: []inventory.Edge{edge(three, four, "runsOn")}, DeleteEdges: []inventory.Edge{edge(three, one, "attachedTo")},
 	}), inventory.Response{TotalAdded: 1, TotalUpdated: 1, TotalDeleted: 1, TotalResources: 3, TotalEdgesAdded: 1, TotalEdgesDeleted: 1, TotalEdges: 1})
 	if err := same(searched(t, f.OCM, query+" restarts>1"), []string{"pod.default.three"}); err != nil {
 		t.Error(err)
 	}
-	totals("everything, said in the body", r.changes(t, inventory.Sync{ClearAll: true, AddResources: []inventory.Resource{four}}),
+	totals("full report with clearAll", r.changes(t, inventory.Sync{ClearAll: true, AddResources: []inventory.Resource{four}}),
 		inventory.Response{TotalDeleted: 2, TotalResources: 1, TotalEdgesDeleted: 1})
 	if err := same(searched(t, f.OCM, query), []string{"node.four"}); err != nil {
 		t.Error(err)
 	}
 	state := framework.Must(f.OCM.SearchV1alpha1().Inventories(r.name).Get(t.Context(), r.name, metav1.GetOptions{}))(t).Status
 	if state.State != searchv1alpha1.InventoryReporting || state.LastReportTime == nil {
-		t.Errorf("the inventory is %+v", state)
+		t.Errorf("status of the Inventory = %+v, want state %s and a LastReportTime", state, searchv1alpha1.InventoryReporting)
 	}
-	framework.Eventually(t, "the inventory has the numbers", func(ctx context.Context) error {
+	framework.Eventually(t, "the Inventory of "+r.name+" counts one resource and no edges", func(ctx context.Context) error {
 		found, err := f.OCM.SearchV1alpha1().Inventories(r.name).Get(ctx, r.name, metav1.GetOptions{})
 		if err == nil && (found.Status.Resources != 1 || found.Status.Edges != 0) {
-			err = fmt.Errorf("it is %+v", found.Status)
+			err = fmt.Errorf("status = %+v", found.Status)
 		}
 		return err
 	})
@@ -90,21 +91,21 @@ func searchReports(t *testing.T, f *fleet) {
 		content, err := r.agent.OCM.SearchV1alpha1().RESTClient().Post().AbsPath(syncPath(r.name)).
 			SetHeader("Content-Type", "application/json").SetHeader("Content-Encoding", "gzip").Body(body.Bytes()).Do(t.Context()).Raw()
 		if err != nil || !strings.Contains(string(content), `"TotalAdded":1`) {
-			t.Errorf("%v: %s", err, content)
+			t.Errorf("response to a compressed report = %s, %v, want TotalAdded 1", content, err)
 		}
 	})
-	t.Run("not a report", func(t *testing.T) {
+	t.Run("invalid reports", func(t *testing.T) {
 		for _, body := range []string{"", "[]", "{", `{"addResources": 5}`, `{"addResources":[{"uid":7}]}`} {
 			_, err := r.agent.OCM.SearchV1alpha1().RESTClient().Post().AbsPath(syncPath(r.name)).SetHeader("Content-Type", "application/json").Body([]byte(body)).Do(t.Context()).Raw()
 			isRefused(t, err, http.StatusBadRequest)
 		}
 		if err := same(searched(t, f.OCM, query), []string{"node.four", "configmap.default.one"}); err != nil {
-			t.Errorf("what was reported before: %v", err)
+			t.Errorf("search after invalid reports: %v", err)
 		}
 	})
 }
 
-// TestSearchReportsOfPublicCollectors: their path takes the same.
+// TestSearchReportsOfPublicCollectors checks that the path of public collectors accepts the same reports.
 func TestSearchReportsOfPublicCollectors(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -116,28 +117,28 @@ func TestSearchReportsOfPublicCollectors(t *testing.T) {
 	resources, edges := r.shop()
 	got := framework.Must(postReport(t.Context(), collector.OCM, publicSyncPath(r.name), true, inventory.Sync{AddResources: resources, AddEdges: edges}))(t)
 	if got.TotalResources != len(resources) || got.TotalEdges != len(edges) {
-		t.Errorf("got %+v", got)
+		t.Errorf("response to the full report = %+v, want %d resources and %d edges", got, len(resources), len(edges))
 	}
 	got = framework.Must(postReport(t.Context(), collector.OCM, publicSyncPath(r.name), false, inventory.Sync{DeleteResources: []inventory.Deleted{{UID: r.name + "/node.node-1"}}}))(t)
 	if got.TotalDeleted != 1 || got.TotalResources != len(resources)-1 {
-		t.Errorf("got %+v", got)
+		t.Errorf("response to the deletion of a resource = %+v, want 1 deleted and %d resources", got, len(resources)-1)
 	}
 	finds(t, f.OCM, "kind:Deployment cluster:"+r.name, "deployment.payments.web")
-	// Nothing else is there, and nobody else's cluster.
+	// Only sync is served below aggregator.
 	_, err = postReport(t.Context(), collector.OCM, strings.TrimSuffix(publicSyncPath(r.name), "/sync")+"/status", true, inventory.Sync{})
 	isRefused(t, err, http.StatusBadRequest)
 }
 
-// TestSearchReportsAreOfOnesOwn: a cluster says nothing about another, nor that it is the hub.
-func TestSearchReportsAreOfOnesOwn(t *testing.T) { onShared(t, searchReportsAreOfOnesOwn) }
+// TestSearchReportsOfOtherClusters checks that a cluster can report neither for another cluster nor for the hub.
+func TestSearchReportsOfOtherClusters(t *testing.T) { onShared(t, searchReportsOfOtherClusters) }
 
-func searchReportsAreOfOnesOwn(t *testing.T, f *fleet) {
+func searchReportsOfOtherClusters(t *testing.T, f *fleet) {
 	victim, attacker := f.reporter(t), f.reporter(t)
 	theirs := victim.resource("ConfigMap", "default", "theirs", with{"mark": "genuine"})
 	victim.has(t, []inventory.Resource{theirs})
 	for what, path := range map[string]string{
-		"as another": syncPath(victim.name), "as the hub": syncPath(localhub.HubClusterName), "as another, by the public path": publicSyncPath(victim.name),
-		"another in its own namespace": strings.Replace(syncPath(victim.name), "namespaces/"+victim.name, "namespaces/"+attacker.name, 1),
+		"for another cluster": syncPath(victim.name), "for the hub": syncPath(localhub.HubClusterName), "for another cluster, with the public path": publicSyncPath(victim.name),
+		"for another cluster, in the own namespace": strings.Replace(syncPath(victim.name), "namespaces/"+victim.name, "namespaces/"+attacker.name, 1),
 	} {
 		t.Run(what, func(t *testing.T) {
 			_, err := postReport(t.Context(), attacker.agent.OCM, path, true, inventory.Sync{})
@@ -156,7 +157,7 @@ func searchReportsAreOfOnesOwn(t *testing.T, f *fleet) {
 		DeleteResources: []inventory.Deleted{{UID: theirs.UID}}, AddEdges: []inventory.Edge{edge(own, theirs, "ownedBy")},
 	}))(t)
 	if len(got.AddErrors) != 1 || got.AddErrors[0].ResourceUID != theirs.UID || len(got.UpdateErrors) != 1 || len(got.DeleteErrors) != 1 || len(got.AddEdgeErrors) != 1 || got.TotalResources != 1 || got.TotalEdges != 0 {
-		t.Errorf("got %+v", got)
+		t.Errorf("response to forged resources = %+v, want one error of each kind, 1 resource and no edges", got)
 	}
 	_, err := postReport(t.Context(), attacker.agent.OCM, syncPath(attacker.name), true, inventory.Sync{AddResources: []inventory.Resource{forged}})
 	isRefused(t, err, http.StatusUnprocessableEntity)
@@ -164,20 +165,21 @@ func searchReportsAreOfOnesOwn(t *testing.T, f *fleet) {
 	finds(t, f.OCM, "cluster:"+victim.name, "configmap.default.theirs")
 	finds(t, f.OCM, "cluster:"+attacker.name, "configmap.default.own")
 
-	// Who may list everything on the hub, and view no cluster, does not take it for the hub's.
+	// A user with permission to list all resources of the hub, but not to view clusters, finds no resource of a cluster.
 	hubOnly := f.searcher(t, framework.Unique("hub-only"))
 	hubOnly.mayEverywhere(t, listing("*", []string{"*"}))
 	one, _, _ := f.hubResources(t)
 	finds(t, hubOnly.OCM, "kind:Pod name:p1 namespace:"+one, uidOf("Pod", one, "p1"))
 	for _, query := range []string{"cluster:" + attacker.name, "name:own _hubClusterResource:true", "cluster:" + victim.name} {
 		if result := searched(t, hubOnly.OCM, query); result.Count != 0 {
-			t.Errorf("%s finds %+v", query, result.Items)
+			t.Errorf("search for %s = %+v, want nothing", query, result.Items)
 		}
 	}
 }
 
-// TestSearchFindsWhatTheAgentReports goes from an object on a managed cluster to the search.
-func TestSearchFindsWhatTheAgentReports(t *testing.T) {
+// TestSearchFindsReportedObjects checks that searches find objects of a managed cluster that an agent reports, until
+// they are deleted.
+func TestSearchFindsReportedObjects(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
 	ctx, name := t.Context(), framework.Unique("reported")
@@ -206,14 +208,14 @@ func TestSearchFindsWhatTheAgentReports(t *testing.T) {
 	finds(t, viewer.OCM, "kind:Deployment desired:2 label:search-test="+name, string(deployment.UID))
 	got := framework.Must(viewer.OCM.SearchV1alpha1().FleetResources(framework.Cluster1).Get(ctx, string(configMap.UID), metav1.GetOptions{}))(t)
 	if got.Resource.Kind != "ConfigMap" || got.Resource.Name != name || got.Labels["search-test"] != name || !got.CreationTimestamp.Equal(&configMap.CreationTimestamp) {
-		t.Errorf("got %+v", got)
+		t.Errorf("FleetResource = %+v, want ConfigMap %s with its label and creation timestamp", got, name)
 	}
-	// Nothing of what is in it, not even for an administrator.
+	// Not even an administrator finds the data of a ConfigMap or a Secret.
 	if result := searched(t, f.OCM, "value-of-"+name); result.Count != 0 {
-		t.Errorf("a value is found in %+v", result.Items)
+		t.Errorf("search for the data of a ConfigMap and a Secret = %+v, want nothing", result.Items)
 	}
 	if result := searched(t, f.OCM, "cluster:"+framework.Cluster1+" kind:Secret"); result.Count != 0 {
-		t.Errorf("%d Secrets are found, such as %s", result.Count, secret.Name)
+		t.Errorf("Secrets found on %s = %d, want 0 although Secret %s exists", framework.Cluster1, result.Count, secret.Name)
 	}
 	if err := remove(); err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ const (
 	watchesOfACaller = 300
 )
 
-// openStream sends a GET that is answered with a stream. Unlike clients of client-go, it does not try again.
+// openStream sends a GET request for a stream. Unlike client-go, it does not retry.
 func openStream(ctx context.Context, config *rest.Config, path string) (*http.Response, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -43,7 +43,8 @@ func openStream(ctx context.Context, config *rest.Config, path string) (*http.Re
 	return client.Do(request)
 }
 
-// TestWatchesOfACallerAreLimited has one caller open as many watches through the hub as it may.
+// TestWatchesOfACallerAreLimited checks that the server returns 429 for a watch above --max-watches-per-caller, and that
+// other callers and other requests are not affected.
 func TestWatchesOfACallerAreLimited(t *testing.T) { onShared(t, watchesOfACallerAreLimited) }
 
 func watchesOfACallerAreLimited(t *testing.T, f *fleet) {
@@ -69,7 +70,7 @@ func watchesOfACallerAreLimited(t *testing.T, f *fleet) {
 		}
 		defer last.Body.Close()
 		if i < watchesOfACaller && last.StatusCode != http.StatusOK {
-			t.Fatalf("watch %d has status %d", i, last.StatusCode)
+			t.Fatalf("status of watch %d = %d, want 200", i, last.StatusCode)
 		}
 	}
 	body, err := io.ReadAll(last.Body)
@@ -77,7 +78,7 @@ func watchesOfACallerAreLimited(t *testing.T, f *fleet) {
 		t.Fatal(err)
 	}
 	if last.StatusCode != http.StatusTooManyRequests || last.Header.Get("Retry-After") == "" || !strings.Contains(string(body), "--max-watches-per-caller") {
-		t.Errorf("the watch over the limit has status %d, Retry-After %q and %s, want 429 that names the flag", last.StatusCode, last.Header.Get("Retry-After"), body)
+		t.Errorf("watch above the limit: status = %d, Retry-After = %q, body = %s, want 429, Retry-After and the flag", last.StatusCode, last.Header.Get("Retry-After"), body)
 	}
 	opens := func(c *caller) error {
 		response, err := openStream(ctx, c.Config, path)
@@ -91,16 +92,17 @@ func watchesOfACallerAreLimited(t *testing.T, f *fleet) {
 		return nil
 	}
 	if err := opens(other); err != nil {
-		t.Errorf("a watch of another caller: %v", err)
+		t.Errorf("watch of another caller: error = %v, want none", err)
 	}
 	if _, err := greedy.OCM.WorkV1().ManifestWorks(framework.Cluster1).List(ctx, metav1.ListOptions{}); err != nil {
-		t.Errorf("a list of the caller with too many watches: %v", err)
+		t.Errorf("list of the caller at the limit of watches: error = %v, want none", err)
 	}
 	first()
-	framework.Eventually(t, "a watch can be opened in place of one that has ended", func(context.Context) error { return opens(greedy) })
+	framework.Eventually(t, "the caller can open a watch after another watch has ended", func(context.Context) error { return opens(greedy) })
 }
 
-// TestSelectorsAreLimited sends selectors that are expensive to parse and to compare, to stored and to virtual resources.
+// TestSelectorsAreLimited checks that the server rejects selectors that are expensive to parse or to match, for stored
+// and for virtual resources.
 func TestSelectorsAreLimited(t *testing.T) { onShared(t, selectorsAreLimited) }
 
 func selectorsAreLimited(t *testing.T, f *fleet) {
@@ -133,7 +135,7 @@ type stream struct {
 	stop func()
 }
 
-// openings returns the ways in which an agent can open a stream.
+// openings returns a function for each way in which an agent can open a stream.
 func openings(cluster string, hub, direct *rest.Config) map[string]func(ctx context.Context) (*stream, error) {
 	out := map[string]func(ctx context.Context) (*stream, error){}
 	for where, config := range map[string]*rest.Config{"through the hub": hub, "directly": direct} {
@@ -182,7 +184,7 @@ func chunked(ctx context.Context, config *rest.Config, path string) (*stream, er
 	}}, nil
 }
 
-// upgraded opens a WebSocket. With a protocol of GraphQL it subscribes to a search.
+// upgraded opens a WebSocket. If a GraphQL protocol is given, it subscribes to a search.
 func upgraded(ctx context.Context, config *rest.Config, path, protocol string) (*stream, error) {
 	secured, err := rest.TLSConfigFor(config)
 	if err != nil {
@@ -224,8 +226,8 @@ func upgraded(ctx context.Context, config *rest.Config, path, protocol string) (
 	}, stop: func() { _ = connection.Close() }}, nil
 }
 
-// TestDeniedAgentsKeepNoStream opens streams of every kind before and during the denial of a cluster. All of
-// them end, and the agent cannot open new ones.
+// TestDeniedAgentsKeepNoStream checks that streams of every kind that an agent opens before and during the denial of its
+// cluster end, and that the agent cannot open new ones.
 func TestDeniedAgentsKeepNoStream(t *testing.T) { onShared(t, deniedAgentsKeepNoStream) }
 
 func deniedAgentsKeepNoStream(t *testing.T, f *fleet) {
@@ -266,10 +268,10 @@ func deniedAgentsKeepNoStream(t *testing.T, f *fleet) {
 	first := opened.Load()
 	mu.Lock()
 	if len(open) != len(all) {
-		t.Errorf("%d of %d streams are open before the denial", len(open), len(all))
+		t.Errorf("open streams before the denial = %d, want %d", len(open), len(all))
 	}
 	mu.Unlock()
-	// Some of these streams are authorized before the denial and begin after it.
+	// Some of these streams are authorized before the denial and start after it.
 	opening, stopOpening := context.WithCancel(t.Context())
 	defer stopOpening()
 	var openers sync.WaitGroup
@@ -284,7 +286,7 @@ func deniedAgentsKeepNoStream(t *testing.T, f *fleet) {
 			}
 		})
 	}
-	framework.Eventually(t, "more streams are opened", func(context.Context) error {
+	framework.Eventually(t, fmt.Sprintf("at least %d more streams are opened", len(all)), func(context.Context) error {
 		if more := opened.Load() - first; more < int64(len(all)) {
 			return fmt.Errorf("%d are opened", more)
 		}
@@ -296,7 +298,7 @@ func deniedAgentsKeepNoStream(t *testing.T, f *fleet) {
 	for what, begin := range all {
 		if s, err := begin(t.Context()); err == nil {
 			s.stop()
-			t.Errorf("%s can be opened by the agent of a denied cluster", what)
+			t.Errorf("the agent of a denied cluster opened %s, want an error", what)
 		}
 	}
 	stopOpening()
@@ -315,5 +317,5 @@ func deniedAgentsKeepNoStream(t *testing.T, f *fleet) {
 		return nil
 	})
 	following.Wait()
-	t.Logf("%d streams were opened and ended, %d refused", opened.Load(), refused.Load())
+	t.Logf("%d streams were opened and ended, %d rejected", opened.Load(), refused.Load())
 }

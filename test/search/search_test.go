@@ -20,7 +20,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// smallFleet is two clusters with the same few resources, and somebody who may view the first.
+// smallFleet contains two clusters with the same few resources, and a user with permission to view the first cluster.
 type smallFleet struct {
 	*fleet
 	seen, hidden *reporter
@@ -29,7 +29,7 @@ type smallFleet struct {
 
 const awkward = `it's "100%_done"*\`
 
-// shop is what there is on each of the two clusters.
+// shop returns the resources and edges of each of the two clusters.
 func (r *reporter) shop() ([]inventory.Resource, []inventory.Edge) {
 	web := with{"label": with{"app": "web"}}
 	node := r.resource("Node", "", "node-1", with{"status": "Ready"})
@@ -57,7 +57,7 @@ func (f *fleet) smallFleet(t *testing.T) *smallFleet {
 	for _, cluster := range []*reporter{s.seen, s.hidden} {
 		resources, edges := cluster.shop()
 		if got := cluster.has(t, resources, edges...); got.TotalResources != len(resources) || got.TotalEdges != len(edges) {
-			t.Fatalf("%d resources and %d edges were reported, and the answer is %+v", len(resources), len(edges), got)
+			t.Fatalf("response to a report of %d resources and %d edges = %+v", len(resources), len(edges), got)
 		}
 	}
 	s.viewer.views(t, s.seen.name)
@@ -78,65 +78,65 @@ func searchQueries(t *testing.T, f *fleet) {
 		terms searchv1alpha1.SearchTerms
 		want  []string
 	}{
-		"everything but Secrets":                  {text(""), []string{a, b, job, bare, "configmap.default.settings", "node.node-1", "deployment.payments.web", "replicaset.payments.web-1"}},
-		"a kind":                                  {text("kind:Pod"), []string{a, b, job, bare}},
-		"a kind in lower case":                    {text("kind:pod"), []string{a, b, job, bare}},
-		"several values":                          {text("kind:Node,ConfigMap"), []string{"node.node-1", "configmap.default.settings"}},
-		"several filters":                         {text("kind:Pod namespace:payments"), []string{a, b}},
-		"!= keeps what lacks the property":        {text("kind:Pod status!=Running"), []string{b, job, bare}},
-		"several negatives exclude all of them":   {text("kind:Pod status!=Running,Completed"), []string{b, bare}},
-		"status:* asks for the property":          {text("kind:Pod status:* status!=Running"), []string{b, job}},
-		"numbers are compared as numbers":         {text("restarts>8"), []string{b, job}},
-		"a range":                                 {text("restarts>0 restarts<10"), []string{job}},
-		"an age":                                  {text("kind:Pod created:day"), []string{a}},
-		"a label":                                 {text("label:app=web"), []string{a, b, "deployment.payments.web", "replicaset.payments.web-1"}},
-		"the key of a label":                      {text("label:tier"), []string{a}},
-		"a wildcard in a label":                   {text("label:app=j*"), []string{job}},
-		"an element of a list":                    {text("image:envoy:2"), []string{a}},
-		"a wildcard in an element of a list":      {text("image:nginx*"), []string{a, b}},
-		"a wildcard in a name":                    {text("kind:Pod name:web-*"), []string{a, b}},
-		"a wildcard is for any case it is given":  {text("kind:Pod name:WEB-*"), nil},
-		"keywords in several properties":          {text("NGINX running payments"), []string{a}},
-		"keywords, structured":                    {searchv1alpha1.SearchTerms{Keywords: []string{"nginx", "crash"}}, []string{b}},
-		"keywords do not look at hidden ones":     {searchv1alpha1.SearchTerms{Query: "kind:Pod", Keywords: []string{"replicaset.payments"}}, nil},
-		"text and structure together":             {searchv1alpha1.SearchTerms{Query: "kind:Pod", Filters: literal("status", "", "!Running").Filters}, []string{b, job, bare}},
-		"quotes and wildcards in values are data": {literal("note", "=", awkward), []string{bare}},
-		"quoted in the text form":                 {text(`note:"it's \"100%_done\"*\\"`), []string{bare}},
-		"% and _ are no wildcards":                {literal("name", "", "web_1%"), nil},
-		"a quote in a label":                      {literal("label", "", `app='web"`), nil},
-		"a literal star is no wildcard":           {literal("name", "=", "web-*"), nil},
+		"everything but Secrets": {text(""), []string{a, b, job, bare, "configmap.default.settings", "node.node-1", "deployment.payments.web", "replicaset.payments.web-1"}},
+		"a kind":                 {text("kind:Pod"), []string{a, b, job, bare}},
+		"a kind in lower case":   {text("kind:pod"), []string{a, b, job, bare}},
+		"several values":         {text("kind:Node,ConfigMap"), []string{"node.node-1", "configmap.default.settings"}},
+		"several filters":        {text("kind:Pod namespace:payments"), []string{a, b}},
+		"!= matches resources without the property": {text("kind:Pod status!=Running"), []string{b, job, bare}},
+		"several negatives exclude all of them":     {text("kind:Pod status!=Running,Completed"), []string{b, bare}},
+		"status:* requires the property":            {text("kind:Pod status:* status!=Running"), []string{b, job}},
+		"numbers are compared as numbers":           {text("restarts>8"), []string{b, job}},
+		"a range":                                   {text("restarts>0 restarts<10"), []string{job}},
+		"an age":                                    {text("kind:Pod created:day"), []string{a}},
+		"a label":                                   {text("label:app=web"), []string{a, b, "deployment.payments.web", "replicaset.payments.web-1"}},
+		"the key of a label":                        {text("label:tier"), []string{a}},
+		"a wildcard in a label":                     {text("label:app=j*"), []string{job}},
+		"an element of a list":                      {text("image:envoy:2"), []string{a}},
+		"a wildcard in an element of a list":        {text("image:nginx*"), []string{a, b}},
+		"a wildcard in a name":                      {text("kind:Pod name:web-*"), []string{a, b}},
+		"wildcards are case-sensitive":              {text("kind:Pod name:WEB-*"), nil},
+		"keywords in several properties":            {text("NGINX running payments"), []string{a}},
+		"keywords, structured":                      {searchv1alpha1.SearchTerms{Keywords: []string{"nginx", "crash"}}, []string{b}},
+		"keywords do not match hidden properties":   {searchv1alpha1.SearchTerms{Query: "kind:Pod", Keywords: []string{"replicaset.payments"}}, nil},
+		"query and filters together":                {searchv1alpha1.SearchTerms{Query: "kind:Pod", Filters: literal("status", "", "!Running").Filters}, []string{b, job, bare}},
+		"quotes and wildcards in values are data":   {literal("note", "=", awkward), []string{bare}},
+		"quoted in the text form":                   {text(`note:"it's \"100%_done\"*\\"`), []string{bare}},
+		"% and _ are not wildcards":                 {literal("name", "", "web_1%"), nil},
+		"a quote in a label":                        {literal("label", "", `app='web"`), nil},
+		"a literal star is not a wildcard":          {literal("name", "=", "web-*"), nil},
 	} {
 		terms := test.terms
 		t.Run(what, func(t *testing.T) {
 			result := framework.Must(search(t.Context(), s.viewer.OCM, searchv1alpha1.SearchRequest{SearchTerms: terms}))(t)
 			if err := same(result, test.want); err != nil {
-				t.Errorf("want %v: %v", test.want, err)
+				t.Errorf("search of the viewer: %v", err)
 			}
-			// An administrator finds the same on each cluster.
+			// An administrator finds the same resources on each cluster.
 			terms.Filters = append(slices.Clone(terms.Filters), searchv1alpha1.SearchFilter{Property: "cluster", Values: []string{s.hidden.name}})
 			if err := same(framework.Must(search(t.Context(), s.OCM, searchv1alpha1.SearchRequest{SearchTerms: terms}))(t), test.want); err != nil {
-				t.Errorf("as administrator, want %v: %v", test.want, err)
+				t.Errorf("search as administrator: %v", err)
 			}
 			if result := framework.Must(search(t.Context(), s.viewer.OCM, searchv1alpha1.SearchRequest{SearchTerms: terms}))(t); result.Count != 0 || len(result.Items) > 0 {
-				t.Errorf("on a cluster that may not be viewed: %+v", result)
+				t.Errorf("search without permission to view the cluster = %+v, want nothing", result)
 			}
 		})
 	}
 }
 
-// TestSearchItemsKeepTheirTypes: what was reported is what is found, in every format.
+// TestSearchItemsKeepTheirTypes checks that found resources equal the reported ones, in every format.
 func TestSearchItemsKeepTheirTypes(t *testing.T) { onShared(t, searchItemsKeepTheirTypes) }
 
 func searchItemsKeepTheirTypes(t *testing.T, f *fleet) {
 	s := f.smallFleet(t)
 	result := searched(t, s.viewer.OCM, "name:web-1-a")
 	if len(result.Items) != 1 || result.Items[0].Cluster != s.seen.name || result.Items[0].UID != s.seen.name+"/pod.payments.web-1-a" {
-		t.Fatalf("found %+v", result.Items)
+		t.Fatalf("items = %+v, want only Pod web-1-a", result.Items)
 	}
 	properties := string(result.Items[0].Properties.Raw)
 	for _, want := range []string{`"restarts":0`, `"image":["nginx:1.27","envoy:2"]`, `"label":{"app":"web","tier":"front"}`, `"status":"Running"`} {
 		if !strings.Contains(properties, want) {
-			t.Errorf("%s is not in %s", want, properties)
+			t.Errorf("properties = %s, want %s included", properties, want)
 		}
 	}
 
@@ -162,7 +162,7 @@ func searchItemsKeepTheirTypes(t *testing.T, f *fleet) {
 			t.Errorf("%s (-reported +found):\n%s", what, diff)
 		}
 		if !strings.Contains(string(content), "9007199254740993") {
-			t.Errorf("%s: a large number is rounded: %s", what, content)
+			t.Errorf("%s = %s, want 9007199254740993 without rounding", what, content)
 		}
 	}
 	is("a search", searched(t, s.viewer.OCM, "kind:Widget name:odd").Items[0].Properties.Raw)
@@ -180,7 +180,7 @@ func searchItemsKeepTheirTypes(t *testing.T, f *fleet) {
 			decode(content, &answer)
 		}
 		if answer.Kind != "Search" || answer.Status.Count != 1 || answer.Spec.Query != "kind:Widget name:odd" {
-			t.Errorf("%s: %s", format, content)
+			t.Errorf("%s = %s, want a Search with its query and count 1", format, content)
 		}
 		if format != "application/yaml" {
 			is(format, answer.Status.Items[0].Properties.Raw)
@@ -217,12 +217,12 @@ func searchPages(t *testing.T, f *fleet) {
 			request.OrderBy, request.Limit = test.orderBy, ptr.To[int32](3)
 			first := framework.Must(search(t.Context(), s.viewer.OCM, request))(t)
 			if first.Count != 4 || len(first.Items) != 3 || first.Continue == "" {
-				t.Fatalf("the first page: %d of %d, continue %q", len(first.Items), first.Count, first.Continue)
+				t.Fatalf("first page = %d of %d items, continue %q, want 3 of 4 and a token", len(first.Items), first.Count, first.Continue)
 			}
 			request.Continue = first.Continue
 			second := framework.Must(search(t.Context(), s.viewer.OCM, request))(t)
 			if second.Count != 4 || len(second.Items) != 1 || second.Continue != "" {
-				t.Fatalf("the second page: %d of %d, continue %q", len(second.Items), second.Count, second.Continue)
+				t.Fatalf("second page = %d of %d items, continue %q, want 1 of 4 and no token", len(second.Items), second.Count, second.Continue)
 			}
 			got := append(order(first), order(second)...)
 			if test.want == nil {
@@ -230,31 +230,31 @@ func searchPages(t *testing.T, f *fleet) {
 				test.want = slices.Sorted(slices.Values([]string{a, b, job, bare}))
 			}
 			if !slices.Equal(got, test.want) {
-				t.Errorf("got %v, not %v", got, test.want)
+				t.Errorf("items of both pages = %v, want %v", got, test.want)
 			}
 			request.Continue, request.Offset = "", 3
 			last := framework.Must(search(t.Context(), s.viewer.OCM, request))(t)
 			if last.Count != 4 || !slices.Equal(order(last), order(second)) {
-				t.Errorf("after an offset of 3: %v of %d, not %v", order(last), last.Count, order(second))
+				t.Errorf("items at offset 3 = %v of %d, want %v of 4", order(last), last.Count, order(second))
 			}
 		})
 	}
-	t.Run("the count alone", func(t *testing.T) {
+	t.Run("count only", func(t *testing.T) {
 		request := textQuery("kind:Pod")
 		request.Output = searchv1alpha1.OutputCount
 		if got := framework.Must(search(t.Context(), s.viewer.OCM, request))(t); got.Count != 4 || len(got.Items) != 0 {
-			t.Errorf("got %+v", got)
+			t.Errorf("search with output Count = %+v, want count 4 and no items", got)
 		}
 		request.Output, request.Limit = "", ptr.To[int32](0)
 		if got := framework.Must(search(t.Context(), s.viewer.OCM, request))(t); got.Count != 4 || len(got.Items) != 0 {
-			t.Errorf("with limit 0: %+v", got)
+			t.Errorf("search with limit 0 = %+v, want count 4 and no items", got)
 		}
 	})
-	t.Run("a token of nobody", func(t *testing.T) {
+	t.Run("an invalid continue token", func(t *testing.T) {
 		request := textQuery("kind:Pod")
 		request.Continue = "bm90IGEgdG9rZW4"
 		if _, err := search(t.Context(), s.viewer.OCM, request); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
-			t.Errorf("got %v, not 410", err)
+			t.Errorf("error = %v, want 410", err)
 		}
 	})
 }
@@ -268,7 +268,7 @@ func searchSeveralAtOnce(t *testing.T, f *fleet) {
 	}}}, metav1.CreateOptions{}))(t)
 	results := result.Status.Results
 	if len(results) != 3 || results[0].Count != 1 || len(results[0].Items) != 1 || results[1].Count != 4 || len(results[1].Items) != 0 || results[2].Count != 0 {
-		t.Errorf("got %+v", result.Status)
+		t.Errorf("status = %+v, want three results with counts 1, 4 and 0", result.Status)
 	}
 }
 
@@ -282,7 +282,7 @@ func searchRelated(t *testing.T, f *fleet) {
 		for _, kind := range framework.Must(search(t.Context(), s.viewer.OCM, request))(t).Related {
 			out[kind.Kind] = uids(kind.Items)
 			if int(kind.Count) != len(kind.Items) && len(kind.Items) > 0 {
-				t.Errorf("%d of kind %s are counted, and %d there", kind.Count, kind.Kind, len(kind.Items))
+				t.Errorf("count of related kind %s = %d, want the number of items, %d", kind.Kind, kind.Count, len(kind.Items))
 			}
 		}
 		return out
@@ -290,23 +290,23 @@ func searchRelated(t *testing.T, f *fleet) {
 	request := textQuery("kind:ReplicaSet")
 	request.Output = searchv1alpha1.OutputRelated
 	if got, want := fmt.Sprint(related(request)), "map[Deployment:[deployment.payments.web] Pod:[pod.payments.web-1-a pod.payments.web-1-b]]"; got != want {
-		t.Errorf("related to the ReplicaSet are %s, not %s", got, want)
+		t.Errorf("related to the ReplicaSet = %s, want %s", got, want)
 	}
 	request.RelatedKinds = []string{"pod"}
 	if got, want := fmt.Sprint(related(request)), "map[Pod:[pod.payments.web-1-a pod.payments.web-1-b]]"; got != want {
-		t.Errorf("related Pods are %s, not %s", got, want)
+		t.Errorf("related Pods = %s, want %s", got, want)
 	}
 
-	// The limit of items cuts off nothing that is related to others.
+	// The limit of items does not limit related resources.
 	request = textQuery("kind:Pod")
 	request.Output, request.Limit = searchv1alpha1.OutputRelated, ptr.To[int32](1)
 	if got, want := fmt.Sprint(related(request)), "map[Node:[node.node-1] ReplicaSet:[replicaset.payments.web-1]]"; got != want {
-		t.Errorf("related to all Pods are %s, not %s", got, want)
+		t.Errorf("related to all Pods = %s, want %s", got, want)
 	}
 	request.RelatedLimit = ptr.To[int32](0)
 	for _, kind := range framework.Must(search(t.Context(), s.viewer.OCM, request))(t).Related {
 		if kind.Count != 1 || len(kind.Items) != 0 {
-			t.Errorf("counts alone were wanted, and there are %d of %d of kind %s", len(kind.Items), kind.Count, kind.Kind)
+			t.Errorf("related kind %s = %d items, count %d, want no items and count 1", kind.Kind, len(kind.Items), kind.Count)
 		}
 	}
 	request = textQuery("name:web-1-a")
@@ -314,7 +314,7 @@ func searchRelated(t *testing.T, f *fleet) {
 	for _, kind := range framework.Must(search(t.Context(), s.viewer.OCM, request))(t).Related {
 		for _, item := range kind.Items {
 			if want := []string{s.seen.name + "/pod.payments.web-1-a"}; !slices.Equal(item.RelatedTo, want) {
-				t.Errorf("%s is related to %v, not %v", item.UID, item.RelatedTo, want)
+				t.Errorf("RelatedTo of %s = %v, want %v", item.UID, item.RelatedTo, want)
 			}
 		}
 	}
@@ -330,26 +330,26 @@ func searchWarnings(t *testing.T, f *fleet) {
 		return strings.Join(searched(t, client.OCM, query).Warnings, "\n")
 	}
 	if got := warnsOf(s.viewer, "kind:Pod"); got != "" {
-		t.Errorf("all that the viewer sees has reported, but: %s", got)
+		t.Errorf("warnings = %s, want none", got)
 	}
 	if got := warnsOf(s.viewer, "kind:Pod stauts:Running"); !strings.Contains(got, `"stauts"`) || !strings.Contains(got, `did you mean "status"?`) {
-		t.Errorf("a property that nothing has: %s", got)
+		t.Errorf("warnings for an unknown property = %s, want the property and a suggestion", got)
 	}
 	if got := warnsOf(s.viewer, "kind:Pod status:Flying"); got != "" {
-		t.Errorf("a value that nothing has is no mistake, but: %s", got)
+		t.Errorf("warnings for an unknown value = %s, want none", got)
 	}
-	// What only others may find is no hint for this one.
+	// Properties that only other callers find must not be suggested.
 	if got := warnsOf(s.viewer, "onlysecretshav:this"); strings.Contains(got, "onlysecretshave") {
-		t.Errorf("a warning tells a property of a Secret: %s", got)
+		t.Errorf("warnings = %s, want no property of a Secret", got)
 	}
 	s.viewer.views(t, absent)
-	framework.Eventually(t, "the absent cluster is named", func(ctx context.Context) error {
+	framework.Eventually(t, "a warning names the cluster without reports", func(ctx context.Context) error {
 		result, err := search(ctx, s.viewer.OCM, textQuery("kind:Pod"))
 		if err != nil {
 			return err
 		}
 		if warning := strings.Join(result.Warnings, "\n"); warning != "cluster "+absent+" has not reported its resources" {
-			return fmt.Errorf("the warnings are %q", warning)
+			return fmt.Errorf("warnings = %q", warning)
 		}
 		return nil
 	})

@@ -24,32 +24,30 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// searchServer is a server with a search engine beside an etcd that is not its own, so
-// that another server could share all but the search. No agent runs.
+// searchServer is a server with search on an external etcd, which another server can share. No agent runs.
 type searchServer struct {
 	*fleet
 	dir, etcd string
 	reporter  *reporter
-	// direct talks to the server itself, past the hub.
+	// direct connects to the server directly, not through the hub.
 	direct *versioned.Clientset
-	// lasting is set if changes and continue tokens outlast the server, not the resources alone.
+	// lasting is true if changes and continue tokens stay valid after a restart of the server.
 	lasting bool
 }
 
-// TestSearchServer goes through what the operator of a server with search does to it.
+// TestSearchServer checks restarts, crashes and configurations of a server with search.
 func TestSearchServer(t *testing.T) {
 	t.Parallel()
 	searchDir := filepath.Join(framework.OwnDir(t), "search")
 	s := newSearchServer(t, "--search-data-dir="+searchDir)
-	t.Run("after a restart everything is found at once", s.restarts)
-	t.Run("what was acknowledged outlasts a kill", s.killed)
-	t.Run("decided by reviews", s.reviews)
-	t.Run("a second server with search of its own is refused", func(t *testing.T) { s.refusesSecond(t, searchDir) })
+	t.Run("restart", s.restarts)
+	t.Run("acknowledged reports survive a kill", s.killed)
+	t.Run("decisions by SubjectAccessReviews", s.reviews)
+	t.Run("a second server with embedded search does not start", func(t *testing.T) { s.refusesSecond(t, searchDir) })
 	t.Run("a server without search", s.withoutSearch)
-	t.Run("a server on the database of the public indexer", s.readsPublicDatabase)
 }
 
-// newSearchServer starts a hub and a server, behind it, with these flags of search.
+// newSearchServer starts a hub and a server with the given search flags.
 func newSearchServer(t *testing.T, args ...string) *searchServer {
 	t.Helper()
 	dir := framework.OwnDir(t)
@@ -80,7 +78,7 @@ func newSearchServer(t *testing.T, args ...string) *searchServer {
 	return s
 }
 
-// another makes a server that shares the etcd.
+// another returns another server on the same etcd.
 func (s *searchServer) another(t *testing.T, name string, args ...string) *localhub.APIServer {
 	t.Helper()
 	server := framework.Must(localhub.NewAPIServer(localhub.APIServerOptions{
@@ -91,6 +89,7 @@ func (s *searchServer) another(t *testing.T, name string, args ...string) *local
 	return server
 }
 
+// restarts checks that all resources are found immediately after a kill and after an orderly stop of the server.
 func (s *searchServer) restarts(t *testing.T) {
 	resources, edges := s.reporter.shop()
 	s.reporter.has(t, resources, edges...)
@@ -106,24 +105,24 @@ func (s *searchServer) restarts(t *testing.T) {
 		if err := again(); err != nil {
 			t.Fatal(err)
 		}
-		// The first request after the server is ready, not one after a while.
+		// The first request after readiness must succeed.
 		if err := same(searched(t, s.direct, page.Query), pods); err != nil {
 			t.Errorf("after %s: %v", what, err)
 		}
 		request := textQuery("kind:ReplicaSet cluster:" + framework.Cluster1)
 		request.Output = searchv1alpha1.OutputRelated
 		if got := framework.Must(search(t.Context(), s.direct, request))(t); len(got.Related) != 2 {
-			t.Errorf("after %s, related are %+v", what, got.Related)
+			t.Errorf("after %s: related = %+v, want two kinds", what, got.Related)
 		}
 	}
-	framework.Eventually(t, "the hub passes requests on again", func(ctx context.Context) error {
+	framework.Eventually(t, "the hub forwards searches to the server", func(ctx context.Context) error {
 		_, err := search(ctx, s.OCM, textQuery("kind:Pod"))
 		return err
 	})
-	// Objects have their versions still; what has changed before may be forgotten.
+	// The resource version of the list must not decrease. Changes before the restart may be unavailable.
 	after := framework.Must(s.direct.SearchV1alpha1().FleetResources(framework.Cluster1).List(t.Context(), metav1.ListOptions{}))(t)
 	if after.ResourceVersion < before.ResourceVersion && len(after.ResourceVersion) <= len(before.ResourceVersion) || len(after.Items) != len(before.Items) {
-		t.Errorf("%d objects at version %s have become %d at version %s", len(before.Items), before.ResourceVersion, len(after.Items), after.ResourceVersion)
+		t.Errorf("before the restart %d objects at version %s, after it %d at version %s, want the same number and no lower version", len(before.Items), before.ResourceVersion, len(after.Items), after.ResourceVersion)
 	}
 	s.reporter.changes(t, inventory.Sync{AddResources: []inventory.Resource{s.reporter.resource("ConfigMap", "default", "after", nil)}})
 	page.Continue = first.Continue
@@ -132,18 +131,18 @@ func (s *searchServer) restarts(t *testing.T) {
 		defer watching.Stop()
 		wantEvent(t, watching, watch.Added, "configmap.default.after")
 		if second := framework.Must(search(t.Context(), s.direct, page))(t); len(second.Items) != 1 || second.Items[0].UID == first.Items[0].UID {
-			t.Errorf("a continue token of the server before leads to %+v", second.Items)
+			t.Errorf("page of a continue token from before the restart = %+v, want one item that is not on the first page", second.Items)
 		}
 		return
 	}
 	watching, err := s.direct.SearchV1alpha1().FleetResources(framework.Cluster1).Watch(t.Context(), metav1.ListOptions{ResourceVersion: "1"})
 	expired(t, watching, err)
 	if _, err := search(t.Context(), s.direct, page); !apierrors.IsResourceExpired(err) {
-		t.Errorf("a continue token of the server before: %v", err)
+		t.Errorf("continue token from before the restart: error = %v, want Expired", err)
 	}
 }
 
-// killed kills the server while reports come in. Every one that was acknowledged is found.
+// killed checks that the server loses no acknowledged report if it is killed while it receives reports.
 func (s *searchServer) killed(t *testing.T) {
 	config := s.Server
 	acknowledged := map[string]bool{}
@@ -173,9 +172,9 @@ func (s *searchServer) killed(t *testing.T) {
 		return len(acknowledged)
 	}
 	for kill := range kills {
-		framework.Eventually(t, "reports are acknowledged", func(context.Context) error {
+		framework.Eventually(t, fmt.Sprintf("at least %d reports are acknowledged", (kill+1)*between), func(context.Context) error {
 			if n := count(); n < (kill+1)*between {
-				return fmt.Errorf("%d are", n)
+				return fmt.Errorf("%d are acknowledged", n)
 			}
 			return nil
 		})
@@ -183,7 +182,7 @@ func (s *searchServer) killed(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := count()
-		t.Logf("after kill %d, %d of at least %d are found", kill+1, searched(t, s.direct, "kind:Widget namespace:killed").Count, before)
+		t.Logf("after kill %d: found %d of at least %d resources", kill+1, searched(t, s.direct, "kind:Widget namespace:killed").Count, before)
 	}
 	cancel()
 	reporting.Wait()
@@ -198,11 +197,12 @@ func (s *searchServer) killed(t *testing.T) {
 		}
 	}
 	if lost > 0 {
-		t.Errorf("%d of %d acknowledged reports are lost", lost, len(acknowledged))
+		t.Errorf("lost reports = %d of %d acknowledged ones, want 0", lost, len(acknowledged))
 	}
 }
 
-// reviews has the server ask the hub for every decision, as on a hub with another authorizer than RBAC.
+// reviews checks searches with --search-visibility=Reviews. The server then sends SubjectAccessReviews to the hub for
+// its decisions, as on a hub with an authorizer other than RBAC.
 func (s *searchServer) reviews(t *testing.T) {
 	hub := s.hubReporter(t)
 	s.makeNamespace(t, "seen")
@@ -246,19 +246,19 @@ func (s *searchServer) refusesSecond(t *testing.T, searchDir string) {
 		t.Run(what, func(t *testing.T) {
 			second := s.another(t, "second-"+strings.ReplaceAll(what, " ", "-"), "--search-data-dir="+dir)
 			if err := second.Start(t.Context()); err == nil {
-				t.Fatal("it serves the same hub")
+				t.Fatal("start of a second server with embedded search succeeded, want an error")
 			} else if !strings.Contains(err.Error(), "--search-engine=postgres") {
-				t.Errorf("it does not say what to do: %v", err)
+				t.Errorf("start of a second server: error = %v, want one that names --search-engine=postgres", err)
 			}
 		})
 	}
 	t.Run("without a directory", func(t *testing.T) {
 		if err := s.another(t, "nowhere").Start(t.Context()); err == nil || !strings.Contains(err.Error(), "--search-data-dir") || !strings.Contains(err.Error(), "--search-engine=postgres") {
-			t.Errorf("it does not say what to do: %v", err)
+			t.Errorf("start without a data directory: error = %v, want one that names --search-data-dir and --search-engine=postgres", err)
 		}
 	})
 	if result := searched(t, s.direct, "kind:Node"); result.Count != 1 {
-		t.Errorf("the first one finds %d", result.Count)
+		t.Errorf("count on the first server = %d, want 1", result.Count)
 	}
 }
 
@@ -271,24 +271,24 @@ func (s *searchServer) withoutSearch(t *testing.T) {
 	client := framework.OCMClient(t, config, nil)
 	for what, request := range searchEndpoints(framework.Cluster1) {
 		if err := request(t.Context(), client); !apierrors.IsNotFound(err) {
-			t.Errorf("%s: got %v, not 404", what, err)
+			t.Errorf("%s: error = %v, want 404", what, err)
 		}
 	}
 	for what, request := range reportEndpoints(framework.Cluster1) {
 		if err := request(t.Context(), client); !apierrors.IsNotFound(err) {
-			t.Errorf("%s: got %v, not 404", what, err)
+			t.Errorf("%s: error = %v, want 404", what, err)
 		}
 	}
 	groups := framework.Must(framework.Must(discovery.NewDiscoveryClientForConfig(config))(t).ServerGroups())(t)
 	served := false
 	for _, group := range groups.Groups {
 		if group.Name == searchv1alpha1.GroupName {
-			t.Error("the group of search is served")
+			t.Errorf("API group %s is served, want it absent", group.Name)
 		}
 		served = served || group.Name == rbacv1alpha1.GroupName
 	}
 	if !served {
-		t.Error("the other groups are not served")
+		t.Errorf("API group %s is not served", rbacv1alpha1.GroupName)
 	}
 	if _, err := client.RbacV1alpha1().ClusterPermissions(framework.Cluster1).List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Error(err)

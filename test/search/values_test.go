@@ -16,8 +16,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// manyLabels is how many different maps of labels one cluster has: more than any
-// answer holds unless all are asked for.
+// manyLabels is the number of different labels in one cluster. It exceeds the default limit.
 const manyLabels = 1200
 
 func completed(ctx context.Context, client versioned.Interface, spec searchv1alpha1.SearchCompletionSpec) (*searchv1alpha1.SearchCompletionStatus, error) {
@@ -28,7 +27,7 @@ func completed(ctx context.Context, client versioned.Interface, spec searchv1alp
 	return &completion.Status, nil
 }
 
-// counted are values with their counts, as text.
+// counted returns values with their counts as text.
 func counted(values []searchv1alpha1.PropertyValue) string {
 	var out []string
 	for _, value := range values {
@@ -49,32 +48,32 @@ func searchCompletions(t *testing.T, f *fleet) {
 		minimum, max string
 		more         bool
 	}{
-		"kinds":                   {spec: searchv1alpha1.SearchCompletionSpec{Property: "kind"}, want: "ConfigMap:1 Deployment:1 Node:1 Pod:4 ReplicaSet:1", typed: searchv1alpha1.PropertyString},
-		"under a filter":          {spec: searchv1alpha1.SearchCompletionSpec{Property: "kind", SearchTerms: terms("namespace:payments")}, want: "Deployment:1 Pod:2 ReplicaSet:1", typed: searchv1alpha1.PropertyString},
-		"the beginning, any case": {spec: searchv1alpha1.SearchCompletionSpec{Property: "status", Prefix: "c"}, want: "Completed:1 CrashLoopBackOff:1", typed: searchv1alpha1.PropertyString},
-		"labels are pairs":        {spec: searchv1alpha1.SearchCompletionSpec{Property: "label", SearchTerms: terms("kind:Pod")}, want: "app=job:1 app=web:2 tier=front:1", typed: searchv1alpha1.PropertyString},
-		"elements of lists":       {spec: searchv1alpha1.SearchCompletionSpec{Property: "image"}, want: "envoy:2:1 nginx:1.27:2", typed: searchv1alpha1.PropertyString},
-		"numbers by number":       {spec: searchv1alpha1.SearchCompletionSpec{Property: "restarts"}, want: "0:1 9:1 10:1", typed: searchv1alpha1.PropertyNumber, minimum: "0", max: "10"},
-		"the first ones":          {spec: searchv1alpha1.SearchCompletionSpec{Property: "restarts", Limit: ptr.To[int32](2)}, want: "0:1 9:1", typed: searchv1alpha1.PropertyNumber, minimum: "0", max: "10", more: true},
-		"clusters":                {spec: searchv1alpha1.SearchCompletionSpec{Property: "cluster"}, want: s.seen.name + ":8", typed: searchv1alpha1.PropertyString},
-		"of Secrets":              {spec: searchv1alpha1.SearchCompletionSpec{Property: "onlysecretshave"}, typed: searchv1alpha1.PropertyString},
+		"kinds":                  {spec: searchv1alpha1.SearchCompletionSpec{Property: "kind"}, want: "ConfigMap:1 Deployment:1 Node:1 Pod:4 ReplicaSet:1", typed: searchv1alpha1.PropertyString},
+		"with a filter":          {spec: searchv1alpha1.SearchCompletionSpec{Property: "kind", SearchTerms: terms("namespace:payments")}, want: "Deployment:1 Pod:2 ReplicaSet:1", typed: searchv1alpha1.PropertyString},
+		"prefix in another case": {spec: searchv1alpha1.SearchCompletionSpec{Property: "status", Prefix: "c"}, want: "Completed:1 CrashLoopBackOff:1", typed: searchv1alpha1.PropertyString},
+		"labels are pairs":       {spec: searchv1alpha1.SearchCompletionSpec{Property: "label", SearchTerms: terms("kind:Pod")}, want: "app=job:1 app=web:2 tier=front:1", typed: searchv1alpha1.PropertyString},
+		"elements of lists":      {spec: searchv1alpha1.SearchCompletionSpec{Property: "image"}, want: "envoy:2:1 nginx:1.27:2", typed: searchv1alpha1.PropertyString},
+		"numbers in order":       {spec: searchv1alpha1.SearchCompletionSpec{Property: "restarts"}, want: "0:1 9:1 10:1", typed: searchv1alpha1.PropertyNumber, minimum: "0", max: "10"},
+		"with a limit":           {spec: searchv1alpha1.SearchCompletionSpec{Property: "restarts", Limit: ptr.To[int32](2)}, want: "0:1 9:1", typed: searchv1alpha1.PropertyNumber, minimum: "0", max: "10", more: true},
+		"clusters":               {spec: searchv1alpha1.SearchCompletionSpec{Property: "cluster"}, want: s.seen.name + ":8", typed: searchv1alpha1.PropertyString},
+		"property of a Secret":   {spec: searchv1alpha1.SearchCompletionSpec{Property: "onlysecretshave"}, typed: searchv1alpha1.PropertyString},
 	} {
 		t.Run(what, func(t *testing.T) {
 			got := framework.Must(completed(t.Context(), s.viewer.OCM, test.spec))(t)
 			if counted(got.Values) != test.want || got.Type != test.typed || got.Min != test.minimum || got.Max != test.max || got.More != test.more {
-				t.Errorf("got %s (%+v), not %+v", counted(got.Values), got, test)
+				t.Errorf("completion = %s (%+v), want %+v", counted(got.Values), got, test)
 			}
 		})
 	}
 	t.Run("times", func(t *testing.T) {
 		got := framework.Must(completed(t.Context(), s.viewer.OCM, searchv1alpha1.SearchCompletionSpec{Property: "created"}))(t)
 		if got.Type != searchv1alpha1.PropertyTime || len(got.Values) != 2 || got.Min != "2020-02-02T02:02:02Z" || got.Max <= got.Min {
-			t.Errorf("got %+v", got)
+			t.Errorf("completion = %+v, want 2 times from 2020-02-02T02:02:02Z", got)
 		}
 	})
 }
 
-// TestSearchCompletesEveryLabel: no limit is applied before the values are told apart.
+// TestSearchCompletesEveryLabel checks that limits apply to distinct values.
 func TestSearchCompletesEveryLabel(t *testing.T) { onShared(t, searchCompletesEveryLabel) }
 
 func searchCompletesEveryLabel(t *testing.T, f *fleet) {
@@ -89,31 +88,31 @@ func searchCompletesEveryLabel(t *testing.T, f *fleet) {
 	r.has(t, resources)
 	viewer.views(t, r.name)
 	spec := searchv1alpha1.SearchCompletionSpec{Property: "label", Limit: ptr.To[int32](-1)}
-	framework.Eventually(t, "the cluster may be viewed", func(ctx context.Context) error {
+	framework.Eventually(t, "the completion returns values of the cluster", func(ctx context.Context) error {
 		got, err := completed(ctx, viewer.OCM, spec)
 		if err == nil && len(got.Values) == 0 {
-			err = fmt.Errorf("nothing is found")
+			err = fmt.Errorf("no values found")
 		}
 		return err
 	})
 	request := searchv1alpha1.SearchRequest{SearchTerms: searchv1alpha1.SearchTerms{Query: "kind:ConfigMap"}}
 	if first := framework.Must(search(t.Context(), viewer.OCM, request))(t); len(first.Items) != 1000 || first.Count != manyLabels || first.Continue == "" {
-		t.Errorf("without a limit %d of %d are returned, continue %q", len(first.Items), first.Count, first.Continue)
+		t.Errorf("search without a limit: %d of %d items, continue %q, want 1000 of %d and a token", len(first.Items), first.Count, first.Continue, manyLabels)
 	}
 	got := framework.Must(completed(t.Context(), viewer.OCM, spec))(t)
 	if len(got.Values) != manyLabels+2 || got.More {
-		t.Errorf("%d values (more: %t), not %d", len(got.Values), got.More, manyLabels+2)
+		t.Errorf("completion = %d values, more = %t, want %d values and no more", len(got.Values), got.More, manyLabels+2)
 	}
 	if last := got.Values[len(got.Values)-1]; last.Value != "parity=1" || last.Count != manyLabels/2 {
-		t.Errorf("the last one is %+v", last)
+		t.Errorf("last value = %+v, want parity=1 with count %d", last, manyLabels/2)
 	}
 	spec.Limit = ptr.To[int32](100)
 	if got := framework.Must(completed(t.Context(), viewer.OCM, spec))(t); len(got.Values) != 100 || !got.More || got.Values[99].Value != "own=value-0099" {
-		t.Errorf("of the first 100 there are %d, more: %t", len(got.Values), got.More)
+		t.Errorf("completion with limit 100 = %d values, more = %t, want 100 values and more", len(got.Values), got.More)
 	}
 	spec.Prefix = "PARITY="
 	if got := framework.Must(completed(t.Context(), viewer.OCM, spec))(t); counted(got.Values) != fmt.Sprintf("parity=0:%d parity=1:%d", manyLabels/2, manyLabels/2) || got.More {
-		t.Errorf("with a beginning: %s, more: %t", counted(got.Values), got.More)
+		t.Errorf("completion with prefix PARITY= is %s, more = %t, want both values of parity and no more", counted(got.Values), got.More)
 	}
 }
 
@@ -131,7 +130,7 @@ func searchSchemas(t *testing.T, f *fleet) {
 			names = append(names, property.Name)
 		}
 		if !slices.IsSorted(names) || len(out) != len(names) {
-			t.Errorf("properties are not in order, each once: %v", names)
+			t.Errorf("properties = %v, want them sorted and unique", names)
 		}
 		return out
 	}
@@ -141,21 +140,21 @@ func searchSchemas(t *testing.T, f *fleet) {
 		"image": searchv1alpha1.PropertyList, "created": searchv1alpha1.PropertyTime, "desired": searchv1alpha1.PropertyNumber,
 	} {
 		if got[name] != want {
-			t.Errorf("%s is %q, not %s", name, got[name], want)
+			t.Errorf("type of property %s = %q, want %s", name, got[name], want)
 		}
 	}
 	for _, hidden := range []string{"_ownerUID", "onlysecretshave"} {
 		if _, there := got[hidden]; there {
-			t.Errorf("%s is in the schema", hidden)
+			t.Errorf("schema contains %s, want it hidden", hidden)
 		}
 	}
 	if got := schema(s.viewer.OCM, "kind:Deployment"); got["desired"] == "" || got["restarts"] != "" {
-		t.Errorf("of Deployments: %v", got)
+		t.Errorf("schema of Deployments = %v, want desired and no restarts", got)
 	}
 	if got := schema(s.viewer.OCM, "cluster:"+s.hidden.name); len(got) != 0 {
-		t.Errorf("of a cluster that may not be viewed: %v", got)
+		t.Errorf("schema without permission to view the cluster = %v, want none", got)
 	}
 	if got := schema(s.OCM, "cluster:"+s.hidden.name); got["restarts"] != searchv1alpha1.PropertyNumber {
-		t.Errorf("as administrator: %v", got)
+		t.Errorf("schema as administrator = %v, want restarts of type %s", got, searchv1alpha1.PropertyNumber)
 	}
 }

@@ -8,22 +8,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// policyLabel is on every object of a random policy.
+// policyLabel is the label of every object of a random policy.
 const policyLabel = "exactness.example.com/policy"
 
-// rbacPolicy is the RBAC of one round.
+// rbacPolicy contains the RBAC objects of one round.
 type rbacPolicy struct {
 	roles           []*rbacv1.Role
 	clusterRoles    []*rbacv1.ClusterRole
 	bindings        []*rbacv1.RoleBinding
 	clusterBindings []*rbacv1.ClusterRoleBinding
-	// aggregate is a role that the hub fills, with that many rules.
+	// aggregate is a ClusterRole that the hub aggregates, and aggregated its number of rules.
 	aggregate  string
 	aggregated int
 }
 
-// randomPolicy has few wide grants and many narrow ones, so that most decisions
-// depend on more than one object.
+// randomPolicy returns a policy with few broad and many narrow grants, so that most decisions depend on several objects.
 func randomPolicy(rng *rand.Rand, round int) *rbacPolicy {
 	p := &rbacPolicy{aggregate: fmt.Sprintf("aggregate-%d", round)}
 	aggregateLabel := fmt.Sprintf("exactness.example.com/round-%d", round)
@@ -34,7 +33,7 @@ func randomPolicy(rng *rand.Rand, round int) *rbacPolicy {
 		role := &rbacv1.ClusterRole{ObjectMeta: meta("role", "", i), Rules: randomRules(rng)}
 		if i < 2 {
 			role.Labels[aggregateLabel] = ""
-			// The hub aggregates equal rules once.
+			// The hub aggregates equal rules once. Different API groups make these rules different.
 			role.Rules = []rbacv1.PolicyRule{{
 				APIGroups: []string{askedGroups[i]}, Resources: someOf(rng, askedResources, 1, 2), Verbs: []string{"list"}, ResourceNames: someOf(rng, askedNames, 0, 2),
 			}}
@@ -61,7 +60,7 @@ func randomPolicy(rng *rand.Rand, round int) *rbacPolicy {
 		case 2, 3, 4:
 			binding.RoleRef = roleRef("ClusterRole", oneOf(rng, p.clusterRoles).Name)
 		default:
-			// Of another namespace, it is one that does not exist.
+			// If the Role is in another namespace than the binding, the reference is dangling.
 			role := oneOf(rng, p.roles)
 			binding.RoleRef = roleRef("Role", role.Name)
 			if rng.IntN(4) > 0 {
@@ -120,7 +119,7 @@ func randomSubjects(rng *rand.Rand, clusterWide bool) []rbacv1.Subject {
 		default:
 			namespace := oneOf(rng, []string{"one", "two", "nowhere"})
 			if !clusterWide && rng.IntN(2) == 0 {
-				// The API server takes it to be in the namespace of the binding.
+				// The API server defaults the namespace to that of the binding.
 				namespace = ""
 			}
 			subjects = append(subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "robot"})
@@ -129,7 +128,7 @@ func randomSubjects(rng *rand.Rand, clusterWide bool) []rbacv1.Subject {
 	return subjects
 }
 
-// markers are objects of each kind by which a round is known to have begun.
+// markers returns one object of each kind. Their effect shows that the policy of the round is in use.
 func markers(round int) *rbacPolicy {
 	meta := metav1.ObjectMeta{Name: markerName(round), Labels: map[string]string{policyLabel: ""}}
 	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: meta.Name}}

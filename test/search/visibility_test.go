@@ -19,12 +19,13 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// onHub is a resource of the hub in a test of who finds it.
+// onHub is a resource of the hub.
 type onHub struct{ kind, namespace, name string }
 
 func (o onHub) uid() string { return uidOf(o.kind, o.namespace, o.name) }
 
-// hubResources reports resources of the hub, in two namespaces of the test's own and in none.
+// hubResources reports resources of the hub, in two new namespaces and cluster-scoped. It returns the namespaces and
+// the resources.
 func (f *fleet) hubResources(t *testing.T) (one, two string, resources []onHub) {
 	t.Helper()
 	hub := f.hubReporter(t)
@@ -40,7 +41,7 @@ func (f *fleet) hubResources(t *testing.T) (one, two string, resources []onHub) 
 			onHub{"Pod", namespace, "p1"}, onHub{"Pod", namespace, "p2"}, onHub{"ConfigMap", namespace, "c1"}, onHub{"ConfigMap", namespace, "c2"},
 			onHub{"Secret", namespace, "s1"}, onHub{"Deployment", namespace, "d1"}, onHub{"Widget", namespace, "w1"}, onHub{"Namespace", "", namespace})
 	}
-	// Nodes have no namespace to tell them from those of others.
+	// Nodes have no namespace, so their names must be unique.
 	resources = append(resources, onHub{"Node", "", one + "-a"}, onHub{"Node", "", one + "-b"})
 	var reported []inventory.Resource
 	for _, o := range resources {
@@ -55,7 +56,7 @@ func listing(group string, resources []string, names ...string) rbacv1.PolicyRul
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, ResourceNames: names, Verbs: []string{"list"}}
 }
 
-// mayEverywhere gives the caller a ClusterRole of its own on the whole hub.
+// mayEverywhere grants rules with a ClusterRole and a ClusterRoleBinding.
 func (c *caller) mayEverywhere(t *testing.T, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("test")}, Rules: rules}
@@ -66,13 +67,13 @@ func (c *caller) mayEverywhere(t *testing.T, rules ...rbacv1.PolicyRule) {
 	}
 }
 
-// TestSearchOnTheHubIsWhatOneMayList: what is found of the hub is what the hub lets the
-// caller list, one by one.
-func TestSearchOnTheHubIsWhatOneMayList(t *testing.T) { onShared(t, searchOnTheHubIsWhatOneMayList) }
+// TestSearchOnTheHubFollowsList checks that a search returns exactly the resources of the hub that the hub allows the
+// caller to list.
+func TestSearchOnTheHubFollowsList(t *testing.T) { onShared(t, searchOnTheHubFollowsList) }
 
-func searchOnTheHubIsWhatOneMayList(t *testing.T, f *fleet) {
+func searchOnTheHubFollowsList(t *testing.T, f *fleet) {
 	one, two, resources := f.hubResources(t)
-	// What is granted last shows that the server knows what was granted before.
+	// The effect of this last grant shows that the server has received all previous grants.
 	marker := func(t *testing.T, c *caller) { c.May(t, two, listing("apps", []string{"deployments"})) }
 	callers := map[string]func(t *testing.T, c *caller){
 		"nothing": func(*testing.T, *caller) {},
@@ -86,17 +87,17 @@ func searchOnTheHubIsWhatOneMayList(t *testing.T, f *fleet) {
 		"everything in one namespace": func(t *testing.T, c *caller) {
 			c.May(t, two, listing("*", []string{"*"}))
 		},
-		"another group of the same name": func(t *testing.T, c *caller) {
+		"the same resource name in another API group": func(t *testing.T, c *caller) {
 			c.May(t, one, listing("example.com", []string{"pods", "widgets"}))
 		},
-		"a kind everywhere and another in one namespace": func(t *testing.T, c *caller) {
+		"one resource everywhere and another in one namespace": func(t *testing.T, c *caller) {
 			c.mayEverywhere(t, listing("apps", []string{"deployments"}))
 			c.May(t, two, listing("", []string{"configmaps"}))
 		},
-		"what has no namespace": func(t *testing.T, c *caller) {
+		"cluster-scoped resources": func(t *testing.T, c *caller) {
 			c.mayEverywhere(t, listing("", []string{"nodes"}, one+"-a"), listing("", []string{"namespaces"}))
 		},
-		"not listing": func(t *testing.T, c *caller) {
+		"verbs other than list": func(t *testing.T, c *caller) {
 			rule := listing("", []string{"pods", "configmaps"})
 			rule.Verbs = []string{"get", "watch", "deletecollection"}
 			c.May(t, one, rule)
@@ -107,7 +108,7 @@ func searchOnTheHubIsWhatOneMayList(t *testing.T, f *fleet) {
 			c.Bind(t, one, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"})
 		},
 		"managed clusters": func(t *testing.T, c *caller) {
-			// It views clusters, not the hub; not even if the hub counts as a cluster.
+			// Permission to view a managed cluster with the name of the hub gives no access to the hub.
 			c.views(t, localhub.HubClusterName)
 			marker(t, c)
 		},
@@ -118,7 +119,7 @@ func searchOnTheHubIsWhatOneMayList(t *testing.T, f *fleet) {
 			grant(t, c)
 			var want []string
 			kinds := map[string]int{}
-			framework.Eventually(t, "what is found is what may be listed", func(ctx context.Context) error {
+			framework.Eventually(t, "the search returns the resources that the caller may list", func(ctx context.Context) error {
 				want, kinds = nil, map[string]int{}
 				for _, o := range resources {
 					allowed, err := c.Allowed(ctx, o.namespace, "list", plurals[o.kind][1], plurals[o.kind][0], o.name)
@@ -135,36 +136,36 @@ func searchOnTheHubIsWhatOneMayList(t *testing.T, f *fleet) {
 					return err
 				}
 				if err := same(result, want); err != nil {
-					return fmt.Errorf("it may list %v, and %w", want, err)
+					return fmt.Errorf("search: %w", err)
 				}
 				return nil
 			})
-			t.Logf("%d of %d are found", len(want), len(resources))
+			t.Logf("found %d of %d resources", len(want), len(resources))
 			if what == "nothing" && len(want) > 0 || what == "everything in one namespace" && len(want) < 7 {
-				t.Errorf("the hub lets it list %v", want)
+				t.Errorf("resources that the caller may list = %v, want none with no grant, and at least 7 in one whole namespace", want)
 			}
 
-			// Counts, values, properties and objects are those of the same resources.
+			// Counts, completions, schemas and FleetResources must cover the same resources.
 			terms := searchv1alpha1.SearchTerms{Query: "marked:" + one}
 			count := framework.Must(search(t.Context(), c.OCM, searchv1alpha1.SearchRequest{SearchTerms: terms, Output: searchv1alpha1.OutputCount}))(t)
 			if int(count.Count) != len(want) {
-				t.Errorf("%d are counted, not %d", count.Count, len(want))
+				t.Errorf("count = %d, want %d", count.Count, len(want))
 			}
 			values := map[string]int{}
 			for _, value := range framework.Must(completed(t.Context(), c.OCM, searchv1alpha1.SearchCompletionSpec{Property: "kind", SearchTerms: terms}))(t).Values {
 				values[value.Value] = int(value.Count)
 			}
 			if fmt.Sprint(values) != fmt.Sprint(kinds) {
-				t.Errorf("kinds are completed as %v, not %v", values, kinds)
+				t.Errorf("completed kinds = %v, want %v", values, kinds)
 			}
 			schema := framework.Must(c.OCM.SearchV1alpha1().SearchSchemas().Create(t.Context(), &searchv1alpha1.SearchSchema{Spec: terms}, metav1.CreateOptions{}))(t)
 			if (len(schema.Status.Properties) > 0) != (len(want) > 0) {
-				t.Errorf("%d are found, and the schema has %v", len(want), schema.Status.Properties)
+				t.Errorf("schema of %d matches = %v, want properties only if there are matches", len(want), schema.Status.Properties)
 			}
 			objects := framework.Must(c.OCM.SearchV1alpha1().FleetResources(localhub.HubClusterName).List(t.Context(), metav1.ListOptions{FieldSelector: "marked=" + one}))(t)
 			slices.Sort(want)
 			if got := objectNames(objects.Items); !slices.Equal(got, want) {
-				t.Errorf("the objects are %v, not %v", got, want)
+				t.Errorf("FleetResources = %v, want %v", got, want)
 			}
 		})
 	}
@@ -173,33 +174,34 @@ func searchOnTheHubIsWhatOneMayList(t *testing.T, f *fleet) {
 		for _, o := range resources {
 			all = append(all, o.uid())
 		}
-		// Secrets of the hub are found by those who may list them there.
+		// Users with permission to list Secrets of the hub find them.
 		finds(t, f.OCM, "marked:"+one, all...)
 	})
 }
 
-// TestSearchDoesNotMixCallersUp: callers without UID share nothing, and who somebody is
-// are name and groups.
-func TestSearchDoesNotMixCallersUp(t *testing.T) { onShared(t, searchDoesNotMixCallersUp) }
+// TestSearchSeparatesCallers checks that callers without UID share no results, and that the name and the groups
+// identify a caller.
+func TestSearchSeparatesCallers(t *testing.T) { onShared(t, searchSeparatesCallers) }
 
-func searchDoesNotMixCallersUp(t *testing.T, f *fleet) {
+func searchSeparatesCallers(t *testing.T, f *fleet) {
 	s := f.smallFleet(t)
 	query := "kind:Node cluster:" + s.seen.name + "," + s.hidden.name
-	// No user of a client certificate has a UID. The administrator comes first.
+	// Users of client certificates have no UID. The administrator searches first, so a shared cache would contain
+	// resources that the other callers must not find.
 	if result := searched(t, s.OCM, query); result.Count != 2 {
-		t.Fatalf("the administrator finds %d", result.Count)
+		t.Fatalf("count as administrator = %d, want 2", result.Count)
 	}
 	nothing := s.searcher(t, framework.Unique("nothing"))
 	for range 3 {
 		if result := searched(t, nothing.OCM, query); result.Count != 0 || len(result.Items) > 0 {
-			t.Fatalf("who may view nothing finds %+v", result)
+			t.Fatalf("search without permissions = %+v, want nothing", result)
 		}
 		if result := searched(t, s.viewer.OCM, query); result.Count != 1 || result.Items[0].Cluster != s.seen.name {
-			t.Fatalf("the viewer finds %+v", result)
+			t.Fatalf("search of the viewer = %+v, want the Node of %s", result, s.seen.name)
 		}
 	}
 
-	t.Run("one name in two groups", func(t *testing.T) {
+	t.Run("one name with different groups", func(t *testing.T) {
 		name, red, blue := framework.Unique("twin"), framework.Unique("red"), framework.Unique("blue")
 		inRed := newCaller(t, s.Hub, name, red)
 		inRed.Subject = rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: red}
@@ -213,34 +215,34 @@ func searchDoesNotMixCallersUp(t *testing.T, f *fleet) {
 			*caller
 			cluster string
 		}{{inRed, s.seen.name}, {inBlue, s.hidden.name}, {inRed, s.seen.name}} {
-			framework.Eventually(t, "each finds its own", func(ctx context.Context) error {
+			framework.Eventually(t, "the search returns the Node of "+test.cluster, func(ctx context.Context) error {
 				result, err := search(ctx, test.OCM, textQuery(query))
 				if err == nil && (result.Count != 1 || result.Items[0].Cluster != test.cluster) {
-					err = fmt.Errorf("found are %+v", result.Items)
+					err = fmt.Errorf("found %+v", result.Items)
 				}
 				return err
 			})
 		}
 	})
-	t.Run("impersonated, with extra", func(t *testing.T) {
+	t.Run("impersonation with extra", func(t *testing.T) {
 		for _, extra := range []map[string][]string{nil, {"scopes": {"everything"}}, {"scopes": {"nothing"}, "example.com/Team": {"a", "b"}}} {
 			as := s.impersonating(t, rest.ImpersonationConfig{UserName: s.viewer.Name, Extra: extra})
 			finds(t, as, query, "node.node-1")
 			as = s.impersonating(t, rest.ImpersonationConfig{UserName: nothing.Name, Extra: extra})
 			finds(t, as, query)
 		}
-		// The UID of another is no key to what that one finds.
+		// The UID of another caller does not give access to its results.
 		as := s.impersonating(t, rest.ImpersonationConfig{UserName: nothing.Name, UID: "1", Extra: map[string][]string{"scopes": {"everything"}}})
 		if result := searched(t, s.impersonating(t, rest.ImpersonationConfig{UserName: "root", UID: "1", Groups: []string{"system:masters"}}), query); result.Count != 2 {
-			t.Errorf("as an administrator with that UID: %d", result.Count)
+			t.Errorf("count as administrator with the same UID = %d, want 2", result.Count)
 		}
 		finds(t, as, query)
 	})
-	t.Run("inventories are of clusters that one may view", func(t *testing.T) {
+	t.Run("inventories of viewable clusters", func(t *testing.T) {
 		for what, test := range map[string]struct {
 			client *versioned.Clientset
 			want   []string
-		}{"the viewer": {s.viewer.OCM, []string{s.seen.name}}, "who may view nothing": {nothing.OCM, nil}, "the administrator": {s.OCM, []string{s.seen.name, s.hidden.name}}} {
+		}{"the viewer": {s.viewer.OCM, []string{s.seen.name}}, "a caller without clusters": {nothing.OCM, nil}, "the administrator": {s.OCM, []string{s.seen.name, s.hidden.name}}} {
 			list := framework.Must(test.client.SearchV1alpha1().Inventories(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{}))(t)
 			got := map[string]bool{}
 			for _, item := range list.Items {
@@ -250,24 +252,25 @@ func searchDoesNotMixCallersUp(t *testing.T, f *fleet) {
 				_, err := test.client.SearchV1alpha1().Inventories(cluster).Get(t.Context(), cluster, metav1.GetOptions{})
 				want := slices.Contains(test.want, cluster)
 				if got[cluster] != want || (err == nil) != want || err != nil && !apierrors.IsNotFound(err) {
-					t.Errorf("%s lists %v and gets %s: %v; wanted are %v", what, got, cluster, err, test.want)
+					t.Errorf("%s: listed inventories = %v, get of %s: error = %v, want inventories of %v", what, got, cluster, err, test.want)
 				}
 			}
 			if what != "the administrator" && len(got) != len(test.want) {
-				t.Errorf("%s lists %v", what, got)
+				t.Errorf("%s: listed inventories = %v, want %v", what, got, test.want)
 			}
 		}
 	})
-	t.Run("related stays in what is found", func(t *testing.T) {
+	t.Run("no related resources without matches", func(t *testing.T) {
 		request := textQuery("kind:Pod")
 		request.Output = searchv1alpha1.OutputRelated
 		if result := framework.Must(search(t.Context(), nothing.OCM, request))(t); result.Count != 0 || len(result.Related) != 0 {
-			t.Errorf("who may view nothing finds %+v", result)
+			t.Errorf("search without permissions = %+v, want nothing", result)
 		}
 	})
 }
 
-// TestSearchNeverFindsSecretsOfManagedClusters, however they are spelt.
+// TestSearchNeverFindsSecretsOfManagedClusters checks that searches do not return Secrets of managed clusters, even if
+// only the kind or only the plural name of a resource is that of a Secret.
 func TestSearchNeverFindsSecretsOfManagedClusters(t *testing.T) {
 	onShared(t, searchNeverFindsSecretsOfManagedClusters)
 }
@@ -283,7 +286,7 @@ func searchNeverFindsSecretsOfManagedClusters(t *testing.T, f *fleet) {
 		r.resource("Secret", "default", "plain", nil), disguised, bare, late, r.resource("ConfigMap", "default", "settings", nil),
 	}, edge(r.resource("Secret", "default", "plain", nil), r.resource("ConfigMap", "default", "settings", nil), "usedBy"))
 	finds(t, f.OCM, "cluster:"+r.name, "configmap.default.late", "configmap.default.settings")
-	// What turns out to be one is one from then on.
+	// A resource that becomes a Secret is hidden from then on.
 	turned := r.resource("Secret", "default", "late", nil)
 	turned.UID = late.UID
 	r.changes(t, inventory.Sync{UpdateResources: []inventory.Resource{turned}})
@@ -291,24 +294,24 @@ func searchNeverFindsSecretsOfManagedClusters(t *testing.T, f *fleet) {
 	request := textQuery("cluster:" + r.name)
 	request.Output = searchv1alpha1.OutputRelated
 	if got := framework.Must(search(t.Context(), f.OCM, request))(t); len(got.Related) != 0 {
-		t.Errorf("related are %+v", got.Related)
+		t.Errorf("related = %+v, want none", got.Related)
 	}
-	// Nor is there a number that says how many there are.
-	framework.Eventually(t, "the inventory counts what may be found", func(ctx context.Context) error {
+	// No count discloses the number of Secrets.
+	framework.Eventually(t, "the Inventory of "+r.name+" counts one resource", func(ctx context.Context) error {
 		found, err := f.OCM.SearchV1alpha1().Inventories(r.name).Get(ctx, r.name, metav1.GetOptions{})
 		if err == nil && found.Status.Resources != 1 {
-			return fmt.Errorf("%d resources are counted", found.Status.Resources)
+			return fmt.Errorf("resources = %d, want 1", found.Status.Resources)
 		}
 		return err
 	})
 	if response := r.changes(t, inventory.Sync{}); response.TotalResources != 5 {
-		t.Errorf("the collector is told of %d resources, not of the 5 that are stored", response.TotalResources)
+		t.Errorf("TotalResources = %d, want 5, Secrets included", response.TotalResources)
 	}
 	for _, property := range []string{"name", "kind", "kind_plural", "apigroup"} {
 		values := framework.Must(completed(t.Context(), f.OCM, searchv1alpha1.SearchCompletionSpec{Property: property, SearchTerms: searchv1alpha1.SearchTerms{Query: "cluster:" + r.name}}))(t)
 		for _, secret := range []string{"plain", "by-", "ecret", "vault", "example.com"} {
 			if strings.Contains(strings.ToLower(counted(values.Values)), secret) {
-				t.Errorf("the values of %s are %s", property, counted(values.Values))
+				t.Errorf("completion of %s = %s, want no value of a Secret", property, counted(values.Values))
 			}
 		}
 	}

@@ -19,19 +19,18 @@ import (
 )
 
 const (
-	crashCreates = 200
-	// crashRounds is how often each of the victims is killed.
-	crashRounds = 2
-	// crashAccountEvery is how many ClusterPermissions go with one ManagedServiceAccount.
+	crashCreates = 100
+	// crashRounds is the number of times that the test kills each process.
+	crashRounds = 1
+	// crashAccountEvery is the number of ClusterPermissions per ManagedServiceAccount.
 	crashAccountEvery = 4
-	// crashRequest bounds one request while servers die.
+	// crashRequest is the timeout of one request while processes are killed.
 	crashRequest = 3 * time.Second
 )
 
-// TestCrashes kills one process after the other at random moments while
-// ClusterPermissions, and some ManagedServiceAccounts, are created. In the end
-// every one that was stored is delivered, whole and once, and every account has
-// a token that the cluster accepts.
+// TestCrashes kills one process after the other at random times, while it creates ClusterPermissions
+// and some ManagedServiceAccounts. It checks that each stored ClusterPermission is delivered
+// completely by exactly one ManifestWork, and that each account has a token that the cluster accepts.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	f := ownFleet(t, localhub.FleetOptions{Clusters: []string{framework.Cluster1}})
@@ -49,7 +48,7 @@ func TestCrashes(t *testing.T) {
 			err := framework.Poll(t.Context(), func(ctx context.Context) error {
 				_, err := client.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Create(ctx, framework.Permission(crashName(i)), metav1.CreateOptions{})
 				if apierrors.IsAlreadyExists(err) {
-					return nil // the one before was stored, and its answer lost
+					return nil // the previous attempt succeeded, but its response was lost
 				}
 				if err != nil {
 					lost.Add(1)
@@ -75,18 +74,18 @@ func TestCrashes(t *testing.T) {
 	}()
 
 	agent := f.Members[0].Agent.Process
-	victims := slices.Repeat([]*localhub.Process{f.Server.Process, agent, f.Hub.APIServer, f.Members[0].APIServer, f.Hub.Etcd.Process, f.Members[0].Etcd.Process}, crashRounds)
+	victims := slices.Repeat([]*localhub.Process{f.Server.Process, agent, f.Hub.APIServer, f.Members[0].APIServer, f.Hub.Etcd.Process, f.Members[0].Etcd.Process}, framework.Environment(t, "CRASH_ROUNDS", crashRounds))
 	random.Shuffle(len(victims), func(i, j int) { victims[i], victims[j] = victims[j], victims[i] })
 	for i, victim := range victims {
-		// Spread over the creates, and not always between two of them.
+		// The kills are spread over the creates, at random positions.
 		due := int64(i*count/len(victims) + random.IntN(count/len(victims)+1))
-		framework.Eventually(t, fmt.Sprintf("%d are stored", due), func(context.Context) error {
+		framework.Eventually(t, fmt.Sprintf("at least %d ClusterPermissions are stored", due), func(context.Context) error {
 			if n := stored.Load(); n < due {
-				return fmt.Errorf("%d are", n)
+				return fmt.Errorf("%d are stored", n)
 			}
 			return nil
 		})
-		t.Logf("%s is killed with %d stored", victim.Name, stored.Load())
+		t.Logf("killing %s after %d ClusterPermissions are stored", victim.Name, stored.Load())
 		if err := victim.Restart(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -94,16 +93,16 @@ func TestCrashes(t *testing.T) {
 	if err := <-created; err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("all created; %d requests failed meanwhile", lost.Load())
+	t.Logf("all ClusterPermissions are created; %d requests failed", lost.Load())
 	f.wholeAndOnce(t, count)
 	for i := 0; i < count; i += crashAccountEvery {
 		_, secret := f.AccountReported(t, framework.Cluster1, crashName(i))
 		if err := framework.AcceptsToken(t.Context(), f.Members[0].Cluster, secret); err != nil {
-			t.Errorf("the token of %s: %v", crashName(i), err)
+			t.Errorf("token of ManagedServiceAccount %s is not accepted: %v", crashName(i), err)
 		}
 	}
 
-	// The same for deletion, with both of our own processes killed.
+	// The deletion must also complete when the server and the agent are killed.
 	if err := f.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +114,7 @@ func TestCrashes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	framework.Eventually(t, "everything is gone", func(ctx context.Context) error {
+	framework.Eventually(t, "no ManifestWorks, delivered objects and ServiceAccounts exist", func(ctx context.Context) error {
 		works, err := f.OCM.WorkV1().ManifestWorks(framework.Cluster1).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -124,18 +123,18 @@ func TestCrashes(t *testing.T) {
 		for i := range count {
 			for _, o := range framework.ObjectsOf(crashName(i)) {
 				if _, err := framework.ReadObject(ctx, f.ManagedClient, o); err == nil {
-					return fmt.Errorf("%d works and %s are left", left, o)
+					return fmt.Errorf("%d ManifestWorks and %s exist", left, o)
 				} else if !apierrors.IsNotFound(err) {
 					return err
 				}
 			}
 		}
 		if left > 0 {
-			return fmt.Errorf("%d works are left", left)
+			return fmt.Errorf("%d ManifestWorks exist", left)
 		}
 		accounts, err := f.ManagedClient.CoreV1().ServiceAccounts(framework.AccountsNamespace).List(ctx, metav1.ListOptions{LabelSelector: authenticationv1beta1.ManagedServiceAccountLabel})
 		if err == nil && len(accounts.Items) > 0 {
-			err = fmt.Errorf("%d ServiceAccounts are left", len(accounts.Items))
+			err = fmt.Errorf("%d ServiceAccounts exist", len(accounts.Items))
 		}
 		return err
 	})
@@ -143,12 +142,12 @@ func TestCrashes(t *testing.T) {
 
 func crashName(i int) string { return fmt.Sprintf("crash-%03d", i) }
 
-// wholeAndOnce waits until every ClusterPermission reports that it is applied,
-// and checks that it is: all its objects, by exactly one work.
+// wholeAndOnce waits until every ClusterPermission is reported as applied. It checks that all objects
+// of each ClusterPermission exist, and that it has exactly one ManifestWork.
 func (f *fleet) wholeAndOnce(t *testing.T, count int) {
 	t.Helper()
 	var permissions *rbacv1alpha1.ClusterPermissionList
-	framework.Eventually(t, "all are applied", func(ctx context.Context) error {
+	framework.Eventually(t, "all ClusterPermissions are applied", func(ctx context.Context) error {
 		var err error
 		if permissions, err = f.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1).List(ctx, metav1.ListOptions{}); err != nil {
 			return err
@@ -160,17 +159,17 @@ func (f *fleet) wholeAndOnce(t *testing.T, count int) {
 			}
 		}
 		if len(waiting) > 0 {
-			return fmt.Errorf("%d are not, the first: %w", len(waiting), waiting[0])
+			return fmt.Errorf("%d are not applied, the first: %w", len(waiting), waiting[0])
 		}
 		return nil
 	})
 	if n := len(permissions.Items); n != count {
-		t.Errorf("%d ClusterPermissions are stored, not %d", n, count)
+		t.Errorf("stored ClusterPermissions = %d, want %d", n, count)
 	}
 	for i := range count {
 		for _, o := range framework.ObjectsOf(crashName(i)) {
 			if _, err := framework.ReadObject(t.Context(), f.ManagedClient, o); err != nil {
-				t.Errorf("it is said to be applied, but: %v", err)
+				t.Errorf("object of applied ClusterPermission %s: %v", crashName(i), err)
 			}
 		}
 	}
@@ -183,10 +182,10 @@ func (f *fleet) wholeAndOnce(t *testing.T, count int) {
 	}
 	for _, cp := range permissions.Items {
 		if n := owners[string(cp.UID)]; n != 1 {
-			t.Errorf("%s has %d works", cp.Name, n)
+			t.Errorf("ClusterPermission %s has %d ManifestWorks, want 1", cp.Name, n)
 		}
 	}
 	if len(works.Items) != len(permissions.Items) {
-		t.Errorf("there are %d works of %d ClusterPermissions", len(works.Items), len(permissions.Items))
+		t.Errorf("%d ManifestWorks for %d ClusterPermissions, want the same number", len(works.Items), len(permissions.Items))
 	}
 }

@@ -1,11 +1,14 @@
-// Package server tests what the server survives and what it costs, in fleets of test/framework:
+// Package server tests the reliability and the cost of the server, in fleets of test/framework:
 // restarts, crashes, outages of the hub and missing permissions (TestServer, TestCrashes,
-// TestWeakness3WhatOneNeedsDoesNotStopOthers, TestWeakness8ReportsWhileTheServerIsDown), hostile
-// tenants (TestQuotas) and a thousand ClusterPermissions (TestThousandPermissions). TestReplicas, of
+// TestMissingPermissionAffectsDependentsOnly, TestReportsWhileTheServerIsDown), hostile
+// tenants (TestQuotas) and many ClusterPermissions (TestManyPermissions). TestReplicas, with
 // two servers, is in test/search.
 //
-// These environment variables change TestCrashes:
+// These environment variables change the tests; `make campaign` sets them:
 //
-//	CRASH_CREATES  how many ClusterPermissions it creates
-//	CRASH_SEED     the seed of its kills, to repeat a run that failed
+//	CRASH_CREATES       number of ClusterPermissions that TestCrashes creates
+//	CRASH_ROUNDS        number of times that TestCrashes kills each process
+//	CRASH_SEED          seed of the random kills, to repeat a failed run
+//	SCALE_CLUSTERS      number of clusters of TestManyPermissions, with ten ClusterPermissions each
+//	SCALE_IDLE_SECONDS  seconds in which the idle server must write nothing
 package server

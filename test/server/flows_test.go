@@ -14,9 +14,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// TestAgentsHaveAPriorityLevelOfTheirOwn asks the hub and the server which FlowSchema a request
-// matched: that of artifacts/rbac for agents, so that other users do not delay them.
-func TestAgentsHaveAPriorityLevelOfTheirOwn(t *testing.T) {
+// TestAgentsHaveTheirOwnFlowSchema checks that requests of agents match the FlowSchema of
+// artifacts/rbac, on the hub and on the server, so that other users do not delay agents.
+func TestAgentsHaveTheirOwnFlowSchema(t *testing.T) {
 	f := framework.Shared(t)
 	schema := framework.Must(f.HubClient.FlowcontrolV1().FlowSchemas().Get(t.Context(), "open-cluster-management-agents", metav1.GetOptions{}))(t)
 	groups := []string{localhub.AgentGroup(framework.Cluster1), clusterv1.AllAgentsGroup}
@@ -32,7 +32,7 @@ func TestAgentsHaveAPriorityLevelOfTheirOwn(t *testing.T) {
 	} {
 		client := framework.Must(rest.HTTPClientFor(c.config))(t)
 		path := "/apis/work.open-cluster-management.io/v1/namespaces/" + framework.Cluster1 + "/manifestworks?limit=1"
-		framework.Eventually(t, fmt.Sprintf("%s: matched the FlowSchema: %v", name, c.want), func(context.Context) error {
+		framework.Eventually(t, fmt.Sprintf("request of %s matches the FlowSchema of agents: %t", name, c.want), func(context.Context) error {
 			response, err := client.Get(c.config.Host + path)
 			if err != nil {
 				return err
@@ -40,7 +40,7 @@ func TestAgentsHaveAPriorityLevelOfTheirOwn(t *testing.T) {
 			defer func() { _ = response.Body.Close() }()
 			uid := response.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID)
 			if uid == "" || (uid == string(schema.UID)) != c.want {
-				return fmt.Errorf("%s matched the FlowSchema with UID %q, that of agents is %s", response.Status, uid, schema.UID)
+				return fmt.Errorf("%s: UID of the matched FlowSchema = %q, UID of the FlowSchema of agents = %s", response.Status, uid, schema.UID)
 			}
 			return nil
 		})

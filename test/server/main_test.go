@@ -13,7 +13,7 @@ func TestMain(m *testing.M) { os.Exit(framework.Run(m)) }
 // fleet is a fleet with the methods of this package's tests.
 type fleet struct{ *framework.Fleet }
 
-// ownFleet starts a fleet that the test may kill parts of.
+// ownFleet starts a fleet for one test, which may kill its processes.
 func ownFleet(t *testing.T, opts localhub.FleetOptions) *fleet {
 	t.Helper()
 	return &fleet{framework.OwnFleet(t, opts)}

@@ -17,12 +17,12 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// Weakness 3: what the server may not read on the hub is missing to those
-// ClusterPermissions that need it, and to no others.
-func TestWeakness3WhatOneNeedsDoesNotStopOthers(t *testing.T) {
+// Defect 3, see test/permission: if the server lacks permission to read a resource of the hub, only
+// the ClusterPermissions that depend on the resource are affected.
+func TestMissingPermissionAffectsDependentsOnly(t *testing.T) {
 	t.Parallel()
 	f := ownFleet(t, localhub.FleetOptions{Clusters: []string{framework.Cluster1}, APIServerArgs: []string{"--namespace-selector-source=Hub"}})
-	const name = "weakness-3"
+	const name = "missing-permission"
 	framework.CreateClusterRole(t, f.HubClient, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: framework.ReadPods})
 	framework.CreateRole(t, f.HubClient, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Rules: framework.ReadPods})
 	needy := map[string]*rbacv1alpha1.ClusterPermissionSpec{
@@ -42,26 +42,27 @@ func TestWeakness3WhatOneNeedsDoesNotStopOthers(t *testing.T) {
 		t.Helper()
 		for name, generation := range generations {
 			if work := f.WorkOf(t, framework.Must(f.GetPermission(t.Context(), name))(t)); work.Generation != generation {
-				t.Errorf("the work of %s has changed: %s", name, framework.ToJSON(framework.Manifests(work)))
+				t.Errorf("generation of the ManifestWork of %s = %d, want %d as before: %s", name, work.Generation, generation, framework.ToJSON(framework.Manifests(work)))
 			}
 		}
 	}
 
-	// Who needs it says so; what was delivered stays.
+	// A ClusterPermission that depends on the resource reports the missing permission, and its
+	// delivered objects stay.
 	says := func(t *testing.T, resource string) {
 		t.Helper()
 		f.PermissionSays(t, framework.Cluster1, "needs-"+resource, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, resource)
 		unchanged(t)
 	}
 
-	// The status would name namespaces to who may not list them.
-	t.Run("selectors of who may not list namespaces", func(t *testing.T) {
+	// The status would disclose namespaces to callers without permission to list them.
+	t.Run("namespace selector without permission to list namespaces", func(t *testing.T) {
 		granter := framework.NewCaller(t, f.Hub, "selects-blindly").IsAdmin(t).IsGranter(t)
 		_, err := granter.Permissions().Create(t.Context(), &rbacv1alpha1.ClusterPermission{
 			ObjectMeta: metav1.ObjectMeta{Namespace: framework.Cluster1, Name: "selects-blindly"}, Spec: *needy["namespaces"],
 		}, metav1.CreateOptions{})
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "resources: [namespaces], verbs: [list]") {
-			t.Errorf("got %v, not 403", err)
+			t.Errorf("create with a namespace selector: error = %v, want 403 that names list on namespaces", err)
 		}
 		framework.CreatePermission(t, granter.OCM, framework.Permission("selects-nothing"))
 	})
@@ -77,18 +78,18 @@ func TestWeakness3WhatOneNeedsDoesNotStopOthers(t *testing.T) {
 		f.delivers(t, "unrelated-to-roles")
 		says(t, "roles")
 	})
-	// Admission asks whether the namespace of any object exists: without them, every
-	// write is refused, instead of accepted and left lying about.
+	// Admission checks that the namespace of an object exists. Without permission to read namespaces,
+	// the server rejects every write.
 	t.Run("started without namespaces", func(t *testing.T) {
 		f.restartWithout(t, "namespaces")
 		f.missesPermission(t, "list namespaces")
 		_, err := f.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Create(t.Context(), framework.Permission("refused-meanwhile"), metav1.CreateOptions{})
 		if !apierrors.IsForbidden(err) {
-			t.Errorf("got %v, not 403", err)
+			t.Errorf("create without permission of the server to list namespaces: error = %v, want 403", err)
 		}
 		unchanged(t)
 	})
-	t.Run("while it runs", func(t *testing.T) {
+	t.Run("permissions removed while the server runs", func(t *testing.T) {
 		f.takeAway(t, "roles", "clusterroles", "namespaces")
 		f.missesPermission(t, "list namespaces")
 		f.delivers(t, "unrelated-to-all")
@@ -99,10 +100,11 @@ func TestWeakness3WhatOneNeedsDoesNotStopOthers(t *testing.T) {
 	})
 }
 
-// delivers creates a ClusterPermission that needs nothing and waits until it is applied.
+// delivers creates a ClusterPermission that depends on no resource of the hub, and waits until it is
+// applied.
 func (f *fleet) delivers(t *testing.T, name string) {
 	t.Helper()
-	framework.Eventually(t, name+" is stored", func(ctx context.Context) error {
+	framework.Eventually(t, "ClusterPermission "+name+" is created", func(ctx context.Context) error {
 		_, err := f.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Create(ctx, framework.Permission(name), metav1.CreateOptions{})
 		return err
 	})
@@ -110,15 +112,15 @@ func (f *fleet) delivers(t *testing.T, name string) {
 	f.Applied(t, name)
 }
 
-// restartWithout restarts the server when it may not read a resource of the hub, and
-// again after the test, when it may.
+// restartWithout restarts the server without permission to read a resource of the hub. After the
+// test, it restores the permission and restarts the server.
 func (f *fleet) restartWithout(t *testing.T, resource string) {
 	t.Helper()
 	if err := f.Server.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	giveBack := f.takeAway(t, resource)
-	// It need not be ready to serve.
+	// Without the permission, the server serves but does not become ready.
 	ready := f.Server.Ready
 	f.Server.Ready = nil
 	if err := f.Server.Process.Start(t.Context()); err != nil {
@@ -134,11 +136,11 @@ func (f *fleet) restartWithout(t *testing.T, resource string) {
 			t.Error(err)
 		}
 	})
-	// Comes first: with the permission the server becomes ready.
+	// This cleanup runs first: the server requires the permission to become ready.
 	t.Cleanup(giveBack)
 }
 
-// takeAway keeps the server from reading resources of the hub, until what it returns is called.
+// takeAway removes the server's permission to read resources of the hub, until giveBack is called.
 func (f *fleet) takeAway(t *testing.T, resources ...string) (giveBack func()) {
 	t.Helper()
 	roles := f.HubClient.RbacV1().ClusterRoles()
@@ -166,27 +168,27 @@ func (f *fleet) takeAway(t *testing.T, resources ...string) (giveBack func()) {
 	return func() { set(role.Rules) }
 }
 
-// missesPermission waits until the server says that it is not ready for lack of a permission.
+// missesPermission waits until the readiness check of the server reports a missing permission.
 func (f *fleet) missesPermission(t *testing.T, what string) {
 	t.Helper()
 	config, err := f.Server.UserConfig("admin", "system:masters")
 	direct := framework.OCMClient(t, config, err).RESTClient()
-	framework.Eventually(t, "readiness names "+what, func(ctx context.Context) error {
+	framework.Eventually(t, "/readyz/hub-permissions reports the missing permission "+what, func(ctx context.Context) error {
 		body, err := direct.Get().AbsPath("/readyz/hub-permissions").DoRaw(ctx)
 		if err == nil || !strings.Contains(string(body), what) {
-			return fmt.Errorf("it says %q, %v", body, err)
+			return fmt.Errorf("response = %q, error = %v", body, err)
 		}
 		return nil
 	})
 }
 
-// Weakness 8: what an agent has reported while the server did not run is reflected
-// once it runs again.
-func TestWeakness8ReportsWhileTheServerIsDown(t *testing.T) {
+// Defect 8, see test/permission: reports of an agent during an outage of the server take effect after
+// the restart.
+func TestReportsWhileTheServerIsDown(t *testing.T) {
 	t.Parallel()
 	hub, server := framework.ServerOfHubThatRunsOCM(t)
 	f := &fleet{&framework.Fleet{OCM: framework.OCMClient(t, hub.AdminConfig(), nil)}}
-	cp := framework.CreatePermission(t, f.OCM, framework.Permission("weakness-8"))
+	cp := framework.CreatePermission(t, f.OCM, framework.Permission("server-down"))
 	f.PermissionSays(t, framework.Cluster1, cp.Name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, "has not reported")
 	if err := server.Stop(t.Context()); err != nil {
 		t.Fatal(err)
@@ -198,7 +200,7 @@ func TestWeakness8ReportsWhileTheServerIsDown(t *testing.T) {
 	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "the report is reflected", func(ctx context.Context) error {
+	framework.Eventually(t, "the condition of the ClusterPermission contains the agent's report", func(ctx context.Context) error {
 		cp, err := f.GetPermission(ctx, cp.Name)
 		if err != nil {
 			return err

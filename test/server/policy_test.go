@@ -12,11 +12,11 @@ import (
 
 const (
 	worksPolicy    = "no-new-works"
-	worksForbidden = "no works today"
+	worksForbidden = "the test forbids new ManifestWorks"
 )
 
-// forbidWorks keeps everybody, our server's own controllers included, from
-// creating works. The hub's admission policies hold for our API, too.
+// forbidWorks makes the hub deny the creation of ManifestWorks for all users, including the server's
+// own controllers. The server also enforces the admission policies of the hub.
 func forbidWorks(t *testing.T, hub kubernetes.Interface) {
 	t.Helper()
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
@@ -61,7 +61,7 @@ func forbidWorks(t *testing.T, hub kubernetes.Interface) {
 	})
 }
 
-// allowWorks ends what forbidWorks began.
+// allowWorks reverts forbidWorks.
 func allowWorks(t *testing.T, hub kubernetes.Interface) {
 	t.Helper()
 	if err := hub.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), worksPolicy, metav1.DeleteOptions{}); err != nil {

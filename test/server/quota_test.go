@@ -31,7 +31,8 @@ const (
 	quotaOfWorks   = 8
 )
 
-// agentConfig is the identity of a cluster's agent on the hub, without a limit of requests.
+// agentConfig returns the credentials of a cluster's agent on the hub, without a client-side rate
+// limit.
 func (f *fleet) agentConfig(t *testing.T, cluster string) *rest.Config {
 	t.Helper()
 	config := framework.Must(f.Hub.UserConfig(localhub.AgentUser(cluster), localhub.AgentGroup(cluster)))(t)
@@ -39,7 +40,7 @@ func (f *fleet) agentConfig(t *testing.T, cluster string) *rest.Config {
 	return config
 }
 
-// report is a ClusterNamespace with so many labels of a hundred bytes.
+// report returns a ClusterNamespace with the given number of labels of a hundred bytes each.
 func report(cluster, name string, labels int) *rbacv1alpha1.ClusterNamespace {
 	out := &rbacv1alpha1.ClusterNamespace{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name, Labels: map[string]string{}}}
 	for i := range labels {
@@ -48,7 +49,8 @@ func report(cluster, name string, labels int) *rbacv1alpha1.ClusterNamespace {
 	return out
 }
 
-// isLimited fails unless a write was refused with 422 by a limit that the message names.
+// isLimited checks that err is a 422 response whose message names the field path and the flag of the
+// limit.
 func isLimited(t *testing.T, what string, err error, path, flag string) {
 	t.Helper()
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), flag) {
@@ -56,7 +58,7 @@ func isLimited(t *testing.T, what string, err error, path, flag string) {
 	}
 }
 
-// isOverQuota fails unless a write was refused with 403 by a quota that the message names.
+// isOverQuota checks that err is a 403 response that reports an exceeded quota and names its flag.
 func isOverQuota(t *testing.T, what string, err error, flag string) {
 	t.Helper()
 	if !apierrors.IsForbidden(err) || !refusal.IsQuotaExceeded(err) || !strings.Contains(err.Error(), flag) {
@@ -64,8 +66,8 @@ func isOverQuota(t *testing.T, what string, err error, flag string) {
 	}
 }
 
-// TestQuotas: a hostile cluster, and a tenant of one cluster, write as much as they can. They
-// are refused with the limit, and other clusters are not affected.
+// TestQuotas checks that quotas, object limits and write rates stop a hostile cluster and a hostile
+// tenant, that the errors name the limit, and that other clusters and tenants are not affected.
 func TestQuotas(t *testing.T) {
 	t.Parallel()
 	f := ownFleet(t, localhub.FleetOptions{APIServerArgs: []string{
@@ -122,14 +124,14 @@ func TestQuotas(t *testing.T) {
 		isOverQuota(t, "server-side apply", err, "--namespace-quota-objects")
 
 		if _, err := f.OCM.RbacV1alpha1().ClusterNamespaces(good).Create(t.Context(), report(good, "n", 1), create); err != nil {
-			t.Errorf("create for another cluster: %v", err)
+			t.Errorf("create for another cluster: error = %v, want none", err)
 		}
 		first := &listed.Items[0]
 		if err := reports.Delete(t.Context(), first.Name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := reports.Create(t.Context(), report(evil, "instead", 1), create); err != nil {
-			t.Errorf("create after a deletion: %v", err)
+			t.Errorf("create after a deletion: error = %v, want none", err)
 		}
 	})
 
@@ -149,11 +151,11 @@ func TestQuotas(t *testing.T) {
 		}
 		isOverQuota(t, "growth", refused, "--namespace-quota-bytes=clusternamespaces=131072")
 		if grown == nil {
-			t.Fatal("grown = none, want some within the quota")
+			t.Fatal("no update succeeded, want some within the quota")
 		}
 		grown.Labels = nil
 		if _, err := reports.Update(t.Context(), grown, metav1.UpdateOptions{}); err != nil {
-			t.Errorf("update that makes an object smaller: %v", err)
+			t.Errorf("update that makes an object smaller: error = %v, want none", err)
 		}
 		for i := range listed.Items {
 			if err := reports.Delete(t.Context(), listed.Items[i].Name, metav1.DeleteOptions{}); err != nil {
@@ -190,11 +192,11 @@ func TestQuotas(t *testing.T) {
 		_, err := works.Create(t.Context(), work, create)
 		isOverQuota(t, "create", err, fmt.Sprintf("--namespace-quota-objects=manifestworks=%d", quotaOfWorks))
 
-		// What the server delivers has a reserve.
+		// The server's own ManifestWorks are allowed beyond the quota, up to a reserve.
 		granted := framework.Permission("permission")
 		granted.Namespace = evil
 		framework.Must(f.OCM.RbacV1alpha1().ClusterPermissions(evil).Create(t.Context(), granted, create))(t)
-		framework.Eventually(t, "the ClusterPermission is delivered", func(ctx context.Context) error {
+		framework.Eventually(t, "the ManifestWork of the ClusterPermission is created", func(ctx context.Context) error {
 			all, err := works.List(ctx, metav1.ListOptions{})
 			if err == nil && len(all.Items) != quotaOfWorks+1 {
 				err = fmt.Errorf("ManifestWorks = %d, want %d", len(all.Items), quotaOfWorks+1)
@@ -226,7 +228,7 @@ func TestQuotas(t *testing.T) {
 		for _, c := range []*framework.Caller{greedy, other} {
 			defer c.May(t, good, writing)()
 		}
-		// patch changes a ManifestWork of more than 64 KiB, without trying again.
+		// patch changes a ManifestWork of more than 64 KiB, without retries.
 		patch := func(c *framework.Caller, name, value string, options metav1.PatchOptions) error {
 			return c.OCM.WorkV1().RESTClient().Patch(types.MergePatchType).Namespace(good).Resource("manifestworks").Name(name).MaxRetries(0).
 				VersionedParams(&options, metav1.ParameterCodec).
@@ -243,26 +245,26 @@ func TestQuotas(t *testing.T) {
 		if err := patch(greedy, "greedy", "0", metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		// What changes nothing is not written, whatever its size.
+		// A patch without a change is not stored, so it does not use up the write rate.
 		for range 20 {
 			if err := patch(greedy, "greedy", "0", metav1.PatchOptions{}); err != nil {
-				t.Fatalf("a patch that changes nothing: %v", err)
+				t.Fatalf("patch without a change: error = %v, want none", err)
 			}
 			if err := patch(greedy, "greedy", "dry", metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
-				t.Fatalf("a dry run: %v", err)
+				t.Fatalf("dry run of a patch: error = %v, want none", err)
 			}
 		}
-		// Less than (256 + 512) / 64 patches exhaust both rates.
+		// Fewer than (256 + 512) / 64 patches exceed the bursts of the caller and of the namespace.
 		var err error
 		for i := 1; i < 12 && err == nil; i++ {
 			err = patch(greedy, "greedy", fmt.Sprint(i), metav1.PatchOptions{})
 		}
 		if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !ok || seconds < 1 || !strings.Contains(err.Error(), "--write-rates") {
-			t.Errorf("patches without end: error = %v, Retry-After %d, want 429 that names --write-rates", err, seconds)
+			t.Errorf("patches above the write rate: error = %v, Retry-After %d, want 429 that names --write-rates", err, seconds)
 		}
 		create(other, "other")
 		if err := patch(other, "other", "0", metav1.PatchOptions{}); err != nil {
-			t.Errorf("a patch of another caller: %v", err)
+			t.Errorf("patch by another caller: error = %v, want none", err)
 		}
 		if err := f.OCM.WorkV1().ManifestWorks(good).Delete(t.Context(), "greedy", metav1.DeleteOptions{}); err != nil {
 			t.Errorf("delete: %v", err)
@@ -271,7 +273,7 @@ func TestQuotas(t *testing.T) {
 
 	t.Run("metrics", func(t *testing.T) {
 		direct := framework.Must(kubernetes.NewForConfig(framework.Must(f.Server.UserConfig("admin", "system:masters"))(t)))(t)
-		framework.Eventually(t, "the metrics show the refusals", func(ctx context.Context) error {
+		framework.Eventually(t, "/metrics contains the quotas and the rejections", func(ctx context.Context) error {
 			text, err := direct.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 			if err != nil {
 				return err
@@ -285,7 +287,7 @@ func TestQuotas(t *testing.T) {
 				`hub_apiserver_caller_refused_total{what="written bytes"} 1`,
 			} {
 				if !strings.Contains(string(text), want) {
-					err = errors.Join(err, fmt.Errorf("there is no %s", want))
+					err = errors.Join(err, fmt.Errorf("metric %s is missing", want))
 				}
 			}
 			return err

@@ -37,17 +37,17 @@ rules:
   - group: rbac.open-cluster-management.io
 `
 
-// serverUnderTest is an apiserver with a hub and no managed clusters that run;
-// cluster1 has joined, but no agent works for it.
+// serverUnderTest is an apiserver with a hub. Its only cluster, cluster1, has joined, but neither the
+// cluster nor an agent runs.
 type serverUnderTest struct {
 	*fleet
-	// direct talks to the apiserver itself, past the hub.
+	// direct sends requests directly to the apiserver, not through the hub.
 	direct *versioned.Clientset
 	config *rest.Config
 	dir    string
 }
 
-// TestServer goes through what the operator of an apiserver does to it.
+// TestServer checks an apiserver through the operations and outages of its lifecycle.
 func TestServer(t *testing.T) {
 	t.Parallel()
 	f := ownFleet(t, localhub.FleetOptions{ServerAuditPolicy: auditPolicy, APIServerArgs: []string{"--shutdown-delay-duration=2s"}})
@@ -57,12 +57,12 @@ func TestServer(t *testing.T) {
 	config := framework.Must(f.Server.UserConfig("admin", "system:masters"))(t)
 	s := &serverUnderTest{fleet: f, direct: framework.OCMClient(t, config, nil), config: config, dir: framework.OwnDir(t)}
 
-	t.Run("audit log names who created", s.audits)
-	t.Run("data and watches outlast a kill", s.outlastsKill)
+	t.Run("audit log names the creator", s.audits)
+	t.Run("data and watches survive a kill", s.outlastsKill)
 	t.Run("hub outage", s.outlastsHub)
-	t.Run("a second server with other data is refused", s.refusesSecond)
+	t.Run("a second server with other data does not start", s.refusesSecond)
 	t.Run("a renewed certificate is served", s.renewsCertificate)
-	t.Run("work survives the lack of a write", s.deliversLater)
+	t.Run("ManifestWork is created after failed writes", s.deliversLater)
 	t.Run("graceful stop", s.stopsGracefully)
 }
 
@@ -70,7 +70,7 @@ func (s *serverUnderTest) audits(t *testing.T) {
 	config := s.Hub.AdminConfig()
 	config.Impersonate = rest.ImpersonationConfig{UserName: "carla", Groups: []string{"system:masters"}}
 	framework.CreatePermission(t, framework.OCMClient(t, config, nil), framework.Permission("audited"))
-	framework.Eventually(t, "the audit log has the request", func(context.Context) error {
+	framework.Eventually(t, "the audit log contains the create request of carla", func(context.Context) error {
 		events, _, err := localhub.ReadAudit(s.Server.AuditLog(), 0)
 		if err != nil {
 			return err
@@ -78,7 +78,7 @@ func (s *serverUnderTest) audits(t *testing.T) {
 		if !slices.ContainsFunc(events, func(event auditv1.Event) bool {
 			return event.Verb == "create" && event.User.Username == "carla" && event.ObjectRef.Resource == "clusterpermissions" && event.ObjectRef.Name == "audited"
 		}) {
-			return fmt.Errorf("it says: %+v", events)
+			return fmt.Errorf("audit events = %+v", events)
 		}
 		return nil
 	})
@@ -86,7 +86,7 @@ func (s *serverUnderTest) audits(t *testing.T) {
 
 func (s *serverUnderTest) outlastsKill(t *testing.T) {
 	before := framework.CreatePermission(t, s.OCM, framework.Permission("kept"))
-	// A watch that was open goes on, as those of kubectl get -w and of every controller do.
+	// After the restart, an informer of a client must receive new objects.
 	factory := externalversions.NewSharedInformerFactory(s.OCM, 0)
 	seen := factory.Rbac().V1alpha1().ClusterPermissions().Lister().ClusterPermissions(framework.Cluster1)
 	factory.StartWithContext(t.Context())
@@ -94,15 +94,15 @@ func (s *serverUnderTest) outlastsKill(t *testing.T) {
 	if err := s.Server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "the object is served again", func(ctx context.Context) error {
+	framework.Eventually(t, "ClusterPermission kept is served with the same UID", func(ctx context.Context) error {
 		after, err := s.GetPermission(ctx, "kept")
 		if err == nil && after.UID != before.UID {
-			return errors.New("it is another one")
+			return fmt.Errorf("UID = %s, want %s", after.UID, before.UID)
 		}
 		return err
 	})
 	framework.CreatePermission(t, s.OCM, framework.Permission("after-restart"))
-	framework.Eventually(t, "the watch goes on", func(context.Context) error {
+	framework.Eventually(t, "the informer contains ClusterPermission after-restart", func(context.Context) error {
 		_, err := seen.Get("after-restart")
 		return err
 	})
@@ -116,9 +116,9 @@ func (s *serverUnderTest) outlastsHub(t *testing.T) {
 	if err := s.Hub.APIServer.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// Whom the hub has authenticated by certificate, and who may do everything, needs the hub for nothing here.
+	// The server authorizes an administrator with a client certificate without a request to the hub.
 	if _, err := s.direct.RbacV1alpha1().ClusterPermissions(framework.Cluster1).List(t.Context(), metav1.ListOptions{}); err != nil {
-		t.Errorf("reading without the hub: %v", err)
+		t.Errorf("list without the hub: error = %v, want none", err)
 	}
 	if err := s.Hub.APIServer.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -130,14 +130,15 @@ func (s *serverUnderTest) outlastsHub(t *testing.T) {
 	framework.DeletePermissionLater(t, s.OCM, framework.Cluster1, "after-outage")
 	s.reported(t, "after-outage", metav1.ConditionTrue)
 	if !s.Server.Running() || s.Server.PID() != pid {
-		t.Error("the apiserver has not kept running")
+		t.Errorf("apiserver running = %t with PID %d, want running with PID %d", s.Server.Running(), s.Server.PID(), pid)
 	}
 }
 
-// reported waits until the controllers report whether there is a work.
+// reported waits until the condition RBACManifestWorkCreated of a ClusterPermission has the given
+// status.
 func (s *serverUnderTest) reported(t *testing.T, name string, want metav1.ConditionStatus) {
 	t.Helper()
-	framework.Eventually(t, "the work of "+name+" is reported "+string(want), func(ctx context.Context) error {
+	framework.Eventually(t, "condition RBACManifestWorkCreated of ClusterPermission "+name+" is "+string(want), func(ctx context.Context) error {
 		cp, err := s.GetPermission(ctx, name)
 		if err != nil {
 			return err
@@ -153,9 +154,9 @@ func (s *serverUnderTest) refusesSecond(t *testing.T) {
 	}
 	framework.StopLater(t, second.Stop)
 	if err := second.Start(t.Context()); err == nil {
-		t.Fatal("a second server with data of its own serves the same hub")
+		t.Fatal("start of a second server with other data for the same hub succeeded, want an error")
 	} else if !strings.Contains(err.Error(), "--etcd-servers") || !strings.Contains(err.Error(), "embedded etcd") {
-		t.Errorf("it does not say why it does not start: %v", err)
+		t.Errorf("start of a second server: error = %v, want one that names --etcd-servers and embedded etcd", err)
 	}
 	if _, err := s.GetPermission(t.Context(), "kept"); err == nil {
 		return
@@ -165,7 +166,7 @@ func (s *serverUnderTest) refusesSecond(t *testing.T) {
 
 func (s *serverUnderTest) renewsCertificate(t *testing.T) {
 	before := s.servingCertificate(t)
-	// Another server of the same authority in another directory gets a certificate of its own.
+	// A server in another directory with the same certificate authority gets another certificate.
 	other, err := localhub.NewAPIServer(localhub.APIServerOptions{
 		Hub: s.Hub, Name: "other", Dir: filepath.Join(s.dir, "other"), PKIDir: filepath.Join(s.dir, "apiserver", "pki"),
 	})
@@ -182,14 +183,14 @@ func (s *serverUnderTest) renewsCertificate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	framework.Eventually(t, "the new certificate is served", func(context.Context) error {
+	framework.Eventually(t, "the server uses the new certificate", func(context.Context) error {
 		if s.servingCertificate(t).Equal(before) {
-			return errors.New("it is still the old one")
+			return errors.New("the server uses the old certificate")
 		}
 		return nil
 	})
 	if _, err := s.GetPermission(t.Context(), "nothing"); framework.IsGone(err) != nil {
-		t.Errorf("through the hub: %v", err)
+		t.Errorf("request through the hub: error = %v, want none", err)
 	}
 }
 
@@ -205,23 +206,23 @@ func (s *serverUnderTest) servingCertificate(t *testing.T) *x509.Certificate {
 	return connection.ConnectionState().PeerCertificates[0]
 }
 
-// A ClusterPermission whose work cannot be written is stored, says so, and is
-// delivered as soon as the work can be written: the same as after a crash
-// between the two writes.
+// If the server cannot create the ManifestWork of a ClusterPermission, it stores the
+// ClusterPermission and reports the failure in its status. It creates the ManifestWork as soon as
+// that is possible. A crash between the two writes has the same result.
 func (s *serverUnderTest) deliversLater(t *testing.T) {
 	const name = "delivered-later"
 	forbidWorks(t, s.HubClient)
-	framework.Eventually(t, "the hub's policy holds", func(ctx context.Context) error {
+	framework.Eventually(t, "the hub's policy denies new ManifestWorks", func(ctx context.Context) error {
 		_, err := s.direct.WorkV1().ManifestWorks(framework.Cluster1).Create(ctx, framework.ConfigMapWork("probe"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil || !strings.Contains(err.Error(), worksForbidden) {
-			return fmt.Errorf("got %w", err)
+			return fmt.Errorf("create of a ManifestWork: error = %w, want %q", err, worksForbidden)
 		}
 		return nil
 	})
 	cp := framework.CreatePermission(t, s.OCM, framework.Permission(name))
 	s.reported(t, name, metav1.ConditionFalse)
 	if works := framework.Must(framework.WorksOf(t.Context(), s.OCM, name))(t); len(works) > 0 {
-		t.Fatalf("the work %s was written nevertheless", works[0].Name)
+		t.Fatalf("%d ManifestWorks of ClusterPermission %s exist, want none", len(works), name)
 	}
 	allowWorks(t, s.HubClient)
 	s.reported(t, name, metav1.ConditionTrue)
@@ -230,8 +231,7 @@ func (s *serverUnderTest) deliversLater(t *testing.T) {
 	}
 }
 
-// A server that is asked to stop first answers what is under way, ends watches,
-// and exits with success.
+// On SIGTERM, the server completes the requests in progress, ends watches, and exits with status 0.
 func (s *serverUnderTest) stopsGracefully(t *testing.T) {
 	watcher, err := s.direct.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -240,7 +240,7 @@ func (s *serverUnderTest) stopsGracefully(t *testing.T) {
 	defer watcher.Stop()
 	client := framework.Must(rest.HTTPClientFor(s.config))(t)
 
-	// A request that is under way for as long as its body is not complete.
+	// The request is in progress until its body is complete.
 	body, unfinished := io.Pipe()
 	request := framework.Must(http.NewRequestWithContext(t.Context(), http.MethodPost,
 		s.config.Host+"/apis/rbac.open-cluster-management.io/v1alpha1/namespaces/"+framework.Cluster1+"/clusterpermissions", body))(t)
@@ -268,13 +268,13 @@ func (s *serverUnderTest) stopsGracefully(t *testing.T) {
 	go func() { stopped <- s.Server.Stop(context.WithoutCancel(t.Context())) }()
 	framework.Eventually(t, "the server is no longer ready", func(ctx context.Context) error {
 		if s.Server.Ready(ctx) == nil {
-			return errors.New("it is ready")
+			return errors.New("the server is ready")
 		}
 		return nil
 	})
-	// Nobody may have noticed yet: it still answers.
+	// Load balancers may not have observed the readiness yet, so the server must still answer.
 	if _, err := s.direct.RbacV1alpha1().ClusterPermissions(framework.Cluster1).List(t.Context(), metav1.ListOptions{}); err != nil {
-		t.Errorf("a request right after SIGTERM: %v", err)
+		t.Errorf("request right after SIGTERM: error = %v, want none", err)
 	}
 	if _, err := unfinished.Write(content[len(content)/2:]); err != nil {
 		t.Fatal(err)
@@ -283,18 +283,18 @@ func (s *serverUnderTest) stopsGracefully(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-answered; err != nil {
-		t.Errorf("the request under way: %v", err)
+		t.Errorf("request in progress at SIGTERM: error = %v, want none", err)
 	}
 	if err := <-stopped; err != nil {
 		t.Error(err)
 	}
 	if reason := s.Server.Failure().Error(); !strings.Contains(reason, "exit status 0") {
-		t.Errorf("it did not exit with success: %s", reason)
+		t.Errorf("the server stopped with %q, want exit status 0", reason)
 	}
 	if err := s.Server.Process.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "what was under way is stored", func(ctx context.Context) error {
+	framework.Eventually(t, "ClusterPermission under-way is stored", func(ctx context.Context) error {
 		_, err := s.GetPermission(ctx, "under-way")
 		return err
 	})

@@ -14,8 +14,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// writesOnHub is an audit policy for the hub that logs what our server writes
-// there. Reviews are asked by creating them and are stored nowhere.
+// writesOnHub is an audit policy for the hub that logs the writes of the server. It excludes reviews,
+// which clients create but the hub does not store.
 const writesOnHub = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: ["RequestReceived"]
@@ -28,16 +28,16 @@ rules:
 - level: None
 `
 
-// leases are what a server writes to the hub to say that it lives.
+// leases contains the names of the leases that a server renews on the hub.
 var leases = []string{"hub-apiserver-controllers", "hub-apiserver-storage"}
 
-// auditedFleet starts a fleet without managed clusters, all of whose server's
-// writes can be counted.
+// auditedFleet starts a fleet without managed clusters, in which the test can count all writes of the
+// server.
 func auditedFleet(t *testing.T) *auditor {
 	t.Helper()
 	f := ownFleet(t, localhub.FleetOptions{
 		HubAuditPolicy: writesOnHub,
-		// Compaction writes a key of its own every five minutes.
+		// Compaction would write its own key every five minutes.
 		APIServerArgs: []string{"--etcd-compaction-interval=0"},
 	})
 	config := framework.Must(f.Server.UserConfig("admin", "system:masters"))(t)
@@ -47,35 +47,38 @@ func auditedFleet(t *testing.T) *auditor {
 // auditor counts the writes of a server.
 type auditor struct {
 	*fleet
-	// direct talks to the server itself, past the hub, as somebody about whom it
-	// need not ask the hub.
+	// direct sends requests directly to the server, as a user that the server authorizes without a
+	// request to the hub.
 	direct *versioned.Clientset
+	// clusters is the number of managed clusters that TestManyPermissions joins.
+	clusters int
 }
 
-// writes are all that a server, and whoever used it, has written so far.
+// writes contains the counts of all writes by a server and by its clients.
 type writes struct {
-	// revision of the server's storage: it moves with each write, whatever it is of.
+	// revision is the revision of the server's storage. Each write increases it.
 	revision string
-	// requests that write, since the server's start, its own among them; also
-	// those that changed nothing, or failed.
+	// requests counts the writing requests since the server's start. It includes the server's own
+	// requests, requests without a change and failed requests.
 	requests int
-	// renewals of the leases on the hub, and all other writes there but the server's one request
-	// for a certificate.
+	// renewals counts the lease renewals on the hub. others contains all other writes there, except
+	// the server's CertificateSigningRequest.
 	renewals int
 	others   []string
 }
 
-// sameAs tells what has been written since; nil if nothing but leases.
+// sameAs returns an error that describes the writes since before, other than lease renewals, or nil
+// if there are none.
 func (w writes) sameAs(before writes) error {
 	if w.revision != before.revision || w.requests != before.requests || len(w.others) != len(before.others) {
-		return fmt.Errorf("the storage went from revision %s to %s, %d requests wrote, on the hub: %v",
+		return fmt.Errorf("storage revision %s -> %s, %d writing requests, writes on the hub: %v, want no writes",
 			before.revision, w.revision, w.requests-before.requests, w.others[len(before.others):])
 	}
 	return nil
 }
 
 func (a *auditor) writes(ctx context.Context) (writes, error) {
-	// A list says at which revision of the whole storage it was read.
+	// The resource version of a list is the revision of the whole storage.
 	list, err := a.direct.ClusterV1().ManagedClusters().List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return writes{}, err
@@ -102,7 +105,7 @@ func (a *auditor) metrics(ctx context.Context) (testutil.Metrics, error) {
 	return measured, testutil.ParseMetrics(string(raw), &measured)
 }
 
-// onHub counts what the hub has logged.
+// onHub counts the writes in the audit log of the hub.
 func (a *auditor) onHub(into *writes) error {
 	events, _, err := localhub.ReadAudit(a.Hub.AuditLog(), 0)
 	if err != nil {
@@ -118,15 +121,15 @@ func (a *auditor) onHub(into *writes) error {
 			continue
 		}
 		if event.ObjectRef.Resource == "certificatesigningrequests" {
-			continue // by which a server finds out at its start whether the hub signs certificates
+			continue // at its start, a server checks with such a request whether the hub signs certificates
 		}
 		into.others = append(into.others, fmt.Sprintf("%s %s %s/%s", event.Verb, event.ObjectRef.Resource, event.ObjectRef.Namespace, event.ObjectRef.Name))
 	}
 	return nil
 }
 
-// drained tells why the controllers of the server still have something to do, or
-// have not looked at as many ClusterPermissions since its start; nil if none of that.
+// drained returns an error if the queues of the server's controllers are not empty, or if fewer
+// ClusterPermissions were queued since its start.
 func (a *auditor) drained(ctx context.Context, permissions int) error {
 	measured, err := a.metrics(ctx)
 	if err != nil {
@@ -135,7 +138,7 @@ func (a *auditor) drained(ctx context.Context, permissions int) error {
 	for _, name := range []string{"workqueue_depth", "workqueue_unfinished_work_seconds"} {
 		for _, sample := range measured[name] {
 			if sample.Value != 0 {
-				return fmt.Errorf("%s of %s is %s", name, sample.Metric["name"], sample.Value)
+				return fmt.Errorf("%s of queue %s = %s, want 0", name, sample.Metric["name"], sample.Value)
 			}
 		}
 	}
@@ -146,13 +149,13 @@ func (a *auditor) drained(ctx context.Context, permissions int) error {
 		}
 	}
 	if added < permissions {
-		return fmt.Errorf("%d ClusterPermissions were queued, not %d", added, permissions)
+		return fmt.Errorf("queued ClusterPermissions = %d, want at least %d", added, permissions)
 	}
 	return nil
 }
 
-// quiet waits until the controllers have looked at as many ClusterPermissions, have
-// nothing left to do, and nobody writes any more.
+// quiet waits until the controllers have queued at least the given number of ClusterPermissions,
+// their queues are empty, and there are no new writes. It returns the counts of writes.
 func (a *auditor) quiet(t *testing.T, permissions int) writes {
 	t.Helper()
 	// Some controllers wait for a second before they act.
@@ -173,7 +176,7 @@ func (a *auditor) quiet(t *testing.T, permissions int) writes {
 			return err
 		}
 		if times++; times < unchanged {
-			return fmt.Errorf("for %d of %d looks", times, unchanged)
+			return fmt.Errorf("quiet in %d consecutive checks, want %d", times, unchanged)
 		}
 		return nil
 	})

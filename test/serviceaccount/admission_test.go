@@ -15,40 +15,42 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// Weaknesses 1 and 4: what cannot work is refused when it is written, and not
-// found out later, or never, by an agent.
+// Defects 1 and 4: the server rejects an invalid account when it is created. An agent does not need to
+// detect it.
 func TestManagedServiceAccountRefused(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	for name, c := range map[string]struct {
 		change func(*authenticationv1beta1.ManagedServiceAccount)
 		fields []string
 	}{
-		"a validity that is no duration": {func(a *authenticationv1beta1.ManagedServiceAccount) { a.Spec.Rotation.Validity = "abc" }, []string{"spec.rotation.validity"}},
-		"a validity that is too short":   {func(a *authenticationv1beta1.ManagedServiceAccount) { a.Spec.Rotation.Validity = "9m59s" }, []string{"spec.rotation.validity"}},
-		"a negative validity":            {func(a *authenticationv1beta1.ManagedServiceAccount) { a.Spec.Rotation.Validity = "-24h" }, []string{"spec.rotation.validity"}},
-		"a validity beyond the bound":    {func(a *authenticationv1beta1.ManagedServiceAccount) { a.Spec.Rotation.Validity = "87601h" }, []string{"spec.rotation.validity"}},
-		"no time to live":                {func(a *authenticationv1beta1.ManagedServiceAccount) { a.Spec.TTLSecondsAfterCreation = new(int32) }, []string{"spec.ttlSecondsAfterCreation"}},
-		"bad audiences": {func(a *authenticationv1beta1.ManagedServiceAccount) {
+		"invalid validity":           {func(a *authenticationv1beta1.ManagedServiceAccount) { a.Spec.Rotation.Validity = "abc" }, []string{"spec.rotation.validity"}},
+		"validity below the minimum": {func(a *authenticationv1beta1.ManagedServiceAccount) { a.Spec.Rotation.Validity = "9m59s" }, []string{"spec.rotation.validity"}},
+		"negative validity":          {func(a *authenticationv1beta1.ManagedServiceAccount) { a.Spec.Rotation.Validity = "-24h" }, []string{"spec.rotation.validity"}},
+		"validity above the maximum": {func(a *authenticationv1beta1.ManagedServiceAccount) { a.Spec.Rotation.Validity = "87601h" }, []string{"spec.rotation.validity"}},
+		"time to live of zero":       {func(a *authenticationv1beta1.ManagedServiceAccount) { a.Spec.TTLSecondsAfterCreation = new(int32) }, []string{"spec.ttlSecondsAfterCreation"}},
+		"invalid audiences": {func(a *authenticationv1beta1.ManagedServiceAccount) {
 			a.Spec.Audiences = []string{"vault", "", "vault"}
 		},
 			[]string{"spec.audiences[1]", "spec.audiences[2]"}},
-		"a name that no ServiceAccount can have": {func(a *authenticationv1beta1.ManagedServiceAccount) { a.Name = "Not_A_Name" }, []string{"metadata.name"}},
-		"a namespace without clusters":           {func(a *authenticationv1beta1.ManagedServiceAccount) { a.Namespace = metav1.NamespaceDefault }, []string{"metadata.namespace"}},
+		"name invalid for a ServiceAccount": {func(a *authenticationv1beta1.ManagedServiceAccount) { a.Name = "Not_A_Name" }, []string{"metadata.name"}},
+		"namespace without clusters":        {func(a *authenticationv1beta1.ManagedServiceAccount) { a.Namespace = metav1.NamespaceDefault }, []string{"metadata.namespace"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bad := framework.NewAccount(framework.Cluster1, "refused")
 			c.change(bad)
 			_, err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(bad.Namespace).Create(t.Context(), bad, metav1.CreateOptions{})
 			if !apierrors.IsInvalid(err) || !slices.Equal(framework.InvalidFields(err), c.fields) {
-				t.Errorf("got %v, not 422 for %v", err, c.fields)
+				t.Errorf("Create(account with %s) = %v, want 422 for %v", name, err, c.fields)
 			}
 		})
 	}
 }
 
-// Today's typed clients send what they leave out as enabled: false and validity:
-// "0s"; kubectl users leave out the spec. Both mean the defaults.
-func TestManagedServiceAccountAsTodaysClientsSendIt(t *testing.T) {
+// Typed clients send omitted fields as enabled: false and validity: "0s". kubectl users omit the
+// spec. Both mean the defaults.
+func TestManagedServiceAccountFromUpstreamClients(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	for name, manifest := range map[string]string{
 		"typed-client": `{"apiVersion":"authentication.open-cluster-management.io/v1beta1","kind":"ManagedServiceAccount",
@@ -70,29 +72,30 @@ func TestManagedServiceAccountAsTodaysClientsSendIt(t *testing.T) {
 				}
 			}()
 			if warned := strings.Contains(out, "is deprecated"); warned != (name == "deprecated") {
-				t.Errorf("kubectl printed %s", out)
+				t.Errorf("kubectl apply prints %s, want a deprecation warning for v1alpha1 only", out)
 			}
 			account, _ := f.AccountReported(t, framework.Cluster1, name)
 			if account.Spec.Rotation.Validity != authenticationv1beta1.DefaultValidity.String() {
-				t.Errorf("agents of today would read a validity of %s", account.Spec.Rotation.Validity)
+				t.Errorf("validity as read by upstream OCM agents = %s, want the default", account.Spec.Rotation.Validity)
 			}
 			left := time.Until(account.Status.ExpirationTimestamp.Time)
 			if left < 8639*time.Hour || left > 8640*time.Hour {
-				t.Errorf("the token is valid for %s, not for the default", left)
+				t.Errorf("remaining validity of the token = %s, want the default", left)
 			}
 		})
 	}
 }
 
-// An account says where it stands from its first moment on, also where no agent
-// looks at it (weakness 4), and its columns say the same.
+// Defect 4: the conditions and columns of a new account report that it is pending, even if no agent
+// processes it.
 func TestManagedServiceAccountIsPendingFirst(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	pending := framework.CreateAccount(t, f.OCM, framework.NewAccount(f.SilentCluster(t), "pending"))
 	for _, conditionType := range []string{authenticationv1beta1.ConditionSecretCreated, authenticationv1beta1.ConditionTokenReported} {
 		condition := meta.FindStatusCondition(pending.Status.Conditions, conditionType)
 		if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != authenticationv1beta1.ReasonPending {
-			t.Errorf("%s is %v", conditionType, condition)
+			t.Errorf("condition %s = %v, want False with reason Pending", conditionType, condition)
 		}
 	}
 	out, err := f.Kubectl(t, "", "get", "msa", "-n", pending.Namespace)
@@ -101,27 +104,28 @@ func TestManagedServiceAccountIsPendingFirst(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if !slices.Equal(strings.Fields(lines[0]), []string{"NAME", "READY", "EXPIRES", "LAST", "ROTATED", "AGE"}) {
-		t.Errorf("the columns are %s", lines[0])
+		t.Errorf("columns = %s, want NAME, READY, EXPIRES, LAST ROTATED and AGE", lines[0])
 	}
 	if cells := strings.Fields(lines[1]); len(cells) != 5 || !slices.Equal(cells[:4], []string{"pending", "False", "<none>", "<none>"}) {
-		t.Errorf("the row is %s", lines[1])
+		t.Errorf("row = %s, want a pending account without a token", lines[1])
 	}
 }
 
-// The accounts that the server keeps for cluster sets are deleted by marks that
-// nobody else can set or take off.
+// A label and an annotation mark replicas of accounts for cluster sets. The server deletes replicas by
+// these marks, so no client can set them.
 func TestOnlyTheServerMarksReplicas(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	forged := framework.NewAccount(framework.Cluster1, "forged")
 	forged.Labels = map[string]string{authenticationv1beta1.ParentNamespaceLabel: metav1.NamespaceDefault, "team": "blue"}
 	forged.Annotations = map[string]string{authenticationv1beta1.ParentUIDAnnotation: "no-such-account"}
 	created := framework.CreateAccount(t, f.OCM, forged)
 	if len(created.Labels) != 1 || len(created.Annotations) != 0 {
-		t.Errorf("it was created with %v and %v", created.Labels, created.Annotations)
+		t.Errorf("created account has labels %v and annotations %v, want the label team only", created.Labels, created.Annotations)
 	}
 	patched := framework.Must(f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Patch(t.Context(), forged.Name, types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"`+authenticationv1beta1.ParentNamespaceLabel+`":"default"}}}`), metav1.PatchOptions{}))(t)
 	if patched.Labels[authenticationv1beta1.ParentNamespaceLabel] != "" {
-		t.Error("a patch set the mark of the server")
+		t.Errorf("label %s after a patch = %q, want none", authenticationv1beta1.ParentNamespaceLabel, patched.Labels[authenticationv1beta1.ParentNamespaceLabel])
 	}
 }

@@ -19,7 +19,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// makeSet makes a set by its own label, and deletes it at the end of the test.
+// makeSet creates a set that selects clusters by the clusterset label, and deletes it at the end of
+// the test.
 func (f *fleet) makeSet(t *testing.T, name string) {
 	t.Helper()
 	sets := f.OCM.ClusterV1beta2().ManagedClusterSets()
@@ -33,7 +34,7 @@ func (f *fleet) makeSet(t *testing.T, name string) {
 	})
 }
 
-// unjoined is a ManagedCluster of which there is no more than the object.
+// unjoined returns a ManagedCluster without an agent.
 func unjoined(name, set string) *clusterv1.ManagedCluster {
 	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if set != "" {
@@ -42,7 +43,7 @@ func unjoined(name, set string) *clusterv1.ManagedCluster {
 	return cluster
 }
 
-// makeCluster makes a ManagedCluster, and deletes it at the end of the test.
+// makeCluster creates a ManagedCluster, and deletes it at the end of the test.
 func (f *fleet) makeCluster(t *testing.T, name, set string) *clusterv1.ManagedCluster {
 	t.Helper()
 	created := framework.Must(f.OCM.ClusterV1().ManagedClusters().Create(t.Context(), unjoined(name, set), metav1.CreateOptions{}))(t)
@@ -64,7 +65,7 @@ func intoSet(set string) []byte {
 	return []byte(fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, clusterv1beta2.ClusterSetLabel, set))
 }
 
-// move puts a cluster into a set as an administrator.
+// move moves a cluster to a set as an administrator.
 func (f *fleet) move(t *testing.T, cluster, set string) {
 	t.Helper()
 	if _, err := f.OCM.ClusterV1().ManagedClusters().Patch(t.Context(), cluster, types.MergePatchType, intoSet(set), metav1.PatchOptions{}); err != nil {
@@ -72,28 +73,29 @@ func (f *fleet) move(t *testing.T, cluster, set string) {
 	}
 }
 
-// says waits until a set has as many clusters as its condition says.
+// says waits until the condition of a set reports this number of clusters.
 func (f *fleet) says(t *testing.T, set string, clusters int) {
 	t.Helper()
 	want := metav1.Condition{Status: metav1.ConditionFalse, Reason: clusterv1beta2.ReasonClustersSelected, Message: fmt.Sprintf("%d ManagedClusters selected", clusters)}
 	if clusters == 0 {
 		want = metav1.Condition{Status: metav1.ConditionTrue, Reason: clusterv1beta2.ReasonNoClusterMatched, Message: "No ManagedCluster selected"}
 	}
-	framework.Eventually(t, fmt.Sprintf("set %s says that it has %d clusters", set, clusters), func(ctx context.Context) error {
+	framework.Eventually(t, fmt.Sprintf("condition ClusterSetEmpty of set %s reports %d clusters", set, clusters), func(ctx context.Context) error {
 		set, err := f.OCM.ClusterV1beta2().ManagedClusterSets().Get(ctx, set, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		got := meta.FindStatusCondition(set.Status.Conditions, clusterv1beta2.ConditionClusterSetEmpty)
 		if got == nil || got.Status != want.Status || got.Reason != want.Reason || got.Message != want.Message || got.ObservedGeneration != set.Generation {
-			return fmt.Errorf("its conditions are %v", set.Status.Conditions)
+			return fmt.Errorf("conditions = %v", set.Status.Conditions)
 		}
 		return nil
 	})
 }
 
-// The conditions of sets follow the clusters, those of bindings the sets.
+// The conditions of a set follow its clusters. The conditions of a binding follow its set.
 func TestSetsFollowClusters(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	ctx := t.Context()
 	const blue, green, byTeam, namespace = "follow-blue", "follow-green", "follow-team", "follow-sets"
@@ -128,7 +130,7 @@ func TestSetsFollowClusters(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.says(t, byTeam, 1)
-	// A cluster that is gone is in no set.
+	// A deleted cluster is in no set.
 	if err := clusters.Delete(ctx, "follow-1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -144,14 +146,14 @@ func TestSetsFollowClusters(t *testing.T) {
 	}
 	bound := func(status metav1.ConditionStatus, reason string) {
 		t.Helper()
-		framework.Eventually(t, "the binding says "+reason, func(ctx context.Context) error {
+		framework.Eventually(t, "condition Bound of the binding has reason "+reason, func(ctx context.Context) error {
 			binding, err := bindings.Get(ctx, blue, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
 			got := meta.FindStatusCondition(binding.Status.Conditions, clusterv1beta2.ConditionBound)
 			if got == nil || got.Status != status || got.Reason != reason {
-				return fmt.Errorf("its conditions are %v", binding.Status.Conditions)
+				return fmt.Errorf("conditions = %v", binding.Status.Conditions)
 			}
 			return nil
 		})
@@ -171,7 +173,7 @@ func bindingOf(set string) *clusterv1beta2.ManagedClusterSetBinding {
 	}
 }
 
-// A cluster that nobody puts into a set is in the set default, whatever way it is written.
+// A cluster without a set is in the set default, after every kind of write.
 func TestDefaultSet(t *testing.T) {
 	f := shared(t)
 	ctx := t.Context()
@@ -181,7 +183,7 @@ func TestDefaultSet(t *testing.T) {
 	want := func(cluster *clusterv1.ManagedCluster, set, after string) {
 		t.Helper()
 		if got := cluster.Labels[clusterv1beta2.ClusterSetLabel]; got != set {
-			t.Errorf("after %s it is in set %q, not %q", after, got, set)
+			t.Errorf("set of the cluster after %s = %q, want %q", after, got, set)
 		}
 	}
 	want(f.makeCluster(t, name, ""), "default", "a create without labels")
@@ -203,30 +205,31 @@ func TestDefaultSet(t *testing.T) {
 	want(apply(head+`,"labels":{"a":"b"}}}`), "default", "a server-side apply of other labels")
 }
 
-// The sets that every hub has exist, cannot be bent and come back.
+// The sets default and global exist on every hub. The server creates them again after a deletion, and
+// rejects changes of their selectors.
 func TestWellKnownSets(t *testing.T) {
 	f := shared(t)
 	ctx := t.Context()
 	sets := f.OCM.ClusterV1beta2().ManagedClusterSets()
 	for _, name := range []string{clusterv1beta2.DefaultClusterSet, clusterv1beta2.GlobalClusterSet} {
 		var first *clusterv1beta2.ManagedClusterSet
-		framework.Eventually(t, name+" exists", func(ctx context.Context) (err error) {
+		framework.Eventually(t, "set "+name+" exists", func(ctx context.Context) (err error) {
 			first, err = sets.Get(ctx, name, metav1.GetOptions{})
 			return err
 		})
 		if err := sets.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		framework.Eventually(t, name+" comes back", func(ctx context.Context) error {
+		framework.Eventually(t, "set "+name+" is created again", func(ctx context.Context) error {
 			again, err := sets.Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
 			if again.UID == first.UID {
-				return fmt.Errorf("it is still there")
+				return fmt.Errorf("the previous set still exists")
 			}
 			if got := meta.FindStatusCondition(again.Status.Conditions, clusterv1beta2.ConditionClusterSetEmpty); got == nil || got.Status != metav1.ConditionFalse {
-				return fmt.Errorf("it does not have the clusters of the fleet: %v", again.Status.Conditions)
+				return fmt.Errorf("conditions = %v, want ClusterSetEmpty False", again.Status.Conditions)
 			}
 			return nil
 		})
@@ -234,11 +237,11 @@ func TestWellKnownSets(t *testing.T) {
 	_, err := sets.Patch(ctx, clusterv1beta2.GlobalClusterSet, types.MergePatchType,
 		[]byte(`{"spec":{"clusterSelector":{"labelSelector":{"matchLabels":{"a":"b"}}}}}`), metav1.PatchOptions{})
 	if !apierrors.IsInvalid(err) {
-		t.Errorf("a smaller set of all clusters: got %v, not 422", err)
+		t.Errorf("Patch(selector of the set global) = %v, want 422", err)
 	}
 }
 
-// grant lets a user do something on the whole hub, and returns its client.
+// grant grants rules to a user in all namespaces of the hub, and returns a client of the user.
 func (f *fleet) grant(t *testing.T, name string, rules ...rbacv1.PolicyRule) *versioned.Clientset {
 	t.Helper()
 	if _, err := f.HubClient.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{}); err != nil {
@@ -254,16 +257,15 @@ func (f *fleet) grant(t *testing.T, name string, rules ...rbacv1.PolicyRule) *ve
 	}
 	config, err := f.Hub.UserConfig(name)
 	client := framework.OCMClient(t, config, err)
-	// Decisions follow the objects in the hub's own time, and the refusals of the
-	// meantime would be remembered.
-	framework.Eventually(t, name+" may do that", func(ctx context.Context) error {
+	// A new grant takes effect after a delay. The server would cache the denials until then.
+	framework.Eventually(t, "user "+name+" can list ManagedClusters", func(ctx context.Context) error {
 		_, err := client.ClusterV1().ManagedClusters().List(ctx, metav1.ListOptions{})
 		return err
 	})
 	return client
 }
 
-// editClusters and editBindings allow what has nothing to do with any set.
+// editClusters and editBindings grant no permission for a set.
 var (
 	editClusters = rbacv1.PolicyRule{APIGroups: []string{clusterv1.GroupName}, Resources: []string{"managedclusters"}, Verbs: []string{"get", "list", "create", "update", "patch"}}
 	editBindings = rbacv1.PolicyRule{APIGroups: []string{clusterv1.GroupName}, Resources: []string{"managedclustersetbindings"}, Verbs: []string{"create", "update", "patch"}}
@@ -276,18 +278,19 @@ func onSet(subresource string, names ...string) rbacv1.PolicyRule {
 	}
 }
 
-// wantRefused checks that an error is 403 and names the rule that is missing.
+// wantRefused checks that an error is 403 and contains the missing rule.
 func wantRefused(t *testing.T, err error, subresource, set string) {
 	t.Helper()
 	rule := fmt.Sprintf("{apiGroups: [cluster.open-cluster-management.io], resources: [managedclustersets/%s], resourceNames: [%s], verbs: [create]}", subresource, set)
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), rule) {
-		t.Errorf("got %v, not 403 with %s", err, rule)
+		t.Errorf("error = %v, want 403 with %s", err, rule)
 	}
 }
 
-// TestJoin: who may edit ManagedClusters moves them between sets only with leave
-// for each of both.
+// TestJoin checks that a user with permission to edit ManagedClusters can move a cluster only with
+// permission to join both the old and the new set.
 func TestJoin(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	ctx := t.Context()
 	const mine, theirs = "join-mine", "join-theirs"
@@ -297,27 +300,27 @@ func TestJoin(t *testing.T) {
 	member := f.grant(t, "join-member", editClusters, onSet("join", mine)).ClusterV1().ManagedClusters()
 	both := f.grant(t, "join-both", editClusters, onSet("join", mine, theirs)).ClusterV1().ManagedClusters()
 
-	// Create, which joins the set default too.
+	// A create without a set joins the set default.
 	_, err := outsider.Create(ctx, unjoined("join-created", ""), metav1.CreateOptions{})
 	wantRefused(t, err, "join", "default")
 	_, err = member.Create(ctx, unjoined("join-created", theirs), metav1.CreateOptions{})
 	wantRefused(t, err, "join", theirs)
 	_, err = member.Create(ctx, unjoined("join-created", mine), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
-		t.Errorf("a dry run with leave: %v", err)
+		t.Errorf("dry-run Create with permission = %v, want nil", err)
 	}
 	applied := []byte(`{"apiVersion":"cluster.open-cluster-management.io/v1","kind":"ManagedCluster","metadata":{"name":"join-created"}}`)
 	_, err = member.Patch(ctx, "join-created", types.ApplyPatchType, applied, metav1.PatchOptions{FieldManager: "test"})
 	wantRefused(t, err, "join", "default")
 	if _, err := f.OCM.ClusterV1().ManagedClusters().Get(ctx, "join-created", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("what was refused is stored, or: %v", err)
+		t.Errorf("Get(join-created) after the rejections = %v, want NotFound", err)
 	}
 	if _, err := member.Create(ctx, unjoined("join-created", mine), metav1.CreateOptions{}); err != nil {
-		t.Fatalf("with leave: %v", err)
+		t.Fatalf("Create with permission = %v, want nil", err)
 	}
 	f.deleteClusterLater(t, "join-created")
 
-	// Moves, in every way.
+	// Every kind of write that moves the cluster requires permission.
 	for way, move := range map[string]func(set string) error{
 		"patch": func(set string) error {
 			_, err := member.Patch(ctx, "join-created", types.MergePatchType, intoSet(set), metav1.PatchOptions{})
@@ -340,22 +343,23 @@ func TestJoin(t *testing.T) {
 	_, err = member.Patch(ctx, "join-created", types.JSONPatchType,
 		[]byte(`[{"op":"remove","path":"/metadata/labels/cluster.open-cluster-management.io~1clusterset"}]`), metav1.PatchOptions{})
 	wantRefused(t, err, "join", "default")
-	// Taking a cluster away from a set is up to that set as well.
+	// The removal of a cluster from a set requires permission for that set.
 	f.move(t, "join-created", theirs)
 	_, err = member.Patch(ctx, "join-created", types.MergePatchType, intoSet(mine), metav1.PatchOptions{})
 	wantRefused(t, err, "join", theirs)
 
-	// What leaves the set alone takes no leave.
+	// A change that keeps the set requires no permission.
 	if _, err := outsider.Patch(ctx, "join-created", types.MergePatchType, []byte(`{"metadata":{"labels":{"other":"yes"}},"spec":{"leaseDurationSeconds":75}}`), metav1.PatchOptions{}); err != nil {
-		t.Errorf("a patch that leaves the set alone: %v", err)
+		t.Errorf("Patch that keeps the set = %v, want nil", err)
 	}
 	if _, err := both.Patch(ctx, "join-created", types.MergePatchType, intoSet(mine), metav1.PatchOptions{}); err != nil {
-		t.Errorf("with leave for both: %v", err)
+		t.Errorf("Patch with permission for both sets = %v, want nil", err)
 	}
 }
 
-// TestBind: to bind a set to a namespace takes leave for that set.
+// TestBind checks that binding a set to a namespace requires permission for that set.
 func TestBind(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	ctx := t.Context()
 	const set, namespace = "bind-set", "bind-namespace"
@@ -372,18 +376,19 @@ func TestBind(t *testing.T) {
 	_, err = outsider.Patch(ctx, set, types.ApplyPatchType, content, metav1.PatchOptions{FieldManager: "test"})
 	wantRefused(t, err, "bind", set)
 	if _, err := member.Create(ctx, bindingOf("default"), metav1.CreateOptions{}); err == nil {
-		t.Error("leave for one set is leave for another")
+		t.Error("Create of a binding for another set = nil, want 403")
 	} else {
 		wantRefused(t, err, "bind", "default")
 	}
 	if _, err := member.Create(ctx, bindingOf(set), metav1.CreateOptions{}); err != nil {
-		t.Fatalf("with leave: %v", err)
+		t.Fatalf("Create of a binding with permission = %v, want nil", err)
 	}
-	// What is bound is bound: labels may be changed without leave, the set not at all.
+	// A change of the labels of a binding requires no permission for its set. The set cannot be
+	// changed.
 	if _, err := outsider.Patch(ctx, set, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}); err != nil {
-		t.Errorf("a label: %v", err)
+		t.Errorf("Patch of a label = %v, want nil", err)
 	}
 	if _, err := member.Patch(ctx, set, types.MergePatchType, []byte(`{"spec":{"clusterSet":"default"}}`), metav1.PatchOptions{}); !apierrors.IsInvalid(err) {
-		t.Errorf("another set: got %v, not 422", err)
+		t.Errorf("Patch of spec.clusterSet = %v, want 422", err)
 	}
 }

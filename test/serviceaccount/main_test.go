@@ -13,13 +13,14 @@ func TestMain(m *testing.M) { os.Exit(framework.Run(m)) }
 // fleet is a fleet with the methods of this package's tests.
 type fleet struct{ *framework.Fleet }
 
-// shared returns the fleet of all tests of the package that leave it as they found it.
+// shared returns the fleet that the tests of the package share. A test must leave it in its
+// original state.
 func shared(t *testing.T) *fleet {
 	t.Helper()
 	return &fleet{framework.Shared(t)}
 }
 
-// ownFleet starts a fleet that the test may kill parts of.
+// ownFleet starts a fleet for one test. The test may kill its processes.
 func ownFleet(t *testing.T, opts localhub.FleetOptions) *fleet {
 	t.Helper()
 	return &fleet{framework.OwnFleet(t, opts)}

@@ -2,7 +2,6 @@ package serviceaccount
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -31,8 +30,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// publicAccount is a ManagedServiceAccount as the public agent knows it: what it
-// reads and writes has these fields and no others.
+// publicAccount is a ManagedServiceAccount with the fields that the upstream agent reads and writes.
 type publicAccount struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -55,10 +53,9 @@ type publicSecretRef struct {
 	LastRefreshTimestamp metav1.Time `json:"lastRefreshTimestamp"`
 }
 
-// publicAgent does on the wire what the public managed-serviceaccount agent does:
-// informers of accounts and Secrets in the namespace of its cluster, a
-// ServiceAccount, an unbound token, a Secret, and a PUT of the status of the
-// account as its cache has it.
+// publicAgent sends the requests of the upstream managed-serviceaccount agent. An informer lists and
+// watches accounts in the namespace of its cluster. For each account, the agent creates a
+// ServiceAccount, an unbound token and a Secret, and then updates the status of the cached account.
 type publicAgent struct {
 	cluster          string
 	hub, managed     kubernetes.Interface
@@ -69,7 +66,7 @@ type publicAgent struct {
 
 const publicNamespace = "open-cluster-management-agent-addon"
 
-// RoundTrip of a wrapped transport tells how the informer of accounts starts.
+// countLists counts the streaming lists and the other lists of accounts.
 type countLists struct {
 	agent *publicAgent
 	next  http.RoundTripper
@@ -87,22 +84,22 @@ func (c countLists) RoundTrip(request *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(request)
 }
 
-// The public agent, with the Role that its own add-on manager gives it, works
-// with our hub unchanged.
+// The upstream agent works with this hub unchanged. Its permissions are those of the ClusterRole for
+// upstream agents.
 func TestPublicAgent(t *testing.T) {
 	t.Parallel()
 	f := ownFleet(t, localhub.FleetOptions{Clusters: []string{framework.Cluster1}})
-	// Its place is taken by the public one.
+	// The upstream agent replaces it.
 	if err := f.Members[0].Agent.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	agent := f.startPublicAgent(t)
 	t.Run("reports tokens", func(t *testing.T) { f.publicReports(t, agent) })
-	t.Run("is not nagged about Secrets", f.publicIsLeftAlone)
-	t.Run("is told of conflicts", func(t *testing.T) { f.publicConflicts(t, agent) })
-	t.Run("what it made goes with the account", f.publicCleansUp)
+	t.Run("gets no status writes for Secret changes", f.publicIsLeftAlone)
+	t.Run("receives conflicts", func(t *testing.T) { f.publicConflicts(t, agent) })
+	t.Run("Secret is deleted with the account", f.publicCleansUp)
 	if agent.streams.Load() == 0 || agent.lists.Load() > 0 {
-		t.Errorf("its informer started with %d streamed and %d other lists", agent.streams.Load(), agent.lists.Load())
+		t.Errorf("streaming and other lists of the informer = %d and %d, want streaming lists only", agent.streams.Load(), agent.lists.Load())
 	}
 }
 
@@ -110,7 +107,7 @@ func (f *fleet) startPublicAgent(t *testing.T) *publicAgent {
 	t.Helper()
 	const name = "managed-serviceaccount-addon-agent"
 	user := localhub.AgentGroup("cluster:"+framework.Cluster1) + ":addon:managed-serviceaccount:agent:addon-agent"
-	// The role of artifacts/rbac, as docs/managedserviceaccount.md has administrators bind it.
+	// Administrators bind this role of artifacts/rbac as docs/managedserviceaccount.md describes.
 	framework.Must(f.HubClient.RbacV1().RoleBindings(framework.Cluster1).Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "open-cluster-management:managed-serviceaccount:upstream-agent"},
@@ -150,7 +147,7 @@ func (f *fleet) startPublicAgent(t *testing.T) *publicAgent {
 					agent.conflicts.Add(1)
 				} else if err != nil && ctx.Err() == nil {
 					agent.fails.Add(1)
-					t.Logf("the public agent: %v", err)
+					t.Logf("upstream agent: %v", err)
 				}
 			}
 		}
@@ -221,16 +218,16 @@ func (f *fleet) publicReports(t *testing.T, agent *publicAgent) {
 		f.AccountReported(t, framework.Cluster1, fmt.Sprintf("public-%d", i))
 	}
 	if agent.fails.Load() > 0 {
-		t.Errorf("%d of its requests failed", agent.fails.Load())
+		t.Errorf("failed requests of the upstream agent = %d, want 0", agent.fails.Load())
 	}
 	out, err := f.Kubectl(t, "", "get", "msa", "-n", framework.Cluster1, "public-0", "-o", "jsonpath={.status.conditions[*].reason}")
 	if err != nil || out != "SecretCreated TokenReported" {
-		t.Errorf("its conditions are: %s", out)
+		t.Errorf("kubectl get prints the reasons %s, %v, want SecretCreated TokenReported", out, err)
 	}
 }
 
-// A Secret that an annotation was put on is the public agent's own business: it
-// watches Secrets by itself.
+// The server does not write the status of an account after a change of its Secret, because the
+// upstream agent watches Secrets itself.
 func (f *fleet) publicIsLeftAlone(t *testing.T) {
 	const name = "public-1"
 	before, secret := f.AccountReported(t, framework.Cluster1, name)
@@ -240,7 +237,7 @@ func (f *fleet) publicIsLeftAlone(t *testing.T) {
 	for {
 		now := framework.Must(f.GetAccount(t.Context(), framework.Cluster1, name))(t)
 		if now.ResourceVersion != before.ResourceVersion {
-			t.Fatalf("its status was written: %+v", now.Status)
+			t.Fatalf("status after an annotation of the Secret = %+v, want no write", now.Status)
 		}
 		select {
 		case <-settled:
@@ -264,11 +261,11 @@ func (f *fleet) publicConflicts(t *testing.T, agent *publicAgent) {
 	}
 	stale.Status.TokenSecretRef = nil
 	if err := agent.put(t.Context(), stale); !apierrors.IsConflict(err) {
-		t.Errorf("got %v, not 409", err)
+		t.Errorf("UpdateStatus of an outdated account = %v, want 409", err)
 	}
 }
 
-// DeepCopyPublic copies what the tests change.
+// DeepCopyPublic returns a copy. The fields that the tests change are not shared.
 func (a *publicAccount) DeepCopyPublic() *publicAccount {
 	out := *a
 	if a.Status.TokenSecretRef != nil {
@@ -282,11 +279,11 @@ func (f *fleet) publicCleansUp(t *testing.T) {
 	if err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "the garbage collector has removed the Secret", func(ctx context.Context) error {
+	framework.Eventually(t, "the garbage collector has deleted the Secret", func(ctx context.Context) error {
 		_, err := f.HubClient.CoreV1().Secrets(framework.Cluster1).Get(ctx, name, metav1.GetOptions{})
 		return framework.IsGone(err)
 	})
 	if _, err := f.GetAccount(t.Context(), framework.Cluster1, name); !apierrors.IsNotFound(err) {
-		t.Error(errors.Join(errors.New("the account is still there"), err))
+		t.Errorf("Get(deleted account %s) = %v, want NotFound", name, err)
 	}
 }

@@ -22,6 +22,7 @@ import (
 const accessRole = "open-cluster-management:managedcluster:serviceaccount-secrets"
 
 func TestManagedServiceAccountReportsAToken(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const name = "whole-life-account"
 	asked := framework.NewAccount(framework.Cluster1, name)
@@ -32,16 +33,16 @@ func TestManagedServiceAccountReportsAToken(t *testing.T) {
 
 	owner := metav1.OwnerReference{APIVersion: authenticationv1beta1.SchemeGroupVersion.String(), Kind: "ManagedServiceAccount", Name: name, UID: account.UID}
 	if len(secret.OwnerReferences) != 1 || secret.OwnerReferences[0] != owner {
-		t.Errorf("the Secret is owned by %v", secret.OwnerReferences)
+		t.Errorf("owners of the Secret = %v, want the account", secret.OwnerReferences)
 	}
 	if secret.Type != "Opaque" || secret.Labels[authenticationv1beta1.ManagedServiceAccountLabel] != "true" || len(secret.Data) != 2 {
-		t.Errorf("the Secret is of type %s with labels %v and %d keys", secret.Type, secret.Labels, len(secret.Data))
+		t.Errorf("Secret has type %s, labels %v and %d keys, want Opaque, the label of accounts and 2 keys", secret.Type, secret.Labels, len(secret.Data))
 	}
 	if ref := account.Status.ServiceAccountRef; ref == nil || ref.Namespace != framework.AccountsNamespace || ref.Name != name || ref.UID == "" {
-		t.Errorf("the ServiceAccount is reported as %v", ref)
+		t.Errorf("serviceAccountRef = %v, want %s/%s with its UID", ref, framework.AccountsNamespace, name)
 	}
 	if ref := account.Status.TokenSecretRef; ref == nil || ref.Name != name || time.Since(ref.LastRefreshTimestamp.Time) > time.Hour {
-		t.Errorf("the Secret is reported as %v", ref)
+		t.Errorf("tokenSecretRef = %v, want %s with a refresh in the last hour", ref, name)
 	}
 	f.AccountSays(t, framework.Cluster1, name, authenticationv1beta1.ConditionSecretCreated, metav1.ConditionTrue, authenticationv1beta1.ReasonSecretCreated)
 	f.AccountSays(t, framework.Cluster1, name, authenticationv1beta1.ConditionAllServiceAccountPresent, metav1.ConditionTrue, authenticationv1beta1.ReasonServiceAccountPresent)
@@ -49,63 +50,57 @@ func TestManagedServiceAccountReportsAToken(t *testing.T) {
 	if err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "ServiceAccount and Secret are gone", func(ctx context.Context) error {
+	framework.Eventually(t, "the ServiceAccount and the Secret are deleted", func(ctx context.Context) error {
 		_, onCluster := f.ManagedClient.CoreV1().ServiceAccounts(framework.AccountsNamespace).Get(ctx, name, metav1.GetOptions{})
 		_, onHub := f.HubClient.CoreV1().Secrets(framework.Cluster1).Get(ctx, name, metav1.GetOptions{})
 		return framework.Gone(onCluster, onHub)
 	})
 }
 
-// Weakness 3: whatever happens to the Secret, it has a token again that the
-// cluster accepts, and foreign marks on it stay.
-func TestSecretIsMended(t *testing.T) {
+// Defect 3: after any change of the Secret, the agent restores a token that the cluster accepts.
+// Foreign labels of the Secret stay.
+func TestSecretIsRepaired(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const name = "mended"
 	framework.CreateAccount(t, f.OCM, framework.NewAccount(framework.Cluster1, name))
 	secrets := f.HubClient.CoreV1().Secrets(framework.Cluster1)
-	for what, harm := range map[string]func(ctx context.Context) error{
-		"deleted": func(ctx context.Context) error { return secrets.Delete(ctx, name, metav1.DeleteOptions{}) },
-		"malformed": func(ctx context.Context) error {
-			_, err := secrets.Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"token":"bm90IGEgdG9rZW4="}}`), metav1.PatchOptions{})
-			return err
-		},
-		"its authority replaced": func(ctx context.Context) error {
-			_, err := secrets.Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"ca.crt":"bm90IGEgY2VydGlmaWNhdGU="}}`), metav1.PatchOptions{})
-			return err
-		},
-		"its token taken out": func(ctx context.Context) error {
-			_, err := secrets.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"blue"}},"data":{"token":null}}`), metav1.PatchOptions{})
-			return err
-		},
-	} {
+	repaired := func(what string, harm func(ctx context.Context) error) {
 		t.Run(what, func(t *testing.T) {
 			_, before := f.AccountReported(t, framework.Cluster1, name)
 			if err := harm(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			framework.Eventually(t, "the cluster accepts what is in it", func(ctx context.Context) error {
+			framework.Eventually(t, "the cluster accepts the token in the Secret", func(ctx context.Context) error {
 				secret, err := secrets.Get(ctx, name, metav1.GetOptions{})
 				if err != nil {
 					return err
 				}
-				if secret.ResourceVersion == before.ResourceVersion {
-					return errors.New("nothing has happened yet")
-				}
-				if team := secret.Labels["team"]; team == "" && before.Labels["team"] != "" {
-					if secret.UID == before.UID {
-						return errors.New("a foreign label was taken off")
-					}
+				if secret.UID == before.UID && secret.Labels["team"] != "blue" {
+					return fmt.Errorf("labels = %v, want team=blue kept", secret.Labels)
 				}
 				return framework.AcceptsToken(ctx, f.Members[0].Cluster, secret)
 			})
 		})
 	}
+	repaired("deleted", func(ctx context.Context) error { return secrets.Delete(ctx, name, metav1.DeleteOptions{}) })
+	for _, harm := range []struct{ name, data string }{
+		{"token removed", `{"token":null}`},
+		{"malformed", `{"token":"bm90IGEgdG9rZW4="}`},
+		{"CA bundle replaced", `{"ca.crt":"bm90IGEgY2VydGlmaWNhdGU="}`},
+	} {
+		repaired(harm.name, func(ctx context.Context) error {
+			_, err := secrets.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"blue"}},"data":`+harm.data+`}`), metav1.PatchOptions{})
+			return err
+		})
+	}
 }
 
-// A Secret that was relabelled is the account's again as long as it says whose it
-// is. One that does not, or that somebody else put there, is in the way, and the
-// account says so, once, until it is gone.
-func TestSecretThatIsNoLongerTheAccounts(t *testing.T) {
+// If a relabelled Secret still names its account as the owner, the agent restores its labels. A Secret
+// without an owner, or of another client, is a conflict. The account reports the conflict once, until
+// the Secret is deleted.
+func TestSecretDetachedFromAccount(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	secrets := f.HubClient.CoreV1().Secrets(framework.Cluster1)
 	patch := func(name, patch string) error {
@@ -119,10 +114,10 @@ func TestSecretThatIsNoLongerTheAccounts(t *testing.T) {
 		if err := patch(name, `{"metadata":{"labels":null}}`); err != nil {
 			t.Fatal(err)
 		}
-		framework.Eventually(t, "the label is back", func(ctx context.Context) error {
+		framework.Eventually(t, "the agent has restored the label of Secret "+name, func(ctx context.Context) error {
 			secret, err := secrets.Get(ctx, name, metav1.GetOptions{})
 			if err == nil && secret.Labels[authenticationv1beta1.ManagedServiceAccountLabel] != "true" {
-				err = fmt.Errorf("its labels are %v", secret.Labels)
+				err = fmt.Errorf("labels = %v", secret.Labels)
 			}
 			return err
 		})
@@ -130,7 +125,7 @@ func TestSecretThatIsNoLongerTheAccounts(t *testing.T) {
 	})
 	for what, harm := range map[string]func(name string) error{
 		"without its owner": func(name string) error { return patch(name, `{"metadata":{"ownerReferences":null}}`) },
-		"another one in its place": func(name string) error {
+		"replaced by another client": func(name string) error {
 			if err := secrets.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 				return err
 			}
@@ -148,7 +143,7 @@ func TestSecretThatIsNoLongerTheAccounts(t *testing.T) {
 			foreign := framework.Must(secrets.Get(t.Context(), name, metav1.GetOptions{}))(t)
 			f.settles(t, name, authenticationv1beta1.ReasonSecretConflict)
 			if got := framework.Must(secrets.Get(t.Context(), name, metav1.GetOptions{}))(t); got.ResourceVersion != foreign.ResourceVersion {
-				t.Error("the Secret was written to")
+				t.Errorf("resourceVersion of the foreign Secret = %s, want it unchanged: %s", got.ResourceVersion, foreign.ResourceVersion)
 			}
 			if err := secrets.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
@@ -158,8 +153,8 @@ func TestSecretThatIsNoLongerTheAccounts(t *testing.T) {
 	}
 }
 
-// settles waits until TokenReported of an account of cluster1 has a reason, and
-// then that nobody writes the account for a while.
+// settles waits until TokenReported of an account of cluster1 has a reason and the account is not
+// written for three seconds.
 func (f *fleet) settles(t *testing.T, name, reason string) {
 	t.Helper()
 	framework.Eventually(t, "TokenReported of "+name+" stays "+reason, func(ctx context.Context) error {
@@ -169,10 +164,10 @@ func (f *fleet) settles(t *testing.T, name, reason string) {
 		}
 		reported := meta.FindStatusCondition(before.Status.Conditions, authenticationv1beta1.ConditionTokenReported)
 		if reported == nil || reported.Reason != reason {
-			return fmt.Errorf("the conditions are %v", before.Status.Conditions)
+			return fmt.Errorf("conditions = %v", before.Status.Conditions)
 		}
 		if held := before.Status.TokenSecretRef != nil; held != (reported.Status == metav1.ConditionTrue) {
-			return fmt.Errorf("the reference is %v", before.Status.TokenSecretRef)
+			return fmt.Errorf("tokenSecretRef = %v while TokenReported is %s", before.Status.TokenSecretRef, reported.Status)
 		}
 		changes, err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Watch(ctx, metav1.ListOptions{
 			FieldSelector: "metadata.name=" + name, ResourceVersion: before.ResourceVersion,
@@ -183,16 +178,17 @@ func (f *fleet) settles(t *testing.T, name, reason string) {
 		defer changes.Stop()
 		select {
 		case event := <-changes.ResultChan():
-			return fmt.Errorf("it was written again: %v", event.Type)
+			return fmt.Errorf("watch event = %v, want no write", event.Type)
 		case <-time.After(3 * time.Second):
 			return nil
 		}
 	})
 }
 
-// Weakness 8, and a hostile agent: it reaches the Secrets of its own accounts,
-// by name, and nothing else.
+// Defect 8: a hostile agent can access the Secrets of its own accounts by name, and no other Secrets or
+// accounts.
 func TestHostileAgent(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const mine, foreign = "hostile-own", "hostile-foreign"
 	ctx := t.Context()
@@ -208,60 +204,61 @@ func TestHostileAgent(t *testing.T) {
 	f.AccountReported(t, framework.Cluster1, mine)
 	conflict := f.AccountSays(t, framework.Cluster1, foreign, authenticationv1beta1.ConditionSecretCreated, metav1.ConditionFalse, authenticationv1beta1.ReasonSecretConflict)
 	if conflict.Status.TokenSecretRef != nil {
-		t.Errorf("it refers to %v", conflict.Status.TokenSecretRef)
+		t.Errorf("tokenSecretRef of the account with a conflict = %v, want nil", conflict.Status.TokenSecretRef)
 	}
 
 	hub, ocm := f.agent(t)
 	asAgent := hub.CoreV1().Secrets(framework.Cluster1)
-	framework.Eventually(t, "the agent reads the Secret that it made", func(ctx context.Context) error {
+	framework.Eventually(t, "the agent can read the Secret of its account", func(ctx context.Context) error {
 		_, err := asAgent.Get(ctx, mine, metav1.GetOptions{})
 		return err
 	})
 	forbidden := func(what string, err error) {
 		t.Helper()
 		if !apierrors.IsForbidden(err) {
-			t.Errorf("%s: got %v, not 403", what, err)
+			t.Errorf("%s = %v, want 403", what, err)
 		}
 	}
 	_, err := asAgent.Get(ctx, foreign, metav1.GetOptions{})
-	forbidden("reading a foreign Secret of an account's name", err)
+	forbidden("reading a foreign Secret with the name of an account", err)
 	_, err = asAgent.Patch(ctx, foreign, types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{})
-	forbidden("changing it", err)
+	forbidden("patching the foreign Secret", err)
 	_, err = asAgent.List(ctx, metav1.ListOptions{})
 	forbidden("listing Secrets", err)
 	_, err = asAgent.Watch(ctx, metav1.ListOptions{})
 	forbidden("watching Secrets", err)
 	_, err = hub.CoreV1().Secrets(metav1.NamespaceDefault).Create(ctx, framework.NewSecret("elsewhere"), metav1.CreateOptions{})
-	forbidden("creating a Secret elsewhere", err)
+	forbidden("creating a Secret in another namespace", err)
 	_, err = ocm.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Create(ctx, framework.NewAccount(framework.Cluster1, "invented"), metav1.CreateOptions{})
 	forbidden("creating an account", err)
 	victim.Spec.Audiences = []string{"mine"}
 	_, err = ocm.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Update(ctx, victim, metav1.UpdateOptions{})
-	forbidden("changing an account", err)
+	forbidden("updating an account", err)
 	_, err = hub.RbacV1().Roles(framework.Cluster1).Update(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: accessRole}}, metav1.UpdateOptions{})
-	forbidden("widening its Role", err)
+	forbidden("updating its Role", err)
 
-	// Consumers send what tokenSecretRef names to the cluster.
+	// Consumers send the content of the Secret in tokenSecretRef to the cluster, so it must be the
+	// Secret of the account.
 	_, err = ocm.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Patch(ctx, mine, types.MergePatchType,
 		[]byte(`{"status":{"tokenSecretRef":{"name":"`+foreign+`","lastRefreshTimestamp":"2026-01-02T03:04:05Z"}}}`), metav1.PatchOptions{}, "status")
 	if !apierrors.IsInvalid(err) || !slices.Equal(framework.InvalidFields(err), []string{"status.tokenSecretRef.name"}) {
-		t.Errorf("referring to a foreign Secret: got %v, not 422", err)
+		t.Errorf("Patch(tokenSecretRef to a foreign Secret) = %v, want 422", err)
 	}
 	if got := framework.Must(secrets.Get(ctx, foreign, metav1.GetOptions{}))(t); got.ResourceVersion != treasure.ResourceVersion {
-		t.Error("the foreign Secret was written to")
+		t.Errorf("resourceVersion of the foreign Secret = %s, want it unchanged: %s", got.ResourceVersion, treasure.ResourceVersion)
 	}
 }
 
-// Anyone who may create Secrets can have the hub fill one with the token of a
-// ServiceAccount of the namespace. An agent that does so under the name of an
-// account must not get to read it.
+// A user with permission to create Secrets can have the hub store the token of a ServiceAccount in
+// one. If an agent creates such a Secret with the name of an account, it cannot read the Secret.
 func TestHostileAgentCannotMintHubTokens(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const name = "minted"
 	silent := f.SilentCluster(t)
 	target := framework.CreateAccount(t, f.OCM, framework.NewAccount(silent, name))
 	hub, _ := f.AgentOf(t, silent)
-	framework.Eventually(t, "the agent may create Secrets", func(ctx context.Context) error {
+	framework.Eventually(t, "the agent can create Secrets", func(ctx context.Context) error {
 		bait := framework.NewSecret(name)
 		bait.Type = "kubernetes.io/service-account-token"
 		bait.Data = nil
@@ -273,7 +270,7 @@ func TestHostileAgentCannotMintHubTokens(t *testing.T) {
 		_, err := hub.CoreV1().Secrets(silent).Create(ctx, bait, metav1.CreateOptions{})
 		return err
 	})
-	// A second account shows that the Role has been looked at since.
+	// Access to the Secret of a second account proves that the server has updated the Role since.
 	const after = "minted-after"
 	second := framework.CreateAccount(t, f.OCM, framework.NewAccount(silent, after))
 	honest := framework.NewSecret(after)
@@ -284,18 +281,20 @@ func TestHostileAgentCannotMintHubTokens(t *testing.T) {
 	if _, err := hub.CoreV1().Secrets(silent).Create(t.Context(), honest, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "the agent may read the Secret that it made", func(ctx context.Context) error {
+	framework.Eventually(t, "the agent can read the Secret of the second account", func(ctx context.Context) error {
 		_, err := hub.CoreV1().Secrets(silent).Get(ctx, after, metav1.GetOptions{})
 		return err
 	})
 	if _, err := hub.CoreV1().Secrets(silent).Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("got %v, not 403: the agent reads the token of a ServiceAccount of the hub", err)
+		t.Errorf("Get(Secret with the token of a hub ServiceAccount) = %v, want 403", err)
 	}
 }
 
-// The Role by which an agent reaches Secrets follows its accounts, comes back,
-// and goes with the last account or when the hub no longer accepts the cluster.
+// The Role that grants an agent access to Secrets follows its accounts. The server restores the
+// Role after changes. It deletes the Role with the last account, or if the hub no longer accepts
+// the cluster.
 func TestAccessFollowsTheAccounts(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	silent := f.SilentCluster(t)
 	roles, bindings := f.HubClient.RbacV1().Roles(silent), f.HubClient.RbacV1().RoleBindings(silent)
@@ -310,27 +309,27 @@ func TestAccessFollowsTheAccounts(t *testing.T) {
 		return framework.Gone(role, binding)
 	}
 	if err := absent(t.Context()); err != nil {
-		t.Errorf("without any account: %v", err)
+		t.Errorf("Role and RoleBinding without an account: %v, want neither", err)
 	}
 	only := framework.CreateAccount(t, f.OCM, framework.NewAccount(silent, "only"))
-	framework.Eventually(t, "Role and RoleBinding exist", there)
+	framework.Eventually(t, "the Role and the RoleBinding exist", there)
 
 	if err := errors.Join(roles.Delete(t.Context(), accessRole, metav1.DeleteOptions{}),
 		bindings.Delete(t.Context(), accessRole, metav1.DeleteOptions{})); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "they are back", there)
+	framework.Eventually(t, "the Role and the RoleBinding are created again", there)
 	widened := `{"metadata":{"labels":null},"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}`
 	if _, err := roles.Patch(t.Context(), accessRole, types.MergePatchType, []byte(widened), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "the Role is what it was", func(ctx context.Context) error {
+	framework.Eventually(t, "the rules of the Role are restored", func(ctx context.Context) error {
 		role, err := roles.Get(ctx, accessRole, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		if len(role.Rules) != 1 || !slices.Equal(role.Rules[0].Verbs, []string{"create"}) {
-			return fmt.Errorf("its rules are %v", role.Rules)
+			return fmt.Errorf("rules = %v", role.Rules)
 		}
 		return nil
 	})
@@ -343,17 +342,19 @@ func TestAccessFollowsTheAccounts(t *testing.T) {
 		}
 	}
 	accept(false)
-	framework.Eventually(t, "they are gone with the acceptance of the cluster", absent)
+	framework.Eventually(t, "the Role and the RoleBinding of the denied cluster are deleted", absent)
 	accept(true)
-	framework.Eventually(t, "they are back with it", there)
+	framework.Eventually(t, "the accepted cluster has the Role and the RoleBinding again", there)
 	if err := f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(silent).Delete(t.Context(), only.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "they are gone with the last account", absent)
+	framework.Eventually(t, "the Role and the RoleBinding are deleted with the last account", absent)
 }
 
-// An account whose time has come is deleted, and no sooner; a finalizer holds it.
+// The server deletes an account after its time to live, and not earlier. A finalizer delays the
+// deletion.
 func TestTTLSecondsAfterCreation(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	const name, hold = "short-lived", "tests.open-cluster-management.io/hold"
 	short := framework.NewAccount(framework.Cluster1, name)
@@ -369,36 +370,37 @@ func TestTTLSecondsAfterCreation(t *testing.T) {
 		}
 	}
 	patch(`{"spec":{"ttlSecondsAfterCreation":2}}`)
-	framework.Eventually(t, "it is deleted, but for the finalizer", func(ctx context.Context) error {
+	framework.Eventually(t, "account "+name+" is being deleted", func(ctx context.Context) error {
 		held, err := accounts.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		if held.DeletionTimestamp == nil {
-			return errors.New("it is not being deleted")
+			return errors.New("deletionTimestamp is not set")
 		}
 		if held.DeletionTimestamp.Before(&metav1.Time{Time: created.CreationTimestamp.Add(2 * time.Second)}) {
-			t.Error("it was deleted too soon")
+			t.Errorf("deletionTimestamp = %s, want at least two seconds after the creation at %s", held.DeletionTimestamp, created.CreationTimestamp)
 		}
 		return nil
 	})
-	framework.Eventually(t, "its ServiceAccount is gone", func(ctx context.Context) error {
+	framework.Eventually(t, "the ServiceAccount of "+name+" is deleted", func(ctx context.Context) error {
 		_, err := f.ManagedClient.CoreV1().ServiceAccounts(framework.AccountsNamespace).Get(ctx, name, metav1.GetOptions{})
 		return framework.IsGone(err)
 	})
 	patch(`{"metadata":{"finalizers":null}}`)
-	framework.Eventually(t, "it is gone", func(ctx context.Context) error {
+	framework.Eventually(t, "account "+name+" does not exist", func(ctx context.Context) error {
 		_, err := accounts.Get(ctx, name, metav1.GetOptions{})
 		return framework.IsGone(err)
 	})
 }
 
-// Weakness 5: a token that has run out is not reported as one.
-func TestExpiredTokenIsSaidToBe(t *testing.T) {
+// Defect 5: the server sets the condition TokenReported to False when the token has expired.
+func TestExpiredTokenIsReported(t *testing.T) {
+	t.Parallel()
 	f := shared(t)
 	silent := f.SilentCluster(t)
 	expired := framework.CreateAccount(t, f.OCM, framework.NewAccount(silent, "expired"))
-	// What an agent said before it went away.
+	// An agent reported this token before it stopped.
 	past := metav1.NewTime(time.Now().Add(-time.Minute))
 	expired.Status.ExpirationTimestamp = &past
 	expired.Status.TokenSecretRef = &authenticationv1beta1.TokenSecretReference{Name: expired.Name, LastRefreshTimestamp: past}
@@ -412,6 +414,6 @@ func TestExpiredTokenIsSaidToBe(t *testing.T) {
 	f.AccountSays(t, silent, expired.Name, authenticationv1beta1.ConditionTokenReported, metav1.ConditionFalse, authenticationv1beta1.ReasonTokenExpired)
 	out, err := f.Kubectl(t, "", "get", "msa", "-n", silent, expired.Name)
 	if err != nil || !strings.Contains(out, "expired") {
-		t.Errorf("kubectl prints %s", out)
+		t.Errorf("kubectl get prints %s, %v, want expired", out, err)
 	}
 }

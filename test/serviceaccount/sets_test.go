@@ -20,8 +20,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// team is the namespace that the sets of the test are bound to, and the account in it.
-// Its name would not fit into a label.
+// team is the namespace that the sets are bound to, and bot is the account in it. The name of the
+// account is longer than the maximum length of a label value.
 const team, bot = "team-blue", "a-robot-of-the-team-whose-name-is-longer-than-what-a-label-may-hold"
 
 // setFleet is a fleet of two clusters with two sets, both bound to the namespace team.
@@ -29,8 +29,8 @@ type setFleet struct {
 	*fleet
 }
 
-// An account in a namespace that is bound to cluster sets is on every cluster of
-// these sets, and nowhere else, whatever changes.
+// An account in a namespace with bound cluster sets exists on exactly the clusters of these sets.
+// The server maintains this after all changes.
 func TestAccountOfClusterSets(t *testing.T) {
 	t.Parallel()
 	s := &setFleet{ownFleet(t, localhub.FleetOptions{Clusters: []string{framework.Cluster1, "cluster2"}})}
@@ -38,18 +38,18 @@ func TestAccountOfClusterSets(t *testing.T) {
 	if _, err := s.HubClient.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("refused without a set", s.refusedWithoutSet)
+	t.Run("rejected without a set", s.refusedWithoutSet)
 	s.bind(t, "north", &metav1.LabelSelector{MatchLabels: map[string]string{"region": "north"}})
 	s.bind(t, "mine", nil)
 	s.label(t, framework.Cluster1, "region", "north")
 	t.Run("every cluster", s.everyCluster)
-	t.Run("members come and go", s.membersComeAndGo)
-	t.Run("what is in the way is named", s.namesWhatIsInTheWay)
+	t.Run("clusters join and leave", s.membersComeAndGo)
+	t.Run("obstacles are reported", s.namesWhatIsInTheWay)
 	t.Run("replicas are kept", s.replicasAreKept)
-	t.Run("the spec follows", s.specFollows)
-	t.Run("the server is away", s.serverIsAway)
-	t.Run("nobody collects garbage", s.nobodyCollectsGarbage)
-	t.Run("no set any more", s.noSetAnyMore)
+	t.Run("spec is propagated", s.specFollows)
+	t.Run("restart of the server", s.serverIsAway)
+	t.Run("no garbage collector", s.nobodyCollectsGarbage)
+	t.Run("no bound set", s.noSetAnyMore)
 	t.Run("deleted", s.deleted)
 }
 
@@ -84,36 +84,37 @@ func (s *setFleet) label(t *testing.T, cluster, key, value string) {
 	framework.Must(s.OCM.ClusterV1().ManagedClusters().Patch(t.Context(), cluster, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(t)
 }
 
-// summarized waits until the account sums up so many clusters, and the failing ones by name.
+// summarized waits until the status of the account reports these numbers of clusters and these failing
+// clusters.
 func (s *setFleet) summarized(t *testing.T, ready, total int32, failing ...string) *authenticationv1beta1.ManagedServiceAccount {
 	t.Helper()
 	var account *authenticationv1beta1.ManagedServiceAccount
-	framework.Eventually(t, fmt.Sprintf("%d of %d clusters are ready", ready, total), func(ctx context.Context) error {
+	framework.Eventually(t, fmt.Sprintf("the account reports %d of %d clusters as ready and %v as failing", ready, total, failing), func(ctx context.Context) error {
 		var err error
 		if account, err = s.GetAccount(ctx, team, bot); err != nil {
 			return err
 		}
 		clusters := account.Status.Clusters
 		if clusters == nil {
-			return errors.New("there is no summary")
+			return errors.New("status.clusters is nil")
 		}
 		var names []string
 		for _, failure := range clusters.Failing {
 			names = append(names, failure.Name)
 		}
 		if clusters.Ready != ready || clusters.Total != total || !slices.Equal(names, failing) {
-			return fmt.Errorf("the summary is %+v", clusters)
+			return fmt.Errorf("status.clusters = %+v", clusters)
 		}
 		return nil
 	})
 	return account
 }
 
-// onCluster waits until the ServiceAccount is, or is not, on a cluster.
+// onCluster waits until the ServiceAccount exists on a cluster, or does not exist if want is false.
 func (s *setFleet) onCluster(t *testing.T, member int, want bool) {
 	t.Helper()
 	client := framework.Must(kubeClient(s.Members[member].Cluster))(t)
-	framework.Eventually(t, fmt.Sprintf("presence on %s is %t", s.Members[member].Name, want), func(ctx context.Context) error {
+	framework.Eventually(t, fmt.Sprintf("existence of the ServiceAccount on %s is %t", s.Members[member].Name, want), func(ctx context.Context) error {
 		_, err := client.CoreV1().ServiceAccounts(framework.AccountsNamespace).Get(ctx, bot, metav1.GetOptions{})
 		if want {
 			return err
@@ -125,12 +126,12 @@ func (s *setFleet) onCluster(t *testing.T, member int, want bool) {
 func (s *setFleet) refusedWithoutSet(t *testing.T) {
 	_, err := s.OCM.AuthenticationV1beta1().ManagedServiceAccounts(team).Create(t.Context(), framework.NewAccount(team, bot), metav1.CreateOptions{})
 	if !apierrors.IsInvalid(err) || !slices.Equal(framework.InvalidFields(err), []string{"metadata.namespace"}) {
-		t.Errorf("got %v, not 422", err)
+		t.Errorf("Create without a bound set = %v, want 422 for metadata.namespace", err)
 	}
 	s.rebind(t, "unknown")
 	_, err = s.OCM.AuthenticationV1beta1().ManagedServiceAccounts(team).Create(t.Context(), framework.NewAccount(team, bot), metav1.CreateOptions{})
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "unknown") {
-		t.Errorf("with a binding to a set that does not exist: got %v, not 422 that names it", err)
+		t.Errorf("Create with a binding to a missing set = %v, want 422 that names the set", err)
 	}
 	s.unbind(t, "unknown")
 }
@@ -146,27 +147,27 @@ func (s *setFleet) everyCluster(t *testing.T) {
 		authenticationv1beta1.ConditionAllServiceAccountPresent, authenticationv1beta1.ConditionSecretCreated, authenticationv1beta1.ConditionTokenReported,
 	} {
 		if !meta.IsStatusConditionTrue(whole.Status.Conditions, conditionType) {
-			t.Errorf("%s is not True: %v", conditionType, whole.Status.Conditions)
+			t.Errorf("conditions = %v, want %s True", whole.Status.Conditions, conditionType)
 		}
 	}
 	if whole.Status.ExpirationTimestamp == nil {
-		t.Error("it does not say when the first token expires")
+		t.Error("status.expirationTimestamp = nil, want the earliest expiration of the tokens")
 	}
 	for i, member := range s.Members {
 		replica, secret := s.AccountReported(t, member.Name, bot)
 		if replica.Labels[authenticationv1beta1.ParentNamespaceLabel] != team {
-			t.Errorf("the replica on %s has the labels %v", member.Name, replica.Labels)
+			t.Errorf("labels of the replica on %s = %v, want the namespace %s of the account", member.Name, replica.Labels, team)
 		}
 		if len(secret.OwnerReferences) != 1 || secret.OwnerReferences[0].UID != replica.UID || secret.Labels[authenticationv1beta1.ManagedServiceAccountLabel] != "true" {
-			t.Errorf("the Secret of %s is owned by %v and labelled %v", member.Name, secret.OwnerReferences, secret.Labels)
+			t.Errorf("Secret of %s has owners %v and labels %v, want the replica as owner and the label of accounts", member.Name, secret.OwnerReferences, secret.Labels)
 		}
 		if err := framework.AcceptsToken(t.Context(), s.Members[i].Cluster, secret); err != nil {
-			t.Errorf("%s does not accept its token: %v", member.Name, err)
+			t.Errorf("authentication with the token on %s = %v, want nil", member.Name, err)
 		}
 	}
 	out, err := s.Kubectl(t, "", "get", "msa", "-n", team)
 	if err != nil || !strings.Contains(out, "2/2") {
-		t.Errorf("kubectl prints %s", out)
+		t.Errorf("kubectl get prints %s, %v, want 2/2", out, err)
 	}
 }
 
@@ -174,15 +175,15 @@ func (s *setFleet) membersComeAndGo(t *testing.T) {
 	s.label(t, "cluster2", clusterv1beta2.ClusterSetLabel, clusterv1beta2.DefaultClusterSet)
 	s.onCluster(t, 1, false)
 	s.summarized(t, 1, 1)
-	// A cluster of two bound sets counts once.
+	// A cluster in two bound sets counts once.
 	s.label(t, framework.Cluster1, clusterv1beta2.ClusterSetLabel, "mine")
 	s.label(t, "cluster2", "region", "north")
 	s.onCluster(t, 1, true)
 	s.summarized(t, 2, 2)
 }
 
-// A cluster without an agent, one without a namespace and one where the name is
-// taken hold no other, and are named with the reason.
+// A cluster without an agent and a cluster with another account of the same name do not delay other
+// clusters. The status reports them with the reason.
 func (s *setFleet) namesWhatIsInTheWay(t *testing.T) {
 	ctx := t.Context()
 	for _, name := range []string{"cluster3", "cluster4"} {
@@ -196,15 +197,15 @@ func (s *setFleet) namesWhatIsInTheWay(t *testing.T) {
 	}
 	summary := s.summarized(t, 2, 4, "cluster3", "cluster4").Status.Clusters
 	if summary.Failing[0].Reason != authenticationv1beta1.ReasonPending || summary.Failing[1].Reason != "NameTaken" {
-		t.Errorf("the reasons are %v", summary.Failing)
+		t.Errorf("failing clusters = %v, want cluster3 Pending and cluster4 NameTaken", summary.Failing)
 	}
 	if err := s.OCM.AuthenticationV1beta1().ManagedServiceAccounts("cluster4").Delete(ctx, taken.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "the name is used once it is free", func(ctx context.Context) error {
+	framework.Eventually(t, "cluster4 has a replica after the other account is deleted", func(ctx context.Context) error {
 		replica, err := s.GetAccount(ctx, "cluster4", bot)
 		if err == nil && replica.Labels[authenticationv1beta1.ParentNamespaceLabel] != team {
-			err = errors.New("it is another account")
+			err = fmt.Errorf("labels = %v, want a replica of %s", replica.Labels, team)
 		}
 		return err
 	})
@@ -214,45 +215,45 @@ func (s *setFleet) namesWhatIsInTheWay(t *testing.T) {
 		}
 	}
 	s.summarized(t, 2, 2)
-	framework.Eventually(t, "replicas go with their clusters", func(ctx context.Context) error {
+	framework.Eventually(t, "replicas are deleted with their clusters", func(ctx context.Context) error {
 		_, three := s.GetAccount(ctx, "cluster3", bot)
 		_, four := s.GetAccount(ctx, "cluster4", bot)
 		return framework.Gone(three, four)
 	})
 }
 
-// Weakness 7: a replica is what its account says, whoever changes or deletes it,
-// and cannot be cut loose to stay behind.
+// Defect 7: the server restores a replica after any client changes or deletes it, and a client
+// cannot detach a replica from its account.
 func (s *setFleet) replicasAreKept(t *testing.T) {
 	ctx, replicas := t.Context(), s.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1)
 	loose := fmt.Sprintf(`{"metadata":{"labels":{%q:null},"annotations":{%q:null}},"spec":{"audiences":["other"]}}`,
 		authenticationv1beta1.ParentNamespaceLabel, authenticationv1beta1.ParentUIDAnnotation)
 	cut := framework.Must(replicas.Patch(ctx, bot, types.MergePatchType, []byte(loose), metav1.PatchOptions{}))(t)
 	if cut.Labels[authenticationv1beta1.ParentNamespaceLabel] != team || cut.Annotations[authenticationv1beta1.ParentUIDAnnotation] == "" {
-		t.Errorf("the replica was cut loose: %v, %v", cut.Labels, cut.Annotations)
+		t.Errorf("replica after a patch has labels %v and annotations %v, want its marks kept", cut.Labels, cut.Annotations)
 	}
-	framework.Eventually(t, "its spec is that of the account", func(ctx context.Context) error {
+	framework.Eventually(t, "the spec of the replica is restored", func(ctx context.Context) error {
 		replica, err := replicas.Get(ctx, bot, metav1.GetOptions{})
 		if err == nil && len(replica.Spec.Audiences) > 0 {
-			err = fmt.Errorf("its audiences are %v", replica.Spec.Audiences)
+			err = fmt.Errorf("audiences = %v, want none", replica.Spec.Audiences)
 		}
 		return err
 	})
 	if err := replicas.Delete(ctx, bot, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "it is back", func(ctx context.Context) error {
+	framework.Eventually(t, "the replica is created again", func(ctx context.Context) error {
 		replica, err := replicas.Get(ctx, bot, metav1.GetOptions{})
 		if err == nil && replica.UID == cut.UID {
-			err = errors.New("it is still there")
+			err = errors.New("the previous replica still exists")
 		}
 		return err
 	})
 	s.summarized(t, 2, 2)
 }
 
-// A cluster whose agent has not reported on the present spec is not ready, whatever
-// it said of an earlier one.
+// A cluster is not ready until its agent has reported on the current spec, even if it reported
+// on an earlier one.
 func (s *setFleet) specFollows(t *testing.T) {
 	agent := s.Members[1].Agent
 	if err := agent.Kill(); err != nil {
@@ -261,10 +262,10 @@ func (s *setFleet) specFollows(t *testing.T) {
 	framework.Must(s.OCM.AuthenticationV1beta1().ManagedServiceAccounts(team).Patch(t.Context(), bot, types.MergePatchType,
 		[]byte(`{"spec":{"rotation":{"validity":"12h"},"ttlSecondsAfterCreation":100000}}`), metav1.PatchOptions{}))(t)
 	for _, member := range s.Members {
-		framework.Eventually(t, "the replica on "+member.Name+" follows", func(ctx context.Context) error {
+		framework.Eventually(t, "the replica on "+member.Name+" has the new spec", func(ctx context.Context) error {
 			replica, err := s.GetAccount(ctx, member.Name, bot)
 			if err == nil && (replica.Spec.Rotation.Validity != "12h" || replica.Spec.TTLSecondsAfterCreation != nil) {
-				err = fmt.Errorf("its spec is %+v", replica.Spec)
+				err = fmt.Errorf("spec = %+v", replica.Spec)
 			}
 			return err
 		})
@@ -276,7 +277,7 @@ func (s *setFleet) specFollows(t *testing.T) {
 	s.summarized(t, 2, 2)
 }
 
-// What changes while the server is away is made up for when it is back.
+// After a restart, the server applies the changes that it missed.
 func (s *setFleet) serverIsAway(t *testing.T) {
 	s.label(t, "cluster2", "region", "south")
 	if err := s.Server.Kill(); err != nil {
@@ -286,15 +287,15 @@ func (s *setFleet) serverIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.onCluster(t, 1, false)
-	framework.Eventually(t, "the server answers again", func(ctx context.Context) error {
+	framework.Eventually(t, "the server serves the account again", func(ctx context.Context) error {
 		_, err := s.GetAccount(ctx, team, bot)
 		return err
 	})
 	s.summarized(t, 1, 1)
 }
 
-// An account that is deleted and made again finds its name free, also where the
-// hub's garbage collector takes the one for the other, or is not there.
+// A replica that is deleted and created again gets a new Secret, even if the garbage collector of
+// the hub does not run.
 func (s *setFleet) nobodyCollectsGarbage(t *testing.T) {
 	if err := s.Hub.ControllerManager.Stop(t.Context()); err != nil {
 		t.Fatal(err)
@@ -303,10 +304,10 @@ func (s *setFleet) nobodyCollectsGarbage(t *testing.T) {
 	if err := s.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Delete(t.Context(), bot, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "there is another Secret", func(ctx context.Context) error {
+	framework.Eventually(t, "a new Secret replaces the previous one", func(ctx context.Context) error {
 		secret, err := s.HubClient.CoreV1().Secrets(framework.Cluster1).Get(ctx, bot, metav1.GetOptions{})
 		if err == nil && secret.UID == before.UID {
-			err = errors.New("it is the former one")
+			err = errors.New("the previous Secret still exists")
 		}
 		return err
 	})
@@ -324,14 +325,14 @@ func (s *setFleet) noSetAnyMore(t *testing.T) {
 		s.AccountSays(t, team, bot, conditionType, metav1.ConditionFalse, authenticationv1beta1.ReasonNotManaged)
 	}
 	s.rebind(t, "unknown")
-	framework.Eventually(t, "the set that does not exist is named", func(ctx context.Context) error {
+	framework.Eventually(t, "condition NamespaceManaged names the missing set", func(ctx context.Context) error {
 		account, err := s.GetAccount(ctx, team, bot)
 		if err != nil {
 			return err
 		}
 		managed := meta.FindStatusCondition(account.Status.Conditions, authenticationv1beta1.ConditionNamespaceManaged)
 		if managed == nil || !strings.Contains(managed.Message, "unknown") {
-			return fmt.Errorf("it says %v", managed)
+			return fmt.Errorf("condition NamespaceManaged = %v", managed)
 		}
 		return nil
 	})
@@ -339,7 +340,7 @@ func (s *setFleet) noSetAnyMore(t *testing.T) {
 	s.onCluster(t, 0, true)
 	back := s.summarized(t, 1, 1)
 	if meta.FindStatusCondition(back.Status.Conditions, authenticationv1beta1.ConditionNamespaceManaged) != nil {
-		t.Errorf("it still says that the namespace has no clusters: %v", back.Status.Conditions)
+		t.Errorf("conditions = %v, want no NamespaceManaged", back.Status.Conditions)
 	}
 }
 
@@ -348,7 +349,7 @@ func (s *setFleet) deleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.onCluster(t, 0, false)
-	framework.Eventually(t, "replica and Secret are gone", func(ctx context.Context) error {
+	framework.Eventually(t, "the replica and its Secret are deleted", func(ctx context.Context) error {
 		_, replica := s.GetAccount(ctx, framework.Cluster1, bot)
 		_, secret := s.HubClient.CoreV1().Secrets(framework.Cluster1).Get(ctx, bot, metav1.GetOptions{})
 		return framework.Gone(replica, secret)

@@ -16,12 +16,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
-	"open-cluster-management.io/hub-apiserver/pkg/tokens"
+	"open-cluster-management.io/hub-apiserver/pkg/clusterclient"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-// A program that uses the token all the time follows three rotations, one of them
-// while the agent is killed, and none of its requests fails.
+// A consumer that sends requests continuously follows three rotations of its token. One rotation
+// happens while the agent restarts. None of the requests fails.
 func TestConsumerFollowsRotation(t *testing.T) {
 	f := shared(t)
 	const name = "consumed"
@@ -30,8 +30,8 @@ func TestConsumerFollowsRotation(t *testing.T) {
 	framework.CreateAccount(t, f.OCM, created)
 
 	ctx, cancel := context.WithCancel(t.Context())
-	hub := framework.Must(tokens.NewHub(f.Hub.AdminConfig()))(t)
-	source := framework.Must(hub.Source(framework.Cluster1, name, tokens.Options{Host: f.Members[0].AdminConfig().Host}))(t)
+	hub := framework.Must(clusterclient.NewHub(f.Hub.AdminConfig()))(t)
+	source := framework.Must(hub.Source(framework.Cluster1, name, clusterclient.Options{Host: f.Members[0].AdminConfig().Host}))(t)
 	var running sync.WaitGroup
 	t.Cleanup(func() {
 		cancel()
@@ -42,7 +42,7 @@ func TestConsumerFollowsRotation(t *testing.T) {
 	config.QPS, config.Burst = 200, 200
 	client := framework.Must(kubernetes.NewForConfig(config))(t)
 
-	// The API server calls a token by its ID, in the token and to whoever asks who he is.
+	// Tokens and SelfSubjectReviews contain the ID by which the API server identifies a token.
 	used := func(ctx context.Context) (string, error) {
 		review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err != nil {
@@ -78,21 +78,21 @@ func TestConsumerFollowsRotation(t *testing.T) {
 		patch := fmt.Sprintf(`{"spec":{"rotation":{"validity":"%dh"}}}`, 25+rotation)
 		framework.Must(accounts.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(t)
 		if rotation == 1 {
-			// The agent may be before or after any of its writes.
+			// The agent stops at an arbitrary point between its writes.
 			if err := f.Members[0].Agent.Restart(ctx); err != nil {
 				t.Fatal(err)
 			}
 		}
-		framework.Eventually(t, "the consumer uses a new token", func(ctx context.Context) error {
+		framework.Eventually(t, "the consumer uses the new token", func(ctx context.Context) error {
 			wanted, err := reported(ctx)
 			if err != nil {
 				return err
 			}
 			if seen[wanted] {
-				return errors.New("the token is the same")
+				return errors.New("reported token is unchanged, want a new token")
 			}
 			if got, err := used(ctx); err != nil || got != wanted {
-				return fmt.Errorf("it uses %q and not %q: %w", got, wanted, err)
+				return fmt.Errorf("token of the consumer = %q, want %q: %w", got, wanted, err)
 			}
 			seen[wanted] = true
 			return nil
@@ -100,16 +100,16 @@ func TestConsumerFollowsRotation(t *testing.T) {
 	}
 	select {
 	case err := <-failed:
-		t.Errorf("a request failed: %v", err)
+		t.Errorf("request of the consumer = %v, want nil", err)
 	default:
 	}
 }
 
-// tokenID is what the API server calls a token.
+// tokenID returns the ID by which the API server identifies a token.
 func tokenID(token []byte) (string, error) {
 	parts := strings.Split(string(token), ".")
 	if len(parts) != 3 {
-		return "", errors.New("no token")
+		return "", fmt.Errorf("token has %d parts, want 3", len(parts))
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {

@@ -8,23 +8,23 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 )
 
-// batch is a report, as it was when it was begun.
+// batch is a snapshot of a report, taken when begin returns it.
 type batch struct {
 	full bool
-	// greeting is true for a report that is to find out whether the hub takes any.
+	// greeting is true for a report that checks whether the hub accepts reports.
 	greeting bool
 	puts     []item
 	removes  []string
 	// adds and drops are edges.
 	adds, drops []edgeName
-	// resources and edges are what the hub has after it.
+	// resources and edges are the totals on the hub after the batch.
 	resources, edges int
 
-	// taken is what was pending.
+	// taken contains the pending changes that the batch reports.
 	taken pending
 }
 
-// item is a record in a batch. It stays as it is when the record changes.
+// item is a copy of a record in a batch. Later changes of the record do not affect it.
 type item struct {
 	resource   *resource
 	uid        string
@@ -45,7 +45,7 @@ func (b *batch) add(r *record, e *edge) {
 	}
 }
 
-// kind is what the metrics call the batch.
+// kind returns the label of the batch in metrics.
 func (b *batch) kind() string {
 	switch {
 	case b.full:
@@ -59,9 +59,9 @@ func (b *batch) kind() string {
 
 func (b *batch) empty() bool { return len(b.puts)+len(b.removes)+len(b.adds)+len(b.drops) == 0 }
 
-// exceeds reports whether the encoded batch has more than about so many bytes.
+// exceeds reports whether the encoded batch is larger than approximately the given number of bytes.
 func (b *batch) exceeds(bytes int) bool {
-	// A UID and what stands around it take some hundred bytes.
+	// A UID with its JSON syntax takes about 100 bytes.
 	const each = 100
 	size := each * (len(b.removes) + 2*len(b.adds) + 2*len(b.drops))
 	for i := range b.puts {
@@ -73,7 +73,7 @@ func (b *batch) exceeds(bytes int) bool {
 	return size > bytes
 }
 
-// encode writes the JSON of inventory.Sync, without having it all in memory.
+// encode writes the JSON of inventory.Sync as a stream, so that memory does not hold all of it.
 func (b *batch) encode(to io.Writer, version string) error {
 	w := &writer{Writer: bufio.NewWriterSize(to, 32<<10)}
 	w.text(`{`)
@@ -129,11 +129,11 @@ func (b *batch) encode(to io.Writer, version string) error {
 	return w.Flush()
 }
 
-// writer writes JSON and remembers the first error.
+// writer writes JSON and keeps the first error.
 type writer struct {
 	*bufio.Writer
 	err error
-	// list is the name of the list that is being written, and some whether it has elements.
+	// list is the name of the current list. some is true if the list has elements.
 	list string
 	some bool
 }
@@ -164,7 +164,7 @@ func (w *writer) value(value any) {
 
 func (w *writer) begin(list string) { w.list, w.some = list, false }
 
-// next comes before each element; a list without any is left out.
+// next starts an element. A list without elements is omitted.
 func (w *writer) next() {
 	if w.some {
 		w.text(`,`)

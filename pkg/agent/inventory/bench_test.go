@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// benchmarkObjects is how many objects the cluster of the benchmarks has.
+// benchmarkObjects is the number of objects in the cluster of the benchmarks.
 const benchmarkObjects = 5000
 
 func benchmarkPod(i int) *unstructured.Unstructured {
@@ -48,7 +48,7 @@ func benchmarkExtractor(b *testing.B) *extractor {
 	return e
 }
 
-// BenchmarkMemory shows how much memory stays in use for each object.
+// BenchmarkMemory measures the memory that remains in use per object.
 func BenchmarkMemory(b *testing.B) {
 	e := benchmarkExtractor(b)
 	for b.Loop() {
@@ -84,7 +84,7 @@ func heap() uint64 {
 	return stats.HeapAlloc
 }
 
-// BenchmarkFullReport shows how long it takes to encode everything, compressed.
+// BenchmarkFullReport measures the time to encode and compress a full report.
 func BenchmarkFullReport(b *testing.B) {
 	e := benchmarkExtractor(b)
 	s := newState()

@@ -7,15 +7,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// rowResource is what the state knows the cluster's own row by. No resource of a
-// cluster has its name, so it does not get in the way of the hub's ManagedClusters.
+// rowResource is the resource of the cluster's own row in the state. No cluster serves a resource
+// of this name, so the row cannot collide with the ManagedClusters of a hub.
 var rowResource = &resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "clusters"}, kind: "Cluster", reported: true}
 
-// nodes is the resource whose objects make up the capacity of the cluster.
+// nodes is the resource of the objects that add up to the capacity of the cluster.
 var nodes = schema.GroupResource{Resource: "nodes"}
 
-// clusterRow is the row that stands for the cluster itself. It is found by whoever
-// may list ManagedClusters.
+// clusterRow is the row of the cluster itself. Users with permission to list
+// ManagedClusters can find it.
 type clusterRow struct {
 	cluster, endpoint string
 
@@ -23,14 +23,13 @@ type clusterRow struct {
 	version string
 }
 
-// setVersion sets the version of Kubernetes.
 func (c *clusterRow) setVersion(version string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.version = version
 }
 
-// refresh brings the row in the state up to date.
+// refresh updates the row in the state.
 func (c *clusterRow) refresh(s *state) {
 	c.mu.Lock()
 	version := c.version
@@ -48,7 +47,7 @@ func (c *clusterRow) refresh(s *state) {
 	if count, total := s.capacityOf(nodes); count > 0 {
 		properties["nodes"], properties["cpu"], properties["memory"] = count, total.cpu, total.memory
 	}
-	// Strings and integers can always be encoded.
+	// The properties are strings and integers, so Marshal does not fail.
 	encoded, _ := json.Marshal(properties)
 	s.put(&record{resource: rowResource, uid: "cluster__" + c.cluster, name: c.cluster, properties: encoded})
 }

@@ -23,16 +23,16 @@ import (
 )
 
 const (
-	// pageSize is how many objects a list has at a time, where there are no
+	// pageSize is the number of objects in a page if the API server does not support
 	// streaming lists.
 	pageSize = 500
-	// maxLists is how many resources are listed at the same time, and maxListing how
-	// long one may take before another may begin beside it.
+	// maxLists is the maximum number of resources that are listed in parallel. A list that takes
+	// longer than maxListing no longer counts.
 	maxLists   = 8
 	maxListing = 30 * time.Second
 )
 
-// listBackoff is how long a resource waits that cannot be listed or watched.
+// listBackoff is the delay before a failed list or watch is retried.
 var listBackoff = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 30 * time.Second}
 
 // clients read the cluster.
@@ -41,22 +41,23 @@ type clients struct {
 	dynamic  dynamic.Interface
 }
 
-// collector keeps the state up to date with the objects of one resource. It is
-// what a cache.Reflector takes for its store.
+// collector keeps the objects of one resource in the state up to date. It is the store of
+// a cache.Reflector.
 type collector struct {
 	resource  *resource
 	extractor *extractor
 	state     *state
 	clients   clients
-	// lists has an element for each resource that is being listed.
+	// lists contains an element for each list in progress.
 	lists chan struct{}
-	// noticed is called when an object has changed, if it is not nil.
+	// noticed is called after an object has changed. It may be nil.
 	noticed func()
-	// patience is how long a resource that may not be listed any more is kept.
+	// patience is the time that objects of a resource are kept after the agent lost the permission
+	// to list them.
 	patience time.Duration
 
-	// listed is whether the state has the objects, and denied whether they may not
-	// be listed.
+	// listed is true once the state contains the objects. denied is true if the agent
+	// lacks permission to list them.
 	listed, denied atomic.Bool
 	deniedSince    time.Time
 	listedNow      func()
@@ -67,7 +68,7 @@ type collector struct {
 
 var _ cache.TransformingStore = &collector{}
 
-// start runs the collector until ctx ends or stop is called. done is closed then.
+// start runs the collector until ctx ends or stop is called. Then it closes done.
 func (c *collector) start(ctx context.Context) {
 	ctx, c.stop = context.WithCancel(ctx)
 	c.done = make(chan struct{})
@@ -83,7 +84,7 @@ func (c *collector) run(ctx context.Context) {
 	reflector.WatchListPageSize = pageSize
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("resource", c.resource.GroupResource().String()))
 	delay := listBackoff.DelayWithReset(clock.RealClock{}, 2*time.Minute)
-	// The condition never ends it, so ctx has when it returns.
+	// The condition never ends the loop, so ctx has ended when it returns.
 	_ = delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		release := c.acquire(ctx)
 		defer release()
@@ -95,8 +96,8 @@ func (c *collector) run(ctx context.Context) {
 	})
 }
 
-// acquire waits until another resource may be listed. The place is given back when
-// this one is listed, has failed or takes long.
+// acquire waits for a free slot to list another resource. The slot is released when the list
+// succeeds, fails or takes longer than maxListing.
 func (c *collector) acquire(ctx context.Context) (release func()) {
 	select {
 	case c.lists <- struct{}{}:
@@ -112,7 +113,7 @@ func (c *collector) acquire(ctx context.Context) (release func()) {
 	return c.listedNow
 }
 
-// failed says that the objects could not be listed or watched.
+// failed records that a list or a watch failed.
 func (c *collector) failed(ctx context.Context, err error) {
 	logger := klog.FromContext(ctx)
 	if !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) && !apierrors.IsMethodNotSupported(err) {
@@ -125,7 +126,7 @@ func (c *collector) failed(ctx context.Context, err error) {
 		logger.V(2).Info("Resource cannot be collected", "err", err)
 	}
 	c.denied.Store(true)
-	// A server that starts, or a resource that is about to go, may say so for a moment.
+	// A starting server, or the deletion of a resource, may cause this error temporarily.
 	if c.listed.Load() && time.Since(c.deniedSince) > c.patience {
 		c.listed.Store(false)
 		c.state.replace(c.resource.GroupResource(), nil)
@@ -133,7 +134,8 @@ func (c *collector) failed(ctx context.Context, err error) {
 	}
 }
 
-// settled reports whether all is known that can be known.
+// settled reports whether the objects are known, or cannot be known because the agent lacks
+// permission.
 func (c *collector) settled() bool { return c.listed.Load() || c.denied.Load() }
 
 func (c *collector) listWatch() *cache.ListWatch {
@@ -152,7 +154,7 @@ func (c *collector) listWatch() *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			if options.ResourceVersion == "0" {
-				// A list out of the watch cache would have no pages.
+				// A list from the watch cache would not be paged.
 				options.ResourceVersion = ""
 			}
 			page, err := list(ctx, options)
@@ -164,8 +166,8 @@ func (c *collector) listWatch() *cache.ListWatch {
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			opened, err := open(ctx, options)
 			if err != nil && ptr.Deref(options.SendInitialEvents, false) && !apierrors.IsResourceExpired(err) {
-				// The reflector would wait on some errors of a streaming list without
-				// heeding ctx. On one that it does not know it lists by pages.
+				// The reflector retries some errors of a streaming list without regard to
+				// ctx. For an unknown error, it falls back to a paged list.
 				return nil, fmt.Errorf("streaming list: %v", err)
 			}
 			return opened, err
@@ -173,8 +175,8 @@ func (c *collector) listWatch() *cache.ListWatch {
 	}
 }
 
-// records turns a page of objects into one of records, so that the objects are
-// not in memory longer than the page.
+// records turns a page of objects into a page of records, so that no object stays in
+// memory longer than its page.
 func (c *collector) records(page runtime.Object) (runtime.Object, error) {
 	of, err := meta.ListAccessor(page)
 	if err != nil {
@@ -195,11 +197,11 @@ func (c *collector) records(page runtime.Object) (runtime.Object, error) {
 	return records, err
 }
 
-// Transformer makes the reflector keep records instead of objects while it reads a
-// streaming list.
+// Transformer returns the function by which the reflector stores records instead of
+// objects while it reads a streaming list.
 func (c *collector) Transformer() cache.TransformFunc { return c.extractor.transform }
 
-// Replace makes records or objects all that there is of the resource.
+// Replace replaces all objects of the resource with the given records or objects.
 func (c *collector) Replace(objects []any, _ string) error {
 	records := make([]*record, 0, len(objects))
 	for _, obj := range objects {
@@ -218,10 +220,10 @@ func (c *collector) Replace(objects []any, _ string) error {
 	return nil
 }
 
-// Add takes an object that is new.
+// Add stores a new object.
 func (c *collector) Add(obj any) error { return c.Update(obj) }
 
-// Update takes an object that may have changed.
+// Update stores an object that may have changed.
 func (c *collector) Update(obj any) error {
 	extracted, err := c.extractor.transform(obj)
 	if err != nil {
@@ -232,7 +234,7 @@ func (c *collector) Update(obj any) error {
 	return nil
 }
 
-// Delete forgets an object.
+// Delete removes an object.
 func (c *collector) Delete(obj any) error {
 	object, err := meta.Accessor(obj)
 	if err != nil {
@@ -243,7 +245,7 @@ func (c *collector) Delete(obj any) error {
 	return nil
 }
 
-// Resync has nothing to do, as the state is always what was seen last.
+// Resync does nothing, because the state always contains the last version of each object.
 func (c *collector) Resync() error { return nil }
 
 func (c *collector) notice() {

@@ -15,21 +15,22 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Config is what a Controller needs. All fields but APIEndpoint are required.
+// Config configures a Controller. All fields except APIEndpoint are required.
 type Config struct {
 	// ClusterName is the name of the managed cluster on the hub.
 	ClusterName string
-	// APIEndpoint is the URL of the cluster's API server, for others to see; unknown
-	// if empty.
+	// APIEndpoint is the URL of the cluster's API server in the report. It is empty if unknown.
 	APIEndpoint string
-	// Settings say what is reported.
+	// Settings select the resources and the properties to report.
 	Settings *Settings
-	// Hub is how to reach the hub.
+	// Hub is the client configuration for the hub.
 	Hub *rest.Config
 	// Metadata, Dynamic and Discovery read the managed cluster.
 	Metadata  metadata.Interface
 	Dynamic   dynamic.Interface
 	Discovery discovery.DiscoveryInterface
+	// Timing is DefaultTiming, except in tests.
+	Timing Timing
 }
 
 // Controller reports the resources of one cluster.
@@ -37,16 +38,12 @@ type Controller struct {
 	cluster    string
 	collection *collection
 	reporter   *reporter
-	timing     timing
 
 	synced, unserved atomic.Bool
 }
 
-// New returns a controller. It makes no request. It returns an error if the
-// configuration is not complete.
-func New(config Config) (*Controller, error) { return newController(config, defaultTiming) }
-
-func newController(config Config, timing timing) (*Controller, error) {
+// New returns a controller, or an error if the configuration is incomplete. It makes no request.
+func New(config Config) (*Controller, error) {
 	if config.Settings == nil {
 		return nil, errors.New("inventory: the settings are missing")
 	}
@@ -58,28 +55,43 @@ func newController(config Config, timing timing) (*Controller, error) {
 	row := &clusterRow{cluster: config.ClusterName, endpoint: config.APIEndpoint}
 	c := &Controller{
 		cluster: config.ClusterName,
-		timing:  timing,
 		collection: &collection{
 			cluster: config.ClusterName, settings: config.Settings,
 			discovery: discovery.ToDiscoveryInterfaceWithContext(config.Discovery),
 			clients:   clients{config.Metadata, config.Dynamic},
-			state:     state, row: row, timing: timing,
+			state:     state, row: row, timing: config.Timing,
 			lists: make(chan struct{}, maxLists), noticed: make(chan struct{}, 1),
 			collectors: map[schema.GroupResource]*collector{},
 		},
-		reporter: newReporter(state, row, hub, timing),
+		reporter: newReporter(state, row, hub, config.Timing),
 	}
 	c.reporter.accepted = c.accepted
 	c.reporter.absent = c.unserved.Store
 	return c, nil
 }
 
-// Synced reports whether the hub has been told all that the cluster has.
+// Synced reports whether all resources of the cluster have been reported to the hub.
 func (c *Controller) Synced() bool { return c.synced.Load() }
 
-// Unserved reports whether the hub takes no inventory from this agent: it does not
-// serve it, or does not allow it.
+// Unserved reports whether the hub accepts no inventory from this agent, because the hub does not
+// serve inventories or denies access.
 func (c *Controller) Unserved() bool { return c.unserved.Load() }
+
+// Backlog returns the numbers of objects and edges that the Controller knows, and the numbers of
+// changed and deleted objects that are not reported yet.
+func (c *Controller) Backlog() Backlog {
+	s := c.reporter.state
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Backlog{
+		Objects: len(s.records), Edges: s.edges,
+		Changed: len(s.pending.put) + len(s.pending.related) + len(s.pending.unrelated), Deleted: len(s.pending.removed),
+	}
+}
+
+// Backlog contains the numbers of known objects and edges, and of changes that are not reported
+// yet.
+type Backlog struct{ Objects, Edges, Changed, Deleted int }
 
 func (c *Controller) accepted(b *batch) {
 	if b.full {
@@ -89,7 +101,7 @@ func (c *Controller) accepted(b *batch) {
 	edges.Set(float64(b.edges))
 }
 
-// Run works until ctx ends, and returns when all it started has ended.
+// Run reports until ctx ends, and returns after all its goroutines have stopped.
 func (c *Controller) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	if !c.reporter.greet(ctx) {
@@ -111,5 +123,5 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// settleInterval is how often it is looked whether all objects are known.
+// settleInterval is the interval between checks until all objects are known.
 const settleInterval = 50 * time.Millisecond

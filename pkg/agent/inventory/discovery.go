@@ -17,14 +17,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// sources are resources whose objects decide which resources there are.
+// sources are the resources whose objects determine which resources exist.
 var sources = sets.New(
 	schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
 	schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"},
 )
 
-// afterChange is how the cluster is looked at after a change of a source: soon, and
-// again, because a new resource shows up some time after its definition.
+// afterChange is the schedule of discovery after a change of a source. Discovery repeats, because a
+// new resource appears some time after its definition.
 var afterChange = wait.Backoff{Duration: 300 * time.Millisecond, Factor: 2.5, Jitter: 0.2, Steps: 5}
 
 // collection keeps a collector for each resource of the cluster.
@@ -34,7 +34,7 @@ type collection struct {
 	discovery discovery.DiscoveryInterfaceWithContext
 	clients   clients
 	state     *state
-	timing    timing
+	timing    Timing
 	row       *clusterRow
 
 	lists   chan struct{}
@@ -42,20 +42,20 @@ type collection struct {
 
 	mu         sync.Mutex
 	collectors map[schema.GroupResource]*collector
-	// first is when the cluster was first looked at with success, complete whether
-	// all groups could be found.
+	// first is the time of the first successful discovery. complete is true if all groups were
+	// discovered.
 	first    time.Time
 	complete bool
 }
 
-// run finds resources and collects their objects until ctx ends; it returns when
-// all collectors have ended.
+// run discovers resources and collects their objects until ctx ends. It returns after all
+// collectors have ended.
 func (f *collection) run(ctx context.Context) {
 	defer f.stop()
 	logger := klog.FromContext(ctx)
-	quick := backoff{first: f.timing.retry, most: time.Minute}
+	quick := backoff{first: f.timing.Retry, most: time.Minute}
 	for ctx.Err() == nil {
-		delay := wait.Jitter(f.timing.discover, 0.2)
+		delay := wait.Jitter(f.timing.Discover, 0.2)
 		if err := f.discover(ctx); err != nil {
 			delay = min(quick.next(), delay)
 			logger.V(2).Info("Not all resources are found", "err", err, "retryAfter", delay)
@@ -66,7 +66,7 @@ func (f *collection) run(ctx context.Context) {
 	}
 }
 
-// await waits until it is time to look again. After a change it looks several times.
+// await waits until the next discovery is due. After a change, it runs several discoveries.
 func (f *collection) await(ctx context.Context, delay time.Duration) {
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
@@ -79,7 +79,7 @@ func (f *collection) await(ctx context.Context, delay time.Duration) {
 	}
 	steps := afterChange
 	for steps.Steps > 1 && pause(ctx, steps.Step(), nil) {
-		// Failures are looked into by the next pass of run.
+		// The next pass of run handles the failure.
 		if err := f.discover(ctx); err != nil {
 			return
 		}
@@ -91,8 +91,7 @@ func (f *collection) await(ctx context.Context, delay time.Duration) {
 	}
 }
 
-// discover starts collectors of resources that are new and stops those of resources that
-// are gone.
+// discover starts collectors for new resources and stops the collectors of deleted ones.
 func (f *collection) discover(ctx context.Context) error {
 	lookCtx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -134,14 +133,13 @@ func (f *collection) discover(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// collect starts a collector.
 func (f *collection) collect(ctx context.Context, r *resource) error {
 	extractor, err := newExtractor(f.cluster, r, f.settings)
 	if err != nil {
 		return err
 	}
 	c := &collector{
-		resource: r, extractor: extractor, state: f.state, clients: f.clients, lists: f.lists, patience: f.timing.patience,
+		resource: r, extractor: extractor, state: f.state, clients: f.clients, lists: f.lists, patience: f.timing.Patience,
 	}
 	if sources.Has(r.GroupResource()) {
 		c.noticed = f.notice
@@ -158,7 +156,7 @@ func (f *collection) notice() {
 	}
 }
 
-// find returns the resources to watch, and the groups that could not be looked into.
+// find returns the resources to watch, and the groups whose discovery failed.
 func (f *collection) find(ctx context.Context) (map[schema.GroupResource]*resource, sets.Set[string], error) {
 	lists, err := discovery.ServerPreferredResourcesWithContext(ctx, f.discovery)
 	failed := sets.New[string]()
@@ -191,15 +189,16 @@ func isWatchable(api *metav1.APIResource) bool {
 	return slices.Contains(api.Verbs, "list") && slices.Contains(api.Verbs, "watch")
 }
 
-// settled reports whether all is known that can be known, or has not become so in time.
+// settled reports whether the first full report can be sent: all resources are settled, or Patience
+// has passed and at least one resource is settled.
 func (f *collection) settled() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.first.IsZero() {
 		return false
 	}
-	if time.Since(f.first) > f.timing.patience {
-		// What does not answer must not keep the rest from being reported.
+	if time.Since(f.first) > f.timing.Patience {
+		// A resource that does not respond must not delay the report of the others.
 		return slices.ContainsFunc(slices.Collect(maps.Values(f.collectors)), (*collector).settled)
 	}
 	if !f.complete {

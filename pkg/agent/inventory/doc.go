@@ -1,19 +1,17 @@
-// Package inventory reports what there is on one cluster to its hub, where it can
-// be searched for.
+// Package inventory reports the resources of one cluster to its hub, which makes them searchable.
 //
-// Every resource that can be listed and watched has a collector (collector.go),
-// started and stopped as discovery (discovery.go) finds the resource. Of an object only a record
-// stays in memory: its properties as JSON, and by what it refers to other objects. Which
-// properties and references a kind has is said in table.go and relations.go; objects
-// of kinds that are not there, of Secrets and of ConfigMaps are read as
-// metadata only, so that their content never gets into this process.
+// Discovery (discovery.go) starts and stops one collector (collector.go) for each resource that can
+// be listed and watched. Only a record of each object stays in memory: its properties as JSON and
+// its references to other objects. The tables in table.go and relations.go define the properties
+// and references of each kind. For kinds that are not in the tables, for Secrets and for
+// ConfigMaps, the agent reads only metadata, so their content never enters this process.
 //
-// The state (state.go, relate.go) holds the records, the edges between them, and what of
-// both the hub has yet to learn. What is pending is derived from that, so it does not
-// grow with the time that the hub is away. The reporter (reporter.go) sends it: everything at
-// first, then what changes, and everything again when the totals in
-// the hub's answer are not those of the agent.
+// The state (state.go, relate.go) holds the records, the edges between them, and the
+// changes that are not reported yet. These changes are derived from the records, so they
+// do not accumulate while the hub is unavailable. The reporter (reporter.go) sends a full
+// report first and then the changes. If the totals in the response of the hub differ from the
+// totals of the agent, it sends a full report again.
 //
-// A hub that does not serve inventories is asked again every few minutes, and the managed
-// cluster is not read for it.
+// If a hub does not serve inventories, the agent retries every few minutes and does not
+// read the managed cluster in the meantime.
 package inventory

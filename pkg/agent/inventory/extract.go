@@ -14,15 +14,15 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 )
 
-// maxAnnotation is how many characters a reported annotation may have.
+// maxAnnotation is the maximum number of characters of a reported annotation.
 const maxAnnotation = 64
 
-// extractor makes records of the objects of one resource. It is for one goroutine.
+// extractor creates records of the objects of one resource. It is not safe for concurrent use.
 type extractor struct {
 	cluster  string
 	resource *resource
 	settings *Settings
-	// whole is whether the objects are read whole.
+	// whole is true if the agent reads complete objects, and false if it reads only metadata.
 	whole  bool
 	row    row
 	fields []parsedField
@@ -102,7 +102,7 @@ func (e *extractor) inNamespace(object metav1.Object) bool {
 	return namespace == "" || e.settings.reportsNamespace(namespace)
 }
 
-// common are the properties that every object may have.
+// common returns the properties that an object of any kind can have.
 func (e *extractor) common(object metav1.Object) map[string]any {
 	properties := map[string]any{
 		"name":        object.GetName(),
@@ -129,8 +129,8 @@ func (e *extractor) common(object metav1.Object) map[string]any {
 	return properties
 }
 
-// shortAnnotations leaves out what kubectl applied last, which has an object's
-// content, however short.
+// shortAnnotations returns the annotations to report. It omits the last-applied-configuration
+// annotation of kubectl even if it is short, because that annotation contains the object.
 func shortAnnotations(annotations map[string]string) map[string]string {
 	found := map[string]string{}
 	for key, value := range annotations {
@@ -179,7 +179,7 @@ func (e *extractor) extractPod(object *unstructured.Unstructured, r *record, pro
 	*found = append(*found, podReferences(pod)...)
 }
 
-// value is what a path finds: a value, a list of several, or nil.
+// value returns the result of a path: a value, a list of several values, or nil.
 func (f parsedField) value(object map[string]any) any {
 	results, err := f.path.FindResults(object)
 	if err != nil {
@@ -203,7 +203,7 @@ func (f parsedField) value(object map[string]any) any {
 	}
 }
 
-// isEmpty reports whether a property says nothing. Zero and false say something.
+// isEmpty reports whether a property has no value. Zero and false are values.
 func isEmpty(value any) bool {
 	if value == nil || value == "" {
 		return true

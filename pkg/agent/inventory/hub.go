@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// compressAbove is from how many bytes a report is compressed.
+	// compressAbove is the size in bytes above which a report is compressed.
 	compressAbove = 1 << 10
 	// deltaTimeout and fullTimeout bound one report.
 	deltaTimeout = time.Minute
 	fullTimeout  = 10 * time.Minute
 )
 
-// hub takes the reports of one cluster.
+// hub sends the reports of one cluster.
 type hub struct {
 	client rest.Interface
 	path   string
-	// plain is set when the hub does not take compressed reports.
+	// plain is set if the hub does not accept compressed reports.
 	plain atomic.Bool
 }
 
@@ -48,8 +48,8 @@ func newHub(config *rest.Config, cluster string) (*hub, error) {
 	}, nil
 }
 
-// send reports a batch. An error is one of the API if the hub has refused it;
-// after any other the hub may have taken it or not.
+// send sends a batch. If the hub rejects the batch, send returns an API error. After any other
+// error, the hub may or may not have applied the batch.
 func (h *hub) send(ctx context.Context, b *batch) (*inventory.Response, error) {
 	timeout := deltaTimeout
 	if b.full {
@@ -57,7 +57,7 @@ func (h *hub) send(ctx context.Context, b *batch) (*inventory.Response, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	// The caller has its own pauses between tries.
+	// The reporter implements the backoff.
 	request := h.client.Post().AbsPath(h.path).SetHeader("Content-Type", "application/json").MaxRetries(0)
 	if b.full {
 		request.SetHeader(inventory.OverwriteHeader, "true")
@@ -78,7 +78,7 @@ func (h *hub) send(ctx context.Context, b *batch) (*inventory.Response, error) {
 		}
 		request.Body(body.Bytes())
 	}
-	// Raw alone would not tell the hub's own reason.
+	// The error that Raw returns does not contain the hub's reason.
 	result := request.Do(ctx)
 	err := result.Error()
 	if apierrors.IsUnsupportedMediaType(err) {
@@ -100,8 +100,8 @@ func (h *hub) send(ctx context.Context, b *batch) (*inventory.Response, error) {
 
 func collectorVersion() string { return version.Get().GitVersion }
 
-// stream encodes a batch while it is read. The caller must call stop, which
-// returns when the encoder has ended.
+// stream encodes a batch while the body is read. The caller must call stop, which returns after the
+// encoder has ended.
 func stream(b *batch, compress bool) (body io.Reader, stop func()) {
 	reader, pipe := io.Pipe()
 	ended := make(chan struct{})
@@ -119,7 +119,7 @@ func encodeTo(to io.Writer, b *batch, compress bool) error {
 	if !compress {
 		return b.encode(to, collectorVersion())
 	}
-	// The hub is not far in most cases, and this leaves the CPU to others.
+	// Most hubs are near the agent, so it saves CPU time rather than bandwidth.
 	compressor, err := gzip.NewWriterLevel(to, gzip.BestSpeed)
 	if err != nil {
 		return err

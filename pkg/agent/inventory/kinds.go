@@ -22,7 +22,7 @@ func nodeRoles(c content) any {
 	return slices.Compact(roles)
 }
 
-// nodeStatus is what kubectl shows.
+// nodeStatus returns the status that kubectl shows for a node.
 func nodeStatus(c content) any {
 	status := "Unknown"
 	switch conditions(c)["Ready"] {
@@ -54,8 +54,8 @@ func nodeCapacity(c content) capacity {
 	return found
 }
 
-// servicePorts are ports as kubectl shows them: "80/TCP", or "80:30080/TCP" with a
-// port of the nodes.
+// servicePorts returns the ports as kubectl shows them: "80/TCP", or "80:30080/TCP" with a
+// node port.
 func servicePorts(c content) any {
 	var ports []string
 	c.each([]string{"spec", "ports"}, func(port content) {
@@ -87,8 +87,8 @@ func balancerAddresses(c content) []string {
 	return found
 }
 
-// claimReferences relate a claim to its volume. The volume names the claim as well,
-// but one edge is enough, as edges are followed both ways.
+// claimReferences adds the reference from a claim to its volume. The volume refers to the claim as
+// well, but edges are followed in both directions, so one edge is enough.
 func claimReferences(c content, found *references) {
 	found.add(boundTo, volume, "", c.text("spec", "volumeName"))
 }
@@ -101,7 +101,7 @@ func volumeClaim(c content) any {
 	return c.text("spec", "claimRef", "namespace") + "/" + name
 }
 
-// volumeSources are the fields of a PersistentVolume's spec that say what it is.
+// volumeSources maps the fields in the spec of a PersistentVolume that contain its source.
 var volumeSources = map[string]string{
 	"awsElasticBlockStore": "AWSElasticBlockStore", "azureDisk": "AzureDisk", "azureFile": "AzureFile", "cephfs": "CephFS",
 	"cinder": "Cinder", "csi": "CSI", "fc": "FC", "flexVolume": "FlexVolume", "gcePersistentDisk": "GCEPersistentDisk",

@@ -24,7 +24,7 @@ var (
 	mismatches = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem:      subsystem,
 		Name:           "mismatches_total",
-		Help:           "Times that the hub had another inventory than the cluster, so that all of it was reported again.",
+		Help:           "Number of full reports because the inventory on the hub differed from the cluster.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	objects = metrics.NewGauge(&metrics.GaugeOpts{

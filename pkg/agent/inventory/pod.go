@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// podProperties are what only Pods have.
+// podProperties sets the properties that only Pods have.
 func podProperties(pod *corev1.Pod, properties map[string]any) {
 	status, restarts := podStatus(pod)
 	properties["status"] = status
@@ -29,7 +29,7 @@ func podProperties(pod *corev1.Pod, properties map[string]any) {
 	properties["container"], properties["image"], properties["initContainer"] = names, images, initial
 }
 
-// podStatus is what kubectl shows in the columns STATUS and RESTARTS.
+// podStatus returns the columns STATUS and RESTARTS of kubectl.
 func podStatus(pod *corev1.Pod) (status string, restarts int32) {
 	status = string(pod.Status.Phase)
 	if pod.Status.Reason != "" {
@@ -50,7 +50,7 @@ func podStatus(pod *corev1.Pod) (status string, restarts int32) {
 	if initial == "" || is[corev1.PodInitialized].Status == corev1.ConditionTrue {
 		restarts = sidecarRestarts
 		running := false
-		// The first container wins, so it comes last.
+		// As in kubectl, the first container takes precedence, so it is evaluated last.
 		for i := len(pod.Status.ContainerStatuses) - 1; i >= 0; i-- {
 			container := &pod.Status.ContainerStatuses[i]
 			restarts += container.RestartCount
@@ -80,7 +80,8 @@ func podStatus(pod *corev1.Pod) (status string, restarts int32) {
 	return status, restarts
 }
 
-// initStatus is what keeps the init containers from being done, if anything does.
+// initStatus returns the reason why the init containers are not completed, or an empty string if
+// they are.
 func initStatus(pod *corev1.Pod) (status string, sidecarRestarts, restarts int32) {
 	sidecars := map[string]bool{}
 	for i := range pod.Spec.InitContainers {

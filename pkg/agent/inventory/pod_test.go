@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestPodStatus: status and restarts are those that kubectl shows.
+// TestPodStatus checks that status and restarts equal the columns of kubectl.
 func TestPodStatus(t *testing.T) {
 	for _, test := range []struct {
 		name, pod, status string
@@ -38,7 +38,7 @@ func TestPodStatus(t *testing.T) {
 				t.Fatal(err)
 			}
 			if status, restarts := podStatus(pod); status != test.status || restarts != test.restarts {
-				t.Errorf("got %s, %d restarts", status, restarts)
+				t.Errorf("podStatus() = %s, %d restarts, want %s, %d restarts", status, restarts, test.status, test.restarts)
 			}
 		})
 	}

@@ -8,53 +8,54 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// resource is a resource of the cluster, as discovery found it.
+// resource is a discovered resource of the cluster.
 type resource struct {
 	schema.GroupVersionResource
 	kind string
-	// reported is false for a resource that is watched only to learn of others.
+	// reported is false for a resource that is watched only for discovery or for the
+	// properties of other objects.
 	reported bool
 }
 
-// record is what is kept of an object.
+// record is the part of an object that stays in memory.
 type record struct {
 	resource *resource
 	// uid is "<cluster>/<uid>".
 	uid, namespace, name string
-	// properties is a JSON object. It is replaced, never changed.
+	// properties is a JSON object. It is replaced, never modified.
 	properties []byte
 	references []reference
-	// labels are those of an object that selectors can find; see selectable.
+	// labels are the labels of an object that selectors can match, encoded by selectable.
 	labels string
-	// selector has the terms of an object that selects others.
+	// selector contains the terms of the object's selector.
 	selector []string
 	capacity capacity
-	// ignored is true for an object that is not reported.
+	// ignored is true if the object is not reported.
 	ignored bool
 
-	// out are the edges from this record. This and known belong to the state.
+	// out contains the edges from this record. The state sets out and known.
 	out []edge
-	// known is true if the hub may know the record.
+	// known is true if the hub may have the record.
 	known bool
 }
 
-// capacity is what a node gives to its cluster.
+// capacity is the capacity of a node or of all nodes.
 type capacity struct {
-	// cpu is in cores, memory in bytes.
+	// cpu is in cores. memory is in bytes.
 	cpu, memory int64
 }
 
-// GetObjectKind and DeepCopyObject let a record be an item of a list that a
-// reflector makes of pages, in the place of the object itself.
+// GetObjectKind implements runtime.Object. It allows a reflector to store records instead of
+// objects in the list that it assembles from pages.
 func (r *record) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject returns a copy that shares what is never changed.
+// DeepCopyObject returns a copy that shares the immutable parts.
 func (r *record) DeepCopyObject() runtime.Object {
 	copied := *r
 	return &copied
 }
 
-// says reports whether two records of an object say the same.
+// says reports whether two records have the same content.
 func (r *record) says(other *record) bool {
 	return bytes.Equal(r.properties, other.properties) && r.refersAs(other) &&
 		r.labels == other.labels && r.capacity == other.capacity && *r.resource == *other.resource
@@ -71,17 +72,17 @@ type edge struct {
 	delivery delivery
 }
 
-// delivery is how far an edge has come.
+// delivery is the delivery state of an edge.
 type delivery uint8
 
 const (
-	// unsent edges are not known to the hub, sent ones may be, and delivered ones are.
+	// The hub does not have unsent edges, may have sent edges, and has delivered edges.
 	unsent delivery = iota
 	sent
 	delivered
 )
 
-// edgeName is an edge whose ends may be gone.
+// edgeName identifies an edge even if its ends are deleted.
 type edgeName struct {
 	from, to         string
 	fromKind, toKind string

@@ -2,10 +2,10 @@ package inventory
 
 import "slices"
 
-// maxOwners bounds how far owners of owners are followed.
+// maxOwners is the maximum number of levels of owners that the agent follows.
 const maxOwners = 8
 
-// refer enters a record as what others refer to, and as one that refers to others.
+// refer indexes a record as a target and as the source of its references.
 func (s *state) refer(r *record) {
 	if name, ok := r.target(); ok {
 		s.named[name] = r
@@ -36,7 +36,7 @@ func (s *state) unrefer(r *record) {
 	}
 }
 
-// target is how others refer to a record by name, if they do.
+// target returns the target by which other records refer to this record by name, if one exists.
 func (r *record) target() (target, bool) {
 	class, ok := classes[r.resource.GroupResource()]
 	return target{class, r.namespace, r.name}, ok
@@ -49,7 +49,7 @@ func (s *state) resolve(t target) *record {
 	return s.named[t]
 }
 
-// appeared relates those that waited for a record.
+// appeared adds the edges to a new record from the records that refer to it.
 func (s *state) appeared(r *record) {
 	s.relateOwned(r)
 	if name, ok := r.target(); ok {
@@ -60,14 +60,14 @@ func (s *state) appeared(r *record) {
 	s.reselect(r)
 }
 
-// disappeared takes away the edges to a record. The hub takes them away by itself
-// with the record, so they are not pending.
+// disappeared removes the edges to a record. The hub deletes these edges with the record, so they
+// are not pending.
 func (s *state) disappeared(r *record) {
 	s.appeared(r)
 }
 
-// relateOwned relates anew what a record owns, and what that owns, since each has
-// edges to the owners of its owners.
+// relateOwned updates the edges of all direct and indirect dependents of a record, because each
+// dependent has edges to the owners of its owners.
 func (s *state) relateOwned(r *record) {
 	seen := map[*record]bool{r: true}
 	level := []*record{r}
@@ -86,7 +86,7 @@ func (s *state) relateOwned(r *record) {
 	}
 }
 
-// reselect brings the edges of selectors to one record up to date.
+// reselect updates the edges from selectors to one record.
 func (s *state) reselect(r *record) {
 	if r.resource.GroupResource() != pods {
 		return
@@ -103,7 +103,7 @@ func (s *state) reselect(r *record) {
 	}
 }
 
-// relate makes the edges from a record what they should be.
+// relate updates the edges from a record.
 func (s *state) relate(r *record) {
 	if len(r.references)+len(r.selector)+len(r.out) == 0 {
 		return
@@ -122,7 +122,7 @@ func (s *state) relate(r *record) {
 	}
 }
 
-// end is where an edge leads.
+// end is the target and the type of an edge.
 type end struct {
 	to       *record
 	relation relation
@@ -151,7 +151,7 @@ func (s *state) wanted(r *record) map[end]struct{} {
 	return wanted
 }
 
-// ownersOf are the owners of a record and theirs.
+// ownersOf returns the direct and indirect owners of a record.
 func (s *state) ownersOf(r *record) []*record {
 	var found []*record
 	level := []*record{r}

@@ -23,18 +23,17 @@ const (
 
 var relationNames = [...]string{ownedBy: "ownedBy", runsOn: "runsOn", attachedTo: "attachedTo", usedBy: "usedBy", boundTo: "boundTo"}
 
-// target is what a reference is to: an object by its class, namespace and name, or
-// by its UID.
+// target identifies the target of a reference: by class, namespace and name, or by UID.
 type target struct {
 	class           class
 	namespace, name string
 }
 
-// class is what kind of object a target is.
+// class is the kind of a target.
 type class uint8
 
 const (
-	// byUID is for targets whose name is their UID.
+	// byUID is the class of targets whose name is their UID.
 	byUID class = iota
 	node
 	configMap
@@ -44,7 +43,7 @@ const (
 	volume
 )
 
-// classes are the resources whose objects others refer to by name.
+// classes maps the resources whose objects are referred to by name.
 var classes = map[schema.GroupResource]class{
 	{Resource: "nodes"}:                  node,
 	{Resource: "configmaps"}:             configMap,
@@ -54,7 +53,7 @@ var classes = map[schema.GroupResource]class{
 	{Resource: "persistentvolumes"}:      volume,
 }
 
-// pods is the resource that the selectors of Services select.
+// pods is the resource that Services select.
 var pods = schema.GroupResource{Resource: "pods"}
 
 // reference is an edge that a record has once its target exists.
@@ -63,7 +62,7 @@ type reference struct {
 	target   target
 }
 
-// references collects references, each once.
+// references is a list of references without duplicates.
 type references []reference
 
 func (r *references) add(relation relation, class class, namespace, name string) {
@@ -76,7 +75,7 @@ func (r *references) add(relation relation, class class, namespace, name string)
 	}
 }
 
-// owners are references to what owns an object.
+// owners returns the references to the owners of an object.
 func owners(object metav1.Object, uidOf func(string) string) references {
 	var found references
 	for _, owner := range object.GetOwnerReferences() {
@@ -87,7 +86,8 @@ func owners(object metav1.Object, uidOf func(string) string) references {
 	return found
 }
 
-// podReferences are references to what a Pod runs on and takes with it.
+// podReferences returns the references to the node of a Pod and to the objects that the
+// Pod uses.
 func podReferences(pod *corev1.Pod) references {
 	var found references
 	attach := func(class class, name string) { found.add(attachedTo, class, pod.Namespace, name) }
@@ -150,7 +150,7 @@ func podReferences(pod *corev1.Pod) references {
 	return found
 }
 
-// selectable is a form of labels in which the terms of a selector can be found.
+// selectable encodes labels so that the terms of a selector are substrings.
 func selectable(labels map[string]string) string {
 	if len(labels) == 0 {
 		return ""
@@ -166,7 +166,8 @@ func selectable(labels map[string]string) string {
 	return text.String()
 }
 
-// selectorTerms are what labels in that form contain if a selector selects them.
+// selectorTerms returns the substrings that selectable labels contain if the selector
+// matches them.
 func selectorTerms(selector map[string]string) []string {
 	var terms []string
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
@@ -175,7 +176,8 @@ func selectorTerms(selector map[string]string) []string {
 	return terms
 }
 
-// selects reports whether all terms are found. A selector without terms selects nothing.
+// selects reports whether the labels contain all terms. A selector without terms selects
+// nothing.
 func selects(terms []string, labels string) bool {
 	for _, term := range terms {
 		if !strings.Contains(labels, term) {

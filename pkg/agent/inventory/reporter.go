@@ -11,37 +11,40 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 )
 
-// timing is how often things are done.
-type timing struct {
-	// settle is how long after a change a report is sent, so that it has also what
-	// comes along with it; interval, plus up to as much again times jitter, how far reports
-	// are apart.
-	settle, interval time.Duration
-	jitter           float64
-	// heartbeat, plus up to as much again times jitter, is how long after a report one of no change follows. It
-	// tells the hub that the cluster is there, and the agent whether the hub still has what it should have.
-	heartbeat time.Duration
-	// retry to maxRetry is how long a failed report waits, absent to maxAbsent how long
-	// one that the hub does not serve does.
-	retry, maxRetry   time.Duration
-	absent, maxAbsent time.Duration
-	// discover is how often resources are looked for without a reason.
-	discover time.Duration
-	// patience is how long the first full report waits for resources that fail to be
-	// listed, and how long a resource that may not be listed any more is kept.
-	patience time.Duration
+// Timing contains the intervals of a Controller.
+type Timing struct {
+	// Settle is the delay between a change and its report, so that the report includes changes that
+	// follow immediately. Interval is the time between reports. A random time of up to Jitter times
+	// Interval is added.
+	Settle, Interval time.Duration
+	Jitter           float64
+	// Heartbeat is the time after which the Controller sends a report without changes. A random
+	// time of up to Jitter times Heartbeat is added. The report shows the hub that the cluster is
+	// connected. The response shows the agent whether the hub lacks data.
+	Heartbeat time.Duration
+	// Retry and MaxRetry are the shortest and the longest delay after a failed report. Absent and
+	// MaxAbsent are these delays if the hub does not serve inventories.
+	Retry, MaxRetry   time.Duration
+	Absent, MaxAbsent time.Duration
+	// Discover is the interval between discoveries without a trigger.
+	Discover time.Duration
+	// Patience is the time that the first full report waits for resources that fail to be listed.
+	// It is also the time that the objects of a resource are kept after the agent lost the
+	// permission to list them.
+	Patience time.Duration
 }
 
-var defaultTiming = timing{
-	settle: 100 * time.Millisecond, interval: 2 * time.Second, jitter: 0.5, heartbeat: time.Minute,
-	retry: time.Second, maxRetry: 10 * time.Minute, absent: 5 * time.Second, maxAbsent: 3 * time.Minute,
-	discover: 5 * time.Minute, patience: time.Minute,
+// DefaultTiming is the timing of an agent.
+var DefaultTiming = Timing{
+	Settle: 100 * time.Millisecond, Interval: 2 * time.Second, Jitter: 0.5, Heartbeat: time.Minute,
+	Retry: time.Second, MaxRetry: 10 * time.Minute, Absent: 5 * time.Second, MaxAbsent: 3 * time.Minute,
+	Discover: 5 * time.Minute, Patience: time.Minute,
 }
 
-// calm is how long all must have been well for the next repair to be made at once.
+// calm is the time after a repair after which the next repair is not delayed.
 const calm = 15 * time.Minute
 
-// backoff gives growing pauses from first up to most.
+// backoff returns delays that increase between its bounds.
 type backoff struct {
 	first, most time.Duration
 	steps       *wait.Backoff
@@ -56,43 +59,43 @@ func (b *backoff) next() time.Duration {
 
 func (b *backoff) reset() { b.steps = nil }
 
-// reporter tells the hub what the state has.
+// reporter sends the state to the hub.
 type reporter struct {
 	state  *state
 	row    *clusterRow
 	hub    *hub
-	timing timing
+	timing Timing
 
 	failures, absences, repairs backoff
-	// earliest is when the next report may be sent, and full when a full one is
-	// due; it is zero if none is.
+	// earliest is the earliest time of the next report. full is the time of the next full report,
+	// or zero if none is due.
 	earliest, full time.Time
-	// pending is since when a change is known to wait; zero if none does.
+	// pending is the time since which a change has been waiting, or zero if no change waits.
 	pending time.Time
-	// beat is when a report of no change is due.
+	// beat is the time of the next report without changes.
 	beat time.Time
-	// last is when the last report was sent, repaired when the last full one was due
+	// last is the time of the last report. repaired is the time of the last full report
 	// because of a difference.
 	last, repaired time.Time
-	// complaint is the error that was logged last.
+	// complaint is the last logged error.
 	complaint string
 
-	// accepted is called with each batch that the hub took, absent with whether the hub
-	// does not serve reports.
+	// accepted is called with each batch that the hub accepted. absent is called with true if the
+	// hub does not serve inventories, and with false otherwise.
 	accepted func(*batch)
 	absent   func(bool)
 }
 
-func newReporter(state *state, row *clusterRow, hub *hub, timing timing) *reporter {
+func newReporter(state *state, row *clusterRow, hub *hub, timing Timing) *reporter {
 	return &reporter{
 		state: state, row: row, hub: hub, timing: timing,
-		failures: backoff{first: timing.retry, most: timing.maxRetry},
-		absences: backoff{first: timing.absent, most: timing.maxAbsent},
-		repairs:  backoff{first: timing.retry, most: timing.maxRetry},
+		failures: backoff{first: timing.Retry, most: timing.MaxRetry},
+		absences: backoff{first: timing.Absent, most: timing.MaxAbsent},
+		repairs:  backoff{first: timing.Retry, most: timing.MaxRetry},
 	}
 }
 
-// greet asks the hub until it takes reports. It returns false when ctx ends before.
+// greet sends empty reports until the hub accepts one. It returns false if ctx ends first.
 func (r *reporter) greet(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		if err := r.report(ctx, &batch{greeting: true}); err == nil {
@@ -103,7 +106,7 @@ func (r *reporter) greet(ctx context.Context) bool {
 	return false
 }
 
-// run reports until ctx ends; first everything, and then what changes.
+// run reports until ctx ends. The first report is a full one.
 func (r *reporter) run(ctx context.Context) {
 	r.full = time.Now()
 	for {
@@ -128,14 +131,14 @@ func (r *reporter) run(ctx context.Context) {
 	}
 }
 
-// due is when the next report is to be sent, and whether it is a full one.
+// due returns the time of the next report, and reports whether it is a full report.
 func (r *reporter) due() (at time.Time, full bool) {
 	at = latest(r.earliest, r.beat)
 	if !r.state.idle() {
 		if r.pending.IsZero() {
 			r.pending = time.Now()
 		}
-		at = latest(r.earliest, r.pending.Add(r.timing.settle))
+		at = latest(r.earliest, r.pending.Add(r.timing.Settle))
 	}
 	if !r.full.IsZero() {
 		if due := latest(r.earliest, r.full); !due.After(at) {
@@ -145,7 +148,7 @@ func (r *reporter) due() (at time.Time, full bool) {
 	return at, false
 }
 
-// report sends a batch and decides when the next may follow.
+// report sends a batch and schedules the next report.
 func (r *reporter) report(ctx context.Context, b *batch) error {
 	logger := klog.FromContext(ctx)
 	start := time.Now()
@@ -154,7 +157,7 @@ func (r *reporter) report(ctx context.Context, b *batch) error {
 		return ctx.Err()
 	}
 	r.last = time.Now()
-	r.beat = r.last.Add(wait.Jitter(r.timing.heartbeat, r.timing.jitter))
+	r.beat = r.last.Add(wait.Jitter(r.timing.Heartbeat, r.timing.Jitter))
 	result := "success"
 	switch {
 	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err):
@@ -176,7 +179,7 @@ func (r *reporter) report(ctx context.Context, b *batch) error {
 		r.failures.reset()
 		r.absences.reset()
 		if !b.greeting {
-			r.earliest = r.last.Add(wait.Jitter(r.timing.interval, r.timing.jitter))
+			r.earliest = r.last.Add(wait.Jitter(r.timing.Interval, r.timing.Jitter))
 		}
 		r.complaint = ""
 	}
@@ -193,8 +196,8 @@ func (r *reporter) report(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// check compares what the hub has with what it should have, and has everything
-// reported again if that differs.
+// check compares the totals of the hub with the totals of the agent. If they differ, it schedules a
+// full report.
 func (r *reporter) check(logger klog.Logger, b *batch, response *inventory.Response) {
 	var refused *inventory.SyncError
 	for _, errs := range [][]inventory.SyncError{
@@ -213,7 +216,8 @@ func (r *reporter) check(logger klog.Logger, b *batch, response *inventory.Respo
 	if !r.full.IsZero() {
 		return
 	}
-	// A difference that a full report does not mend must not keep the hub busy.
+	// The delay grows, so that full reports do not load the hub if they fail to resolve the
+	// difference.
 	r.repaired = r.last
 	r.full = r.last.Add(r.repairs.next())
 	mismatches.Inc()
@@ -222,10 +226,10 @@ func (r *reporter) check(logger klog.Logger, b *batch, response *inventory.Respo
 	if refused != nil {
 		details = append(details, "refused", refused.ResourceUID, "reason", refused.Message)
 	}
-	logger.Info("The hub has another inventory than this cluster; reporting all of it", details...)
+	logger.Info("The inventory on the hub differs from this cluster; reporting all resources", details...)
 }
 
-// complain logs an error loudly once.
+// complain logs an error at the default level once, and repetitions at a higher level.
 func (r *reporter) complain(logger klog.Logger, message string, err error) {
 	delay := time.Until(r.earliest).Round(time.Millisecond)
 	if r.complaint == err.Error() {
@@ -243,7 +247,8 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// pause waits, for no longer than a change. It returns false when ctx ends.
+// pause waits for the delay or for a change, whichever comes first. It returns false if ctx ends
+// first.
 func pause(ctx context.Context, delay time.Duration, changed <-chan struct{}) bool {
 	timer := time.NewTimer(delay)
 	defer timer.Stop()

@@ -17,29 +17,28 @@ import (
 
 // Options are the flags of the inventory.
 type Options struct {
-	// Enabled is whether the cluster is reported at all.
+	// Enabled is true if the agent reports resources.
 	Enabled bool
-	// Include and Exclude choose resources; see Pattern.
+	// Include and Exclude select resources; see Pattern.
 	Include, Exclude []string
-	// Annotations is whether annotations are reported.
+	// Annotations enables the report of annotations.
 	Annotations bool
-	// ConfigFile is a file with a Configuration; none if empty.
+	// ConfigFile is the path of a file with a Configuration. It may be empty.
 	ConfigFile string
 }
 
-// NewOptions returns the defaults.
+// NewOptions returns the default options.
 func NewOptions() *Options { return &Options{Enabled: true} }
 
-// AddFlags adds the flags that set the options.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.BoolVar(&o.Enabled, "inventory", o.Enabled, "Report the resources of the managed cluster to the hub, where they can be searched for. Values of Secrets and ConfigMaps are never read.")
-	fs.StringSliceVar(&o.Include, "inventory-include", o.Include, "Resources to report, as group/resource, or only resource for the core group; each part may have wildcards, as in apps/* or */ingresses. All when this is empty.")
-	fs.StringSliceVar(&o.Exclude, "inventory-exclude", o.Exclude, "Resources not to report, in the form of --inventory-include, over which it wins.")
-	fs.BoolVar(&o.Annotations, "inventory-annotations", o.Annotations, "Report annotations, too, whose values have at most 64 characters.")
-	fs.StringVar(&o.ConfigFile, "inventory-config", o.ConfigFile, "YAML file with what to report: include and exclude as the flags, to which they add, namespaces, and fields of resources.")
+	fs.BoolVar(&o.Enabled, "inventory", o.Enabled, "Report the resources of the managed cluster to the hub for searches. Values of Secrets and ConfigMaps are never read.")
+	fs.StringSliceVar(&o.Include, "inventory-include", o.Include, "Resources to report, as group/resource, or resource for the core group. Each part may contain wildcards, as in apps/* or */ingresses. If it is empty, all are reported.")
+	fs.StringSliceVar(&o.Exclude, "inventory-exclude", o.Exclude, "Resources not to report, in the form of --inventory-include. It takes precedence over --inventory-include.")
+	fs.BoolVar(&o.Annotations, "inventory-annotations", o.Annotations, "Also report annotations with values of at most 64 characters.")
+	fs.StringVar(&o.ConfigFile, "inventory-config", o.ConfigFile, "YAML file that configures the report: include and exclude, in addition to the flags, namespaces, and fields of resources.")
 }
 
-// Validate returns what is wrong with the flags. It reads no file.
+// Validate returns the errors of the flags. It does not read the configuration file.
 func (o *Options) Validate() []error {
 	if !o.Enabled {
 		return nil
@@ -55,8 +54,8 @@ func (o *Options) Validate() []error {
 	return errs
 }
 
-// Settings reads the configuration file, if there is one, and returns everything
-// that is wrong with it and with the options. It returns nil if the inventory is off.
+// Settings reads the configuration file, if any, and returns all errors of the file and of the
+// options. It returns nil if the inventory is disabled.
 func (o *Options) Settings() (*Settings, error) {
 	if !o.Enabled {
 		return nil, nil
@@ -81,47 +80,47 @@ func (o *Options) Settings() (*Settings, error) {
 	return settings, nil
 }
 
-// Configuration is what a configuration file has.
+// Configuration is the content of a configuration file.
 type Configuration struct {
-	// Include and Exclude choose resources, as "group/resource", or only "resource" for
-	// the core group. Each part may have wildcards, as in "apps/*". An empty Include
-	// means all; Exclude wins.
+	// Include and Exclude select resources, as "group/resource", or only "resource" for the core
+	// group. Each part may contain wildcards, as in "apps/*". An empty Include selects all
+	// resources. Exclude takes precedence.
 	Include []string `json:"include,omitempty"`
 	Exclude []string `json:"exclude,omitempty"`
-	// Annotations is whether annotations are reported.
+	// Annotations enables the report of annotations.
 	Annotations bool `json:"annotations,omitempty"`
-	// Namespaces chooses namespaces by name, which may have wildcards. It is about
-	// what is in a namespace, and about the Namespace itself.
+	// Namespaces selects namespaces by name, with optional wildcards. It applies to the Namespace
+	// object and to the objects in the namespace.
 	Namespaces struct {
 		Include []string `json:"include,omitempty"`
 		Exclude []string `json:"exclude,omitempty"`
 	} `json:"namespaces,omitempty"`
-	// Resources are those of which more is reported than by default, such as custom
-	// resources, of which that is only their metadata.
+	// Resources lists resources with additional properties, such as custom resources. By default,
+	// the agent reports only metadata of them.
 	Resources []ResourceFields `json:"resources,omitempty"`
 }
 
-// ResourceFields are further properties of a resource. They have the objects read
-// whole, so they are not allowed for Secrets and ConfigMaps.
+// ResourceFields contains the additional properties of a resource. The agent then reads complete
+// objects, so Secrets and ConfigMaps are not allowed.
 type ResourceFields struct {
 	// Resource is "group/resource", without wildcards.
 	Resource string `json:"resource"`
-	// Conditions is whether status.conditions are reported, as the property condition.
+	// Conditions enables the report of status.conditions as the property condition.
 	Conditions bool `json:"conditions,omitempty"`
-	// Fields are properties and where they come from.
+	// Fields lists properties and their paths.
 	Fields []Field `json:"fields,omitempty"`
 }
 
 // Field is a property that is read from an object.
 type Field struct {
-	// Name of the property.
+	// Name is the name of the property.
 	Name string `json:"name"`
 	// Path is a JSONPath such as ".status.notAfter". If it finds several values,
 	// the property is a list.
 	Path string `json:"path"`
 }
 
-// Settings are a checked Configuration.
+// Settings are a validated Configuration.
 type Settings struct {
 	include, exclude                       []pattern
 	includedNamespaces, excludedNamespaces []string
@@ -129,7 +128,7 @@ type Settings struct {
 	fields                                 map[schema.GroupResource]ResourceFields
 }
 
-// Settings checks the configuration and returns everything that is wrong with it.
+// Settings validates the configuration and returns all its errors.
 func (c *Configuration) Settings() (*Settings, error) {
 	s := &Settings{
 		includedNamespaces: c.Namespaces.Include, excludedNamespaces: c.Namespaces.Exclude,
@@ -190,7 +189,7 @@ func (r *ResourceFields) check() error {
 	return errors.Join(errs...)
 }
 
-// parse returns a parsed path. What it returns must not be used by two goroutines.
+// parse returns the parsed path, which is not safe for concurrent use.
 func (f Field) parse() (*jsonpath.JSONPath, error) {
 	if f.Path == "" {
 		return nil, errors.New("the path is missing")
@@ -206,8 +205,7 @@ func (f Field) parse() (*jsonpath.JSONPath, error) {
 	return parsed, nil
 }
 
-// pattern is a group and a resource, with wildcards. "core" is another word for the
-// core group.
+// pattern is a group and a resource, with wildcards. "core" is an alias of the core group.
 type pattern struct{ group, resource string }
 
 func parsePattern(text string) (pattern, error) {
@@ -229,7 +227,7 @@ func parsePattern(text string) (pattern, error) {
 	return p, nil
 }
 
-// matches reports whether a resource is meant.
+// matches reports whether the pattern matches a resource.
 func (p pattern) matches(gr schema.GroupResource) bool {
 	group, _ := path.Match(p.group, gr.Group)
 	resource, _ := path.Match(p.resource, gr.Resource)
@@ -245,12 +243,12 @@ func anyMatches(patterns []pattern, gr schema.GroupResource) bool {
 	return false
 }
 
-// reports tells whether objects of a resource are reported.
+// reports reports whether objects of a resource are reported.
 func (s *Settings) reports(gr schema.GroupResource) bool {
 	return !neverReported(gr) && (len(s.include) == 0 || anyMatches(s.include, gr)) && !anyMatches(s.exclude, gr)
 }
 
-// reportsNamespace tells whether objects in a namespace are reported.
+// reportsNamespace reports whether objects in a namespace are reported.
 func (s *Settings) reportsNamespace(name string) bool {
 	matches := func(globs []string) bool {
 		for _, glob := range globs {

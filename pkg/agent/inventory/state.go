@@ -9,23 +9,23 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// state is what there is on the cluster, and what of it the hub has yet to learn.
+// state contains the objects of the cluster, and the changes that are not reported yet.
 type state struct {
-	// changed has an element when something may be pending.
+	// changed contains an element if changes may be pending.
 	changed chan struct{}
 
 	mu sync.Mutex
-	// records are by UID, and members the same by resource.
+	// records are indexed by UID, and members by resource and UID.
 	records map[string]*record
 	members map[schema.GroupResource]sets.Set[*record]
-	// named are the records that others may refer to by name, and referrers those
-	// that do, or that refer to a UID, whether or not the target exists.
+	// named indexes the records that other records can refer to by name. referrers indexes records
+	// by the targets of their references, even if the target does not exist.
 	named     map[target]*record
 	referrers map[target]sets.Set[*record]
-	// selectors and selected are the records with selectors, and those that these
-	// may select, by namespace.
+	// selectors contains the records that have selectors. selected contains the records that
+	// selectors can match. Both are indexed by namespace.
 	selectors, selected map[string]sets.Set[*record]
-	// edges is how many there are.
+	// edges is the number of edges.
 	edges int
 	// total is the capacity of all nodes.
 	total capacity
@@ -33,14 +33,13 @@ type state struct {
 	pending pending
 }
 
-// pending is what the hub has yet to learn. Each part is bounded by what there is, or
-// by what the hub has learnt before.
+// pending contains the changes that are not reported yet. Its size is bounded by the number of
+// existing and of reported records and edges.
 type pending struct {
-	// put are new or changed records, related those with new edges.
+	// put contains new and changed records, and related contains records with new edges.
 	put, related sets.Set[*record]
-	// removed are the UIDs of records that are gone, with the edges that the hub takes
-	// away by itself with them; unrelated are edges that are gone while both their
-	// ends remain.
+	// removed contains the UIDs of deleted records, with the edges that the hub deletes with them.
+	// unrelated contains deleted edges between records that remain.
 	removed   map[string][]edgeName
 	unrelated sets.Set[edgeName]
 }
@@ -66,7 +65,7 @@ func newState() *state {
 	}
 }
 
-// signal wakes the reporter. It is called without the lock.
+// signal wakes the reporter. The caller must not hold the lock.
 func (s *state) signal() {
 	select {
 	case s.changed <- struct{}{}:
@@ -74,7 +73,7 @@ func (s *state) signal() {
 	}
 }
 
-// put takes over a record of an object that is new or may have changed.
+// put stores the record of a new or changed object.
 func (s *state) put(r *record) {
 	s.mu.Lock()
 	changed := s.store(r)
@@ -84,7 +83,7 @@ func (s *state) put(r *record) {
 	}
 }
 
-// remove forgets an object that a resource had.
+// remove removes an object of a resource.
 func (s *state) remove(resource schema.GroupResource, uid string) {
 	s.mu.Lock()
 	r := s.records[uid]
@@ -98,7 +97,7 @@ func (s *state) remove(resource schema.GroupResource, uid string) {
 	}
 }
 
-// replace makes records all that a resource has.
+// replace replaces all records of a resource with the given records.
 func (s *state) replace(resource schema.GroupResource, records []*record) {
 	keep := make(sets.Set[string], len(records))
 	changed := false
@@ -119,12 +118,12 @@ func (s *state) replace(resource schema.GroupResource, records []*record) {
 	}
 }
 
-// store reports whether a record changes anything.
+// store stores a record and reports whether the state has changed.
 func (s *state) store(r *record) bool {
 	group := r.resource.GroupResource()
 	old := s.records[r.uid]
 	if old != nil && old.resource.GroupResource() != group {
-		// Served by two groups, an object is that of the first that reported it.
+		// If two groups serve an object, the object belongs to the group that reported it first.
 		return false
 	}
 	if r.ignored {
@@ -149,7 +148,7 @@ func (s *state) add(r *record) {
 	insert(s.members, r.resource.GroupResource(), r)
 	s.pending.put.Insert(r)
 	if edges, ok := s.pending.removed[r.uid]; ok {
-		// The hub will not learn that it was away, so it keeps the edges.
+		// The deletion is no longer pending, so the hub keeps the edges.
 		delete(s.pending.removed, r.uid)
 		s.pending.unrelated.Insert(edges...)
 		r.known = true
@@ -200,7 +199,8 @@ func (s *state) drop(r *record) {
 	s.disappeared(r)
 }
 
-// takenAway notes an edge that the hub takes away with a record, should that come back.
+// takenAway records an edge that the hub deletes with a record, in case the record is created
+// again.
 func (s *state) takenAway(uid string, name edgeName) {
 	if edges, ok := s.pending.removed[uid]; ok {
 		s.pending.removed[uid] = append(edges, name)
@@ -212,29 +212,29 @@ func (s *state) count(now, before capacity) {
 	s.total.memory += now.memory - before.memory
 }
 
-// capacityOf is how many members a resource has, and the capacity of all nodes.
+// capacityOf returns the number of objects of a resource, and the total capacity of all nodes.
 func (s *state) capacityOf(resource schema.GroupResource) (int, capacity) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.members[resource]), s.total
 }
 
-// size is how many records and edges there are.
+// size returns the number of records and edges.
 func (s *state) size() (records, edges int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.records), s.edges
 }
 
-// idle reports whether the hub knows everything.
+// idle reports whether nothing is pending.
 func (s *state) idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pending.empty()
 }
 
-// begin takes what is pending, or for a full report everything. The caller must
-// end the batch before it begins another.
+// begin returns a batch of the pending changes, or of all records for a full report. The caller
+// must end the batch before it begins another.
 func (s *state) begin(full bool) *batch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,8 +267,8 @@ func (s *state) begin(full bool) *batch {
 	return b
 }
 
-// end says whether the hub has taken a batch. What it may not have taken is
-// pending again, as far as it is still so.
+// end completes a batch. If the hub may not have applied the batch, its changes that are still
+// current become pending again.
 func (s *state) end(b *batch, taken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -314,18 +314,18 @@ func (s *state) end(b *batch, taken bool) {
 	}
 }
 
-// exists reports whether there is an edge.
+// exists reports whether an edge exists.
 func (s *state) exists(name edgeName) bool {
 	from, to := s.records[name.from], s.records[name.to]
 	return from != nil && to != nil && from.edgeTo(to, name.relation) >= 0
 }
 
-// edgeTo is the index of an edge in out, or -1.
+// edgeTo returns the index of an edge in out, or -1.
 func (r *record) edgeTo(to *record, relation relation) int {
 	return slices.IndexFunc(r.out, func(e edge) bool { return e.to == to && e.relation == relation })
 }
 
-// deliver marks the edges that were sent.
+// deliver marks the sent edges as delivered.
 func (r *record) deliver() {
 	for i := range r.out {
 		if r.out[i].delivery == sent {

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,8 +20,8 @@ func core(plural, kind string) *resource {
 	return &resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: plural}, kind: kind, reported: true}
 }
 
-// randomRecords makes records of a few objects that refer to each other by UID, by
-// name and by selectors.
+// randomRecords creates records of a few objects that refer to each other by UID, by name and by
+// selectors.
 type randomRecords struct {
 	*rand.Rand
 	kinds []*resource
@@ -55,7 +57,7 @@ func (r *randomRecords) next() *record {
 	return made
 }
 
-// put puts a record in the place of one of the same name, if there is one.
+// put stores a record. It replaces a record with the same name.
 func (r *randomRecords) put(s *state, made *record) {
 	for other := range s.members[made.resource.GroupResource()] {
 		if other.name == made.name && other.namespace == made.namespace && other.uid != made.uid {
@@ -66,14 +68,14 @@ func (r *randomRecords) put(s *state, made *record) {
 	s.put(made)
 }
 
-// TestStateConverges: whatever happens to the cluster and to reports, the hub ends up
-// with what a new agent would report, without a full report.
+// TestStateConverges checks that the hub has the records that a new agent would report, after any
+// changes of the cluster and any loss of reports, and without a full report.
 func TestStateConverges(t *testing.T) {
 	kinds := []*resource{core("pods", "Pod"), core("nodes", "Node"), core("configmaps", "ConfigMap"), core("services", "Service"), core("others", "Other")}
 	for seed := range uint64(300) {
 		random := &randomRecords{rand.New(rand.NewPCG(seed, 1)), kinds}
 		s := newState()
-		hub := &endpoint{resources: map[string]inventory.Resource{}, edges: map[inventory.Edge]bool{}}
+		hub := &received{resources: map[string]inventory.Resource{}, edges: map[inventory.Edge]bool{}}
 		send := func(full bool, outcome int) {
 			b := s.begin(full)
 			for range random.IntN(4) {
@@ -84,7 +86,7 @@ func TestStateConverges(t *testing.T) {
 			if outcome != 0 {
 				response := hub.apply(decode(t, b))
 				if outcome == 1 && (response.TotalResources != b.resources || response.TotalEdges != b.edges) {
-					t.Fatalf("seed %d: the hub has %d and %d, not %d and %d", seed, response.TotalResources, response.TotalEdges, b.resources, b.edges)
+					t.Fatalf("seed %d: the hub has %d resources and %d edges, want %d and %d", seed, response.TotalResources, response.TotalEdges, b.resources, b.edges)
 				}
 			}
 			s.end(b, outcome == 1)
@@ -99,7 +101,8 @@ func TestStateConverges(t *testing.T) {
 			case 7:
 				s.replace(r.resource.GroupResource(), []*record{r})
 			default:
-				// Taken, taken without an answer, or lost.
+				// The hub applies the report, applies it but its response is lost, or does not
+				// receive it.
 				outcome := random.IntN(3)
 				send(false, outcome)
 				if outcome != 1 {
@@ -113,7 +116,7 @@ func TestStateConverges(t *testing.T) {
 		last := s.begin(false)
 		hub.apply(decode(t, last))
 		s.end(last, true)
-		want := &endpoint{resources: map[string]inventory.Resource{}, edges: map[inventory.Edge]bool{}}
+		want := &received{resources: map[string]inventory.Resource{}, edges: map[inventory.Edge]bool{}}
 		fresh := newState()
 		for _, r := range s.records {
 			fresh.put(&record{resource: r.resource, uid: r.uid, namespace: r.namespace, name: r.name, properties: r.properties,
@@ -129,6 +132,38 @@ func TestStateConverges(t *testing.T) {
 	}
 }
 
+// received contains the records and edges of a hub.
+type received struct {
+	resources map[string]inventory.Resource
+	edges     map[inventory.Edge]bool
+}
+
+func (r *received) apply(report *inventory.Sync) *inventory.Response {
+	if report.ClearAll {
+		clear(r.resources)
+		clear(r.edges)
+	}
+	for _, resource := range slices.Concat(report.AddResources, report.UpdateResources) {
+		r.resources[resource.UID] = resource
+	}
+	for _, deleted := range report.DeleteResources {
+		if _, ok := r.resources[deleted.UID]; !ok {
+			continue
+		}
+		delete(r.resources, deleted.UID)
+		maps.DeleteFunc(r.edges, func(edge inventory.Edge, _ bool) bool {
+			return edge.SourceUID == deleted.UID || edge.DestUID == deleted.UID
+		})
+	}
+	for _, edge := range report.AddEdges {
+		r.edges[edge] = true
+	}
+	for _, edge := range report.DeleteEdges {
+		delete(r.edges, edge)
+	}
+	return &inventory.Response{TotalResources: len(r.resources), TotalEdges: len(r.edges)}
+}
+
 func decode(t *testing.T, b *batch) *inventory.Sync {
 	t.Helper()
 	var body bytes.Buffer
@@ -137,7 +172,7 @@ func decode(t *testing.T, b *batch) *inventory.Sync {
 	}
 	report := &inventory.Sync{}
 	if err := json.Unmarshal(body.Bytes(), report); err != nil {
-		t.Fatalf("%v in %s", err, body.String())
+		t.Fatalf("decoding the batch: %v in %s", err, body.String())
 	}
 	return report
 }

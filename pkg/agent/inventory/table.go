@@ -6,27 +6,27 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// row says what of the objects of a resource is reported beside their metadata.
+// row describes the reported fields of the objects of a resource, in addition to their metadata.
 type row struct {
 	properties []property
-	// conditions is whether status.conditions are reported.
+	// conditions is true if status.conditions is reported.
 	conditions bool
-	// pod is whether the objects are Pods, whose status takes all of them to tell.
+	// pod is true for Pods. Their status depends on the complete object.
 	pod bool
-	// references, selector and capacity are of objects that have any.
+	// references, selector and capacity are nil if the objects have none.
 	references func(content, *references)
 	selector   func(content) map[string]string
 	capacity   func(content) capacity
 }
 
-// property is a property of objects. A nil or empty value means that there is none.
+// property is a property of objects. It is omitted if its value is nil or empty.
 type property struct {
 	name  string
 	value func(content) any
 }
 
-// table has the resources whose objects are read whole. Of all others only
-// metadata is read, unless the configuration names fields of them.
+// table contains the resources whose complete objects are read. For other resources, only metadata
+// is read, unless the configuration names fields of them.
 var table = map[schema.GroupResource]row{
 	{Resource: "pods"}: {pod: true, conditions: true},
 	{Resource: "namespaces"}: {properties: []property{
@@ -152,14 +152,14 @@ var table = map[schema.GroupResource]row{
 	}},
 }
 
-// metadataOnly are resources that are never read whole, whatever is configured.
+// metadataOnly contains resources of which only metadata is read, regardless of the configuration.
 var metadataOnly = map[schema.GroupResource]bool{
 	{Resource: "secrets"}:    true,
 	{Resource: "configmaps"}: true,
 }
 
-// neverGroups and neverResources are what is never reported: what changes all the
-// time, what is a view of something else, and what is a credential.
+// neverGroups and neverResources are never reported, because they contain objects that change all
+// the time, views of other objects, or credentials.
 var (
 	neverGroups = sets.New(
 		"clusterview.open-cluster-management.io", "events.k8s.io", "metrics.k8s.io", "custom.metrics.k8s.io",
@@ -179,6 +179,6 @@ func neverReported(gr schema.GroupResource) bool {
 	return neverGroups.Has(gr.Group) || neverResources.Has(gr)
 }
 
-// reservedProperties are those that every object may have.
+// reservedProperties are the properties that an object of any kind can have.
 var reservedProperties = sets.New("annotation", "apigroup", "apiversion", "cluster", "condition", "created",
 	"kind", "kind_plural", "label", "name", "namespace")

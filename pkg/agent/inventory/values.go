@@ -11,10 +11,10 @@ import (
 	boundedquantity "open-cluster-management.io/hub-apiserver/pkg/bounded/quantity"
 )
 
-// content is an object as JSON gives it.
+// content is the JSON content of an object.
 type content map[string]any
 
-// at is what is at a path; nil if there is nothing.
+// at returns the value at a path, or nil if it does not exist.
 func (c content) at(path []string) any {
 	found, _, err := unstructured.NestedFieldNoCopy(c, path...)
 	if err != nil {
@@ -28,7 +28,7 @@ func (c content) text(path ...string) string {
 	return text
 }
 
-// each calls visit with the maps of a list.
+// each calls visit with each map of a list.
 func (c content) each(path []string, visit func(content)) {
 	elements, _ := c.at(path).([]any)
 	for _, element := range elements {
@@ -40,7 +40,7 @@ func (c content) each(path []string, visit func(content)) {
 
 func split(path string) []string { return strings.Split(path, ".") }
 
-// value is a number, a boolean or a string as it is.
+// value returns a function that returns a number, a boolean or a string unchanged.
 func value(path string) func(content) any {
 	fields := split(path)
 	return func(c content) any {
@@ -58,7 +58,7 @@ func text(path string) func(content) any {
 	return func(c content) any { return c.text(fields...) }
 }
 
-// count is a number that is 0 where it is missing.
+// count returns a function that returns a number, or 0 if the field is missing.
 func count(path string) func(content) any {
 	fields := split(path)
 	return func(c content) any {
@@ -69,7 +69,7 @@ func count(path string) func(content) any {
 	}
 }
 
-// flag is a boolean that is false where it is missing.
+// flag returns a function that returns a boolean, or false if the field is missing.
 func flag(path string) func(content) any {
 	fields := split(path)
 	return func(c content) any { set, _ := c.at(fields).(bool); return set }
@@ -80,7 +80,7 @@ func length(path string) func(content) any {
 	return func(c content) any { elements, _ := c.at(fields).([]any); return int64(len(elements)) }
 }
 
-// list is a list of strings.
+// list returns a function that returns a list of strings.
 func list(path string) func(content) any {
 	fields := split(path)
 	return func(c content) any {
@@ -95,7 +95,7 @@ func list(path string) func(content) any {
 	}
 }
 
-// each is a list of a string of each element of a list.
+// each returns a function that returns the values of one string field of the elements of a list.
 func each(path, field string) func(content) any {
 	fields := split(path)
 	return func(c content) any {
@@ -125,7 +125,7 @@ func texts(path string) func(content) any {
 	return func(c content) any { return read(c) }
 }
 
-// quantity is a quantity in units: cores or bytes.
+// quantity returns a function that returns a quantity in cores or bytes.
 func quantity(path string, name corev1.ResourceName) func(content) any {
 	fields := append(split(path), string(name))
 	return func(c content) any {
@@ -141,7 +141,7 @@ func quantity(path string, name corev1.ResourceName) func(content) any {
 	}
 }
 
-// conditions are the types of status.conditions and their status.
+// conditions returns the status of each condition in status.conditions, by type.
 func conditions(c content) map[string]string {
 	found := map[string]string{}
 	c.each([]string{"status", "conditions"}, func(condition content) {

@@ -1,12 +1,12 @@
 // Package managednamespaces creates and labels, on a managed cluster, the namespaces that the
-// ManagedClusterSets of the cluster require there.
+// ManagedClusterSets of the cluster require.
 //
-// The label clusterset.open-cluster-management.io/<hash of the hub> has the value true on a namespace that
-// the hub requires, and false on one that it required before. So each hub has its own label, and
-// the label is all that the agent keeps: after a restart it finds by it which namespaces are no longer
-// required. An existing namespace is labelled as well. No namespace is ever deleted.
+// The label clusterset.open-cluster-management.io/<hash of the hub> is true on a namespace that the
+// hub requires, and false on a namespace that it required before. Each hub has its own label. The
+// label is the only state: after a restart, the agent uses it to find the namespaces that are no
+// longer required. The agent also labels an existing namespace. The agent deletes no namespace.
 //
-// The unit of work is one namespace, by name. A pass over it compares what the hub requires with what a
-// watch of the labelled namespaces shows, so what does not change costs no request, and a namespace
-// that somebody deletes, or whose label somebody changes, is put right at once.
+// A pass over a namespace compares the requirement with an informer of the labelled namespaces, so
+// an unchanged namespace costs no request. If a required namespace is deleted or its label is
+// changed, the agent restores it immediately.
 package managednamespaces

@@ -13,52 +13,46 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/wait"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 
-	"open-cluster-management.io/hub-apiserver/pkg/agent/feed"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
-	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 const (
 	// labelPrefix precedes the hash of the hub in the label of a namespace.
 	labelPrefix = "clusterset.open-cluster-management.io/"
-	// maxLabelName is how long the name of a label may be after its prefix. The hash is longer.
+	// maxLabelName is the maximum length of a label name after its prefix. The hash is longer.
 	maxLabelName = 63
 
 	isRequired, wasRequired = "true", "false"
 )
 
 const (
-	queueName = "managednamespace"
-	// workers is how many namespaces are handled at the same time: one whose admission webhook
-	// does not answer holds up no other.
+	// workers is the number of namespaces that are handled in parallel. It is more than one, so
+	// that a namespace whose admission webhook does not respond does not delay the others.
 	workers = 4
-	// minBackoff and maxBackoff bound how long a failed namespace waits for its next try.
-	minBackoff = 200 * time.Millisecond
-	maxBackoff = 2 * time.Minute
+	// firstRetry and lastRetry bound the backoff of a failed namespace.
+	firstRetry = 200 * time.Millisecond
+	lastRetry  = 2 * time.Minute
 	// passTimeout bounds one pass.
 	passTimeout = 30 * time.Second
 )
 
-// Label returns the label by which namespaces show that a hub requires them.
+// Label returns the label key of namespaces that a hub requires.
 func Label(hubHash string) string {
 	return labelPrefix + hubHash[:min(len(hubHash), maxLabelName)]
 }
 
-// Config is what a Keeper needs. All fields are required.
+// Config is the configuration of a Keeper. All fields are required.
 type Config struct {
-	// HubHash is what the hub is called on the managed cluster.
+	// HubHash identifies the hub on the managed cluster.
 	HubHash string
-	// Managed is a client of the managed cluster.
 	Managed kubernetes.Interface
-	// Changed is called when Condition may return something else. It must not block.
+	// Changed is called when the result of Condition may have changed. It must not block.
 	Changed func()
 }
 
@@ -68,16 +62,14 @@ type Keeper struct {
 	namespaces corev1client.NamespaceInterface
 	changed    func()
 
-	// informer has the namespaces that are labelled as required.
+	// informer contains the namespaces that are labelled as required.
 	informer cache.SharedIndexInformer
-	synced   cache.InformerSynced
-	queue    workqueue.TypedRateLimitingInterface[string]
-	backoff  workqueue.TypedRateLimiter[string]
-	watchdog *fair.Watchdog
+	loop     reconcile.Loop
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	// required is nil until Require is called.
 	required sets.Set[string]
-	// conditions are the results for the required namespaces that were handled.
+	// conditions are the conditions of the required namespaces that have been handled.
 	conditions map[string]metav1.Condition
 }
 
@@ -85,22 +77,22 @@ type Keeper struct {
 func New(config Config) (*Keeper, error) {
 	k := &Keeper{
 		label: Label(config.HubHash), namespaces: config.Managed.CoreV1().Namespaces(), changed: config.Changed,
-		backoff:  workqueue.NewTypedItemExponentialFailureRateLimiter[string](minBackoff, maxBackoff),
-		watchdog: fair.NewWatchdog(queueName, nil), conditions: map[string]metav1.Condition{},
+		conditions: map[string]metav1.Condition{},
 	}
-	k.queue = workqueue.NewTypedRateLimitingQueueWithConfig(k.backoff, workqueue.TypedRateLimitingQueueConfig[string]{Name: queueName})
 	k.informer = coreinformers.NewFilteredNamespaceInformer(config.Managed, 0, cache.Indexers{}, func(options *metav1.ListOptions) {
 		options.LabelSelector = k.label + "=" + isRequired
 	})
-	if err := k.informer.SetTransform(k.slim); err != nil {
-		return nil, err
+	k.loop = reconcile.Loop{
+		Name:      "managednamespace",
+		Feeds:     []reconcile.Feed{{Informer: k.informer, Keys: reconcile.Own, OnceKnown: k.requiredKeys}},
+		Reconcile: k.pass,
+		Workers:   workers, TenantWorkers: workers,
+		Timeout: passTimeout, StuckTimeout: passTimeout, FirstRetry: firstRetry, LastRetry: lastRetry,
 	}
-	var err error
-	k.synced, err = feed.OnChange(k.informer, func(namespace metav1.Object) { k.queue.Add(namespace.GetName()) })
-	return k, err
+	return k, k.informer.SetTransform(k.slim)
 }
 
-// slim keeps of a namespace what is looked at.
+// slim keeps only the fields of a namespace that the Keeper uses.
 func (k *Keeper) slim(object any) (any, error) {
 	namespace, ok := object.(*corev1.Namespace)
 	if !ok {
@@ -112,7 +104,7 @@ func (k *Keeper) slim(object any) (any, error) {
 	}}, nil
 }
 
-// Require sets which namespaces the hub requires. Before the first call nothing is done.
+// Require sets the namespaces that the hub requires. The Keeper does nothing before the first call.
 func (k *Keeper) Require(names sets.Set[string]) {
 	k.mu.Lock()
 	before, first := k.required, k.required == nil
@@ -122,18 +114,29 @@ func (k *Keeper) Require(names sets.Set[string]) {
 	}
 	k.mu.Unlock()
 	for name := range before.SymmetricDifference(k.required) {
-		k.queue.Add(name)
+		k.loop.Add(cache.ObjectName{Name: name})
 	}
 	if !first {
 		return
 	}
-	// What is labelled was seen before anybody knew what is required.
+	// Passes over these namespaces before the first call had no effect.
 	for _, name := range k.informer.GetStore().ListKeys() {
-		k.queue.Add(name)
+		k.loop.Add(cache.ObjectName{Name: name})
 	}
 }
 
-// Condition returns the condition of a required namespace. It returns false if it is not known yet.
+// requiredKeys returns the required namespaces.
+func (k *Keeper) requiredKeys() []cache.ObjectName {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var keys []cache.ObjectName
+	for name := range k.required {
+		keys = append(keys, cache.ObjectName{Name: name})
+	}
+	return keys
+}
+
+// Condition returns the condition of a required namespace, or false if it is not known yet.
 func (k *Keeper) Condition(name string) (metav1.Condition, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -143,68 +146,48 @@ func (k *Keeper) Condition(name string) (metav1.Condition, bool) {
 
 // Stuck returns an error that names the namespaces from which workers do not return, or nil
 // if there are none.
-func (k *Keeper) Stuck() error { return k.watchdog.Err() }
+func (k *Keeper) Stuck() error { return k.loop.Stuck() }
 
-// Run works until ctx ends, and returns when all it started has ended.
+// Run creates and labels namespaces until ctx ends. It returns when all its goroutines have ended.
 func (k *Keeper) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	defer func() {
-		k.queue.ShutDown()
-		running.Wait()
-	}()
+	defer running.Wait()
 	running.Go(func() { k.informer.RunWithContext(ctx) })
-	if !cache.WaitForCacheSync(ctx.Done(), k.synced) {
-		return
-	}
-	running.Go(func() { k.watchdog.Run(ctx) })
-	for range workers {
-		running.Go(func() { feed.Work(ctx, k.queue, k.watchdog, k.pass) })
-	}
-	<-ctx.Done()
+	k.loop.Run(ctx)
 }
 
-// pass makes one pass over a namespace, and has a failed one tried again.
-func (k *Keeper) pass(ctx context.Context, name string) {
-	logger := klog.FromContext(ctx).WithValues("managedNamespace", name)
-	passCtx, cancel := context.WithTimeout(ctx, passTimeout)
-	defer cancel()
-	wanted, known := k.requires(name)
+// pass makes one pass over a namespace.
+func (k *Keeper) pass(ctx context.Context, key cache.ObjectName) (time.Duration, error) {
+	wanted, known := k.requires(key.Name)
 	if !known {
-		return
+		return 0, nil
 	}
 	var err error
 	if wanted {
-		err = k.ensure(passCtx, name)
+		err = k.ensure(ctx, key.Name)
 	} else {
-		err = k.release(passCtx, name)
+		err = k.release(ctx, key.Name)
 	}
-	if ctx.Err() != nil {
-		return
+	if ctx.Err() == context.Canceled {
+		return 0, ctx.Err()
 	}
-	if k.note(name, wanted, err) && err != nil {
-		logger.Error(err, "The namespace is not as the hub requires it")
-	}
-	if err == nil {
-		k.backoff.Forget(name)
-	} else {
-		// At most the backoff, at least two thirds of it.
-		k.queue.AddAfter(name, wait.Jitter(k.backoff.When(name)*2/3, 0.5))
-	}
-	if k.queue.Len() == 0 {
-		// One report says all.
+	k.setCondition(key.Name, wanted, err)
+	if k.loop.Len() == 0 {
+		// Each report includes all conditions.
 		k.changed()
 	}
+	return 0, err
 }
 
-// requires reports whether the hub requires a namespace, and whether that is known yet.
+// requires reports whether the hub requires a namespace, and whether Require has been called.
 func (k *Keeper) requires(name string) (wanted, known bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.required.Has(name), k.required != nil
 }
 
-// note keeps the result of a pass. It reports whether that is another one than before.
-func (k *Keeper) note(name string, wanted bool, err error) bool {
+// setCondition sets the condition of a namespace after a pass.
+func (k *Keeper) setCondition(name string, wanted bool, err error) {
 	condition := metav1.Condition{
 		Type: clusterv1.ConditionNamespaceAvailable, Status: metav1.ConditionTrue,
 		Reason: clusterv1.ReasonNamespaceApplied, Message: "The namespace exists and has the label of the hub",
@@ -215,20 +198,15 @@ func (k *Keeper) note(name string, wanted bool, err error) bool {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	before, reported := k.conditions[name]
-	if !k.required.Has(name) {
+	switch {
+	case !k.required.Has(name):
 		delete(k.conditions, name)
-		return reported || err != nil
+	case wanted: // otherwise the requirement changed during the pass, and another pass follows
+		k.conditions[name] = condition
 	}
-	if !wanted {
-		// It has become required meanwhile, and is handled once more.
-		return false
-	}
-	k.conditions[name] = condition
-	return before != condition
 }
 
-// labelled returns the namespace of a name if it is labelled as required, or nil.
+// labelled returns a namespace if it is labelled as required. Otherwise it returns nil.
 func (k *Keeper) labelled(name string) *corev1.Namespace {
 	object, _, _ := k.informer.GetStore().GetByKey(name)
 	if namespace, ok := object.(*corev1.Namespace); ok && namespace.Labels[k.label] == isRequired {
@@ -237,7 +215,7 @@ func (k *Keeper) labelled(name string) *corev1.Namespace {
 	return nil
 }
 
-// ensure sees to it that a namespace exists and has the label.
+// ensure creates a namespace or adds the label.
 func (k *Keeper) ensure(ctx context.Context, name string) error {
 	live := k.labelled(name)
 	if live == nil {
@@ -260,7 +238,7 @@ func (k *Keeper) ensure(ctx context.Context, name string) error {
 		}
 	}
 	if live.DeletionTimestamp != nil {
-		return errors.New("the namespace is being deleted; it is created again when it is gone")
+		return errors.New("the namespace is being deleted; it is created again after that")
 	}
 	return nil
 }
@@ -282,7 +260,7 @@ func (k *Keeper) setLabel(ctx context.Context, namespace *corev1.Namespace, valu
 	return setLabel(ctx, k.namespaces, namespace, k.label, value)
 }
 
-// setLabel changes nothing but the label, and only of the namespace that was seen.
+// setLabel sets the label of a namespace if its UID has not changed.
 func setLabel(ctx context.Context, client corev1client.NamespaceInterface, namespace *corev1.Namespace, label, value string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": namespace.UID, "labels": map[string]string{label: value}}})
 	if err != nil {
@@ -294,7 +272,7 @@ func setLabel(ctx context.Context, client corev1client.NamespaceInterface, names
 	return nil
 }
 
-// Release marks all namespaces that a hub required as no longer required. It returns nil when that is done.
+// Release marks all namespaces that a hub required as no longer required.
 func Release(ctx context.Context, managed kubernetes.Interface, hubHash string) error {
 	label, client := Label(hubHash), managed.CoreV1().Namespaces()
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)

@@ -71,7 +71,8 @@ func namespace(name string, labels map[string]string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 }
 
-// wantLabel waits until a namespace has a value of the label; a missing one is the empty value.
+// wantLabel waits until the label of a namespace has the given value. An empty value means that the
+// label is missing.
 func (m *managedCluster) wantLabel(t *testing.T, name, want string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%s has the label with value %q", name, want), func() error {
@@ -80,19 +81,20 @@ func (m *managedCluster) wantLabel(t *testing.T, name, want string) {
 			return err
 		}
 		if got := live.Labels[label]; got != want {
-			return fmt.Errorf("its labels are %v", live.Labels)
+			return fmt.Errorf("labels = %v", live.Labels)
 		}
 		return nil
 	})
 }
 
-// wantCondition waits until a namespace is available or is not, for a reason that contains a text.
+// wantCondition waits until the condition of a namespace has the given status and a message that
+// contains the given text.
 func (m *managedCluster) wantCondition(t *testing.T, name string, want metav1.ConditionStatus, text string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%s is available: %s", name, want), func() error {
+	eventually(t, fmt.Sprintf("the condition of %s has status %s", name, want), func() error {
 		got, known := m.Condition(name)
 		if !known || got.Type != clusterv1.ConditionNamespaceAvailable || got.Status != want || !strings.Contains(got.Message, text) {
-			return fmt.Errorf("known: %t, its condition is %v", known, got)
+			return fmt.Errorf("condition = %v, known = %t", got, known)
 		}
 		return nil
 	})
@@ -103,10 +105,10 @@ func TestKeeper(t *testing.T) {
 		namespace("present", map[string]string{"team": "a"}), namespace("before", map[string]string{label: "true"}),
 		namespace("of-another-hub", map[string]string{"clusterset.open-cluster-management.io/x": "true"})))
 	namespaces := m.CoreV1().Namespaces()
-	// Until it is known what the hub requires, nothing is taken for no longer required.
-	eventually(t, "the keeper knows the namespaces", func() error {
-		if !m.synced() || len(m.informer.GetStore().ListKeys()) == 0 {
-			return errors.New("it does not")
+	// Until Require is called, the Keeper treats no namespace as no longer required.
+	eventually(t, "the informer contains the namespaces", func() error {
+		if !m.informer.HasSynced() || len(m.informer.GetStore().ListKeys()) == 0 {
+			return errors.New("the informer is empty or not synced")
 		}
 		return nil
 	})
@@ -119,13 +121,13 @@ func TestKeeper(t *testing.T) {
 		m.wantCondition(t, name, metav1.ConditionTrue, "")
 	}
 	if live, err := namespaces.Get(t.Context(), "present", metav1.GetOptions{}); err != nil || live.Labels["team"] != "a" {
-		t.Errorf("labels of a namespace that was there = %v (%v), want team=a kept", live.Labels, err)
+		t.Errorf("labels of an existing namespace = %v, %v, want team=a kept", live.Labels, err)
 	}
 	if m.reports.Load() == 0 {
-		t.Error("nobody heard of the conditions")
+		t.Error("Changed was not called, want a call after a condition changed")
 	}
 
-	// What others change is put right.
+	// The Keeper reverts changes by others.
 	if _, err := namespaces.Update(t.Context(), namespace("present", map[string]string{label: "false"}), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -137,9 +139,9 @@ func TestKeeper(t *testing.T) {
 
 	m.Require(sets.New("shop"))
 	m.wantLabel(t, "present", "false")
-	eventually(t, "nothing is said of a namespace that is not required", func() error {
+	eventually(t, "present has no condition", func() error {
 		if condition, known := m.Condition("present"); known {
-			return fmt.Errorf("its condition is %v", condition)
+			return fmt.Errorf("condition = %v", condition)
 		}
 		return nil
 	})
@@ -158,15 +160,16 @@ func TestKeeper(t *testing.T) {
 		}
 	}
 	if deletions != 1 {
-		t.Errorf("%d deletions, want that of the test only", deletions)
+		t.Errorf("deletions = %d, want 1: only the test deletes a namespace", deletions)
 	}
 	if live, err := namespaces.Get(t.Context(), "of-another-hub", metav1.GetOptions{}); err != nil || live.Labels["clusterset.open-cluster-management.io/x"] != "true" || live.Labels[label] != "" {
-		t.Errorf("the labels of another hub's namespace = %v (%v), want them as they were", live.Labels, err)
+		t.Errorf("labels of another hub's namespace = %v, %v, want them unchanged", live.Labels, err)
 	}
 }
 
-// One namespace that cannot be created is reported and tried again; the others are not held up.
-func TestKeeperTriesAgain(t *testing.T) {
+// TestKeeperRetries checks that the Keeper reports and retries a namespace that cannot be created,
+// and that the other namespaces are not delayed.
+func TestKeeperRetries(t *testing.T) {
 	client := fake.NewSimpleClientset()
 	refuse := &atomic.Bool{}
 	refuse.Store(true)

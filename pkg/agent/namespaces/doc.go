@@ -1,13 +1,11 @@
 // Package namespaces reports the namespaces of one managed cluster to its hub,
 // as ClusterNamespaces in the hub namespace of the cluster.
 //
-// The unit of work is one namespace, by name. A pass over it (reconcile.go)
-// compares the namespace with its report, as two watches show them, and writes
-// the report if they differ; so what does not change costs no request, and an
-// agent that was away writes the differences. All ClusterNamespaces of that hub
-// namespace are the agent's: one that no namespace stands behind is deleted.
+// A pass over a namespace (reconcile.go) compares the namespace with its report, both from
+// informers, and writes the report if they differ. So an unchanged namespace costs no request. The
+// agent deletes a ClusterNamespace in that hub namespace if its namespace does not exist.
 //
-// Nothing is compared before both watches have a complete view. A managed
-// cluster that does not answer is not taken for one without namespaces, and a
-// hub that does not have ClusterNamespaces costs the managed cluster no request.
+// Passes begin after both informers have synced. So a managed cluster that does not respond is not
+// mistaken for a cluster without namespaces. If the hub does not serve ClusterNamespaces, the agent
+// does not watch namespaces.
 package namespaces

@@ -11,20 +11,20 @@ var (
 	passSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Subsystem:      subsystem,
 		Name:           "pass_duration_seconds",
-		Help:           "Time that one pass over a namespace took, by its result.",
+		Help:           "Duration of one pass over a namespace, by result.",
 		Buckets:        metrics.ExponentialBuckets(0.0001, 4, 10),
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"result"})
 	writes = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem:      subsystem,
 		Name:           "writes_total",
-		Help:           "ClusterNamespaces that were written on the hub: create, update or delete.",
+		Help:           "Writes of ClusterNamespaces on the hub, by operation: create, update or delete.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"operation"})
 	waiting = metrics.NewGauge(&metrics.GaugeOpts{
 		Subsystem:      subsystem,
 		Name:           "waiting",
-		Help:           "Namespaces that are not reported because the quota of the hub is used up.",
+		Help:           "Namespaces that are not reported because the quota of the hub is exhausted.",
 		StabilityLevel: metrics.ALPHA,
 	})
 )

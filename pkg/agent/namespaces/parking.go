@@ -6,15 +6,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// parking keeps the namespaces that the quota of the hub has no room for. One of them,
-// the probe, is tried from time to time; the others wait for it and cost no request.
+// parking contains the namespaces that exceed the quota of the hub. One of them, the probe, is
+// retried. The others wait for the probe and cost no request.
 type parking struct {
 	mu    sync.Mutex
 	probe string
 	names sets.Set[string]
 }
 
-// wait reports whether a namespace that is to be reported has to wait for the probe.
+// wait parks a namespace and returns true if another namespace is the probe.
 func (p *parking) wait(name string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -26,8 +26,8 @@ func (p *parking) wait(name string) bool {
 	return true
 }
 
-// refuse parks a namespace that the hub has refused. It reports whether the namespace is
-// the probe, and whether it is the first one.
+// refuse parks a namespace that the quota has rejected. It reports whether the namespace is the
+// probe, and whether it has just become the probe.
 func (p *parking) refuse(name string) (probe, first bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,7 +48,7 @@ func (p *parking) isProbe(name string) bool {
 	return p.probe == name && name != ""
 }
 
-// release returns all namespaces that wait, and lets them be tried.
+// release removes all namespaces and returns them.
 func (p *parking) release() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

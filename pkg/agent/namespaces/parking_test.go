@@ -26,7 +26,7 @@ import (
 
 const cluster = "cluster1"
 
-// fullHub is a hub that has room for some ClusterNamespaces only.
+// fullHub is a hub whose quota allows only some ClusterNamespaces.
 type fullHub struct {
 	*fake.Clientset
 	room     int
@@ -88,8 +88,9 @@ func eventually(t *testing.T, what string, check func() error) {
 	}
 }
 
-// A cluster with more namespaces than the hub has room for reports as many as fit, leaves
-// the hub alone, and goes on when there is room.
+// TestFullHub checks a cluster with more namespaces than the quota of the hub allows. The agent
+// reports as many as the quota allows, stops sending requests, and continues when the quota has
+// room.
 func TestFullHub(t *testing.T) {
 	const room, count = 10, 200
 	hub := newFullHub(room)
@@ -124,21 +125,21 @@ func TestFullHub(t *testing.T) {
 			c.parked.mu.Lock()
 			defer c.parked.mu.Unlock()
 			if c.parked.probe == "" || c.parked.names.Len() != count-want-1 {
-				return fmt.Errorf("parked = %d and the probe %q, want %d in all", c.parked.names.Len(), c.parked.probe, count-want)
+				return fmt.Errorf("parked = %d, probe = %q, want %d including the probe", c.parked.names.Len(), c.parked.probe, count-want)
 			}
 			return nil
 		}
 	}
-	eventually(t, "the hub is full", reported(room))
-	// Each worker may be refused once before it knows.
+	eventually(t, "the hub has as many reports as the quota allows", reported(room))
+	// The quota may reject one request of each worker before the first rejection is recorded.
 	if got := hub.refusals.Load(); got > workers {
-		t.Errorf("refused requests = %d, want %d at most", got, workers)
+		t.Errorf("rejected requests = %d, want at most %d", got, workers)
 	}
 	if !c.Synced() {
 		t.Error("Synced() = false, want true")
 	}
 
-	// A namespace that is deleted makes room for another one.
+	// The deletion of a namespace makes room for another one.
 	names, err := hub.names()
 	if err != nil {
 		t.Fatal(err)
@@ -147,10 +148,10 @@ func TestFullHub(t *testing.T) {
 	if err := managed.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Delete(t.Context(), gone, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "another namespace is reported in its place", func() error {
+	eventually(t, "another namespace is reported instead", func() error {
 		names, err := hub.names()
 		if err != nil || len(names) != room || strings.Contains(strings.Join(names, " "), gone) {
-			return fmt.Errorf("reported = %v, %w, want %d without %s", names, err, room, gone)
+			return fmt.Errorf("reported = %v, %w, want %d names without %s", names, err, room, gone)
 		}
 		return nil
 	})

@@ -11,16 +11,16 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
 
-// reconcile makes the report of a namespace what it should be. It makes at most
-// one request; what the watches show afterwards brings the next pass.
+// reconcile creates, updates or deletes the report of a namespace. It makes at most one request.
+// The watch event of the result triggers the next pass.
 func (c *Controller) reconcile(ctx context.Context, name string) error {
 	namespace, err := c.namespaces.Get(name)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("namespace as it was seen: %w", err)
+		return fmt.Errorf("get namespace from cache: %w", err)
 	}
 	report, err := c.reports.Get(name)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("ClusterNamespace as it was seen: %w", err)
+		return fmt.Errorf("get ClusterNamespace from cache: %w", err)
 	}
 	switch exists := namespace != nil && namespace.DeletionTimestamp == nil; {
 	case exists && report == nil:
@@ -28,7 +28,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 			return nil
 		}
 		return c.create(ctx, namespace)
-	case exists && !says(report, namespace):
+	case exists && !matches(report, namespace):
 		return c.update(ctx, report, namespace)
 	case !exists && report != nil && report.DeletionTimestamp == nil:
 		return c.delete(ctx, report)
@@ -36,20 +36,20 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	return nil
 }
 
-// says reports whether a report is what it should be.
-func says(report *v1alpha1.ClusterNamespace, namespace *metav1.PartialObjectMetadata) bool {
+// matches reports whether a report is up to date.
+func matches(report *v1alpha1.ClusterNamespace, namespace *metav1.PartialObjectMetadata) bool {
 	return report.Spec.NamespaceUID == namespace.UID && maps.Equal(report.Labels, namespace.Labels)
 }
 
-// say makes a report what it should be.
-func say(report *v1alpha1.ClusterNamespace, namespace *metav1.PartialObjectMetadata) {
+// fill sets the reported fields.
+func fill(report *v1alpha1.ClusterNamespace, namespace *metav1.PartialObjectMetadata) {
 	report.Labels = namespace.Labels
 	report.Spec.NamespaceUID = namespace.UID
 }
 
 func (c *Controller) create(ctx context.Context, namespace *metav1.PartialObjectMetadata) error {
 	report := &v1alpha1.ClusterNamespace{ObjectMeta: metav1.ObjectMeta{Name: namespace.Name, Namespace: c.clusterName}}
-	say(report, namespace)
+	fill(report, namespace)
 	if _, err := c.hub.Create(ctx, report, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create ClusterNamespace: %w", err)
 	}
@@ -57,10 +57,10 @@ func (c *Controller) create(ctx context.Context, namespace *metav1.PartialObject
 	return nil
 }
 
-// update keeps what others have put on a report beside its labels.
+// update keeps the metadata of a report except its labels.
 func (c *Controller) update(ctx context.Context, seen *v1alpha1.ClusterNamespace, namespace *metav1.PartialObjectMetadata) error {
 	report := seen.DeepCopy()
-	say(report, namespace)
+	fill(report, namespace)
 	if _, err := c.hub.Update(ctx, report, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("update ClusterNamespace: %w", err)
 	}
@@ -69,7 +69,7 @@ func (c *Controller) update(ctx context.Context, seen *v1alpha1.ClusterNamespace
 }
 
 func (c *Controller) delete(ctx context.Context, report *v1alpha1.ClusterNamespace) error {
-	// One of the name that was made since is looked at first.
+	// The UID precondition protects a newer ClusterNamespace with the same name.
 	err := c.hub.Delete(ctx, report.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(report.UID))})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -78,7 +78,7 @@ func (c *Controller) delete(ctx context.Context, report *v1alpha1.ClusterNamespa
 		return fmt.Errorf("delete ClusterNamespace: %w", err)
 	}
 	writes.WithLabelValues("delete").Inc()
-	// There is room for another one.
+	// The quota now has room for another report.
 	c.release()
 	return nil
 }

@@ -14,49 +14,48 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 const (
-	// OwnerUIDAnnotation is on the ServiceAccounts of managed clusters: the UID
-	// of the ManagedServiceAccount that they were made for. One that is deleted
-	// and made again gets another ServiceAccount, so that old tokens end with
-	// the old one even if nobody saw the deletion.
+	// OwnerUIDAnnotation is the UID of the ManagedServiceAccount of a ServiceAccount. A
+	// ManagedServiceAccount that is deleted and created again gets a new ServiceAccount, so
+	// that old tokens become invalid even if the agent missed the deletion.
 	OwnerUIDAnnotation = "authentication.open-cluster-management.io/managed-serviceaccount-uid"
-	// SourceAnnotation tells people where a ServiceAccount comes from.
+	// SourceAnnotation describes the source of a ServiceAccount for human readers.
 	SourceAnnotation = "authentication.open-cluster-management.io/source"
-	// RequestAnnotation is on the Secrets of the hub: what the token in it was
-	// asked to be, in JSON.
+	// RequestAnnotation contains the request for the token in a Secret on the hub, in JSON.
 	RequestAnnotation = "authentication.open-cluster-management.io/token-request"
 )
 
-// Identity returns what an agent puts on its ServiceAccounts, as the value of
-// ManagedServiceAccountLabel. Agents of several hubs, or several registrations
-// with one hub, that share a managed cluster are told apart by it.
+// Identity returns the value of ManagedServiceAccountLabel on the ServiceAccounts of an agent.
+// It distinguishes agents of several hubs, or of several registrations with one hub, on one
+// managed cluster.
 func Identity(agentID, clusterName string) string {
 	sum := sha256.Sum256([]byte(agentID + "/" + clusterName))
 	return hex.EncodeToString(sum[:])[:40]
 }
 
-// foreignError is the error of a ServiceAccount that belongs to somebody else.
+// foreignError is the error of a ServiceAccount of another owner.
 type foreignError struct{ message string }
 
 func (e *foreignError) Error() string { return e.message }
 
-// missingError is the error of a ServiceAccount that is known not to be there.
+// missingError is the error of a ServiceAccount that does not exist.
 type missingError struct{ error }
 
 func (e *missingError) Unwrap() error { return e.error }
 
-// ensureAccount returns the ServiceAccount of a ManagedServiceAccount, which is
-// made, or marked as ours again, if necessary.
+// ensureAccount returns the ServiceAccount of a ManagedServiceAccount. It creates or labels the
+// ServiceAccount if necessary.
 func (c *Controller) ensureAccount(ctx context.Context, st *accountState, owner *v1beta1.ManagedServiceAccount) (*corev1.ServiceAccount, error) {
-	if !c.accountsSynced() {
-		return nil, fmt.Errorf("the ServiceAccounts of namespace %s cannot be watched: %w", c.namespace, c.watchError())
+	if !c.accountInformer.HasSynced() {
+		return nil, fmt.Errorf("cannot watch the ServiceAccounts of namespace %s: %w", c.namespace, c.watchError())
 	}
 	live := c.knownAccount(owner.Name)
 	if live == nil && st.unlabelled {
-		// There was one that the watch does not show. It is asked for, since an
-		// attempt to create it would be a write.
+		// A ServiceAccount without the label is not watched. A read is cheaper than an attempt to
+		// create it.
 		var err error
 		if live, err = c.readAccount(ctx, owner.Name); err != nil {
 			return nil, err
@@ -72,7 +71,7 @@ func (c *Controller) ensureAccount(ctx context.Context, st *accountState, owner 
 			return nil, err
 		}
 		if live == nil {
-			return nil, errAgain
+			return nil, reconcile.ErrOutdated
 		}
 		_, labelled := live.Labels[v1beta1.ManagedServiceAccountLabel]
 		st.unlabelled = !labelled
@@ -83,15 +82,15 @@ func (c *Controller) ensureAccount(ctx context.Context, st *accountState, owner 
 	case unclaimed:
 		return c.claimAccount(ctx, st, owner, live)
 	case terminating:
-		return nil, &missingError{errors.New("the ServiceAccount is being deleted; it is made again once it is gone")}
+		return nil, &missingError{errors.New("the ServiceAccount is being deleted; it is created again after that")}
 	case outlived:
 		if err := c.deleteAccount(ctx, live); err != nil {
 			return nil, err
 		}
 		created, err := c.createAccount(ctx, st, owner)
 		if apierrors.IsAlreadyExists(err) {
-			// A finalizer keeps it.
-			return nil, &missingError{errors.New("the ServiceAccount of a former ManagedServiceAccount with this name is not gone yet")}
+			// The ServiceAccount has a finalizer.
+			return nil, &missingError{errors.New("the ServiceAccount of a deleted ManagedServiceAccount with the same name still exists")}
 		}
 		return created, err
 	default:
@@ -99,7 +98,7 @@ func (c *Controller) ensureAccount(ctx context.Context, st *accountState, owner 
 	}
 }
 
-// recordedUID is the UID that the status has for the ServiceAccount.
+// recordedUID returns the UID of the ServiceAccount in the status.
 func (c *Controller) recordedUID(owner *v1beta1.ManagedServiceAccount) types.UID {
 	if ref := owner.Status.ServiceAccountRef; ref != nil && ref.Namespace == c.namespace && ref.Name == owner.Name {
 		return ref.UID
@@ -108,20 +107,21 @@ func (c *Controller) recordedUID(owner *v1beta1.ManagedServiceAccount) types.UID
 }
 
 func (c *Controller) describeForeign(account *corev1.ServiceAccount) string {
-	whose := "is not managed by this agent"
+	owner := "is not managed by this agent"
 	if other := account.Labels[v1beta1.ManagedServiceAccountLabel]; other != "" {
-		whose = fmt.Sprintf("belongs to another owner, %q", other)
+		owner = fmt.Sprintf("belongs to another owner, %q", other)
 	}
-	return fmt.Sprintf("ServiceAccount %s/%s of the managed cluster %s. Delete it there, or hand it over: kubectl label serviceaccount -n %s %s %s=%s --overwrite",
-		account.Namespace, account.Name, whose, account.Namespace, account.Name, v1beta1.ManagedServiceAccountLabel, c.identity)
+	return fmt.Sprintf("ServiceAccount %s/%s on the managed cluster %s. Delete it there, or transfer it: kubectl label serviceaccount -n %s %s %s=%s --overwrite",
+		account.Namespace, account.Name, owner, account.Namespace, account.Name, v1beta1.ManagedServiceAccountLabel, c.identity)
 }
 
-// knownAccount returns the ServiceAccount as the watch has it, or as it was just made.
+// knownAccount returns the ServiceAccount from the informer, or the ServiceAccount that was just
+// created if the informer does not contain it yet.
 func (c *Controller) knownAccount(name string) *corev1.ServiceAccount {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if made := c.made[name]; made != nil {
-		return made
+	if created := c.created[name]; created != nil {
+		return created
 	}
 	account, err := c.accounts.ServiceAccounts(c.namespace).Get(name)
 	if err != nil {
@@ -130,7 +130,7 @@ func (c *Controller) knownAccount(name string) *corev1.ServiceAccount {
 	return account
 }
 
-// readAccount asks the managed cluster. Nil is for one that does not exist.
+// readAccount reads a ServiceAccount from the managed cluster, or returns nil if it does not exist.
 func (c *Controller) readAccount(ctx context.Context, name string) (*corev1.ServiceAccount, error) {
 	live, err := c.managed.CoreV1().ServiceAccounts(c.namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -154,12 +154,12 @@ func (c *Controller) createAccount(ctx context.Context, st *accountState, owner 
 	if err != nil {
 		return nil, &missingError{fmt.Errorf("create ServiceAccount: %w", err)}
 	}
-	// Nobody has stored a token of it yet.
+	// No Secret can contain a token of the new ServiceAccount yet.
 	st.unstored = owner.Status.TokenSecretRef == nil && nudge(&owner.Status) == ""
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if cached, err := c.accounts.ServiceAccounts(c.namespace).Get(owner.Name); err != nil || cached.UID != created.UID {
-		c.made[owner.Name] = created
+		c.created[owner.Name] = created
 	}
 	return created, nil
 }
@@ -171,7 +171,7 @@ func (c *Controller) annotations(owner *v1beta1.ManagedServiceAccount) map[strin
 	}
 }
 
-// claimAccount puts our marks on a ServiceAccount that is ours.
+// claimAccount sets the label and annotations of a ServiceAccount of this agent.
 func (c *Controller) claimAccount(ctx context.Context, st *accountState, owner *v1beta1.ManagedServiceAccount, account *corev1.ServiceAccount) (*corev1.ServiceAccount, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": account.UID, "resourceVersion": account.ResourceVersion,
@@ -183,7 +183,7 @@ func (c *Controller) claimAccount(ctx context.Context, st *accountState, owner *
 	}
 	patched, err := c.managed.CoreV1().ServiceAccounts(account.Namespace).Patch(ctx, account.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil, errAgain
+		return nil, reconcile.ErrOutdated
 	}
 	if err != nil {
 		return nil, fmt.Errorf("label ServiceAccount: %w", err)
@@ -192,39 +192,39 @@ func (c *Controller) claimAccount(ctx context.Context, st *accountState, owner *
 	return patched, nil
 }
 
-// deleteAccount deletes a ServiceAccount that is ours, and so revokes its tokens.
+// deleteAccount deletes a ServiceAccount of this agent, which revokes its tokens.
 func (c *Controller) deleteAccount(ctx context.Context, account *corev1.ServiceAccount) error {
 	c.forget(account)
 	err := c.managed.CoreV1().ServiceAccounts(account.Namespace).Delete(ctx, account.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &account.UID},
 	})
-	// A conflict is about the UID: it is gone, and another one has its name.
+	// A conflict is caused by the UID precondition: another ServiceAccount has the name.
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete ServiceAccount: %w", err)
 	}
 	return nil
 }
 
-// forget ends the belief in a ServiceAccount that was just made.
+// forget removes a ServiceAccount from the ones that were just created.
 func (c *Controller) forget(account *corev1.ServiceAccount) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if made := c.made[account.Name]; made != nil && made.UID == account.UID {
-		delete(c.made, account.Name)
+	if created := c.created[account.Name]; created != nil && created.UID == account.UID {
+		delete(c.created, account.Name)
 	}
 }
 
-// revoke deletes the ServiceAccount of a ManagedServiceAccount that is gone or
-// going, if it is ours.
-func (c *Controller) revoke(ctx context.Context, name string, going bool) error {
-	if !c.accountsSynced() {
-		return nil // its watch brings every ServiceAccount that is ours
+// revoke deletes the ServiceAccount of a ManagedServiceAccount that does not exist or is being
+// deleted, if it belongs to this agent.
+func (c *Controller) revoke(ctx context.Context, name string, deleting bool) error {
+	if !c.accountInformer.HasSynced() {
+		return nil // the informer triggers a pass for each ServiceAccount
 	}
 	account := c.knownAccount(name)
 	if account == nil || account.DeletionTimestamp != nil || account.Labels[v1beta1.ManagedServiceAccountLabel] != c.identity {
 		return nil
 	}
-	if !going {
+	if !deleting {
 		if gone, err := c.ownerGone(ctx, name); !gone {
 			return err
 		}
@@ -236,25 +236,25 @@ func (c *Controller) revoke(ctx context.Context, name string, going bool) error 
 	return nil
 }
 
-// ownerGone asks the hub itself whether a ManagedServiceAccount does not exist.
-// An answer that is not about it, such as that of a hub that does not serve the
-// resource at the moment, is an error.
+// ownerGone reports whether a ManagedServiceAccount does not exist on the hub. A response that does
+// not concern the object is an error, such as the response of a hub that does not serve the
+// resource.
 func (c *Controller) ownerGone(ctx context.Context, name string) (bool, error) {
 	_, err := c.hub.AuthenticationV1beta1().ManagedServiceAccounts(c.clusterName).Get(ctx, name, metav1.GetOptions{})
 	if err == nil {
-		return false, errAgain
+		return false, reconcile.ErrOutdated
 	}
 	status, ok := err.(apierrors.APIStatus)
 	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) &&
 		ok && status.Status().Details != nil && status.Status().Details.Name == name {
 		return true, nil
 	}
-	return false, fmt.Errorf("whether the account still exists on the hub: %w", err)
+	return false, fmt.Errorf("get ManagedServiceAccount: %w", err)
 }
 
-// leaveNamespace deletes the ServiceAccount that an account had in another
-// namespace, before the agent was told to use the present one.
-func (c *Controller) leaveNamespace(ctx context.Context, ref *v1beta1.ServiceAccountReference) error {
+// cleanFormerNamespace deletes the ServiceAccount in the previously configured namespace of the
+// agent.
+func (c *Controller) cleanFormerNamespace(ctx context.Context, ref *v1beta1.ServiceAccountReference) error {
 	if ref == nil || ref.Namespace == "" || ref.Namespace == c.namespace {
 		return nil
 	}
@@ -266,8 +266,8 @@ func (c *Controller) leaveNamespace(ctx context.Context, ref *v1beta1.ServiceAcc
 		err = c.deleteAccount(ctx, account)
 	}
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		// Whoever took the agent's access to the former namespace away is left
-		// to clean it up.
+		// Without access to the previous namespace, an administrator has to delete the
+		// ServiceAccount.
 		return nil
 	}
 	return err

@@ -10,20 +10,20 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// caInterval is how often the CA of the managed cluster is read.
+// caInterval is the interval at which the CA of the managed cluster is read.
 const caInterval = 10 * time.Second
 
-// caBundle is the CA of the managed cluster as it was last read.
+// caBundle is the last known CA of the managed cluster.
 type caBundle struct {
 	mu      sync.Mutex
 	content []byte
-	// version counts the changes of content; it is zero before the first read.
+	// version counts the changes of content. It is zero before the first read.
 	version uint64
 	err     error
 }
 
-// set takes what was read, and reports whether it differs. What was known stays
-// while the source cannot be read.
+// set stores the result of reading the CA, and reports whether the content has changed. After an
+// error, the content is kept.
 func (b *caBundle) set(content []byte, err error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -47,19 +47,19 @@ func (b *caBundle) get() ([]byte, uint64, error) {
 	return nil, 0, errors.New("not read yet")
 }
 
-// readCA reads the CA; all accounts are looked at when it has changed.
+// readCA reads the CA, and triggers a pass over all accounts if it has changed.
 func (c *Controller) readCA(ctx context.Context) {
 	content, err := c.caSource()
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "The CA of the managed cluster cannot be read")
+		klog.FromContext(ctx).Error(err, "Failed to read the CA of the managed cluster")
 	}
 	if c.ca.set(content, err) {
-		klog.FromContext(ctx).V(2).Info("The CA of the managed cluster is another one")
+		klog.FromContext(ctx).V(2).Info("The CA of the managed cluster has changed")
 		c.enqueueAll()
 	}
 }
 
-// watchCA reads the CA again and again until ctx ends.
+// watchCA reads the CA periodically until ctx ends.
 func (c *Controller) watchCA(ctx context.Context) {
 	ticker := c.clock.NewTicker(caInterval)
 	defer ticker.Stop()

@@ -14,26 +14,25 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 )
 
-// Everything in this file is pure: it decides on facts that others gathered.
+// All functions in this file are pure.
 
-// accountVerdict is what a ServiceAccount of the right name means.
+// accountVerdict describes the owner and the state of a ServiceAccount.
 type accountVerdict int
 
 const (
-	// usable is ours.
+	// usable means that the ServiceAccount belongs to the ManagedServiceAccount.
 	usable accountVerdict = iota
-	// unclaimed is ours, but does not say so completely.
+	// unclaimed means that it belongs to the agent, but lacks its label or annotation.
 	unclaimed
-	// outlived is ours, of a former ManagedServiceAccount with the same name.
+	// outlived means that it belongs to a deleted ManagedServiceAccount with the same name.
 	outlived
-	// terminating is ours, and being deleted.
+	// terminating means that it belongs to the agent and is being deleted.
 	terminating
-	// foreign is somebody else's.
+	// foreign means that it belongs to another owner.
 	foreign
 )
 
-// judgeAccount decides whose ServiceAccount this is. Recorded is the UID that
-// the status has for it.
+// judgeAccount returns the verdict on a ServiceAccount. recorded is its UID in the status.
 func judgeAccount(account *corev1.ServiceAccount, identity string, owner, recorded types.UID) accountVerdict {
 	labelled := account.Labels[v1beta1.ManagedServiceAccountLabel] == identity
 	madeFor := types.UID(account.Annotations[OwnerUIDAnnotation])
@@ -50,30 +49,30 @@ func judgeAccount(account *corev1.ServiceAccount, identity string, owner, record
 	return usable
 }
 
-// place is where the Secret of a name is, as far as the agent can see.
-type place int
+// ownership describes the owner of the Secret with the name of an account.
+type ownership int
 
 const (
-	// unread is not looked for, since nobody can have made it yet.
-	unread place = iota
-	// absent does not exist.
+	// unread means that the Secret was not read, because it cannot exist yet.
+	unread ownership = iota
+	// absent means that the Secret does not exist.
 	absent
-	// ours is the agent's.
+	// ours means that the Secret belongs to the account.
 	ours
-	// former belonged to a ManagedServiceAccount of the same name, and is about
-	// to be collected as garbage.
+	// former means that the Secret belongs to a deleted ManagedServiceAccount with the same name,
+	// and is about to be garbage-collected.
 	former
-	// taken is somebody else's.
+	// taken means that the Secret belongs to another owner.
 	taken
-	// hidden exists, and the agent may not read it: it is somebody else's, or
-	// the hub has yet to grant access to it.
+	// hidden means that the Secret exists, but the agent is not allowed to read it: it belongs to
+	// another owner, or the hub has not granted access to it yet.
 	hidden
 )
 
-// placeOf decides whose Secret this is. Known is whether the agent has stored a
-// token in a Secret of this name before: then what is left of its marks is
-// enough, and the others are restored.
-func placeOf(secret *corev1.Secret, owner *v1beta1.ManagedServiceAccount, known bool, wantedSubject string) place {
+// ownershipOf returns the ownership of a Secret. known is true if the agent has stored a token in a
+// Secret with this name before. In that case, either the label or the owner reference is
+// sufficient, and the other one is restored.
+func ownershipOf(secret *corev1.Secret, owner *v1beta1.ManagedServiceAccount, known bool, wantedSubject string) ownership {
 	if secret.Type != corev1.SecretTypeOpaque {
 		return taken
 	}
@@ -107,8 +106,8 @@ func refersToAccount(ref metav1.OwnerReference) bool {
 	return err == nil && version.Group == v1beta1.GroupName && ref.Kind == "ManagedServiceAccount"
 }
 
-// desired returns the Secret as it should be, holding a token. What others put
-// on it stays, but for its data.
+// desired returns the Secret that contains a token. It keeps metadata of other writers, but not
+// their data.
 func desired(secret *corev1.Secret, owner *v1beta1.ManagedServiceAccount, token []byte, ca []byte, request string) *corev1.Secret {
 	result := secret.DeepCopy()
 	result.Name, result.Namespace, result.Type = owner.Name, owner.Namespace, corev1.SecretTypeOpaque
@@ -126,28 +125,28 @@ func desired(secret *corev1.Secret, owner *v1beta1.ManagedServiceAccount, token 
 	return result
 }
 
-// cause is why a token is requested; empty for none.
+// cause is the reason for a token request. It is empty if no request is necessary.
 type cause string
 
 const (
 	causeMissing   cause = "missing"
 	causeMalformed cause = "malformed"
-	// causeOther is for a token of another ServiceAccount, or of one in another namespace.
+	// causeOther means that the token belongs to a ServiceAccount with another name or namespace.
 	causeOther cause = "other-account"
-	// causeReplaced is for a token of a ServiceAccount that was deleted and made again.
+	// causeReplaced means that the ServiceAccount of the token was deleted and created again.
 	causeReplaced cause = "account-replaced"
 	causeExpired  cause = "expired"
-	// causeRejected is for a token that the managed cluster does not accept.
+	// causeRejected means that the managed cluster does not accept the token.
 	causeRejected cause = "rejected"
-	// causeRequest is for a spec that asks for something else by now.
+	// causeRequest means that the spec has changed.
 	causeRequest cause = "spec-changed"
 	causeDue     cause = "due"
 )
 
-// dead reports whether the token that has to be replaced is of no use.
+// dead reports whether the token to be replaced is invalid.
 func (c cause) dead() bool { return c != "" && c != causeRequest && c != causeDue }
 
-// verdict is the managed cluster's on a token.
+// verdict is the result of a TokenReview.
 type verdict int
 
 const (
@@ -156,36 +155,35 @@ const (
 	rejected
 )
 
-// facts is what judge goes by.
+// facts are the input of judge.
 type facts struct {
-	// now is the time by the managed cluster's clock.
-	now     time.Time
-	account *corev1.ServiceAccount
-	owner   *v1beta1.ManagedServiceAccount
-	request string
-	ca      []byte
-	place   place
-	// secret is the Secret, if it is ours.
+	// now is the time of the managed cluster.
+	now       time.Time
+	account   *corev1.ServiceAccount
+	owner     *v1beta1.ManagedServiceAccount
+	request   string
+	ca        []byte
+	ownership ownership
+	// secret is the Secret if its ownership is ours.
 	secret  *corev1.Secret
 	verdict verdict
 }
 
-// plan is what judge decides.
+// plan is the result of judge.
 type plan struct {
-	// ask is whether the managed cluster has to be asked about the token
-	// before anything else is decided.
+	// ask is true if the token must be reviewed before another decision.
 	ask bool
-	// mint is why a new token is needed; empty if the present one stays.
+	// mint is the reason for a new token. It is empty if the current token remains.
 	mint cause
-	// write is whether the Secret is not as it should be.
+	// write is true if the Secret must be written.
 	write bool
-	// held is about the token in the Secret, if it is good.
+	// held are the claims of the token in the Secret.
 	held claims
 }
 
-// judge decides about the Secret of an account: one that is ours, absent or unread.
+// judge returns the plan for a Secret whose ownership is ours, absent or unread.
 func judge(f facts) plan {
-	if f.place != ours {
+	if f.ownership != ours {
 		return plan{mint: causeMissing, write: true}
 	}
 	token := f.secret.Data[v1beta1.SecretTokenKey]
@@ -221,31 +219,31 @@ func judge(f facts) plan {
 	return plan{held: held, write: !equality.Semantic.DeepEqual(f.secret, desired(f.secret, f.owner, token, f.ca, f.request))}
 }
 
-// knownExpiration is when a token expires: what it says, or less if the
-// managed cluster said so when it issued it, of which the status knows.
+// knownExpiration returns the expiry of a token: the time in its claim, or an earlier time in the
+// status that the managed cluster returned with the token.
 func knownExpiration(status *v1beta1.ManagedServiceAccountStatus, held claims) time.Time {
 	if status.TokenSecretRef == nil || status.ExpirationTimestamp == nil || !status.TokenSecretRef.LastRefreshTimestamp.Time.Equal(held.issued) {
 		return held.expires
 	}
-	if told := status.ExpirationTimestamp.Time; told.After(held.issued) && told.Before(held.expires) {
-		return told
+	if reported := status.ExpirationTimestamp.Time; reported.After(held.issued) && reported.Before(held.expires) {
+		return reported
 	}
 	return held.expires
 }
 
-// checked is what the agent remembers of a Secret that was as it should be.
+// checked is the state that the agent stores about a Secret that was up to date.
 type checked struct {
 	held    claims
 	request string
 	ca      uint64
 	// version is the resourceVersion of the Secret.
 	version string
-	// reviewed is when the managed cluster last accepted the token, or issued
-	// it; next is when the Secret is looked at again without a reason.
+	// reviewed is the time at which the managed cluster last accepted or issued the token. next is
+	// the time at which the Secret is read again without a trigger.
 	reviewed, next time.Time
 }
 
-// reason is why a Secret has to be looked at; empty if it need not be.
+// reason is the reason to read a Secret. It is empty if no read is necessary.
 type reason string
 
 const (
@@ -258,8 +256,8 @@ const (
 	reasonInterval reason = "interval"
 )
 
-// look decides whether a Secret has to be read. Now is by the agent's clock,
-// managedNow by the managed cluster's.
+// look returns the reason to read a Secret. now is the time of the agent, and managedNow is the
+// time of the managed cluster.
 func look(c *checked, accountUID types.UID, request string, ca uint64, status *v1beta1.ManagedServiceAccountStatus, now, managedNow time.Time) reason {
 	switch {
 	case c == nil:
@@ -280,8 +278,8 @@ func look(c *checked, accountUID types.UID, request string, ca uint64, status *v
 	return ""
 }
 
-// nudge is how the server tells that somebody changed or deleted the Secret:
-// the reason of a condition. It is empty when the server is content.
+// nudge returns the reason of the condition by which the server reports a change or the deletion of
+// the Secret, or an empty string.
 func nudge(status *v1beta1.ManagedServiceAccountStatus) string {
 	created := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionSecretCreated)
 	if created == nil || created.Status == metav1.ConditionTrue {
@@ -294,8 +292,8 @@ func nudge(status *v1beta1.ManagedServiceAccountStatus) string {
 	return ""
 }
 
-// routine reports whether a look is only to make sure: if it fails, nothing is
-// known to be wrong with what the status says, so that the status stays.
+// routine reports whether a check has no particular cause. If such a check fails, the status stays
+// the same, because no problem is known.
 func routine(why reason, status *v1beta1.ManagedServiceAccountStatus, managedNow time.Time) bool {
 	switch why {
 	case reasonFirst, reasonInterval, reasonCA:

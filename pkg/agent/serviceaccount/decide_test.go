@@ -38,35 +38,35 @@ func TestJudgeAccount(t *testing.T) {
 		recorded types.UID
 		want     accountVerdict
 	}{
-		"ours":                        {testAccount("uid", "me", "owner"), "", usable},
-		"ours, recorded":              {testAccount("uid", "me", "owner"), "uid", usable},
-		"ours, another recorded":      {testAccount("uid", "me", "owner"), "old", usable},
-		"of a former owner":           {testAccount("uid", "me", "before"), "", outlived},
-		"handed over":                 {testAccount("uid", "me", ""), "", unclaimed},
-		"label removed":               {testAccount("uid", "", "owner"), "uid", unclaimed},
-		"label changed":               {testAccount("uid", "you", "owner"), "uid", unclaimed},
-		"unlabelled":                  {testAccount("uid", "", ""), "", foreign},
-		"unlabelled, copied marks":    {testAccount("uid", "", "owner"), "", foreign},
-		"unlabelled, other recorded":  {testAccount("uid", "", ""), "old", foreign},
-		"of another agent":            {testAccount("uid", "you", "owner"), "", foreign},
-		"of the public agent":         {testAccount("uid", "true", ""), "", foreign},
-		"without UID, none recorded":  {testAccount("", "", ""), "", foreign},
-		"being deleted":               {deleting, "", terminating},
-		"of another, being deleted":   {foreignDeleting, "", foreign},
-		"of another, but it was ours": {foreignDeleting, "uid", terminating},
+		"ours":                            {testAccount("uid", "me", "owner"), "", usable},
+		"ours, recorded":                  {testAccount("uid", "me", "owner"), "uid", usable},
+		"ours, another recorded":          {testAccount("uid", "me", "owner"), "old", usable},
+		"of a previous owner":             {testAccount("uid", "me", "before"), "", outlived},
+		"handed over":                     {testAccount("uid", "me", ""), "", unclaimed},
+		"label removed":                   {testAccount("uid", "", "owner"), "uid", unclaimed},
+		"label changed":                   {testAccount("uid", "you", "owner"), "uid", unclaimed},
+		"unlabelled":                      {testAccount("uid", "", ""), "", foreign},
+		"unlabelled, copied marks":        {testAccount("uid", "", "owner"), "", foreign},
+		"unlabelled, other recorded":      {testAccount("uid", "", ""), "old", foreign},
+		"of another agent":                {testAccount("uid", "you", "owner"), "", foreign},
+		"of an upstream OCM agent":        {testAccount("uid", "true", ""), "", foreign},
+		"without UID, none recorded":      {testAccount("", "", ""), "", foreign},
+		"being deleted":                   {deleting, "", terminating},
+		"of another, being deleted":       {foreignDeleting, "", foreign},
+		"of another, previously recorded": {foreignDeleting, "uid", terminating},
 	} {
 		if got := judgeAccount(test.account, "me", "owner", test.recorded); got != test.want {
-			t.Errorf("%s: %d, want %d", what, got, test.want)
+			t.Errorf("%s: judgeAccount() = %d, want %d", what, got, test.want)
 		}
 	}
 }
 
-// goodFacts is about an account with which all is well, ten minutes after its
-// token was issued for an hour.
+// goodFacts returns the facts about an account without problems, ten minutes after its token was
+// issued for one hour.
 func goodFacts() facts {
 	f := facts{
 		now: issued.Add(10 * time.Minute), account: testAccount("uid", "me", "owner"), owner: testOwner(),
-		request: `{"validity":"1h0m0s"}`, ca: []byte("ca"), place: ours, verdict: accepted,
+		request: `{"validity":"1h0m0s"}`, ca: []byte("ca"), ownership: ours, verdict: accepted,
 	}
 	f.secret = desired(&corev1.Secret{}, f.owner, []byte(tokenOf("uid", issued, time.Hour).sign()), f.ca, f.request)
 	return f
@@ -83,25 +83,25 @@ func TestJudge(t *testing.T) {
 		want   plan
 		dead   bool
 	}{
-		"all well":         {change: func(*facts) {}},
-		"not reviewed yet": {change: func(f *facts) { f.verdict = notAsked }, want: plan{ask: true}},
-		"absent":           {change: func(f *facts) { f.place, f.secret = absent, nil }, want: plan{mint: causeMissing, write: true}, dead: true},
-		"new":              {change: func(f *facts) { f.place, f.secret = unread, nil }, want: plan{mint: causeMissing, write: true}, dead: true},
-		"no token":         {change: func(f *facts) { delete(f.secret.Data, v1beta1.SecretTokenKey) }, want: plan{mint: causeMissing, write: true}, dead: true},
-		"malformed":        {change: func(f *facts) { f.secret.Data[v1beta1.SecretTokenKey] = []byte("x") }, want: plan{mint: causeMalformed, write: true}, dead: true},
-		"other namespace":  {change: setToken(other), want: plan{mint: causeOther, write: true}, dead: true},
-		"former UID":       {change: setToken(tokenOf("old", issued, time.Hour)), want: plan{mint: causeReplaced, write: true}, dead: true},
-		"expired":          {change: func(f *facts) { f.now = issued.Add(time.Hour) }, want: plan{mint: causeExpired, write: true}, dead: true},
-		"rejected":         {change: func(f *facts) { f.verdict = rejected }, want: plan{mint: causeRejected, write: true}, dead: true},
-		"other request":    {change: func(f *facts) { f.request = `{"validity":"2h0m0s"}` }, want: plan{mint: causeRequest, write: true}},
-		"due":              {change: func(f *facts) { f.now = issued.Add(48 * time.Minute) }, want: plan{mint: causeDue, write: true}},
-		"not yet due":      {change: func(f *facts) { f.now = issued.Add(45*time.Minute - time.Second) }},
-		"bad, unreviewed":  {change: func(f *facts) { f.verdict, f.secret.Data = notAsked, nil }, want: plan{mint: causeMissing, write: true}, dead: true},
-		"granted less, as the status knows": {change: func(f *facts) {
+		"up to date":             {change: func(*facts) {}},
+		"not reviewed yet":       {change: func(f *facts) { f.verdict = notAsked }, want: plan{ask: true}},
+		"absent":                 {change: func(f *facts) { f.ownership, f.secret = absent, nil }, want: plan{mint: causeMissing, write: true}, dead: true},
+		"new":                    {change: func(f *facts) { f.ownership, f.secret = unread, nil }, want: plan{mint: causeMissing, write: true}, dead: true},
+		"no token":               {change: func(f *facts) { delete(f.secret.Data, v1beta1.SecretTokenKey) }, want: plan{mint: causeMissing, write: true}, dead: true},
+		"malformed":              {change: func(f *facts) { f.secret.Data[v1beta1.SecretTokenKey] = []byte("x") }, want: plan{mint: causeMalformed, write: true}, dead: true},
+		"other namespace":        {change: setToken(other), want: plan{mint: causeOther, write: true}, dead: true},
+		"previous UID":           {change: setToken(tokenOf("old", issued, time.Hour)), want: plan{mint: causeReplaced, write: true}, dead: true},
+		"expired":                {change: func(f *facts) { f.now = issued.Add(time.Hour) }, want: plan{mint: causeExpired, write: true}, dead: true},
+		"rejected":               {change: func(f *facts) { f.verdict = rejected }, want: plan{mint: causeRejected, write: true}, dead: true},
+		"other request":          {change: func(f *facts) { f.request = `{"validity":"2h0m0s"}` }, want: plan{mint: causeRequest, write: true}},
+		"due":                    {change: func(f *facts) { f.now = issued.Add(48 * time.Minute) }, want: plan{mint: causeDue, write: true}},
+		"not yet due":            {change: func(f *facts) { f.now = issued.Add(45*time.Minute - time.Second) }},
+		"no token, not reviewed": {change: func(f *facts) { f.verdict, f.secret.Data = notAsked, nil }, want: plan{mint: causeMissing, write: true}, dead: true},
+		"earlier expiry in the status": {change: func(f *facts) {
 			f.owner.Status.TokenSecretRef = &v1beta1.TokenSecretReference{LastRefreshTimestamp: metav1.NewTime(issued)}
 			f.owner.Status.ExpirationTimestamp = &metav1.Time{Time: issued.Add(12 * time.Minute)}
 		}, want: plan{mint: causeDue, write: true}},
-		"status about another token": {change: func(f *facts) {
+		"expiry of another token in the status": {change: func(f *facts) {
 			f.owner.Status.TokenSecretRef = &v1beta1.TokenSecretReference{LastRefreshTimestamp: metav1.NewTime(issued.Add(-time.Hour))}
 			f.owner.Status.ExpirationTimestamp = &metav1.Time{Time: issued.Add(5 * time.Minute)}
 		}},
@@ -118,41 +118,41 @@ func TestJudge(t *testing.T) {
 		test.change(&f)
 		got := judge(f)
 		if got.ask != test.want.ask || got.mint != test.want.mint || got.write != test.want.write {
-			t.Errorf("%s: %+v, want %+v", what, got, test.want)
+			t.Errorf("%s: judge() = %+v, want %+v", what, got, test.want)
 		}
 		if got.mint.dead() != test.dead {
-			t.Errorf("%s: the token is dead: %t", what, got.mint.dead())
+			t.Errorf("%s: dead() = %t, want %t", what, got.mint.dead(), test.dead)
 		}
 	}
 }
 
-func TestPlaceOf(t *testing.T) {
+func TestOwnershipOf(t *testing.T) {
 	const sub = "system:serviceaccount:ns:name"
 	for what, test := range map[string]struct {
 		change func(*corev1.Secret)
 		known  bool
-		want   place
+		want   ownership
 	}{
-		"ours":                        {func(*corev1.Secret) {}, false, ours},
-		"label lost, known":           {func(s *corev1.Secret) { s.Labels = nil }, true, ours},
-		"label lost, unknown":         {func(s *corev1.Secret) { s.Labels = nil }, false, taken},
-		"owner lost, known":           {func(s *corev1.Secret) { s.OwnerReferences = nil }, true, ours},
-		"owner lost, unknown":         {func(s *corev1.Secret) { s.OwnerReferences = nil }, false, taken},
-		"both lost":                   {func(s *corev1.Secret) { s.OwnerReferences, s.Labels = nil, nil }, true, taken},
-		"owner lost, no token of it":  {func(s *corev1.Secret) { s.OwnerReferences, s.Data = nil, nil }, true, taken},
-		"of a former account":         {func(s *corev1.Secret) { s.OwnerReferences[0].UID = "before" }, false, former},
-		"former, known":               {func(s *corev1.Secret) { s.OwnerReferences[0].UID = "before" }, true, former},
-		"former, unlabelled":          {func(s *corev1.Secret) { s.OwnerReferences[0].UID, s.Labels = "before", nil }, false, taken},
-		"owner by another version":    {func(s *corev1.Secret) { s.OwnerReferences[0].APIVersion = v1beta1.GroupName + "/v1alpha1" }, false, ours},
-		"UID of another kind":         {func(s *corev1.Secret) { s.OwnerReferences[0].Kind = "ConfigMap" }, false, taken},
-		"other type":                  {func(s *corev1.Secret) { s.Type = corev1.SecretTypeTLS }, true, taken},
-		"labelled, but somebody's":    {func(s *corev1.Secret) { s.OwnerReferences, s.Data = nil, nil }, false, taken},
-		"another account's reference": {func(s *corev1.Secret) { s.OwnerReferences[0].Name, s.OwnerReferences[0].UID = "x", "x" }, false, taken},
+		"ours":                           {func(*corev1.Secret) {}, false, ours},
+		"label lost, known":              {func(s *corev1.Secret) { s.Labels = nil }, true, ours},
+		"label lost, unknown":            {func(s *corev1.Secret) { s.Labels = nil }, false, taken},
+		"owner lost, known":              {func(s *corev1.Secret) { s.OwnerReferences = nil }, true, ours},
+		"owner lost, unknown":            {func(s *corev1.Secret) { s.OwnerReferences = nil }, false, taken},
+		"both lost":                      {func(s *corev1.Secret) { s.OwnerReferences, s.Labels = nil, nil }, true, taken},
+		"owner and token lost":           {func(s *corev1.Secret) { s.OwnerReferences, s.Data = nil, nil }, true, taken},
+		"of a previous account":          {func(s *corev1.Secret) { s.OwnerReferences[0].UID = "before" }, false, former},
+		"previous, known":                {func(s *corev1.Secret) { s.OwnerReferences[0].UID = "before" }, true, former},
+		"previous, unlabelled":           {func(s *corev1.Secret) { s.OwnerReferences[0].UID, s.Labels = "before", nil }, false, taken},
+		"owner in another API version":   {func(s *corev1.Secret) { s.OwnerReferences[0].APIVersion = v1beta1.GroupName + "/v1alpha1" }, false, ours},
+		"UID of another kind":            {func(s *corev1.Secret) { s.OwnerReferences[0].Kind = "ConfigMap" }, false, taken},
+		"other type":                     {func(s *corev1.Secret) { s.Type = corev1.SecretTypeTLS }, true, taken},
+		"labelled, but of another owner": {func(s *corev1.Secret) { s.OwnerReferences, s.Data = nil, nil }, false, taken},
+		"another account's reference":    {func(s *corev1.Secret) { s.OwnerReferences[0].Name, s.OwnerReferences[0].UID = "x", "x" }, false, taken},
 	} {
 		f := goodFacts()
 		test.change(f.secret)
-		if got := placeOf(f.secret, f.owner, test.known, sub); got != test.want {
-			t.Errorf("%s: %d, want %d", what, got, test.want)
+		if got := ownershipOf(f.secret, f.owner, test.known, sub); got != test.want {
+			t.Errorf("%s: ownershipOf() = %d, want %d", what, got, test.want)
 		}
 	}
 }
@@ -182,20 +182,20 @@ func TestLook(t *testing.T) {
 		}(),
 	} {
 		if got != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("look() = %q, want %q", got, want)
 		}
 	}
 	c, _ := good()
 	if got := look(c, "uid", "r", 1, nudged(v1beta1.ReasonSecretChanged), now, now); got != reasonNudge {
-		t.Errorf("changed: %q", got)
+		t.Errorf("look() after a change of the Secret = %q, want %q", got, reasonNudge)
 	}
 	if got := look(c, "uid", "r", 1, nudged(v1beta1.ReasonSecretConflict), now, now); got != "" {
-		t.Errorf("our own finding: %q", got)
+		t.Errorf("look() after a conflict that the agent reported = %q, want none", got)
 	}
 }
 
 func TestIdentity(t *testing.T) {
 	if got := Identity("hub", "cluster1"); len(got) != 40 || got == Identity("hub", "cluster2") || got == Identity("hub2", "cluster1") {
-		t.Error(got)
+		t.Errorf("Identity(hub, cluster1) = %s, want 40 characters that are unique for hub and cluster", got)
 	}
 }

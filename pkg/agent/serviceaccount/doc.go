@@ -1,31 +1,30 @@
-// Package serviceaccount keeps the ServiceAccounts of ManagedServiceAccounts on
-// one managed cluster, and their tokens in Secrets of the hub.
+// Package serviceaccount maintains the ServiceAccounts of ManagedServiceAccounts on one managed
+// cluster, and stores their tokens in Secrets on the hub.
 //
 // # One pass
 //
-// The unit of work is one ManagedServiceAccount, by name. A pass gathers facts,
-// lets pure functions decide, and acts (reconcile.go, task.go):
+// A pass over a ManagedServiceAccount collects facts, makes decisions in pure functions, and acts
+// (reconcile.go, task.go):
 //
-//	account   the ServiceAccount is there and ours      account.go, decide.go
-//	look      does the Secret have to be read?          decide.go
-//	judge     is its token good, is it complete?        decide.go, token.go
-//	mint      TokenRequest, only if judged necessary    token.go
-//	store     Secret on the hub                         secret.go
-//	report    conditions and references                 status.go
+//	account   create or adopt the ServiceAccount           account.go, decide.go
+//	look      decide whether to read the Secret            decide.go
+//	judge     decide whether its token is valid            decide.go, token.go
+//	mint      request a token if necessary                 token.go
+//	store     write the Secret on the hub                  secret.go
+//	report    write conditions and references              status.go
 //
-// A new account costs four requests: ServiceAccount, token, Secret, status. An
-// account that is as it should be costs two reads in every VerifyInterval, and
-// no write.
+// A new account costs four requests: ServiceAccount, token, Secret, status. An account that is up
+// to date costs two reads in each VerifyInterval and no write.
 //
-// # What is ours
+// # Ownership
 //
-// A ServiceAccount is ours if its label ManagedServiceAccountLabel has the
-// identity of this agent, which stands for one cluster of one hub. Nothing else
-// is ever changed, given a token or deleted. A Secret is ours if it is labelled
-// and refers to the ManagedServiceAccount by UID.
+// A ServiceAccount belongs to this agent if the value of its label ManagedServiceAccountLabel is
+// the identity of the agent. The identity stands for one cluster of one hub. The agent does not
+// change or delete other ServiceAccounts, and requests no tokens for them. A Secret belongs to the
+// agent if it has the label and refers to the ManagedServiceAccount by UID.
 //
 // # Crashes
 //
-// Every step can be repeated: what the last agent had done is found by what is
-// ours, and only a token that it had not stored yet is lost, which nobody has seen.
+// Every step can be repeated. After a crash, the labels identify the objects that the agent has
+// created. Only a token that was not stored yet is lost.
 package serviceaccount

@@ -7,29 +7,31 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 const (
-	// reportPause is how long a report stands before it is repeated against
-	// another writer of the status.
+	// reportPause is the delay before the agent overwrites a status that another writer has
+	// changed.
 	reportPause = 30 * time.Second
 
 	stateReported = "reported"
 )
 
-// outcome is how a pass left an account.
+// outcome is the result of a pass.
 type outcome struct {
-	// state is for the metric; empty for an account that is gone.
+	// state is the state in the metric. It is empty for an account that does not exist.
 	state string
-	// again is when to look again without a reason; zero for never.
+	// again is the maximum delay of the next pass. If it is zero, no pass is due.
 	again time.Duration
-	// waiting is whether the account still is not what it should be.
+	// waiting is true if the account is not up to date yet.
 	waiting bool
-	// looked is whether anything was read or written.
+	// looked is true if the pass read or wrote any object.
 	looked bool
-	// conflict is whether something of somebody else is in the way.
+	// conflict is true if an object of another owner has the name.
 	conflict bool
 }
 
@@ -45,7 +47,7 @@ func (c *Controller) reconcile(ctx context.Context, name string, st *accountStat
 	}
 	if st.uid != owner.UID {
 		*st = accountState{uid: owner.UID}
-		c.backoff.Forget(name)
+		c.loop.Forget(cache.ObjectName{Name: name})
 	}
 	now := c.clock.Now()
 	present := c.triggerOf(owner)
@@ -55,15 +57,14 @@ func (c *Controller) reconcile(ctx context.Context, name string, st *accountStat
 	st.tried, st.notBefore = present, time.Time{}
 
 	r := &report{}
-	bringCtx, cancel := context.WithTimeout(ctx, passTimeout*2/3)
-	came, err := c.bring(bringCtx, st, owner, r)
+	ensureCtx, cancel := context.WithTimeout(ctx, passTimeout*2/3)
+	came, err := c.ensure(ensureCtx, st, owner, r)
 	cancel()
 	if ctx.Err() != nil {
 		return came, err
 	}
 	if pause := st.reportedAt.Add(reportPause).Sub(now); !came.looked && err == nil && pause > 0 && st.reported == owner.Generation {
-		// Nothing has happened since the last report, so that a status that
-		// differs from it was changed by somebody else, who may not agree.
+		// Another writer has changed the status since the last report, and may do so again.
 		if !c.reportedAlready(owner, r) {
 			came.again = min(came.again, pause)
 		}
@@ -74,7 +75,7 @@ func (c *Controller) reconcile(ctx context.Context, name string, st *accountStat
 		owner = st.owner
 	}
 	came.state = stateOf(owner)
-	// What the pass itself has changed is no reason for another.
+	// Changes by the pass itself must not trigger another pass.
 	st.tried = c.triggerOf(owner)
 	return came, err
 }
@@ -88,7 +89,7 @@ func (c *Controller) triggerOf(owner *v1beta1.ManagedServiceAccount) trigger {
 	return t
 }
 
-// stateOf is the state of an account in the metric.
+// stateOf returns the state of an account for the metric.
 func stateOf(owner *v1beta1.ManagedServiceAccount) string {
 	switch reported := meta.FindStatusCondition(owner.Status.Conditions, v1beta1.ConditionTokenReported); {
 	case reported == nil:
@@ -100,17 +101,18 @@ func stateOf(owner *v1beta1.ManagedServiceAccount) string {
 	}
 }
 
-// bring makes an account what it should be and reports on it.
-func (c *Controller) bring(ctx context.Context, st *accountState, owner *v1beta1.ManagedServiceAccount, r *report) (outcome, error) {
+// ensure brings the ServiceAccount, the token and the Secret of an account up to date, and fills
+// the report.
+func (c *Controller) ensure(ctx context.Context, st *accountState, owner *v1beta1.ManagedServiceAccount, r *report) (outcome, error) {
 	account, err := c.ensureAccount(ctx, st, owner)
 	if err == nil {
-		err = c.leaveNamespace(ctx, owner.Status.ServiceAccountRef)
+		err = c.cleanFormerNamespace(ctx, owner.Status.ServiceAccountRef)
 	}
 	var conflict *foreignError
 	var missing *missingError
 	switch {
 	case err == nil:
-	case errors.Is(err, errAgain):
+	case errors.Is(err, reconcile.ErrOutdated):
 		return outcome{}, err
 	case errors.As(err, &conflict):
 		r.accountFailed = finding{v1beta1.ReasonServiceAccountConflict, conflict.message}
@@ -121,7 +123,7 @@ func (c *Controller) bring(ctx context.Context, st *accountState, owner *v1beta1
 		r.accountFailed = finding{v1beta1.ReasonServiceAccountFailed, describe(err)}
 		r.dead = errors.As(err, &missing)
 		if r.dead || !meta.IsStatusConditionTrue(owner.Status.Conditions, v1beta1.ConditionTokenReported) {
-			r.tokenFailed = finding{v1beta1.ReasonTokenReportFailed, "There is no ServiceAccount: " + describe(err)}
+			r.tokenFailed = finding{v1beta1.ReasonTokenReportFailed, "The ServiceAccount does not exist: " + describe(err)}
 		}
 		return outcome{}, err
 	}

@@ -11,38 +11,39 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 )
 
-// accountState is what the agent remembers of one account between passes. After
-// a restart it is built anew. Only the pass over the account uses it, and there
-// is one at a time.
+// accountState is the state of one account that the agent keeps in memory between passes. After a
+// restart, it is rebuilt. Only passes over the account use it.
 type accountState struct {
-	// uid is the UID of the ManagedServiceAccount that everything is about.
+	// uid is the UID of the ManagedServiceAccount to which the other fields belong.
 	uid types.UID
-	// owner is the newest version that was written, until the informer has it.
+	// owner is a written version that the informer may not contain yet.
 	owner *v1beta1.ManagedServiceAccount
-	// unlabelled is whether a ServiceAccount is in the way that the watch does not show.
+	// unlabelled is true if a ServiceAccount with the name exists without the label, and so is not
+	// watched.
 	unlabelled bool
-	// unstored is whether nobody can have made the Secret yet.
+	// unstored is true if no Secret can exist yet.
 	unstored bool
-	// spare is a token that could not be stored. It is the only one that is
-	// ever remembered, so that retries do not request another.
+	// spare is a token that could not be stored. It is kept so that a retry does not request
+	// another token.
 	spare *minted
-	// checked is about the Secret as it was found or made to be in order.
+	// checked describes the Secret when it was last up to date.
 	checked *checked
-	// waitingSince is since when a Secret is in the way that may soon not be.
+	// waitingSince is the time since which the agent waits for access to a Secret or for its
+	// removal.
 	waitingSince time.Time
-	// notBefore is when a failed pass is tried again, unless anything but
-	// tried comes up.
+	// notBefore is the time at which a failed pass is retried, unless its trigger differs from
+	// tried.
 	notBefore time.Time
 	tried     trigger
-	// reported is the generation of which the status last said, at reportedAt,
-	// that all is well; zero if it said anything else.
+	// conflict is true if the last pass found an object of another owner.
+	conflict bool
+	// reported is the generation of the last report without failures, at the time reportedAt. It is
+	// zero after a failure.
 	reported   int64
 	reportedAt time.Time
-	// complaint is the last error that was logged.
-	complaint string
 }
 
-// trigger is what a pass depends on, apart from the time.
+// trigger contains all inputs of a pass except the time.
 type trigger struct {
 	generation int64
 	nudge      string
@@ -51,7 +52,7 @@ type trigger struct {
 	ca         uint64
 }
 
-// states holds the state of every account.
+// states contains the state of every account.
 type states struct {
 	mu       sync.Mutex
 	accounts map[string]*accountState
@@ -75,8 +76,8 @@ func (s *states) drop(name string) {
 	delete(s.accounts, name)
 }
 
-// newest returns the newest known version of a ManagedServiceAccount, nil if the
-// informer does not have it.
+// newest returns the newest known version of a ManagedServiceAccount, or nil if the informer does
+// not contain it.
 func (c *Controller) newest(name string, st *accountState) *v1beta1.ManagedServiceAccount {
 	cached, err := c.owners.Get(name)
 	if err != nil {

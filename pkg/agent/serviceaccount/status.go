@@ -14,39 +14,41 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 const (
 	statusAttempts = 5
-	// maxMessage is how much of an error is reported.
+	// maxMessage bounds the message of a condition, in bytes.
 	maxMessage = 1024
 )
 
-// finding is why a condition is False; none leaves the condition as it is.
+// finding is the reason and the message of a condition that is False. The zero value does not
+// change the condition.
 type finding struct{ reason, message string }
 
-// report is what a pass found. What it says nothing about stays in the status.
+// report contains the findings of a pass. Fields without a finding keep their value in the status.
 type report struct {
-	// account is the ServiceAccount, if it is there; accountFailed why it is not.
+	// account is the ServiceAccount if it exists. Otherwise accountFailed contains the reason.
 	account       *v1beta1.ServiceAccountReference
 	accountFailed finding
-	// disowned is whether the ServiceAccount of the name is not ours.
+	// disowned is true if the ServiceAccount with the name has another owner.
 	disowned bool
 
-	// stored is the Secret, if all is well with it.
+	// stored is the Secret if it contains a valid token.
 	stored *v1beta1.TokenSecretReference
-	// expires is when the token in it expires.
+	// expires is the expiry of the token in the Secret.
 	expires time.Time
-	// secretFailed is why there is no Secret.
+	// secretFailed is the reason why the Secret does not exist.
 	secretFailed finding
-	// tokenFailed is why there is no token, or no new one.
+	// tokenFailed is the reason why there is no token, or no new token.
 	tokenFailed finding
-	// dead is whether the token of the status is known to be of no use.
+	// dead is true if the token in the status is known to be invalid.
 	dead bool
 }
 
-// on returns a status with the report in it. Now is by the managed cluster's
-// clock, since tokens expire by it.
+// on returns a status with the report applied. now is the time of the managed cluster, which
+// determines the expiry of tokens.
 func (r *report) on(before v1beta1.ManagedServiceAccountStatus, generation int64, now time.Time) v1beta1.ManagedServiceAccountStatus {
 	status := *before.DeepCopy()
 	set := func(kind string, value metav1.ConditionStatus, reason, message string) {
@@ -63,7 +65,7 @@ func (r *report) on(before v1beta1.ManagedServiceAccountStatus, generation int64
 	case r.account != nil:
 		status.ServiceAccountRef = r.account
 		set(v1beta1.ConditionAllServiceAccountPresent, metav1.ConditionTrue, v1beta1.ReasonServiceAccountPresent,
-			fmt.Sprintf("ServiceAccount %s/%s is present", r.account.Namespace, r.account.Name))
+			fmt.Sprintf("ServiceAccount %s/%s exists", r.account.Namespace, r.account.Name))
 	case r.accountFailed != finding{}:
 		set(v1beta1.ConditionAllServiceAccountPresent, metav1.ConditionFalse, r.accountFailed.reason, r.accountFailed.message)
 	}
@@ -73,15 +75,15 @@ func (r *report) on(before v1beta1.ManagedServiceAccountStatus, generation int64
 
 	if r.stored != nil {
 		status.TokenSecretRef, status.ExpirationTimestamp = r.stored, &metav1.Time{Time: r.expires}
-		set(v1beta1.ConditionSecretCreated, metav1.ConditionTrue, v1beta1.ReasonSecretCreated, "The Secret is on the hub")
-		set(v1beta1.ConditionTokenReported, metav1.ConditionTrue, v1beta1.ReasonTokenReported, "The Secret holds a valid token")
+		set(v1beta1.ConditionSecretCreated, metav1.ConditionTrue, v1beta1.ReasonSecretCreated, "The Secret exists on the hub")
+		set(v1beta1.ConditionTokenReported, metav1.ConditionTrue, v1beta1.ReasonTokenReported, "The Secret contains a valid token")
 		return status
 	}
 
 	if r.secretFailed != (finding{}) {
 		set(v1beta1.ConditionSecretCreated, metav1.ConditionFalse, r.secretFailed.reason, r.secretFailed.message)
 	} else if r.tokenFailed != (finding{}) && undecided(status.Conditions, v1beta1.ConditionSecretCreated) {
-		set(v1beta1.ConditionSecretCreated, metav1.ConditionFalse, r.tokenFailed.reason, "There is no token to put into a Secret")
+		set(v1beta1.ConditionSecretCreated, metav1.ConditionFalse, r.tokenFailed.reason, "There is no token for a Secret")
 	}
 	if r.tokenFailed == (finding{}) {
 		return status
@@ -90,12 +92,12 @@ func (r *report) on(before v1beta1.ManagedServiceAccountStatus, generation int64
 	held := status.TokenSecretRef != nil && status.ExpirationTimestamp != nil
 	expired := held && !now.Before(status.ExpirationTimestamp.Time)
 	if !held {
-		// It is still that it expired, once the reference to it is gone.
+		// The status no longer refers to the expired token.
 		last := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionTokenReported)
 		expired = last != nil && last.Status == metav1.ConditionFalse && last.Reason == v1beta1.ReasonTokenExpired
 	}
 	if expired && why.reason == v1beta1.ReasonTokenReportFailed {
-		why = finding{v1beta1.ReasonTokenExpired, "The token has expired and could not be replaced: " + why.message}
+		why = finding{v1beta1.ReasonTokenExpired, "The token has expired and cannot be replaced: " + why.message}
 	}
 	set(v1beta1.ConditionTokenReported, metav1.ConditionFalse, why.reason, why.message)
 	if !held || expired || r.dead || r.secretFailed != (finding{}) || nudge(&status) == v1beta1.ReasonSecretMissing {
@@ -104,8 +106,7 @@ func (r *report) on(before v1beta1.ManagedServiceAccountStatus, generation int64
 	return status
 }
 
-// undecided reports whether nobody has decided about a condition yet, or only
-// that there is no token to decide about.
+// undecided reports whether a condition is not set, or is False only because there is no token.
 func undecided(conditions []metav1.Condition, kind string) bool {
 	switch condition := meta.FindStatusCondition(conditions, kind); {
 	case condition == nil:
@@ -117,12 +118,12 @@ func undecided(conditions []metav1.Condition, kind string) bool {
 	}
 }
 
-// reportedAlready reports whether a report changes nothing.
+// reportedAlready reports whether the report does not change the status.
 func (c *Controller) reportedAlready(owner *v1beta1.ManagedServiceAccount, r *report) bool {
 	return equality.Semantic.DeepEqual(owner.Status, r.on(owner.Status, owner.Generation, c.managedNow()))
 }
 
-// writeStatus puts a report into the status on the hub, if that changes it.
+// writeStatus writes a report to the status on the hub if the report changes the status.
 func (c *Controller) writeStatus(ctx context.Context, st *accountState, owner *v1beta1.ManagedServiceAccount, r *report) error {
 	client := c.hub.AuthenticationV1beta1().ManagedServiceAccounts(c.clusterName)
 	generation, live := owner.Generation, owner
@@ -143,7 +144,7 @@ func (c *Controller) writeStatus(ctx context.Context, st *accountState, owner *v
 			return nil
 		}
 		if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
-			return nil // the deletion comes by the watch
+			return nil // the deletion triggers another pass
 		}
 		if !apierrors.IsConflict(err) {
 			failures.WithLabelValues("status").Inc()
@@ -159,27 +160,27 @@ func (c *Controller) writeStatus(ctx context.Context, st *accountState, owner *v
 			return nil
 		}
 	}
-	return errAgain
+	return reconcile.ErrOutdated
 }
 
-// describe returns what a person should know of an error. It is the same for
-// the same trouble every time, so that retries do not change the status.
+// describe returns the text of an error for the status. The text must not differ between retries,
+// because every difference is written to the status.
 func describe(err error) string {
 	var status apierrors.APIStatus
 	var network *net.OpError
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return prefix(err) + "no answer in time"
+		return prefix(err) + "timed out"
 	case errors.As(err, &status):
 		return err.Error()
 	case errors.As(err, &network):
-		// Without the addresses: the local port is another one every time.
+		// The addresses contain a local port, which differs for each connection.
 		return prefix(err) + network.Op + ": " + network.Err.Error()
 	}
 	return err.Error()
 }
 
-// prefix is what this package says of an error before the error itself.
+// prefix returns the text before the innermost error.
 func prefix(err error) string {
 	text := err.Error()
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {

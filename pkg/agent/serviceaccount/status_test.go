@@ -24,8 +24,8 @@ func wellReport() *report {
 	}
 }
 
-// TestReport: what a report makes of the status of an account whose token is
-// valid for an hour, and that it makes the same of its own result.
+// TestReport applies reports to the status of an account whose token is valid for one hour. It also
+// checks that applying a report again does not change the status.
 func TestReport(t *testing.T) {
 	good := wellReport().on(v1beta1.ManagedServiceAccountStatus{
 		Conditions: []metav1.Condition{{Type: v1beta1.ConditionNamespaceManaged, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonNotManaged}},
@@ -42,20 +42,20 @@ func TestReport(t *testing.T) {
 		want   reasons
 		refs   bool
 	}{
-		"well":                        {wellReport(), nil, early, reasons{"ServiceAccountPresent", "SecretCreated", "TokenReported"}, true},
-		"nothing to say":              {&report{}, nil, early, reasons{"ServiceAccountPresent", "SecretCreated", "TokenReported"}, true},
-		"rotation fails":              {&report{tokenFailed: failed}, nil, early, reasons{"ServiceAccountPresent", "SecretCreated", "TokenReportFailed"}, true},
-		"rotation failed for long":    {&report{tokenFailed: failed}, nil, late, reasons{"ServiceAccountPresent", "SecretCreated", "TokenExpired"}, false},
-		"dead token":                  {&report{tokenFailed: failed, dead: true}, nil, early, reasons{"ServiceAccountPresent", "SecretCreated", "TokenReportFailed"}, false},
-		"Secret gone":                 {&report{tokenFailed: failed, secretFailed: finding{v1beta1.ReasonSecretMissing, "gone"}, dead: true}, nil, early, reasons{"ServiceAccountPresent", "SecretMissing", "TokenReportFailed"}, false},
-		"Secret of somebody else":     {&report{tokenFailed: conflict, secretFailed: conflict}, nil, early, reasons{"ServiceAccountPresent", "SecretConflict", "SecretConflict"}, false},
-		"Secret out of reach":         {&report{tokenFailed: conflict}, nil, early, reasons{"ServiceAccountPresent", "SecretCreated", "SecretConflict"}, true},
-		"account of somebody else":    {&report{accountFailed: disowned, tokenFailed: disowned, disowned: true, dead: true}, nil, early, reasons{"ServiceAccountConflict", "SecretCreated", "ServiceAccountConflict"}, false},
-		"invalid spec":                {&report{tokenFailed: finding{v1beta1.ReasonInvalidSpec, "x"}}, nil, early, reasons{"ServiceAccountPresent", "SecretCreated", "InvalidSpec"}, true},
-		"invalid spec for long":       {&report{tokenFailed: finding{v1beta1.ReasonInvalidSpec, "x"}}, nil, late, reasons{"ServiceAccountPresent", "SecretCreated", "InvalidSpec"}, false},
-		"new, token fails":            {&report{account: wellReport().account, tokenFailed: failed}, &v1beta1.ManagedServiceAccountStatus{}, early, reasons{"ServiceAccountPresent", "TokenReportFailed", "TokenReportFailed"}, false},
-		"new, invalid spec":           {&report{account: wellReport().account, tokenFailed: finding{v1beta1.ReasonInvalidSpec, "x"}}, &v1beta1.ManagedServiceAccountStatus{}, early, reasons{"ServiceAccountPresent", "InvalidSpec", "InvalidSpec"}, false},
-		"new, ServiceAccount refused": {&report{accountFailed: finding{v1beta1.ReasonServiceAccountFailed, "x"}, tokenFailed: failed, dead: true}, &v1beta1.ManagedServiceAccountStatus{}, early, reasons{"ServiceAccountFailed", "TokenReportFailed", "TokenReportFailed"}, false},
+		"valid token":                  {wellReport(), nil, early, reasons{"ServiceAccountPresent", "SecretCreated", "TokenReported"}, true},
+		"empty report":                 {&report{}, nil, early, reasons{"ServiceAccountPresent", "SecretCreated", "TokenReported"}, true},
+		"rotation fails":               {&report{tokenFailed: failed}, nil, early, reasons{"ServiceAccountPresent", "SecretCreated", "TokenReportFailed"}, true},
+		"rotation fails until expiry":  {&report{tokenFailed: failed}, nil, late, reasons{"ServiceAccountPresent", "SecretCreated", "TokenExpired"}, false},
+		"dead token":                   {&report{tokenFailed: failed, dead: true}, nil, early, reasons{"ServiceAccountPresent", "SecretCreated", "TokenReportFailed"}, false},
+		"Secret deleted":               {&report{tokenFailed: failed, secretFailed: finding{v1beta1.ReasonSecretMissing, "gone"}, dead: true}, nil, early, reasons{"ServiceAccountPresent", "SecretMissing", "TokenReportFailed"}, false},
+		"Secret of another owner":      {&report{tokenFailed: conflict, secretFailed: conflict}, nil, early, reasons{"ServiceAccountPresent", "SecretConflict", "SecretConflict"}, false},
+		"Secret inaccessible":          {&report{tokenFailed: conflict}, nil, early, reasons{"ServiceAccountPresent", "SecretCreated", "SecretConflict"}, true},
+		"account of another owner":     {&report{accountFailed: disowned, tokenFailed: disowned, disowned: true, dead: true}, nil, early, reasons{"ServiceAccountConflict", "SecretCreated", "ServiceAccountConflict"}, false},
+		"invalid spec":                 {&report{tokenFailed: finding{v1beta1.ReasonInvalidSpec, "x"}}, nil, early, reasons{"ServiceAccountPresent", "SecretCreated", "InvalidSpec"}, true},
+		"invalid spec until expiry":    {&report{tokenFailed: finding{v1beta1.ReasonInvalidSpec, "x"}}, nil, late, reasons{"ServiceAccountPresent", "SecretCreated", "InvalidSpec"}, false},
+		"new, token fails":             {&report{account: wellReport().account, tokenFailed: failed}, &v1beta1.ManagedServiceAccountStatus{}, early, reasons{"ServiceAccountPresent", "TokenReportFailed", "TokenReportFailed"}, false},
+		"new, invalid spec":            {&report{account: wellReport().account, tokenFailed: finding{v1beta1.ReasonInvalidSpec, "x"}}, &v1beta1.ManagedServiceAccountStatus{}, early, reasons{"ServiceAccountPresent", "InvalidSpec", "InvalidSpec"}, false},
+		"new, ServiceAccount rejected": {&report{accountFailed: finding{v1beta1.ReasonServiceAccountFailed, "x"}, tokenFailed: failed, dead: true}, &v1beta1.ManagedServiceAccountStatus{}, early, reasons{"ServiceAccountFailed", "TokenReportFailed", "TokenReportFailed"}, false},
 	} {
 		before := good
 		if test.before != nil {
@@ -68,29 +68,29 @@ func TestReport(t *testing.T) {
 		} {
 			condition := meta.FindStatusCondition(after.Conditions, kind)
 			if condition == nil {
-				t.Fatalf("%s: no %s", what, kind)
+				t.Fatalf("%s: condition %s is missing", what, kind)
 			}
 			*to = condition.Reason
 			if (condition.Status == metav1.ConditionTrue) != (condition.Reason == v1beta1.ReasonServiceAccountPresent || condition.Reason == v1beta1.ReasonSecretCreated || condition.Reason == v1beta1.ReasonTokenReported) {
-				t.Errorf("%s: %s is %s for %s", what, kind, condition.Status, condition.Reason)
+				t.Errorf("%s: condition %s = %s with reason %s, want True only for a success", what, kind, condition.Status, condition.Reason)
 			}
 		}
 		if got != test.want {
-			t.Errorf("%s: %+v, want %+v", what, got, test.want)
+			t.Errorf("%s: reasons = %+v, want %+v", what, got, test.want)
 		}
 		if refs := after.TokenSecretRef != nil && after.ExpirationTimestamp != nil; refs != test.refs {
-			t.Errorf("%s: there is a reference: %t", what, refs)
+			t.Errorf("%s: status has a token reference = %t, want %t", what, refs, test.refs)
 		}
 		if test.before == nil && meta.FindStatusCondition(after.Conditions, v1beta1.ConditionNamespaceManaged) == nil {
-			t.Errorf("%s: the condition of somebody else is gone", what)
+			t.Errorf("%s: the condition of another writer was removed, want it kept", what)
 		}
 		if again := test.report.on(after, 1, test.now.Add(time.Minute)); !equality.Semantic.DeepEqual(again, after) {
-			t.Errorf("%s: reported again, it is another: %+v, before %+v", what, again, after)
+			t.Errorf("%s: status after a second report = %+v, want it unchanged: %+v", what, again, after)
 		}
 	}
 }
 
-// TestDescribe: the same trouble reads the same every time.
+// TestDescribe checks that repetitions of the same error have the same text.
 func TestDescribe(t *testing.T) {
 	dial := func(port int) error {
 		return fmt.Errorf("token request: %w", &url.Error{Op: "Post", URL: "https://10.0.0.1", Err: &net.OpError{
@@ -98,39 +98,39 @@ func TestDescribe(t *testing.T) {
 		}})
 	}
 	if a, b := describe(dial(1)), describe(dial(2)); a != b || a != "token request: read: connection reset by peer" {
-		t.Errorf("%q and %q", a, b)
+		t.Errorf("describe() = %q and %q for two ports, want the same text without ports", a, b)
 	}
-	if got := describe(fmt.Errorf("get Secret: %w", context.DeadlineExceeded)); got != "get Secret: no answer in time" {
-		t.Error(got)
+	if got := describe(fmt.Errorf("get Secret: %w", context.DeadlineExceeded)); got != "get Secret: timed out" {
+		t.Errorf("describe(DeadlineExceeded) = %q, want \"get Secret: timed out\"", got)
 	}
 	if got := describe(errors.New("plain")); got != "plain" {
-		t.Error(got)
+		t.Errorf("describe(plain) = %q, want plain", got)
 	}
 }
 
 func TestCABundle(t *testing.T) {
 	var b caBundle
 	if _, _, err := b.get(); err == nil {
-		t.Error("a bundle before it was read")
+		t.Error("get() before the first read = nil, want an error")
 	}
 	b.set(nil, errors.New("no"))
 	if _, _, err := b.get(); err == nil || err.Error() != "no" {
-		t.Error(err)
+		t.Errorf("get() after a failed read = %v, want no", err)
 	}
 	if !b.set([]byte("a"), nil) || b.set([]byte("a"), nil) || b.set(nil, errors.New("no")) {
-		t.Error("a change is one of the content")
+		t.Error("set() reports changes wrongly, want true only for changed content")
 	}
 	if content, version, err := b.get(); string(content) != "a" || version != 1 || err != nil {
-		t.Errorf("%s, %d, %v", content, version, err)
+		t.Errorf("get() = %s, %d, %v, want a, 1, nil", content, version, err)
 	}
 	if !b.set([]byte("b"), nil) {
-		t.Error("a change was missed")
+		t.Error("set(b) = false after a, want true")
 	}
 	var empty caBundle
 	if !empty.set(nil, nil) {
-		t.Error("an empty bundle was not taken")
+		t.Error("set(nil) of the first read = false, want true")
 	}
 	if _, version, err := empty.get(); version != 1 || err != nil {
-		t.Errorf("%d, %v", version, err)
+		t.Errorf("get() of an empty bundle = version %d, %v, want 1, nil", version, err)
 	}
 }

@@ -12,21 +12,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 const (
-	// grantPatience is how long a Secret may be out of reach until that is
-	// reported: the hub grants access to a new Secret within a second.
+	// grantPatience is the time for which a Secret may be inaccessible before that is reported. The
+	// hub grants access to a new Secret within a second.
 	grantPatience = 3 * time.Second
-	// grantInterval is how often it is tried meanwhile.
+	// grantInterval is the interval of attempts to access the Secret during that time.
 	grantInterval = 250 * time.Millisecond
-	// collectInterval is how often it is looked whether the Secret of a former
-	// account is gone.
+	// collectInterval is the interval at which the Secret of a previous account is read until it is
+	// removed.
 	collectInterval = time.Second
 )
 
-// task is the second half of a pass: the ServiceAccount is there, and its token
-// has to be on the hub.
+// task is the second half of a pass: the ServiceAccount exists, and its token must be stored on the
+// hub.
 type task struct {
 	*Controller
 	st      *accountState
@@ -37,14 +38,14 @@ type task struct {
 	wanted    request
 	ca        []byte
 	caVersion uint64
-	// quiet is whether nothing is known to be wrong with what the status says,
-	// so that it stays if this look comes to nothing.
+	// quiet is true if a failure of this check does not change the status, because no problem is
+	// known.
 	quiet bool
-	// absence is what to say of the Secret if no other can be made.
+	// absence is the finding about a missing Secret if no new Secret can be created.
 	absence finding
 }
 
-// keepToken keeps a good token of the ServiceAccount in the Secret on the hub.
+// keepToken ensures that the Secret on the hub contains a valid token of the ServiceAccount.
 func (t *task) keepToken(ctx context.Context) (outcome, error) {
 	if ref := t.owner.Status.ServiceAccountRef; ref != nil && ref.UID != "" && ref.UID != t.account.UID {
 		t.report.dead = true
@@ -54,7 +55,7 @@ func (t *task) keepToken(ctx context.Context) (outcome, error) {
 		t.report.tokenFailed = finding{v1beta1.ReasonInvalidSpec, invalid.Error()}
 		t.st.checked, t.st.spare = nil, nil
 		if expires := t.owner.Status.ExpirationTimestamp; expires != nil {
-			// Then it has to be said that it has expired.
+			// The status must change when the token expires.
 			return outcome{looked: true, again: max(expires.Sub(t.managedNow()), time.Second)}, nil
 		}
 		return outcome{looked: true}, nil
@@ -73,17 +74,17 @@ func (t *task) keepToken(ctx context.Context) (outcome, error) {
 	return came, err
 }
 
-// check looks at the Secret and makes it what it should be.
+// check reads the Secret and brings it up to date.
 func (t *task) check(ctx context.Context) (outcome, error) {
 	f := facts{now: t.managedNow(), account: t.account, owner: t.owner, request: t.wanted.text, ca: t.ca}
 	if !t.st.unstored {
 		var err error
 		known := t.owner.Status.TokenSecretRef != nil || t.st.checked != nil
-		if f.secret, f.place, err = t.readSecret(ctx, t.owner, known); err != nil {
+		if f.secret, f.ownership, err = t.readSecret(ctx, t.owner, known); err != nil {
 			return t.secretFailed(err)
 		}
-		if f.place == taken || f.place == hidden || f.place == former {
-			return t.inTheWay(f.place)
+		if f.ownership == taken || f.ownership == hidden || f.ownership == former {
+			return t.inTheWay(f.ownership)
 		}
 	}
 	p := judge(f)
@@ -102,8 +103,8 @@ func (t *task) check(ctx context.Context) (outcome, error) {
 	if p.mint != "" {
 		t.quiet = false
 		t.report.dead = t.report.dead || p.mint.dead()
-		if f.place == absent && (t.owner.Status.TokenSecretRef != nil || nudge(&t.owner.Status) != "") {
-			t.absence = finding{v1beta1.ReasonSecretMissing, "The Secret is not on the hub"}
+		if f.ownership == absent && (t.owner.Status.TokenSecretRef != nil || nudge(&t.owner.Status) != "") {
+			t.absence = finding{v1beta1.ReasonSecretMissing, "The Secret does not exist on the hub"}
 		}
 		if err := t.ensureSpare(ctx, f.now, p.mint); err != nil {
 			return t.fail(err)
@@ -114,7 +115,7 @@ func (t *task) check(ctx context.Context) (outcome, error) {
 	if p.write {
 		var err error
 		if secret, err = t.store(ctx, f.secret, p); apierrors.IsAlreadyExists(err) {
-			// It has to be found out whose it is. The token is kept for that.
+			// The next pass determines the ownership of the Secret. The token is kept until then.
 			t.st.unstored = false
 			return outcome{again: time.Millisecond, waiting: true}, nil
 		} else if err != nil {
@@ -129,8 +130,8 @@ func (t *task) check(ctx context.Context) (outcome, error) {
 	return t.good(), nil
 }
 
-// ensureSpare makes sure that there is a token to store: one that could not be
-// stored before, or a new one.
+// ensureSpare ensures that there is a token to store: a token that could not be stored before, or a
+// new one.
 func (t *task) ensureSpare(ctx context.Context, now time.Time, why cause) error {
 	if spare := t.st.spare; spare != nil && spare.accountUID == t.account.UID && spare.request == t.wanted.text && spare.fresh(now) {
 		return nil
@@ -140,7 +141,7 @@ func (t *task) ensureSpare(ctx context.Context, now time.Time, why cause) error 
 	return err
 }
 
-// store writes the Secret as planned.
+// store writes the Secret according to the plan.
 func (t *task) store(ctx context.Context, secret *corev1.Secret, p plan) (*corev1.Secret, error) {
 	if secret == nil {
 		secret = &corev1.Secret{}
@@ -152,7 +153,7 @@ func (t *task) store(ctx context.Context, secret *corev1.Secret, p plan) (*corev
 	return t.writeSecret(ctx, desired(secret, t.owner, token, t.ca, t.wanted.text))
 }
 
-// good reports that all is well, until the next look.
+// good reports a valid token and returns the delay until the next check.
 func (t *task) good() outcome {
 	have := t.st.checked
 	t.report.stored = &v1beta1.TokenSecretReference{
@@ -163,16 +164,16 @@ func (t *task) good() outcome {
 	return outcome{again: max(min(due, have.next.Sub(t.clock.Now())), time.Millisecond)}
 }
 
-// fail reports what went wrong, unless the status stays.
+// fail reports an error, unless the check is quiet.
 func (t *task) fail(err error) (outcome, error) {
-	if !t.quiet && !errors.Is(err, errAgain) {
+	if !t.quiet && !errors.Is(err, reconcile.ErrOutdated) {
 		t.report.tokenFailed, t.report.secretFailed = finding{v1beta1.ReasonTokenReportFailed, describe(err)}, t.absence
 	}
 	return outcome{}, err
 }
 
-// secretFailed is fail for a request about the Secret. A refusal is not said
-// before it lasts: the hub grants access when it sees the first account.
+// secretFailed reports an error of a request for the Secret. A rejection is reported only if it
+// persists, because the hub grants access with a delay after the account is created.
 func (t *task) secretFailed(err error) (outcome, error) {
 	if apierrors.IsForbidden(err) && t.patient() {
 		return outcome{again: grantInterval, waiting: true}, nil
@@ -182,8 +183,8 @@ func (t *task) secretFailed(err error) (outcome, error) {
 	return t.fail(err)
 }
 
-// patient reports whether to wait for the hub to grant access to a Secret, or to
-// remove it, without saying anything.
+// patient reports whether the agent should continue to wait for the hub to grant access to a Secret
+// or to remove it, without a report.
 func (t *task) patient() bool {
 	now := t.clock.Now()
 	if t.st.waitingSince.IsZero() {
@@ -192,12 +193,10 @@ func (t *task) patient() bool {
 	return now.Before(t.st.waitingSince.Add(grantPatience))
 }
 
-// inTheWay deals with a Secret that the agent may not, or cannot, change. It may
-// soon be out of the way, which holds up no worker and is reported only if it
-// takes long.
-func (t *task) inTheWay(where place) (outcome, error) {
-	// What the agent remembers is about another Secret, or about this one when it
-	// could still be seen to be the account's.
+// inTheWay handles a Secret that the agent must not or cannot change. The Secret may be removed
+// soon, so it is reported only if it persists.
+func (t *task) inTheWay(where ownership) (outcome, error) {
+	// The checked state belongs to another Secret, or to an earlier state of this Secret.
 	t.st.checked = nil
 	if where != taken && t.patient() {
 		return outcome{again: grantInterval, waiting: true}, nil
@@ -206,13 +205,13 @@ func (t *task) inTheWay(where place) (outcome, error) {
 	name := t.owner.Namespace + "/" + t.owner.Name
 	switch where {
 	case taken:
-		why.message = fmt.Sprintf("Secret %s of the hub is not that of this account and stays as it is; it has to be deleted, or the account needs another name", name)
+		why.message = fmt.Sprintf("Secret %s on the hub does not belong to this account and is not changed; delete it, or use another name for the account", name)
 		t.report.tokenFailed, t.report.secretFailed = why, why
 		return outcome{conflict: true}, errors.New(why.message)
 	case former:
-		why.message = fmt.Sprintf("Secret %s of the hub is that of a former account with this name, which the hub's garbage collector has yet to remove", name)
+		why.message = fmt.Sprintf("Secret %s on the hub belongs to a deleted account with the same name; waiting for the garbage collector of the hub to remove it", name)
 	default:
-		why.message = fmt.Sprintf("Secret %s of the hub cannot be seen to be that of this account and stays as it is, or the hub has not given the agent access to it yet; if it is not needed, delete it", name)
+		why.message = fmt.Sprintf("Secret %s on the hub does not show that it belongs to this account, or the hub has not granted the agent access to it yet, so it is not changed; if it is not needed, delete it", name)
 	}
 	if !t.quiet {
 		t.report.tokenFailed = why

@@ -20,28 +20,28 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 const (
-	// maxSeconds is the longest lifetime that API servers let anybody ask for.
+	// maxSeconds is the longest lifetime that API servers accept in a TokenRequest.
 	maxSeconds = 1 << 32
-	// skewTolerance is how far the clock of the managed cluster may be off
-	// before the agent goes by that clock.
+	// skewTolerance is the clock skew up to which the agent uses its own clock.
 	skewTolerance = 30 * time.Second
 )
 
-// claims is what a token says of itself.
+// claims are the claims of a token.
 type claims struct {
 	subject   string
 	audiences []string
 	// accountUID is the UID of its ServiceAccount.
 	accountUID types.UID
-	// issued and expires are times of the managed cluster's clock.
+	// issued and expires are times of the managed cluster.
 	issued, expires time.Time
 }
 
-// parseToken reads the claims of a token. It does not verify the signature,
-// which only the managed cluster can.
+// parseToken returns the claims of a token. It does not verify the signature, because only the
+// managed cluster can.
 func parseToken(token string) (claims, error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -78,7 +78,7 @@ func parseToken(token string) (claims, error) {
 	return c, nil
 }
 
-// audiences is the claim "aud": one string or a list.
+// audiences is the claim "aud", a string or a list.
 type audiences []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -91,7 +91,7 @@ func (a *audiences) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(a))
 }
 
-// numericDate reads seconds since 1970, which may have a fraction.
+// numericDate converts seconds since 1970. The number may have a fraction.
 func numericDate(number json.Number) (time.Time, error) {
 	seconds, err := number.Float64()
 	if err != nil {
@@ -103,9 +103,8 @@ func numericDate(number json.Number) (time.Time, error) {
 	return time.Unix(int64(seconds), 0), nil
 }
 
-// due is when the token is replaced: at 80 % of the lifetime that was granted,
-// whatever was asked for, or up to 5 % of it earlier, so that accounts that
-// were made together are not replaced together.
+// due returns the time at which the token is replaced: 75 % to 80 % of the granted lifetime, so
+// that tokens that were issued together are not replaced together.
 func (c claims) due() time.Time {
 	lifetime := c.expires.Sub(c.issued)
 	hash := fnv.New64a()
@@ -115,31 +114,31 @@ func (c claims) due() time.Time {
 	return c.issued.Add(lifetime/5*4 - time.Duration(fraction*float64(lifetime/20)))
 }
 
-// fresh reports whether less than a tenth of the lifetime has passed.
+// fresh reports whether less than 10 % of the lifetime has passed.
 func (c claims) fresh(now time.Time) bool {
 	return now.Before(c.issued.Add(c.expires.Sub(c.issued) / 10))
 }
 
-// request is what a token is asked to be.
+// request describes a requested token.
 type request struct {
-	// text is the canonical form, kept in an annotation of the Secret.
+	// text is the canonical form that is stored in an annotation of the Secret.
 	text      string
 	audiences []string
 	seconds   int64
 }
 
-// requestOf returns what a spec asks for.
+// requestOf returns the token request for a spec.
 func requestOf(spec *v1beta1.ManagedServiceAccountSpec) (request, error) {
 	validity, err := v1beta1.ParseValidity(spec.Rotation.Validity)
 	if err != nil {
 		return request{}, field.Invalid(field.NewPath("spec", "rotation", "validity"), spec.Rotation.Validity, err.Error())
 	}
-	// The order of audiences means nothing.
+	// The order of audiences is not significant.
 	sorted := slices.Sorted(slices.Values(spec.Audiences))
 	text, _ := json.Marshal(struct {
 		Audiences []string `json:"audiences,omitempty"`
 		Validity  string   `json:"validity"`
-	}{sorted, validity.String()}) // cannot fail
+	}{sorted, validity.String()}) // Marshal does not fail for these types
 	return request{text: string(text), audiences: spec.Audiences, seconds: min(int64(validity.Seconds()), maxSeconds)}, nil
 }
 
@@ -150,13 +149,13 @@ type minted struct {
 	request string
 }
 
-// mint asks the managed cluster for a token.
+// mint requests a token from the managed cluster.
 func (c *Controller) mint(ctx context.Context, account *corev1.ServiceAccount, wanted request, why cause) (*minted, error) {
 	answer, err := c.managed.CoreV1().ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{Audiences: wanted.audiences, ExpirationSeconds: &wanted.seconds},
 	}, metav1.CreateOptions{})
 	if apierrors.IsNotFound(err) {
-		// It was deleted since the pass began, which the watch may never tell.
+		// The informer may not have received a deletion during the pass.
 		c.forget(account)
 	}
 	if err != nil {
@@ -172,25 +171,24 @@ func (c *Controller) mint(ctx context.Context, account *corev1.ServiceAccount, w
 		got.expires = expires
 	}
 	if got.subject != subject(account.Namespace, account.Name) {
-		return nil, fmt.Errorf("the managed cluster issued a token of %s", got.subject)
+		return nil, fmt.Errorf("the managed cluster issued a token for subject %s", got.subject)
 	}
 	c.learnSkew(got.issued)
 	if got.accountUID != account.UID {
-		// It was deleted and made again since the pass began.
+		// The ServiceAccount was deleted and created again during the pass.
 		c.forget(account)
-		return nil, errAgain
+		return nil, reconcile.ErrOutdated
 	}
 	return &minted{claims: got, token: answer.Status.Token, request: wanted.text}, nil
 }
 
-// subject is the user name of a ServiceAccount.
+// subject returns the user name of a ServiceAccount.
 func subject(namespace, name string) string {
 	return "system:serviceaccount:" + namespace + ":" + name
 }
 
-// learnSkew compares the clocks by a token that has just been issued. An agent
-// whose clock is ahead by most of a lifetime would otherwise replace tokens
-// without end.
+// learnSkew determines the clock skew from a token that was just issued. Without it, an agent whose
+// clock is ahead by most of a token lifetime would replace tokens endlessly.
 func (c *Controller) learnSkew(issued time.Time) {
 	skew := issued.Sub(c.clock.Now())
 	if skew.Abs() < skewTolerance {
@@ -199,12 +197,12 @@ func (c *Controller) learnSkew(issued time.Time) {
 	c.skew.Store(int64(skew))
 }
 
-// managedNow is the time by the managed cluster's clock, as far as it is known.
+// managedNow returns the time of the managed cluster, based on the last known clock skew.
 func (c *Controller) managedNow() time.Time {
 	return c.clock.Now().Add(time.Duration(c.skew.Load()))
 }
 
-// review asks the managed cluster whether it accepts the token in a Secret.
+// review sends a TokenReview of the token in a Secret to the managed cluster.
 func (c *Controller) review(ctx context.Context, secret *corev1.Secret) (verdict, error) {
 	token := string(secret.Data[v1beta1.SecretTokenKey])
 	held, err := parseToken(token)

@@ -15,7 +15,7 @@ import (
 // payload is the content of a token.
 type payload map[string]any
 
-// sign makes a token without a signature, which only servers look at.
+// sign returns a token without a valid signature. Only servers verify signatures.
 func (p payload) sign() string {
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -25,7 +25,7 @@ func (p payload) sign() string {
 	return encode([]byte(`{"alg":"none"}`)) + "." + encode(text) + ".c2ln"
 }
 
-// tokenOf is the content of a token of ns/name.
+// tokenOf returns the content of a token of ServiceAccount ns/name.
 func tokenOf(uid types.UID, issued time.Time, lifetime time.Duration) payload {
 	return payload{
 		"sub": "system:serviceaccount:ns:name", "aud": []string{"a"}, "iat": issued.Unix(), "exp": issued.Add(lifetime).Unix(),
@@ -40,7 +40,7 @@ func TestParseToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.subject != "system:serviceaccount:ns:name" || got.accountUID != "uid" || fmt.Sprint(got.audiences) != "[a]" || !got.issued.Equal(issued) || !got.expires.Equal(issued.Add(time.Hour)) {
-		t.Errorf("%+v", got)
+		t.Errorf("parseToken() = %+v, want the claims of the token", got)
 	}
 	with := func(key string, value any) string {
 		p := tokenOf("uid", issued, time.Hour)
@@ -59,23 +59,23 @@ func TestParseToken(t *testing.T) {
 		"not bound to UID": with("kubernetes.io", nil),
 	} {
 		if got, err := parseToken(token); err != nil || !got.issued.Equal(issued) {
-			t.Errorf("%s: %+v (%v)", what, got, err)
+			t.Errorf("%s: parseToken() = %+v, %v, want a token without an error", what, got, err)
 		}
 	}
 	for what, token := range map[string]string{
 		"empty": "", "no token": "abc", "two parts": "a.b", "not base64": "a.%.c", "not JSON": "a." + base64.RawURLEncoding.EncodeToString([]byte("x")) + ".c",
-		"legacy, without expiration": with("exp", nil), "without time of issue": with("iat", nil),
+		"legacy, without expiry": with("exp", nil), "without time of issue": with("iat", nil),
 		"expired at issue": with("exp", issued.Unix()), "text as time": with("exp", "tomorrow"),
 		"absurd time": with("exp", 1e300), "negative time": with("iat", -1), "number as audience": with("aud", 1),
 	} {
 		if got, err := parseToken(token); err == nil {
-			t.Errorf("%s is taken for %+v", what, got)
+			t.Errorf("%s: parseToken() = %+v, want an error", what, got)
 		}
 	}
 }
 
-// TestDue: a token is due between 75 % and 80 % of the lifetime that was granted,
-// always at the same time, and tokens of many accounts are spread over that.
+// TestDue checks that a token is due between 75 % and 80 % of its granted lifetime, and always at
+// the same time. The tokens of many accounts must be spread over this interval.
 func TestDue(t *testing.T) {
 	issued := time.Unix(1_800_000_000, 0)
 	for _, lifetime := range []time.Duration{10 * time.Minute, time.Hour, 24 * time.Hour, 8640 * time.Hour} {
@@ -85,24 +85,24 @@ func TestDue(t *testing.T) {
 			c := claims{accountUID: types.UID(fmt.Sprint(i)), issued: issued, expires: issued.Add(lifetime)}
 			age := c.due().Sub(issued)
 			if age < lifetime/100*75 || age > lifetime/5*4 {
-				t.Fatalf("%s: due after %s", lifetime, age)
+				t.Fatalf("lifetime %s: due after %s, want 75 %% to 80 %%", lifetime, age)
 			}
 			if !c.due().Equal(issued.Add(age)) {
-				t.Fatal("due at two times")
+				t.Fatal("due() returned two different times, want one")
 			}
 			parts[int(10*(age-lifetime/100*75)/(lifetime/20+1))]++
 		}
 		for part := range 10 {
 			if n := parts[part]; n < accounts/20 || n > accounts/5 {
-				t.Errorf("%s: %d of %d are due in part %d of 10", lifetime, n, accounts, part)
+				t.Errorf("lifetime %s: %d of %d tokens are due in part %d of 10, want 5 %% to 20 %%", lifetime, n, accounts, part)
 			}
 		}
 	}
-	// The next token of the same account is due at another point of its life.
+	// The next token of the same account is due at another fraction of its lifetime.
 	first := claims{accountUID: "u", issued: issued, expires: issued.Add(time.Hour)}
 	second := claims{accountUID: "u", issued: issued.Add(time.Hour), expires: issued.Add(2 * time.Hour)}
 	if first.due().Sub(first.issued) == second.due().Sub(second.issued) {
-		t.Error("the jitter does not depend on the token")
+		t.Error("two tokens of one account have the same jitter, want different jitter")
 	}
 }
 
@@ -125,15 +125,15 @@ func TestRequest(t *testing.T) {
 		a, errA := requestOf(test.a)
 		b, errB := requestOf(test.b)
 		if errA != nil || errB != nil || (a.text == b.text) != test.same {
-			t.Errorf("%s (%v), %s (%v): want same %t", a.text, errA, b.text, errB, test.same)
+			t.Errorf("requestOf() = %s, %v and %s, %v, want same request = %t", a.text, errA, b.text, errB, test.same)
 		}
 	}
 	if got, err := requestOf(spec("2000000h")); err != nil || got.seconds != 1<<32 {
-		t.Errorf("200 years are %d s (%v)", got.seconds, err)
+		t.Errorf("requestOf(2000000h) = %d seconds, %v, want 1<<32", got.seconds, err)
 	}
 	for _, validity := range []string{"abc", "1m", "-1h", "24"} {
 		if _, err := requestOf(spec(validity)); err == nil {
-			t.Errorf("%q is valid", validity)
+			t.Errorf("requestOf(validity %q) = nil, want an error", validity)
 		}
 	}
 }
@@ -141,6 +141,6 @@ func TestRequest(t *testing.T) {
 func TestFresh(t *testing.T) {
 	c := claims{issued: time.Unix(1000, 0), expires: time.Unix(2000, 0)}
 	if !c.fresh(time.Unix(1099, 0)) || c.fresh(time.Unix(1100, 0)) {
-		t.Error("a token is fresh for a tenth of its life")
+		t.Error("fresh() is wrong at one tenth of the lifetime, want true before and false after")
 	}
 }

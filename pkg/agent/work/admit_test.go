@@ -9,12 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-// forgetful calls back when it is to forget an executor.
+// forgetful implements Executors and calls a function for each call of Forget.
 type forgetful struct {
 	forget func(types.NamespacedName)
 }
@@ -23,15 +22,14 @@ func (f forgetful) Admit(context.Context, AdmitRequest) (dynamic.Interface, erro
 func (f forgetful) Run(context.Context, func(types.NamespacedName))                {}
 func (f forgetful) Forget(executor types.NamespacedName)                           { f.forget(executor) }
 
-// TestForgottenExecutorIsNamedAgain: a work that begins to name an executor while it
-// is forgotten is judged anew, since it would not hear of changes otherwise.
+// TestForgottenExecutorIsNamedAgain checks that a ManifestWork that names an executor while the
+// executor is being forgotten has another pass. Without that pass, the ManifestWork would miss
+// changes of the permissions.
 func TestForgottenExecutorIsNamedAgain(t *testing.T) {
 	executor := types.NamespacedName{Namespace: "ops", Name: "deployer"}
 	index := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{executorIndex: executorIndexer})
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
-	defer queue.ShutDown()
 	var forgotten []types.NamespacedName
-	c := &Controller{byExecutor: index, queue: queue, woken: sets.New[string](), executors: forgetful{func(executor types.NamespacedName) {
+	c := &Controller{byExecutor: index, woken: sets.New[cache.ObjectName](), executors: forgetful{func(executor types.NamespacedName) {
 		forgotten = append(forgotten, executor)
 		if err := index.Add(&workv1.ManifestWork{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: "w"},
@@ -43,12 +41,11 @@ func TestForgottenExecutorIsNamedAgain(t *testing.T) {
 		}
 	}}}
 	c.dropExecutor(executor)
-	if len(forgotten) != 1 || queue.Len() != 1 || !c.takeWoken("w") {
-		t.Errorf("forgotten are %v, %d works are looked at", forgotten, queue.Len())
+	if woken := c.takeWoken(cache.ObjectName{Namespace: "cluster1", Name: "w"}); len(forgotten) != 1 || !woken {
+		t.Errorf("dropExecutor() forgot %v, woken = %t, want one executor and true", forgotten, woken)
 	}
-	// One that is named is not forgotten.
 	c.dropExecutor(executor)
 	if len(forgotten) != 1 {
-		t.Errorf("forgotten are %v", forgotten)
+		t.Errorf("dropExecutor() of a named executor forgot %v, want none", forgotten[1:])
 	}
 }

@@ -1,29 +1,36 @@
-// Package work applies the ManifestWorks of one managed cluster there, keeps
-// the applied objects as the works give them, and reports their state to the hub.
+// Package work applies the ManifestWorks of one managed cluster, corrects drift of the applied
+// objects, and reports their state to the hub.
+//
+// # Packages
+//
+//	decide    what to do with each manifest; pure
+//	apply     create and update objects
+//	removal   delete or release objects
+//	status    conditions from the results; pure
+//	work      the controller that combines them: reads, watches, records, reports
 //
 // # One pass
 //
-// The unit of work is one ManifestWork, by name. A pass over it reads what it
-// needs and then goes through fixed steps (reconcile.go):
+// A pass over a ManifestWork has fixed steps (reconcile.go):
 //
-//	resolve   decode every manifest and find its resource        plan.go
-//	admit     decide whose permissions the work acts with        executor.go, admit.go
-//	protect   finalizer on the ManifestWork                      hub.go
-//	record    AppliedManifestWork with every intended object     record.go
-//	apply     each manifest by its strategy, in order of kind    apply.go, serverside.go, guard.go
-//	record    the UIDs of what was applied                       record.go
-//	remove    what is recorded and no longer in the work         removal.go
-//	report    conditions and feedback                            status.go
+//	resolve   decode every manifest and find its resource        decide/plan.go
+//	admit     check the permissions of the executor              executor.go, admit.go
+//	protect   set the finalizer of the ManifestWork              hub.go
+//	record    list the objects in the AppliedManifestWork        record.go
+//	apply     apply the manifests in order of kind               pass.go, apply
+//	record    list the UIDs of the applied objects               record.go
+//	remove    remove recorded objects that have no manifest      removal
+//	report    write conditions and feedback                      report.go, status
 //
-// Intents are recorded before the first write and every created object refers
-// to its AppliedManifestWork from its creation on. So whenever the agent dies,
-// what it has created can be found: the record names it, and the reference
-// tells it from an object that somebody else made under the same name.
+// The AppliedManifestWork lists an object before the object is written, and every created object
+// has an owner reference to it from the moment of creation. So after a crash, the list contains all
+// objects that the agent may have created. The reference distinguishes them from objects of other
+// creators with the same name.
 //
-// # What triggers a pass
+// # Triggers
 //
-// A change of the ManifestWork, of its AppliedManifestWork, of an applied object,
-// or of what its executor may do. Applied objects are watched by their metadata (watch.go), so drift
-// is repaired at once, and a pass makes no request for an object whose
-// resourceVersion is the one it has judged before.
+// A change of the ManifestWork, of its AppliedManifestWork, of an applied object or of the
+// permissions of its executor triggers a pass. Applied objects are watched by their metadata
+// (watch.go). A pass makes no request for an object whose resourceVersion has not changed since the
+// last pass.
 package work

@@ -11,62 +11,59 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-// Executors decides with whose permissions works act. Every pass over a work
-// asks before it reads or writes any object of the work, so an implementation
-// sees all of them first and can refuse the work as a whole. Removal of objects
-// is not asked for: it is decided when they are applied.
+// Executors decides with which permissions ManifestWorks act. Each pass calls Admit with all
+// objects before it reads or writes any of them. The permission to remove objects is decided when
+// the objects are applied.
 type Executors interface {
-	// Admit returns the client with which the objects of a work are read and
-	// written. A *Refusal says that the work must not act: nothing of it is read
-	// or written, and what it applied before stays. Any other error is retried.
+	// Admit returns the client that reads and writes the objects of a ManifestWork. If the error is
+	// a *Refusal, no object of the ManifestWork is read or written, and the applied objects stay.
+	// Other errors are retried.
 	Admit(ctx context.Context, request AdmitRequest) (dynamic.Interface, error)
-	// Run learns what changes until ctx ends, and returns when all that it started
-	// has ended. Meanwhile it calls changed with an executor whose permissions may
-	// have changed, from any goroutine; changed does not block.
+	// Run watches permissions until ctx ends. It returns when all its goroutines have ended. It
+	// calls changed, from any goroutine, with each executor whose permissions may have changed.
+	// changed does not block.
 	Run(ctx context.Context, changed func(executor types.NamespacedName))
-	// Forget drops what is known about an executor that no work names any more.
+	// Forget removes the state of an executor that no ManifestWork names any more.
 	Forget(executor types.NamespacedName)
 }
 
-// AdmitRequest is what a work is about to do.
+// AdmitRequest describes the objects of a pass.
 type AdmitRequest struct {
 	Work *workv1.ManifestWork
 	// Targets are the objects of all manifests that could be resolved.
 	Targets []Target
-	// Acting is whether any object is about to be read or written. A pass that
-	// finds all of them as it left them does neither.
+	// Acting is true if the pass will read or write any object.
 	Acting bool
 }
 
-// Target is one object that a work is about to act on.
+// Target is one object of a ManifestWork.
 type Target struct {
-	// Ordinal is the index of the manifest in the work.
-	Ordinal int
-	// Resource, Namespace and Name say which object it is.
+	// Ordinal is the index of the manifest in the ManifestWork.
+	Ordinal         int
 	Resource        schema.GroupVersionResource
 	Namespace, Name string
 	// Object is the manifest. It must not be changed.
 	Object *unstructured.Unstructured
-	// Strategy says which requests applying the object takes.
+	// Strategy determines which requests apply the object.
 	Strategy workv1.UpdateStrategyType
-	// Removed is whether the object is removed with the work.
+	// Removed is true if the object is removed with the ManifestWork.
 	Removed bool
 }
 
-// Refusal is the error of a work that must not act.
+// Refusal is the error of a ManifestWork that is not allowed to act.
 type Refusal struct {
-	// Message says why the work as a whole must not act.
+	// Message is the reason for the ManifestWork as a whole.
 	Message string
-	// Manifests says for some manifests, by their ordinal, what they lack. For the
-	// others Message is reported.
+	// Manifests are the reasons for single manifests, by ordinal. Message applies to the other
+	// manifests.
 	Manifests map[int]string
 }
 
-// Error returns the message.
+// Error implements error.
 func (r *Refusal) Error() string { return r.Message }
 
-// ExecutorOf returns the ServiceAccount of the managed cluster that a work acts
-// as. It is false for a work that acts as the agent itself.
+// ExecutorOf returns the ServiceAccount of the managed cluster as which a ManifestWork acts, or
+// false if the ManifestWork acts as the agent.
 func ExecutorOf(work *workv1.ManifestWork) (types.NamespacedName, bool) {
 	executor := work.Spec.Executor
 	if executor == nil || executor.Subject.ServiceAccount == nil {

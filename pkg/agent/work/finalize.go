@@ -5,65 +5,61 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/removal"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-// finalize removes what a deleted work applied, and lets the work go when all
-// of it is gone.
-func (c *Controller) finalize(ctx context.Context, work *workv1.ManifestWork, st *workState) (outcome, error) {
-	st.items = map[objectID]*itemState{}
+// finalize removes the objects of a deleted ManifestWork, and then its finalizer.
+func (c *Controller) finalize(ctx context.Context, key cache.ObjectName, work *workv1.ManifestWork, st *workState) (outcome, error) {
+	st.items = map[decide.ObjectID]*itemState{}
 	if !slices.Contains(work.Finalizers, workv1.ManifestWorkFinalizer) {
-		c.watches.track(work.Name, nil)
+		c.watches.track(key, nil)
 		return outcome{state: stateDeleting}, nil
 	}
 	record, err := c.liveRecord(ctx, work.Name)
 	if err != nil {
 		return outcome{}, err
 	}
-	// The record of a work of the same name under another name of this cluster
-	// is none of ours: then nothing of this work was applied.
+	// A record with the name of another cluster shows that no objects were applied under this name.
 	if record != nil && c.ours(record) {
 		_, named := ExecutorOf(work)
-		how := letGo{until: c.slice(), ownedOnly: named, orphan: func(id objectID) bool {
-			return orphans(work.Spec.DeleteOption, id)
+		options := removal.Options{Until: c.sliceEnd(), OwnedOnly: named, Orphan: func(id decide.ObjectID) bool {
+			return decide.Orphans(work.Spec.DeleteOption, id)
 		}}
-		done, err := c.clear(ctx, work.Name, st, record, how)
+		done, err := c.clear(ctx, key, st, record, options)
 		if !done || err != nil {
-			message := "Objects of the work are being removed"
+			message := "Objects of the ManifestWork are being removed"
 			if err != nil {
 				message = err.Error()
-			} else if waits := c.cachedRecord(work.Name, st); waits != nil && len(waits.Status.AppliedResources) > 0 {
-				entries := waits.Status.AppliedResources
-				message = fmt.Sprintf("%d objects of the work are not gone yet, the first is %s", len(entries), entryID(entries[0]))
+			} else if left := c.cachedRecord(work.Name, st); left != nil && len(left.Status.AppliedResources) > 0 {
+				entries := left.Status.AppliedResources
+				message = fmt.Sprintf("%d objects of the ManifestWork still exist, such as %s", len(entries), decide.EntryID(entries[0]))
 			}
-			return outcome{state: stateDeleting, again: c.resume(how)}, errors.Join(err, c.reportDeleting(ctx, st, work, message))
+			return outcome{state: stateDeleting, again: c.resume(options.Until)}, errors.Join(err, c.reportDeleting(ctx, st, work, message))
 		}
 	}
-	c.watches.track(work.Name, nil)
+	c.watches.track(key, nil)
 	return outcome{state: stateDeleting}, c.dropFinalizer(ctx, st, work)
 }
 
-// evict removes what is left of a work that the hub does not have, after a
-// grace period: a work with our finalizer does not go without us unless it was
-// forced to, or the hub has lost its data. The hub itself must say so: the view
-// of an informer is no proof.
-func (c *Controller) evict(ctx context.Context, name string, st *workState) (outcome, error) {
-	if strings.HasPrefix(name, formerKey) {
-		return c.evictFormer(ctx, name, st)
-	}
+// evict removes the objects of a ManifestWork that does not exist on the hub, after a grace period.
+// A ManifestWork with the agent's finalizer disappears only if its deletion was forced or the hub
+// lost data. The informer does not prove that it does not exist, so the agent reads it from the
+// hub.
+func (c *Controller) evict(ctx context.Context, key cache.ObjectName, st *workState) (outcome, error) {
+	name := key.Name
 	record := c.cachedRecord(name, st)
 	if record == nil || record.Spec.HubHash != c.hubHash || record.Spec.AgentID != c.agentID || record.Name != c.recordName(name) || !c.ours(record) {
-		c.watches.track(name, nil)
-		c.dropState(name, st)
-		return outcome{state: stateGone}, nil
+		return c.drop(key, st)
 	}
 	gone, err := c.workGone(ctx, name)
 	if err != nil {
@@ -75,27 +71,60 @@ func (c *Controller) evict(ctx context.Context, name string, st *workState) (out
 	if record, err = c.liveRecord(ctx, name); err != nil {
 		return outcome{}, err
 	}
-	if record != nil {
-		if left, err := c.grace(ctx, st, record); err != nil || left > 0 {
-			return outcome{state: stateDeleting, again: min(left, resyncPeriod)}, err
-		}
-		orphan, err := recordedOrphans(record)
-		if err != nil {
-			return outcome{state: stateDeleting}, err
-		}
-		how := letGo{until: c.slice(), ownedOnly: true, orphan: orphan}
-		done, err := c.clear(ctx, name, st, record, how)
-		if !done || err != nil {
-			return outcome{state: stateDeleting, again: c.resume(how)}, err
-		}
+	if record == nil {
+		return c.drop(key, st)
 	}
-	c.watches.track(name, nil)
-	c.dropState(name, st)
+	return c.evictRecord(ctx, key, st, record)
+}
+
+// former reports whether the agent wrote a record while it was registered with another hub. Agents
+// of several hubs have different agent IDs.
+func (c *Controller) former(record *workv1.AppliedManifestWork) bool {
+	return record.Spec.HubHash != c.hubHash && record.Spec.AgentID == c.agentID && c.ours(record)
+}
+
+// evictFormer removes the objects that the agent applied for a previous hub, after the grace
+// period. Objects that ManifestWorks of the current hub have adopted stay.
+func (c *Controller) evictFormer(ctx context.Context, key cache.ObjectName, st *workState) (outcome, error) {
+	record, err := c.recordClient().Get(ctx, key.Name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return outcome{}, err
+	}
+	if err != nil || !c.former(record) {
+		return c.drop(key, st)
+	}
+	return c.evictRecord(ctx, key, st, record)
+}
+
+// evictRecord removes the objects of a record without a ManifestWork, and then the record.
+func (c *Controller) evictRecord(ctx context.Context, key cache.ObjectName, st *workState, record *workv1.AppliedManifestWork) (outcome, error) {
+	if left, err := c.grace(ctx, st, record); err != nil || left > 0 {
+		return outcome{state: stateDeleting, again: min(left, resyncPeriod)}, err
+	}
+	orphan, err := recordedOrphans(record)
+	if err != nil {
+		return outcome{state: stateDeleting}, err
+	}
+	options := removal.Options{Until: c.sliceEnd(), OwnedOnly: true, Orphan: orphan}
+	done, err := c.clear(ctx, key, st, record, options)
+	if !done || err != nil {
+		return outcome{state: stateDeleting, again: c.resume(options.Until)}, err
+	}
+	klog.FromContext(ctx).Info("Removed the objects of a ManifestWork that does not exist", "record", record.Name, "hubHash", record.Spec.HubHash)
+	return c.drop(key, st)
+}
+
+// drop removes the state of an object of the loop that does not exist.
+func (c *Controller) drop(key cache.ObjectName, st *workState) (outcome, error) {
+	c.watches.track(key, nil)
+	c.states.drop(key)
+	c.schedule.forget(key)
+	c.dropExecutor(st.executor)
 	return outcome{state: stateGone}, nil
 }
 
-// grace returns how long the objects of a lost work still stay. The time counts
-// from when the agent first missed the work, which is put on record.
+// grace returns the time that the objects of a record without a ManifestWork still stay. The status
+// of the record contains the time when the agent first found that the ManifestWork does not exist.
 func (c *Controller) grace(ctx context.Context, st *workState, record *workv1.AppliedManifestWork) (time.Duration, error) {
 	if c.evictionGrace == 0 || record.DeletionTimestamp != nil {
 		return 0, nil
@@ -105,37 +134,35 @@ func (c *Controller) grace(ctx context.Context, st *workState, record *workv1.Ap
 	}
 	updated := record.DeepCopy()
 	updated.Status.EvictionStartTime = &metav1.Time{Time: c.now()}
-	updated, err := c.managed.WorkV1().AppliedManifestWorks().UpdateStatus(ctx, updated, metav1.UpdateOptions{})
-	if err != nil {
-		return 0, c.forgetRecord(st, err)
+	if _, err := c.writeRecordStatus(ctx, st, updated); err != nil {
+		return 0, err
 	}
-	st.record = updated
-	klog.FromContext(ctx).Info("The hub has lost a work that it had; its objects stay for a while", "work", updated.Spec.ManifestWorkName, "graceperiod", c.evictionGrace)
+	klog.FromContext(ctx).Info("A ManifestWork disappeared from the hub; its objects are removed after the grace period", "work", updated.Spec.ManifestWorkName, "gracePeriod", c.evictionGrace)
 	return c.evictionGrace, nil
 }
 
-// rebuildRecord lets a record go that somebody deleted, along with its
-// objects, so that the next pass makes both anew.
-func (c *Controller) rebuildRecord(ctx context.Context, name string, st *workState, record *workv1.AppliedManifestWork) (outcome, error) {
-	st.items = map[objectID]*itemState{}
-	how := letGo{until: c.slice(), ownedOnly: true, orphan: func(objectID) bool { return false }}
-	done, err := c.clear(ctx, name, st, record, how)
+// rebuildRecord removes a record that another writer deleted, and its objects. The next pass
+// creates both again.
+func (c *Controller) rebuildRecord(ctx context.Context, key cache.ObjectName, st *workState, record *workv1.AppliedManifestWork) (outcome, error) {
+	st.items = map[decide.ObjectID]*itemState{}
+	options := removal.Options{Until: c.sliceEnd(), OwnedOnly: true}
+	done, err := c.clear(ctx, key, st, record, options)
 	if done {
 		return outcome{state: stateApplied, again: staleDelay}, err
 	}
-	return outcome{state: stateDeleting, again: c.resume(how)}, err
+	return outcome{state: stateDeleting, again: c.resume(options.Until)}, err
 }
 
-// clear removes all objects of a record and then the record. It reports
-// whether all is gone; while it is not, what remains is watched.
-func (c *Controller) clear(ctx context.Context, name string, st *workState, record *workv1.AppliedManifestWork, how letGo) (bool, error) {
-	// The watches come first, so that the end of an object is not missed.
+// clear removes all objects of a record and then the record. It reports whether all are deleted.
+// Until then, it watches the remaining objects.
+func (c *Controller) clear(ctx context.Context, key cache.ObjectName, st *workState, record *workv1.AppliedManifestWork, options removal.Options) (bool, error) {
+	// The watches start first, so that they receive the deletion of each object.
 	refs := sets.New[objectRef]()
 	for _, entry := range record.Status.AppliedResources {
 		refs.Insert(entryRef(entry))
 	}
-	c.watches.track(name, refs)
-	remaining, err := c.removeAll(ctx, record, record.Status.AppliedResources, how)
+	c.watches.track(key, refs)
+	remaining, err := c.remover.RemoveAll(ctx, record, record.Status.AppliedResources, options)
 	if err != nil || len(remaining) > 0 {
 		_, writeErr := c.setApplied(ctx, st, record, remaining)
 		return false, errors.Join(err, writeErr)
@@ -146,11 +173,14 @@ func (c *Controller) clear(ctx context.Context, name string, st *workState, reco
 	return true, nil
 }
 
-// liveRecord reads the AppliedManifestWork of a work, nil if there is none.
-func (c *Controller) liveRecord(ctx context.Context, name string) (*workv1.AppliedManifestWork, error) {
-	record, err := c.managed.WorkV1().AppliedManifestWorks().Get(ctx, c.recordName(name), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) && !resourceNotServed(err) {
-		return nil, nil
+// sliceEnd returns the time at which a removal that starts now leaves the remaining objects to its
+// next turn.
+func (c *Controller) sliceEnd() time.Time { return c.now().Add(c.sliceTime) }
+
+// resume returns the delay until an incomplete removal continues.
+func (c *Controller) resume(until time.Time) time.Duration {
+	if c.now().Before(until) {
+		return pollPeriod
 	}
-	return record, err
+	return time.Millisecond
 }

@@ -10,11 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/removal"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-// cachedWork returns the newest known version of a work, nil if the informer
-// does not have it.
+// cachedWork returns the newest known version of a ManifestWork, or nil if the informer does not
+// contain it.
 func (c *Controller) cachedWork(name string, st *workState) *workv1.ManifestWork {
 	cached, err := c.works.Get(name)
 	if err != nil {
@@ -28,7 +29,7 @@ func (c *Controller) cachedWork(name string, st *workState) *workv1.ManifestWork
 	return cached
 }
 
-// patchWork changes a ManifestWork on the hub, provided it is the same object.
+// patchWork patches a ManifestWork on the hub. The change must contain its UID.
 func (c *Controller) patchWork(ctx context.Context, st *workState, work *workv1.ManifestWork, change map[string]any, subresources ...string) (*workv1.ManifestWork, error) {
 	patch, err := json.Marshal(change)
 	if err != nil {
@@ -42,14 +43,14 @@ func (c *Controller) patchWork(ctx context.Context, st *workState, work *workv1.
 	return patched, nil
 }
 
-// setFinalizers replaces the finalizers of a ManifestWork, provided it is the version given.
+// setFinalizers replaces the finalizers of a ManifestWork if its version has not changed.
 func (c *Controller) setFinalizers(ctx context.Context, st *workState, work *workv1.ManifestWork, finalizers []string) (*workv1.ManifestWork, error) {
 	return c.patchWork(ctx, st, work, map[string]any{"metadata": map[string]any{
 		"uid": work.UID, "resourceVersion": work.ResourceVersion, "finalizers": finalizers,
 	}})
 }
 
-// ensureFinalizer puts our finalizer on a work.
+// ensureFinalizer adds the agent's finalizer to a ManifestWork.
 func (c *Controller) ensureFinalizer(ctx context.Context, st *workState, work *workv1.ManifestWork) (*workv1.ManifestWork, error) {
 	if slices.Contains(work.Finalizers, workv1.ManifestWorkFinalizer) {
 		return work, nil
@@ -58,7 +59,7 @@ func (c *Controller) ensureFinalizer(ctx context.Context, st *workState, work *w
 	return c.setFinalizers(ctx, st, work, finalizers)
 }
 
-// dropFinalizer lets a deleted work go.
+// dropFinalizer removes the agent's finalizer from a ManifestWork.
 func (c *Controller) dropFinalizer(ctx context.Context, st *workState, work *workv1.ManifestWork) error {
 	kept := slices.DeleteFunc(slices.Clone(work.Finalizers), func(f string) bool { return f == workv1.ManifestWorkFinalizer })
 	if len(kept) == len(work.Finalizers) {
@@ -68,19 +69,18 @@ func (c *Controller) dropFinalizer(ctx context.Context, st *workState, work *wor
 		kept = []string{}
 	}
 	_, err := c.setFinalizers(ctx, st, work, kept)
-	return ignoreNotFound(err)
+	return removal.IgnoreNotFound(err)
 }
 
-// setStatus writes the status of a work if it differs. The status belongs to the agent, and
-// every condition names the generation that it is about. So the version of the object does
-// not matter: an author who changes the spec all the time cannot keep a status from the hub.
+// setStatus writes the status of a ManifestWork if it differs. It ignores the version of the
+// ManifestWork, because only the agent writes the status and each condition contains its
+// generation. So an author who changes the spec repeatedly does not prevent the report.
 func (c *Controller) setStatus(ctx context.Context, st *workState, work *workv1.ManifestWork, status workv1.ManifestWorkStatus) error {
 	status.ExecutorChoice = work.Status.ExecutorChoice
 	if equality.Semantic.DeepEqual(work.Status, status) {
 		return nil
 	}
-	// The hub's own.
-	status.ExecutorChoice = nil
+	status.ExecutorChoice = nil // only the hub writes it
 	if status.Conditions == nil {
 		status.Conditions = []metav1.Condition{}
 	}
@@ -91,16 +91,16 @@ func (c *Controller) setStatus(ctx context.Context, st *workState, work *workv1.
 	return err
 }
 
-// workGone asks the hub itself whether a work does not exist. An answer that
-// is not about the work, such as that of a hub that does not serve works at
-// the moment, is an error.
+// workGone reports whether a ManifestWork does not exist on the hub. A response that does not
+// concern the ManifestWork is an error, such as the response of a hub that does not serve the
+// resource.
 func (c *Controller) workGone(ctx context.Context, name string) (bool, error) {
 	_, err := c.hub.WorkV1().ManifestWorks(c.clusterName).Get(ctx, name, metav1.GetOptions{})
 	if err == nil {
 		return false, nil
 	}
 	status, ok := err.(apierrors.APIStatus)
-	if apierrors.IsNotFound(err) && !resourceNotServed(err) && ok && status.Status().Details != nil && status.Status().Details.Name == name {
+	if apierrors.IsNotFound(err) && !removal.NotServed(err) && ok && status.Status().Details != nil && status.Status().Details.Name == name {
 		return true, nil
 	}
 	return false, err

@@ -14,16 +14,16 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// discoveryMapper is a mapper that reads the managed cluster's discovery
-// documents again when a kind is missing, but not for every miss.
+// discoveryMapper is a decide.Mapper. When a kind is missing, it reads the discovery documents of
+// the managed cluster again, at a limited rate.
 type discoveryMapper struct {
 	delegate  *restmapper.DeferredDiscoveryRESTMapper
 	documents discovery.CachedDiscoveryInterface
 	resets    *rate.Limiter
 }
 
-// Works that wait for a kind retry by their own backoff; this bounds what all
-// of them together cost.
+// Each ManifestWork that waits for a kind has its own backoff. These constants bound the total
+// rate.
 const (
 	resetsPerSecond = 2
 	resetBurst      = 4
@@ -38,9 +38,10 @@ func newDiscoveryMapper(client discovery.DiscoveryInterface) *discoveryMapper {
 	}
 }
 
-func (m *discoveryMapper) mapping(ctx context.Context, kind schema.GroupVersionKind) (*meta.RESTMapping, error) {
+// Mapping implements decide.Mapper.
+func (m *discoveryMapper) Mapping(ctx context.Context, kind schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	if kind.Kind == "" || kind.Version == "" {
-		return nil, fmt.Errorf("apiVersion and kind are required, got %q", kind.String())
+		return nil, fmt.Errorf("apiVersion and kind are required, but the manifest has %q", kind.String())
 	}
 	mapping, err := m.delegate.RESTMappingWithContext(ctx, kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) && m.resets.Allow() {
@@ -53,12 +54,12 @@ func (m *discoveryMapper) mapping(ctx context.Context, kind schema.GroupVersionK
 	return mapping, err
 }
 
-// watchable reports whether the objects of a resource can be watched. Reviews,
-// for example, can only be created.
+// watchable reports whether the objects of a resource can be watched. Some objects, such as
+// reviews, can only be created.
 func (m *discoveryMapper) watchable(resource schema.GroupVersionResource) bool {
 	served, err := m.documents.ServerResourcesForGroupVersion(resource.GroupVersion().String())
 	if err != nil {
-		return true // its watch will tell
+		return true // if it is not watchable, the watch fails
 	}
 	for _, candidate := range served.APIResources {
 		if candidate.Name == resource.Resource {
@@ -68,7 +69,7 @@ func (m *discoveryMapper) watchable(resource schema.GroupVersionResource) bool {
 	return true
 }
 
-// served returns a resource in a version that is served now.
+// served returns a resource in a version that the managed cluster serves.
 func (m *discoveryMapper) served(ctx context.Context, resource schema.GroupVersionResource) (schema.GroupVersionResource, error) {
 	if err := m.resets.Wait(ctx); err != nil {
 		return resource, err
@@ -77,8 +78,7 @@ func (m *discoveryMapper) served(ctx context.Context, resource schema.GroupVersi
 	return m.delegate.ResourceForWithContext(ctx, resource.GroupResource().WithVersion(""))
 }
 
-// stale makes the next look-up read the discovery documents again, unless that
-// was done just now.
+// stale makes the next call of Mapping read the discovery documents again, at a limited rate.
 func (m *discoveryMapper) stale() {
 	if m.resets.Allow() {
 		m.delegate.Reset()

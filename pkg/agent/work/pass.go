@@ -7,90 +7,93 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/cache"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/apply"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/removal"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/status"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 )
 
-// itemTimeout bounds the requests for one object. Admission webhooks may take
-// up to 30 seconds.
+// itemTimeout bounds the requests for one object. Admission webhooks may take up to 30 seconds.
 const itemTimeout = 45 * time.Second
 
-// applyPass is the apply step of one pass.
-type applyPass struct {
+// pass is one pass over a ManifestWork, or one slice of it.
+type pass struct {
 	*Controller
+	key     cache.ObjectName
 	st      *workState
 	work    *workv1.ManifestWork
-	items   []*item
+	items   []*decide.Item
 	started time.Time
-	// budget is what the expressions of the work may still cost in this pass.
+	// budget bounds the expressions that the ManifestWork evaluates in this pass.
 	budget *bounded.Budget
-	// acting is whether the work was admitted to read and write its objects. If
-	// not, nothing was due when it was.
+	// acting is true if the ManifestWork was admitted to read and write its objects. If it is
+	// false, no object was due at that time.
 	acting bool
 	record *workv1.AppliedManifestWork
-	// entries are the resources of record; nil until one is asked for.
-	entries map[objectID]workv1.AppliedManifestResourceMeta
-	former  givenFields
-	applier *applier
-	// frozen is whether the work is complete, and nothing of it is applied.
+	// entries are the entries of record. It is nil until an entry is read.
+	entries map[decide.ObjectID]workv1.AppliedManifestResourceMeta
+	former  decide.FieldSets
+	applier *apply.Applier
+	// frozen is true if the ManifestWork is complete and so is not applied.
 	frozen bool
+	// roles are the items that contain roles.
+	roles decide.Roles
 
-	// uids are those of the objects that the work has applied.
-	uids    map[objectID]types.UID
-	results []result
-	// failed joins the errors that are worth trying again.
+	// uids are the UIDs of the applied objects.
+	uids    map[decide.ObjectID]types.UID
+	results []status.Result
+	// failed joins the errors that are retried.
 	failed error
-	// roles are the items that deliver roles.
-	roles map[roleKey]*item
-	// kept is whether a guarded work left out what it must not apply.
+	// kept is true if a guarded ManifestWork skipped objects that it must not change.
 	kept bool
-	// unreachable is set once the managed cluster does not answer.
+	// unreachable is the error if the managed cluster does not respond.
 	unreachable error
-	// clean is whether every manifest holds as given.
+	// clean is true if all manifests are applied.
 	clean bool
-	// waiting is whether something that failed is left for its next try.
+	// waiting is true if a failed manifest waits for its next attempt.
 	waiting bool
-	again   time.Duration
-	// tried is how many objects the pass has tried to apply.
+	// again is the delay of the next pass.
+	again time.Duration
+	// tried is the number of objects that the pass has tried to apply.
 	tried int
 }
 
-// over reports whether the pass has used its slice of time.
-func (p *applyPass) over() bool { return p.now().Sub(p.started) >= p.sliceTime }
+func (p *pass) soon(after time.Duration) { p.again = min(p.again, after) }
 
-func (p *applyPass) soon(after time.Duration) { p.again = min(p.again, after) }
-
-// apply applies one item, or finds that there is nothing to do.
-func (p *applyPass) apply(ctx context.Context, it *item) {
-	if it.err != nil {
+// apply applies one item unless its last result is still valid.
+func (p *pass) apply(ctx context.Context, it *decide.Item) {
+	if it.Err != nil {
 		p.clean = false
-		p.results[it.ordinal] = result{err: it.err}
+		p.results[it.Ordinal].Err = it.Err
 		if !p.wait() {
-			p.failed = errors.Join(p.failed, fmt.Errorf("manifest %d: %w", it.ordinal, it.err))
+			p.failed = errors.Join(p.failed, fmt.Errorf("manifest %d: %w", it.Ordinal, it.Err))
 		}
 		return
 	}
-	state := p.st.items[it.id()]
-	if state == nil || state.hash != it.hash {
-		state = &itemState{hash: it.hash}
-		p.st.items[it.id()] = state
+	state := p.st.items[it.ID()]
+	if state == nil || state.hash != it.Hash {
+		state = &itemState{hash: it.Hash}
+		p.st.items[it.ID()] = state
 	}
 	missing := p.missingRole(it)
 	if missing == nil && state.unbound() {
-		*state = itemState{hash: it.hash}
+		*state = itemState{hash: it.Hash}
 	}
-	if _, watched := p.watches.seen(it.ref()); !watched {
+	if _, watched := p.watches.seen(refOf(it)); !watched {
 		p.soon(pollPeriod)
 	}
 	tried := p.due(it, state, missing)
 	if tried && state.round == p.st.round {
-		// An earlier slice of this pass has tried it.
+		// An earlier slice of this pass has tried the object.
 		tried = false
-		if state.result.err == nil {
+		if state.result.Err == nil {
 			p.soon(staleDelay)
 		}
 	} else if tried {
@@ -100,7 +103,7 @@ func (p *applyPass) apply(ctx context.Context, it *item) {
 	switch {
 	case !tried:
 	case !p.acting:
-		// It changed just now, and whether the work may act on it was not asked.
+		// The object changed after the ManifestWork was admitted as not acting.
 		tried = false
 		p.clean = false
 		p.soon(time.Millisecond)
@@ -112,24 +115,24 @@ func (p *applyPass) apply(ctx context.Context, it *item) {
 		p.attempt(ctx, it, state)
 	}
 	switch {
-	case !it.tracked():
-	case state.borrowed:
-		p.uids[it.id()] = ""
-	case state.uid != "":
-		p.uids[it.id()] = state.uid
+	case !it.Tracked():
+	case state.Borrowed:
+		p.uids[it.ID()] = ""
+	case state.UID != "":
+		p.uids[it.ID()] = state.UID
 	}
-	p.results[it.ordinal] = state.result
-	if err := state.result.err; err != nil {
+	p.results[it.Ordinal] = state.result
+	if err := state.result.Err; err != nil {
 		p.clean = false
-		p.kept = p.kept || guardReason(err) != ""
+		p.kept = p.kept || decide.GuardReason(err) != ""
 		if retryable(err) && (tried || !p.wait()) {
-			p.failed = errors.Join(p.failed, fmt.Errorf("%s: %w", it.id(), err))
+			p.failed = errors.Join(p.failed, fmt.Errorf("%s: %w", it.ID(), err))
 		}
 	}
 }
 
-// wait reports whether what failed is left for its next try.
-func (p *applyPass) wait() bool {
+// wait reports whether failed items are not due yet.
+func (p *pass) wait() bool {
 	left := p.st.notBefore.Sub(p.started)
 	if left <= 0 {
 		return false
@@ -139,87 +142,85 @@ func (p *applyPass) wait() bool {
 	return true
 }
 
-// due reports whether an item takes a request, to apply it or to find out how it
-// is. missing is why it must not be applied, if it must not.
-func (p *applyPass) due(it *item, state *itemState, missing *roleNotAppliedError) bool {
-	seen, watched := p.watches.seen(it.ref())
+// due reports whether an item requires a request. missing is the reason why it must not be applied,
+// or nil.
+func (p *pass) due(it *decide.Item, state *itemState, missing *decide.RoleNotAppliedError) bool {
+	seen, watched := p.watches.seen(refOf(it))
 	if missing == nil {
 		return !p.settled(state, seen, watched)
 	}
-	if !missing.taken && state.applied && state.result.err == nil {
+	if !missing.Foreign && state.Applied && state.result.Err == nil {
 		return false
 	}
-	last, same := state.result.err.(*roleNotAppliedError)
+	last, same := state.result.Err.(*decide.RoleNotAppliedError)
 	return !same || *last != *missing || !watched || seen != state.seen
 }
 
-// settled reports whether the last result still holds.
-func (p *applyPass) settled(state *itemState, seen version, watched bool) bool {
-	if state.result.presence == presenceUnknown && state.result.err == nil {
+// settled reports whether the last result is still valid.
+func (p *pass) settled(state *itemState, seen version, watched bool) bool {
+	if state.result.Presence == status.Unknown && state.result.Err == nil {
 		return false
 	}
-	if state.result.err != nil && retryable(state.result.err) {
+	if state.result.Err != nil && retryable(state.result.Err) {
 		return p.started.Before(p.st.notBefore)
 	}
 	return watched && seen == state.seen
 }
 
-// retryable reports whether trying again can help by itself. The other errors
-// end with a change of the object, which its watch reports.
+// retryable reports whether a retry can succeed. Other errors end with a change of the object,
+// which triggers a pass by its watch.
 func retryable(err error) bool {
-	return !errors.Is(err, errAbsent) && !errors.Is(err, errTerminating) && guardReason(err) == ""
+	return !errors.Is(err, apply.ErrAbsent) && !errors.Is(err, apply.ErrTerminating) && decide.GuardReason(err) == ""
 }
 
-// attempt applies an item by its strategy, or only reads it if it is complete.
-func (p *applyPass) attempt(ctx context.Context, it *item, state *itemState) {
+// attempt applies an item, or only reads it if it is complete.
+func (p *pass) attempt(ctx context.Context, it *decide.Item, state *itemState) {
 	ctx, cancel := context.WithTimeout(ctx, itemTimeout)
 	defer cancel()
-	rules := it.config.ConditionRules
-	completable := hasCompleteRule(rules)
-	frozen := p.frozen || itemComplete(p.work, it)
-	t := &task{
-		item: it, state: state, former: p.former[it.id().String()], recordedUID: types.UID(p.entry(it).UID),
-		complete: func(live *unstructured.Unstructured) bool {
-			return completable && p.evaluator.complete(ctx, p.budget, live, rules)
+	frozen := p.frozen || decide.ItemComplete(p.work, it)
+	t := &apply.Task{
+		Item: it, State: &state.State, Former: p.former[it.ID().String()], RecordedUID: types.UID(p.entry(it).UID),
+		Complete: func(live *unstructured.Unstructured) bool {
+			return it.Completable() && p.evaluator.Complete(ctx, p.budget, live, it.Config.ConditionRules)
 		},
 	}
 	var live *unstructured.Unstructured
 	var err error
 	if frozen {
-		live, err = p.read(ctx, t)
+		live, err = p.applier.Read(ctx, t)
 	} else {
-		live, err = p.applier.apply(ctx, t)
+		live, err = p.applier.Apply(ctx, t)
 	}
 
-	var held *heldBackError
+	var held *apply.HeldBackError
 	if errors.As(err, &held) {
-		// The manifest was applied; that it does not last is its failure only if
-		// somebody would be bound to what it has become.
-		p.soon(max(held.until.Sub(p.now()), time.Millisecond))
+		// The manifest was applied. A change by another writer is an error only if the object is a
+		// role to which subjects are bound.
+		p.soon(max(held.Until.Sub(p.now()), time.Millisecond))
 		p.clean = false
 		state.seen = version{resourceVersion: "held back"}
-		state.result = p.observe(ctx, it, live, p.contested(it))
+		state.result = p.observe(ctx, it, live, p.applier.Guard.Contested(it))
 		return
 	}
 	if err != nil {
 		if ctx.Err() == nil && retryable(err) {
 			applyErrors.WithLabelValues(reasonOf(err)).Inc()
 		}
-		if resourceNotServed(err) {
+		if removal.NotServed(err) {
 			p.mapper.stale()
 		}
 		p.checkReachable(err)
 	}
 	if live == nil && err != nil && retryable(err) && p.unreachable == nil {
-		// Whether the object exists is reported even if it cannot be applied.
-		var readErr error
-		if live, readErr = p.read(ctx, t); readErr != nil {
+		// The status reports whether the object exists, even if it cannot be applied.
+		live, readErr := p.applier.Read(ctx, t)
+		if readErr != nil {
 			live = nil
 		}
 		p.setResult(ctx, it, state, live, err, readErr == nil)
 		return
 	}
-	known := live != nil || err == nil || errors.Is(err, errAbsent)
+	known := live != nil || err == nil || errors.Is(err, apply.ErrAbsent)
 	if frozen {
 		state.seen = version{}
 		if live != nil {
@@ -227,53 +228,41 @@ func (p *applyPass) attempt(ctx context.Context, it *item, state *itemState) {
 		}
 		state.result = p.observe(ctx, it, live, err)
 		if !known {
-			state.result.presence, state.result.presenceErr = presenceUnknown, err
+			state.result.Presence, state.result.PresenceErr = status.Unknown, err
 		}
-		state.result.frozen, state.result.keep = true, live == nil
+		state.result.Frozen, state.result.Keep = true, live == nil
 		return
 	}
 	p.setResult(ctx, it, state, live, err, known)
 }
 
-// entry returns what is on record about the object of an item. Every object is
-// on record but those that are only looked at.
-func (p *applyPass) entry(it *item) workv1.AppliedManifestResourceMeta {
+// entry returns the entry of an item in the record.
+func (p *pass) entry(it *decide.Item) workv1.AppliedManifestResourceMeta {
 	if p.entries == nil {
-		p.entries = make(map[objectID]workv1.AppliedManifestResourceMeta, len(p.record.Status.AppliedResources))
+		p.entries = make(map[decide.ObjectID]workv1.AppliedManifestResourceMeta, len(p.record.Status.AppliedResources))
 		for _, entry := range p.record.Status.AppliedResources {
-			if _, known := p.entries[entryID(entry)]; !known {
-				p.entries[entryID(entry)] = entry
+			if _, known := p.entries[decide.EntryID(entry)]; !known {
+				p.entries[decide.EntryID(entry)] = entry
 			}
 		}
 	}
-	return p.entries[it.id()]
+	return p.entries[it.ID()]
 }
 
-// checkReachable takes the managed cluster for unreachable if an error is no
-// answer of it.
-func (p *applyPass) checkReachable(err error) {
+// checkReachable sets unreachable if an error is not a response of the managed cluster.
+func (p *pass) checkReachable(err error) {
 	if _, answered := err.(apierrors.APIStatus); !answered && isConnectionError(err) {
 		p.unreachable = err
 	}
 }
 
-// read returns the live object, nil if it does not exist.
-func (p *applyPass) read(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
-	live, err := p.applier.resource(t).Get(ctx, t.name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	return live, err
-}
-
-// setResult remembers what an attempt came to. known is whether live says
-// whether the object exists.
-func (p *applyPass) setResult(ctx context.Context, it *item, state *itemState, live *unstructured.Unstructured, err error, known bool) {
-	if err != nil && !known && state.applied && state.result.err == nil {
-		// It is applied; that this cannot be verified right now is another matter.
+// setResult stores the result of an attempt. known is true if live shows whether the object exists.
+func (p *pass) setResult(ctx context.Context, it *decide.Item, state *itemState, live *unstructured.Unstructured, err error, known bool) {
+	if err != nil && !known && state.Applied && state.result.Err == nil {
+		// The object is still applied, but it cannot be read now.
 		state.seen = version{}
-		state.result.presence, state.result.presenceErr = presenceUnknown, err
-		p.failed = errors.Join(p.failed, fmt.Errorf("%s: %w", it.id(), err))
+		state.result.Presence, state.result.PresenceErr = status.Unknown, err
+		p.failed = errors.Join(p.failed, fmt.Errorf("%s: %w", it.ID(), err))
 		p.clean = false
 		return
 	}
@@ -281,39 +270,38 @@ func (p *applyPass) setResult(ctx context.Context, it *item, state *itemState, l
 	if live != nil {
 		state.seen = versionOf(live)
 	}
-	if err == nil && it.tracked() {
-		state.applied = true
-		// An object that was found complete is not ours unless it says so.
-		if live != nil && !state.borrowed && (it.orphan || hasOwner(live, p.applier.owner)) {
-			state.uid = live.GetUID()
+	if err == nil && it.Tracked() {
+		state.Applied = true
+		// A complete object may have been created by another writer.
+		if live != nil && !state.Borrowed && (it.Orphan || decide.HasOwner(live, p.applier.Owner)) {
+			state.UID = live.GetUID()
 		}
 	}
 	state.result = p.observe(ctx, it, live, err)
 	if !known {
-		state.result.presence, state.result.presenceErr = presenceUnknown, err
+		state.result.Presence, state.result.PresenceErr = status.Unknown, err
 	}
 }
 
-// observe evaluates feedback and condition rules against a live object.
-func (p *applyPass) observe(ctx context.Context, it *item, live *unstructured.Unstructured, err error) result {
-	res := result{err: err, presence: absent}
-	if live == nil {
-		return res
+// observe evaluates feedback and condition rules for a live object.
+func (p *pass) observe(ctx context.Context, it *decide.Item, live *unstructured.Unstructured, err error) status.Result {
+	result := status.Result{Err: err, Presence: status.Absent}
+	if live != nil {
+		result.Presence = status.Present
+		result.Feedback, result.FeedbackErr = decide.Feedback(p.budget, live, it.Config.FeedbackRules, p.feedbackPaths)
+		result.Rules = p.evaluator.Rules(ctx, p.budget, live, it.Config.ConditionRules)
 	}
-	res.presence = present
-	res.feedback, res.feedbackErr = feedback(p.budget, live, it.config.FeedbackRules, p.feedbackPaths)
-	res.rules = p.evaluator.rules(ctx, p.budget, live, it.config.ConditionRules)
-	return res
+	return result
 }
 
-// forgetLeft drops the state of objects that are not in the work any more.
-func (p *applyPass) forgetLeft(items []*item) {
-	current := map[objectID]bool{}
+// forgetLeft removes the state of objects that have no manifest any more.
+func (p *pass) forgetLeft(items []*decide.Item) {
+	current := sets.New[decide.ObjectID]()
 	for _, it := range items {
-		current[it.id()] = true
+		current.Insert(it.ID())
 	}
 	for id := range p.st.items {
-		if !current[id] {
+		if !current.Has(id) {
 			delete(p.st.items, id)
 		}
 	}

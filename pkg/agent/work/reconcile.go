@@ -4,197 +4,208 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/apply"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/removal"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/status"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 )
 
-// outcome is what a pass over a work came to.
+// maxWorkName is the maximum length of a ManifestWork name. The name of its AppliedManifestWork
+// also contains a hash and a hyphen.
+const maxWorkName = validation.DNS1123SubdomainMaxLength - 65
+
+// outcome is the result of a pass.
 type outcome struct {
-	// state is the label of the metric.
+	// state is the state in the metric.
 	state string
-	// again is when to look at the work again at the latest, if nothing
-	// happens before.
+	// again is the maximum delay of the next pass. If it is zero, no pass is due.
 	again time.Duration
-	// waiting is whether something that failed before was left for its next try.
+	// waiting is true if a manifest that failed before waits for its next attempt.
 	waiting bool
-	// partial is whether the pass left objects to the next turn of the work.
+	// partial is true if the pass left objects to the next turn of the ManifestWork.
 	partial bool
 }
 
-// wakeup is why a pass is made.
+// wakeup is the reason for a pass.
 type wakeup struct {
-	// woken is whether the permissions of the executor may have changed.
+	// woken is true if the permissions of the executor may have changed.
 	woken bool
-	// priority is whether the pass is one of the priority lane.
+	// priority is true if a worker of the priority lane makes the pass.
 	priority bool
 }
 
-// reconcile makes one pass over a work.
-func (c *Controller) reconcile(ctx context.Context, name string, why wakeup) (outcome, error) {
-	st := c.states.get(name)
-	work := c.cachedWork(name, st)
+// reconcile makes one pass over a ManifestWork, or over a record of a previous hub.
+func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName, why wakeup) (outcome, error) {
+	st := c.states.get(key)
+	if key.Namespace == "" {
+		return c.evictFormer(ctx, key, st)
+	}
+	work := c.cachedWork(key.Name, st)
 	switch {
 	case work == nil:
-		return c.evict(ctx, name, st)
+		return c.evict(ctx, key, st)
 	case work.DeletionTimestamp != nil:
-		return c.finalize(ctx, work, st)
+		return c.finalize(ctx, key, work, st)
 	}
 	if st.generation != work.Generation {
 		st.generation, st.notBefore = work.Generation, time.Time{}
-		c.backoff.Forget(name)
+		c.loop.Forget(key)
 	}
-	c.wake(name, st)
+	c.endWait(key, st)
 	if why.woken && st.denied {
 		st.notBefore = time.Time{}
-		c.backoff.Forget(name)
+		c.loop.Forget(key)
 	}
 	executor, _ := ExecutorOf(work)
 	if st.executor != executor {
-		// What one could read or write, the other perhaps cannot.
+		// The new executor may lack permissions that the previous one had.
 		former := st.executor
-		st.executor, st.items = executor, map[objectID]*itemState{}
+		st.executor, st.items = executor, map[decide.ObjectID]*itemState{}
 		c.dropExecutor(former)
 	}
 
-	items := plan(ctx, c.mapper, work)
+	items := decide.Plan(ctx, c.mapper, work)
 	if len(work.Name) > maxWorkName {
-		err := fmt.Errorf("not applied: the name of the work is longer than %d characters", maxWorkName)
-		return outcome{state: stateFailed}, c.report(ctx, st, work, failedAll(items, err), false)
+		err := fmt.Errorf("not applied: the name of the ManifestWork is longer than %d characters", maxWorkName)
+		return outcome{state: stateFailed}, c.report(ctx, st, work, items, failedAll(items, err), false)
 	}
-	pass := &applyPass{
-		Controller: c, st: st, work: work, items: items, roles: rolesOf(items), started: c.now(),
-		results: make([]result, len(items)), again: resyncPeriod, budget: bounded.NewBudget(),
+	p := &pass{
+		Controller: c, key: key, st: st, work: work, items: items, roles: decide.RolesOf(items), started: c.now(),
+		results: make([]status.Result, len(items)), again: resyncPeriod, budget: bounded.NewBudget(),
 	}
-	pass.acting = pass.acts(applyOrder(items))
-	client, err := c.executors.Admit(ctx, AdmitRequest{Work: work, Targets: targets(work, items), Acting: pass.acting})
+	p.acting = p.acts(decide.Order(items))
+	client, err := c.executors.Admit(ctx, AdmitRequest{Work: work, Targets: targets(work, items), Acting: p.acting})
 	var refusal *Refusal
 	if errors.As(err, &refusal) {
-		return c.refuse(ctx, st, work, items, refusal)
+		return c.refuse(ctx, p, refusal)
 	}
 	if err != nil {
-		return c.unadmitted(ctx, st, work, items, err)
+		return c.unadmitted(ctx, p, err)
 	}
-
-	if why.woken && why.priority && pass.acting {
-		// The executor keeps its permissions, so this is no revocation. Applying takes
-		// its turn in the ordinary lane.
+	if why.woken && why.priority && p.acting {
+		// The executor keeps its permissions, so no permission was revoked. A worker of the
+		// ordinary lane applies the ManifestWork.
 		return outcome{partial: true}, nil
 	}
-	if pass.work, err = c.ensureFinalizer(ctx, st, work); err != nil {
+	if p.work, err = c.ensureFinalizer(ctx, st, work); err != nil {
 		return outcome{}, err
 	}
-	return c.applyWork(ctx, pass, client)
+	return p.run(ctx, client)
 }
 
-// applyWork records, applies, removes and reports.
-func (c *Controller) applyWork(ctx context.Context, pass *applyPass, client dynamic.Interface) (outcome, error) {
-	st, work, items := pass.st, pass.work, pass.items
-	ordered := applyOrder(items)
-	record, former, err := c.ensureRecord(ctx, work, st, givenBy(items))
+// run writes the record, applies manifests, removes objects and reports the status.
+func (p *pass) run(ctx context.Context, client dynamic.Interface) (outcome, error) {
+	st, work, items := p.st, p.work, p.items
+	ordered := decide.Order(items)
+	record, former, err := p.ensureRecord(ctx, work, st, decide.FieldSetsOf(items))
 	if err == nil && record.DeletionTimestamp != nil {
-		return c.rebuildRecord(ctx, work.Name, st, record)
+		return p.rebuildRecord(ctx, p.key, st, record)
 	}
 	if err == nil {
-		record, err = c.setApplied(ctx, st, record, intents(record.Status.AppliedResources, ordered))
+		record, err = p.setApplied(ctx, st, record, decide.Intents(record.Status.AppliedResources, ordered))
 	}
 	if err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || ctx.Err() != nil {
 			return outcome{}, err
 		}
-		err = fmt.Errorf("nothing is applied: the AppliedManifestWork cannot be written: %w", err)
-		return outcome{state: stateFailed}, errors.Join(err, c.report(ctx, st, work, unrecorded(st, items, err), false))
+		err = fmt.Errorf("not applied: cannot write the AppliedManifestWork: %w", err)
+		return outcome{state: stateFailed}, errors.Join(err, p.report(ctx, st, work, items, skippedAll(st, items, err), false))
 	}
 	if st.owner != record.UID {
-		st.owner, st.items = record.UID, map[objectID]*itemState{}
+		st.owner, st.items = record.UID, map[decide.ObjectID]*itemState{}
 	}
 
-	// Watched from before the first write, so that no change goes unseen.
-	c.watches.track(work.Name, c.refsOf(items, record.Status.AppliedResources, st.waits))
+	// The watches start before the first write, so that they receive every change.
+	p.watches.track(p.key, p.refsOf(items, record.Status.AppliedResources, st.waits))
 	_, named := ExecutorOf(work)
-	pass.record, pass.former = record, former
-	pass.frozen, pass.uids = workComplete(work, items), map[objectID]types.UID{}
-	pass.applier = &applier{
-		client: client, owner: ownerRef(record), manager: fieldManager(record.Name), guarded: guarded(work, record), unguarded: c.unguarded, now: c.now,
-		named: named, mayReplace: pass.mayReplace, budget: pass.budget,
+	p.record, p.former = record, former
+	p.frozen, p.uids = decide.WorkComplete(work, items), map[decide.ObjectID]types.UID{}
+	p.applier = &apply.Applier{
+		Client: client, Owner: decide.OwnerRef(record), Manager: apply.FieldManager(record.Name), Guard: p.guard(work, record),
+		Now: p.now, Named: named, MayReplace: p.mayReplace, Budget: p.budget,
 	}
-	pass.clean = !pass.frozen
+	p.clean = !p.frozen
 	if !st.cut {
 		st.round++
 	}
 	st.cut = false
 	for _, it := range ordered {
-		if pass.outdated() {
-			// The rest is for the next pass, which asks anew and finds what is done.
+		if p.outdated() {
+			// The next pass is admitted again, and continues with the result of this pass.
 			return outcome{state: stateFailed, again: time.Millisecond, waiting: true}, nil
 		}
-		if pass.tried > 0 && pass.over() {
+		if p.tried > 0 && p.now().Sub(p.started) >= p.sliceTime {
 			st.cut = true
 			return outcome{partial: true}, nil
 		}
-		pass.apply(ctx, it)
+		p.apply(ctx, it)
 	}
-	pass.forgetLeft(items)
+	p.forgetLeft(items)
 	if ctx.Err() != nil {
 		return outcome{}, ctx.Err()
 	}
 
-	errs := []error{pass.failed}
-	current, left := outcomes(record.Status.AppliedResources, ordered, pass.uids)
-	until := pass.started.Add(c.sliceTime)
-	remaining, err := c.removeLeft(ctx, record, work, items, without(left, current), until)
+	errs := []error{p.failed}
+	current, left := decide.Outcomes(record.Status.AppliedResources, ordered, p.uids)
+	until := p.started.Add(p.sliceTime)
+	remaining, err := p.removeLeft(ctx, record, decide.Without(left, current), until)
 	if err != nil {
 		errs = append(errs, err)
 	} else if len(remaining) > 0 {
-		pass.soon(c.resume(letGo{until: until}))
+		p.soon(p.resume(until))
 	}
-	if record, err = c.setApplied(ctx, st, record, append(current, remaining...)); err != nil {
+	if record, err = p.setApplied(ctx, st, record, append(current, remaining...)); err != nil {
 		return outcome{}, err
 	}
 	waits := map[objectRef]version{}
 	st.denied = false
-	for _, result := range pass.results {
-		st.denied = st.denied || isDenied(result.err) || isDenied(result.presenceErr)
-		if ref := waitsFor(result.err); ref != nil {
+	for _, result := range p.results {
+		st.denied = st.denied || isDenied(result.Err) || isDenied(result.PresenceErr)
+		if ref := waitsFor(result.Err); ref != nil {
 			waits[*ref] = version{}
 		}
 	}
-	c.watches.track(work.Name, c.refsOf(items, record.Status.AppliedResources, waits))
-	c.rest(work.Name, st, waits)
-	if pass.clean {
-		if _, err = c.updateRecord(ctx, st, record, work, givenBy(items)); err != nil {
+	p.watches.track(p.key, p.refsOf(items, record.Status.AppliedResources, waits))
+	p.setWaits(p.key, st, waits)
+	if p.clean {
+		if _, err = p.updateRecord(ctx, st, record, work, decide.FieldSetsOf(items)); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	errs = append(errs, c.report(ctx, st, work, itemResults{items, pass.results}, pass.frozen))
+	errs = append(errs, p.report(ctx, st, work, items, p.results, p.frozen))
 	err = errors.Join(errs...)
 	state := stateApplied
-	if err != nil || pass.waiting || pass.kept {
+	if err != nil || p.waiting || p.kept {
 		state = stateFailed
 	}
-	return outcome{state: state, again: pass.again, waiting: pass.waiting}, err
+	return outcome{state: state, again: p.again, waiting: p.waiting}, err
 }
 
-// refsOf returns the objects to watch: those of the items, those that are still
-// to be removed, and those waited for, of all resources that can be watched.
-func (c *Controller) refsOf(items []*item, entries []workv1.AppliedManifestResourceMeta, waits map[objectRef]version) sets.Set[objectRef] {
+// refsOf returns the objects to watch: the objects of the items, the objects that are being
+// removed, and the objects that failed manifests wait for. Resources that cannot be watched are
+// omitted.
+func (c *Controller) refsOf(items []*decide.Item, entries []workv1.AppliedManifestResourceMeta, waits map[objectRef]version) sets.Set[objectRef] {
 	refs := sets.KeySet(waits)
-	known := map[objectID]bool{}
+	known := sets.New[decide.ObjectID]()
 	for _, it := range items {
-		if it.object != nil {
-			refs.Insert(it.ref())
-			known[it.id()] = true
+		if it.Object != nil {
+			refs.Insert(refOf(it))
+			known.Insert(it.ID())
 		}
 	}
 	for _, entry := range entries {
-		if !known[entryID(entry)] {
+		if !known.Has(decide.EntryID(entry)) {
 			refs.Insert(entryRef(entry))
 		}
 	}
@@ -206,58 +217,37 @@ func (c *Controller) refsOf(items []*item, entries []workv1.AppliedManifestResou
 	return refs
 }
 
-func (i *item) ref() objectRef {
-	return objectRef{gvr: i.gvr, key: types.NamespacedName{Namespace: i.namespace, Name: i.name}}
+func refOf(it *decide.Item) objectRef {
+	return objectRef{gvr: it.GVR, key: types.NamespacedName{Namespace: it.Namespace, Name: it.Name}}
 }
 
-// without returns the entries that are not about an object of current. Two
-// groups may serve one object; it must not be removed under its former group.
-func without(left, current []workv1.AppliedManifestResourceMeta) []workv1.AppliedManifestResourceMeta {
-	uids := sets.New[string]()
-	for _, entry := range current {
-		uids.Insert(entry.UID)
-	}
-	uids.Delete("")
-	return slices.DeleteFunc(slices.Clone(left), func(entry workv1.AppliedManifestResourceMeta) bool { return uids.Has(entry.UID) })
-}
-
-// removeLeft lets go of recorded objects that the work does not have any more.
-func (c *Controller) removeLeft(ctx context.Context, record *workv1.AppliedManifestWork, work *workv1.ManifestWork, items []*item, left []workv1.AppliedManifestResourceMeta, until time.Time) ([]workv1.AppliedManifestResourceMeta, error) {
+// removeLeft removes recorded objects that have no manifest any more. It returns the entries of the
+// objects that still exist.
+func (p *pass) removeLeft(ctx context.Context, record *workv1.AppliedManifestWork, left []workv1.AppliedManifestResourceMeta, until time.Time) ([]workv1.AppliedManifestResourceMeta, error) {
 	if len(left) == 0 {
 		return nil, nil
 	}
-	readOnly := map[objectID]bool{}
-	var unresolved []*item
-	for _, it := range items {
+	readOnly := sets.New[decide.ObjectID]()
+	var unresolved []*decide.Item
+	for _, it := range p.items {
 		switch {
-		case it.object == nil:
+		case it.Object == nil:
 			unresolved = append(unresolved, it)
-		case !it.tracked():
-			readOnly[it.id()] = true
+		case !it.Tracked():
+			readOnly.Insert(it.ID())
 		}
 	}
 	var removable, kept []workv1.AppliedManifestResourceMeta
 	for _, entry := range left {
-		if mayBeAbout(unresolved, entry) {
+		if decide.MayBeAbout(unresolved, entry) {
 			kept = append(kept, entry)
 		} else {
 			removable = append(removable, entry)
 		}
 	}
-	_, named := ExecutorOf(work)
-	remaining, err := c.removeAll(ctx, record, removable, letGo{until: until, ownedOnly: named, orphan: func(id objectID) bool {
-		return readOnly[id] || orphans(work.Spec.DeleteOption, id)
+	_, named := ExecutorOf(p.work)
+	remaining, err := p.remover.RemoveAll(ctx, record, removable, removal.Options{Until: until, OwnedOnly: named, Orphan: func(id decide.ObjectID) bool {
+		return readOnly.Has(id) || decide.Orphans(p.work.Spec.DeleteOption, id)
 	}})
 	return append(kept, remaining...), err
-}
-
-// mayBeAbout reports whether an entry may be the object of a manifest that
-// cannot be resolved at present.
-func mayBeAbout(unresolved []*item, entry workv1.AppliedManifestResourceMeta) bool {
-	for _, it := range unresolved {
-		if it.name == "" || it.gvk.Group == entry.Group && it.name == entry.Name && (it.namespace == entry.Namespace || entry.Namespace == "") {
-			return true
-		}
-	}
-	return false
 }

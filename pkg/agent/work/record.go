@@ -10,68 +10,68 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/removal"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	workclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/work/v1"
 )
 
-const recordKind = "AppliedManifestWork"
+// A record is the AppliedManifestWork of a ManifestWork. It lists the applied objects.
 
-var recordAPIVersion = workv1.SchemeGroupVersion.String()
-
-// recordName returns the name of the AppliedManifestWork of a work.
+// recordName returns the name of the record of a ManifestWork.
 func (c *Controller) recordName(work string) string { return c.hubHash + "-" + work }
 
-// ownerRef returns the reference that applied objects carry.
-func ownerRef(record *workv1.AppliedManifestWork) metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: recordAPIVersion, Kind: recordKind, Name: record.Name, UID: record.UID}
+func (c *Controller) recordClient() workclient.AppliedManifestWorkInterface {
+	return c.managed.WorkV1().AppliedManifestWorks()
 }
 
-// recordLabels are the labels of a work's record: those of the work, and the
-// name of the cluster.
+// recordLabels returns the labels of a record: the labels of the ManifestWork and the name of the
+// cluster.
 func (c *Controller) recordLabels(work *workv1.ManifestWork) map[string]string {
-	return mergeStrings(maps.Clone(work.Labels), map[string]string{clusterv1.ClusterNameLabel: c.clusterName})
+	return labels.Merge(work.Labels, map[string]string{clusterv1.ClusterNameLabel: c.clusterName})
 }
 
-// deleteOptionAnnotation is on the record of a work that has a delete option, in JSON, so
-// that the objects are let go of as it says even when the hub cannot be asked any more.
+// deleteOptionAnnotation contains the delete option of the ManifestWork, in JSON. It takes effect
+// if the ManifestWork cannot be read any more.
 const deleteOptionAnnotation = "work.open-cluster-management.io/delete-option"
 
-// recordAnnotations adds to the annotations of a record that its work is guarded, and what
-// becomes of the objects of the work when it goes.
+// recordAnnotations returns the annotations of a record, updated with the annotations that depend
+// on the spec of the ManifestWork.
 func recordAnnotations(work *workv1.ManifestWork, annotations map[string]string) (map[string]string, error) {
-	if delivers(work) {
-		annotations = mergeStrings(annotations, map[string]string{guardedAnnotation: "true"})
+	annotations = labels.Merge(annotations, nil)
+	if decide.Delivers(work) {
+		annotations[decide.GuardedAnnotation] = "true"
 	}
-	if work.Spec.DeleteOption == nil {
-		delete(annotations, deleteOptionAnnotation)
-		return annotations, nil
+	delete(annotations, deleteOptionAnnotation)
+	if work.Spec.DeleteOption != nil {
+		encoded, err := json.Marshal(work.Spec.DeleteOption)
+		if err != nil {
+			return nil, fmt.Errorf("delete option: %w", err)
+		}
+		annotations[deleteOptionAnnotation] = string(encoded)
 	}
-	encoded, err := json.Marshal(work.Spec.DeleteOption)
-	if err != nil {
-		return nil, fmt.Errorf("delete option: %w", err)
-	}
-	if annotations[deleteOptionAnnotation] == string(encoded) {
-		return annotations, nil
-	}
-	return mergeStrings(annotations, map[string]string{deleteOptionAnnotation: string(encoded)}), nil
+	return annotations, nil
 }
 
-// recordedOrphans returns which objects of a record stay when its work goes.
-func recordedOrphans(record *workv1.AppliedManifestWork) (func(objectID) bool, error) {
+// recordedOrphans returns a function that reports whether an object of a record stays when the
+// ManifestWork is deleted.
+func recordedOrphans(record *workv1.AppliedManifestWork) (func(decide.ObjectID) bool, error) {
 	var option *workv1.DeleteOption
 	if encoded, ok := record.Annotations[deleteOptionAnnotation]; ok {
 		if err := json.Unmarshal([]byte(encoded), &option); err != nil {
 			return nil, fmt.Errorf("annotation %s of AppliedManifestWork %s: %w", deleteOptionAnnotation, record.Name, err)
 		}
 	}
-	return func(id objectID) bool { return orphans(option, id) }, nil
+	return func(id decide.ObjectID) bool { return decide.Orphans(option, id) }, nil
 }
 
-// keepRecord brings the delete option on record up to date for a work that is not
-// applied, and ends its eviction. Without a record, nothing of it was.
+// keepRecord updates the delete option in the record of a ManifestWork that is not applied, and
+// ends its eviction.
 func (c *Controller) keepRecord(ctx context.Context, work *workv1.ManifestWork, st *workState) error {
 	record := c.cachedRecord(work.Name, st)
 	if record == nil || record.DeletionTimestamp != nil || record.Spec.HubHash != c.hubHash || !c.ours(record) {
@@ -87,28 +87,24 @@ func (c *Controller) keepRecord(ctx context.Context, work *workv1.ManifestWork, 
 	if updated.Annotations, err = recordAnnotations(work, updated.Annotations); err != nil || maps.Equal(updated.Annotations, record.Annotations) {
 		return err
 	}
-	if updated, err = c.managed.WorkV1().AppliedManifestWorks().Update(ctx, updated, metav1.UpdateOptions{}); err != nil {
-		return c.forgetRecord(st, err)
-	}
-	st.record = updated
-	return nil
+	_, err = c.writeRecord(ctx, st, updated)
+	return err
 }
 
-// ours tells whether a record is that of an agent with this cluster's name. An
-// agent that was started under another name must not touch what was applied
-// under the right one. Records that other agents made carry no name.
+// ours reports whether a record belongs to an agent with the name of this cluster. An agent that is
+// started with a wrong name must not change objects that were applied under the correct name.
+// Records of upstream OCM agents contain no name.
 func (c *Controller) ours(record *workv1.AppliedManifestWork) bool {
 	name := record.Labels[clusterv1.ClusterNameLabel]
 	return name == "" || name == c.clusterName
 }
 
-// cachedRecord returns the newest known AppliedManifestWork of a work, nil if
-// none is known.
+// cachedRecord returns the newest known record of a ManifestWork, or nil.
 func (c *Controller) cachedRecord(name string, st *workState) *workv1.AppliedManifestWork {
 	cached, err := c.records.Get(c.recordName(name))
 	if err != nil {
-		// A record that the informer does not have yet, or no more. If it is
-		// gone the next write to it says so.
+		// The informer may not contain the record yet. If the record is deleted, the next write
+		// fails.
 		return st.record
 	}
 	if record := newer(cached, st.record); record != cached {
@@ -118,70 +114,82 @@ func (c *Controller) cachedRecord(name string, st *workState) *workv1.AppliedMan
 	return cached
 }
 
-// ensureRecord returns the AppliedManifestWork of a work, which is created or
-// brought up to date before anything is applied. given is what the manifests
-// give from now on.
-func (c *Controller) ensureRecord(ctx context.Context, work *workv1.ManifestWork, st *workState, given givenFields) (*workv1.AppliedManifestWork, givenFields, error) {
+// liveRecord reads the record of a ManifestWork. It returns nil if the record does not exist.
+func (c *Controller) liveRecord(ctx context.Context, name string) (*workv1.AppliedManifestWork, error) {
+	record, err := c.recordClient().Get(ctx, c.recordName(name), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) && !removal.NotServed(err) {
+		return nil, nil
+	}
+	return record, err
+}
+
+// ensureRecord creates or updates the record of a ManifestWork before any manifest is applied. It
+// also returns the fields that earlier versions of the manifests set. sets are the fields that the
+// current manifests set.
+func (c *Controller) ensureRecord(ctx context.Context, work *workv1.ManifestWork, st *workState, sets decide.FieldSets) (*workv1.AppliedManifestWork, decide.FieldSets, error) {
 	record := c.cachedRecord(work.Name, st)
 	if record == nil {
-		encoded, err := given.encode()
-		if err != nil {
-			return nil, nil, err
-		}
-		annotations, err := recordAnnotations(work, map[string]string{givenAnnotation: encoded})
-		if err != nil {
-			return nil, nil, err
-		}
-		record = &workv1.AppliedManifestWork{
-			ObjectMeta: metav1.ObjectMeta{
-				Name:        c.recordName(work.Name),
-				Labels:      c.recordLabels(work),
-				Annotations: annotations,
-				Finalizers:  []string{workv1.AppliedManifestWorkFinalizer},
-			},
-			Spec: workv1.AppliedManifestWorkSpec{HubHash: c.hubHash, AgentID: c.agentID, ManifestWorkName: work.Name},
-		}
-		created, err := c.managed.WorkV1().AppliedManifestWorks().Create(ctx, record, metav1.CreateOptions{})
+		created, err := c.createRecord(ctx, work, sets)
 		if err == nil {
 			st.record = created
-			return created, givenFields{}, nil
+			return created, decide.FieldSets{}, nil
 		}
 		if !apierrors.IsAlreadyExists(err) {
 			return nil, nil, err
 		}
-		if record, err = c.managed.WorkV1().AppliedManifestWorks().Get(ctx, record.Name, metav1.GetOptions{}); err != nil {
+		if record, err = c.recordClient().Get(ctx, c.recordName(work.Name), metav1.GetOptions{}); err != nil {
 			return nil, nil, err
 		}
 	}
 	if record.Spec.HubHash != c.hubHash || record.Spec.ManifestWorkName != work.Name {
-		return nil, nil, fmt.Errorf("AppliedManifestWork %s is the record of another work, %s", record.Name, record.Spec.ManifestWorkName)
+		return nil, nil, fmt.Errorf("AppliedManifestWork %s belongs to another ManifestWork, %s", record.Name, record.Spec.ManifestWorkName)
 	}
 	if !c.ours(record) {
-		return nil, nil, fmt.Errorf("AppliedManifestWork %s is the record of an agent of another name for this cluster, %s", record.Name, record.Labels[clusterv1.ClusterNameLabel])
+		return nil, nil, fmt.Errorf("AppliedManifestWork %s belongs to another name of this cluster, %s", record.Name, record.Labels[clusterv1.ClusterNameLabel])
 	}
 	if record.DeletionTimestamp != nil {
 		return record, nil, nil
 	}
-	former, err := decodeGiven(record.Annotations[givenAnnotation])
+	former, err := decide.DecodeFieldSets(record.Annotations[decide.FieldsAnnotation])
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Formerly given fields are not known")
-		former = givenFields{}
+		klog.FromContext(ctx).Error(err, "Failed to decode the fields of earlier manifests; they stay in the objects")
+		former = decide.FieldSets{}
 	}
-	record, err = c.updateRecord(ctx, st, record, work, former.plus(given))
+	record, err = c.updateRecord(ctx, st, record, work, former.Union(sets))
 	return record, former, err
 }
 
-// updateRecord writes labels, finalizer, identity and given fields if they differ.
-func (c *Controller) updateRecord(ctx context.Context, st *workState, record *workv1.AppliedManifestWork, work *workv1.ManifestWork, given givenFields) (*workv1.AppliedManifestWork, error) {
-	encoded, err := given.encode()
+func (c *Controller) createRecord(ctx context.Context, work *workv1.ManifestWork, sets decide.FieldSets) (*workv1.AppliedManifestWork, error) {
+	encoded, err := sets.Encode()
+	if err != nil {
+		return nil, err
+	}
+	annotations, err := recordAnnotations(work, map[string]string{decide.FieldsAnnotation: encoded})
+	if err != nil {
+		return nil, err
+	}
+	return c.recordClient().Create(ctx, &workv1.AppliedManifestWork{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        c.recordName(work.Name),
+			Labels:      c.recordLabels(work),
+			Annotations: annotations,
+			Finalizers:  []string{workv1.AppliedManifestWorkFinalizer},
+		},
+		Spec: workv1.AppliedManifestWorkSpec{HubHash: c.hubHash, AgentID: c.agentID, ManifestWorkName: work.Name},
+	}, metav1.CreateOptions{})
+}
+
+// updateRecord writes all fields of a record except the status, if they differ.
+func (c *Controller) updateRecord(ctx context.Context, st *workState, record *workv1.AppliedManifestWork, work *workv1.ManifestWork, sets decide.FieldSets) (*workv1.AppliedManifestWork, error) {
+	encoded, err := sets.Encode()
 	if err != nil {
 		return nil, err
 	}
 	updated := record.DeepCopy()
 	updated.Spec.AgentID = c.agentID
-	updated.Labels = mergeStrings(updated.Labels, c.recordLabels(work))
-	if updated.Annotations[givenAnnotation] != encoded {
-		updated.Annotations = mergeStrings(updated.Annotations, map[string]string{givenAnnotation: encoded})
+	updated.Labels = labels.Merge(updated.Labels, c.recordLabels(work))
+	if updated.Annotations[decide.FieldsAnnotation] != encoded {
+		metav1.SetMetaDataAnnotation(&updated.ObjectMeta, decide.FieldsAnnotation, encoded)
 	}
 	if updated.Annotations, err = recordAnnotations(work, updated.Annotations); err != nil {
 		return nil, err
@@ -192,7 +200,11 @@ func (c *Controller) updateRecord(ctx context.Context, st *workState, record *wo
 	if equality.Semantic.DeepEqual(record, updated) {
 		return record, nil
 	}
-	updated, err = c.managed.WorkV1().AppliedManifestWorks().Update(ctx, updated, metav1.UpdateOptions{})
+	return c.writeRecord(ctx, st, updated)
+}
+
+func (c *Controller) writeRecord(ctx context.Context, st *workState, record *workv1.AppliedManifestWork) (*workv1.AppliedManifestWork, error) {
+	updated, err := c.recordClient().Update(ctx, record, metav1.UpdateOptions{})
 	if err != nil {
 		return nil, c.forgetRecord(st, err)
 	}
@@ -200,7 +212,7 @@ func (c *Controller) updateRecord(ctx context.Context, st *workState, record *wo
 	return updated, nil
 }
 
-// setApplied writes the list of applied objects if it differs.
+// setApplied writes the list of applied objects if it differs, and ends the eviction.
 func (c *Controller) setApplied(ctx context.Context, st *workState, record *workv1.AppliedManifestWork, applied []workv1.AppliedManifestResourceMeta) (*workv1.AppliedManifestWork, error) {
 	if record.Status.EvictionStartTime == nil && equality.Semantic.DeepEqual(record.Status.AppliedResources, applied) {
 		return record, nil
@@ -208,7 +220,11 @@ func (c *Controller) setApplied(ctx context.Context, st *workState, record *work
 	updated := record.DeepCopy()
 	updated.Status.AppliedResources = applied
 	updated.Status.EvictionStartTime = nil
-	updated, err := c.managed.WorkV1().AppliedManifestWorks().UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+	return c.writeRecordStatus(ctx, st, updated)
+}
+
+func (c *Controller) writeRecordStatus(ctx context.Context, st *workState, record *workv1.AppliedManifestWork) (*workv1.AppliedManifestWork, error) {
+	updated, err := c.recordClient().UpdateStatus(ctx, record, metav1.UpdateOptions{})
 	if err != nil {
 		return nil, c.forgetRecord(st, err)
 	}
@@ -216,7 +232,29 @@ func (c *Controller) setApplied(ctx context.Context, st *workState, record *work
 	return updated, nil
 }
 
-// forgetRecord makes the next pass read the record anew if it is not as known.
+// dropRecord deletes a record whose objects are removed.
+func (c *Controller) dropRecord(ctx context.Context, st *workState, record *workv1.AppliedManifestWork) error {
+	if record.DeletionTimestamp == nil {
+		err := c.recordClient().Delete(ctx, record.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &record.UID}})
+		if err == nil {
+			record, err = c.recordClient().Get(ctx, record.Name, metav1.GetOptions{})
+		}
+		if err != nil {
+			return removal.IgnoreNotFound(c.forgetRecord(st, err))
+		}
+	}
+	kept := slices.DeleteFunc(slices.Clone(record.Finalizers), func(f string) bool { return f == workv1.AppliedManifestWorkFinalizer })
+	if len(kept) == len(record.Finalizers) {
+		return nil
+	}
+	updated := record.DeepCopy()
+	updated.Finalizers = kept
+	_, err := c.recordClient().Update(ctx, updated, metav1.UpdateOptions{})
+	st.record = nil
+	return removal.IgnoreNotFound(err)
+}
+
+// forgetRecord makes the next pass read the record again if the known version is outdated.
 func (c *Controller) forgetRecord(st *workState, err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		st.record = nil
@@ -224,55 +262,8 @@ func (c *Controller) forgetRecord(st *workState, err error) error {
 	return err
 }
 
-func entryID(entry workv1.AppliedManifestResourceMeta) objectID {
-	return objectID{group: entry.Group, resource: entry.Resource, namespace: entry.Namespace, name: entry.Name}
-}
-
 func entryRef(entry workv1.AppliedManifestResourceMeta) objectRef {
 	ref := objectRef{key: types.NamespacedName{Namespace: entry.Namespace, Name: entry.Name}}
 	ref.gvr.Group, ref.gvr.Version, ref.gvr.Resource = entry.Group, entry.Version, entry.Resource
 	return ref
-}
-
-// intents returns the entries of a record before its items are applied: those
-// it has, and one without a UID for each object that is new to it.
-func intents(recorded []workv1.AppliedManifestResourceMeta, ordered []*item) []workv1.AppliedManifestResourceMeta {
-	entries := slices.Clone(recorded)
-	known := map[objectID]bool{}
-	for _, entry := range recorded {
-		known[entryID(entry)] = true
-	}
-	for _, it := range ordered {
-		if it.tracked() && !known[it.id()] {
-			entries = append(entries, it.id().entry(it.gvr.Version))
-		}
-	}
-	return entries
-}
-
-// outcomes returns the entries after the items were applied: UIDs are those of
-// the objects as they are now, entries that are not about an item come last.
-func outcomes(recorded []workv1.AppliedManifestResourceMeta, ordered []*item, uids map[objectID]types.UID) (current, left []workv1.AppliedManifestResourceMeta) {
-	before := map[objectID]workv1.AppliedManifestResourceMeta{}
-	for _, entry := range recorded {
-		before[entryID(entry)] = entry
-	}
-	for _, it := range ordered {
-		if !it.tracked() {
-			continue
-		}
-		entry := it.id().entry(it.gvr.Version)
-		entry.UID = before[it.id()].UID
-		delete(before, it.id())
-		if uid, ok := uids[it.id()]; ok {
-			entry.UID = string(uid)
-		}
-		current = append(current, entry)
-	}
-	for _, entry := range recorded {
-		if _, ok := before[entryID(entry)]; ok {
-			left = append(left, entry)
-		}
-	}
-	return current, left
 }

@@ -10,61 +10,51 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/status"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-// itemResults is what came of each item, in the same order.
-type itemResults struct {
-	items   []*item
-	results []result
-}
-
-// failedAll is the result of a work of which nothing was applied in this pass.
-func failedAll(items []*item, err error) itemResults {
-	results := make([]result, len(items))
+// failedAll returns the results of items if no item was applied.
+func failedAll(items []*decide.Item, err error) []status.Result {
+	results := make([]status.Result, len(items))
 	for i := range results {
-		results[i] = result{err: err}
+		results[i].Err = err
 	}
-	return itemResults{items, results}
+	return results
 }
 
-// unrecorded is the result of a work whose record could not be written: what
-// was applied before still is, of the rest nothing was.
-func unrecorded(st *workState, items []*item, err error) itemResults {
-	all := failedAll(items, err)
+// skippedAll returns the results of items if a pass ended before the apply step. Items that were
+// applied before are still reported as applied.
+func skippedAll(st *workState, items []*decide.Item, err error) []status.Result {
+	results := failedAll(items, err)
 	for i, it := range items {
-		if it.err != nil {
-			all.results[i].err = it.err
-		} else if state := st.items[it.id()]; state != nil && state.hash == it.hash && state.applied {
-			all.results[i] = state.result
+		if it.Err != nil {
+			results[i].Err = it.Err
+		} else if state := st.items[it.ID()]; state != nil && state.hash == it.Hash && state.Applied {
+			results[i] = state.result
 		}
 	}
-	return all
+	return results
 }
 
-// report writes the status of a work.
-func (c *Controller) report(ctx context.Context, st *workState, work *workv1.ManifestWork, came itemResults, frozen bool) error {
-	manifests := make([]workv1.ManifestCondition, len(came.items))
-	for i, it := range came.items {
-		previous := previousOf(work.Status.ResourceStatus.Manifests, it.meta())
-		manifests[i] = manifestStatus(previous, work.Generation, it, came.results[i])
-	}
-	boundFeedback(manifests)
-	return c.setStatus(ctx, st, work, workStatus(work.Status, work.Generation, manifests, frozen))
+// report writes the status of a ManifestWork.
+func (c *Controller) report(ctx context.Context, st *workState, work *workv1.ManifestWork, items []*decide.Item, results []status.Result, frozen bool) error {
+	return c.setStatus(ctx, st, work, status.Work(work.Status, work.Generation, items, results, frozen))
 }
 
-// reportDeleting tells the hub what a deleted work waits for.
+// reportDeleting writes the reason why a deleted ManifestWork still exists.
 func (c *Controller) reportDeleting(ctx context.Context, st *workState, work *workv1.ManifestWork, message string) error {
-	status := *work.Status.DeepCopy()
-	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+	updated := *work.Status.DeepCopy()
+	meta.SetStatusCondition(&updated.Conditions, metav1.Condition{
 		Type: workv1.WorkDeleting, Status: metav1.ConditionTrue, Reason: workv1.ReasonWorkDeleting,
-		Message: truncate(message), ObservedGeneration: work.Generation,
+		Message: status.Truncate(message), ObservedGeneration: work.Generation,
 	})
-	return c.setStatus(ctx, st, work, status)
+	return c.setStatus(ctx, st, work, updated)
 }
 
-// reasonOf is the label of the metric of apply errors: a reason of the API, or
-// one of a few words of ours.
+// reasonOf returns the label of an error in the metric of apply errors: the reason of the API
+// error, or Unreachable or Other.
 func reasonOf(err error) string {
 	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
 		return string(reason)
@@ -75,7 +65,7 @@ func reasonOf(err error) string {
 	return "Other"
 }
 
-// isConnectionError reports whether a request failed without an answer.
+// isConnectionError reports whether a request failed without a response.
 func isConnectionError(err error) bool {
 	var urlErr *url.Error
 	var netErr net.Error

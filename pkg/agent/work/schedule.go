@@ -4,80 +4,92 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strings"
 	"sync"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
 )
 
 const (
-	// defaultSlice keeps passes short, so that tenants take turns: a pass begins no
-	// object after that time, and goes on with the rest in its next turn.
+	// defaultSlice is the default of Config.Slice. Passes are short, so that tenants take turns.
 	defaultSlice = 10 * time.Second
-	// supersededGrace is how long the request under way may take when the work of a
-	// pass is deleted.
+	// supersededGrace is the time that a pending request may take after the ManifestWork is
+	// deleted.
 	supersededGrace = time.Second
-	// stuckTime is how long a worker may neither return nor make a request.
-	stuckTime = 30 * time.Second
 )
 
-// Tenants that are not derived from a ManifestWork.
+// Tenants that do not depend on the content of a ManifestWork.
 const (
 	tenantGone       = "gone"
 	tenantFormer     = "formerhub"
 	tenantPermission = "clusterpermissions"
-	// tenantNewPermission has the ManifestWorks of ClusterPermissions whose present
-	// spec was not reported yet, so that they do not wait for a repair of all others.
+	// tenantNewPermission is the tenant of ManifestWorks of ClusterPermissions whose generation was
+	// not reported yet, so that they do not wait while all others are repaired.
 	tenantNewPermission = "clusterpermissions/new"
 )
 
-// errSuperseded ends a pass over a work that was deleted meanwhile.
+// errSuperseded ends a pass over a ManifestWork that is deleted during the pass.
 var errSuperseded = errors.New("the ManifestWork was deleted")
 
-// schedule is what the order of passes depends on. Informers and passes keep it.
+// schedule decides the order of passes. Informers and passes update it.
 type schedule struct {
 	mu    sync.Mutex
-	works map[string]*standing
+	works map[cache.ObjectName]*standing
 }
 
-// standing is what the schedule knows of one work.
+// standing is the state of one ManifestWork in the schedule.
 type standing struct {
 	uid        types.UID
 	generation int64
 	tenant     string
-	// removed is whether the work is being deleted, or is gone from the hub.
+	// removed is true if the ManifestWork is being deleted or does not exist on the hub. gone is
+	// true if it does not exist on the hub.
 	removed, gone bool
-	// permission is whether the work delivers a ClusterPermission, and reported whether
-	// the status is about the present generation.
+	// permission is true if the ManifestWork delivers a ClusterPermission. reported is true if the
+	// status was written for the current generation.
 	permission, reported bool
-	// failed and long are whether a pass over this generation failed, or took more
-	// than one slice.
+	// failed is true if a pass over this generation failed. long is true if a pass took more than
+	// one slice.
 	failed, long bool
-	// superseded ends the pass that is under way.
+	// superseded ends the current pass. ending is true after it was called.
 	superseded func()
 	ending     bool
 }
 
-// observe takes note of a version of a work.
-func (s *schedule) observe(work *workv1.ManifestWork) {
+// observe records a version of a ManifestWork, or its deletion from the hub.
+func (s *schedule) observe(obj any, deleted bool) {
+	work, ok := obj.(*workv1.ManifestWork)
+	if !ok {
+		return
+	}
+	key := cache.MetaObjectToName(work)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := s.works[work.Name]
+	st := s.works[key]
+	if deleted {
+		if st != nil {
+			st.gone = true
+			st.remove(true)
+		}
+		return
+	}
 	if st == nil {
 		st = &standing{}
-		s.works[work.Name] = st
+		s.works[key] = st
 	}
 	if st.uid != work.UID || st.generation != work.Generation {
 		st.uid, st.generation, st.failed, st.long = work.UID, work.Generation, false, false
-		st.tenant, st.permission = tenantOf(work), delivers(work) && deliverable(work)
+		st.tenant, st.permission = tenantOf(work), decide.Delivers(work) && deliverable(work)
 	}
 	st.gone = false
 	st.remove(work.DeletionTimestamp != nil)
@@ -85,17 +97,8 @@ func (s *schedule) observe(work *workv1.ManifestWork) {
 	st.reported = applied != nil && applied.ObservedGeneration == work.Generation
 }
 
-// lost takes note that the hub does not have a work any more.
-func (s *schedule) lost(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if st := s.works[name]; st != nil {
-		st.gone = true
-		st.remove(true)
-	}
-}
-
-// remove notes whether the work is removed, for which no pass goes on that applies it.
+// remove records whether the ManifestWork is removed. A removal ends a pass that applies the
+// ManifestWork.
 func (st *standing) remove(removed bool) {
 	if removed && !st.removed && st.superseded != nil {
 		st.superseded()
@@ -103,24 +106,24 @@ func (st *standing) remove(removed bool) {
 	st.removed = removed
 }
 
-// forget drops a work that is gone.
-func (s *schedule) forget(name string) {
+// forget removes the state of a ManifestWork that does not exist on the hub.
+func (s *schedule) forget(key cache.ObjectName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if st := s.works[name]; st != nil && st.gone {
-		delete(s.works, name)
+	if st := s.works[key]; st != nil && st.gone {
+		delete(s.works, key)
 	}
 }
 
-// class returns how a work is scheduled. retried is whether it waits for another try,
-// woken whether permissions of its executor may have changed.
-func (s *schedule) class(name string, retried, woken bool) fair.Class {
-	if strings.HasPrefix(name, formerKey) {
+// class returns the scheduling class of an object of the loop. retried is true if the last pass
+// failed. woken is true if the permissions of its executor may have changed.
+func (s *schedule) class(key cache.ObjectName, retried, woken bool) fair.Class {
+	if key.Namespace == "" {
 		return fair.Class{Priority: true, Tenant: tenantFormer, Failed: retried}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := s.works[name]
+	st := s.works[key]
 	switch {
 	case st == nil:
 		return fair.Class{Priority: true, Tenant: tenantGone, Failed: retried}
@@ -136,13 +139,13 @@ func (s *schedule) class(name string, retried, woken bool) fair.Class {
 	return fair.Class{Tenant: st.tenant, Failed: retried && st.failed}
 }
 
-// begin returns a context for a pass over a work, which ends early when the work is
-// removed, and what ends it.
-func (s *schedule) begin(ctx context.Context, name string) (context.Context, func()) {
+// begin returns the context of a pass over a ManifestWork. The context ends early if the
+// ManifestWork is deleted. The returned function ends the pass.
+func (s *schedule) begin(ctx context.Context, key cache.ObjectName) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := s.works[name]
+	st := s.works[key]
 	if st == nil || st.removed {
 		return ctx, func() { cancel(nil) }
 	}
@@ -163,25 +166,26 @@ func (s *schedule) begin(ctx context.Context, name string) (context.Context, fun
 	}
 }
 
-// ending reports whether a pass over a work should end.
-func (s *schedule) ending(name string) bool {
+// ending reports whether the pass over a ManifestWork should end.
+func (s *schedule) ending(key cache.ObjectName) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := s.works[name]
+	st := s.works[key]
 	return st != nil && st.ending
 }
 
-// passed takes note of what a pass over a work came to. The ManifestWork of a
-// ClusterPermission whose pass failed or was long leaves the priority lane until its
-// spec changes: users with permission to write ManifestWorks can mark any as such.
-func (s *schedule) passed(name string, came outcome, err error) {
+// passed records the result of a pass. If a pass over the ManifestWork of a ClusterPermission fails
+// or takes long, the ManifestWork leaves the priority lane until its spec changes. Otherwise, users
+// with permission to write ManifestWorks could occupy the lane, because they can mark any
+// ManifestWork as such.
+func (s *schedule) passed(key cache.ObjectName, came outcome, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := s.works[name]
+	st := s.works[key]
 	switch {
 	case st == nil:
 	case err != nil:
-		st.failed = st.failed || !isConflict(err)
+		st.failed = st.failed || !apierrors.IsConflict(err)
 	case came.partial:
 		st.long = true
 	case !came.waiting:
@@ -189,14 +193,13 @@ func (s *schedule) passed(name string, came outcome, err error) {
 	}
 }
 
-// tenantOf returns whose work it is: the executor's, or else the user's who last wrote
-// the spec if the hub has stamped that, or else the namespace's on the managed cluster
-// that has the first object.
+// tenantOf returns the tenant of a ManifestWork: its executor; otherwise, if the hub has recorded
+// it, the user who last wrote the spec; otherwise the namespace of the first object.
 func tenantOf(work *workv1.ManifestWork) string {
 	if executor, named := ExecutorOf(work); named {
 		return "executor/" + executor.String()
 	}
-	if delivers(work) {
+	if decide.Delivers(work) {
 		return tenantPermission
 	}
 	if choice := work.Status.ExecutorChoice; choice != nil && choice.SpecChangedBy.Username != "" {
@@ -212,8 +215,8 @@ func tenantOf(work *workv1.ManifestWork) string {
 	return "namespace/" + first.Namespace
 }
 
-// deliverable reports whether a ClusterPermission can have such a work. The mark of
-// these works is no proof, since authors of ManifestWorks can set it.
+// deliverable reports whether the ManifestWork of a ClusterPermission can have this content. The
+// annotation is no proof, because authors of ManifestWorks can set it.
 func deliverable(work *workv1.ManifestWork) bool {
 	if _, named := ExecutorOf(work); named {
 		return false
@@ -227,8 +230,8 @@ func deliverable(work *workv1.ManifestWork) bool {
 	return true
 }
 
-// partialOf returns what a manifest says about its kind and name. One that cannot be
-// read has neither.
+// partialOf returns the kind and the name of a manifest. They are empty if the manifest is
+// malformed.
 func partialOf(manifest workv1.Manifest) metav1.PartialObjectMetadata {
 	var partial struct {
 		metav1.TypeMeta `json:",inline"`

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
@@ -23,8 +24,11 @@ const (
 	clusterRoleManifest = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"a"}}`
 )
 
+// testKey is the key of newWork.
+var testKey = cache.ObjectName{Namespace: "cluster1", Name: "w"}
+
 func newWork(change func(*workv1.ManifestWork), manifests ...string) *workv1.ManifestWork {
-	work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "w", UID: "1", Generation: 1}}
+	work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: testKey.Namespace, Name: testKey.Name, UID: "1", Generation: 1}}
 	for _, manifest := range manifests {
 		work.Spec.Workload.Manifests = append(work.Spec.Workload.Manifests, workv1.Manifest{RawExtension: runtime.RawExtension{Raw: []byte(manifest)}})
 	}
@@ -72,10 +76,10 @@ func TestClassOfWorks(t *testing.T) {
 		{name: "of an executor", work: newWork(actAs, configMapManifest), want: fair.Class{Tenant: "executor/team/deployer"}},
 		{name: "of a known author", work: newWork(wroteBy("eve"), configMapManifest), want: fair.Class{Tenant: "user/eve"}},
 		{name: "of an unknown author", work: newWork(nil, configMapManifest), want: fair.Class{Tenant: "namespace/shop"}},
-		{name: "that makes a namespace", work: newWork(nil, namespaceManifest, configMapManifest), want: fair.Class{Tenant: "namespace/shop"}},
+		{name: "that creates a namespace", work: newWork(nil, namespaceManifest, configMapManifest), want: fair.Class{Tenant: "namespace/shop"}},
 		{name: "without namespace", work: newWork(nil, clusterRoleManifest), want: fair.Class{Tenant: "namespace/"}},
 		{name: "without manifests", work: newWork(nil), want: fair.Class{Tenant: "namespace/"}},
-		{name: "that cannot be read", work: newWork(nil, `[`), want: fair.Class{Tenant: "namespace/"}},
+		{name: "that is malformed", work: newWork(nil, `[`), want: fair.Class{Tenant: "namespace/"}},
 		{name: "deleted", work: newWork(both(actAs, deleting), configMapManifest), want: fair.Class{Priority: true, Tenant: "executor/team/deployer"}},
 		{name: "deleted, failing", work: newWork(both(actAs, deleting), configMapManifest), retried: true, want: fair.Class{Priority: true, Tenant: "executor/team/deployer", Failed: true}},
 		{name: "revoked", work: newWork(actAs, configMapManifest), woken: true, want: fair.Class{Priority: true, Tenant: "executor/team/deployer"}},
@@ -91,40 +95,40 @@ func TestClassOfWorks(t *testing.T) {
 		{name: "marked, with other objects", work: newWork(mark, clusterRoleManifest, configMapManifest), want: fair.Class{Tenant: tenantPermission}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := schedule{works: map[string]*standing{}}
-			s.observe(test.work)
-			if got := s.class("w", test.retried, test.woken); got != test.want {
-				t.Errorf("class = %+v, want %+v", got, test.want)
+			s := schedule{works: map[cache.ObjectName]*standing{}}
+			s.observe(test.work, false)
+			if got := s.class(testKey, test.retried, test.woken); got != test.want {
+				t.Errorf("class() = %+v, want %+v", got, test.want)
 			}
 		})
 	}
 }
 
-func TestClassOfWorksThatAreGone(t *testing.T) {
-	s := schedule{works: map[string]*standing{}}
-	if got, want := s.class("w", false, false), (fair.Class{Priority: true, Tenant: tenantGone}); got != want {
-		t.Errorf("class of an unknown work = %+v, want %+v", got, want)
+func TestClassOfDeletedWorks(t *testing.T) {
+	s := schedule{works: map[cache.ObjectName]*standing{}}
+	if got, want := s.class(testKey, false, false), (fair.Class{Priority: true, Tenant: tenantGone}); got != want {
+		t.Errorf("class() of an unknown ManifestWork = %+v, want %+v", got, want)
 	}
-	if got, want := s.class(formerKey+"r", true, false), (fair.Class{Priority: true, Tenant: tenantFormer, Failed: true}); got != want {
-		t.Errorf("class of a record of another hub = %+v, want %+v", got, want)
+	if got, want := s.class(cache.ObjectName{Name: "r"}, true, false), (fair.Class{Priority: true, Tenant: tenantFormer, Failed: true}); got != want {
+		t.Errorf("class() of a record of another hub = %+v, want %+v", got, want)
 	}
-	s.observe(newWork(actAs, configMapManifest))
-	s.forget("w")
-	if got, want := s.class("w", false, false), (fair.Class{Tenant: "executor/team/deployer"}); got != want {
-		t.Errorf("class of a work that is there = %+v, want %+v", got, want)
+	s.observe(newWork(actAs, configMapManifest), false)
+	s.forget(testKey)
+	if got, want := s.class(testKey, false, false), (fair.Class{Tenant: "executor/team/deployer"}); got != want {
+		t.Errorf("class() of an existing ManifestWork = %+v, want %+v", got, want)
 	}
-	s.lost("w")
-	if got, want := s.class("w", false, false), (fair.Class{Priority: true, Tenant: "executor/team/deployer"}); got != want {
-		t.Errorf("class of a vanished work = %+v, want %+v", got, want)
+	s.observe(newWork(actAs, configMapManifest), true)
+	if got, want := s.class(testKey, false, false), (fair.Class{Priority: true, Tenant: "executor/team/deployer"}); got != want {
+		t.Errorf("class() of a ManifestWork that disappeared = %+v, want %+v", got, want)
 	}
-	s.forget("w")
+	s.forget(testKey)
 	if len(s.works) != 0 {
-		t.Errorf("%d works are remembered, want none", len(s.works))
+		t.Errorf("schedule has %d ManifestWorks, want none", len(s.works))
 	}
-	s.lost("w")
-	s.observe(newWork(actAs, configMapManifest))
-	if got, want := s.class("w", false, false), (fair.Class{Tenant: "executor/team/deployer"}); got != want {
-		t.Errorf("class of a work that came again = %+v, want %+v", got, want)
+	s.observe(newWork(actAs, configMapManifest), true)
+	s.observe(newWork(actAs, configMapManifest), false)
+	if got, want := s.class(testKey, false, false), (fair.Class{Tenant: "executor/team/deployer"}); got != want {
+		t.Errorf("class() of a ManifestWork that was created again = %+v, want %+v", got, want)
 	}
 }
 
@@ -134,23 +138,23 @@ func TestMarkedWorksLeaveThePriorityLane(t *testing.T) {
 		err  error
 		want bool
 	}{
-		"that failed":       {err: errors.New("no"), want: false},
-		"that were long":    {came: outcome{partial: true}, want: false},
-		"that were applied": {want: true},
+		"failed":  {err: errors.New("no"), want: false},
+		"partial": {came: outcome{partial: true}, want: false},
+		"applied": {want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := schedule{works: map[string]*standing{}}
+			s := schedule{works: map[cache.ObjectName]*standing{}}
 			work := newWork(mark, clusterRoleManifest)
-			s.observe(work)
-			s.passed("w", pass.came, pass.err)
-			s.observe(work)
-			if got := s.class("w", false, false).Priority; got != pass.want {
+			s.observe(work, false)
+			s.passed(testKey, pass.came, pass.err)
+			s.observe(work, false)
+			if got := s.class(testKey, false, false).Priority; got != pass.want {
 				t.Errorf("priority = %v, want %v", got, pass.want)
 			}
 			changed := work.DeepCopy()
 			changed.Generation++
-			s.observe(changed)
-			if !s.class("w", false, false).Priority {
+			s.observe(changed, false)
+			if !s.class(testKey, false, false).Priority {
 				t.Error("priority after a change of the spec = false, want true")
 			}
 		})
@@ -158,47 +162,47 @@ func TestMarkedWorksLeaveThePriorityLane(t *testing.T) {
 }
 
 func TestFailedWorksAreRetriedUntilTheyChange(t *testing.T) {
-	s := schedule{works: map[string]*standing{}}
+	s := schedule{works: map[cache.ObjectName]*standing{}}
 	work := newWork(actAs, configMapManifest)
-	s.observe(work)
-	s.passed("w", outcome{}, errors.New("no"))
-	if !s.class("w", true, false).Failed {
+	s.observe(work, false)
+	s.passed(testKey, outcome{}, errors.New("no"))
+	if !s.class(testKey, true, false).Failed {
 		t.Error("failed after an error = false, want true")
 	}
-	s.passed("w", outcome{waiting: true}, nil)
-	if !s.class("w", true, false).Failed {
-		t.Error("failed while an error is left for its next try = false, want true")
+	s.passed(testKey, outcome{waiting: true}, nil)
+	if !s.class(testKey, true, false).Failed {
+		t.Error("failed while a failed manifest waits for its next attempt = false, want true")
 	}
-	s.passed("w", outcome{}, nil)
-	if s.class("w", true, false).Failed {
+	s.passed(testKey, outcome{}, nil)
+	if s.class(testKey, true, false).Failed {
 		t.Error("failed after a pass without error = true, want false")
 	}
-	s.passed("w", outcome{}, errors.New("no"))
+	s.passed(testKey, outcome{}, errors.New("no"))
 	work = work.DeepCopy()
 	work.Generation++
-	s.observe(work)
-	if s.class("w", true, false).Failed {
+	s.observe(work, false)
+	if s.class(testKey, true, false).Failed {
 		t.Error("failed after a change of the spec = true, want false")
 	}
 }
 
-// TestDeletionEndsThePass sleeps on the fake clock of synctest, which takes no time.
+// TestDeletionEndsThePass uses the fake clock of synctest, so it takes no time.
 func TestDeletionEndsThePass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := schedule{works: map[string]*standing{}}
+		s := schedule{works: map[cache.ObjectName]*standing{}}
 		work := newWork(actAs, configMapManifest)
-		s.observe(work)
-		ctx, end := s.begin(t.Context(), "w")
-		s.observe(work)
-		if s.ending("w") {
+		s.observe(work, false)
+		ctx, end := s.begin(t.Context(), testKey)
+		s.observe(work, false)
+		if s.ending(testKey) {
 			t.Error("ending after an event = true, want false")
 		}
 		deleted := work.DeepCopy()
 		deleting(deleted)
-		s.observe(deleted)
-		s.observe(deleted)
-		if !s.ending("w") || ctx.Err() != nil {
-			t.Errorf("ending = %v and %v, want true and a request that goes on", s.ending("w"), ctx.Err())
+		s.observe(deleted, false)
+		s.observe(deleted, false)
+		if !s.ending(testKey) || ctx.Err() != nil {
+			t.Errorf("ending = %v with context error %v, want true and a context that has not ended yet", s.ending(testKey), ctx.Err())
 		}
 		time.Sleep(supersededGrace)
 		synctest.Wait()
@@ -206,13 +210,13 @@ func TestDeletionEndsThePass(t *testing.T) {
 			t.Errorf("cause = %v, want %v", context.Cause(ctx), errSuperseded)
 		}
 		end()
-		ctx, end = s.begin(t.Context(), "w")
+		ctx, end = s.begin(t.Context(), testKey)
 		defer end()
-		s.lost("w")
+		s.observe(newWork(actAs, configMapManifest), true)
 		time.Sleep(2 * supersededGrace)
 		synctest.Wait()
 		if ctx.Err() != nil {
-			t.Errorf("a pass that removes = %v, want that it goes on", ctx.Err())
+			t.Errorf("context of a pass that removes objects = %v, want no error", ctx.Err())
 		}
 	})
 }

@@ -7,126 +7,87 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/cache"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/apply"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/status"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-// workState is what the agent remembers of one work between passes. Nothing
-// depends on it but the number of requests: after a restart it is built anew.
-// Only the pass over the work uses it, and there is one at a time.
+// workState is the state of one ManifestWork that the agent keeps in memory between passes. It
+// saves requests. After a restart, it is rebuilt. Only passes over the ManifestWork use it.
 type workState struct {
-	// hub and record are the newest versions known, until the informers have them.
+	// hub and record are written versions that the informers may not contain yet.
 	hub    *workv1.ManifestWork
 	record *workv1.AppliedManifestWork
-	// items is about the objects applied under the record with owner's UID.
+	// items are the states of the objects that were applied under the AppliedManifestWork with the
+	// UID owner.
 	owner types.UID
-	items map[objectID]*itemState
-	// notBefore is when the failed manifests are tried again.
+	items map[decide.ObjectID]*itemState
+	// notBefore is the time at which the failed manifests are retried.
 	notBefore time.Time
-	// waits are the objects whose lack made manifests fail, in the version of
-	// that time. A change of one ends the wait for notBefore.
+	// waits are the objects that failed manifests wait for, with the versions at that time. A
+	// change of one ends the wait for notBefore.
 	waits map[objectRef]version
-	// generation is the generation that notBefore is about.
+	// generation is the generation to which notBefore belongs.
 	generation int64
-	// executor is that of the last pass; empty if the work named none.
+	// executor is the executor of the last pass. It is empty if the ManifestWork names no executor.
 	executor types.NamespacedName
-	// denied is whether the last pass failed for permissions of the executor, so
-	// that others may end the wait for notBefore.
+	// denied is true if the last pass failed because the executor lacks permissions. A change of
+	// its permissions then ends the wait for notBefore.
 	denied bool
-	// round counts the passes, of which all slices are one. cut is whether the last
-	// slice left objects to the next.
+	// round is the number of passes; a pass in several slices counts once. cut is true if the last
+	// slice left objects to the next slice.
 	round int
 	cut   bool
 }
 
-// itemState is what is remembered of one object of a work.
+// itemState is the state of one object of a ManifestWork that the agent keeps in memory between
+// passes.
 type itemState struct {
-	// hash is the item that everything below is about.
+	apply.State
+	// hash is the hash of the item to which the other fields belong.
 	hash string
-	// applied is whether it was applied.
-	applied bool
-	// uid is the UID under which it was applied.
-	uid types.UID
-	// borrowed is whether the object is on the cluster and a guarded work did
-	// not make it.
-	borrowed bool
-	// seen is the version of the object that result is about; zero if it has to
-	// be read again.
+	// seen is the version of the object to which result belongs. It is zero if the object must be
+	// read again.
 	seen version
-	// result is what the last attempt came to.
-	result result
-	// settled is the content that the server made of the item.
-	settled string
-	// repairs counts writes over other writers, the last at lastRepair.
-	repairs    int
-	lastRepair time.Time
-	// round is the round in which the object was tried last.
+	// result is the result of the last attempt.
+	result status.Result
+	// round is the round in which the object was last tried.
 	round int
 }
 
-// unbound reports whether the object is a binding that was kept from its role.
+// unbound reports whether the object is a binding that was not applied because of its role.
 func (s *itemState) unbound() bool {
-	return guardReason(s.result.err) == workv1.ReasonAppliedManifestRoleNotApplied
+	return decide.GuardReason(s.result.Err) == workv1.ReasonAppliedManifestRoleNotApplied
 }
 
-const (
-	// freeRepairs is how many repairs of one object are done at once.
-	freeRepairs      = 5
-	firstRepairDelay = 250 * time.Millisecond
-	maxRepairDelay   = 5 * time.Minute
-	// repairMemory is how long an object must be left alone, beyond its delay,
-	// until it has all free repairs again.
-	repairMemory = 30 * time.Second
-)
-
-// holdBack counts a write that repairs what another writer did, and refuses it
-// if there were too many: two writers that disagree must not run in circles.
-func (s *itemState) holdBack(now time.Time) error {
-	if !s.applied {
-		return nil
-	}
-	var delay time.Duration
-	if s.repairs >= freeRepairs {
-		delay = min(firstRepairDelay<<min(s.repairs-freeRepairs, 20), maxRepairDelay)
-	}
-	since := now.Sub(s.lastRepair)
-	if since > 2*delay+repairMemory {
-		s.repairs, delay = 0, 0
-	}
-	if since < delay {
-		return &heldBackError{until: s.lastRepair.Add(delay)}
-	}
-	s.repairs++
-	s.lastRepair = now
-	driftRepairs.Inc()
-	return nil
-}
-
-// states holds the state of every work.
+// states contains the state of every object of the loop.
 type states struct {
 	mu    sync.Mutex
-	works map[string]*workState
+	works map[cache.ObjectName]*workState
 }
 
-func (s *states) get(name string) *workState {
+func (s *states) get(key cache.ObjectName) *workState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.works == nil {
-		s.works = map[string]*workState{}
+		s.works = map[cache.ObjectName]*workState{}
 	}
-	if s.works[name] == nil {
-		s.works[name] = &workState{items: map[objectID]*itemState{}}
+	if s.works[key] == nil {
+		s.works[key] = &workState{items: map[decide.ObjectID]*itemState{}}
 	}
-	return s.works[name]
+	return s.works[key]
 }
 
-func (s *states) drop(name string) {
+func (s *states) drop(key cache.ObjectName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.works, name)
+	delete(s.works, key)
 }
 
-// newer returns the newer of a version from an informer and one that a write
+// newer returns the newer version of an object from an informer and an object that a write
 // returned.
 func newer[T interface {
 	comparable

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 )
 
 var (
@@ -15,8 +16,8 @@ var (
 	crdResource       = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 )
 
-// waitsFor returns what has to come into being before a manifest that failed
-// can be applied: its namespace, or some CRD. Nil if it is neither.
+// waitsFor returns the object without which a manifest could not be applied: its namespace, or
+// any CRD. It returns nil for other errors.
 func waitsFor(err error) *objectRef {
 	if meta.IsNoMatchError(err) {
 		return &objectRef{gvr: crdResource, key: anyObject}
@@ -31,20 +32,20 @@ func waitsFor(err error) *objectRef {
 	return nil
 }
 
-// wake ends the wait for the next try if what a work waits for has changed.
-func (c *Controller) wake(name string, st *workState) {
+// endWait makes the failed manifests due if an object that they wait for has changed.
+func (c *Controller) endWait(key cache.ObjectName, st *workState) {
 	for ref, before := range st.waits {
 		if seen, known := c.watches.seen(ref); known && seen != before {
 			st.notBefore = c.now()
-			c.backoff.Forget(name)
+			c.loop.Forget(key)
 			return
 		}
 	}
 }
 
-// rest remembers what the failed manifests of a pass wait for. The watches
-// must already include it.
-func (c *Controller) rest(name string, st *workState, waits map[objectRef]version) {
+// setWaits stores the objects that the failed manifests of a pass wait for. The objects must
+// already be watched.
+func (c *Controller) setWaits(key cache.ObjectName, st *workState, waits map[objectRef]version) {
 	before := st.waits
 	st.waits = waits
 	for ref := range waits {
@@ -55,8 +56,8 @@ func (c *Controller) rest(name string, st *workState, waits map[objectRef]versio
 		case ref.key == anyObject || again:
 			waits[ref] = seen
 		case seen != version{}:
-			// It came while the pass was running, before it was watched.
-			c.queue.Add(name)
+			// The object was created during the pass, before it was watched.
+			c.loop.Add(key)
 		}
 	}
 }

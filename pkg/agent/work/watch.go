@@ -24,53 +24,50 @@ type objectRef struct {
 	key types.NamespacedName
 }
 
-// version is one version of one object. The zero version is that of an object
-// that does not exist.
+// version is one version of an object. The zero version means that the object does not exist.
 type version struct {
 	uid             types.UID
 	resourceVersion string
 }
 
-// anyObject stands for all objects of a resource: its version changes whenever
-// one of them does.
+// anyObject represents all objects of a resource. Its version changes with each of them.
 var anyObject types.NamespacedName
 
 func versionOf(object metav1.Object) version {
 	return version{uid: object.GetUID(), resourceVersion: object.GetResourceVersion()}
 }
 
-// objectWatches watches, by their metadata, the objects that works track: one
-// watch for each resource that any work needs, for as long as one needs it. Of
-// all other objects of the resource it keeps the version only.
+// objectWatches watches the objects of ManifestWorks by their metadata. Each resource has one watch
+// as long as a ManifestWork requires it.
 type objectWatches struct {
 	client metadata.Interface
-	// changed is called with the name of a work when one of its objects changes.
-	changed func(work string)
+	// changed is called with the key of a ManifestWork when one of its objects changes.
+	changed func(work cache.ObjectName)
 
-	// ctx ends all watches; set by run.
+	// ctx ends all watches. start sets it.
 	ctx  context.Context
 	done sync.WaitGroup
 
 	mu        sync.Mutex
-	works     map[string]sets.Set[objectRef]
+	works     map[cache.ObjectName]sets.Set[objectRef]
 	resources map[schema.GroupVersionResource]*resourceWatch
 }
 
-func newObjectWatches(client metadata.Interface, changed func(string)) *objectWatches {
+func newObjectWatches(client metadata.Interface, changed func(cache.ObjectName)) *objectWatches {
 	return &objectWatches{
 		client: client, changed: changed,
-		works: map[string]sets.Set[objectRef]{}, resources: map[schema.GroupVersionResource]*resourceWatch{},
+		works: map[cache.ObjectName]sets.Set[objectRef]{}, resources: map[schema.GroupVersionResource]*resourceWatch{},
 	}
 }
 
 // start allows watches to run until ctx ends. It must be called before track.
 func (w *objectWatches) start(ctx context.Context) { w.ctx = ctx }
 
-// wait returns when all watches have ended after the end of the context.
+// wait returns when all watches have ended after the context has ended.
 func (w *objectWatches) wait() { w.done.Wait() }
 
-// track replaces the objects of a work. An empty set forgets the work.
-func (w *objectWatches) track(work string, refs sets.Set[objectRef]) {
+// track replaces the watched objects of a ManifestWork.
+func (w *objectWatches) track(work cache.ObjectName, refs sets.Set[objectRef]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before := w.works[work]
@@ -94,10 +91,11 @@ func (w *objectWatches) track(work string, refs sets.Set[objectRef]) {
 			delete(w.resources, ref.gvr)
 		}
 	}
+	watchedResources.Set(float64(len(w.resources)))
 }
 
-// seen returns the version of an object that its watch saw last. It is not
-// known while the watch has no complete view.
+// seen returns the version of an object that its watch received last. It is unknown until the watch
+// has listed all objects.
 func (w *objectWatches) seen(ref objectRef) (seen version, known bool) {
 	w.mu.Lock()
 	resource := w.resources[ref.gvr]
@@ -108,8 +106,8 @@ func (w *objectWatches) seen(ref objectRef) (seen version, known bool) {
 	return resource.seen(ref.key)
 }
 
-// resource returns the watch of a resource, which is started if there is none.
-// The caller holds mu.
+// resource returns the watch of a resource. It starts the watch if none exists. The caller must
+// hold mu.
 func (w *objectWatches) resource(gvr schema.GroupVersionResource) *resourceWatch {
 	if resource, ok := w.resources[gvr]; ok {
 		return resource
@@ -117,14 +115,13 @@ func (w *objectWatches) resource(gvr schema.GroupVersionResource) *resourceWatch
 	ctx, cancel := context.WithCancel(w.ctx)
 	resource := &resourceWatch{
 		changed: w.changed, cancel: cancel,
-		works: map[types.NamespacedName]sets.Set[string]{}, versions: map[types.NamespacedName]version{},
+		works: map[types.NamespacedName]sets.Set[cache.ObjectName]{}, versions: map[types.NamespacedName]version{},
 	}
 	w.resources[gvr] = resource
 	logger := klog.FromContext(ctx).WithValues("resource", gvr.String())
 	reflector := cache.NewReflectorWithOptions(listerWatcher(w.client, gvr), &metav1.PartialObjectMetadata{}, resource,
 		cache.ReflectorOptions{Name: "applied/" + gvr.GroupResource().String(), TypeDescription: gvr.String(), Logger: &logger})
 	w.done.Go(func() { reflector.RunWithContext(ctx) })
-	watchedResources.Set(float64(len(w.resources)))
 	return resource
 }
 
@@ -139,31 +136,31 @@ func listerWatcher(client metadata.Interface, gvr schema.GroupVersionResource) c
 	}, client)
 }
 
-// resourceWatch is the view of one resource. It is the store of a reflector.
+// resourceWatch is the watch of one resource. It is the store of a reflector.
 type resourceWatch struct {
-	changed func(work string)
+	changed func(work cache.ObjectName)
 	cancel  context.CancelFunc
 
 	mu sync.Mutex
-	// synced is whether versions is complete.
+	// synced is true if versions is complete.
 	synced   bool
-	works    map[types.NamespacedName]sets.Set[string]
+	works    map[types.NamespacedName]sets.Set[cache.ObjectName]
 	versions map[types.NamespacedName]version
 	// changes is the version of anyObject.
 	changes int
 }
 
-func (r *resourceWatch) add(key types.NamespacedName, work string) {
+func (r *resourceWatch) add(key types.NamespacedName, work cache.ObjectName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.works[key] == nil {
-		r.works[key] = sets.New[string]()
+		r.works[key] = sets.New[cache.ObjectName]()
 	}
 	r.works[key].Insert(work)
 }
 
-// remove reports whether no work needs the watch any more.
-func (r *resourceWatch) remove(key types.NamespacedName, work string) bool {
+// remove reports whether no ManifestWork requires the watch any more.
+func (r *resourceWatch) remove(key types.NamespacedName, work cache.ObjectName) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.works[key].Delete(work)
@@ -229,7 +226,7 @@ func (r *resourceWatch) Replace(objs []any, _ string) error {
 	r.versions, r.synced = versions, true
 	r.changes++
 	for key := range r.works {
-		// The first view may already differ from what a pass saw before it.
+		// The first list may already differ from the state that a pass read before.
 		if first || key == anyObject || before[key] != versions[key] {
 			r.notify(key)
 		}
@@ -237,16 +234,16 @@ func (r *resourceWatch) Replace(objs []any, _ string) error {
 	return nil
 }
 
-// notify tells of a change. The caller holds mu.
+// notify reports a change of an object. The caller must hold mu.
 func (r *resourceWatch) notify(key types.NamespacedName) {
 	for work := range r.works[key] {
 		r.changed(work)
 	}
 }
 
-// resyncPeriod is how often a work is looked at without a reason; objects that
-// are watched cost no request then. pollPeriod is the same for works with an
-// object whose watch does not work.
+// resyncPeriod is the interval of passes without a trigger over a ManifestWork; watched objects
+// then cost no request. pollPeriod is the interval for a ManifestWork with an object that is not
+// watched.
 const (
 	resyncPeriod = 5 * time.Minute
 	pollPeriod   = 10 * time.Second

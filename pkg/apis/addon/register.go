@@ -17,11 +17,6 @@ var (
 	AddToScheme = schemeBuilder.AddToScheme
 )
 
-// Resource returns the GroupResource of a resource of this group.
-func Resource(resource string) schema.GroupResource {
-	return SchemeGroupVersion.WithResource(resource).GroupResource()
-}
-
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
 		&AddOnDeploymentConfig{},

@@ -7,16 +7,15 @@ import (
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// AddOnDeploymentConfig customizes how the agents of add-ons are deployed: where they run, from which
-// registries, by which proxy, and with which resources. The configs of a ManagedClusterAddOn or of a
-// ClusterManagementAddOn refer to it.
+// AddOnDeploymentConfig customizes the deployment of the agents of add-ons: their nodes, image registries,
+// proxy and resources.
 type AddOnDeploymentConfig struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
 	Spec AddOnDeploymentConfigSpec
 }
 
-// AddOnDeploymentConfigSpec says how the agents of add-ons are deployed.
+// AddOnDeploymentConfigSpec specifies how the agents of add-ons are deployed.
 type AddOnDeploymentConfigSpec struct {
 	CustomizedVariables   []CustomizedVariable
 	NodePlacement         *NodePlacement
@@ -32,13 +31,13 @@ type CustomizedVariable struct {
 	Value string
 }
 
-// NodePlacement says on which nodes agents run.
+// NodePlacement selects the nodes of agents.
 type NodePlacement struct {
 	NodeSelector map[string]string
 	Tolerations  []Toleration
 }
 
-// Toleration is the taints that a Pod tolerates, as in the core API.
+// Toleration selects taints that a Pod tolerates, as in the core API.
 type Toleration struct {
 	Key               string
 	Operator          string
@@ -53,7 +52,7 @@ type ImageMirror struct {
 	Source string
 }
 
-// ProxyConfig is the proxy that agents use.
+// ProxyConfig is the proxy of agents.
 type ProxyConfig struct {
 	HTTPProxy  string
 	HTTPSProxy string
@@ -61,20 +60,20 @@ type ProxyConfig struct {
 	NoProxy    string
 }
 
-// ContainerResourceRequirements are the resources of containers.
+// ContainerResourceRequirements specifies the resources of containers.
 type ContainerResourceRequirements struct {
 	ContainerID string
 	Resources   ResourceRequirements
 }
 
-// ResourceRequirements are the resources of a container, as in the core API.
+// ResourceRequirements specifies the resources of a container, as in the core API.
 type ResourceRequirements struct {
 	Limits   map[string]resource.Quantity
 	Requests map[string]resource.Quantity
 	Claims   []ResourceClaim
 }
 
-// ResourceClaim names a claim of the Pod that a container uses.
+// ResourceClaim refers to a ResourceClaim of the Pod.
 type ResourceClaim struct {
 	Name    string
 	Request string

@@ -7,9 +7,8 @@ import (
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// ClusterManagementAddOn announces an add-on that can be installed on managed clusters, where it is
-// installed, and its default configurations. A ManagedClusterAddOn of the same name in the namespace
-// of a cluster installs it there.
+// ClusterManagementAddOn registers an add-on that can be installed on managed clusters, with its default
+// configurations and its install strategy.
 type ClusterManagementAddOn struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
@@ -17,7 +16,7 @@ type ClusterManagementAddOn struct {
 	Status ClusterManagementAddOnStatus
 }
 
-// ClusterManagementAddOnSpec says what an add-on is, and where it is installed.
+// ClusterManagementAddOnSpec describes an add-on and its install strategy.
 type ClusterManagementAddOnSpec struct {
 	AddOnMeta          AddOnMeta
 	AddOnConfiguration ConfigCoordinates
@@ -25,38 +24,38 @@ type ClusterManagementAddOnSpec struct {
 	InstallStrategy    InstallStrategy
 }
 
-// InstallStrategy says on which clusters an add-on is installed.
+// InstallStrategy selects the clusters to install an add-on on.
 type InstallStrategy struct {
 	Type       string
 	Placements []PlacementStrategy
 }
 
-// PlacementRef names a Placement.
+// PlacementRef refers to a Placement.
 type PlacementRef struct {
 	Namespace string
 	Name      string
 }
 
-// PlacementStrategy says how an add-on is installed on the clusters of a Placement.
+// PlacementStrategy specifies how an add-on is installed on the clusters of a Placement.
 type PlacementStrategy struct {
 	PlacementRef
 	Configs         []AddOnConfig
 	RolloutStrategy RolloutStrategy
 }
 
-// RolloutType is how a change is rolled out.
+// RolloutType specifies how a change is rolled out.
 type RolloutType string
 
 const (
 	// RolloutTypeAll changes all clusters at once.
 	RolloutTypeAll RolloutType = "All"
-	// RolloutTypeProgressive changes some clusters at a time.
+	// RolloutTypeProgressive changes a limited number of clusters at a time.
 	RolloutTypeProgressive RolloutType = "Progressive"
-	// RolloutTypeProgressivePerGroup changes one decision group of a Placement after another.
+	// RolloutTypeProgressivePerGroup changes the decision groups of a Placement one after another.
 	RolloutTypeProgressivePerGroup RolloutType = "ProgressivePerGroup"
 )
 
-// RolloutStrategy says how a change is rolled out.
+// RolloutStrategy specifies how a change is rolled out.
 type RolloutStrategy struct {
 	Type                RolloutType
 	All                 *RolloutAll
@@ -64,49 +63,49 @@ type RolloutStrategy struct {
 	ProgressivePerGroup *RolloutProgressivePerGroup
 }
 
-// RolloutConfig says when a rollout goes on, and when it has failed.
+// RolloutConfig specifies when a rollout continues and when it fails.
 type RolloutConfig struct {
 	MinSuccessTime   metav1.Duration
 	ProgressDeadline string
 	MaxFailures      intstr.IntOrString
 }
 
-// MandatoryDecisionGroup names a decision group of a Placement, by its name or its index.
+// MandatoryDecisionGroup identifies a decision group of a Placement by name or index.
 type MandatoryDecisionGroup struct {
 	GroupName  string
 	GroupIndex int32
 }
 
-// MandatoryDecisionGroups are groups that have to succeed before all others.
+// MandatoryDecisionGroups lists groups that must succeed before all others.
 type MandatoryDecisionGroups struct {
 	MandatoryDecisionGroups []MandatoryDecisionGroup
 }
 
-// RolloutAll says how all clusters are changed at once.
+// RolloutAll contains the settings of a rollout to all clusters at once.
 type RolloutAll struct {
 	RolloutConfig
 }
 
-// RolloutProgressive says how some clusters are changed at a time.
+// RolloutProgressive contains the settings of a rollout to a limited number of clusters at a time.
 type RolloutProgressive struct {
 	RolloutConfig
 	MandatoryDecisionGroups
 	MaxConcurrency intstr.IntOrString
 }
 
-// RolloutProgressivePerGroup says how one decision group is changed after another.
+// RolloutProgressivePerGroup contains the settings of a rollout by decision groups.
 type RolloutProgressivePerGroup struct {
 	RolloutConfig
 	MandatoryDecisionGroups
 }
 
-// ClusterManagementAddOnStatus says how far the installation of an add-on is.
+// ClusterManagementAddOnStatus reports the progress of the installation of an add-on.
 type ClusterManagementAddOnStatus struct {
 	DefaultConfigReferences []DefaultConfigReference
 	InstallProgressions     []InstallProgression
 }
 
-// InstallProgression says how far the installation on the clusters of a Placement is.
+// InstallProgression reports the progress of the installation on the clusters of a Placement.
 type InstallProgression struct {
 	PlacementRef
 	ConfigReferences []InstallConfigReference
@@ -136,44 +135,44 @@ type ClusterManagementAddOnList struct {
 	Items []ClusterManagementAddOn
 }
 
-// ConfigMeta is a kind of configuration that an add-on takes.
+// ConfigMeta is a kind of configuration of an add-on.
 type ConfigMeta struct {
 	ConfigGroupResource
 	DefaultConfig *ConfigReferent
 }
 
-// ConfigCoordinates names a configuration by its CustomResourceDefinition. It is deprecated.
+// ConfigCoordinates refers to a configuration by its CustomResourceDefinition.
 type ConfigCoordinates struct {
 	CRDName                string
 	CRName                 string
 	LastObservedGeneration int64
 }
 
-// ConfigGroupResource is a kind of configuration, by its group and resource.
+// ConfigGroupResource is a kind of configuration, identified by its group and resource.
 type ConfigGroupResource struct {
 	Group    string
 	Resource string
 }
 
-// ConfigReferent is one configuration, by its namespace and name.
+// ConfigReferent refers to a configuration by namespace and name.
 type ConfigReferent struct {
 	Namespace string
 	Name      string
 }
 
-// ConfigSpecHash is a configuration in the state in which it was read.
+// ConfigSpecHash refers to a configuration with the hash of its spec.
 type ConfigSpecHash struct {
 	ConfigReferent
 	SpecHash string
 }
 
-// AddOnConfig names a configuration of an add-on.
+// AddOnConfig refers to a configuration of an add-on.
 type AddOnConfig struct {
 	ConfigGroupResource
 	ConfigReferent
 }
 
-// AddOnMeta describes an add-on for people.
+// AddOnMeta describes an add-on for users.
 type AddOnMeta struct {
 	DisplayName string
 	Description string

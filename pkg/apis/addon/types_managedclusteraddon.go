@@ -6,9 +6,7 @@ import (
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// ManagedClusterAddOn installs an add-on on one managed cluster: the one whose namespace it is in.
-// Its name is that of the add-on's ClusterManagementAddOn. The add-on's manager on the hub installs
-// it, and the registration agent of the cluster registers its agent and reports its health.
+// ManagedClusterAddOn installs an add-on on the managed cluster of its namespace.
 type ManagedClusterAddOn struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
@@ -16,14 +14,13 @@ type ManagedClusterAddOn struct {
 	Status ManagedClusterAddOnStatus
 }
 
-// ManagedClusterAddOnSpec says how an add-on is installed on a managed cluster.
+// ManagedClusterAddOnSpec specifies how an add-on is installed on a managed cluster.
 type ManagedClusterAddOnSpec struct {
 	InstallNamespace string
 	Configs          []AddOnConfig
 }
 
-// RegistrationConfig says how the agent of an add-on registers with the hub. The registration agent
-// requests a certificate for each.
+// RegistrationConfig specifies how the agent of an add-on registers with the hub.
 type RegistrationConfig struct {
 	SignerName string
 	Subject    Subject
@@ -50,7 +47,7 @@ type ManagedClusterAddOnStatus struct {
 	KubeClientDriver   string
 }
 
-// ObjectReference names an object on the hub.
+// ObjectReference refers to an object on the hub.
 type ObjectReference struct {
 	Group     string
 	Resource  string
@@ -67,17 +64,17 @@ type ConfigReference struct {
 	LastAppliedConfig      *ConfigSpecHash
 }
 
-// HealthCheckMode is how the health of an add-on is known.
+// HealthCheckMode specifies how the health of an add-on is determined.
 type HealthCheckMode string
 
 const (
-	// HealthCheckLease is by a Lease that the agent of the add-on renews on the managed cluster.
+	// HealthCheckLease uses a Lease that the agent of the add-on renews on the managed cluster.
 	HealthCheckLease HealthCheckMode = "Lease"
-	// HealthCheckCustomized is by what the add-on reports itself.
+	// HealthCheckCustomized uses the condition Available that the add-on reports itself.
 	HealthCheckCustomized HealthCheckMode = "Customized"
 )
 
-// HealthCheck says how the health of an add-on is known.
+// HealthCheck specifies how the health of an add-on is determined.
 type HealthCheck struct {
 	Mode HealthCheckMode
 }

@@ -1,8 +1,7 @@
 // +k8s:deepcopy-gen=package
 // +groupName=authentication.open-cluster-management.io
 
-// Package authentication holds the internal types of the group
-// authentication.open-cluster-management.io, the form in which the server works
-// with its objects whatever version a client speaks. The group
-// proxy.open-cluster-management.io, the spelling of seed 002, shares them.
+// Package authentication contains the internal types of the group authentication.open-cluster-management.io,
+// which the server uses regardless of the version of a request. The group proxy.open-cluster-management.io
+// uses the same types.
 package authentication

@@ -7,7 +7,8 @@ import (
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// ManagedServiceAccount is a ServiceAccount on managed clusters whose token is reported to the hub.
+// ManagedServiceAccount is a ServiceAccount on a managed cluster with a token that is rotated and reported to
+// the hub in a Secret of the same name and namespace.
 type ManagedServiceAccount struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
@@ -23,7 +24,7 @@ type ManagedServiceAccountSpec struct {
 	TTLSecondsAfterCreation *int32
 }
 
-// ManagedServiceAccountRotation says how long tokens are valid.
+// ManagedServiceAccountRotation specifies the lifetime of tokens.
 type ManagedServiceAccountRotation struct {
 	Enabled  *bool
 	Validity string
@@ -38,14 +39,14 @@ type ManagedServiceAccountStatus struct {
 	Clusters            *ClusterSummary
 }
 
-// TokenSecretReference names the Secret that holds a token.
+// TokenSecretReference refers to the Secret that contains a token.
 type TokenSecretReference struct {
 	Name                 string
 	LastRefreshTimestamp metav1.Time
 	ResourceVersion      string
 }
 
-// ServiceAccountReference names a ServiceAccount on a managed cluster.
+// ServiceAccountReference refers to a ServiceAccount on a managed cluster.
 type ServiceAccountReference struct {
 	Namespace string
 	Name      string
@@ -59,7 +60,7 @@ type ClusterSummary struct {
 	Failing []ClusterFailure
 }
 
-// ClusterFailure says why an account is not ready on one cluster.
+// ClusterFailure describes why an account is not ready on one cluster.
 type ClusterFailure struct {
 	Name    string
 	Reason  string

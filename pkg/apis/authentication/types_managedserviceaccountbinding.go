@@ -7,7 +7,8 @@ import (
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// ManagedServiceAccountBinding lets users of the hub have works act as a ManagedServiceAccount.
+// ManagedServiceAccountBinding allows users of the hub to use the ServiceAccount of a ManagedServiceAccount as
+// the executor of ManifestWorks in the namespace of the binding.
 type ManagedServiceAccountBinding struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
@@ -15,13 +16,13 @@ type ManagedServiceAccountBinding struct {
 	Spec ManagedServiceAccountBindingSpec
 }
 
-// ManagedServiceAccountBindingSpec says who may have works act as which account.
+// ManagedServiceAccountBindingSpec specifies the users that may use an account as an executor.
 type ManagedServiceAccountBindingSpec struct {
 	Ref      ManagedServiceAccountReference
 	Subjects []rbacv1.Subject
 }
 
-// ManagedServiceAccountReference names a ManagedServiceAccount.
+// ManagedServiceAccountReference refers to a ManagedServiceAccount.
 type ManagedServiceAccountReference struct {
 	Namespace string
 	Name      string

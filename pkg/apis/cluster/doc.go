@@ -1,6 +1,6 @@
 // +k8s:deepcopy-gen=package
 // +groupName=cluster.open-cluster-management.io
 
-// Package cluster holds the internal types of the group cluster.open-cluster-management.io, the form in which
-// the server works with its objects whatever version a client speaks.
+// Package cluster contains the internal types of the group cluster.open-cluster-management.io, which the server
+// uses regardless of the version of a request.
 package cluster

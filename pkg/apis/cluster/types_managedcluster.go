@@ -7,8 +7,7 @@ import (
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// ManagedCluster is a cluster that the hub manages. The hub namespace of the
-// same name holds everything that concerns it.
+// ManagedCluster represents a cluster that the hub manages.
 type ManagedCluster struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
@@ -25,13 +24,13 @@ type ManagedClusterSpec struct {
 	Taints                      []Taint
 }
 
-// ClientConfig says how to reach an API server.
+// ClientConfig is the address of an API server.
 type ClientConfig struct {
 	URL      string
 	CABundle []byte
 }
 
-// TaintEffect says what a taint does.
+// TaintEffect is the effect of a taint.
 type TaintEffect string
 
 const (
@@ -40,7 +39,7 @@ const (
 	TaintEffectNoSelectIfNew  TaintEffect = "NoSelectIfNew"
 )
 
-// Taint is a property that keeps workloads away from a cluster.
+// Taint keeps workloads away from a cluster.
 type Taint struct {
 	Key       string
 	Value     string
@@ -48,10 +47,10 @@ type Taint struct {
 	TimeAdded metav1.Time
 }
 
-// ResourceName names a resource of a cluster, for example cpu.
+// ResourceName is the name of a resource of a cluster, for example cpu.
 type ResourceName string
 
-// ResourceList maps names of resources to quantities.
+// ResourceList maps resource names to quantities.
 type ResourceList map[ResourceName]resource.Quantity
 
 // ManagedClusterStatus is the observed state of a ManagedCluster.
@@ -66,14 +65,14 @@ type ManagedClusterStatus struct {
 	ManagedNamespaces []ClusterSetManagedNamespaceConfig
 }
 
-// ClusterSetManagedNamespaceConfig is a namespace that a set of a cluster requires on it.
+// ClusterSetManagedNamespaceConfig is a namespace that a ManagedClusterSet requires on a cluster.
 type ClusterSetManagedNamespaceConfig struct {
 	Name       string
 	ClusterSet string
 	Conditions []metav1.Condition
 }
 
-// Acceptance is who decided whether the hub accepts a cluster.
+// Acceptance records the decision to accept or deny a cluster.
 type Acceptance struct {
 	Accepted     bool
 	EverAccepted bool
@@ -84,12 +83,12 @@ type Acceptance struct {
 	Requesters   []string
 }
 
-// ManagedClusterVersion holds versions of what runs a cluster.
+// ManagedClusterVersion contains the versions of a cluster.
 type ManagedClusterVersion struct {
 	Kubernetes string
 }
 
-// ManagedClusterClaim is a fact that a cluster claims about itself.
+// ManagedClusterClaim is a property that a cluster reports about itself.
 type ManagedClusterClaim struct {
 	Name  string
 	Value string

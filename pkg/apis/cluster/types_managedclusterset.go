@@ -15,7 +15,7 @@ type ManagedClusterSet struct {
 	Status ManagedClusterSetStatus
 }
 
-// ManagedClusterSetSpec says which clusters are in a set.
+// ManagedClusterSetSpec selects the clusters of a set.
 type ManagedClusterSetSpec struct {
 	ClusterSelector ManagedClusterSelector
 
@@ -33,7 +33,7 @@ type ManagedClusterSelector struct {
 	LabelSelector *metav1.LabelSelector
 }
 
-// SelectorType is how clusters are selected.
+// SelectorType specifies how clusters are selected.
 type SelectorType string
 
 // Selector types of a ManagedClusterSet.
@@ -59,7 +59,7 @@ type ManagedClusterSetList struct {
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// ManagedClusterSetBinding binds a ManagedClusterSet to a namespace.
+// ManagedClusterSetBinding binds a ManagedClusterSet to its namespace.
 type ManagedClusterSetBinding struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
@@ -68,7 +68,7 @@ type ManagedClusterSetBinding struct {
 	Status ManagedClusterSetBindingStatus
 }
 
-// ManagedClusterSetBindingSpec names the set that is bound.
+// ManagedClusterSetBindingSpec identifies the bound set.
 type ManagedClusterSetBindingSpec struct {
 	ClusterSet string
 }

@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Check compares errors by "<path>: <kind of error>", in any order.
+// Check reports a test failure unless errs are the wanted errors, each as "<path>: <type of error>", in
+// any order.
 func Check(t *testing.T, errs field.ErrorList, want ...string) {
 	t.Helper()
 	var got []string
@@ -19,6 +20,6 @@ func Check(t *testing.T, errs field.ErrorList, want ...string) {
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q\nin full: %v", got, want, errs)
+		t.Errorf("errors = %q, want %q; in full: %v", got, want, errs)
 	}
 }

@@ -1,13 +1,12 @@
-// Package ratchet lets an update keep what was already wrong before it.
+// Package ratchet ignores validation errors of an update that the stored object already has.
 //
-// Validation grows stricter over time, and objects that another server stored
-// may never have been validated at all. Such an object has to stay usable: an
-// update may not be refused for a bad part that it does not touch.
+// Validation becomes stricter in later versions, and another server may have stored
+// objects without validation. Such objects stay usable: an update is not rejected for an
+// invalid part that it does not change.
 //
-// The rule is the same for every kind. An error is excused if the old object
-// has the same error, and if the part of the object that the error concerns is
-// in the old object as well. That part is the innermost list element on the
-// error's path, wherever in its list it stands, or else the value at the path.
+// An error is ignored if the old object has the same error and contains the
+// invalid part unchanged. The part is the innermost list element on the path of
+// the error, at any index, or else the value at the path.
 package ratchet
 
 import (
@@ -15,14 +14,29 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Filter returns those errors of obj that are not excused by oldErrs, the errors
-// that old has by the same rules. Both objects are given in their versioned
-// form, since that is what the paths of errors refer to. An error's detail must
-// not depend on the position of an element in its list.
+// Update returns the errors that validate finds in obj, except the errors that Filter ignores
+// because of old. convert converts an object to the version that the paths of errors refer to.
+func Update[Internal, Versioned any](obj, old *Internal, validate func(*Internal) field.ErrorList,
+	convert func(*Internal, *Versioned, conversion.Scope) error) field.ErrorList {
+	errs := validate(obj)
+	if len(errs) == 0 {
+		return nil
+	}
+	var versioned, versionedOld Versioned
+	if convert(obj, &versioned, nil) != nil || convert(old, &versionedOld, nil) != nil {
+		return errs
+	}
+	return Filter(errs, validate(old), &versioned, &versionedOld)
+}
+
+// Filter returns the errors of obj, except the errors that are ignored because of
+// oldErrs, the errors of old. Both objects are in the version that the paths of errors
+// refer to. The detail of an error must not contain the index of an element.
 func Filter(errs, oldErrs field.ErrorList, obj, old any) field.ErrorList {
 	if len(errs) == 0 || len(oldErrs) == 0 {
 		return errs
@@ -36,7 +50,8 @@ func Filter(errs, oldErrs field.ErrorList, obj, old any) field.ErrorList {
 		return errs
 	}
 
-	// Each old error excuses one new error only, or else a bad element could be repeated freely.
+	// Each old error excuses only one new error. Otherwise an update could repeat an invalid
+	// element.
 	excuses := map[string]int{}
 	for _, e := range oldErrs {
 		excuses[fingerprint(e)]++
@@ -103,7 +118,7 @@ func parse(path string) []segment {
 	return segments
 }
 
-// partPath shortens a path to the part of the object that an error there concerns.
+// partPath returns the path of the part of the object that an error at a path concerns.
 func partPath(path []segment) []segment {
 	for i := len(path) - 1; i >= 0; i-- {
 		if path[i].isIndex {
@@ -158,13 +173,13 @@ func step(content any, s segment) any {
 }
 
 func digestOf(content any) string {
-	// The content came from JSON, so this cannot fail; and keys come out sorted.
+	// The content came from JSON, so this cannot fail. Keys are sorted.
 	data, _ := json.Marshal(content)
 	return string(data)
 }
 
-// snapshot answers whether a part was in an object. It remembers the parts of
-// each pattern, for an object may have as many errors as it has elements.
+// snapshot reports whether an object contains a part. It caches the parts of
+// each pattern, since an object may have as many errors as it has elements.
 type snapshot struct {
 	content any
 	parts   map[string]map[string]bool

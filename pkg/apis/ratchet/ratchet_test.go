@@ -19,22 +19,22 @@ type item struct {
 	Parts []string `json:"parts,omitempty"`
 }
 
-// check is a validation with each form of error: on a value, on an element of a
-// list, on an element in relation to others, and on a list within a list.
+// check returns each form of error: at a value, at an element of a list, at an element in
+// relation to others, and in a nested list.
 func check(o *object) field.ErrorList {
 	var errs field.ErrorList
 	if o.Limit < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("limit"), o.Limit, "may not be negative"))
 	}
-	taken := map[string]bool{}
+	seen := map[string]bool{}
 	for i, it := range o.Items {
 		path := field.NewPath("items").Index(i)
 		if it.Name == "" {
 			errs = append(errs, field.Required(path.Child("name"), ""))
-		} else if taken[it.Name] {
+		} else if seen[it.Name] {
 			errs = append(errs, field.Duplicate(path.Child("name"), it.Name))
 		}
-		taken[it.Name] = true
+		seen[it.Name] = true
 		for j, part := range it.Parts {
 			if part == "bad" {
 				errs = append(errs, field.Invalid(path.Child("parts").Index(j), part, "is bad"))
@@ -50,17 +50,17 @@ func TestFilter(t *testing.T) {
 		old, obj object
 		want     []string
 	}{
-		"good stays good":                   {old: object{Limit: 1}, obj: object{Limit: 2}},
-		"good turned bad":                   {old: object{Limit: 1}, obj: object{Limit: -1}, want: []string{"limit"}},
-		"bad value kept, another changed":   {old: object{Limit: -1}, obj: object{Limit: -1, Name: "n"}},
-		"bad value changed":                 {old: object{Limit: -1}, obj: object{Limit: -2}, want: []string{"limit"}},
-		"bad element kept":                  {old: object{Items: []item{bad}}, obj: object{Name: "n", Items: []item{bad}}},
-		"bad element moved":                 {old: object{Items: []item{bad, {Name: "x"}}}, obj: object{Items: []item{{Name: "x"}, bad}}},
-		"bad element changed":               {old: object{Items: []item{bad}}, obj: object{Items: []item{{Note: "b"}}}, want: []string{"items[0].name"}},
-		"bad element repeated":              {old: object{Items: []item{bad}}, obj: object{Items: []item{bad, bad}}, want: []string{"items[1].name"}},
-		"bad element beside another":        {old: object{Items: []item{bad}}, obj: object{Items: []item{{Note: "new"}, bad}}, want: []string{"items[0].name"}},
-		"bad element exchanged for another": {old: object{Items: []item{bad, {Name: "x"}}}, obj: object{Items: []item{{Note: "new"}, {Name: "x"}}}, want: []string{"items[0].name"}},
-		"one bad element mended":            {old: object{Items: []item{bad, {Note: "b"}}}, obj: object{Items: []item{{Name: "x", Note: "a"}, {Note: "b"}}}},
+		"good stays good":                 {old: object{Limit: 1}, obj: object{Limit: 2}},
+		"good turned bad":                 {old: object{Limit: 1}, obj: object{Limit: -1}, want: []string{"limit"}},
+		"bad value kept, another changed": {old: object{Limit: -1}, obj: object{Limit: -1, Name: "n"}},
+		"bad value changed":               {old: object{Limit: -1}, obj: object{Limit: -2}, want: []string{"limit"}},
+		"bad element kept":                {old: object{Items: []item{bad}}, obj: object{Name: "n", Items: []item{bad}}},
+		"bad element moved":               {old: object{Items: []item{bad, {Name: "x"}}}, obj: object{Items: []item{{Name: "x"}, bad}}},
+		"bad element changed":             {old: object{Items: []item{bad}}, obj: object{Items: []item{{Note: "b"}}}, want: []string{"items[0].name"}},
+		"bad element repeated":            {old: object{Items: []item{bad}}, obj: object{Items: []item{bad, bad}}, want: []string{"items[1].name"}},
+		"bad element after a new one":     {old: object{Items: []item{bad}}, obj: object{Items: []item{{Note: "new"}, bad}}, want: []string{"items[0].name"}},
+		"bad element replaced by another": {old: object{Items: []item{bad, {Name: "x"}}}, obj: object{Items: []item{{Note: "new"}, {Name: "x"}}}, want: []string{"items[0].name"}},
+		"one bad element fixed":           {old: object{Items: []item{bad, {Note: "b"}}}, obj: object{Items: []item{{Name: "x", Note: "a"}, {Note: "b"}}}},
 		"duplicates change places": {
 			old: object{Items: []item{{Name: "x", Note: "1"}, {Name: "x", Note: "2"}}},
 			obj: object{Items: []item{{Name: "x", Note: "2"}, {Name: "x", Note: "1"}}},
@@ -88,14 +88,13 @@ func TestFilter(t *testing.T) {
 				got = append(got, e.Field)
 			}
 			if fmt.Sprint(got) != fmt.Sprint(test.want) {
-				t.Errorf("got %v, want %v", got, test.want)
+				t.Errorf("paths of Filter() = %v, want %v", got, test.want)
 			}
 		})
 	}
 }
 
-// An object may have as many errors as it has elements; what costs a
-// comparison of each with each would let one request occupy the server.
+// An object may have as many errors as elements, so that the cost must not be quadratic.
 func BenchmarkFilterManyErrors(b *testing.B) {
 	old, obj := object{Name: "old"}, object{Name: "new"}
 	for i := range 10000 {
@@ -112,6 +111,6 @@ func BenchmarkFilterManyErrors(b *testing.B) {
 func TestPathsWithKeys(t *testing.T) {
 	path := field.NewPath("status").Child("capacity").Key("example.com/gpu").Index(2).Child("x")
 	if got, want := join(parse(path.String())), ".status.capacity.example.com/gpu[2].x"; got != want {
-		t.Errorf("got %q, want %q", got, want)
+		t.Errorf("join(parse(%q)) = %q, want %q", path, got, want)
 	}
 }

@@ -1,6 +1,6 @@
 // +k8s:deepcopy-gen=package
 // +groupName=rbac.open-cluster-management.io
 
-// Package rbac holds the internal types of the group rbac.open-cluster-management.io, the form in which
-// the server works with its objects whatever version a client speaks.
+// Package rbac contains the internal types of the group rbac.open-cluster-management.io, which the server
+// uses regardless of the version of a request.
 package rbac

@@ -7,7 +7,7 @@ import (
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// ClusterNamespace is a namespace of a managed cluster, as the agent of that cluster reports it.
+// ClusterNamespace represents a namespace of a managed cluster.
 type ClusterNamespace struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta

@@ -7,11 +7,7 @@ import (
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// ClusterPermission grants permissions on one managed cluster. It lives in the
-// hub namespace that is named after the managed cluster; the server renders its
-// roles and bindings into one ManifestWork in the same namespace, and the agent
-// of the managed cluster applies them there. Deleting the ClusterPermission
-// removes them again.
+// ClusterPermission grants permissions on one managed cluster.
 type ClusterPermission struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
@@ -20,9 +16,7 @@ type ClusterPermission struct {
 	Status ClusterPermissionStatus
 }
 
-// ClusterPermissionSpec lists the roles and bindings of a ClusterPermission. At
-// least one binding or one reference to a role of the hub is required. Objects
-// without a name of their own are named after the ClusterPermission.
+// ClusterPermissionSpec lists the roles and bindings of a ClusterPermission.
 type ClusterPermissionSpec struct {
 	Validate            *bool
 	ClusterRole         *ClusterRole
@@ -33,12 +27,12 @@ type ClusterPermissionSpec struct {
 	RoleRefs            *[]HubRoleRef
 }
 
-// ClusterRole is a ClusterRole to create on the managed cluster.
+// ClusterRole describes a ClusterRole to create on the managed cluster.
 type ClusterRole struct {
 	Rules []rbacv1.PolicyRule
 }
 
-// ClusterRoleBinding is a ClusterRoleBinding to create on the managed cluster.
+// ClusterRoleBinding describes a ClusterRoleBinding to create on the managed cluster.
 type ClusterRoleBinding struct {
 	Name     string
 	RoleRef  *rbacv1.RoleRef
@@ -46,14 +40,14 @@ type ClusterRoleBinding struct {
 	Subjects []rbacv1.Subject
 }
 
-// Role is a Role to create in one or several namespaces of the managed cluster.
+// Role describes a Role to create in one or more namespaces of the managed cluster.
 type Role struct {
 	Namespace         string
 	NamespaceSelector *metav1.LabelSelector
 	Rules             []rbacv1.PolicyRule
 }
 
-// RoleBinding is a RoleBinding to create in one or several namespaces of the managed cluster.
+// RoleBinding describes a RoleBinding to create in one or more namespaces of the managed cluster.
 type RoleBinding struct {
 	Name              string
 	Namespace         string
@@ -63,16 +57,14 @@ type RoleBinding struct {
 	Subjects          []rbacv1.Subject
 }
 
-// RoleRef names the role that a RoleBinding binds. Give apiGroup and name
-// together to bind a role that exists on the managed cluster; leave both out to
-// bind the role that the ClusterPermission itself delivers.
+// RoleRef refers to the role that a RoleBinding binds.
 type RoleRef struct {
 	APIGroup *string
 	Kind     string
 	Name     *string
 }
 
-// HubRoleRef names a Role or ClusterRole of the hub.
+// HubRoleRef refers to a Role or ClusterRole of the hub.
 type HubRoleRef struct {
 	APIGroup  string
 	Kind      string
@@ -80,15 +72,14 @@ type HubRoleRef struct {
 	Namespace string
 }
 
-// ClusterPermissionStatus reports what of a ClusterPermission has reached the managed cluster.
+// ClusterPermissionStatus reports the delivery of a ClusterPermission to the managed cluster.
 type ClusterPermissionStatus struct {
 	Conditions     []metav1.Condition
 	ResourceStatus *ResourceStatus
 	Approval       *Approval
 }
 
-// Approval says what of a ClusterPermission waits for someone who may grant it,
-// and what was approved.
+// Approval reports the approval of a ClusterPermission.
 type Approval struct {
 	Pending   *PendingGeneration
 	Approved  *ApprovedGeneration
@@ -102,20 +93,20 @@ type PendingGeneration struct {
 	RequestedAt metav1.Time
 }
 
-// ApprovedGeneration is a generation of the spec that someone has approved.
+// ApprovedGeneration is a generation of the spec that was approved.
 type ApprovedGeneration struct {
 	Generation int64
 	ApprovedBy string
 	ApprovedAt metav1.Time
 }
 
-// DeliveredGeneration is a former generation of the spec that stays delivered.
+// DeliveredGeneration is a previous generation of the spec that stays delivered.
 type DeliveredGeneration struct {
 	Generation int64
 	Spec       ClusterPermissionSpec
 }
 
-// ResourceStatus holds the state of each delivered object, by kind.
+// ResourceStatus reports the state of the delivered objects by kind.
 type ResourceStatus struct {
 	ClusterRoles        []ClusterScopedResourceStatus
 	ClusterRoleBindings []ClusterScopedResourceStatus
@@ -123,13 +114,13 @@ type ResourceStatus struct {
 	RoleBindings        []NamespacedResourceStatus
 }
 
-// ClusterScopedResourceStatus is the state of one ClusterRole or ClusterRoleBinding.
+// ClusterScopedResourceStatus reports the state of one ClusterRole or ClusterRoleBinding.
 type ClusterScopedResourceStatus struct {
 	Name       string
 	Conditions []metav1.Condition
 }
 
-// NamespacedResourceStatus is the state of one Role or RoleBinding.
+// NamespacedResourceStatus reports the state of one Role or RoleBinding.
 type NamespacedResourceStatus struct {
 	Name       string
 	Namespace  string

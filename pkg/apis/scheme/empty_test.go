@@ -13,12 +13,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A CustomResourceDefinition stores what a client wrote. If a type drops a field that was written
-// empty, the next apply of the same file finds a difference.
-func TestFieldsWrittenEmptyAreKept(t *testing.T) {
+// If a type drops an empty field of a request, the next apply of the same file finds a
+// difference. A CustomResourceDefinition keeps such fields.
+func TestEmptyFieldsAreKept(t *testing.T) {
 	files, err := filepath.Glob("testdata/empty/*.yaml")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no samples: %v", err)
+		t.Fatalf("Glob() = %d files, %v, want at least one", len(files), err)
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestFieldsWrittenEmptyAreKept(t *testing.T) {
 			if diff := cmp.Diff(written["spec"], stored["spec"], cmp.FilterPath(added, cmp.Ignore())); diff != "" {
 				t.Errorf("spec differs (-written +stored):\n%s", diff)
 			}
-			// What the typed clients and server-side apply make of the object is the same.
+			// Typed clients and server-side apply keep the object unchanged.
 			versioned, err := Scheme.New(kindOf(t, content))
 			if err != nil {
 				t.Fatal(err)
@@ -50,8 +50,8 @@ func TestFieldsWrittenEmptyAreKept(t *testing.T) {
 	}
 }
 
-// added reports whether a path is that of a field of an object outside of lists which the written
-// object does not have. kubectl compares lists as a whole, but leaves fields of the server alone.
+// added reports whether a field outside of lists was added by the server. kubectl ignores such
+// fields, but compares lists as a whole.
 func added(path cmp.Path) bool {
 	for _, step := range path {
 		if _, inList := step.(cmp.SliceIndex); inList {
@@ -66,7 +66,7 @@ func added(path cmp.Path) bool {
 	return !written.IsValid() && stored.IsValid()
 }
 
-// throughStorage decodes an object as a request does, and encodes it as it is stored.
+// throughStorage decodes an object like a request and encodes it like the storage.
 func throughStorage(t *testing.T, content []byte) []byte {
 	t.Helper()
 	internal, gvk, err := Codecs.UniversalDecoder().Decode(content, nil, nil)

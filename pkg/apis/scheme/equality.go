@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// The API machinery compares objects by reflection, and lists of bytes byte by byte. Every update of
-// a ManifestWork compares its manifests several times, which took a third of the CPU time of the
-// server for large ones.
+// The API machinery compares objects by reflection, and byte slices byte by byte. Each update of a
+// ManifestWork compares its manifests several times, which took a third of the CPU time of the server
+// for large ManifestWorks.
 func init() {
 	err := equality.Semantic.AddFuncs(
 		func(a, b runtime.RawExtension) bool {

@@ -21,26 +21,25 @@ func TestEqualityOfBytes(t *testing.T) {
 	}{
 		"same bytes":          {raw("a"), raw("a"), true},
 		"other bytes":         {raw("a"), raw("b"), false},
-		"nothing and no list": {runtime.RawExtension{Raw: []byte{}}, runtime.RawExtension{}, true},
+		"empty and nil bytes": {runtime.RawExtension{Raw: []byte{}}, runtime.RawExtension{}, true},
 		"same objects":        {object("a"), object("a"), true},
 		"other objects":       {object("a"), object("b"), false},
-		"object and none":     {object("a"), runtime.RawExtension{}, false},
+		"object and empty":    {object("a"), runtime.RawExtension{}, false},
 		"within a list":       {[]runtime.RawExtension{raw("a"), raw("b")}, []runtime.RawExtension{raw("a"), raw("c")}, false},
 		"same fields":         {metav1.NewFieldsV1("{}"), metav1.NewFieldsV1("{}"), true},
 		"other fields":        {metav1.NewFieldsV1("{}"), metav1.NewFieldsV1(`{"f:a":{}}`), false},
 	} {
 		if got := equality.Semantic.DeepEqual(c.a, c.b); got != c.want {
-			t.Errorf("%s: DeepEqual = %v, want %v", name, got, c.want)
+			t.Errorf("%s: DeepEqual() = %v, want %v", name, got, c.want)
 		}
 	}
 }
 
-// The bytes of a manifest are compared as one, and not one after another by reflection, which
-// allocates for each.
-func TestEqualityIsNotByTheByte(t *testing.T) {
+// A comparison by reflection would allocate for each byte of a manifest.
+func TestEqualityOfBytesAllocatesLittle(t *testing.T) {
 	large := bytes.Repeat([]byte("x"), 1<<20)
 	a, b := runtime.RawExtension{Raw: large}, runtime.RawExtension{Raw: bytes.Clone(large)}
 	if n := testing.AllocsPerRun(5, func() { equality.Semantic.DeepEqual(a, b) }); n > 100 {
-		t.Errorf("a comparison of 1 MiB allocates %.0f times, want at most 100", n)
+		t.Errorf("allocations of a comparison of 1 MiB = %.0f, want at most 100", n)
 	}
 }

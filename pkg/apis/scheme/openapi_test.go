@@ -32,33 +32,33 @@ func TestOpenAPI(t *testing.T) {
 	ours := 0
 	for model, definition := range definitions {
 		friendly := name(model)
-		// A slash would have to be escaped in a reference, which kubectl and the aggregator do not undo.
+		// kubectl and the aggregator do not unescape slashes in references.
 		if strings.Contains(friendly, "/") {
-			t.Errorf("definition name %q contains a slash", friendly)
+			t.Errorf("definition name = %q, want no slash", friendly)
 		}
 		described := strings.HasPrefix(friendly, modelPrefix)
 		if described {
 			ours++
 		}
 		if described && definition.Schema.Description == "" {
-			t.Errorf("%s has no description", friendly)
+			t.Errorf("description of %s is empty, want a description", friendly)
 		}
 		checkSchema(t, friendly, &definition.Schema, described, names)
 	}
 	if ours == 0 {
-		t.Errorf("no definition is named %s*", modelPrefix)
+		t.Errorf("number of definitions with the prefix %s = 0, want at least 1", modelPrefix)
 	}
 }
 
 func checkSchema(t *testing.T, path string, schema *spec.Schema, described bool, names map[string]bool) {
 	t.Helper()
 	if ref := schema.Ref.String(); ref != "" && !names[strings.TrimPrefix(ref, refPrefix)] {
-		t.Errorf("%s: $ref %s does not resolve", path, ref)
+		t.Errorf("$ref of %s = %s, want a defined schema", path, ref)
 	}
 	for key := range schema.Properties {
 		property := schema.Properties[key]
 		if described && property.Description == "" {
-			t.Errorf("%s.%s has no description", path, key)
+			t.Errorf("description of %s.%s is empty, want a description", path, key)
 		}
 		checkSchema(t, path+"."+key, &property, described, names)
 	}

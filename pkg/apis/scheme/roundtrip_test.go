@@ -34,7 +34,7 @@ func TestRoundTrip(t *testing.T) {
 	roundtrip.RoundTripTestForScheme(t, Scheme, fuzzerFuncs)
 }
 
-// An object that was read from storage is defaulted again; that may not change it.
+// Objects are defaulted again when they are read from storage. This must not change them.
 func TestDefaultingTwiceChangesNothing(t *testing.T) {
 	filler := fuzzer.FuzzerFor(fuzzerFuncs, rand.NewSource(1), Codecs)
 	for gvk := range Scheme.AllKnownTypes() {
@@ -52,16 +52,16 @@ func TestDefaultingTwiceChangesNothing(t *testing.T) {
 				once := obj.DeepCopyObject()
 				Scheme.Default(obj)
 				if !apiequality.Semantic.DeepEqual(once, obj) {
-					t.Fatalf("defaulted once:\n%#v\ntwice:\n%#v", once, obj)
+					t.Fatalf("object after a second Default() =\n%#v\nwant\n%#v", obj, once)
 				}
 			}
 		})
 	}
 }
 
-// Objects are stored and sent in a version, so an internal kind without one
-// would fail at its first request. The reverse is fine: the server does not
-// serve the kinds that agents keep on managed clusters.
+// Objects are stored and sent in a version, so that requests for an internal kind without
+// a version would fail. The reverse is valid: the server does not serve the kinds that
+// agents store on managed clusters.
 func TestEveryInternalKindHasAVersion(t *testing.T) {
 	internal := map[string]reflect.Type{}
 	versioned := map[string]reflect.Type{}
@@ -78,10 +78,10 @@ func TestEveryInternalKindHasAVersion(t *testing.T) {
 	}
 	for key := range internal {
 		if versioned[key] == nil {
-			t.Errorf("%s has no versioned type", key)
+			t.Errorf("number of versioned types of %s = 0, want at least 1", key)
 		}
 	}
 	if len(internal) == 0 {
-		t.Error("no kinds found")
+		t.Error("number of kinds = 0, want at least 1")
 	}
 }

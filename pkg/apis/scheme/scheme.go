@@ -1,5 +1,4 @@
-// Package scheme holds the one Scheme that knows every type the server serves,
-// and its codecs.
+// Package scheme contains the Scheme of all types that the server serves, and its codecs.
 package scheme
 
 import (
@@ -19,11 +18,11 @@ import (
 )
 
 var (
-	// Scheme knows every internal and versioned type that the server serves.
+	// Scheme contains the internal and versioned types that the server serves.
 	Scheme = runtime.NewScheme()
 	// Codecs encodes and decodes the types of Scheme.
 	Codecs = serializer.NewCodecFactory(Scheme)
-	// ParameterCodec turns query parameters into options objects.
+	// ParameterCodec converts query parameters to options objects.
 	ParameterCodec = runtime.NewParameterCodec(Scheme)
 )
 
@@ -37,8 +36,7 @@ func init() {
 	searchinstall.Install(Scheme)
 	workinstall.Install(Scheme)
 
-	// The generic API server serves these in every group, and discovery in the
-	// unversioned one.
+	// The generic API server serves these types in every group, and discovery in the unversioned group.
 	unversioned := schema.GroupVersion{Version: "v1"}
 	metav1.AddToGroupVersion(Scheme, unversioned)
 	Scheme.AddUnversionedTypes(unversioned,

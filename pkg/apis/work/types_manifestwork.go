@@ -8,10 +8,6 @@ import (
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // ManifestWork is a set of Kubernetes objects to apply on one managed cluster.
-// It lives in the hub namespace that is named after the managed cluster; the
-// agent of that cluster applies its manifests, keeps them as they are given, and
-// reports their state. Deleting the ManifestWork removes the applied objects,
-// unless its deleteOption says otherwise.
 type ManifestWork struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
@@ -28,7 +24,7 @@ type ManifestWorkSpec struct {
 	Executor        *ManifestWorkExecutor
 }
 
-// ManifestsTemplate holds the objects of a ManifestWork.
+// ManifestsTemplate contains the objects of a ManifestWork.
 type ManifestsTemplate struct {
 	Manifests []Manifest
 }
@@ -38,7 +34,7 @@ type Manifest struct {
 	runtime.RawExtension
 }
 
-// DeletePropagationPolicyType says what happens to applied objects when their work is deleted.
+// DeletePropagationPolicyType specifies how applied objects are handled when their ManifestWork is deleted.
 type DeletePropagationPolicyType string
 
 const (
@@ -47,19 +43,19 @@ const (
 	DeletePropagationPolicyTypeSelectivelyOrphan DeletePropagationPolicyType = "SelectivelyOrphan"
 )
 
-// DeleteOption says what happens to applied objects when their work is deleted or finished.
+// DeleteOption specifies how applied objects are handled when their ManifestWork is deleted or has finished.
 type DeleteOption struct {
 	PropagationPolicy       DeletePropagationPolicyType
 	SelectivelyOrphan       *SelectivelyOrphan
 	TTLSecondsAfterFinished *int64
 }
 
-// SelectivelyOrphan names the objects to leave on the managed cluster.
+// SelectivelyOrphan lists the objects to keep on the managed cluster.
 type SelectivelyOrphan struct {
 	OrphaningRules []OrphaningRule
 }
 
-// OrphaningRule names one object exactly.
+// OrphaningRule identifies one object.
 type OrphaningRule struct {
 	Group     *string
 	Resource  string
@@ -67,8 +63,7 @@ type OrphaningRule struct {
 	Name      string
 }
 
-// ResourceIdentifier names objects of one resource. In a manifestConfigs entry,
-// name and namespace may contain the wildcard *.
+// ResourceIdentifier identifies objects of one resource.
 type ResourceIdentifier struct {
 	Group     *string
 	Resource  string
@@ -76,7 +71,7 @@ type ResourceIdentifier struct {
 	Namespace *string
 }
 
-// ManifestConfigOption says how the manifests it names are applied and observed.
+// ManifestConfigOption specifies how manifests are applied and observed.
 type ManifestConfigOption struct {
 	ResourceIdentifier ResourceIdentifier
 	FeedbackRules      []FeedbackRule
@@ -85,7 +80,7 @@ type ManifestConfigOption struct {
 	ConditionRules     []ConditionRule
 }
 
-// FeedbackScrapeType says how feedback values are kept up to date.
+// FeedbackScrapeType specifies how feedback values are updated.
 type FeedbackScrapeType string
 
 const (
@@ -93,7 +88,7 @@ const (
 	FeedbackWatchType FeedbackScrapeType = "Watch"
 )
 
-// FeedbackRuleType says where feedback values come from.
+// FeedbackRuleType specifies the source of feedback values.
 type FeedbackRuleType string
 
 const (
@@ -101,20 +96,20 @@ const (
 	JSONPathsType       FeedbackRuleType = "JSONPaths"
 )
 
-// FeedbackRule says which values of an applied object are reported.
+// FeedbackRule selects values of an applied object to report.
 type FeedbackRule struct {
 	Type      FeedbackRuleType
 	JsonPaths []JsonPath
 }
 
-// JsonPath names a value of an object.
+// JsonPath selects a value of an object.
 type JsonPath struct {
 	Name    string
 	Version *string
 	Path    string
 }
 
-// UpdateStrategyType says how a manifest is applied.
+// UpdateStrategyType specifies how a manifest is applied.
 type UpdateStrategyType string
 
 const (
@@ -124,20 +119,20 @@ const (
 	UpdateStrategyTypeReadOnly        UpdateStrategyType = "ReadOnly"
 )
 
-// UpdateStrategy says how a manifest is applied.
+// UpdateStrategy specifies how a manifest is applied.
 type UpdateStrategy struct {
 	Type            UpdateStrategyType
 	ServerSideApply *ServerSideApplyConfig
 }
 
-// ServerSideApplyConfig holds the settings of server-side apply.
+// ServerSideApplyConfig contains the settings of server-side apply.
 type ServerSideApplyConfig struct {
 	Force        *bool
 	FieldManager string
 	IgnoreFields []IgnoreField
 }
 
-// IgnoreFieldsCondition says when fields are ignored.
+// IgnoreFieldsCondition specifies when fields are ignored.
 type IgnoreFieldsCondition string
 
 const (
@@ -145,7 +140,7 @@ const (
 	IgnoreFieldsConditionOnSpokeChange  IgnoreFieldsCondition = "OnSpokeChange"
 )
 
-// IgnoreField names fields that are left out of a server-side apply.
+// IgnoreField selects fields that server-side apply ignores.
 type IgnoreField struct {
 	Condition         IgnoreFieldsCondition
 	JSONPaths         []string
@@ -153,7 +148,7 @@ type IgnoreField struct {
 	JQPathExpressions []string
 }
 
-// ConditionRuleType says how a condition rule is evaluated.
+// ConditionRuleType specifies how a condition rule is evaluated.
 type ConditionRuleType string
 
 const (
@@ -170,7 +165,7 @@ type ConditionRule struct {
 	MessageExpression *string
 }
 
-// ManifestWorkExecutor names the identity that a work acts as.
+// ManifestWorkExecutor is the identity that the agent impersonates to apply a ManifestWork.
 type ManifestWorkExecutor struct {
 	Subject ManifestWorkExecutorSubject
 }
@@ -178,16 +173,16 @@ type ManifestWorkExecutor struct {
 // ManifestWorkExecutorSubjectType is the kind of an executor.
 type ManifestWorkExecutorSubjectType string
 
-// ExecutorSubjectTypeServiceAccount makes a work act as a ServiceAccount of the managed cluster.
+// ExecutorSubjectTypeServiceAccount is the type of an executor that is a ServiceAccount of the managed cluster.
 const ExecutorSubjectTypeServiceAccount ManifestWorkExecutorSubjectType = "ServiceAccount"
 
-// ManifestWorkExecutorSubject names the identity that a work acts as.
+// ManifestWorkExecutorSubject identifies an executor.
 type ManifestWorkExecutorSubject struct {
 	Type           ManifestWorkExecutorSubjectType
 	ServiceAccount *ManifestWorkSubjectServiceAccount
 }
 
-// ManifestWorkSubjectServiceAccount names a ServiceAccount of the managed cluster.
+// ManifestWorkSubjectServiceAccount identifies a ServiceAccount of the managed cluster.
 type ManifestWorkSubjectServiceAccount struct {
 	Namespace string
 	Name      string
@@ -200,7 +195,8 @@ type ManifestWorkStatus struct {
 	ExecutorChoice *ExecutorChoice
 }
 
-// ExecutorChoice says who chose the executor of a work, and who last wrote its spec.
+// ExecutorChoice records the user who chose the executor of a ManifestWork and the user who last changed its
+// spec.
 type ExecutorChoice struct {
 	ChosenBy      ExecutorChooser
 	ChosenAt      metav1.Time
@@ -208,25 +204,25 @@ type ExecutorChoice struct {
 	SpecChangedAt metav1.Time
 }
 
-// ExecutorChooser is a user of the hub as the hub has authenticated it.
+// ExecutorChooser is an authenticated user of the hub.
 type ExecutorChooser struct {
 	Username string
 	UID      string
 }
 
-// ManifestResourceStatus holds the state of each manifest.
+// ManifestResourceStatus reports the state of each manifest.
 type ManifestResourceStatus struct {
 	Manifests []ManifestCondition
 }
 
-// ManifestCondition is the state of one manifest.
+// ManifestCondition reports the state of one manifest.
 type ManifestCondition struct {
 	ResourceMeta    ManifestResourceMeta
 	StatusFeedbacks StatusFeedbackResult
 	Conditions      []metav1.Condition
 }
 
-// ManifestResourceMeta says which object an entry of the status is about.
+// ManifestResourceMeta identifies the object of a manifest.
 type ManifestResourceMeta struct {
 	Ordinal   int32
 	Group     string
@@ -237,7 +233,7 @@ type ManifestResourceMeta struct {
 	Namespace string
 }
 
-// StatusFeedbackResult holds the values that feedback rules ask for.
+// StatusFeedbackResult contains the values that feedbackRules select.
 type StatusFeedbackResult struct {
 	Values []FeedbackValue
 }

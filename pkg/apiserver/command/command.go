@@ -1,4 +1,4 @@
-// Package command is the command line of the API server.
+// Package command contains the command of the API server.
 package command
 
 import (
@@ -21,13 +21,14 @@ func New() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "apiserver",
 		Short: "Serve the APIs of an Open Cluster Management hub",
-		Long: `Serve cluster permissions, manifest works and managed clusters as native REST
-resources of a Kubernetes cluster, behind its aggregation layer.`,
+		Long: `Serve the APIs of an Open Cluster Management hub as an aggregated API server of a
+Kubernetes cluster: cluster permissions, managed service accounts, manifest works,
+managed clusters, add-ons and fleet search.`,
 		Version:      baseversion.Get().GitVersion,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(command *cobra.Command, _ []string) error {
-			// Feature gates have their final values from here on.
+			// This sets the feature gates.
 			if err := o.ServerRun.ComponentGlobalsRegistry.Set(); err != nil {
 				return err
 			}
@@ -51,7 +52,7 @@ resources of a Kubernetes cluster, behind its aggregation layer.`,
 }
 
 func run(ctx context.Context, o options.Completed) (err error) {
-	klog.FromContext(ctx).Info("hub-apiserver starts", "version", baseversion.Get().GitVersion)
+	klog.FromContext(ctx).Info("Starting hub-apiserver", "version", baseversion.Get().GitVersion)
 	var embedded *etcd.Server
 	if o.Embedded() {
 		embedded, err = etcd.Start(ctx, o.EmbeddedEtcd)

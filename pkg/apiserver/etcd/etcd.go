@@ -1,6 +1,5 @@
-// Package etcd runs the etcd of a server that was given none: one member inside
-// the server's process, on a unix socket that only its user can reach, with its
-// data in a directory of its own.
+// Package etcd runs an embedded etcd with one member in the process of the server. It listens on a unix
+// socket that only the user of the process can access.
 package etcd
 
 import (
@@ -24,23 +23,22 @@ const (
 	idFile       = "storage-id"
 	socketFile   = "client"
 
-	// maxSocketPath is how long the path of a unix socket may be, on every system.
+	// maxSocketPath is a path length that every operating system supports for unix sockets.
 	maxSocketPath = 100
 
-	// catchUpEntries is how many past writes are kept in memory: a single member has no
-	// followers. 0 would stand for etcd's default.
+	// catchUpEntries is the number of past writes in memory. A single member has no followers that need
+	// them. 0 means the default of etcd.
 	catchUpEntries = 10
-	// snapshotCount is how many writes are read again at a start, at most.
+	// snapshotCount is the maximum number of writes that etcd replays at startup.
 	snapshotCount = 1000
 
-	// defragmentAtStartMegabytes is the free space in the database file from
-	// which it is rewritten before the server starts.
+	// defragmentAtStartMegabytes is the free space above which a start defragments the database.
 	defragmentAtStartMegabytes = 128
 )
 
-// Options say how the embedded etcd runs.
+// Options configure the embedded etcd.
 type Options struct {
-	// DataDir is the directory of the data; it is created when missing.
+	// DataDir is the directory of the data. Start creates it.
 	DataDir string
 	// QuotaBytes is the size of the database at which writes are refused.
 	QuotaBytes int64
@@ -52,12 +50,12 @@ type Server struct {
 	client    *clientv3.Client
 	lock      *os.File
 	socket    string
-	tempDir   string // of the socket, where the data directory's path is too long for one
+	tempDir   string // of the socket, if the path of the data directory is too long
 	storageID string
 }
 
-// Start runs etcd and waits until it serves. It fails, naming the reason, when
-// the data cannot be opened or another process goes on using it.
+// Start starts etcd and waits until it serves. It returns an error if it cannot open the data or another
+// process uses it.
 func Start(ctx context.Context, options Options) (*Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -71,11 +69,11 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 	}
 	if s.storageID, err = ReadStorageID(filepath.Join(options.DataDir, idFile)); err != nil {
 		s.Stop()
-		return nil, fmt.Errorf("identity of the data: %w", err)
+		return nil, fmt.Errorf("reading the ID of the data: %w", err)
 	}
 	if err := s.placeSocket(options.DataDir); err != nil {
 		s.Stop()
-		return nil, fmt.Errorf("place for the socket: %w", err)
+		return nil, fmt.Errorf("creating the directory of the socket: %w", err)
 	}
 
 	s.etcd, err = embed.StartEtcd(s.config(options))
@@ -106,17 +104,15 @@ func (s *Server) config(options Options) *embed.Config {
 	config := embed.NewConfig()
 	config.Name = memberName
 	config.Dir = options.DataDir
-	// A single member has no peers. Were it to listen for some, whoever can connect
-	// could write to its log; etcd opens a unix socket for peers in the abstract
-	// namespace, where it has no owner.
+	// A single member must not listen for peers: every user of the machine could connect and write to
+	// the log, because etcd opens the unix socket for peers in the abstract namespace without an owner.
 	config.ListenPeerUrls = nil
 	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
 	config.InitialCluster = config.InitialClusterFromName(memberName)
 	config.QuotaBackendBytes = options.QuotaBytes
 	config.BootstrapDefragThresholdMegabytes = defragmentAtStartMegabytes
 	config.StrictReconfigCheck = false
-	// etcd keeps that many past writes in memory for followers that lag behind, by default
-	// 5,000 of up to 1.5 MiB each, and reads all since the last snapshot at a start.
+	// By default, etcd keeps 5,000 past writes of up to 1.5 MiB in memory for followers.
 	config.SnapshotCatchUpEntries = catchUpEntries
 	config.SnapshotCount = snapshotCount
 	config.Logger = "zap"
@@ -125,21 +121,20 @@ func (s *Server) config(options Options) *embed.Config {
 	return config
 }
 
-// Endpoint is the URL that clients in this process connect to.
+// Endpoint returns the URL for clients in this process.
 func (s *Server) Endpoint() string { return "unix://" + s.socket }
 
-// StorageID names the data: it stays the same for as long as the data directory lives.
+// StorageID returns the ID of the data, which is constant for the lifetime of the data directory.
 func (s *Server) StorageID() string { return s.storageID }
 
-// Failed delivers the error with which etcd ends by itself, such as a disk that
-// cannot be written.
+// Failed returns a channel of the error with which etcd stops, for example if it cannot write to disk.
 func (s *Server) Failed() <-chan error { return s.etcd.Err() }
 
-// Stop closes etcd once what is under way is on disk. It is safe to call more than once.
+// Stop stops etcd after its writes are on disk. It may be called more than once.
 func (s *Server) Stop() {
 	if s.client != nil {
 		if err := s.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
-			klog.Background().Error(err, "closing the client of the embedded etcd")
+			klog.Background().Error(err, "Failed to close the client of the embedded etcd")
 		}
 		s.client = nil
 	}
@@ -149,21 +144,21 @@ func (s *Server) Stop() {
 	}
 	if s.tempDir != "" {
 		if err := os.RemoveAll(s.tempDir); err != nil {
-			klog.Background().Error(err, "removing the socket of the embedded etcd")
+			klog.Background().Error(err, "Failed to remove the socket of the embedded etcd")
 		}
 		s.tempDir = ""
 	}
 	if s.lock != nil {
 		// Closing releases the lock.
 		if err := s.lock.Close(); err != nil {
-			klog.Background().Error(err, "releasing the data directory of the embedded etcd")
+			klog.Background().Error(err, "Failed to unlock the data directory of the embedded etcd")
 		}
 		s.lock = nil
 	}
 }
 
-// placeSocket puts the socket beside the data, where a later start replaces one
-// that a crash left behind. A path that is too long for it gets a temporary directory.
+// placeSocket chooses the path of the socket in the data directory, where the next start replaces it after
+// a crash. If that path is too long, the socket is in a temporary directory.
 func (s *Server) placeSocket(dataDir string) error {
 	dir, err := filepath.Abs(dataDir)
 	if err != nil {
@@ -179,7 +174,7 @@ func (s *Server) placeSocket(dataDir string) error {
 	return nil
 }
 
-// ReadStorageID reads the name of some data from a file, and makes one if there is none.
+// ReadStorageID reads the ID of data from a file. If there is none, it creates one.
 func ReadStorageID(path string) (string, error) {
 	id, err := os.ReadFile(path)
 	if err == nil && len(id) > 0 {

@@ -23,8 +23,7 @@ func start(t *testing.T, dir string) *Server {
 	return server
 }
 
-// What is written is there after a restart, under the same identity and with
-// what a crash may have left beside it.
+// TestDataSurvives restarts etcd with the socket of a crashed process in the data directory.
 func TestDataSurvives(t *testing.T) {
 	for _, dir := range []string{
 		filepath.Join(t.TempDir(), "data"),
@@ -42,36 +41,36 @@ func TestDataSurvives(t *testing.T) {
 		second := start(t, dir)
 		got, err := second.client.Get(t.Context(), "key")
 		if err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "value" {
-			t.Errorf("after a restart: %v, %v", got, err)
+			t.Errorf("Get() after a restart = %v, %v, want the written value", got, err)
 		}
 		if first.StorageID() != second.StorageID() {
-			t.Errorf("identity was %s, is %s", first.StorageID(), second.StorageID())
+			t.Errorf("StorageID() after a restart = %s, want %s", second.StorageID(), first.StorageID())
 		}
 	}
 }
 
-// Whoever can connect to etcd can read and write everything, so it listens
-// nowhere but on a socket in a directory that is closed to others.
+// TestListensOnItsOwnSocketOnly checks that other users cannot connect, since every client can read and
+// write all data.
 func TestListensOnItsOwnSocketOnly(t *testing.T) {
 	server := start(t, filepath.Join(t.TempDir(), "data"))
 	info, err := os.Stat(filepath.Dir(server.socket))
 	if err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("directory of the socket: %v, %v", info.Mode(), err)
+		t.Errorf("mode of the directory of the socket = %v, %v, want 0700", info.Mode(), err)
 	}
 	if count := len(server.etcd.Peers); count != 0 {
-		t.Errorf("listens for %d peers", count)
+		t.Errorf("listeners for peers = %d, want 0", count)
 	}
 	if count := len(server.etcd.Clients); count != 1 {
-		t.Errorf("listens for clients in %d places", count)
+		t.Errorf("listeners for clients = %d, want 1", count)
 	}
 	for _, listener := range server.etcd.Clients {
 		if address, ok := listener.Addr().(*net.UnixAddr); !ok || address.Name != server.socket {
-			t.Errorf("listens on %v", listener.Addr())
+			t.Errorf("listener = %v, want %s", listener.Addr(), server.socket)
 		}
 	}
 }
 
-func TestSecondProcessIsTold(t *testing.T) {
+func TestSecondProcess(t *testing.T) {
 	dir := t.TempDir()
 	first := start(t, dir)
 
@@ -80,7 +79,7 @@ func TestSecondProcessIsTold(t *testing.T) {
 	_, err := Start(ctx, Options{DataDir: dir, QuotaBytes: quotaBytes})
 	want := fmt.Sprintf("process %d is using %s", os.Getpid(), dir)
 	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("error %v, want %q", err, want)
+		t.Errorf("Start() of a second process = %v, want %q", err, want)
 	}
 
 	time.AfterFunc(200*time.Millisecond, first.Stop)

@@ -20,13 +20,12 @@ const (
 	lockPeriod = 100 * time.Millisecond
 )
 
-// lock takes the data directory for this process until the file is closed or the
-// process ends, however it ends. It waits for a process that is just stopping, as
-// long as ctx lasts; etcd itself would wait without end or word.
+// lock locks the data directory until the file is closed or the process ends. Until ctx ends, it waits for
+// another process that is stopping. etcd itself would wait forever and log nothing.
 func lock(ctx context.Context, dataDir string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dataDir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("locking the data: %w", err)
+		return nil, fmt.Errorf("locking the data directory: %w", err)
 	}
 	waiting := false
 	err = wait.PollUntilContextCancel(ctx, lockPeriod, true, func(ctx context.Context) (bool, error) {
@@ -36,7 +35,7 @@ func lock(ctx context.Context, dataDir string) (*os.File, error) {
 		}
 		if !waiting {
 			waiting = true
-			klog.FromContext(ctx).Info("waiting for another process to let go of the data directory", "directory", dataDir, "process", holder(file))
+			klog.FromContext(ctx).Info("Waiting for another process to unlock the data directory", "directory", dataDir, "process", holder(file))
 		}
 		return false, nil
 	})
@@ -47,7 +46,7 @@ func lock(ctx context.Context, dataDir string) (*os.File, error) {
 		err = writeHolder(file)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("locking the data: %w", err), file.Close())
+		return nil, errors.Join(fmt.Errorf("locking the data directory: %w", err), file.Close())
 	}
 	return file, nil
 }

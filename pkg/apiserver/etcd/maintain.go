@@ -15,19 +15,19 @@ const (
 	maintenancePeriod  = 5 * time.Minute
 	maintenanceTimeout = time.Minute
 
-	// A database is rewritten when more than half of it, and more than this, is free.
+	// defragmentAboveBytes is the minimum free space for a defragmentation, in addition to half of the database.
 	defragmentAboveBytes = 64 << 20
 )
 
-// Maintain keeps the database small until ctx ends. The API server compacts old
-// revisions at the interval of --etcd-compaction-interval; this gives the space back to the file system
-// and lifts the alarm that refuses writes once there is space again.
+// Maintain keeps the database small until ctx ends. The API server compacts old revisions at the interval
+// --etcd-compaction-interval. Maintain returns the free space to the file system, and disarms the alarm
+// that blocks writes when there is space again.
 func (s *Server) Maintain(ctx context.Context) {
 	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, maintenanceTimeout)
 		defer cancel()
 		if err := s.maintain(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "maintenance of the embedded etcd")
+			klog.FromContext(ctx).Error(err, "Maintenance of the embedded etcd failed")
 		}
 	}, maintenancePeriod, 0.1, true)
 }
@@ -50,7 +50,7 @@ func (s *Server) maintain(ctx context.Context) error {
 	if !outOfSpace && (free < defragmentAboveBytes || free < status.DbSize/2) {
 		return nil
 	}
-	klog.FromContext(ctx).Info("defragmenting the embedded etcd", "bytes", status.DbSize, "inUse", status.DbSizeInUse, "outOfSpace", outOfSpace)
+	klog.FromContext(ctx).Info("Defragmenting the embedded etcd", "bytes", status.DbSize, "inUse", status.DbSizeInUse, "outOfSpace", outOfSpace)
 	if _, err := s.client.Defragment(ctx, s.Endpoint()); err != nil {
 		return fmt.Errorf("defragmenting: %w", err)
 	}

@@ -10,7 +10,7 @@ func TestNilExecutor(t *testing.T) {
 		"":                     "",
 		"--nil-executor=Allow": "",
 		"--nil-executor=Check": "",
-		"--nil-executor=Deny":  "--nil-executor=Deny needs --work-executor",
+		"--nil-executor=Deny":  "--nil-executor=Deny requires --work-executor",
 		"--nil-executor=Deny --work-executor=apps/permissions": "",
 		"--nil-executor=deny": "--nil-executor must be one of [Allow Deny Check]",
 		"--nil-executor=":     "--nil-executor must be one of",
@@ -34,9 +34,9 @@ func TestNilExecutor(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = completed.Validate()
-			said := err != nil && strings.Contains(err.Error(), "executor")
-			if said != (want != "") || said && !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, not %q", err, want)
+			refused := err != nil && strings.Contains(err.Error(), "executor")
+			if refused != (want != "") || refused && !strings.Contains(err.Error(), want) {
+				t.Errorf("Validate(%s) = %v, want %q", flags, err, want)
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-// Package options holds the flags of the API server.
+// Package options defines the flags of the API server.
 package options
 
 import (
@@ -42,22 +42,22 @@ import (
 const (
 	etcdPathPrefix = "/registry/open-cluster-management.io"
 
-	// Firewalls between managed control planes and nodes let this port pass, as the kubelet's.
+	// This is the port of the kubelet, which firewalls between managed control planes and nodes allow.
 	defaultSecurePort = 10250
 
-	defaultNamespace  = "open-cluster-management-hub"
-	defaultLeaseName  = "hub-apiserver-controllers"
-	defaultDataDir    = "/var/lib/hub-apiserver"
-	defaultQuotaBytes = 8 << 30
-	defaultLimitBytes = 500 << 10
-	defaultWatchGrace = 5 * time.Second
-	// defaultCompactionInterval is how often old revisions are compacted.
+	defaultNamespace          = "open-cluster-management-hub"
+	defaultLeaseName          = "hub-apiserver-controllers"
+	defaultDataDir            = "/var/lib/hub-apiserver"
+	defaultQuotaBytes         = 8 << 30
+	defaultLimitBytes         = 500 << 10
+	defaultWatchGrace         = 5 * time.Second
 	defaultCompactionInterval = time.Minute
-	// Ten years: hubs of today ask for up to that much.
+	defaultDeletionWorkers    = 10
+	// Ten years. Clients of existing hubs request validities up to this value.
 	defaultTokenValidity = 87600 * time.Hour
 	minimumLimitBytes    = 1 << 10
 	minimumQuotaBytes    = 16 << 20
-	maximumObjectBytes   = 1<<20 + 1<<19 // etcd's own limit for a request
+	maximumObjectBytes   = 1<<20 + 1<<19 // default limit of etcd for a request
 )
 
 func init() {
@@ -74,36 +74,32 @@ type Options struct {
 	EmbeddedEtcd   etcd.Options
 	Logs           *logs.Options
 
-	// Namespace of the hub that holds the server's leases.
+	// Namespace is the namespace of the hub that contains the Leases of the server.
 	Namespace string
-	// ManifestLimitBytes bounds the manifests of one ManifestWork.
+	// ManifestLimitBytes limits the manifests of one ManifestWork.
 	ManifestLimitBytes int64
-	// EscalationCheck, NamespaceSource and WorkExecutor are how ClusterPermissions are
-	// checked and delivered.
+	// EscalationCheck, NamespaceSource and WorkExecutor configure the check and the delivery of
+	// ClusterPermissions.
 	EscalationCheck string
 	NamespaceSource string
 	WorkExecutor    string
-	// NilExecutor says what becomes of works that name no executor.
+	// NilExecutor is the action for a ManifestWork without an executor.
 	NilExecutor string
-	// MaximumTokenValidity bounds how long tokens of ManagedServiceAccounts are valid; 0 for no bound.
+	// MaximumTokenValidity limits the validity of tokens of ManagedServiceAccounts. 0 means no limit.
 	MaximumTokenValidity time.Duration
 	// ReservedAccountNames are names that no new ManagedServiceAccount may have.
 	ReservedAccountNames []string
-	// Quotas bound what namespaces hold, and single objects.
-	Quotas apiserver.Quotas
-	// Search is how the fleet is searched.
-	Search Search
-	// Registration is how managed clusters register.
-	Registration Registration
-	// Requests are the limits of each caller.
-	Requests Requests
+	Quotas               apiserver.Quotas
+	Search               Search
+	Registration         Registration
+	Requests             Requests
 }
 
-// New returns the defaults.
+// New returns options with their defaults.
 func New() *Options {
 	o := &Options{
 		ServerRun: genericoptions.NewServerRunOptions(),
-		// The codec of the storage is up to each resource.
+		// Each resource has its own storage codec.
 		Recommended:   genericoptions.NewRecommendedOptions(etcdPathPrefix, nil),
 		APIEnablement: genericoptions.NewAPIEnablementOptions(),
 		EmbeddedEtcd:  etcd.Options{DataDir: defaultDataDir, QuotaBytes: defaultQuotaBytes},
@@ -126,16 +122,17 @@ func New() *Options {
 		o.Namespace = namespace
 	}
 	o.Recommended.SecureServing.BindPort = defaultSecurePort
-	// ManifestWorks are larger and change more often than most objects of a cluster, and the
-	// embedded etcd has what was replaced in this process's memory.
+	// ManifestWorks are larger and change more often than most objects, and the memory of the embedded
+	// etcd contains the replaced revisions.
 	o.Recommended.Etcd.StorageConfig.CompactionInterval = defaultCompactionInterval
-	// While it stops, the server answers 429 rather than refuse connections, and
-	// ends the watches. The library's own defaults wait a minute for watches, most
-	// of which never end, and are killed before that.
+	// One worker does not delete a thousand objects within the timeout of a request.
+	o.Recommended.Etcd.DeleteCollectionWorkers = defaultDeletionWorkers
+	// During shutdown, the server returns 429 instead of refusing connections, and ends the watches. With
+	// the defaults of the library it would wait a minute for watches, which do not end by themselves.
 	o.ServerRun.ShutdownSendRetryAfter = true
 	o.ServerRun.ShutdownWatchTerminationGracePeriod = defaultWatchGrace
-	// Hubs before 1.36 do not serve these policies in v1; their informer would
-	// never sync and every write would be refused.
+	// Hubs before 1.36 do not serve these policies in v1. Their informer would never sync, and every write
+	// would be refused.
 	o.Recommended.Admission.DefaultOffPlugins.Insert(mutatingadmissionpolicy.PluginName)
 
 	o.LeaderElection = componentbaseconfig.LeaderElectionConfiguration{
@@ -149,7 +146,7 @@ func New() *Options {
 	return o
 }
 
-// Flags returns the flags by topic.
+// Flags returns the flags in named sets.
 func (o *Options) Flags() cliflag.NamedFlagSets {
 	var sets cliflag.NamedFlagSets
 	o.Recommended.SecureServing.AddFlags(sets.FlagSet("secure serving"))
@@ -179,34 +176,34 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 
 func (o *Options) addEmbeddedEtcdFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.EmbeddedEtcd.DataDir, "data-dir", o.EmbeddedEtcd.DataDir,
-		"Directory for the data of the etcd that the server runs itself when --etcd-servers is not given. One server only may use it.")
+		"Directory for the data of the embedded etcd, which the server runs if --etcd-servers is not set. Only one server may use it.")
 	fs.Int64Var(&o.EmbeddedEtcd.QuotaBytes, "data-quota-bytes", o.EmbeddedEtcd.QuotaBytes,
-		"Size of the database in --data-dir, in bytes, at which writes are refused.")
+		"Maximum size in bytes of the database in --data-dir. If it is exceeded, writes are refused.")
 }
 
 func (o *Options) addWorkFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&o.ManifestLimitBytes, "manifest-limit-bytes", o.ManifestLimitBytes,
-		"Bytes that the manifests of one ManifestWork may have in all. Objects of more than 1.5 MiB need an etcd with a larger --max-request-bytes.")
+		"Maximum total size in bytes of the manifests of one ManifestWork. Objects larger than 1.5 MiB require an etcd with a larger --max-request-bytes.")
 	fs.StringVar(&o.NilExecutor, "nil-executor", o.NilExecutor,
-		"What becomes of writes that give a ManifestWork without spec.executor its spec. Allow lets everybody pass who may write works, and Deny nobody. Check lets those pass who may execute-as "+executor.AgentExecutor+" on manifestworks in the namespace of the cluster.")
+		"Action for writes of the spec of a ManifestWork without spec.executor. Allow accepts them from all users with permission to write ManifestWorks. Check also requires permission to execute-as "+executor.AgentExecutor+" on manifestworks in the namespace of the cluster. Deny refuses them.")
 	fs.StringVar(&o.Namespace, "namespace", o.Namespace,
-		"Namespace of the hub in which the server keeps its leases; --leader-elect-resource-namespace moves one of them elsewhere. Defaults to the environment variable POD_NAMESPACE.")
+		"Namespace of the hub for the Leases of the server. --leader-elect-resource-namespace overrides it for the Lease of leader election. Defaults to the environment variable POD_NAMESPACE.")
 }
 
 func (o *Options) addPermissionFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.EscalationCheck, "clusterpermission-escalation-check", o.EscalationCheck,
-		"What becomes of a ClusterPermission that grants more than its author may grant. Enforce refuses it. Approve stores it, and delivers it once somebody who may grant it has approved it through clusterpermissions/approval. Warn delivers it with a Warning header. Off does not look.")
+		"Action for a ClusterPermission that grants more than its author may grant. Enforce refuses it. Approve stores it, and delivers it after a user with permission to grant it has approved it with clusterpermissions/approval. Warn delivers it and returns a warning. Off disables the check.")
 	fs.StringVar(&o.NamespaceSource, "namespace-selector-source", o.NamespaceSource,
-		"Whose namespaces a namespaceSelector of a ClusterPermission selects by their labels: those of the managed cluster, as its agent reports them (Cluster), or those of the same names on the hub (Hub).")
+		"Namespaces whose labels a namespaceSelector of a ClusterPermission matches: those of the managed cluster, as its agent reports them (Cluster), or those of the hub with the same names (Hub).")
 	fs.StringVar(&o.WorkExecutor, "work-executor", o.WorkExecutor,
-		"ServiceAccount of the managed clusters, as namespace/name, that the ManifestWorks of ClusterPermissions name as their executor. By default they name none, and the agent applies them as itself.")
+		"ServiceAccount on the managed clusters, as namespace/name, that is the executor of the ManifestWorks of ClusterPermissions. By default they have no executor, and the agent applies them as itself.")
 }
 
 func (o *Options) addAccountFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.MaximumTokenValidity, "managed-serviceaccount-max-validity", o.MaximumTokenValidity,
-		"How long spec.rotation.validity of a ManagedServiceAccount may be, at most; 0 for no bound. Accounts that are stored already keep theirs.")
+		"Maximum spec.rotation.validity of a ManagedServiceAccount. 0 means no limit. It does not apply to existing accounts.")
 	fs.StringSliceVar(&o.ReservedAccountNames, "managed-serviceaccount-reserved-names", o.ReservedAccountNames,
-		"Names that no new ManagedServiceAccount may have, since addons have ServiceAccounts of these names on managed clusters. A name that ends with * reserves every name that begins with the rest; an empty value reserves none. Accounts that are stored already keep theirs.")
+		"Names that are not allowed for new ManagedServiceAccounts, because add-ons have ServiceAccounts with these names on managed clusters. A trailing * matches any suffix. An empty value reserves no names. It does not apply to existing accounts.")
 }
 
 func (o *Options) addQuotaFlags(fs *pflag.FlagSet) {
@@ -221,22 +218,22 @@ func (o *Options) addQuotaFlags(fs *pflag.FlagSet) {
 		return strings.Join(out, ",")
 	}
 	fs.StringToStringVar(&o.Quotas.Objects, "namespace-quota-objects", o.Quotas.Objects,
-		"Objects that a namespace, such as that of a cluster, may hold of a resource, as resource=number; 0 for no bound. Defaults: "+
+		"Maximum number of objects of a resource in a namespace, as resource=number. 0 means no limit. Defaults: "+
 			defaults(func(l quota.Limits) int64 { return l.Objects }))
 	fs.StringToStringVar(&o.Quotas.Bytes, "namespace-quota-bytes", o.Quotas.Bytes,
-		"Total size of the objects that a namespace may hold of a resource, as resource=quantity such as 64Mi; 0 for no bound. Defaults: "+
+		"Maximum total size of the objects of a resource in a namespace, as resource=quantity such as manifestworks=64Mi. 0 means no limit. Defaults: "+
 			defaults(func(l quota.Limits) int64 { return l.Bytes }))
 	fs.StringToStringVar(&o.Quotas.ObjectLimits, "object-limits", o.Quotas.ObjectLimits,
-		"Limits of a single object, as limit=quantity for all resources or resource.limit=quantity for one, such as clusternamespaces.labels=512; 0 for no bound. The limits are "+
+		"Limits of each object, as limit=quantity for all resources or resource.limit=quantity for one resource, such as clusternamespaces.labels=512. 0 means no limit. The limits are "+
 			strings.Join(quota.ObjectLimitKeys(), ", ")+".")
 }
 
-// Embedded tells whether the server runs its own etcd.
+// Embedded reports whether the server runs an embedded etcd.
 func (o *Options) Embedded() bool {
 	return len(o.Recommended.Etcd.StorageConfig.Transport.ServerList) == 0
 }
 
-// Complete derives the options that follow from others.
+// Complete derives the remaining options.
 func (o *Options) Complete() (Completed, error) {
 	if err := o.ServerRun.Complete(); err != nil {
 		return Completed{}, err
@@ -247,7 +244,7 @@ func (o *Options) Complete() (Completed, error) {
 	return Completed{&completed{o}}, nil
 }
 
-// Completed are options that Complete has returned; there is no other way to get them.
+// Completed can only be created by Options.Complete.
 type Completed struct {
 	*completed
 }
@@ -256,7 +253,7 @@ type completed struct {
 	*Options
 }
 
-// Validate returns all that is wrong with the options.
+// Validate returns the errors of the options.
 func (c Completed) Validate() error {
 	var errs []error
 	errs = append(errs, c.ServerRun.Validate()...)
@@ -273,7 +270,7 @@ func (c Completed) Validate() error {
 	errs = append(errs, c.ServerRun.ComponentGlobalsRegistry.Validate()...)
 	if c.Embedded() {
 		if c.EmbeddedEtcd.DataDir == "" {
-			errs = append(errs, fmt.Errorf("--data-dir must be given when --etcd-servers is not"))
+			errs = append(errs, fmt.Errorf("--data-dir is required without --etcd-servers"))
 		}
 		if c.EmbeddedEtcd.QuotaBytes < minimumQuotaBytes {
 			errs = append(errs, fmt.Errorf("--data-quota-bytes must be at least %d, not %d", minimumQuotaBytes, c.EmbeddedEtcd.QuotaBytes))
@@ -300,7 +297,7 @@ func (c Completed) Validate() error {
 		errs = append(errs, fmt.Errorf("--nil-executor must be one of %v, not %q", executor.NilExecutors, c.NilExecutor))
 	}
 	if c.NilExecutor == string(executor.Deny) && c.WorkExecutor == "" {
-		errs = append(errs, fmt.Errorf("--nil-executor=%s needs --work-executor: no ClusterPermission could be delivered", executor.Deny))
+		errs = append(errs, fmt.Errorf("--nil-executor=%s requires --work-executor to deliver ClusterPermissions", executor.Deny))
 	}
 	if c.MaximumTokenValidity != 0 && c.MaximumTokenValidity < authenticationv1beta1.MinimumValidity {
 		errs = append(errs, fmt.Errorf("--managed-serviceaccount-max-validity must be 0 or at least %s, not %s", authenticationv1beta1.MinimumValidity, c.MaximumTokenValidity))
@@ -318,7 +315,7 @@ func (c Completed) Validate() error {
 	return utilerrors.NewAggregate(errs)
 }
 
-// workExecutor is the ServiceAccount of --work-executor; nil if there is none.
+// workExecutor returns the ServiceAccount of --work-executor, or nil if the flag is not set.
 func (c Completed) workExecutor() (*types.NamespacedName, error) {
 	if c.WorkExecutor == "" {
 		return nil, nil
@@ -326,13 +323,12 @@ func (c Completed) workExecutor() (*types.NamespacedName, error) {
 	namespace, name, both := strings.Cut(c.WorkExecutor, "/")
 	problems := append(apivalidation.ValidateNamespaceName(namespace, false), apivalidation.ValidateServiceAccountName(name, false)...)
 	if !both || len(problems) > 0 {
-		return nil, fmt.Errorf("--work-executor must be the namespace and the name of a ServiceAccount with a slash between them, not %q", c.WorkExecutor)
+		return nil, fmt.Errorf("--work-executor must be <namespace>/<name> of a ServiceAccount, not %q", c.WorkExecutor)
 	}
 	return &types.NamespacedName{Namespace: namespace, Name: name}, nil
 }
 
-// Config builds the configuration of a server. embedded is the running etcd of
-// an Embedded server and nil otherwise.
+// Config builds the configuration of a server. embedded is the running etcd if Embedded returns true.
 func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 	identity, err := c.identity(embedded)
 	if err != nil {
@@ -353,9 +349,9 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 	if embedded != nil {
 		c.Recommended.Etcd.StorageConfig.Transport.ServerList = []string{embedded.Endpoint()}
 	}
-	// Without a certificate the server makes one, for its first start before anyone has given it one.
+	// The server creates a self-signed certificate if it has none.
 	if err := c.Recommended.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, nil); err != nil {
-		return nil, fmt.Errorf("making a serving certificate: %w", err)
+		return nil, fmt.Errorf("creating a serving certificate: %w", err)
 	}
 
 	generic := genericapiserver.NewRecommendedConfig(scheme.Codecs)
@@ -391,13 +387,12 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 	}, nil
 }
 
-// identity names this server among its replicas. A server with storage of its
-// own is the only one on that storage, so its identity outlives restarts and
-// it need not wait for a lease that it itself held.
+// identity returns the unique name of this replica. A server with an embedded etcd is the only replica.
+// Its identity stays the same after a restart, so that it does not wait for its own Lease to expire.
 func (c Completed) identity(embedded *etcd.Server) (string, error) {
 	host, err := os.Hostname()
 	if err != nil {
-		return "", fmt.Errorf("host name: %w", err)
+		return "", fmt.Errorf("reading the host name: %w", err)
 	}
 	if embedded != nil {
 		return host + "_" + embedded.StorageID(), nil

@@ -26,24 +26,24 @@ var (
 
 // Registration are the flags of cluster registration.
 type Registration struct {
-	// Drivers are the ways by which clusters show the hub who they are.
+	// Drivers are the ways in which clusters authenticate to the hub.
 	Drivers []string
-	// HubClusterARN is the ARN of the hub's own EKS cluster.
+	// HubClusterARN is the ARN of the EKS cluster of the hub.
 	HubClusterARN string
 	// EKSAuth is one of mappings.
 	EKSAuth string
-	// ManageRoles is whether the server makes the IAM roles in the account of the hub.
+	// ManageRoles is true if the server creates IAM roles in the account of the hub.
 	ManageRoles bool
-	// ResourceTags are further tags of what the server makes in AWS.
+	// ResourceTags are additional tags of resources that the server creates in AWS.
 	ResourceTags map[string]string
-	// AutoApprovedARNs and AutoApprovedUsers say which clusters are accepted at once.
+	// AutoApprovedARNs and AutoApprovedUsers are the rules of automatic acceptance.
 	AutoApprovedARNs  []string
 	AutoApprovedUsers []string
-	// MaxRequests bounds the certificate requests that a cluster's agents may have on the hub.
+	// MaxRequests is the maximum number of certificate requests of a cluster on the hub.
 	MaxRequests int
-	// DrainTimeout is how long the agent of a deleted cluster keeps its access.
+	// DrainTimeout is how long the agent of a deleted cluster keeps its access to clean up.
 	DrainTimeout time.Duration
-	// Labels are on what the server makes on the hub for an accepted cluster.
+	// Labels are labels of the objects that the server creates on the hub for an accepted cluster.
 	Labels map[string]string
 }
 
@@ -53,29 +53,29 @@ func newRegistration() Registration {
 
 func (r *Registration) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&r.Drivers, "registration-auth", r.Drivers,
-		"How managed clusters show the hub who they are: csr, by client certificates that the hub signs; aws-irsa, by AWS IAM roles, where the cluster is on EKS and the hub is on EKS or runs aws-iam-authenticator. Both may be given; a cluster that claims an ARN uses the second.")
-	fs.StringSliceVar(&r.Drivers, "enabled-registration-drivers", r.Drivers, "The spelling of --registration-auth in the public registration controller.")
+		"How managed clusters authenticate to the hub. csr: with client certificates that the hub signs. aws-irsa: with AWS IAM roles, if the managed cluster runs on EKS and the hub runs on EKS or uses aws-iam-authenticator. If both are set, clusters that claim an ARN use aws-irsa.")
+	fs.StringSliceVar(&r.Drivers, "enabled-registration-drivers", r.Drivers, "Alias of --registration-auth, for compatibility with the upstream registration controller.")
 	fs.StringVar(&r.HubClusterARN, "hub-cluster-arn", r.HubClusterARN,
-		"ARN of the hub's own EKS cluster, as arn:<partition>:eks:<region>:<account>:cluster/<name>. On a hub that is not EKS, <name> is the cluster ID of aws-iam-authenticator; that takes --eks-auth=ConfigMap. Required with aws-irsa.")
+		"ARN of the EKS cluster of the hub, as arn:<partition>:eks:<region>:<account>:cluster/<name>. On a hub outside of EKS, <name> is the cluster ID of aws-iam-authenticator, and --eks-auth=ConfigMap is required. Required with --registration-auth=aws-irsa.")
 	fs.StringVar(&r.EKSAuth, "eks-auth", r.EKSAuth,
-		"How the hub's EKS cluster learns which group an IAM role belongs to: by access entries (AccessEntry), or by the ConfigMap kube-system/aws-auth (ConfigMap), which aws-iam-authenticator reads as well.")
+		"How the EKS cluster of the hub maps IAM roles to groups: with access entries (AccessEntry), or with the ConfigMap kube-system/aws-auth (ConfigMap), which aws-iam-authenticator also reads.")
 	fs.BoolVar(&r.ManageRoles, "irsa-manage-roles", r.ManageRoles,
-		"Make the IAM role of a cluster in the account of the hub, and remove it. Without, somebody else makes the roles that managedclusters/irsa tells, and the server maps them only.")
+		"Create and delete the IAM role of each managed cluster in the account of the hub. If false, create the roles that managedclusters/irsa describes by other means; the server only maps them.")
 	fs.StringToStringVar(&r.ResourceTags, "aws-resource-tags", r.ResourceTags,
-		"Further tags, as key=value, of the roles and access entries that the server makes.")
+		"Additional tags, as key=value, of the IAM roles and access entries that the server creates.")
 	fs.StringSliceVar(&r.AutoApprovedARNs, "auto-approved-arn-patterns", r.AutoApprovedARNs,
-		"Regular expressions; a cluster is accepted when it claims an ARN that one of them matches as a whole. Takes the feature gate ManagedClusterAutoApproval.")
+		"Regular expressions of ARNs. A cluster is accepted if it claims an ARN that one of them matches completely. Requires the feature gate ManagedClusterAutoApproval.")
 	fs.StringSliceVar(&r.AutoApprovedUsers, "auto-approved-csr-identities", r.AutoApprovedUsers,
-		"Users whose clusters are accepted, and whose requests for client certificates are approved, when they create them. Takes the feature gate ManagedClusterAutoApproval.")
+		"Users whose ManagedClusters are accepted, and whose certificate requests are approved, when they create them. Requires the feature gate ManagedClusterAutoApproval.")
 	fs.IntVar(&r.MaxRequests, "registration-max-requests", r.MaxRequests,
-		"Certificate requests that the agents of one cluster may have on the hub, decided or not. The oldest ones beyond it are removed. Also the pending requests of one requester for one cluster that are looked at.")
+		"Maximum number of certificate requests of one cluster on the hub. The server deletes the oldest ones that exceed it. It is also the maximum number of pending requests of one requester for one cluster that the server considers.")
 	fs.StringToStringVar(&r.Labels, "registration-labels", r.Labels,
-		"Labels, as key=value, of the namespace, roles, bindings and Lease that the server makes for an accepted cluster.")
+		"Labels, as key=value, of the namespace, roles, bindings and Lease that the server creates for an accepted cluster.")
 	fs.DurationVar(&r.DrainTimeout, "cluster-drain-timeout", r.DrainTimeout,
-		"How long the agent of a deleted ManagedCluster may take to remove what the hub delivered, before the cluster loses its access. 0 does not wait.")
+		"Time for the agent of a deleted ManagedCluster to remove the delivered objects before the cluster loses its access. 0 means no time.")
 }
 
-// drivers are the drivers in the product's own spelling, each once.
+// drivers returns the drivers by their canonical names.
 func (r *Registration) drivers() sets.Set[registerv1alpha1.RegistrationDriver] {
 	out := sets.New[registerv1alpha1.RegistrationDriver]()
 	for _, name := range r.Drivers {
@@ -96,18 +96,18 @@ func (r *Registration) validate() []error {
 		errs = append(errs, err)
 	}
 	if _, ours := r.Labels[clusterv1.ClusterNameLabel]; ours {
-		errs = append(errs, fmt.Errorf("--registration-labels must not set %s, which the server sets", clusterv1.ClusterNameLabel))
+		errs = append(errs, fmt.Errorf("--registration-labels must not contain %s, which the server sets", clusterv1.ClusterNameLabel))
 	}
 	if r.DrainTimeout < 0 {
-		errs = append(errs, fmt.Errorf("--cluster-drain-timeout must not be negative, but is %s", r.DrainTimeout))
+		errs = append(errs, fmt.Errorf("--cluster-drain-timeout must not be negative, not %s", r.DrainTimeout))
 	}
 	drivers := r.drivers()
 	if drivers.Len() == 0 {
-		errs = append(errs, fmt.Errorf("--registration-auth must name one of %v", registrationDrivers))
+		errs = append(errs, fmt.Errorf("--registration-auth must contain at least one of %v", registrationDrivers))
 	}
 	for _, name := range sets.List(drivers) {
 		if !slices.Contains(registrationDrivers, name) {
-			errs = append(errs, fmt.Errorf("--registration-auth must be of %v, not %q", registrationDrivers, name))
+			errs = append(errs, fmt.Errorf("--registration-auth must be one of %v, not %q", registrationDrivers, name))
 		}
 	}
 	if r.HubClusterARN != "" {
@@ -115,7 +115,7 @@ func (r *Registration) validate() []error {
 			errs = append(errs, fmt.Errorf("--hub-cluster-arn: %w", err))
 		}
 	} else if drivers.Has(registerv1alpha1.DriverAWSIRSA) {
-		errs = append(errs, fmt.Errorf("--hub-cluster-arn must be given with --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
+		errs = append(errs, fmt.Errorf("--hub-cluster-arn is required with --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
 	}
 	if !slices.Contains(mappings, irsa.Mapping(r.EKSAuth)) {
 		errs = append(errs, fmt.Errorf("--eks-auth must be one of %v, not %q", mappings, r.EKSAuth))
@@ -128,18 +128,18 @@ func (r *Registration) validate() []error {
 	}
 	gate := utilfeature.DefaultFeatureGate.Enabled(apiserver.ManagedClusterAutoApproval)
 	if !gate && len(r.AutoApprovedARNs)+len(r.AutoApprovedUsers) > 0 {
-		errs = append(errs, fmt.Errorf("--auto-approved-arn-patterns and --auto-approved-csr-identities take --feature-gates=%s=true", apiserver.ManagedClusterAutoApproval))
+		errs = append(errs, fmt.Errorf("--auto-approved-arn-patterns and --auto-approved-csr-identities require --feature-gates=%s=true", apiserver.ManagedClusterAutoApproval))
 	}
 	if len(r.AutoApprovedARNs) > 0 && !drivers.Has(registerv1alpha1.DriverAWSIRSA) {
-		errs = append(errs, fmt.Errorf("--auto-approved-arn-patterns take --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
+		errs = append(errs, fmt.Errorf("--auto-approved-arn-patterns requires --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
 	}
 	if len(r.AutoApprovedUsers) > 0 && !drivers.Has(registerv1alpha1.DriverCSR) {
-		errs = append(errs, fmt.Errorf("--auto-approved-csr-identities take --registration-auth=%s", registerv1alpha1.DriverCSR))
+		errs = append(errs, fmt.Errorf("--auto-approved-csr-identities requires --registration-auth=%s", registerv1alpha1.DriverCSR))
 	}
 	return errs
 }
 
-// autoApproval are the rules by which clusters are accepted at once.
+// autoApproval returns the rules of automatic acceptance.
 func (r *Registration) autoApproval() (registration.AutoApproval, error) {
 	rules, err := registration.NewAutoApproval(r.AutoApprovedARNs, r.AutoApprovedUsers)
 	if err != nil {
@@ -148,7 +148,7 @@ func (r *Registration) autoApproval() (registration.AutoApproval, error) {
 	return rules, nil
 }
 
-// config is the server's configuration of registration, which validate has judged.
+// config returns the configuration of registration for valid flags.
 func (r *Registration) config() (*apiserver.RegistrationConfig, error) {
 	config := &apiserver.RegistrationConfig{
 		Drivers: sets.List(r.drivers()), Mapping: irsa.Mapping(r.EKSAuth), ManageRoles: r.ManageRoles, ResourceTags: r.ResourceTags,

@@ -14,21 +14,20 @@ import (
 )
 
 const (
-	// The defaults of the limits of each caller.
 	defaultRequestsPerCaller = 50
 	defaultWatchesPerCaller  = 300
 	defaultWatchMemoryBytes  = 128 << 20
 
-	// inFlightPerCore and mutatingPerCore are how many requests the server runs at a time for each core by
-	// default, until they are as many as the library's own defaults.
+	// inFlightPerCore and mutatingPerCore are the default numbers of concurrent requests for each core, up to
+	// the defaults of the library.
 	inFlightPerCore, maxInFlight = 10, 400
 	mutatingPerCore, maxMutating = 5, 200
 
 	minimumWatchMemoryBytes = 1 << 20
 )
 
-// defaultWriteRates are far above what GitOps and agents need: an agent may report a cluster's full quota
-// of ManifestWorks at once.
+// defaultWriteRates are far above the needs of GitOps and agents: an agent may report the full quota of
+// ManifestWorks of a cluster at once.
 var defaultWriteRates = callers.WriteRates{
 	Caller:    callers.Rate{Burst: 1 << 20, PerSecond: 8 << 10},
 	Cluster:   callers.Rate{Burst: 64 << 20, PerSecond: 2 << 20},
@@ -36,22 +35,22 @@ var defaultWriteRates = callers.WriteRates{
 	Minimum:   16 << 10,
 }
 
-// requestsInFlight returns the defaults of --max-requests-inflight and --max-mutating-requests-inflight
-// on a machine. API Priority and Fairness divides their sum: with the library's 600, two cores would run
-// every caller's requests at once, and none of them in time. In BenchmarkHostileCallers, 40 and 20 for each core
-// make a get eight times as slow as 10 and 5 do.
+// requestsInFlight returns the defaults of --max-requests-inflight and --max-mutating-requests-inflight for a
+// number of cores. API Priority and Fairness divides their sum. With the library default of 600, a server
+// with two cores would run the requests of every caller at once, and none of them in time. In
+// BenchmarkHostileCallers, 40 and 20 for each core make a get eight times slower than 10 and 5.
 func requestsInFlight(cores int) (requests, mutating int) {
 	return min(maxInFlight, inFlightPerCore*cores), min(maxMutating, mutatingPerCore*cores)
 }
 
 // Requests are the flags that limit each caller.
 type Requests struct {
-	// PerCaller is how many requests of a caller run at a time, WatchesPerCaller how many watches
-	// it has; 0 for no limit.
+	// PerCaller and WatchesPerCaller are the maximum numbers of concurrent requests and of watches of a
+	// caller. 0 means no limit.
 	PerCaller, WatchesPerCaller int
-	// WriteRates are how many bytes callers write to the objects of a namespace, by the name of the rate.
+	// WriteRates limit the bytes that callers write to the objects of a namespace, by the name of the rate.
 	WriteRates map[string]string
-	// WatchMemoryBytes is the memory that all watches of searches may take for what they have to remember.
+	// WatchMemoryBytes limits the memory in which all watches of searches track the resources of their clients.
 	WatchMemoryBytes int64
 }
 
@@ -61,13 +60,13 @@ func newRequests() Requests {
 
 func (r *Requests) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&r.PerCaller, "max-requests-inflight-per-caller", r.PerCaller,
-		"Maximum number of requests of one caller that run at the same time; more are refused with status 429. A caller is a user, all ServiceAccounts of a namespace, or all identities of a managed cluster. Watches do not count, and the group system:masters is exempt. 0 for no limit.")
+		"Maximum number of concurrent requests of one caller. Further requests are refused with status 429. A caller is a user, all ServiceAccounts of a namespace, or all identities of a managed cluster. Watches do not count. The group system:masters is exempt. 0 means no limit.")
 	fs.IntVar(&r.WatchesPerCaller, "max-watches-per-caller", r.WatchesPerCaller,
-		"Maximum number of watches that one caller has open at the same time, GraphQL subscriptions included; more are refused with status 429. The group system:masters is exempt. 0 for no limit.")
+		"Maximum number of open watches of one caller, including GraphQL subscriptions. Further watches are refused with status 429. The group system:masters is exempt. 0 means no limit.")
 	fs.StringToStringVar(&r.WriteRates, apiserver.WriteRatesFlag, r.WriteRates,
-		"Bytes that callers may write to the objects of one namespace, as rate=quantity such as caller-burst=1Mi: <whose>-burst at once and <whose>-per-second afterwards. Every caller has a rate of its own (caller), the identities of a managed cluster share another (cluster), and what exceeds it is taken from that of the namespace (namespace). A write counts minimum bytes at least. More is refused with status 429. The group system:masters is exempt. A burst of 0 is no limit. Defaults: "+describeRates()+".")
+		"Limits of the bytes that callers write to the objects of one namespace, as rate=quantity such as caller-burst=1Mi. <name>-burst bytes are allowed at once, and <name>-per-second bytes afterwards. The rate caller applies to every caller, and the rate cluster to the identities of a managed cluster. Bytes that exceed it use the rate namespace, which all callers share. Each write counts at least minimum bytes. Further writes are refused with status 429. The group system:masters is exempt. A burst of 0 means no limit. Defaults: "+describeRates()+".")
 	fs.Int64Var(&r.WatchMemoryBytes, "search-watch-memory-bytes", r.WatchMemoryBytes,
-		"Maximum memory, in bytes, that all watches of fleetresources and all GraphQL subscriptions take together to remember which resources their clients know. One caller may use half of it.")
+		"Maximum memory in bytes in which all watches of fleetresources and all GraphQL subscriptions track the resources of their clients. One caller may use half of it.")
 }
 
 func (r *Requests) validate() []error {
@@ -87,13 +86,13 @@ func (r *Requests) validate() []error {
 	return errs
 }
 
-// writeRates returns the default rates with what the flag says in their place.
+// writeRates returns the default rates with the values of the flag.
 func (r *Requests) writeRates() (callers.WriteRates, error) {
 	rates := defaultWriteRates
 	for _, name := range slices.Sorted(maps.Keys(r.WriteRates)) {
 		field, known := ratesByName(&rates)[name]
 		if !known {
-			return rates, fmt.Errorf("%q is no rate: there are %s", name, strings.Join(slices.Sorted(maps.Keys(ratesByName(&rates))), ", "))
+			return rates, fmt.Errorf("%q is not a rate; supported rates: %s", name, strings.Join(slices.Sorted(maps.Keys(ratesByName(&rates))), ", "))
 		}
 		var err error
 		if *field, err = quota.Parse(r.WriteRates[name]); err != nil {
@@ -122,7 +121,7 @@ func describeRates() string {
 }
 
 func (r *Requests) config() apiserver.RequestLimits {
-	// Validation has parsed them before.
+	// Validation has parsed the rates.
 	rates, _ := r.writeRates()
 	return apiserver.RequestLimits{PerCaller: r.PerCaller, WatchesPerCaller: r.WatchesPerCaller, Written: rates, WatchMemoryBytes: r.WatchMemoryBytes}
 }

@@ -30,17 +30,17 @@ var searchVisibilities = []visibility.Mode{visibility.Auto, visibility.RBAC, vis
 type Search struct {
 	// Engine is one of apiserver.SearchEngines.
 	Engine string
-	// DataDir is where the embedded engine keeps its data; in --data-dir if empty.
+	// DataDir is the directory of the data of the embedded engine. The default is in --data-dir.
 	DataDir string
-	// PostgresURLFile has the URL of the database of the engine postgres.
+	// PostgresURLFile is the file with the URL of the database of the engine postgres.
 	PostgresURLFile string
 	// Visibility is one of searchVisibilities.
 	Visibility string
-	// HubCluster is the cluster that is the hub itself.
+	// HubCluster is the name of the cluster that is the hub itself.
 	HubCluster string
-	// MaxRequestCost is the processor time that the searches of one request may take of the embedded engine.
+	// MaxRequestCost is the maximum processor time of the searches of one request in the embedded engine.
 	MaxRequestCost time.Duration
-	// ClusterResources and ClusterBytes bound what is stored of one cluster.
+	// ClusterResources and ClusterBytes limit the resources of one cluster.
 	ClusterResources int
 	ClusterBytes     int64
 }
@@ -54,21 +54,21 @@ func newSearch() Search {
 
 func (s *Search) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.Engine, "search-engine", s.Engine,
-		"What keeps the resources of the fleet: embedded, in this process, for one server; postgres, for several; public-postgres, which reads a database that the public indexer fills and takes no reports itself; or none, for a server without search.")
+		"Store of the resources of the fleet. embedded: in this process, for one replica. postgres: in PostgreSQL, for several replicas. none: no search.")
 	fs.StringVar(&s.DataDir, "search-data-dir", s.DataDir,
 		"Directory for the data of the embedded search engine. Defaults to the directory search in --data-dir.")
 	fs.StringVar(&s.PostgresURLFile, "search-postgres-url-file", s.PostgresURLFile,
-		"File with the URL, or the connection string, of the database of the search engines postgres and public-postgres.")
+		"File with the URL or the connection string of the database for the search engine postgres.")
 	fs.StringVar(&s.Visibility, "search-visibility", s.Visibility,
-		"How it is decided who finds what: RBAC evaluates the hub's roles and bindings in this process; Reviews asks the hub for each kind and namespace, which works with any authorizer; Auto does the first as long as the hub says that RBAC alone decides, and the second otherwise.")
+		"How the server decides which resources a caller can find. RBAC: it evaluates the roles and bindings of the hub. Reviews: it sends SubjectAccessReviews to the hub for each kind and namespace, which works with any authorizer. Auto: RBAC if the hub uses only RBAC, otherwise Reviews.")
 	fs.StringVar(&s.HubCluster, "hub-cluster-name", s.HubCluster,
-		"Name of the cluster that is the hub itself. What is reported in the namespace of that name are the hub's own resources, and found by those who may list them there.")
+		"Name of the cluster that is the hub itself. Resources that are reported in the namespace with this name are resources of the hub. Callers find them if they may list them on the hub.")
 	fs.DurationVar(&s.MaxRequestCost, "search-max-request-cost", s.MaxRequestCost,
-		"Maximum processor time that the searches of one request may take, as the embedded search engine estimates it before it evaluates them. A request that needs more is refused.")
+		"Maximum processor time of the searches of one request, as the embedded search engine estimates it before the evaluation. Requests that need more are refused.")
 	fs.IntVar(&s.ClusterResources, "search-cluster-max-resources", s.ClusterResources,
-		"Resources that one cluster may have in search. A report that exceeds it is refused with 413.")
+		"Maximum number of resources of one cluster in search. A report that exceeds it is refused with status 413.")
 	fs.Int64Var(&s.ClusterBytes, "search-cluster-max-bytes", s.ClusterBytes,
-		"About how many bytes of memory the resources of one cluster may take in search. A report that exceeds it is refused with 413.")
+		"Approximate maximum memory in bytes for the resources of one cluster in search. A report that exceeds it is refused with status 413.")
 }
 
 func (s *Search) validate(embeddedEtcd bool) []error {
@@ -81,10 +81,10 @@ func (s *Search) validate(embeddedEtcd bool) []error {
 		errs = append(errs, fmt.Errorf("--search-engine must be one of %v, not %q", apiserver.SearchEngines, s.Engine))
 	}
 	if engine == apiserver.EmbeddedSearch && s.DataDir == "" && !embeddedEtcd {
-		errs = append(errs, errors.New("--search-data-dir must be given for the embedded search engine; several servers take --search-engine=postgres, and --search-engine=none does without search"))
+		errs = append(errs, errors.New("--search-data-dir is required for the embedded search engine; use --search-engine=postgres for several replicas, or --search-engine=none to disable search"))
 	}
-	if (engine == apiserver.PostgresSearch || engine == apiserver.PublicPostgresSearch) && s.PostgresURLFile == "" {
-		errs = append(errs, fmt.Errorf("--search-postgres-url-file must be given with --search-engine=%s", s.Engine))
+	if engine == apiserver.PostgresSearch && s.PostgresURLFile == "" {
+		errs = append(errs, fmt.Errorf("--search-postgres-url-file is required with --search-engine=%s", s.Engine))
 	}
 	if s.MaxRequestCost <= 0 {
 		errs = append(errs, fmt.Errorf("--search-max-request-cost must be positive, not %s", s.MaxRequestCost))
@@ -93,12 +93,12 @@ func (s *Search) validate(embeddedEtcd bool) []error {
 		errs = append(errs, fmt.Errorf("--search-visibility must be one of %v, not %q", searchVisibilities, s.Visibility))
 	}
 	if problems := apivalidation.ValidateNamespaceName(s.HubCluster, false); len(problems) > 0 {
-		errs = append(errs, fmt.Errorf("--hub-cluster-name must be the name of a namespace, not %q: %s", s.HubCluster, strings.Join(problems, ", ")))
+		errs = append(errs, fmt.Errorf("--hub-cluster-name must be a valid name of a namespace, not %q: %s", s.HubCluster, strings.Join(problems, ", ")))
 	}
 	return errs
 }
 
-// config is the server's configuration of search; nil for a server without.
+// config returns the configuration of search, or nil for a server without search.
 func (s *Search) config(dataDir string) (*apiserver.SearchConfig, error) {
 	config := &apiserver.SearchConfig{
 		Engine: apiserver.SearchEngine(s.Engine), DataDir: s.DataDir,

@@ -1,49 +1,21 @@
-// Package acceptance asks whether a caller may decide about managed clusters. Nothing
-// else builds the attributes of this question.
+// Package acceptance checks whether a caller may decide which managed clusters the hub
+// accepts.
 package acceptance
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/endpoints/request"
 
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/authz"
 )
 
-const (
-	resource    = "managedclusters"
-	subresource = "accept"
-	verb        = "update"
-)
-
-// Check tells why the caller may not decide whether the hub accepts a cluster; nil
-// if it may.
-func Check(ctx context.Context, authz authorizer.Authorizer, cluster string) error {
-	caller, known := request.UserFrom(ctx)
-	if !known {
-		return apierrors.NewInternalError(errors.New("the request has no user"))
-	}
-	decision, _, err := authz.Authorize(ctx, authorizer.AttributesRecord{
-		User:            caller,
-		Verb:            verb,
-		APIGroup:        registerv1alpha1.GroupName,
-		APIVersion:      "*",
-		Resource:        resource,
-		Subresource:     subresource,
-		Name:            cluster,
-		ResourceRequest: true,
-	})
-	switch {
-	case decision == authorizer.DecisionAllow:
-		return nil
-	case err != nil:
-		return apierrors.NewInternalError(fmt.Errorf("asking whether %q may decide about cluster %s: %w", caller.GetName(), cluster, err))
-	}
-	return apierrors.NewForbidden(registerv1alpha1.Resource(resource+"/"+subresource), cluster, fmt.Errorf(
-		"user %q may not decide whether the hub accepts this cluster; it takes a ClusterRole with the rule {apiGroups: [%s], resources: [%s/%s], resourceNames: [%s], verbs: [%s]}",
-		caller.GetName(), registerv1alpha1.GroupName, resource, subresource, cluster, verb))
+// Check returns nil if the caller may accept or deny a cluster, a Forbidden error if
+// not, or an InternalError.
+func Check(ctx context.Context, a authorizer.Authorizer, cluster string) error {
+	return authz.Check(ctx, a, authorizationv1.ResourceAttributes{
+		Verb: "update", Group: registerv1alpha1.GroupName, Version: "*", Resource: "managedclusters", Subresource: "accept", Name: cluster,
+	}, registerv1alpha1.Resource("managedclusters/accept"), "accept or deny this cluster")
 }

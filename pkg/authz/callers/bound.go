@@ -8,7 +8,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// Bound limits how many of something each caller may have open at the same time.
+// Bound limits the number of open requests or watches of each caller.
 type Bound struct {
 	what, flag   string
 	limit        int
@@ -18,17 +18,16 @@ type Bound struct {
 	counts map[string]int
 }
 
-// NewBound returns a Bound of limit for each caller; 0 means that there is no limit. what names in
-// the plural what is limited, and flag the flag that sets the limit. A refused caller is asked to
-// try again after retrySeconds.
+// NewBound returns a Bound with a limit for each caller. 0 means no limit. what is "requests" or
+// "watches", flag is the name of the flag that sets the limit, and retrySeconds is the Retry-After of
+// refusals.
 func NewBound(what, flag string, limit, retrySeconds int) *Bound {
 	registerMetrics()
 	return &Bound{what: what, flag: flag, limit: limit, retrySeconds: retrySeconds, counts: map[string]int{}}
 }
 
-// Take counts one more for the caller that a user counts as, until release is called. It
-// returns an API error with status 429 if the caller has as many as it may have. A nil
-// Bound limits nobody.
+// Take adds one to the count of the caller of a user until release is called. It returns an API error
+// with status 429 if the caller has reached the limit. A nil Bound has no limit.
 func (b *Bound) Take(u user.Info) (release func(), err error) {
 	if b == nil {
 		return func() {}, nil
@@ -43,7 +42,7 @@ func (b *Bound) Take(u user.Info) (release func(), err error) {
 	if b.limit > 0 && b.counts[caller] >= b.limit {
 		refused.WithLabelValues(b.what).Inc()
 		return nil, apierrors.NewTooManyRequests(fmt.Sprintf(
-			"%s already has %d %s open, the limit for each caller; close some, or raise --%s of the hub-apiserver", describe(caller), b.limit, b.what, b.flag), b.retrySeconds)
+			"%s has %d open %s, which is the limit for each caller; close some, or raise --%s of the hub-apiserver", describe(caller), b.limit, b.what, b.flag), b.retrySeconds)
 	}
 	b.counts[caller]++
 	open.WithLabelValues(b.what).Inc()
@@ -57,7 +56,7 @@ func (b *Bound) Take(u user.Info) (release func(), err error) {
 	}), nil
 }
 
-// describe names a caller in a message.
+// describe returns a caller for a message.
 func describe(caller string) string {
 	for prefix, of := range map[string]string{ofCluster: "cluster", ofNamespace: "the ServiceAccounts of namespace", ofUser: "user"} {
 		if len(caller) > len(prefix) && caller[:len(prefix)] == prefix {

@@ -1,5 +1,4 @@
-// Package callers bounds the requests and the watches that one caller may have
-// open in the server at the same time.
+// Package callers limits the concurrent requests, the watches and the write rate of each caller.
 package callers
 
 import (
@@ -12,17 +11,16 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 )
 
-// Prefixes of the callers that several users are. A user name cannot imitate one: the
-// names of other users have the prefix of users.
+// The prefix of a caller distinguishes clusters and namespaces, which have several users, from single
+// users.
 const (
 	ofCluster   = "cluster:"
 	ofNamespace = "namespace:"
 	ofUser      = "user:"
 )
 
-// Of returns the caller that a user counts as. All identities of one managed cluster
-// are one caller, and so are all ServiceAccounts of one namespace: both can be
-// created in any number by one owner.
+// Of returns the caller of a user. All identities of a managed cluster are one caller, and all
+// ServiceAccounts of a namespace are one caller, because their owner can create any number of them.
 func Of(u user.Info) string {
 	if cluster := clusterOf(u); cluster != "" {
 		return ofCluster + cluster
@@ -33,14 +31,14 @@ func Of(u user.Info) string {
 	return ofUser + u.GetName()
 }
 
-// Exempt reports whether no bound applies to a user: the group system:masters, which
-// API Priority and Fairness exempts too, and which the server itself is in.
+// Exempt reports whether no limit applies to a user. The group system:masters is exempt, as in API Priority
+// and Fairness. The server itself is a member of this group.
 func Exempt(u user.Info) bool {
 	return slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup)
 }
 
-// clusterOf returns the cluster that a user is an agent of; empty for others. It is the
-// first one by name, whatever the order of the groups.
+// clusterOf returns the cluster whose agent a user is, or "". If there are several, it returns the first
+// one by name.
 func clusterOf(u user.Info) string {
 	prefixes := clusterv1.AgentGroups("")
 	first := ""
@@ -49,7 +47,7 @@ func clusterOf(u user.Info) string {
 			continue
 		}
 		for _, prefix := range prefixes {
-			// Groups of addons have more after the name of the cluster.
+			// Groups of add-ons have a suffix after the name of the cluster.
 			name, found := strings.CutPrefix(group, prefix)
 			if found && name != "" && !strings.Contains(name, ":") && (first == "" || name < first) {
 				first = name

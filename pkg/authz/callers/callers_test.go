@@ -67,9 +67,9 @@ func TestBound(t *testing.T) {
 	if !apierrors.IsTooManyRequests(err) {
 		t.Fatalf("Take() over the limit = %v, want status 429", err)
 	}
-	for _, want := range []string{`namespace "ns"`, "2 watches", "--max-watches-per-caller"} {
+	for _, want := range []string{`namespace "ns"`, "2 open watches", "--max-watches-per-caller"} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("the message %q does not contain %q", err, want)
+			t.Errorf("Take() over the limit = %q, want an error that contains %q", err, want)
 		}
 	}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); !ok || seconds != 30 {
@@ -89,22 +89,22 @@ func TestBound(t *testing.T) {
 		t.Errorf("Take() after a release = %v, want no error", err)
 	}
 	if err := take(a); err == nil {
-		t.Error("Take() after a release that was called twice succeeds for two")
+		t.Error("second Take() after a repeated release = nil, want an error")
 	}
 	for _, r := range release {
 		r()
 	}
 	if len(b.counts) != 0 {
-		t.Errorf("counts = %v after all releases, want none", b.counts)
+		t.Errorf("counts after all releases = %v, want none", b.counts)
 	}
 	unlimited := NewBound("watches", "flag", 0, 1)
 	for range 1000 {
 		if _, err := unlimited.Take(a); err != nil {
-			t.Fatalf("Take() without a limit = %v", err)
+			t.Fatalf("Take() without a limit = %v, want no error", err)
 		}
 	}
 	if _, err := (*Bound)(nil).Take(a); err != nil {
-		t.Errorf("Take() of a nil Bound = %v", err)
+		t.Errorf("Take() of a nil Bound = %v, want no error", err)
 	}
 }
 
@@ -112,7 +112,8 @@ func codecs() runtime.NegotiatedSerializer {
 	return serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
 }
 
-// TestLimit has a caller open as many requests and watches as it may, which do not count for each other.
+// TestLimit opens as many requests and watches as allowed. A request does not count as a watch, and
+// a watch does not count as a request.
 func TestLimit(t *testing.T) {
 	hold, opened := make(chan struct{}), make(chan struct{})
 	handler := Limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -142,24 +143,24 @@ func TestLimit(t *testing.T) {
 	for verb, after := range map[string]string{"get": "1", "watch": "7"} {
 		w := serve(jane, verb, "")
 		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != after {
-			t.Errorf("%s over the limit: status %d, Retry-After %q, want 429 and %s", verb, w.Code, w.Header().Get("Retry-After"), after)
+			t.Errorf("status of %s over the limit = %d with Retry-After %q, want 429 with %s", verb, w.Code, w.Header().Get("Retry-After"), after)
 		}
 		if w := serve(caller("joe"), verb, ""); w.Code != http.StatusOK {
-			t.Errorf("%s of another caller: status %d, want 200", verb, w.Code)
+			t.Errorf("status of %s of another caller = %d, want 200", verb, w.Code)
 		}
 	}
 	if w := serve(jane, "upgrade", ""); w.Code != http.StatusOK {
-		t.Errorf("an upgrade, which bounds itself: status %d, want 200", w.Code)
+		t.Errorf("status of an upgrade, which has no limit = %d, want 200", w.Code)
 	}
 	close(hold)
 	<-done
 	<-done
 	if w := serve(jane, "list", ""); w.Code != http.StatusOK {
-		t.Errorf("list afterwards: status %d, want 200", w.Code)
+		t.Errorf("status of a list after the release = %d, want 200", w.Code)
 	}
 }
 
-// TestUnreadWatch has a watch never get initialized, as if its client did not read.
+// TestUnreadWatch opens a watch that the client does not read, so that it is never initialized.
 func TestUnreadWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		handler := Limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }),
@@ -171,7 +172,7 @@ func TestUnreadWatch(t *testing.T) {
 		running.Go(func() {
 			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/apis/x", nil))
 		})
-		// Without the signal, all of this waits for itself, and the test fails.
+		// Without the signal, Wait blocks and the test fails.
 		signal.Wait()
 		stop()
 		running.Wait()
@@ -186,17 +187,17 @@ func TestLimitURL(t *testing.T) {
 		name, path, query string
 		want              string
 	}{
-		{"nothing", "/apis", "", ""},
+		{"no query", "/apis", "", ""},
 		{"a set of 10,000 values", "/apis", "labelSelector=" + values, ""},
 		{"a set of 100,000 values", "/apis", "labelSelector=a in (" + strings.Repeat("v,", 100_000) + "v)", "labelSelector: Too long: may not be more than 65536 bytes"},
 		{"requirements", "/apis", "labelSelector=" + strings.Repeat("!a,", 10_000) + "b", "labelSelector: Too many: 10001 requirements"},
 		{"requirements between sets", "/apis", "labelSelector=" + strings.Repeat("a in (b,c),", 300) + "b", "labelSelector: Too many: 301 requirements"},
-		{"the second of two", "/apis", "labelSelector=a&labelSelector=" + strings.Repeat("a", 70_000), "labelSelector: Too long"},
+		{"the second of two selectors", "/apis", "labelSelector=a&labelSelector=" + strings.Repeat("a", 70_000), "labelSelector: Too long"},
 		{"fields", "/apis", "fieldSelector=" + strings.Repeat("a=b,", 300) + "c=d", "fieldSelector: Too many: 301 requirements"},
-		{"fields behind a parenthesis", "/apis", "fieldSelector=a=(," + strings.Repeat("a=b,", 300) + "c=d", "fieldSelector: Too many: 302 requirements"},
-		{"a token", "/apis", "continue=" + strings.Repeat("a", 20_000), "continue: Too long: may not be more than 16384 bytes"},
-		{"something else", "/apis", "query=" + strings.Repeat("a,", 100_000), ""},
-		{"a name", "/apis/" + strings.Repeat("a", 5000), "", "the path of the URL has 5006 bytes"},
+		{"fields after a parenthesis", "/apis", "fieldSelector=a=(," + strings.Repeat("a=b,", 300) + "c=d", "fieldSelector: Too many: 302 requirements"},
+		{"a continue token", "/apis", "continue=" + strings.Repeat("a", 20_000), "continue: Too long: may not be more than 16384 bytes"},
+		{"another parameter", "/apis", "query=" + strings.Repeat("a,", 100_000), ""},
+		{"a long path", "/apis/" + strings.Repeat("a", 5000), "", "the path of the URL has 5006 bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			served = false
@@ -206,9 +207,9 @@ func TestLimitURL(t *testing.T) {
 			handler.ServeHTTP(w, r)
 			switch {
 			case test.want == "" && !served:
-				t.Errorf("refused: %s", w.Body)
+				t.Errorf("LimitURL() = status %d, body %.300s, want the request to be served", w.Code, w.Body)
 			case test.want != "" && (served || w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), test.want)):
-				t.Errorf("served: %v, status %d, body %.300s, want 400 and %s", served, w.Code, w.Body, test.want)
+				t.Errorf("LimitURL() = served %v, status %d, body %.300s, want status 400 and %s", served, w.Code, w.Body, test.want)
 			}
 		})
 	}

@@ -15,8 +15,8 @@ import (
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 )
 
-// Bounds of what a URL may contain. They are far above what clients send: the longest names have 253
-// characters, and a selector of 1,000 clusters has 30 KiB.
+// Limits of URLs. They are far above the needs of clients: the longest names have 253 characters, and a
+// selector of 1,000 clusters has 30 KiB.
 const (
 	maxPathBytes     = 4 << 10
 	maxSelectorBytes = 64 << 10
@@ -24,13 +24,14 @@ const (
 	maxContinueBytes = 16 << 10
 )
 
-// maxWatchInitialization is how long a watch counts as a running request for API Priority and Fairness.
-// That ends once the initial events are sent, which a client that does not read prevents.
+// maxWatchInitialization is the maximum time that a watch occupies a seat of API Priority and Fairness. By
+// default a watch occupies the seat until the initial events are sent, but a client that does not read
+// could prevent that.
 const maxWatchInitialization = time.Second
 
-// Limit serves requests that are authenticated and authorized, as many of each caller as requests allows,
-// and as many watches as watches allows. longRunning reports whether a request is a long-running one: of
-// these only watches are limited here. A watch gives up its seat of API Priority and Fairness after a second at the latest.
+// Limit enforces the limits of requests and watches. It runs after authentication and authorization. Of the
+// requests for which longRunning returns true, it limits only watches. A watch occupies a seat of API
+// Priority and Fairness for maxWatchInitialization at most.
 func Limit(next http.Handler, requests, watches *Bound, longRunning request.LongRunningRequestCheck, codecs runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
@@ -61,9 +62,9 @@ func Limit(next http.Handler, requests, watches *Bound, longRunning request.Long
 	})
 }
 
-// LimitURL refuses requests with paths, selectors and tokens that are longer than any client needs, before
-// anything evaluates them: the server parses selectors to authorize a request, sends them
-// to the hub, and compares them with every object of a list and every event of a watch.
+// LimitURL refuses requests with paths, selectors and continue tokens that exceed the limits of URLs, before
+// anything evaluates them. The server parses selectors to authorize a request, sends them to the hub, and
+// compares them with every object of a list and every event of a watch.
 func LimitURL(next http.Handler, codecs runtime.NegotiatedSerializer) http.Handler {
 	registerMetrics()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -78,9 +79,9 @@ func LimitURL(next http.Handler, codecs runtime.NegotiatedSerializer) http.Handl
 
 func checkURL(u *url.URL) error {
 	if len(u.Path) > maxPathBytes {
-		return apierrors.NewBadRequest(fmt.Sprintf("the path of the URL has %d bytes, must have at most %d", len(u.Path), maxPathBytes))
+		return apierrors.NewBadRequest(fmt.Sprintf("the path of the URL has %d bytes, at most %d are allowed", len(u.Path), maxPathBytes))
 	}
-	// What is shorter than every bound needs no closer look.
+	// A query that is shorter than every limit cannot exceed one.
 	if len(u.RawQuery) <= maxRequirements {
 		return nil
 	}
@@ -102,15 +103,15 @@ func checkURL(u *url.URL) error {
 				continue
 			}
 			if n := requirements(value, name == "labelSelector"); n > maxRequirements {
-				return apierrors.NewBadRequest(fmt.Sprintf("%s: Too many: %d requirements: must have at most %d; compare with several values by \"in\"", name, n, maxRequirements))
+				return apierrors.NewBadRequest(fmt.Sprintf("%s: Too many: %d requirements: must have at most %d; use the operator \"in\" for several values", name, n, maxRequirements))
 			}
 		}
 	}
 	return nil
 }
 
-// requirements returns how many requirements a selector has at most. In label selectors, which have sets,
-// the commas between values in parentheses separate none.
+// requirements returns an upper bound of the number of requirements of a selector. In label selectors, which
+// have sets, commas in parentheses do not separate requirements.
 func requirements(selector string, sets bool) int {
 	if !sets {
 		return 1 + strings.Count(selector, ",")

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// FuzzCheckURL finds selectors that are let pass and have more requirements than may be.
+// FuzzCheckURL finds selectors over the limits that checkURL does not refuse.
 func FuzzCheckURL(f *testing.F) {
 	for _, seed := range []string{
 		"a=b", "a in (b,c),d", "a in (b", strings.Repeat("!a,", 300) + "a", strings.Repeat("a in (b),", 300) + "a",
@@ -23,14 +23,13 @@ func FuzzCheckURL(f *testing.F) {
 		if ofFields {
 			name = "fieldSelector"
 		}
-		// What the bounds allow is repeated, so that short inputs reach them.
+		// Repetition lets short inputs reach the limits.
 		for _, text := range []string{selector, strings.Repeat(selector+",", 300) + selector} {
-			// An error is a refusal, of whatever length.
 			if checkURL(&url.URL{Path: "/apis", RawQuery: url.Values{name: {text}}.Encode()}) != nil {
 				continue
 			}
 			if len(text) > maxSelectorBytes {
-				t.Fatalf("a selector of %d bytes passes", len(text))
+				t.Fatalf("checkURL() of a selector of %d bytes = nil, want an error", len(text))
 			}
 			n := 0
 			if ofFields {
@@ -42,7 +41,7 @@ func FuzzCheckURL(f *testing.F) {
 				n = len(requirements)
 			}
 			if n > maxRequirements {
-				t.Errorf("%s %.100q with %d requirements passes", name, text, n)
+				t.Errorf("checkURL() of %s %.100q with %d requirements = nil, want an error", name, text, n)
 			}
 		}
 	})

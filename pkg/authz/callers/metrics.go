@@ -10,11 +10,11 @@ import (
 var (
 	open = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Subsystem: "hub_apiserver", Name: "caller_open", StabilityLevel: metrics.ALPHA,
-		Help: "Number of requests or watches that are open now and count for the limits of callers, by what they are.",
+		Help: "Number of open requests and watches that count for the limits of callers, by what they are.",
 	}, []string{"what"})
 	refused = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: "hub_apiserver", Name: "caller_refused_total", StabilityLevel: metrics.ALPHA,
-		Help: "Number of requests that were refused because of a limit of callers, by what is limited.",
+		Help: "Number of requests that were refused because of a limit of callers, by the limit.",
 	}, []string{"what"})
 )
 

@@ -18,29 +18,28 @@ import (
 )
 
 const (
-	// maxRetrySeconds is the longest time after which a refused caller is asked to try again.
+	// maxRetrySeconds is the maximum Retry-After of refusals.
 	maxRetrySeconds = 60
-	// pruneAbove is how many buckets there are before full ones are dropped.
+	// pruneAbove is the number of buckets above which full buckets are dropped.
 	pruneAbove = 1024
 )
 
-// Rate is a token bucket: Burst bytes at once, and PerSecond bytes in every second afterwards.
+// Rate is a token bucket: it allows Burst bytes at once, and PerSecond bytes per second afterwards.
 type Rate struct{ Burst, PerSecond int64 }
 
-// WriteRates bound how many bytes are written to the objects of one namespace. A Rate with a Burst
-// of 0 is no limit.
+// WriteRates limit the bytes that are written to the objects of one namespace. A Burst of 0 means no limit.
 type WriteRates struct {
-	// Caller is for every caller of its own, Cluster for the identities of the managed cluster.
-	// What is beyond comes out of Namespace, which all callers share.
+	// Caller applies to every caller, and Cluster to the identities of a managed cluster instead. Bytes
+	// that exceed this rate use Namespace, which all callers share.
 	Caller, Cluster, Namespace Rate
-	// Minimum is how many bytes a write counts at least. A small one takes as much of the
-	// server as that: several versions of the object, and what it makes an agent report.
+	// Minimum is the minimum number of bytes that a write counts. Even a small write has costs: several
+	// versions of the object, and the reports of agents that follow.
 	Minimum int64
 }
 
-// Written limits how many bytes callers write to the objects of a namespace. Whatever is replaced
-// stays in the memory of the watch cache for more than a minute, and in etcd until it is compacted,
-// so that a quota of what is stored bounds neither. It is safe for concurrent use.
+// Written limits the bytes that callers write to the objects of a namespace. A quota of stored objects is
+// not enough: replaced versions stay in the watch cache for more than a minute, and in etcd until the
+// compaction. It is safe for concurrent use.
 type Written struct {
 	rates WriteRates
 	flag  string
@@ -48,11 +47,11 @@ type Written struct {
 
 	mu      sync.Mutex
 	buckets map[bucket]*rate.Limiter
-	// pruneAt is how many buckets there are when full ones are dropped next.
+	// pruneAt is the number of buckets at which full buckets are dropped next.
 	pruneAt int
 }
 
-// bucket is what one Rate applies to. The caller of the bucket that all share is empty.
+// bucket identifies a token bucket. The shared bucket of a namespace has no caller.
 type bucket struct{ namespace, caller string }
 
 // NewWritten returns a Written. flag is the name of the flag that sets the rates.
@@ -61,10 +60,9 @@ func NewWritten(rates WriteRates, flag string) *Written {
 	return &Written{rates: rates, flag: flag, clock: clock.RealClock{}, buckets: map[bucket]*rate.Limiter{}, pruneAt: pruneAbove}
 }
 
-// Take counts bytes that the caller of a request is about to write to an object of a namespace; the
-// namespace of cluster-scoped objects is empty. undo takes that back, for a write that changes
-// nothing. Take returns an API error with status 429 if the caller has written too much. A nil
-// Written limits nobody.
+// Take counts bytes that the caller of a request is about to write to an object of a namespace, which is
+// empty for cluster-scoped objects. undo reverts the count, for a write that changes nothing. Take returns
+// an API error with status 429 if the caller exceeds its rate. A nil Written has no limit.
 func (w *Written) Take(ctx context.Context, namespace string, bytes int64) (undo func(), err error) {
 	u, known := request.UserFrom(ctx)
 	if w == nil || !known || Exempt(u) {
@@ -109,13 +107,13 @@ func (w *Written) Take(ctx context.Context, namespace string, bytes int64) (undo
 		where = fmt.Sprintf("the objects of namespace %q", namespace)
 	}
 	return nil, apierrors.NewTooManyRequests(fmt.Sprintf(
-		"%s writes to %s faster than each caller may: %d bytes at once and %d bytes a second, and as much as others leave of %d bytes a second; change objects less often, or raise --%s of the hub-apiserver",
+		"%s exceeds the write rate for %s: each caller may write %d bytes at once and %d bytes a second, and share %d bytes a second with other callers; write less often, or raise --%s of the hub-apiserver",
 		describe(caller), where, own.Burst, own.PerSecond, w.rates.Namespace.PerSecond, w.flag), retry)
 }
 
-// Handle refuses writes of callers whose rates are used up, before anything reads the object: to
-// decode and validate it costs more than all else. applies reports whether a request writes an
-// object; dry runs are served.
+// Handle refuses writes of callers that exceed their rates before the object is decoded and validated,
+// because these steps are the most expensive. applies reports whether a request writes an object. Dry runs
+// are not refused.
 func (w *Written) Handle(next http.Handler, applies func(*request.RequestInfo) bool, codecs runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		info, known := request.RequestInfoFrom(r.Context())
@@ -133,7 +131,7 @@ func (w *Written) Handle(next http.Handler, applies func(*request.RequestInfo) b
 	})
 }
 
-// prune drops buckets that are full, which are as good as new. The caller holds mu.
+// prune drops full buckets, which are equal to new ones. The caller holds mu.
 func (w *Written) prune(now time.Time) {
 	if len(w.buckets) < w.pruneAt {
 		return

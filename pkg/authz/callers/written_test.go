@@ -16,7 +16,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// TestWritten has callers write as much as they may, alone and beside others.
+// TestWritten writes up to the rates of single callers and of the namespace.
 func TestWritten(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))
 	w := NewWritten(WriteRates{Caller: Rate{100, 10}, Cluster: Rate{1000, 100}, Namespace: Rate{500, 50}}, "write-rates")
@@ -46,10 +46,10 @@ func TestWritten(t *testing.T) {
 	err := refusedFor(1, greedy, "c1", 100)
 	for _, want := range []string{`user "greedy"`, `namespace "c1"`, "100 bytes at once", "10 bytes a second", "--write-rates"} {
 		if err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("the message %q does not contain %q", err, want)
+			t.Errorf("Take() over the rate = %q, want an error that contains %q", err, want)
 		}
 	}
-	// Others have rates of their own, and every namespace has one.
+	// Other callers and other namespaces have their own rates.
 	allowed(modest, "c1", 90)
 	allowed(agent, "c1", 1000)
 	allowed(greedy, "c2", 100)
@@ -61,7 +61,7 @@ func TestWritten(t *testing.T) {
 	allowed(greedy, "c1", 50)
 	allowed(agent, "c1", 500)
 
-	// What is taken back was never written.
+	// A reverted write does not count.
 	undo, err := take(modest, "", 100)
 	if err != nil {
 		t.Fatal(err)
@@ -70,8 +70,8 @@ func TestWritten(t *testing.T) {
 	allowed(modest, "", 100)
 }
 
-// TestWrittenMinimum has a caller make small writes: they count as if they were larger, and once
-// they are too many the server does not even read them.
+// TestWrittenMinimum makes small writes. Each counts as the minimum. Writes that exceed the rate are refused
+// before the server reads them.
 func TestWrittenMinimum(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))
 	w := NewWritten(WriteRates{Caller: Rate{100, 10}, Cluster: Rate{100, 10}, Namespace: Rate{50, 5}, Minimum: 50}, "write-rates")
@@ -89,14 +89,14 @@ func TestWrittenMinimum(t *testing.T) {
 	greedy := request.WithUser(context.Background(), caller("greedy"))
 	for i := range 3 {
 		if code := status(request.RequestInfo{Verb: "patch"}, ""); code != http.StatusOK {
-			t.Errorf("write %d has status %d, want 200", i, code)
+			t.Errorf("status of write %d = %d, want 200", i, code)
 		}
 		if _, err := w.Take(greedy, "c1", 1); err != nil {
-			t.Errorf("Take of write %d = %v, want no error", i, err)
+			t.Errorf("Take() of write %d = %v, want no error", i, err)
 		}
 	}
 	if _, err := w.Take(greedy, "c1", 1); !apierrors.IsTooManyRequests(err) {
-		t.Errorf("Take of a fourth write = %v, want status 429", err)
+		t.Errorf("Take() of a fourth write = %v, want status 429", err)
 	}
 	served = 0
 	for _, c := range []struct {
@@ -110,15 +110,15 @@ func TestWrittenMinimum(t *testing.T) {
 		{request.RequestInfo{Verb: "patch"}, "?dryRun=All", http.StatusOK},
 	} {
 		if code := status(c.info, c.query); code != c.want {
-			t.Errorf("%s %s%s has status %d, want %d", c.info.Verb, c.info.Subresource, c.query, code, c.want)
+			t.Errorf("status of %s %s%s = %d, want %d", c.info.Verb, c.info.Subresource, c.query, code, c.want)
 		}
 	}
 	if served != 3 {
-		t.Errorf("%d requests are served, want 3", served)
+		t.Errorf("served requests = %d, want 3", served)
 	}
 	clock.SetTime(clock.Now().Add(5 * time.Second))
 	if code := status(request.RequestInfo{Verb: "patch"}, ""); code != http.StatusOK {
-		t.Errorf("a write 5 s later has status %d, want 200", code)
+		t.Errorf("status of a write 5 s later = %d, want 200", code)
 	}
 }
 
@@ -134,8 +134,8 @@ func TestWrittenWithoutLimit(t *testing.T) {
 	}
 }
 
-// TestWrittenForgets has more callers write than are remembered.
-func TestWrittenForgets(t *testing.T) {
+// TestWrittenDropsBuckets checks that the number of buckets is bounded.
+func TestWrittenDropsBuckets(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))
 	w := NewWritten(WriteRates{Caller: Rate{100, 10}, Cluster: Rate{1, 1}, Namespace: Rate{100, 10}}, "f")
 	w.clock = clock
@@ -146,6 +146,6 @@ func TestWrittenForgets(t *testing.T) {
 		}
 	}
 	if n := len(w.buckets); n > 2*pruneAbove {
-		t.Errorf("%d buckets are kept, want at most %d", n, 2*pruneAbove)
+		t.Errorf("number of buckets = %d, want at most %d", n, 2*pruneAbove)
 	}
 }

@@ -1,57 +1,33 @@
-// Package clusterset asks whether a caller may move clusters into ManagedClusterSets
-// or bind the sets to namespaces. Nothing else builds the attributes of these questions.
+// Package clusterset checks whether a caller may move clusters into
+// ManagedClusterSets, or bind the sets to namespaces.
 package clusterset
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/endpoints/request"
 
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
+	"open-cluster-management.io/hub-apiserver/pkg/authz"
 )
 
-const (
-	resource = "managedclustersets"
-	verb     = "create"
-)
+const resource = "managedclustersets"
 
-// Join tells why the caller may not move clusters into a set or out of it; nil if
-// it may.
-func Join(ctx context.Context, authz authorizer.Authorizer, set string) error {
-	return check(ctx, authz, set, "join", "move clusters into this set or out of it")
+// Join returns nil if the caller may move clusters into a set and out of it, a
+// Forbidden error if not, or an InternalError.
+func Join(ctx context.Context, a authorizer.Authorizer, set string) error {
+	return check(ctx, a, set, "join", "move clusters into or out of this cluster set")
 }
 
-// Bind tells why the caller may not bind a set to namespaces; nil if it may.
-func Bind(ctx context.Context, authz authorizer.Authorizer, set string) error {
-	return check(ctx, authz, set, "bind", "bind this set to a namespace")
+// Bind returns nil if the caller may bind a set to namespaces, a Forbidden error if
+// not, or an InternalError.
+func Bind(ctx context.Context, a authorizer.Authorizer, set string) error {
+	return check(ctx, a, set, "bind", "bind this cluster set to a namespace")
 }
 
-func check(ctx context.Context, authz authorizer.Authorizer, set, subresource, what string) error {
-	caller, known := request.UserFrom(ctx)
-	if !known {
-		return apierrors.NewInternalError(errors.New("the request has no user"))
-	}
-	decision, _, err := authz.Authorize(ctx, authorizer.AttributesRecord{
-		User:            caller,
-		Verb:            verb,
-		APIGroup:        clusterv1beta2.GroupName,
-		APIVersion:      "*",
-		Resource:        resource,
-		Subresource:     subresource,
-		Name:            set,
-		ResourceRequest: true,
-	})
-	switch {
-	case decision == authorizer.DecisionAllow:
-		return nil
-	case err != nil:
-		return apierrors.NewInternalError(fmt.Errorf("asking whether %q may %s: %w", caller.GetName(), what, err))
-	}
-	return apierrors.NewForbidden(clusterv1beta2.Resource(resource), set, fmt.Errorf(
-		"user %q may not %s; it takes a ClusterRole with the rule {apiGroups: [%s], resources: [%s/%s], resourceNames: [%s], verbs: [%s]}",
-		caller.GetName(), what, clusterv1beta2.GroupName, resource, subresource, set, verb))
+func check(ctx context.Context, a authorizer.Authorizer, set, subresource, action string) error {
+	return authz.Check(ctx, a, authorizationv1.ResourceAttributes{
+		Verb: "create", Group: clusterv1beta2.GroupName, Version: "*", Resource: resource, Subresource: subresource, Name: set,
+	}, clusterv1beta2.Resource(resource), action)
 }

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// Manifests that works have delivered.
+// Manifests that ManifestWorks have delivered.
 const (
-	// masterRole is a ClusterRole with all that there is.
+	// masterRole is a ClusterRole with all permissions.
 	masterRole = `
 kind: ClusterRole
 metadata: {name: master}
@@ -53,7 +53,7 @@ clusterRoleBinding: {subject: {kind: User, name: bob}}
 
 var refusedReading = []string{"escalate spec.clusterRole", "bind spec.clusterRoleBinding"}
 
-// TestHeld is about what callers hold and what of it counts.
+// TestHeld checks which delivered permissions a caller holds.
 func TestHeld(t *testing.T) {
 	asAlice := `{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}`
 	for name, test := range map[string]struct {
@@ -64,14 +64,14 @@ func TestHeld(t *testing.T) {
 	}{
 		"by name":  {delivered: readerRole + aliceReads, spec: grantsReading},
 		"by group": {delivered: readerRole + bound("reader", `{kind: Group, name: team}`), spec: grantsReading},
-		"everybody who is somebody": {
+		"all authenticated users": {
 			delivered: readerRole + bound("reader", `{kind: Group, name: "system:authenticated"}`), spec: grantsReading,
 		},
-		"everybody is not anybody": {
+		"all authenticated users, without the anonymous user": {
 			caller:    &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllAuthenticated}},
 			delivered: readerRole + bound("reader", `{kind: Group, name: "system:authenticated"}`), spec: grantsReading, want: refusedReading,
 		},
-		"another's binding":          {delivered: readerRole + bound("reader", `{kind: User, name: mallory}`), spec: grantsReading, want: refusedReading},
+		"a binding of another user":  {delivered: readerRole + bound("reader", `{kind: User, name: mallory}`), spec: grantsReading, want: refusedReading},
 		"a group of the user's name": {delivered: readerRole + bound("reader", `{kind: Group, name: alice}`), spec: grantsReading, want: refusedReading},
 		"a user of another API group": {
 			delivered: readerRole + bound("reader", `{apiGroup: example.com, kind: User, name: alice}`), spec: grantsReading, want: refusedReading,
@@ -95,22 +95,22 @@ func TestHeld(t *testing.T) {
 		"a user without a name": {
 			caller: &user.DefaultInfo{}, delivered: masterRole + bound("master", `{kind: User}`), spec: grantsReading, want: refusedReading,
 		},
-		"a role that differs between works": {
+		"a role that differs between ManifestWorks": {
 			delivered: masterRole + bound("master", asAlice) + "\nkind: ClusterRole\nmetadata: {name: master}\nrules: []\n---", spec: grantsReading, want: refusedReading,
 		},
-		"a role that two works deliver alike": {delivered: readerRole + readerRole + aliceReads, spec: grantsReading},
+		"a role that is equal in two ManifestWorks": {delivered: readerRole + readerRole + aliceReads, spec: grantsReading},
 		"a role that the cluster aggregates": {
 			delivered: "\nkind: ClusterRole\nmetadata: {name: reader}\naggregationRule: {}\nrules: [{apiGroups: [\"\"], resources: [pods], verbs: [get, list]}]\n---" + aliceReads,
 			spec:      grantsReading, want: refusedReading,
 		},
-		"a role of a group that is not RBAC's": {
+		"a role of another API group": {
 			delivered: readerRole + `
 kind: ClusterRoleBinding
 metadata: {name: odd}
 roleRef: {apiGroup: example.com, kind: ClusterRole, name: reader}
 subjects: [{kind: User, name: alice}]`, spec: grantsReading, want: refusedReading,
 		},
-		"manifests that are no RBAC": {
+		"manifests of other kinds than RBAC": {
 			delivered: readerRole + "\nkind: ConfigMap\nmetadata: {name: x}\nrules: 7\n---\nkind: ClusterRoleBinding\nsubjects: 7\n---" + aliceReads, spec: grantsReading,
 		},
 		"manifests of another version of RBAC": {
@@ -139,7 +139,7 @@ subjects: [{kind: User, name: alice}]`, spec: grantsReading, want: refusedReadin
 			spec:      `roles: [{namespace: a, namespaceSelector: {}, rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}]`,
 			want:      []string{"escalate spec.roles[0]"},
 		},
-		"selector escape without a place": {
+		"selector escape without namespace and selector": {
 			delivered: readerRole + aliceReadsInA, spec: `roles: [{rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}]`,
 			want: []string{"escalate spec.roles[0]"},
 		},
@@ -167,23 +167,23 @@ subjects: [{kind: User, name: alice}]`, spec: grantsReading, want: refusedReadin
 			delivered: readerRole + aliceReads, spec: `clusterRole: {rules: [{apiGroups: [""], resources: [pods/exec], verbs: [get]}]}`,
 			want: []string{"escalate spec.clusterRole"},
 		},
-		"one scale from all": {
+		"one scale, held for all": {
 			delivered: "\nkind: ClusterRole\nmetadata: {name: s}\nrules: [{apiGroups: [apps], resources: ['*/scale'], verbs: [get]}]\n---" + bound("s", asAlice),
 			spec:      `clusterRole: {rules: [{apiGroups: [apps], resources: [deployments/scale], verbs: [get]}]}`,
 		},
-		"all scales from one": {
+		"all scales, held for one": {
 			delivered: "\nkind: ClusterRole\nmetadata: {name: s}\nrules: [{apiGroups: [apps], resources: [deployments/scale], verbs: [get]}]\n---" + bound("s", asAlice),
 			spec:      `clusterRole: {rules: [{apiGroups: [apps], resources: ['*/scale'], verbs: [get]}]}`,
 			want:      []string{"escalate spec.clusterRole"},
 		},
-		"one name from all": {delivered: readerRole + aliceReads, spec: `clusterRole: {rules: [{apiGroups: [""], resources: [pods], resourceNames: [x], verbs: [get]}]}`},
-		"all names from one": {
+		"one name, held for all": {delivered: readerRole + aliceReads, spec: `clusterRole: {rules: [{apiGroups: [""], resources: [pods], resourceNames: [x], verbs: [get]}]}`},
+		"all names, held for one": {
 			delivered: "\nkind: ClusterRole\nmetadata: {name: s}\nrules: [{apiGroups: [''], resources: [pods], resourceNames: [x], verbs: [get]}]\n---" + bound("s", asAlice),
 			spec:      `clusterRole: {rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}`,
 			want:      []string{"escalate spec.clusterRole"},
 		},
 		"a rule that grants nothing": {spec: `clusterRole: {rules: [{apiGroups: [], resources: [pods], verbs: [get]}]}`},
-		"the binding that one asks for itself": {
+		"the binding that is requested itself": {
 			delivered: readerRole,
 			spec:      `clusterRoleBinding: {roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}, subject: {kind: User, name: alice}}`,
 			want:      []string{"bind spec.clusterRoleBinding"},
@@ -196,7 +196,7 @@ subjects: [{kind: User, name: alice}]`, spec: grantsReading, want: refusedReadin
 			}
 			got := missing(check(t, caller, &hub{}, manifests(t, test.delivered), yamlSpec(t, test.spec), nil))
 			if !slices.Equal(got, test.want) {
-				t.Errorf("missing %q, not %q", got, test.want)
+				t.Errorf("missing grants of Check() = %q, want %q", got, test.want)
 			}
 		})
 	}

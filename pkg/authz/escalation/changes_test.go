@@ -11,7 +11,7 @@ import (
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
 
-// before is what someone has been allowed to grant; alice holds none of it.
+// before is a spec that was allowed before. alice holds none of its permissions.
 const before = `
 clusterRole: {rules: [{apiGroups: [apps], resources: [deployments], verbs: [get, list]}, {apiGroups: [""], resources: [pods], resourceNames: [x], verbs: [get]}]}
 clusterRoleBinding: {name: one, subjects: [{kind: User, name: bob}, {kind: User, name: carol}]}
@@ -39,8 +39,8 @@ func TestChanges(t *testing.T) {
 		change func(*spec)
 		want   []string
 	}{
-		"nothing":           {change: func(*spec) {}},
-		"whether to verify": {change: func(s *spec) { s.Validate = new(bool) }},
+		"nothing":  {change: func(*spec) {}},
+		"validate": {change: func(s *spec) { s.Validate = new(bool) }},
 		"order": {change: func(s *spec) {
 			slices.Reverse(*s.Roles)
 			slices.Reverse(*s.RoleBindings)
@@ -48,10 +48,10 @@ func TestChanges(t *testing.T) {
 			slices.Reverse(s.ClusterRoleBinding.Subjects)
 			slices.Reverse(s.ClusterRole.Rules)
 		}},
-		"another way to write it": {change: func(s *spec) {
+		"other spellings": {change: func(s *spec) {
 			s.ClusterRoleBinding.Subjects[0].APIGroup = rbacv1.GroupName
 			s.ClusterRoleBinding.RoleRef = &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: cpName}
-			// No namespace of such a subject means anything.
+			// The namespace of such a subject has no effect.
 			second(s.RoleBindings).Subject.Namespace = "b"
 			first(s.RoleRefs).APIGroup = rbacv1.GroupName
 			s.ClusterRole.Rules = []rbacv1.PolicyRule{
@@ -61,22 +61,22 @@ func TestChanges(t *testing.T) {
 			}
 		}},
 		"binding rename": {change: func(s *spec) { s.ClusterRoleBinding.Name, first(s.RoleBindings).Name = "new", "new" }},
-		"one binding for two": {change: func(s *spec) {
+		"one more binding of a bound subject": {change: func(s *spec) {
 			*s.ClusterRoleBindings = append(*s.ClusterRoleBindings, rbacv1alpha1.ClusterRoleBinding{Name: "x", Subjects: s.ClusterRoleBinding.Subjects[:1]})
 		}},
-		"taking a subject away":  {change: func(s *spec) { s.ClusterRoleBinding.Subjects = s.ClusterRoleBinding.Subjects[:1] }},
-		"taking bindings away":   {change: func(s *spec) { s.ClusterRoleBinding, s.ClusterRoleBindings, s.RoleBindings = nil, nil, nil }},
-		"taking references away": {change: func(s *spec) { s.RoleRefs = nil }},
-		"taking a role and its bindings away": {change: func(s *spec) {
+		"removing a subject":  {change: func(s *spec) { s.ClusterRoleBinding.Subjects = s.ClusterRoleBinding.Subjects[:1] }},
+		"removing bindings":   {change: func(s *spec) { s.ClusterRoleBinding, s.ClusterRoleBindings, s.RoleBindings = nil, nil, nil }},
+		"removing references": {change: func(s *spec) { s.RoleRefs = nil }},
+		"removing a role and its bindings": {change: func(s *spec) {
 			s.ClusterRole, s.ClusterRoleBinding = nil, nil
 			*s.Roles, *s.RoleBindings = (*s.Roles)[1:], (*s.RoleBindings)[2:]
 		}},
-		"taking rules away": {change: func(s *spec) {
+		"removing rules": {change: func(s *spec) {
 			s.ClusterRole.Rules[0].Verbs = s.ClusterRole.Rules[0].Verbs[:1]
 			first(s.Roles).Rules[0].ResourceNames = []string{"only"}
 		}},
-		// What has that name afterwards is not for this object to say.
-		"taking a role away from its binding": {
+		// The binding may then refer to another role of that name.
+		"removing a role, but not its binding": {
 			change: func(s *spec) { s.ClusterRole = nil }, want: []string{"bind spec.clusterRoleBinding"},
 		},
 		"rules growing by one atom": {
@@ -108,7 +108,7 @@ func TestChanges(t *testing.T) {
 			},
 			want: []string{"bind spec.roleBindings[0]"},
 		},
-		"a group of the user's name": {
+		"a group with the name of the user": {
 			change: func(s *spec) { first(s.RoleBindings).Subject.Kind = rbacv1.GroupKind }, want: []string{"bind spec.roleBindings[0]"},
 		},
 		"changing roleRef": {
@@ -146,10 +146,10 @@ func TestChanges(t *testing.T) {
 		"a reference from another namespace": {
 			change: func(s *spec) { second(s.RoleRefs).Namespace = "b" }, want: []string{"escalate spec.roleRefs[1]"},
 		},
-		"binding what is referred to": {
+		"binding a role that is referred to": {
 			change: func(s *spec) { first(s.ClusterRoleBindings).RoleRef.Name = "ofhub" }, want: []string{"bind spec.clusterRoleBindings[0]"},
 		},
-		"referring to what is bound": {
+		"referring to a role that is bound": {
 			change: func(s *spec) { first(s.RoleRefs).Name = "there" },
 			want:   []string{"bind spec.clusterRoleBindings[0]", "escalate spec.roleRefs[0]"},
 		},
@@ -160,48 +160,48 @@ func TestChanges(t *testing.T) {
 			test.change(changed)
 			h := &hub{}
 			if got := missing(check(t, alice, h, nil, changed, old)); !slices.Equal(got, test.want) {
-				t.Errorf("missing %q, not %q", got, test.want)
+				t.Errorf("missing grants of Check() = %q, want %q", got, test.want)
 			}
 			if asked := len(h.asked) > 0; asked != (len(test.want) > 0) {
-				t.Errorf("asked for %q", h.verbs())
+				t.Errorf("access reviews of Check() = %q, want reviews only if grants are missing", h.verbs())
 			}
-			// What nobody has been allowed is refused however often it is written.
+			// A spec that was not allowed before is denied again.
 			if got := missing(check(t, alice, h, nil, changed, nil)); len(got) == 0 && grantsAny(changed) {
-				t.Error("allowed without anything having been delivered")
+				t.Error("missing grants of Check() of a spec that was not allowed before = none, want some")
 			}
 		})
 	}
 }
 
-// A pending spec is not delivered, so that neither writing it again nor what it
-// would bind to the caller helps.
+// A pending spec is not delivered. Another write of the same spec does not allow it, and
+// its bindings grant nothing to the caller.
 func TestSelfGrantThroughPendingChange(t *testing.T) {
 	pending := yamlSpec(t, before)
 	pending.ClusterRoleBinding.Subjects = append(pending.ClusterRoleBinding.Subjects, rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice"})
 	want := []string{"bind spec.clusterRoleBinding"}
 	for range 2 {
 		if got := missing(check(t, alice, &hub{}, nil, pending, yamlSpec(t, before))); !slices.Equal(got, want) {
-			t.Fatalf("missing %q, not %q", got, want)
+			t.Fatalf("missing grants of Check() = %q, want %q", got, want)
 		}
 	}
 }
 
-// An update of one's own role is not mistaken for the delivery of another's, and
-// another's of the same content is not mistaken for one's own.
+// The previous delivery of the ClusterPermission itself is ignored. A delivery of another
+// ClusterPermission with the same content is not ignored.
 func TestOwnDelivery(t *testing.T) {
 	old := yamlSpec(t, "clusterRole: {rules: [{apiGroups: [apps], resources: [deployments], verbs: [get]}]}\n"+"clusterRoleBinding: {subject: {kind: User, name: bob}}")
 	changed := yamlSpec(t, "clusterRole: {rules: [{apiGroups: [\"\"], resources: [pods], verbs: [get]}]}\n"+"clusterRoleBinding: {subject: {kind: User, name: mallory}}")
 	own := ownRole("ClusterRole", "", "[{apiGroups: [apps], resources: [deployments], verbs: [get]}]")
 	if refusal := check(t, alice, &hub{}, manifests(t, readerRole+aliceReads+own), changed, old); refusal != nil {
-		t.Errorf("its own former delivery: %v", missing(refusal))
+		t.Errorf("missing grants of Check() with its own delivery = %v, want none", missing(refusal))
 	}
 	want := []string{"bind spec.clusterRoleBinding"}
 	if got := missing(check(t, alice, &hub{}, manifests(t, readerRole+aliceReads+own+own), changed, old)); !slices.Equal(got, want) {
-		t.Errorf("another's delivery: missing %q, not %q", got, want)
+		t.Errorf("missing grants of Check() with another delivery = %q, want %q", got, want)
 	}
 }
 
-// The same for Roles, wherever they are placed.
+// The same applies to Roles with a namespace or a selector.
 func TestOwnDeliveryOfRoles(t *testing.T) {
 	for _, place := range []string{"namespace: a", "namespaceSelector: {}"} {
 		const role = `roles: [{%[1]s, rules: [{apiGroups: [%[2]s], resources: [%[3]s], verbs: [get]}]}]
@@ -209,11 +209,11 @@ roleBindings: [{%[1]s, roleRef: {kind: Role}, subject: {kind: User, name: %[4]s}
 		old, changed := yamlSpec(t, fmt.Sprintf(role, place, "apps", "deployments", "bob")), yamlSpec(t, fmt.Sprintf(role, place, `""`, "pods", "mallory"))
 		own := ownRole("Role", "a", "[{apiGroups: [apps], resources: [deployments], verbs: [get]}]")
 		if refusal := check(t, alice, &hub{}, manifests(t, readerRole+aliceReads+own), changed, old); refusal != nil {
-			t.Errorf("%s: its own former delivery: %v", place, missing(refusal))
+			t.Errorf("%s: missing grants of Check() with its own delivery = %v, want none", place, missing(refusal))
 		}
 		want := []string{"bind spec.roleBindings[0]"}
 		if got := missing(check(t, alice, &hub{}, manifests(t, readerRole+aliceReads+own), changed, nil)); !slices.Equal(got, want) {
-			t.Errorf("%s: another's delivery: missing %q, not %q", place, got, want)
+			t.Errorf("%s: missing grants of Check() with another delivery = %q, want %q", place, got, want)
 		}
 	}
 }

@@ -5,121 +5,72 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/json"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
-// delivered is the RBAC that works have brought to a managed cluster.
+// delivered is the RBAC that ManifestWorks have delivered to a managed cluster.
 type delivered struct {
-	roles    map[roleKey][]version
+	roles    map[rbac.Key][]version
 	bindings []deliveredBinding
-	// namespaces are, by the name of a Role, those in which one of that name is.
+	// namespaces maps the name of a Role to the namespaces that contain a Role of that name.
 	namespaces map[string][]string
 }
 
-// version is a role as one work delivers it.
+// version is a role as one ManifestWork delivers it. If it is opaque, its rules are
+// unknown.
 type version struct {
-	rules []rbacv1.PolicyRule
-	// opaque is set if the cluster itself decides on the rules, or they are not readable.
+	rules  []rbacv1.PolicyRule
 	opaque bool
 }
 
 type deliveredBinding struct {
 	where    scope
-	role     roleKey
+	role     rbac.Key
 	subjects []rbacv1.Subject
 }
 
-// object is any of the four kinds of RBAC.
-type object struct {
-	Rules           *[]rbacv1.PolicyRule    `json:"rules"`
-	AggregationRule *rbacv1.AggregationRule `json:"aggregationRule"`
-	Subjects        []rbacv1.Subject        `json:"subjects"`
-	RoleRef         rbacv1.RoleRef          `json:"roleRef"`
-}
-
 func parse(manifests []workv1.Manifest) *delivered {
-	d := &delivered{roles: map[roleKey][]version{}, namespaces: map[string][]string{}}
+	d := &delivered{roles: map[rbac.Key][]version{}, namespaces: map[string][]string{}}
 	for i := range manifests {
 		raw, err := manifests[i].MarshalJSON()
 		if err != nil {
 			continue
 		}
-		d.add(raw)
+		if object, ok := rbac.ParseManifest(raw); ok {
+			d.add(object)
+		}
 	}
 	return d
 }
 
-func (d *delivered) add(raw []byte) {
-	var head metav1.PartialObjectMetadata
-	if json.Unmarshal(raw, &head) != nil || head.APIVersion != rbacv1.SchemeGroupVersion.String() {
+func (d *delivered) add(o rbac.Object) {
+	if o.IsRole() {
+		if o.Key.Kind == rbac.KindRole && d.roles[o.Key] == nil {
+			d.namespaces[o.Key.Name] = append(d.namespaces[o.Key.Name], o.Key.Namespace)
+		}
+		d.roles[o.Key] = append(d.roles[o.Key], version{rules: o.Rules, opaque: o.Opaque})
 		return
 	}
-	var obj object
-	err := json.Unmarshal(raw, &obj)
-	switch head.Kind {
-	case kindClusterRole:
-		d.addRole(roleKey{kind: head.Kind, name: head.Name}, &obj, err != nil)
-	case kindRole:
-		if head.Namespace != "" {
-			d.addRole(roleKey{kind: head.Kind, namespace: head.Namespace, name: head.Name}, &obj, err != nil)
-		}
-	case kindClusterRoleBinding:
-		if err == nil {
-			d.addBinding(scope{}, &obj)
-		}
-	case kindRoleBinding:
-		if err == nil && head.Namespace != "" {
-			d.addBinding(scope{namespace: head.Namespace}, &obj)
-		}
+	if role := rbac.RoleKey(o.RoleRef, o.Key.Namespace); role != (rbac.Key{}) {
+		d.bindings = append(d.bindings, deliveredBinding{where: scope{namespace: o.Key.Namespace}, role: role, subjects: o.Subjects})
 	}
 }
 
-func (d *delivered) addRole(key roleKey, obj *object, unreadable bool) {
-	is := version{opaque: unreadable || obj.AggregationRule != nil}
-	if obj.Rules != nil {
-		is.rules = *obj.Rules
-	} else if !is.opaque {
-		// Without the field it is no role but the question whether there is one: it
-		// is only read.
-		return
-	}
-	if key.kind == kindRole && d.roles[key] == nil {
-		d.namespaces[key.name] = append(d.namespaces[key.name], key.namespace)
-	}
-	d.roles[key] = append(d.roles[key], is)
-}
-
-func (d *delivered) addBinding(where scope, obj *object) {
-	ref := obj.RoleRef
-	if ref.APIGroup != rbacv1.GroupName && ref.APIGroup != "" {
-		return
-	}
-	key := roleKey{kind: ref.Kind, name: ref.Name}
-	switch {
-	case ref.Kind == kindRole && !where.clusterWide():
-		key.namespace = where.namespace
-	case ref.Kind != kindClusterRole:
-		return
-	}
-	d.bindings = append(d.bindings, deliveredBinding{where: where, role: key, subjects: obj.Subjects})
-}
-
-// contents are what works put into roles.
+// contents contains the rules that ManifestWorks deliver under the name of a role.
 type contents struct {
-	// absent is set if no work delivers such a role.
+	// absent is set if no ManifestWork delivers such a role.
 	absent bool
-	// opaque is set if works deliver it differently, or its rules are not theirs to
-	// decide. Then the rules are of no use.
+	// opaque is set if the rules are unknown or differ between ManifestWorks.
 	opaque bool
 	rules  []rbacv1.PolicyRule
 }
 
-// role tells what is in a role, leaving out one delivery of each that equals one
-// of those that are known to be someone's own.
-func (d *delivered) role(key roleKey, own [][]rbacv1.PolicyRule) contents {
+// role returns the contents of a role. It ignores one delivered version that equals an
+// element of own. own contains the versions that the ClusterPermission itself has
+// delivered.
+func (d *delivered) role(key rbac.Key, own [][]rbacv1.PolicyRule) contents {
 	versions := d.roles[key]
 	for i, v := range versions {
 		same := func(rules []rbacv1.PolicyRule) bool { return apiequality.Semantic.DeepEqual(rules, v.rules) }

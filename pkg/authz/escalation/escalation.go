@@ -1,24 +1,24 @@
-// Package escalation applies the rule of Kubernetes RBAC against escalation to
-// ClusterPermissions: nobody grants on a managed cluster what it does not hold
-// there, unless the hub allows it to escalate or bind on clusterpermissions.
+// Package escalation applies the privilege escalation prevention of Kubernetes RBAC to
+// ClusterPermissions: users cannot grant permissions on a managed cluster that they do
+// not hold there, unless the hub allows them to escalate or bind clusterpermissions.
 //
-// A check goes grants (what a spec grants) → changes (what of it is new) → held
-// (what the caller holds on the managed cluster) → Refusal. Only escalation.go and
-// reads.go ask the authorizer; nothing else builds the attributes of these questions.
+// A check reads the permissions that a spec grants (spec.go) and removes the permissions
+// that were granted before (grants.go). It compares the rest with the permissions of the
+// caller on the managed cluster (held.go, judge.go). The result is a Refusal, or nil.
 package escalation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/endpoints/request"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/authz"
 )
 
 const (
@@ -29,22 +29,23 @@ const (
 	verbBind     = "bind"
 )
 
-// Checker tells what callers may not grant. It may be used concurrently.
+// Checker checks the permissions that ClusterPermissions grant. It may be used
+// concurrently.
 type Checker struct {
-	// Authorizer answers for the hub.
+	// Authorizer decides about access to the hub.
 	Authorizer authorizer.Authorizer
-	// Delivered returns the manifests of the works of a namespace's
-	// ClusterPermissions that are applied on the managed cluster now. It is asked
-	// at most once by a Check, and not at all for callers whom the hub allows everything.
+	// Delivered returns the manifests of a managed cluster's ClusterPermissions that
+	// are applied there now. A Check calls it at most once, and only if the caller
+	// lacks escalate or bind.
 	Delivered func(ctx context.Context, namespace string) ([]workv1.Manifest, error)
 }
 
-// Check tells what of cp the caller of ctx may not grant; nil if it may grant all
-// of it. What delivered, the spec that was allowed before, granted already needs no
-// permission again; it is nil if there was none. An error is an internal one: the
-// question could not be answered, and the request must not go on.
+// Check returns the permissions in cp that the caller of ctx may not grant, or nil if the
+// caller may grant all of them. delivered is the spec that was allowed before, or nil.
+// The permissions that it granted are not checked again. The error is an InternalError:
+// the check failed, and the request must fail.
 func (c *Checker) Check(ctx context.Context, cp *rbacv1alpha1.ClusterPermission, delivered *rbacv1alpha1.ClusterPermissionSpec) (*Refusal, error) {
-	caller, err := callerOf(ctx)
+	caller, err := authz.Caller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -57,11 +58,11 @@ func (c *Checker) Check(ctx context.Context, cp *rbacv1alpha1.ClusterPermission,
 
 	manifests, err := c.Delivered(ctx, cp.Namespace)
 	if err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("reading what is delivered to managed cluster %q: %w", cp.Namespace, err))
+		return nil, apierrors.NewInternalError(fmt.Errorf("reading the manifests that are applied on managed cluster %q: %w", cp.Namespace, err))
 	}
 	judge := newJudge(caller, manifests, before, work)
 	refusal := &Refusal{User: caller.GetName(), Namespace: cp.Namespace, Name: cp.Name}
-	// The next try would get another name.
+	// The server generates another name for the next attempt.
 	refusal.generated = delivered == nil && cp.GenerateName != ""
 	for i := range needed {
 		if missing := judge.missing(&needed[i]); missing != nil {
@@ -74,60 +75,30 @@ func (c *Checker) Check(ctx context.Context, cp *rbacv1alpha1.ClusterPermission,
 	return refusal, nil
 }
 
-// More reports whether cp grants anything that delivered, nil for nothing, did not
-// grant, whoever asks.
+// More reports whether cp grants permissions that delivered does not grant. delivered may be nil.
 func More(cp *rbacv1alpha1.ClusterPermission, delivered *rbacv1alpha1.ClusterPermissionSpec) bool {
 	return len(newGrants(cp.Name, &cp.Spec, newGranted(cp.Name, delivered), newBudget())) > 0
 }
 
-// withoutAllowed leaves out the grants whose verb the hub allows the caller. It
-// asks for each verb once, and for none that no grant takes.
+// withoutAllowed removes the grants whose verb the hub allows to the caller. It checks
+// each verb at most once.
 func (c *Checker) withoutAllowed(ctx context.Context, caller user.Info, cp *rbacv1alpha1.ClusterPermission, grants []grant) ([]grant, error) {
 	allowed := map[string]bool{}
 	var left []grant
 	for i := range grants {
 		verb := grants[i].verb
-		if _, asked := allowed[verb]; !asked {
-			answer, err := allows(ctx, c.Authorizer, authorizer.AttributesRecord{
-				User:            caller,
-				Verb:            verb,
-				APIGroup:        rbacv1alpha1.GroupName,
-				APIVersion:      "*",
-				Resource:        resource,
-				Namespace:       cp.Namespace,
-				Name:            cp.Name,
-				ResourceRequest: true,
+		if _, checked := allowed[verb]; !checked {
+			var err error
+			allowed[verb], err = authz.Allowed(ctx, c.Authorizer, caller, authorizationv1.ResourceAttributes{
+				Verb: verb, Group: rbacv1alpha1.GroupName, Version: "*", Resource: resource, Namespace: cp.Namespace, Name: cp.Name,
 			})
 			if err != nil {
-				return nil, err
+				return nil, apierrors.NewInternalError(err)
 			}
-			allowed[verb] = answer
 		}
 		if !allowed[verb] {
 			left = append(left, grants[i])
 		}
 	}
 	return left, nil
-}
-
-func callerOf(ctx context.Context) (user.Info, error) {
-	caller, known := request.UserFrom(ctx)
-	if !known {
-		return nil, apierrors.NewInternalError(errors.New("the request has no user"))
-	}
-	return caller, nil
-}
-
-// allows fails if the question got no answer: nobody is told to be forbidden what
-// could not be asked.
-func allows(ctx context.Context, authz authorizer.Authorizer, question authorizer.AttributesRecord) (bool, error) {
-	decision, _, err := authz.Authorize(ctx, question)
-	switch {
-	case decision == authorizer.DecisionAllow:
-		return true, nil
-	case err != nil:
-		return false, apierrors.NewInternalError(fmt.Errorf("asking whether %q may %s %s %q: %w",
-			question.User.GetName(), question.Verb, question.Resource, question.Name, err))
-	}
-	return false, nil
 }

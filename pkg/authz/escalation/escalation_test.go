@@ -26,7 +26,7 @@ const (
 var alice = &user.DefaultInfo{Name: "alice", Groups: []string{"team", user.AllAuthenticated}}
 
 // hub is an authorizer that allows some verbs on the tested ClusterPermission, and
-// notes what it is asked.
+// records its calls.
 type hub struct {
 	allowed []string
 	asked   []authorizer.Attributes
@@ -56,12 +56,13 @@ func yamlSpec(t testing.TB, text string) *rbacv1alpha1.ClusterPermissionSpec {
 	t.Helper()
 	spec := &rbacv1alpha1.ClusterPermissionSpec{}
 	if err := yaml.UnmarshalStrict([]byte(text), spec); err != nil {
-		t.Fatalf("spec: %v\n%s", err, text)
+		t.Fatalf("decoding the spec: %v\n%s", err, text)
 	}
 	return spec
 }
 
-// manifests takes documents whose apiVersion is that of RBAC unless they have one.
+// manifests returns the manifests of YAML documents. apiVersion defaults to
+// rbac.authorization.k8s.io/v1.
 func manifests(t testing.TB, text string) []workv1.Manifest {
 	t.Helper()
 	var all []workv1.Manifest
@@ -74,7 +75,7 @@ func manifests(t testing.TB, text string) []workv1.Manifest {
 		}
 		raw, err := yaml.YAMLToJSON([]byte(document))
 		if err != nil {
-			t.Fatalf("manifest: %v\n%s", err, document)
+			t.Fatalf("decoding a manifest: %v\n%s", err, document)
 		}
 		var m workv1.Manifest
 		m.Raw = raw
@@ -93,7 +94,7 @@ func check(t testing.TB, caller user.Info, h *hub, delivered []workv1.Manifest, 
 		Authorizer: h.authorizer(),
 		Delivered: func(_ context.Context, namespace string) ([]workv1.Manifest, error) {
 			if namespace != cluster {
-				t.Errorf("asked for what is delivered to %q", namespace)
+				t.Errorf("namespace of Delivered() = %q, want %q", namespace, cluster)
 			}
 			return delivered, nil
 		},
@@ -105,7 +106,7 @@ func check(t testing.TB, caller user.Info, h *hub, delivered []workv1.Manifest, 
 	return refusal
 }
 
-// missing lists what is refused in short: verb, path.
+// missing returns verb and path of each missing grant.
 func missing(refusal *Refusal) []string {
 	var all []string
 	if refusal != nil {
@@ -131,15 +132,15 @@ func TestVerbs(t *testing.T) {
 		asked, want  []string
 		reads        bool
 	}{
-		"both needed":              {spec: grantsBoth, asked: []string{"escalate", "bind"}, want: []string{"escalate spec.clusterRole", "bind spec.clusterRoleBinding"}, reads: true},
-		"both allowed":             {spec: grantsBoth, allowed: []string{"escalate", "bind"}, asked: []string{"escalate", "bind"}},
-		"bind allows no rules":     {spec: grantsBoth, allowed: []string{"bind"}, asked: []string{"escalate", "bind"}, want: []string{"escalate spec.clusterRole"}, reads: true},
-		"escalate binds nothing":   {spec: grantsBoth, allowed: []string{"escalate"}, asked: []string{"escalate", "bind"}, want: []string{"bind spec.clusterRoleBinding"}, reads: true},
-		"rules take escalate only": {spec: rulesOnly, allowed: []string{"escalate"}, asked: []string{"escalate"}},
-		"references take escalate": {spec: refsOnly, allowed: []string{"escalate"}, asked: []string{"escalate"}},
-		"bindings take bind only":  {spec: bindingOnly, allowed: []string{"bind"}, asked: []string{"bind"}},
-		"nothing new asks nothing": {spec: grantsBoth, before: grantsBoth},
-		"nothing asks nothing":     {spec: "{}"},
+		"both needed":                  {spec: grantsBoth, asked: []string{"escalate", "bind"}, want: []string{"escalate spec.clusterRole", "bind spec.clusterRoleBinding"}, reads: true},
+		"both allowed":                 {spec: grantsBoth, allowed: []string{"escalate", "bind"}, asked: []string{"escalate", "bind"}},
+		"bind allows no rules":         {spec: grantsBoth, allowed: []string{"bind"}, asked: []string{"escalate", "bind"}, want: []string{"escalate spec.clusterRole"}, reads: true},
+		"escalate binds nothing":       {spec: grantsBoth, allowed: []string{"escalate"}, asked: []string{"escalate", "bind"}, want: []string{"bind spec.clusterRoleBinding"}, reads: true},
+		"rules require escalate only":  {spec: rulesOnly, allowed: []string{"escalate"}, asked: []string{"escalate"}},
+		"references require escalate":  {spec: refsOnly, allowed: []string{"escalate"}, asked: []string{"escalate"}},
+		"bindings require bind only":   {spec: bindingOnly, allowed: []string{"bind"}, asked: []string{"bind"}},
+		"nothing new requires nothing": {spec: grantsBoth, before: grantsBoth},
+		"nothing requires nothing":     {spec: "{}"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &hub{allowed: test.allowed}
@@ -153,25 +154,25 @@ func TestVerbs(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := missing(refusal); !slices.Equal(got, test.want) {
-				t.Errorf("missing %q, not %q", got, test.want)
+				t.Errorf("missing grants of Check() = %q, want %q", got, test.want)
 			}
 			if got := h.verbs(); !slices.Equal(got, test.asked) {
-				t.Errorf("asked for %q, not %q", got, test.asked)
+				t.Errorf("access reviews of Check() = %q, want %q", got, test.asked)
 			}
 			if want := map[bool]int{true: 1}[test.reads]; reads != want {
-				t.Errorf("read what is delivered %d times, not %d", reads, want)
+				t.Errorf("calls of Delivered() = %d, want %d", reads, want)
 			}
 			for _, a := range h.asked {
 				if a.GetUser() != alice || a.GetAPIGroup() != "rbac.open-cluster-management.io" || a.GetResource() != "clusterpermissions" ||
 					a.GetSubresource() != "" || a.GetNamespace() != cluster || a.GetName() != cpName || !a.IsResourceRequest() {
-					t.Errorf("asked %+v", a)
+					t.Errorf("access review of Check() = %+v, want the ClusterPermission and alice", a)
 				}
 			}
 		})
 	}
 }
 
-func TestNoAnswer(t *testing.T) {
+func TestFailures(t *testing.T) {
 	ctx := request.WithUser(t.Context(), alice)
 	cp := permission(yamlSpec(t, grantsBoth))
 	nothing := func(context.Context, string) ([]workv1.Manifest, error) { return nil, nil }
@@ -182,14 +183,14 @@ func TestNoAnswer(t *testing.T) {
 		ctx     context.Context
 		checker Checker
 	}{
-		"of the authorizer":         {ctx, Checker{broken, nothing}},
-		"to who asks":               {t.Context(), Checker{(&hub{}).authorizer(), nothing}},
-		"about what there is there": {ctx, Checker{(&hub{}).authorizer(), func(context.Context, string) ([]workv1.Manifest, error) { return nil, errors.New("no cache") }}},
+		"the authorizer fails":         {ctx, Checker{broken, nothing}},
+		"the request has no user":      {t.Context(), Checker{(&hub{}).authorizer(), nothing}},
+		"the manifests cannot be read": {ctx, Checker{(&hub{}).authorizer(), func(context.Context, string) ([]workv1.Manifest, error) { return nil, errors.New("no cache") }}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			refusal, err := test.checker.Check(test.ctx, cp, nil)
 			if refusal != nil || !apierrors.IsInternalError(err) {
-				t.Errorf("refused %v, error %v", refusal, err)
+				t.Errorf("Check() = %v, %v, want an InternalError", refusal, err)
 			}
 		})
 	}

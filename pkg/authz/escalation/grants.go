@@ -6,25 +6,27 @@ import (
 	"k8s.io/utils/ptr"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
 var specPath = field.NewPath("spec")
 
-// grant is what one part of a spec grants beyond what was granted before. To hold
-// it takes all of: the rules; if open, what a role of that name grants that the spec
-// does not define; if live, everything; and if shadowed, what others who deliver a
-// role of that name put into it.
+// grant contains the permissions that one part of a spec grants in addition to the
+// permissions that were granted before. These are the rules. If open is set, they include
+// the rules of a role of that name that the spec does not define. If live is set, they
+// include all permissions. If shadowed is set, they include the rules that others deliver
+// in a role of that name.
 type grant struct {
 	path  *field.Path
 	verb  string
 	where scope
-	// role is bound or referred to; zero for a part that defines rules.
-	role                 roleKey
+	// role is bound or referred to. It is zero if the part defines rules.
+	role                 rbac.Key
 	rules                []rbacv1.PolicyRule
 	open, live, shadowed bool
 }
 
-// granted is what a spec granted that was allowed.
+// granted contains the permissions of the spec that was allowed before.
 type granted struct {
 	roles *specRoles
 	bound map[boundSubject]bool
@@ -32,11 +34,11 @@ type granted struct {
 
 type boundSubject struct {
 	where   scope
-	role    roleKey
+	role    rbac.Key
 	subject rbacv1.Subject
 }
 
-// newGranted takes nil for a spec that granted nothing.
+// newGranted accepts a nil spec, which grants nothing.
 func newGranted(name string, spec *rbacv1alpha1.ClusterPermissionSpec) *granted {
 	if spec == nil {
 		spec = &rbacv1alpha1.ClusterPermissionSpec{}
@@ -50,8 +52,8 @@ func newGranted(name string, spec *rbacv1alpha1.ClusterPermissionSpec) *granted 
 	return before
 }
 
-// binds reports whether each subject of the binding had that role there already,
-// by whatever bindings. Their names grant nothing.
+// binds reports whether each subject of the binding was bound to that role in that scope
+// before, by any binding.
 func (g *granted) binds(b *binding) bool {
 	for _, s := range b.subjects {
 		if !g.bound[boundSubject{b.where, b.role, s}] {
@@ -61,7 +63,7 @@ func (g *granted) binds(b *binding) bool {
 	return true
 }
 
-// newGrants are the parts of the spec that grant more than before, in the order of
+// newGrants returns the parts of the spec that grant more than before, in the order of
 // the spec.
 func newGrants(name string, spec *rbacv1alpha1.ClusterPermissionSpec, before *granted, work *budget) []grant {
 	var grants []grant
@@ -78,15 +80,15 @@ func newGrants(name string, spec *rbacv1alpha1.ClusterPermissionSpec, before *gr
 		defined(specPath.Child("clusterRole"), scope{}, old, spec.ClusterRole.Rules)
 	}
 	for i, role := range ptr.Deref(spec.Roles, nil) {
-		where := placed(role.Namespace, role.NamespaceSelector)
+		where := scopeOf(role.Namespace, role.NamespaceSelector)
 		defined(specPath.Child("roles").Index(i), where, before.roles.roles[where], role.Rules)
 	}
 	grants = append(grants, newBindings(name, spec, before, work)...)
 	for i, ref := range ptr.Deref(spec.RoleRefs, nil) {
 		if key := hubRole(ref); !before.roles.refs[key] {
 			where := scope{}
-			if key.kind == kindRole {
-				where.namespace = key.namespace
+			if key.Kind == rbac.KindRole {
+				where.namespace = key.Namespace
 			}
 			grants = append(grants, grant{path: specPath.Child("roleRefs").Index(i), verb: verbEscalate, where: where, role: key, live: true})
 		}
@@ -98,8 +100,8 @@ func newBindings(name string, spec *rbacv1alpha1.ClusterPermissionSpec, before *
 	var grants []grant
 	roles := newSpecRoles(name, spec)
 	for _, b := range bindings(name, spec) {
-		if !work.take(roles.size(b.role) + before.roles.size(b.role)) {
-			// Too much to tell apart counts as everything.
+		if !work.keep(roles.size(b.role) + before.roles.size(b.role)) {
+			// A binding that exceeds the budget counts as a grant of all permissions.
 			grants = append(grants, grant{path: b.path, verb: verbBind, where: b.where, role: b.role, live: true})
 			continue
 		}
@@ -109,7 +111,7 @@ func newBindings(name string, spec *rbacv1alpha1.ClusterPermissionSpec, before *
 			was := before.roles.bound(b.role, b.where)
 			g.rules = work.uncovered(was.rules, is.rules)
 			g.live = is.live && !was.live
-			// What is open now and was before is the same unknown role.
+			// A role that is open now and was before is the same unknown role.
 			g.open = is.open && !was.open
 			g.shadowed = g.open
 		}

@@ -6,34 +6,36 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
-// systemPrefix begins the names that each cluster gives to identities of its own:
-// the hub's ServiceAccounts, nodes and masters are not those of a managed cluster.
+// systemPrefix is the prefix of identities that each cluster defines itself. A
+// ServiceAccount, node or master of the hub is a different identity on a managed cluster.
 const systemPrefix = "system:"
 
-// held is what a caller holds on a managed cluster by delivered bindings.
+// held contains the permissions of a caller on a managed cluster through delivered bindings.
 type held struct {
-	clusterWide *heldThere
-	namespaces  map[string]*heldThere
+	clusterWide *heldRules
+	namespaces  map[string]*heldRules
 }
 
-type heldThere struct {
+type heldRules struct {
 	rules []rbacv1.PolicyRule
-	// roles are those whose rules are not known: the caller has whatever is in them.
-	roles map[roleKey]bool
+	// roles contains the bound roles with unknown rules. The caller holds all of their rules.
+	roles map[rbac.Key]bool
 }
 
 func newHeld(caller user.Info, d *delivered) *held {
-	h := &held{clusterWide: &heldThere{roles: map[roleKey]bool{}}, namespaces: map[string]*heldThere{}}
+	h := &held{clusterWide: &heldRules{roles: map[rbac.Key]bool{}}, namespaces: map[string]*heldRules{}}
 	for _, b := range d.bindings {
-		if !slices.ContainsFunc(b.subjects, func(s rbacv1.Subject) bool { return is(caller, s) }) {
+		if !slices.ContainsFunc(b.subjects, func(s rbacv1.Subject) bool { return matches(caller, s) }) {
 			continue
 		}
 		there := h.clusterWide
 		if !b.where.clusterWide() {
 			if h.namespaces[b.where.namespace] == nil {
-				h.namespaces[b.where.namespace] = &heldThere{roles: map[roleKey]bool{}}
+				h.namespaces[b.where.namespace] = &heldRules{roles: map[rbac.Key]bool{}}
 			}
 			there = h.namespaces[b.where.namespace]
 		}
@@ -46,8 +48,8 @@ func newHeld(caller user.Info, d *delivered) *held {
 	return h
 }
 
-// is reports whether a caller of the hub is a subject on a managed cluster.
-func is(caller user.Info, s rbacv1.Subject) bool {
+// matches reports whether a caller of the hub is a subject on a managed cluster.
+func matches(caller user.Info, s rbacv1.Subject) bool {
 	if s.APIGroup != "" && s.APIGroup != rbacv1.GroupName {
 		return false
 	}
@@ -64,7 +66,7 @@ func is(caller user.Info, s rbacv1.Subject) bool {
 	return false
 }
 
-// rules are what the caller holds wherever the scope may be.
+// rules returns the rules that the caller holds everywhere in the scope.
 func (h *held) rules(where scope) []rbacv1.PolicyRule {
 	all := h.clusterWide.rules
 	if there := h.namespaces[where.namespace]; there != nil {
@@ -73,9 +75,9 @@ func (h *held) rules(where scope) []rbacv1.PolicyRule {
 	return all
 }
 
-// has reports whether the caller has that very role, known or not, wherever the
-// scope may be.
-func (h *held) has(role roleKey, where scope) bool {
+// has reports whether the caller is bound to that role, whose rules are unknown,
+// everywhere in the scope.
+func (h *held) has(role rbac.Key, where scope) bool {
 	if h.clusterWide.roles[role] {
 		return true
 	}

@@ -5,34 +5,35 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
-// judge compares grants with what the caller holds.
+// judge compares grants with the permissions of the caller.
 type judge struct {
 	held      *held
 	delivered *delivered
 	before    *granted
 	work      *budget
-	// others remembers what others deliver under the names of bound roles.
-	others map[roleKey]contents
-	// free remembers the scopes in which the caller holds all resources; urls is
-	// set if it holds all URLs.
-	free map[scope]bool
-	urls bool
+	// others caches the roles that other ClusterPermissions deliver under the names of bound roles.
+	others map[rbac.Key]contents
+	// resources caches in which scopes the caller holds all resources; urls is set if the
+	// caller holds all URLs.
+	resources map[scope]bool
+	urls      bool
 }
 
 func newJudge(caller user.Info, manifests []workv1.Manifest, before *granted, work *budget) *judge {
 	d := parse(manifests)
-	j := &judge{held: newHeld(caller, d), delivered: d, before: before, work: work, others: map[roleKey]contents{}, free: map[scope]bool{}}
-	j.urls = len(work.uncovered(j.held.clusterWide.rules, everyURL)) == 0
+	j := &judge{held: newHeld(caller, d), delivered: d, before: before, work: work, others: map[rbac.Key]contents{}, resources: map[scope]bool{}}
+	j.urls = len(work.uncovered(j.held.clusterWide.rules, rbac.Everything[1:])) == 0
 	return j
 }
 
-// missing tells what of a grant the caller does not hold; nil if it holds all.
+// missing returns the part of a grant that the caller does not hold, or nil if none.
 func (j *judge) missing(g *grant) *MissingGrant {
 	refused := &MissingGrant{Path: g.path.String(), Verb: g.verb, Scope: g.where.String()}
 	switch {
-	case g.role == (roleKey{}):
+	case g.role == (rbac.Key{}):
 	case g.verb == verbEscalate:
 		refused.Role = "the hub's " + g.role.String()
 	default:
@@ -50,26 +51,27 @@ func (j *judge) missing(g *grant) *MissingGrant {
 		return refused
 	}
 	if missing := j.notHeld(g.where, rules); len(missing) > 0 {
-		refused.Rules = compact(missing)
+		refused.Rules = rbac.Compact(missing)
 		return refused
 	}
 	return nil
 }
 
-// deliveredByOthers leaves out what the ClusterPermission itself has delivered.
-// A role that two deliver is the one or the other, so that binding it grants both.
-func (j *judge) deliveredByOthers(key roleKey) contents {
+// deliveredByOthers returns the rules that other ClusterPermissions have delivered under
+// the name of a role. If two deliver a role, it may have the rules of either, so binding
+// it grants both.
+func (j *judge) deliveredByOthers(key rbac.Key) contents {
 	if known, found := j.others[key]; found {
 		return known
 	}
 	var others contents
-	if key.kind != kindRole || key.namespace != "" {
+	if key.Kind != rbac.KindRole || key.Namespace != "" {
 		others = j.delivered.role(key, j.before.roles.versions(key))
 	} else {
-		// That it is in some namespaces tells nothing about the rest.
+		// The Roles in some namespaces do not determine the Roles in other namespaces.
 		others.absent = true
-		for _, namespace := range j.delivered.namespaces[key.name] {
-			one := roleKey{kind: key.kind, namespace: namespace, name: key.name}
+		for _, namespace := range j.delivered.namespaces[key.Name] {
+			one := rbac.Key{Kind: key.Kind, Namespace: namespace, Name: key.Name}
 			there := j.delivered.role(one, j.before.roles.versions(one))
 			others.opaque = others.opaque || there.opaque
 			others.rules = append(others.rules, there.rules...)
@@ -80,7 +82,7 @@ func (j *judge) deliveredByOthers(key roleKey) contents {
 }
 
 func (j *judge) notHeld(where scope, rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
-	// Who holds everything is told so without comparing atoms.
+	// The budget must not limit a caller who holds all permissions.
 	if j.holdsResources(where) {
 		rules = onlyURLs(rules)
 	}
@@ -90,16 +92,17 @@ func (j *judge) notHeld(where scope, rules []rbacv1.PolicyRule) []rbacv1.PolicyR
 	return j.work.uncovered(j.held.rules(where), rules)
 }
 
-// holdsEverything reports whether the caller holds whatever a role may grant there.
+// holdsEverything reports whether the caller holds all permissions that a role can grant in a
+// scope.
 func (j *judge) holdsEverything(where scope) bool {
 	return j.holdsResources(where) && (j.urls || !where.clusterWide())
 }
 
 func (j *judge) holdsResources(where scope) bool {
-	free, known := j.free[where]
+	all, known := j.resources[where]
 	if !known {
-		free = len(j.work.uncovered(j.held.rules(where), everyResource)) == 0
-		j.free[where] = free
+		all = len(j.work.uncovered(j.held.rules(where), rbac.Everything[:1])) == 0
+		j.resources[where] = all
 	}
-	return free
+	return all
 }

@@ -8,10 +8,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
-// Thousands of bindings to a role of thousands of rules are not kept rule by rule,
-// and are no less refused for that.
+// newGrants does not copy all rules for thousands of bindings to a role with thousands of
+// rules, but the bindings are still refused.
 func TestManyBindingsToManyRules(t *testing.T) {
 	selector := func(i int) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{"n": fmt.Sprint(i)}}
@@ -23,7 +24,7 @@ func TestManyBindingsToManyRules(t *testing.T) {
 	var bindings []rbacv1alpha1.RoleBinding
 	for i := range 3000 {
 		bindings = append(bindings, rbacv1alpha1.RoleBinding{
-			NamespaceSelector: selector(i), RoleRef: rbacv1alpha1.RoleRef{Kind: kindRole}, Subject: &rbacv1.Subject{Kind: rbacv1.UserKind, Name: "ann"},
+			NamespaceSelector: selector(i), RoleRef: rbacv1alpha1.RoleRef{Kind: rbac.KindRole}, Subject: &rbacv1.Subject{Kind: rbacv1.UserKind, Name: "ann"},
 		})
 	}
 	spec := &rbacv1alpha1.ClusterPermissionSpec{
@@ -31,16 +32,16 @@ func TestManyBindingsToManyRules(t *testing.T) {
 	}
 	grants := newGrants("cp", spec, newGranted("cp", nil), newBudget())
 	if len(grants) != 1+len(bindings) {
-		t.Errorf("%d parts grant something, want %d", len(grants), 1+len(bindings))
+		t.Errorf("newGrants() = %d grants, want %d", len(grants), 1+len(bindings))
 	}
 	kept := 0
 	for _, g := range grants {
 		kept += len(g.rules)
 		if len(g.rules) == 0 && !g.live {
-			t.Fatalf("%s counts as nothing", g.path)
+			t.Fatalf("rules of grant %s = none, want rules or live", g.path)
 		}
 	}
 	if most := maxCopied + len(rules); kept > most {
-		t.Errorf("%d rules are kept, want at most %d", kept, most)
+		t.Errorf("rules of newGrants() = %d, want at most %d", kept, most)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-// source draws from few values each, so that what it draws often coincides.
+// source draws from few values, so that equal values are frequent.
 type source struct{ *rand.Rand }
 
 func pick[T any](r source, from ...T) T { return from[r.Intn(len(from))] }
@@ -132,7 +132,7 @@ func (r source) deliveredBinding(t *testing.T) workv1.Manifest {
 	return r.manifest(t, &rbacv1.RoleBinding{TypeMeta: kind, ObjectMeta: metav1.ObjectMeta{Namespace: pick(r, "a", "b")}, RoleRef: ref, Subjects: subjects})
 }
 
-// TestProperties draws specs and what is delivered, and holds what is true of all.
+// TestProperties checks properties of random specs and delivered manifests.
 func TestProperties(t *testing.T) {
 	everything := manifests(t, masterRole+bound("master", "{kind: User, name: alice}"))
 	narrowed := 0
@@ -153,16 +153,16 @@ func TestProperties(t *testing.T) {
 
 		h := &hub{}
 		if refusal := check(t, alice, h, delivered, s, s.DeepCopy()); refusal != nil || len(h.asked) > 0 {
-			t.Fatalf("the same again asks %q and misses %q: %s", h.verbs(), missing(refusal), describe())
+			t.Fatalf("Check(the same spec) = access reviews %q, missing grants %q, want none: %s", h.verbs(), missing(refusal), describe())
 		}
 		if refusal := check(t, alice, &hub{}, append(slices.Clone(delivered), everything...), s, former); refusal != nil {
-			t.Fatalf("who holds everything misses %q: %s", missing(refusal), describe())
+			t.Fatalf("missing grants of a caller who holds everything = %q, want none: %s", missing(refusal), describe())
 		}
 		if refusal := check(t, alice, &hub{allowed: []string{"bind", "escalate"}}, nil, s, former); refusal != nil {
-			t.Fatalf("who is allowed everything misses %q: %s", missing(refusal), describe())
+			t.Fatalf("missing grants of a caller with bind and escalate = %q, want none: %s", missing(refusal), describe())
 		}
 		if refusal := check(t, alice, &hub{}, nil, s, nil); (refusal == nil) == grantsAny(s) {
-			t.Fatalf("who holds nothing misses %q: %s", missing(refusal), describe())
+			t.Fatalf("missing grants of a caller who holds nothing = %q, want some: %t: %s", missing(refusal), grantsAny(s), describe())
 		}
 
 		less := atomsMissing(check(t, alice, &hub{}, append(slices.Clone(delivered), r.deliveredBinding(t)), s, former))
@@ -170,7 +170,7 @@ func TestProperties(t *testing.T) {
 		for atom := range less {
 			path, _, _ := strings.Cut(atom, " ")
 			if !more[atom] && !more[path+" all"] {
-				t.Fatalf("with one binding more, %s is missing as well: %s", atom, describe())
+				t.Fatalf("missing grants with one more binding contain %s, want a subset of the missing grants without it: %s", atom, describe())
 			}
 		}
 		if len(less) < len(more) {
@@ -178,11 +178,12 @@ func TestProperties(t *testing.T) {
 		}
 	}
 	if narrowed == 0 {
-		t.Error("no drawn binding ever helped: nothing was tested")
+		t.Error("number of bindings that reduced the missing grants = 0, want more than 0")
 	}
 }
 
-// atomsMissing are the atoms of a refusal; a part whose rules are not known misses all.
+// atomsMissing returns the atoms of a refusal. For a part with unknown rules, it contains "<path>
+// all".
 func atomsMissing(refusal *Refusal) map[string]bool {
 	all := map[string]bool{}
 	if refusal == nil {

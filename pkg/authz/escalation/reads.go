@@ -5,82 +5,72 @@ import (
 	"fmt"
 	"strings"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/authz"
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
-// Reads tells why the caller of ctx may not refer to roles of the hub in the
-// ClusterPermission of this name: to deliver a role is to show it, so the caller
-// needs get on each. It is nil if the caller may, a Forbidden error that names
-// every role which it may not get, or an internal one.
-func Reads(ctx context.Context, authz authorizer.Authorizer, name string, refs []rbacv1alpha1.HubRoleRef) error {
-	caller, err := callerOf(ctx)
+// Reads returns nil if the caller of ctx may refer to roles of the hub in the
+// ClusterPermission of this name. The ManifestWork shows the rules of these roles, so
+// the caller requires get on each. Otherwise Reads returns a Forbidden error that names
+// every such role, or an InternalError.
+func Reads(ctx context.Context, a authorizer.Authorizer, name string, refs []rbacv1alpha1.HubRoleRef) error {
+	caller, err := authz.Caller(ctx)
 	if err != nil {
 		return err
 	}
-	asked := map[roleKey]bool{}
+	checked := map[rbac.Key]bool{}
 	var lines []string
 	for _, ref := range refs {
 		key := hubRole(ref)
-		if asked[key] {
+		if checked[key] {
 			continue
 		}
-		asked[key] = true
-		rule := rbacv1.PolicyRule{
-			APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{key.name}, Verbs: []string{"get"},
+		checked[key] = true
+		access := authorizationv1.ResourceAttributes{
+			Verb: "get", Group: rbacv1.GroupName, Version: "*", Resource: "clusterroles", Namespace: key.Namespace, Name: key.Name,
 		}
-		takes := "a ClusterRole"
-		if key.kind == kindRole {
-			rule.Resources, takes = []string{"roles"}, fmt.Sprintf("a Role in namespace %q", key.namespace)
+		if key.Kind == rbac.KindRole {
+			access.Resource = "roles"
 		}
-		allowed, err := allows(ctx, authz, authorizer.AttributesRecord{
-			User:            caller,
-			Verb:            rule.Verbs[0],
-			APIGroup:        rbacv1.GroupName,
-			APIVersion:      "*",
-			Resource:        rule.Resources[0],
-			Namespace:       key.namespace,
-			Name:            key.name,
-			ResourceRequest: true,
-		})
+		allowed, err := authz.Allowed(ctx, a, caller, access)
 		if err != nil {
-			return err
+			return apierrors.NewInternalError(err)
 		}
 		if !allowed {
-			lines = append(lines, fmt.Sprintf("%s: it takes %s with the rule %s", key, takes, ruleText(rule)))
+			lines = append(lines, fmt.Sprintf("%s: grant it with %s", key, rbac.RoleText(access.Namespace, rbac.RuleFor(access))))
 		}
 	}
 	if len(lines) == 0 {
 		return nil
 	}
 	return apierrors.NewForbidden(rbacv1alpha1.Resource(resource), name, fmt.Errorf(
-		"user %q may not read these roles of the hub, and so not deliver them:\n%s",
-		caller.GetName(), strings.Join(bounded(lines, maxLines, maxLineBytes), "\n")))
+		"user %q cannot get these roles of the hub, and so cannot deliver them:\n%s",
+		caller.GetName(), strings.Join(rbac.ClipLines(lines, maxLines, maxLineBytes), "\n")))
 }
 
-// ReadsNamespaces tells why the caller of ctx may not be shown which namespaces of
-// the hub the ClusterPermission of this name selects: that takes list on them. It is
-// nil if the caller may, a Forbidden error, or an internal one.
-func ReadsNamespaces(ctx context.Context, authz authorizer.Authorizer, name string) error {
-	caller, err := callerOf(ctx)
+// ReadsNamespaces returns nil if the caller of ctx may see which namespaces of the hub
+// the ClusterPermission of this name selects, which requires list on namespaces.
+// Otherwise it returns a Forbidden error, or an InternalError.
+func ReadsNamespaces(ctx context.Context, a authorizer.Authorizer, name string) error {
+	caller, err := authz.Caller(ctx)
 	if err != nil {
 		return err
 	}
-	rule := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"list"}}
-	allowed, err := allows(ctx, authz, authorizer.AttributesRecord{
-		User:            caller,
-		Verb:            rule.Verbs[0],
-		APIVersion:      "*",
-		Resource:        rule.Resources[0],
-		ResourceRequest: true,
-	})
-	if err != nil || allowed {
-		return err
+	access := authorizationv1.ResourceAttributes{Verb: "list", Version: "*", Resource: "namespaces"}
+	allowed, err := authz.Allowed(ctx, a, caller, access)
+	switch {
+	case err != nil:
+		return apierrors.NewInternalError(err)
+	case !allowed:
+		return apierrors.NewForbidden(rbacv1alpha1.Resource(resource), name, fmt.Errorf(
+			"user %q cannot list the namespaces of the hub, and so cannot see which of them are selected; grant it with %s",
+			caller.GetName(), rbac.RoleText("", rbac.RuleFor(access))))
 	}
-	return apierrors.NewForbidden(rbacv1alpha1.Resource(resource), name, fmt.Errorf(
-		"user %q may not read the namespaces of the hub, and so not see which of them are selected: it takes a ClusterRole with the rule %s",
-		caller.GetName(), ruleText(rule)))
+	return nil
 }

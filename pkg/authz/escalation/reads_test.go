@@ -24,7 +24,7 @@ func TestReads(t *testing.T) {
 	var asked []string
 	authz := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		if a.GetUser() != alice || !a.IsResourceRequest() || a.GetSubresource() != "" {
-			t.Errorf("asked %+v", a)
+			t.Errorf("access review of Reads() = %+v, want a resource and user alice", a)
 		}
 		asked = append(asked, fmt.Sprintf("%s %s.%s %s/%s", a.GetVerb(), a.GetResource(), a.GetAPIGroup(), a.GetNamespace(), a.GetName()))
 		if a.GetName() == "open" {
@@ -39,28 +39,28 @@ func TestReads(t *testing.T) {
 		"get roles.rbac.authorization.k8s.io a/secret",
 	}
 	if !slices.Equal(asked, want) {
-		t.Errorf("asked %q, not %q", asked, want)
+		t.Errorf("access reviews of Reads() = %q, want %q", asked, want)
 	}
-	wantText := `user "alice" may not read these roles of the hub, and so not deliver them:
-ClusterRole "secret": it takes a ClusterRole with the rule {apiGroups: [rbac.authorization.k8s.io], resources: [clusterroles], resourceNames: [secret], verbs: [get]}
-Role "secret" in namespace "a": it takes a Role in namespace "a" with the rule {apiGroups: [rbac.authorization.k8s.io], resources: [roles], resourceNames: [secret], verbs: [get]}`
+	wantText := `user "alice" cannot get these roles of the hub, and so cannot deliver them:
+ClusterRole "secret": grant it with a ClusterRole, bound by a ClusterRoleBinding, that contains the rule {apiGroups: [rbac.authorization.k8s.io], resources: [clusterroles], resourceNames: [secret], verbs: [get]}
+Role "secret" in namespace "a": grant it with a Role in namespace "a" that contains the rule {apiGroups: [rbac.authorization.k8s.io], resources: [roles], resourceNames: [secret], verbs: [get]}`
 	if !apierrors.IsForbidden(err) || !strings.HasSuffix(err.Error(), wantText) || !strings.Contains(err.Error(), `"`+cpName+`"`) {
-		t.Errorf("refused: %v", err)
+		t.Errorf("Reads() = %v, want Forbidden with\n%s", err, wantText)
 	}
 
 	if err := Reads(ctx, authz, cpName, refs[:1]); err != nil {
-		t.Errorf("allowed: %v", err)
+		t.Errorf("Reads(allowed role) = %v, want nil", err)
 	}
 	if err := Reads(ctx, authz, cpName, nil); err != nil {
-		t.Errorf("without references: %v", err)
+		t.Errorf("Reads(no roles) = %v, want nil", err)
 	}
 	if err := Reads(t.Context(), authz, cpName, refs); !apierrors.IsInternalError(err) {
-		t.Errorf("without a user: %v", err)
+		t.Errorf("Reads() without a user = %v, want an InternalError", err)
 	}
 	broken := authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 		return authorizer.DecisionNoOpinion, "", errors.New("no answer")
 	})
 	if err := Reads(ctx, broken, cpName, refs); !apierrors.IsInternalError(err) {
-		t.Errorf("without an answer: %v", err)
+		t.Errorf("Reads() without a decision = %v, want an InternalError", err)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/component-helpers/auth/rbac/validation"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
@@ -22,41 +21,41 @@ clusterRoleBinding: {roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Cluste
 roles: [{namespace: a, rules: [{apiGroups: [""], resources: [pods], verbs: [get, list, watch]}]}, {namespaceSelector: {}, rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}]
 roleRefs: [{kind: Role, namespace: a, name: ofhub}]
 `), nil)
-	want := `user "alice" may not grant what it does not hold on managed cluster "cluster1":
+	want := `user "alice" cannot grant permissions that the user does not hold on managed cluster "cluster1":
 spec.clusterRole, cluster-wide: {apiGroups: ["", apps], resources: ["*/scale", pods], verbs: [get, list]}
 spec.clusterRole, cluster-wide: {nonResourceURLs: ["/logs/*"], verbs: [get]}
 spec.roles[0], in namespace "a": {apiGroups: [""], resources: [pods], verbs: [watch]}
 spec.roles[1], in every namespace: {apiGroups: [""], resources: [pods], verbs: [get]}
-spec.clusterRoleBinding, cluster-wide: ClusterRole "there", whose rules are not known or may change
-spec.roleRefs[0], in namespace "a": the hub's Role "ofhub" in namespace "a", whose rules are not known or may change
-it takes a Role in namespace "cluster1" with the rule {apiGroups: [rbac.open-cluster-management.io], resources: [clusterpermissions], resourceNames: [grants], verbs: [bind, escalate]}`
+spec.clusterRoleBinding, cluster-wide: ClusterRole "there", whose rules are unknown or may change
+spec.roleRefs[0], in namespace "a": the hub's Role "ofhub" in namespace "a", whose rules are unknown or may change
+allow it with a Role in namespace "cluster1" that contains the rule {apiGroups: [rbac.open-cluster-management.io], resources: [clusterpermissions], resourceNames: [grants], verbs: [bind, escalate]}`
 	if got := refusal.Message(); got != want {
-		t.Errorf("message:\n%s\nnot\n%s", got, want)
+		t.Errorf("Message() =\n%s\nwant\n%s", got, want)
 	}
 	err := refusal.Forbidden()
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "clusterpermissions.rbac.open-cluster-management.io \"grants\"") {
-		t.Errorf("error: %v", err)
+		t.Errorf("Forbidden() = %v, want the message on clusterpermissions \"grants\"", err)
 	}
 	wantWarnings := []string{
-		`spec.clusterRole (cluster-wide): takes escalate: {apiGroups: ["", apps], resources: ["*/scale", pods], verbs: [get, list]}, {nonResourceURLs: ["/logs/*"], verbs: [get]}`,
-		`spec.roles[0] (in namespace "a"): takes escalate: {apiGroups: [""], resources: [pods], verbs: [watch]}`,
-		`spec.roles[1] (in every namespace): takes escalate: {apiGroups: [""], resources: [pods], verbs: [get]}`,
-		`spec.clusterRoleBinding (cluster-wide): takes bind: ClusterRole "there", whose rules are not known or may change`,
-		`spec.roleRefs[0] (in namespace "a"): takes escalate: the hub's Role "ofhub" in namespace "a", whose rules are not known or may change`,
+		`spec.clusterRole (cluster-wide): requires escalate: {apiGroups: ["", apps], resources: ["*/scale", pods], verbs: [get, list]}, {nonResourceURLs: ["/logs/*"], verbs: [get]}`,
+		`spec.roles[0] (in namespace "a"): requires escalate: {apiGroups: [""], resources: [pods], verbs: [watch]}`,
+		`spec.roles[1] (in every namespace): requires escalate: {apiGroups: [""], resources: [pods], verbs: [get]}`,
+		`spec.clusterRoleBinding (cluster-wide): requires bind: ClusterRole "there", whose rules are unknown or may change`,
+		`spec.roleRefs[0] (in namespace "a"): requires escalate: the hub's Role "ofhub" in namespace "a", whose rules are unknown or may change`,
 	}
 	if got := refusal.Warnings(); !slices.Equal(got, wantWarnings) {
-		t.Errorf("warnings:\n%s\nnot\n%s", strings.Join(got, "\n"), strings.Join(wantWarnings, "\n"))
+		t.Errorf("Warnings() =\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(wantWarnings, "\n"))
 	}
 
 	refusal = check(t, alice, &hub{allowed: []string{"escalate"}}, manifests(t, masterRole),
 		yamlSpec(t, `clusterRoleBinding: {`+refTo("ClusterRole", "master")+`, `+toBob+`}`), nil)
 	if got := refusal.Message(); !strings.HasSuffix(got, "verbs: [bind]}") ||
 		!strings.Contains(got, `spec.clusterRoleBinding, cluster-wide: ClusterRole "master" with {apiGroups: ["*"], resources: ["*"], verbs: ["*"]}`) {
-		t.Errorf("message:\n%s", got)
+		t.Errorf("Message() =\n%s\nwant the binding of master and the verb bind", got)
 	}
 }
 
-// Whatever a spec contains, what is said about it fits where it is said.
+// Messages and warnings are bounded for every spec.
 func TestRefusalIsBounded(t *testing.T) {
 	long := strings.Repeat("é\n\x00", 1000)
 	s := &rbacv1alpha1.ClusterPermissionSpec{ClusterRole: &rbacv1alpha1.ClusterRole{}}
@@ -72,25 +71,26 @@ func TestRefusalIsBounded(t *testing.T) {
 
 	message := refusal.Message()
 	if len(message) > 32768 {
-		t.Errorf("the message has %d bytes, which no condition takes", len(message))
+		t.Errorf("length of Message() = %d bytes, want at most 32768", len(message))
 	}
 	if lines := strings.Count(message, "\n") + 1; lines != 1+20+1+1 || !strings.Contains(message, "\nand 180 more\n") {
-		t.Errorf("the message has %d lines:\n%s", lines, message)
+		t.Errorf("lines of Message() = %d, want 23 with the number of omitted lines:\n%s", lines, message)
 	}
 	warnings := refusal.Warnings()
 	if len(warnings) != 6 || warnings[5] != "and 96 more" {
-		t.Errorf("%d warnings: %q", len(warnings), warnings)
+		t.Errorf("Warnings() = %d warnings %q, want 5 and the number of omitted warnings", len(warnings), warnings)
 	}
 	for _, warning := range warnings {
 		if _, err := net.NewWarningHeader(299, "-", warning); err != nil || len(warning) >= 250 {
-			t.Errorf("warning of %d bytes: %v: %q", len(warning), err, warning)
+			t.Errorf("warning of %d bytes = %q, %v, want less than 250 bytes and a valid header", len(warning), warning, err)
 		}
 	}
 }
 
-// A few kilobytes can list billions of combinations. They are not compared one by
-// one: who does not hold everything is refused, even if it holds all of these.
-func TestCombinationsBeyondCounting(t *testing.T) {
+// A few kilobytes can list billions of combinations, which the check does not compare. It
+// denies a caller who does not hold everything, even if the caller holds all of these
+// combinations.
+func TestCombinationsBeyondTheBudget(t *testing.T) {
 	words := make([]string, 60)
 	for i := range words {
 		words[i] = fmt.Sprint("w", i)
@@ -104,22 +104,22 @@ func TestCombinationsBeyondCounting(t *testing.T) {
 	}))
 	refusal := check(t, alice, &hub{}, held, s, nil)
 	if refusal == nil || len(refusal.Missing[0].Rules) != 1 || len(refusal.Missing[0].Rules[0].Verbs) != len(words) {
-		t.Fatalf("refused: %v", missing(refusal))
+		t.Fatalf("missing grants of Check() = %v, want the unchanged rule", missing(refusal))
 	}
 	if refusal := check(t, alice, &hub{}, manifests(t, masterRole+bound("master", "{kind: User, name: alice}")), s, nil); refusal != nil {
-		t.Errorf("holding everything: %v", missing(refusal))
+		t.Errorf("missing grants of a caller who holds everything = %v, want none", missing(refusal))
 	}
 	bigger := s.DeepCopy()
 	bigger.ClusterRole.Rules[0].Verbs = append(bigger.ClusterRole.Rules[0].Verbs, "more")
 	if refusal := check(t, alice, &hub{allowed: []string{"escalate"}}, nil, bigger, s); refusal != nil {
-		t.Errorf("with escalate: %v", missing(refusal))
+		t.Errorf("missing grants of a caller with escalate = %v, want none", missing(refusal))
 	}
 	if check(t, alice, &hub{}, nil, bigger, s) == nil {
-		t.Error("one more verb is allowed")
+		t.Error("missing grants of a rule with one more verb = none, want the rule")
 	}
 }
 
-// The bound is one for all parts of a spec together.
+// All parts of a spec share one budget.
 func TestManyCombinations(t *testing.T) {
 	words := make([]string, 30)
 	for i := range words {
@@ -132,35 +132,13 @@ func TestManyCombinations(t *testing.T) {
 	}))
 	one := &rbacv1alpha1.ClusterPermissionSpec{ClusterRole: &rbacv1alpha1.ClusterRole{Rules: rules}}
 	if refusal := check(t, alice, &hub{}, held, one, nil); refusal != nil {
-		t.Errorf("once: %v", missing(refusal))
+		t.Errorf("missing grants of one role = %v, want none", missing(refusal))
 	}
 	var roles []rbacv1alpha1.Role
 	for i := range 10 {
 		roles = append(roles, rbacv1alpha1.Role{Namespace: fmt.Sprint("n", i), Rules: rules})
 	}
 	if check(t, alice, &hub{}, held, &rbacv1alpha1.ClusterPermissionSpec{Roles: &roles}, nil) == nil {
-		t.Error("ten times: nothing is refused")
-	}
-}
-
-func TestCompactMeansTheSame(t *testing.T) {
-	rules := []rbacv1.PolicyRule{
-		{APIGroups: []string{"", "apps"}, Resources: []string{"pods", "deployments"}, Verbs: []string{"list", "get"}},
-		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{"x", "y"}, Verbs: []string{"get", "update"}},
-		{APIGroups: []string{"apps"}, Resources: []string{"replicasets"}, Verbs: []string{"delete"}},
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}},
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"x"}, Verbs: []string{"get"}},
-		{NonResourceURLs: []string{"/a", "/b"}, Verbs: []string{"get", "post"}},
-	}
-	_, atoms := validation.Covers(nil, rules)
-	grouped := compact(atoms)
-	if len(grouped) != len(rules) {
-		t.Errorf("%d rules instead of %d: %v", len(grouped), len(rules), grouped)
-	}
-	if covers, more := validation.Covers(rules, grouped); !covers {
-		t.Errorf("says too much: %v", more)
-	}
-	if covers, less := validation.Covers(grouped, rules); !covers {
-		t.Errorf("says too little: %v", less)
+		t.Error("missing grants of ten roles = none, want the roles that exceed the budget")
 	}
 }

@@ -8,37 +8,31 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
-const (
-	kindRole               = "Role"
-	kindClusterRole        = "ClusterRole"
-	kindRoleBinding        = "RoleBinding"
-	kindClusterRoleBinding = "ClusterRoleBinding"
-)
-
-// scope is where on the managed cluster something is granted. The zero value is
-// cluster-wide.
+// scope is the part of the managed cluster in which permissions are granted. The zero
+// value is cluster-wide.
 type scope struct {
-	// namespace is empty where something is selected.
+	// namespace is empty if namespaces are selected.
 	namespace string
-	// A selector selects any namespace, for labels change later; it is kept only
-	// because another selector is another grant.
+	// A selector may select any namespace, because labels change later. selector
+	// distinguishes grants: a different selector is a different grant.
 	selected bool
 	selector string
 }
 
-// placed is the scope of a namespaced object. One without a place, which is never
-// delivered, counts as cluster-wide, and one with two as placed by its selector.
-func placed(namespace string, selector *metav1.LabelSelector) scope {
+// scopeOf returns the scope of a namespaced object. An object with neither a namespace
+// nor a selector is never delivered, and counts as cluster-wide. If it has both, the
+// selector takes precedence.
+func scopeOf(namespace string, selector *metav1.LabelSelector) scope {
 	if selector == nil {
 		return scope{namespace: namespace}
 	}
 	return scope{selected: true, selector: canonical(selector)}
 }
 
-// canonical is equal only for selectors that select the same. Another way to write
-// one may count as another selector.
+// canonical returns a string that is equal only for selectors that select the same namespaces.
 func canonical(selector *metav1.LabelSelector) string {
 	if parsed, err := metav1.LabelSelectorAsSelector(selector); err == nil {
 		return parsed.String()
@@ -62,27 +56,14 @@ func (s scope) String() string {
 	return fmt.Sprintf("in namespace %q", s.namespace)
 }
 
-// roleKey names a role of a cluster. The namespace is empty for a ClusterRole, and
-// for a Role that is meant in every namespace.
-type roleKey struct {
-	kind, namespace, name string
+// hubRole returns the key of the hub role that a reference refers to. It has the same key
+// on the managed cluster.
+func hubRole(ref rbacv1alpha1.HubRoleRef) rbac.Key {
+	return rbac.Key{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
 }
 
-func (k roleKey) String() string {
-	if k.namespace != "" {
-		return fmt.Sprintf("%s %q in namespace %q", k.kind, k.name, k.namespace)
-	}
-	return fmt.Sprintf("%s %q", k.kind, k.name)
-}
-
-// hubRole tells which role of the hub a reference means; it is the same one on the
-// managed cluster.
-func hubRole(ref rbacv1alpha1.HubRoleRef) roleKey {
-	return roleKey{kind: ref.Kind, namespace: ref.Namespace, name: ref.Name}
-}
-
-// within are the rules as a binding in a scope grants them: only a cluster-wide one
-// grants access to URLs.
+// within returns the rules that a binding in a scope grants: only a cluster-wide
+// binding grants access to URLs.
 func within(s scope, rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	if s.clusterWide() {
 		return rules

@@ -1,40 +1,44 @@
 package escalation
 
 import (
+	"cmp"
+
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
-// adoptedNames are ClusterRoles that every cluster has and whose rules it restores
-// or aggregates by itself: an own ClusterRole of such a name grants more than it says.
+// adoptedNames are the ClusterRoles of every cluster whose rules the cluster restores or
+// aggregates itself: a delivered ClusterRole of such a name grants more than its rules.
 var adoptedNames = sets.New("admin", "cluster-admin", "edit", "view")
 
 // specRoles are the roles that a spec delivers.
 type specRoles struct {
-	// name of the ClusterPermission, which all of its own roles have.
+	// name is the name of the ClusterPermission and of all roles that it defines.
 	name string
-	// clusterRole are the rules of the own ClusterRole, nil if there is none.
+	// clusterRole is the ClusterRole that the spec defines, or nil.
 	clusterRole *rbacv1alpha1.ClusterRole
-	// roles are the rules of the own Roles by their place.
+	// roles are the rules of the Roles that the spec defines.
 	roles map[scope][]rbacv1.PolicyRule
-	// selected are the rules of all own Roles that are placed by a selector: any of
-	// them may be in any namespace. all are those of the others as well.
+	// selected contains the rules of all Roles with a selector, each of which may be in
+	// any namespace. all contains the rules of all Roles.
 	selected, all []rbacv1.PolicyRule
-	// refs are the roles of the hub it refers to; named are the same without their namespaces.
-	refs, named map[roleKey]bool
+	// refs are the roles of the hub that the spec refers to; named are the same
+	// without their namespaces.
+	refs, named map[rbac.Key]bool
 }
 
 func newSpecRoles(name string, spec *rbacv1alpha1.ClusterPermissionSpec) *specRoles {
 	own := &specRoles{
 		name: name, clusterRole: spec.ClusterRole, roles: map[scope][]rbacv1.PolicyRule{},
-		refs: map[roleKey]bool{}, named: map[roleKey]bool{},
+		refs: map[rbac.Key]bool{}, named: map[rbac.Key]bool{},
 	}
 	for _, role := range ptr.Deref(spec.Roles, nil) {
-		where := placed(role.Namespace, role.NamespaceSelector)
+		where := scopeOf(role.Namespace, role.NamespaceSelector)
 		own.roles[where] = append(own.roles[where], role.Rules...)
 		own.all = append(own.all, role.Rules...)
 		if where.selected {
@@ -44,16 +48,16 @@ func newSpecRoles(name string, spec *rbacv1alpha1.ClusterPermissionSpec) *specRo
 	for _, ref := range ptr.Deref(spec.RoleRefs, nil) {
 		key := hubRole(ref)
 		own.refs[key] = true
-		own.named[roleKey{kind: key.kind, name: key.name}] = true
+		own.named[rbac.Key{Kind: key.Kind, Name: key.Name}] = true
 	}
 	return own
 }
 
-// size is how many rules a binding to a role may grant, at most.
-func (r *specRoles) size(key roleKey) int {
+// size returns the maximum number of rules that a binding to a role may grant.
+func (r *specRoles) size(key rbac.Key) int {
 	switch {
-	case key.name != r.name:
-	case key.kind == kindRole:
+	case key.Name != r.name:
+	case key.Kind == rbac.KindRole:
 		return len(r.all)
 	case r.clusterRole != nil:
 		return len(r.clusterRole.Rules)
@@ -61,30 +65,30 @@ func (r *specRoles) size(key roleKey) int {
 	return 0
 }
 
-// content is what a spec says about the role that a binding refers to.
+// content is the part of a bound role that the spec defines.
 type content struct {
-	// rules are what the spec itself puts into the role.
+	// rules are the rules that the spec defines.
 	rules []rbacv1.PolicyRule
-	// open is set unless the spec surely delivers the role wherever it is bound:
-	// then what is bound may be a role of that name which is there anyway.
+	// open is set unless the spec delivers the role wherever it is bound. Then the
+	// binding may refer to another role of that name on the managed cluster.
 	open bool
-	// live is set if the spec delivers a role of the hub under that name: what it
-	// grants is for others to change.
+	// live is set if the spec delivers a role of the hub under that name. Others can
+	// change its rules.
 	live bool
 }
 
-// bound tells what a binding in a scope grants by referring to a role.
-func (r *specRoles) bound(key roleKey, where scope) content {
-	c := content{open: true, live: r.refs[key] || key.namespace == "" && r.named[key]}
-	if key.name != r.name {
+// bound returns the content of a role that a binding grants in a scope.
+func (r *specRoles) bound(key rbac.Key, where scope) content {
+	c := content{open: true, live: r.refs[key] || key.Namespace == "" && r.named[key]}
+	if key.Name != r.name {
 		return c
 	}
-	switch key.kind {
-	case kindClusterRole:
+	switch key.Kind {
+	case rbac.KindClusterRole:
 		if r.clusterRole != nil {
-			c.rules, c.open = within(where, r.clusterRole.Rules), adoptedNames.Has(key.name)
+			c.rules, c.open = within(where, r.clusterRole.Rules), adoptedNames.Has(key.Name)
 		}
-	case kindRole:
+	case rbac.KindRole:
 		here, surely := r.roles[where]
 		c.open = !surely
 		if where.selected {
@@ -97,17 +101,16 @@ func (r *specRoles) bound(key roleKey, where scope) content {
 	return c
 }
 
-// versions are the rules with which the spec may have delivered its own role of
-// that key.
-func (r *specRoles) versions(key roleKey) [][]rbacv1.PolicyRule {
+// versions returns the rules that the spec may have delivered in the role of that key.
+func (r *specRoles) versions(key rbac.Key) [][]rbacv1.PolicyRule {
 	var versions [][]rbacv1.PolicyRule
 	switch {
-	case key.name != r.name:
-	case key.kind == kindClusterRole && r.clusterRole != nil:
+	case key.Name != r.name:
+	case key.Kind == rbac.KindClusterRole && r.clusterRole != nil:
 		versions = append(versions, r.clusterRole.Rules)
-	case key.kind == kindRole:
+	case key.Kind == rbac.KindRole:
 		for where, rules := range r.roles {
-			if where.selected || where.namespace == key.namespace {
+			if where.selected || where.namespace == key.Namespace {
 				versions = append(versions, rules)
 			}
 		}
@@ -115,20 +118,20 @@ func (r *specRoles) versions(key roleKey) [][]rbacv1.PolicyRule {
 	return versions
 }
 
-// binding is a binding of a spec in the form in which two of them compare.
+// binding is a binding of a spec in a form that can be compared.
 type binding struct {
 	path     *field.Path
 	where    scope
-	role     roleKey
+	role     rbac.Key
 	subjects []rbacv1.Subject
 }
 
 func bindings(name string, spec *rbacv1alpha1.ClusterPermissionSpec) []binding {
 	var all []binding
 	clusterWide := func(path *field.Path, b *rbacv1alpha1.ClusterRoleBinding) {
-		key := roleKey{kind: kindClusterRole, name: name}
+		key := rbac.Key{Kind: rbac.KindClusterRole, Name: name}
 		if ref := b.RoleRef; ref != nil {
-			key = roleKey{kind: ref.Kind, name: nameOr(ref.Name, name)}
+			key = rbac.Key{Kind: ref.Kind, Name: cmp.Or(ref.Name, name)}
 		}
 		all = append(all, binding{path: path, role: key, subjects: subjects(b.Subject, b.Subjects)})
 	}
@@ -140,10 +143,10 @@ func bindings(name string, spec *rbacv1alpha1.ClusterPermissionSpec) []binding {
 	}
 	for i := range ptr.Deref(spec.RoleBindings, nil) {
 		b := &(*spec.RoleBindings)[i]
-		where := placed(b.Namespace, b.NamespaceSelector)
-		key := roleKey{kind: b.RoleRef.Kind, name: nameOr(ptr.Deref(b.RoleRef.Name, ""), name)}
-		if key.kind == kindRole {
-			key.namespace = where.namespace
+		where := scopeOf(b.Namespace, b.NamespaceSelector)
+		key := rbac.Key{Kind: b.RoleRef.Kind, Name: cmp.Or(ptr.Deref(b.RoleRef.Name, ""), name)}
+		if key.Kind == rbac.KindRole {
+			key.Namespace = where.namespace
 		}
 		all = append(all, binding{
 			path: specPath.Child("roleBindings").Index(i), where: where, role: key, subjects: subjects(b.Subject, b.Subjects),
@@ -152,9 +155,9 @@ func bindings(name string, spec *rbacv1alpha1.ClusterPermissionSpec) []binding {
 	return all
 }
 
-// subjects are those of a binding, such that the same identity is always written
-// the same. A binding without any has an empty one, so that it is not taken for
-// one whose subjects were all allowed before.
+// subjects returns the subjects of a binding in a normal form. A binding without subjects
+// has one empty subject. Otherwise it would equal a binding with only subjects that were
+// allowed before.
 func subjects(subject *rbacv1.Subject, more []rbacv1.Subject) []rbacv1.Subject {
 	given := more[:len(more):len(more)]
 	if subject != nil || len(more) == 0 {
@@ -172,11 +175,4 @@ func subjects(subject *rbacv1.Subject, more []rbacv1.Subject) []rbacv1.Subject {
 		same[i] = s
 	}
 	return same
-}
-
-func nameOr(name, otherwise string) string {
-	if name != "" {
-		return name
-	}
-	return otherwise
 }

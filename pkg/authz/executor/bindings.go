@@ -13,17 +13,16 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
 )
 
-// bound returns the name of a ManagedServiceAccountBinding that lets a caller have
-// works of a cluster act as an executor; "" if there is none. why then tells of a
-// binding that names the caller and does not help all the same; "" if there is none
-// of these either.
-func (c *Checker) bound(ctx context.Context, caller user.Info, namespace string, executor types.NamespacedName) (binding, why string, err error) {
+// bound returns the name of a ManagedServiceAccountBinding that allows a caller to use
+// an executor of a cluster; "" if there is none. If a binding names the caller but has
+// no effect, ineffective explains why.
+func (c *Checker) bound(ctx context.Context, caller user.Info, namespace string, executor types.NamespacedName) (binding, ineffective string, err error) {
 	bindings, err := c.options.Bindings.Bindings(ctx, namespace)
 	if err != nil {
 		return "", "", err
 	}
-	// An account has its name on every cluster, so that no binding of another one
-	// has to be looked at.
+	// The ServiceAccount has the name of its account, so bindings of other accounts do
+	// not matter.
 	i := slices.IndexFunc(bindings, func(b authentication.ManagedServiceAccountBinding) bool {
 		return b.DeletionTimestamp == nil && b.Spec.Ref.Name == executor.Name && b.Spec.Ref.Namespace == namespace &&
 			slices.ContainsFunc(b.Spec.Subjects, func(subject rbacv1.Subject) bool { return names(subject, caller) })
@@ -34,18 +33,18 @@ func (c *Checker) bound(ctx context.Context, caller user.Info, namespace string,
 	on, known, err := c.options.Accounts.ServiceAccount(ctx, namespace, executor.Name)
 	switch {
 	case err != nil:
-		return "", "", fmt.Errorf("asking what ManagedServiceAccount %s/%s is on the cluster: %w", namespace, executor.Name, err)
+		return "", "", fmt.Errorf("reading the ServiceAccount of ManagedServiceAccount %s/%s: %w", namespace, executor.Name, err)
 	case !known:
-		return "", fmt.Sprintf("ManagedServiceAccountBinding %s binds the user to ManagedServiceAccount %s, which no agent has reported to be on this cluster",
+		return "", fmt.Sprintf("ManagedServiceAccountBinding %q binds the user to ManagedServiceAccount %q, but has no effect: no agent has reported the account on this cluster",
 			bindings[i].Name, executor.Name), nil
 	case on != executor:
-		return "", fmt.Sprintf("ManagedServiceAccountBinding %s binds the user to ManagedServiceAccount %s, which is ServiceAccount %s on this cluster",
+		return "", fmt.Sprintf("ManagedServiceAccountBinding %q binds the user to ManagedServiceAccount %q, but has no effect: the account is ServiceAccount %s on this cluster",
 			bindings[i].Name, executor.Name, on), nil
 	}
 	return bindings[i].Name, "", nil
 }
 
-// names tells whether a caller is a subject, as RBAC does.
+// names reports whether a subject includes a caller, as RBAC does.
 func names(subject rbacv1.Subject, caller user.Info) bool {
 	switch subject.Kind {
 	case rbacv1.UserKind:

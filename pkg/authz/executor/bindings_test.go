@@ -17,7 +17,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
 )
 
-// stored are the bindings of all namespaces.
+// stored contains the bindings of all namespaces.
 type stored []authentication.ManagedServiceAccountBinding
 
 func (s stored) Bindings(_ context.Context, namespace string) ([]authentication.ManagedServiceAccountBinding, error) {
@@ -30,7 +30,7 @@ func (s stored) Bindings(_ context.Context, namespace string) ([]authentication.
 	return out, nil
 }
 
-// reported is what accounts are on their clusters, by cluster/account.
+// reported contains the ServiceAccounts of accounts, by cluster/account.
 type reported map[string]types.NamespacedName
 
 func (r reported) ServiceAccount(_ context.Context, namespace, account string) (types.NamespacedName, bool, error) {
@@ -57,8 +57,8 @@ var (
 	asRobot = &user.DefaultInfo{Name: "system:serviceaccount:ci:robot", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:ci"}}
 )
 
-// onClusters are the accounts deployer of cluster1 and cluster2, admin of cluster1,
-// and moved, which the agent of cluster1 reports to be elsewhere.
+// onClusters contains the accounts deployer of cluster1 and cluster2, admin of cluster1,
+// and moved, which the agent of cluster1 reports in another namespace.
 var onClusters = reported{
 	"cluster1/deployer": {Namespace: "addon", Name: "deployer"},
 	"cluster2/deployer": {Namespace: "addon", Name: "deployer"},
@@ -66,7 +66,7 @@ var onClusters = reported{
 	"cluster1/moved":    {Namespace: "kube-system", Name: "moved"},
 }
 
-// checker judges by bindings alone: the hub's RBAC has no opinion.
+// checker returns a Checker with an authorizer that always returns the same decision.
 func checker(decision authorizer.Decision, bindings Bindings, accounts Accounts) *Checker {
 	return NewChecker(Options{
 		Authorizer: authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -76,7 +76,7 @@ func checker(decision authorizer.Decision, bindings Bindings, accounts Accounts)
 	})
 }
 
-func (c *Checker) asks(ctx context.Context, caller user.Info, cluster, namespace, name string) error {
+func (c *Checker) checkAs(ctx context.Context, caller user.Info, cluster, namespace, name string) error {
 	return c.Check(request.WithUser(ctx, caller), cluster, "work", named(namespace, name))
 }
 
@@ -99,55 +99,55 @@ func TestBindings(t *testing.T) {
 		"user":            {stored{bindingOf("cluster1", "deployer", dave)}, asDave, "cluster1", "addon", "deployer", true},
 		"group":           {stored{bindingOf("cluster1", "deployer", team)}, asTeam, "cluster1", "addon", "deployer", true},
 		"service account": {stored{bindingOf("cluster1", "deployer", robot)}, asRobot, "cluster1", "addon", "deployer", true},
-		"service account, named as a user": {stored{bindingOf("cluster1", "deployer",
+		"service account by its user name": {stored{bindingOf("cluster1", "deployer",
 			rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: asRobot.Name})}, asRobot, "cluster1", "addon", "deployer", true},
 		"the last of several": {stored{bindingOf("cluster1", "deployer"), bindingOf("cluster1", "admin", all...), bindingOf("cluster1", "deployer", all...)},
 			asDave, "cluster1", "addon", "deployer", true},
 
-		"no binding":                     {nil, asDave, "cluster1", "addon", "deployer", false},
-		"nobody is named":                {stored{bindingOf("cluster1", "deployer")}, asDave, "cluster1", "addon", "deployer", false},
-		"another user":                   {stored{bindingOf("cluster1", "deployer", dave)}, asTeam, "cluster1", "addon", "deployer", false},
-		"a user with the group's name":   {stored{bindingOf("cluster1", "deployer", team)}, &user.DefaultInfo{Name: "team"}, "cluster1", "addon", "deployer", false},
-		"a group with the user's name":   {stored{bindingOf("cluster1", "deployer", dave)}, &user.DefaultInfo{Name: "x", Groups: []string{"dave"}}, "cluster1", "addon", "deployer", false},
-		"a user with the account's name": {stored{bindingOf("cluster1", "deployer", robot)}, &user.DefaultInfo{Name: "robot"}, "cluster1", "addon", "deployer", false},
-		"a robot of another namespace":   {stored{bindingOf("cluster1", "deployer", robot)}, &user.DefaultInfo{Name: "system:serviceaccount:ci2:robot"}, "cluster1", "addon", "deployer", false},
+		"no binding":                            {nil, asDave, "cluster1", "addon", "deployer", false},
+		"no subjects":                           {stored{bindingOf("cluster1", "deployer")}, asDave, "cluster1", "addon", "deployer", false},
+		"another user":                          {stored{bindingOf("cluster1", "deployer", dave)}, asTeam, "cluster1", "addon", "deployer", false},
+		"a user with the name of the group":     {stored{bindingOf("cluster1", "deployer", team)}, &user.DefaultInfo{Name: "team"}, "cluster1", "addon", "deployer", false},
+		"a group with the name of the user":     {stored{bindingOf("cluster1", "deployer", dave)}, &user.DefaultInfo{Name: "x", Groups: []string{"dave"}}, "cluster1", "addon", "deployer", false},
+		"a user with the name of the account":   {stored{bindingOf("cluster1", "deployer", robot)}, &user.DefaultInfo{Name: "robot"}, "cluster1", "addon", "deployer", false},
+		"a ServiceAccount of another namespace": {stored{bindingOf("cluster1", "deployer", robot)}, &user.DefaultInfo{Name: "system:serviceaccount:ci2:robot"}, "cluster1", "addon", "deployer", false},
 		"an account of another group": {stored{bindingOf("cluster1", "deployer", rbacv1.Subject{Kind: "ManagedServiceAccount", Name: "dave"})},
 			asDave, "cluster1", "addon", "deployer", false},
-		"a binding of another account":         {stored{bindingOf("cluster1", "admin", all...)}, asDave, "cluster1", "addon", "deployer", false},
-		"a binding of another cluster":         {stored{bindingOf("cluster2", "deployer", all...)}, asDave, "cluster1", "addon", "deployer", false},
-		"a binding that is being deleted":      {stored{deleted}, asDave, "cluster1", "addon", "admin", false},
-		"a binding of an account elsewhere":    {stored{elsewhere}, asDave, "cluster1", "addon", "admin", false},
-		"the account's name, not its place":    {stored{bindingOf("cluster1", "deployer", dave)}, asDave, "cluster1", "kube-system", "deployer", false},
-		"an account that is not on a cluster":  {stored{bindingOf("cluster1", "absent", dave)}, asDave, "cluster1", "addon", "absent", false},
-		"where the account would be as a rule": {stored{bindingOf("cluster1", "moved", dave)}, asDave, "cluster1", "addon", "moved", false},
-		"where the agent reports it to be":     {stored{bindingOf("cluster1", "moved", dave)}, asDave, "cluster1", "kube-system", "moved", true},
+		"a binding of another account":                     {stored{bindingOf("cluster1", "admin", all...)}, asDave, "cluster1", "addon", "deployer", false},
+		"a binding of another cluster":                     {stored{bindingOf("cluster2", "deployer", all...)}, asDave, "cluster1", "addon", "deployer", false},
+		"a binding that is being deleted":                  {stored{deleted}, asDave, "cluster1", "addon", "admin", false},
+		"a binding of an account of another namespace":     {stored{elsewhere}, asDave, "cluster1", "addon", "admin", false},
+		"an account of the same name in another namespace": {stored{bindingOf("cluster1", "deployer", dave)}, asDave, "cluster1", "kube-system", "deployer", false},
+		"an account that is not reported":                  {stored{bindingOf("cluster1", "absent", dave)}, asDave, "cluster1", "addon", "absent", false},
+		"the default namespace of a moved account":         {stored{bindingOf("cluster1", "moved", dave)}, asDave, "cluster1", "addon", "moved", false},
+		"the reported namespace of a moved account":        {stored{bindingOf("cluster1", "moved", dave)}, asDave, "cluster1", "kube-system", "moved", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := checker(authorizer.DecisionNoOpinion, test.bindings, onClusters).asks(t.Context(), test.caller, test.cluster, test.namespace, test.account)
+			err := checker(authorizer.DecisionNoOpinion, test.bindings, onClusters).checkAs(t.Context(), test.caller, test.cluster, test.namespace, test.account)
 			if test.allowed && err != nil || !test.allowed && !apierrors.IsForbidden(err) {
-				t.Errorf("got %v", err)
+				t.Errorf("Check() = %v, want allowed = %t", err, test.allowed)
 			}
-			if err := checker(authorizer.DecisionDeny, test.bindings, onClusters).asks(t.Context(), test.caller, test.cluster, test.namespace, test.account); !apierrors.IsForbidden(err) {
-				t.Errorf("what the hub denies outright: got %v", err)
+			if err := checker(authorizer.DecisionDeny, test.bindings, onClusters).checkAs(t.Context(), test.caller, test.cluster, test.namespace, test.account); !apierrors.IsForbidden(err) {
+				t.Errorf("Check() with an explicit denial of the hub = %v, want Forbidden", err)
 			}
 		})
 	}
 }
 
-// Whoever is bound in vain is told why.
-func TestBoundInVain(t *testing.T) {
+// If a binding names the caller but has no effect, the error contains the reason.
+func TestIneffectiveBinding(t *testing.T) {
 	bindings := stored{bindingOf("cluster1", "moved", dave), bindingOf("cluster1", "absent", dave)}
 	c := checker(authorizer.DecisionNoOpinion, bindings, onClusters)
 	for account, want := range map[string]string{
-		"moved":  "ManagedServiceAccountBinding moved-users binds the user to ManagedServiceAccount moved, which is ServiceAccount kube-system/moved on this cluster",
-		"absent": "ManagedServiceAccountBinding absent-users binds the user to ManagedServiceAccount absent, which no agent has reported to be on this cluster",
+		"moved":  `ManagedServiceAccountBinding "moved-users" binds the user to ManagedServiceAccount "moved", but has no effect: the account is ServiceAccount kube-system/moved on this cluster`,
+		"absent": `ManagedServiceAccountBinding "absent-users" binds the user to ManagedServiceAccount "absent", but has no effect: no agent has reported the account on this cluster`,
 	} {
-		if err := c.asks(t.Context(), asDave, "cluster1", "addon", account); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("got  %v\nwant %s", err, want)
+		if err := c.checkAs(t.Context(), asDave, "cluster1", "addon", account); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Check() = %v, want %s", err, want)
 		}
-		// It is nobody else's business what the account is.
-		if err := c.asks(t.Context(), asTeam, "cluster1", "addon", account); !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "kube-system") {
-			t.Errorf("got %v", err)
+		// The error for users without a binding does not contain the namespace of the account.
+		if err := c.checkAs(t.Context(), asTeam, "cluster1", "addon", account); !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "kube-system") {
+			t.Errorf("Check() of a user without a binding = %v, want Forbidden without the namespace", err)
 		}
 	}
 }
@@ -162,15 +162,15 @@ func (f failing) ServiceAccount(context.Context, string, string) (types.Namespac
 	return types.NamespacedName{}, false, f.err
 }
 
-// Nobody is told to be forbidden what could not be found out.
+// A failed check is not a denial.
 func TestBindingsUnknown(t *testing.T) {
 	broken := failing{errors.New("etcd is down")}
 	for name, c := range map[string]*Checker{
 		"bindings": checker(authorizer.DecisionNoOpinion, broken, onClusters),
 		"accounts": checker(authorizer.DecisionNoOpinion, stored{bindingOf("cluster1", "deployer", dave)}, broken),
 	} {
-		if err := c.asks(t.Context(), asDave, "cluster1", "addon", "deployer"); !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "etcd is down") {
-			t.Errorf("%s: got %v", name, err)
+		if err := c.checkAs(t.Context(), asDave, "cluster1", "addon", "deployer"); !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "etcd is down") {
+			t.Errorf("Check() with broken %s = %v, want an InternalError", name, err)
 		}
 	}
 }

@@ -1,6 +1,5 @@
-// Package executor asks whether a caller may have a ManifestWork act as its executor,
-// a ServiceAccount of the managed cluster. Nothing else builds the attributes of this
-// question.
+// Package executor checks whether a caller may make a ServiceAccount of a managed
+// cluster the executor of a ManifestWork.
 package executor
 
 import (
@@ -15,48 +14,45 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
+	"open-cluster-management.io/hub-apiserver/pkg/authz"
 )
 
-const (
-	resource = "manifestworks"
-	verb     = "execute-as"
-	version  = "v1"
-)
+const resource = "manifestworks"
 
 // Bindings reads ManagedServiceAccountBindings.
 type Bindings interface {
-	// Bindings returns those of a namespace as they are stored now, so that one that
-	// has been deleted allows nothing any more.
+	// Bindings returns the stored bindings of a namespace without a cache, so that a
+	// deleted binding allows nothing.
 	Bindings(ctx context.Context, namespace string) ([]authentication.ManagedServiceAccountBinding, error)
 }
 
-// Accounts knows what ManagedServiceAccounts are on managed clusters.
+// Accounts looks up the ServiceAccounts of ManagedServiceAccounts.
 type Accounts interface {
-	// ServiceAccount returns the ServiceAccount that an account of a cluster is there.
-	// It is not known of an account that does not exist, that is being deleted, or
-	// that no agent has reported.
+	// ServiceAccount returns the ServiceAccount of an account on its cluster. known is
+	// false if the account does not exist, is being deleted, or no agent has reported it.
 	ServiceAccount(ctx context.Context, namespace, account string) (on types.NamespacedName, known bool, err error)
 }
 
-// Options are what a Checker asks.
+// Options configure a Checker.
 type Options struct {
-	// Authorizer tells what callers may do on the hub.
+	// Authorizer decides about access to the hub.
 	Authorizer authorizer.Authorizer
-	// Server is who this server is on the hub. Its own works are judged by that.
+	// Server returns the identity of this server on the hub. ManifestWorks that the
+	// server writes itself are checked for this identity.
 	Server func(context.Context) (user.Info, error)
-	// NilExecutor says what becomes of works without executor.
+	// NilExecutor is the policy for ManifestWorks without executor.
 	NilExecutor NilExecutor
-	// Bindings let users who may not execute-as; nil for a hub without any.
+	// Bindings allow users without execute-as to use executors. It is nil on a hub without
+	// ManagedServiceAccountBindings.
 	Bindings Bindings
-	// Accounts tells what the accounts of bindings are; needed where there are Bindings.
+	// Accounts is required if Bindings is set.
 	Accounts Accounts
 }
 
-// Checker judges writes of ManifestWorks by their executor.
+// Checker checks the executors of ManifestWorks that are written.
 type Checker struct {
 	options Options
 }
@@ -64,10 +60,10 @@ type Checker struct {
 // NewChecker returns a Checker.
 func NewChecker(options Options) *Checker { return &Checker{options: options} }
 
-// Check tells why the caller may not give a work of a cluster its spec; nil if it
-// may. Each of the executors is judged: that of the spec, nil if it has none, and one
-// that the spec takes away. The error is a Status: Forbidden with the rule that is
-// missing, or InternalError for what could not be asked.
+// Check returns nil if the caller may use all of the executors for a ManifestWork.
+// executors contains the executor of the spec, or nil if the spec has none, and an
+// executor that the update removes. Otherwise Check returns a Forbidden error that
+// contains the missing rule, or an InternalError.
 func (c *Checker) Check(ctx context.Context, namespace, name string, executors ...*work.ManifestWorkExecutor) error {
 	var all verdict
 	for _, executor := range executors {
@@ -78,12 +74,12 @@ func (c *Checker) Check(ctx context.Context, namespace, name string, executors .
 		}
 		all = all.and(v)
 	}
-	// An audit annotation that is set stays as it is, so there is one for all of them.
+	// An audit annotation cannot be overwritten, so all executors share one.
 	all.record(ctx)
 	return nil
 }
 
-// check judges one executor. What could not be asked has no verdict.
+// check checks one executor. The verdict is empty if the check fails internally.
 func (c *Checker) check(ctx context.Context, namespace, name string, executor *work.ManifestWorkExecutor) (verdict, error) {
 	q := question{namespace: namespace, work: name}
 	switch {
@@ -95,91 +91,77 @@ func (c *Checker) check(ctx context.Context, namespace, name string, executor *w
 	case executor == nil:
 		return verdict{}, nil
 	case executor.Subject.ServiceAccount == nil:
-		const why = "spec.executor names no ServiceAccount"
-		return verdict{forbid, why}, q.refuse(errors.New(why))
+		const reason = "spec.executor names no ServiceAccount"
+		return verdict{forbid, reason}, q.refuse(errors.New(reason))
 	default:
 		account := executor.Subject.ServiceAccount
 		q.executor = types.NamespacedName{Namespace: account.Namespace, Name: account.Name}
 		q.name = serviceaccount.MakeUsername(account.Namespace, account.Name)
 	}
 
-	caller, err := c.caller(ctx)
-	if err != nil {
-		return verdict{}, apierrors.NewInternalError(err)
+	var err error
+	if q.caller, err = c.caller(ctx); err != nil {
+		return verdict{}, err
 	}
-	q.caller = caller
-	return c.judge(ctx, q)
+	return c.decide(ctx, q)
 }
 
-// ResourceAttributes are what it takes to have works of a cluster act as the executor
-// of a name. An empty namespace is that of every cluster.
+// ResourceAttributes returns the access that is required to use the executor of a name.
+// An empty namespace stands for all clusters.
 func ResourceAttributes(namespace, name string) authorizationv1.ResourceAttributes {
 	return authorizationv1.ResourceAttributes{
-		Verb: verb, Group: work.GroupName, Version: version, Resource: resource, Namespace: namespace, Name: name,
+		Verb: "execute-as", Group: work.GroupName, Version: "v1", Resource: resource, Namespace: namespace, Name: name,
 	}
 }
 
-// question is whether a caller may have a work act as an executor.
+// question is whether a caller may use an executor for a ManifestWork.
 type question struct {
 	caller          user.Info
 	namespace, work string
 	executor        types.NamespacedName
-	// agent says that the work has no executor: it acts as the agent.
+	// agent is set if the ManifestWork has no executor and acts as the agent.
 	agent bool
-	// name is what the hub's RBAC knows the executor by.
+	// name is the name of the executor in RBAC rules of the hub.
 	name string
-	// unhelpful tells of a binding that names the caller and does not help; "" if there is none.
-	unhelpful string
+	// ineffective explains why a binding that names the caller has no effect.
+	ineffective string
 }
 
-func (c *Checker) judge(ctx context.Context, q question) (verdict, error) {
-	asked := ResourceAttributes(q.namespace, q.name)
-	decision, reason, err := c.options.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
-		User:            q.caller,
-		Verb:            asked.Verb,
-		APIGroup:        asked.Group,
-		APIVersion:      asked.Version,
-		Resource:        asked.Resource,
-		Namespace:       asked.Namespace,
-		Name:            asked.Name,
-		ResourceRequest: true,
-	})
-	if decision == authorizer.DecisionAllow {
+func (c *Checker) decide(ctx context.Context, q question) (verdict, error) {
+	decision, reason, err := authz.Decide(ctx, c.options.Authorizer, q.caller, ResourceAttributes(q.namespace, q.name))
+	switch {
+	case err != nil:
+		return verdict{}, apierrors.NewInternalError(err)
+	case decision == authorizer.DecisionAllow:
 		return verdict{allow, reason}, nil
 	}
-	if err != nil {
-		return verdict{}, apierrors.NewInternalError(fmt.Errorf("asking whether %q may %s: %w", q.caller.GetName(), q.what(), err))
-	}
-	// What the hub denies outright, rather than just not allow, no binding allows.
+	// A binding cannot override an authorizer that denies explicitly.
 	if decision != authorizer.DecisionDeny && !q.agent && c.options.Bindings != nil {
-		binding, why, err := c.bound(ctx, q.caller, q.namespace, q.executor)
+		binding, ineffective, err := c.bound(ctx, q.caller, q.namespace, q.executor)
 		if err != nil {
-			return verdict{}, apierrors.NewInternalError(fmt.Errorf("asking whether a ManagedServiceAccountBinding lets %q %s: %w", q.caller.GetName(), q.what(), err))
+			return verdict{}, apierrors.NewInternalError(fmt.Errorf("checking whether a ManagedServiceAccountBinding allows user %q to %s: %w", q.caller.GetName(), q.action(), err))
 		}
 		if binding != "" {
 			return verdict{allow, fmt.Sprintf("ManagedServiceAccountBinding %q", q.namespace+"/"+binding)}, nil
 		}
-		q.unhelpful = why
+		q.ineffective = ineffective
 	}
-	return verdict{forbid, fmt.Sprintf("%q may not %s", q.caller.GetName(), q.what())}, q.refuse(c.refusal(ctx, q))
+	return verdict{forbid, fmt.Sprintf("user %q cannot %s", q.caller.GetName(), q.action())}, q.refuse(c.refusal(ctx, q))
 }
 
-// caller is who writes. What this server writes on its own behalf comes through its
-// loopback client, and is judged like what anybody writes.
+// caller returns the author of the request. The server's own requests come through its
+// loopback client; they are checked for the server's identity on the hub.
 func (c *Checker) caller(ctx context.Context) (user.Info, error) {
-	caller, known := request.UserFrom(ctx)
-	if !known {
-		return nil, errors.New("the request has no user")
-	}
-	if caller.GetName() != user.APIServerUser || !slices.Contains(caller.GetGroups(), user.SystemPrivilegedGroup) {
-		return caller, nil
+	caller, err := authz.Caller(ctx)
+	if err != nil || caller.GetName() != user.APIServerUser || !slices.Contains(caller.GetGroups(), user.SystemPrivilegedGroup) {
+		return caller, err
 	}
 	if c.options.Server == nil {
-		return nil, errors.New("this server does not know who it is on the hub")
+		return nil, apierrors.NewInternalError(errors.New("this server does not know its identity on the hub"))
 	}
 	server, err := c.options.Server(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("asking the hub who this server is: %w", err)
+		return nil, apierrors.NewInternalError(fmt.Errorf("reading this server's identity on the hub: %w", err))
 	}
 	return server, nil
 }

@@ -27,8 +27,8 @@ func named(namespace, name string) *work.ManifestWorkExecutor {
 	}}
 }
 
-// hubSays is what the hub says to a question, which it keeps. It has no opinion
-// unless it allows or denies.
+// hubSays is a fake authorizer of the hub that records its access reviews. It has no
+// opinion unless it allows or denies.
 type hubSays struct {
 	allows, denies bool
 	reason         string
@@ -62,11 +62,11 @@ func TestCheck(t *testing.T) {
 		// allowed, forbidden or error.
 		want  string
 		texts []string
-		// not are texts that a refusal may not have.
+		// not are texts that a refusal must not contain.
 		not []string
-		// asked is the user and the name that the hub was asked about; "" if it was not.
+		// asked is the user and the name in the request to the authorizer, or "" if there is none.
 		asked string
-		// recorded is what the audit log has of the decision and its reason.
+		// recorded is the prefix of decision and reason in the audit event.
 		recorded string
 	}{
 		"allowed by RBAC": {
@@ -75,15 +75,15 @@ func TestCheck(t *testing.T) {
 		},
 		"not allowed": {
 			caller: alice, executor: named("apps", "deployer"),
-			want: "forbidden", texts: []string{`manifestworks.work.open-cluster-management.io "w"`, `user "alice"`, "apps/deployer", "cluster c1", "a Role in namespace c1", deployerRule},
+			want: "forbidden", texts: []string{`manifestworks.work.open-cluster-management.io "w"`, `user "alice"`, "apps/deployer", "cluster c1", `a Role in namespace "c1"`, deployerRule},
 			not:   []string{"ManagedServiceAccountBinding"},
-			asked: "alice system:serviceaccount:apps:deployer", recorded: `forbid: "alice" may not`,
+			asked: "alice system:serviceaccount:apps:deployer", recorded: `forbid: user "alice" cannot`,
 		},
-		"an allowing answer with an error": {
-			caller: alice, hub: hubSays{allows: true, err: errors.New("half of it failed")}, executor: named("apps", "deployer"),
+		"allowed with an error": {
+			caller: alice, hub: hubSays{allows: true, err: errors.New("one of two failed")}, executor: named("apps", "deployer"),
 			want: "allowed", asked: "alice system:serviceaccount:apps:deployer", recorded: "allow: ",
 		},
-		"no answer": {
+		"no decision": {
 			caller: alice, hub: hubSays{err: errors.New("connection refused")}, executor: named("apps", "deployer"),
 			options: Options{Bindings: toAlice, Accounts: deployer},
 			want:    "error", texts: []string{"connection refused", `"alice"`}, asked: "alice system:serviceaccount:apps:deployer",
@@ -92,27 +92,27 @@ func TestCheck(t *testing.T) {
 			caller: alice, executor: named("apps", "deployer"), options: Options{Bindings: toAlice, Accounts: deployer},
 			want: "allowed", asked: "alice system:serviceaccount:apps:deployer", recorded: `allow: ManagedServiceAccountBinding "c1/deployer-users"`,
 		},
-		"denied outright in spite of a binding": {
+		"denied explicitly despite a binding": {
 			caller: alice, hub: hubSays{denies: true}, executor: named("apps", "deployer"),
 			options: Options{Bindings: toAlice, Accounts: deployer},
 			want:    "forbidden", texts: []string{deployerRule}, asked: "alice system:serviceaccount:apps:deployer", recorded: "forbid: ",
 		},
-		"an account that nobody has bound the user to": {
+		"an account without a binding of the user": {
 			caller: alice, executor: named("apps", "deployer"), options: Options{Bindings: stored{}, Accounts: deployer},
-			want: "forbidden", texts: []string{deployerRule, "or a ManagedServiceAccountBinding in namespace c1 that binds the user to ManagedServiceAccount deployer"},
+			want: "forbidden", texts: []string{deployerRule, `or with a ManagedServiceAccountBinding in namespace "c1" that binds the user to ManagedServiceAccount "deployer"`},
 			asked: "alice system:serviceaccount:apps:deployer",
 		},
 		"no account": {
 			caller: alice, executor: named("apps", "deployer"), options: Options{Bindings: stored{}, Accounts: reported{}},
 			want: "forbidden", texts: []string{deployerRule}, not: []string{"ManagedServiceAccountBinding"}, asked: "alice system:serviceaccount:apps:deployer",
 		},
-		"an account of that name that is elsewhere": {
+		"an account of that name in another namespace": {
 			caller: alice, executor: named("kube-system", "deployer"), options: Options{Bindings: toAlice, Accounts: deployer},
 			want: "forbidden", texts: []string{`["system:serviceaccount:kube-system:deployer"]`, "apps/deployer"}, asked: "alice system:serviceaccount:kube-system:deployer",
 		},
 		"bindings that cannot be read": {
-			caller: alice, executor: named("apps", "deployer"), options: Options{Bindings: failing{errors.New("etcd is away")}, Accounts: deployer},
-			want: "error", texts: []string{"etcd is away"}, asked: "alice system:serviceaccount:apps:deployer",
+			caller: alice, executor: named("apps", "deployer"), options: Options{Bindings: failing{errors.New("etcd is down")}, Accounts: deployer},
+			want: "error", texts: []string{"etcd is down"}, asked: "alice system:serviceaccount:apps:deployer",
 		},
 		"no ServiceAccount": {
 			caller: alice, hub: hubSays{allows: true}, executor: &work.ManifestWorkExecutor{},
@@ -123,7 +123,7 @@ func TestCheck(t *testing.T) {
 			caller: alice, hub: hubSays{allows: true}, options: Options{NilExecutor: Deny},
 			want: "forbidden", texts: []string{"spec.executor is required on this hub"}, recorded: "forbid: spec.executor is required",
 		},
-		"no executor, denied to the server too": {
+		"no executor, denied to the server": {
 			caller: loopback, hub: hubSays{allows: true}, options: Options{NilExecutor: Deny, Server: knownAs(server, nil)},
 			want: "forbidden", texts: []string{"spec.executor is required on this hub"},
 		},
@@ -136,7 +136,7 @@ func TestCheck(t *testing.T) {
 			want: "forbidden", texts: []string{"without spec.executor", `resourceNames: ["system:serviceaccount::klusterlet-work-sa"]`},
 			asked: "alice system:serviceaccount::klusterlet-work-sa",
 		},
-		"an executor where those are denied": {
+		"an executor if an empty executor is denied": {
 			caller: alice, hub: hubSays{allows: true}, executor: named("apps", "deployer"), options: Options{NilExecutor: Deny},
 			want: "allowed", asked: "alice system:serviceaccount:apps:deployer",
 		},
@@ -144,21 +144,21 @@ func TestCheck(t *testing.T) {
 			caller: loopback, hub: hubSays{allows: true}, executor: named("apps", "deployer"), options: Options{Server: knownAs(server, nil)},
 			want: "allowed", asked: "system:serviceaccount:hub:hub-apiserver system:serviceaccount:apps:deployer",
 		},
-		"the server, which may not": {
+		"the server, not allowed": {
 			caller: loopback, executor: named("apps", "deployer"), options: Options{Server: knownAs(server, nil)},
 			want: "forbidden", texts: []string{`user "system:serviceaccount:hub:hub-apiserver"`, deployerRule},
 			asked: "system:serviceaccount:hub:hub-apiserver system:serviceaccount:apps:deployer",
 		},
-		"the server, which does not know who it is": {
-			caller: loopback, hub: hubSays{allows: true}, executor: named("apps", "deployer"), options: Options{Server: knownAs(nil, errors.New("hub is away"))},
-			want: "error", texts: []string{"hub is away"},
+		"the server, without an identity": {
+			caller: loopback, hub: hubSays{allows: true}, executor: named("apps", "deployer"), options: Options{Server: knownAs(nil, errors.New("hub is down"))},
+			want: "error", texts: []string{"hub is down"},
 		},
-		"somebody with the server's name": {
+		"a user with the server's name": {
 			caller:   &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.AllAuthenticated}},
 			executor: named("apps", "deployer"), options: Options{Server: knownAs(server, nil)},
 			want: "forbidden", asked: "system:apiserver system:serviceaccount:apps:deployer",
 		},
-		"nobody": {
+		"no user": {
 			hub: hubSays{allows: true}, executor: named("apps", "deployer"),
 			want: "error", texts: []string{"no user"},
 		},
@@ -180,16 +180,16 @@ func TestCheck(t *testing.T) {
 				got = "forbidden"
 			}
 			if got != test.want || got == "error" && !apierrors.IsInternalError(err) {
-				t.Errorf("%s: %v", got, err)
+				t.Errorf("Check() = %v, which is %s, want %s", err, got, test.want)
 			}
 			for _, text := range test.texts {
 				if err == nil || !strings.Contains(err.Error(), text) {
-					t.Errorf("%v\ndoes not say %s", err, text)
+					t.Errorf("Check() = %v, want an error that contains %s", err, text)
 				}
 			}
 			for _, text := range test.not {
 				if err != nil && strings.Contains(err.Error(), text) {
-					t.Errorf("%v\nsays %s", err, text)
+					t.Errorf("Check() = %v, want an error that does not contain %s", err, text)
 				}
 			}
 			asked := ""
@@ -197,41 +197,41 @@ func TestCheck(t *testing.T) {
 				asked = a.GetUser().GetName() + " " + a.GetName()
 				if a.GetVerb() != "execute-as" || a.GetAPIGroup() != "work.open-cluster-management.io" || a.GetAPIVersion() != "v1" ||
 					a.GetResource() != "manifestworks" || a.GetSubresource() != "" || a.GetNamespace() != "c1" || !a.IsResourceRequest() {
-					t.Errorf("asked %+v", a)
+					t.Errorf("access review of Check() = %+v, want execute-as on manifestworks in c1", a)
 				}
-				// The full identity is asked about: webhook authorizers look at UID and extra too.
+				// Webhook authorizers also use the UID and the extra fields of the user.
 				if a.GetUser().GetName() == "alice" && a.GetUser() != alice {
-					t.Errorf("asked about %+v", a.GetUser())
+					t.Errorf("user in the access review of Check() = %+v, want %+v", a.GetUser(), alice)
 				}
 			}
 			if asked != test.asked {
-				t.Errorf("asked %q, not %q", asked, test.asked)
+				t.Errorf("access review of Check() = %q, want %q", asked, test.asked)
 			}
 			annotations := audit.AuditContextFrom(ctx).GetEventAnnotations()
 			recorded := annotations[decisionAnnotation] + ": " + annotations[reasonAnnotation]
 			if !strings.HasPrefix(recorded, test.recorded) {
-				t.Errorf("recorded %q, not %q", recorded, test.recorded)
+				t.Errorf("audit annotations of Check() = %q, want prefix %q", recorded, test.recorded)
 			}
 			if decision := annotations[decisionAnnotation]; decision != "" && (decision == "allow") != (err == nil) {
-				t.Errorf("recorded %q of %v", recorded, err)
+				t.Errorf("audit annotations of Check() = %q with error %v, want allow without an error or forbid with one", recorded, err)
 			}
 		})
 	}
 }
 
-// The audit log has one decision of a write that takes the executor off a work: that
-// of both questions.
-func TestExecutorTakenAway(t *testing.T) {
+// An update that removes the executor has one decision in the audit event, for both the
+// removed executor and the empty executor.
+func TestExecutorRemoved(t *testing.T) {
 	for name, test := range map[string]struct {
 		mode NilExecutor
 		may  []string
 		want string
 	}{
 		"allowed":                             {Allow, []string{"system:serviceaccount:apps:deployer"}, "allow: by role"},
-		"not the executor":                    {Allow, nil, `forbid: "alice" may not have a work act as ServiceAccount apps/deployer of cluster c1`},
-		"neither executor nor agent, checked": {Check, nil, `forbid: "alice" may not have a work act as ServiceAccount apps/deployer of cluster c1`},
-		"the executor only, checked":          {Check, []string{"system:serviceaccount:apps:deployer"}, `forbid: "alice" may not have a work without spec.executor act as the agent of cluster c1`},
-		"the agent only, checked":             {Check, []string{AgentExecutor}, `forbid: "alice" may not have a work act as ServiceAccount apps/deployer of cluster c1`},
+		"not the executor":                    {Allow, nil, `forbid: user "alice" cannot make ServiceAccount apps/deployer of cluster c1 the executor of a ManifestWork`},
+		"neither executor nor agent, checked": {Check, nil, `forbid: user "alice" cannot make ServiceAccount apps/deployer of cluster c1 the executor of a ManifestWork`},
+		"the executor only, checked":          {Check, []string{"system:serviceaccount:apps:deployer"}, `forbid: user "alice" cannot write a ManifestWork without spec.executor, which acts as the agent of cluster c1`},
+		"the agent only, checked":             {Check, []string{AgentExecutor}, `forbid: user "alice" cannot make ServiceAccount apps/deployer of cluster c1 the executor of a ManifestWork`},
 		"both, checked":                       {Check, []string{"system:serviceaccount:apps:deployer", AgentExecutor}, "allow: by role; by role"},
 		"required":                            {Deny, []string{"system:serviceaccount:apps:deployer"}, "forbid: spec.executor is required on this hub"},
 	} {
@@ -249,10 +249,10 @@ func TestExecutorTakenAway(t *testing.T) {
 			err := NewChecker(Options{Authorizer: hub, NilExecutor: test.mode}).Check(ctx, "c1", "w", named("apps", "deployer"), nil)
 			annotations := audit.AuditContextFrom(ctx).GetEventAnnotations()
 			if got := annotations[decisionAnnotation] + ": " + annotations[reasonAnnotation]; got != test.want {
-				t.Errorf("recorded %q, not %q", got, test.want)
+				t.Errorf("audit annotations of Check() = %q, want %q", got, test.want)
 			}
 			if allowed := strings.HasPrefix(test.want, allow); allowed != (err == nil) || !allowed && !apierrors.IsForbidden(err) {
-				t.Errorf("got %v", err)
+				t.Errorf("Check() = %v, want nil or Forbidden as in %q", err, test.want)
 			}
 		})
 	}
@@ -262,8 +262,8 @@ func knownAs(server user.Info, err error) func(context.Context) (user.Info, erro
 	return func(context.Context) (user.Info, error) { return server, err }
 }
 
-// The name of a work without executor is none that an executor can have, so that
-// neither stands for the other.
+// The name for a ManifestWork without executor differs from the names of all executors,
+// so a rule for one does not allow the other.
 func TestNamesAreDistinct(t *testing.T) {
 	var asked []string
 	hub := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -279,6 +279,6 @@ func TestNamesAreDistinct(t *testing.T) {
 	}
 	slices.Sort(asked)
 	if len(slices.Compact(slices.Clone(asked))) != len(asked) {
-		t.Errorf("asked %q", asked)
+		t.Errorf("names in the access reviews of Check() = %q, want different names", asked)
 	}
 }

@@ -1,21 +1,21 @@
 package executor
 
-// NilExecutor says what becomes of works that name no executor, and so act as the agent.
+// NilExecutor is the policy for ManifestWorks without an executor, which act as the
+// agent.
 type NilExecutor string
 
 const (
-	// Allow lets everybody write them who may write works.
+	// Allow allows them for all users with permission to write ManifestWorks.
 	Allow NilExecutor = "Allow"
-	// Deny refuses them.
+	// Deny denies them.
 	Deny NilExecutor = "Deny"
-	// Check judges them as if they named the agent's own ServiceAccount.
+	// Check requires the permission to use the agent's own ServiceAccount.
 	Check NilExecutor = "Check"
 )
 
-// NilExecutors are all that there are.
+// NilExecutors are all policies.
 var NilExecutors = []NilExecutor{Allow, Deny, Check}
 
-// AgentExecutor is the name that execute-as is asked with for a work without
-// executor. It has no namespace, as public hubs have it, so that no executor that can
-// be named has the same.
+// AgentExecutor is the name in execute-as rules of a ManifestWork without executor. Like
+// on upstream hubs it has no namespace, so it differs from every executor.
 const AgentExecutor = "system:serviceaccount::klusterlet-work-sa"

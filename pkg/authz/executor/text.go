@@ -8,39 +8,34 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
-// rule is the RBAC rule that allows to have works act as the executor of a name, as
-// it can be written into a Role.
-func rule(name string) string {
-	return fmt.Sprintf("{apiGroups: [%s], resources: [%s], resourceNames: [%q], verbs: [%s]}", work.GroupName, resource, name, verb)
-}
-
-// what is asked, to be read after a user's name and "may".
-func (q question) what() string {
+// action completes "user cannot".
+func (q question) action() string {
 	if q.agent {
-		return fmt.Sprintf("have a work without spec.executor act as the agent of cluster %s", q.namespace)
+		return fmt.Sprintf("write a ManifestWork without spec.executor, which acts as the agent of cluster %s", q.namespace)
 	}
-	return fmt.Sprintf("have a work act as ServiceAccount %s of cluster %s", q.executor, q.namespace)
+	return fmt.Sprintf("make ServiceAccount %s of cluster %s the executor of a ManifestWork", q.executor, q.namespace)
 }
 
-// refusal says what would allow what was asked.
+// refusal returns an error that contains the permission that would allow the executor.
 func (c *Checker) refusal(ctx context.Context, q question) error {
-	text := fmt.Sprintf("user %q may not %s; it takes a Role in namespace %s with the rule %s",
-		q.caller.GetName(), q.what(), q.namespace, rule(q.name))
+	text := fmt.Sprintf("user %q cannot %s; grant it with %s", q.caller.GetName(), q.action(),
+		rbac.RoleText(q.namespace, rbac.RuleFor(ResourceAttributes(q.namespace, q.name))))
 	switch {
 	case q.agent:
-		text += ", or an executor that the user may name"
-	case q.unhelpful != "":
-		text += "; " + q.unhelpful
+		text += ", or set an executor that the user is allowed to use"
+	case q.ineffective != "":
+		text += "; " + q.ineffective
 	case c.isAccount(ctx, q):
-		text += fmt.Sprintf(", or a ManagedServiceAccountBinding in namespace %s that binds the user to ManagedServiceAccount %s", q.namespace, q.executor.Name)
+		text += fmt.Sprintf(", or with a ManagedServiceAccountBinding in namespace %q that binds the user to ManagedServiceAccount %q", q.namespace, q.executor.Name)
 	}
 	return errors.New(text)
 }
 
-// isAccount tells whether the executor is known to be the ServiceAccount of the
-// ManagedServiceAccount of its name. That is said only to help.
+// isAccount reports whether the executor is known to be the ServiceAccount of the
+// ManagedServiceAccount of its name. It only improves the message.
 func (c *Checker) isAccount(ctx context.Context, q question) bool {
 	if c.options.Bindings == nil || c.options.Accounts == nil {
 		return false
@@ -49,6 +44,6 @@ func (c *Checker) isAccount(ctx context.Context, q question) bool {
 	return err == nil && known && on == q.executor
 }
 
-func (q question) refuse(why error) error {
-	return apierrors.NewForbidden(work.Resource(resource), q.work, why)
+func (q question) refuse(cause error) error {
+	return apierrors.NewForbidden(work.Resource(resource), q.work, cause)
 }

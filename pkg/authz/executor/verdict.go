@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// What the audit log says of a request that was judged.
+	// The audit annotations of a request with a verdict.
 	decisionAnnotation = "executor.work.open-cluster-management.io/decision"
 	reasonAnnotation   = "executor.work.open-cluster-management.io/reason"
 
@@ -15,11 +15,11 @@ const (
 	forbid = "forbid"
 )
 
-// verdict is what was decided of a write, and by what. The zero value is that of a
-// write about which there is nothing to decide.
+// verdict is the decision on a write and its reason. The zero value is the verdict on a
+// write that requires no decision.
 type verdict struct{ decision, reason string }
 
-// and is the verdict of two that both do not forbid.
+// and joins two verdicts that do not forbid.
 func (v verdict) and(other verdict) verdict {
 	switch {
 	case v.decision == "":
@@ -30,7 +30,7 @@ func (v verdict) and(other verdict) verdict {
 	return verdict{allow, v.reason + "; " + other.reason}
 }
 
-// record writes the verdict into the audit log.
+// record adds the verdict to the audit event.
 func (v verdict) record(ctx context.Context) {
 	if v.decision != "" {
 		audit.AddAuditAnnotations(ctx, decisionAnnotation, v.decision, reasonAnnotation, v.reason)

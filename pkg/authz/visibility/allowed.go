@@ -5,31 +5,31 @@ import (
 	"sync/atomic"
 )
 
-// allowed is what a Scope holds. It does not change, and may be used concurrently.
+// allowed is the content of a Scope. It is immutable.
 type allowed struct {
 	id uint64
-	// hub decides about the hub's own resources.
+	// hub decides about resources of the hub.
 	hub decider
-	// views are the namespaces in which the caller may create managedclusterviews;
-	// anyView is set if that is everywhere.
+	// views are the namespaces in which the caller may create managedclusterviews.
+	// anyView is set if the caller may create them everywhere.
 	anyView bool
 	views   map[string]struct{}
-	// clusters are what ClusterPermissions let the caller list, by managed cluster.
+	// clusters are the permissions through ClusterPermissions, by managed cluster.
 	clusters map[string]*grants
-	// fingerprint is equal only for what allows the same.
+	// fingerprint is equal only for the same permissions.
 	fingerprint fingerprint
 }
 
 // decider decides about the resources of one cluster.
 type decider interface {
-	// whole tells whether everything may be listed.
+	// whole reports whether the caller may list everything.
 	whole() bool
 	decide(group, resource, namespace string) Decision
 }
 
 var lastID atomic.Uint64
 
-// numbered gives what was compiled an ID.
+// numbered assigns an ID.
 func (a *allowed) numbered() *allowed {
 	a.id = lastID.Add(1)
 	return a
@@ -59,9 +59,9 @@ func (a *allowed) decide(class Class) Decision {
 	return Decision{}
 }
 
-// grants are what RBAC lets an identity list in one cluster.
+// grants are the permissions of an identity in one cluster by RBAC.
 type grants struct {
-	// everything is set for those whom no rule restricts.
+	// everything is set for the privileged group.
 	everything bool
 	wide       *ruleSet
 	namespaces map[string][]*ruleSet
@@ -87,7 +87,7 @@ func (g *grants) decide(group, resource, namespace string) Decision {
 	return decision
 }
 
-// union of sorted names; it copies only where both have some.
+// union returns the union of two sorted lists. It copies only if neither is empty.
 func union(a, b []string) []string {
 	switch {
 	case len(a) == 0:

@@ -13,8 +13,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 )
 
-// manyNamespaces is the RBAC of a hub where ten RoleBindings are in each namespace,
-// and each caller is bound in 50 of them.
+// manyNamespaces returns the RBAC of a hub with ten RoleBindings in each namespace. Each
+// caller is bound in 50 namespaces.
 func manyNamespaces(namespaces int) []runtime.Object {
 	var rules []rbacv1.PolicyRule
 	for i := range 40 {
@@ -41,7 +41,8 @@ func manyNamespaces(namespaces int) []runtime.Object {
 	return objects
 }
 
-// BenchmarkColdScope is the first Scope of a caller; each call is another identity by its extra.
+// BenchmarkColdScope measures the first Scope of a caller. Each call uses another identity with
+// different extra fields.
 func BenchmarkColdScope(b *testing.B) {
 	for _, namespaces := range []int{500, 2000} {
 		h := newHub(manyNamespaces(namespaces))
@@ -69,7 +70,7 @@ func BenchmarkColdScope(b *testing.B) {
 	}
 }
 
-// BenchmarkHotScope is the Scope of a caller who is known.
+// BenchmarkHotScope measures the cached Scope of a caller.
 func BenchmarkHotScope(b *testing.B) {
 	h := newHub(manyNamespaces(500))
 	h.start(b, visibility.Config{Mode: visibility.RBAC})

@@ -9,10 +9,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// classesTTL is how long the classes of the hub are not read again.
+// classesTTL is how long the classes of the hub are cached.
 const classesTTL = time.Second
 
-// classes are those of the hub's resources, read seldom.
+// classes caches the classes of the hub's resources.
 type classes struct {
 	read  func(ctx context.Context) ([]Class, uint64, error)
 	clock clock.Clock
@@ -23,7 +23,7 @@ type classes struct {
 	at      time.Time
 }
 
-// get returns the classes, which are not to be changed, and their version.
+// get returns the classes and their version. Callers must not modify the classes.
 func (c *classes) get(ctx context.Context) ([]Class, uint64, error) {
 	c.mu.Lock()
 	known, version, at := c.known, c.version, c.at
@@ -34,7 +34,7 @@ func (c *classes) get(ctx context.Context) ([]Class, uint64, error) {
 	}
 	known, version, err := c.read(ctx)
 	if err != nil {
-		return nil, 0, fmt.Errorf("reading what there is on the hub: %w", err)
+		return nil, 0, fmt.Errorf("reading the resources of the hub: %w", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,16 +17,17 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-// Mode says how it is found out what a caller may find.
+// Mode is the source of search permissions.
 type Mode string
 
 const (
-	// Auto reads RBAC as long as RBAC alone decides on the hub, and asks the hub otherwise.
+	// Auto computes permissions from RBAC while RBAC alone decides on the hub, and sends
+	// SubjectAccessReviews otherwise.
 	Auto Mode = "Auto"
-	// RBAC reads the hub's RBAC and asks nobody. It shows too much or too little where
-	// another authorizer decides too.
+	// RBAC computes permissions from the hub's RBAC. They are wrong if the hub has another
+	// authorizer.
 	RBAC Mode = "RBAC"
-	// Reviews asks the hub, whatever decides there.
+	// Reviews sends SubjectAccessReviews to the hub.
 	Reviews Mode = "Reviews"
 )
 
@@ -37,55 +38,53 @@ const (
 	defaultAuthorizerTTL = 10 * time.Second
 )
 
-// ErrNotSynced is the error of a Compiler that does not know the permissions yet,
-// or does not follow them any more.
+// ErrNotSynced is the error of a Compiler whose informers have not synced yet, or that has
+// stopped.
 var ErrNotSynced = errors.New("the permissions of the hub are not known yet")
 
-// Config is what a Compiler needs. Informers are started and stopped by others.
+// Config configures a Compiler. The caller starts and stops the informers.
 type Config struct {
-	// Mode is Auto if empty.
+	// Mode defaults to Auto.
 	Mode Mode
 	// Roles, ClusterRoles, RoleBindings and ClusterRoleBindings are informers of the
-	// hub's objects. In mode Reviews they may be nil; single names are then not found.
+	// hub. In mode Reviews they may be nil; then callers do not find single names.
 	Roles, ClusterRoles, RoleBindings, ClusterRoleBindings cache.SharedIndexInformer
-	// Authorizer answers for the hub; nil in mode RBAC only. What it caches counts on
-	// top of ReviewTTL, so it should not cache.
+	// Authorizer decides for the hub; it may be nil in mode RBAC. Its cache adds to
+	// ReviewTTL, so it should not have one.
 	Authorizer authorizer.Authorizer
-	// RulesReview asks for a rules review of the server's own identity, and returns
-	// whether it was incomplete: then some authorizer decides that does not list its
-	// rules. Nil in the modes RBAC and Reviews only.
+	// RulesReview sends a SelfSubjectRulesReview and returns whether its result is
+	// incomplete, which shows that the hub has an authorizer other than RBAC. It is
+	// required in mode Auto.
 	RulesReview func(ctx context.Context) (incomplete bool, err error)
-	// HubClasses are the classes of the hub's resources, and a number that changes
-	// whenever they do. Nil in mode RBAC only.
+	// HubClasses returns the classes of the hub's resources and their version, which
+	// changes when they do. It may be nil in mode RBAC.
 	HubClasses func(ctx context.Context) ([]Class, uint64, error)
-	// Clusters are the names of all managed clusters; they are asked for in Reviews.
-	// Nil in mode RBAC only.
+	// Clusters returns the names of all managed clusters. It may be nil in mode RBAC.
 	Clusters func() []string
 
-	// Works is an informer of ManifestWorks; nil unless what ClusterPermissions let
-	// a caller list on managed clusters is to be found, too.
+	// Works is an informer of ManifestWorks. It is nil unless callers also find the
+	// resources that ClusterPermissions allow them to list.
 	Works cache.SharedIndexInformer
-	// Delivered returns the manifests of a managed cluster's ClusterPermissions that
-	// are applied there now, and nothing that somebody else wrote in their place. It is
-	// asked when a work changes; nil if Works is.
+	// Delivered returns the manifests of a managed cluster's ClusterPermissions that are
+	// applied there now, excluding objects that others wrote in their place. It is
+	// called when a ManifestWork changes, and nil if Works is nil.
 	Delivered func(ctx context.Context, cluster string) ([]workv1.Manifest, error)
 
-	// CacheSize is for how many identities scopes are kept; 4,096 if 0.
+	// CacheSize is the number of cached Scopes; it defaults to 4,096.
 	CacheSize int
-	// ReviewTTL is how long answers of the hub are kept; 10 s if 0. Where asking takes
-	// longer than a tenth of it, they are kept ten times as long as asking took.
+	// ReviewTTL is the lifetime of cached responses of the hub. The actual lifetime is at
+	// least ten times the duration of the reviews. It defaults to 10 s.
 	ReviewTTL time.Duration
-	// ReviewTimeout bounds asking the hub for one caller; 20 s if 0.
+	// ReviewTimeout bounds the reviews for one caller. It defaults to 20 s.
 	ReviewTimeout time.Duration
-	// AuthorizerTTL is how long Authorizer may repeat an answer; 10 s if 0. A sampled
-	// decision must stay in doubt for longer before it counts.
+	// AuthorizerTTL is how long Authorizer may cache a decision. A sampled difference
+	// takes effect only if it lasts longer. It defaults to 10 s.
 	AuthorizerTTL time.Duration
-	// Clock is the real one if nil.
+	// Clock defaults to the real clock.
 	Clock clock.Clock
 }
 
-// Compiler finds out what callers may find, and keeps that as long as it holds.
-// Its methods may be called concurrently.
+// Compiler computes and caches the Scopes of callers. It may be used concurrently.
 type Compiler struct {
 	config    Config
 	clock     clock.Clock
@@ -96,12 +95,12 @@ type Compiler struct {
 	classes   *classes
 	feeds     []feed
 
-	// rbacDecides is set while RBAC alone decides on the hub, distrusted for good
-	// once the hub has decided otherwise than its RBAC.
+	// rbacDecides is set while RBAC alone decides on the hub. distrusted is set
+	// permanently once a decision of the hub differed from its RBAC.
 	rbacDecides, distrusted atomic.Bool
-	// asked is set once it was asked whether RBAC alone decides.
+	// asked is set after the first check whether RBAC alone decides.
 	asked atomic.Bool
-	// deliveredSynced is set once the works that there were are known.
+	// deliveredSynced is set once the delivered RBAC of all clusters has been read.
 	deliveredSynced atomic.Bool
 	synced, stopped atomic.Bool
 
@@ -112,8 +111,8 @@ type Compiler struct {
 	subscribers   map[*interest]user.Info
 }
 
-// New makes a Compiler and has it follow the informers. Whoever made it calls Run.
-// An incomplete Config is an error.
+// New returns a Compiler that follows the informers, or an error if the Config is
+// incomplete. The caller must call Run.
 func New(config Config) (*Compiler, error) {
 	if err := config.complete(); err != nil {
 		return nil, fmt.Errorf("visibility: %w", err)
@@ -164,20 +163,20 @@ func (c *Config) complete() error {
 	reviews := c.Authorizer != nil && c.HubClasses != nil && c.Clusters != nil
 	switch {
 	case c.Mode != Auto && c.Mode != RBAC && c.Mode != Reviews:
-		return fmt.Errorf("unknown mode %q: it is one of %s, %s and %s", c.Mode, Auto, RBAC, Reviews)
+		return fmt.Errorf("unsupported mode %q: supported modes: %s, %s, %s", c.Mode, Auto, RBAC, Reviews)
 	case c.Mode != Reviews && !informers:
-		return fmt.Errorf("mode %s takes informers of all four kinds of RBAC", c.Mode)
+		return fmt.Errorf("mode %s requires informers of Roles, ClusterRoles, RoleBindings and ClusterRoleBindings", c.Mode)
 	case c.Mode != RBAC && !reviews:
-		return fmt.Errorf("mode %s takes an Authorizer, HubClasses and Clusters", c.Mode)
+		return fmt.Errorf("mode %s requires Authorizer, HubClasses and Clusters", c.Mode)
 	case c.Mode == Auto && c.RulesReview == nil:
-		return fmt.Errorf("mode %s takes a RulesReview", c.Mode)
+		return fmt.Errorf("mode %s requires RulesReview", c.Mode)
 	case (c.Works == nil) != (c.Delivered == nil):
-		return errors.New("works and what they have delivered are given together or not at all")
+		return errors.New("fields Works and Delivered must be set together")
 	}
 	return nil
 }
 
-// HasSynced tells whether the permissions are known and Scope answers.
+// HasSynced reports whether the permissions are known, so that Scope succeeds.
 func (c *Compiler) HasSynced() bool {
 	if c.stopped.Load() {
 		return false
@@ -197,8 +196,8 @@ func (c *Compiler) HasSynced() bool {
 	return true
 }
 
-// Scope tells what an identity may find now. It fails with ErrNotSynced before the
-// permissions are known, and where the hub does not answer; never does it guess.
+// Scope returns the current permissions of an identity. It returns ErrNotSynced before
+// the permissions are known, and an error if the hub does not respond.
 func (c *Compiler) Scope(ctx context.Context, identity user.Info) (Scope, error) {
 	if identity == nil {
 		return Scope{}, errors.New("visibility: no identity")
@@ -218,20 +217,20 @@ func (c *Compiler) Scope(ctx context.Context, identity user.Info) (Scope, error)
 	case e.turn <- struct{}{}:
 		defer func() { <-e.turn }()
 	case <-ctx.Done():
-		return Scope{}, fmt.Errorf("waiting for what %q may find: %w", identity.GetName(), context.Cause(ctx))
+		return Scope{}, fmt.Errorf("waiting for the search permissions of user %q: %w", identity.GetName(), context.Cause(ctx))
 	}
 	if found, err = c.fresh(ctx, e); err != nil {
 		return Scope{}, err
 	}
 	if found == nil {
 		if found, err = c.find(ctx, e); err != nil {
-			return Scope{}, fmt.Errorf("finding out what %q may find: %w", identity.GetName(), err)
+			return Scope{}, fmt.Errorf("computing the search permissions of user %q: %w", identity.GetName(), err)
 		}
 	}
 	return Scope{allowed: found.allowed}, nil
 }
 
-// fresh returns what was found out already, nil if that does not hold any more.
+// fresh returns the cached finding, or nil if it is no longer valid.
 func (c *Compiler) fresh(ctx context.Context, e *entry) (*finding, error) {
 	found := e.found.Load()
 	if found == nil || e.dropped.Load() || found.changes != e.changes.Load() || (found.answers != nil) != c.asks(e.identity) {
@@ -253,7 +252,7 @@ func (c *Compiler) fresh(ctx context.Context, e *entry) (*finding, error) {
 	return found, nil
 }
 
-// find finds out what an identity may find; it is the caller's turn.
+// find computes the permissions of an identity. The caller holds its turn.
 func (c *Compiler) find(ctx context.Context, e *entry) (*finding, error) {
 	started := c.clock.Now()
 	now := &finding{changes: e.changes.Load()}
@@ -284,15 +283,15 @@ func (c *Compiler) find(ctx context.Context, e *entry) (*finding, error) {
 	return now, nil
 }
 
-// Subscribe tells of changes: a value comes when the identity's scope may have
-// changed since the last, and Scope then tells whether it has. stop ends it and must
-// be called; nothing comes afterwards.
+// Subscribe returns a channel that receives a value when the identity's Scope may have
+// changed; Scope returns the new one. The caller must call stop, which ends the
+// subscription.
 func (c *Compiler) Subscribe(identity user.Info) (changed <-chan struct{}, stop func()) {
 	changes := make(chan struct{}, 1)
 	one := &interest{subjects: hubSubjects(identity), touched: func() {
 		select {
 		case changes <- struct{}{}:
-		default: // the one that waits tells it too
+		default: // the pending value covers this change
 		}
 	}}
 	c.interests.add(one)

@@ -21,30 +21,30 @@ var (
 	podInOne = named("x", hub("", "pods", "one"))
 )
 
-func TestGrantsAndRevocationsAreSeen(t *testing.T) {
+func TestGrantsAndRevocations(t *testing.T) {
 	for _, mode := range []visibility.Mode{visibility.RBAC, visibility.Reviews} {
 		t.Run(string(mode), func(t *testing.T) {
 			h := startHub(t, visibility.Config{Mode: mode, ReviewTTL: time.Hour}, readPods)
 			allows := func() bool { return h.scope(t, ann).Allows(podInOne) }
 			denies := func() bool { return !allows() }
-			eventually(t, "nothing is allowed", denies)
+			eventually(t, "ann may not list the pod", denies)
 			changed, stop := h.Subscribe(ann)
 			defer stop()
 			h.bind(t, "one", "ann")
-			told(t, "a binding was made", changed)
-			eventually(t, "the binding counts", allows)
+			notified(t, "a binding of ann was created", changed)
+			eventually(t, "the new binding allows ann", allows)
 			h.grant(t, "get")
-			told(t, "the role was changed", changed)
-			eventually(t, "the role's rules count", denies)
+			notified(t, "the role of ann changed", changed)
+			eventually(t, "the role without list denies ann", denies)
 			h.grant(t, "list")
-			eventually(t, "the role's rules count again", allows)
+			eventually(t, "the role with list allows ann", allows)
 			h.unbind(t, "one", "ann")
-			eventually(t, "the lack of a binding counts", denies)
+			eventually(t, "ann is denied after the deletion of the binding", denies)
 		})
 	}
 }
 
-func TestOnlyThoseConcernedAreTold(t *testing.T) {
+func TestOnlyConcernedSubscribersAreNotified(t *testing.T) {
 	h := startHub(t, visibility.Config{Mode: visibility.RBAC}, readPods+annInOne)
 	before := h.scope(t, ann)
 	annChanged, stopAnn := h.Subscribe(ann)
@@ -52,49 +52,48 @@ func TestOnlyThoseConcernedAreTold(t *testing.T) {
 	benChanged, stopBen := h.Subscribe(ben)
 	defer stopBen()
 
-	// Events of one informer come in order: when the last is known, so are the others.
+	// Events of an informer arrive in order. After the last event, all events have arrived.
 	h.bind(t, "two", "somebody")
 	h.bind(t, "two", "ben")
-	told(t, "ben is bound", benChanged)
+	notified(t, "a binding of ben was created", benChanged)
 	select {
 	case <-annChanged:
-		t.Error("ann was told about bindings of others")
+		t.Error("notification of ann after bindings of others were created, want none")
 	default:
 	}
-	// What does not allow lists is no change either.
+	// A change of rules without the verb list does not change the Scope.
 	h.grant(t, "list", "get")
 	h.grant(t, "list", "get", "delete")
 	h.grant(t, "list", "create")
 	h.bind(t, "two", "ann")
-	told(t, "ann is bound", annChanged)
+	notified(t, "a binding of ann was created", annChanged)
 	if got := h.scope(t, ann); got == before || !got.Allows(named("x", hub("", "pods", "two"))) {
-		t.Error("ann has not got what she was told of")
+		t.Error("Allows() after the notification = false, want true")
 	}
 	h.unbind(t, "two", "ann")
-	told(t, "ann is not bound", annChanged)
+	notified(t, "the binding of ann was deleted", annChanged)
 	if got := h.scope(t, ann); got != before {
-		t.Error("the Scope is another though it allows the same")
+		t.Error("Scope() with the same permissions = another Scope, want the same Scope")
 	}
 }
 
-func TestStoppedSubscriptionsAreNotTold(t *testing.T) {
+func TestStoppedSubscription(t *testing.T) {
 	h := startHub(t, visibility.Config{Mode: visibility.RBAC}, readPods)
 	stopped, stop := h.Subscribe(ann)
 	stop()
 	changed, stop := h.Subscribe(ann)
 	defer stop()
 	h.bind(t, "one", "ann")
-	told(t, "a binding was made", changed)
+	notified(t, "a binding of ann was created", changed)
 	select {
 	case <-stopped:
-		t.Error("a stopped subscription was told")
+		t.Error("notification of a stopped subscription, want none")
 	default:
 	}
 }
 
-// TestIdentitiesWithoutUIDAreApart is about the public service, where all of them
-// shared what was kept for the first.
-func TestIdentitiesWithoutUIDAreApart(t *testing.T) {
+// Identities without a UID must not share a cached Scope, as they do in the upstream service.
+func TestIdentitiesWithoutUID(t *testing.T) {
 	h := startHub(t, visibility.Config{Mode: visibility.Reviews}, readPods)
 	h.rules.Store("ann", authorizer.DecisionAllow)
 	for _, test := range []struct {
@@ -108,57 +107,57 @@ func TestIdentitiesWithoutUIDAreApart(t *testing.T) {
 		{&user.DefaultInfo{Name: "ann", Groups: []string{"team"}}, true},
 	} {
 		if got := h.scope(t, test.caller).Allows(podInOne); got != test.allowed {
-			t.Errorf("%+v: got %v, want %v", test.caller, got, test.allowed)
+			t.Errorf("Allows() for %+v = %v, want %v", test.caller, got, test.allowed)
 		}
 	}
 }
 
-func TestExtraTellsIdentitiesApart(t *testing.T) {
+func TestIdentitiesWithDifferentExtra(t *testing.T) {
 	h := startHub(t, visibility.Config{Mode: visibility.Reviews, ReviewTTL: time.Hour}, readPods)
 	narrow := &user.DefaultInfo{Name: "cho", UID: "1", Extra: map[string][]string{"scopes": {"narrow"}}}
 	wide := &user.DefaultInfo{Name: "cho", UID: "1", Extra: map[string][]string{"scopes": {"wide"}}}
 	h.scope(t, narrow)
 	h.rules.Store("cho", authorizer.DecisionAllow)
 	if !h.scope(t, wide).Allows(podInOne) || h.scope(t, narrow).Allows(podInOne) {
-		t.Error("identities that differ in extra share answers")
+		t.Error("Allows() = false for extra wide or true for extra narrow, want true for wide and false for narrow")
 	}
 }
 
-func TestReadingRBACAsksNobody(t *testing.T) {
+func TestModeRBACSendsNoReviews(t *testing.T) {
 	h := startHub(t, visibility.Config{Mode: visibility.RBAC}, readPods+annInOne)
 	if !h.scope(t, ann).Allows(podInOne) {
-		t.Error("ann may not find what she may list")
+		t.Error("Allows(pod) for ann = false, want true")
 	}
 	if got := h.questions.Load(); got != 0 {
-		t.Errorf("the hub was asked %d times", got)
+		t.Errorf("access reviews of the hub = %d, want 0", got)
 	}
 }
 
-func TestNoScopeWithoutKnownPermissions(t *testing.T) {
+func TestScopeBeforeSyncAndAfterRun(t *testing.T) {
 	config := rbacConfig(fake.NewClientset())
 	compiler, err := visibility.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := compiler.Scope(t.Context(), ann); !errors.Is(err, visibility.ErrNotSynced) {
-		t.Errorf("before: got %v, want %v", err, visibility.ErrNotSynced)
+		t.Errorf("Scope() before sync = %v, want %v", err, visibility.ErrNotSynced)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	compiler.Run(ended)
 	if _, err := compiler.Scope(t.Context(), ann); !errors.Is(err, visibility.ErrNotSynced) {
-		t.Errorf("afterwards: got %v, want %v", err, visibility.ErrNotSynced)
+		t.Errorf("Scope() after Run = %v, want %v", err, visibility.ErrNotSynced)
 	}
 }
 
-func TestAutoAsksWhereRBACAloneDoesNotDecide(t *testing.T) {
+func TestModeAutoWithOtherAuthorizers(t *testing.T) {
 	for _, test := range []struct {
 		name       string
 		incomplete bool
 		caller     *user.DefaultInfo
 		asked      bool
 	}{
-		{"RBAC alone decides", false, ben, false},
+		{"only RBAC decides", false, ben, false},
 		{"another authorizer decides too", true, ben, true},
 		{"a node", false, &user.DefaultInfo{Name: "system:node:n", Groups: []string{user.NodesGroup}}, true},
 	} {
@@ -166,10 +165,10 @@ func TestAutoAsksWhereRBACAloneDoesNotDecide(t *testing.T) {
 			h := newHub(readsPods(t))
 			h.incomplete.Store(test.incomplete)
 			h.start(t, visibility.Config{})
-			// It is denied to everybody by RBAC, and allowed to this caller by somebody else.
+			// RBAC denies it, and another authorizer allows it to this caller.
 			h.rules.Store(test.caller.Name, authorizer.DecisionAllow)
 			if got := h.scope(t, test.caller).Allows(podInOne); got != test.asked {
-				t.Errorf("got %v, want %v", got, test.asked)
+				t.Errorf("Allows() = %v, want %v", got, test.asked)
 			}
 		})
 	}
@@ -181,41 +180,41 @@ func TestDisagreementSwitchesToReviews(t *testing.T) {
 	changed, stop := h.Subscribe(ann)
 	defer stop()
 	if h.scope(t, ben).Allows(podInOne) {
-		t.Fatal("RBAC does not allow it")
+		t.Fatal("Allows() by RBAC = true, want false")
 	}
-	told(t, "the hub decides otherwise than RBAC says", changed)
-	eventually(t, "the hub's decisions count", func() bool { return h.scope(t, ben).Allows(podInOne) })
+	notified(t, "a decision of the hub differs from its RBAC", changed)
+	eventually(t, "ben is allowed by the reviews of the hub", func() bool { return h.scope(t, ben).Allows(podInOne) })
 }
 
-func TestErrorsAreNotAnswers(t *testing.T) {
+func TestErrorsAreNotCached(t *testing.T) {
 	h := startHub(t, visibility.Config{Mode: visibility.Reviews}, readPods+annEverywhere)
 	h.failing.Store(true)
 	if scope, err := h.Scope(t.Context(), ann); err == nil || scope != (visibility.Scope{}) {
-		t.Errorf("got a Scope and error %v of a hub that does not answer", err)
+		t.Errorf("Scope() of a hub that does not respond = %+v, %v, want no Scope and an error", scope, err)
 	}
 	h.failing.Store(false)
 	if !h.scope(t, ann).Allows(podInOne) {
-		t.Error("an error was remembered as an answer")
+		t.Error("Allows() after an error = false, want true")
 	}
 }
 
-func TestReviewsAreKept(t *testing.T) {
+func TestReviewsAreCached(t *testing.T) {
 	h := startHub(t, visibility.Config{Mode: visibility.Reviews, ReviewTTL: time.Hour}, readPods+annInOne)
 	first := h.scope(t, ann)
 	asked := h.questions.Load()
 	if h.scope(t, ann) != first || h.questions.Load() != asked {
-		t.Error("the hub was asked again at once")
+		t.Errorf("access reviews of the hub after a repeated Scope() = %d, want %d and the same Scope", h.questions.Load(), asked)
 	}
 	more := append(*h.classes.Load(), hub("apps", "deployments", "one"))
 	h.classes.Store(&more)
 	h.version.Add(1)
-	eventually(t, "what is new is asked for", func() bool {
+	eventually(t, "the hub has reviewed the new class", func() bool {
 		h.scope(t, ann)
 		return h.questions.Load() > asked
 	})
-	// Of the new class, cluster-wide and in its namespace.
+	// The new class is checked cluster-wide and in its namespace.
 	if got := h.questions.Load() - asked; got != 2 {
-		t.Errorf("the hub was asked %d times more, want 2", got)
+		t.Errorf("access reviews of the new class = %d, want 2", got)
 	}
 }
 
@@ -223,11 +222,11 @@ func TestReviewsFindNames(t *testing.T) {
 	h := startHub(t, visibility.Config{Mode: visibility.Reviews}, clusterWide(`{apiGroups: [""], resources: [pods], resourceNames: [x], verbs: [list]}`))
 	scope := h.scope(t, ann)
 	if !scope.Allows(podInOne) || scope.Allows(named("y", podInOne.Class)) {
-		t.Errorf("got %+v", scope.Decide(podInOne.Class))
+		t.Errorf("Decide() = %+v, want the names that RBAC grants", scope.Decide(podInOne.Class))
 	}
 }
 
-func TestManyCallersAtOnce(t *testing.T) {
+func TestParallelCallers(t *testing.T) {
 	h := startHub(t, visibility.Config{Mode: visibility.RBAC, CacheSize: 3}, readPods+annInOne)
 	var callers sync.WaitGroup
 	for i := range 8 {
@@ -240,7 +239,7 @@ func TestManyCallersAtOnce(t *testing.T) {
 						return
 					}
 					if got := scope.Allows(podInOne); got != (caller == ann) {
-						t.Errorf("%s: got %v", caller.Name, got)
+						t.Errorf("Allows() for %s = %v, want %v", caller.Name, got, !got)
 					}
 				}
 			}
@@ -253,34 +252,34 @@ func TestManyCallersAtOnce(t *testing.T) {
 	callers.Wait()
 }
 
-// TestSubscribersLookAgainWhereTheHubIsAsked is about permissions that no informer tells of.
-func TestSubscribersLookAgainWhereTheHubIsAsked(t *testing.T) {
+// The hub sends no event when a decision of another authorizer changes.
+func TestSubscribersOfReviewedScopesAreNotified(t *testing.T) {
 	h := startHub(t, visibility.Config{Mode: visibility.Reviews, ReviewTTL: time.Millisecond}, readPods)
 	if h.scope(t, ann).Allows(podInOne) {
-		t.Fatal("it is allowed already")
+		t.Fatal("Allows() = true before the change, want false")
 	}
 	changed, stop := h.Subscribe(ann)
 	defer stop()
 	h.rules.Store("ann", authorizer.DecisionAllow)
-	eventually(t, "a subscriber finds what the hub allows now", func() bool {
-		told(t, "it should look", changed)
+	eventually(t, "ann is allowed by the hub after a notification", func() bool {
+		notified(t, "the Scope of ann comes from reviews", changed)
 		return h.scope(t, ann).Allows(podInOne)
 	})
 }
 
-func TestIncompleteConfigIsRefused(t *testing.T) {
+func TestNewValidates(t *testing.T) {
 	complete := rbacConfig(fake.NewClientset())
 	for name, change := range map[string]func(*visibility.Config){
-		"unknown mode":                      func(c *visibility.Config) { c.Mode = "Guess" },
-		"RBAC without informers":            func(c *visibility.Config) { c.RoleBindings = nil },
-		"Reviews without an authorizer":     func(c *visibility.Config) { c.Mode = visibility.Reviews },
-		"Auto without a rules review":       func(c *visibility.Config) { c.Mode = visibility.Auto },
-		"works without what they delivered": func(c *visibility.Config) { c.Works = c.Roles },
+		"unknown mode":                  func(c *visibility.Config) { c.Mode = "Guess" },
+		"RBAC without informers":        func(c *visibility.Config) { c.RoleBindings = nil },
+		"Reviews without an authorizer": func(c *visibility.Config) { c.Mode = visibility.Reviews },
+		"Auto without a rules review":   func(c *visibility.Config) { c.Mode = visibility.Auto },
+		"Works without Delivered":       func(c *visibility.Config) { c.Works = c.Roles },
 	} {
 		config := complete
 		change(&config)
 		if _, err := visibility.New(config); err == nil {
-			t.Errorf("%s: it was taken", name)
+			t.Errorf("New(%s) = no error, want an error", name)
 		}
 	}
 }

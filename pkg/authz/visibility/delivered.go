@@ -5,14 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -21,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
 const (
@@ -29,22 +26,23 @@ const (
 	deliveredPoll    = 50 * time.Millisecond
 	deliveredRetry   = 100 * time.Millisecond
 	deliveredMaxWait = time.Minute
-	// deliveredPeriod is when a cluster is read again without a reason: what counts as
-	// delivered depends on more than its works.
+	// deliveredPeriod is the time after which a cluster is read again without an event,
+	// because the delivered RBAC depends on more objects than the ManifestWorks of the
+	// cluster.
 	deliveredPeriod = 5 * time.Minute
 )
 
-// delivered is the RBAC that ClusterPermissions have brought to managed clusters.
+// delivered is the RBAC that ClusterPermissions have delivered to managed clusters.
 type delivered struct {
 	compiler *Compiler
 	queue    workqueue.TypedRateLimitingInterface[string]
 
 	mu        sync.RWMutex
 	clusters  map[string]*deliveredPolicy
-	bySubject map[subject]sets.Set[string]
+	bySubject map[rbac.Subject]sets.Set[string]
 }
 
-// deliveredPolicy is that of one managed cluster; it is replaced, not changed.
+// deliveredPolicy is the delivered RBAC of one managed cluster. It is immutable.
 type deliveredPolicy struct {
 	*policy
 	manifests fingerprint
@@ -57,7 +55,7 @@ func newDelivered(c *Compiler) *delivered {
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](deliveredRetry, deliveredMaxWait),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "search-visibility-works"}),
 		clusters:  map[string]*deliveredPolicy{},
-		bySubject: map[subject]sets.Set[string]{},
+		bySubject: map[rbac.Subject]sets.Set[string]{},
 	}
 }
 
@@ -82,7 +80,8 @@ func (d *delivered) handler() cache.ResourceEventHandler {
 	}
 }
 
-// run reads what is delivered, of all clusters first, until ctx ends.
+// run reads the delivered RBAC of all clusters, then the delivered RBAC of changed
+// clusters, until ctx ends.
 func (d *delivered) run(ctx context.Context) {
 	defer d.queue.ShutDown()
 	synced := func(context.Context) (bool, error) { return d.compiler.config.Works.HasSynced(), nil }
@@ -101,7 +100,7 @@ func (d *delivered) run(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	// What could not be read shows less until it can.
+	// If a cluster could not be read, its delivered RBAC grants nothing until a retry succeeds.
 	d.compiler.deliveredSynced.Store(true)
 
 	var workers wait.Group
@@ -122,15 +121,15 @@ func (d *delivered) run(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// read reads what is delivered to a cluster, and tries again later if that fails.
+// read reads the delivered RBAC of a cluster, and schedules a retry if that fails.
 func (d *delivered) read(ctx context.Context, cluster string) {
 	readCtx, cancel := context.WithTimeout(ctx, deliveredTimeout)
 	defer cancel()
 	manifests, err := d.compiler.config.Delivered(readCtx, cluster)
 	if err != nil {
 		if ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "What ClusterPermissions have delivered could not be read", "cluster", cluster)
-			// What was delivered before may have been taken away.
+			klog.FromContext(ctx).Error(err, "Reading the RBAC that ClusterPermissions have delivered failed", "cluster", cluster)
+			// Permissions that were delivered before may have been removed.
 			d.set(cluster, nil)
 			d.queue.AddRateLimited(cluster)
 		}
@@ -141,7 +140,7 @@ func (d *delivered) read(ctx context.Context, cluster string) {
 	d.set(cluster, manifests)
 }
 
-// set replaces what is delivered to a cluster.
+// set replaces the delivered RBAC of a cluster.
 func (d *delivered) set(cluster string, manifests []workv1.Manifest) {
 	now := newDeliveredPolicy(manifests)
 	d.mu.Lock()
@@ -150,9 +149,9 @@ func (d *delivered) set(cluster string, manifests []workv1.Manifest) {
 		d.mu.Unlock()
 		return
 	}
-	var concerned []subject
+	var concerned []rbac.Subject
 	if before != nil {
-		for s := range before.bySubject {
+		for s := range before.index.Subjects() {
 			concerned = append(concerned, s)
 			if d.bySubject[s].Delete(cluster); len(d.bySubject[s]) == 0 {
 				delete(d.bySubject, s)
@@ -160,35 +159,35 @@ func (d *delivered) set(cluster string, manifests []workv1.Manifest) {
 		}
 		delete(d.clusters, cluster)
 	}
-	if len(now.bindings) > 0 {
+	if bound := slices.Collect(now.index.Subjects()); len(bound) > 0 {
 		d.clusters[cluster] = now
-		for s := range now.bySubject {
-			concerned = append(concerned, s)
+		for _, s := range bound {
 			if d.bySubject[s] == nil {
 				d.bySubject[s] = sets.New[string]()
 			}
 			d.bySubject[s].Insert(cluster)
 		}
+		concerned = append(concerned, bound...)
 	}
 	d.mu.Unlock()
 	d.compiler.interests.touch(concerned)
 }
 
-// boundTo are those who are bound on any cluster to a role of that name.
-func (d *delivered) boundTo(role objectKey) []subject {
-	if role.kind != kindClusterRole {
+// boundTo returns the subjects that are bound to a role of that name on any cluster.
+func (d *delivered) boundTo(role rbac.Key) []rbac.Subject {
+	if role.Kind != rbac.KindClusterRole {
 		return nil
 	}
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	var concerned []subject
+	var concerned []rbac.Subject
 	for _, p := range d.clusters {
-		concerned = append(concerned, p.boundTo(role)...)
+		concerned = append(concerned, p.index.BoundTo(role)...)
 	}
 	return concerned
 }
 
-// compile adds what an identity may list on managed clusters to what it may find.
+// compile adds the permissions of an identity on managed clusters.
 func (d *delivered) compile(identity user.Info, a *allowed) {
 	subjects := managedSubjects(identity)
 	found := map[string]*deliveredPolicy{}
@@ -202,11 +201,11 @@ func (d *delivered) compile(identity user.Info, a *allowed) {
 	if len(found) == 0 {
 		return
 	}
-	// A role that is not delivered is one of the cluster, which the hub does not know. Those that
-	// every API server makes for itself are taken to be as the hub's; another one of that name on
-	// the hub says nothing about the cluster's, which may grant less, or be missing.
-	ofHub := func(key objectKey) *ruleSet {
-		if key.kind != kindClusterRole {
+	// A role that is not delivered belongs to the cluster, and its rules are unknown on the
+	// hub. The default ClusterRoles of every API server are assumed to equal the hub's. Another
+	// role of the same name may grant less on the cluster, or be missing.
+	ofHub := func(key rbac.Key) *ruleSet {
+		if key.Kind != rbac.KindClusterRole {
 			return nil
 		}
 		if rules := d.compiler.policy.role(key); rules != nil && rules.common {
@@ -226,85 +225,55 @@ func (d *delivered) compile(identity user.Info, a *allowed) {
 	a.fingerprint = digest.sum()
 }
 
-// deliveredObject is any of the four kinds of RBAC.
-type deliveredObject struct {
-	Rules           *[]rbacv1.PolicyRule    `json:"rules"`
-	AggregationRule *rbacv1.AggregationRule `json:"aggregationRule"`
-	Subjects        []rbacv1.Subject        `json:"subjects"`
-	RoleRef         rbacv1.RoleRef          `json:"roleRef"`
-}
-
-// newDeliveredPolicy reads the manifests of works. An object that several deliver,
-// each otherwise, is the one or the other on the cluster; such a role or binding
-// grants nothing here, nor does one that cannot be read.
+// newDeliveredPolicy returns the policy that manifests of ManifestWorks deliver. If
+// several deliver an object with different content, the cluster may have either; such an
+// object grants nothing here. An object that cannot be read grants nothing either.
 func newDeliveredPolicy(manifests []workv1.Manifest) *deliveredPolicy {
 	p := &deliveredPolicy{policy: newPolicy()}
 	digest := newDigest()
-	seen := map[objectKey]fingerprint{}
-	ambiguous := sets.New[objectKey]()
+	seen := map[rbac.Key]fingerprint{}
+	ambiguous := sets.New[rbac.Key]()
 	for i := range manifests {
 		raw, err := manifests[i].MarshalJSON()
 		if err != nil {
 			continue
 		}
 		digest.bytes(raw)
-		key, content, ok := p.addDelivered(raw)
+		o, ok := rbac.ParseManifest(raw)
 		if !ok {
 			continue
 		}
-		if other, twice := seen[key]; twice && other != content {
-			ambiguous.Insert(key)
+		content := p.add(o)
+		if other, twice := seen[o.Key]; twice && other != content {
+			ambiguous.Insert(o.Key)
 		}
-		seen[key] = content
+		seen[o.Key] = content
 	}
 	for key := range ambiguous {
-		if strings.HasSuffix(key.kind, "Binding") {
-			p.setBinding(key, nil)
+		o := rbac.Object{Key: key, Opaque: true}
+		if o.IsRole() {
+			p.add(o)
 		} else {
-			p.setRole(key, &ruleSet{})
+			p.setBinding(key, nil)
 		}
 	}
 	p.manifests = digest.sum()
 	return p
 }
 
-// addDelivered takes in one manifest; ok is false if it is no role or binding that counts.
-func (p *deliveredPolicy) addDelivered(raw []byte) (key objectKey, content fingerprint, ok bool) {
-	var head metav1.PartialObjectMetadata
-	if json.Unmarshal(raw, &head) != nil || head.APIVersion != rbacv1.SchemeGroupVersion.String() {
-		return key, content, false
-	}
-	key = objectKey{kind: head.Kind, namespace: head.Namespace, name: head.Name}
-	if key.kind == kindClusterRole || key.kind == kindClusterRoleBinding {
-		key.namespace = ""
-	} else if key.namespace == "" {
-		return key, content, false
-	}
-	var object deliveredObject
-	err := json.Unmarshal(raw, &object)
-	switch key.kind {
-	case kindClusterRole, kindRole:
-		// Without rules it is no role, but the question whether there is one.
-		if err == nil && object.Rules == nil && object.AggregationRule == nil {
-			return key, content, false
-		}
-		// That a role is delivered counts even if it grants nothing.
-		rules := &ruleSet{}
-		if err == nil && object.AggregationRule == nil {
-			if granting := newRuleSet(*object.Rules); granting != nil {
-				rules = granting
-			}
-		}
-		p.setRole(key, rules)
-		return key, rules.fingerprint, true
-	case kindClusterRoleBinding, kindRoleBinding:
-		if err != nil {
-			return key, content, false
-		}
+// add stores an object and returns a fingerprint of its content.
+func (p *deliveredPolicy) add(o rbac.Object) fingerprint {
+	if !o.IsRole() {
 		digest := newDigest()
-		digest.bytes([]byte(fmt.Sprintf("%q %q", object.RoleRef, object.Subjects)))
-		p.setBinding(key, newBinding(key.namespace, object.RoleRef, object.Subjects))
-		return key, digest.sum(), true
+		digest.bytes(fmt.Appendf(nil, "%q %q", o.RoleRef, o.Subjects))
+		p.setBinding(o.Key, o.Binding())
+		return digest.sum()
 	}
-	return key, content, false
+	// A role that grants nothing is stored as well: it hides a role of the hub.
+	rules := &ruleSet{}
+	if granting := newRuleSet(o.Rules); granting != nil && !o.Opaque {
+		rules = granting
+	}
+	p.setRole(o.Key, rules)
+	return rules.fingerprint
 }

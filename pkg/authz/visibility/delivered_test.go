@@ -18,7 +18,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 )
 
-// deliveredUnderTest is what ClusterPermissions have brought to managed clusters.
+// deliveredUnderTest is the RBAC that ClusterPermissions have delivered to managed clusters.
 type deliveredUnderTest struct {
 	source *cachetesting.FakeControllerSource
 
@@ -30,7 +30,7 @@ func newDeliveredUnderTest() *deliveredUnderTest {
 	return &deliveredUnderTest{source: cachetesting.NewFakeControllerSource(), manifests: map[string][]workv1.Manifest{}}
 }
 
-// config has a Compiler follow the works.
+// config returns the configuration of a Compiler that follows the ManifestWorks.
 func (d *deliveredUnderTest) config(t *testing.T, mode visibility.Mode) visibility.Config {
 	t.Helper()
 	informer := cache.NewSharedIndexInformer(d.source, &workv1.ManifestWork{}, 0, cache.Indexers{})
@@ -48,7 +48,7 @@ func (d *deliveredUnderTest) config(t *testing.T, mode visibility.Mode) visibili
 	}}
 }
 
-// deliver replaces what a cluster has.
+// deliver replaces the manifests of a cluster.
 func (d *deliveredUnderTest) deliver(t *testing.T, cluster string, documents ...string) {
 	t.Helper()
 	var manifests []workv1.Manifest
@@ -133,20 +133,20 @@ func TestClusterPermissions(t *testing.T) {
 		{"another namespace", []string{deliveredRole, deliveredBinding(role, toAnn)}, ann, object("c", "pods", "other", "x"), false},
 		{"another cluster", []string{deliveredRole, deliveredBinding(role, toAnn)}, ann, object("d", "pods", "apps", "x"), false},
 		{"the hub", []string{deliveredRole, deliveredBinding(role, toAnn)}, ann, named("x", hub("", "pods", "apps")), false},
-		{"somebody else", []string{deliveredRole, deliveredBinding(role, toAnn)}, ben, object("c", "pods", "apps", "x"), false},
+		{"another user", []string{deliveredRole, deliveredBinding(role, toAnn)}, ben, object("c", "pods", "apps", "x"), false},
 		{"by group", []string{deliveredRole, deliveredBinding(role, "{kind: Group, name: team}")}, team, object("c", "pods", "apps", "x"), true},
-		{"all users of the cluster are not those of the hub", []string{deliveredRole, deliveredBinding(role, "{kind: Group, name: 'system:authenticated'}")}, ben, object("c", "pods", "apps", "x"), false},
-		{"an agent is one of the hub's", []string{deliveredRole, deliveredBinding(role, "{kind: Group, name: 'open-cluster-management:c'}")}, agent, object("c", "pods", "apps", "x"), false},
-		{"an account of the cluster is not that of the hub", []string{deliveredRole, deliveredBinding(role, "{kind: ServiceAccount, name: robot, namespace: apps}")}, system, object("c", "pods", "apps", "x"), false},
-		{"a system group of the cluster is not that of the hub", []string{deliveredRole, deliveredBinding(role, "{kind: Group, name: 'system:serviceaccounts'}")}, system, object("c", "pods", "apps", "x"), false},
-		{"a role of the hub's that is not delivered", []string{deliveredBinding(pods, toAnn)}, ann, object("c", "pods", "apps", "other"), true},
+		{"authenticated users of the cluster", []string{deliveredRole, deliveredBinding(role, "{kind: Group, name: 'system:authenticated'}")}, ben, object("c", "pods", "apps", "x"), false},
+		{"an agent exists on the hub only", []string{deliveredRole, deliveredBinding(role, "{kind: Group, name: 'open-cluster-management:c'}")}, agent, object("c", "pods", "apps", "x"), false},
+		{"an account of the cluster with the name of an account of the hub", []string{deliveredRole, deliveredBinding(role, "{kind: ServiceAccount, name: robot, namespace: apps}")}, system, object("c", "pods", "apps", "x"), false},
+		{"a system group of the cluster with the name of a group of the hub", []string{deliveredRole, deliveredBinding(role, "{kind: Group, name: 'system:serviceaccounts'}")}, system, object("c", "pods", "apps", "x"), false},
+		{"a default ClusterRole that is not delivered", []string{deliveredBinding(pods, toAnn)}, ann, object("c", "pods", "apps", "other"), true},
 		{"a role that only the hub has", []string{deliveredBinding("kind: ClusterRole, name: own", toAnn)}, ann, object("c", "pods", "apps", "other"), false},
-		{"a role that is only asked for", []string{askedRole, deliveredBinding(pods, toAnn)}, ann, object("c", "pods", "apps", "other"), true},
-		{"a delivered role hides the hub's", []string{emptyRole, deliveredBinding(pods, toAnn)}, ann, object("c", "pods", "apps", "other"), false},
-		{"a role that two deliver otherwise", []string{deliveredRole, otherRole, deliveredBinding(role, toAnn)}, ann, object("c", "pods", "apps", "x"), false},
-		{"a role that two deliver equally", []string{deliveredRole, deliveredRole, deliveredBinding(role, toAnn)}, ann, object("c", "pods", "apps", "x"), true},
+		{"a role without the field rules", []string{askedRole, deliveredBinding(pods, toAnn)}, ann, object("c", "pods", "apps", "other"), true},
+		{"a delivered role hides the role of the hub", []string{emptyRole, deliveredBinding(pods, toAnn)}, ann, object("c", "pods", "apps", "other"), false},
+		{"a role that differs between ManifestWorks", []string{deliveredRole, otherRole, deliveredBinding(role, toAnn)}, ann, object("c", "pods", "apps", "x"), false},
+		{"a role that is equal in two ManifestWorks", []string{deliveredRole, deliveredRole, deliveredBinding(role, toAnn)}, ann, object("c", "pods", "apps", "x"), true},
 		{"a missing Role", []string{deliveredBinding("kind: Role, name: pods", toAnn)}, ann, object("c", "pods", "apps", "x"), false},
-		{"no RBAC", []string{"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: r}", deliveredBinding(role, toAnn)}, ann, object("c", "pods", "apps", "x"), false},
+		{"a manifest of another kind", []string{"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: r}", deliveredBinding(role, toAnn)}, ann, object("c", "pods", "apps", "x"), false},
 		{"rules that cannot be read", []string{deliveredRole + "\naggregationRule: 7", deliveredBinding(role, toAnn)}, ann, object("c", "pods", "apps", "x"), false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -155,13 +155,13 @@ func TestClusterPermissions(t *testing.T) {
 			h := newHub(append(readsPods(t), visibilitytest.Parse(t, ownRole)...))
 			h.start(t, d.config(t, visibility.RBAC))
 			if got := h.scope(t, test.caller).Allows(test.object); got != test.allowed {
-				t.Errorf("got %v, want %v", got, test.allowed)
+				t.Errorf("Allows() = %v, want %v", got, test.allowed)
 			}
 		})
 	}
 }
 
-func TestDeliveriesAreSeen(t *testing.T) {
+func TestDeliveredChanges(t *testing.T) {
 	for _, mode := range []visibility.Mode{visibility.RBAC, visibility.Reviews} {
 		t.Run(string(mode), func(t *testing.T) {
 			d := newDeliveredUnderTest()
@@ -170,19 +170,19 @@ func TestDeliveriesAreSeen(t *testing.T) {
 			pod := named("x", visibility.Class{Cluster: "c", Resource: "pods", Namespace: "apps"})
 			allows := func() bool { return h.scope(t, ann).Allows(pod) }
 			if allows() {
-				t.Fatal("it is allowed before anything is delivered")
+				t.Fatal("Allows() before delivery = true, want false")
 			}
 			changed, stop := h.Subscribe(ann)
 			defer stop()
 			d.deliver(t, "c", deliveredBinding("kind: ClusterRole, name: pods", "{kind: User, name: ann}"))
-			told(t, "a binding was delivered", changed)
-			eventually(t, "the delivery counts", allows)
+			notified(t, "a binding was delivered", changed)
+			eventually(t, "the delivered binding allows ann", allows)
 			h.grant(t, "get")
-			eventually(t, "the hub's role counts", func() bool { return !allows() })
+			eventually(t, "the role of the hub without list denies ann", func() bool { return !allows() })
 			h.grant(t, "list")
-			eventually(t, "the hub's role counts again", allows)
+			eventually(t, "the role of the hub with list allows ann", allows)
 			d.deliver(t, "c")
-			eventually(t, "the lack of a delivery counts", func() bool { return !allows() })
+			eventually(t, "ann is denied after the removal of the binding", func() bool { return !allows() })
 		})
 	}
 }

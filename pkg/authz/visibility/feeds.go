@@ -16,7 +16,7 @@ type feed struct {
 	registration cache.ResourceEventHandlerRegistration
 }
 
-// follow has the policy follow the informers.
+// follow registers the event handlers.
 func (c *Compiler) follow() error {
 	handler := cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { c.applied(obj, false) },
@@ -55,12 +55,12 @@ func (c *Compiler) followOne(informer cache.SharedIndexInformer, handler cache.R
 
 func (c *Compiler) unfollow() {
 	for _, f := range c.feeds {
-		// It fails for informers that have stopped already, which tell nothing any more.
+		// This call fails only for an informer that has stopped and sends no more events.
 		_ = f.informer.RemoveEventHandler(f.registration)
 	}
 }
 
-// applied takes in a change of the hub's RBAC.
+// applied applies an event of the hub's RBAC.
 func (c *Compiler) applied(obj any, gone bool) {
 	changed, _ := c.policy.apply(obj, gone)
 	c.interests.touch(changed.concerned)
@@ -69,8 +69,8 @@ func (c *Compiler) applied(obj any, gone bool) {
 	}
 }
 
-// Run keeps up with what informers do not tell until ctx ends, and returns once
-// all that it has started has stopped. Afterwards there are no Scopes any more.
+// Run does the periodic work of the Compiler until ctx ends, and returns after all
+// goroutines that it started have stopped. Afterwards Scope returns ErrNotSynced.
 func (c *Compiler) Run(ctx context.Context) {
 	logger := klog.LoggerWithName(klog.FromContext(ctx), "search-visibility")
 	ctx = klog.NewContext(ctx, logger)
@@ -84,7 +84,7 @@ func (c *Compiler) Run(ctx context.Context) {
 		running.StartWithContext(ctx, c.confirmSamples)
 	}
 	if c.config.Mode != RBAC {
-		running.StartWithContext(ctx, c.tellReviewed)
+		running.StartWithContext(ctx, c.notifyReviewed)
 	}
 	if c.delivered != nil {
 		running.StartWithContext(ctx, c.delivered.run)
@@ -92,9 +92,9 @@ func (c *Compiler) Run(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// tellReviewed tells subscribers now and again to look, where nothing else tells
-// that the hub decides otherwise.
-func (c *Compiler) tellReviewed(ctx context.Context) {
+// notifyReviewed periodically notifies subscribers with a Scope from reviews, because the hub
+// sends no event when its decisions change.
+func (c *Compiler) notifyReviewed(ctx context.Context) {
 	for c.pause(ctx, c.config.ReviewTTL) {
 		var concerned []*interest
 		c.subscribersMu.Lock()
@@ -110,7 +110,7 @@ func (c *Compiler) tellReviewed(ctx context.Context) {
 	}
 }
 
-// pause waits, and returns false if ctx ends first.
+// pause waits, and reports false if ctx ends first.
 func (c *Compiler) pause(ctx context.Context, duration time.Duration) bool {
 	timer := c.clock.NewTimer(duration)
 	defer timer.Stop()

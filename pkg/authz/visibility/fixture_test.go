@@ -25,19 +25,19 @@ import (
 
 const patience = 30 * time.Second
 
-// hubUnderTest is a Compiler with informers on objects that tests change.
+// hubUnderTest is a Compiler with informers of a fake hub.
 type hubUnderTest struct {
 	*visibility.Compiler
 	client *fake.Clientset
-	// questions counts what the hub was asked.
+	// questions counts the access reviews of the hub.
 	questions atomic.Int64
-	// rules decide what the hub answers beside RBAC.
+	// rules override the decisions of RBAC.
 	rules sync.Map // user name → authorizer.Decision
-	// incomplete is the answer to rules reviews.
+	// incomplete is the result of rules reviews.
 	incomplete atomic.Bool
-	// watches counts those that have begun.
+	// watches counts the watches that have begun.
 	watches atomic.Int64
-	// failing has the hub answer nothing.
+	// failing makes all requests to the hub fail.
 	failing atomic.Bool
 	classes atomic.Pointer[[]visibility.Class]
 	version atomic.Uint64
@@ -54,7 +54,7 @@ func readsPods(t testing.TB) []runtime.Object { return visibilitytest.Parse(t, r
 
 func newHub(objects []runtime.Object) *hubUnderTest {
 	h := &hubUnderTest{client: fake.NewClientset(objects...)}
-	// What is written between a list and its watch is lost to a fake client.
+	// A fake client loses writes between a list and its watch.
 	h.client.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
 		watcher, err := h.client.Tracker().Watch(action.GetResource(), action.GetNamespace())
 		h.watches.Add(1)
@@ -64,7 +64,7 @@ func newHub(objects []runtime.Object) *hubUnderTest {
 	return h
 }
 
-// start has a Compiler follow the hub until the test ends.
+// start runs a Compiler on the hub until the test ends.
 func (h *hubUnderTest) start(t testing.TB, config visibility.Config) {
 	t.Helper()
 	factory := informers.NewSharedInformerFactory(h.client, 0)
@@ -88,17 +88,17 @@ func (h *hubUnderTest) start(t testing.TB, config visibility.Config) {
 	}()
 	factory.Start(ctx.Done())
 	t.Cleanup(func() { cancel(); <-done; factory.Shutdown() })
-	eventually(t, "the permissions are known", func() bool { return compiler.HasSynced() && h.watches.Load() >= 4 })
+	eventually(t, "the Compiler has synced", func() bool { return compiler.HasSynced() && h.watches.Load() >= 4 })
 }
 
-// follow gives a Compiler the informers of a factory.
+// follow configures the informers of a factory.
 func follow(config *visibility.Config, factory informers.SharedInformerFactory) {
 	rbac := factory.Rbac().V1()
 	config.Roles, config.ClusterRoles = rbac.Roles().Informer(), rbac.ClusterRoles().Informer()
 	config.RoleBindings, config.ClusterRoleBindings = rbac.RoleBindings().Informer(), rbac.ClusterRoleBindings().Informer()
 }
 
-// rbacConfig reads RBAC by informers that nobody has started.
+// rbacConfig returns a configuration in mode RBAC with informers that are not started.
 func rbacConfig(client *fake.Clientset) visibility.Config {
 	config := visibility.Config{Mode: visibility.RBAC}
 	follow(&config, informers.NewSharedInformerFactory(client, 0))
@@ -107,12 +107,12 @@ func rbacConfig(client *fake.Clientset) visibility.Config {
 
 func (h *hubUnderTest) err() error {
 	if h.failing.Load() {
-		return errors.New("the hub does not answer")
+		return errors.New("the hub does not respond")
 	}
 	return nil
 }
 
-// authorize answers as the RBAC of the hub does, unless a rule says otherwise.
+// authorize decides by the RBAC of the hub, unless a rule overrides it.
 func (h *hubUnderTest) authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	h.questions.Add(1)
 	if err := h.err(); err != nil {
@@ -135,7 +135,7 @@ func (h *hubUnderTest) authorize(ctx context.Context, a authorizer.Attributes) (
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// static is what the RBAC that is stored now allows.
+// static returns the Scope according to the stored RBAC.
 func (h *hubUnderTest) static(ctx context.Context, identity user.Info) (visibility.Scope, error) {
 	var objects []runtime.Object
 	rbac := h.client.RbacV1()
@@ -192,7 +192,7 @@ func (h *hubUnderTest) unbind(t testing.TB, namespace, name string) {
 	}
 }
 
-// grant has the ClusterRole pods allow these verbs on pods.
+// grant sets the verbs on pods in the ClusterRole pods.
 func (h *hubUnderTest) grant(t testing.TB, verbs ...string) {
 	t.Helper()
 	_, err := h.client.RbacV1().ClusterRoles().Update(t.Context(), &rbacv1.ClusterRole{
@@ -208,16 +208,16 @@ func eventually(t testing.TB, what string, check func() bool) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true, func(context.Context) (bool, error) { return check(), nil })
 	if err != nil {
-		t.Fatalf("waiting until %s: %v", what, err)
+		t.Fatalf("waiting for the state %q: %v", what, err)
 	}
 }
 
-// told waits for a value.
-func told(t testing.TB, what string, changed <-chan struct{}) {
+// notified waits for a notification after an event.
+func notified(t testing.TB, what string, changed <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-changed:
 	case <-time.After(patience):
-		t.Fatalf("nobody was told that %s", what)
+		t.Fatalf("no notification within %s, want one because %s", patience, what)
 	}
 }

@@ -1,23 +1,27 @@
 package visibility
 
-import "sync"
+import (
+	"sync"
 
-// interests find those whose scopes a subject concerns.
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
+)
+
+// interests indexes interests by subject.
 type interests struct {
 	mu        sync.Mutex
-	bySubject map[subject]map[*interest]struct{}
+	bySubject map[rbac.Subject]map[*interest]struct{}
 	all       map[*interest]struct{}
 }
 
-// interest is someone who needs to know that an identity's scope may have changed.
+// interest is notified when the Scope of an identity may have changed.
 type interest struct {
-	subjects []subject
+	subjects []rbac.Subject
 	// touched must not block.
 	touched func()
 }
 
 func newInterests() *interests {
-	return &interests{bySubject: map[subject]map[*interest]struct{}{}, all: map[*interest]struct{}{}}
+	return &interests{bySubject: map[rbac.Subject]map[*interest]struct{}{}, all: map[*interest]struct{}{}}
 }
 
 func (i *interests) add(one *interest) {
@@ -43,7 +47,7 @@ func (i *interests) remove(one *interest) {
 	}
 }
 
-func (i *interests) touch(subjects []subject) {
+func (i *interests) touch(subjects []rbac.Subject) {
 	if len(subjects) == 0 {
 		return
 	}

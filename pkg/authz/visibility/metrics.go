@@ -16,26 +16,26 @@ var (
 	compileDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Subsystem:      "hub_apiserver",
 		Name:           "search_scope_compile_duration_seconds",
-		Help:           "Seconds to find out what a caller may find, by what decides it (rbac or reviews) and result (success or error).",
+		Help:           "Duration of computing the search permissions of a caller in seconds, by source (rbac or reviews) and result (success or error).",
 		Buckets:        metrics.ExponentialBuckets(0.0001, 4, 10),
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"by", "result"})
 	cachedScopes = metrics.NewGauge(&metrics.GaugeOpts{
 		Subsystem:      "hub_apiserver",
 		Name:           "search_scope_cache_entries",
-		Help:           "Number of callers for whom it is kept what they may find.",
+		Help:           "Number of callers whose search permissions are cached.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	asksReviews = metrics.NewGauge(&metrics.GaugeOpts{
 		Subsystem:      "hub_apiserver",
 		Name:           "search_scope_by_reviews",
-		Help:           "1 if the hub is asked what each caller may find, 0 if that is read from RBAC.",
+		Help:           "1 if the search permissions of callers come from SubjectAccessReviews, 0 if they are computed from RBAC.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	disagreements = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem:      "hub_apiserver",
 		Name:           "search_scope_disagreements_total",
-		Help:           "Number of decisions read from RBAC that the hub lastingly decided otherwise.",
+		Help:           "Number of sampled decisions by RBAC that permanently differ from those of the hub.",
 		StabilityLevel: metrics.ALPHA,
 	})
 )

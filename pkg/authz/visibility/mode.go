@@ -13,11 +13,11 @@ import (
 const (
 	modePeriod  = time.Minute
 	modeTimeout = 10 * time.Second
-	// modeValidity is how long an answer stands while there is no other.
+	// modeValidity is the time for which a response is used if later requests fail.
 	modeValidity = 5 * time.Minute
 )
 
-// asks tells whether the hub is asked for an identity.
+// asks reports whether the Scope of an identity comes from reviews.
 func (c *Compiler) asks(identity user.Info) bool {
 	switch c.config.Mode {
 	case RBAC:
@@ -25,12 +25,12 @@ func (c *Compiler) asks(identity user.Info) bool {
 	case Reviews:
 		return true
 	}
-	// The node authorizer decides for nodes, beside RBAC.
+	// For nodes, the node authorizer decides in addition to RBAC.
 	return c.distrusted.Load() || !c.rbacDecides.Load() || slices.Contains(identity.GetGroups(), user.NodesGroup)
 }
 
-// watchMode asks now and again whether RBAC alone decides on the hub. As long as
-// nobody has said so, it does not.
+// watchMode periodically checks whether RBAC alone decides on the hub. Until the first
+// response, it assumes that RBAC alone does not decide.
 func (c *Compiler) watchMode(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	var answered time.Time
@@ -51,7 +51,7 @@ func (c *Compiler) watchMode(ctx context.Context) {
 			c.setRBACDecides(logger, false)
 			fallthrough
 		default:
-			logger.Error(err, "Asking the hub whether RBAC alone decides failed")
+			logger.Error(err, "Checking whether RBAC alone decides on the hub failed")
 			delay = retry.Step()
 		}
 		c.asked.Store(true)
@@ -69,12 +69,12 @@ func (c *Compiler) setRBACDecides(logger klog.Logger, decides bool) {
 	if c.rbacDecides.Swap(decides) == decides {
 		return
 	}
-	logger.Info("Whether RBAC alone decides on the hub what callers may list has changed", "decides", decides)
+	logger.Info("The set of authorizers that decide about lists on the hub has changed", "onlyRBAC", decides)
 	c.observeMode()
 	c.interests.touchAll()
 }
 
-// distrust asks the hub for everybody from now on.
+// distrust makes all later Scopes come from reviews.
 func (c *Compiler) distrust() {
 	if c.distrusted.Swap(true) {
 		return

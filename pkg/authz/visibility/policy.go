@@ -5,120 +5,74 @@ import (
 	"sync"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
+
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
-const (
-	kindRole               = "Role"
-	kindClusterRole        = "ClusterRole"
-	kindRoleBinding        = "RoleBinding"
-	kindClusterRoleBinding = "ClusterRoleBinding"
-)
-
-// policy is the RBAC of one cluster, found by whom it concerns. It is kept up to
-// date object by object; every change tells whose scope it may change.
+// policy is the RBAC of one cluster. It may be used concurrently.
 type policy struct {
-	mu        sync.RWMutex
-	roles     map[objectKey]*ruleSet
-	bindings  map[objectKey]*binding
-	bySubject map[subject]map[objectKey]*binding
-	byRole    map[objectKey]sets.Set[objectKey]
+	mu    sync.RWMutex
+	index *rbac.Index[*ruleSet]
 }
 
-// objectKey names a role or a binding. The kind tells a ClusterRole from a Role
-// and a ClusterRoleBinding from a RoleBinding.
-type objectKey struct{ kind, namespace, name string }
+func newPolicy() *policy { return &policy{index: rbac.NewIndex[*ruleSet]()} }
 
-type binding struct {
-	role     objectKey
-	subjects []subject
+// change is the effect of an object on a policy.
+type change struct {
+	// concerned are the subjects whose Scope may have changed.
+	concerned []rbac.Subject
+	// role is the role whose rules have changed, if any.
+	role *rbac.Key
 }
 
-func newPolicy() *policy {
-	return &policy{
-		roles:     map[objectKey]*ruleSet{},
-		bindings:  map[objectKey]*binding{},
-		bySubject: map[subject]map[objectKey]*binding{},
-		byRole:    map[objectKey]sets.Set[objectKey]{},
+// apply stores an RBAC object, or removes it if gone is set. known is false for other
+// kinds of objects.
+func (p *policy) apply(object any, gone bool) (result change, known bool) {
+	o, known := rbac.FromTyped(object)
+	switch {
+	case !known:
+	case !o.IsRole() && gone:
+		result = p.setBinding(o.Key, nil)
+	case !o.IsRole():
+		result = p.setBinding(o.Key, o.Binding())
+	case gone:
+		result = p.setRole(o.Key, nil)
+	default:
+		rules := newRuleSet(o.Rules)
+		if role, is := object.(*rbacv1.ClusterRole); is && rules != nil && role.Labels[DefaultRoleLabel] == defaultRole {
+			rules = rules.asDefault()
+		}
+		result = p.setRole(o.Key, rules)
 	}
+	return result, known
 }
 
-// setRole stores what a role grants now, nil for nothing. changed is false if that
-// is what it did before; concerned are those who are bound to it.
-func (p *policy) setRole(key objectKey, rules *ruleSet) (changed bool, concerned []subject) {
+// setRole stores the rules of a role. Nil rules grant nothing.
+func (p *policy) setRole(key rbac.Key, rules *ruleSet) change {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if before := p.roles[key]; before == rules || before != nil && rules != nil && before.fingerprint == rules.fingerprint {
-		return false, nil
+	changes, changed := p.index.SetRole(key, rules)
+	if !changed {
+		return change{}
 	}
-	if rules == nil {
-		delete(p.roles, key)
-	} else {
-		p.roles[key] = rules
+	result := change{role: &key}
+	for _, c := range changes {
+		result.concerned = append(result.concerned, c.Before.Subjects...)
 	}
-	return true, p.boundTo(key)
+	return result
 }
 
-// setBinding stores a binding, nil if there is none any more. concerned are those
-// whom it named or names now.
-func (p *policy) setBinding(key objectKey, now *binding) (concerned []subject) {
+// setBinding stores a binding, or removes it if it is nil.
+func (p *policy) setBinding(key rbac.Key, b *rbac.Binding) change {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before := p.bindings[key]
-	if before != nil && now != nil && before.role == now.role && slices.Equal(before.subjects, now.subjects) {
-		return nil
-	}
-	if before != nil {
-		concerned = append(concerned, before.subjects...)
-		for _, s := range before.subjects {
-			if delete(p.bySubject[s], key); len(p.bySubject[s]) == 0 {
-				delete(p.bySubject, s)
-			}
-		}
-		if p.byRole[before.role].Delete(key); len(p.byRole[before.role]) == 0 {
-			delete(p.byRole, before.role)
-		}
-		delete(p.bindings, key)
-	}
-	if now != nil {
-		concerned = append(concerned, now.subjects...)
-		p.bindings[key] = now
-		for _, s := range now.subjects {
-			if p.bySubject[s] == nil {
-				p.bySubject[s] = map[objectKey]*binding{}
-			}
-			p.bySubject[s][key] = now
-		}
-		if p.byRole[now.role] == nil {
-			p.byRole[now.role] = sets.New[objectKey]()
-		}
-		p.byRole[now.role].Insert(key)
-	}
-	return concerned
+	c, _ := p.index.SetBinding(key, b)
+	return change{concerned: slices.Concat(c.Before.Subjects, c.After.Subjects)}
 }
 
-// boundTo are those who are bound to a role; the lock is held.
-func (p *policy) boundTo(role objectKey) []subject {
-	var concerned []subject
-	for key := range p.byRole[role] {
-		concerned = append(concerned, p.bindings[key].subjects...)
-	}
-	return concerned
-}
-
-// role tells what a role grants; nil for nothing.
-func (p *policy) role(key objectKey) *ruleSet {
+// role returns the rules of a role. Nil rules grant nothing.
+func (p *policy) role(key rbac.Key) *ruleSet {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	return p.roles[key]
-}
-
-// newBinding is a binding as the API server reads it; namespace is empty for a
-// ClusterRoleBinding.
-func newBinding(namespace string, ref rbacv1.RoleRef, subjects []rbacv1.Subject) *binding {
-	role := objectKey{kind: ref.Kind, name: ref.Name}
-	if ref.Kind == kindRole {
-		role.namespace = namespace
-	}
-	return &binding{role: role, subjects: boundSubjects(subjects, namespace)}
+	return p.index.Role(key)
 }

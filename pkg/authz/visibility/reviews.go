@@ -3,29 +3,30 @@ package visibility
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"open-cluster-management.io/hub-apiserver/pkg/authz"
 )
 
-// parallelReviews is how many questions one caller has the hub asked at a time.
+// parallelReviews is the maximum number of parallel access checks for one caller.
 const parallelReviews = 16
 
-// answers are what the hub has said about an identity. Nothing is concluded from
-// them that was not asked, but that what may be listed in all namespaces may be
-// listed in each.
+// answers are the decisions of the hub about an identity. A decision for all namespaces
+// applies to each namespace; nothing else is inferred.
 type answers struct {
-	// version is that of the classes.
+	// version is the version of the classes.
 	version uint64
-	// classes has a Decision for each class that was asked for; those without a
-	// namespace are cluster-wide.
+	// classes has a Decision for each class that was checked. Those without a namespace
+	// are cluster-wide.
 	classes map[reviewedClass]Decision
-	// anyView and views are whether managedclusterviews may be created, everywhere
+	// anyView and views are the decisions on creating managedclusterviews, everywhere
 	// and by cluster.
 	anyView bool
 	views   map[string]bool
@@ -43,8 +44,8 @@ func (a *answers) decide(group, resource, namespace string) Decision {
 	return a.classes[reviewedClass{group, resource, namespace}]
 }
 
-// review asks the hub what an identity may find. Answers that hold still are not
-// asked for again.
+// review sends access reviews to the hub to determine the resources that an identity may
+// find. It reuses answers that are still valid.
 func (c *Compiler) review(ctx context.Context, e *entry, now *finding) error {
 	ctx, cancel := context.WithTimeout(ctx, c.config.ReviewTimeout)
 	defer cancel()
@@ -68,10 +69,10 @@ func (c *Compiler) review(ctx context.Context, e *entry, now *finding) error {
 		return err
 	}
 	if r.before == nil {
-		// Callers must not have the hub asked without a break.
+		// The minimum lifetime prevents callers from keeping the server busy with reviews.
 		ttl := c.config.ReviewTTL
 		if before != nil && before.changes != now.changes {
-			// The hub's own informers may know of a change later than ours.
+			// The hub's own informers may receive a change later than this server.
 			ttl = min(ttl, sampleLag)
 		}
 		now.expires = c.clock.Now().Add(max(ttl, 10*c.clock.Since(started)))
@@ -80,7 +81,7 @@ func (c *Compiler) review(ctx context.Context, e *entry, now *finding) error {
 	return nil
 }
 
-// allowed is what the answers allow.
+// allowed returns the permissions that the answers contain.
 func (a *answers) allowed() *allowed {
 	result := &allowed{hub: a, anyView: a.anyView, views: map[string]struct{}{}}
 	digest := newDigest()
@@ -104,14 +105,14 @@ func (a *answers) allowed() *allowed {
 	return result
 }
 
-// review is one round of questions.
+// review is one round of access checks.
 type review struct {
 	authorizer authorizer.Authorizer
 	identity   user.Info
-	// named are the rules of RBAC, for the names that are asked for. Another
-	// authorizer that allows single names therefore shows less, never more.
+	// named contains the permissions from RBAC, which supply the names to check. Single
+	// names that only another authorizer allows are not found.
 	named *grants
-	// before are answers that hold still; nil if there are none.
+	// before contains the answers that are still valid, or nil.
 	before *answers
 
 	mu      sync.Mutex
@@ -127,35 +128,32 @@ func (r *review) run(ctx context.Context, known []Class, clusters []string) erro
 			spaced[reviewedClass{class.Group, class.Resource, class.Namespace}] = struct{}{}
 		}
 	}
-	if err := r.each(ctx, maps.Keys(wide), r.askClass); err != nil {
+	if err := r.each(ctx, maps.Keys(wide), r.checkClass); err != nil {
 		return err
 	}
 	maps.DeleteFunc(spaced, func(key reviewedClass, _ struct{}) bool {
 		return r.answers.classes[reviewedClass{key.group, key.resource, ""}].All
 	})
-	if err := r.each(ctx, maps.Keys(spaced), r.askClass); err != nil {
+	if err := r.each(ctx, maps.Keys(spaced), r.checkClass); err != nil {
 		return err
 	}
-	return r.askClusters(ctx, clusters)
+	return r.checkClusters(ctx, clusters)
 }
 
-// each asks about classes, some at a time, and stops at the first error.
-func (r *review) each(ctx context.Context, keys func(func(reviewedClass) bool), ask func(context.Context, reviewedClass) error) error {
+// each checks classes in parallel, and stops at the first error.
+func (r *review) each(ctx context.Context, keys func(func(reviewedClass) bool), check func(context.Context, reviewedClass) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelReviews)
 	for key := range keys {
 		if ctx.Err() != nil {
 			break
 		}
-		group.Go(func() error { return ask(ctx, key) })
+		group.Go(func() error { return check(ctx, key) })
 	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	return nil
+	return group.Wait()
 }
 
-func (r *review) askClass(ctx context.Context, key reviewedClass) error {
+func (r *review) checkClass(ctx context.Context, key reviewedClass) error {
 	if r.before != nil {
 		if decision, found := r.before.classes[key]; found {
 			r.set(key, decision)
@@ -188,7 +186,7 @@ func (r *review) set(key reviewedClass, decision Decision) {
 	r.answers.classes[key] = decision
 }
 
-func (r *review) askClusters(ctx context.Context, clusters []string) error {
+func (r *review) checkClusters(ctx context.Context, clusters []string) error {
 	view := reviewedClass{group: viewGroup, resource: viewResource}
 	if r.before != nil {
 		r.answers.anyView = r.before.anyView
@@ -202,7 +200,7 @@ func (r *review) askClusters(ctx context.Context, clusters []string) error {
 	if r.answers.anyView {
 		return nil
 	}
-	ask := func(ctx context.Context, key reviewedClass) error {
+	check := func(ctx context.Context, key reviewedClass) error {
 		var allowed, found bool
 		if r.before != nil {
 			allowed, found = r.before.views[key.namespace]
@@ -222,38 +220,23 @@ func (r *review) askClusters(ctx context.Context, clusters []string) error {
 		for _, cluster := range clusters {
 			key := view
 			key.namespace = cluster
-			// Without a name the question would be about all of them.
+			// An empty namespace would stand for all namespaces.
 			if cluster != "" && !yield(key) {
 				return
 			}
 		}
-	}, ask)
+	}, check)
 }
 
 func (r *review) allows(ctx context.Context, verb string, key reviewedClass, name string) (bool, error) {
 	return allows(ctx, r.authorizer, r.identity, verb, key, name)
 }
 
-// allows asks the hub one question. It fails if there is no answer.
-func allows(ctx context.Context, authz authorizer.Authorizer, identity user.Info, verb string, key reviewedClass, name string) (bool, error) {
-	decision, _, err := authz.Authorize(ctx, authorizer.AttributesRecord{
-		User:            identity,
-		Verb:            verb,
-		APIGroup:        key.group,
-		APIVersion:      "*",
-		Resource:        key.resource,
-		Namespace:       key.namespace,
-		Name:            name,
-		ResourceRequest: true,
+// allows checks one access with the hub.
+func allows(ctx context.Context, a authorizer.Authorizer, identity user.Info, verb string, key reviewedClass, name string) (bool, error) {
+	return authz.Allowed(ctx, a, identity, authorizationv1.ResourceAttributes{
+		Verb: verb, Group: key.group, Version: "*", Resource: key.resource, Namespace: key.namespace, Name: name,
 	})
-	switch {
-	case decision == authorizer.DecisionAllow:
-		return true, nil
-	case err != nil:
-		return false, fmt.Errorf("asking the hub whether %q may %s %s in group %q and namespace %q: %w",
-			identity.GetName(), verb, key.resource, key.group, key.namespace, err)
-	}
-	return false, nil
 }
 
 func (k reviewedClass) compare(other reviewedClass) int {

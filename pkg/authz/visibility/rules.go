@@ -15,7 +15,8 @@ const (
 	verbList   = "list"
 	verbCreate = "create"
 
-	// viewGroup and viewResource are what a caller needs to create to see a managed cluster.
+	// A caller with permission to create managedclusterviews can find the resources of the managed
+	// cluster.
 	viewGroup    = "view.open-cluster-management.io"
 	viewResource = "managedclusterviews"
 )
@@ -26,31 +27,31 @@ const maxMemo = 1024
 // fingerprint is equal only for equal content.
 type fingerprint [sha256.Size]byte
 
-// ruleSet are the rules of one role, or of several, that decide what may be found.
-// The nil ruleSet grants nothing.
+// ruleSet contains the rules of one or several roles that affect visibility. The nil
+// ruleSet grants nothing.
 //
-// Rules are kept by resource rather than broken down into single groups, resources
-// and names: their number is the product of three lists that anybody may make long.
+// Rules are stored by resource, not broken down into atoms: their number would be the
+// product of three lists of any length.
 type ruleSet struct {
 	fingerprint fingerprint
-	// view is set if managedclusterviews may be created.
+	// view is set if the rules allow to create managedclusterviews.
 	view bool
-	// common is set for the rules of a ClusterRole that every cluster has.
+	// common is set for the rules of a default ClusterRole, which every cluster has.
 	common bool
-	// anyResource are the rules for every resource, byResource those that name one;
-	// rules without names come first.
+	// anyResource are the rules for all resources, byResource those for single ones.
+	// Rules without names come first.
 	anyResource []rule
 	byResource  map[string][]rule
-	// names remembers what takes several rules with names to put together.
+	// names caches the names that several rules grant together.
 	names atomic.Pointer[map[groupResource][]string]
 }
 
 type groupResource struct{ group, resource string }
 
-// rule allows to list some resources of its groups.
+// rule allows to list resources of its groups.
 type rule struct {
 	anyGroup bool
-	// groups and names are sorted. No names are all.
+	// groups and names are sorted. No names stand for all names.
 	groups, names []string
 }
 
@@ -65,8 +66,8 @@ func (r *rule) matches(group string) bool {
 	return found
 }
 
-// newRuleSet keeps of a role's rules what concerns lists and managedclusterviews.
-// It returns nil if nothing does.
+// newRuleSet returns the rules of a role that allow to list resources or to create
+// managedclusterviews, or nil if there are none.
 func newRuleSet(given []rbacv1.PolicyRule) *ruleSet {
 	var set ruleSet
 	digest := newDigest()
@@ -82,25 +83,25 @@ func newRuleSet(given []rbacv1.PolicyRule) *ruleSet {
 	return &set
 }
 
-// DefaultRoleLabel is the label of the ClusterRoles that each API server makes for itself. Informers of
+// DefaultRoleLabel is the label of the default ClusterRoles of an API server. Informers of
 // ClusterRoles must keep it.
 const DefaultRoleLabel = "kubernetes.io/bootstrapping"
 
 // defaultRole is the value of DefaultRoleLabel.
 const defaultRole = "rbac-defaults"
 
-// newClusterRuleSet does the same for a ClusterRole.
-func newClusterRuleSet(role *rbacv1.ClusterRole) *ruleSet {
-	set := newRuleSet(role.Rules)
-	if set != nil && role.Labels[DefaultRoleLabel] == defaultRole {
-		set.common = true
-		digest := newDigest()
-		digest.bytes(set.fingerprint[:])
-		digest.flag(set.common)
-		set.fingerprint = digest.sum()
-	}
-	return set
+// asDefault marks the rules as rules of a default ClusterRole.
+func (s *ruleSet) asDefault() *ruleSet {
+	s.common = true
+	digest := newDigest()
+	digest.bytes(s.fingerprint[:])
+	digest.flag(s.common)
+	s.fingerprint = digest.sum()
+	return s
 }
+
+// Equal implements rbac.Rules.
+func (s *ruleSet) Equal(other *ruleSet) bool { return s.fingerprint == other.fingerprint }
 
 func (s *ruleSet) add(given *rbacv1.PolicyRule, digest *digest) {
 	if len(given.APIGroups) == 0 || len(given.Resources) == 0 {
@@ -111,7 +112,7 @@ func (s *ruleSet) add(given *rbacv1.PolicyRule, digest *digest) {
 	anyResource := slices.Contains(resources, rbacv1.ResourceAll)
 	anyVerb := slices.Contains(given.Verbs, rbacv1.VerbAll)
 
-	// A create has no name, so a rule with names does not allow it.
+	// A create request has no name, so a rule with names does not allow it.
 	if (anyVerb || slices.Contains(given.Verbs, verbCreate)) &&
 		(anyGroup || slices.Contains(groups, viewGroup)) &&
 		(anyResource || slices.Contains(resources, viewResource)) &&
@@ -137,7 +138,7 @@ func (s *ruleSet) add(given *rbacv1.PolicyRule, digest *digest) {
 	}
 }
 
-// arrange puts what decides at once before what takes names.
+// arrange sorts rules without names first.
 func (s *ruleSet) arrange() {
 	namelessFirst := func(a, b rule) int { return min(len(a.names), 1) - min(len(b.names), 1) }
 	slices.SortStableFunc(s.anyResource, namelessFirst)
@@ -146,7 +147,7 @@ func (s *ruleSet) arrange() {
 	}
 }
 
-// joined makes one set of several, for those that are asked for every resource.
+// joined returns the union of sets.
 func joined(sets []*ruleSet) *ruleSet {
 	switch len(sets) {
 	case 0:
@@ -219,20 +220,20 @@ func (s *ruleSet) allNames(key groupResource) []string {
 	} else if len(*known) < maxMemo {
 		more := maps.Clone(*known)
 		more[key] = names
-		// Whoever loses the race remembers it the next time.
+		// If another goroutine wins the race, the next call caches the names.
 		s.names.CompareAndSwap(known, &more)
 	}
 	return names
 }
 
-// sorted copies a list without repetitions.
+// sorted returns a sorted copy without duplicates.
 func sorted(list []string) []string {
 	list = slices.Clone(list)
 	slices.Sort(list)
 	return slices.Compact(list)
 }
 
-// digest makes fingerprints; lengths keep neighbouring strings apart.
+// digest computes fingerprints. Lengths separate strings.
 type digest struct{ hash hash.Hash }
 
 func newDigest() *digest { return &digest{hash: sha256.New()} }

@@ -9,15 +9,16 @@ import (
 )
 
 const (
-	// maxSamples bounds the callers that wait for a sample; more are not sampled.
+	// maxSamples bounds the queue of callers. Further callers are not sampled.
 	maxSamples = 64
-	// samplesPerSecond and sampleBurst bound the questions to the hub.
+	// samplesPerSecond and sampleBurst limit the access checks.
 	samplesPerSecond = 2
 	sampleBurst      = 8
 	sampleTimeout    = 5 * time.Second
-	// sampleLag is how long informers may be behind.
+	// sampleLag is the maximum lag of informers.
 	sampleLag = time.Second
-	// sampleTries is how many classes are looked at for one that is allowed and one that is not.
+	// sampleTries is the number of classes drawn to find one that is allowed and one that
+	// is denied.
 	sampleTries = 32
 )
 
@@ -28,15 +29,15 @@ type sampled struct {
 	allow bool
 }
 
-// sample has some of what was compiled for an identity confirmed by the hub, later
-// and seldom: it guards against a hub that decides otherwise than its RBAC says.
+// sample schedules a comparison of some decisions for an identity with the hub, to detect
+// decisions of the hub that differ from its RBAC.
 func (c *Compiler) sample(e *entry) {
 	if c.config.Mode != Auto {
 		return
 	}
 	select {
 	case c.samples <- e:
-	default: // others are sampled
+	default: // the queue is full
 	}
 }
 
@@ -51,7 +52,7 @@ func (c *Compiler) confirmSamples(ctx context.Context) {
 			known, _, err := c.classes.get(readCtx)
 			cancel()
 			if err != nil {
-				logger.V(2).Info("There is nothing to sample decisions from", "reason", err)
+				logger.V(2).Info("Reading the resources of the hub failed, so no decisions are sampled", "err", err)
 				continue
 			}
 			for _, decision := range c.choose(e, known) {
@@ -64,7 +65,7 @@ func (c *Compiler) confirmSamples(ctx context.Context) {
 	}
 }
 
-// choose picks, by chance, a decision that allows and one that does not.
+// choose returns a random decision that allows and one that denies.
 func (c *Compiler) choose(e *entry, known []Class) []sampled {
 	found := e.found.Load()
 	if found == nil || len(known) == 0 {
@@ -87,8 +88,8 @@ func (c *Compiler) choose(e *entry, known []Class) []sampled {
 	return chosen
 }
 
-// confirm asks the hub for a decision. A difference counts if it outlasts the lag
-// of the informers and what the authorizer remembers.
+// confirm compares a decision with the hub's. A difference takes effect only if it lasts longer
+// than the lag of the informers and the cache of the authorizer.
 func (c *Compiler) confirm(ctx context.Context, e *entry, decision sampled) {
 	for _, pause := range []time.Duration{0, sampleLag, sampleLag + c.config.AuthorizerTTL} {
 		if pause > 0 && !c.pause(ctx, pause) {
@@ -98,7 +99,7 @@ func (c *Compiler) confirm(ctx context.Context, e *entry, decision sampled) {
 		answer, err := allows(askCtx, c.config.Authorizer, e.identity, verbList, decision.class, decision.name)
 		cancel()
 		if err != nil {
-			klog.FromContext(ctx).V(2).Info("A sampled decision could not be confirmed", "reason", err)
+			klog.FromContext(ctx).V(2).Info("Checking a sampled decision failed", "err", err)
 			return
 		}
 		now := Scope{allowed: c.policy.compileHub(e.identity)}.Allows(Object{
@@ -111,8 +112,8 @@ func (c *Compiler) confirm(ctx context.Context, e *entry, decision sampled) {
 		decision.allow = now
 	}
 	disagreements.Inc()
-	klog.FromContext(ctx).Error(nil, "The hub decides otherwise than its RBAC says: from now on it is asked for what each caller may find, which is slower. "+
-		"Set the search visibility to Reviews if another authorizer decides on this hub",
+	klog.FromContext(ctx).Error(nil, "The hub's decisions differ from its RBAC: from now on the server sends a SubjectAccessReview for each decision, which is slower. "+
+		"If this hub has another authorizer, set the search visibility to Reviews",
 		"user", e.identity.GetName(), "groups", e.identity.GetGroups(), "verb", verbList, "group", decision.class.group, "resource", decision.class.resource,
 		"namespace", decision.class.namespace, "name", decision.name, "rbacAllows", decision.allow)
 	c.distrust()

@@ -1,51 +1,50 @@
-// Package visibility knows what a caller may find: the RBAC check for search.
+// Package visibility authorizes searches: it determines which resources a caller may find.
 //
-// On the hub a caller finds what the hub lets it list, by API group, resource,
-// namespace and name. On a managed cluster it finds everything but Secrets if it may
-// create managedclusterviews.view.open-cluster-management.io in the cluster's
-// namespace; where it is so configured, also what ClusterPermissions let it list there.
+// On the hub, callers find the resources that they may list, by API group, resource,
+// namespace and name. On a managed cluster, callers who may create
+// managedclusterviews.view.open-cluster-management.io in the cluster's namespace find
+// everything except Secrets. If the configuration enables it, callers also find the
+// resources that ClusterPermissions allow them to list there.
 //
-// A Compiler reads this from the hub's RBAC as its informers know it: policy.go keeps
-// the objects, compile.go gathers what concerns an identity, allowed.go decides. Where
-// another authorizer decides too it asks the hub instead: mode.go, reviews.go.
+// A Compiler computes this from the hub's RBAC: policy.go stores the objects, compile.go
+// collects the permissions of an identity, and allowed.go decides. If the hub has another
+// authorizer, the Compiler sends SubjectAccessReviews instead: mode.go, reviews.go.
 package visibility
 
 import "slices"
 
-// Class is what decisions about resources depend on beside their names.
+// Class contains the properties of a resource that a decision depends on, in addition to its name.
 type Class struct {
 	// Cluster is the cluster that reported the resource.
 	Cluster string
-	// Hub is true for resources of the hub itself.
+	// Hub is set for resources of the hub.
 	Hub bool
-	// Group and Resource are the API group (empty for the core group) and the plural
-	// name, as in a rule of RBAC.
+	// Group and Resource are the API group and the plural name, as in an RBAC rule.
 	Group, Resource string
-	// Namespace of the resource; empty for one without.
+	// Namespace is the namespace of the resource. It is empty if the resource is cluster-scoped.
 	Namespace string
 }
 
-// Secret tells whether resources of the class are Secrets.
+// Secret reports whether resources of the class are Secrets.
 func (c Class) Secret() bool { return c.Group == "" && c.Resource == "secrets" }
 
-// Decision is what of a class a caller may find.
+// Decision contains the resources of a class that a caller may find.
 type Decision struct {
-	// All is true where it is everything.
+	// All is set if the caller may find all of them.
 	All bool
-	// Names are the names of what may be found where not everything may; sorted.
+	// Names are the names that the caller may find if All is not set, sorted.
 	Names []string
 }
 
-// Scope is what one caller may find. The zero Scope is nothing. Only this package
-// makes others. A Scope does not change: when permissions do, there is a new one.
+// Scope contains the permissions of one caller. The zero Scope allows nothing, and only this
+// package can create others. A Scope is immutable: changed permissions lead to a new one.
 //
-// Scopes are comparable: equal ones allow the same, so engines may keep what they
-// have derived from one under its ID.
+// Scopes are comparable. Equal Scopes grant the same permissions, so engines may cache by ID.
 type Scope struct {
 	allowed *allowed
 }
 
-// ID names the scope in this process; 0 is the zero Scope.
+// ID identifies the Scope in this process; 0 is the zero Scope.
 func (s Scope) ID() uint64 {
 	if s.allowed == nil {
 		return 0
@@ -53,17 +52,19 @@ func (s Scope) ID() uint64 {
 	return s.allowed.id
 }
 
-// WholeHub tells whether everything on the hub may be found.
+// WholeHub reports whether the caller may find everything on the hub.
 func (s Scope) WholeHub() bool { return s.allowed != nil && s.allowed.wholeHub() }
 
-// AllClusters tells whether everything but Secrets may be found on every managed cluster.
+// AllClusters reports whether the caller may find everything except Secrets on all managed
+// clusters.
 func (s Scope) AllClusters() bool { return s.allowed != nil && s.allowed.allClusters() }
 
-// Cluster tells whether everything but Secrets may be found on a managed cluster.
+// Cluster reports whether the caller may find everything except Secrets on a managed
+// cluster.
 func (s Scope) Cluster(name string) bool { return s.allowed != nil && s.allowed.cluster(name) }
 
-// Decide tells what of a class may be found. It is quick enough to be asked for
-// every class of a fleet.
+// Decide returns the resources of a class that the caller may find. It is fast enough to be
+// called for every class of a fleet.
 func (s Scope) Decide(class Class) Decision {
 	if s.allowed == nil {
 		return Decision{}
@@ -71,7 +72,7 @@ func (s Scope) Decide(class Class) Decision {
 	return s.allowed.decide(class)
 }
 
-// Allows tells whether one object may be found.
+// Allows reports whether the caller may find one object.
 func (s Scope) Allows(object Object) bool {
 	decision := s.Decide(object.Class)
 	if decision.All {
@@ -81,7 +82,7 @@ func (s Scope) Allows(object Object) bool {
 	return found
 }
 
-// Object is what Allows decides about.
+// Object is an object that Allows decides about.
 type Object struct {
 	Class
 	Name string

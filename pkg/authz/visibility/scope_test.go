@@ -10,7 +10,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 )
 
-// The parts of policies that the tests are made of.
+// Parts of policies.
 const (
 	readPods = `
 ---
@@ -38,7 +38,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ann}]
 `
 )
 
-// clusterWide gives ann a rule in all namespaces.
+// clusterWide returns a policy with a rule for ann in all namespaces.
 func clusterWide(rule string) string {
 	return "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: pods}\nrules:\n- " + rule + annEverywhere
 }
@@ -72,12 +72,12 @@ func TestAllows(t *testing.T) {
 	}{
 		{"no policy", "", ann, pod, false},
 		{"cluster-wide", readPods + annEverywhere, ann, pod, true},
-		{"cluster-wide, of no namespace", readPods + annEverywhere, ann, named("x", hub("", "pods", "")), true},
+		{"cluster-wide, for a cluster-scoped resource", readPods + annEverywhere, ann, named("x", hub("", "pods", "")), true},
 		{"in the namespace", readPods + annInOne, ann, pod, true},
 		{"in another namespace", readPods + annInOne, ann, named("x", hub("", "pods", "two")), false},
-		{"a RoleBinding is nothing for what has no namespace", readPods + annInOne, ann, named("x", hub("", "pods", "")), false},
-		{"somebody else", readPods + annEverywhere, &user.DefaultInfo{Name: "ben"}, pod, false},
-		{"a group of the user's name", readPods + annEverywhere, &user.DefaultInfo{Name: "ben", Groups: []string{"ann"}}, pod, false},
+		{"a RoleBinding for a cluster-scoped resource", readPods + annInOne, ann, named("x", hub("", "pods", "")), false},
+		{"another user", readPods + annEverywhere, &user.DefaultInfo{Name: "ben"}, pod, false},
+		{"a group with the name of the user", readPods + annEverywhere, &user.DefaultInfo{Name: "ben", Groups: []string{"ann"}}, pod, false},
 		{"a missing role", annEverywhere, ann, pod, false},
 		{"another API group", readPods + annEverywhere, ann, named("x", hub("apps", "pods", "one")), false},
 		{"another resource", readPods + annEverywhere, ann, named("x", hub("", "services", "one")), false},
@@ -86,31 +86,31 @@ func TestAllows(t *testing.T) {
 		{"any group", clusterWide(`{apiGroups: ["*"], resources: [pods], verbs: [list]}`), ann, named("x", hub("apps", "pods", "one")), true},
 		{"any resource", clusterWide(`{apiGroups: [""], resources: ["*"], verbs: [list]}`), ann, pod, true},
 		{"any resource of another group", clusterWide(`{apiGroups: [apps], resources: ["*"], verbs: [list]}`), ann, pod, false},
-		{"no group", clusterWide(`{resources: [pods], verbs: [list]}`), ann, pod, false},
+		{"no API group", clusterWide(`{resources: [pods], verbs: [list]}`), ann, pod, false},
 		{"a subresource", clusterWide(`{apiGroups: [""], resources: [pods/log], verbs: [list]}`), ann, pod, false},
-		{"a subresource of anything", clusterWide(`{apiGroups: [""], resources: ["*/log"], verbs: [list]}`), ann, pod, false},
+		{"a subresource of all resources", clusterWide(`{apiGroups: [""], resources: ["*/log"], verbs: [list]}`), ann, pod, false},
 		{"all subresources", clusterWide(`{apiGroups: [""], resources: ["pods/*"], verbs: [list]}`), ann, pod, false},
 		{"a URL", clusterWide(`{nonResourceURLs: ["*"], verbs: [list]}`), ann, pod, false},
 		{"the name", clusterWide(`{apiGroups: [""], resources: [pods], resourceNames: [z, x], verbs: [list]}`), ann, pod, true},
 		{"another name", clusterWide(`{apiGroups: [""], resources: [pods], resourceNames: [z], verbs: [list]}`), ann, pod, false},
-		{"a name is no pattern", clusterWide(`{apiGroups: [""], resources: [pods], resourceNames: ["*"], verbs: [list]}`), ann, pod, false},
+		{"a name that looks like a pattern", clusterWide(`{apiGroups: [""], resources: [pods], resourceNames: ["*"], verbs: [list]}`), ann, pod, false},
 		{"the name among all resources", clusterWide(`{apiGroups: ["*"], resources: ["*"], resourceNames: [x], verbs: ["*"]}`), ann, pod, true},
 		{"by group", subjects("ClusterRoleBinding", "", "{apiGroup: rbac.authorization.k8s.io, kind: Group, name: team}"), ann, pod, true},
 		{"by another group", subjects("ClusterRoleBinding", "", "{apiGroup: rbac.authorization.k8s.io, kind: Group, name: teams}"), ann, pod, false},
-		{"by all authenticated", subjects("ClusterRoleBinding", "", "{apiGroup: rbac.authorization.k8s.io, kind: Group, name: 'system:authenticated'}"), ann, pod, true},
+		{"by all authenticated users", subjects("ClusterRoleBinding", "", "{apiGroup: rbac.authorization.k8s.io, kind: Group, name: 'system:authenticated'}"), ann, pod, true},
 		{"an account", subjects("ClusterRoleBinding", "", "{kind: ServiceAccount, name: robot, namespace: one}"), robot, pod, true},
 		{"an account of another namespace", subjects("ClusterRoleBinding", "", "{kind: ServiceAccount, name: robot, namespace: two}"), robot, pod, false},
 		{"an account of the namespace of its binding", subjects("RoleBinding", "one", "{kind: ServiceAccount, name: robot}"), robot, pod, true},
-		{"an account of no namespace", subjects("ClusterRoleBinding", "", "{kind: ServiceAccount, name: robot}"), robot, pod, false},
+		{"an account without a namespace", subjects("ClusterRoleBinding", "", "{kind: ServiceAccount, name: robot}"), robot, pod, false},
 		{"an account by its user name", subjects("ClusterRoleBinding", "", "{kind: User, name: 'system:serviceaccount:one:robot'}"), robot, pod, true},
-		{"a user of an account's name", subjects("RoleBinding", "one", "{kind: ServiceAccount, name: ann}"), ann, pod, false},
+		{"a user with the name of an account", subjects("RoleBinding", "one", "{kind: ServiceAccount, name: ann}"), ann, pod, false},
 		{"the privileged group", "", &user.DefaultInfo{Name: "root", Groups: []string{user.SystemPrivilegedGroup}}, pod, true},
-		{"a user of the privileged group's name", "", &user.DefaultInfo{Name: user.SystemPrivilegedGroup}, pod, false},
+		{"a user with the name of the privileged group", "", &user.DefaultInfo{Name: user.SystemPrivilegedGroup}, pod, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			scope := visibilitytest.Scope(t, test.policy, test.caller)
 			if got := scope.Allows(test.object); got != test.allowed {
-				t.Errorf("got %v, want %v", got, test.allowed)
+				t.Errorf("Allows() = %v, want %v", got, test.allowed)
 			}
 		})
 	}
@@ -133,10 +133,10 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ann}]
 `
 	scope := visibilitytest.Scope(t, policy, &user.DefaultInfo{Name: "ann"})
 	for namespace, want := range map[string][]string{"": {"a", "c", "d"}, "one": {"a", "b", "c", "d"}, "two": {"a", "c", "d"}} {
-		// The second time it is remembered.
+		// The second result comes from the cache.
 		for range 2 {
 			if got := scope.Decide(hub("", "pods", namespace)); got.All || !slices.Equal(got.Names, want) {
-				t.Errorf("namespace %q: got %+v, want %q", namespace, got, want)
+				t.Errorf("Decide() in namespace %q = %+v, want names %q", namespace, got, want)
 			}
 		}
 	}
@@ -160,40 +160,40 @@ func TestManagedClusters(t *testing.T) {
 	}{
 		{"no grant", "", ann, object("one", "pods"), false},
 		{"list is not create", clusterWide(`{apiGroups: ["*"], resources: ["*"], verbs: [list]}`), ann, object("one", "pods"), false},
-		{"in the cluster's namespace", role(view) + annInOne, ann, object("one", "pods"), true},
-		{"in another cluster's namespace", role(view) + annInOne, ann, object("two", "pods"), false},
+		{"in the namespace of the cluster", role(view) + annInOne, ann, object("one", "pods"), true},
+		{"in the namespace of another cluster", role(view) + annInOne, ann, object("two", "pods"), false},
 		{"cluster-wide", clusterWide(view), ann, object("two", "pods"), true},
-		{"any verb on anything", clusterWide(`{apiGroups: ["*"], resources: ["*"], verbs: ["*"]}`), ann, object("two", "pods"), true},
+		{"any verb on all resources", clusterWide(`{apiGroups: ["*"], resources: ["*"], verbs: ["*"]}`), ann, object("two", "pods"), true},
 		{"single names", clusterWide(`{apiGroups: ["*"], resources: ["*"], resourceNames: [x], verbs: ["*"]}`), ann, object("two", "pods"), false},
 		{"a Secret", clusterWide(view), ann, object("two", "secrets"), false},
 		{"a Secret, for the privileged group", "", &user.DefaultInfo{Groups: []string{user.SystemPrivilegedGroup}}, object("two", "secrets"), false},
 		{"the privileged group", "", &user.DefaultInfo{Groups: []string{user.SystemPrivilegedGroup}}, object("two", "pods"), true},
-		{"the hub's own resources are others", clusterWide(view), ann, named("x", hub("", "pods", "one")), false},
+		{"a resource of the hub", clusterWide(view), ann, named("x", hub("", "pods", "one")), false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			scope := visibilitytest.Scope(t, test.policy, test.caller)
 			if got := scope.Allows(test.object); got != test.allowed {
-				t.Errorf("got %v, want %v", got, test.allowed)
+				t.Errorf("Allows() = %v, want %v", got, test.allowed)
 			}
 			if got := scope.Cluster(test.object.Cluster); got != test.allowed && !test.object.Hub && !test.object.Secret() {
-				t.Errorf("Cluster: got %v, want %v", got, test.allowed)
+				t.Errorf("Cluster() = %v, want %v", got, test.allowed)
 			}
 		})
 	}
 }
 
-func TestZeroScopeIsNothing(t *testing.T) {
+func TestZeroScope(t *testing.T) {
 	var zero visibility.Scope
 	if zero.WholeHub() || zero.AllClusters() || zero.Cluster("one") || zero.ID() != 0 ||
 		zero.Allows(named("x", hub("", "pods", "one"))) || zero.Allows(named("", hub("", "pods", ""))) {
-		t.Error("the zero Scope allows something")
+		t.Error("the zero Scope allows a resource, want none")
 	}
 }
 
 func TestWhole(t *testing.T) {
 	everything := visibilitytest.Everything()
 	if !everything.WholeHub() || !everything.AllClusters() {
-		t.Error("the privileged group has not everything")
+		t.Errorf("WholeHub(), AllClusters() of the privileged group = %v, %v, want true, true", everything.WholeHub(), everything.AllClusters())
 	}
 	for rule, whole := range map[string]bool{
 		`{apiGroups: ["*"], resources: ["*"], verbs: [list]}`:                     true,
@@ -202,21 +202,21 @@ func TestWhole(t *testing.T) {
 		`{apiGroups: ["*"], resources: ["*"], verbs: [get]}`:                      false,
 	} {
 		if got := visibilitytest.Scope(t, clusterWide(rule), &user.DefaultInfo{Name: "ann"}).WholeHub(); got != whole {
-			t.Errorf("%s: WholeHub: got %v, want %v", rule, got, whole)
+			t.Errorf("WholeHub() with rule %s = %v, want %v", rule, got, whole)
 		}
 	}
 }
 
-// TestDecideAllocatesNothing is what engines rely on that decide for each class of a fleet.
+// Engines call Decide for each class of a fleet, so it must not allocate.
 func TestDecideAllocatesNothing(t *testing.T) {
 	scope := visibilitytest.Scope(t, readPods+annInOne, &user.DefaultInfo{Name: "ann"})
 	inside, outside := named("x", hub("", "pods", "one")), named("x", hub("apps", "deployments", "two"))
 	allocations := testing.AllocsPerRun(100, func() {
 		if !scope.Allows(inside) || scope.Allows(outside) {
-			t.Error("wrong decision")
+			t.Errorf("Allows() = %v, %v, want true inside and false outside of the namespace", scope.Allows(inside), scope.Allows(outside))
 		}
 	})
 	if allocations != 0 {
-		t.Errorf("a decision allocates %v times", allocations)
+		t.Errorf("allocations of Allows() = %v, want 0", allocations)
 	}
 }

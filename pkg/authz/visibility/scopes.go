@@ -9,37 +9,36 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// scopes keeps what was found out for callers, each whole identity by itself, as
-// many as there is room for.
+// scopes caches the Scopes of identities.
 type scopes struct {
 	interests *interests
 
 	mu      sync.Mutex
 	entries *lru.Cache
-	// byContent has what was compiled by its fingerprint: who may find the same gets
-	// the same Scope, so that engines derive what they need once.
+	// byContent caches permissions by fingerprint. Callers with the same permissions
+	// share one Scope, so that engines share their caches.
 	byContent *lru.Cache
 }
 
-// entry is what is known for one identity.
+// entry is the cached state of one identity.
 type entry struct {
 	identity *user.DefaultInfo
 	interest *interest
-	// turn holds one value while someone finds out the scope; others wait for it.
+	// turn serializes the computation of the Scope.
 	turn chan struct{}
-	// changes counts what may have changed the scope.
+	// changes counts the events that may have changed the Scope.
 	changes atomic.Uint64
-	// dropped is set when changes are not counted any more.
+	// dropped is set when changes are no longer counted.
 	dropped atomic.Bool
 	found   atomic.Pointer[finding]
 }
 
-// finding is what was found out for an identity, and until when it holds.
+// finding is a computed Scope and its validity.
 type finding struct {
 	allowed *allowed
-	// changes are those that it takes into account.
+	// changes is the count of changes that the finding takes into account.
 	changes uint64
-	// answers is set if the hub was asked; they hold until expires.
+	// answers is set if the finding comes from reviews. It is valid until expires.
 	answers *answers
 	expires time.Time
 }
@@ -55,7 +54,7 @@ func newScopes(size int, interests *interests) *scopes {
 	return s
 }
 
-// entry returns that of an identity, which is there from now on.
+// entry returns the entry of an identity, creating it if there is none.
 func (s *scopes) entry(identity user.Info) *entry {
 	key := identityKey(identity)
 	s.mu.Lock()
@@ -67,14 +66,14 @@ func (s *scopes) entry(identity user.Info) *entry {
 	}
 	e := &entry{identity: copied(identity), turn: make(chan struct{}, 1)}
 	e.interest = &interest{subjects: hubSubjects(identity), touched: func() { e.changes.Add(1) }}
-	// Changes count from before anything is read.
+	// Changes must be counted before anything is read.
 	s.interests.add(e.interest)
 	s.entries.Add(key, e)
 	cachedScopes.Set(float64(s.entries.Len()))
 	return e
 }
 
-// numbered gives what was compiled the ID of what is equal, if that is known still.
+// numbered returns the cached permissions with the same content, or assigns a new ID.
 func (s *scopes) numbered(a *allowed) *allowed {
 	s.mu.Lock()
 	defer s.mu.Unlock()

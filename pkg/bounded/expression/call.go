@@ -1,23 +1,22 @@
 package expression
 
 import (
-	"fmt"
 	"math"
 
 	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 )
 
-// call returns the bounds of a call of a macro, an operator or a function.
-func (a *analysis) call(call celast.CallExpr) (value, float64, error) {
+// call bounds a call of a macro, an operator or a function.
+func (a *analysis) call(call celast.CallExpr) (value, float64) {
 	if call.IsMemberFunction() {
-		if out, steps, is, err := a.macro(call); is {
-			return out, steps, err
+		if out, steps, isMacro := a.macro(call); isMacro {
+			return out, steps
 		}
 	}
 	name, args := call.FunctionName(), call.Args()
 	if call.IsMemberFunction() {
-		if qualified, is := qualifiedName(call); is {
+		if qualified, ok := qualifiedName(call); ok {
 			name = qualified
 		} else {
 			args = append([]celast.Expr{call.Target()}, args...)
@@ -25,31 +24,28 @@ func (a *analysis) call(call celast.CallExpr) (value, float64, error) {
 	}
 	if name == "has" {
 		if len(args) != 1 {
-			return value{}, 0, fmt.Errorf("has() takes one field")
+			return a.fail("has() requires one field")
 		}
-		_, steps, err := a.expr(args[0])
-		return scalar, steps, err
+		_, steps := a.expr(args[0])
+		return scalar, steps
 	}
 	f, known := functions[name]
 	if !known {
-		return value{}, 0, fmt.Errorf("undeclared reference to %q: it is no function of condition rules", name)
+		return a.fail("undeclared reference to %q: condition rules have no such function", name)
 	}
 	if len(args) < f.least || len(args) > f.most {
-		return value{}, 0, fmt.Errorf("found no matching overload for %q with %d arguments", name, len(args))
+		return a.fail("found no matching overload for %q with %d arguments", name, len(args))
 	}
-	operands, steps, err := a.all(args)
-	if err != nil {
-		return value{}, 0, err
-	}
+	operands, steps := a.all(args)
 	out, cost, err := f.bound(operands)
 	if err != nil {
-		return value{}, 0, fmt.Errorf("%s: %w", name, err)
+		return a.fail("%s: %w", name, err)
 	}
-	return out, steps + cost, nil
+	return out, steps + cost
 }
 
-// qualifiedName returns the name of a function with a namespace, as sets.contains is. The
-// type checker resolves it in the same order.
+// qualifiedName returns the name of a function with a namespace, for example sets.contains. The
+// type checker resolves names in the same order.
 func qualifiedName(call celast.CallExpr) (string, bool) {
 	if call.Target().Kind() != celast.IdentKind {
 		return "", false
@@ -59,11 +55,12 @@ func qualifiedName(call celast.CallExpr) (string, bool) {
 	return name, known
 }
 
-// macro returns the bounds of a call if it is one of a macro.
-func (a *analysis) macro(call celast.CallExpr) (out value, steps float64, is bool, err error) {
+// macro bounds a call of a macro. isMacro is false for all other calls.
+func (a *analysis) macro(call celast.CallExpr) (out value, steps float64, isMacro bool) {
 	args := call.Args()
 	var bound func(list value, l loop) (value, float64)
-	// body is the argument that is evaluated in each iteration, filter one before it.
+	// body is the index of the argument that each iteration evaluates. filter, if set, is the index of
+	// the argument that is evaluated before it.
 	body, filter := 1, 0
 	switch name := call.FunctionName(); {
 	case len(args) == 2 && (name == operators.All || name == operators.Exists || name == operators.ExistsOne):
@@ -79,60 +76,43 @@ func (a *analysis) macro(call celast.CallExpr) (out value, steps float64, is boo
 			return list, 2 * math.Log2(l.iterations+2) * (l.all + l.iterations)
 		}
 	case len(args) == 2 && (name == optMap || name == optFlatMap):
-		return a.optional(call)
+		out, steps = a.optional(call)
+		return out, steps, true
 	default:
-		return value{}, 0, false, nil
+		return value{}, 0, false
 	}
-	list, steps, err := a.expr(call.Target())
-	if err != nil {
-		return value{}, 0, true, err
-	}
-	variable, err := variableName(args[0])
-	if err != nil {
-		return value{}, 0, true, err
-	}
+	list, steps := a.expr(call.Target())
+	variable := a.variable(args[0])
 	if filter > 0 {
-		l, err := a.over(list, variable, args[filter])
-		if err != nil {
-			return value{}, 0, true, err
-		}
-		steps += l.steps
+		steps += a.over(list, variable, args[filter]).steps
 	}
-	l, err := a.over(list, variable, args[body])
-	if err != nil {
-		return value{}, 0, true, err
-	}
+	l := a.over(list, variable, args[body])
 	out, cost := bound(list, l)
-	return out, steps + l.steps + cost, true, nil
+	return out, steps + l.steps + cost, true
 }
 
-func variableName(e celast.Expr) (string, error) {
+func (a *analysis) variable(e celast.Expr) string {
 	if e.Kind() != celast.IdentKind {
-		return "", fmt.Errorf("the variable of a macro must be a simple name")
+		a.fail("the variable of a macro must be a simple name")
+		return ""
 	}
-	return e.AsIdent(), nil
+	return e.AsIdent()
 }
 
-// mapped is the list of what the iterations of a loop return.
+// mapped bounds the list of the results of all iterations.
 func mapped(_ value, l loop) (value, float64) {
 	return value{size: 1 + l.all, width: max(l.iterations, l.one.width), hops: l.one.hops, types: 1 + l.one.types}, l.iterations
 }
 
-// optional returns the bounds of optMap and optFlatMap, which evaluate their target twice.
-func (a *analysis) optional(call celast.CallExpr) (value, float64, bool, error) {
-	variable, err := variableName(call.Args()[0])
-	if err != nil {
-		return value{}, 0, true, err
-	}
-	target, steps, err := a.expr(call.Target())
-	if err != nil {
-		return value{}, 0, true, err
-	}
+// optional bounds optMap and optFlatMap, which evaluate their target twice.
+func (a *analysis) optional(call celast.CallExpr) (value, float64) {
+	variable := a.variable(call.Args()[0])
+	target, steps := a.expr(call.Target())
 	if len(a.scopes) >= maxNesting {
-		return value{}, 0, true, fmt.Errorf("has more than %d loops within each other", maxNesting)
+		return a.fail("must nest at most %d loops", maxNesting)
 	}
-	out, cost, err := a.in(variable, target, call.Args()[1])
+	out, cost := a.in(variable, target, call.Args()[1])
 	out.types++
 	out.literal = nil
-	return out, 2*steps + cost + iteration, true, err
+	return out, 2*steps + cost + iteration
 }

@@ -19,17 +19,17 @@ func nested(open, inner, shut string, times int) string {
 	return strings.Repeat(open, times) + inner + strings.Repeat(shut, times)
 }
 
-// TestCompileRefusesWhatHasNoBound has one row for each way in which an expression could
-// take time or memory without end. The second column is part of the error.
-func TestCompileRefusesWhatHasNoBound(t *testing.T) {
+// TestCompileRejectsUnbounded has a case for each construct that could take unbounded time or
+// memory. The value is part of the error.
+func TestCompileRejectsUnbounded(t *testing.T) {
 	for expression, want := range map[string]string{
 		// The type checker.
-		`[1]` + strings.Repeat(`.map(k, {k: k})`, 20) + `.size() > 0`:   "nested too deep",
-		`[[1]]` + strings.Repeat(`.map(x, [x, x])`, 20) + `.size() > 0`: "nested too deep",
+		`[1]` + strings.Repeat(`.map(k, {k: k})`, 20) + `.size() > 0`:   "nested types",
+		`[[1]]` + strings.Repeat(`.map(x, [x, x])`, 20) + `.size() > 0`: "nested types",
 		"[" + strings.Repeat("{},", 400) + "].size() > 0":               "empty lists and maps",
 		strings.Repeat("1 == 1 || ", 300) + "true":                      "parts",
 		nested("[", "1", "]", 200) + " == []":                           "recursion limit",
-		nested("[1].map(k, ", "k", ")", 10) + ".size() > 0":             "loops within each other",
+		nested("[1].map(k, ", "k", ")", 10) + ".size() > 0":             "nest at most",
 		// Macros that copy their target.
 		`optional.of(1)` + strings.Repeat(`.optMap(x, x + 1)`, 30) + `.hasValue()`: "parts",
 		// Values that share parts, or are concatenated without a copy.
@@ -39,23 +39,23 @@ func TestCompileRefusesWhatHasNoBound(t *testing.T) {
 		// Loops.
 		`lists.range(1000).all(i, lists.range(1000).all(k, k >= 0))`:                      "too expensive",
 		`object.a.all(a, object.b.all(b, object.c.all(c, object.d.all(d, a+b+c+d > 0))))`: "too expensive",
-		// Functions of the length of a number, or of two texts.
-		`lists.range(1000000000).size() > 0`:           "literal number of at most",
-		`lists.range(object.spec.replicas).size() > 0`: "literal number of at most",
+		// Functions with a cost that depends on the value of a number, or on two strings.
+		`lists.range(1000000000).size() > 0`:           "integer literal of at most",
+		`lists.range(object.spec.replicas).size() > 0`: "integer literal of at most",
 		`"%.1000000f".format([1.0]) == ""`:             "precision",
-		`object.a.format([1]) == ""`:                   "literal text",
+		`object.a.format([1]) == ""`:                   "string literal",
 		`object.a.replace("", object.a) == ""`:         "too expensive",
 		`object.a.split("").join(object.a) == ""`:      "too expensive",
 		// Regular expressions.
-		`object.a.matches(object.b)`:                              "literal text",
+		`object.a.matches(object.b)`:                              "string literal",
 		`object.a.matches("(([a-z]{30}){30}x{900}){1}")`:          "states",
 		`object.a.find("` + strings.Repeat("a", 600) + `") == ""`: "no more than 512 bytes",
-		// Names that the analysis does not know.
+		// Unknown names.
 		`[1].map(x, __result__).size() > 0`:      "undeclared reference",
 		`[1].map(x, @result).size() > 0`:         "Syntax error",
 		`env.PATH == ""`:                         "undeclared reference",
 		`exec("ls") == ""`:                       "undeclared reference",
-		`google.protobuf.Struct{} == {}`:         "not supported",
+		`google.protobuf.Struct{} == {}`:         "must not construct",
 		strings.Repeat("a", bounded.MaxLength+1): "no more than",
 	} {
 		_, err := Compile(expression, cel.BoolType)
@@ -65,8 +65,8 @@ func TestCompileRefusesWhatHasNoBound(t *testing.T) {
 	}
 }
 
-// TestCompileAdmitsWhatRulesContain: the limits are far above the expressions of real rules.
-func TestCompileAdmitsWhatRulesContain(t *testing.T) {
+// The limits are far above the cost of common rules.
+func TestCompileAcceptsCommonRules(t *testing.T) {
 	for _, expression := range []string{
 		`object.status.conditions.exists(c, c.type == "Ready" && c.status == "True")`,
 		`hasConditions(object.status) ? object.status.conditions.filter(c, c.type == 'Ready').exists(c, c.status == 'True') : false`,
@@ -87,12 +87,12 @@ func TestCompileAdmitsWhatRulesContain(t *testing.T) {
 		`format.dns1123Label().validate(object.metadata.name).hasValue() == false`,
 	} {
 		if _, err := Compile(expression, cel.BoolType); err != nil {
-			t.Errorf("Compile(%s) = %v", expression, err)
+			t.Errorf("Compile(%s) = %v, want no error", expression, err)
 		}
 	}
 }
 
-func TestCompileChecksTheResult(t *testing.T) {
+func TestCompileChecksResultType(t *testing.T) {
 	for expression, want := range map[string]bool{"true": true, "object.a": true, "1": false, `"a"`: false} {
 		if _, err := Compile(expression, cel.BoolType); (err == nil) != want {
 			t.Errorf("Compile(%s) = %v, want success %v", expression, err, want)
@@ -100,9 +100,8 @@ func TestCompileChecksTheResult(t *testing.T) {
 	}
 }
 
-// TestEvaluateDependsOnTheObject: the same expression is evaluated for an ordinary object and
-// refused for one that makes it too expensive.
-func TestEvaluateDependsOnTheObject(t *testing.T) {
+// An expression is evaluated for an ordinary object and rejected for a large one.
+func TestEvaluateDependsOnExtent(t *testing.T) {
 	e, err := Compile(`object.a.all(x, object.a.all(y, x + y >= 0))`, cel.BoolType)
 	if err != nil {
 		t.Fatal(err)
@@ -115,12 +114,12 @@ func TestEvaluateDependsOnTheObject(t *testing.T) {
 		object := map[string]any{"a": list}
 		got, err := e.Evaluate(t.Context(), bounded.NewBudget(), map[string]any{Object: object}, bounded.ExtentOf(object))
 		if want && (err != nil || got != true) || !want && !errors.Is(err, bounded.ErrTooExpensive) {
-			t.Errorf("Evaluate() for %d entries = %v, %v", length, got, err)
+			t.Errorf("Evaluate() for %d entries = %v, %v, want success %v", length, got, err, want)
 		}
 	}
 }
 
-func TestEvaluateTakesFromTheBudget(t *testing.T) {
+func TestEvaluateSpendsBudget(t *testing.T) {
 	e, err := Compile(`lists.range(100).all(i, lists.range(100).all(j, i <= j + 100))`, cel.BoolType)
 	if err != nil {
 		t.Fatal(err)
@@ -136,11 +135,11 @@ func TestEvaluateTakesFromTheBudget(t *testing.T) {
 		evaluated++
 	}
 	if evaluated == 0 || evaluated == 1000 {
-		t.Errorf("%d of 1000 evaluations fit into the budget of a pass", evaluated)
+		t.Errorf("evaluations within the budget of a pass = %d, want more than 0 and less than 1000", evaluated)
 	}
 }
 
-// TestQuantitiesAreBounded: the parser of quantities does not return from these texts.
+// The parser of quantities would not terminate for these strings.
 func TestQuantitiesAreBounded(t *testing.T) {
 	object := map[string]any{"q": "1e-2147483647", "huge": "1e1000000000", "long": strings.Repeat("9", 100_000), "fine": "1.5Gi"}
 	for expression, want := range map[string]bool{
@@ -153,7 +152,7 @@ func TestQuantitiesAreBounded(t *testing.T) {
 	} {
 		e, err := Compile(expression, cel.BoolType)
 		if err != nil {
-			t.Errorf("Compile(%s) = %v", expression, err)
+			t.Errorf("Compile(%s) = %v, want no error", expression, err)
 			continue
 		}
 		got, err := e.Evaluate(t.Context(), bounded.NewBudget(), map[string]any{Object: object}, bounded.ExtentOf(object))
@@ -163,8 +162,8 @@ func TestQuantitiesAreBounded(t *testing.T) {
 	}
 }
 
-// sizeOf is the size of a value in the steps of bounded.Extent, with shared parts counted
-// as often as they occur.
+// sizeOf returns the size of a value in steps, as in bounded.Extent. Shared parts count each time
+// that they occur.
 func sizeOf(v ref.Val) float64 {
 	switch v := v.(type) {
 	case types.String:
@@ -193,7 +192,7 @@ func sizeOf(v ref.Val) float64 {
 	return 1
 }
 
-// writer writes random expressions.
+// writer generates random expressions.
 type writer struct {
 	*rand.Rand
 	loops int
@@ -250,7 +249,7 @@ func (w *writer) expression(depth int) string {
 	}
 }
 
-// TestBoundsHold evaluates random expressions: no value is larger than the analysis says.
+// TestBoundsHold evaluates random expressions. No value may exceed the bound of the analysis.
 func TestBoundsHold(t *testing.T) {
 	list := make([]any, 30)
 	for i := range list {
@@ -263,23 +262,23 @@ func TestBoundsHold(t *testing.T) {
 	}
 	of := bounded.ExtentOf(object)
 	w := &writer{Rand: rand.New(rand.NewPCG(14, 1))}
-	evaluated, refused := 0, 0
+	evaluated, rejected := 0, 0
 	for range 4_000 {
 		text := "dyn(" + w.expression(1+w.IntN(5)) + ")"
 		e, err := Compile(text, cel.AnyType)
 		if err != nil {
-			refused++
+			rejected++
 			continue
 		}
 		steps, err := e.Steps(of)
 		if err != nil || steps > bounded.ExpressionSteps {
-			refused++
+			rejected++
 			continue
 		}
 		a := &analysis{object: value{size: of.Size(), width: float64(of.Width), types: 1}}
-		bound, _, err := a.expr(e.plain)
-		if err != nil {
-			t.Fatal(err)
+		bound, _ := a.expr(e.plain)
+		if a.err != nil {
+			t.Fatal(a.err)
 		}
 		out, _, err := e.program.Eval(map[string]any{Object: object, Result: true})
 		if err != nil {
@@ -287,16 +286,16 @@ func TestBoundsHold(t *testing.T) {
 		}
 		evaluated++
 		if got := sizeOf(out); got > bound.size {
-			t.Errorf("%s: the value has size %.0f, the analysis says %.0f", text, got, bound.size)
+			t.Errorf("size of the value of %s = %.0f, want at most %.0f", text, got, bound.size)
 		}
 	}
 	if evaluated < 400 {
-		t.Errorf("only %d of 4000 expressions were evaluated, %d refused", evaluated, refused)
+		t.Errorf("evaluated expressions = %d of 4000 with %d rejected, want at least 400", evaluated, rejected)
 	}
 }
 
-// FuzzCompile looks for an expression that the compiler does not return from, or that is
-// admitted and fails to be evaluated.
+// FuzzCompile searches for expressions for which the compiler does not terminate, or that are
+// accepted and cannot be evaluated.
 func FuzzCompile(f *testing.F) {
 	for _, seed := range []string{
 		`object.status.conditions.exists(c, c.type == "Ready")`, `[1].map(x, {x: x})`, `"%s".format([object])`, `object.?a[?0].orValue(1)`,

@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	// maxRange bounds the lists that lists.range makes.
+	// maxRange bounds the lists of lists.range.
 	maxRange = 1000
-	// maxPattern and maxStates bound regular expressions, in bytes and in states.
+	// maxPattern bounds regular expressions in bytes, maxStates in states.
 	maxPattern, maxStates = 512, 2000
 )
 
-// function bounds what calls of one function return and cost.
+// function bounds the results and the cost of a function.
 type function struct {
-	// least and most are how many arguments it takes, with the target of a method.
+	// least and most bound the number of arguments, including the target of a method.
 	least, most int
 	bound       func([]value) (value, float64, error)
 }
 
-// functions are all that expressions may call.
+// functions contains all functions that expressions may call.
 var functions = map[string]function{}
 
 func init() {
@@ -34,7 +34,7 @@ func init() {
 			functions[name] = function{least, most, bound}
 		}
 	}
-	// Each of these goes through its arguments at most once or twice.
+	// Each of these traverses its arguments at most twice.
 	register(1, 3, toScalar,
 		operators.LogicalNot, operators.Negate, operators.LogicalAnd, operators.LogicalOr, operators.Subtract, operators.Multiply, operators.Divide, operators.Modulo,
 		operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals, operators.In, operators.OldIn,
@@ -78,7 +78,7 @@ func init() {
 	register(2, 2, validated, "validate")
 }
 
-// traversal is what it costs to go through all of some values.
+// traversal returns the cost of traversing values.
 func traversal(values []value) float64 {
 	total := 0.0
 	for _, v := range values {
@@ -89,12 +89,12 @@ func traversal(values []value) float64 {
 
 func toScalar(args []value) (value, float64, error) { return scalar, 2 * traversal(args), nil }
 
-// atTime returns a part of a time. The system reads the file of a time zone.
+// atTime bounds a part of a time. If a time zone is given, the evaluation reads the time zone file.
 func atTime(args []value) (value, float64, error) {
 	return scalar, 2*traversal(args) + 1000*float64(len(args)-1), nil
 }
 
-// toText returns a text that is longer than the arguments by a factor at most.
+// toText bounds a string that is at most factor times as long as the arguments.
 func toText(factor float64) func([]value) (value, float64, error) {
 	return func(args []value) (value, float64, error) {
 		size := 0.0
@@ -134,7 +134,7 @@ func selected(args []value) (value, float64, error) {
 	return out, args[1].traversal() + args[0].hops, nil
 }
 
-// selectedOptional is an optional value. Of one that is optional already, it is no further one.
+// selectedOptional bounds an optional value. Selecting from an optional value does not nest optionals.
 func selectedOptional(args []value) (value, float64, error) {
 	out, steps, err := selected(args)
 	out.types = max(2, out.types)
@@ -154,11 +154,11 @@ func concatenated(args []value) (value, float64, error) {
 }
 
 func found(args []value) (value, float64, error) {
-	// Texts are searched at every position, lists once.
+	// Strings are searched at every position, lists once.
 	return scalar, 2*traversal(args) + args[0].bytes()*args[1].bytes()/64, nil
 }
 
-// length returns the length of a value as text: exactly that of a literal.
+// length bounds the length of a value as a string. It is exact for literals.
 func length(v value) float64 {
 	if literal, ok := v.literal.(string); ok {
 		return float64(len(literal))
@@ -201,12 +201,12 @@ var precision = regexp.MustCompile(`\.[0-9]{3,}`)
 func formatted(args []value) (value, float64, error) {
 	template, ok := args[0].literal.(string)
 	if !ok {
-		return value{}, 0, errors.New("the template must be a literal text")
+		return value{}, 0, errors.New("the template must be a string literal")
 	}
 	if precision.MatchString(template) {
 		return value{}, 0, errors.New("the precision of a number must have at most two digits")
 	}
-	// A number takes less than 512 bytes, a value that is quoted up to ten times its size.
+	// A number has less than 512 bytes, a quoted value up to ten times its size.
 	out := text(float64(len(template)) + 512*float64(strings.Count(template, "%")) + 10*args[1].bytes())
 	return out, 10*traversal(args) + out.size, nil
 }
@@ -214,30 +214,30 @@ func formatted(args []value) (value, float64, error) {
 func matched(args []value) (value, float64, error) {
 	pattern, ok := args[1].literal.(string)
 	if !ok {
-		return value{}, 0, errors.New("the pattern must be a literal text")
+		return value{}, 0, errors.New("the pattern must be a string literal")
 	}
 	states, err := statesOf(pattern)
 	if err != nil {
 		return value{}, 0, err
 	}
-	// The pattern is compiled for each call. Each state is looked at for each byte.
+	// Each call compiles the pattern. Matching visits each state for each byte.
 	steps := 2*traversal(args) + 20*states + args[0].bytes()*states/10
 	return value{size: 1 + 2*args[0].bytes(), width: 1 + args[0].bytes(), types: 2}, steps, nil
 }
 
-// statesOf bounds the states of a regular expression without compiling it: a{1000}{1000}
-// is short.
+// statesOf bounds the states of a regular expression without compiling it, since short patterns
+// such as a{1000}{1000} have many states.
 func statesOf(pattern string) (float64, error) {
 	if len(pattern) > maxPattern {
 		return 0, fmt.Errorf("the pattern must be no more than %d bytes", maxPattern)
 	}
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
-		return 0, fmt.Errorf("the pattern is no regular expression: %w", err)
+		return 0, fmt.Errorf("the pattern is not a valid regular expression: %w", err)
 	}
 	states := countStates(parsed)
 	if states > maxStates {
-		return 0, fmt.Errorf("the pattern has up to %.3g states, at most %d are allowed", states, maxStates)
+		return 0, fmt.Errorf("the pattern must have at most %d states, found up to %.3g", maxStates, states)
 	}
 	return states, nil
 }
@@ -256,7 +256,7 @@ func countStates(node *syntax.Regexp) float64 {
 func ranged(args []value) (value, float64, error) {
 	n, ok := args[0].literal.(int64)
 	if !ok || n > maxRange {
-		return value{}, 0, fmt.Errorf("the length must be a literal number of at most %d", maxRange)
+		return value{}, 0, fmt.Errorf("the length must be an integer literal of at most %d", maxRange)
 	}
 	entries := float64(max(n, 0))
 	return value{size: 1 + entries, width: entries, types: 2}, entries, nil
@@ -268,7 +268,7 @@ func flattened(args []value) (value, float64, error) {
 	return out, 2 * traversal(args), nil
 }
 
-// pairs compares each entry with each other.
+// pairs bounds a comparison of each entry with each other.
 func pairs(args []value) (value, float64, error) {
 	return args[0], (1 + args[0].width) * args[0].traversal(), nil
 }
@@ -282,7 +282,7 @@ func setOf(args []value) (value, float64, error) {
 	return scalar, 2 * ((1+a.width)*b.traversal() + (1+b.width)*a.traversal()), nil
 }
 
-// validated is a list of what is wrong with a text.
+// validated bounds a list of validation errors of a string.
 func validated(args []value) (value, float64, error) {
 	out := value{size: 10 * (args[0].size + args[1].size), width: 10, types: 3}
 	return out, 20*traversal(args) + out.size, nil

@@ -1,13 +1,13 @@
-// Package expression compiles and evaluates the CEL expressions of condition rules,
-// with a bound on their cost that is known before they run.
+// Package expression compiles and evaluates the CEL expressions of condition rules, with a
+// cost that is bounded before the evaluation.
 //
 //	text ─► parse without macros ─► analyze: names, functions, nesting, types ─► expand macros, check types
 //	                                       │
-//	                                       └─► worst case for an object of a given extent ─► evaluate, or refuse
+//	                                       └─► maximum cost for an object of a given extent ─► evaluate, or reject
 //
 // The type checker and some functions of CEL take time and memory that is exponential
-// in the length of an expression, and cannot be interrupted. So what they are given is
-// bounded by the analysis: of a construct without a static bound, the expression is refused.
+// in the length of an expression, and cannot be interrupted. So the analysis rejects
+// expressions that contain a construct without a static bound before they run.
 package expression
 
 import (
@@ -40,21 +40,20 @@ const maxDepth = 60
 const (
 	// Object is the live object.
 	Object = "object"
-	// Result is the outcome of a rule, for its message expression.
+	// Result is the result of a rule, for its message expression.
 	Result = "result"
 )
 
-// language is what expressions are written in: CEL with the functions of Kubernetes'
-// own CEL, and hasConditions(object.status).
+// language is CEL with the functions of Kubernetes and hasConditions(object.status).
 type language struct {
 	env *cel.Env
-	// plain is a parser without macros: macros may copy their arguments.
+	// plain is a parser that does not expand macros, since macros may copy their arguments.
 	plain *parser.Parser
-	// quantities are the functions that parse a quantity, by name.
+	// quantities contains the functions that parse a quantity by name.
 	quantities map[string]celfunctions.UnaryOp
 }
 
-var shared = sync.OnceValues(newLanguage)
+var sharedLanguage = sync.OnceValues(newLanguage)
 
 func newLanguage() (*language, error) {
 	env, err := cel.NewEnv(
@@ -102,16 +101,15 @@ type Expression struct {
 	program cel.Program
 }
 
-// Compile parses, bounds and checks an expression that returns a result of a type, or of
-// any type for cel.AnyType. The error says what is wrong with it, or which part of it has no
-// bound.
+// Compile parses, analyzes and checks an expression that returns a value of a type, or of any
+// type for cel.AnyType.
 func Compile(text string, result *cel.Type) (*Expression, error) {
-	l, err := shared()
+	l, err := sharedLanguage()
 	if err != nil {
 		return nil, err
 	}
-	if len(text) > bounded.MaxLength {
-		return nil, fmt.Errorf("must be no more than %d bytes", bounded.MaxLength)
+	if err := bounded.CheckLength(text); err != nil {
+		return nil, err
 	}
 	plain, problems := l.plain.Parse(common.NewTextSource(text))
 	if len(problems.GetErrors()) > 0 {
@@ -130,7 +128,7 @@ func Compile(text string, result *cel.Type) (*Expression, error) {
 		return nil, err
 	}
 	if out := checked.OutputType(); result != cel.AnyType && !out.IsExactType(result) && !out.IsExactType(cel.DynType) {
-		return nil, fmt.Errorf("must return a %s, not a %s", result, out)
+		return nil, fmt.Errorf("must return %s, but returns %s", result, out)
 	}
 	expression.program, err = l.env.Program(checked, cel.CustomDecoratorV2(l.checkQuantities), cel.InterruptCheckFrequency(100))
 	if err != nil {
@@ -139,7 +137,7 @@ func Compile(text string, result *cel.Type) (*Expression, error) {
 	return expression, nil
 }
 
-// checkQuantities keeps texts from the parser of quantities that it would not return from.
+// checkQuantities rejects strings for which the parser of quantities would not terminate.
 func (l *language) checkQuantities(step interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	call, ok := step.(interpreter.InterpretableCall)
 	if !ok || l.quantities[call.Function()] == nil {
@@ -178,19 +176,16 @@ func quantityParsers(env *cel.Env) (map[string]celfunctions.UnaryOp, error) {
 	return parsers, nil
 }
 
-// Evaluate returns the value of the expression for variables. of is the extent of the
-// variable object. What the evaluation costs at worst is taken off the budget; if that is more than
-// is left, or than one expression may cost, nothing is evaluated and the error wraps
-// bounded.ErrTooExpensive.
+// Evaluate returns the value of the expression for variables. of is the extent of the variable
+// object. It subtracts the maximum cost of the evaluation from the budget. If the cost exceeds the
+// budget or the limit for one expression, it does not evaluate the expression and returns an error
+// that wraps bounded.ErrTooExpensive.
 func (e *Expression) Evaluate(ctx context.Context, budget *bounded.Budget, variables map[string]any, of bounded.Extent) (any, error) {
 	steps, err := e.Steps(of)
 	if err != nil {
 		return nil, err
 	}
-	if err := bounded.Affordable(steps, of); err != nil {
-		return nil, err
-	}
-	if err := budget.Spend(steps); err != nil {
+	if err := budget.SpendOn(of, steps); err != nil {
 		return nil, err
 	}
 	out, _, err := e.program.ContextEval(ctx, variables)
@@ -200,5 +195,5 @@ func (e *Expression) Evaluate(ctx context.Context, budget *bounded.Budget, varia
 	return out.Value(), nil
 }
 
-// Steps returns what the evaluation costs at worst if the variable object has an extent.
+// Steps returns the maximum cost of an evaluation if the variable object has the given extent.
 func (e *Expression) Steps(of bounded.Extent) (float64, error) { return analyze(e.plain, of) }

@@ -36,8 +36,8 @@ func TestJSONPathIsBounded(t *testing.T) {
 		union(150, "status", "more", "x"):               "too expensive",
 		"..a..a..a":                                     "too expensive",
 		".spec.containers[?(@" + union(300, "ports", "x") + `=="Ready")].status`: "too expensive",
-		"{range .spec.containers[*]}{.name}{end}":                                "not one path",
-		"{.a}{.b}":                              "not one path",
+		"{range .spec.containers[*]}{.name}{end}":                                "exactly one path",
+		"{.a}{.b}":                              "exactly one path",
 		"text{.a}":                              "unrecognized",
 		".a[1:3:9223372036854775807]":           "out of range",
 		".a[":                                   "unterminated",
@@ -68,9 +68,8 @@ func TestJSONPathFinds(t *testing.T) {
 	}
 }
 
-// TestJSONPathDependsOnTheObject: the same path is refused for an object of which it selects
-// too much.
-func TestJSONPathDependsOnTheObject(t *testing.T) {
+// A path is rejected for an object in which it selects too many values.
+func TestJSONPathDependsOnExtent(t *testing.T) {
 	object := map[string]any{"list": make([]any, 250_000)}
 	parsed, err := ParseJSONPath(".list[*]")
 	if err != nil {
@@ -88,7 +87,7 @@ func TestJQIsBounded(t *testing.T) {
 		`.spec.containers[] | select((.name == "web" or "b" == .image) and .x != null) | .image`: true,
 		`(.spec | .containers)[0].ports[-1]`:                                                     true,
 		`."spec"."replicas"`:                                                                     true,
-		// Whatever has no static bound, or selects a field more than once.
+		// Expressions without a static bound, or that select a field more than once.
 		`"a" * 1000000000`: false, ".. | .a": false, ".a, .b": false, "recurse": false, "range(1000000000)": false, "[limit(5; repeat(.))]": false,
 		"reduce range(10) as $i (.; .)": false, "def f: f; f": false, ".a[1:2]": false, ".a[.b]": false, `.["\(.a)"]`: false, "paths": false, "getpath([\"a\"])": false,
 		"select(.a)": false, "select(.a == .b)": false, "select(.a[] == 1)": false, `select(.a | test("(a*)*"))`: false, "select(.a == (1, 2))": false, "input": false, "env": false, "$ENV": false, "if .a then .b else .c end": false,
@@ -127,7 +126,7 @@ func TestFieldsAreTranslated(t *testing.T) {
 	} {
 		query, err := ParseFields(path)
 		if err != nil {
-			t.Errorf("ParseFields(%s) = %v", path, err)
+			t.Errorf("ParseFields(%s) = %v, want no error", path, err)
 			continue
 		}
 		got, err := query.Paths(t.Context(), bounded.NewBudget(), pod, bounded.ExtentOf(pod))
@@ -137,7 +136,7 @@ func TestFieldsAreTranslated(t *testing.T) {
 	}
 	for _, path := range []string{"..name", ".a[?(@.b>1)]", ".a[0:2]", "{.a", ".", ""} {
 		if _, err := ParseFields(path); err == nil {
-			t.Errorf("ParseFields(%s) succeeded", path)
+			t.Errorf("ParseFields(%s) = nil, want an error", path)
 		}
 	}
 }
@@ -170,7 +169,7 @@ func FuzzJQ(f *testing.F) {
 		seen := map[string]bool{}
 		for _, path := range paths {
 			if key := fmt.Sprintf("%#v", path); seen[key] {
-				t.Errorf("Paths(%s) selects %v more than once", text, path)
+				t.Errorf("Paths(%s) contains %v more than once, want unique paths", text, path)
 			} else {
 				seen[key] = true
 			}

@@ -11,19 +11,18 @@ import (
 )
 
 // JQ is a jq path expression: fields, indexes, iteration, and select with comparisons of
-// fields with literals. It selects each field at most once. Everything else of jq has no
-// bound that is known before it runs.
+// fields with literals. It selects each field at most once. The cost of other jq expressions
+// has no static bound.
 type JQ struct {
 	// parts is the number of parts of the expression.
 	parts float64
 	code  *gojq.Code
 }
 
-// ParseJQ parses a jq path expression. It is an error if the expression contains anything
-// but path expressions.
+// ParseJQ parses a jq path expression. It returns an error for all other jq expressions.
 func ParseJQ(text string) (*JQ, error) {
-	if len(text) > bounded.MaxLength {
-		return nil, fmt.Errorf("must be no more than %d bytes", bounded.MaxLength)
+	if err := bounded.CheckLength(text); err != nil {
+		return nil, err
 	}
 	query, err := gojq.Parse(text)
 	if err != nil {
@@ -44,19 +43,16 @@ func ParseJQ(text string) (*JQ, error) {
 	return &JQ{parts: check.parts, code: code}, nil
 }
 
-// Steps returns what it costs at worst to find the fields in an object of an extent.
+// Steps returns the maximum cost of Paths for an object of an extent.
 func (q *JQ) Steps(of bounded.Extent) float64 {
 	return jqSteps * (float64(of.Values)*(q.parts+float64(of.Depth)) + of.Size())
 }
 
-// Paths returns the paths of the fields that the expression selects. It takes its cost off
-// the budget; the error wraps bounded.ErrTooExpensive if it does not fit.
+// Paths returns the paths of the fields that the expression selects. It subtracts its cost from
+// the budget. The error wraps bounded.ErrTooExpensive if the cost exceeds the budget.
 func (q *JQ) Paths(ctx context.Context, budget *bounded.Budget, object map[string]any, of bounded.Extent) ([][]any, error) {
 	steps := q.Steps(of)
-	if err := bounded.Affordable(steps, of); err != nil {
-		return nil, err
-	}
-	if err := budget.Spend(steps); err != nil {
+	if err := budget.SpendOn(of, steps); err != nil {
 		return nil, err
 	}
 	results := q.code.RunWithContext(ctx, jqInput(object))
@@ -77,7 +73,7 @@ func (q *JQ) Paths(ctx context.Context, budget *bounded.Budget, object map[strin
 	}
 }
 
-// jqInput returns a copy of a JSON value in the number types that gojq takes.
+// jqInput returns a copy of a JSON value with the number types of gojq.
 func jqInput(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -98,25 +94,25 @@ func jqInput(value any) any {
 	return value
 }
 
-// jqCheck goes through an expression and finds what is not part of a path expression.
+// jqCheck checks that an expression is a path expression, and counts its parts.
 type jqCheck struct {
 	parts float64
-	// iterates is whether iteration is allowed: in a condition it would select an entry
+	// iterates is true if iteration is allowed. In a condition it would select an entry
 	// more than once.
 	iterates bool
 }
 
-var errNoPath = errors.New("only fields, indexes, iteration and select with comparisons are supported")
+var errNotPath = errors.New("must consist of fields, indexes, iteration and select with comparisons")
 
 func (c *jqCheck) path(query *gojq.Query) error {
 	c.parts++
 	switch {
 	case query == nil || len(query.FuncDefs) > 0 || len(query.Imports) > 0 || query.Meta != nil || len(query.Patterns) > 0:
-		return errNoPath
+		return errNotPath
 	case query.Op == gojq.OpPipe:
 		return errors.Join(c.path(query.Left), c.path(query.Right))
 	case query.Op != 0 || query.Term == nil:
-		return errNoPath
+		return errNotPath
 	}
 	term := query.Term
 	switch term.Type {
@@ -131,16 +127,16 @@ func (c *jqCheck) path(query *gojq.Query) error {
 		}
 	case gojq.TermTypeFunc:
 		if term.Func.Name != "select" || len(term.Func.Args) != 1 {
-			return fmt.Errorf("the function %s is not supported: %w", term.Func.Name, errNoPath)
+			return fmt.Errorf("function %s is not supported: %w", term.Func.Name, errNotPath)
 		}
-		within := jqCheck{}
-		err := within.condition(term.Func.Args[0])
-		c.parts += within.parts
+		argument := jqCheck{}
+		err := argument.condition(term.Func.Args[0])
+		c.parts += argument.parts
 		if err != nil {
 			return err
 		}
 	default:
-		return errNoPath
+		return errNotPath
 	}
 	for _, suffix := range term.SuffixList {
 		c.parts++
@@ -159,9 +155,9 @@ func (c *jqCheck) path(query *gojq.Query) error {
 func (c *jqCheck) index(index *gojq.Index) error {
 	switch {
 	case index == nil || index.IsSlice || index.End != nil:
-		return errNoPath
+		return errNotPath
 	case index.Str != nil && len(index.Str.Queries) > 0:
-		return errNoPath
+		return errNotPath
 	case index.Start != nil && !isLiteral(index.Start):
 		return errors.New("an index must be a literal")
 	}
@@ -172,7 +168,7 @@ func (c *jqCheck) index(index *gojq.Index) error {
 func (c *jqCheck) condition(query *gojq.Query) error {
 	c.parts++
 	if query == nil || len(query.FuncDefs) > 0 || len(query.Patterns) > 0 {
-		return errNoPath
+		return errNotPath
 	}
 	switch query.Op {
 	case gojq.OpAnd, gojq.OpOr:
@@ -193,7 +189,7 @@ func (c *jqCheck) condition(query *gojq.Query) error {
 	return errors.New("select must compare a field with a literal")
 }
 
-// isLiteral reports whether an expression is a text, a number, a bool or null.
+// isLiteral reports whether an expression is a string, a number, a boolean or null.
 func isLiteral(query *gojq.Query) bool {
 	if query == nil || query.Op != 0 || query.Term == nil || len(query.FuncDefs) > 0 || len(query.Term.SuffixList) > 0 {
 		return false

@@ -8,19 +8,19 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 )
 
-// CheckPointer returns an error if a text is no JSON pointer (RFC 6901), or too long.
+// CheckPointer returns an error if a string is not a JSON pointer (RFC 6901) or too long.
 func CheckPointer(pointer string) error {
-	if len(pointer) > bounded.MaxLength {
-		return fmt.Errorf("must be no more than %d bytes", bounded.MaxLength)
+	if err := bounded.CheckLength(pointer); err != nil {
+		return err
 	}
 	if !strings.HasPrefix(pointer, "/") {
-		return fmt.Errorf("JSON pointer %q does not begin with /", pointer)
+		return fmt.Errorf("JSON pointer %q must start with /", pointer)
 	}
 	return nil
 }
 
-// ResolvePointer returns the path that a JSON pointer (RFC 6901) names; nil if it points to
-// nothing.
+// ResolvePointer returns the path of the value that a JSON pointer (RFC 6901) refers to, or nil if
+// the value does not exist.
 func ResolvePointer(object map[string]any, pointer string) ([]any, error) {
 	if err := CheckPointer(pointer); err != nil {
 		return nil, err

@@ -10,12 +10,12 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 )
 
-// ParseFields parses a JSON path as a jq path expression, which, unlike the JSON path library,
-// can say where a value is. It supports .field, ['field'], [index], [*], .* and the filter
+// ParseFields translates a JSON path into a jq path expression, since the JSON path library does
+// not return the paths of values. It supports .field, ['field'], [index], [*], .* and the filter
 // [?(@.field=="value")].
 func ParseFields(path string) (*JQ, error) {
-	if len(path) > bounded.MaxLength {
-		return nil, fmt.Errorf("must be no more than %d bytes", bounded.MaxLength)
+	if err := bounded.CheckLength(path); err != nil {
+		return nil, err
 	}
 	translated, err := jqFromJSONPath(path)
 	if err != nil {
@@ -28,7 +28,7 @@ func jqFromJSONPath(path string) (string, error) {
 	rest := strings.TrimSpace(path)
 	if inner, ok := strings.CutPrefix(rest, "{"); ok {
 		if rest, ok = strings.CutSuffix(inner, "}"); !ok {
-			return "", fmt.Errorf("JSON path %q: { is not closed", path)
+			return "", fmt.Errorf("JSON path %q: missing }", path)
 		}
 	}
 	rest = strings.TrimPrefix(rest, "$")
@@ -49,7 +49,7 @@ func jqFromJSONPath(path string) (string, error) {
 			switch name {
 			case "":
 				if rest == "" || rest[0] != '[' {
-					return fail(errors.New("an empty step; recursive descent is not supported"))
+					return fail(errors.New("empty field name; recursive descent is not supported"))
 				}
 			case "*":
 				steps = append(steps, ".[]?")
@@ -59,7 +59,7 @@ func jqFromJSONPath(path string) (string, error) {
 		case '[':
 			end := closingBracket(rest)
 			if end < 0 {
-				return fail(errors.New("[ is not closed"))
+				return fail(errors.New("missing ]"))
 			}
 			step, err := jqFromBracket(strings.TrimSpace(rest[1:end]))
 			if err != nil {
@@ -70,13 +70,12 @@ func jqFromJSONPath(path string) (string, error) {
 		}
 	}
 	if len(steps) == 1 {
-		return fail(errors.New("it names no field"))
+		return fail(errors.New("must contain a field"))
 	}
 	return strings.Join(steps, " | "), nil
 }
 
-// closingBracket returns the index of the ] that closes the [ at the start of
-// text, and -1 if there is none.
+// closingBracket returns the index of the ] for the [ at the start of text, or -1 if there is none.
 func closingBracket(text string) int {
 	var quote rune
 	for i, c := range text {
@@ -115,7 +114,7 @@ func jqFromBracket(inner string) (string, error) {
 	}
 	text, ok := unquote(strings.TrimSpace(value))
 	if !ok {
-		return "", fmt.Errorf("[%s] does not compare with a quoted text", inner)
+		return "", fmt.Errorf("[%s] must compare with a quoted string", inner)
 	}
 	selector := "."
 	for name := range strings.SplitSeq(strings.TrimSpace(field), ".") {
@@ -131,7 +130,7 @@ func unquote(text string) (string, bool) {
 	return "", false
 }
 
-// jqQuote returns text as a string literal of jq, which is that of JSON.
+// jqQuote returns text as a string literal of jq. jq has the same string syntax as JSON.
 func jqQuote(text string) string {
 	literal, _ := json.Marshal(text)
 	return string(literal)

@@ -3692,12 +3692,12 @@ func schema_pkg_apis_addon_v1alpha1_AddOnConfig(ref common.ReferenceCallback) co
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AddOnConfig names a configuration of an add-on.",
+				Description: "AddOnConfig refers to a configuration of an add-on.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The API group of the configuration; empty for the core group.",
+							Description: "group is the API group of the configuration. It is empty for the core group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -3705,7 +3705,7 @@ func schema_pkg_apis_addon_v1alpha1_AddOnConfig(ref common.ReferenceCallback) co
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The resource of the configuration, such as addondeploymentconfigs.",
+							Description: "resource is the plural name of the resource of the configuration, for example addondeploymentconfigs.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -3713,14 +3713,14 @@ func schema_pkg_apis_addon_v1alpha1_AddOnConfig(ref common.ReferenceCallback) co
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The namespace of the configuration. Empty if it is cluster-scoped.",
+							Description: "namespace is the namespace of the configuration. It is empty for a cluster-scoped configuration.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the configuration.",
+							Description: "name is the name of the configuration.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -3737,7 +3737,7 @@ func schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfig(ref common.ReferenceCa
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AddOnDeploymentConfig customizes how the agents of add-ons are deployed: where they run, from which registries, by which proxy, and with which resources. The configs of a ManagedClusterAddOn or of a ClusterManagementAddOn refer to it.",
+				Description: "AddOnDeploymentConfig customizes the deployment of the agents of add-ons: their nodes, image registries, proxy and resources. The configs of a ManagedClusterAddOn or of a ClusterManagementAddOn refer to it.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -3763,7 +3763,7 @@ func schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfig(ref common.ReferenceCa
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How agents are deployed.",
+							Description: "spec specifies how agents are deployed.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.AddOnDeploymentConfigSpec{}.OpenAPIModelName()),
 						},
@@ -3806,7 +3806,7 @@ func schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigList(ref common.Referen
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The AddOnDeploymentConfigs.",
+							Description: "items is the list of AddOnDeploymentConfigs.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -3830,7 +3830,7 @@ func schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigSpec(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AddOnDeploymentConfigSpec says how the agents of add-ons are deployed.",
+				Description: "AddOnDeploymentConfigSpec specifies how the agents of add-ons are deployed.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"customizedVariables": {
@@ -3843,7 +3843,7 @@ func schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigSpec(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Variables that the manager of the add-on may use in its manifests.",
+							Description: "customizedVariables lists variables that the manager of the add-on may use in its manifests.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -3856,7 +3856,7 @@ func schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigSpec(ref common.Referen
 					},
 					"nodePlacement": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The nodes on which agents run. If it is not set, the manager of the add-on decides.",
+							Description: "nodePlacement selects the nodes of the agents. If it is not set, the manager of the add-on selects them.",
 							Ref:         ref(v1alpha1.NodePlacement{}.OpenAPIModelName()),
 						},
 					},
@@ -3867,7 +3867,7 @@ func schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigSpec(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The registries from which images are pulled instead of others.",
+							Description: "registries lists the registries that replace the registries of images.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -3880,14 +3880,14 @@ func schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigSpec(ref common.Referen
 					},
 					"proxyConfig": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The proxy that agents use.",
+							Description: "proxyConfig is the proxy of the agents.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.ProxyConfig{}.OpenAPIModelName()),
 						},
 					},
 					"agentInstallNamespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The namespace on managed clusters where agents run. An empty one leaves it to the template of the add-on.",
+							Description: "agentInstallNamespace is the namespace of the agents on managed clusters. If it is empty, the template of the add-on specifies the namespace. Defaults to open-cluster-management-agent-addon.",
 							Default:     "open-cluster-management-agent-addon",
 							Type:        []string{"string"},
 							Format:      "",
@@ -3903,7 +3903,7 @@ func schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigSpec(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The resources of containers. Of several that match a container, the last one holds.",
+							Description: "resourceRequirements lists the resources of containers. If several entries match a container, the last one applies.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -3926,19 +3926,19 @@ func schema_pkg_apis_addon_v1alpha1_AddOnMeta(ref common.ReferenceCallback) comm
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AddOnMeta describes an add-on for people.",
+				Description: "AddOnMeta describes an add-on for users.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"displayName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the add-on to show.",
+							Description: "displayName is the name of the add-on to show.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"description": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What the add-on does.",
+							Description: "description is the description of the add-on.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -3953,7 +3953,7 @@ func schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOn(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterManagementAddOn announces an add-on that can be installed on managed clusters, where it is installed, and its default configurations. A ManagedClusterAddOn of the same name in the namespace of a cluster installs it there.",
+				Description: "ClusterManagementAddOn registers an add-on that can be installed on managed clusters, with its default configurations and its install strategy. A ManagedClusterAddOn of the same name in the namespace of a cluster installs it on the cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -3979,14 +3979,14 @@ func schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOn(ref common.ReferenceC
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What the add-on is, and where it is installed.",
+							Description: "spec describes the add-on and its install strategy.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.ClusterManagementAddOnSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How far the installation is.",
+							Description: "status reports the progress of the installation.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.ClusterManagementAddOnStatus{}.OpenAPIModelName()),
 						},
@@ -4029,7 +4029,7 @@ func schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnList(ref common.Refere
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The ClusterManagementAddOns.",
+							Description: "items is the list of ClusterManagementAddOns.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4053,19 +4053,19 @@ func schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnSpec(ref common.Refere
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterManagementAddOnSpec says what an add-on is, and where it is installed.",
+				Description: "ClusterManagementAddOnSpec describes an add-on and its install strategy.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"addOnMeta": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The description of the add-on.",
+							Description: "addOnMeta is the description of the add-on.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.AddOnMeta{}.OpenAPIModelName()),
 						},
 					},
 					"addOnConfiguration": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Where the configuration is. Deprecated: use supportedConfigs.",
+							Description: "addOnConfiguration refers to the configuration. Deprecated: use supportedConfigs.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.ConfigCoordinates{}.OpenAPIModelName()),
 						},
@@ -4081,7 +4081,7 @@ func schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnSpec(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The kinds of configurations that the add-on takes.",
+							Description: "supportedConfigs lists the kinds of configurations of the add-on.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4094,7 +4094,7 @@ func schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnSpec(ref common.Refere
 					},
 					"installStrategy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "On which clusters the add-on is installed.",
+							Description: "installStrategy selects the clusters to install the add-on on.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.InstallStrategy{}.OpenAPIModelName()),
 						},
@@ -4111,7 +4111,7 @@ func schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnStatus(ref common.Refe
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterManagementAddOnStatus says how far the installation of an add-on is.",
+				Description: "ClusterManagementAddOnStatus reports the progress of the installation of an add-on.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"defaultconfigReferences": {
@@ -4121,7 +4121,7 @@ func schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnStatus(ref common.Refe
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The default configurations in use.",
+							Description: "defaultconfigReferences lists the default configurations in use.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4139,7 +4139,7 @@ func schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnStatus(ref common.Refe
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "How far the installation is, for each Placement.",
+							Description: "installProgressions reports the progress of the installation for each Placement.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4162,26 +4162,26 @@ func schema_pkg_apis_addon_v1alpha1_ConfigCoordinates(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ConfigCoordinates names a configuration by its CustomResourceDefinition. It is deprecated.",
+				Description: "ConfigCoordinates refers to a configuration by its CustomResourceDefinition. Deprecated.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"crdName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the CustomResourceDefinition.",
+							Description: "crdName is the name of the CustomResourceDefinition.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"crName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the configuration.",
+							Description: "crName is the name of the configuration.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"lastObservedGeneration": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The metadata.generation of the configuration that was read.",
+							Description: "lastObservedGeneration is the metadata.generation of the configuration that was read.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -4196,12 +4196,12 @@ func schema_pkg_apis_addon_v1alpha1_ConfigGroupResource(ref common.ReferenceCall
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ConfigGroupResource is a kind of configuration, by its group and resource.",
+				Description: "ConfigGroupResource is a kind of configuration, identified by its group and resource.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The API group of the configuration; empty for the core group.",
+							Description: "group is the API group of the configuration. It is empty for the core group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4209,7 +4209,7 @@ func schema_pkg_apis_addon_v1alpha1_ConfigGroupResource(ref common.ReferenceCall
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The resource of the configuration, such as addondeploymentconfigs.",
+							Description: "resource is the plural name of the resource of the configuration, for example addondeploymentconfigs.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4226,12 +4226,12 @@ func schema_pkg_apis_addon_v1alpha1_ConfigMeta(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ConfigMeta is a kind of configuration that an add-on takes.",
+				Description: "ConfigMeta is a kind of configuration of an add-on.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The API group of the configuration; empty for the core group.",
+							Description: "group is the API group of the configuration. It is empty for the core group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4239,7 +4239,7 @@ func schema_pkg_apis_addon_v1alpha1_ConfigMeta(ref common.ReferenceCallback) com
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The resource of the configuration, such as addondeploymentconfigs.",
+							Description: "resource is the plural name of the resource of the configuration, for example addondeploymentconfigs.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4247,7 +4247,7 @@ func schema_pkg_apis_addon_v1alpha1_ConfigMeta(ref common.ReferenceCallback) com
 					},
 					"defaultConfig": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The configuration of clusters for which no other one is named.",
+							Description: "defaultConfig is the configuration of clusters that have no other configuration of this kind.",
 							Ref:         ref(v1alpha1.ConfigReferent{}.OpenAPIModelName()),
 						},
 					},
@@ -4269,7 +4269,7 @@ func schema_pkg_apis_addon_v1alpha1_ConfigReference(ref common.ReferenceCallback
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The API group of the configuration; empty for the core group.",
+							Description: "group is the API group of the configuration. It is empty for the core group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4277,7 +4277,7 @@ func schema_pkg_apis_addon_v1alpha1_ConfigReference(ref common.ReferenceCallback
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The resource of the configuration, such as addondeploymentconfigs.",
+							Description: "resource is the plural name of the resource of the configuration, for example addondeploymentconfigs.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4285,14 +4285,14 @@ func schema_pkg_apis_addon_v1alpha1_ConfigReference(ref common.ReferenceCallback
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The namespace of the configuration. Empty if it is cluster-scoped.",
+							Description: "namespace is the namespace of the configuration. It is empty for a cluster-scoped configuration.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the configuration.",
+							Description: "name is the name of the configuration.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4300,7 +4300,7 @@ func schema_pkg_apis_addon_v1alpha1_ConfigReference(ref common.ReferenceCallback
 					},
 					"lastObservedGeneration": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The metadata.generation of the configuration that was read.",
+							Description: "lastObservedGeneration is the metadata.generation of the configuration that was read.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int64",
@@ -4308,13 +4308,13 @@ func schema_pkg_apis_addon_v1alpha1_ConfigReference(ref common.ReferenceCallback
 					},
 					"desiredConfig": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The configuration that the add-on is to have.",
+							Description: "desiredConfig is the desired configuration of the add-on.",
 							Ref:         ref(v1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
 						},
 					},
 					"lastAppliedConfig": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The configuration that was applied last.",
+							Description: "lastAppliedConfig is the configuration that was last applied.",
 							Ref:         ref(v1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
 						},
 					},
@@ -4331,19 +4331,19 @@ func schema_pkg_apis_addon_v1alpha1_ConfigReferent(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ConfigReferent is one configuration, by its namespace and name.",
+				Description: "ConfigReferent refers to a configuration by namespace and name.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The namespace of the configuration. Empty if it is cluster-scoped.",
+							Description: "namespace is the namespace of the configuration. It is empty for a cluster-scoped configuration.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the configuration.",
+							Description: "name is the name of the configuration.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4360,19 +4360,19 @@ func schema_pkg_apis_addon_v1alpha1_ConfigSpecHash(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ConfigSpecHash is a configuration in the state in which it was read.",
+				Description: "ConfigSpecHash refers to a configuration with the hash of its spec.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The namespace of the configuration. Empty if it is cluster-scoped.",
+							Description: "namespace is the namespace of the configuration. It is empty for a cluster-scoped configuration.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the configuration.",
+							Description: "name is the name of the configuration.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4380,7 +4380,7 @@ func schema_pkg_apis_addon_v1alpha1_ConfigSpecHash(ref common.ReferenceCallback)
 					},
 					"specHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The hash of the configuration's spec.",
+							Description: "specHash is the hash of the spec of the configuration.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4397,12 +4397,12 @@ func schema_pkg_apis_addon_v1alpha1_ContainerResourceRequirements(ref common.Ref
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ContainerResourceRequirements are the resources of containers.",
+				Description: "ContainerResourceRequirements specifies the resources of containers.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"containerID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The containers, as <resource>:<name>:<container>, such as deployments:*:*. An asterisk matches all.",
+							Description: "containerID selects containers. It has the form <resource>:<name>:<container>, for example deployments:*:*, where * matches all.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4410,7 +4410,7 @@ func schema_pkg_apis_addon_v1alpha1_ContainerResourceRequirements(ref common.Ref
 					},
 					"resources": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The resources of these containers.",
+							Description: "resources are the resources of these containers.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.ResourceRequirements{}.OpenAPIModelName()),
 						},
@@ -4433,7 +4433,7 @@ func schema_pkg_apis_addon_v1alpha1_CustomizedVariable(ref common.ReferenceCallb
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the variable: letters, digits and underscores.",
+							Description: "name is the name of the variable. It consists of letters, digits and underscores.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4441,7 +4441,7 @@ func schema_pkg_apis_addon_v1alpha1_CustomizedVariable(ref common.ReferenceCallb
 					},
 					"value": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The value of the variable.",
+							Description: "value is the value of the variable.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4463,7 +4463,7 @@ func schema_pkg_apis_addon_v1alpha1_DefaultConfigReference(ref common.ReferenceC
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The API group of the configuration; empty for the core group.",
+							Description: "group is the API group of the configuration. It is empty for the core group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4471,7 +4471,7 @@ func schema_pkg_apis_addon_v1alpha1_DefaultConfigReference(ref common.ReferenceC
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The resource of the configuration, such as addondeploymentconfigs.",
+							Description: "resource is the plural name of the resource of the configuration, for example addondeploymentconfigs.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4479,7 +4479,7 @@ func schema_pkg_apis_addon_v1alpha1_DefaultConfigReference(ref common.ReferenceC
 					},
 					"desiredConfig": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The configuration that the add-on is to have.",
+							Description: "desiredConfig is the desired configuration of the add-on.",
 							Ref:         ref(v1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
 						},
 					},
@@ -4496,12 +4496,12 @@ func schema_pkg_apis_addon_v1alpha1_HealthCheck(ref common.ReferenceCallback) co
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "HealthCheck says how the health of an add-on is known.",
+				Description: "HealthCheck specifies how the health of an add-on is determined.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"mode": {
 						SchemaProps: spec.SchemaProps{
-							Description: "With Lease the registration agent reads the Lease of the add-on; with Customized the add-on reports its condition Available itself. Defaults to Lease.\n\nPossible enum values:\n - `\"Customized\"` is by what the add-on reports itself.\n - `\"Lease\"` is by a Lease that the agent of the add-on renews on the managed cluster.",
+							Description: "mode is Lease or Customized. With Lease, the registration agent reads the Lease of the add-on. With Customized, the add-on reports its condition Available itself. Defaults to Lease.\n\nPossible enum values:\n - `\"Customized\"` uses the condition Available that the add-on reports itself.\n - `\"Lease\"` uses a Lease that the agent of the add-on renews on the managed cluster.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Customized", "Lease"},
@@ -4522,7 +4522,7 @@ func schema_pkg_apis_addon_v1alpha1_ImageMirror(ref common.ReferenceCallback) co
 				Properties: map[string]spec.Schema{
 					"mirror": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The registry from which images are pulled.",
+							Description: "mirror is the registry to pull images from.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4530,7 +4530,7 @@ func schema_pkg_apis_addon_v1alpha1_ImageMirror(ref common.ReferenceCallback) co
 					},
 					"source": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The registry that is replaced; empty for all.",
+							Description: "source is the registry to replace. If it is empty, all registries are replaced.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4552,7 +4552,7 @@ func schema_pkg_apis_addon_v1alpha1_InstallConfigReference(ref common.ReferenceC
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The API group of the configuration; empty for the core group.",
+							Description: "group is the API group of the configuration. It is empty for the core group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4560,7 +4560,7 @@ func schema_pkg_apis_addon_v1alpha1_InstallConfigReference(ref common.ReferenceC
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The resource of the configuration, such as addondeploymentconfigs.",
+							Description: "resource is the plural name of the resource of the configuration, for example addondeploymentconfigs.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4568,19 +4568,19 @@ func schema_pkg_apis_addon_v1alpha1_InstallConfigReference(ref common.ReferenceC
 					},
 					"desiredConfig": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The configuration that the add-on is to have.",
+							Description: "desiredConfig is the desired configuration of the add-on.",
 							Ref:         ref(v1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
 						},
 					},
 					"lastKnownGoodConfig": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The last configuration with which the rollout succeeded.",
+							Description: "lastKnownGoodConfig is the last configuration whose rollout succeeded.",
 							Ref:         ref(v1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
 						},
 					},
 					"lastAppliedConfig": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The configuration that was applied to all clusters of the Placement.",
+							Description: "lastAppliedConfig is the configuration that was applied to all clusters of the Placement.",
 							Ref:         ref(v1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
 						},
 					},
@@ -4597,12 +4597,12 @@ func schema_pkg_apis_addon_v1alpha1_InstallProgression(ref common.ReferenceCallb
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "InstallProgression says how far the installation on the clusters of a Placement is.",
+				Description: "InstallProgression reports the progress of the installation on the clusters of a Placement.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The namespace of the Placement.",
+							Description: "namespace is the namespace of the Placement.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4610,7 +4610,7 @@ func schema_pkg_apis_addon_v1alpha1_InstallProgression(ref common.ReferenceCallb
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the Placement.",
+							Description: "name is the name of the Placement.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4623,7 +4623,7 @@ func schema_pkg_apis_addon_v1alpha1_InstallProgression(ref common.ReferenceCallb
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The configurations of the add-on on the clusters of this Placement.",
+							Description: "configReferences lists the configurations of the add-on on the clusters of this Placement.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4646,7 +4646,7 @@ func schema_pkg_apis_addon_v1alpha1_InstallProgression(ref common.ReferenceCallb
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The state of the installation.",
+							Description: "conditions report the state of the installation.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4670,12 +4670,12 @@ func schema_pkg_apis_addon_v1alpha1_InstallStrategy(ref common.ReferenceCallback
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "InstallStrategy says on which clusters an add-on is installed.",
+				Description: "InstallStrategy selects the clusters to install an add-on on.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "With Manual the add-on is installed where a ManagedClusterAddOn is created; with Placements on the clusters that the placements select. Defaults to Manual.",
+							Description: "type is Manual or Placements. With Manual, the add-on is installed on clusters with a ManagedClusterAddOn. With Placements, it is installed on the clusters that the placements select. Defaults to Manual.",
 							Default:     "Manual",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4692,7 +4692,7 @@ func schema_pkg_apis_addon_v1alpha1_InstallStrategy(ref common.ReferenceCallback
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The Placements that select the clusters. For a cluster that several select, the last one holds.",
+							Description: "placements lists the Placements that select the clusters. If several select a cluster, the last one applies.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4715,7 +4715,7 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOn(ref common.ReferenceCall
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedClusterAddOn installs an add-on on one managed cluster: the one whose namespace it is in. Its name is that of the add-on's ClusterManagementAddOn. The add-on's manager on the hub installs it, and the registration agent of the cluster registers its agent and reports its health.",
+				Description: "ManagedClusterAddOn installs an add-on on the managed cluster of its namespace. It has the name of the ClusterManagementAddOn. The manager of the add-on installs it, and the registration agent of the cluster registers the agent of the add-on and reports its health.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -4741,14 +4741,14 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOn(ref common.ReferenceCall
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How the add-on is installed on this cluster.",
+							Description: "spec specifies how the add-on is installed on this cluster.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.ManagedClusterAddOnSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The observed state of the add-on on this cluster.",
+							Description: "status is the observed state of the add-on on this cluster.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.ManagedClusterAddOnStatus{}.OpenAPIModelName()),
 						},
@@ -4791,7 +4791,7 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnList(ref common.Reference
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The ManagedClusterAddOns.",
+							Description: "items is the list of ManagedClusterAddOns.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4815,12 +4815,12 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnSpec(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedClusterAddOnSpec says how an add-on is installed on a managed cluster.",
+				Description: "ManagedClusterAddOnSpec specifies how an add-on is installed on a managed cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"installNamespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The namespace on the managed cluster where the agent of the add-on runs. Deprecated: use an AddOnDeploymentConfig.",
+							Description: "installNamespace is the namespace of the agent of the add-on on the managed cluster. Deprecated: use an AddOnDeploymentConfig. Defaults to open-cluster-management-agent-addon.",
 							Default:     "open-cluster-management-agent-addon",
 							Type:        []string{"string"},
 							Format:      "",
@@ -4833,7 +4833,7 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnSpec(ref common.Reference
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Configurations of the add-on on this cluster. They override those of the ClusterManagementAddOn of the same kind.",
+							Description: "configs lists the configurations of the add-on on this cluster. They override configurations of the same kind in the ClusterManagementAddOn.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4871,7 +4871,7 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The state of the add-on. The known types are Available, Degraded and Progressing; managers of add-ons add others.",
+							Description: "conditions report the state of the add-on. Known types are Available, Degraded and Progressing. Managers of add-ons may add others.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4889,7 +4889,7 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Objects on the hub that belong to the add-on.",
+							Description: "relatedObjects lists objects on the hub that belong to the add-on.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4902,14 +4902,14 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnStatus(ref common.Referen
 					},
 					"addOnMeta": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The description of the add-on, copied from its ClusterManagementAddOn.",
+							Description: "addOnMeta is the description of the add-on, copied from its ClusterManagementAddOn.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.AddOnMeta{}.OpenAPIModelName()),
 						},
 					},
 					"addOnConfiguration": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Where the configuration is. Deprecated: see configReferences.",
+							Description: "addOnConfiguration refers to the configuration. Deprecated: use configReferences.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.ConfigCoordinates{}.OpenAPIModelName()),
 						},
@@ -4925,7 +4925,7 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The kinds of configurations that the add-on takes.",
+							Description: "supportedConfigs lists the kinds of configurations of the add-on.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4943,7 +4943,7 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The configurations in use.",
+							Description: "configReferences lists the configurations in use.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4956,7 +4956,7 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnStatus(ref common.Referen
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The namespace on the managed cluster of the add-on's Lease and of its credentials for the hub.",
+							Description: "namespace is the namespace on the managed cluster of the Lease of the add-on and of its credentials for the hub.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -4968,7 +4968,7 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "How the agent of the add-on registers with the hub. The manager of the add-on says it.",
+							Description: "registrations specifies how the agent of the add-on registers with the hub. The manager of the add-on sets it.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -4981,14 +4981,14 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnStatus(ref common.Referen
 					},
 					"healthCheck": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How the health of the add-on is known.",
+							Description: "healthCheck specifies how the health of the add-on is determined.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.HealthCheck{}.OpenAPIModelName()),
 						},
 					},
 					"kubeClientDriver": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How the agent of the add-on authenticates to the API server of the hub: csr or token. The registration agent reports it.",
+							Description: "kubeClientDriver is csr or token. It specifies how the agent of the add-on authenticates to the API server of the hub. The registration agent reports it.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -5005,19 +5005,19 @@ func schema_pkg_apis_addon_v1alpha1_MandatoryDecisionGroup(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "MandatoryDecisionGroup names a decision group of a Placement, by its name or its index.",
+				Description: "MandatoryDecisionGroup identifies a decision group of a Placement by name or index.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"groupName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the group.",
+							Description: "groupName is the name of the group.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"groupIndex": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The index of the group.",
+							Description: "groupIndex is the index of the group.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -5032,7 +5032,7 @@ func schema_pkg_apis_addon_v1alpha1_MandatoryDecisionGroups(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "MandatoryDecisionGroups are groups that have to succeed before all others.",
+				Description: "MandatoryDecisionGroups lists groups that must succeed before all others.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"mandatoryDecisionGroups": {
@@ -5042,7 +5042,7 @@ func schema_pkg_apis_addon_v1alpha1_MandatoryDecisionGroups(ref common.Reference
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Groups that have to succeed before all others, in this order.",
+							Description: "mandatoryDecisionGroups lists groups that must succeed before all others, in this order.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5065,12 +5065,12 @@ func schema_pkg_apis_addon_v1alpha1_NodePlacement(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "NodePlacement says on which nodes agents run.",
+				Description: "NodePlacement selects the nodes of agents.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"nodeSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The labels of the nodes; empty for all nodes.",
+							Description: "nodeSelector contains the labels that the nodes must have. An empty selector selects all nodes.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -5090,7 +5090,7 @@ func schema_pkg_apis_addon_v1alpha1_NodePlacement(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The taints that agents tolerate.",
+							Description: "tolerations lists the taints that agents tolerate.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5113,12 +5113,12 @@ func schema_pkg_apis_addon_v1alpha1_ObjectReference(ref common.ReferenceCallback
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ObjectReference names an object on the hub.",
+				Description: "ObjectReference refers to an object on the hub.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The API group of the object.",
+							Description: "group is the API group of the object.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -5126,7 +5126,7 @@ func schema_pkg_apis_addon_v1alpha1_ObjectReference(ref common.ReferenceCallback
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The resource of the object.",
+							Description: "resource is the plural name of the resource of the object.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -5134,14 +5134,14 @@ func schema_pkg_apis_addon_v1alpha1_ObjectReference(ref common.ReferenceCallback
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The namespace of the object. Empty if it is cluster-scoped.",
+							Description: "namespace is the namespace of the object. It is empty for a cluster-scoped object.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the object.",
+							Description: "name is the name of the object.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -5158,12 +5158,12 @@ func schema_pkg_apis_addon_v1alpha1_PlacementRef(ref common.ReferenceCallback) c
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PlacementRef names a Placement.",
+				Description: "PlacementRef refers to a Placement.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The namespace of the Placement.",
+							Description: "namespace is the namespace of the Placement.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -5171,7 +5171,7 @@ func schema_pkg_apis_addon_v1alpha1_PlacementRef(ref common.ReferenceCallback) c
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the Placement.",
+							Description: "name is the name of the Placement.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -5188,12 +5188,12 @@ func schema_pkg_apis_addon_v1alpha1_PlacementStrategy(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PlacementStrategy says how an add-on is installed on the clusters of a Placement.",
+				Description: "PlacementStrategy specifies how an add-on is installed on the clusters of a Placement.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The namespace of the Placement.",
+							Description: "namespace is the namespace of the Placement.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -5201,7 +5201,7 @@ func schema_pkg_apis_addon_v1alpha1_PlacementStrategy(ref common.ReferenceCallba
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the Placement.",
+							Description: "name is the name of the Placement.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -5214,7 +5214,7 @@ func schema_pkg_apis_addon_v1alpha1_PlacementStrategy(ref common.ReferenceCallba
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The configurations of the add-on on the clusters of this Placement.",
+							Description: "configs lists the configurations of the add-on on the clusters of this Placement.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5227,7 +5227,7 @@ func schema_pkg_apis_addon_v1alpha1_PlacementStrategy(ref common.ReferenceCallba
 					},
 					"rolloutStrategy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How a change of a configuration is rolled out.",
+							Description: "rolloutStrategy specifies how a change of a configuration is rolled out.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.RolloutStrategy{}.OpenAPIModelName()),
 						},
@@ -5245,19 +5245,19 @@ func schema_pkg_apis_addon_v1alpha1_ProxyConfig(ref common.ReferenceCallback) co
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ProxyConfig is the proxy that agents use.",
+				Description: "ProxyConfig is the proxy of agents.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"httpProxy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The URL of the proxy for HTTP requests.",
+							Description: "httpProxy is the URL of the proxy for HTTP requests.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"httpsProxy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The URL of the proxy for HTTPS requests.",
+							Description: "httpsProxy is the URL of the proxy for HTTPS requests.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -5269,14 +5269,14 @@ func schema_pkg_apis_addon_v1alpha1_ProxyConfig(ref common.ReferenceCallback) co
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The PEM bundle that verifies the proxy.",
+							Description: "caBundle is the PEM bundle that verifies the proxy.",
 							Type:        []string{"string"},
 							Format:      "byte",
 						},
 					},
 					"noProxy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The hosts, IP addresses and CIDRs for which no proxy is used, separated by commas.",
+							Description: "noProxy lists the hosts, IP addresses and CIDRs that are accessed without the proxy, separated by commas.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -5291,12 +5291,12 @@ func schema_pkg_apis_addon_v1alpha1_RegistrationConfig(ref common.ReferenceCallb
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "RegistrationConfig says how the agent of an add-on registers with the hub. The registration agent requests a certificate for each.",
+				Description: "RegistrationConfig specifies how the agent of an add-on registers with the hub. The registration agent requests credentials for each RegistrationConfig.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"signerName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The signer of the certificate. With kubernetes.io/kube-apiserver-client the agent authenticates to the hub.",
+							Description: "signerName is the signer of the certificate. A certificate of kubernetes.io/kube-apiserver-client authenticates the agent to the hub.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -5304,7 +5304,7 @@ func schema_pkg_apis_addon_v1alpha1_RegistrationConfig(ref common.ReferenceCallb
 					},
 					"subject": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The subject of the certificate. If it is not set, the user is system:open-cluster-management:cluster:<cluster>:addon:<add-on>:agent:<agent>.",
+							Description: "subject is the subject of the certificate. Defaults to the user system:open-cluster-management:cluster:<cluster>:addon:<add-on>:agent:<agent>.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.Subject{}.OpenAPIModelName()),
 						},
@@ -5322,12 +5322,12 @@ func schema_pkg_apis_addon_v1alpha1_ResourceClaim(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ResourceClaim names a claim of the Pod that a container uses.",
+				Description: "ResourceClaim refers to a ResourceClaim of the Pod.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the claim in the Pod.",
+							Description: "name is the name of the claim in the Pod.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -5335,7 +5335,7 @@ func schema_pkg_apis_addon_v1alpha1_ResourceClaim(ref common.ReferenceCallback) 
 					},
 					"request": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the request within the claim; empty for all.",
+							Description: "request is the name of a request in the claim. If it is empty, all requests are used.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -5351,12 +5351,12 @@ func schema_pkg_apis_addon_v1alpha1_ResourceRequirements(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ResourceRequirements are the resources of a container, as in the core API.",
+				Description: "ResourceRequirements specifies the resources of a container, as in the core API.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"limits": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The most that a container may use.",
+							Description: "limits are the maximum resources of a container.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -5370,7 +5370,7 @@ func schema_pkg_apis_addon_v1alpha1_ResourceRequirements(ref common.ReferenceCal
 					},
 					"requests": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What a container needs.",
+							Description: "requests are the minimum resources of a container.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -5392,7 +5392,7 @@ func schema_pkg_apis_addon_v1alpha1_ResourceRequirements(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The ResourceClaims that a container uses.",
+							Description: "claims lists the ResourceClaims of a container.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5415,25 +5415,25 @@ func schema_pkg_apis_addon_v1alpha1_RolloutAll(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "RolloutAll says how all clusters are changed at once.",
+				Description: "RolloutAll contains the settings of a rollout to all clusters at once.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"minSuccessTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How long a cluster has to be healthy before the rollout goes on.",
+							Description: "minSuccessTime is the duration for which a cluster must be healthy before the rollout continues.",
 							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
 						},
 					},
 					"progressDeadline": {
 						SchemaProps: spec.SchemaProps{
-							Description: "After how long a cluster that is not healthy has failed, such as 10m; None for never.",
+							Description: "progressDeadline is the duration after which an unhealthy cluster has failed, for example 10m, or None for no deadline.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"maxFailures": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How many clusters may fail before the rollout stops, as a number or a percentage.",
+							Description: "maxFailures is the number or percentage of clusters that may fail before the rollout stops.",
 							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
 						},
 					},
@@ -5449,25 +5449,25 @@ func schema_pkg_apis_addon_v1alpha1_RolloutConfig(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "RolloutConfig says when a rollout goes on, and when it has failed.",
+				Description: "RolloutConfig specifies when a rollout continues and when it fails.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"minSuccessTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How long a cluster has to be healthy before the rollout goes on.",
+							Description: "minSuccessTime is the duration for which a cluster must be healthy before the rollout continues.",
 							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
 						},
 					},
 					"progressDeadline": {
 						SchemaProps: spec.SchemaProps{
-							Description: "After how long a cluster that is not healthy has failed, such as 10m; None for never.",
+							Description: "progressDeadline is the duration after which an unhealthy cluster has failed, for example 10m, or None for no deadline.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"maxFailures": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How many clusters may fail before the rollout stops, as a number or a percentage.",
+							Description: "maxFailures is the number or percentage of clusters that may fail before the rollout stops.",
 							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
 						},
 					},
@@ -5483,25 +5483,25 @@ func schema_pkg_apis_addon_v1alpha1_RolloutProgressive(ref common.ReferenceCallb
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "RolloutProgressive says how some clusters are changed at a time.",
+				Description: "RolloutProgressive contains the settings of a rollout to a limited number of clusters at a time.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"minSuccessTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How long a cluster has to be healthy before the rollout goes on.",
+							Description: "minSuccessTime is the duration for which a cluster must be healthy before the rollout continues.",
 							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
 						},
 					},
 					"progressDeadline": {
 						SchemaProps: spec.SchemaProps{
-							Description: "After how long a cluster that is not healthy has failed, such as 10m; None for never.",
+							Description: "progressDeadline is the duration after which an unhealthy cluster has failed, for example 10m, or None for no deadline.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"maxFailures": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How many clusters may fail before the rollout stops, as a number or a percentage.",
+							Description: "maxFailures is the number or percentage of clusters that may fail before the rollout stops.",
 							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
 						},
 					},
@@ -5512,7 +5512,7 @@ func schema_pkg_apis_addon_v1alpha1_RolloutProgressive(ref common.ReferenceCallb
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Groups that have to succeed before all others, in this order.",
+							Description: "mandatoryDecisionGroups lists groups that must succeed before all others, in this order.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5525,7 +5525,7 @@ func schema_pkg_apis_addon_v1alpha1_RolloutProgressive(ref common.ReferenceCallb
 					},
 					"maxConcurrency": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How many clusters are changed at a time, as a number or a percentage.",
+							Description: "maxConcurrency is the number or percentage of clusters to change at a time.",
 							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
 						},
 					},
@@ -5541,25 +5541,25 @@ func schema_pkg_apis_addon_v1alpha1_RolloutProgressivePerGroup(ref common.Refere
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "RolloutProgressivePerGroup says how one decision group is changed after another.",
+				Description: "RolloutProgressivePerGroup contains the settings of a rollout by decision groups.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"minSuccessTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How long a cluster has to be healthy before the rollout goes on.",
+							Description: "minSuccessTime is the duration for which a cluster must be healthy before the rollout continues.",
 							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
 						},
 					},
 					"progressDeadline": {
 						SchemaProps: spec.SchemaProps{
-							Description: "After how long a cluster that is not healthy has failed, such as 10m; None for never.",
+							Description: "progressDeadline is the duration after which an unhealthy cluster has failed, for example 10m, or None for no deadline.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"maxFailures": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How many clusters may fail before the rollout stops, as a number or a percentage.",
+							Description: "maxFailures is the number or percentage of clusters that may fail before the rollout stops.",
 							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
 						},
 					},
@@ -5570,7 +5570,7 @@ func schema_pkg_apis_addon_v1alpha1_RolloutProgressivePerGroup(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Groups that have to succeed before all others, in this order.",
+							Description: "mandatoryDecisionGroups lists groups that must succeed before all others, in this order.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5593,12 +5593,12 @@ func schema_pkg_apis_addon_v1alpha1_RolloutStrategy(ref common.ReferenceCallback
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "RolloutStrategy says how a change is rolled out.",
+				Description: "RolloutStrategy specifies how a change is rolled out.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How the change is rolled out. Defaults to All.\n\nPossible enum values:\n - `\"All\"` changes all clusters at once.\n - `\"Progressive\"` changes some clusters at a time.\n - `\"ProgressivePerGroup\"` changes one decision group of a Placement after another.",
+							Description: "type is All, Progressive or ProgressivePerGroup. Defaults to All.\n\nPossible enum values:\n - `\"All\"` changes all clusters at once.\n - `\"Progressive\"` changes a limited number of clusters at a time.\n - `\"ProgressivePerGroup\"` changes the decision groups of a Placement one after another.",
 							Default:     "All",
 							Type:        []string{"string"},
 							Format:      "",
@@ -5607,19 +5607,19 @@ func schema_pkg_apis_addon_v1alpha1_RolloutStrategy(ref common.ReferenceCallback
 					},
 					"all": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Only with the type All.",
+							Description: "all contains the settings for type All.",
 							Ref:         ref(v1alpha1.RolloutAll{}.OpenAPIModelName()),
 						},
 					},
 					"progressive": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Only with the type Progressive.",
+							Description: "progressive contains the settings for type Progressive.",
 							Ref:         ref(v1alpha1.RolloutProgressive{}.OpenAPIModelName()),
 						},
 					},
 					"progressivePerGroup": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Only with the type ProgressivePerGroup.",
+							Description: "progressivePerGroup contains the settings for type ProgressivePerGroup.",
 							Ref:         ref(v1alpha1.RolloutProgressivePerGroup{}.OpenAPIModelName()),
 						},
 					},
@@ -5640,7 +5640,7 @@ func schema_pkg_apis_addon_v1alpha1_Subject(ref common.ReferenceCallback) common
 				Properties: map[string]spec.Schema{
 					"user": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the user.",
+							Description: "user is the name of the user.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -5653,7 +5653,7 @@ func schema_pkg_apis_addon_v1alpha1_Subject(ref common.ReferenceCallback) common
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The groups of the user.",
+							Description: "groups is the list of groups of the user.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5672,7 +5672,7 @@ func schema_pkg_apis_addon_v1alpha1_Subject(ref common.ReferenceCallback) common
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The organizational units of the subject.",
+							Description: "organizationUnit is the list of organizational units of the subject.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5695,40 +5695,40 @@ func schema_pkg_apis_addon_v1alpha1_Toleration(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Toleration is the taints that a Pod tolerates, as in the core API.",
+				Description: "Toleration selects taints that a Pod tolerates, as in the core API.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"key": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The key of the taint; empty for all.",
+							Description: "key is the key of the taint. An empty key matches all taints.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"operator": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How key and value are compared: Equal, Exists, Lt or Gt. Defaults to Equal.",
+							Description: "operator specifies how key and value are compared: Equal, Exists, Lt or Gt. Defaults to Equal.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"value": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The value of the taint.",
+							Description: "value is the value of the taint.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"effect": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The effect of the taint: NoSchedule, PreferNoSchedule or NoExecute; empty for all.",
+							Description: "effect is the effect of the taint: NoSchedule, PreferNoSchedule or NoExecute. An empty effect matches all effects.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"tolerationSeconds": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How long the taint is tolerated, in seconds. Only with the effect NoExecute.",
+							Description: "tolerationSeconds is the number of seconds for which the taint is tolerated. It may be set only if effect is NoExecute.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -5743,12 +5743,12 @@ func schema_pkg_apis_addon_v1beta1_AddOnConfig(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AddOnConfig names a configuration of an add-on.",
+				Description: "AddOnConfig refers to a configuration of an add-on.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The API group of the configuration; empty for the core group.",
+							Description: "group is the API group of the configuration. It is empty for the core group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -5756,7 +5756,7 @@ func schema_pkg_apis_addon_v1beta1_AddOnConfig(ref common.ReferenceCallback) com
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The resource of the configuration, such as addondeploymentconfigs.",
+							Description: "resource is the plural name of the resource of the configuration, for example addondeploymentconfigs.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -5764,14 +5764,14 @@ func schema_pkg_apis_addon_v1beta1_AddOnConfig(ref common.ReferenceCallback) com
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The namespace of the configuration. Empty if it is cluster-scoped.",
+							Description: "namespace is the namespace of the configuration. It is empty for a cluster-scoped configuration.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the configuration.",
+							Description: "name is the name of the configuration.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -5788,7 +5788,7 @@ func schema_pkg_apis_addon_v1beta1_AddOnDeploymentConfig(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AddOnDeploymentConfig customizes how the agents of add-ons are deployed: where they run, from which registries, by which proxy, and with which resources. The configs of a ManagedClusterAddOn or of a ClusterManagementAddOn refer to it.",
+				Description: "AddOnDeploymentConfig customizes the deployment of the agents of add-ons: their nodes, image registries, proxy and resources. The configs of a ManagedClusterAddOn or of a ClusterManagementAddOn refer to it.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -5814,7 +5814,7 @@ func schema_pkg_apis_addon_v1beta1_AddOnDeploymentConfig(ref common.ReferenceCal
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How agents are deployed.",
+							Description: "spec specifies how agents are deployed.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1beta1.AddOnDeploymentConfigSpec{}.OpenAPIModelName()),
 						},
@@ -5857,7 +5857,7 @@ func schema_pkg_apis_addon_v1beta1_AddOnDeploymentConfigList(ref common.Referenc
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The AddOnDeploymentConfigs.",
+							Description: "items is the list of AddOnDeploymentConfigs.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5881,7 +5881,7 @@ func schema_pkg_apis_addon_v1beta1_AddOnDeploymentConfigSpec(ref common.Referenc
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AddOnDeploymentConfigSpec says how the agents of add-ons are deployed.",
+				Description: "AddOnDeploymentConfigSpec specifies how the agents of add-ons are deployed.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"customizedVariables": {
@@ -5894,7 +5894,7 @@ func schema_pkg_apis_addon_v1beta1_AddOnDeploymentConfigSpec(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Variables that the manager of the add-on may use in its manifests.",
+							Description: "customizedVariables lists variables that the manager of the add-on may use in its manifests.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5907,7 +5907,7 @@ func schema_pkg_apis_addon_v1beta1_AddOnDeploymentConfigSpec(ref common.Referenc
 					},
 					"nodePlacement": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The nodes on which agents run. If it is not set, the manager of the add-on decides.",
+							Description: "nodePlacement selects the nodes of the agents. If it is not set, the manager of the add-on selects them.",
 							Ref:         ref(v1beta1.NodePlacement{}.OpenAPIModelName()),
 						},
 					},
@@ -5918,7 +5918,7 @@ func schema_pkg_apis_addon_v1beta1_AddOnDeploymentConfigSpec(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The registries from which images are pulled instead of others.",
+							Description: "registries lists the registries that replace the registries of images.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5931,14 +5931,14 @@ func schema_pkg_apis_addon_v1beta1_AddOnDeploymentConfigSpec(ref common.Referenc
 					},
 					"proxyConfig": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The proxy that agents use.",
+							Description: "proxyConfig is the proxy of the agents.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1beta1.ProxyConfig{}.OpenAPIModelName()),
 						},
 					},
 					"agentInstallNamespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The namespace on managed clusters where agents run. An empty one leaves it to the template of the add-on.",
+							Description: "agentInstallNamespace is the namespace of the agents on managed clusters. If it is empty, the template of the add-on specifies the namespace. Defaults to open-cluster-management-agent-addon.",
 							Default:     "open-cluster-management-agent-addon",
 							Type:        []string{"string"},
 							Format:      "",
@@ -5954,7 +5954,7 @@ func schema_pkg_apis_addon_v1beta1_AddOnDeploymentConfigSpec(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The resources of containers. Of several that match a container, the last one holds.",
+							Description: "resourceRequirements lists the resources of containers. If several entries match a container, the last one applies.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -5977,19 +5977,19 @@ func schema_pkg_apis_addon_v1beta1_AddOnMeta(ref common.ReferenceCallback) commo
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AddOnMeta describes an add-on for people.",
+				Description: "AddOnMeta describes an add-on for users.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"displayName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the add-on to show.",
+							Description: "displayName is the name of the add-on to show.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"description": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What the add-on does.",
+							Description: "description is the description of the add-on.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -6004,12 +6004,12 @@ func schema_pkg_apis_addon_v1beta1_BaseSubject(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "BaseSubject is a user and its groups.",
+				Description: "BaseSubject is a user with its groups.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"user": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the user.",
+							Description: "user is the name of the user.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -6022,7 +6022,7 @@ func schema_pkg_apis_addon_v1beta1_BaseSubject(ref common.ReferenceCallback) com
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The groups of the user.",
+							Description: "groups is the list of groups of the user.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -6045,7 +6045,7 @@ func schema_pkg_apis_addon_v1beta1_ClusterManagementAddOn(ref common.ReferenceCa
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterManagementAddOn announces an add-on that can be installed on managed clusters, where it is installed, and its default configurations. A ManagedClusterAddOn of the same name in the namespace of a cluster installs it there.",
+				Description: "ClusterManagementAddOn registers an add-on that can be installed on managed clusters, with its default configurations and its install strategy. A ManagedClusterAddOn of the same name in the namespace of a cluster installs it on the cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -6071,14 +6071,14 @@ func schema_pkg_apis_addon_v1beta1_ClusterManagementAddOn(ref common.ReferenceCa
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What the add-on is, and where it is installed.",
+							Description: "spec describes the add-on and its install strategy.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1beta1.ClusterManagementAddOnSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How far the installation is.",
+							Description: "status reports the progress of the installation.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1beta1.ClusterManagementAddOnStatus{}.OpenAPIModelName()),
 						},
@@ -6121,7 +6121,7 @@ func schema_pkg_apis_addon_v1beta1_ClusterManagementAddOnList(ref common.Referen
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The ClusterManagementAddOns.",
+							Description: "items is the list of ClusterManagementAddOns.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -6145,12 +6145,12 @@ func schema_pkg_apis_addon_v1beta1_ClusterManagementAddOnSpec(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterManagementAddOnSpec says what an add-on is, and where it is installed.",
+				Description: "ClusterManagementAddOnSpec describes an add-on and its install strategy.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"addOnMeta": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The description of the add-on.",
+							Description: "addOnMeta is the description of the add-on.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1beta1.AddOnMeta{}.OpenAPIModelName()),
 						},
@@ -6166,7 +6166,7 @@ func schema_pkg_apis_addon_v1beta1_ClusterManagementAddOnSpec(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The kinds of configurations that the add-on takes, each with its default.",
+							Description: "defaultConfigs lists the kinds of configurations of the add-on with their defaults.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -6179,7 +6179,7 @@ func schema_pkg_apis_addon_v1beta1_ClusterManagementAddOnSpec(ref common.Referen
 					},
 					"installStrategy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "On which clusters the add-on is installed.",
+							Description: "installStrategy selects the clusters to install the add-on on.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1beta1.InstallStrategy{}.OpenAPIModelName()),
 						},
@@ -6196,7 +6196,7 @@ func schema_pkg_apis_addon_v1beta1_ClusterManagementAddOnStatus(ref common.Refer
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterManagementAddOnStatus says how far the installation of an add-on is.",
+				Description: "ClusterManagementAddOnStatus reports the progress of the installation of an add-on.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"defaultConfigReferences": {
@@ -6206,7 +6206,7 @@ func schema_pkg_apis_addon_v1beta1_ClusterManagementAddOnStatus(ref common.Refer
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The default configurations in use.",
+							Description: "defaultConfigReferences lists the default configurations in use.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -6224,7 +6224,7 @@ func schema_pkg_apis_addon_v1beta1_ClusterManagementAddOnStatus(ref common.Refer
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "How far the installation is, for each Placement.",
+							Description: "installProgressions reports the progress of the installation for each Placement.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -6247,12 +6247,12 @@ func schema_pkg_apis_addon_v1beta1_ConfigGroupResource(ref common.ReferenceCallb
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ConfigGroupResource is a kind of configuration, by its group and resource.",
+				Description: "ConfigGroupResource is a kind of configuration, identified by its group and resource.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The API group of the configuration; empty for the core group.",
+							Description: "group is the API group of the configuration. It is empty for the core group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -6260,7 +6260,7 @@ func schema_pkg_apis_addon_v1beta1_ConfigGroupResource(ref common.ReferenceCallb
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The resource of the configuration, such as addondeploymentconfigs.",
+							Description: "resource is the plural name of the resource of the configuration, for example addondeploymentconfigs.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -6282,7 +6282,7 @@ func schema_pkg_apis_addon_v1beta1_ConfigReference(ref common.ReferenceCallback)
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The API group of the configuration; empty for the core group.",
+							Description: "group is the API group of the configuration. It is empty for the core group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -6290,7 +6290,7 @@ func schema_pkg_apis_addon_v1beta1_ConfigReference(ref common.ReferenceCallback)
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The resource of the configuration, such as addondeploymentconfigs.",
+							Description: "resource is the plural name of the resource of the configuration, for example addondeploymentconfigs.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -6298,7 +6298,7 @@ func schema_pkg_apis_addon_v1beta1_ConfigReference(ref common.ReferenceCallback)
 					},
 					"lastObservedGeneration": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The metadata.generation of the configuration that was read.",
+							Description: "lastObservedGeneration is the metadata.generation of the configuration that was read.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int64",
@@ -6306,13 +6306,13 @@ func schema_pkg_apis_addon_v1beta1_ConfigReference(ref common.ReferenceCallback)
 					},
 					"desiredConfig": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The configuration that the add-on is to have.",
+							Description: "desiredConfig is the desired configuration of the add-on.",
 							Ref:         ref(v1beta1.ConfigSpecHash{}.OpenAPIModelName()),
 						},
 					},
 					"lastAppliedConfig": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The configuration that was applied last.",
+							Description: "lastAppliedConfig is the configuration that was last applied.",
 							Ref:         ref(v1beta1.ConfigSpecHash{}.OpenAPIModelName()),
 						},
 					},
@@ -6329,19 +6329,19 @@ func schema_pkg_apis_addon_v1beta1_ConfigReferent(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ConfigReferent is one configuration, by its namespace and name.",
+				Description: "ConfigReferent refers to a configuration by namespace and name.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The namespace of the configuration. Empty if it is cluster-scoped.",
+							Description: "namespace is the namespace of the configuration. It is empty for a cluster-scoped configuration.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the configuration.",
+							Description: "name is the name of the configuration.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -6358,19 +6358,19 @@ func schema_pkg_apis_addon_v1beta1_ConfigSpecHash(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ConfigSpecHash is a configuration in the state in which it was read.",
+				Description: "ConfigSpecHash refers to a configuration with the hash of its spec.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The namespace of the configuration. Empty if it is cluster-scoped.",
+							Description: "namespace is the namespace of the configuration. It is empty for a cluster-scoped configuration.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the configuration.",
+							Description: "name is the name of the configuration.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -6378,7 +6378,7 @@ func schema_pkg_apis_addon_v1beta1_ConfigSpecHash(ref common.ReferenceCallback) 
 					},
 					"specHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The hash of the configuration's spec.",
+							Description: "specHash is the hash of the spec of the configuration.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -6395,12 +6395,12 @@ func schema_pkg_apis_addon_v1beta1_ContainerResourceRequirements(ref common.Refe
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ContainerResourceRequirements are the resources of containers.",
+				Description: "ContainerResourceRequirements specifies the resources of containers.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"containerID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The containers, as <resource>:<name>:<container>, such as deployments:*:*. An asterisk matches all.",
+							Description: "containerID selects containers. It has the form <resource>:<name>:<container>, for example deployments:*:*, where * matches all.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -6408,7 +6408,7 @@ func schema_pkg_apis_addon_v1beta1_ContainerResourceRequirements(ref common.Refe
 					},
 					"resources": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The resources of these containers.",
+							Description: "resources are the resources of these containers.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1beta1.ResourceRequirements{}.OpenAPIModelName()),
 						},
@@ -6426,12 +6426,12 @@ func schema_pkg_apis_addon_v1beta1_CustomSignerConfig(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CustomSignerConfig says which certificate the agent of an add-on gets.",
+				Description: "CustomSignerConfig specifies the certificate of the agent of an add-on.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"signerName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The signer of the certificate.",
+							Description: "signerName is the signer of the certificate.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -6439,7 +6439,7 @@ func schema_pkg_apis_addon_v1beta1_CustomSignerConfig(ref common.ReferenceCallba
 					},
 					"subject": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The subject of the certificate. If it is not set, the user is system:open-cluster-management:cluster:<cluster>:addon:<add-on>:agent:<agent>.",
+							Description: "subject is the subject of the certificate. Defaults to the user system:open-cluster-management:cluster:<cluster>:addon:<add-on>:agent:<agent>.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1beta1.Subject{}.OpenAPIModelName()),
 						},
@@ -6462,7 +6462,7 @@ func schema_pkg_apis_addon_v1beta1_CustomizedVariable(ref common.ReferenceCallba
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the variable: letters, digits and underscores.",
+							Description: "name is the name of the variable. It consists of letters, digits and underscores.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -6470,7 +6470,7 @@ func schema_pkg_apis_addon_v1beta1_CustomizedVariable(ref common.ReferenceCallba
 					},
 					"value": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The value of the variable.",
+							Description: "value is the value of the variable.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -6492,7 +6492,7 @@ func schema_pkg_apis_addon_v1beta1_DefaultConfigReference(ref common.ReferenceCa
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The API group of the configuration; empty for the core group.",
+							Description: "group is the API group of the configuration. It is empty for the core group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -6500,7 +6500,7 @@ func schema_pkg_apis_addon_v1beta1_DefaultConfigReference(ref common.ReferenceCa
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The resource of the configuration, such as addondeploymentconfigs.",
+							Description: "resource is the plural name of the resource of the configuration, for example addondeploymentconfigs.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -6508,7 +6508,7 @@ func schema_pkg_apis_addon_v1beta1_DefaultConfigReference(ref common.ReferenceCa
 					},
 					"desiredConfig": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The configuration that the add-on is to have.",
+							Description: "desiredConfig is the desired configuration of the add-on.",
 							Ref:         ref(v1beta1.ConfigSpecHash{}.OpenAPIModelName()),
 						},
 					},
@@ -6525,12 +6525,12 @@ func schema_pkg_apis_addon_v1beta1_HealthCheck(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "HealthCheck says how the health of an add-on is known.",
+				Description: "HealthCheck specifies how the health of an add-on is determined.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"mode": {
 						SchemaProps: spec.SchemaProps{
-							Description: "With Lease the registration agent reads the Lease of the add-on; with Customized the add-on reports its condition Available itself. Defaults to Lease.\n\nPossible enum values:\n - `\"Customized\"` is by what the add-on reports itself.\n - `\"Lease\"` is by a Lease that the agent of the add-on renews on the managed cluster.",
+							Description: "mode is Lease or Customized. With Lease, the registration agent reads the Lease of the add-on. With Customized, the add-on reports its condition Available itself. Defaults to Lease.\n\nPossible enum values:\n - `\"Customized\"` uses the condition Available that the add-on reports itself.\n - `\"Lease\"` uses a Lease that the agent of the add-on renews on the managed cluster.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Customized", "Lease"},
@@ -6551,7 +6551,7 @@ func schema_pkg_apis_addon_v1beta1_ImageMirror(ref common.ReferenceCallback) com
 				Properties: map[string]spec.Schema{
 					"mirror": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The registry from which images are pulled.",
+							Description: "mirror is the registry to pull images from.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -6559,7 +6559,7 @@ func schema_pkg_apis_addon_v1beta1_ImageMirror(ref common.ReferenceCallback) com
 					},
 					"source": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The registry that is replaced; empty for all.",
+							Description: "source is the registry to replace. If it is empty, all registries are replaced.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -6581,7 +6581,7 @@ func schema_pkg_apis_addon_v1beta1_InstallConfigReference(ref common.ReferenceCa
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The API group of the configuration; empty for the core group.",
+							Description: "group is the API group of the configuration. It is empty for the core group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -6589,7 +6589,7 @@ func schema_pkg_apis_addon_v1beta1_InstallConfigReference(ref common.ReferenceCa
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The resource of the configuration, such as addondeploymentconfigs.",
+							Description: "resource is the plural name of the resource of the configuration, for example addondeploymentconfigs.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -6597,19 +6597,19 @@ func schema_pkg_apis_addon_v1beta1_InstallConfigReference(ref common.ReferenceCa
 					},
 					"desiredConfig": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The configuration that the add-on is to have.",
+							Description: "desiredConfig is the desired configuration of the add-on.",
 							Ref:         ref(v1beta1.ConfigSpecHash{}.OpenAPIModelName()),
 						},
 					},
 					"lastKnownGoodConfig": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The last configuration with which the rollout succeeded.",
+							Description: "lastKnownGoodConfig is the last configuration whose rollout succeeded.",
 							Ref:         ref(v1beta1.ConfigSpecHash{}.OpenAPIModelName()),
 						},
 					},
 					"lastAppliedConfig": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The configuration that was applied to all clusters of the Placement.",
+							Description: "lastAppliedConfig is the configuration that was applied to all clusters of the Placement.",
 							Ref:         ref(v1beta1.ConfigSpecHash{}.OpenAPIModelName()),
 						},
 					},
@@ -6626,12 +6626,12 @@ func schema_pkg_apis_addon_v1beta1_InstallProgression(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "InstallProgression says how far the installation on the clusters of a Placement is.",
+				Description: "InstallProgression reports the progress of the installation on the clusters of a Placement.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The namespace of the Placement.",
+							Description: "namespace is the namespace of the Placement.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -6639,7 +6639,7 @@ func schema_pkg_apis_addon_v1beta1_InstallProgression(ref common.ReferenceCallba
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the Placement.",
+							Description: "name is the name of the Placement.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -6652,7 +6652,7 @@ func schema_pkg_apis_addon_v1beta1_InstallProgression(ref common.ReferenceCallba
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The configurations of the add-on on the clusters of this Placement.",
+							Description: "configReferences lists the configurations of the add-on on the clusters of this Placement.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -6675,7 +6675,7 @@ func schema_pkg_apis_addon_v1beta1_InstallProgression(ref common.ReferenceCallba
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The state of the installation.",
+							Description: "conditions report the state of the installation.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -6699,12 +6699,12 @@ func schema_pkg_apis_addon_v1beta1_InstallStrategy(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "InstallStrategy says on which clusters an add-on is installed.",
+				Description: "InstallStrategy selects the clusters to install an add-on on.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "With Manual the add-on is installed where a ManagedClusterAddOn is created; with Placements on the clusters that the placements select. Defaults to Manual.",
+							Description: "type is Manual or Placements. With Manual, the add-on is installed on clusters with a ManagedClusterAddOn. With Placements, it is installed on the clusters that the placements select. Defaults to Manual.",
 							Default:     "Manual",
 							Type:        []string{"string"},
 							Format:      "",
@@ -6721,7 +6721,7 @@ func schema_pkg_apis_addon_v1beta1_InstallStrategy(ref common.ReferenceCallback)
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The Placements that select the clusters. For a cluster that several select, the last one holds.",
+							Description: "placements lists the Placements that select the clusters. If several select a cluster, the last one applies.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -6744,19 +6744,19 @@ func schema_pkg_apis_addon_v1beta1_KubeClientConfig(ref common.ReferenceCallback
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "KubeClientConfig says how an agent authenticates to the API server of the hub.",
+				Description: "KubeClientConfig specifies how an agent authenticates to the API server of the hub.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"subject": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Who the agent is on the hub. If it is not set, the user is system:open-cluster-management:cluster:<cluster>:addon:<add-on>:agent:<agent>.",
+							Description: "subject is the identity of the agent on the hub. Defaults to the user system:open-cluster-management:cluster:<cluster>:addon:<add-on>:agent:<agent>.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1beta1.KubeClientSubject{}.OpenAPIModelName()),
 						},
 					},
 					"driver": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How the agent authenticates: csr or token. The registration agent reports it.",
+							Description: "driver is csr or token. The registration agent reports it.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -6773,12 +6773,12 @@ func schema_pkg_apis_addon_v1beta1_KubeClientSubject(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "KubeClientSubject is who an agent is on the hub.",
+				Description: "KubeClientSubject is the identity of an agent on the hub.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"user": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the user.",
+							Description: "user is the name of the user.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -6791,7 +6791,7 @@ func schema_pkg_apis_addon_v1beta1_KubeClientSubject(ref common.ReferenceCallbac
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The groups of the user.",
+							Description: "groups is the list of groups of the user.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -6814,7 +6814,7 @@ func schema_pkg_apis_addon_v1beta1_ManagedClusterAddOn(ref common.ReferenceCallb
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedClusterAddOn installs an add-on on one managed cluster: the one whose namespace it is in. Its name is that of the add-on's ClusterManagementAddOn. The add-on's manager on the hub installs it, and the registration agent of the cluster registers its agent and reports its health.",
+				Description: "ManagedClusterAddOn installs an add-on on the managed cluster of its namespace. It has the name of the ClusterManagementAddOn. The manager of the add-on installs it, and the registration agent of the cluster registers the agent of the add-on and reports its health.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -6840,14 +6840,14 @@ func schema_pkg_apis_addon_v1beta1_ManagedClusterAddOn(ref common.ReferenceCallb
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How the add-on is installed on this cluster.",
+							Description: "spec specifies how the add-on is installed on this cluster.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1beta1.ManagedClusterAddOnSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The observed state of the add-on on this cluster.",
+							Description: "status is the observed state of the add-on on this cluster.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1beta1.ManagedClusterAddOnStatus{}.OpenAPIModelName()),
 						},
@@ -6890,7 +6890,7 @@ func schema_pkg_apis_addon_v1beta1_ManagedClusterAddOnList(ref common.ReferenceC
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The ManagedClusterAddOns.",
+							Description: "items is the list of ManagedClusterAddOns.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -6914,7 +6914,7 @@ func schema_pkg_apis_addon_v1beta1_ManagedClusterAddOnSpec(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedClusterAddOnSpec says how an add-on is installed on a managed cluster.",
+				Description: "ManagedClusterAddOnSpec specifies how an add-on is installed on a managed cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"configs": {
@@ -6924,7 +6924,7 @@ func schema_pkg_apis_addon_v1beta1_ManagedClusterAddOnSpec(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Configurations of the add-on on this cluster. They override those of the ClusterManagementAddOn of the same kind.",
+							Description: "configs lists the configurations of the add-on on this cluster. They override configurations of the same kind in the ClusterManagementAddOn.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -6962,7 +6962,7 @@ func schema_pkg_apis_addon_v1beta1_ManagedClusterAddOnStatus(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The state of the add-on. The known types are Available, Degraded and Progressing; managers of add-ons add others.",
+							Description: "conditions report the state of the add-on. Known types are Available, Degraded and Progressing. Managers of add-ons may add others.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -6980,7 +6980,7 @@ func schema_pkg_apis_addon_v1beta1_ManagedClusterAddOnStatus(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Objects on the hub that belong to the add-on.",
+							Description: "relatedObjects lists objects on the hub that belong to the add-on.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -6993,7 +6993,7 @@ func schema_pkg_apis_addon_v1beta1_ManagedClusterAddOnStatus(ref common.Referenc
 					},
 					"addOnMeta": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The description of the add-on, copied from its ClusterManagementAddOn.",
+							Description: "addOnMeta is the description of the add-on, copied from its ClusterManagementAddOn.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1beta1.AddOnMeta{}.OpenAPIModelName()),
 						},
@@ -7009,7 +7009,7 @@ func schema_pkg_apis_addon_v1beta1_ManagedClusterAddOnStatus(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The kinds of configurations that the add-on takes.",
+							Description: "supportedConfigs lists the kinds of configurations of the add-on.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -7027,7 +7027,7 @@ func schema_pkg_apis_addon_v1beta1_ManagedClusterAddOnStatus(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The configurations in use.",
+							Description: "configReferences lists the configurations in use.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -7040,7 +7040,7 @@ func schema_pkg_apis_addon_v1beta1_ManagedClusterAddOnStatus(ref common.Referenc
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The namespace on the managed cluster of the add-on's Lease and of its credentials for the hub.",
+							Description: "namespace is the namespace on the managed cluster of the Lease of the add-on and of its credentials for the hub.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -7052,7 +7052,7 @@ func schema_pkg_apis_addon_v1beta1_ManagedClusterAddOnStatus(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "How the agent of the add-on registers with the hub. The manager of the add-on says it.",
+							Description: "registrations specifies how the agent of the add-on registers with the hub. The manager of the add-on sets it.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -7065,7 +7065,7 @@ func schema_pkg_apis_addon_v1beta1_ManagedClusterAddOnStatus(ref common.Referenc
 					},
 					"healthCheck": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How the health of the add-on is known.",
+							Description: "healthCheck specifies how the health of the add-on is determined.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1beta1.HealthCheck{}.OpenAPIModelName()),
 						},
@@ -7082,19 +7082,19 @@ func schema_pkg_apis_addon_v1beta1_MandatoryDecisionGroup(ref common.ReferenceCa
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "MandatoryDecisionGroup names a decision group of a Placement, by its name or its index.",
+				Description: "MandatoryDecisionGroup identifies a decision group of a Placement by name or index.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"groupName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the group.",
+							Description: "groupName is the name of the group.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"groupIndex": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The index of the group.",
+							Description: "groupIndex is the index of the group.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -7109,7 +7109,7 @@ func schema_pkg_apis_addon_v1beta1_MandatoryDecisionGroups(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "MandatoryDecisionGroups are groups that have to succeed before all others.",
+				Description: "MandatoryDecisionGroups lists groups that must succeed before all others.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"mandatoryDecisionGroups": {
@@ -7119,7 +7119,7 @@ func schema_pkg_apis_addon_v1beta1_MandatoryDecisionGroups(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Groups that have to succeed before all others, in this order.",
+							Description: "mandatoryDecisionGroups lists groups that must succeed before all others, in this order.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -7142,12 +7142,12 @@ func schema_pkg_apis_addon_v1beta1_NodePlacement(ref common.ReferenceCallback) c
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "NodePlacement says on which nodes agents run.",
+				Description: "NodePlacement selects the nodes of agents.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"nodeSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The labels of the nodes; empty for all nodes.",
+							Description: "nodeSelector contains the labels that the nodes must have. An empty selector selects all nodes.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -7167,7 +7167,7 @@ func schema_pkg_apis_addon_v1beta1_NodePlacement(ref common.ReferenceCallback) c
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The taints that agents tolerate.",
+							Description: "tolerations lists the taints that agents tolerate.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -7190,12 +7190,12 @@ func schema_pkg_apis_addon_v1beta1_ObjectReference(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ObjectReference names an object on the hub.",
+				Description: "ObjectReference refers to an object on the hub.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The API group of the object.",
+							Description: "group is the API group of the object.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -7203,7 +7203,7 @@ func schema_pkg_apis_addon_v1beta1_ObjectReference(ref common.ReferenceCallback)
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The resource of the object.",
+							Description: "resource is the plural name of the resource of the object.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -7211,14 +7211,14 @@ func schema_pkg_apis_addon_v1beta1_ObjectReference(ref common.ReferenceCallback)
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The namespace of the object. Empty if it is cluster-scoped.",
+							Description: "namespace is the namespace of the object. It is empty for a cluster-scoped object.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the object.",
+							Description: "name is the name of the object.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -7235,12 +7235,12 @@ func schema_pkg_apis_addon_v1beta1_PlacementRef(ref common.ReferenceCallback) co
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PlacementRef names a Placement.",
+				Description: "PlacementRef refers to a Placement.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The namespace of the Placement.",
+							Description: "namespace is the namespace of the Placement.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -7248,7 +7248,7 @@ func schema_pkg_apis_addon_v1beta1_PlacementRef(ref common.ReferenceCallback) co
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the Placement.",
+							Description: "name is the name of the Placement.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -7265,12 +7265,12 @@ func schema_pkg_apis_addon_v1beta1_PlacementStrategy(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PlacementStrategy says how an add-on is installed on the clusters of a Placement.",
+				Description: "PlacementStrategy specifies how an add-on is installed on the clusters of a Placement.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The namespace of the Placement.",
+							Description: "namespace is the namespace of the Placement.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -7278,7 +7278,7 @@ func schema_pkg_apis_addon_v1beta1_PlacementStrategy(ref common.ReferenceCallbac
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the Placement.",
+							Description: "name is the name of the Placement.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -7291,7 +7291,7 @@ func schema_pkg_apis_addon_v1beta1_PlacementStrategy(ref common.ReferenceCallbac
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The configurations of the add-on on the clusters of this Placement.",
+							Description: "configs lists the configurations of the add-on on the clusters of this Placement.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -7304,7 +7304,7 @@ func schema_pkg_apis_addon_v1beta1_PlacementStrategy(ref common.ReferenceCallbac
 					},
 					"rolloutStrategy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How a change of a configuration is rolled out.",
+							Description: "rolloutStrategy specifies how a change of a configuration is rolled out.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1beta1.RolloutStrategy{}.OpenAPIModelName()),
 						},
@@ -7322,19 +7322,19 @@ func schema_pkg_apis_addon_v1beta1_ProxyConfig(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ProxyConfig is the proxy that agents use.",
+				Description: "ProxyConfig is the proxy of agents.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"httpProxy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The URL of the proxy for HTTP requests.",
+							Description: "httpProxy is the URL of the proxy for HTTP requests.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"httpsProxy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The URL of the proxy for HTTPS requests.",
+							Description: "httpsProxy is the URL of the proxy for HTTPS requests.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -7346,14 +7346,14 @@ func schema_pkg_apis_addon_v1beta1_ProxyConfig(ref common.ReferenceCallback) com
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The PEM bundle that verifies the proxy.",
+							Description: "caBundle is the PEM bundle that verifies the proxy.",
 							Type:        []string{"string"},
 							Format:      "byte",
 						},
 					},
 					"noProxy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The hosts, IP addresses and CIDRs for which no proxy is used, separated by commas.",
+							Description: "noProxy lists the hosts, IP addresses and CIDRs that are accessed without the proxy, separated by commas.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -7368,12 +7368,12 @@ func schema_pkg_apis_addon_v1beta1_RegistrationConfig(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "RegistrationConfig says how the agent of an add-on registers with the hub. The registration agent requests credentials for each.",
+				Description: "RegistrationConfig specifies how the agent of an add-on registers with the hub. The registration agent requests credentials for each RegistrationConfig.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "With kubeClient the agent authenticates to the API server of the hub; with customSigner it gets a certificate of a signer of its own.\n\nPossible enum values:\n - `\"customSigner\"` is for a certificate of the add-on's own signer.\n - `\"kubeClient\"` is for access to the API server of the hub.",
+							Description: "type is kubeClient or customSigner. With kubeClient, the agent authenticates to the API server of the hub. With customSigner, it gets a certificate of another signer.\n\nPossible enum values:\n - `\"customSigner\"` is the type of a certificate of another signer.\n - `\"kubeClient\"` is the type of credentials for the API server of the hub.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -7382,13 +7382,13 @@ func schema_pkg_apis_addon_v1beta1_RegistrationConfig(ref common.ReferenceCallba
 					},
 					"kubeClient": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Only with the type kubeClient.",
+							Description: "kubeClient contains the settings for type kubeClient.",
 							Ref:         ref(v1beta1.KubeClientConfig{}.OpenAPIModelName()),
 						},
 					},
 					"customSigner": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Only with the type customSigner, which requires it.",
+							Description: "customSigner contains the settings for type customSigner. It is required if type is customSigner.",
 							Ref:         ref(v1beta1.CustomSignerConfig{}.OpenAPIModelName()),
 						},
 					},
@@ -7405,12 +7405,12 @@ func schema_pkg_apis_addon_v1beta1_ResourceClaim(ref common.ReferenceCallback) c
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ResourceClaim names a claim of the Pod that a container uses.",
+				Description: "ResourceClaim refers to a ResourceClaim of the Pod.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the claim in the Pod.",
+							Description: "name is the name of the claim in the Pod.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -7418,7 +7418,7 @@ func schema_pkg_apis_addon_v1beta1_ResourceClaim(ref common.ReferenceCallback) c
 					},
 					"request": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the request within the claim; empty for all.",
+							Description: "request is the name of a request in the claim. If it is empty, all requests are used.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -7434,12 +7434,12 @@ func schema_pkg_apis_addon_v1beta1_ResourceRequirements(ref common.ReferenceCall
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ResourceRequirements are the resources of a container, as in the core API.",
+				Description: "ResourceRequirements specifies the resources of a container, as in the core API.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"limits": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The most that a container may use.",
+							Description: "limits are the maximum resources of a container.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -7453,7 +7453,7 @@ func schema_pkg_apis_addon_v1beta1_ResourceRequirements(ref common.ReferenceCall
 					},
 					"requests": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What a container needs.",
+							Description: "requests are the minimum resources of a container.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -7475,7 +7475,7 @@ func schema_pkg_apis_addon_v1beta1_ResourceRequirements(ref common.ReferenceCall
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The ResourceClaims that a container uses.",
+							Description: "claims lists the ResourceClaims of a container.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -7498,25 +7498,25 @@ func schema_pkg_apis_addon_v1beta1_RolloutAll(ref common.ReferenceCallback) comm
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "RolloutAll says how all clusters are changed at once.",
+				Description: "RolloutAll contains the settings of a rollout to all clusters at once.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"minSuccessTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How long a cluster has to be healthy before the rollout goes on.",
+							Description: "minSuccessTime is the duration for which a cluster must be healthy before the rollout continues.",
 							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
 						},
 					},
 					"progressDeadline": {
 						SchemaProps: spec.SchemaProps{
-							Description: "After how long a cluster that is not healthy has failed, such as 10m; None for never.",
+							Description: "progressDeadline is the duration after which an unhealthy cluster has failed, for example 10m, or None for no deadline.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"maxFailures": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How many clusters may fail before the rollout stops, as a number or a percentage.",
+							Description: "maxFailures is the number or percentage of clusters that may fail before the rollout stops.",
 							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
 						},
 					},
@@ -7532,25 +7532,25 @@ func schema_pkg_apis_addon_v1beta1_RolloutConfig(ref common.ReferenceCallback) c
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "RolloutConfig says when a rollout goes on, and when it has failed.",
+				Description: "RolloutConfig specifies when a rollout continues and when it fails.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"minSuccessTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How long a cluster has to be healthy before the rollout goes on.",
+							Description: "minSuccessTime is the duration for which a cluster must be healthy before the rollout continues.",
 							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
 						},
 					},
 					"progressDeadline": {
 						SchemaProps: spec.SchemaProps{
-							Description: "After how long a cluster that is not healthy has failed, such as 10m; None for never.",
+							Description: "progressDeadline is the duration after which an unhealthy cluster has failed, for example 10m, or None for no deadline.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"maxFailures": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How many clusters may fail before the rollout stops, as a number or a percentage.",
+							Description: "maxFailures is the number or percentage of clusters that may fail before the rollout stops.",
 							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
 						},
 					},
@@ -7566,25 +7566,25 @@ func schema_pkg_apis_addon_v1beta1_RolloutProgressive(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "RolloutProgressive says how some clusters are changed at a time.",
+				Description: "RolloutProgressive contains the settings of a rollout to a limited number of clusters at a time.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"minSuccessTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How long a cluster has to be healthy before the rollout goes on.",
+							Description: "minSuccessTime is the duration for which a cluster must be healthy before the rollout continues.",
 							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
 						},
 					},
 					"progressDeadline": {
 						SchemaProps: spec.SchemaProps{
-							Description: "After how long a cluster that is not healthy has failed, such as 10m; None for never.",
+							Description: "progressDeadline is the duration after which an unhealthy cluster has failed, for example 10m, or None for no deadline.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"maxFailures": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How many clusters may fail before the rollout stops, as a number or a percentage.",
+							Description: "maxFailures is the number or percentage of clusters that may fail before the rollout stops.",
 							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
 						},
 					},
@@ -7595,7 +7595,7 @@ func schema_pkg_apis_addon_v1beta1_RolloutProgressive(ref common.ReferenceCallba
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Groups that have to succeed before all others, in this order.",
+							Description: "mandatoryDecisionGroups lists groups that must succeed before all others, in this order.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -7608,7 +7608,7 @@ func schema_pkg_apis_addon_v1beta1_RolloutProgressive(ref common.ReferenceCallba
 					},
 					"maxConcurrency": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How many clusters are changed at a time, as a number or a percentage.",
+							Description: "maxConcurrency is the number or percentage of clusters to change at a time.",
 							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
 						},
 					},
@@ -7624,25 +7624,25 @@ func schema_pkg_apis_addon_v1beta1_RolloutProgressivePerGroup(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "RolloutProgressivePerGroup says how one decision group is changed after another.",
+				Description: "RolloutProgressivePerGroup contains the settings of a rollout by decision groups.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"minSuccessTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How long a cluster has to be healthy before the rollout goes on.",
+							Description: "minSuccessTime is the duration for which a cluster must be healthy before the rollout continues.",
 							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
 						},
 					},
 					"progressDeadline": {
 						SchemaProps: spec.SchemaProps{
-							Description: "After how long a cluster that is not healthy has failed, such as 10m; None for never.",
+							Description: "progressDeadline is the duration after which an unhealthy cluster has failed, for example 10m, or None for no deadline.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"maxFailures": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How many clusters may fail before the rollout stops, as a number or a percentage.",
+							Description: "maxFailures is the number or percentage of clusters that may fail before the rollout stops.",
 							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
 						},
 					},
@@ -7653,7 +7653,7 @@ func schema_pkg_apis_addon_v1beta1_RolloutProgressivePerGroup(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Groups that have to succeed before all others, in this order.",
+							Description: "mandatoryDecisionGroups lists groups that must succeed before all others, in this order.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -7676,12 +7676,12 @@ func schema_pkg_apis_addon_v1beta1_RolloutStrategy(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "RolloutStrategy says how a change is rolled out.",
+				Description: "RolloutStrategy specifies how a change is rolled out.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How the change is rolled out. Defaults to All.\n\nPossible enum values:\n - `\"All\"` changes all clusters at once.\n - `\"Progressive\"` changes some clusters at a time.\n - `\"ProgressivePerGroup\"` changes one decision group of a Placement after another.",
+							Description: "type is All, Progressive or ProgressivePerGroup. Defaults to All.\n\nPossible enum values:\n - `\"All\"` changes all clusters at once.\n - `\"Progressive\"` changes a limited number of clusters at a time.\n - `\"ProgressivePerGroup\"` changes the decision groups of a Placement one after another.",
 							Default:     "All",
 							Type:        []string{"string"},
 							Format:      "",
@@ -7690,19 +7690,19 @@ func schema_pkg_apis_addon_v1beta1_RolloutStrategy(ref common.ReferenceCallback)
 					},
 					"all": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Only with the type All.",
+							Description: "all contains the settings for type All.",
 							Ref:         ref(v1beta1.RolloutAll{}.OpenAPIModelName()),
 						},
 					},
 					"progressive": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Only with the type Progressive.",
+							Description: "progressive contains the settings for type Progressive.",
 							Ref:         ref(v1beta1.RolloutProgressive{}.OpenAPIModelName()),
 						},
 					},
 					"progressivePerGroup": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Only with the type ProgressivePerGroup.",
+							Description: "progressivePerGroup contains the settings for type ProgressivePerGroup.",
 							Ref:         ref(v1beta1.RolloutProgressivePerGroup{}.OpenAPIModelName()),
 						},
 					},
@@ -7723,7 +7723,7 @@ func schema_pkg_apis_addon_v1beta1_Subject(ref common.ReferenceCallback) common.
 				Properties: map[string]spec.Schema{
 					"user": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name of the user.",
+							Description: "user is the name of the user.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -7736,7 +7736,7 @@ func schema_pkg_apis_addon_v1beta1_Subject(ref common.ReferenceCallback) common.
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The groups of the user.",
+							Description: "groups is the list of groups of the user.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -7755,7 +7755,7 @@ func schema_pkg_apis_addon_v1beta1_Subject(ref common.ReferenceCallback) common.
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The organizational units of the subject.",
+							Description: "organizationUnits is the list of organizational units of the subject.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -7778,40 +7778,40 @@ func schema_pkg_apis_addon_v1beta1_Toleration(ref common.ReferenceCallback) comm
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Toleration is the taints that a Pod tolerates, as in the core API.",
+				Description: "Toleration selects taints that a Pod tolerates, as in the core API.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"key": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The key of the taint; empty for all.",
+							Description: "key is the key of the taint. An empty key matches all taints.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"operator": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How key and value are compared: Equal, Exists, Lt or Gt. Defaults to Equal.",
+							Description: "operator specifies how key and value are compared: Equal, Exists, Lt or Gt. Defaults to Equal.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"value": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The value of the taint.",
+							Description: "value is the value of the taint.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"effect": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The effect of the taint: NoSchedule, PreferNoSchedule or NoExecute; empty for all.",
+							Description: "effect is the effect of the taint: NoSchedule, PreferNoSchedule or NoExecute. An empty effect matches all effects.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"tolerationSeconds": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How long the taint is tolerated, in seconds. Only with the effect NoExecute.",
+							Description: "tolerationSeconds is the number of seconds for which the taint is tolerated. It may be set only if effect is NoExecute.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -7826,7 +7826,7 @@ func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccount(ref common.Re
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedServiceAccount is a ServiceAccount on managed clusters whose token is kept valid and reported to the hub. Use v1beta1, which is the same.",
+				Description: "ManagedServiceAccount is a ServiceAccount on managed clusters with a token that is rotated and reported to the hub. Deprecated: use v1beta1, which has the same fields.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -7852,14 +7852,14 @@ func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccount(ref common.Re
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The desired state of the account.",
+							Description: "spec is the desired state of the account.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(authenticationv1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The observed state of the account.",
+							Description: "status is the observed state of the account. It is read-only.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(authenticationv1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName()),
 						},
@@ -7876,7 +7876,7 @@ func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBinding(ref co
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedServiceAccountBinding lets users of the hub have the ManifestWorks of a cluster act as a ManagedServiceAccount of that cluster: whom it names may name the account's ServiceAccount as the executor of works in this namespace. To write one takes the verb bind on the account.",
+				Description: "ManagedServiceAccountBinding allows users of the hub to use the ServiceAccount of a ManagedServiceAccount as the executor of ManifestWorks in the namespace of the binding. Writing a binding requires the verb bind on the ManagedServiceAccount.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -7902,7 +7902,7 @@ func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBinding(ref co
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Who may have works act as which account.",
+							Description: "spec specifies the account and its users.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(authenticationv1alpha1.ManagedServiceAccountBindingSpec{}.OpenAPIModelName()),
 						},
@@ -7945,7 +7945,7 @@ func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBindingList(re
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The ManagedServiceAccountBindings.",
+							Description: "items is the list of ManagedServiceAccountBindings.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -7969,12 +7969,12 @@ func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBindingSpec(re
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedServiceAccountBindingSpec says who may have works act as which account.",
+				Description: "ManagedServiceAccountBindingSpec specifies the users that may use an account as an executor.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"ref": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The account. It cannot be changed.",
+							Description: "ref refers to the ManagedServiceAccount. It is immutable.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(authenticationv1alpha1.ManagedServiceAccountReference{}.OpenAPIModelName()),
 						},
@@ -7986,7 +7986,7 @@ func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountBindingSpec(re
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The users, groups and service accounts of the hub who may.",
+							Description: "subjects is the list of users, groups and service accounts of the hub that may use the account.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -8036,7 +8036,7 @@ func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountList(ref commo
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The ManagedServiceAccounts.",
+							Description: "items is the list of ManagedServiceAccounts.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -8060,19 +8060,19 @@ func schema_pkg_apis_authentication_v1alpha1_ManagedServiceAccountReference(ref 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedServiceAccountReference names a ManagedServiceAccount.",
+				Description: "ManagedServiceAccountReference refers to a ManagedServiceAccount.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Namespace of the account: that of the binding, which is also the default.",
+							Description: "namespace is the namespace of the account. It must be the namespace of the binding, which is the default.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the account.",
+							Description: "name is the name of the account.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -8089,12 +8089,12 @@ func schema_pkg_apis_authentication_v1beta1_ClusterFailure(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterFailure says why an account is not ready on one cluster.",
+				Description: "ClusterFailure is the cause for which an account is not ready on one cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the cluster.",
+							Description: "name is the name of the cluster.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -8102,7 +8102,7 @@ func schema_pkg_apis_authentication_v1beta1_ClusterFailure(ref common.ReferenceC
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Reason in one word.",
+							Description: "reason is the cause as one word in CamelCase.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -8110,7 +8110,7 @@ func schema_pkg_apis_authentication_v1beta1_ClusterFailure(ref common.ReferenceC
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What a person should know.",
+							Description: "message is the cause in a human-readable form.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -8131,7 +8131,7 @@ func schema_pkg_apis_authentication_v1beta1_ClusterSummary(ref common.ReferenceC
 				Properties: map[string]spec.Schema{
 					"total": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Number of clusters in the bound sets.",
+							Description: "total is the number of clusters in the bound sets.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -8139,7 +8139,7 @@ func schema_pkg_apis_authentication_v1beta1_ClusterSummary(ref common.ReferenceC
 					},
 					"ready": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Number of those whose token is reported.",
+							Description: "ready is the number of clusters that have reported a token.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -8155,7 +8155,7 @@ func schema_pkg_apis_authentication_v1beta1_ClusterSummary(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Why the others are not ready, by name of the cluster; at most 100 of them.",
+							Description: "failing lists at most 100 of the other clusters with the cause.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -8179,7 +8179,7 @@ func schema_pkg_apis_authentication_v1beta1_ManagedServiceAccount(ref common.Ref
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedServiceAccount is a ServiceAccount on a managed cluster whose token is kept valid and reported to the hub, in a Secret of the same name and namespace. In the namespace of a managed cluster it is one ServiceAccount on that cluster. In a namespace that is bound to sets of clusters it is one on every cluster of these sets, each with a Secret in the cluster's namespace.",
+				Description: "ManagedServiceAccount is a ServiceAccount on a managed cluster with a token that is rotated and reported to the hub in a Secret of the same name and namespace. In the namespace of a managed cluster it represents one ServiceAccount on that cluster. In a namespace that is bound to ManagedClusterSets it represents one on each cluster of these sets, with a Secret in the namespace of each cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -8205,14 +8205,14 @@ func schema_pkg_apis_authentication_v1beta1_ManagedServiceAccount(ref common.Ref
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The desired state of the account.",
+							Description: "spec is the desired state of the account.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(authenticationv1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The observed state of the account.",
+							Description: "status is the observed state of the account. It is read-only.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(authenticationv1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName()),
 						},
@@ -8255,7 +8255,7 @@ func schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountList(ref common
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The ManagedServiceAccounts.",
+							Description: "items is the list of ManagedServiceAccounts.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -8279,12 +8279,12 @@ func schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountRotation(ref co
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedServiceAccountRotation says how long tokens are valid.",
+				Description: "ManagedServiceAccountRotation specifies the lifetime of tokens.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"enabled": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Deprecated and without effect: tokens are always replaced before they expire.",
+							Description: "enabled has no effect: tokens are always replaced before they expire. Deprecated.",
 							Default:     true,
 							Type:        []string{"boolean"},
 							Format:      "",
@@ -8292,7 +8292,7 @@ func schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountRotation(ref co
 					},
 					"validity": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How long a token is valid, such as 24h or 8640h0m0s; at least 10m. The managed cluster may grant less. 0s means the default of 8640h0m0s.",
+							Description: "validity is the lifetime of a token, for example 24h. It must be at least 10m. The managed cluster may grant less. 0s means the default. Defaults to 8640h0m0s.",
 							Default:     "8640h0m0s",
 							Type:        []string{"string"},
 							Format:      "",
@@ -8313,7 +8313,7 @@ func schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountSpec(ref common
 				Properties: map[string]spec.Schema{
 					"rotation": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How long tokens are valid. A token is replaced when 80 % of its lifetime has passed.",
+							Description: "rotation specifies the lifetime of tokens. A token is replaced after 80 % of its lifetime.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(authenticationv1beta1.ManagedServiceAccountRotation{}.OpenAPIModelName()),
 						},
@@ -8325,7 +8325,7 @@ func schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountSpec(ref common
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Who the token is meant for: a recipient must find itself in this list, and reject the token otherwise. The API server of the managed cluster when not given.",
+							Description: "audiences is the list of intended recipients of the token. A recipient must reject the token unless it is in the list. Defaults to the API server of the managed cluster.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -8339,7 +8339,7 @@ func schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountSpec(ref common
 					},
 					"ttlSecondsAfterCreation": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Seconds after its creation at which the account is deleted, at least 1. It is kept when not given.",
+							Description: "ttlSecondsAfterCreation is the number of seconds after creation at which the account is deleted. It must be at least 1. If it is not set, the account is kept.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -8371,7 +8371,7 @@ func schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountStatus(ref comm
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The state of the account. Known types are SecretCreated, TokenReported, AllServiceAccountPresent and NamespaceManaged.",
+							Description: "conditions report the state of the account. Known types are SecretCreated, TokenReported, AllServiceAccountPresent and NamespaceManaged.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -8384,25 +8384,25 @@ func schema_pkg_apis_authentication_v1beta1_ManagedServiceAccountStatus(ref comm
 					},
 					"expirationTimestamp": {
 						SchemaProps: spec.SchemaProps{
-							Description: "When the reported token expires.",
+							Description: "expirationTimestamp is the time at which the reported token expires.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
 					"tokenSecretRef": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The Secret with the token, in the namespace of this object.",
+							Description: "tokenSecretRef refers to the Secret with the token, in the namespace of this object.",
 							Ref:         ref(authenticationv1beta1.TokenSecretReference{}.OpenAPIModelName()),
 						},
 					},
 					"serviceAccountRef": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The ServiceAccount on the managed cluster.",
+							Description: "serviceAccountRef refers to the ServiceAccount on the managed cluster.",
 							Ref:         ref(authenticationv1beta1.ServiceAccountReference{}.OpenAPIModelName()),
 						},
 					},
 					"clusters": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The clusters that the account was replicated to, in a namespace that is bound to sets of clusters.",
+							Description: "clusters summarizes the clusters that the account was replicated to. It is set in namespaces that are bound to ManagedClusterSets.",
 							Ref:         ref(authenticationv1beta1.ClusterSummary{}.OpenAPIModelName()),
 						},
 					},
@@ -8418,12 +8418,12 @@ func schema_pkg_apis_authentication_v1beta1_ServiceAccountReference(ref common.R
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ServiceAccountReference names a ServiceAccount on a managed cluster.",
+				Description: "ServiceAccountReference refers to a ServiceAccount on a managed cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Namespace of the ServiceAccount on the managed cluster.",
+							Description: "namespace is the namespace of the ServiceAccount on the managed cluster.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -8431,7 +8431,7 @@ func schema_pkg_apis_authentication_v1beta1_ServiceAccountReference(ref common.R
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the ServiceAccount.",
+							Description: "name is the name of the ServiceAccount.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -8439,7 +8439,7 @@ func schema_pkg_apis_authentication_v1beta1_ServiceAccountReference(ref common.R
 					},
 					"uid": {
 						SchemaProps: spec.SchemaProps{
-							Description: "UID of the ServiceAccount.",
+							Description: "uid is the UID of the ServiceAccount.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -8455,12 +8455,12 @@ func schema_pkg_apis_authentication_v1beta1_TokenSecretReference(ref common.Refe
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "TokenSecretReference names the Secret that holds a token.",
+				Description: "TokenSecretReference refers to the Secret that contains a token.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the Secret.",
+							Description: "name is the name of the Secret.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -8468,13 +8468,13 @@ func schema_pkg_apis_authentication_v1beta1_TokenSecretReference(ref common.Refe
 					},
 					"lastRefreshTimestamp": {
 						SchemaProps: spec.SchemaProps{
-							Description: "When the token in it was last replaced.",
+							Description: "lastRefreshTimestamp is the time at which the token was last replaced.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
 					"resourceVersion": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Resource version of the Secret that the agent has last written or verified.",
+							Description: "resourceVersion is the resource version of the Secret that the agent last wrote or verified.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -8492,12 +8492,12 @@ func schema_pkg_apis_cluster_v1_Acceptance(ref common.ReferenceCallback) common.
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Acceptance is who decided whether the hub accepts a cluster.",
+				Description: "Acceptance records the decision to accept or deny a cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"accepted": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Whether the hub accepts the cluster.",
+							Description: "accepted specifies whether the hub accepts the cluster.",
 							Default:     false,
 							Type:        []string{"boolean"},
 							Format:      "",
@@ -8505,34 +8505,34 @@ func schema_pkg_apis_cluster_v1_Acceptance(ref common.ReferenceCallback) common.
 					},
 					"everAccepted": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Whether the hub has accepted the cluster at any time, so that something may have been made for it.",
+							Description: "everAccepted specifies whether the hub has ever accepted the cluster, so that objects may exist for it.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"decidedBy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "User who decided.",
+							Description: "decidedBy is the name of the user who decided.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"decidedAt": {
 						SchemaProps: spec.SchemaProps{
-							Description: "When it was decided.",
+							Description: "decidedAt is the time of the decision.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Why, in the words of who decided.",
+							Description: "reason is the reason that the user gave.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"left": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Whether it was the cluster itself that left the hub. The server then deletes its ManagedCluster.",
+							Description: "left specifies whether the cluster itself left the hub. If it is true, the server deletes the ManagedCluster.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -8544,7 +8544,7 @@ func schema_pkg_apis_cluster_v1_Acceptance(ref common.ReferenceCallback) common.
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Users whose pending requests for the first certificate of an agent are approved with it.",
+							Description: "requesters is the list of users whose pending requests for the first certificate of an agent are approved with this decision.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -8569,12 +8569,12 @@ func schema_pkg_apis_cluster_v1_ClientConfig(ref common.ReferenceCallback) commo
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClientConfig says how to reach an API server.",
+				Description: "ClientConfig is the address of an API server.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"url": {
 						SchemaProps: spec.SchemaProps{
-							Description: "URL of the API server.",
+							Description: "url is the URL of the API server.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -8582,7 +8582,7 @@ func schema_pkg_apis_cluster_v1_ClientConfig(ref common.ReferenceCallback) commo
 					},
 					"caBundle": {
 						SchemaProps: spec.SchemaProps{
-							Description: "PEM certificates that verify the API server; the system's when not given.",
+							Description: "caBundle is the PEM bundle that verifies the API server. Defaults to the certificates of the system.",
 							Type:        []string{"string"},
 							Format:      "byte",
 						},
@@ -8598,12 +8598,12 @@ func schema_pkg_apis_cluster_v1_ClusterSetManagedNamespaceConfig(ref common.Refe
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterSetManagedNamespaceConfig is a namespace that a ManagedClusterSet of a cluster requires on it.",
+				Description: "ClusterSetManagedNamespaceConfig is a namespace that a ManagedClusterSet requires on a cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the namespace.",
+							Description: "name is the name of the namespace.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -8611,7 +8611,7 @@ func schema_pkg_apis_cluster_v1_ClusterSetManagedNamespaceConfig(ref common.Refe
 					},
 					"clusterSet": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the ManagedClusterSet that lists the namespace.",
+							Description: "clusterSet is the name of the ManagedClusterSet that lists the namespace.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -8627,7 +8627,7 @@ func schema_pkg_apis_cluster_v1_ClusterSetManagedNamespaceConfig(ref common.Refe
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The state of the namespace, as the agent reports it. The known type is NamespaceAvailable. The server stores at most 4 conditions, and the first 256 bytes of each message.",
+							Description: "conditions report the state of the namespace. The known type is NamespaceAvailable. The server stores at most 4 conditions and the first 256 bytes of each message.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -8651,7 +8651,7 @@ func schema_pkg_apis_cluster_v1_ManagedCluster(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedCluster is a cluster that the hub manages. The hub namespace of the same name holds everything that concerns it.",
+				Description: "ManagedCluster represents a cluster that the hub manages. The objects of the cluster on the hub are in the namespace of the same name.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -8677,14 +8677,14 @@ func schema_pkg_apis_cluster_v1_ManagedCluster(ref common.ReferenceCallback) com
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The desired state of the cluster.",
+							Description: "spec is the desired state of the cluster.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(clusterv1.ManagedClusterSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The observed state of the cluster.",
+							Description: "status is the observed state of the cluster. It is read-only.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(clusterv1.ManagedClusterStatus{}.OpenAPIModelName()),
 						},
@@ -8701,12 +8701,12 @@ func schema_pkg_apis_cluster_v1_ManagedClusterClaim(ref common.ReferenceCallback
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedClusterClaim is a fact that a cluster claims about itself.",
+				Description: "ManagedClusterClaim is a property that a cluster reports about itself.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the claim.",
+							Description: "name is the name of the claim.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -8714,7 +8714,7 @@ func schema_pkg_apis_cluster_v1_ManagedClusterClaim(ref common.ReferenceCallback
 					},
 					"value": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Value of the claim.",
+							Description: "value is the value of the claim.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -8757,7 +8757,7 @@ func schema_pkg_apis_cluster_v1_ManagedClusterList(ref common.ReferenceCallback)
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The ManagedClusters.",
+							Description: "items is the list of ManagedClusters.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -8791,7 +8791,7 @@ func schema_pkg_apis_cluster_v1_ManagedClusterSpec(ref common.ReferenceCallback)
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "How to reach the API server of the cluster.",
+							Description: "managedClusterClientConfigs lists the addresses of the API server of the cluster.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -8804,7 +8804,7 @@ func schema_pkg_apis_cluster_v1_ManagedClusterSpec(ref common.ReferenceCallback)
 					},
 					"hubAcceptsClient": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Whether the hub accepts the cluster. Changing it from false to true needs the permission to update managedclusters/accept in the group register.open-cluster-management.io.",
+							Description: "hubAcceptsClient specifies whether the hub accepts the cluster. Changing it from false to true requires permission to update managedclusters/accept in the group register.open-cluster-management.io. Defaults to false.",
 							Default:     false,
 							Type:        []string{"boolean"},
 							Format:      "",
@@ -8812,7 +8812,7 @@ func schema_pkg_apis_cluster_v1_ManagedClusterSpec(ref common.ReferenceCallback)
 					},
 					"leaseDurationSeconds": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Seconds for which the lease of the cluster lasts; the cluster counts as unavailable after five times as long without a renewal. Defaults to 60.",
+							Description: "leaseDurationSeconds is the duration of the lease of the cluster in seconds. If the agent does not renew the lease for five times this duration, the cluster is unavailable. Defaults to 60.",
 							Default:     60,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -8825,7 +8825,7 @@ func schema_pkg_apis_cluster_v1_ManagedClusterSpec(ref common.ReferenceCallback)
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Properties that keep workloads away from the cluster unless they tolerate them.",
+							Description: "taints keep workloads away from the cluster unless they tolerate them.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -8863,7 +8863,7 @@ func schema_pkg_apis_cluster_v1_ManagedClusterStatus(ref common.ReferenceCallbac
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The state of the cluster. Known types are HubAcceptedManagedCluster, ManagedClusterJoined, ManagedClusterConditionAvailable and ManagedClusterConditionClockSynced.",
+							Description: "conditions report the state of the cluster. Known types are HubAcceptedManagedCluster, ManagedClusterJoined, ManagedClusterConditionAvailable, ManagedClusterConditionClockSynced, ManagedNamespacesListed and Deleting.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -8876,7 +8876,7 @@ func schema_pkg_apis_cluster_v1_ManagedClusterStatus(ref common.ReferenceCallbac
 					},
 					"capacity": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What the cluster has in all.",
+							Description: "capacity is the total of the resources of the cluster.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -8890,7 +8890,7 @@ func schema_pkg_apis_cluster_v1_ManagedClusterStatus(ref common.ReferenceCallbac
 					},
 					"allocatable": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What of it workloads can use.",
+							Description: "allocatable is the part of capacity that is available to workloads.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -8904,7 +8904,7 @@ func schema_pkg_apis_cluster_v1_ManagedClusterStatus(ref common.ReferenceCallbac
 					},
 					"version": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Versions of what runs the cluster.",
+							Description: "version contains the versions of the cluster.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(clusterv1.ManagedClusterVersion{}.OpenAPIModelName()),
 						},
@@ -8919,7 +8919,7 @@ func schema_pkg_apis_cluster_v1_ManagedClusterStatus(ref common.ReferenceCallbac
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Facts that the cluster claims about itself.",
+							Description: "clusterClaims lists properties that the cluster reports about itself.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -8932,7 +8932,7 @@ func schema_pkg_apis_cluster_v1_ManagedClusterStatus(ref common.ReferenceCallbac
 					},
 					"acceptance": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Who decided whether the hub accepts the cluster. Set by the server.",
+							Description: "acceptance records the decision to accept or deny the cluster. The server sets it.",
 							Ref:         ref(clusterv1.Acceptance{}.OpenAPIModelName()),
 						},
 					},
@@ -8947,7 +8947,7 @@ func schema_pkg_apis_cluster_v1_ManagedClusterStatus(ref common.ReferenceCallbac
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The namespaces that the ManagedClusterSets of the cluster require on it, by set and name. The server lists them; the agent creates them and reports their conditions. The server lists at most 200; if there are more, the condition ManagedNamespacesListed is False.",
+							Description: "managedNamespaces lists the namespaces that the ManagedClusterSets of the cluster require on it, by set and name. The server lists at most 200 of them, and sets the condition ManagedNamespacesListed to False if there are more. The agent creates the namespaces and reports their conditions.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -8970,12 +8970,12 @@ func schema_pkg_apis_cluster_v1_ManagedClusterVersion(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedClusterVersion holds versions of what runs a cluster.",
+				Description: "ManagedClusterVersion contains the versions of a cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kubernetes": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Version of Kubernetes.",
+							Description: "kubernetes is the version of Kubernetes.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -8990,12 +8990,12 @@ func schema_pkg_apis_cluster_v1_Taint(ref common.ReferenceCallback) common.OpenA
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Taint is a property that keeps workloads away from a cluster.",
+				Description: "Taint keeps workloads away from a cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"key": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Key of the taint, a qualified name.",
+							Description: "key is the key of the taint. It must be a qualified name.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -9003,14 +9003,14 @@ func schema_pkg_apis_cluster_v1_Taint(ref common.ReferenceCallback) common.OpenA
 					},
 					"value": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Value of the taint.",
+							Description: "value is the value of the taint.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"effect": {
 						SchemaProps: spec.SchemaProps{
-							Description: "NoSelect, PreferNoSelect or NoSelectIfNew.\n\nPossible enum values:\n - `\"NoSelect\"` keeps the cluster out of selections, also those made before.\n - `\"NoSelectIfNew\"` keeps the cluster out of new selections.\n - `\"PreferNoSelect\"` keeps the cluster out of selections where possible.",
+							Description: "effect is NoSelect, PreferNoSelect or NoSelectIfNew.\n\nPossible enum values:\n - `\"NoSelect\"` excludes the cluster from selections, including existing ones.\n - `\"NoSelectIfNew\"` excludes the cluster from new selections.\n - `\"PreferNoSelect\"` excludes the cluster from selections if possible.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -9019,7 +9019,7 @@ func schema_pkg_apis_cluster_v1_Taint(ref common.ReferenceCallback) common.OpenA
 					},
 					"timeAdded": {
 						SchemaProps: spec.SchemaProps{
-							Description: "When the taint was added. Set by the server.",
+							Description: "timeAdded is the time at which the taint was added. The server sets it.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -9041,7 +9041,7 @@ func schema_pkg_apis_cluster_v1beta2_ManagedClusterSelector(ref common.Reference
 				Properties: map[string]spec.Schema{
 					"selectorType": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ExclusiveClusterSetLabel selects the clusters whose label cluster.open-cluster-management.io/clusterset is the name of the set; LabelSelector those that labelSelector matches. It cannot be changed.\n\nPossible enum values:\n - `\"ExclusiveClusterSetLabel\"` selects by the label that names the set.\n - `\"LabelSelector\"` selects by any labels.",
+							Description: "selectorType is ExclusiveClusterSetLabel or LabelSelector. ExclusiveClusterSetLabel selects the clusters whose label cluster.open-cluster-management.io/clusterset is the name of the set. LabelSelector selects the clusters that labelSelector matches. It is immutable. Defaults to ExclusiveClusterSetLabel.\n\nPossible enum values:\n - `\"ExclusiveClusterSetLabel\"` selects clusters by the label that names their set.\n - `\"LabelSelector\"` selects clusters by any labels.",
 							Default:     "ExclusiveClusterSetLabel",
 							Type:        []string{"string"},
 							Format:      "",
@@ -9050,7 +9050,7 @@ func schema_pkg_apis_cluster_v1beta2_ManagedClusterSelector(ref common.Reference
 					},
 					"labelSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Selects clusters by their labels; an empty one selects all. Only with the selector type LabelSelector, which requires it.",
+							Description: "labelSelector selects clusters by labels. An empty selector selects all clusters. It is required if selectorType is LabelSelector, and must not be set otherwise.",
 							Ref:         ref(metav1.LabelSelector{}.OpenAPIModelName()),
 						},
 					},
@@ -9066,7 +9066,7 @@ func schema_pkg_apis_cluster_v1beta2_ManagedClusterSet(ref common.ReferenceCallb
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedClusterSet is a set of managed clusters. Whoever may create managedclustersets/bind for it can bind it to a namespace, whose users can then use its clusters together. To move a cluster into a set or out of it takes the permission to create managedclustersets/join for that set.",
+				Description: "ManagedClusterSet is a set of managed clusters. A ManagedClusterSetBinding makes the clusters available in a namespace, and requires permission to create managedclustersets/bind for the set. Moving a cluster into or out of a set requires permission to create managedclustersets/join for the set.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -9092,14 +9092,14 @@ func schema_pkg_apis_cluster_v1beta2_ManagedClusterSet(ref common.ReferenceCallb
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Which clusters are in the set.",
+							Description: "spec selects the clusters of the set.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1beta2.ManagedClusterSetSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The observed state of the set.",
+							Description: "status is the observed state of the set. It is read-only.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1beta2.ManagedClusterSetStatus{}.OpenAPIModelName()),
 						},
@@ -9116,7 +9116,7 @@ func schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBinding(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedClusterSetBinding binds a ManagedClusterSet to its namespace. Its name is that of the set, and creating it takes the permission to create managedclustersets/bind for the set.",
+				Description: "ManagedClusterSetBinding binds a ManagedClusterSet to its namespace. It has the name of the set. Creating it requires permission to create managedclustersets/bind for the set.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -9142,14 +9142,14 @@ func schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBinding(ref common.Referen
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Which set is bound.",
+							Description: "spec identifies the set.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1beta2.ManagedClusterSetBindingSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The observed state of the binding.",
+							Description: "status is the observed state of the binding. It is read-only.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1beta2.ManagedClusterSetBindingStatus{}.OpenAPIModelName()),
 						},
@@ -9193,7 +9193,7 @@ func schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBindingList(ref common.Ref
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The ManagedClusterSetBindings.",
+							Description: "items is the list of ManagedClusterSetBindings.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -9217,12 +9217,12 @@ func schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBindingSpec(ref common.Ref
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedClusterSetBindingSpec names the set that is bound.",
+				Description: "ManagedClusterSetBindingSpec identifies the bound set.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"clusterSet": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the ManagedClusterSet, and of this object.",
+							Description: "clusterSet is the name of the ManagedClusterSet. It must be equal to the name of the binding.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -9254,7 +9254,7 @@ func schema_pkg_apis_cluster_v1beta2_ManagedClusterSetBindingStatus(ref common.R
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The state of the binding. The known type is Bound.",
+							Description: "conditions report the state of the binding. The known type is Bound.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -9303,7 +9303,7 @@ func schema_pkg_apis_cluster_v1beta2_ManagedClusterSetList(ref common.ReferenceC
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The ManagedClusterSets.",
+							Description: "items is the list of ManagedClusterSets.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -9327,12 +9327,12 @@ func schema_pkg_apis_cluster_v1beta2_ManagedClusterSetSpec(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedClusterSetSpec says which clusters are in a set.",
+				Description: "ManagedClusterSetSpec selects the clusters of a set.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"clusterSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What selects the clusters.",
+							Description: "clusterSelector selects the clusters.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1beta2.ManagedClusterSelector{}.OpenAPIModelName()),
 						},
@@ -9347,7 +9347,7 @@ func schema_pkg_apis_cluster_v1beta2_ManagedClusterSetSpec(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Namespaces that the agent of each cluster of the set creates and labels there, at most 100. A namespace that is removed from this list stays on the clusters; only its label changes.",
+							Description: "managedNamespaces lists at most 100 namespaces that the agent creates and labels on each cluster of the set. If a namespace is removed from the list, it stays on the clusters and only its label changes.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -9385,7 +9385,7 @@ func schema_pkg_apis_cluster_v1beta2_ManagedClusterSetStatus(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The state of the set. The known type is ClusterSetEmpty.",
+							Description: "conditions report the state of the set. The known type is ClusterSetEmpty.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -9413,7 +9413,7 @@ func schema_pkg_apis_cluster_v1beta2_ManagedNamespaceConfig(ref common.Reference
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the namespace, a DNS label.",
+							Description: "name is the name of the namespace. It must be a DNS label.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -9430,7 +9430,7 @@ func schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccount(ref common.ReferenceCa
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedServiceAccount is a ServiceAccount on managed clusters whose token is kept valid and reported to the hub. It is the same object as in the group authentication.open-cluster-management.io.",
+				Description: "ManagedServiceAccount is a ServiceAccount on managed clusters with a token that is rotated and reported to the hub. It is the same object as in the group authentication.open-cluster-management.io.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -9456,14 +9456,14 @@ func schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccount(ref common.ReferenceCa
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The desired state of the account.",
+							Description: "spec is the desired state of the account.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(authenticationv1beta1.ManagedServiceAccountSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The observed state of the account.",
+							Description: "status is the observed state of the account. It is read-only.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(authenticationv1beta1.ManagedServiceAccountStatus{}.OpenAPIModelName()),
 						},
@@ -9506,7 +9506,7 @@ func schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccountList(ref common.Referen
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The ManagedServiceAccounts.",
+							Description: "items is the list of ManagedServiceAccounts.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -9530,7 +9530,7 @@ func schema_pkg_apis_proxy_v1beta1_ClusterStatus(ref common.ReferenceCallback) c
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterStatus is what a cluster reports about itself. It has no content here: its subresource aggregator is where public collectors of search report.",
+				Description: "ClusterStatus accepts reports of a managed cluster. It has no content. Public search collectors send their reports to its subresource aggregator.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -9566,7 +9566,7 @@ func schema_pkg_apis_proxy_v1beta1_ClusterStatusProxyOptions(ref common.Referenc
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterStatusProxyOptions are the options of a request below a ClusterStatus.",
+				Description: "ClusterStatusProxyOptions are the options of a request to a subresource of a ClusterStatus.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -9585,7 +9585,7 @@ func schema_pkg_apis_proxy_v1beta1_ClusterStatusProxyOptions(ref common.Referenc
 					},
 					"path": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Path is what follows the subresource in the URL.",
+							Description: "path is the part of the URL after the subresource.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -9600,24 +9600,24 @@ func schema_pkg_apis_rbac_v1alpha1_Approval(ref common.ReferenceCallback) common
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Approval says what of a ClusterPermission waits for someone who may grant it, and what was approved. A server that checks with --clusterpermission-escalation-check=Approve makes specs wait whose author may not grant what they grant.",
+				Description: "Approval reports the approval of a ClusterPermission. If the server runs with --clusterpermission-escalation-check=Approve, a spec waits for approval while its author lacks the permissions that it grants.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"pending": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The generation that waits. It is not delivered.",
+							Description: "pending is the generation that waits for approval. It is not delivered.",
 							Ref:         ref(rbacv1alpha1.PendingGeneration{}.OpenAPIModelName()),
 						},
 					},
 					"approved": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The last generation that was approved.",
+							Description: "approved is the last generation that was approved.",
 							Ref:         ref(rbacv1alpha1.ApprovedGeneration{}.OpenAPIModelName()),
 						},
 					},
 					"delivered": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What is delivered while a generation waits; absent if nothing is.",
+							Description: "delivered is the generation that stays delivered while a newer one waits. It is empty if none is delivered.",
 							Ref:         ref(rbacv1alpha1.DeliveredGeneration{}.OpenAPIModelName()),
 						},
 					},
@@ -9633,12 +9633,12 @@ func schema_pkg_apis_rbac_v1alpha1_ApprovedGeneration(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ApprovedGeneration is a generation of the spec that someone has approved.",
+				Description: "ApprovedGeneration is a generation of the spec that was approved.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"generation": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The generation that was approved.",
+							Description: "generation is the generation that was approved.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int64",
@@ -9646,7 +9646,7 @@ func schema_pkg_apis_rbac_v1alpha1_ApprovedGeneration(ref common.ReferenceCallba
 					},
 					"approvedBy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the user who approved it.",
+							Description: "approvedBy is the name of the user who approved the spec.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -9654,7 +9654,7 @@ func schema_pkg_apis_rbac_v1alpha1_ApprovedGeneration(ref common.ReferenceCallba
 					},
 					"approvedAt": {
 						SchemaProps: spec.SchemaProps{
-							Description: "When it was approved.",
+							Description: "approvedAt is the time of the approval.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -9671,7 +9671,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterNamespace(ref common.ReferenceCallback
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterNamespace is a namespace of a managed cluster, as the agent of that cluster reports it. It lives in the hub namespace that is named after the cluster, has the name of the namespace and its labels, and exists as long as the namespace does and is not being deleted. A namespaceSelector of a ClusterPermission matches the labels of these objects.",
+				Description: "ClusterNamespace represents a namespace of a managed cluster. The agent of the cluster maintains it in the namespace of the cluster on the hub. It has the name and the labels of the namespace, and exists until deletion of the namespace begins. The namespaceSelectors of ClusterPermissions match the labels of ClusterNamespaces.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -9697,7 +9697,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterNamespace(ref common.ReferenceCallback
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Which namespace it is.",
+							Description: "spec identifies the namespace.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(rbacv1alpha1.ClusterNamespaceSpec{}.OpenAPIModelName()),
 						},
@@ -9740,7 +9740,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterNamespaceList(ref common.ReferenceCall
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The ClusterNamespaces.",
+							Description: "items is the list of ClusterNamespaces.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -9769,7 +9769,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterNamespaceSpec(ref common.ReferenceCall
 				Properties: map[string]spec.Schema{
 					"namespaceUID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "UID of the namespace on the managed cluster. It changes when the namespace is deleted and made again.",
+							Description: "namespaceUID is the UID of the namespace on the managed cluster. It changes if the namespace is deleted and created again.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -9784,7 +9784,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermission(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterPermission grants permissions on one managed cluster. It lives in the hub namespace that is named after the managed cluster; the server renders its roles and bindings into one ManifestWork in the same namespace, and the agent of the managed cluster applies them there. Deleting the ClusterPermission removes them again.",
+				Description: "ClusterPermission grants permissions on one managed cluster. It is created in the namespace of the cluster on the hub. The server renders its roles and bindings into one ManifestWork in the same namespace, and the agent of the cluster applies them. If the ClusterPermission is deleted, the agent removes them.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -9810,14 +9810,14 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermission(ref common.ReferenceCallbac
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The roles and bindings to deliver to the managed cluster.",
+							Description: "spec lists the roles and bindings to deliver to the managed cluster.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(rbacv1alpha1.ClusterPermissionSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What of the spec has reached the managed cluster. Written by the server.",
+							Description: "status reports the delivery to the managed cluster. It is read-only.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(rbacv1alpha1.ClusterPermissionStatus{}.OpenAPIModelName()),
 						},
@@ -9861,7 +9861,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermissionList(ref common.ReferenceCal
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The ClusterPermissions.",
+							Description: "items is the list of ClusterPermissions.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -9885,25 +9885,25 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermissionSpec(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterPermissionSpec lists the roles and bindings of a ClusterPermission. At least one binding or one reference to a role of the hub is required. Objects without a name of their own are named after the ClusterPermission.",
+				Description: "ClusterPermissionSpec lists the roles and bindings of a ClusterPermission. At least one binding or reference to a role of the hub is required. An object without a name gets the name of the ClusterPermission.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"validate": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Whether to verify, on the managed cluster, that the roles which bindings refer to exist there. The result is reported in the conditions ValidateRolesExist and ValidateClusterRolesExist. Defaults to false.",
+							Description: "validate specifies whether the agent checks that the roles in the roleRefs of bindings exist on the managed cluster. The result is reported in the conditions ValidateRolesExist and ValidateClusterRolesExist. Defaults to false.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"clusterRole": {
 						SchemaProps: spec.SchemaProps{
-							Description: "A ClusterRole, named after the ClusterPermission, to create on the managed cluster.",
+							Description: "clusterRole is a ClusterRole to create on the managed cluster. Its name is the name of the ClusterPermission.",
 							Ref:         ref(rbacv1alpha1.ClusterRole{}.OpenAPIModelName()),
 						},
 					},
 					"clusterRoleBinding": {
 						SchemaProps: spec.SchemaProps{
-							Description: "A ClusterRoleBinding to create on the managed cluster. It is delivered in addition to clusterRoleBindings.",
+							Description: "clusterRoleBinding is a ClusterRoleBinding to create on the managed cluster, in addition to clusterRoleBindings.",
 							Ref:         ref(rbacv1alpha1.ClusterRoleBinding{}.OpenAPIModelName()),
 						},
 					},
@@ -9914,7 +9914,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermissionSpec(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "ClusterRoleBindings to create on the managed cluster. Those that would end up with the same name are refused.",
+							Description: "clusterRoleBindings is a list of ClusterRoleBindings to create on the managed cluster. Their names must be unique.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -9932,7 +9932,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermissionSpec(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Roles, named after the ClusterPermission, to create in namespaces of the managed cluster.",
+							Description: "roles is a list of Roles to create in namespaces of the managed cluster. Their name is the name of the ClusterPermission.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -9950,7 +9950,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermissionSpec(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "RoleBindings to create in namespaces of the managed cluster. Those that would end up with the same namespace and name are refused.",
+							Description: "roleBindings is a list of RoleBindings to create in namespaces of the managed cluster. Their names must be unique in each namespace.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -9968,7 +9968,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermissionSpec(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Roles and ClusterRoles of the hub which are delivered, under their own names and with their rules, to the managed cluster.",
+							Description: "roleRefs is a list of Roles and ClusterRoles of the hub to create on the managed cluster with the same names and rules.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -9991,7 +9991,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermissionStatus(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterPermissionStatus reports what of a ClusterPermission has reached the managed cluster.",
+				Description: "ClusterPermissionStatus reports the delivery of a ClusterPermission to the managed cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"conditions": {
@@ -10006,7 +10006,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermissionStatus(ref common.ReferenceC
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The state of the delivery. Known types are RBACManifestWorkCreated, AppliedRBACManifestWork, Validation, SubjectPresent, FullyDelivered, NamespacesSelected, RoleRefsPresent, Approved, ValidateRolesExist and ValidateClusterRolesExist.",
+							Description: "conditions report the state of the delivery. Known types are RBACManifestWorkCreated, AppliedRBACManifestWork, Validation, SubjectPresent, FullyDelivered, NamespacesSelected, RoleRefsPresent, Approved, ValidateRolesExist and ValidateClusterRolesExist.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -10019,13 +10019,13 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterPermissionStatus(ref common.ReferenceC
 					},
 					"resourceStatus": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The state of each delivered object on the managed cluster.",
+							Description: "resourceStatus reports the state of each delivered object on the managed cluster.",
 							Ref:         ref(rbacv1alpha1.ResourceStatus{}.OpenAPIModelName()),
 						},
 					},
 					"approval": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What waits for approval and what was approved. Nobody but the server writes it: when the spec changes, and by the subresource approval.",
+							Description: "approval reports the generations of the spec that wait for approval and that were approved. The server sets it when the spec changes and for requests to the subresource approval.",
 							Ref:         ref(rbacv1alpha1.Approval{}.OpenAPIModelName()),
 						},
 					},
@@ -10041,7 +10041,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterRole(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterRole is a ClusterRole to create on the managed cluster.",
+				Description: "ClusterRole describes a ClusterRole to create on the managed cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"rules": {
@@ -10051,7 +10051,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterRole(ref common.ReferenceCallback) com
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The policy rules of the ClusterRole.",
+							Description: "rules is the list of policy rules of the ClusterRole.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -10075,25 +10075,25 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterRoleBinding(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterRoleBinding is a ClusterRoleBinding to create on the managed cluster.",
+				Description: "ClusterRoleBinding describes a ClusterRoleBinding to create on the managed cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the ClusterRoleBinding on the managed cluster. Defaults to the name of the ClusterPermission.",
+							Description: "name is the name of the ClusterRoleBinding on the managed cluster. Defaults to the name of the ClusterPermission.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"roleRef": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The ClusterRole to bind, which may exist on the managed cluster already. Defaults to the ClusterRole that the ClusterPermission itself delivers.",
+							Description: "roleRef refers to the ClusterRole to bind. It may exist on the managed cluster already. Defaults to the ClusterRole that the ClusterPermission defines.",
 							Ref:         ref(v1.RoleRef{}.OpenAPIModelName()),
 						},
 					},
 					"subject": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The one subject to bind the role to. Give either subject or subjects; a subject that is not also one of the given subjects is refused.",
+							Description: "subject is the subject to bind the role to. Set either subject or subjects. If both are set, subject must be one of subjects.",
 							Ref:         ref(v1.Subject{}.OpenAPIModelName()),
 						},
 					},
@@ -10104,7 +10104,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterRoleBinding(ref common.ReferenceCallba
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The subjects to bind the role to. A subject of kind ManagedServiceAccount and apiGroup authentication.open-cluster-management.io stands for the ServiceAccount that the account has on the managed cluster.",
+							Description: "subjects is the list of subjects to bind the role to. A subject of kind ManagedServiceAccount and apiGroup authentication.open-cluster-management.io refers to the ServiceAccount of that ManagedServiceAccount on the managed cluster.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -10127,12 +10127,12 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterScopedResourceStatus(ref common.Refere
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ClusterScopedResourceStatus is the state of one ClusterRole or ClusterRoleBinding.",
+				Description: "ClusterScopedResourceStatus reports the state of one ClusterRole or ClusterRoleBinding.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the object on the managed cluster.",
+							Description: "name is the name of the object on the managed cluster.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -10148,7 +10148,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterScopedResourceStatus(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Conditions of the object; the type is Applied.",
+							Description: "condition lists the conditions of the object. The known type is Applied.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -10177,7 +10177,7 @@ func schema_pkg_apis_rbac_v1alpha1_DeliveredGeneration(ref common.ReferenceCallb
 				Properties: map[string]spec.Schema{
 					"generation": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The generation that is delivered.",
+							Description: "generation is the generation that is delivered.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int64",
@@ -10185,7 +10185,7 @@ func schema_pkg_apis_rbac_v1alpha1_DeliveredGeneration(ref common.ReferenceCallb
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The spec of that generation.",
+							Description: "spec is the spec of that generation.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(rbacv1alpha1.ClusterPermissionSpec{}.OpenAPIModelName()),
 						},
@@ -10203,19 +10203,19 @@ func schema_pkg_apis_rbac_v1alpha1_HubRoleRef(ref common.ReferenceCallback) comm
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "HubRoleRef names a Role or ClusterRole of the hub.",
+				Description: "HubRoleRef refers to a Role or ClusterRole of the hub.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"apiGroup": {
 						SchemaProps: spec.SchemaProps{
-							Description: "API group of the role: rbac.authorization.k8s.io, which is also the default.",
+							Description: "apiGroup is the API group of the role. Defaults to rbac.authorization.k8s.io.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"kind": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Role or ClusterRole.",
+							Description: "kind is Role or ClusterRole.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -10223,7 +10223,7 @@ func schema_pkg_apis_rbac_v1alpha1_HubRoleRef(ref common.ReferenceCallback) comm
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the role.",
+							Description: "name is the name of the role.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -10231,7 +10231,7 @@ func schema_pkg_apis_rbac_v1alpha1_HubRoleRef(ref common.ReferenceCallback) comm
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Namespace of the Role, on the hub and on the managed cluster; empty for a ClusterRole.",
+							Description: "namespace is the namespace of the Role, on the hub and on the managed cluster. It is empty for a ClusterRole.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -10247,12 +10247,12 @@ func schema_pkg_apis_rbac_v1alpha1_NamespacedResourceStatus(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "NamespacedResourceStatus is the state of one Role or RoleBinding.",
+				Description: "NamespacedResourceStatus reports the state of one Role or RoleBinding.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the object on the managed cluster.",
+							Description: "name is the name of the object on the managed cluster.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -10260,7 +10260,7 @@ func schema_pkg_apis_rbac_v1alpha1_NamespacedResourceStatus(ref common.Reference
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Namespace of the object on the managed cluster.",
+							Description: "namespace is the namespace of the object on the managed cluster.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -10276,7 +10276,7 @@ func schema_pkg_apis_rbac_v1alpha1_NamespacedResourceStatus(ref common.Reference
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Conditions of the object; the type is Applied.",
+							Description: "condition lists the conditions of the object. The known type is Applied.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -10305,7 +10305,7 @@ func schema_pkg_apis_rbac_v1alpha1_PendingGeneration(ref common.ReferenceCallbac
 				Properties: map[string]spec.Schema{
 					"generation": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The generation that waits.",
+							Description: "generation is the generation that waits.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int64",
@@ -10313,7 +10313,7 @@ func schema_pkg_apis_rbac_v1alpha1_PendingGeneration(ref common.ReferenceCallbac
 					},
 					"requestedBy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the user who wrote it.",
+							Description: "requestedBy is the name of the user who wrote the spec.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -10321,7 +10321,7 @@ func schema_pkg_apis_rbac_v1alpha1_PendingGeneration(ref common.ReferenceCallbac
 					},
 					"requestedAt": {
 						SchemaProps: spec.SchemaProps{
-							Description: "When it was written.",
+							Description: "requestedAt is the time at which the spec was written.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -10338,7 +10338,7 @@ func schema_pkg_apis_rbac_v1alpha1_ResourceStatus(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ResourceStatus holds the state of each delivered object, by kind.",
+				Description: "ResourceStatus reports the state of the delivered objects by kind.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"clusterRoles": {
@@ -10348,7 +10348,7 @@ func schema_pkg_apis_rbac_v1alpha1_ResourceStatus(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The delivered ClusterRoles.",
+							Description: "clusterRoles is the list of delivered ClusterRoles.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -10366,7 +10366,7 @@ func schema_pkg_apis_rbac_v1alpha1_ResourceStatus(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The delivered ClusterRoleBindings.",
+							Description: "clusterRoleBindings is the list of delivered ClusterRoleBindings.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -10384,7 +10384,7 @@ func schema_pkg_apis_rbac_v1alpha1_ResourceStatus(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The delivered Roles.",
+							Description: "roles is the list of delivered Roles.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -10402,7 +10402,7 @@ func schema_pkg_apis_rbac_v1alpha1_ResourceStatus(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The delivered RoleBindings.",
+							Description: "roleBindings is the list of delivered RoleBindings.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -10425,19 +10425,19 @@ func schema_pkg_apis_rbac_v1alpha1_Role(ref common.ReferenceCallback) common.Ope
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Role is a Role to create in one or several namespaces of the managed cluster.",
+				Description: "Role describes a Role to create in one or more namespaces of the managed cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The namespace of the managed cluster to create the Role in. Give either namespace or namespaceSelector.",
+							Description: "namespace is the namespace of the managed cluster to create the Role in. Exactly one of namespace and namespaceSelector must be set.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"namespaceSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Selects the namespaces to create the Role in by their labels. Give either namespace or namespaceSelector.",
+							Description: "namespaceSelector selects by labels the namespaces to create the Role in. Exactly one of namespace and namespaceSelector must be set.",
 							Ref:         ref(metav1.LabelSelector{}.OpenAPIModelName()),
 						},
 					},
@@ -10448,7 +10448,7 @@ func schema_pkg_apis_rbac_v1alpha1_Role(ref common.ReferenceCallback) common.Ope
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The policy rules of the Role.",
+							Description: "rules is the list of policy rules of the Role.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -10472,39 +10472,39 @@ func schema_pkg_apis_rbac_v1alpha1_RoleBinding(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "RoleBinding is a RoleBinding to create in one or several namespaces of the managed cluster.",
+				Description: "RoleBinding describes a RoleBinding to create in one or more namespaces of the managed cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the RoleBinding on the managed cluster. Defaults to the name of the ClusterPermission.",
+							Description: "name is the name of the RoleBinding on the managed cluster. Defaults to the name of the ClusterPermission.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The namespace of the managed cluster to create the RoleBinding in. Give either namespace or namespaceSelector.",
+							Description: "namespace is the namespace of the managed cluster to create the RoleBinding in. Exactly one of namespace and namespaceSelector must be set.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"namespaceSelector": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Selects the namespaces to create the RoleBinding in by their labels. Give either namespace or namespaceSelector.",
+							Description: "namespaceSelector selects by labels the namespaces to create the RoleBinding in. Exactly one of namespace and namespaceSelector must be set.",
 							Ref:         ref(metav1.LabelSelector{}.OpenAPIModelName()),
 						},
 					},
 					"roleRef": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The Role or ClusterRole to bind.",
+							Description: "roleRef refers to the Role or ClusterRole to bind.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(rbacv1alpha1.RoleRef{}.OpenAPIModelName()),
 						},
 					},
 					"subject": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The one subject to bind the role to. Give either subject or subjects; a subject that is not also one of the given subjects is refused.",
+							Description: "subject is the subject to bind the role to. Set either subject or subjects. If both are set, subject must be one of subjects.",
 							Ref:         ref(v1.Subject{}.OpenAPIModelName()),
 						},
 					},
@@ -10515,7 +10515,7 @@ func schema_pkg_apis_rbac_v1alpha1_RoleBinding(ref common.ReferenceCallback) com
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The subjects to bind the role to. A subject of kind ManagedServiceAccount and apiGroup authentication.open-cluster-management.io stands for the ServiceAccount that the account has on the managed cluster.",
+							Description: "subjects is the list of subjects to bind the role to. A subject of kind ManagedServiceAccount and apiGroup authentication.open-cluster-management.io refers to the ServiceAccount of that ManagedServiceAccount on the managed cluster.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -10539,19 +10539,19 @@ func schema_pkg_apis_rbac_v1alpha1_RoleRef(ref common.ReferenceCallback) common.
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "RoleRef names the role that a RoleBinding binds. Give apiGroup and name together to bind a role that exists on the managed cluster; leave both out to bind the role that the ClusterPermission itself delivers.",
+				Description: "RoleRef refers to the role that a RoleBinding binds. To bind a role that exists on the managed cluster, set apiGroup and name. To bind the role that the ClusterPermission defines, omit both.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"apiGroup": {
 						SchemaProps: spec.SchemaProps{
-							Description: "API group of the role: rbac.authorization.k8s.io.",
+							Description: "apiGroup is the API group of the role, rbac.authorization.k8s.io.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"kind": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Role or ClusterRole.",
+							Description: "kind is Role or ClusterRole.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -10559,7 +10559,7 @@ func schema_pkg_apis_rbac_v1alpha1_RoleRef(ref common.ReferenceCallback) common.
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the role.",
+							Description: "name is the name of the role.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -10575,7 +10575,7 @@ func schema_pkg_apis_register_v1alpha1_CSRStatus(ref common.ReferenceCallback) c
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CSRStatus is what the driver csr has approved for a cluster.",
+				Description: "CSRStatus lists the certificates that the driver csr has approved for a cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"agents": {
@@ -10585,7 +10585,7 @@ func schema_pkg_apis_register_v1alpha1_CSRStatus(ref common.ReferenceCallback) c
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Names of agents that have got a certificate by their first request, newest last, ten at most.",
+							Description: "agents lists the names of the last ten agents whose first certificate was approved, oldest first.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -10612,7 +10612,7 @@ func schema_pkg_apis_register_v1alpha1_IAMRole(ref common.ReferenceCallback) com
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the role.",
+							Description: "name is the name of the role.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -10620,7 +10620,7 @@ func schema_pkg_apis_register_v1alpha1_IAMRole(ref common.ReferenceCallback) com
 					},
 					"arn": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ARN of the role.",
+							Description: "arn is the ARN of the role.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -10628,21 +10628,21 @@ func schema_pkg_apis_register_v1alpha1_IAMRole(ref common.ReferenceCallback) com
 					},
 					"trustPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Trust policy of the role, in JSON.",
+							Description: "trustPolicy is the trust policy of the role as JSON.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"accessPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Access policy of the role, in JSON.",
+							Description: "accessPolicy is the access policy of the role as JSON.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"tags": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Tags of the role.",
+							Description: "tags are the tags of the role.",
 							Type:        []string{"object"},
 							AdditionalProperties: &spec.SchemaOrBool{
 								Allows: true,
@@ -10666,12 +10666,12 @@ func schema_pkg_apis_register_v1alpha1_IRSAClaim(ref common.ReferenceCallback) c
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "IRSAClaim is the claim to be an EKS cluster. No two clusters of a hub have the same one, or one with the same identity.",
+				Description: "IRSAClaim is the claim of a managed cluster to be an EKS cluster. No two clusters of a hub have the same claim or a claim with the same IAM identity.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"managedClusterARN": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ARN of the EKS cluster: arn:<partition>:eks:<region>:<account>:cluster/<name>.",
+							Description: "managedClusterARN is the ARN of the EKS cluster, arn:<partition>:eks:<region>:<account>:cluster/<name>.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -10679,20 +10679,20 @@ func schema_pkg_apis_register_v1alpha1_IRSAClaim(ref common.ReferenceCallback) c
 					},
 					"claimedBy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Who made the claim.",
+							Description: "claimedBy is the name of the user who made the claim.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"claimedAt": {
 						SchemaProps: spec.SchemaProps{
-							Description: "When the claim was made.",
+							Description: "claimedAt is the time of the claim.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
 					"withdrawn": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Whether the claim is withdrawn: it ends once everything that was made for it is removed.",
+							Description: "withdrawn specifies whether the claim is withdrawn. The server removes a withdrawn claim when all resources of the claim are removed.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -10710,40 +10710,40 @@ func schema_pkg_apis_register_v1alpha1_IRSAStatus(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "IRSAStatus is an IAM identity.",
+				Description: "IRSAStatus is the IAM identity of a cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"hash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "MD5 of the accounts and names of both clusters, in hexadecimal, which the names of the roles contain.",
+							Description: "hash is the MD5 hash of the accounts and names of both clusters in hexadecimal. The names of the roles contain it.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"hubRoleARN": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ARN of the role in the account of the hub that the cluster acts as.",
+							Description: "hubRoleARN is the ARN of the role in the account of the hub that the cluster assumes.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"managedClusterRoleARN": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ARN of the role in the account of the cluster that may assume it.",
+							Description: "managedClusterRoleARN is the ARN of the role in the account of the cluster that is allowed to assume it.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"provisioned": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Whether AWS may have something of this identity. It is set before the first request to AWS that makes something, and unset after the last one that removes it.",
+							Description: "provisioned specifies whether AWS may contain resources of this identity. The server sets it before the first request that creates a resource, and clears it after the last request that removes one.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"appliedHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Hash of what AWS was last told to have.",
+							Description: "appliedHash is the hash of the last state that was applied to AWS.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -10758,7 +10758,7 @@ func schema_pkg_apis_register_v1alpha1_ManagedClusterAcceptance(ref common.Refer
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedClusterAcceptance accepts or denies a managed cluster. It is put to managedclusters/<name>/accept, and is not stored: what was decided is in the ManagedCluster.",
+				Description: "ManagedClusterAcceptance accepts or denies a managed cluster. Clients update managedclusters/<name>/accept with it. It is not stored: the ManagedCluster records the decision.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -10777,21 +10777,21 @@ func schema_pkg_apis_register_v1alpha1_ManagedClusterAcceptance(ref common.Refer
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Standard object metadata. The name is that of the ManagedCluster; a uid or resourceVersion, if given, must be that of the ManagedCluster.",
+							Description: "Standard object metadata. The name is the name of the ManagedCluster. If uid or resourceVersion is set, it must match the ManagedCluster.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
 						},
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The decision.",
+							Description: "spec is the decision.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(registerv1alpha1.ManagedClusterAcceptanceSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What has come of it.",
+							Description: "status is the result of the decision. It is read-only.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(registerv1alpha1.ManagedClusterAcceptanceStatus{}.OpenAPIModelName()),
 						},
@@ -10809,12 +10809,12 @@ func schema_pkg_apis_register_v1alpha1_ManagedClusterAcceptanceSpec(ref common.R
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedClusterAcceptanceSpec is a decision about a cluster.",
+				Description: "ManagedClusterAcceptanceSpec is the decision about a cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"accepted": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Whether the hub accepts the cluster. To deny it takes all its access away at once.",
+							Description: "accepted specifies whether the hub accepts the cluster. Denying a cluster revokes all its access immediately.",
 							Default:     false,
 							Type:        []string{"boolean"},
 							Format:      "",
@@ -10822,7 +10822,7 @@ func schema_pkg_apis_register_v1alpha1_ManagedClusterAcceptanceSpec(ref common.R
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Why; up to 1024 characters, which the condition HubAcceptedManagedCluster shows.",
+							Description: "reason is the reason of the decision, of at most 1024 characters. The condition HubAcceptedManagedCluster contains it.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -10834,7 +10834,7 @@ func schema_pkg_apis_register_v1alpha1_ManagedClusterAcceptanceSpec(ref common.R
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Users whose pending requests for the first certificate of an agent of the cluster are approved with it. By default they are who created the ManagedCluster and the bootstrap identities of the hub.",
+							Description: "requesters is the list of users whose pending requests for the first certificate of an agent of the cluster are approved with this decision. Defaults to the user who created the ManagedCluster and the bootstrap identities of the hub.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -10857,25 +10857,25 @@ func schema_pkg_apis_register_v1alpha1_ManagedClusterAcceptanceStatus(ref common
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedClusterAcceptanceStatus is what has come of a decision.",
+				Description: "ManagedClusterAcceptanceStatus is the result of a decision.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"decidedBy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Who decided.",
+							Description: "decidedBy is the name of the user who decided.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"decidedAt": {
 						SchemaProps: spec.SchemaProps{
-							Description: "When it was decided.",
+							Description: "decidedAt is the time of the decision.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
 					"driver": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How the cluster shows the hub who it is.\n\nPossible enum values:\n - `\"aws-irsa\"` is by AWS IAM roles, as enhancement proposal \"AWS IAM based registration\" of Open Cluster Management has it.\n - `\"csr\"` is by client certificates, which the hub signs.",
+							Description: "driver is the registration driver of the cluster.\n\nPossible enum values:\n - `\"aws-irsa\"` uses AWS IAM roles, as in the Open Cluster Management enhancement \"AWS IAM based registration\".\n - `\"csr\"` uses client certificates that the hub signs.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"aws-irsa", "csr"},
@@ -10888,7 +10888,7 @@ func schema_pkg_apis_register_v1alpha1_ManagedClusterAcceptanceStatus(ref common
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Names of the CertificateSigningRequests that were approved.",
+							Description: "approvedRequests lists the names of the CertificateSigningRequests that were approved.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -10912,7 +10912,7 @@ func schema_pkg_apis_register_v1alpha1_ManagedClusterIRSA(ref common.ReferenceCa
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedClusterIRSA is the IAM identity of a managed cluster on EKS. Posted to managedclusters/<name>/irsa, it claims the ARN of that cluster, and the answer has all that both AWS accounts need; deleted there, the claim is withdrawn and what was made for it removed.",
+				Description: "ManagedClusterIRSA is the IAM identity of a managed cluster on EKS. Creating managedclusters/<name>/irsa claims the ARN of the cluster. The response contains the roles and policies that both AWS accounts require. Deleting it withdraws the claim and removes the resources that were created for it.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -10931,21 +10931,21 @@ func schema_pkg_apis_register_v1alpha1_ManagedClusterIRSA(ref common.ReferenceCa
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Standard object metadata. The name is that of the ManagedCluster.",
+							Description: "Standard object metadata. The name is the name of the ManagedCluster.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
 						},
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What is claimed.",
+							Description: "spec is the claim.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(registerv1alpha1.ManagedClusterIRSASpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What it takes.",
+							Description: "status lists the roles that the claim requires. It is read-only.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(registerv1alpha1.ManagedClusterIRSAState{}.OpenAPIModelName()),
 						},
@@ -10962,19 +10962,19 @@ func schema_pkg_apis_register_v1alpha1_ManagedClusterIRSASpec(ref common.Referen
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedClusterIRSASpec is what is claimed.",
+				Description: "ManagedClusterIRSASpec is the claim of an IAM identity.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"managedClusterARN": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ARN of the EKS cluster: arn:<partition>:eks:<region>:<account>:cluster/<name>. When it is not given, the annotations of the ManagedCluster say it.",
+							Description: "managedClusterARN is the ARN of the EKS cluster, arn:<partition>:eks:<region>:<account>:cluster/<name>. Defaults to the ARN in the annotations of the ManagedCluster.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"oidcProvider": {
 						SchemaProps: spec.SchemaProps{
-							Description: "OIDC provider of the EKS cluster, without https://. It is only for the documents of the answer, which have <oidc-provider> in its place when it is not given.",
+							Description: "oidcProvider is the OIDC provider of the EKS cluster without https://. It is used in the policy documents of the response only. If it is not set, the documents contain <oidc-provider>.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -10986,7 +10986,7 @@ func schema_pkg_apis_register_v1alpha1_ManagedClusterIRSASpec(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "ServiceAccounts of the EKS cluster, each as namespace:name, that may act as it. They are only for the documents of the answer. By default it is the one of the agent.",
+							Description: "serviceAccounts lists the ServiceAccounts of the EKS cluster, as <namespace>:<name>, that may assume the role. They are used in the policy documents of the response only. Defaults to the ServiceAccount of the agent.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -11008,38 +11008,38 @@ func schema_pkg_apis_register_v1alpha1_ManagedClusterIRSAState(ref common.Refere
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedClusterIRSAState is what a claim takes in both AWS accounts.",
+				Description: "ManagedClusterIRSAState lists the resources that a claim requires in both AWS accounts.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"hubClusterARN": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ARN of the hub's own EKS cluster.",
+							Description: "hubClusterARN is the ARN of the EKS cluster of the hub.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"hash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "MD5 of the accounts and names of both clusters, in hexadecimal.",
+							Description: "hash is the MD5 hash of the accounts and names of both clusters in hexadecimal.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"hubRole": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The role in the account of the hub. The server makes it, unless it was told not to.",
+							Description: "hubRole is the role in the account of the hub. The server creates it unless it is configured not to.",
 							Ref:         ref(registerv1alpha1.IAMRole{}.OpenAPIModelName()),
 						},
 					},
 					"managedClusterRole": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The role in the account of the cluster, which its administrator makes.",
+							Description: "managedClusterRole is the role in the account of the cluster. The administrator of the cluster creates it.",
 							Ref:         ref(registerv1alpha1.IAMRole{}.OpenAPIModelName()),
 						},
 					},
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Group of the hub that the identity is mapped to.",
+							Description: "group is the group of the hub that the identity is mapped to.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -11051,7 +11051,7 @@ func schema_pkg_apis_register_v1alpha1_ManagedClusterIRSAState(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Commands of the aws command line that make the role in the account of the cluster.",
+							Description: "commands lists the commands of the aws command line that create the role in the account of the cluster.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -11065,7 +11065,7 @@ func schema_pkg_apis_register_v1alpha1_ManagedClusterIRSAState(ref common.Refere
 					},
 					"accepted": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Whether the hub accepts the cluster.",
+							Description: "accepted specifies whether the hub accepts the cluster.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -11080,7 +11080,7 @@ func schema_pkg_apis_register_v1alpha1_ManagedClusterIRSAState(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The state of the identity, as in the ManagedClusterRegistration.",
+							Description: "conditions report the state of the identity, as in the ManagedClusterRegistration.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -11103,7 +11103,7 @@ func schema_pkg_apis_register_v1alpha1_ManagedClusterRegistration(ref common.Ref
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedClusterRegistration is the server's record of who a managed cluster is. It has the name of its ManagedCluster and exists from when that is created until everything of the cluster is removed from the hub. Nobody but the server writes it.",
+				Description: "ManagedClusterRegistration is the server's record of the identity of a managed cluster. It has the name of the ManagedCluster. The server creates it with the ManagedCluster and deletes it when all objects of the cluster are removed from the hub. Only the server can write it.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -11129,14 +11129,14 @@ func schema_pkg_apis_register_v1alpha1_ManagedClusterRegistration(ref common.Ref
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Who the cluster is.",
+							Description: "spec is the identity of the cluster.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(registerv1alpha1.ManagedClusterRegistrationSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What the cluster has been given for that.",
+							Description: "status is the state of the registration.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(registerv1alpha1.ManagedClusterRegistrationStatus{}.OpenAPIModelName()),
 						},
@@ -11179,7 +11179,7 @@ func schema_pkg_apis_register_v1alpha1_ManagedClusterRegistrationList(ref common
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The ManagedClusterRegistrations.",
+							Description: "items is the list of ManagedClusterRegistrations.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -11203,26 +11203,26 @@ func schema_pkg_apis_register_v1alpha1_ManagedClusterRegistrationSpec(ref common
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedClusterRegistrationSpec is who a cluster is.",
+				Description: "ManagedClusterRegistrationSpec is the identity of a cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"managedClusterUID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "UID of the ManagedCluster that this is the record of.",
+							Description: "managedClusterUID is the UID of the ManagedCluster.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"requestedBy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Who created the ManagedCluster.",
+							Description: "requestedBy is the user who created the ManagedCluster.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(registerv1alpha1.Requester{}.OpenAPIModelName()),
 						},
 					},
 					"driver": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How the cluster shows the hub who it is: csr, or aws-irsa once it has claimed an ARN.\n\nPossible enum values:\n - `\"aws-irsa\"` is by AWS IAM roles, as enhancement proposal \"AWS IAM based registration\" of Open Cluster Management has it.\n - `\"csr\"` is by client certificates, which the hub signs.",
+							Description: "driver is the registration driver of the cluster: csr, or aws-irsa once the cluster has claimed an ARN.\n\nPossible enum values:\n - `\"aws-irsa\"` uses AWS IAM roles, as in the Open Cluster Management enhancement \"AWS IAM based registration\".\n - `\"csr\"` uses client certificates that the hub signs.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"aws-irsa", "csr"},
@@ -11230,7 +11230,7 @@ func schema_pkg_apis_register_v1alpha1_ManagedClusterRegistrationSpec(ref common
 					},
 					"irsa": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The EKS cluster that it is; only with the driver aws-irsa.",
+							Description: "irsa is the claim of an EKS cluster. It is set only if driver is aws-irsa.",
 							Ref:         ref(registerv1alpha1.IRSAClaim{}.OpenAPIModelName()),
 						},
 					},
@@ -11246,7 +11246,7 @@ func schema_pkg_apis_register_v1alpha1_ManagedClusterRegistrationStatus(ref comm
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManagedClusterRegistrationStatus is what a cluster has been given.",
+				Description: "ManagedClusterRegistrationStatus is the state of a registration.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"conditions": {
@@ -11261,7 +11261,7 @@ func schema_pkg_apis_register_v1alpha1_ManagedClusterRegistrationStatus(ref comm
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The state of the registration. Known types are AccessGranted, IdentityReady and CleanedUp.",
+							Description: "conditions report the state of the registration. Known types are AccessGranted, IdentityReady and CleanedUp.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -11274,19 +11274,19 @@ func schema_pkg_apis_register_v1alpha1_ManagedClusterRegistrationStatus(ref comm
 					},
 					"irsa": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The IAM identity of the cluster; only with the driver aws-irsa.",
+							Description: "irsa is the IAM identity of the cluster. It is set only if driver is aws-irsa.",
 							Ref:         ref(registerv1alpha1.IRSAStatus{}.OpenAPIModelName()),
 						},
 					},
 					"csr": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Client certificates that were approved for agents of the cluster; only with the driver csr.",
+							Description: "csr lists the approved client certificates of the cluster. It is set only if driver is csr.",
 							Ref:         ref(registerv1alpha1.CSRStatus{}.OpenAPIModelName()),
 						},
 					},
 					"autoApprovedAt": {
 						SchemaProps: spec.SchemaProps{
-							Description: "When the cluster was accepted by a rule of automatic approval; such a rule accepts a cluster once.",
+							Description: "autoApprovedAt is the time at which a rule of automatic approval accepted the cluster. Rules accept each cluster at most once.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -11307,7 +11307,7 @@ func schema_pkg_apis_register_v1alpha1_Requester(ref common.ReferenceCallback) c
 				Properties: map[string]spec.Schema{
 					"username": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the user.",
+							Description: "username is the name of the user.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -11319,7 +11319,7 @@ func schema_pkg_apis_register_v1alpha1_Requester(ref common.ReferenceCallback) c
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Groups of the user.",
+							Description: "groups is the list of groups of the user.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -11341,7 +11341,7 @@ func schema_pkg_apis_search_v1alpha1_FleetResource(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "FleetResource is a resource of the hub or of a managed cluster as its cluster reports it. It is read-only. Its namespace is the name of the cluster and its name the UID of the resource there; its labels and its creation time are those of the resource. A field selector may name any property, such as kind, name, namespace or status. A list or a watch shows what its caller may list on the hub or view on the cluster.",
+				Description: "FleetResource is a resource of the hub or of a managed cluster, as its cluster reports it. It is read-only. Its namespace is the name of the cluster and its name is the UID of the resource. It has the labels and the creation timestamp of the resource. Field selectors may use any property, for example kind, name, namespace or status. Lists and watches contain the resources that the caller may list on the hub or view on the managed cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -11367,14 +11367,14 @@ func schema_pkg_apis_search_v1alpha1_FleetResource(ref common.ReferenceCallback)
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Which resource it is.",
+							Description: "resource identifies the resource.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(searchv1alpha1.ResourceIdentity{}.OpenAPIModelName()),
 						},
 					},
 					"properties": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Properties of the resource, such as status, and more that depend on the kind.",
+							Description: "properties contains the properties of the resource, for example status. Other properties depend on the kind.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},
@@ -11417,7 +11417,7 @@ func schema_pkg_apis_search_v1alpha1_FleetResourceList(ref common.ReferenceCallb
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The FleetResources.",
+							Description: "items is the list of FleetResources.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -11441,7 +11441,7 @@ func schema_pkg_apis_search_v1alpha1_Inventory(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Inventory tells what is known of the resources of a cluster. It is read-only and has the name of the cluster, in the namespace of that name. The cluster's agent reports to its subresource sync.",
+				Description: "Inventory describes the reports of a cluster. It is read-only, and has the name of the cluster in the namespace of that name. The agent of the cluster reports to its subresource sync.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -11467,7 +11467,7 @@ func schema_pkg_apis_search_v1alpha1_Inventory(ref common.ReferenceCallback) com
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What is known.",
+							Description: "status is the state of the reports.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(searchv1alpha1.InventoryStatus{}.OpenAPIModelName()),
 						},
@@ -11510,7 +11510,7 @@ func schema_pkg_apis_search_v1alpha1_InventoryList(ref common.ReferenceCallback)
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The Inventories.",
+							Description: "items is the list of Inventories.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -11534,12 +11534,12 @@ func schema_pkg_apis_search_v1alpha1_InventoryStatus(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "InventoryStatus is what is known of the resources of a cluster.",
+				Description: "InventoryStatus is the state of the reports of a cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "State is Reporting, Silent, Incomplete or Absent.",
+							Description: "state is Reporting, Silent, Incomplete or Absent.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -11547,7 +11547,7 @@ func schema_pkg_apis_search_v1alpha1_InventoryStatus(ref common.ReferenceCallbac
 					},
 					"resources": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Resources is how many resources there are that somebody may find: without Secrets of managed clusters.",
+							Description: "resources is the number of resources that searches can find. It does not include Secrets of managed clusters.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int64",
@@ -11555,7 +11555,7 @@ func schema_pkg_apis_search_v1alpha1_InventoryStatus(ref common.ReferenceCallbac
 					},
 					"edges": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Edges is how many relations between them are known.",
+							Description: "edges is the number of known relations between resources.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int64",
@@ -11563,7 +11563,7 @@ func schema_pkg_apis_search_v1alpha1_InventoryStatus(ref common.ReferenceCallbac
 					},
 					"lastReportTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "LastReportTime is when the cluster last reported.",
+							Description: "lastReportTime is the time of the last report.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -11585,7 +11585,7 @@ func schema_pkg_apis_search_v1alpha1_PropertyDescription(ref common.ReferenceCal
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the property.",
+							Description: "name is the name of the property.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -11593,7 +11593,7 @@ func schema_pkg_apis_search_v1alpha1_PropertyDescription(ref common.ReferenceCal
 					},
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Type of its values; String where they differ.",
+							Description: "type is the type of the values of the property. It is String if they have different types.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -11615,7 +11615,7 @@ func schema_pkg_apis_search_v1alpha1_PropertyValue(ref common.ReferenceCallback)
 				Properties: map[string]spec.Schema{
 					"value": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Value as text.",
+							Description: "value is the value as a string.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -11623,7 +11623,7 @@ func schema_pkg_apis_search_v1alpha1_PropertyValue(ref common.ReferenceCallback)
 					},
 					"count": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Count is how many of the matching resources have it.",
+							Description: "count is the number of matching resources with this value.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int64",
@@ -11640,12 +11640,12 @@ func schema_pkg_apis_search_v1alpha1_RelatedResources(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "RelatedResources are related resources of one kind.",
+				Description: "RelatedResources contains the related resources of one kind.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Kind of the resources.",
+							Description: "kind is the kind of the resources.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -11653,7 +11653,7 @@ func schema_pkg_apis_search_v1alpha1_RelatedResources(ref common.ReferenceCallba
 					},
 					"count": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Count is how many there are.",
+							Description: "count is the number of related resources of the kind.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int64",
@@ -11666,7 +11666,7 @@ func schema_pkg_apis_search_v1alpha1_RelatedResources(ref common.ReferenceCallba
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Items of the kind.",
+							Description: "items lists related resources of the kind.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -11690,26 +11690,26 @@ func schema_pkg_apis_search_v1alpha1_ResourceIdentity(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ResourceIdentity tells which resource of a cluster it is.",
+				Description: "ResourceIdentity identifies a resource of a cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"apiGroup": {
 						SchemaProps: spec.SchemaProps{
-							Description: "APIGroup of the resource; empty for the core group.",
+							Description: "apiGroup is the API group of the resource. It is empty for the core group.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"version": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Version in which it was read.",
+							Description: "version is the API version in which the resource was read.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"kind": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Kind of the resource.",
+							Description: "kind is the kind of the resource.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -11717,21 +11717,21 @@ func schema_pkg_apis_search_v1alpha1_ResourceIdentity(ref common.ReferenceCallba
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Resource is the plural name of the kind.",
+							Description: "resource is the plural name of the kind.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Namespace on its cluster.",
+							Description: "namespace is the namespace of the resource on its cluster.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name on its cluster.",
+							Description: "name is the name of the resource on its cluster.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -11748,7 +11748,7 @@ func schema_pkg_apis_search_v1alpha1_Search(ref common.ReferenceCallback) common
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Search finds resources of the hub and of managed clusters. Like a SubjectAccessReview it is not stored: creating it returns it with its status filled in. It finds what its author may list on the hub, and on managed clusters whose resources its author may view, and nothing else counts or shows anywhere in it.",
+				Description: "Search finds resources of the hub and of managed clusters. It is not stored: the response to its creation contains the result in status. The result contains only resources that the caller may list on the hub or view on managed clusters. Other resources do not influence the result.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -11774,14 +11774,14 @@ func schema_pkg_apis_search_v1alpha1_Search(ref common.ReferenceCallback) common
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What is looked for.",
+							Description: "spec specifies the resources to find.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(searchv1alpha1.SearchSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What was found.",
+							Description: "status is the result. It is read-only.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(searchv1alpha1.SearchStatus{}.OpenAPIModelName()),
 						},
@@ -11798,7 +11798,7 @@ func schema_pkg_apis_search_v1alpha1_SearchCompletion(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SearchCompletion finds the values of a property among what a search matches. It is not stored: creating it returns it with its status filled in.",
+				Description: "SearchCompletion finds the values of a property among the resources that match a search. It is not stored: the response to its creation contains the result in status.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -11824,14 +11824,14 @@ func schema_pkg_apis_search_v1alpha1_SearchCompletion(ref common.ReferenceCallba
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Which values are wanted.",
+							Description: "spec specifies the values to find.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(searchv1alpha1.SearchCompletionSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The values.",
+							Description: "status is the result. It is read-only.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(searchv1alpha1.SearchCompletionStatus{}.OpenAPIModelName()),
 						},
@@ -11849,12 +11849,12 @@ func schema_pkg_apis_search_v1alpha1_SearchCompletionSpec(ref common.ReferenceCa
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SearchCompletionSpec says which values are wanted.",
+				Description: "SearchCompletionSpec specifies the values to find.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"query": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Query is the text form of a search, such as `kind:Pod namespace:a,b status!=Running restarts>3 created:day label:app=web nginx`. Words are keywords, property and value are separated by an operator, values by commas; * is a wildcard and quotes make a value literal.",
+							Description: "query is the text form of a search, for example `kind:Pod namespace:a,b status!=Running restarts>3 created:day label:app=web nginx`. Single words are keywords. A property and its values are separated by an operator, and values by commas. * is a wildcard. Quoted values are literal.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -11866,7 +11866,7 @@ func schema_pkg_apis_search_v1alpha1_SearchCompletionSpec(ref common.ReferenceCa
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Keywords must each be contained in the value of some property, upper and lower case being the same.",
+							Description: "keywords is a list of strings. Each must be contained in the value of a property, ignoring case.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -11885,7 +11885,7 @@ func schema_pkg_apis_search_v1alpha1_SearchCompletionSpec(ref common.ReferenceCa
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Filters must all match.",
+							Description: "filters is a list of conditions on properties. All of them must match.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -11898,7 +11898,7 @@ func schema_pkg_apis_search_v1alpha1_SearchCompletionSpec(ref common.ReferenceCa
 					},
 					"property": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Property whose values are wanted.",
+							Description: "property is the name of the property.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -11906,14 +11906,14 @@ func schema_pkg_apis_search_v1alpha1_SearchCompletionSpec(ref common.ReferenceCa
 					},
 					"prefix": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Prefix that the values begin with, upper and lower case being the same.",
+							Description: "prefix is the start of the values to find, ignoring case.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"limit": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Limit of the values returned. 1000 by default; -1 for all.",
+							Description: "limit is the maximum number of values to return. -1 returns all values. Defaults to 1000.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -11931,7 +11931,7 @@ func schema_pkg_apis_search_v1alpha1_SearchCompletionStatus(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SearchCompletionStatus are the values of a property.",
+				Description: "SearchCompletionStatus contains the values of a property.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"values": {
@@ -11941,7 +11941,7 @@ func schema_pkg_apis_search_v1alpha1_SearchCompletionStatus(ref common.Reference
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Values in their order, numbers as numbers. Those of a map are written as key=value.",
+							Description: "values lists the values in order; numbers are ordered numerically. Entries of maps have the form key=value.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -11954,28 +11954,28 @@ func schema_pkg_apis_search_v1alpha1_SearchCompletionStatus(ref common.Reference
 					},
 					"more": {
 						SchemaProps: spec.SchemaProps{
-							Description: "More is true if there are more values than the limit.",
+							Description: "more is true if there are more values than limit.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Type is Number or Time if all values are, and String otherwise.",
+							Description: "type is Number or Time if all values have this type, and String otherwise.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"min": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Min is the lowest value of numbers or times.",
+							Description: "min is the lowest value of a property of type Number or Time.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"max": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Max is the highest value of numbers or times.",
+							Description: "max is the highest value of a property of type Number or Time.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -11997,7 +11997,7 @@ func schema_pkg_apis_search_v1alpha1_SearchFilter(ref common.ReferenceCallback) 
 				Properties: map[string]spec.Schema{
 					"property": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Property is its name, such as kind, namespace, status, label or cluster.",
+							Description: "property is the name of the property, for example kind, namespace, status, label or cluster.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -12005,7 +12005,7 @@ func schema_pkg_apis_search_v1alpha1_SearchFilter(ref common.ReferenceCallback) 
 					},
 					"operator": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Operator is =, !=, <, <=, > or >=. With an operator, values are literal. Without one, each value may begin with an operator, and * in it is a wildcard.",
+							Description: "operator is =, !=, <, <=, > or >=. If it is set, values are literal. If it is empty, each value may start with an operator and contain the wildcard *.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -12017,7 +12017,7 @@ func schema_pkg_apis_search_v1alpha1_SearchFilter(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Values of which one must match; with !=, none. Values of the property label are keys, or written as key=value. hour, day, week, month and year are ages where the property is a time.",
+							Description: "values is a list of values, one of which must match. With != none of them may match. Values of the property label are keys or have the form key=value. For times, hour, day, week, month and year are ages.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12040,12 +12040,12 @@ func schema_pkg_apis_search_v1alpha1_SearchItem(ref common.ReferenceCallback) co
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SearchItem is a resource that was found.",
+				Description: "SearchItem is a resource in a search result.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"uid": {
 						SchemaProps: spec.SchemaProps{
-							Description: "UID identifies the resource in the fleet: the name of its cluster, a slash, and its UID there.",
+							Description: "uid identifies the resource in the fleet. It has the form <cluster>/<uid>.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -12053,7 +12053,7 @@ func schema_pkg_apis_search_v1alpha1_SearchItem(ref common.ReferenceCallback) co
 					},
 					"cluster": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Cluster is the name of its cluster; the hub's own resources are in local-cluster.",
+							Description: "cluster is the name of the cluster of the resource. The resources of the hub are in local-cluster.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -12061,7 +12061,7 @@ func schema_pkg_apis_search_v1alpha1_SearchItem(ref common.ReferenceCallback) co
 					},
 					"properties": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Properties of the resource, such as kind, apigroup, name, namespace, created and label, and more that depend on the kind.",
+							Description: "properties contains the properties of the resource, for example kind, apigroup, name, namespace, created and label. Other properties depend on the kind.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},
@@ -12072,7 +12072,7 @@ func schema_pkg_apis_search_v1alpha1_SearchItem(ref common.ReferenceCallback) co
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "RelatedTo are the UIDs of the matches that a related item is related to.",
+							Description: "relatedTo lists the UIDs of the matches that a related item is related to.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12102,7 +12102,7 @@ func schema_pkg_apis_search_v1alpha1_SearchRequest(ref common.ReferenceCallback)
 				Properties: map[string]spec.Schema{
 					"query": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Query is the text form of a search, such as `kind:Pod namespace:a,b status!=Running restarts>3 created:day label:app=web nginx`. Words are keywords, property and value are separated by an operator, values by commas; * is a wildcard and quotes make a value literal.",
+							Description: "query is the text form of a search, for example `kind:Pod namespace:a,b status!=Running restarts>3 created:day label:app=web nginx`. Single words are keywords. A property and its values are separated by an operator, and values by commas. * is a wildcard. Quoted values are literal.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -12114,7 +12114,7 @@ func schema_pkg_apis_search_v1alpha1_SearchRequest(ref common.ReferenceCallback)
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Keywords must each be contained in the value of some property, upper and lower case being the same.",
+							Description: "keywords is a list of strings. Each must be contained in the value of a property, ignoring case.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12133,7 +12133,7 @@ func schema_pkg_apis_search_v1alpha1_SearchRequest(ref common.ReferenceCallback)
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Filters must all match.",
+							Description: "filters is a list of conditions on properties. All of them must match.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12146,7 +12146,7 @@ func schema_pkg_apis_search_v1alpha1_SearchRequest(ref common.ReferenceCallback)
 					},
 					"output": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Output is Items (the default), Count or Related.",
+							Description: "output is Items, Count or Related. Defaults to Items.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -12158,7 +12158,7 @@ func schema_pkg_apis_search_v1alpha1_SearchRequest(ref common.ReferenceCallback)
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "RelatedKinds are the kinds of related resources to return; all if empty.",
+							Description: "relatedKinds lists the kinds of related resources to return. If it is empty, all kinds are returned.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12177,7 +12177,7 @@ func schema_pkg_apis_search_v1alpha1_SearchRequest(ref common.ReferenceCallback)
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "OrderBy are properties to order by, each followed by \" desc\" or \" asc\". Numbers are ordered as numbers. Resources without the property come last.",
+							Description: "orderBy lists properties to order by, each optionally followed by \" desc\" or \" asc\". Numbers are ordered numerically. Resources without the property come last.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12191,28 +12191,28 @@ func schema_pkg_apis_search_v1alpha1_SearchRequest(ref common.ReferenceCallback)
 					},
 					"limit": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Limit of the items returned. 1000 by default; -1 for all. It bounds neither the count nor what is related.",
+							Description: "limit is the maximum number of items to return. -1 returns all items. It does not apply to the count and to related resources. Defaults to 1000.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"relatedLimit": {
 						SchemaProps: spec.SchemaProps{
-							Description: "RelatedLimit bounds the related items of each kind. 1000 by default; -1 for all; 0 returns their counts only.",
+							Description: "relatedLimit is the maximum number of related items of each kind to return. -1 returns all items, and 0 returns counts only. Defaults to 1000.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"offset": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Offset is how many items are left out at the beginning.",
+							Description: "offset is the number of items to skip.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"continue": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Continue is status.continue of the search whose next items are wanted. Everything else but limit must be as it was there.",
+							Description: "continue is status.continue of the previous search, to return its next items. All other fields except limit must be equal to those of the previous search.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -12229,12 +12229,12 @@ func schema_pkg_apis_search_v1alpha1_SearchResult(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SearchResult is what one search found.",
+				Description: "SearchResult is the result of one search.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"count": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Count is how many resources match, whatever the limit is.",
+							Description: "count is the number of matching resources, regardless of limit.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int64",
@@ -12247,7 +12247,7 @@ func schema_pkg_apis_search_v1alpha1_SearchResult(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Items that match.",
+							Description: "items lists the matching resources.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12265,7 +12265,7 @@ func schema_pkg_apis_search_v1alpha1_SearchResult(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Related resources, by kind.",
+							Description: "related lists the related resources by kind.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12278,7 +12278,7 @@ func schema_pkg_apis_search_v1alpha1_SearchResult(ref common.ReferenceCallback) 
 					},
 					"continue": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Continue is for a search for the next items; empty after the last.",
+							Description: "continue is set if there are more items. A search with this value returns the next items.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -12296,7 +12296,7 @@ func schema_pkg_apis_search_v1alpha1_SearchSchema(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SearchSchema finds the properties of what a search matches. It is not stored: creating it returns it with its status filled in.",
+				Description: "SearchSchema finds the properties of the resources that match a search. It is not stored: the response to its creation contains the result in status.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -12322,14 +12322,14 @@ func schema_pkg_apis_search_v1alpha1_SearchSchema(ref common.ReferenceCallback) 
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Of which resources the properties are wanted; of all if it is empty.",
+							Description: "spec specifies the resources. If it is empty, the properties of all resources are returned.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(searchv1alpha1.SearchTerms{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The properties.",
+							Description: "status is the result. It is read-only.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(searchv1alpha1.SearchSchemaStatus{}.OpenAPIModelName()),
 						},
@@ -12346,7 +12346,7 @@ func schema_pkg_apis_search_v1alpha1_SearchSchemaStatus(ref common.ReferenceCall
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SearchSchemaStatus are properties.",
+				Description: "SearchSchemaStatus contains properties.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"properties": {
@@ -12356,7 +12356,7 @@ func schema_pkg_apis_search_v1alpha1_SearchSchemaStatus(ref common.ReferenceCall
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Properties by name.",
+							Description: "properties lists the properties by name.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12379,12 +12379,12 @@ func schema_pkg_apis_search_v1alpha1_SearchSpec(ref common.ReferenceCallback) co
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SearchSpec is one search, or several in searches.",
+				Description: "SearchSpec specifies one search, or several in searches.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"query": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Query is the text form of a search, such as `kind:Pod namespace:a,b status!=Running restarts>3 created:day label:app=web nginx`. Words are keywords, property and value are separated by an operator, values by commas; * is a wildcard and quotes make a value literal.",
+							Description: "query is the text form of a search, for example `kind:Pod namespace:a,b status!=Running restarts>3 created:day label:app=web nginx`. Single words are keywords. A property and its values are separated by an operator, and values by commas. * is a wildcard. Quoted values are literal.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -12396,7 +12396,7 @@ func schema_pkg_apis_search_v1alpha1_SearchSpec(ref common.ReferenceCallback) co
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Keywords must each be contained in the value of some property, upper and lower case being the same.",
+							Description: "keywords is a list of strings. Each must be contained in the value of a property, ignoring case.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12415,7 +12415,7 @@ func schema_pkg_apis_search_v1alpha1_SearchSpec(ref common.ReferenceCallback) co
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Filters must all match.",
+							Description: "filters is a list of conditions on properties. All of them must match.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12428,7 +12428,7 @@ func schema_pkg_apis_search_v1alpha1_SearchSpec(ref common.ReferenceCallback) co
 					},
 					"output": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Output is Items (the default), Count or Related.",
+							Description: "output is Items, Count or Related. Defaults to Items.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -12440,7 +12440,7 @@ func schema_pkg_apis_search_v1alpha1_SearchSpec(ref common.ReferenceCallback) co
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "RelatedKinds are the kinds of related resources to return; all if empty.",
+							Description: "relatedKinds lists the kinds of related resources to return. If it is empty, all kinds are returned.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12459,7 +12459,7 @@ func schema_pkg_apis_search_v1alpha1_SearchSpec(ref common.ReferenceCallback) co
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "OrderBy are properties to order by, each followed by \" desc\" or \" asc\". Numbers are ordered as numbers. Resources without the property come last.",
+							Description: "orderBy lists properties to order by, each optionally followed by \" desc\" or \" asc\". Numbers are ordered numerically. Resources without the property come last.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12473,28 +12473,28 @@ func schema_pkg_apis_search_v1alpha1_SearchSpec(ref common.ReferenceCallback) co
 					},
 					"limit": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Limit of the items returned. 1000 by default; -1 for all. It bounds neither the count nor what is related.",
+							Description: "limit is the maximum number of items to return. -1 returns all items. It does not apply to the count and to related resources. Defaults to 1000.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"relatedLimit": {
 						SchemaProps: spec.SchemaProps{
-							Description: "RelatedLimit bounds the related items of each kind. 1000 by default; -1 for all; 0 returns their counts only.",
+							Description: "relatedLimit is the maximum number of related items of each kind to return. -1 returns all items, and 0 returns counts only. Defaults to 1000.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"offset": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Offset is how many items are left out at the beginning.",
+							Description: "offset is the number of items to skip.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"continue": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Continue is status.continue of the search whose next items are wanted. Everything else but limit must be as it was there.",
+							Description: "continue is status.continue of the previous search, to return its next items. All other fields except limit must be equal to those of the previous search.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -12506,7 +12506,7 @@ func schema_pkg_apis_search_v1alpha1_SearchSpec(ref common.ReferenceCallback) co
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Several searches, answered in their order in status.results. No other field of the spec may be given then. At most 100.",
+							Description: "searches is a list of at most 100 searches, whose results are in status.results in the same order. If it is set, no other field of the spec may be set.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12529,12 +12529,12 @@ func schema_pkg_apis_search_v1alpha1_SearchStatus(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SearchStatus is the result of one search, or the results of several.",
+				Description: "SearchStatus contains the result of one search, or the results of several.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"count": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Count is how many resources match, whatever the limit is.",
+							Description: "count is the number of matching resources, regardless of limit.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int64",
@@ -12547,7 +12547,7 @@ func schema_pkg_apis_search_v1alpha1_SearchStatus(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Items that match.",
+							Description: "items lists the matching resources.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12565,7 +12565,7 @@ func schema_pkg_apis_search_v1alpha1_SearchStatus(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Related resources, by kind.",
+							Description: "related lists the related resources by kind.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12578,7 +12578,7 @@ func schema_pkg_apis_search_v1alpha1_SearchStatus(ref common.ReferenceCallback) 
 					},
 					"continue": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Continue is for a search for the next items; empty after the last.",
+							Description: "continue is set if there are more items. A search with this value returns the next items.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -12590,7 +12590,7 @@ func schema_pkg_apis_search_v1alpha1_SearchStatus(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Results of spec.searches.",
+							Description: "results lists the results of spec.searches.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12608,7 +12608,7 @@ func schema_pkg_apis_search_v1alpha1_SearchStatus(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Warnings name clusters whose resources are not, or no longer reliably, known, and properties that nothing has.",
+							Description: "warnings lists clusters whose resources are unknown or outdated, and properties that no resource has.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12633,12 +12633,12 @@ func schema_pkg_apis_search_v1alpha1_SearchTerms(ref common.ReferenceCallback) c
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SearchTerms say what is looked for. What is given in query, keywords and filters must match altogether; without any of them everything does.",
+				Description: "SearchTerms specifies the resources to find. A resource matches if it matches query, all keywords and all filters. Empty terms match all resources.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"query": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Query is the text form of a search, such as `kind:Pod namespace:a,b status!=Running restarts>3 created:day label:app=web nginx`. Words are keywords, property and value are separated by an operator, values by commas; * is a wildcard and quotes make a value literal.",
+							Description: "query is the text form of a search, for example `kind:Pod namespace:a,b status!=Running restarts>3 created:day label:app=web nginx`. Single words are keywords. A property and its values are separated by an operator, and values by commas. * is a wildcard. Quoted values are literal.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -12650,7 +12650,7 @@ func schema_pkg_apis_search_v1alpha1_SearchTerms(ref common.ReferenceCallback) c
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Keywords must each be contained in the value of some property, upper and lower case being the same.",
+							Description: "keywords is a list of strings. Each must be contained in the value of a property, ignoring case.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12669,7 +12669,7 @@ func schema_pkg_apis_search_v1alpha1_SearchTerms(ref common.ReferenceCallback) c
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Filters must all match.",
+							Description: "filters is a list of conditions on properties. All of them must match.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12692,12 +12692,12 @@ func schema_pkg_apis_work_v1_AppliedManifestResourceMeta(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AppliedManifestResourceMeta names one applied object.",
+				Description: "AppliedManifestResourceMeta identifies one applied object.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "API group of the object; empty for the core group.",
+							Description: "group is the API group of the object. It is empty for the core group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -12705,7 +12705,7 @@ func schema_pkg_apis_work_v1_AppliedManifestResourceMeta(ref common.ReferenceCal
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Resource of the object in plural, for example deployments.",
+							Description: "resource is the plural name of the resource, for example deployments.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -12713,7 +12713,7 @@ func schema_pkg_apis_work_v1_AppliedManifestResourceMeta(ref common.ReferenceCal
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the object.",
+							Description: "name is the name of the object.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -12721,7 +12721,7 @@ func schema_pkg_apis_work_v1_AppliedManifestResourceMeta(ref common.ReferenceCal
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Namespace of the object; empty for a cluster-scoped one.",
+							Description: "namespace is the namespace of the object. It is empty for a cluster-scoped object.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -12729,7 +12729,7 @@ func schema_pkg_apis_work_v1_AppliedManifestResourceMeta(ref common.ReferenceCal
 					},
 					"version": {
 						SchemaProps: spec.SchemaProps{
-							Description: "API version of the object.",
+							Description: "version is the API version of the object.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -12737,7 +12737,7 @@ func schema_pkg_apis_work_v1_AppliedManifestResourceMeta(ref common.ReferenceCal
 					},
 					"uid": {
 						SchemaProps: spec.SchemaProps{
-							Description: "UID of the object; the agent deletes the object only while it has this UID.",
+							Description: "uid is the UID of the object. The agent deletes the object only if it has this UID.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -12753,7 +12753,7 @@ func schema_pkg_apis_work_v1_AppliedManifestWork(ref common.ReferenceCallback) c
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AppliedManifestWork is the agent's record, on the managed cluster, of what it has applied for one ManifestWork of one hub. It owns the applied objects.",
+				Description: "AppliedManifestWork records, on a managed cluster, the objects that the agent has applied for one ManifestWork of one hub. It owns these objects.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -12779,14 +12779,14 @@ func schema_pkg_apis_work_v1_AppliedManifestWork(ref common.ReferenceCallback) c
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Which ManifestWork this is the record of.",
+							Description: "spec identifies the ManifestWork.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(workv1.AppliedManifestWorkSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The applied objects.",
+							Description: "status lists the applied objects.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(workv1.AppliedManifestWorkStatus{}.OpenAPIModelName()),
 						},
@@ -12829,7 +12829,7 @@ func schema_pkg_apis_work_v1_AppliedManifestWorkList(ref common.ReferenceCallbac
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The AppliedManifestWorks.",
+							Description: "items is the list of AppliedManifestWorks.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12853,12 +12853,12 @@ func schema_pkg_apis_work_v1_AppliedManifestWorkSpec(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "AppliedManifestWorkSpec says which ManifestWork an AppliedManifestWork is the record of.",
+				Description: "AppliedManifestWorkSpec identifies the ManifestWork of an AppliedManifestWork.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"hubHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Hex SHA-256 of the URL of the hub.",
+							Description: "hubHash is the SHA-256 hash of the URL of the hub in hexadecimal.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -12866,14 +12866,14 @@ func schema_pkg_apis_work_v1_AppliedManifestWorkSpec(ref common.ReferenceCallbac
 					},
 					"agentID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Identity of the agent; the hub hash unless the agent was given another.",
+							Description: "agentID is the identity of the agent. Agents use hubHash unless they are configured with another identity.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"manifestWorkName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the ManifestWork on the hub.",
+							Description: "manifestWorkName is the name of the ManifestWork on the hub.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -12900,7 +12900,7 @@ func schema_pkg_apis_work_v1_AppliedManifestWorkStatus(ref common.ReferenceCallb
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The applied objects.",
+							Description: "appliedResources is the list of applied objects.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12913,7 +12913,7 @@ func schema_pkg_apis_work_v1_AppliedManifestWorkStatus(ref common.ReferenceCallb
 					},
 					"evictionStartTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "When the agent began to wait before it evicts the objects of a work that the hub no longer has.",
+							Description: "evictionStartTime is the time at which the ManifestWork was found missing on the hub. The agent removes the applied objects after a grace period.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -12934,7 +12934,7 @@ func schema_pkg_apis_work_v1_ConditionRule(ref common.ReferenceCallback) common.
 				Properties: map[string]spec.Schema{
 					"condition": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The condition type to set, for example Complete. Required for the type CEL.",
+							Description: "condition is the type of the condition to set, for example Complete. It is required if type is CEL.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -12942,7 +12942,7 @@ func schema_pkg_apis_work_v1_ConditionRule(ref common.ReferenceCallback) common.
 					},
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "WellKnownConditions or CEL.\n\nPossible enum values:\n - `\"CEL\"` evaluates CEL expressions.\n - `\"WellKnownConditions\"` derives the usual conditions of Jobs and Pods.",
+							Description: "type is WellKnownConditions or CEL.\n\nPossible enum values:\n - `\"CEL\"` evaluates CEL expressions.\n - `\"WellKnownConditions\"` derives common conditions of Jobs and Pods.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -12956,7 +12956,7 @@ func schema_pkg_apis_work_v1_ConditionRule(ref common.ReferenceCallback) common.
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "CEL expressions over the variable object; the condition is True when all of them are true.",
+							Description: "celExpressions is a list of CEL expressions over the variable object. The condition is True if all of them are true.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12970,14 +12970,14 @@ func schema_pkg_apis_work_v1_ConditionRule(ref common.ReferenceCallback) common.
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The message of the condition.",
+							Description: "message is the message of the condition.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"messageExpression": {
 						SchemaProps: spec.SchemaProps{
-							Description: "A CEL expression over the variables object and result that gives the message of the condition; it takes precedence over message.",
+							Description: "messageExpression is a CEL expression over the variables object and result that returns the message of the condition. It takes precedence over message.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -12993,12 +12993,12 @@ func schema_pkg_apis_work_v1_DeleteOption(ref common.ReferenceCallback) common.O
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "DeleteOption says what happens to applied objects when their work is deleted or finished.",
+				Description: "DeleteOption specifies how applied objects are handled when their ManifestWork is deleted or has finished.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"propagationPolicy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Foreground removes the applied objects and is the default; Orphan leaves them; SelectivelyOrphan leaves those that selectivelyOrphans names.\n\nPossible enum values:\n - `\"Foreground\"` removes every applied object; the work stays until they are gone. The default.\n - `\"Orphan\"` leaves every applied object on the managed cluster.\n - `\"SelectivelyOrphan\"` leaves the objects that selectivelyOrphans names and removes the others.",
+							Description: "propagationPolicy is Foreground, Orphan or SelectivelyOrphan. Foreground removes all applied objects before the ManifestWork is removed, Orphan keeps them, and SelectivelyOrphan keeps those that selectivelyOrphans lists. Defaults to Foreground.\n\nPossible enum values:\n - `\"Foreground\"` removes all applied objects before the ManifestWork is removed.\n - `\"Orphan\"` keeps all applied objects on the managed cluster.\n - `\"SelectivelyOrphan\"` keeps the objects that selectivelyOrphans lists and removes the others.",
 							Default:     "Foreground",
 							Type:        []string{"string"},
 							Format:      "",
@@ -13007,13 +13007,13 @@ func schema_pkg_apis_work_v1_DeleteOption(ref common.ReferenceCallback) common.O
 					},
 					"selectivelyOrphans": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The objects to leave on the managed cluster; only for the policy SelectivelyOrphan.",
+							Description: "selectivelyOrphans lists the objects to keep on the managed cluster. It may be set only if propagationPolicy is SelectivelyOrphan.",
 							Ref:         ref(workv1.SelectivelyOrphan{}.OpenAPIModelName()),
 						},
 					},
 					"ttlSecondsAfterFinished": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Seconds after which a work whose condition Complete is True is deleted from the hub. It is kept when this is not given; 0 deletes it at once.",
+							Description: "ttlSecondsAfterFinished is the number of seconds after which the hub deletes a ManifestWork whose condition Complete is True. 0 deletes it immediately. If it is not set, the ManifestWork is kept.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -13030,32 +13030,32 @@ func schema_pkg_apis_work_v1_ExecutorChoice(ref common.ReferenceCallback) common
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ExecutorChoice says who chose the executor of a work, and who last wrote its spec. Each of them was allowed to have works act as the executor when they did.",
+				Description: "ExecutorChoice records the user who chose the executor of a ManifestWork and the user who last changed its spec. Each of them was authorized to use the executor at that time.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"chosenBy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Who created the work with its executor, or last changed the executor.",
+							Description: "chosenBy is the user who created the ManifestWork with its executor or last changed the executor.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(workv1.ExecutorChooser{}.OpenAPIModelName()),
 						},
 					},
 					"chosenAt": {
 						SchemaProps: spec.SchemaProps{
-							Description: "When they did.",
+							Description: "chosenAt is the time of that change.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
 					"specChangedBy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Who last changed the spec.",
+							Description: "specChangedBy is the user who last changed the spec.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(workv1.ExecutorChooser{}.OpenAPIModelName()),
 						},
 					},
 					"specChangedAt": {
 						SchemaProps: spec.SchemaProps{
-							Description: "When they did.",
+							Description: "specChangedAt is the time of that change.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -13072,12 +13072,12 @@ func schema_pkg_apis_work_v1_ExecutorChooser(ref common.ReferenceCallback) commo
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ExecutorChooser is a user of the hub as the hub has authenticated it.",
+				Description: "ExecutorChooser is an authenticated user of the hub.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"username": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the user.",
+							Description: "username is the name of the user.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -13085,7 +13085,7 @@ func schema_pkg_apis_work_v1_ExecutorChooser(ref common.ReferenceCallback) commo
 					},
 					"uid": {
 						SchemaProps: spec.SchemaProps{
-							Description: "UID of the user, if it has one.",
+							Description: "uid is the UID of the user, if it has one.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -13101,12 +13101,12 @@ func schema_pkg_apis_work_v1_FeedbackRule(ref common.ReferenceCallback) common.O
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "FeedbackRule says which values of an applied object are reported.",
+				Description: "FeedbackRule selects values of an applied object to report.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "WellKnownStatus or JSONPaths.\n\nPossible enum values:\n - `\"JSONPaths\"` reports the values at the given paths.\n - `\"WellKnownStatus\"` reports the usual values of Deployments, DaemonSets, Jobs and Pods.",
+							Description: "type is WellKnownStatus or JSONPaths.\n\nPossible enum values:\n - `\"JSONPaths\"` reports the values at JSON paths.\n - `\"WellKnownStatus\"` reports common values of Deployments, DaemonSets, Jobs and Pods.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -13123,7 +13123,7 @@ func schema_pkg_apis_work_v1_FeedbackRule(ref common.ReferenceCallback) common.O
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The values to report; only for the type JSONPaths.",
+							Description: "jsonPaths lists the values to report. It is required if type is JSONPaths.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -13152,7 +13152,7 @@ func schema_pkg_apis_work_v1_FeedbackValue(ref common.ReferenceCallback) common.
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name that the feedback rule gives the value.",
+							Description: "name is the name of the value in its feedback rule.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -13160,7 +13160,7 @@ func schema_pkg_apis_work_v1_FeedbackValue(ref common.ReferenceCallback) common.
 					},
 					"fieldValue": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The value.",
+							Description: "fieldValue is the value.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(workv1.FieldValue{}.OpenAPIModelName()),
 						},
@@ -13183,7 +13183,7 @@ func schema_pkg_apis_work_v1_FieldValue(ref common.ReferenceCallback) common.Ope
 				Properties: map[string]spec.Schema{
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Integer, String, Boolean or JsonRaw; the field of that name holds the value.\n\nPossible enum values:\n - `\"Boolean\"` marks true or false.\n - `\"Integer\"` marks a whole number.\n - `\"JsonRaw\"` marks a list or an object, as JSON text of at most 1024 bytes.\n - `\"String\"` marks a text.",
+							Description: "type is Integer, String, Boolean or JsonRaw. The field of the same name contains the value.\n\nPossible enum values:\n - `\"Boolean\"` is true or false.\n - `\"Integer\"` is a 64-bit integer.\n - `\"JsonRaw\"` is a list or an object as JSON of at most 1024 bytes.\n - `\"String\"` is a string.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -13192,28 +13192,28 @@ func schema_pkg_apis_work_v1_FieldValue(ref common.ReferenceCallback) common.Ope
 					},
 					"integer": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The value of the type Integer.",
+							Description: "integer is the value if type is Integer.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
 					},
 					"string": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The value of the type String.",
+							Description: "string is the value if type is String.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"boolean": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The value of the type Boolean.",
+							Description: "boolean is the value if type is Boolean.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"jsonRaw": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The value of the type JsonRaw, at most 1024 bytes.",
+							Description: "jsonRaw is the value if type is JsonRaw. It has at most 1024 bytes.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -13229,12 +13229,12 @@ func schema_pkg_apis_work_v1_IgnoreField(ref common.ReferenceCallback) common.Op
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "IgnoreField names fields that are left out of a server-side apply.",
+				Description: "IgnoreField selects fields that server-side apply ignores.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"condition": {
 						SchemaProps: spec.SchemaProps{
-							Description: "OnSpokePresent, the default, or OnSpokeChange.\n\nPossible enum values:\n - `\"OnSpokeChange\"` ignores the fields when only they changed on the managed cluster; a change of the manifest applies them again.\n - `\"OnSpokePresent\"` ignores the fields once the object exists on the managed cluster. The default.",
+							Description: "condition is OnSpokePresent or OnSpokeChange. Defaults to OnSpokePresent.\n\nPossible enum values:\n - `\"OnSpokeChange\"` ignores changes of the fields on the managed cluster. A change of the fields in the manifest is applied.\n - `\"OnSpokePresent\"` ignores the fields if the object exists on the managed cluster. It is the default.",
 							Default:     "OnSpokePresent",
 							Type:        []string{"string"},
 							Format:      "",
@@ -13248,7 +13248,7 @@ func schema_pkg_apis_work_v1_IgnoreField(ref common.ReferenceCallback) common.Op
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "JSON paths of the fields, for example .spec.replicas.",
+							Description: "jsonPaths is a list of JSON paths of fields, for example .spec.replicas.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -13267,7 +13267,7 @@ func schema_pkg_apis_work_v1_IgnoreField(ref common.ReferenceCallback) common.Op
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "JSON pointers (RFC 6901) of the fields, for example /spec/replicas.",
+							Description: "jsonPointers is a list of JSON pointers (RFC 6901) of fields, for example /spec/replicas.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -13286,7 +13286,7 @@ func schema_pkg_apis_work_v1_IgnoreField(ref common.ReferenceCallback) common.Op
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "jq path expressions of the fields, for example .spec.containers[] | select(.name == \"proxy\") | .image.",
+							Description: "jqPathExpressions is a list of jq path expressions of fields, for example .spec.containers[] | select(.name == \"proxy\") | .image.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -13308,12 +13308,12 @@ func schema_pkg_apis_work_v1_JsonPath(ref common.ReferenceCallback) common.OpenA
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "JsonPath names a value of an object.",
+				Description: "JsonPath selects a value of an object.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The name under which the value is reported.",
+							Description: "name is the name of the reported value.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -13321,14 +13321,14 @@ func schema_pkg_apis_work_v1_JsonPath(ref common.ReferenceCallback) common.OpenA
 					},
 					"version": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Version of the resource that the path is about, for example v1. The version of the manifest when this is not given.",
+							Description: "version is the API version of the resource in which path is read, for example v1. Defaults to the version of the manifest.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"path": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The path, for example .status.readyReplicas, in the syntax of kubectl's JSONPath.",
+							Description: "path is the path of the value in the JSONPath syntax of kubectl, for example .status.readyReplicas.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -13356,19 +13356,19 @@ func schema_pkg_apis_work_v1_ManifestCondition(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManifestCondition is the state of one manifest.",
+				Description: "ManifestCondition reports the state of one manifest.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"resourceMeta": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Which object this is about.",
+							Description: "resourceMeta identifies the object.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(workv1.ManifestResourceMeta{}.OpenAPIModelName()),
 						},
 					},
 					"statusFeedback": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The values that feedback rules ask for.",
+							Description: "statusFeedback contains the values that feedbackRules select.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(workv1.StatusFeedbackResult{}.OpenAPIModelName()),
 						},
@@ -13383,7 +13383,7 @@ func schema_pkg_apis_work_v1_ManifestCondition(ref common.ReferenceCallback) com
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The state of the object. Known types are Applied, Available and StatusFeedbackSynced; condition rules add more.",
+							Description: "conditions report the state of the object. Known types are Applied, Available and StatusFeedbackSynced. Condition rules add others.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -13407,12 +13407,12 @@ func schema_pkg_apis_work_v1_ManifestConfigOption(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManifestConfigOption says how the manifests it names are applied and observed.",
+				Description: "ManifestConfigOption specifies how manifests are applied and observed.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"resourceIdentifier": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The manifests that this entry is about.",
+							Description: "resourceIdentifier selects the manifests of this entry.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(workv1.ResourceIdentifier{}.OpenAPIModelName()),
 						},
@@ -13424,7 +13424,7 @@ func schema_pkg_apis_work_v1_ManifestConfigOption(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Values of the applied object to report in the status of the work.",
+							Description: "feedbackRules select values of the applied object to report in the status of the ManifestWork.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -13437,7 +13437,7 @@ func schema_pkg_apis_work_v1_ManifestConfigOption(ref common.ReferenceCallback) 
 					},
 					"feedbackScrapeType": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How feedback values are kept up to date: Poll, the default, or Watch.\n\nPossible enum values:\n - `\"Poll\"` reads the object again and again. The default.\n - `\"Watch\"` watches the object.",
+							Description: "feedbackScrapeType is Poll or Watch. Poll reads the object periodically to update feedback values; Watch watches it. Defaults to Poll.\n\nPossible enum values:\n - `\"Poll\"` reads the object periodically. It is the default.\n - `\"Watch\"` watches the object.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Poll", "Watch"},
@@ -13445,7 +13445,7 @@ func schema_pkg_apis_work_v1_ManifestConfigOption(ref common.ReferenceCallback) 
 					},
 					"updateStrategy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "How the manifest is applied.",
+							Description: "updateStrategy specifies how the manifest is applied.",
 							Ref:         ref(workv1.UpdateStrategy{}.OpenAPIModelName()),
 						},
 					},
@@ -13459,7 +13459,7 @@ func schema_pkg_apis_work_v1_ManifestConfigOption(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Rules that derive conditions of the manifest from the applied object.",
+							Description: "conditionRules derive conditions of the manifest from the applied object.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -13483,12 +13483,12 @@ func schema_pkg_apis_work_v1_ManifestResourceMeta(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManifestResourceMeta says which object an entry of the status is about.",
+				Description: "ManifestResourceMeta identifies the object of a manifest.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"ordinal": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Index of the manifest in spec.workload.manifests.",
+							Description: "ordinal is the index of the manifest in spec.workload.manifests.",
 							Default:     0,
 							Type:        []string{"integer"},
 							Format:      "int32",
@@ -13496,7 +13496,7 @@ func schema_pkg_apis_work_v1_ManifestResourceMeta(ref common.ReferenceCallback) 
 					},
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "API group of the object.",
+							Description: "group is the API group of the object. It is empty for the core group.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -13504,7 +13504,7 @@ func schema_pkg_apis_work_v1_ManifestResourceMeta(ref common.ReferenceCallback) 
 					},
 					"version": {
 						SchemaProps: spec.SchemaProps{
-							Description: "API version of the object.",
+							Description: "version is the API version of the object.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -13512,7 +13512,7 @@ func schema_pkg_apis_work_v1_ManifestResourceMeta(ref common.ReferenceCallback) 
 					},
 					"kind": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Kind of the object.",
+							Description: "kind is the kind of the object.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -13520,7 +13520,7 @@ func schema_pkg_apis_work_v1_ManifestResourceMeta(ref common.ReferenceCallback) 
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Resource of the object in plural.",
+							Description: "resource is the plural name of the resource of the object.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -13528,7 +13528,7 @@ func schema_pkg_apis_work_v1_ManifestResourceMeta(ref common.ReferenceCallback) 
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the object.",
+							Description: "name is the name of the object.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -13536,7 +13536,7 @@ func schema_pkg_apis_work_v1_ManifestResourceMeta(ref common.ReferenceCallback) 
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Namespace of the object; empty for a cluster-scoped one.",
+							Description: "namespace is the namespace of the object. It is empty for a cluster-scoped object.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -13553,7 +13553,7 @@ func schema_pkg_apis_work_v1_ManifestResourceStatus(ref common.ReferenceCallback
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManifestResourceStatus holds the state of each manifest.",
+				Description: "ManifestResourceStatus reports the state of each manifest.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"manifests": {
@@ -13563,7 +13563,7 @@ func schema_pkg_apis_work_v1_ManifestResourceStatus(ref common.ReferenceCallback
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The state of each manifest, in the order of the spec.",
+							Description: "manifests reports the state of each manifest in the order of the spec.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -13586,7 +13586,7 @@ func schema_pkg_apis_work_v1_ManifestWork(ref common.ReferenceCallback) common.O
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManifestWork is a set of Kubernetes objects to apply on one managed cluster. It lives in the hub namespace that is named after the managed cluster; the agent of that cluster applies its manifests, keeps them as they are given, and reports their state. Deleting the ManifestWork removes the applied objects, unless its deleteOption says otherwise.",
+				Description: "ManifestWork is a set of Kubernetes objects to apply on one managed cluster. It is created in the namespace of the cluster on the hub. The agent of the cluster applies its manifests, reverts changes to them and reports their state. If the ManifestWork is deleted, the agent removes the applied objects unless deleteOption specifies otherwise.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -13612,14 +13612,14 @@ func schema_pkg_apis_work_v1_ManifestWork(ref common.ReferenceCallback) common.O
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The objects to apply, and how.",
+							Description: "spec is the desired state of the ManifestWork.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(workv1.ManifestWorkSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The state of the objects on the managed cluster. Written by the agent.",
+							Description: "status is the state of the objects on the managed cluster, reported by the agent. It is read-only.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(workv1.ManifestWorkStatus{}.OpenAPIModelName()),
 						},
@@ -13636,12 +13636,12 @@ func schema_pkg_apis_work_v1_ManifestWorkExecutor(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManifestWorkExecutor names the identity that a work acts as.",
+				Description: "ManifestWorkExecutor is the identity that the agent impersonates to apply a ManifestWork.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"subject": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The identity that the work acts as.",
+							Description: "subject identifies the executor.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(workv1.ManifestWorkExecutorSubject{}.OpenAPIModelName()),
 						},
@@ -13659,12 +13659,12 @@ func schema_pkg_apis_work_v1_ManifestWorkExecutorSubject(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManifestWorkExecutorSubject names the identity that a work acts as.",
+				Description: "ManifestWorkExecutorSubject identifies an executor.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ServiceAccount is the only type.\n\nPossible enum values:\n - `\"ServiceAccount\"` makes a work act as a ServiceAccount of the managed cluster.",
+							Description: "type is the type of the executor. The only supported type is ServiceAccount.\n\nPossible enum values:\n - `\"ServiceAccount\"` is the type of an executor that is a ServiceAccount of the managed cluster.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -13673,7 +13673,7 @@ func schema_pkg_apis_work_v1_ManifestWorkExecutorSubject(ref common.ReferenceCal
 					},
 					"serviceAccount": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The ServiceAccount of the managed cluster; required for the type ServiceAccount.",
+							Description: "serviceAccount identifies the ServiceAccount of the managed cluster. It is required if type is ServiceAccount.",
 							Ref:         ref(workv1.ManifestWorkSubjectServiceAccount{}.OpenAPIModelName()),
 						},
 					},
@@ -13716,7 +13716,7 @@ func schema_pkg_apis_work_v1_ManifestWorkList(ref common.ReferenceCallback) comm
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The ManifestWorks.",
+							Description: "items is the list of ManifestWorks.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -13745,14 +13745,14 @@ func schema_pkg_apis_work_v1_ManifestWorkSpec(ref common.ReferenceCallback) comm
 				Properties: map[string]spec.Schema{
 					"workload": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The objects to apply.",
+							Description: "workload contains the objects to apply.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(workv1.ManifestsTemplate{}.OpenAPIModelName()),
 						},
 					},
 					"deleteOption": {
 						SchemaProps: spec.SchemaProps{
-							Description: "What happens to the applied objects when the work is deleted. They are removed in the foreground when this is not given.",
+							Description: "deleteOption specifies how the applied objects are handled when the ManifestWork is deleted. Defaults to foreground deletion of all objects.",
 							Ref:         ref(workv1.DeleteOption{}.OpenAPIModelName()),
 						},
 					},
@@ -13763,7 +13763,7 @@ func schema_pkg_apis_work_v1_ManifestWorkSpec(ref common.ReferenceCallback) comm
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "How to apply and observe particular manifests. Where several entries match a manifest, the first that sets a field decides that field.",
+							Description: "manifestConfigs specifies how particular manifests are applied and observed. If several entries match a manifest, each field takes its value from the first entry that sets it.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -13776,7 +13776,7 @@ func schema_pkg_apis_work_v1_ManifestWorkSpec(ref common.ReferenceCallback) comm
 					},
 					"executor": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The identity whose permissions on the managed cluster the work acts with. The agent's own permissions are used when this is not given.",
+							Description: "executor is the identity that the agent impersonates on the managed cluster to apply the manifests. If it is not set, the agent uses its own permissions.",
 							Ref:         ref(workv1.ManifestWorkExecutor{}.OpenAPIModelName()),
 						},
 					},
@@ -13807,7 +13807,7 @@ func schema_pkg_apis_work_v1_ManifestWorkStatus(ref common.ReferenceCallback) co
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The state of the work as a whole. Known types are Applied, Available, Deleting, Complete, Progressing and Degraded.",
+							Description: "conditions report the state of the ManifestWork as a whole. Known types are Applied, Available, Deleting, Complete, Progressing and Degraded.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -13820,14 +13820,14 @@ func schema_pkg_apis_work_v1_ManifestWorkStatus(ref common.ReferenceCallback) co
 					},
 					"resourceStatus": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The state of each manifest.",
+							Description: "resourceStatus reports the state of each manifest.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(workv1.ManifestResourceStatus{}.OpenAPIModelName()),
 						},
 					},
 					"executorChoice": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Who chose the executor, and who answers for what the work does as it. The server sets this for works with an executor, and for those whose executor was taken away; nobody else can.",
+							Description: "executorChoice records the users who chose the executor and who last changed the spec. The server sets it on ManifestWorks that have or had an executor. Clients cannot change it.",
 							Ref:         ref(workv1.ExecutorChoice{}.OpenAPIModelName()),
 						},
 					},
@@ -13843,12 +13843,12 @@ func schema_pkg_apis_work_v1_ManifestWorkSubjectServiceAccount(ref common.Refere
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManifestWorkSubjectServiceAccount names a ServiceAccount of the managed cluster.",
+				Description: "ManifestWorkSubjectServiceAccount identifies a ServiceAccount of the managed cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Namespace of the ServiceAccount.",
+							Description: "namespace is the namespace of the ServiceAccount.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -13856,7 +13856,7 @@ func schema_pkg_apis_work_v1_ManifestWorkSubjectServiceAccount(ref common.Refere
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the ServiceAccount.",
+							Description: "name is the name of the ServiceAccount.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -13873,7 +13873,7 @@ func schema_pkg_apis_work_v1_ManifestsTemplate(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ManifestsTemplate holds the objects of a ManifestWork.",
+				Description: "ManifestsTemplate contains the objects of a ManifestWork.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"manifests": {
@@ -13883,7 +13883,7 @@ func schema_pkg_apis_work_v1_ManifestsTemplate(ref common.ReferenceCallback) com
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The objects to apply, each a complete Kubernetes object with apiVersion, kind and metadata.name.",
+							Description: "manifests is the list of objects to apply. Each is a complete Kubernetes object with apiVersion, kind and metadata.name.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -13906,19 +13906,19 @@ func schema_pkg_apis_work_v1_OrphaningRule(ref common.ReferenceCallback) common.
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "OrphaningRule names one object exactly.",
+				Description: "OrphaningRule identifies one object.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "API group of the object; empty for the core group.",
+							Description: "group is the API group of the object. It is empty for the core group.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Resource of the object in plural, for example configmaps.",
+							Description: "resource is the plural name of the resource, for example configmaps.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -13926,14 +13926,14 @@ func schema_pkg_apis_work_v1_OrphaningRule(ref common.ReferenceCallback) common.
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Namespace of the object; empty for a cluster-scoped one.",
+							Description: "namespace is the namespace of the object. It is empty for a cluster-scoped object.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the object.",
+							Description: "name is the name of the object.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -13950,19 +13950,19 @@ func schema_pkg_apis_work_v1_ResourceIdentifier(ref common.ReferenceCallback) co
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ResourceIdentifier names objects of one resource. In a manifestConfigs entry, name and namespace may contain the wildcard *.",
+				Description: "ResourceIdentifier identifies objects of one resource. In manifestConfigs, name and namespace may contain the wildcard *.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"group": {
 						SchemaProps: spec.SchemaProps{
-							Description: "API group of the object; empty for the core group.",
+							Description: "group is the API group of the object. It is empty for the core group.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"resource": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Resource of the object in plural, for example deployments.",
+							Description: "resource is the plural name of the resource, for example deployments.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -13970,7 +13970,7 @@ func schema_pkg_apis_work_v1_ResourceIdentifier(ref common.ReferenceCallback) co
 					},
 					"name": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Name of the object.",
+							Description: "name is the name of the object.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -13978,7 +13978,7 @@ func schema_pkg_apis_work_v1_ResourceIdentifier(ref common.ReferenceCallback) co
 					},
 					"namespace": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Namespace of the object; empty for a cluster-scoped one.",
+							Description: "namespace is the namespace of the object. It is empty for a cluster-scoped object.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -13994,7 +13994,7 @@ func schema_pkg_apis_work_v1_SelectivelyOrphan(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SelectivelyOrphan names the objects to leave on the managed cluster.",
+				Description: "SelectivelyOrphan lists the objects to keep on the managed cluster.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"orphaningRules": {
@@ -14004,7 +14004,7 @@ func schema_pkg_apis_work_v1_SelectivelyOrphan(ref common.ReferenceCallback) com
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The objects to leave.",
+							Description: "orphaningRules is the list of objects to keep.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -14027,19 +14027,19 @@ func schema_pkg_apis_work_v1_ServerSideApplyConfig(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ServerSideApplyConfig holds the settings of server-side apply.",
+				Description: "ServerSideApplyConfig contains the settings of server-side apply.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"force": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Whether to take over fields that another manager owns. Without it such a conflict is reported and nothing is applied.",
+							Description: "force specifies whether to take ownership of fields that another field manager owns. If it is false, the agent reports such conflicts and does not apply the manifest. Defaults to false.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"fieldManager": {
 						SchemaProps: spec.SchemaProps{
-							Description: "The field manager, which must begin with work-agent; work-agent is the default.",
+							Description: "fieldManager is the name of the field manager. It must start with work-agent. Defaults to work-agent.",
 							Default:     "work-agent",
 							Type:        []string{"string"},
 							Format:      "",
@@ -14055,7 +14055,7 @@ func schema_pkg_apis_work_v1_ServerSideApplyConfig(ref common.ReferenceCallback)
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Fields of the manifest that are left out of the apply.",
+							Description: "ignoreFields lists fields of the manifest that are not applied.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -14078,7 +14078,7 @@ func schema_pkg_apis_work_v1_StatusFeedbackResult(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "StatusFeedbackResult holds the values that feedback rules ask for.",
+				Description: "StatusFeedbackResult contains the values that feedbackRules select.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"values": {
@@ -14091,7 +14091,7 @@ func schema_pkg_apis_work_v1_StatusFeedbackResult(ref common.ReferenceCallback) 
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "The values, by name.",
+							Description: "values lists the values by name.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -14114,12 +14114,12 @@ func schema_pkg_apis_work_v1_UpdateStrategy(ref common.ReferenceCallback) common
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "UpdateStrategy says how a manifest is applied.",
+				Description: "UpdateStrategy specifies how a manifest is applied.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Update, the default, CreateOnly, ServerSideApply or ReadOnly.\n\nPossible enum values:\n - `\"CreateOnly\"` creates the object and then leaves it alone.\n - `\"ReadOnly\"` never writes the object; it is only observed.\n - `\"ServerSideApply\"` applies the manifest server-side.\n - `\"Update\"` creates the object and updates what the manifest gives. The default.",
+							Description: "type is Update, CreateOnly, ServerSideApply or ReadOnly. Defaults to Update.\n\nPossible enum values:\n - `\"CreateOnly\"` creates the object and never updates it.\n - `\"ReadOnly\"` only observes the object and never writes it.\n - `\"ServerSideApply\"` applies the manifest with server-side apply.\n - `\"Update\"` creates the object and updates the fields that the manifest sets. It is the default.",
 							Default:     "Update",
 							Type:        []string{"string"},
 							Format:      "",
@@ -14128,7 +14128,7 @@ func schema_pkg_apis_work_v1_UpdateStrategy(ref common.ReferenceCallback) common
 					},
 					"serverSideApply": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Settings of server-side apply; only for the type ServerSideApply.",
+							Description: "serverSideApply contains the settings of server-side apply. It may be set only if type is ServerSideApply.",
 							Ref:         ref(workv1.ServerSideApplyConfig{}.OpenAPIModelName()),
 						},
 					},

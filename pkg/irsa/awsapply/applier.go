@@ -27,38 +27,35 @@ const (
 	serviceEKS = "eks"
 	serviceSTS = "sts"
 
-	// callTimeout bounds one call with all its attempts.
+	// callTimeout bounds one call, including its retries.
 	callTimeout = 10 * time.Second
 	maxAttempts = 3
-	// startTimeout is what a start waits for AWS.
+	// startTimeout bounds the calls to AWS at the start of the server.
 	startTimeout = 5 * time.Second
 	// maxBackoff leaves time for the last attempt.
 	maxBackoff = 2 * time.Second
 
-	// maxRounds bounds how often AWS is looked at again because it has something that
-	// it did not have before.
+	// maxRounds bounds the repetitions after AWS returned a resource that it did not return before.
 	maxRounds = 3
 
 	codeDeleteConflict = "DeleteConflict"
 )
 
-// Options say for which hub an Applier works.
+// Options configure an Applier.
 type Options struct {
-	// HubARN is the hub's own EKS cluster.
+	// HubARN is the ARN of the hub's EKS cluster.
 	HubARN irsa.ARN
 }
 
-// Applier makes AWS have what is desired. New returns one. It may be used by several
-// goroutines at once, for different clusters.
+// Applier provisions and removes AWS resources. It is safe for concurrent use with different clusters.
 type Applier struct {
 	hub irsa.ARN
 	iam *iam.Client
 	eks *eks.Client
 }
 
-// New returns an Applier with the credentials of the AWS SDK's default chain. It fails
-// if they are of another account than the hub's. That AWS cannot be asked, or that
-// there are no credentials yet, is no error: it is one of each call then.
+// New returns an Applier with the credentials of the AWS SDK's default chain, or an error if they belong to another
+// account than the hub's. If AWS does not respond or credentials are missing, each later call returns that error.
 func New(ctx context.Context, options Options) (*Applier, error) {
 	if err := options.HubARN.Validate(); err != nil {
 		return nil, fmt.Errorf("the hub: %w", err)
@@ -91,8 +88,8 @@ func loadConfig(ctx context.Context, region string) (aws.Config, error) {
 	return cfg, nil
 }
 
-// checkAccount finds out whose credentials they are. Those of another account would
-// make roles there, and would find nothing to remove in the hub's.
+// checkAccount checks the account of the credentials. Credentials of another account would create roles there, and would
+// find nothing to remove in the hub's account.
 func (a *Applier) checkAccount(ctx context.Context, client *sts.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -114,10 +111,8 @@ func (a *Applier) checkAccount(ctx context.Context, client *sts.Client) error {
 	return nil
 }
 
-// Provision makes AWS have what is desired, and repairs what differs. Nothing is
-// called where nothing differs, but for looking. If fresh, nothing of it is expected to
-// exist, and AWS is looked at only if something does. After an error some of it may
-// exist; another call goes on from there.
+// Provision creates the desired resources, and repairs differences. If fresh is true, none of them is expected to exist,
+// and Provision reads AWS only if one does. After an error, some resources may exist; another call continues from there.
 func (a *Applier) Provision(ctx context.Context, desired irsa.Desired, fresh bool) error {
 	if err := a.check(desired); err != nil {
 		return err
@@ -131,8 +126,8 @@ func (a *Applier) Provision(ctx context.Context, desired irsa.Desired, fresh boo
 			}
 		}
 		err := a.apply(ctx, irsa.PlanProvision(desired, observed))
-		// Something exists that was not seen: it was there before, or it was made by an
-		// attempt whose answer was lost.
+		// A resource exists that was not observed. It existed before, or an attempt created it and its response
+		// was lost.
 		if err == nil || !isExists(err) || round == maxRounds {
 			return err
 		}
@@ -140,8 +135,8 @@ func (a *Applier) Provision(ctx context.Context, desired irsa.Desired, fresh boo
 	}
 }
 
-// Remove removes everything that Provision makes. What is not there is no error. It
-// tries everything, and returns every error.
+// Remove removes all resources that Provision creates. Missing resources are not an error. It continues after an error,
+// and returns all errors.
 func (a *Applier) Remove(ctx context.Context, desired irsa.Desired) error {
 	if err := a.check(desired); err != nil {
 		return err
@@ -150,7 +145,7 @@ func (a *Applier) Remove(ctx context.Context, desired irsa.Desired) error {
 	entry := a.remove(ctx, irsa.PlanRemoval(desired, &irsa.Observed{Entry: expected.Entry}))
 	role := a.remove(ctx, irsa.PlanRemoval(desired, &irsa.Observed{Role: expected.Role}))
 	if slices.ContainsFunc(role, isConflict) {
-		// The role has policies that somebody has added, or that were not deleted just now.
+		// The role contains policies that others added, or whose deletion failed.
 		if observed, err := a.observePolicies(ctx, desired); err != nil {
 			role = append(role, err)
 		} else {
@@ -170,7 +165,7 @@ func (a *Applier) check(desired irsa.Desired) error {
 	return nil
 }
 
-// apply stops at the first error: later calls build on earlier ones.
+// apply stops at the first error, since later calls depend on earlier ones.
 func (a *Applier) apply(ctx context.Context, plan []irsa.Call) error {
 	for _, step := range plan {
 		if err := a.do(ctx, step); err != nil {
@@ -180,7 +175,7 @@ func (a *Applier) apply(ctx context.Context, plan []irsa.Call) error {
 	return nil
 }
 
-// remove goes on after an error: every call takes something away.
+// remove continues after an error, since each call revokes something.
 func (a *Applier) remove(ctx context.Context, plan []irsa.Call) (errs []error) {
 	for _, step := range plan {
 		if err := a.do(ctx, step); err != nil && !isNotFound(err) {
@@ -190,7 +185,7 @@ func (a *Applier) remove(ctx context.Context, plan []irsa.Call) (errs []error) {
 	return errs
 }
 
-// call makes one call, counts it, and says in its error what it was.
+// call makes one call, counts it, and adds the operation to its error.
 func call(ctx context.Context, service, operation, subject string, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -3,7 +3,6 @@ package awsapply
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -31,13 +30,13 @@ const (
 
 var hub = irsa.ARN{Partition: "aws", Region: "us-west-2", AccountID: hubAccount, ClusterName: "hub-1"}
 
-// cloud is an AWS of a hub and an Applier with no more rights there than it is
-// documented to need.
+// cloud is a fake AWS of a hub with an Applier. The Applier has only the documented
+// permissions.
 type cloud struct {
 	*fakeaws.Server
 	*Applier
 	ctx context.Context
-	// iam and eks are an administrator's, who changes things behind the Applier's back.
+	// iam and eks are clients of an administrator who changes resources without the Applier.
 	iam *iam.Client
 	eks *eks.Client
 }
@@ -98,7 +97,7 @@ func desired(name string) irsa.Desired {
 	}
 }
 
-// made returns what the calls since the last look were, without those that only look.
+// made returns the operations since the last call of made, except for reads.
 func (c *cloud) made() []string {
 	var names []string
 	for _, call := range c.Calls() {
@@ -110,7 +109,7 @@ func (c *cloud) made() []string {
 	return names
 }
 
-// wantProvisioned checks that AWS has exactly what is desired for these clusters.
+// wantProvisioned checks that AWS contains exactly the desired resources of these clusters.
 func (c *cloud) wantProvisioned(t *testing.T, all ...irsa.Desired) {
 	t.Helper()
 	roles, entries := map[string]fakeaws.Role{}, map[string]fakeaws.AccessEntry{}
@@ -126,22 +125,22 @@ func (c *cloud) wantProvisioned(t *testing.T, all ...irsa.Desired) {
 			wantRoles++
 			role := roles[d.HubRoleName()]
 			if !sameJSON(role.TrustPolicy, d.HubTrustPolicy().JSON()) || !sameJSON(role.InlinePolicies[d.HubRoleName()], d.HubAccessPolicy().JSON()) {
-				t.Errorf("the role of %s has policies %s and %v", d.ClusterName, role.TrustPolicy, role.InlinePolicies)
+				t.Errorf("policies of the role of %s = %s and %v, want %s and %s", d.ClusterName, role.TrustPolicy, role.InlinePolicies, d.HubTrustPolicy().JSON(), d.HubAccessPolicy().JSON())
 			}
 			if !containsAll(role.Tags, d.Tags()) {
-				t.Errorf("the role of %s has tags %v", d.ClusterName, role.Tags)
+				t.Errorf("tags of the role of %s = %v, want %v", d.ClusterName, role.Tags, d.Tags())
 			}
 		}
 		if d.Mapping == irsa.AccessEntry {
 			wantEntries++
 			entry := entries[d.HubRoleARN()]
 			if entry.Username != d.Username() || !slices.Equal(entry.Groups, d.Groups()) || entry.Type != "STANDARD" || !containsAll(entry.Tags, d.Tags()) {
-				t.Errorf("the access entry of %s is %+v", d.ClusterName, entry)
+				t.Errorf("access entry of %s = %+v, want user %s, groups %v, type STANDARD and tags %v", d.ClusterName, entry, d.Username(), d.Groups(), d.Tags())
 			}
 		}
 	}
 	if len(roles) != wantRoles || len(entries) != wantEntries {
-		t.Errorf("there are %d roles and %d access entries instead of %d and %d", len(roles), len(entries), wantRoles, wantEntries)
+		t.Errorf("number of roles, access entries = %d, %d, want %d, %d", len(roles), len(entries), wantRoles, wantEntries)
 	}
 }
 
@@ -169,30 +168,30 @@ func TestProvisionAndRemove(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := c.made(); !slices.Equal(got, []string{"CreateRole", "PutRolePolicy", "CreateAccessEntry"}) {
-			t.Errorf("calls are %v", got)
+			t.Errorf("calls of Provision() = %v, want CreateRole, PutRolePolicy, CreateAccessEntry", got)
 		}
 	}
 	c.wantProvisioned(t, d, other)
 	if after := counted(t, "iam", "CreateRole", resultSuccess); after-before != 2 {
-		t.Errorf("%v calls of CreateRole are counted", after-before)
+		t.Errorf("counted calls of CreateRole = %v, want 2", after-before)
 	}
 
 	if err := c.Provision(c.ctx, d, false); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.made(); len(got) > 0 {
-		t.Errorf("where nothing differs, calls are %v", got)
+		t.Errorf("calls of Provision() without differences = %v, want none", got)
 	}
 
 	if err := c.Remove(c.ctx, d); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.made(); !slices.Equal(got, []string{"DeleteAccessEntry", "DeleteRolePolicy", "DeleteRole"}) {
-		t.Errorf("calls are %v", got)
+		t.Errorf("calls of Remove() = %v, want DeleteAccessEntry, DeleteRolePolicy, DeleteRole", got)
 	}
 	c.wantProvisioned(t, other)
 	if err := c.Remove(c.ctx, d); err != nil {
-		t.Errorf("what is gone cannot be removed: %v", err)
+		t.Errorf("Remove() of removed resources = %v, want no error", err)
 	}
 	c.wantProvisioned(t, other)
 }
@@ -202,7 +201,7 @@ func TestProvisionWithRolesOfOthers(t *testing.T) {
 	d := desired("cluster1")
 	d.ManageRoles = false
 	if err := c.Provision(c.ctx, d, true); awserror.Code(err) != "InvalidParameterException" {
-		t.Errorf("EKS knows a role that nobody has made: %v", err)
+		t.Errorf("Provision() without the role = %v, want InvalidParameterException", err)
 	}
 	_, err := c.iam.CreateRole(c.ctx, &iam.CreateRoleInput{RoleName: aws.String(d.HubRoleName()), AssumeRolePolicyDocument: aws.String(d.HubTrustPolicy().JSON())})
 	if err != nil {
@@ -220,7 +219,7 @@ func TestProvisionWithRolesOfOthers(t *testing.T) {
 	c.wantIAM(t, 0)
 	c.wantEntries(t, 0)
 	if roles := c.Roles(hubAccount); len(roles) != 1 {
-		t.Errorf("the role of others is gone: %v", roles)
+		t.Errorf("roles after Remove() = %v, want the role of others", roles)
 	}
 }
 
@@ -240,7 +239,7 @@ func TestProvisionWithConfigMap(t *testing.T) {
 	c.wantProvisioned(t)
 	for _, call := range c.Calls() {
 		if call.Service != serviceIAM {
-			t.Errorf("%s %s was called", call.Service, call.Operation)
+			t.Errorf("call = %s %s, want calls of %s only", call.Service, call.Operation, serviceIAM)
 		}
 	}
 }
@@ -254,19 +253,19 @@ func (c *cloud) wantIAM(t *testing.T, want int) {
 		}
 	}
 	if got != want {
-		t.Errorf("%d calls of IAM instead of %d", got, want)
+		t.Errorf("calls of IAM = %d, want %d", got, want)
 	}
 }
 
 func (c *cloud) wantEntries(t *testing.T, want int) {
 	t.Helper()
 	if entries := c.AccessEntries(hub.String()); len(entries) != want {
-		t.Errorf("access entries are %+v", entries)
+		t.Errorf("access entries = %+v, want %d entries", entries, want)
 	}
 }
 
-// Each drift is repaired by the calls that it takes and no others, and what others
-// have added stays.
+// Provision repairs each drift with the necessary calls only, and keeps the additions of
+// others.
 func TestDrift(t *testing.T) {
 	foreign := `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"s3:ListBucket","Resource":"*"}]}`
 	d := desired("cluster1")
@@ -339,22 +338,22 @@ func TestDrift(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := c.made(); !slices.Equal(got, test.want) {
-				t.Errorf("calls are %v instead of %v", got, test.want)
+				t.Errorf("calls of Provision() = %v, want %v", got, test.want)
 			}
 			c.wantProvisioned(t, d)
 			if name == "tags" && c.Roles(hubAccount)[0].Tags["foreign"] != "stays" {
-				t.Error("a tag that somebody has added is gone")
+				t.Errorf("tags of the role = %v, want foreign=stays", c.Roles(hubAccount)[0].Tags)
 			}
 			if name == "tags of the entry" && c.AccessEntries(hub.String())[0].Tags["foreign"] != "stays" {
-				t.Error("a tag that somebody has added is gone")
+				t.Errorf("tags of the access entry = %v, want foreign=stays", c.AccessEntries(hub.String())[0].Tags)
 			}
 		})
 	}
 }
 
-// A managed cluster's role that was deleted and made again is another one, which a
-// trust policy does not mean until it is written again.
-func TestManagedClusterRoleMadeAgain(t *testing.T) {
+// A role of a managed cluster that was deleted and recreated is a different role. A trust
+// policy does not refer to it until the policy is written again.
+func TestRecreatedManagedClusterRole(t *testing.T) {
 	c := newCloud(t, fakeaws.Options{})
 	d := desired("cluster1")
 	setenv(t, c.Server, addUser(t, c.Server, managedAccount, "admin", fakeaws.AdminPolicy))
@@ -368,7 +367,7 @@ func TestManagedClusterRoleMadeAgain(t *testing.T) {
 		`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"` + managedAccount + `"},"Action":"sts:AssumeRole"}]}`)}
 
 	if err := c.Provision(c.ctx, d, true); awserror.Code(err) != "MalformedPolicyDocument" {
-		t.Errorf("a role that does not exist is trusted: %v", err)
+		t.Errorf("Provision() without the role of the managed cluster = %v, want MalformedPolicyDocument", err)
 	}
 	if _, err := client.CreateRole(c.ctx, create); err != nil {
 		t.Fatal(err)
@@ -387,12 +386,13 @@ func TestManagedClusterRoleMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := c.made(); !slices.Equal(got, []string{"UpdateAssumeRolePolicy"}) {
-		t.Errorf("calls are %v", got)
+		t.Errorf("calls of Provision() = %v, want UpdateAssumeRolePolicy", got)
 	}
 	c.wantProvisioned(t, d)
 }
 
-// What exists already is taken over, and a role goes with what others have put into it.
+// Provision takes over existing resources. Remove deletes the role together with the policies of
+// others.
 func TestForeignRole(t *testing.T) {
 	c := newCloud(t, fakeaws.Options{})
 	d := desired("cluster1")
@@ -406,7 +406,7 @@ func TestForeignRole(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := c.made(); !slices.Equal(got, []string{"CreateRole", "UpdateAssumeRolePolicy", "PutRolePolicy", "TagRole", "CreateAccessEntry"}) {
-		t.Errorf("calls are %v", got)
+		t.Errorf("calls of Provision() = %v, want CreateRole, UpdateAssumeRolePolicy, PutRolePolicy, TagRole, CreateAccessEntry", got)
 	}
 	c.wantProvisioned(t, d)
 
@@ -414,20 +414,13 @@ func TestForeignRole(t *testing.T) {
 	if _, err := c.iam.PutRolePolicy(c.ctx, &iam.PutRolePolicyInput{RoleName: role, PolicyName: aws.String("foreign"), PolicyDocument: aws.String(policy)}); err != nil {
 		t.Fatal(err)
 	}
-	made, err := c.iam.CreatePolicy(c.ctx, &iam.CreatePolicyInput{PolicyName: aws.String("foreign"), PolicyDocument: aws.String(policy)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.iam.AttachRolePolicy(c.ctx, &iam.AttachRolePolicyInput{RoleName: role, PolicyArn: made.Policy.Arn}); err != nil {
+	if _, err := c.AttachPolicy(hub.AccountID, *role, "foreign", policy); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Remove(c.ctx, d); err != nil {
 		t.Fatal(err)
 	}
 	c.wantProvisioned(t)
-	if _, err := c.iam.GetPolicy(c.ctx, &iam.GetPolicyInput{PolicyArn: made.Policy.Arn}); err != nil {
-		t.Errorf("a policy of others is gone: %v", err)
-	}
 }
 
 func TestRoleWithAnotherPath(t *testing.T) {
@@ -439,10 +432,10 @@ func TestRoleWithAnotherPath(t *testing.T) {
 	}
 	c.ResetCalls()
 	if err := c.Provision(c.ctx, d, true); err == nil || !strings.Contains(err.Error(), "role/teams/"+d.HubRoleName()) {
-		t.Errorf("a role that EKS cannot be told of: %v", err)
+		t.Errorf("Provision() with a role of another path = %v, want an error that contains the path", err)
 	}
 	if got := c.made(); !slices.Equal(got, []string{"CreateRole"}) {
-		t.Errorf("calls are %v", got)
+		t.Errorf("calls of Provision() = %v, want CreateRole", got)
 	}
 }
 
@@ -450,14 +443,14 @@ func TestNewRefusesOtherAccounts(t *testing.T) {
 	c := newCloud(t, fakeaws.Options{})
 	setenv(t, c.Server, addUser(t, c.Server, "333333333333", "admin", fakeaws.AdminPolicy))
 	if _, err := New(c.ctx, Options{HubARN: hub}); err == nil || !strings.Contains(err.Error(), "333333333333") {
-		t.Errorf("credentials of another account: %v", err)
+		t.Errorf("New() with credentials of another account = %v, want an error that contains the account", err)
 	}
 	if _, err := New(c.ctx, Options{HubARN: irsa.ARN{ClusterName: "hub-1"}}); err == nil || !strings.Contains(err.Error(), "partition") {
-		t.Errorf("a hub without a partition: %v", err)
+		t.Errorf("New() with a hub without a partition = %v, want an error that contains partition", err)
 	}
 }
 
-// The credentials change to those of another account after the start.
+// The credentials change to credentials of another account after the start.
 func TestRoleInAnotherAccountIsNotKept(t *testing.T) {
 	c := newCloud(t, fakeaws.Options{})
 	setenv(t, c.Server, addUser(t, c.Server, "333333333333", "admin", fakeaws.AdminPolicy))
@@ -469,13 +462,13 @@ func TestRoleInAnotherAccountIsNotKept(t *testing.T) {
 	})
 	applier, err := New(c.ctx, Options{HubARN: hub})
 	if err != nil {
-		t.Fatalf("that STS does not answer keeps the server from starting: %v", err)
+		t.Fatalf("New() with a failing STS = %v, want no error", err)
 	}
 	if err := applier.Provision(c.ctx, desired("cluster1"), true); err == nil || !strings.Contains(err.Error(), "333333333333") {
-		t.Errorf("a role in another account: %v", err)
+		t.Errorf("Provision() in another account = %v, want an error that contains the account", err)
 	}
 	if roles := c.Roles("333333333333"); len(roles) > 0 {
-		t.Errorf("roles are left in another account: %v", roles)
+		t.Errorf("roles in another account = %v, want none", roles)
 	}
 	c.wantProvisioned(t)
 }
@@ -485,17 +478,17 @@ func TestOtherHubsAreRefused(t *testing.T) {
 	d := desired("cluster1")
 	d.Hub.ClusterName = "hub-2"
 	if err := c.Provision(c.ctx, d, true); err == nil || !strings.Contains(err.Error(), "hub-2") {
-		t.Errorf("provisioning for another hub: %v", err)
+		t.Errorf("Provision() for another hub = %v, want an error that contains hub-2", err)
 	}
 	if err := c.Remove(c.ctx, d); err == nil || !strings.Contains(err.Error(), "hub-2") {
-		t.Errorf("removing from another hub: %v", err)
+		t.Errorf("Remove() for another hub = %v, want an error that contains hub-2", err)
 	}
 	d = desired("")
 	if err := c.Provision(c.ctx, d, true); err == nil {
-		t.Error("a cluster without a name is provisioned")
+		t.Error("Provision() of a cluster without a name = nil, want an error")
 	}
 	if calls := c.Calls(); len(calls) > 0 {
-		t.Errorf("AWS was called: %v", calls)
+		t.Errorf("calls of AWS = %v, want none", calls)
 	}
 }
 
@@ -510,10 +503,10 @@ func TestDeniedCallsAreReported(t *testing.T) {
 	before := counted(t, "iam", "CreateRole", resultDenied)
 	err = applier.Provision(c.ctx, d, true)
 	if awserror.Code(err) != "AccessDenied" || !strings.Contains(err.Error(), "iam CreateRole for role "+d.HubRoleName()) {
-		t.Errorf("without rights: %v", err)
+		t.Errorf("Provision() without permissions = %v, want AccessDenied for CreateRole", err)
 	}
 	if after := counted(t, "iam", "CreateRole", resultDenied); after-before != 1 {
-		t.Errorf("%v denied calls are counted", after-before)
+		t.Errorf("counted denied calls = %v, want 1", after-before)
 	}
 }
 
@@ -544,10 +537,10 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	select {
 	case err := <-done:
 		if err == nil {
-			t.Error("a call that was not answered has succeeded")
+			t.Error("Provision() with a canceled context = nil, want an error")
 		}
 	case <-time.After(30 * time.Second):
-		t.Fatal("the call goes on after its context has ended")
+		t.Fatal("Provision() did not return within 30 s after its context was canceled")
 	}
 }
 
@@ -556,9 +549,13 @@ func TestErrorsAreTheSameForEveryAttempt(t *testing.T) {
 	c.SetFaults(func(fakeaws.Call) fakeaws.Fault { return fakeaws.Error("ServiceQuotaExceeded") })
 	texts := map[string]bool{}
 	for range 3 {
-		texts[fmt.Sprint(c.Provision(c.ctx, desired("cluster1"), true))] = true
+		err := c.Provision(c.ctx, desired("cluster1"), true)
+		if err == nil {
+			t.Fatal("Provision() = nil, want ServiceQuotaExceeded")
+		}
+		texts[err.Error()] = true
 	}
 	if len(texts) != 1 {
-		t.Errorf("conditions would change with every attempt: %q", slices.Collect(maps.Keys(texts)))
+		t.Errorf("errors of three attempts = %q, want the same error", slices.Collect(maps.Keys(texts)))
 	}
 }

@@ -70,15 +70,16 @@ func (a *Applier) doIAM(ctx context.Context, operation string, step irsa.Call) e
 		return err
 	})
 	if want := a.hub.RoleARN(step.RoleName); err == nil && step.Operation == irsa.CreateRole && made != want {
-		// The credentials have become those of another account, where the role is of no use.
+		// The credentials have changed and belong to another account now. The role has no effect
+		// there.
 		undo := call(ctx, serviceIAM, string(irsa.DeleteRole), "role "+step.RoleName, func(ctx context.Context) error {
 			_, err := a.iam.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: aws.String(step.RoleName)})
 			return err
 		})
 		if undo != nil {
-			return fmt.Errorf("the role was made as %s instead of %s, and it is still there: %w", made, want, undo)
+			return fmt.Errorf("AWS created the role as %s instead of %s, and the role cannot be deleted: %w", made, want, undo)
 		}
-		return fmt.Errorf("the role was made as %s instead of %s, and deleted again: the AWS credentials are not of the hub's account", made, want)
+		return fmt.Errorf("AWS created the role as %s instead of %s, and the server deleted it: the AWS credentials belong to another account than the hub", made, want)
 	}
 	return err
 }

@@ -17,7 +17,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
 )
 
-// about tells whether a call is about the identity of a cluster.
+// about reports whether a call concerns the identity of a cluster.
 func about(call fakeaws.Call, d irsa.Desired) bool {
 	for _, value := range call.Parameters {
 		if strings.Contains(value, d.HubRoleName()) {
@@ -27,8 +27,8 @@ func about(call fakeaws.Call, d irsa.Desired) bool {
 	return false
 }
 
-// Whatever goes wrong once with any call is made good within the same Provision or Remove.
-func TestOneFaultIsNoError(t *testing.T) {
+// A temporary fault of any call is repaired within the same Provision or Remove.
+func TestOneFaultCausesNoError(t *testing.T) {
 	c := newCloud(t, fakeaws.Options{})
 	faults := map[string]fakeaws.Fault{
 		"throttle": fakeaws.Throttle(), "500": fakeaws.ServerError(500), "503": fakeaws.ServerError(503),
@@ -66,11 +66,11 @@ func TestOneFaultIsNoError(t *testing.T) {
 	for _, test := range tests {
 		running.Go(func() {
 			if err := c.Provision(c.ctx, test.desired, true); err != nil {
-				t.Errorf("%s: %v", test.desired.ClusterName, err)
+				t.Errorf("Provision(%s) = %v, want no error", test.desired.ClusterName, err)
 			}
 			if test.remove {
 				if err := c.Remove(c.ctx, test.desired); err != nil {
-					t.Errorf("%s: %v", test.desired.ClusterName, err)
+					t.Errorf("Remove(%s) = %v, want no error", test.desired.ClusterName, err)
 				}
 			}
 		})
@@ -79,7 +79,7 @@ func TestOneFaultIsNoError(t *testing.T) {
 	var left []irsa.Desired
 	for _, test := range tests {
 		if !test.injected {
-			t.Errorf("%s: nothing went wrong", test.desired.ClusterName)
+			t.Errorf("injected faults of %s = 0, want 1", test.desired.ClusterName)
 		}
 		if !test.remove {
 			left = append(left, test.desired)
@@ -88,8 +88,8 @@ func TestOneFaultIsNoError(t *testing.T) {
 	c.wantProvisioned(t, left...)
 }
 
-// What fails for good is an error that says where, and is gone on from there.
-func TestProvisionGoesOnAfterAnError(t *testing.T) {
+// The error of a permanent fault names the operation, and the next Provision continues from there.
+func TestProvisionContinuesAfterAnError(t *testing.T) {
 	for _, operation := range []string{"CreateRole", "PutRolePolicy", "CreateAccessEntry"} {
 		t.Run(operation, func(t *testing.T) {
 			c := newCloud(t, fakeaws.Options{})
@@ -102,7 +102,7 @@ func TestProvisionGoesOnAfterAnError(t *testing.T) {
 			})
 			err := c.Provision(c.ctx, d, true)
 			if awserror.Code(err) != "LimitExceeded" || !strings.Contains(err.Error(), operation) || !strings.Contains(err.Error(), d.HubRoleName()) {
-				t.Errorf("%s fails: %v", operation, err)
+				t.Errorf("Provision() with a failing %s = %v, want LimitExceeded with the operation and the role", operation, err)
 			}
 			c.SetFaults(nil)
 			if err := c.Provision(c.ctx, d, false); err != nil {
@@ -116,14 +116,14 @@ func TestProvisionGoesOnAfterAnError(t *testing.T) {
 				}
 			}
 			if made != 2 {
-				t.Errorf("%s was called %d times", operation, made)
+				t.Errorf("calls of %s = %d, want 2", operation, made)
 			}
 		})
 	}
 }
 
-// Each call that fails keeps no other from taking access away.
-func TestRemoveGoesOnAfterAnError(t *testing.T) {
+// A failed call does not prevent the other calls that revoke access.
+func TestRemoveContinuesAfterAnError(t *testing.T) {
 	for _, operation := range []string{"DeleteAccessEntry", "DeleteRolePolicy", "DeleteRole"} {
 		t.Run(operation, func(t *testing.T) {
 			c := newCloud(t, fakeaws.Options{})
@@ -138,10 +138,10 @@ func TestRemoveGoesOnAfterAnError(t *testing.T) {
 				return fakeaws.Fault{}
 			})
 			if err := c.Remove(c.ctx, d); awserror.Code(err) != "AccessDenied" || !strings.Contains(err.Error(), operation) {
-				t.Errorf("%s fails: %v", operation, err)
+				t.Errorf("Remove() with a failing %s = %v, want AccessDenied with the operation", operation, err)
 			}
 			if operation == "DeleteAccessEntry" && len(c.Roles(hubAccount)) > 0 || operation != "DeleteAccessEntry" && len(c.AccessEntries(hub.String())) > 0 {
-				t.Errorf("access is left: %v, %v", c.Roles(hubAccount), c.AccessEntries(hub.String()))
+				t.Errorf("roles, access entries after Remove() with a failing %s = %v, %v, want only the one of the failed call", operation, c.Roles(hubAccount), c.AccessEntries(hub.String()))
 			}
 			c.SetFaults(nil)
 			if err := c.Remove(c.ctx, d); err != nil {
@@ -152,7 +152,7 @@ func TestRemoveGoesOnAfterAnError(t *testing.T) {
 	}
 }
 
-// EKS may not see a role that was made just now.
+// EKS may not find a role that was created just before.
 func TestEventualConsistency(t *testing.T) {
 	c := newCloud(t, fakeaws.Options{UnseenByEKS: 2})
 	d := desired("cluster1")
@@ -170,11 +170,12 @@ func TestEventualConsistency(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.Equal(codes, []string{"InvalidParameterException", "InvalidParameterException"}) {
-		t.Errorf("errors are %v", codes)
+		t.Errorf("error codes of Provision() = %v, want InvalidParameterException twice", codes)
 	}
 	c.wantProvisioned(t, d)
 
-	// IAM as well may not see it yet: the role seems to exist and not to exist.
+	// IAM may not find the role yet either: CreateRole reports that it exists, and GetRole that it
+	// does not exist.
 	d2 := desired("cluster2")
 	c.SetFaults(func(call fakeaws.Call) fakeaws.Fault {
 		switch call.Operation {
@@ -187,14 +188,15 @@ func TestEventualConsistency(t *testing.T) {
 	})
 	c.ResetCalls()
 	if err := c.Provision(c.ctx, d2, true); awserror.Code(err) != "EntityAlreadyExists" {
-		t.Errorf("a role that cannot be seen: %v", err)
+		t.Errorf("Provision() with a role that GetRole does not find = %v, want EntityAlreadyExists", err)
 	}
 	if calls := c.Calls(); len(calls) > 3*maxRounds {
-		t.Errorf("%d calls were made", len(calls))
+		t.Errorf("calls of Provision() = %d, want at most %d", len(calls), 3*maxRounds)
 	}
 }
 
-// Clusters come and go while AWS fails in every way: in the end it has what it should.
+// TestRandomFaults provisions and removes clusters concurrently with random faults. Afterwards AWS
+// must contain exactly the desired resources.
 func TestRandomFaults(t *testing.T) {
 	c := newCloud(t, fakeaws.Options{UnseenByEKS: 1})
 	var mu sync.Mutex
@@ -217,7 +219,7 @@ func TestRandomFaults(t *testing.T) {
 			return last == nil, nil
 		})
 		if err != nil {
-			t.Errorf("%s: %v, at last %v", what, err, last)
+			t.Errorf("%s: %v, last error %v, want success within two minutes", what, err, last)
 		}
 	}
 	var running sync.WaitGroup
@@ -244,7 +246,7 @@ func TestRandomFaults(t *testing.T) {
 				until("provisioning again "+d.ClusterName, provision)
 				return
 			}
-			// Provisioning fails half way, and it is removed without a further look.
+			// Provisioning may fail after some calls. Remove follows without another read.
 			_ = provision(c.ctx)
 			until("removing again "+d.ClusterName, remove)
 		})

@@ -9,8 +9,8 @@ import (
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 )
 
-// CheckAccessEntries returns why the hub takes no access entries, with the remedy, or
-// nothing if it does. It only reads.
+// CheckAccessEntries returns why the hub does not support access entries, with the remedy, or an empty string. It only
+// reads.
 func (a *Applier) CheckAccessEntries(ctx context.Context) (string, error) {
 	var cluster *ekstypes.Cluster
 	err := call(ctx, serviceEKS, "DescribeCluster", a.hub.String(), func(ctx context.Context) error {
@@ -31,7 +31,7 @@ func (a *Applier) CheckAccessEntries(ctx context.Context) (string, error) {
 	return entriesProblem(a.hub.ClusterName, cluster), nil
 }
 
-// entriesProblem returns why an EKS cluster takes no access entries.
+// entriesProblem returns why an EKS cluster does not support access entries.
 func entriesProblem(name string, cluster *ekstypes.Cluster) string {
 	if cluster.AccessConfig == nil || cluster.AccessConfig.AuthenticationMode != ekstypes.AuthenticationModeConfigMap {
 		return ""

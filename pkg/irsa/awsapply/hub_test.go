@@ -10,7 +10,7 @@ import (
 func TestCheckAccessEntries(t *testing.T) {
 	for name, test := range map[string]struct {
 		change  func(*cloud) error
-		problem []string // in the answer; none if the hub takes access entries
+		problem []string // parts of the result; none if the hub supports access entries
 		err     string
 	}{
 		"both": {func(c *cloud) error { return c.AddCluster(hub.String(), fakeaws.ModeAPIAndConfigMap) }, nil, ""},
@@ -45,18 +45,18 @@ func TestCheckAccessEntries(t *testing.T) {
 			}
 			problem, err := c.CheckAccessEntries(c.ctx)
 			if (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
-				t.Errorf("CheckAccessEntries() error = %v, want one with %q", err, test.err)
+				t.Errorf("CheckAccessEntries() = error %v, want an error that contains %q", err, test.err)
 			}
 			if (problem != "") != (len(test.problem) > 0) {
-				t.Errorf("CheckAccessEntries() = %q, want one with %q", problem, test.problem)
+				t.Errorf("CheckAccessEntries() = %q, want a problem that contains %q", problem, test.problem)
 			}
 			for _, text := range test.problem {
 				if !strings.Contains(problem, text) {
-					t.Errorf("CheckAccessEntries() = %q, want one with %q", problem, text)
+					t.Errorf("CheckAccessEntries() = %q, want a problem that contains %q", problem, text)
 				}
 			}
 			if made := c.made(); len(made) > 0 {
-				t.Errorf("CheckAccessEntries made the calls %v, want only reads", made)
+				t.Errorf("writes of CheckAccessEntries() = %v, want none", made)
 			}
 		})
 	}

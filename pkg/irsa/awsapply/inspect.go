@@ -16,36 +16,35 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 )
 
-// State is what an inspection found of one thing.
+// State is the state of one prerequisite.
 type State string
 
 // States of findings.
 const (
-	// Present is as it should be.
+	// Present means that the prerequisite is met.
 	Present State = "ok"
-	// Missing is not there, and Different is not as it should be.
+	// Missing means that it does not exist, and Different that it exists with other content.
 	Missing   State = "missing"
 	Different State = "differs"
-	// Unknown could not be read.
+	// Unknown means that it could not be read.
 	Unknown State = "unknown"
-	// Skipped belongs to another account, or to no account at all.
+	// Skipped means that it belongs to another account, or to no account.
 	Skipped State = "skipped"
 )
 
-// Finding is one thing that registration by IAM roles needs.
+// Finding is the state of one prerequisite of registration by IAM roles.
 type Finding struct {
 	State State
-	// Subject is the thing, and Remedy what makes it as it should be; empty if it is.
+	// Subject names the prerequisite. Remedy is empty if it is met.
 	Subject, Remedy string
 }
 
-// Inspection says what is to be inspected.
+// Inspection configures Inspect.
 type Inspection struct {
-	// Desired has the hub, the mapping, and the managed cluster, which is the zero ARN if
-	// only the hub is inspected.
+	// Desired contains the hub, the mapping and the managed cluster. The managed cluster is the zero ARN if only the hub is
+	// inspected.
 	irsa.Desired
-	// ServerRole is the name of the role that the server acts as, and ServerAccount its
-	// ServiceAccount, as namespace:name.
+	// ServerRole is the name of the server's role, and ServerAccount its ServiceAccount as namespace:name.
 	ServerRole, ServerAccount string
 	// AgentAccount is the ServiceAccount of the agent.
 	AgentAccount string
@@ -56,14 +55,13 @@ type inspector struct {
 	*Applier
 	Inspection
 	account string
-	// noEntries is whether the hub is known to take no access entries.
+	// noEntries means that the hub does not support access entries.
 	noEntries bool
 	findings  []Finding
 }
 
-// Inspect compares what AWS has with what the registration of clusters by IAM roles needs,
-// with the credentials of the AWS SDK's default chain. It reads the account of these
-// credentials only, and changes nothing.
+// Inspect compares AWS with the prerequisites of registration by IAM roles. It uses the credentials of the AWS SDK's
+// default chain, and only reads the account of these credentials.
 func Inspect(ctx context.Context, inspection Inspection) ([]Finding, error) {
 	cfg, err := loadConfig(ctx, inspection.Hub.Region)
 	if err != nil {
@@ -93,7 +91,7 @@ func Inspect(ctx context.Context, inspection Inspection) ([]Finding, error) {
 	return i.findings, nil
 }
 
-// owns reports whether the credentials are of the account of a cluster.
+// owns reports whether the credentials belong to the account of a cluster.
 func (i *inspector) owns(what string, cluster irsa.ARN) bool {
 	if cluster.AccountID == i.account {
 		return true
@@ -114,7 +112,7 @@ func (i *inspector) judge(ok bool, state State, subject, remedy string) {
 	i.add(state, subject, remedy)
 }
 
-// unread adds a finding of what could not be read.
+// unread adds a finding with the state Unknown.
 func (i *inspector) unread(subject string, err error) {
 	i.add(Unknown, subject, err.Error())
 }
@@ -122,10 +120,10 @@ func (i *inspector) unread(subject string, err error) {
 func (i *inspector) inspectHub(ctx context.Context) {
 	issuer := i.inspectCluster(ctx, "hub", i.Hub, i.Mapping)
 	i.inspectProvider(ctx, i.Hub, issuer)
-	role := i.inspectRole(ctx, i.ServerRole, i.Hub, "the server", "create it as docs/registration.md says")
+	role := i.inspectRole(ctx, i.ServerRole, i.Hub, "the server", "create it as docs/registration-aws.md says")
 	desired := i.Desired
 	if desired.Managed == (irsa.ARN{}) {
-		desired.Managed = i.Hub // any identity is good to ask for permissions
+		desired.Managed = i.Hub // the required actions do not depend on the cluster
 	}
 	if role != nil {
 		i.inspectTrust(role, irsa.CreatorTrustPolicy(i.Hub, issuer, i.ServerAccount), issuer)
@@ -154,7 +152,7 @@ func (i *inspector) inspectManaged(ctx context.Context) {
 	i.judge(len(missing) == 0, Missing, "tags of role "+aws.ToString(role.RoleName), "run aws iam tag-role with "+listTags(missing))
 }
 
-// inspectCluster returns the OIDC issuer of an EKS cluster; empty if it is not known.
+// inspectCluster returns the OIDC issuer of an EKS cluster, or an empty string if it is unknown.
 func (i *inspector) inspectCluster(ctx context.Context, kind string, cluster irsa.ARN, mapping irsa.Mapping) (issuer string) {
 	subject := fmt.Sprintf("%s EKS cluster %s", kind, cluster)
 	var out *eks.DescribeClusterOutput
@@ -185,7 +183,7 @@ func (i *inspector) inspectCluster(ctx context.Context, kind string, cluster irs
 	return strings.TrimPrefix(aws.ToString(out.Cluster.Identity.Oidc.Issuer), "https://")
 }
 
-// inspectProvider looks for the identity provider by which ServiceAccounts act as roles.
+// inspectProvider checks the identity provider by which ServiceAccounts assume roles.
 func (i *inspector) inspectProvider(ctx context.Context, cluster irsa.ARN, issuer string) {
 	if issuer == "" {
 		return
@@ -211,7 +209,7 @@ func (i *inspector) inspectProvider(ctx context.Context, cluster irsa.ARN, issue
 	}
 }
 
-// inspectRole returns a role; nil if there is none that can be read.
+// inspectRole returns a role, or nil if it cannot be read.
 func (i *inspector) inspectRole(ctx context.Context, name string, cluster irsa.ARN, whose, remedy string) *iamtypes.Role {
 	subject := fmt.Sprintf("role %s of %s", name, whose)
 	var role *iamtypes.Role
@@ -235,7 +233,7 @@ func (i *inspector) inspectRole(ctx context.Context, name string, cluster irsa.A
 	return role
 }
 
-// inspectTrust compares the trust policy of a role. Without the issuer it cannot be known.
+// inspectTrust compares the trust policy of a role, if the issuer is known.
 func (i *inspector) inspectTrust(role *iamtypes.Role, wanted irsa.Policy, issuer string) {
 	subject := "trust policy of role " + aws.ToString(role.RoleName)
 	if issuer == "" {
@@ -245,7 +243,7 @@ func (i *inspector) inspectTrust(role *iamtypes.Role, wanted irsa.Policy, issuer
 	i.judge(wanted.ContainedIn(aws.ToString(role.AssumeRolePolicyDocument)), Different, subject, "it must contain the statement of "+wanted.JSON())
 }
 
-// inspectPermissions asks IAM what a role may do, by whatever policies.
+// inspectPermissions simulates with IAM whether the policies of a role allow the required actions.
 func (i *inspector) inspectPermissions(ctx context.Context, role *iamtypes.Role, wanted []irsa.Permission) {
 	byResource := map[string][]string{}
 	for _, permission := range wanted {
@@ -274,12 +272,12 @@ func (i *inspector) inspectPermissions(ctx context.Context, role *iamtypes.Role,
 				i.unread(subject, err)
 				continue
 			}
-			i.judge(decisions[action] == iamtypes.PolicyEvaluationDecisionTypeAllowed, Missing, subject, "allow it in a policy of the role, as docs/registration.md says")
+			i.judge(decisions[action] == iamtypes.PolicyEvaluationDecisionTypeAllowed, Missing, subject, "allow it in a policy of the role, as docs/registration-aws.md says")
 		}
 	}
 }
 
-// inspectProvisioned compares what the server makes for an accepted cluster.
+// inspectProvisioned compares the resources that the server creates for an accepted cluster.
 func (i *inspector) inspectProvisioned(ctx context.Context) {
 	desired := i.Desired
 	desired.ManageRoles = true // the role must exist, whether the server or an administrator creates it
@@ -307,13 +305,13 @@ func (i *inspector) inspectProvisioned(ctx context.Context) {
 	i.addPlan(irsa.PlanProvision(desired, &irsa.Observed{Entry: entry}), subject, "accept the cluster; the server repairs an accepted cluster within 30 minutes, or when it starts")
 }
 
-// roleOnly is what is desired of the role, without its mapping.
+// roleOnly returns the desired role without its mapping.
 func roleOnly(desired irsa.Desired) irsa.Desired {
 	desired.Mapping = irsa.ConfigMap
 	return desired
 }
 
-// addPlan adds what the calls of a plan would make or change.
+// addPlan adds a finding for each call of a plan.
 func (i *inspector) addPlan(plan []irsa.Call, subject, remedy string) {
 	if len(plan) == 0 {
 		i.add(Present, subject, "")

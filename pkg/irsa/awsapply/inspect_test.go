@@ -19,7 +19,8 @@ const (
 	inspectedName = "cluster1"
 )
 
-// inspected is an AWS that has everything for one cluster, and administrators of both accounts.
+// inspected is a fake AWS with all resources of one cluster, and with administrators of both
+// accounts.
 type inspected struct {
 	*cloud
 	inspection     Inspection
@@ -63,7 +64,7 @@ func newInspected(t *testing.T) *inspected {
 func (i *inspected) run(t *testing.T, account, line string) {
 	t.Helper()
 	if _, err := i.RunCommand(i.ctx, i.admins[account], line); err != nil {
-		t.Fatalf("%s: %v", line, err)
+		t.Fatalf("running %s: %v", line, err)
 	}
 }
 
@@ -99,7 +100,8 @@ func (i *inspected) setTrust(t *testing.T, role string, policy irsa.Policy) {
 	}
 }
 
-// bad returns the findings that are not as they should be, and checks that only reads were made.
+// bad returns the findings that are neither present nor skipped, and checks that Inspect only
+// reads.
 func (i *inspected) bad(t *testing.T, account string) []string {
 	t.Helper()
 	setenv(t, i.Server, i.admins[account])
@@ -109,15 +111,15 @@ func (i *inspected) bad(t *testing.T, account string) []string {
 		t.Fatal(err)
 	}
 	if made := slices.DeleteFunc(i.made(), func(name string) bool { return name == "SimulatePrincipalPolicy" }); len(made) > 0 {
-		t.Errorf("Inspect made the calls %v, want only reads", made)
+		t.Errorf("writes of Inspect() = %v, want none", made)
 	}
 	if len(findings) < 4 {
-		t.Errorf("Inspect found %v, want more", findings)
+		t.Errorf("Inspect() = %v, want at least 4 findings", findings)
 	}
 	var bad []string
 	for _, finding := range findings {
 		if (finding.State == Present) != (finding.Remedy == "") {
-			t.Errorf("finding %+v: want a remedy unless it is present", finding)
+			t.Errorf("finding = %+v, want a remedy unless it is present", finding)
 		}
 		if finding.State != Present && finding.State != Skipped {
 			bad = append(bad, string(finding.State)+" "+finding.Subject+": "+finding.Remedy)
@@ -132,7 +134,7 @@ func TestInspect(t *testing.T) {
 	for name, test := range map[string]struct {
 		account string
 		change  func(t *testing.T, i *inspected)
-		// want are texts of the findings, each of one of them; none for no finding.
+		// want contains a prefix of each expected finding.
 		want []string
 	}{
 		"the hub":             {hubAccount, nil, nil},
@@ -170,10 +172,10 @@ func TestInspect(t *testing.T) {
 			i.deletePolicies(t, hubAccount, hubRole, hubRole)
 			i.deleteRole(t, hubAccount, hubRole)
 		}, []string{"missing role " + hubRole}},
-		"no access policy of it": {hubAccount, func(t *testing.T, i *inspected) {
+		"no access policy of the role on the hub": {hubAccount, func(t *testing.T, i *inspected) {
 			i.deletePolicies(t, hubAccount, hubRole, hubRole)
 		}, []string{"differs access policy " + hubRole}},
-		"no tag of it": {hubAccount, func(t *testing.T, i *inspected) {
+		"a missing tag of the role on the hub": {hubAccount, func(t *testing.T, i *inspected) {
 			_, err := i.iam.UntagRole(i.ctx, &iam.UntagRoleInput{RoleName: &hubRole, TagKeys: []string{irsa.TagHubName}})
 			if err != nil {
 				t.Fatal(err)
@@ -200,7 +202,7 @@ func TestInspect(t *testing.T) {
 		}, []string{"missing permission sts:AssumeRole of role " + managedRole}},
 		"another agent": {managedAccount, func(_ *testing.T, i *inspected) { i.inspection.AgentAccount = "other:agent" },
 			[]string{"differs trust policy of role " + managedRole}},
-		"no permission to look": {managedAccount, func(t *testing.T, i *inspected) {
+		"no permission to simulate": {managedAccount, func(t *testing.T, i *inspected) {
 			i.SetFaults(func(call fakeaws.Call) fakeaws.Fault {
 				if call.Operation == "SimulatePrincipalPolicy" {
 					return fakeaws.Error("AccessDenied")
@@ -217,11 +219,11 @@ func TestInspect(t *testing.T) {
 			bad := i.bad(t, test.account)
 			for _, text := range test.want {
 				if !slices.ContainsFunc(bad, func(line string) bool { return strings.HasPrefix(line, text) }) {
-					t.Errorf("Inspect finds %q, want %q", bad, text)
+					t.Errorf("findings of Inspect() = %q, want %q", bad, text)
 				}
 			}
 			if name != "no hub" && len(bad) != len(test.want) {
-				t.Errorf("Inspect finds %q, want %q", bad, test.want)
+				t.Errorf("findings of Inspect() = %q, want %q", bad, test.want)
 			}
 		})
 	}

@@ -28,7 +28,7 @@ func init() {
 	legacyregistry.MustRegister(calls)
 }
 
-// result keeps the number of time series small, whatever AWS answers.
+// result maps errors of AWS to a few values, to limit the number of time series.
 func result(err error) string {
 	if err == nil {
 		return resultSuccess

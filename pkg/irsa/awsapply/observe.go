@@ -11,7 +11,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 )
 
-// observe asks AWS for as much as the plan to provision looks at.
+// observe reads the resources that the plan to provision compares.
 func (a *Applier) observe(ctx context.Context, desired irsa.Desired) (*irsa.Observed, error) {
 	observed := &irsa.Observed{}
 	var err error
@@ -43,9 +43,9 @@ func (a *Applier) observeRole(ctx context.Context, desired irsa.Desired) (*irsa.
 	if err != nil {
 		return nil, err
 	}
-	// With another path or in another account it is not the one that EKS is told of.
+	// A role with another path or in another account is not the role that EKS maps.
 	if arn := aws.ToString(role.Role.Arn); arn != desired.HubRoleARN() {
-		return nil, fmt.Errorf("there is a role %s in the place of %s", arn, desired.HubRoleARN())
+		return nil, fmt.Errorf("role %s exists, want %s", arn, desired.HubRoleARN())
 	}
 	observed := &irsa.ObservedRole{TrustPolicy: aws.ToString(role.Role.AssumeRolePolicyDocument), Tags: map[string]string{}}
 	for _, tag := range role.Role.Tags {
@@ -86,7 +86,7 @@ func (a *Applier) observeEntry(ctx context.Context, desired irsa.Desired) (*irsa
 	}, nil
 }
 
-// observePolicies asks AWS for everything in a role that keeps it from being deleted.
+// observePolicies reads the policies of a role, which prevent its deletion.
 func (a *Applier) observePolicies(ctx context.Context, desired irsa.Desired) (*irsa.Observed, error) {
 	name := aws.String(desired.HubRoleName())
 	subject := "role " + desired.HubRoleName()

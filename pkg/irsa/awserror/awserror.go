@@ -1,4 +1,4 @@
-// Package awserror makes errors of AWS fit for logs, conditions and users.
+// Package awserror converts errors of AWS for logs, conditions and users.
 package awserror
 
 import (
@@ -12,31 +12,30 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// maxMessageLength is of the part that AWS says.
+// maxMessageLength bounds the message of AWS, in bytes.
 const maxMessageLength = 512
 
-// Error is a call to AWS that failed. Its text is the same for every attempt with the
-// same outcome, and has neither credentials nor what could be used as some: AWS
-// answers a bad signature with the whole request, session token and all.
+// Error is a failed call to AWS. Its text is the same for each attempt with the same outcome. It contains no
+// credentials. In the response to an invalid signature, AWS repeats the whole request, including the session token.
 type Error struct {
-	// Service and Operation are what was called, such as iam and CreateRole.
+	// Service and Operation name the call, for example iam and CreateRole.
 	Service, Operation string
-	// Subject is what the call was about, such as the name of a role.
+	// Subject is the object of the call, for example the name of a role.
 	Subject string
-	// Code is that of AWS; empty if there was no answer.
+	// Code is the error code of AWS. It is empty if there was no response.
 	Code string
 
 	message string
 	cause   error
 }
 
-// New returns the error of a call; nil if err is nil.
+// New returns the error of a call, or nil if err is nil.
 func New(service, operation, subject string, err error) error {
 	if err == nil {
 		return nil
 	}
 	e := &Error{Service: service, Operation: operation, Subject: subject, cause: err}
-	// What signs a call may have to call AWS itself, and that may be what failed.
+	// The failed call may be one that fetched the credentials.
 	var through string
 	var outer, inner *smithy.OperationError
 	if errors.As(err, &outer) && errors.As(outer.Err, &inner) {
@@ -57,12 +56,12 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s %s for %s: %s", e.Service, e.Operation, e.Subject, e.message)
 }
 
-// Unwrap returns the error of the SDK, whose text is for no log.
+// Unwrap returns the error of the SDK. Do not log its text.
 func (e *Error) Unwrap() error {
 	return e.cause
 }
 
-// Code returns the code that AWS has answered a call with; empty for another error.
+// Code returns the error code of AWS, or an empty string for other errors.
 func Code(err error) string {
 	var e *Error
 	if errors.As(err, &e) {
@@ -71,10 +70,10 @@ func Code(err error) string {
 	return ""
 }
 
-// cause is the text of an error without an answer, free of attempts and request ids.
+// cause returns the text of an error without a response, without attempts and request IDs.
 func cause(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return "no answer in time"
+		return "no response before the deadline"
 	}
 	var send *smithyhttp.RequestSendError
 	var request *url.Error
@@ -85,7 +84,7 @@ func cause(err error) string {
 		if parsed, parseErr := url.Parse(request.URL); parseErr == nil {
 			host = parsed.Host
 		}
-		return fmt.Sprintf("no answer from %s: %v", host, request.Err)
+		return fmt.Sprintf("no response from %s: %v", host, request.Err)
 	case errors.As(err, &send):
 		return send.Err.Error()
 	case errors.As(err, &operation):
@@ -98,7 +97,7 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// line is the first one of a text, and not too long.
+// line returns the first line of a text, truncated to maxMessageLength.
 func line(s string) string {
 	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
 	s = strings.TrimSpace(s)

@@ -24,8 +24,8 @@ func TestText(t *testing.T) {
 			&smithyhttp.ResponseError{Err: answer, Response: nil}),
 		"iam CreateRole for role r: getting credentials by STS AssumeRoleWithWebIdentity: AccessDenied: User x is not authorized": operation("IAM", "CreateRole",
 			fmt.Errorf("get identity: get credentials: %w", operation("STS", "AssumeRoleWithWebIdentity", answer))),
-		"iam CreateRole for role r: no answer from iam.amazonaws.com: EOF":                             operation("IAM", "CreateRole", fmt.Errorf("exceeded maximum number of attempts, 3, %w", send)),
-		"iam CreateRole for role r: no answer in time":                                                 operation("IAM", "CreateRole", &smithy.CanceledError{Err: context.DeadlineExceeded}),
+		"iam CreateRole for role r: no response from iam.amazonaws.com: EOF":                           operation("IAM", "CreateRole", fmt.Errorf("exceeded maximum number of attempts, 3, %w", send)),
+		"iam CreateRole for role r: no response before the deadline":                                   operation("IAM", "CreateRole", &smithy.CanceledError{Err: context.DeadlineExceeded}),
 		"iam CreateRole for role r: static credentials are empty":                                      operation("IAM", "CreateRole", errors.New("static credentials are empty")),
 		"iam CreateRole for role r: getting credentials by ec2imds GetMetadata: no role":               operation("IAM", "CreateRole", fmt.Errorf("no EC2 IMDS role found, %w", operation("ec2imds", "GetMetadata", errors.New("no role")))),
 		"iam CreateRole for role r: SignatureDoesNotMatch: The request signature does not match.":      &smithy.GenericAPIError{Code: "SignatureDoesNotMatch", Message: "The request signature does not match.\n\nThe Canonical String was\nx-amz-security-token:SECRET\n"},
@@ -33,23 +33,23 @@ func TestText(t *testing.T) {
 	} {
 		got := New("iam", "CreateRole", "role r", err)
 		if got.Error() != want {
-			t.Errorf("%q instead of %q", got, want)
+			t.Errorf("New() = %q, want %q", got, want)
 		}
 		if !errors.Is(got, err) {
-			t.Errorf("%q hides its cause from the program", got)
+			t.Errorf("errors.Is(%q, cause) = false, want true", got)
 		}
 	}
 	if New("iam", "CreateRole", "role r", nil) != nil {
-		t.Error("a call that succeeded has an error")
+		t.Error("New() of a successful call = an error, want nil")
 	}
 }
 
 func TestCode(t *testing.T) {
 	err := fmt.Errorf("more: %w", New("iam", "GetRole", "r", &smithy.GenericAPIError{Code: "NoSuchEntity"}))
 	if got := Code(err); got != "NoSuchEntity" {
-		t.Errorf("code %q", got)
+		t.Errorf("Code() = %q, want NoSuchEntity", got)
 	}
 	if got := Code(io.EOF); got != "" {
-		t.Errorf("code %q of an error that is not of AWS", got)
+		t.Errorf("Code(io.EOF) = %q, want an empty string", got)
 	}
 }

@@ -1,6 +1,5 @@
-// Package awstoken makes the token by which a managed cluster shows an EKS hub that it
-// has its role there. It is what "aws eks get-token --role" does, without the aws
-// command line.
+// Package awstoken creates the token with which a managed cluster authenticates to an EKS hub as its IAM role, like
+// "aws eks get-token --role".
 package awstoken
 
 import (
@@ -24,15 +23,15 @@ import (
 const (
 	prefix = "k8s-aws-v1."
 
-	// clusterHeader is signed with the request, so that no other cluster takes it.
+	// clusterHeader is signed with the request, so that no other cluster accepts the token.
 	clusterHeader = "x-k8s-aws-id"
-	// expiresHeader says for how many seconds STS takes the request. EKS looks at it once.
+	// expiresHeader is the validity of the request in seconds. EKS uses the request once.
 	expiresHeader  = "X-Amz-Expires"
 	expiresSeconds = "60"
 
-	// lifetime is one minute less than that of tokens of EKS.
+	// lifetime is one minute less than the lifetime of EKS tokens.
 	lifetime = 14 * time.Minute
-	// sessionSeconds is the shortest session that STS gives, and longer than the token.
+	// sessionSeconds is the shortest session of STS, and exceeds the lifetime of the token.
 	sessionSeconds = 15 * 60
 	// maxSessionName is the limit of STS.
 	maxSessionName = 64
@@ -40,19 +39,18 @@ const (
 	callTimeout = 10 * time.Second
 )
 
-// Options say for which EKS cluster a token is, and as whom.
+// Options describe the EKS cluster and the role of a token.
 type Options struct {
-	// Region is that of the EKS cluster.
+	// Region is the region of the EKS cluster.
 	Region string
 	// ClusterName is the name of the EKS cluster.
 	ClusterName string
-	// RoleARN is the role to assume. If empty, the token is for whoever the credentials
-	// are of.
+	// RoleARN is the role to assume. If it is empty, the token identifies the owner of the credentials.
 	RoleARN string
 }
 
-// Token returns a token, and until when it is to be used. It takes the credentials of
-// the AWS SDK's default chain and asks the STS of the region.
+// Token returns a token and its expiration. It uses the credentials of the AWS SDK's default chain and the STS of the
+// region.
 func Token(ctx context.Context, options Options) (token string, expires time.Time, err error) {
 	if err := options.validate(); err != nil {
 		return "", time.Time{}, err
@@ -99,7 +97,7 @@ func (o Options) validate() error {
 	return nil
 }
 
-// credentials returns those of the role.
+// credentials returns the credentials of the role.
 func (o Options) credentials(ctx context.Context, cfg aws.Config) (aws.Credentials, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -124,7 +122,7 @@ func (o Options) credentials(ctx context.Context, cfg aws.Config) (aws.Credentia
 	}, nil
 }
 
-// sessionName is what the hub's audit log of AWS shows beside the role.
+// sessionName returns the session name that the AWS audit log shows with the role.
 func sessionName(cluster string) string {
 	name := "ocm-" + strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {

@@ -66,7 +66,7 @@ func user(t *testing.T, server *fakeaws.Server, account, name string, policies .
 	return key
 }
 
-// review asks the hub whose token it is.
+// review sends a TokenReview of a token to the hub.
 func review(t *testing.T, server *fakeaws.Server, token string) authenticationv1.TokenReviewStatus {
 	t.Helper()
 	body, err := json.Marshal(authenticationv1.TokenReview{
@@ -82,18 +82,18 @@ func review(t *testing.T, server *fakeaws.Server, token string) authenticationv1
 	server.TokenWebhook(identity.Hub.String(), nil).ServeHTTP(answer, request)
 	var out authenticationv1.TokenReview
 	if err := json.Unmarshal(answer.Body.Bytes(), &out); err != nil {
-		t.Fatalf("%v in %s", err, answer.Body)
+		t.Fatalf("decoding %s: %v", answer.Body, err)
 	}
 	return out.Status
 }
 
-// A session of the managed cluster's role gets a token with which the hub takes it for
-// the cluster, once and for as long as the hub has a role for it.
-func TestTokenIsThatOfTheCluster(t *testing.T) {
+// A session of the managed cluster's role creates a token that authenticates the cluster
+// to the hub. The token works only while the hub has a role for the cluster.
+func TestTokenAuthenticatesTheCluster(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	server := start(t)
 
-	// The administrator of the managed cluster makes its role.
+	// The administrator of the managed cluster creates its role.
 	setenv(t, server, user(t, server, identity.Managed.AccountID, "admin", fakeaws.AdminPolicy))
 	cfg, err := config.LoadDefaultConfig(ctx)
 	if err != nil {
@@ -113,7 +113,7 @@ func TestTokenIsThatOfTheCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The hub provisions it.
+	// The hub provisions the cluster.
 	setenv(t, server, user(t, server, identity.Hub.AccountID, "server", fakeaws.AdminPolicy))
 	applier, err := awsapply.New(ctx, awsapply.Options{HubARN: identity.Hub})
 	if err != nil {
@@ -124,14 +124,14 @@ func TestTokenIsThatOfTheCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The agent has the session of its role.
+	// The agent uses a session of its role.
 	setenv(t, server, fakeaws.AccessKey{
 		ID: *session.Credentials.AccessKeyId, Secret: *session.Credentials.SecretAccessKey, SessionToken: *session.Credentials.SessionToken,
 		AccountID: identity.Managed.AccountID,
 	})
 	options := Options{Region: identity.Hub.Region, ClusterName: identity.Hub.ClusterName, RoleARN: identity.HubRoleARN()}
 	if _, _, err := Token(ctx, options); awserror.Code(err) != "AccessDenied" || !strings.Contains(err.Error(), identity.HubRoleARN()) {
-		t.Errorf("without the tags of its identity a role assumes the hub's: %v", err)
+		t.Errorf("Token() of a role without tags = %v, want AccessDenied for the role of the hub", err)
 	}
 	tag := &iam.TagRoleInput{RoleName: name, Tags: tags(identity.Tags())}
 	if _, err := client.TagRole(ctx, tag); err != nil {
@@ -143,11 +143,11 @@ func TestTokenIsThatOfTheCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	if life := expires.Sub(before); life < 13*time.Minute || life > 15*time.Minute {
-		t.Errorf("the token expires in %v", life)
+		t.Errorf("lifetime of the token = %v, want about 14 minutes", life)
 	}
 	status := review(t, server, token)
 	if !status.Authenticated || status.User.Username != "open-cluster-management:cluster1" || !slices.Contains(status.User.Groups, "open-cluster-management:cluster1") {
-		t.Errorf("the hub takes the token for %+v, %s", status.User, status.Error)
+		t.Errorf("review of the token = authenticated %v, %+v, %s, want user and group of cluster1", status.Authenticated, status.User, status.Error)
 	}
 	wantURL(t, server, token)
 
@@ -156,27 +156,27 @@ func TestTokenIsThatOfTheCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	if status := review(t, server, other); status.Authenticated {
-		t.Error("the hub takes a token that is for another cluster")
+		t.Error("review of a token for another hub = authenticated, want unauthenticated")
 	}
 
-	// The cluster is denied: neither an old token nor a new one is of use.
+	// After the removal, neither an old token nor a new token works.
 	if err := applier.Remove(ctx, desired); err != nil {
 		t.Fatal(err)
 	}
 	if status := review(t, server, token); status.Authenticated {
-		t.Error("the token outlives the access of the cluster")
+		t.Error("review of the token after the removal = authenticated, want unauthenticated")
 	}
 	if _, _, err := Token(ctx, options); awserror.Code(err) != "AccessDenied" {
-		t.Errorf("a role that is gone is assumed: %v", err)
+		t.Errorf("Token() after the removal = %v, want AccessDenied", err)
 	}
 }
 
-// wantURL checks what EKS checks of a token before it asks STS.
+// wantURL makes the checks that EKS makes before it sends a token to STS.
 func wantURL(t *testing.T, server *fakeaws.Server, token string) {
 	t.Helper()
 	encoded, found := strings.CutPrefix(token, "k8s-aws-v1.")
 	if !found {
-		t.Fatalf("the token begins with %.12s", token)
+		t.Fatalf("token = %.12s..., want prefix k8s-aws-v1.", token)
 	}
 	decoded, err := base64.RawURLEncoding.DecodeString(encoded)
 	if err != nil {
@@ -187,18 +187,18 @@ func wantURL(t *testing.T, server *fakeaws.Server, token string) {
 		t.Fatal(err)
 	}
 	if got := request.Scheme + "://" + request.Host; got != server.URL() {
-		t.Errorf("the token is for STS at %s", got)
+		t.Errorf("URL of the token = %s, want %s", got, server.URL())
 	}
 	query := request.Query()
 	if query.Get("Action") != "GetCallerIdentity" || query.Get("X-Amz-Expires") != "60" || query.Get("X-Amz-SignedHeaders") != "host;x-k8s-aws-id" {
-		t.Errorf("action %q, expires %q, signed %q", query.Get("Action"), query.Get("X-Amz-Expires"), query.Get("X-Amz-SignedHeaders"))
+		t.Errorf("Action, X-Amz-Expires, X-Amz-SignedHeaders = %q, %q, %q, want GetCallerIdentity, 60, host;x-k8s-aws-id", query.Get("Action"), query.Get("X-Amz-Expires"), query.Get("X-Amz-SignedHeaders"))
 	}
 	if !strings.Contains(query.Get("X-Amz-Credential"), "/us-west-2/sts/") {
-		t.Errorf("the request is signed for %s", query.Get("X-Amz-Credential"))
+		t.Errorf("X-Amz-Credential = %s, want STS in us-west-2", query.Get("X-Amz-Credential"))
 	}
 	for parameter := range query {
 		if !slices.Contains([]string{"Action", "Version", "X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-Security-Token", "X-Amz-Signature", "X-Amz-SignedHeaders"}, parameter) {
-			t.Errorf("EKS takes no token with parameter %s", parameter)
+			t.Errorf("parameter of the token = %s, want only parameters that EKS accepts", parameter)
 		}
 	}
 }
@@ -213,11 +213,12 @@ func TestTokenWithoutRole(t *testing.T) {
 	}
 	wantURL(t, server, token)
 	if calls := server.Calls(); len(calls) > 0 {
-		t.Errorf("AWS was called: %v", calls)
+		t.Errorf("calls of AWS = %v, want none", calls)
 	}
 }
 
-// Without an endpoint of its own it is the STS of the region, in every partition.
+// Without a configured endpoint, the token is for the STS endpoint of the region, in every
+// partition.
 func TestTokenIsForTheRegion(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	server := start(t)
@@ -237,12 +238,12 @@ func TestTokenIsForTheRegion(t *testing.T) {
 			t.Fatal(err)
 		}
 		if request, err := url.Parse(string(decoded)); err != nil || request.Host != host || request.Scheme != "https" {
-			t.Errorf("%s: STS at %s, %v", region, decoded, err)
+			t.Errorf("URL of the token in region %s = %s, %v, want host %s with https", region, decoded, err, host)
 		}
 	}
 }
 
-func TestBadOptions(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	for want, options := range map[string]Options{
 		"region":            {ClusterName: "hub-1"},
@@ -251,7 +252,7 @@ func TestBadOptions(t *testing.T) {
 		"is not the ARN of": {Region: "us-west-2", ClusterName: "hub-1", RoleARN: "arn:aws:iam::111111111111:user/x"},
 	} {
 		if token, _, err := Token(ctx, options); err == nil || !strings.Contains(err.Error(), want) || token != "" {
-			t.Errorf("%+v: %v", options, err)
+			t.Errorf("Token(%+v) = %q, %v, want an error that contains %q", options, token, err, want)
 		}
 	}
 }
@@ -263,7 +264,7 @@ func TestSessionName(t *testing.T) {
 		strings.Repeat("n", 100): "ocm-" + strings.Repeat("n", 60),
 	} {
 		if got := sessionName(cluster); got != want {
-			t.Errorf("%s instead of %s", got, want)
+			t.Errorf("sessionName(%s) = %s, want %s", cluster, got, want)
 		}
 	}
 }

@@ -2,14 +2,14 @@ package fair
 
 import "context"
 
-// Class says how an item or a request is scheduled.
+// Class is the scheduling class of an item or a request.
 type Class struct {
-	// Priority puts the item into the lane that waits for no other.
+	// Priority puts the item into the priority lane, which does not wait for other items.
 	Priority bool
 	// Tenant is the party that shares workers and requests with others.
 	Tenant string
-	// Failed marks an item that failed last time. At most half of the workers are
-	// busy with such items.
+	// Failed marks an item whose last handling failed. At most half of the workers are busy with
+	// such items.
 	Failed bool
 }
 
@@ -26,19 +26,19 @@ const (
 	lanes
 )
 
-// laneNames are the values of the metrics' label.
+// laneNames are the values of the label of the metrics.
 var laneNames = [lanes]string{"ordinary", "priority"}
 
 type classKey struct{}
 
-// WithClass returns a context whose requests a Limiter schedules by a class.
+// WithClass returns a context with a class, by which a Limiter schedules its requests.
 func WithClass(ctx context.Context, class Class) context.Context {
 	return context.WithValue(ctx, classKey{}, class)
 }
 
-// classOf returns the class of a request. Requests of no tenant, such as those of
-// informers, share one turn.
-func classOf(ctx context.Context) Class {
+// ClassOf returns the class of a context. Requests without a tenant, such as requests of informers,
+// share one turn.
+func ClassOf(ctx context.Context) Class {
 	class, _ := ctx.Value(classKey{}).(Class)
 	return class
 }

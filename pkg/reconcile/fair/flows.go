@@ -2,11 +2,11 @@ package fair
 
 import "container/list"
 
-// flows holds items in one first-in-first-out queue for each tenant. Tenants take
-// turns, so the wait of an item depends on how many tenants have items, and not on
-// how many items another tenant has.
+// flows contains one first-in-first-out queue of items for each tenant. Tenants take turns, so the
+// wait of an item depends on the number of tenants with items, and not on the number of items of
+// other tenants.
 type flows[T comparable] struct {
-	// turns are the tenants that have items; the front is next.
+	// turns are the tenants that have items. The front is next.
 	turns   *list.List
 	tenants map[string]*flow
 	// items are the positions of all items.
@@ -24,7 +24,7 @@ func newFlows[T comparable]() *flows[T] {
 
 func (f *flows[T]) len() int { return len(f.items) }
 
-// push adds an item behind those of its tenant.
+// push adds an item behind the other items of its tenant.
 func (f *flows[T]) push(tenant string, item T) {
 	of := f.tenants[tenant]
 	if of == nil {
@@ -34,7 +34,7 @@ func (f *flows[T]) push(tenant string, item T) {
 	f.items[item] = of.items.PushBack(item)
 }
 
-// remove drops an item of a tenant. It reports whether the item was there.
+// remove removes an item of a tenant. It reports whether the item existed.
 func (f *flows[T]) remove(tenant string, item T) bool {
 	at, ok := f.items[item]
 	if !ok {
@@ -50,8 +50,8 @@ func (f *flows[T]) remove(tenant string, item T) bool {
 	return true
 }
 
-// next returns the oldest item of the first eligible tenant, and makes the next turn
-// of the tenant come after those of all others.
+// next returns the oldest item of the first eligible tenant, and moves the tenant behind all
+// others.
 func (f *flows[T]) next(eligible func(tenant string) bool) (item T, ok bool) {
 	for turn := f.turns.Front(); turn != nil; turn = turn.Next() {
 		tenant, _ := turn.Value.(string)

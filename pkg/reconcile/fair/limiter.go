@@ -11,34 +11,33 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Limiter limits the requests to an API server. Requests that wait are sent in turn:
-// one of the priority lane, one of the ordinary lane, and within a lane one of each
-// tenant. A tenant that is alone can use the whole limit.
+// Limiter limits the requests to an API server. Waiting requests are sent in turns: the lanes
+// alternate, and within a lane the tenants take turns. If only one tenant sends requests, it can
+// use the whole limit.
 type Limiter struct {
 	clock clock.PassiveClock
-	// after calls a function when a time has passed.
+	// after calls a function after the given delay.
 	after  func(time.Duration, func())
 	qps    float32
 	bucket *rate.Limiter
 
 	mu    sync.Mutex
 	lanes [lanes]*flows[*waiter]
-	// ordinaryNext is whether the next turn is the ordinary lane's.
+	// ordinaryNext is true if the ordinary lane has the next turn.
 	ordinaryNext bool
-	// armed is whether a timer runs that grants the next request.
+	// armed is true if a timer runs that grants the next request.
 	armed bool
 }
 
 var _ flowcontrol.RateLimiter = (*Limiter)(nil)
 
-// waiter is a request that waits. granted is closed when it may be sent.
+// waiter is a waiting request. granted is closed when the request may be sent.
 type waiter struct {
 	tenant  string
 	granted chan struct{}
 }
 
-// NewLimiter returns a limiter of so many requests a second, and as many as burst at
-// once.
+// NewLimiter returns a limiter of qps requests per second, with bursts of at most burst requests.
 func NewLimiter(qps float32, burst int) *Limiter {
 	return newLimiter(qps, burst, clock.RealClock{}, func(delay time.Duration, f func()) { time.AfterFunc(delay, f) })
 }
@@ -51,13 +50,12 @@ func newLimiter(qps float32, burst int, clock clock.PassiveClock, after func(tim
 	return l
 }
 
-// Wait returns when a request with the context may be sent, or with the error of the
-// context.
+// Wait returns nil when a request with the context may be sent, or the error of the context.
 func (l *Limiter) Wait(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	class := classOf(ctx)
+	class := ClassOf(ctx)
 	l.mu.Lock()
 	if l.free() {
 		l.mu.Unlock()
@@ -83,12 +81,12 @@ func (l *Limiter) Wait(ctx context.Context) error {
 	return nil
 }
 
-// free takes a token if nobody waits for one and there is one. The caller holds mu.
+// free takes a token if one is available and no request waits. The caller must hold mu.
 func (l *Limiter) free() bool {
 	return !l.armed && l.bucket.AllowN(l.clock.Now(), 1)
 }
 
-// arm reserves the next token and grants it when it is due. The caller holds mu.
+// arm reserves the next token and grants it when it is due. The caller must hold mu.
 func (l *Limiter) arm() {
 	now := l.clock.Now()
 	delay := l.bucket.ReserveN(now, 1).DelayFrom(now)
@@ -96,7 +94,7 @@ func (l *Limiter) arm() {
 	l.after(delay, l.grant)
 }
 
-// grant lets the request be sent whose turn it is.
+// grant admits the request that has the next turn.
 func (l *Limiter) grant() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,18 +116,18 @@ func (l *Limiter) grant() {
 	}
 }
 
-// TryAccept reports whether a request may be sent at once.
+// TryAccept reports whether a request may be sent immediately.
 func (l *Limiter) TryAccept() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.free()
 }
 
-// Accept returns when a request of no tenant may be sent.
+// Accept returns when a request without a tenant may be sent.
 func (l *Limiter) Accept() { _ = l.Wait(context.Background()) }
 
-// Stop does nothing: a limiter has nothing to stop.
+// Stop does nothing, because a limiter has no goroutines.
 func (l *Limiter) Stop() {}
 
-// QPS returns how many requests a second are sent at most.
+// QPS returns the maximum number of requests per second.
 func (l *Limiter) QPS() float32 { return l.qps }

@@ -34,11 +34,11 @@ func metric(t *testing.T, name string) float64 {
 			}
 		}
 	}
-	t.Fatalf("no metric %s", name)
+	t.Fatalf("metric %s does not exist", name)
 	return 0
 }
 
-// line is a limiter whose burst is used up, and the requests that it has let through.
+// line is a limiter with an exhausted burst, and the requests that it has granted.
 type line struct {
 	*Limiter
 	t       *testing.T
@@ -50,7 +50,7 @@ func newLine(t *testing.T) *line {
 	l := &line{t: t, granted: make(chan string, 100)}
 	l.Limiter = newLimiter(10, 1, clocktesting.NewFakePassiveClock(time.Now()), func(delay time.Duration, _ func()) { l.delay = delay })
 	if !l.TryAccept() || l.TryAccept() {
-		t.Fatal("a burst of one is not exactly one request")
+		t.Fatal("TryAccept() with a burst of one did not accept exactly one request")
 	}
 	return l
 }
@@ -61,7 +61,7 @@ func (l *line) len() int {
 	return l.lanes[ordinaryLane].len() + l.lanes[priorityLane].len()
 }
 
-// wait lets a request wait, and returns once it does.
+// wait starts a request, and returns when the request waits.
 func (l *line) wait(ctx context.Context, name string, class Class) {
 	l.t.Helper()
 	before := l.len()
@@ -75,7 +75,7 @@ func (l *line) wait(ctx context.Context, name string, class Class) {
 		return l.len() == before+1, nil
 	})
 	if err != nil {
-		l.t.Fatalf("%s does not wait", name)
+		l.t.Fatalf("request %s does not wait, want it to wait", name)
 	}
 }
 
@@ -89,9 +89,9 @@ func TestLimiterLetsTenantsTakeTurns(t *testing.T) {
 	l.wait(t.Context(), "deleted", Class{Priority: true, Tenant: "flood"})
 	var order []string
 	for i := range 7 {
-		// The clock stands still, so every request is due a tenth of a second later.
+		// The clock does not advance, so each request is due 100 ms after the previous one.
 		if want := time.Duration(i+1) * 100 * time.Millisecond; l.delay != want {
-			t.Errorf("request %d waits for %s, want %s", i, l.delay, want)
+			t.Errorf("delay of request %d = %s, want %s", i, l.delay, want)
 		}
 		l.grant()
 		order = append(order, <-l.granted)
@@ -102,7 +102,7 @@ func TestLimiterLetsTenantsTakeTurns(t *testing.T) {
 	}
 }
 
-func TestLimiterForgetsWhatIsCancelled(t *testing.T) {
+func TestLimiterRemovesCancelledRequests(t *testing.T) {
 	l := newLine(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	l.wait(ctx, "cancelled", Class{Tenant: "a"})
@@ -116,10 +116,10 @@ func TestLimiterForgetsWhatIsCancelled(t *testing.T) {
 		t.Errorf("request after the cancelled one = %s, want next", got)
 	}
 	if l.len() != 0 || l.armed {
-		t.Errorf("%d requests wait, armed is %v, want none and false", l.len(), l.armed)
+		t.Errorf("waiting requests = %d, armed = %v, want 0 and false", l.len(), l.armed)
 	}
 	if err := l.Wait(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Wait with an ended context = %v, want %v", err, context.Canceled)
+		t.Errorf("Wait() with an ended context = %v, want %v", err, context.Canceled)
 	}
 }
 
@@ -141,7 +141,7 @@ func TestWatchdogWaitsForAnswers(t *testing.T) {
 		clock.Step(step)
 		dog.check()
 		if err := dog.Err(); (err != nil) != stuck {
-			t.Errorf("stuck is %v, want %v", err, stuck)
+			t.Errorf("Err() = %v, want an error = %v", err, stuck)
 		}
 	}
 	step(20*time.Second, false)
@@ -152,7 +152,7 @@ func TestWatchdogWaitsForAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Reading the answer is a part of the request.
+	// A request includes reading the response.
 	step(14*time.Second, false)
 	if err := errors.Join(response.Body.Close(), response.Body.Close()); err != nil {
 		t.Fatal(err)

@@ -10,47 +10,47 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Config is what a Queue needs. Clock may be nil.
+// Config configures a Queue. Clock may be nil.
 type Config[T comparable] struct {
 	// Name is the name of the queue in metrics.
 	Name string
-	// Class returns how an item is scheduled at present. It is called with the queue
-	// locked, whenever the item is added, so it must neither block nor use the queue.
+	// Class returns the current class of an item. It is called with the queue locked, whenever the
+	// item is added, so it must neither block nor use the queue.
 	Class func(T) Class
-	// Workers is how many items of the ordinary lane are handled at the same time,
-	// and WorkersPerTenant how many of one tenant.
+	// Workers is the number of items of the ordinary lane that are handled in parallel.
+	// WorkersPerTenant limits the items of one tenant.
 	Workers, WorkersPerTenant int
-	// PriorityWorkers is how many items of the priority lane are handled at the same
-	// time, in addition to those that idle workers of the ordinary lane take.
+	// PriorityWorkers is the number of items of the priority lane that are handled in parallel, in
+	// addition to the items that idle workers of the ordinary lane take.
 	PriorityWorkers int
 	Clock           clock.WithTicker
 }
 
-// Queue is a work queue that is fair among tenants. It implements
-// workqueue.TypedInterface, so that a delaying and a rate-limiting queue can be
-// built on it. As with any work queue, an item is handled by one worker at a time.
+// Queue is a work queue that is fair among tenants. It implements workqueue.TypedInterface, so that
+// a delaying and a rate-limiting queue can be built on it. As in any work queue, only one worker
+// handles an item at a time.
 //
-// The share of a tenant depends on how many workers are idle: a tenant that has
-// workers gets another one only if twice as many as it has are idle. So one tenant
-// alone can use many workers, many tenants get fewer each, and the last idle workers
-// are for tenants that have none.
+// The share of a tenant depends on the number of idle workers. A tenant that has workers gets
+// another one only if more than twice as many workers are idle. So a single tenant can use many
+// workers, many tenants get fewer each, and the last idle workers are reserved for tenants that
+// have none.
 type Queue[T comparable] struct {
 	config Config[T]
 
 	mu   sync.Mutex
 	cond *sync.Cond
-	// items remembers what waits and what is handled, and keeps the metrics that all
-	// work queues have. It is used with mu held only, so that it never blocks.
+	// items contains the waiting items and the items in progress, and maintains the metrics that
+	// all work queues have. It is used only while mu is held, so that it never blocks.
 	items *workqueue.Typed[T]
-	// waiting is how each waiting item was classified, and since when it waits.
+	// waiting contains the class of each waiting item, and the time since which it waits.
 	waiting map[T]waiting
-	// processing are the items that workers have.
+	// processing contains the items that workers handle.
 	processing map[T]*held
 	lanes      [lanes]lane[T]
 	pools      [lanes]pool
-	// turn is the item that is handed out next.
+	// turn is the item that is passed to a worker next.
 	turn T
-	// passes is how many passes Serve has to wait for.
+	// passes is the number of passes for which Serve has to wait.
 	passes       int
 	shuttingDown bool
 }
@@ -65,7 +65,7 @@ type waiting struct {
 // lane holds the waiting items of a lane.
 type lane[T comparable] struct {
 	fresh, failed *flows[T]
-	// failedNext is whether the next turn is one of the failed items.
+	// failedNext is true if failed items have the next turn.
 	failedNext bool
 }
 
@@ -73,12 +73,12 @@ type lane[T comparable] struct {
 type pool struct {
 	limit, perTenant int
 	busy, failing    int
-	// abandoned is how many workers were given up and replaced.
+	// abandoned is the number of workers that were abandoned and replaced.
 	abandoned int
 	tenants   map[string]int
 }
 
-// held is an item that a worker of a pool has.
+// held is an item that a worker of a pool handles.
 type held struct {
 	class     Class
 	pool      int
@@ -101,7 +101,8 @@ func NewQueue[T comparable](config Config[T]) *Queue[T] {
 	return q
 }
 
-// order lets the work queue hand out items in the order of a Queue, whose mu is held.
+// order makes the work queue return items in the order of a Queue. The mu of the Queue must be
+// held.
 type order[T comparable] struct{ queue *Queue[T] }
 
 func (o order[T]) Touch(item T) { o.queue.push(item) }
@@ -109,7 +110,7 @@ func (o order[T]) Push(item T)  { o.queue.push(item) }
 func (o order[T]) Len() int     { return len(o.queue.waiting) }
 func (o order[T]) Pop() T       { return o.queue.pop() }
 
-// Add has an item handled. An item that waits already is classified anew.
+// Add queues an item. An item that is already waiting is classified again.
 func (q *Queue[T]) Add(item T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -117,7 +118,7 @@ func (q *Queue[T]) Add(item T) {
 	q.cond.Broadcast()
 }
 
-// push puts an item into the lane of its class. The caller holds mu.
+// push puts an item into the lane of its class. The caller must hold mu.
 func (q *Queue[T]) push(item T) {
 	class, since := q.config.Class(item), q.config.Clock.Now()
 	if before, waits := q.waiting[item]; waits {
@@ -132,14 +133,14 @@ func (q *Queue[T]) push(item T) {
 	q.countWaiting(class, 1)
 }
 
-// drop removes a waiting item. The caller holds mu.
+// drop removes a waiting item. The caller must hold mu.
 func (q *Queue[T]) drop(item T, class Class) {
 	q.flows(class).remove(class.Tenant, item)
 	q.countWaiting(class, -1)
 	delete(q.waiting, item)
 }
 
-// pop removes the item whose turn it is. The caller holds mu.
+// pop removes the item that has the next turn. The caller must hold mu.
 func (q *Queue[T]) pop() T {
 	q.drop(q.turn, q.waiting[q.turn].class)
 	return q.turn
@@ -156,22 +157,22 @@ func (q *Queue[T]) countWaiting(class Class, change float64) {
 	waitingItems.WithLabelValues(q.config.Name, laneNames[class.lane()]).Add(change)
 }
 
-// Len returns how many items wait.
+// Len returns the number of waiting items.
 func (q *Queue[T]) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.waiting)
 }
 
-// Get returns the next item for a worker of the ordinary lane, and whether the
-// queue is shut down instead.
+// Get returns the next item for a worker of the ordinary lane, or reports that the queue is shut
+// down.
 func (q *Queue[T]) Get() (item T, shutdown bool) {
 	item, _, shutdown = q.take(ordinaryLane)
 	return item, shutdown
 }
 
-// take returns the next item for a worker of a pool. It blocks until there is one
-// and the pool has an idle worker.
+// take returns the next item for a worker of a pool. It blocks until an item is available and the
+// pool has an idle worker.
 func (q *Queue[T]) take(of int) (T, Class, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -185,9 +186,8 @@ func (q *Queue[T]) take(of int) (T, Class, bool) {
 	return none, Class{}, true
 }
 
-// next takes the next item for a pool, if there is any. A worker of the ordinary
-// lane that has nothing else to do helps the priority lane, but not the reverse. The
-// caller holds mu.
+// next takes the next item for a pool, if there is one. An idle worker of the ordinary lane also
+// takes items of the priority lane, but not the reverse. The caller must hold mu.
 func (q *Queue[T]) next(of int) (item T, class Class, ok bool) {
 	p := &q.pools[of]
 	if p.busy >= p.limit {
@@ -218,8 +218,8 @@ func (q *Queue[T]) next(of int) (item T, class Class, ok bool) {
 	return item, class, false
 }
 
-// next returns the next item that a pool has a worker for. Items that failed before
-// and others take turns.
+// next returns the next item for which a pool has a worker. Failed items and other items take
+// turns.
 func (l *lane[T]) next(p *pool) (T, bool) {
 	for _, failed := range []bool{l.failedNext, !l.failedNext} {
 		flows := l.fresh
@@ -244,8 +244,8 @@ func (p *pool) has(tenant string) bool {
 	return held == 0 || held < p.perTenant && 2*held < idle
 }
 
-// Done returns the worker that had an item. An item that was added meanwhile waits
-// again.
+// Done ends the handling of an item and makes its worker idle. If the item was added in the
+// meantime, it waits again.
 func (q *Queue[T]) Done(item T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -270,7 +270,7 @@ func (q *Queue[T]) Done(item T) {
 	q.cond.Broadcast()
 }
 
-// release makes the worker of an item idle. The caller holds mu.
+// release makes the worker of an item idle. The caller must hold mu.
 func (q *Queue[T]) release(h *held) {
 	p := &q.pools[h.pool]
 	p.busy--
@@ -281,9 +281,9 @@ func (q *Queue[T]) release(h *held) {
 	busyWorkers.WithLabelValues(q.config.Name, laneNames[h.pool]).Set(float64(p.busy))
 }
 
-// Abandon replaces the worker that has an item and does not return: others do not
-// wait for it any longer. The item stays its own, and it stays in the share of the
-// tenant. A lane replaces at most as many workers as it has.
+// Abandon replaces a worker that does not return, so that other items do not wait for it. The
+// worker keeps its item, and the item still counts in the share of its tenant. A lane replaces at
+// most as many workers as it has.
 func (q *Queue[T]) Abandon(item T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -297,8 +297,8 @@ func (q *Queue[T]) Abandon(item T) {
 	q.cond.Broadcast()
 }
 
-// Serve handles items until the queue is shut down, each in a goroutine of its own,
-// and returns when all have been handled but those that were abandoned.
+// Serve handles items until the queue is shut down, each item in its own goroutine. It returns when
+// all items except the abandoned ones have been handled.
 func (q *Queue[T]) Serve(ctx context.Context, handle func(ctx context.Context, item T, class Class)) {
 	var dispatchers sync.WaitGroup
 	for pool := range lanes {
@@ -324,7 +324,7 @@ func (q *Queue[T]) Serve(ctx context.Context, handle func(ctx context.Context, i
 	}
 }
 
-// ShutDown ends Serve and Get. Items that wait are dropped.
+// ShutDown ends Serve and Get. It removes waiting items.
 func (q *Queue[T]) ShutDown() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -337,7 +337,7 @@ func (q *Queue[T]) ShutDown() {
 	q.cond.Broadcast()
 }
 
-// drain drops the items that wait, in the metrics as well. The caller holds mu.
+// drain removes the waiting items, and updates the metrics. The caller must hold mu.
 func (q *Queue[T]) drain() {
 	for item := range q.waiting {
 		q.turn = item
@@ -346,7 +346,7 @@ func (q *Queue[T]) drain() {
 	}
 }
 
-// ShutDownWithDrain is ShutDown, and returns when no worker has an item.
+// ShutDownWithDrain calls ShutDown, and returns when no worker handles an item.
 func (q *Queue[T]) ShutDownWithDrain() {
 	q.ShutDown()
 	q.mu.Lock()

@@ -11,7 +11,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// fixture is a queue of items whose class a test sets.
+// fixture is a queue of items whose classes are set by the test.
 type fixture struct {
 	*Queue[string]
 	classes map[string]Class
@@ -21,7 +21,7 @@ func newFixture(t *testing.T, workers, perTenant, priority int) *fixture {
 	f := &fixture{classes: map[string]Class{}}
 	f.Queue = NewQueue(Config[string]{
 		Name: t.Name(), Workers: workers, WorkersPerTenant: perTenant, PriorityWorkers: priority,
-		// By default, the tenant is what comes before the dash.
+		// The default tenant is the part of the item before the dash.
 		Class: func(item string) Class {
 			if class, ok := f.classes[item]; ok {
 				return class
@@ -43,7 +43,7 @@ func (f *fixture) add(tenant string, n int, class Class) {
 	}
 }
 
-// try returns the items that the idle workers of a pool get at once, at most n.
+// try returns at most n items that the idle workers of a pool get immediately.
 func (f *fixture) try(pool, n int) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,7 +94,7 @@ func TestShares(t *testing.T) {
 	}{
 		{"one tenant is limited by its own limit", 32, 10, 1, 10, 10},
 		{"one tenant leaves workers idle", 12, 12, 1, 4, 4},
-		{"a single worker is for everybody", 1, 1, 1, 1, 1},
+		{"all tenants share a single worker", 1, 1, 1, 1, 1},
 		{"twenty tenants leave a worker idle", 32, 10, 20, 30, 2},
 		{"as many tenants as workers get one each", 8, 8, 8, 8, 1},
 	} {
@@ -109,7 +109,7 @@ func TestShares(t *testing.T) {
 				most = max(most, count(got, fmt.Sprintf("t%d-", i)))
 			}
 			if len(got) != test.wantAll || most != test.wantEach {
-				t.Errorf("%d workers are busy, %d of one tenant; want %d and %d", len(got), most, test.wantAll, test.wantEach)
+				t.Errorf("busy workers = %d, of one tenant = %d, want %d and %d", len(got), most, test.wantAll, test.wantEach)
 			}
 			if test.tenants < test.workers && test.workers > 1 {
 				f.add("late", 1, Class{})
@@ -135,7 +135,7 @@ func TestPriorityLaneHasItsOwnWorkers(t *testing.T) {
 	}
 	f.Done("deleted-0")
 	if got := f.try(priorityLane, 10); len(got) != 0 {
-		t.Errorf("priority workers got ordinary items: %v", got)
+		t.Errorf("items of idle priority workers = %v, want no ordinary items", got)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestIdleWorkersHelpThePriorityLane(t *testing.T) {
 	f.add("a", 1, Class{})
 	got := f.try(ordinaryLane, 10)
 	if got[0] != "a-0" || count(got, "deleted") != 2 {
-		t.Errorf("items = %v, want a-0 first and then 2 of the priority lane, which is the share of a tenant", got)
+		t.Errorf("items = %v, want a-0 first and then 2 items of the priority lane, the share of one tenant", got)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestWaitingItemChangesLane(t *testing.T) {
 	f.add("a", 3, Class{})
 	f.classes["a-2"] = Class{Priority: true, Tenant: "a"}
 	if got := f.try(priorityLane, 10); len(got) != 0 {
-		t.Fatalf("items before the change is known = %v, want none", got)
+		t.Fatalf("items of the priority lane before Add() = %v, want none", got)
 	}
 	f.Add("a-2")
 	if got, want := f.try(priorityLane, 10), []string{"a-2"}; !slices.Equal(got, want) {
@@ -170,7 +170,7 @@ func TestWaitingItemChangesLane(t *testing.T) {
 		}
 	}
 	if want := []string{"a-0", "a-1"}; !slices.Equal(rest, want) || f.Len() != 0 {
-		t.Errorf("other items = %v and %d left, want %v and none", rest, f.Len(), want)
+		t.Errorf("other items = %v, Len() = %d, want %v and 0", rest, f.Len(), want)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestItemHasOneWorker(t *testing.T) {
 	f.Add("a-0")
 	f.Add("a-0")
 	if got := append(f.try(priorityLane, 10), f.try(ordinaryLane, 10)...); len(got) != 0 {
-		t.Fatalf("a second worker got %v", got)
+		t.Fatalf("items of a second worker = %v, want none", got)
 	}
 	f.Done("a-0")
 	if got, want := f.try(priorityLane, 10), []string{"a-0"}; !slices.Equal(got, want) {
@@ -190,7 +190,7 @@ func TestItemHasOneWorker(t *testing.T) {
 	}
 	f.Done("a-0")
 	if got := f.try(priorityLane, 10); len(got) != 0 {
-		t.Errorf("items when nothing was added = %v, want none", got)
+		t.Errorf("items without another Add() = %v, want none", got)
 	}
 }
 
@@ -200,11 +200,11 @@ func TestFailedItemsHoldHalfOfTheWorkers(t *testing.T) {
 		f.add(fmt.Sprintf("failed%d", i), 1, Class{Failed: true})
 	}
 	if got := f.try(ordinaryLane, 100); len(got) != 4 {
-		t.Errorf("%d failed items have a worker, want 4: %v", len(got), got)
+		t.Errorf("failed items with a worker = %d, want 4: %v", len(got), got)
 	}
 	f.add("a", 1, Class{})
 	if got, want := f.try(ordinaryLane, 100), []string{"a-0"}; !slices.Equal(got, want) {
-		t.Errorf("items with failed ones = %v, want %v", got, want)
+		t.Errorf("items in addition to failed ones = %v, want %v", got, want)
 	}
 }
 
@@ -220,7 +220,7 @@ func TestFailedItemsAndOthersTakeTurns(t *testing.T) {
 		}
 	}
 	if failed != 5 {
-		t.Errorf("%d of 10 items were failed ones, want 5", failed)
+		t.Errorf("failed items among the first 10 = %d, want 5", failed)
 	}
 }
 
@@ -234,7 +234,7 @@ func TestAbandonedWorkerIsReplaced(t *testing.T) {
 	f.Abandon("a-0")
 	f.Abandon("a-0")
 	if got := f.try(ordinaryLane, 10); len(got) != 0 {
-		t.Errorf("items of tenants with all of their workers = %v, want none", got)
+		t.Errorf("items of tenants that use all their workers = %v, want none", got)
 	}
 	f.add("c", 1, Class{})
 	if got, want := f.try(ordinaryLane, 10), []string{"c-0"}; !slices.Equal(got, want) {
@@ -245,13 +245,13 @@ func TestAbandonedWorkerIsReplaced(t *testing.T) {
 	f.Done("b-0")
 	got := f.try(ordinaryLane, 10)
 	if len(got) != 1 || f.pools[ordinaryLane].busy != 2 || f.pools[ordinaryLane].abandoned != 0 {
-		t.Errorf("items after the worker has returned = %v, with %+v, want one item and two busy workers", got, f.pools[ordinaryLane])
+		t.Errorf("items after the worker has returned = %v, pool = %+v, want one item and two busy workers", got, f.pools[ordinaryLane])
 	}
 	for _, item := range []string{"c-0", got[0]} {
 		f.Done(item)
 	}
 	if p := f.pools[ordinaryLane]; p.busy != 0 || len(p.tenants) != 0 {
-		t.Errorf("pool without items is %+v, want idle", p)
+		t.Errorf("pool without items = %+v, want idle", p)
 	}
 }
 
@@ -268,7 +268,7 @@ func TestAbandonedWorkersAreLimited(t *testing.T) {
 		}
 	}
 	if taken != 4 {
-		t.Errorf("%d items have a worker, want 4: two that were abandoned and two that were not", taken)
+		t.Errorf("items with a worker = %d, want 4: two abandoned and two others", taken)
 	}
 }
 
@@ -287,19 +287,19 @@ func TestServeEndsWithoutAbandonedWorkers(t *testing.T) {
 	f.ShutDown()
 	select {
 	case <-ended:
-		t.Fatal("Serve returned while a worker had an item")
+		t.Fatal("Serve() returned while a worker handled an item, want a wait")
 	default:
 	}
 	f.Abandon("a-0")
 	select {
 	case <-ended:
 	case <-time.After(time.Minute):
-		t.Error("Serve waits for an abandoned worker")
+		t.Error("Serve() has not returned after Abandon(), want a return without the abandoned worker")
 	}
 	close(release)
 }
 
-func TestShutDownDropsWhatWaits(t *testing.T) {
+func TestShutDownRemovesWaitingItems(t *testing.T) {
 	f := newFixture(t, 1, 1, 1)
 	f.add("a", 5, Class{})
 	f.try(ordinaryLane, 1)
@@ -308,10 +308,10 @@ func TestShutDownDropsWhatWaits(t *testing.T) {
 	f.Done("a-0")
 	f.Add("b-0")
 	if f.Len() != 0 || f.pools[ordinaryLane].busy != 0 {
-		t.Errorf("%d items wait and %d workers are busy, want none", f.Len(), f.pools[ordinaryLane].busy)
+		t.Errorf("waiting items = %d, busy workers = %d, want 0 and 0", f.Len(), f.pools[ordinaryLane].busy)
 	}
 	if _, shutdown := f.Get(); !shutdown {
-		t.Error("Get returns an item, want that the queue is shut down")
+		t.Error("Get() returned an item, want shutdown")
 	}
 	if got := metric(t, "fair_queue_depth"); got != 0 {
 		t.Errorf("fair_queue_depth = %v, want 0", got)
@@ -347,13 +347,13 @@ func TestServeHandlesEveryItem(t *testing.T) {
 		case item := <-handled:
 			seen[item] = true
 		case <-time.After(time.Minute):
-			t.Fatalf("%d of %d items were handled", len(seen), items)
+			t.Fatalf("handled items = %d, want %d", len(seen), items)
 		}
 	}
 	f.ShutDown()
 	<-ended
 	if len(seen) != items {
-		t.Errorf("%d of %d items were handled", len(seen), items)
+		t.Errorf("handled items = %d, want %d", len(seen), items)
 	}
 }
 
@@ -367,21 +367,21 @@ func TestWatchdog(t *testing.T) {
 	clock.Step(29 * time.Second)
 	dog.check()
 	if err := dog.Err(); err != nil || abandoned != 0 {
-		t.Errorf("after 29 s: error %v and %d abandoned, want none", err, abandoned)
+		t.Errorf("after 29 s: Err() = %v, abandoned = %d, want nil and 0", err, abandoned)
 	}
 	clock.Step(2 * time.Second)
 	dog.check()
 	dog.check()
 	want := "1 workers of the queue TestWatchdog do not return from ManifestWork slow for 31s"
 	if err := dog.Err(); err == nil || err.Error() != want || abandoned != 1 {
-		t.Errorf("after 31 s: error %v and %d abandoned, want %s and 1", err, abandoned, want)
+		t.Errorf("after 31 s: Err() = %v, abandoned = %d, want %s and 1", err, abandoned, want)
 	}
 	if got := metric(t, "stuck_workers"); got != 1 {
 		t.Errorf("stuck_workers = %v, want 1", got)
 	}
 	end()
 	if err := dog.Err(); err != nil {
-		t.Errorf("after the return: %v, want nil", err)
+		t.Errorf("Err() after the return = %v, want nil", err)
 	}
 	if now, ever := metric(t, "stuck_workers"), metric(t, "stuck_workers_total")-before; now != 0 || ever != 1 {
 		t.Errorf("stuck_workers = %v and stuck_workers_total grew by %v, want 0 and 1", now, ever)
@@ -399,7 +399,7 @@ func TestWatchdogNamesSome(t *testing.T) {
 	dog.check()
 	want := "5 workers of the queue TestWatchdogNamesSome do not return from a for 1m0s, b for 1m0s, c for 1m0s and 2 more"
 	if err := dog.Err(); err == nil || err.Error() != want {
-		t.Errorf("error = %v, want %s", err, want)
+		t.Errorf("Err() = %v, want %s", err, want)
 	}
 }
 
@@ -421,7 +421,7 @@ func TestWatchdogRuns(t *testing.T) {
 		case <-stuck:
 			found = true
 		case <-t.Context().Done():
-			t.Fatal("the stuck worker was not found")
+			t.Fatal("the watchdog did not detect the stuck worker")
 		case <-time.After(time.Millisecond):
 		}
 	}

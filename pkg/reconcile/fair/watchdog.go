@@ -15,19 +15,18 @@ import (
 )
 
 const (
-	// checkPeriod is how often a Watchdog looks at the workers.
+	// checkPeriod is the interval at which a Watchdog checks the workers.
 	checkPeriod = time.Second
-	// maxRequest is how long a request may keep a worker waiting. The deadlines of all
-	// requests are shorter, so a worker that waits longer disregards its own.
+	// maxRequest bounds the time that a worker may wait for a request. The deadlines of all
+	// requests are shorter, so a worker that waits longer ignores its deadline.
 	maxRequest = time.Minute
-	// maxNamed is how many stuck workers an error names.
+	// maxNamed is the maximum number of stuck workers that an error names.
 	maxNamed = 3
 )
 
-// Watchdog finds the workers that do not return. A worker is stuck if it has neither
-// returned nor made a request for the time that it was given. While it waits for the
-// answer of an API server it is not stuck, since requests have deadlines of their own
-// and admission webhooks may use all of the time.
+// Watchdog detects workers that do not return. A worker is stuck if it has neither returned nor
+// made a request within its limit. While it waits for a response of an API server, it is not stuck,
+// because requests have their own deadlines and admission webhooks may use all of that time.
 type Watchdog struct {
 	// name is the name of the queue in metrics and logs.
 	name  string
@@ -37,28 +36,28 @@ type Watchdog struct {
 	turns map[*turn]struct{}
 }
 
-// turn is the time that a worker has one object.
+// turn is the period in which a worker handles one object.
 type turn struct {
 	dog *Watchdog
 	// object is the kind and name of the object.
 	object string
 	limit  time.Duration
 	logger klog.Logger
-	// abandon is called when the worker is stuck; may be nil.
+	// abandon is called when the worker is stuck. It may be nil.
 	abandon func()
 
-	// The rest is guarded by the watchdog.
+	// The watchdog's mu guards the following fields.
 
 	began time.Time
-	// heard is when the last request or answer was.
+	// heard is the time of the last start or end of a request.
 	heard time.Time
-	// requests is how many requests are under way.
+	// requests is the number of requests in flight.
 	requests int
 	stuck    bool
 }
 
-// NewWatchdog returns a watchdog for the workers of a queue. The clock of the machine
-// is used if it is nil.
+// NewWatchdog returns a watchdog for the workers of a queue. If the clock is nil, it uses the real
+// clock.
 func NewWatchdog(name string, of clock.WithTicker) *Watchdog {
 	if of == nil {
 		of = clock.RealClock{}
@@ -69,10 +68,10 @@ func NewWatchdog(name string, of clock.WithTicker) *Watchdog {
 
 type turnKey struct{}
 
-// Begin watches a worker that has an object, until the returned function is called.
-// Requests that are made with the returned context, by clients whose transport is
-// wrapped by Transport, are signs of life. If the worker shows none for the limit, it
-// is stuck and abandon is called once, unless it is nil.
+// Begin watches a worker that handles an object, until the returned function is called. Requests
+// with the returned context reset the limit, if the transport of the client is wrapped by
+// Transport. If the worker makes no request for the limit, it is stuck and abandon is called once,
+// unless it is nil.
 func (d *Watchdog) Begin(ctx context.Context, object string, limit time.Duration, abandon func()) (context.Context, func()) {
 	now := d.clock.Now()
 	t := &turn{dog: d, object: object, limit: limit, logger: klog.FromContext(ctx), abandon: abandon, began: now, heard: now}
@@ -107,7 +106,7 @@ func (d *Watchdog) Run(ctx context.Context) {
 	}
 }
 
-// check marks the workers that have become stuck.
+// check marks workers that have become stuck.
 func (d *Watchdog) check() {
 	now := d.clock.Now()
 	d.mu.Lock()
@@ -134,8 +133,8 @@ func (d *Watchdog) check() {
 	}
 }
 
-// Err returns an error that names the objects from which workers do not return, or
-// nil if there is none.
+// Err returns an error that names the objects from which workers do not return, or nil if there are
+// none.
 func (d *Watchdog) Err() error {
 	now := d.clock.Now()
 	d.mu.Lock()
@@ -166,8 +165,8 @@ func (d *Watchdog) Err() error {
 	return fmt.Errorf("%d workers of the queue %s do not return from %s", len(stuck), d.name, text)
 }
 
-// Transport wraps the transport of a client, so that a Watchdog sees the requests of
-// its workers.
+// Transport wraps the transport of a client, so that a Watchdog receives the requests of its
+// workers.
 func Transport(next http.RoundTripper) http.RoundTripper { return transport{next} }
 
 type transport struct{ next http.RoundTripper }
@@ -187,10 +186,10 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// WrappedRoundTripper returns the transport that is wrapped.
+// WrappedRoundTripper returns the wrapped transport.
 func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// hear notes that a request begins or ends.
+// hear records the start or the end of a request.
 func (t *turn) hear(change int) {
 	t.dog.mu.Lock()
 	defer t.dog.mu.Unlock()
@@ -198,7 +197,7 @@ func (t *turn) hear(change int) {
 	t.heard = t.dog.clock.Now()
 }
 
-// body is the body of an answer, which ends when it is closed.
+// body is the body of a response. The request ends when it is closed.
 type body struct {
 	io.ReadCloser
 	closed func()

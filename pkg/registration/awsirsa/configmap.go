@@ -21,23 +21,23 @@ const (
 	rolesKey      = "mapRoles"
 )
 
-// authBackoff is how often an edit is tried again that somebody else's came before.
+// authBackoff is the backoff between attempts to edit after a conflict.
 var authBackoff = wait.Backoff{Steps: 8, Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0.5}
 
-// awsAuth is the ConfigMap by which EKS maps IAM roles to users and groups. Others edit
-// it too: whatever it has of them is kept.
+// awsAuth is the ConfigMap with which EKS maps IAM roles to users and groups. Others edit it too, so entries and
+// comments of others are kept.
 type awsAuth struct {
 	configMaps coreclient.ConfigMapInterface
-	// mu lets our own edits not get in each other's way.
+	// mu serializes the edits of this server.
 	mu sync.Mutex
 }
 
-// add makes the ConfigMap map a role, and no other user or group for it.
+// add maps a role to exactly this user and these groups.
 func (a *awsAuth) add(ctx context.Context, wanted mapping) error {
 	return a.edit(ctx, true, func(roles string) (string, error) { return addMapping(roles, wanted) })
 }
 
-// remove makes the ConfigMap map a role to nothing.
+// remove removes all mappings of a role.
 func (a *awsAuth) remove(ctx context.Context, roleARN string) error {
 	return a.edit(ctx, false, func(roles string) (string, error) { return removeMapping(roles, roleARN) })
 }
@@ -62,7 +62,7 @@ func (a *awsAuth) edit(ctx context.Context, create bool, change func(roles strin
 		before := current.Data[rolesKey]
 		after, err := change(before)
 		if err != nil {
-			return fmt.Errorf("its %s cannot be edited, and is left as it is: %w", rolesKey, err)
+			return fmt.Errorf("%s cannot be parsed and was not changed: %w", rolesKey, err)
 		}
 		if after == before {
 			return nil
@@ -86,8 +86,8 @@ func (a *awsAuth) edit(ctx context.Context, create bool, change func(roles strin
 	return nil
 }
 
-// check finds out whether the ConfigMap can be read and written, by requests without effect.
-// It returns why it cannot be, with the remedy.
+// check checks with dry-run requests whether the server can read and write the ConfigMap. It returns the problem with its
+// remedy, or an empty string.
 func (a *awsAuth) check(ctx context.Context) (string, error) {
 	const (
 		grant = "apply the Role of artifacts/rbac/aws-auth, as clusteradm init --eks-auth=ConfigMap does"
@@ -106,10 +106,10 @@ func (a *awsAuth) check(ctx context.Context) (string, error) {
 		verb = "get"
 	default:
 		if _, parseErr := parseRoles(current.Data[rolesKey]); parseErr != nil {
-			return fmt.Sprintf("%s: its %s cannot be edited: %v; correct it by hand", name, rolesKey, parseErr), nil
+			return fmt.Sprintf("%s: %s cannot be parsed: %v; correct it manually", name, rolesKey, parseErr), nil
 		}
 		if _, err = a.configMaps.Update(ctx, current, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}); apierrors.IsConflict(err) {
-			err = nil // somebody else has written it, which is no obstacle
+			err = nil // a concurrent write proves that the ConfigMap is writable
 		}
 	}
 	switch {

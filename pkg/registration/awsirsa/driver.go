@@ -1,6 +1,5 @@
-// Package awsirsa is the driver of registrations by AWS IAM roles: a cluster on EKS
-// acts on the hub, which is on EKS too or runs aws-iam-authenticator, by a role that only
-// it can assume.
+// Package awsirsa is the registration driver in which agents authenticate with AWS IAM roles. A cluster on EKS assumes a
+// role that only it can assume. The hub is on EKS too, or runs aws-iam-authenticator.
 package awsirsa
 
 import (
@@ -19,39 +18,37 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
 )
 
-// Cloud makes and removes what a cluster has in AWS. Its errors are tried again by
-// who calls it.
+// Cloud creates and removes the AWS resources of a cluster. The caller retries errors.
 type Cloud interface {
-	// Provision makes AWS have what is desired. fresh says that nothing of it is expected
-	// to exist: then it just makes it.
+	// Provision creates or repairs the desired resources. fresh means that none of them is expected to exist.
 	Provision(ctx context.Context, desired irsa.Desired, fresh bool) error
-	// Remove removes it; what is not there is no error.
+	// Remove removes the resources. Missing resources are not an error.
 	Remove(ctx context.Context, desired irsa.Desired) error
-	// CheckAccessEntries returns why the hub takes no access entries, with the remedy, or
-	// nothing if it does. It only reads.
+	// CheckAccessEntries returns why the hub does not support access entries, with the remedy, or an empty string. It only
+	// reads.
 	CheckAccessEntries(ctx context.Context) (string, error)
 }
 
-// Options are what a Driver needs. All but ResourceTags are required.
+// Options configure a Driver. ResourceTags is optional.
 type Options struct {
-	// HubARN is that of the EKS cluster that the hub is. With the mapping ConfigMap the hub
-	// may be any cluster whose aws-iam-authenticator has this name as its cluster ID.
+	// HubARN is the ARN of the hub's EKS cluster. With the mapping ConfigMap, the hub may be any cluster whose
+	// aws-iam-authenticator has the cluster ID of this ARN.
 	HubARN irsa.ARN
-	// Mapping is how the hub's EKS cluster knows which group an IAM role belongs to.
+	// Mapping is how the hub maps IAM roles to groups.
 	Mapping irsa.Mapping
-	// ManageRoles is whether the roles in the hub's account are ours to make.
+	// ManageRoles means that the server creates the roles in the hub's account.
 	ManageRoles bool
-	// ResourceTags are further tags of everything that is made.
+	// ResourceTags are additional tags of all created resources.
 	ResourceTags map[string]string
 	Cloud        Cloud
-	// Hub has the ConfigMap aws-auth.
+	// Hub reads and writes the ConfigMap aws-auth.
 	Hub     kubernetes.Interface
 	Records registration.Records
 }
 
-// Driver registers clusters by IAM roles. That AWS may have something of a cluster is
-// stored in its registration before the first request that makes something, and until
-// after the last one that removes it.
+// Driver is the registration driver aws-irsa. Before the first request that creates a resource in AWS, the Driver
+// records in the registration that AWS may contain resources of the cluster. It removes this record after the last
+// request that removes a resource.
 type Driver struct {
 	options Options
 	auth    *awsAuth
@@ -59,7 +56,7 @@ type Driver struct {
 
 var _ registration.Checker = (*Driver)(nil)
 
-// New returns a Driver. It fails for options that no cluster could be registered with.
+// New returns a Driver, or an error if the options are invalid.
 func New(o Options) (*Driver, error) {
 	errs := []error{irsa.ValidateResourceTags(o.ResourceTags)}
 	if err := o.HubARN.Validate(); err != nil {
@@ -69,7 +66,7 @@ func New(o Options) (*Driver, error) {
 		errs = append(errs, fmt.Errorf("mapping %q must be %s or %s", o.Mapping, irsa.AccessEntry, irsa.ConfigMap))
 	}
 	if o.Cloud == nil || o.Hub == nil || o.Records == nil {
-		errs = append(errs, errors.New("the driver aws-irsa needs a cloud, a client of the hub and the registrations"))
+		errs = append(errs, errors.New("the driver aws-irsa requires Cloud, Hub and Records"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -78,10 +75,10 @@ func New(o Options) (*Driver, error) {
 	return &Driver{options: o, auth: &awsAuth{configMaps: o.Hub.CoreV1().ConfigMaps(authNamespace)}}, nil
 }
 
-// Name is aws-irsa.
+// Name returns aws-irsa.
 func (d *Driver) Name() registerv1alpha1.RegistrationDriver { return registerv1alpha1.DriverAWSIRSA }
 
-// Check finds out whether the hub takes the mapping of roles that this driver makes.
+// Check checks whether the hub supports the mapping of roles.
 func (d *Driver) Check(ctx context.Context) ([]string, error) {
 	var problem string
 	var err error
@@ -96,8 +93,8 @@ func (d *Driver) Check(ctx context.Context) ([]string, error) {
 	return []string{problem}, nil
 }
 
-// Groups returns the groups of the mapping that the hub uses, and of one that it used
-// before for as long as that may still be there.
+// Groups returns the groups of the current mapping, and the groups of a previous mapping while it may still
+// exist.
 func (d *Driver) Groups(record *registerv1alpha1.ManagedClusterRegistration) []string {
 	mappings := []irsa.Mapping{d.options.Mapping}
 	if state := record.Status.IRSA; state != nil && state.Provisioned {
@@ -110,16 +107,16 @@ func (d *Driver) Groups(record *registerv1alpha1.ManagedClusterRegistration) []s
 	return sets.List(groups)
 }
 
-// Rules are none: tokens of IAM roles need nothing of the hub.
+// Rules returns no rules, since tokens of IAM roles need no permission on the hub.
 func (*Driver) Rules(*registerv1alpha1.ManagedClusterRegistration) []rbacv1.PolicyRule { return nil }
 
-// Refuses tells why a cluster cannot be accepted as it is registered.
+// Refuses returns why a cluster cannot be accepted with this registration.
 func (d *Driver) Refuses(record *registerv1alpha1.ManagedClusterRegistration) string {
 	switch claim := record.Spec.IRSA; {
 	case claim == nil:
-		return "it has not claimed to be an EKS cluster, which this hub registers clusters by"
+		return "the cluster has not claimed the ARN of an EKS cluster, which the driver aws-irsa requires"
 	case claim.Withdrawn:
-		return "its claim to be an EKS cluster is withdrawn, and not all that was made for it is removed yet"
+		return "the claim of the cluster is withdrawn, and its AWS resources are not removed yet"
 	}
 	desired, err := d.desired(record)
 	if err != nil {
@@ -131,9 +128,8 @@ func (d *Driver) Refuses(record *registerv1alpha1.ManagedClusterRegistration) st
 	return ""
 }
 
-// Provision makes AWS, and the ConfigMap aws-auth where that maps roles, have what a
-// cluster needs. It asks nothing of them if its registration says that they do, unless
-// it is to verify that.
+// Provision creates or repairs the AWS resources of a cluster. With the mapping ConfigMap, it also writes the entry of
+// the ConfigMap aws-auth. If the registration records a success, it makes no request unless verify is true.
 func (d *Driver) Provision(ctx context.Context, record *registerv1alpha1.ManagedClusterRegistration, verify bool) error {
 	if why := d.Refuses(record); why != "" {
 		return errors.New(why)
@@ -147,7 +143,7 @@ func (d *Driver) Provision(ctx context.Context, record *registerv1alpha1.Managed
 		return nil
 	}
 
-	// What is stored counts, and not what the caller has read some time ago.
+	// The caller's copy may be old, so the stored registration decides.
 	var fresh bool
 	var before applied
 	_, err = d.options.Records.Update(ctx, record.Name, func(current *registerv1alpha1.ManagedClusterRegistration) error {
@@ -170,7 +166,7 @@ func (d *Driver) Provision(ctx context.Context, record *registerv1alpha1.Managed
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("noting what is about to be made for cluster %s: %w", record.Name, err)
+		return fmt.Errorf("storing the intent to provision ManagedCluster %q: %w", record.Name, err)
 	}
 	if err := d.options.Cloud.Provision(ctx, desired, fresh); err != nil {
 		return err
@@ -183,14 +179,13 @@ func (d *Driver) Provision(ctx context.Context, record *registerv1alpha1.Managed
 	if err := d.unmap(ctx, desired, before); err != nil {
 		return err
 	}
-	// Another server may have revoked meanwhile, which has taken over from this one: then
-	// it has missed what was made since, and does it again by this.
+	// A new leader may have revoked concurrently and missed these resources. This write makes it revoke again.
 	return d.note(ctx, record, func(state *registerv1alpha1.IRSAStatus) {
 		state.Provisioned, state.AppliedHash = true, wanted.String()
 	})
 }
 
-// unmap removes the mapping of a kind that the hub was told to use before.
+// unmap removes a mapping that the server used before its configuration changed.
 func (d *Driver) unmap(ctx context.Context, desired irsa.Desired, before applied) error {
 	for _, mapping := range before.mappings() {
 		if mapping == desired.Mapping {
@@ -205,14 +200,14 @@ func (d *Driver) unmap(ctx context.Context, desired irsa.Desired, before applied
 	return nil
 }
 
-// Revoke removes what Provision has made, by the registration alone.
+// Revoke removes the resources that Provision created, according to the registration.
 func (d *Driver) Revoke(ctx context.Context, record *registerv1alpha1.ManagedClusterRegistration) error {
 	state := record.Status.IRSA
 	if state == nil || !state.Provisioned {
 		return nil
 	}
 	if record.Spec.IRSA == nil {
-		return fmt.Errorf("AWS has the role %s of cluster %s, whose registration has no claim any more", state.HubRoleARN, record.Name)
+		return fmt.Errorf("AWS contains the role %s of ManagedCluster %q, but its registration has no claim", state.HubRoleARN, record.Name)
 	}
 	desired, err := d.desired(record)
 	if err != nil {
@@ -237,38 +232,38 @@ func (d *Driver) Revoke(ctx context.Context, record *registerv1alpha1.ManagedClu
 }
 
 func (d *Driver) remove(ctx context.Context, desired irsa.Desired) error {
-	// Without its mapping the role is of no use on the hub: it goes first.
+	// The mapping is removed first, since the role has no permission on the hub without it.
 	if desired.Mapping == irsa.ConfigMap {
 		if err := d.auth.remove(ctx, desired.HubRoleARN()); err != nil {
 			return err
 		}
 		if !desired.ManageRoles {
-			return nil // AWS has nothing of it
+			return nil // AWS contains no resources
 		}
 	}
 	return d.options.Cloud.Remove(ctx, desired)
 }
 
-// note stores what is the state in AWS by now.
+// note stores the current state of AWS in the registration.
 func (d *Driver) note(ctx context.Context, record *registerv1alpha1.ManagedClusterRegistration, change func(*registerv1alpha1.IRSAStatus)) error {
 	_, err := d.options.Records.Update(ctx, record.Name, func(current *registerv1alpha1.ManagedClusterRegistration) error {
 		if current.UID != record.UID || current.Status.IRSA == nil {
-			return fmt.Errorf("the registration of cluster %s was replaced", record.Name)
+			return fmt.Errorf("the registration of ManagedCluster %q was replaced", record.Name)
 		}
 		change(current.Status.IRSA)
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("noting what AWS has of cluster %s: %w", record.Name, err)
+		return fmt.Errorf("storing the state of ManagedCluster %q in AWS: %w", record.Name, err)
 	}
 	return nil
 }
 
-// desired is what AWS should have for a registration.
+// desired returns the desired AWS resources of a registration.
 func (d *Driver) desired(record *registerv1alpha1.ManagedClusterRegistration) (irsa.Desired, error) {
 	managed, err := irsa.ParseARN(record.Spec.IRSA.ManagedClusterARN)
 	if err != nil {
-		return irsa.Desired{}, fmt.Errorf("the ARN that cluster %s has claimed: %w", record.Name, err)
+		return irsa.Desired{}, fmt.Errorf("the claimed ARN of ManagedCluster %q: %w", record.Name, err)
 	}
 	desired := irsa.Desired{
 		Identity:    irsa.Identity{Hub: d.options.HubARN, Managed: managed},
@@ -276,35 +271,33 @@ func (d *Driver) desired(record *registerv1alpha1.ManagedClusterRegistration) (i
 		ClusterName: record.Name, ResourceTags: d.options.ResourceTags,
 	}
 	if err := desired.Validate(); err != nil {
-		return irsa.Desired{}, fmt.Errorf("the identity of cluster %s: %w", record.Name, err)
+		return irsa.Desired{}, fmt.Errorf("the identity of ManagedCluster %q: %w", record.Name, err)
 	}
 	return desired, nil
 }
 
-// sameIdentity tells whether what was made for a registration is what it would be now.
-// It is not when the hub was told that it is another EKS cluster; what the former one
-// has cannot be found by the names of this one.
+// sameIdentity returns an error if the resources of a registration belong to another hub ARN. In this case the
+// configuration of the server has changed, and the current names do not match the resources.
 func sameIdentity(record *registerv1alpha1.ManagedClusterRegistration, desired irsa.Desired) error {
 	state := record.Status.IRSA
 	if state == nil || !state.Provisioned || state.HubRoleARN == desired.HubRoleARN() {
 		return nil
 	}
-	return fmt.Errorf("AWS has the role %s of cluster %s, which is not that of a cluster of the hub %s: with the ARN of the former hub it can be removed",
+	return fmt.Errorf("AWS contains the role %s of ManagedCluster %q, which does not belong to the hub %s: start the server with the previous hub ARN to remove it",
 		state.HubRoleARN, record.Name, desired.Hub)
 }
 
-// sameClaim tells whether a registration is still what it was when it was read.
+// sameClaim returns an error if the claim of a registration has changed since it was read.
 func sameClaim(read, current *registerv1alpha1.ManagedClusterRegistration) error {
 	if read.UID != current.UID || current.Spec.IRSA == nil || current.Spec.IRSA.Withdrawn ||
 		current.Spec.IRSA.ManagedClusterARN != read.Spec.IRSA.ManagedClusterARN {
-		return fmt.Errorf("the claim of cluster %s has changed", read.Name)
+		return fmt.Errorf("the claim of ManagedCluster %q has changed", read.Name)
 	}
 	return nil
 }
 
-// applied is what the registration of a cluster says that AWS was told: by which
-// mapping, whether the role is ours, and the hash of it all once that is done. While
-// one mapping takes the place of another, both may be there.
+// applied is the state in AWS that a registration records: the mapping, whether the server manages the role, and the hash
+// of all desired resources after a success. While one mapping replaces another, both may exist.
 type applied struct {
 	mapping, former irsa.Mapping
 	roles           bool
@@ -316,7 +309,7 @@ const (
 	withFormer = "+"
 )
 
-// String is what the field appliedHash has: <mapping>[+roles][+<former mapping>]:<hash>.
+// String returns the value of the field appliedHash: <mapping>[+roles][+<previous mapping>]:<hash>.
 func (a applied) String() string {
 	if a.mapping == "" {
 		return ""
@@ -348,7 +341,7 @@ func parseApplied(text string) applied {
 	return a
 }
 
-// mappings are those that may be there.
+// mappings returns the mappings that may exist.
 func (a applied) mappings() []irsa.Mapping {
 	var mappings []irsa.Mapping
 	for _, mapping := range []irsa.Mapping{a.mapping, a.former} {
@@ -359,7 +352,7 @@ func (a applied) mappings() []irsa.Mapping {
 	return mappings
 }
 
-// begin is the state while wanted is being made of this one.
+// begin returns the state during the transition to wanted.
 func (a applied) begin(wanted applied) applied {
 	begun := applied{mapping: wanted.mapping, roles: wanted.roles}
 	for _, mapping := range a.mappings() {

@@ -22,7 +22,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
 )
 
-// records keep one registration.
+// records stores one registration.
 type records struct {
 	registration.Records
 	mu     sync.Mutex
@@ -51,7 +51,7 @@ func (r *records) read() *registerv1alpha1.ManagedClusterRegistration {
 	return r.record.DeepCopy()
 }
 
-// cloud keeps roles and access entries, and what it was asked.
+// cloud is a fake Cloud that stores roles, access entries and its calls.
 type cloud struct {
 	roles, entries map[string]bool
 	asked          []string
@@ -63,11 +63,11 @@ type cloud struct {
 
 func (c *cloud) Provision(_ context.Context, desired irsa.Desired, fresh bool) error {
 	if !c.records.read().Status.IRSA.Provisioned {
-		c.t.Error("AWS was told to make something of which the registration knows nothing")
+		c.t.Error("provisioned in the registration at Provision() = false, want true")
 	}
-	operation := "look"
+	operation := "verify"
 	if fresh {
-		operation = "make"
+		operation = "create"
 	}
 	c.asked = append(c.asked, operation)
 	if desired.ManageRoles {
@@ -86,7 +86,7 @@ func (c *cloud) Provision(_ context.Context, desired irsa.Desired, fresh bool) e
 
 func (c *cloud) Remove(_ context.Context, desired irsa.Desired) error {
 	if !c.records.read().Status.IRSA.Provisioned {
-		c.t.Error("the registration says too early that AWS has nothing")
+		c.t.Error("provisioned in the registration at Remove() = false, want true")
 	}
 	c.asked = append(c.asked, "remove")
 	if c.before != nil {
@@ -161,21 +161,21 @@ func (s *setting) revoke(d *Driver) {
 	}
 }
 
-// has checks what there is in AWS and in the ConfigMap.
+// has checks the number of roles and entries in AWS and the mapping in the ConfigMap.
 func (s *setting) has(roles, entries int, mapped bool) {
 	s.t.Helper()
 	if len(s.cloud.roles) != roles || len(s.cloud.entries) != entries {
-		s.t.Errorf("AWS has %d roles and %d entries, not %d and %d", len(s.cloud.roles), len(s.cloud.entries), roles, entries)
+		s.t.Errorf("number of roles, access entries = %d, %d, want %d, %d", len(s.cloud.roles), len(s.cloud.entries), roles, entries)
 	}
 	auth, err := s.hub.CoreV1().ConfigMaps("kube-system").Get(s.t.Context(), "aws-auth", metav1.GetOptions{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	if got := strings.Contains(auth.Data["mapRoles"], "system:open-cluster-management:cluster1"); got != mapped {
-		s.t.Errorf("the ConfigMap maps the role: %t\n%s", got, auth.Data["mapRoles"])
+		s.t.Errorf("mapRoles contains the role = %t, want %t:\n%s", got, mapped, auth.Data["mapRoles"])
 	}
 	if !strings.HasPrefix(auth.Data["mapRoles"], foreign) || auth.Data["other"] != "kept" || auth.Data["mapUsers"] == "" {
-		s.t.Errorf("the ConfigMap has lost something: %v", auth.Data)
+		s.t.Errorf("data of aws-auth = %v, want the entries of others unchanged", auth.Data)
 	}
 }
 
@@ -188,59 +188,60 @@ func TestProvisionAndRevoke(t *testing.T) {
 	s := newSetting(t)
 	d := s.driver()
 	if why := d.Refuses(s.records.read()); why != "" {
-		t.Errorf("a cluster with a claim is refused: %s", why)
+		t.Errorf("Refuses() with a claim = %q, want an empty string", why)
 	}
 	s.provision(d, true)
 	s.has(1, 1, false)
 	writes := s.records.writes
 	s.provision(d, false)
 	if s.records.writes != writes || len(s.hub.Actions()) != 1 {
-		t.Errorf("what is there already is written, or the hub asked: %v", s.hub.Actions())
+		t.Errorf("writes, hub requests of a repeated Provision() = %d, %v, want %d and no new request", s.records.writes, s.hub.Actions(), writes)
 	}
 	s.provision(d, true)
-	// Tags, for example, are changed once.
+	// Changed options, for example tags, are applied once.
 	d = s.driver(func(o *Options) { o.ResourceTags = map[string]string{"team": "fleet"} })
 	s.provision(d, false)
 	s.provision(d, false)
 	s.revoke(d)
 	s.has(0, 0, false)
 	s.revoke(d)
-	if want := []string{"make", "look", "look", "remove"}; !slices.Equal(s.cloud.asked, want) {
-		t.Errorf("AWS was asked to %v, not to %v", s.cloud.asked, want)
+	if want := []string{"create", "verify", "verify", "remove"}; !slices.Equal(s.cloud.asked, want) {
+		t.Errorf("calls of the Cloud = %v, want %v", s.cloud.asked, want)
 	}
 	s.provision(d, false)
-	if last := s.cloud.asked[len(s.cloud.asked)-1]; last != "make" {
-		t.Errorf("after all was removed, AWS is asked to %s", last)
+	if last := s.cloud.asked[len(s.cloud.asked)-1]; last != "create" {
+		t.Errorf("call of the Cloud after the removal = %s, want create", last)
 	}
 }
 
-// What failed half way is found again, and removed whatever the hub was told since.
-func TestHalfWay(t *testing.T) {
+// After a failed Provision, Revoke removes the created resources, even if the options have changed.
+func TestRevokeAfterAFailedProvision(t *testing.T) {
 	for name, change := range map[string][]func(*Options){
-		"as it was":           {},
-		"by another mapping":  {mapped},
-		"with pre-made roles": {preMade},
-		"with other tags":     {func(o *Options) { o.ResourceTags = map[string]string{"team": "fleet"} }},
+		"with the same options":          {},
+		"with another mapping":           {mapped},
+		"with roles of an administrator": {preMade},
+		"with other tags":                {func(o *Options) { o.ResourceTags = map[string]string{"team": "fleet"} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSetting(t)
 			s.cloud.before = func(string) error { return errors.New("ServiceFailure") }
 			if err := s.driver().Provision(t.Context(), s.records.read(), true); err == nil || !strings.Contains(err.Error(), "ServiceFailure") {
-				t.Fatalf("it says %v", err)
+				t.Fatalf("Provision() with a failing Cloud = %v, want ServiceFailure", err)
 			}
 			s.has(1, 0, false)
 			s.cloud.before = nil
 			s.revoke(s.driver(change...))
 			s.has(0, 0, false)
 			if state := s.records.read().Status.IRSA; state.Provisioned || state.AppliedHash != "" {
-				t.Errorf("the registration says %+v", state)
+				t.Errorf("status.irsa after Revoke() = %+v, want nothing provisioned", state)
 			}
 		})
 	}
 }
 
-// What a server makes after another one has taken over and revoked is known, and revoked too.
-func TestOvertaken(t *testing.T) {
+// If another server revokes during Provision, the registration records the new resources, and
+// Revoke removes them.
+func TestRevokeDuringProvision(t *testing.T) {
 	s := newSetting(t)
 	d := s.driver()
 	s.cloud.before = func(string) error {
@@ -252,7 +253,7 @@ func TestOvertaken(t *testing.T) {
 	}
 	s.has(0, 1, false)
 	if !s.records.read().Status.IRSA.Provisioned {
-		t.Fatal("the registration says that AWS has nothing")
+		t.Fatal("provisioned in the registration after Provision() = false, want true")
 	}
 	s.revoke(d)
 	s.has(0, 0, false)
@@ -267,24 +268,24 @@ func TestMappings(t *testing.T) {
 	s.provision(s.driver(mapped), false)
 	s.has(1, 0, true)
 
-	// Half way from one to the other, both are removed.
+	// If a change of the mapping fails, Revoke removes both mappings.
 	s.cloud.before = func(operation string) error {
-		if operation == "look" {
+		if operation == "verify" {
 			s.cloud.entries = maps.Clone(s.cloud.roles)
 			return errors.New("ServiceFailure")
 		}
 		return nil
 	}
 	if err := s.driver(entered).Provision(t.Context(), s.records.read(), false); err == nil {
-		t.Fatal("it says nothing of the failure")
+		t.Fatal("Provision() with a failing Cloud = nil, want an error")
 	}
 	s.has(1, 1, true)
 	s.revoke(s.driver(mapped))
 	s.has(0, 0, false)
 }
 
-// A role that somebody else has made stays.
-func TestPreMadeRoles(t *testing.T) {
+// A role of an administrator is not removed.
+func TestRolesOfAnAdministrator(t *testing.T) {
 	s := newSetting(t)
 	d := s.driver(preMade)
 	identity := irsa.Identity{Hub: s.options.HubARN, Managed: irsa.ARN{Partition: "aws", Region: "us-east-1", AccountID: "444455556666", ClusterName: "managed"}}
@@ -316,26 +317,26 @@ func TestRefuses(t *testing.T) {
 			record := s.records.read()
 			test.change(record)
 			if why := d.Refuses(record); !strings.Contains(why, test.why) {
-				t.Errorf("it says %q", why)
+				t.Errorf("Refuses() = %q, want a reason that contains %q", why, test.why)
 			}
 			if err := d.Provision(t.Context(), record, true); err == nil {
-				t.Error("it was provisioned")
+				t.Error("Provision() = nil, want an error")
 			}
 			if len(s.cloud.asked) > 0 {
-				t.Errorf("AWS was asked to %v", s.cloud.asked)
+				t.Errorf("calls of the Cloud = %v, want none", s.cloud.asked)
 			}
 		})
 	}
-	// Nothing is forgotten that this hub cannot find.
+	// Revoke does not forget resources that this hub cannot find.
 	lost := s.records.read()
 	lost.Status.IRSA = &registerv1alpha1.IRSAStatus{Provisioned: true, HubRoleARN: "arn:aws:iam::999988887777:role/ocm-hub-x"}
 	if err := d.Revoke(t.Context(), lost); err == nil || !strings.Contains(err.Error(), "ocm-hub-x") {
-		t.Errorf("revoking what another hub has made says %v", err)
+		t.Errorf("Revoke() of resources of another hub = %v, want an error that contains the role", err)
 	}
 }
 
-// A claim that changes while it is read makes nothing.
-func TestOutdated(t *testing.T) {
+// If the claim has changed since it was read, Provision creates nothing.
+func TestOutdatedClaim(t *testing.T) {
 	for name, change := range map[string]func(*registerv1alpha1.ManagedClusterRegistration){
 		"withdrawn": func(r *registerv1alpha1.ManagedClusterRegistration) { r.Spec.IRSA.Withdrawn = true },
 		"replaced":  func(r *registerv1alpha1.ManagedClusterRegistration) { r.UID = "another" },
@@ -347,14 +348,14 @@ func TestOutdated(t *testing.T) {
 			read := s.records.read()
 			change(s.records.record)
 			if err := d.Provision(t.Context(), read, false); err == nil || len(s.cloud.asked) > 0 {
-				t.Errorf("it says %v, and AWS was asked to %v", err, s.cloud.asked)
+				t.Errorf("Provision() = %v with calls %v, want an error and no calls", err, s.cloud.asked)
 			}
 		})
 	}
 }
 
 func TestConfigMap(t *testing.T) {
-	t.Run("it is made", func(t *testing.T) {
+	t.Run("it is created", func(t *testing.T) {
 		s := newSetting(t)
 		if err := s.hub.CoreV1().ConfigMaps("kube-system").Delete(t.Context(), "aws-auth", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -363,17 +364,17 @@ func TestConfigMap(t *testing.T) {
 		s.provision(d, false)
 		auth, err := s.hub.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "aws-auth", metav1.GetOptions{})
 		if err != nil || !strings.Contains(auth.Data["mapRoles"], "system:open-cluster-management:cluster1") {
-			t.Errorf("%v: %v", err, auth)
+			t.Errorf("ConfigMap aws-auth after Provision() = %v, %v, want the mapping of cluster1", auth, err)
 		}
 		if err := s.hub.CoreV1().ConfigMaps("kube-system").Delete(t.Context(), "aws-auth", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		s.revoke(d)
 		if _, err := s.hub.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "aws-auth", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("to remove an entry made it: %v", err)
+			t.Errorf("Get(aws-auth) after Revoke() = %v, want not found", err)
 		}
 	})
-	t.Run("an edit of somebody else comes first", func(t *testing.T) {
+	t.Run("it is edited concurrently", func(t *testing.T) {
 		s := newSetting(t)
 		conflicts := 0
 		s.hub.PrependReactor("update", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -385,7 +386,7 @@ func TestConfigMap(t *testing.T) {
 		s.provision(s.driver(mapped), false)
 		s.has(1, 0, true)
 	})
-	t.Run("it cannot be read", func(t *testing.T) {
+	t.Run("it cannot be parsed", func(t *testing.T) {
 		s := newSetting(t)
 		broken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "aws-auth"}, Data: map[string]string{"mapRoles": "- rolearn: ["}}
 		if _, err := s.hub.CoreV1().ConfigMaps("kube-system").Update(t.Context(), broken, metav1.UpdateOptions{}); err != nil {
@@ -393,14 +394,14 @@ func TestConfigMap(t *testing.T) {
 		}
 		err := s.driver(mapped).Provision(t.Context(), s.records.read(), false)
 		if err == nil || !strings.Contains(err.Error(), "kube-system/aws-auth") || !strings.Contains(err.Error(), "mapRoles") {
-			t.Errorf("it says %v", err)
+			t.Errorf("Provision() = %v, want an error that names kube-system/aws-auth and mapRoles", err)
 		}
 		auth, err := s.hub.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "aws-auth", metav1.GetOptions{})
 		if err != nil || auth.Data["mapRoles"] != "- rolearn: [" {
-			t.Errorf("%v: it was changed to %v", err, auth.Data)
+			t.Errorf("data of aws-auth = %v, %v, want the unchanged data", auth.Data, err)
 		}
 		if !s.records.read().Status.IRSA.Provisioned {
-			t.Error("the registration forgets what AWS has")
+			t.Error("provisioned in the registration = false, want true")
 		}
 	})
 }
@@ -416,7 +417,7 @@ func TestOptions(t *testing.T) {
 		options := s.options
 		change(&options)
 		if _, err := New(options); err == nil {
-			t.Errorf("%s: it is taken", name)
+			t.Errorf("New() with %s = no error, want an error", name)
 		}
 	}
 }
@@ -445,17 +446,17 @@ func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct {
 		mapping irsa.Mapping
 		change  func(*setting)
-		want    []string // in the only problem; none for no problem
+		want    []string // parts of the only problem; empty for no problem
 	}{
-		"access entries":           {irsa.AccessEntry, func(*setting) {}, nil},
-		"no access entries":        {irsa.AccessEntry, func(s *setting) { s.cloud.problem = "no EKS" }, []string{"no EKS"}},
-		"the ConfigMap":            {irsa.ConfigMap, func(*setting) {}, nil},
-		"no ConfigMap":             {irsa.ConfigMap, remove, nil},
-		"no access to AWS":         {irsa.ConfigMap, func(s *setting) { s.cloud.problem = "no EKS" }, nil},
-		"a ConfigMap in disorder":  {irsa.ConfigMap, edit(map[string]string{"mapRoles": "{"}), []string{"mapRoles cannot be edited", "by hand"}},
-		"no permission to read":    {irsa.ConfigMap, forbid("get"), []string{"cannot get the ConfigMap kube-system/aws-auth", "artifacts/rbac/aws-auth"}},
-		"no permission to write":   {irsa.ConfigMap, forbid("update"), []string{"cannot update the ConfigMap", "artifacts/rbac/aws-auth"}},
-		"no permission to make it": {irsa.ConfigMap, func(s *setting) { remove(s); forbid("create")(s) }, []string{"cannot create the ConfigMap", "artifacts/rbac/aws-auth"}},
+		"access entries":          {irsa.AccessEntry, func(*setting) {}, nil},
+		"no access entries":       {irsa.AccessEntry, func(s *setting) { s.cloud.problem = "no EKS" }, []string{"no EKS"}},
+		"the ConfigMap":           {irsa.ConfigMap, func(*setting) {}, nil},
+		"no ConfigMap":            {irsa.ConfigMap, remove, nil},
+		"no access to AWS":        {irsa.ConfigMap, func(s *setting) { s.cloud.problem = "no EKS" }, nil},
+		"an invalid ConfigMap":    {irsa.ConfigMap, edit(map[string]string{"mapRoles": "{"}), []string{"mapRoles cannot be parsed", "correct it manually"}},
+		"no permission to read":   {irsa.ConfigMap, forbid("get"), []string{"cannot get the ConfigMap kube-system/aws-auth", "artifacts/rbac/aws-auth"}},
+		"no permission to write":  {irsa.ConfigMap, forbid("update"), []string{"cannot update the ConfigMap", "artifacts/rbac/aws-auth"}},
+		"no permission to create": {irsa.ConfigMap, func(s *setting) { remove(s); forbid("create")(s) }, []string{"cannot create the ConfigMap", "artifacts/rbac/aws-auth"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSetting(t)
@@ -464,18 +465,18 @@ func TestCheck(t *testing.T) {
 			s.hub.ClearActions()
 			problems, err := d.Check(t.Context())
 			if err != nil || (len(problems) > 0) != (len(test.want) > 0) {
-				t.Fatalf("Check() = %q, %v, want one with %q", problems, err, test.want)
+				t.Fatalf("Check() = %q, %v, want a problem that contains %q", problems, err, test.want)
 			}
 			for _, text := range test.want {
 				if !strings.Contains(problems[0], text) {
-					t.Errorf("Check() = %q, want one with %q", problems, text)
+					t.Errorf("Check() = %q, want a problem that contains %q", problems, text)
 				}
 			}
 			for _, action := range s.hub.Actions() {
 				update, isUpdate := action.(clienttesting.UpdateActionImpl)
 				create, isCreate := action.(clienttesting.CreateActionImpl)
 				if isUpdate && len(update.UpdateOptions.DryRun) == 0 || isCreate && len(create.CreateOptions.DryRun) == 0 {
-					t.Errorf("Check() sends %s without dry-run", action.GetVerb())
+					t.Errorf("%s request of Check() is not a dry run, want a dry run", action.GetVerb())
 				}
 			}
 		})

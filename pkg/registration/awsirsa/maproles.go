@@ -24,7 +24,7 @@ func entryOf(desired irsa.Desired) mapping {
 	return mapping{RoleARN: desired.HubRoleARN(), Username: desired.Username(), Groups: desired.Groups()}
 }
 
-// value is what the entry is once it was read back.
+// value returns the entry in the form in which YAML decodes it.
 func (m mapping) value() any {
 	groups := make([]any, len(m.Groups))
 	for i, group := range m.Groups {
@@ -33,7 +33,7 @@ func (m mapping) value() any {
 	return map[string]any{"rolearn": m.RoleARN, "username": m.Username, "groups": groups}
 }
 
-// roleList is what mapRoles has.
+// roleList is the content of mapRoles.
 type roleList struct {
 	text string
 	// sequence is nil if there are no entries.
@@ -92,8 +92,8 @@ func roleOf(value any) string {
 	return role
 }
 
-// addMapping returns mapRoles with an entry, and no other one of its role. The text of
-// the others stays as it is.
+// addMapping returns mapRoles with one entry for the role. The text of other entries is
+// unchanged.
 func addMapping(text string, wanted mapping) (string, error) {
 	list, err := parseRoles(text)
 	if err != nil {
@@ -135,8 +135,8 @@ func removeMapping(text, roleARN string) (string, error) {
 	return rest.text, nil
 }
 
-// with returns the text with a further entry. What is written by lines must mean what
-// it should; where it does not, such as in a list in one line, all is written anew.
+// with returns the text with a further entry. If an edit by lines would change the
+// meaning, for example of a list on one line, it encodes the whole list.
 func (l *roleList) with(entry mapping) (string, error) {
 	expected := append(slices.Clone(l.values), entry.value())
 	indent := ""
@@ -205,7 +205,7 @@ func (l *roleList) without(roleARN string) (*roleList, error) {
 	return parseRoles(whole)
 }
 
-// lastLine is where the text of a node ends, as far as its parts say where they begin.
+// lastLine returns the last line on which a part of a node begins.
 func lastLine(node *yaml.Node) int {
 	last := node.Line
 	for _, part := range node.Content {
@@ -214,13 +214,14 @@ func lastLine(node *yaml.Node) int {
 	return last
 }
 
-// means tells whether a text has these entries.
+// means reports whether a text contains exactly these entries.
 func means(text string, expected []any) bool {
 	list, err := parseRoles(text)
 	return err == nil && len(list.values) == len(expected) && (len(expected) == 0 || reflect.DeepEqual(list.values, expected))
 }
 
-// encode writes the list anew, which keeps comments, and what all means.
+// encode encodes the whole list with its comments. It returns an error if that would
+// change the meaning of the entries.
 func (l *roleList) encode(expected []any) (string, error) {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)

@@ -22,19 +22,19 @@ func indented(text string) string {
 
 func TestAddMapping(t *testing.T) {
 	for name, test := range map[string]struct{ before, after string }{
-		"nothing":                 {"", entry},
-		"an empty list":           {"[]\n", entry},
-		"null":                    {"null\n", entry},
-		"only comments":           {"# none\n", "# none\n" + entry},
-		"after others":            {nodes + people, nodes + people + entry},
-		"without an end of line":  {strings.TrimSuffix(nodes, "\n"), nodes + entry},
-		"indented":                {indented(nodes), indented(nodes) + indented(entry)},
-		"there already":           {nodes + entry + people, nodes + entry + people},
-		"there in another layout": {"- {rolearn: '" + ours + "', groups: ['system:open-cluster-management:cluster1'], username: cluster1}\n" + nodes, "- {rolearn: '" + ours + "', groups: ['system:open-cluster-management:cluster1'], username: cluster1}\n" + nodes},
-		"another user":            {strings.Replace(entry, "username: cluster1", "username: mallory", 1) + people, people + entry},
-		"a group too much":        {nodes + entry + "    - system:masters\n" + people, nodes + people + entry},
-		"twice":                   {entry + nodes + entry, nodes + entry},
-		"a key too much":          {entry + "  userarn: x\n", entry},
+		"empty text":                 {"", entry},
+		"an empty list":              {"[]\n", entry},
+		"null":                       {"null\n", entry},
+		"only comments":              {"# none\n", "# none\n" + entry},
+		"after others":               {nodes + people, nodes + people + entry},
+		"without an end of line":     {strings.TrimSuffix(nodes, "\n"), nodes + entry},
+		"indented":                   {indented(nodes), indented(nodes) + indented(entry)},
+		"existing":                   {nodes + entry + people, nodes + entry + people},
+		"existing in another layout": {"- {rolearn: '" + ours + "', groups: ['system:open-cluster-management:cluster1'], username: cluster1}\n" + nodes, "- {rolearn: '" + ours + "', groups: ['system:open-cluster-management:cluster1'], username: cluster1}\n" + nodes},
+		"another user":               {strings.Replace(entry, "username: cluster1", "username: mallory", 1) + people, people + entry},
+		"an additional group":        {nodes + entry + "    - system:masters\n" + people, nodes + people + entry},
+		"twice":                      {entry + nodes + entry, nodes + entry},
+		"an additional key":          {entry + "  userarn: x\n", entry},
 	} {
 		t.Run(name, func(t *testing.T) {
 			after, err := addMapping(test.before, cluster1)
@@ -42,17 +42,17 @@ func TestAddMapping(t *testing.T) {
 				t.Fatal(err)
 			}
 			if after != test.after {
-				t.Errorf("it is\n%s\nand not\n%s", after, test.after)
+				t.Errorf("addMapping() =\n%s\nwant\n%s", after, test.after)
 			}
 			again, err := addMapping(after, cluster1)
 			if err != nil || again != after {
-				t.Errorf("a second time changes it: %v\n%s", err, again)
+				t.Errorf("second addMapping() = %v\n%s\nwant the unchanged text", err, again)
 			}
 		})
 	}
 }
 
-// What lines cannot express is written anew, and means the same.
+// A list that cannot be edited by lines is encoded again with the same meaning.
 func TestAddMappingToOtherLayouts(t *testing.T) {
 	for name, before := range map[string]string{
 		"in one line":   `[{"rolearn":"arn:aws:iam::1:role/a","username":"a","groups":["g"]}]`,
@@ -71,10 +71,10 @@ func TestAddMappingToOtherLayouts(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := yaml.Unmarshal([]byte(after), &is); err != nil {
-				t.Fatalf("%v in\n%s", err, after)
+				t.Fatalf("decoding addMapping(): %v\n%s", err, after)
 			}
 			if len(is) != len(was)+1 || roleOf(is[len(is)-1]) != ours {
-				t.Fatalf("it has become\n%s", after)
+				t.Fatalf("addMapping() =\n%s\nwant %d entries with the role last", after, len(was)+1)
 			}
 			rest, err := removeMapping(after, ours)
 			if err != nil {
@@ -82,11 +82,11 @@ func TestAddMappingToOtherLayouts(t *testing.T) {
 			}
 			var left []any
 			if err := yaml.Unmarshal([]byte(rest), &left); err != nil || len(left) != len(was) {
-				t.Errorf("%v, and without the entry it is\n%s", err, rest)
+				t.Errorf("removeMapping() = %v\n%s\nwant %d entries", err, rest, len(was))
 			}
 			for i := range was {
 				if roleOf(left[i]) != roleOf(was[i]) {
-					t.Errorf("entry %d was %v and is %v", i, was[i], left[i])
+					t.Errorf("entry %d = %v, want %v", i, left[i], was[i])
 				}
 			}
 		})
@@ -95,8 +95,8 @@ func TestAddMappingToOtherLayouts(t *testing.T) {
 
 func TestRemoveMapping(t *testing.T) {
 	for name, test := range map[string]struct{ before, after string }{
-		"nothing":          {"", ""},
-		"not there":        {nodes + people, nodes + people},
+		"empty text":       {"", ""},
+		"no entry":         {nodes + people, nodes + people},
 		"between others":   {nodes + entry + people, nodes + people},
 		"at the end":       {nodes + people + entry, nodes + people},
 		"twice":            {entry + nodes + entry, nodes},
@@ -110,29 +110,29 @@ func TestRemoveMapping(t *testing.T) {
 				t.Fatal(err)
 			}
 			if after != test.after {
-				t.Errorf("it is\n%s\nand not\n%s", after, test.after)
+				t.Errorf("removeMapping() =\n%s\nwant\n%s", after, test.after)
 			}
 		})
 	}
 }
 
-// Nothing is changed of what cannot be read for sure.
+// Text that cannot be parsed reliably is not changed.
 func TestMalformed(t *testing.T) {
 	for name, text := range map[string]string{
-		"no YAML":             "- rolearn: [",
-		"no list":             "rolearn: x\n",
-		"text":                "mapRoles",
-		"an entry of text":    nodes + "- admin\n",
-		"a key that is twice": "- rolearn: a\n  rolearn: b\n",
-		"two documents":       nodes + "---\n" + people,
-		"tabs":                "-\trolearn: a\n\tusername: b\n",
+		"invalid YAML":     "- rolearn: [",
+		"not a list":       "rolearn: x\n",
+		"text":             "mapRoles",
+		"an entry of text": nodes + "- admin\n",
+		"a duplicate key":  "- rolearn: a\n  rolearn: b\n",
+		"two documents":    nodes + "---\n" + people,
+		"tabs":             "-\trolearn: a\n\tusername: b\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			if after, err := addMapping(text, cluster1); err == nil {
-				t.Errorf("adding made it\n%s", after)
+				t.Errorf("addMapping() =\n%s\nwant an error", after)
 			}
 			if after, err := removeMapping(text, ours); err == nil {
-				t.Errorf("removing made it\n%s", after)
+				t.Errorf("removeMapping() =\n%s\nwant an error", after)
 			}
 		})
 	}

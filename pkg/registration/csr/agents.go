@@ -12,12 +12,11 @@ import (
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 )
 
-// maxAgents is how many agents of a cluster its registration names.
+// maxAgents bounds the agents that a registration names.
 const maxAgents = 10
 
-// keepAgents has a registration name the agents whose first request was approved, by
-// whomever, and returns it as it is then. It does so after the approval: one that was
-// missed is found again by the request itself.
+// keepAgents stores the agents whose first request was approved in the registration, and returns the stored
+// registration. It runs after the approval, so that a crash in between loses nothing: the request remains.
 func (a *Approver) keepAgents(ctx context.Context, record *registerv1alpha1.ManagedClusterRegistration, requests []*certificatesv1.CertificateSigningRequest) (*registerv1alpha1.ManagedClusterRegistration, error) {
 	if record == nil || record.Spec.Driver != registerv1alpha1.DriverCSR {
 		return record, nil
@@ -43,13 +42,12 @@ func (a *Approver) keepAgents(ctx context.Context, record *registerv1alpha1.Mana
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("keeping the agents of cluster %s: %w", record.Name, err)
+		return nil, fmt.Errorf("storing the agents of ManagedCluster %q: %w", record.Name, err)
 	}
 	return updated, nil
 }
 
-// approvedAgents are the last agents of a registration whose first request is among
-// those given and approved, newest last.
+// approvedAgents returns the last agents of a registration whose first request is approved, newest last.
 func approvedAgents(record *registerv1alpha1.ManagedClusterRegistration, requests []*certificatesv1.CertificateSigningRequest) []string {
 	type approval struct {
 		certificatesv1.CertificateSigningRequestCondition
@@ -58,7 +56,7 @@ func approvedAgents(record *registerv1alpha1.ManagedClusterRegistration, request
 	var approvals []approval
 	for _, request := range requests {
 		granted := condition(request, certificatesv1.CertificateApproved)
-		// Requests outlive a cluster that another one of the same name follows.
+		// Requests may belong to a previous cluster of the same name.
 		if granted == nil || granted.LastUpdateTime.Before(&record.CreationTimestamp) {
 			continue
 		}

@@ -32,55 +32,52 @@ import (
 )
 
 const (
-	// requestsByCluster indexes requests by the cluster that they are labelled with.
+	// requestsByCluster indexes requests by their cluster label.
 	requestsByCluster = "registration-requests-by-cluster"
 
-	// reviewPeriod is how often the hub is asked again whether an agent may renew,
-	// which it may say for reasons that no object tells.
+	// reviewPeriod is the interval between access reviews of a renewal, whose result may change without an event.
 	reviewPeriod = time.Minute
 )
 
-// Options are what an Approver works with. All but AutoApproved are required.
+// Options configure an Approver. AutoApproved and MaxRequests are optional.
 type Options struct {
-	// Hub is where the requests are.
+	// Hub reads and writes CertificateSigningRequests.
 	Hub kubernetes.Interface
-	// CSRs has the requests that are labelled with the name of a cluster. The caller starts it.
+	// CSRs caches the requests with a cluster label. The caller starts it.
 	CSRs certificatesinformers.CertificateSigningRequestInformer
 
-	// Clusters reads ManagedClusters before anything is decided; ClusterInformer says
-	// when to look. The caller starts it.
+	// Clusters reads stored ManagedClusters for decisions. ClusterInformer sends events. The caller starts it.
 	Clusters        clusterclient.ManagedClustersGetter
 	ClusterInformer clusterinformers.ManagedClusterInformer
 
-	// Records reads registrations and keeps their agents; Registrations says when to
-	// look. The caller starts it.
+	// Records reads and writes stored registrations. Registrations sends events. The caller starts it.
 	Records       registration.Records
 	Registrations registerinformers.ManagedClusterRegistrationInformer
 
-	// AutoApproved are users whose requests for agents of accepted clusters that they have
-	// created are approved without a decision that covers them.
+	// AutoApproved are users whose requests are approved for agents of accepted clusters that they created, even if no
+	// decision covers the request.
 	AutoApproved []string
 
-	// MaxRequests bounds the requests that the agents of a cluster may have on the hub, and
-	// those of one requester for one cluster that are looked at; DefaultMaxRequests if it is 0.
+	// MaxRequests bounds the stored requests of a cluster's agents, and the requests of one requester for one cluster
+	// that are considered. It defaults to DefaultMaxRequests.
 	MaxRequests int
 
 	Clock clock.PassiveClock
 }
 
-// Approver approves and denies the certificate requests of agents. What it knows from
-// caches only tells it when to look: it decides by what is stored.
+// Approver approves and denies the certificate requests of agents. Caches only trigger it: it decides by the stored
+// objects.
 type Approver struct {
 	options      Options
 	autoApproved sets.Set[string]
 	loop         reconcile.Loop
 
 	mu sync.Mutex
-	// ignored are the requests of each cluster that were logged as none of ours.
+	// ignored contains the ignored requests of each cluster that were logged.
 	ignored map[string]sets.Set[types.UID]
 }
 
-// NewApprover returns an Approver. It fails if the informer of requests has been started.
+// NewApprover returns an Approver. It returns an error if the informer of requests was started.
 func NewApprover(options Options) (*Approver, error) {
 	a := &Approver{options: options, autoApproved: sets.New(options.AutoApproved...), ignored: map[string]sets.Set[types.UID]{}}
 	if a.options.MaxRequests == 0 {
@@ -113,11 +110,10 @@ func NewApprover(options Options) (*Approver, error) {
 	return a, nil
 }
 
-// Run acts until ctx ends, and returns once every worker has stopped. One of it acts
-// on a hub at a time; it may run again afterwards.
+// Run runs the Approver until ctx ends, and returns after all workers have stopped. Only one replica runs it.
 func (a *Approver) Run(ctx context.Context) { a.loop.Run(ctx) }
 
-// sameDecision ignores what agents report all the time.
+// sameDecision reports whether a change of a ManagedCluster concerns only its agent's report.
 func sameDecision(old, obj any) bool {
 	before, ok := old.(*clusterv1.ManagedCluster)
 	if !ok {
@@ -141,7 +137,7 @@ func (a *Approver) reconcile(ctx context.Context, name cache.ObjectName) (time.D
 func (a *Approver) settleCached(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
 	objects, err := a.options.CSRs.Informer().GetIndexer().ByIndex(requestsByCluster, name.Name)
 	if err != nil {
-		return 0, fmt.Errorf("finding the certificate requests of cluster %s: %w", name.Name, err)
+		return 0, fmt.Errorf("finding the CertificateSigningRequests of ManagedCluster %q: %w", name.Name, err)
 	}
 	requests := make([]*certificatesv1.CertificateSigningRequest, 0, len(objects))
 	for _, object := range objects {
@@ -151,17 +147,15 @@ func (a *Approver) settleCached(ctx context.Context, name cache.ObjectName) (tim
 	}
 	again, err := a.settle(ctx, name.Name, requests)
 	if apierrors.IsConflict(err) {
-		// The cache is behind, and learns of what was changed.
+		// The cache is behind and will send an event.
 		return again, nil
 	}
 	return again, err
 }
 
-// ApprovePending approves the pending requests of a cluster that can be approved now,
-// by what the hub and the server have stored, and returns the names of the requests
-// for first certificates that were approved since the decision about the cluster,
-// whoever came first. The Approver may run at the same time, here or elsewhere. An
-// error may come with names: it is about the others.
+// ApprovePending approves the pending requests of a cluster that qualify according to the stored objects. It returns the
+// names of all requests for first certificates that were approved since the decision about the cluster, by any replica.
+// It may return names together with an error about other requests.
 func (a *Approver) ApprovePending(ctx context.Context, cluster string) ([]string, error) {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		requests, err := a.list(ctx, cluster)
@@ -175,8 +169,7 @@ func (a *Approver) ApprovePending(ctx context.Context, cluster string) ([]string
 	return names, errors.Join(err, namesErr)
 }
 
-// approved returns the names of the requests for first certificates that were
-// approved since the decision about a cluster.
+// approved returns the names of the requests for first certificates that were approved since the decision.
 func (a *Approver) approved(ctx context.Context, name string) ([]string, error) {
 	cluster, _, err := a.read(ctx, name)
 	if err != nil || cluster == nil || cluster.Status.Acceptance == nil || !cluster.Status.Acceptance.Accepted {
@@ -187,7 +180,7 @@ func (a *Approver) approved(ctx context.Context, name string) ([]string, error) 
 		return nil, err
 	}
 	var names []string
-	// Of both times the hub keeps whole seconds.
+	// The hub truncates both times to seconds.
 	since := cluster.Status.Acceptance.DecidedAt.Truncate(time.Second)
 	for _, request := range requests {
 		approval := condition(request, certificatesv1.CertificateApproved)
@@ -199,13 +192,13 @@ func (a *Approver) approved(ctx context.Context, name string) ([]string, error) 
 	return names, nil
 }
 
-// list returns the requests of a cluster as the hub has them.
+// list returns the stored requests of a cluster.
 func (a *Approver) list(ctx context.Context, cluster string) ([]*certificatesv1.CertificateSigningRequest, error) {
 	found, err := a.options.Hub.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{
 		LabelSelector: labels.Set{clusterv1.ClusterNameLabel: cluster}.String(),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("listing the certificate requests of cluster %s: %w", cluster, err)
+		return nil, fmt.Errorf("listing the CertificateSigningRequests of ManagedCluster %q: %w", cluster, err)
 	}
 	requests := make([]*certificatesv1.CertificateSigningRequest, 0, len(found.Items))
 	for i := range found.Items {
@@ -214,26 +207,24 @@ func (a *Approver) list(ctx context.Context, cluster string) ([]*certificatesv1.
 	return requests, nil
 }
 
-// read returns a ManagedCluster and its registration as they are stored, nil where
-// there is none.
+// read returns a stored ManagedCluster and its registration, each nil if there is none.
 func (a *Approver) read(ctx context.Context, name string) (*clusterv1.ManagedCluster, *registerv1alpha1.ManagedClusterRegistration, error) {
 	cluster, err := a.options.Clusters.ManagedClusters().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		cluster = nil
 	} else if err != nil {
-		return nil, nil, fmt.Errorf("reading ManagedCluster %s: %w", name, err)
+		return nil, nil, fmt.Errorf("reading ManagedCluster %q: %w", name, err)
 	}
 	record, err := a.options.Records.Get(ctx, name)
 	if apierrors.IsNotFound(err) {
 		record = nil
 	} else if err != nil {
-		return nil, nil, fmt.Errorf("reading the registration of cluster %s: %w", name, err)
+		return nil, nil, fmt.Errorf("reading the registration of ManagedCluster %q: %w", name, err)
 	}
 	return cluster, record, nil
 }
 
-// settle does what can be done now about the requests of a cluster, and returns when
-// to look again if nothing may tell.
+// settle decides the requests of a cluster that can be decided now, and returns the time to the next attempt.
 func (a *Approver) settle(ctx context.Context, name string, requests []*certificatesv1.CertificateSigningRequest) (time.Duration, error) {
 	if len(requests) == 0 {
 		a.forgetIgnored(name)
@@ -243,7 +234,7 @@ func (a *Approver) settle(ctx context.Context, name string, requests []*certific
 	if err != nil {
 		return 0, err
 	}
-	// What was approved by hand, or just before a crash, counts for the rules.
+	// The rules consider requests that were approved manually or just before a crash.
 	if record, err = a.keepAgents(ctx, record, requests); err != nil {
 		return 0, err
 	}
@@ -266,7 +257,7 @@ func (a *Approver) settle(ctx context.Context, name string, requests []*certific
 			ignored.Insert(request.UID)
 			a.logIgnored(ctx, name, request, d)
 		case verdictWait, verdictReview:
-			klog.FromContext(ctx).V(2).Info("a certificate request stays pending", "request", request.Name, "cluster", name, "reason", d.reason, "message", d.message)
+			klog.FromContext(ctx).V(2).Info("A certificate request stays pending", "request", request.Name, "cluster", name, "reason", d.reason, "message", d.message)
 			if d.renewal && d.reason == reasonMayNotRenew {
 				again = reviewPeriod
 			}
@@ -284,7 +275,7 @@ func (a *Approver) settle(ctx context.Context, name string, requests []*certific
 	return again, combine(errs)
 }
 
-// combine joins errors, such that what is only a conflict still is one.
+// combine joins errors. If all are conflicts, the result is a conflict.
 func combine(errs []error) error {
 	others := slices.DeleteFunc(slices.Clone(errs), apierrors.IsConflict)
 	if len(errs) > 0 && len(others) == 0 {
@@ -293,7 +284,7 @@ func combine(errs []error) error {
 	return errors.Join(others...)
 }
 
-// conclude writes the decision about a request, and returns the request as it is then.
+// conclude writes the decision about a request, and returns the stored request.
 func (a *Approver) conclude(ctx context.Context, request *certificatesv1.CertificateSigningRequest, d decision) (*certificatesv1.CertificateSigningRequest, error) {
 	kind, reason := certificatesv1.CertificateApproved, ReasonAutoApproved
 	if d.verdict == verdictDeny {
@@ -309,14 +300,14 @@ func (a *Approver) conclude(ctx context.Context, request *certificatesv1.Certifi
 	case apierrors.IsNotFound(err):
 		return request, nil
 	case err != nil:
-		return nil, fmt.Errorf("writing the decision about certificate request %s: %w", request.Name, err)
+		return nil, fmt.Errorf("writing the decision about CertificateSigningRequest %q: %w", request.Name, err)
 	}
-	klog.FromContext(ctx).Info("decided about a certificate request", "request", request.Name, "agent", d.agent.username(),
+	klog.FromContext(ctx).Info("Decided a certificate request", "request", request.Name, "agent", d.agent.username(),
 		"requester", request.Spec.Username, "condition", kind, "reason", d.reason)
 	return decided, nil
 }
 
-// isPending tells whether nobody has decided about a request.
+// isPending reports whether a request is undecided.
 func isPending(request *certificatesv1.CertificateSigningRequest) bool {
 	return len(request.Status.Certificate) == 0 && condition(request, certificatesv1.CertificateApproved) == nil &&
 		condition(request, certificatesv1.CertificateDenied) == nil && condition(request, certificatesv1.CertificateFailed) == nil
@@ -331,13 +322,13 @@ func condition(request *certificatesv1.CertificateSigningRequest, kind certifica
 	return nil
 }
 
-// logIgnored logs a request that is none of ours, once.
+// logIgnored logs an ignored request once.
 func (a *Approver) logIgnored(ctx context.Context, cluster string, request *certificatesv1.CertificateSigningRequest, d decision) {
 	a.mu.Lock()
 	known := a.ignored[cluster].Has(request.UID)
 	a.mu.Unlock()
 	if !known {
-		klog.FromContext(ctx).Info("a certificate request is left alone", "request", request.Name, "cluster", cluster,
+		klog.FromContext(ctx).Info("Ignored a certificate request", "request", request.Name, "cluster", cluster,
 			"requester", request.Spec.Username, "reason", d.reason, "message", d.message)
 	}
 }

@@ -1,10 +1,8 @@
-// Package csr is the registration driver by which the agents of a cluster show the
-// hub who they are with client certificates, which the hub signs.
+// Package csr is the registration driver in which agents authenticate with client certificates that the hub signs.
 //
-//	request ──► parse ──► judge ──► approved, denied, or left as it is
+//	request ──► parse ──► judge ──► approved, denied, or ignored
 //
-// What an agent may get is decided by rules without any state (rules.go); an Approver
-// looks at the requests of a cluster again whenever something changes that they depend on.
+// The rules of rules.go are pure. An Approver evaluates the requests of a cluster after each change of their inputs.
 package csr
 
 import (
@@ -26,41 +24,40 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/signing"
 )
 
-// probeName is the prefix of the request by which the server finds out whether the hub signs.
+// probeName is the prefix of the request that checks whether the hub signs certificates.
 const probeName = "hub-apiserver-probe"
 
 var _ registration.Checker = Driver{}
 
-// Driver is the registration driver csr. It makes nothing for a cluster: its agents
-// ask for certificates, and an Approver answers them for as long as the hub accepts it.
+// Driver is the registration driver csr. It provisions nothing: an Approver decides the agents' requests.
 type Driver struct {
-	// Requests has the requests that are labelled with the name of a cluster; nil for none.
+	// Requests lists the requests with a cluster label. It may be nil.
 	Requests certificateslisters.CertificateSigningRequestLister
-	// Hub is for Check.
+	// Hub is used by Check.
 	Hub kubernetes.Interface
 }
 
-// Name is csr.
+// Name returns csr.
 func (Driver) Name() registerv1alpha1.RegistrationDriver { return registerv1alpha1.DriverCSR }
 
-// Check finds out whether the hub signs client certificates.
+// Check checks whether the hub signs client certificates.
 func (d Driver) Check(ctx context.Context) ([]string, error) {
 	refusal, err := signing.Probe(ctx, d.Hub, probeName, signing.DefaultTimeout)
 	if err != nil || refusal == "" {
 		return nil, err
 	}
 	return []string{fmt.Sprintf("the hub does not sign client certificates: %s; "+
-		"give kube-controller-manager --cluster-signing-cert-file and --cluster-signing-key-file, or start the server with --registration-auth=%s where the hub knows IAM roles",
+		"start kube-controller-manager with --cluster-signing-cert-file and --cluster-signing-key-file, or start the server with --registration-auth=%s if the hub authenticates IAM roles",
 		refusal, registerv1alpha1.DriverAWSIRSA)}, nil
 }
 
-// Groups returns the group that client certificates have as their organization.
+// Groups returns the organization of the client certificates.
 func (Driver) Groups(registration *registerv1alpha1.ManagedClusterRegistration) []string {
 	return clusterv1.AgentGroups(registration.Name)[:1]
 }
 
-// Rules lets agents make requests, and read those that they have made themselves. Kubernetes
-// RBAC cannot let them list requests by label: then they would read those of other clusters.
+// Rules allows agents to create requests and to read their own by name. RBAC cannot restrict a list to a label, so it
+// would show the requests of other clusters.
 func (d Driver) Rules(registration *registerv1alpha1.ManagedClusterRegistration) []rbacv1.PolicyRule {
 	rule := rbacv1.PolicyRule{APIGroups: []string{certificatesv1.GroupName}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"create"}}
 	rules := []rbacv1.PolicyRule{rule}
@@ -71,8 +68,7 @@ func (d Driver) Rules(registration *registerv1alpha1.ManagedClusterRegistration)
 	return rules
 }
 
-// requestsOf returns the names of the requests that agents of a cluster have made: the newest
-// of them, if there are more than an Approver leaves.
+// requestsOf returns the names of the newest requests that agents of a cluster created, up to the limit of an Approver.
 func (d Driver) requestsOf(cluster string) []string {
 	if d.Requests == nil {
 		return nil
@@ -96,22 +92,21 @@ func (d Driver) requestsOf(cluster string) []string {
 	return names
 }
 
-// Refuses refuses no cluster but one that registers by another driver.
+// Refuses returns why a cluster cannot be accepted: it registered with another driver.
 func (Driver) Refuses(registration *registerv1alpha1.ManagedClusterRegistration) string {
 	if driver := registration.Spec.Driver; driver != registerv1alpha1.DriverCSR {
-		return fmt.Sprintf("the cluster registers with the driver %q, not with %q", driver, registerv1alpha1.DriverCSR)
+		return fmt.Sprintf("the cluster registered with the driver %q, not with %q", driver, registerv1alpha1.DriverCSR)
 	}
 	return ""
 }
 
-// Provision makes nothing: RBAC for the groups of the cluster is all that a
-// certificate needs.
+// Provision does nothing, since certificates need only RBAC.
 func (Driver) Provision(context.Context, *registerv1alpha1.ManagedClusterRegistration, bool) error {
 	return nil
 }
 
-// Revoke removes nothing. Certificates cannot be taken back; without RBAC they are
-// worth nothing, and the Approver denies the requests for further ones.
+// Revoke does nothing. Certificates cannot be revoked, but have no permissions without RBAC, and the Approver denies
+// their renewal.
 func (Driver) Revoke(context.Context, *registerv1alpha1.ManagedClusterRegistration) error {
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 )
 
-// Agents may read the requests that they have made, and no others, whatever the label says.
+// Agents may read only the requests that they have created, regardless of the label.
 func TestAgentsReadTheirOwnRequestsOnly(t *testing.T) {
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	driver := Driver{Requests: certificateslisters.NewCertificateSigningRequestLister(indexer)}
@@ -40,7 +40,7 @@ func TestAgentsReadTheirOwnRequestsOnly(t *testing.T) {
 	add("labelled-by-another", "cluster1", 0, "system:open-cluster-management:cluster2")
 	add("of-the-bootstrap-identity", "cluster1", 0, "system:serviceaccounts")
 	if rules := driver.Rules(record); !reflect.DeepEqual(rules, []rbacv1.PolicyRule{create}) {
-		t.Errorf("Rules of a cluster without requests = %v, want to create them", rules)
+		t.Errorf("Rules() of a cluster without requests = %v, want only create", rules)
 	}
 
 	var want []string
@@ -53,6 +53,6 @@ func TestAgentsReadTheirOwnRequestsOnly(t *testing.T) {
 	}
 	rules := driver.Rules(record)
 	if len(rules) != 2 || !slices.Equal(rules[1].ResourceNames, want) || !slices.Equal(rules[1].Verbs, []string{"get", "list", "watch"}) {
-		t.Errorf("Rules = %v, want to read the newest %d requests", rules, DefaultMaxRequests)
+		t.Errorf("Rules() = %v, want get, list and watch on the newest %d requests", rules, DefaultMaxRequests)
 	}
 }

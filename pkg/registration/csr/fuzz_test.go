@@ -13,8 +13,8 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 )
 
-// FuzzJudge has everybody ask for everything. The certificate that the hub would make
-// of an approved request names an agent of the cluster, and no groups but the cluster's.
+// FuzzJudge judges random requests of random users. The certificate of an approved
+// request must name an agent of the cluster, and only groups of the cluster.
 func FuzzJudge(f *testing.F) {
 	f.Add(agentName, ownGroup, "", "", "", "cluster1", creator, []byte(nil))
 	f.Add(agentName, ownGroup, allGroup, "", "", "cluster1", bootstrapper, []byte(nil))
@@ -45,7 +45,7 @@ func FuzzJudge(f *testing.F) {
 		}
 		der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
 		if err != nil {
-			return // it cannot even be asked for
+			return // such a request cannot be created
 		}
 		request := requestOf(user, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 		request.Labels[clusterv1.ClusterNameLabel] = cluster
@@ -55,23 +55,23 @@ func FuzzJudge(f *testing.F) {
 		}
 		content, err := x509.ParseCertificateRequest(der)
 		if err != nil {
-			t.Fatalf("a request that cannot be read was approved: %v", err)
+			t.Fatalf("parsing an approved request: %v", err)
 		}
 		// This is how kube-apiserver reads the user from a certificate.
 		name, groups := content.Subject.CommonName, content.Subject.Organization
 		agent, ok := strings.CutPrefix(name, identityPrefix+cluster+":")
 		if !ok || agent == "" || strings.Contains(agent, ":") || strings.Contains(cluster, ":") {
-			t.Errorf("%q was approved for cluster %q", name, cluster)
+			t.Errorf("approved name = %q, want an agent of cluster %q", name, cluster)
 		}
 		own := identityPrefix + cluster
 		if !slices.Contains(groups, own) || own == allGroup || slices.ContainsFunc(groups, func(g string) bool { return g != own && g != allGroup }) {
-			t.Errorf("the groups %q were approved for cluster %q", groups, cluster)
+			t.Errorf("approved groups = %q, want only groups of cluster %q", groups, cluster)
 		}
 		if len(content.Subject.Names) != 1+len(groups) || len(content.DNSNames)+len(content.EmailAddresses)+len(content.IPAddresses)+len(content.URIs) > 0 {
-			t.Errorf("more than a name and groups was approved: %v", content.Subject.Names)
+			t.Errorf("approved subject = %v, want only a name and groups", content.Subject.Names)
 		}
 		if strings.HasPrefix(user, identityPrefix) && user != name {
-			t.Errorf("%q was approved for agent %q", name, user)
+			t.Errorf("approved name for agent %q = %q, want the name of the agent", user, name)
 		}
 	})
 }

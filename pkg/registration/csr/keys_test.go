@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// withHugeKey returns a request with an RSA key of which nobody has the private part:
-// a requester who has the server verify a signature need not have one.
+// withHugeKey returns a request with an RSA key without a private part. A requester does
+// not need the private key to make the server verify a signature.
 func withHugeKey(t *testing.T, bits int) []byte {
 	t.Helper()
 	der, err := x509.CreateCertificateRequest(rand.Reader, named(agentName, ownGroup), newKey(t))
@@ -50,10 +50,10 @@ func withHugeKey(t *testing.T, bits int) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
-// The signature of a key that is too large is not verified, which takes the server longer the
-// larger the key is.
+// The server does not verify signatures of keys that are too large, because the time to verify
+// increases with the size of the key.
 func TestHugeKeysAreNotVerified(t *testing.T) {
-	for bits, want := range map[int]string{maxRSABits: "does not have the key", maxRSABits + 8: "more than 8192", 40_000: "more than 8192", 100_000: "longer than"} {
+	for bits, want := range map[int]string{maxRSABits: "signature of the request is invalid", maxRSABits + 8: "more than 8192", 40_000: "more than 8192", 100_000: "longer than"} {
 		if _, err := parse(requestOf(creator, withHugeKey(t, bits))); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("parse() of a key with %d bits = %v, want an error that contains %q", bits, err, want)
 		}

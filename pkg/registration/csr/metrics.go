@@ -10,7 +10,7 @@ import (
 var (
 	removedRequests = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem: "hub_apiserver", Name: "registration_removed_requests_total", StabilityLevel: metrics.ALPHA,
-		Help: "Certificate requests of agents that were removed, since their cluster had more than it may have.",
+		Help: "Number of CertificateSigningRequests of agents that were removed because their cluster exceeded its limit.",
 	})
 
 	registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(removedRequests) })

@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// identityPrefix begins the names of agents, and of their groups in certificates.
+	// identityPrefix is the prefix of the names and groups of agents in certificates.
 	identityPrefix = "system:open-cluster-management:"
-	// sharedName is no cluster's: the group of that name is the one of all clusters.
+	// sharedName cannot name a cluster, since its group contains the agents of all clusters.
 	sharedName = "managed-clusters"
 
-	// maxRequestSize is more than a request with the largest usual key takes, in bytes.
+	// maxRequestSize exceeds the size of a request with the largest usual key, in bytes.
 	maxRequestSize = 16 << 10
-	// maxRSABits bounds what it costs to verify the signature of a request.
+	// maxRSABits bounds the CPU time of verifying a signature.
 	maxRSABits = 8192
 	// maxAgentNameLength is in bytes.
 	maxAgentNameLength = 253
@@ -38,15 +38,15 @@ var (
 	oidSubjectAlt   = asn1.ObjectIdentifier{2, 5, 29, 17}
 )
 
-// identity is an agent of a cluster, as certificates name it.
+// identity is an agent of a cluster in a certificate.
 type identity struct {
 	cluster, agent string
 }
 
 func (i identity) username() string { return identityPrefix + i.cluster + ":" + i.agent }
 
-// parse returns the agent that a request asks a certificate for. Its error says what
-// keeps the request from being one for a certificate of an agent and of nothing else.
+// parse returns the agent that a request names as the subject of the certificate. It returns an error if the request is
+// not for exactly such a certificate.
 func parse(request *certificatesv1.CertificateSigningRequest) (identity, error) {
 	if signer := request.Spec.SignerName; signer != certificatesv1.KubeAPIServerClientSignerName {
 		return identity{}, fmt.Errorf("the signer is %q, not %q", signer, certificatesv1.KubeAPIServerClientSignerName)
@@ -69,7 +69,7 @@ func parse(request *certificatesv1.CertificateSigningRequest) (identity, error) 
 		return identity{}, fmt.Errorf("the label %s is %q, but the subject is an agent of %q", clusterv1.ClusterNameLabel, label, agent.cluster)
 	}
 	if err := content.CheckSignature(); err != nil {
-		return identity{}, fmt.Errorf("who asks does not have the key: %w", err)
+		return identity{}, fmt.Errorf("the signature of the request is invalid: %w", err)
 	}
 	return agent, nil
 }
@@ -79,7 +79,7 @@ func checkUsages(usages []certificatesv1.KeyUsage) error {
 		switch usage {
 		case certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth:
 		default:
-			return fmt.Errorf("the usage %q is none of an agent", usage)
+			return fmt.Errorf("the usage %q is not allowed for agents", usage)
 		}
 	}
 	if !slices.Contains(usages, certificatesv1.UsageClientAuth) {
@@ -94,13 +94,13 @@ func decode(request []byte) (*x509.CertificateRequest, error) {
 	}
 	block, rest := pem.Decode(request)
 	if block == nil || block.Type != cert.CertificateRequestBlockType || len(bytes.TrimSpace(rest)) > 0 {
-		return nil, errors.New("the request is not one certificate request in PEM")
+		return nil, errors.New("the request is not a single PEM-encoded certificate request")
 	}
 	content, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("the request cannot be read: %w", err)
+		return nil, fmt.Errorf("the request cannot be parsed: %w", err)
 	}
-	// Names of kinds that Go does not parse count too.
+	// The extension may contain names that Go does not parse.
 	for _, extension := range content.Extensions {
 		if extension.Id.Equal(oidSubjectAlt) {
 			return nil, errors.New("the request has subject alternative names")
@@ -109,22 +109,21 @@ func decode(request []byte) (*x509.CertificateRequest, error) {
 	return content, nil
 }
 
-// subject reads the agent from a subject that has its name and groups and nothing
-// else. The hub copies the subject into the certificate as it is, so every attribute
-// counts, not only those that Go has a field for.
+// subject returns the agent of a subject that contains only its name and groups. The hub copies the whole subject into
+// the certificate, so attributes for which Go has no field are checked too.
 func subject(content *x509.CertificateRequest) (identity, error) {
 	var names, groups []string
 	for _, attribute := range content.Subject.Names {
 		value, ok := attribute.Value.(string)
 		switch {
 		case !ok:
-			return identity{}, fmt.Errorf("the attribute %s of the subject is no string", attribute.Type)
+			return identity{}, fmt.Errorf("the attribute %s of the subject is not a string", attribute.Type)
 		case attribute.Type.Equal(oidCommonName):
 			names = append(names, value)
 		case attribute.Type.Equal(oidOrganization):
 			groups = append(groups, value)
 		default:
-			return identity{}, fmt.Errorf("the subject has the attribute %s beside its common name and organizations", attribute.Type)
+			return identity{}, fmt.Errorf("the subject contains the attribute %s; only a common name and organizations are allowed", attribute.Type)
 		}
 	}
 	if len(names) != 1 {
@@ -134,7 +133,7 @@ func subject(content *x509.CertificateRequest) (identity, error) {
 	if err != nil {
 		return identity{}, err
 	}
-	// The others are not for certificates.
+	// The other groups do not occur in certificates.
 	own := clusterv1.AgentGroups(agent.cluster)[0]
 	slices.Sort(groups)
 	if slices.Equal(groups, []string{own}) {
@@ -145,7 +144,7 @@ func subject(content *x509.CertificateRequest) (identity, error) {
 	if slices.Equal(groups, both) {
 		return agent, nil
 	}
-	return identity{}, fmt.Errorf("the organizations %q are not those of an agent of %q", groups, agent.cluster)
+	return identity{}, fmt.Errorf("the organizations %q do not belong to an agent of cluster %q", groups, agent.cluster)
 }
 
 func parseUsername(name string) (identity, error) {
@@ -156,15 +155,15 @@ func parseUsername(name string) (identity, error) {
 	}
 	agent := identity{cluster: parts[0], agent: parts[1]}
 	if problems := apivalidation.ValidateNamespaceName(agent.cluster, false); len(problems) > 0 {
-		return identity{}, fmt.Errorf("the common name %q has no name of a cluster: %s", name, strings.Join(problems, ", "))
+		return identity{}, fmt.Errorf("the common name %q contains an invalid cluster name: %s", name, strings.Join(problems, ", "))
 	}
 	if agent.cluster == sharedName {
-		return identity{}, fmt.Errorf("the common name %q is of a cluster named as the group of all clusters is", name)
+		return identity{}, fmt.Errorf("the common name %q contains the reserved cluster name of the group of all clusters", name)
 	}
-	// People read these names; none may look like another one.
+	// Users compare these names, so two names must not look alike.
 	unreadable := func(r rune) bool { return r <= ' ' || r > '~' }
 	if agent.agent == "" || len(agent.agent) > maxAgentNameLength || strings.ContainsFunc(agent.agent, unreadable) {
-		return identity{}, fmt.Errorf("the common name %q has no name of an agent: 1 to %d printable ASCII characters", name, maxAgentNameLength)
+		return identity{}, fmt.Errorf("the common name %q contains an invalid agent name: must be 1 to %d printable ASCII characters", name, maxAgentNameLength)
 	}
 	return agent, nil
 }

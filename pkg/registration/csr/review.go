@@ -11,8 +11,8 @@ import (
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 )
 
-// mayRenew asks the hub whether who made a request may renew certificates of a
-// cluster, with all that the hub knows of who it is.
+// mayRenew sends a SubjectAccessReview to check whether the requester, with its groups and extra fields, may renew
+// certificates of a cluster.
 func (a *Approver) mayRenew(ctx context.Context, request *certificatesv1.CertificateSigningRequest, cluster string) (*bool, error) {
 	extra := make(map[string]authorizationv1.ExtraValue, len(request.Spec.Extra))
 	for key, values := range request.Spec.Extra {
@@ -28,7 +28,7 @@ func (a *Approver) mayRenew(ctx context.Context, request *certificatesv1.Certifi
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("asking whether %s may renew certificates of cluster %s: %w", request.Spec.Username, cluster, err)
+		return nil, fmt.Errorf("reviewing whether %s may renew certificates of ManagedCluster %q: %w", request.Spec.Username, cluster, err)
 	}
 	return new(review.Status.Allowed), nil
 }

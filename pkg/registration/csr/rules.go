@@ -16,28 +16,27 @@ import (
 // BootstrapGroup is the group of the hub's bootstrap tokens for managed clusters.
 const BootstrapGroup = "system:bootstrappers:managedcluster"
 
-// bootstrapUsers are the ServiceAccounts whose tokens clusters begin with.
+// bootstrapUsers are the ServiceAccounts of the tokens with which clusters join.
 var bootstrapUsers = sets.New(
 	"system:serviceaccount:open-cluster-management:agent-registration-bootstrap",
 	"system:serviceaccount:open-cluster-management:cluster-bootstrap",
 )
 
-// verdict is what becomes of a request.
+// verdict is the result of the rules for a request.
 type verdict int
 
 const (
-	// verdictIgnore leaves alone what is none of our requests, for good.
+	// verdictIgnore permanently ignores a request that is not from an agent.
 	verdictIgnore verdict = iota
-	// verdictWait leaves a request pending until something changes, or somebody approves it by hand.
+	// verdictWait leaves a request pending until an input changes or someone approves it manually.
 	verdictWait
-	// verdictReview needs to know whether the hub lets the agent renew its certificate.
+	// verdictReview requires an access review of the renewal.
 	verdictReview
 	verdictApprove
 	verdictDeny
 )
 
-// ReasonAutoApproved is the reason of every approval. Clients of Open Cluster Management look for
-// it; the message says which rule approved the request.
+// ReasonAutoApproved is the reason of every approval, which OCM clients match. The message names the rule.
 const ReasonAutoApproved = "AutoApprovedByHubCSRApprovingController"
 
 // Reasons of verdicts. The conditions of denied requests show them.
@@ -65,68 +64,65 @@ const (
 	reasonEarlier      = "EarlierThanManagedCluster"
 )
 
-// ahead is how long before its ManagedCluster a request may come: public agents make
-// both at the same time.
+// ahead is the maximum time by which a request may be older than its ManagedCluster, since upstream OCM agents create
+// both concurrently.
 const ahead = time.Minute
 
-// input is all that the rules look at.
+// input contains all inputs of the rules.
 type input struct {
 	request *certificatesv1.CertificateSigningRequest
-	// cluster and registration are those of the cluster that the request is labelled
-	// with; nil where there are none.
+	// cluster and registration are the objects that the cluster label names, each nil if there is none.
 	cluster      *clusterv1.ManagedCluster
 	registration *registerv1alpha1.ManagedClusterRegistration
-	// autoApproved are users whose requests, for clusters that they have created, need
-	// nothing but that the cluster is accepted.
+	// autoApproved are users whose requests are approved for accepted clusters that they created.
 	autoApproved sets.Set[string]
-	// mayRenew is whether the hub lets who asks renew certificates of the cluster; nil
-	// while nobody has asked it.
+	// mayRenew is the result of the access review of the renewal. It is nil before the review.
 	mayRenew *bool
 }
 
-// decision is what becomes of a request, and why.
+// decision is a verdict with its reason.
 type decision struct {
 	verdict verdict
 	reason  string
 	message string
-	// agent is who the certificate is for; nothing if the request is ignored.
+	// agent is the subject of the certificate. It is empty if the request is ignored.
 	agent identity
-	// renewal tells that the agent asks for its own next certificate.
+	// renewal means that the agent renews its own certificate.
 	renewal bool
 }
 
-// judge says what becomes of a pending request.
+// judge returns the decision about a pending request.
 func judge(in input) decision {
-	// Without a look at the request: others could have it parsed over and over again.
+	// This check precedes the parsing, so that other agents cannot cause its cost repeatedly.
 	if requester := requesterOf(in.request); requester != "" && in.cluster != nil && requester != in.cluster.Name {
-		return decision{verdict: verdictIgnore, reason: reasonOtherAgent, message: fmt.Sprintf("%s may ask only for its own certificate", in.request.Spec.Username)}
+		return decision{verdict: verdictIgnore, reason: reasonOtherAgent, message: fmt.Sprintf("%s can only request its own certificate", in.request.Spec.Username)}
 	}
 	agent, err := parse(in.request)
 	if err != nil {
 		return decision{verdict: verdictIgnore, reason: reasonInvalid, message: err.Error()}
 	}
 	if in.cluster != nil && in.cluster.Name != agent.cluster || in.registration != nil && in.registration.Name != agent.cluster {
-		return decision{verdict: verdictIgnore, reason: reasonOtherCluster, message: "the request is not of the cluster that it was found for"}
+		return decision{verdict: verdictIgnore, reason: reasonOtherCluster, message: "the request does not belong to the cluster of its label"}
 	}
 	if in.registration != nil && in.registration.Spec.Driver != registerv1alpha1.DriverCSR {
-		return decision{verdict: verdictIgnore, reason: reasonOtherDriver, message: fmt.Sprintf("the cluster registers with %s", in.registration.Spec.Driver)}
+		return decision{verdict: verdictIgnore, reason: reasonOtherDriver, message: fmt.Sprintf("the cluster registered with the driver %s", in.registration.Spec.Driver)}
 	}
 	user := in.request.Spec.Username
 	d := decision{verdict: verdictWait, agent: agent, renewal: user == agent.username()}
 	if !d.renewal && strings.HasPrefix(user, identityPrefix) {
-		return decision{verdict: verdictIgnore, reason: reasonOtherAgent, message: fmt.Sprintf("%s may ask only for its own certificate, not for one of %s", user, agent.username())}
+		return decision{verdict: verdictIgnore, reason: reasonOtherAgent, message: fmt.Sprintf("%s can only request its own certificate, not one of %s", user, agent.username())}
 	}
 	requester := in.registration != nil && user != "" && user == in.registration.Spec.RequestedBy.Username
 
 	switch {
 	case in.cluster == nil && in.registration == nil:
-		return d.because(reasonUnknown, "there is no ManagedCluster %s", agent.cluster)
+		return d.because(reasonUnknown, "ManagedCluster %q does not exist", agent.cluster)
 	case in.cluster == nil || in.cluster.DeletionTimestamp != nil:
 		return d.because(reasonDeleted, "the ManagedCluster is deleted").denyIf(d.renewal || requester)
 	case in.registration == nil || in.registration.Spec.ManagedClusterUID != in.cluster.UID:
 		return d.because(reasonNotRegistered, "the ManagedCluster is not registered yet")
 	case !in.cluster.Spec.HubAcceptsClient && in.cluster.Status.Acceptance == nil:
-		return d.because(reasonUndecided, "it is not decided yet whether the hub accepts the cluster")
+		return d.because(reasonUndecided, "the cluster is not accepted yet")
 	case !in.cluster.Spec.HubAcceptsClient:
 		return d.because(reasonDenied, "the hub does not accept the cluster").denyIf(d.renewal || requester)
 	case d.renewal:
@@ -135,51 +131,51 @@ func judge(in input) decision {
 	return d.judgeFirst(in, requester)
 }
 
-// judgeRenewal is for the own next certificate of an agent of an accepted cluster.
+// judgeRenewal decides the renewal of a certificate by an agent of an accepted cluster.
 func (d decision) judgeRenewal(mayRenew *bool) decision {
 	switch {
 	case mayRenew == nil:
-		d = d.because(reasonRenewal, "whether the agent may renew its certificate is not known yet")
+		d = d.because(reasonRenewal, "the permission of the agent to renew its certificate is not reviewed yet")
 		d.verdict = verdictReview
 	case *mayRenew:
 		d = d.because(reasonRenewed, "the agent renews its own certificate")
 		d.verdict = verdictApprove
 	default:
-		d = d.because(reasonMayNotRenew, "the agent may not renew managedclusters/clientcertificates of the cluster")
+		d = d.because(reasonMayNotRenew, "the agent has no permission to renew managedclusters/clientcertificates of the cluster")
 	}
 	return d
 }
 
-// judgeFirst is for the first certificate of an agent of an accepted cluster.
+// judgeFirst decides the first certificate of an agent of an accepted cluster.
 func (d decision) judgeFirst(in input, requester bool) decision {
 	user, acceptance := in.request.Spec.Username, in.cluster.Status.Acceptance
 	decided := acceptance != nil && acceptance.Accepted
 	allowed := decided && mayRequest(in.request, acceptance.Requesters, requester)
-	// Of both times the hub keeps whole seconds.
+	// The hub truncates both times to seconds.
 	inTime := decided && !in.request.CreationTimestamp.After(acceptance.DecidedAt.Truncate(time.Second))
-	// A decision that names requesters is one against all others.
+	// A decision that names requesters excludes all others.
 	first := requester && (allowed || !decided) && (in.registration.Status.CSR == nil || len(in.registration.Status.CSR.Agents) == 0)
 	named := decided && len(acceptance.Requesters) > 0
 
 	switch {
 	case !named && in.request.CreationTimestamp.Add(ahead).Before(in.cluster.CreationTimestamp.Time):
-		return d.because(reasonEarlier, "the request is of a former cluster of this name: it came before the ManagedCluster")
+		return d.because(reasonEarlier, "the request is older than the ManagedCluster and belongs to a previous cluster of this name")
 	case requester && (allowed || !named) && in.autoApproved.Has(user):
-		d = d.because(reasonAutoApproved, "the hub accepts the cluster, and approves requests of %s", user)
+		d = d.because(reasonAutoApproved, "the hub accepts the cluster and approves requests of %s automatically", user)
 	case allowed && inTime:
 		d = d.because(reasonAccepted, "the cluster was accepted by %s", acceptance.DecidedBy)
 	case first:
-		d = d.because(reasonFirstAgent, "the hub accepts the cluster, which %s has registered, and no agent of it has a certificate yet", user)
+		d = d.because(reasonFirstAgent, "the hub accepts the cluster, %s registered it, and none of its agents has a certificate yet", user)
 	case allowed:
-		return d.because(reasonAfterDecision, "the request came after the cluster was accepted: accept it again, or approve the request by hand")
+		return d.because(reasonAfterDecision, "the request was created after the cluster was accepted: accept the cluster again, or approve the request manually")
 	default:
-		return d.because(reasonRequester, "%s may not request the first certificate of an agent of the cluster", user)
+		return d.because(reasonRequester, "%s has no permission to request the first certificate of an agent of the cluster", user)
 	}
 	d.verdict = verdictApprove
 	return d
 }
 
-// mayRequest tells whether who asks is one of those whose requests a decision approves.
+// mayRequest reports whether a decision approves requests of the requester.
 func mayRequest(request *certificatesv1.CertificateSigningRequest, requesters []string, requester bool) bool {
 	user := request.Spec.Username
 	if len(requesters) > 0 {

@@ -45,7 +45,7 @@ func newKey(t testing.TB) crypto.Signer {
 	return key
 }
 
-// encode signs what a template asks for.
+// encode returns the signed request of a template.
 func encode(t testing.TB, key crypto.Signer, template *x509.CertificateRequest) []byte {
 	t.Helper()
 	der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
@@ -55,7 +55,7 @@ func encode(t testing.TB, key crypto.Signer, template *x509.CertificateRequest) 
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
-// attributes is a subject that has exactly these attributes, in this order.
+// attributes returns a template with a subject that has exactly these attributes, in this order.
 func attributes(t testing.TB, values ...pkix.AttributeTypeAndValue) *x509.CertificateRequest {
 	t.Helper()
 	var sequence pkix.RDNSequence
@@ -77,7 +77,7 @@ func named(cn string, groups ...string) *x509.CertificateRequest {
 	return &x509.CertificateRequest{Subject: pkix.Name{CommonName: cn, Organization: groups}}
 }
 
-// requestOf is a request as the agents of Open Cluster Management make them.
+// requestOf returns a request like the requests of upstream OCM agents.
 func requestOf(user string, content []byte) *certificatesv1.CertificateSigningRequest {
 	return &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{
@@ -91,7 +91,8 @@ func requestOf(user string, content []byte) *certificatesv1.CertificateSigningRe
 	}
 }
 
-// accepted is what the hub has of a cluster that was accepted after it was registered by creator.
+// accepted returns the input for a request of a cluster that creator registered and that was
+// accepted afterwards.
 func accepted(request *certificatesv1.CertificateSigningRequest) input {
 	return input{
 		request: request,
@@ -112,8 +113,8 @@ func accepted(request *certificatesv1.CertificateSigningRequest) input {
 	}
 }
 
-// Whatever is wrong with a request, it is not approved for those who may ask for anything.
-func TestRequestsThatAreNoneOfOurs(t *testing.T) {
+// Invalid requests are never approved, even for users with all permissions.
+func TestInvalidRequests(t *testing.T) {
 	key := newKey(t)
 	own, all := attribute(oidOrganization, ownGroup), attribute(oidOrganization, allGroup)
 	cn := attribute(oidCommonName, agentName)
@@ -123,64 +124,64 @@ func TestRequestsThatAreNoneOfOurs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, template := range map[string]*x509.CertificateRequest{
-		"no subject":                           {},
-		"no common name":                       named("", ownGroup),
-		"a third part":                         named(agentName+":x", ownGroup),
-		"an admin after a third part":          named(agentName+":system:masters", ownGroup),
-		"no agent":                             named(ownGroup, ownGroup),
-		"an empty agent":                       named(ownGroup+":", ownGroup),
-		"an empty cluster":                     named(identityPrefix+":agent1", identityPrefix),
-		"an empty cluster and part":            named(identityPrefix+":cluster1:agent1", ownGroup),
-		"no prefix":                            named("cluster1:agent1", ownGroup),
-		"part of a prefix":                     named("system:open-cluster-management", ownGroup),
-		"a user of Kubernetes":                 named("system:kube-controller-manager", ownGroup),
-		"a prefix in capitals":                 named("System:open-cluster-management:cluster1:agent1", ownGroup),
-		"a space before":                       named(" "+agentName, ownGroup),
-		"a space behind":                       named(agentName+" ", ownGroup),
-		"a line break":                         named(agentName+"\n", ownGroup),
-		"a cluster in capitals":                named(identityPrefix+"Cluster1:agent1", identityPrefix+"Cluster1"),
-		"a cluster with a dot":                 named(identityPrefix+"cluster1.x:agent1", identityPrefix+"cluster1.x"),
-		"a cluster with a slash":               named(identityPrefix+"cluster1/x:agent1", identityPrefix+"cluster1/x"),
-		"a cluster with a Cyrillic letter":     named(identityPrefix+"сluster1:agent1", identityPrefix+"сluster1"),
-		"a cluster with an invisible letter":   named(identityPrefix+"cluster1\u200b:agent1", ownGroup),
-		"a colon that is none":                 named(identityPrefix+"cluster1\uff1aagent1", ownGroup),
-		"an agent that is written backwards":   named(agentName+"\u202e", ownGroup),
-		"an agent with a null":                 named(agentName+"\x00", ownGroup),
-		"a very long agent":                    named(agentName+strings.Repeat("x", maxAgentNameLength), ownGroup),
-		"a cluster with a very long name":      named(identityPrefix+strings.Repeat("c", 64)+":agent1", identityPrefix+strings.Repeat("c", 64)),
-		"the group of all as a cluster":        named(allGroup+":agent1", allGroup),
-		"two common names":                     attributes(t, cn, cn, own),
-		"another common name first":            attributes(t, attribute(oidCommonName, "admin"), cn, own),
-		"another common name last":             attributes(t, cn, attribute(oidCommonName, "admin"), own),
-		"two common names in one set":          twoInOneSet(t, cn, attribute(oidCommonName, "admin"), own),
-		"no group":                             named(agentName),
-		"only the group of all":                named(agentName, allGroup),
-		"the group of another cluster":         named(agentName, identityPrefix+"cluster2"),
-		"also the group of another cluster":    named(agentName, ownGroup, identityPrefix+"cluster2"),
-		"three groups":                         named(agentName, ownGroup, allGroup, identityPrefix+"cluster2"),
-		"also system:masters":                  named(agentName, ownGroup, "system:masters"),
-		"all and system:masters":               named(agentName, allGroup, "system:masters"),
-		"also an empty group":                  named(agentName, ownGroup, ""),
-		"its own group twice":                  attributes(t, cn, own, own),
-		"the group of all twice":               attributes(t, cn, own, all, all),
-		"both groups in one":                   named(agentName, ownGroup+","+allGroup),
-		"its own group in capitals":            named(agentName, strings.ToUpper(ownGroup)),
-		"the group of access entries":          named(agentName, "open-cluster-management:cluster1"),
-		"an agent as group":                    named(agentName, agentName),
-		"a unit":                               {Subject: pkix.Name{CommonName: agentName, Organization: []string{ownGroup}, OrganizationalUnit: []string{"x"}}},
-		"a country":                            {Subject: pkix.Name{CommonName: agentName, Organization: []string{ownGroup}, Country: []string{"NL"}}},
-		"a serial number":                      {Subject: pkix.Name{CommonName: agentName, Organization: []string{ownGroup}, SerialNumber: "1"}},
-		"a UID of Kubernetes":                  attributes(t, cn, own, attribute(asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}, "u")),
-		"an unknown attribute":                 attributes(t, cn, own, attribute(asn1.ObjectIdentifier{1, 2, 3, 4}, "x")),
-		"a group that is a number":             attributes(t, cn, own, attribute(oidOrganization, 7)),
-		"a name that is a number":              attributes(t, attribute(oidCommonName, 7), own),
-		"a DNS name":                           {Subject: named(agentName, ownGroup).Subject, DNSNames: []string{"kubernetes.default.svc"}},
-		"an address":                           {Subject: named(agentName, ownGroup).Subject, IPAddresses: []net.IP{{127, 0, 0, 1}}},
-		"a mail address":                       {Subject: named(agentName, ownGroup).Subject, EmailAddresses: []string{"a@example.com"}},
-		"a URI":                                {Subject: named(agentName, ownGroup).Subject, URIs: []*url.URL{otherURL}},
-		"an alternative name of another kind":  {Subject: named(agentName, ownGroup).Subject, ExtraExtensions: []pkix.Extension{sanOfOtherKind}},
-		"another cluster than the label says":  named(identityPrefix+"cluster2:agent1", identityPrefix+"cluster2"),
-		"a cluster that begins like the label": named(identityPrefix+"cluster10:agent1", identityPrefix+"cluster10"),
+		"no subject":                             {},
+		"no common name":                         named("", ownGroup),
+		"a third part":                           named(agentName+":x", ownGroup),
+		"an admin after a third part":            named(agentName+":system:masters", ownGroup),
+		"no agent":                               named(ownGroup, ownGroup),
+		"an empty agent":                         named(ownGroup+":", ownGroup),
+		"an empty cluster":                       named(identityPrefix+":agent1", identityPrefix),
+		"an empty cluster and part":              named(identityPrefix+":cluster1:agent1", ownGroup),
+		"no prefix":                              named("cluster1:agent1", ownGroup),
+		"part of a prefix":                       named("system:open-cluster-management", ownGroup),
+		"a user of Kubernetes":                   named("system:kube-controller-manager", ownGroup),
+		"a prefix in capitals":                   named("System:open-cluster-management:cluster1:agent1", ownGroup),
+		"a space before":                         named(" "+agentName, ownGroup),
+		"a space after":                          named(agentName+" ", ownGroup),
+		"a line break":                           named(agentName+"\n", ownGroup),
+		"a cluster in capitals":                  named(identityPrefix+"Cluster1:agent1", identityPrefix+"Cluster1"),
+		"a cluster with a dot":                   named(identityPrefix+"cluster1.x:agent1", identityPrefix+"cluster1.x"),
+		"a cluster with a slash":                 named(identityPrefix+"cluster1/x:agent1", identityPrefix+"cluster1/x"),
+		"a cluster with a Cyrillic letter":       named(identityPrefix+"сluster1:agent1", identityPrefix+"сluster1"),
+		"a cluster with an invisible letter":     named(identityPrefix+"cluster1\u200b:agent1", ownGroup),
+		"a fullwidth colon":                      named(identityPrefix+"cluster1\uff1aagent1", ownGroup),
+		"an agent with a right-to-left override": named(agentName+"\u202e", ownGroup),
+		"an agent with a null":                   named(agentName+"\x00", ownGroup),
+		"a very long agent":                      named(agentName+strings.Repeat("x", maxAgentNameLength), ownGroup),
+		"a cluster with a very long name":        named(identityPrefix+strings.Repeat("c", 64)+":agent1", identityPrefix+strings.Repeat("c", 64)),
+		"the group of all as a cluster":          named(allGroup+":agent1", allGroup),
+		"two common names":                       attributes(t, cn, cn, own),
+		"another common name first":              attributes(t, attribute(oidCommonName, "admin"), cn, own),
+		"another common name last":               attributes(t, cn, attribute(oidCommonName, "admin"), own),
+		"two common names in one set":            twoInOneSet(t, cn, attribute(oidCommonName, "admin"), own),
+		"no group":                               named(agentName),
+		"only the group of all":                  named(agentName, allGroup),
+		"the group of another cluster":           named(agentName, identityPrefix+"cluster2"),
+		"also the group of another cluster":      named(agentName, ownGroup, identityPrefix+"cluster2"),
+		"three groups":                           named(agentName, ownGroup, allGroup, identityPrefix+"cluster2"),
+		"also system:masters":                    named(agentName, ownGroup, "system:masters"),
+		"all and system:masters":                 named(agentName, allGroup, "system:masters"),
+		"also an empty group":                    named(agentName, ownGroup, ""),
+		"its own group twice":                    attributes(t, cn, own, own),
+		"the group of all twice":                 attributes(t, cn, own, all, all),
+		"both groups in one":                     named(agentName, ownGroup+","+allGroup),
+		"its own group in capitals":              named(agentName, strings.ToUpper(ownGroup)),
+		"the group of access entries":            named(agentName, "open-cluster-management:cluster1"),
+		"an agent as group":                      named(agentName, agentName),
+		"a unit":                                 {Subject: pkix.Name{CommonName: agentName, Organization: []string{ownGroup}, OrganizationalUnit: []string{"x"}}},
+		"a country":                              {Subject: pkix.Name{CommonName: agentName, Organization: []string{ownGroup}, Country: []string{"NL"}}},
+		"a serial number":                        {Subject: pkix.Name{CommonName: agentName, Organization: []string{ownGroup}, SerialNumber: "1"}},
+		"a UID of Kubernetes":                    attributes(t, cn, own, attribute(asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}, "u")),
+		"an unknown attribute":                   attributes(t, cn, own, attribute(asn1.ObjectIdentifier{1, 2, 3, 4}, "x")),
+		"a group that is a number":               attributes(t, cn, own, attribute(oidOrganization, 7)),
+		"a name that is a number":                attributes(t, attribute(oidCommonName, 7), own),
+		"a DNS name":                             {Subject: named(agentName, ownGroup).Subject, DNSNames: []string{"kubernetes.default.svc"}},
+		"an address":                             {Subject: named(agentName, ownGroup).Subject, IPAddresses: []net.IP{{127, 0, 0, 1}}},
+		"a mail address":                         {Subject: named(agentName, ownGroup).Subject, EmailAddresses: []string{"a@example.com"}},
+		"a URI":                                  {Subject: named(agentName, ownGroup).Subject, URIs: []*url.URL{otherURL}},
+		"an alternative name of another kind":    {Subject: named(agentName, ownGroup).Subject, ExtraExtensions: []pkix.Extension{sanOfOtherKind}},
+		"a cluster that differs from the label":  named(identityPrefix+"cluster2:agent1", identityPrefix+"cluster2"),
+		"a cluster that begins like the label":   named(identityPrefix+"cluster10:agent1", identityPrefix+"cluster10"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			expectNeverApproved(t, requestOf("", encode(t, key, template)))
@@ -190,7 +191,7 @@ func TestRequestsThatAreNoneOfOurs(t *testing.T) {
 	good := encode(t, key, named(agentName, ownGroup))
 	for name, change := range map[string]func(*certificatesv1.CertificateSigningRequest){
 		"another signer": func(r *certificatesv1.CertificateSigningRequest) { r.Spec.SignerName = "kubernetes.io/kubelet-serving" },
-		"a signer's kubelets": func(r *certificatesv1.CertificateSigningRequest) {
+		"the signer of kubelets": func(r *certificatesv1.CertificateSigningRequest) {
 			r.Spec.SignerName = certificatesv1.KubeAPIServerClientKubeletSignerName
 		},
 		"a foreign signer": func(r *certificatesv1.CertificateSigningRequest) { r.Spec.SignerName = "example.com/signer" },
@@ -204,28 +205,28 @@ func TestRequestsThatAreNoneOfOurs(t *testing.T) {
 		"signing": func(r *certificatesv1.CertificateSigningRequest) {
 			r.Spec.Usages = append(r.Spec.Usages, certificatesv1.UsageCertSign)
 		},
-		"no usages":  func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Usages = nil },
-		"no clients": func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Usages = r.Spec.Usages[:2] },
+		"no usages":      func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Usages = nil },
+		"no client auth": func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Usages = r.Spec.Usages[:2] },
 		"another label": func(r *certificatesv1.CertificateSigningRequest) {
 			r.Labels = map[string]string{clusterv1.ClusterNameLabel: "cluster2"}
 		},
 		"an empty label": func(r *certificatesv1.CertificateSigningRequest) {
 			r.Labels = map[string]string{clusterv1.ClusterNameLabel: ""}
 		},
-		"nothing": func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Request = nil },
-		"no PEM":  func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Request = []byte("request") },
-		"bad DER": func(r *certificatesv1.CertificateSigningRequest) {
+		"an empty request": func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Request = nil },
+		"not PEM":          func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Request = []byte("request") },
+		"invalid DER": func(r *certificatesv1.CertificateSigningRequest) {
 			r.Spec.Request = pemOf("CERTIFICATE REQUEST", []byte("x"))
 		},
-		"two of them": func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Request = slices.Concat(good, good) },
-		"a lot of it": func(r *certificatesv1.CertificateSigningRequest) {
+		"two requests": func(r *certificatesv1.CertificateSigningRequest) { r.Spec.Request = slices.Concat(good, good) },
+		"a request that is too large": func(r *certificatesv1.CertificateSigningRequest) {
 			r.Spec.Request = slices.Concat(make([]byte, maxRequestSize), good)
 		},
 		"another kind of block": func(r *certificatesv1.CertificateSigningRequest) {
 			block, _ := pem.Decode(good)
 			r.Spec.Request = pemOf("NEW CERTIFICATE REQUEST", block.Bytes)
 		},
-		"a key of somebody else": func(r *certificatesv1.CertificateSigningRequest) {
+		"an invalid signature": func(r *certificatesv1.CertificateSigningRequest) {
 			block, _ := pem.Decode(good)
 			block.Bytes[len(block.Bytes)-1] ^= 1 // the signature is last
 			r.Spec.Request = pem.EncodeToMemory(block)
@@ -252,7 +253,7 @@ func twoInOneSet(t *testing.T, first, second, alone pkix.AttributeTypeAndValue) 
 	return &x509.CertificateRequest{RawSubject: raw}
 }
 
-// mostAllowed is the state of a cluster in which who asks may have all that there is.
+// mostAllowed returns the input in which the user has all permissions for the cluster.
 func mostAllowed(request *certificatesv1.CertificateSigningRequest, user string, cluster string) input {
 	request = request.DeepCopy()
 	request.Spec.Username, request.Spec.Groups = user, []string{BootstrapGroup}
@@ -268,7 +269,7 @@ func expectNeverApproved(t *testing.T, request *certificatesv1.CertificateSignin
 	for _, user := range []string{creator, bootstrapper, agentName, identityPrefix + "cluster2:agent1", "system:admin"} {
 		for _, cluster := range []string{"cluster1", "cluster2"} {
 			if d := judge(mostAllowed(request, user, cluster)); d.verdict != verdictIgnore || d.message == "" {
-				t.Errorf("asked by %s it is judged %d, %s: %s", user, d.verdict, d.reason, d.message)
+				t.Errorf("judge() for user %s and cluster %s = %d, %s: %s, want verdict %d with a message", user, cluster, d.verdict, d.reason, d.message, verdictIgnore)
 			}
 		}
 	}
@@ -277,21 +278,21 @@ func expectNeverApproved(t *testing.T, request *certificatesv1.CertificateSignin
 func TestRequestsOfPublicAgents(t *testing.T) {
 	key := newKey(t)
 	for name, template := range map[string]*x509.CertificateRequest{
-		"own group":           named(agentName, ownGroup),
-		"both groups":         named(agentName, ownGroup, allGroup),
-		"both the other way":  attributes(t, attribute(oidOrganization, allGroup), attribute(oidCommonName, agentName), attribute(oidOrganization, ownGroup)),
-		"name before groups":  attributes(t, attribute(oidCommonName, agentName), attribute(oidOrganization, ownGroup)),
-		"groups in two parts": attributes(t, attribute(oidOrganization, ownGroup), attribute(oidOrganization, allGroup), attribute(oidCommonName, agentName)),
+		"own group":             named(agentName, ownGroup),
+		"both groups":           named(agentName, ownGroup, allGroup),
+		"both in reverse order": attributes(t, attribute(oidOrganization, allGroup), attribute(oidCommonName, agentName), attribute(oidOrganization, ownGroup)),
+		"name before groups":    attributes(t, attribute(oidCommonName, agentName), attribute(oidOrganization, ownGroup)),
+		"groups in two parts":   attributes(t, attribute(oidOrganization, ownGroup), attribute(oidOrganization, allGroup), attribute(oidCommonName, agentName)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := requestOf(creator, encode(t, key, template))
 			if d := judge(accepted(request)); d.verdict != verdictApprove || d.reason != reasonAccepted || d.agent != (identity{"cluster1", "agent1"}) {
-				t.Errorf("it is judged %d, %s: %s", d.verdict, d.reason, d.message)
+				t.Errorf("judge() = %d, %s: %s for %v, want verdict %d, %s for cluster1:agent1", d.verdict, d.reason, d.message, d.agent, verdictApprove, reasonAccepted)
 			}
 			request.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth}
 			delete(request.Labels, clusterv1.ClusterNameLabel)
 			if d := judge(accepted(request)); d.verdict != verdictApprove {
-				t.Errorf("without what it need not have it is judged %d, %s: %s", d.verdict, d.reason, d.message)
+				t.Errorf("judge() without optional fields = %d, %s: %s, want verdict %d", d.verdict, d.reason, d.message, verdictApprove)
 			}
 		})
 	}
@@ -330,7 +331,7 @@ func TestRules(t *testing.T) {
 	may := func(in *input) { in.mayRenew = new(true) }
 	mayNot := func(in *input) { in.mayRenew = new(false) }
 	group := func(in *input) { in.request.Spec.Groups = []string{"system:authenticated", BootstrapGroup} }
-	old := func(in *input) { in.cluster.Status.Acceptance = nil } // accepted before decisions were kept
+	old := func(in *input) { in.cluster.Status.Acceptance = nil } // accepted before decisions were recorded
 
 	type changes []func(*input)
 	for name, test := range map[string]struct {
@@ -339,61 +340,61 @@ func TestRules(t *testing.T) {
 		verdict verdict
 		reason  string
 	}{
-		"accepted after the request":              {creator, nil, verdictApprove, reasonAccepted},
-		"in the second of the decision":           {creator, changes{func(in *input) { in.request.CreationTimestamp = metav1.NewTime(decidedAt) }}, verdictApprove, reasonAccepted},
-		"of a token":                              {"system:bootstrap:abcdef", changes{group}, verdictApprove, reasonAccepted},
-		"of the bootstrap account":                {bootstrapper, nil, verdictApprove, reasonAccepted},
-		"of the other bootstrap account":          {"system:serviceaccount:open-cluster-management:agent-registration-bootstrap", nil, verdictApprove, reasonAccepted},
-		"of an account of that name elsewhere":    {"system:serviceaccount:cluster1:cluster-bootstrap", nil, verdictWait, reasonRequester},
-		"of anybody":                              {"mallory", nil, verdictWait, reasonRequester},
-		"of nobody":                               {"", changes{func(in *input) { in.registration.Spec.RequestedBy.Username = "" }}, verdictWait, reasonRequester},
-		"of who was named":                        {"bob", changes{only("bob")}, verdictApprove, reasonAccepted},
-		"of who was not named":                    {bootstrapper, changes{only("bob")}, verdictWait, reasonRequester},
-		"of the creator who was not named":        {creator, changes{only("bob")}, verdictWait, reasonRequester},
-		"of nobody, and nobody is named":          {"", changes{only("")}, verdictWait, reasonRequester},
-		"second agent before the decision":        {creator, changes{known}, verdictApprove, reasonAccepted},
-		"second agent after it":                   {creator, changes{known, late}, verdictWait, reasonAfterDecision},
-		"first agent after the decision":          {creator, changes{late}, verdictApprove, reasonFirstAgent},
-		"first agent of another one":              {bootstrapper, changes{late}, verdictWait, reasonAfterDecision},
-		"first agent of who was named":            {"bob", changes{only("bob"), late}, verdictWait, reasonAfterDecision},
-		"first agent without a decision":          {creator, changes{old}, verdictApprove, reasonFirstAgent},
-		"any agent without a decision":            {bootstrapper, changes{old}, verdictWait, reasonRequester},
-		"automatic":                               {creator, changes{auto(creator), late, known}, verdictApprove, reasonAutoApproved},
-		"automatic, of another's cluster":         {"bob", changes{auto("bob"), late, known}, verdictWait, reasonRequester},
-		"automatic, but others are named":         {creator, changes{auto(creator), only("carol"), late, known}, verdictWait, reasonRequester},
-		"earlier than the cluster":                {creator, changes{early}, verdictWait, reasonEarlier},
-		"earlier than the cluster, and named":     {creator, changes{early, only(creator)}, verdictApprove, reasonAccepted},
-		"at the same time as the cluster":         {creator, changes{together}, verdictApprove, reasonAccepted},
-		"automatic, of another one":               {"bob", changes{auto("carol")}, verdictWait, reasonRequester},
-		"automatic, of nobody":                    {"", changes{auto("")}, verdictWait, reasonRequester},
-		"automatic, not accepted":                 {"bob", changes{auto("bob"), undecided}, verdictWait, reasonUndecided},
-		"automatic, denied":                       {"bob", changes{auto("bob"), denied}, verdictWait, reasonDenied},
-		"undecided":                               {creator, changes{undecided}, verdictWait, reasonUndecided},
-		"denied":                                  {creator, changes{denied}, verdictDeny, reasonDenied},
-		"denied, of its agent":                    {agentName, changes{denied, may}, verdictDeny, reasonDenied},
-		"denied, of anybody":                      {"mallory", changes{denied}, verdictWait, reasonDenied},
-		"being deleted":                           {creator, changes{deleting}, verdictDeny, reasonDeleted},
-		"being deleted, of its agent":             {agentName, changes{deleting, may}, verdictDeny, reasonDeleted},
-		"being deleted, of anybody":               {bootstrapper, changes{deleting}, verdictWait, reasonDeleted},
-		"deleted":                                 {creator, changes{gone}, verdictDeny, reasonDeleted},
-		"deleted, of its agent":                   {agentName, changes{gone, may}, verdictDeny, reasonDeleted},
-		"unknown":                                 {creator, changes{unknown}, verdictWait, reasonUnknown},
-		"unknown, of its agent":                   {agentName, changes{unknown, may}, verdictWait, reasonUnknown},
-		"not registered yet":                      {creator, changes{unregistered}, verdictWait, reasonNotRegistered},
-		"not registered yet, of its agent":        {agentName, changes{unregistered, may}, verdictWait, reasonNotRegistered},
-		"registered for a former one":             {creator, changes{ofAnother}, verdictWait, reasonNotRegistered},
-		"renewal":                                 {agentName, changes{may}, verdictApprove, reasonRenewed},
-		"renewal long after the decision":         {agentName, changes{may, known, late}, verdictApprove, reasonRenewed},
-		"renewal that is not reviewed":            {agentName, nil, verdictReview, reasonRenewal},
-		"renewal that is not allowed":             {agentName, changes{mayNot}, verdictWait, reasonMayNotRenew},
-		"renewal is no bootstrap":                 {agentName, changes{mayNot, group, only(agentName), auto(agentName)}, verdictWait, reasonMayNotRenew},
-		"renewal of an undecided cluster":         {agentName, changes{may, undecided}, verdictWait, reasonUndecided},
-		"by another agent":                        {identityPrefix + "cluster1:agent2", changes{may, group}, verdictIgnore, reasonOtherAgent},
-		"by an agent of another cluster":          {identityPrefix + "cluster2:agent1", changes{may, group}, verdictIgnore, reasonOtherAgent},
-		"by an agent of another cluster, invited": {identityPrefix + "cluster2:agent1", changes{only(identityPrefix + "cluster2:agent1"), auto(identityPrefix + "cluster2:agent1")}, verdictIgnore, reasonOtherAgent},
-		"of a cluster with another driver":        {creator, changes{irsa}, verdictIgnore, reasonOtherDriver},
-		"of an agent with another driver":         {agentName, changes{irsa, may}, verdictIgnore, reasonOtherDriver},
-		"of a denied cluster with another driver": {agentName, changes{irsa, denied}, verdictIgnore, reasonOtherDriver},
+		"accepted after the request":                      {creator, nil, verdictApprove, reasonAccepted},
+		"in the second of the decision":                   {creator, changes{func(in *input) { in.request.CreationTimestamp = metav1.NewTime(decidedAt) }}, verdictApprove, reasonAccepted},
+		"of a token":                                      {"system:bootstrap:abcdef", changes{group}, verdictApprove, reasonAccepted},
+		"of the bootstrap account":                        {bootstrapper, nil, verdictApprove, reasonAccepted},
+		"of the other bootstrap account":                  {"system:serviceaccount:open-cluster-management:agent-registration-bootstrap", nil, verdictApprove, reasonAccepted},
+		"of an account of that name in another namespace": {"system:serviceaccount:cluster1:cluster-bootstrap", nil, verdictWait, reasonRequester},
+		"of any user":                                     {"mallory", nil, verdictWait, reasonRequester},
+		"of an unknown creator":                           {"", changes{func(in *input) { in.registration.Spec.RequestedBy.Username = "" }}, verdictWait, reasonRequester},
+		"of a named requester":                            {"bob", changes{only("bob")}, verdictApprove, reasonAccepted},
+		"of a requester who is not named":                 {bootstrapper, changes{only("bob")}, verdictWait, reasonRequester},
+		"of the creator who is not named":                 {creator, changes{only("bob")}, verdictWait, reasonRequester},
+		"of an empty user, and an empty user is named":    {"", changes{only("")}, verdictWait, reasonRequester},
+		"second agent before the decision":                {creator, changes{known}, verdictApprove, reasonAccepted},
+		"second agent after the decision":                 {creator, changes{known, late}, verdictWait, reasonAfterDecision},
+		"first agent after the decision":                  {creator, changes{late}, verdictApprove, reasonFirstAgent},
+		"first agent of another requester":                {bootstrapper, changes{late}, verdictWait, reasonAfterDecision},
+		"first agent of a named requester":                {"bob", changes{only("bob"), late}, verdictWait, reasonAfterDecision},
+		"first agent without a decision":                  {creator, changes{old}, verdictApprove, reasonFirstAgent},
+		"any agent without a decision":                    {bootstrapper, changes{old}, verdictWait, reasonRequester},
+		"automatic":                                       {creator, changes{auto(creator), late, known}, verdictApprove, reasonAutoApproved},
+		"automatic, of a cluster of another user":         {"bob", changes{auto("bob"), late, known}, verdictWait, reasonRequester},
+		"automatic, but others are named":                 {creator, changes{auto(creator), only("carol"), late, known}, verdictWait, reasonRequester},
+		"earlier than the cluster":                        {creator, changes{early}, verdictWait, reasonEarlier},
+		"earlier than the cluster, and named":             {creator, changes{early, only(creator)}, verdictApprove, reasonAccepted},
+		"at the same time as the cluster":                 {creator, changes{together}, verdictApprove, reasonAccepted},
+		"automatic, of another user":                      {"bob", changes{auto("carol")}, verdictWait, reasonRequester},
+		"automatic, of an empty user":                     {"", changes{auto("")}, verdictWait, reasonRequester},
+		"automatic, not accepted":                         {"bob", changes{auto("bob"), undecided}, verdictWait, reasonUndecided},
+		"automatic, denied":                               {"bob", changes{auto("bob"), denied}, verdictWait, reasonDenied},
+		"undecided":                                       {creator, changes{undecided}, verdictWait, reasonUndecided},
+		"denied":                                          {creator, changes{denied}, verdictDeny, reasonDenied},
+		"denied, of its agent":                            {agentName, changes{denied, may}, verdictDeny, reasonDenied},
+		"denied, of any user":                             {"mallory", changes{denied}, verdictWait, reasonDenied},
+		"being deleted":                                   {creator, changes{deleting}, verdictDeny, reasonDeleted},
+		"being deleted, of its agent":                     {agentName, changes{deleting, may}, verdictDeny, reasonDeleted},
+		"being deleted, of any user":                      {bootstrapper, changes{deleting}, verdictWait, reasonDeleted},
+		"deleted":                                         {creator, changes{gone}, verdictDeny, reasonDeleted},
+		"deleted, of its agent":                           {agentName, changes{gone, may}, verdictDeny, reasonDeleted},
+		"unknown":                                         {creator, changes{unknown}, verdictWait, reasonUnknown},
+		"unknown, of its agent":                           {agentName, changes{unknown, may}, verdictWait, reasonUnknown},
+		"not registered yet":                              {creator, changes{unregistered}, verdictWait, reasonNotRegistered},
+		"not registered yet, of its agent":                {agentName, changes{unregistered, may}, verdictWait, reasonNotRegistered},
+		"registered for a previous cluster":               {creator, changes{ofAnother}, verdictWait, reasonNotRegistered},
+		"renewal":                                         {agentName, changes{may}, verdictApprove, reasonRenewed},
+		"renewal long after the decision":                 {agentName, changes{may, known, late}, verdictApprove, reasonRenewed},
+		"renewal that is not reviewed":                    {agentName, nil, verdictReview, reasonRenewal},
+		"renewal that is not allowed":                     {agentName, changes{mayNot}, verdictWait, reasonMayNotRenew},
+		"renewal is not a first request":                  {agentName, changes{mayNot, group, only(agentName), auto(agentName)}, verdictWait, reasonMayNotRenew},
+		"renewal of an undecided cluster":                 {agentName, changes{may, undecided}, verdictWait, reasonUndecided},
+		"by another agent":                                {identityPrefix + "cluster1:agent2", changes{may, group}, verdictIgnore, reasonOtherAgent},
+		"by an agent of another cluster":                  {identityPrefix + "cluster2:agent1", changes{may, group}, verdictIgnore, reasonOtherAgent},
+		"by an agent of another cluster, named":           {identityPrefix + "cluster2:agent1", changes{only(identityPrefix + "cluster2:agent1"), auto(identityPrefix + "cluster2:agent1")}, verdictIgnore, reasonOtherAgent},
+		"of a cluster with another driver":                {creator, changes{irsa}, verdictIgnore, reasonOtherDriver},
+		"of an agent with another driver":                 {agentName, changes{irsa, may}, verdictIgnore, reasonOtherDriver},
+		"of a denied cluster with another driver":         {agentName, changes{irsa, denied}, verdictIgnore, reasonOtherDriver},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := accepted(requestOf(test.user, content))
@@ -402,7 +403,7 @@ func TestRules(t *testing.T) {
 			}
 			d := judge(in)
 			if d.verdict != test.verdict || d.reason != test.reason || d.message == "" {
-				t.Errorf("it is judged %d, %s: %s", d.verdict, d.reason, d.message)
+				t.Errorf("judge() = %d, %s: %s, want verdict %d, %s with a message", d.verdict, d.reason, d.message, test.verdict, test.reason)
 			}
 		})
 	}
@@ -411,10 +412,10 @@ func TestRules(t *testing.T) {
 func TestDriver(t *testing.T) {
 	registration := accepted(requestOf(creator, nil)).registration
 	if refused := (Driver{}).Refuses(registration); refused != "" {
-		t.Errorf("it refuses a cluster: %s", refused)
+		t.Errorf("Refuses() = %q, want an empty string", refused)
 	}
 	registration.Spec.Driver = registerv1alpha1.DriverAWSIRSA
 	if refused := (Driver{}).Refuses(registration); refused == "" {
-		t.Error("it takes a cluster that registers by another driver")
+		t.Error("Refuses() of a cluster with another driver is empty, want a reason")
 	}
 }

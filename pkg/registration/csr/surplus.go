@@ -19,26 +19,23 @@ import (
 )
 
 const (
-	// DefaultMaxRequests is how many requests the agents of a cluster may have on the hub. The
-	// hub keeps decided ones for an hour; an agent makes one in weeks.
+	// DefaultMaxRequests is the default limit of stored requests of a cluster's agents. The hub keeps decided requests
+	// for an hour, and an agent creates one every few weeks.
 	DefaultMaxRequests = 100
 
-	// removalsAtOnce and removalPause bound how fast surplus requests are removed, so that
-	// these removals do not hold up other requests to the hub.
+	// removalsAtOnce and removalPause bound the rate of removals, so that they do not delay other requests to the hub.
 	removalsAtOnce = 50
 	removalPause   = time.Second
 
-	// maxCachedBytes is the size from which on a request is not kept in memory. One of an agent
-	// has about 2 KiB.
+	// maxCachedBytes bounds the size of a cached request. A request of an agent has about 2 KiB.
 	maxCachedBytes = 32 << 10
 
-	// requestsByRequester indexes requests by the cluster whose agent has made them, whatever
-	// cluster they are labelled with.
+	// requestsByRequester indexes requests by the cluster of the requesting agent, which may differ from the label.
 	requestsByRequester = "registration-requests-by-requester"
 )
 
-// Small replaces a request that is too large for one of an agent by one of the same name
-// that says nothing, which is left alone. It is for the cache of requests.
+// Small replaces a request that is too large for an agent by an empty one of the same name, which is ignored. It is the
+// transform function of the cache of requests.
 func Small(obj any) any {
 	request, ok := obj.(*certificatesv1.CertificateSigningRequest)
 	if !ok || sizeOf(request) <= maxCachedBytes {
@@ -72,7 +69,7 @@ func sizeOf(request *certificatesv1.CertificateSigningRequest) int {
 	return sum
 }
 
-// requesterOf returns the cluster whose agent has made a request; empty if it was none.
+// requesterOf returns the cluster of the requesting agent, or an empty string for other requesters.
 func requesterOf(request *certificatesv1.CertificateSigningRequest) string {
 	agent, err := parseUsername(request.Spec.Username)
 	if err != nil {
@@ -81,12 +78,12 @@ func requesterOf(request *certificatesv1.CertificateSigningRequest) string {
 	return agent.cluster
 }
 
-// removeSurplus removes the oldest requests of a cluster's agents beyond the limit, whatever
-// cluster they are labelled with, and returns when to go on.
+// removeSurplus removes the oldest requests of a cluster's agents beyond the limit, regardless of their label. It returns
+// the time to the next removal.
 func (a *Approver) removeSurplus(ctx context.Context, cluster string) (time.Duration, error) {
 	objects, err := a.options.CSRs.Informer().GetIndexer().ByIndex(requestsByRequester, cluster)
 	if err != nil {
-		return 0, fmt.Errorf("finding the certificate requests of the agents of cluster %s: %w", cluster, err)
+		return 0, fmt.Errorf("finding the CertificateSigningRequests of the agents of ManagedCluster %q: %w", cluster, err)
 	}
 	surplus := len(objects) - a.options.MaxRequests
 	if surplus <= 0 {
@@ -99,16 +96,16 @@ func (a *Approver) removeSurplus(ctx context.Context, cluster string) (time.Dura
 		}
 	}
 	slices.SortFunc(requests, byAge)
-	klog.FromContext(ctx).Info("removing the oldest certificate requests of a cluster that has more than it may have",
+	klog.FromContext(ctx).Info("Removing the oldest certificate requests of a cluster that exceeds its limit",
 		"cluster", cluster, "requests", len(requests), "limit", a.options.MaxRequests)
 	for _, request := range requests[:min(surplus, removalsAtOnce, len(requests))] {
-		// The server may not delete a request by its name, only those with a label.
+		// The server has permission to delete requests by label, not by name.
 		err := a.options.Hub.CertificatesV1().CertificateSigningRequests().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{
 			LabelSelector: labels.Set{clusterv1.ClusterNameLabel: request.Labels[clusterv1.ClusterNameLabel]}.String(),
 			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, request.Name).String(),
 		})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return 0, fmt.Errorf("removing certificate request %s: %w", request.Name, err)
+			return 0, fmt.Errorf("removing CertificateSigningRequest %q: %w", request.Name, err)
 		}
 		removedRequests.Inc()
 	}
@@ -118,14 +115,13 @@ func (a *Approver) removeSurplus(ctx context.Context, cluster string) (time.Dura
 	return 0, nil
 }
 
-// byAge orders requests, oldest first, in an order that does not depend on the reader.
+// byAge orders requests from oldest to newest. The order is the same on each replica.
 func byAge(x, y *certificatesv1.CertificateSigningRequest) int {
 	return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Name, y.Name))
 }
 
-// considered returns the oldest pending requests that each requester has for a cluster, up to
-// the limit, in order. Without it, who floods a cluster with requests would have all of them
-// parsed whenever one changes.
+// considered returns the oldest pending requests of each requester for a cluster, up to the limit. Without the limit, a
+// flood of requests would be parsed after each change.
 func (a *Approver) considered(requests []*certificatesv1.CertificateSigningRequest) []*certificatesv1.CertificateSigningRequest {
 	pending := slices.DeleteFunc(slices.Clone(requests), func(r *certificatesv1.CertificateSigningRequest) bool { return !isPending(r) })
 	slices.SortFunc(pending, byAge)
@@ -136,8 +132,8 @@ func (a *Approver) considered(requests []*certificatesv1.CertificateSigningReque
 	})
 }
 
-// clustersOf are the clusters that a request concerns: the one that it is labelled with, and
-// the one whose agent has made it.
+// clustersOf returns the clusters that a request concerns: the cluster of its label and the cluster of the
+// requesting agent.
 func clustersOf(obj any) []cache.ObjectName {
 	request, ok := obj.(*certificatesv1.CertificateSigningRequest)
 	if !ok || request.Labels[clusterv1.ClusterNameLabel] == "" {

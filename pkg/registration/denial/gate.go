@@ -1,7 +1,6 @@
-// Package denial keeps the agents of clusters that are denied, or deleted and drained, out of this
-// server, from the moment on at which that is stored. The hub's RBAC says the same
-// a little later, the answers of the hub to access reviews are kept for some seconds,
-// and a watch that runs is not asked about again.
+// Package denial denies requests to this server by the agents of denied and of deleted, drained clusters, as soon as the
+// decision is stored. The hub's RBAC follows later, access reviews are cached for seconds, and a running watch is not
+// authorized again.
 package denial
 
 import (
@@ -26,12 +25,11 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
 )
 
-// keepDeleted is for how long a cluster that is gone stays denied. It only has to be
-// longer than any answer of the hub is kept.
+// keepDeleted is how long a deleted cluster stays denied. It exceeds the lifetime of cached access reviews.
 const keepDeleted = time.Hour
 
-// Gate knows which clusters are denied. It is fed with ManagedClusters as they are
-// stored, from requests and from an informer, in any order. It is safe for concurrent use.
+// Gate records which clusters are denied. It observes stored ManagedClusters from requests and an informer, in any order.
+// It is safe for concurrent use.
 type Gate struct {
 	clock clock.PassiveClock
 
@@ -40,23 +38,23 @@ type Gate struct {
 }
 
 type cluster struct {
-	// version is the resource version of the ManagedCluster that was seen last.
+	// version is the latest observed resource version of the ManagedCluster.
 	version string
 	denied  bool
-	// deletedAt is zero while there is a ManagedCluster.
+	// deletedAt is zero while the ManagedCluster exists.
 	deletedAt time.Time
-	// watches are those of its agents that run; each is ended by its function.
+	// watches contains the functions that end the running watches of the cluster's agents.
 	watches map[*watch]struct{}
 }
 
 type watch struct{ end context.CancelFunc }
 
-// New returns a Gate that denies nobody.
+// New returns a Gate without denied clusters.
 func New(clock clock.PassiveClock) *Gate {
 	return &Gate{clock: clock, clusters: map[string]*cluster{}}
 }
 
-// Handler feeds the gate with what an informer of ManagedClusters sees.
+// Handler returns an event handler for an informer of ManagedClusters.
 func (g *Gate) Handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
@@ -80,8 +78,7 @@ func (g *Gate) Handler() cache.ResourceEventHandler {
 	}
 }
 
-// Observe takes note of a ManagedCluster as it is stored. Older ones than the gate has
-// seen are nothing new.
+// Observe records a stored ManagedCluster. It ignores versions older than the latest observed one.
 func (g *Gate) Observe(mc *clusterv1.ManagedCluster) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -93,16 +90,14 @@ func (g *Gate) Observe(mc *clusterv1.ManagedCluster) {
 	switch {
 	case mc.Spec.HubAcceptsClient && mc.DeletionTimestamp == nil, registration.Draining(mc):
 		c.denied = false
-	case registration.OnceAccepted(mc):
+	case registration.EverAccepted(mc):
 		c.deny()
 	}
-	// One that never was accepted takes nothing from anybody: whoever may create it
-	// would otherwise shut out whom the hub has in a group of that name. Neither does it
-	// give back what a former one of its name has lost.
+	// The Gate ignores a cluster that was never accepted. Otherwise its creator could deny access to members of a group
+	// of that name, or restore the access of a previous cluster.
 }
 
-// Deleted takes note that a ManagedCluster was deleted, or is being deleted without a chance
-// for its agent to remove what the hub delivered.
+// Deleted records that a ManagedCluster was deleted, or is being deleted and is not drained.
 func (g *Gate) Deleted(mc *clusterv1.ManagedCluster) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -117,12 +112,12 @@ func (g *Gate) Deleted(mc *clusterv1.ManagedCluster) {
 		return
 	}
 	c.version, c.deletedAt = mc.ResourceVersion, now
-	if registration.OnceAccepted(mc) {
+	if registration.EverAccepted(mc) {
 		c.deny()
 	}
 }
 
-// of returns what is known of a cluster. The caller holds mu.
+// of returns the state of a cluster. The caller holds mu.
 func (g *Gate) of(name string) *cluster {
 	c := g.clusters[name]
 	if c == nil {
@@ -139,8 +134,8 @@ func (c *cluster) deny() {
 	}
 }
 
-// Authorizer refuses the agents of denied clusters everything in this server but to
-// look at their own ManagedCluster, and asks next about all others.
+// Authorizer allows the agents of denied clusters only to read their own ManagedCluster, and delegates all other requests
+// to next.
 func (g *Gate) Authorizer(next authorizer.Authorizer) authorizer.Authorizer {
 	return authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		if name := g.refuses(a); name != "" {
@@ -150,8 +145,7 @@ func (g *Gate) Authorizer(next authorizer.Authorizer) authorizer.Authorizer {
 	})
 }
 
-// refuses returns the denied cluster that who asks is an agent of; empty if the gate
-// is open.
+// refuses returns the denied cluster of a caller that is its agent, or an empty string.
 func (g *Gate) refuses(a authorizer.Attributes) string {
 	if !a.IsResourceRequest() || a.GetUser() == nil {
 		return ""
@@ -170,14 +164,13 @@ func (g *Gate) refuses(a authorizer.Attributes) string {
 	return ""
 }
 
-// looksAtItself tells whether a request is one that agents of denied clusters learn by
-// that they are denied.
+// looksAtItself reports whether a request reads the caller's own ManagedCluster, so that its agent receives the denial.
 func looksAtItself(a authorizer.Attributes, cluster string) bool {
 	return a.GetAPIGroup() == clusterv1.GroupName && a.GetResource() == "managedclusters" && a.GetSubresource() == "" &&
 		a.GetName() == cluster && slices.Contains([]string{"get", "list", "watch"}, a.GetVerb())
 }
 
-// clustersOf returns the clusters that a user is an agent of, or an agent of an add-on, by its groups.
+// clustersOf returns the clusters of which a user is an agent, or an agent of an add-on, according to its groups.
 func clustersOf(u user.Info) []string {
 	var names []string
 	add := func(name string) {
@@ -196,8 +189,7 @@ func clustersOf(u user.Info) []string {
 	return names
 }
 
-// Handle serves requests that are authorized, and ends the watches and upgraded connections of agents
-// when their cluster is denied.
+// Handle serves authorized requests, and ends the watches and upgraded connections of agents whose cluster is denied.
 func (g *Gate) Handle(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
@@ -222,8 +214,8 @@ func (g *Gate) Handle(next http.Handler) http.Handler {
 	})
 }
 
-// begin notes a watch of an agent, and returns what takes that back. One that was
-// authorized just before its cluster was denied ends at once.
+// begin records a watch of an agent, and returns a function that removes the record. A watch that was authorized just
+// before the denial ends immediately.
 func (g *Gate) begin(name string, w *watch) func() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -236,7 +228,7 @@ func (g *Gate) begin(name string, w *watch) func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		delete(c.watches, w)
-		// Nothing is kept of names that only groups of callers contain.
+		// Names that occur only in callers' groups use no memory.
 		if c.version == "" && len(c.watches) == 0 && g.clusters[name] == c {
 			delete(g.clusters, name)
 		}

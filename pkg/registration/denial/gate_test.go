@@ -16,7 +16,7 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 )
 
-// stored is a ManagedCluster of that version.
+// stored returns a ManagedCluster with this resource version.
 func stored(version string, change ...func(*clusterv1.ManagedCluster)) *clusterv1.ManagedCluster {
 	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", ResourceVersion: version}}
 	for _, change := range change {
@@ -70,30 +70,30 @@ func TestGate(t *testing.T) {
 		t.Helper()
 		for _, group := range []string{certificate, entry, addon} {
 			if got := g.lets(t, works(group)); got != want {
-				t.Errorf("%s: the gate is open to %s: %v", what, group, got)
+				t.Errorf("%s: allowed requests of group %s = %v, want %v", what, group, got, want)
 			}
 		}
 	}
 	open("unknown", true)
 	g.Observe(stored("1"))
-	open("not accepted yet", true) // and what it may is up to the hub
+	open("not accepted yet", true) // the hub decides
 	g.Observe(stored("2", accepted))
 	open("accepted", true)
 	g.Observe(stored("4", once))
 	open("denied", false)
 	g.Observe(stored("3", accepted))
-	open("an old acceptance comes late", false)
+	open("an old acceptance is observed late", false)
 	for what, a := range map[string]attributes{
-		"another cluster's": works("system:open-cluster-management:c2"),
-		"its add-on's":      works("system:open-cluster-management:cluster:c2:addon:c1"),
-		"somebody else":     works("system:authenticated"),
-		"not a resource":    {User: works(certificate).User, Verb: "get", Path: "/version"},
-		"itself": {
+		"another cluster":              works("system:open-cluster-management:c2"),
+		"an add-on of another cluster": works("system:open-cluster-management:cluster:c2:addon:c1"),
+		"another user":                 works("system:authenticated"),
+		"not a resource":               {User: works(certificate).User, Verb: "get", Path: "/version"},
+		"its own ManagedCluster": {
 			User: works(certificate).User, Verb: "watch", APIGroup: clusterv1.GroupName, Resource: "managedclusters", Name: "c1", ResourceRequest: true,
 		},
 	} {
 		if !g.lets(t, a) {
-			t.Errorf("%s is refused", what)
+			t.Errorf("decision for %s = denied, want allowed", what)
 		}
 	}
 	for what, change := range map[string]func(*attributes){
@@ -103,43 +103,43 @@ func TestGate(t *testing.T) {
 		a := attributes{User: works(certificate).User, Verb: "get", APIGroup: clusterv1.GroupName, Resource: "managedclusters", Name: "c1", ResourceRequest: true}
 		change(&a)
 		if g.lets(t, a) {
-			t.Errorf("%s: a denied cluster may", what)
+			t.Errorf("decision for a denied cluster and %s = allowed, want denied", what)
 		}
 	}
 	g.Observe(stored("5", accepted))
 	open("accepted again", true)
 	g.Observe(stored("6", accepted, deleting))
-	open("deleted, and removing what the hub delivered", true)
+	open("deleted and draining", true)
 	g.Observe(stored("6", accepted, deleting, says(clusterv1.ReasonResourceRemaining)))
-	open("still removing it", true)
+	open("still draining", true)
 	g.Observe(stored("7", accepted, deleting, says(clusterv1.ReasonNoResource)))
-	open("deleted, and done", false)
+	open("deleted and drained", false)
 	g.Observe(stored("7", accepted, deleting, says(clusterv1.ReasonDrainTimedOut)))
-	open("deleted, and not waited for any longer", false)
+	open("deleted after the drain timeout", false)
 	g.Handler().OnDelete(stored("7", accepted, deleting))
-	open("gone", false)
+	open("removed", false)
 	g.Observe(stored("8"))
-	open("made again by anybody", false)
+	open("recreated and not accepted", false)
 	g.Observe(stored("9", accepted))
-	open("made again and accepted", true)
+	open("recreated and accepted", true)
 	g.Deleted(stored("9", accepted))
 	open("deleted by a request", false)
 	at.SetTime(at.Now().Add(2 * keepDeleted))
 	g.Deleted(&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c2", ResourceVersion: "20"}})
 	if len(g.clusters) != 1 {
-		t.Errorf("kept: %v", g.clusters)
+		t.Errorf("clusters of the Gate after keepDeleted = %v, want c2 only", g.clusters)
 	}
 }
 
-// TestNobodyIsShutOutByAName: a ManagedCluster that anybody may create does not take
-// access from whom the hub has in a group of that name.
-func TestNobodyIsShutOutByAName(t *testing.T) {
+// TestUnacceptedClusterDeniesNobody checks that a ManagedCluster that was never accepted
+// does not deny access to members of a group of its name.
+func TestUnacceptedClusterDeniesNobody(t *testing.T) {
 	g := New(clocktesting.NewFakePassiveClock(time.Unix(1000, 0)))
 	g.Observe(stored("1"))
 	g.Observe(stored("2", deleting))
 	g.Deleted(stored("3"))
 	if !g.lets(t, works("open-cluster-management:c1")) {
-		t.Error("refused")
+		t.Error("decision for a group of an unaccepted cluster = denied, want allowed")
 	}
 }
 
@@ -177,11 +177,11 @@ func TestWatchesEnd(t *testing.T) {
 	select {
 	case <-ended.Done():
 	case <-time.After(time.Minute):
-		t.Fatal("the watch goes on")
+		t.Fatal("watch of a denied cluster did not end within a minute")
 	}
 	for i, ctx := range stays {
 		if ctx.Err() != nil {
-			t.Errorf("request %d has ended", i)
+			t.Errorf("request %d ended, want it to continue", i)
 		}
 	}
 	late, endLate := serve(group, watching)
@@ -189,6 +189,6 @@ func TestWatchesEnd(t *testing.T) {
 	select {
 	case <-late.Done():
 	case <-time.After(time.Minute):
-		t.Fatal("a watch that was authorized just before goes on")
+		t.Fatal("watch that was authorized just before the denial did not end within a minute")
 	}
 }

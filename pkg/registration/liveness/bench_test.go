@@ -23,7 +23,7 @@ import (
 
 const lease = 60 * time.Second
 
-// bench has a controller look at clusters at times that the test says.
+// bench runs reconciliations of a controller at the times that the test sets.
 type bench struct {
 	*Controller
 	t        *testing.T
@@ -40,7 +40,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// restart makes a controller that has seen nothing, with the same caches.
+// restart creates a controller without observations, with the same caches.
 func (b *bench) restart() {
 	clusters := externalversions.NewSharedInformerFactory(b.server, 0).Cluster().V1().ManagedClusters()
 	leases := informers.NewSharedInformerFactory(b.hub, 0).Coordination().V1().Leases()
@@ -96,21 +96,21 @@ func (b *bench) change(name string, change func(*clusterv1.ManagedCluster)) {
 	}
 }
 
-// report is what an agent says of its API server.
+// report sets the condition Available as an agent does.
 func (b *bench) report(name string, status metav1.ConditionStatus) {
 	b.change(name, func(c *clusterv1.ManagedCluster) {
 		meta.SetStatusCondition(&c.Status.Conditions, condition(clusterv1.ManagedClusterConditionAvailable, status))
 	})
 }
 
-// renewal is a Lease that is renewed now, by a clock that is off.
+// renewal returns a Lease that is renewed now by a clock with the given skew.
 func (b *bench) renewal(name string, skew time.Duration) *coordinationv1.Lease {
 	renewed := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: registration.LeaseName}}
 	renewed.Spec.RenewTime = new(metav1.NewMicroTime(b.clock.Now().Add(skew)))
 	return renewed
 }
 
-// renewOnHub renews a Lease without the cache hearing of it.
+// renewOnHub renews a Lease on the hub, but not in the cache.
 func (b *bench) renewOnHub(name string, skew time.Duration) *coordinationv1.Lease {
 	b.t.Helper()
 	renewed := b.renewal(name, skew)
@@ -132,8 +132,8 @@ func (b *bench) renew(name string, skew time.Duration) {
 	}
 }
 
-// look has the controller look at a cluster with a cache that knows of everything
-// written, and returns after how long it wants to look again.
+// look reconciles a cluster with an up-to-date cache of clusters, and returns the time to
+// the next reconciliation.
 func (b *bench) look(name string) time.Duration {
 	b.t.Helper()
 	again, err := b.tryToLook(name)
@@ -158,7 +158,7 @@ func (b *bench) expect(name, kind string, status metav1.ConditionStatus, reason 
 		return
 	}
 	if found == nil || found.Status != status || found.Reason != reason {
-		b.t.Errorf("%s of %s is %v, not %s, %s", kind, name, found, status, reason)
+		b.t.Errorf("condition %s of %s = %v, want %s, %s", kind, name, found, status, reason)
 	}
 }
 
@@ -178,11 +178,11 @@ func (b *bench) expectTaints(name string, expected ...string) {
 		taints = append(taints, taint.Key+":"+string(taint.Effect))
 	}
 	if !slices.Equal(taints, expected) {
-		b.t.Errorf("the taints of %s are %q, not %q", name, taints, expected)
+		b.t.Errorf("taints of %s = %q, want %q", name, taints, expected)
 	}
 }
 
-// writes counts what was written to the server since it was last asked.
+// writes returns the number of writes to the server since the last call.
 func (b *bench) writes() int {
 	writes := 0
 	for _, action := range b.server.Actions() {

@@ -1,13 +1,12 @@
-// Package liveness tells from the Leases of managed clusters whether their agents are
-// alive, and keeps workloads away from clusters that cannot be reached.
+// Package liveness derives from Leases whether the agents of managed clusters are alive, and taints clusters that are
+// unreachable.
 //
 //	Lease renewed ──────────► condition ClockSynced
 //	not renewed for long ───► condition Available=Unknown
 //	condition Available ────► taints unreachable, unavailable
 //
-// Time is the hub's: a renewal counts from when it was seen, whatever the clock of the
-// cluster says. A controller that has just started has seen nothing yet, so each
-// cluster has all its time again.
+// The controller uses the hub's clock: a renewal takes effect when it is observed. After a start, each cluster has its
+// full grace period.
 package liveness
 
 import (
@@ -36,21 +35,20 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
 )
 
-// Options are what a Controller works with. All are required.
+// Options configure a Controller. All are required.
 type Options struct {
 	Clusters clusterclient.ManagedClustersGetter
-	// ClusterInformer feeds the controller. The caller starts it.
+	// ClusterInformer sends events. The caller starts it.
 	ClusterInformer clusterinformers.ManagedClusterInformer
-	// Leases reads the Lease of a cluster before it is said to be unreachable.
+	// Leases reads the stored Lease before a cluster is reported as unreachable.
 	Leases coordinationclient.LeasesGetter
-	// LeaseInformer has at least the Leases with the label of a cluster's name. The
-	// caller starts it.
+	// LeaseInformer caches at least the Leases with the cluster label. The caller starts it.
 	LeaseInformer coordinationinformers.LeaseInformer
 	Clock         clock.PassiveClock
 }
 
-// Controller writes the conditions that follow from the Leases of clusters, and the
-// taints that follow from the conditions. One of it acts on a hub at a time.
+// Controller writes conditions according to the Leases of clusters, and taints according to the conditions. Only one
+// replica runs it.
 type Controller struct {
 	clusters  clusterclient.ManagedClustersGetter
 	lister    clusterlisters.ManagedClusterLister
@@ -60,8 +58,7 @@ type Controller struct {
 	loop      reconcile.Loop
 
 	mu sync.Mutex
-	// seen is what was seen of each accepted cluster. Its elements are those of the
-	// one worker that looks at the cluster.
+	// seen contains the observations of each accepted cluster. Only the worker that reconciles a cluster uses its element.
 	seen map[string]*sighting
 }
 
@@ -83,10 +80,10 @@ func NewController(options Options) *Controller {
 	return c
 }
 
-// Run acts until ctx ends, and returns once every worker has stopped. It may run
-// again afterwards, but not twice at once.
+// Run runs the controller until ctx ends, and returns after all workers have stopped. It may be called again
+// afterwards.
 func (c *Controller) Run(ctx context.Context) {
-	// What happened while it did not run, it has not seen.
+	// Observations of an earlier run are out of date.
 	c.mu.Lock()
 	clear(c.seen)
 	c.mu.Unlock()
@@ -124,7 +121,7 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time
 	update := cluster.DeepCopy()
 	var again time.Duration
 	var expired bool
-	// The agent of a cluster that has not joined yet has nothing to renew with.
+	// The agent of a cluster that has not joined yet cannot renew the Lease.
 	if meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ManagedClusterConditionJoined) {
 		left, err := c.left(ctx, s, cluster)
 		if err != nil {
@@ -144,24 +141,24 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time
 	}
 	err = c.write(ctx, cluster, update)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		// It has changed or gone since it was read: the cache learns of that.
+		// The object changed or was deleted since it was read, and an event follows.
 		return again, nil
 	}
 	s.expired = expired && err == nil
 	return again, err
 }
 
-// denied says of a cluster that was denied that nothing is known of it any more: its
-// agent cannot tell. One that never was accepted has never told anything.
+// denied sets the state of a denied cluster to unknown, since its agent cannot report. A cluster that was never accepted
+// has no state.
 func (c *Controller) denied(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
-	if !registration.OnceAccepted(cluster) || isUnknown(cluster) ||
+	if !registration.EverAccepted(cluster) || isUnknown(cluster) ||
 		meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ManagedClusterConditionAvailable) == nil {
 		return nil
 	}
 	update := cluster.DeepCopy()
 	setCondition(update, metav1.Condition{
 		Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionUnknown, Reason: clusterv1.ReasonHubClusterAdminDenied,
-		Message: "The hub does not accept the managed cluster, so that its agent cannot tell.",
+		Message: "The hub does not accept the managed cluster, so its agent cannot report.",
 	}, c.clock.Now())
 	err := c.write(ctx, cluster, update)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
@@ -170,7 +167,7 @@ func (c *Controller) denied(ctx context.Context, cluster *clusterv1.ManagedClust
 	return err
 }
 
-// sightingOf returns what was seen of a cluster; if that is nothing, its time begins now.
+// sightingOf returns the observations of a cluster. Without any, the grace period begins now.
 func (c *Controller) sightingOf(cluster *clusterv1.ManagedCluster, lease *coordinationv1.Lease) *sighting {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,9 +185,8 @@ func (c *Controller) forget(cluster string) {
 	delete(c.seen, cluster)
 }
 
-// left returns how long a cluster has until it counts as unreachable; nothing if it
-// does. The cache has no last word on that: while the hub cannot be asked, nobody can
-// renew anything either.
+// left returns the rest of a cluster's grace period, or 0 if the cluster is unreachable. It reads the stored Lease
+// before it returns 0: while the hub does not respond, agents cannot renew either.
 func (c *Controller) left(ctx context.Context, s *sighting, cluster *clusterv1.ManagedCluster) (time.Duration, error) {
 	grace := gracePeriod(cluster)
 	if left := s.at.Add(grace).Sub(c.clock.Now()); left > 0 {
@@ -200,7 +196,7 @@ func (c *Controller) left(ctx context.Context, s *sighting, cluster *clusterv1.M
 		if isUnknown(cluster) {
 			return 0, nil
 		}
-		// The agent says otherwise since, so it lives.
+		// The agent reported after that, so it is alive.
 		s.at = c.clock.Now()
 		return grace, nil
 	}
@@ -210,7 +206,7 @@ func (c *Controller) left(ctx context.Context, s *sighting, cluster *clusterv1.M
 	}
 	if err != nil {
 		s.at = c.clock.Now()
-		return 0, fmt.Errorf("reading the Lease of cluster %s: %w", cluster.Name, err)
+		return 0, fmt.Errorf("reading the Lease of ManagedCluster %q: %w", cluster.Name, err)
 	}
 	if renewed := renewTime(lease); !renewed.IsZero() && !renewed.Equal(s.renewTime) && !renewed.Equal(s.readTime) {
 		s.at, s.readTime = c.clock.Now(), renewed
@@ -219,15 +215,14 @@ func (c *Controller) left(ctx context.Context, s *sighting, cluster *clusterv1.M
 	return 0, nil
 }
 
-// write stores what has changed of a cluster: its conditions, and the taints that
-// follow from them.
+// write stores the changed conditions of a cluster, and the taints that follow from them.
 func (c *Controller) write(ctx context.Context, cluster, update *clusterv1.ManagedCluster) error {
 	if !equality.Semantic.DeepEqual(cluster.Status, update.Status) {
 		written, err := c.clusters.ManagedClusters().UpdateStatus(ctx, update, metav1.UpdateOptions{})
 		if err != nil {
-			return fmt.Errorf("writing the status of ManagedCluster %s: %w", cluster.Name, err)
+			return fmt.Errorf("writing the status of ManagedCluster %q: %w", cluster.Name, err)
 		}
-		klog.FromContext(ctx).V(2).Info("reported on an agent", "cluster", cluster.Name, "conditions", written.Status.Conditions)
+		klog.FromContext(ctx).V(2).Info("Reported the state of an agent", "cluster", cluster.Name, "conditions", written.Status.Conditions)
 		update = written.DeepCopy()
 	}
 	taints := withOwnTaints(update)
@@ -236,7 +231,7 @@ func (c *Controller) write(ctx context.Context, cluster, update *clusterv1.Manag
 	}
 	update.Spec.Taints = taints
 	if _, err := c.clusters.ManagedClusters().Update(ctx, update, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("writing the taints of ManagedCluster %s: %w", cluster.Name, err)
+		return fmt.Errorf("writing the taints of ManagedCluster %q: %w", cluster.Name, err)
 	}
 	return nil
 }

@@ -23,17 +23,17 @@ func TestAgentThatStops(t *testing.T) {
 	b.accept("cluster1", available)
 	b.renew("cluster1", 0)
 	if again := b.look("cluster1"); again != 5*lease {
-		t.Errorf("it looks again after %s", again)
+		t.Errorf("time to the next reconciliation = %s, want %s", again, 5*lease)
 	}
 	b.pass(lease)
 	b.renew("cluster1", 0)
 	b.pass(5*lease - time.Second)
 	if again := b.look("cluster1"); again != 5*lease {
-		t.Errorf("after the renewal it looks again after %s", again)
+		t.Errorf("time to the next reconciliation after the renewal = %s, want %s", again, 5*lease)
 	}
 	b.pass(5*lease - time.Second)
 	if again := b.look("cluster1"); again != time.Second {
-		t.Errorf("just before the end it looks again after %s", again)
+		t.Errorf("time to the next reconciliation just before the end = %s, want 1s", again)
 	}
 	b.expectAvailable("cluster1", metav1.ConditionTrue)
 	b.expectTaints("cluster1")
@@ -45,10 +45,10 @@ func TestAgentThatStops(t *testing.T) {
 	b.pass(time.Hour)
 	b.look("cluster1")
 	if writes := b.writes(); writes > 0 {
-		t.Errorf("%d writes where nothing has changed", writes)
+		t.Errorf("writes without changes = %d, want 0", writes)
 	}
 
-	// It is back when its agent says so.
+	// The cluster is available again when its agent reports it.
 	b.renew("cluster1", 0)
 	b.look("cluster1")
 	b.expectAvailable("cluster1", metav1.ConditionUnknown)
@@ -61,7 +61,7 @@ func TestAgentThatStops(t *testing.T) {
 	b.expectAvailable("cluster1", metav1.ConditionUnknown)
 }
 
-// An agent that reports before it renews is not contradicted at once.
+// If an agent reports before it renews the Lease, the report is kept for the grace period.
 func TestAgentThatReportsFirst(t *testing.T) {
 	b := newBench(t)
 	b.accept("cluster1", available)
@@ -79,7 +79,7 @@ func TestAgentThatReportsFirst(t *testing.T) {
 	b.expectTaints("cluster1", unreachable)
 }
 
-// A cluster whose Lease is nowhere counts as one that does not renew.
+// A cluster without a Lease counts as a cluster that does not renew.
 func TestNoLease(t *testing.T) {
 	b := newBench(t)
 	b.accept("cluster1", available)
@@ -90,7 +90,7 @@ func TestNoLease(t *testing.T) {
 	b.expectAvailable("cluster1", metav1.ConditionUnknown)
 }
 
-// The clock of a cluster may be years off: its time is that of the hub.
+// The clock of a cluster may be wrong by years. The controller uses the clock of the hub.
 func TestClockOfTheCluster(t *testing.T) {
 	const off, limit = 20 * 365 * 24 * time.Hour, lease
 	for _, skew := range []time.Duration{-off, off, -limit - time.Second, limit + time.Second} {
@@ -107,13 +107,13 @@ func TestClockOfTheCluster(t *testing.T) {
 		b.renew("cluster1", skew)
 		b.look("cluster1")
 		if writes := b.writes(); writes > 0 {
-			t.Errorf("a clock that is still %s off has %d writes made", skew, writes)
+			t.Errorf("writes for an unchanged skew of %s = %d, want 0", skew, writes)
 		}
 		b.pass(5 * lease)
 		b.look("cluster1")
 		b.expectAvailable("cluster1", metav1.ConditionUnknown)
 
-		// Set right, it is in sync; near the limit it stays as it is.
+		// Near the limit, the condition stays unchanged. With a correct clock, it becomes True.
 		b.renew("cluster1", limit-time.Second)
 		b.look("cluster1")
 		b.expect("cluster1", clusterv1.ManagedClusterConditionClockSynced, metav1.ConditionFalse, ReasonClockOutOfSync)
@@ -124,7 +124,7 @@ func TestClockOfTheCluster(t *testing.T) {
 	}
 }
 
-// The clock of a cluster that wants no check of it is not looked at.
+// The clock of a cluster with the annotation that skips the check is not checked.
 func TestClockThatIsNotChecked(t *testing.T) {
 	b := newBench(t)
 	b.accept("cluster1", available)
@@ -145,17 +145,17 @@ func TestClockThatIsNotChecked(t *testing.T) {
 	b.renew("cluster1", time.Hour)
 	b.look("cluster1")
 	if writes := b.writes(); writes > 0 {
-		t.Errorf("%d writes where nothing has changed", writes)
+		t.Errorf("writes without changes = %d, want 0", writes)
 	}
 }
 
-// A renewal that the server hears of late says nothing of the clock.
+// A renewal that the server observes late does not change the condition of the clock.
 func TestRenewalSeenLate(t *testing.T) {
 	b := newBench(t)
 	b.accept("cluster1", available)
 	b.renew("cluster1", 0)
 	b.look("cluster1")
-	b.expect("cluster1", clusterv1.ManagedClusterConditionClockSynced, "", "") // when that was is not known
+	b.expect("cluster1", clusterv1.ManagedClusterConditionClockSynced, "", "") // the time of this renewal is unknown
 	b.pass(lease)
 	b.renew("cluster1", 0)
 	b.pass(3 * lease)
@@ -171,7 +171,7 @@ func TestRenewalSeenLate(t *testing.T) {
 	b.expect("cluster1", clusterv1.ManagedClusterConditionClockSynced, metav1.ConditionTrue, ReasonClockSynced)
 }
 
-// A server that was down, or not the one that acts, has not seen the renewals.
+// A server that was down or not the leader has not observed the renewals.
 func TestRestart(t *testing.T) {
 	b := newBench(t)
 	b.accept("cluster1", available)
@@ -180,7 +180,7 @@ func TestRestart(t *testing.T) {
 	b.pass(time.Hour)
 	b.restart()
 	if again := b.look("cluster1"); again != 5*lease {
-		t.Errorf("it looks again after %s", again)
+		t.Errorf("time to the next reconciliation = %s, want %s", again, 5*lease)
 	}
 	b.expectAvailable("cluster1", metav1.ConditionTrue)
 	b.pass(5 * lease)
@@ -190,12 +190,12 @@ func TestRestart(t *testing.T) {
 	b.writes()
 	b.look("cluster1")
 	if writes := b.writes(); writes > 0 {
-		t.Errorf("%d writes after a restart", writes)
+		t.Errorf("writes after a restart = %d, want 0", writes)
 	}
 	b.expectAvailable("cluster1", metav1.ConditionUnknown)
 }
 
-// What the cache has not heard of, the hub is asked for.
+// If the cache does not contain a renewal, the controller reads it from the hub.
 func TestCacheThatIsBehind(t *testing.T) {
 	b := newBench(t)
 	b.accept("cluster1", available)
@@ -205,7 +205,7 @@ func TestCacheThatIsBehind(t *testing.T) {
 	b.renewOnHub("cluster1", 0)
 	b.pass(lease)
 	if again := b.look("cluster1"); again != 5*lease {
-		t.Errorf("it looks again after %s", again)
+		t.Errorf("time to the next reconciliation = %s, want %s", again, 5*lease)
 	}
 	b.expectAvailable("cluster1", metav1.ConditionTrue)
 	b.pass(5 * lease)
@@ -213,7 +213,7 @@ func TestCacheThatIsBehind(t *testing.T) {
 	b.expectAvailable("cluster1", metav1.ConditionUnknown)
 }
 
-// While the hub is not reached, the agents may not reach it either.
+// While the controller cannot reach the hub, the agents may not reach it either.
 func TestHubThatIsDown(t *testing.T) {
 	b := newBench(t)
 	b.accept("cluster1", available)
@@ -225,11 +225,11 @@ func TestHubThatIsDown(t *testing.T) {
 	})
 	b.pass(5 * lease)
 	if _, err := b.tryToLook("cluster1"); err == nil {
-		t.Error("it does not say that the hub is down")
+		t.Error("reconcile() while the hub is down = no error, want an error")
 	}
 	down = false
 	if again := b.look("cluster1"); again != 5*lease {
-		t.Errorf("it looks again after %s", again)
+		t.Errorf("time to the next reconciliation = %s, want %s", again, 5*lease)
 	}
 	b.expectAvailable("cluster1", metav1.ConditionTrue)
 	b.pass(5 * lease)
@@ -237,7 +237,7 @@ func TestHubThatIsDown(t *testing.T) {
 	b.expectAvailable("cluster1", metav1.ConditionUnknown)
 }
 
-// A write that comes too late is made again, and nothing is lost by it.
+// After a conflict, the controller repeats the write.
 func TestWriteThatConflicts(t *testing.T) {
 	b := newBench(t)
 	b.accept("cluster1", available)
@@ -254,7 +254,7 @@ func TestWriteThatConflicts(t *testing.T) {
 	b.expectTaints("cluster1", unreachable)
 }
 
-// What a renewal says is not lost when somebody else writes the cluster meanwhile.
+// The condition of a renewal is not lost if another client writes the cluster at the same time.
 func TestClockWhenWritesConflict(t *testing.T) {
 	b := newBench(t)
 	b.accept("cluster1", available)
@@ -270,7 +270,7 @@ func TestClockWhenWritesConflict(t *testing.T) {
 	b.expect("cluster1", clusterv1.ManagedClusterConditionClockSynced, metav1.ConditionTrue, ReasonClockSynced)
 }
 
-// The Lease as the hub has made it says nothing of the cluster.
+// The Lease that the hub creates is not a renewal of the cluster.
 func TestLeaseThatWasNeverRenewed(t *testing.T) {
 	b := newBench(t)
 	b.accept("cluster1", available)
@@ -282,10 +282,10 @@ func TestLeaseThatWasNeverRenewed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again := b.look("cluster1"); again != 4*lease {
-		t.Errorf("it looks again after %s", again)
+		t.Errorf("time to the next reconciliation = %s, want %s", again, 4*lease)
 	}
 	if meta.FindStatusCondition(b.get("cluster1").Status.Conditions, clusterv1.ManagedClusterConditionClockSynced) != nil {
-		t.Error("it says something of the clock")
+		t.Error("condition ClockSynced exists, want none")
 	}
 	b.pass(4 * lease)
 	b.look("cluster1")
@@ -315,7 +315,7 @@ func TestTaints(t *testing.T) {
 	b.expectTaints("cluster1", kept...)
 	b.report("cluster1", metav1.ConditionFalse)
 	b.look("cluster1")
-	// Somebody takes it away, or puts it where it does not belong.
+	// Another client removes the taint of the server and adds a wrong one.
 	b.change("cluster1", func(c *clusterv1.ManagedCluster) {
 		c.Spec.Taints = []clusterv1.Taint{{Key: TaintUnreachable, Effect: clusterv1.TaintEffectNoSelect}, foreign[0]}
 	})
@@ -324,11 +324,11 @@ func TestTaints(t *testing.T) {
 	b.writes()
 	b.look("cluster1")
 	if writes := b.writes(); writes > 0 {
-		t.Errorf("%d writes where nothing has changed", writes)
+		t.Errorf("writes without changes = %d, want 0", writes)
 	}
 }
 
-// Of a cluster that was denied nothing is known, until it is accepted again and tells.
+// The state of a denied cluster is Unknown until it is accepted again and reports.
 func TestDenied(t *testing.T) {
 	b := newBench(t)
 	b.accept("cluster1", available)
@@ -342,7 +342,7 @@ func TestDenied(t *testing.T) {
 	b.writes()
 	b.look("cluster1")
 	if writes := b.writes(); writes > 0 {
-		t.Errorf("%d writes where nothing has changed", writes)
+		t.Errorf("writes without changes = %d, want 0", writes)
 	}
 	b.change("cluster1", func(c *clusterv1.ManagedCluster) {
 		c.Spec.HubAcceptsClient = true
@@ -354,7 +354,7 @@ func TestDenied(t *testing.T) {
 	b.expectTaints("cluster1")
 }
 
-// Nobody but accepted clusters that have joined is expected to renew anything.
+// Only accepted clusters that have joined are expected to renew a Lease.
 func TestOtherClusters(t *testing.T) {
 	b := newBench(t)
 	for name, change := range map[string]func(*clusterv1.ManagedCluster){
@@ -368,7 +368,7 @@ func TestOtherClusters(t *testing.T) {
 		b.pass(time.Hour)
 		b.look(name)
 		if writes := b.writes(); writes > 0 {
-			t.Errorf("%d writes to a cluster that is %s", writes, name)
+			t.Errorf("writes to cluster %s = %d, want 0", name, writes)
 		}
 	}
 	b.accept("new")
@@ -379,7 +379,8 @@ func TestOtherClusters(t *testing.T) {
 	b.expect("new", clusterv1.ManagedClusterConditionAvailable, "", "")
 	b.expectTaints("new", unreachable)
 
-	// One that is accepted again has all its time, as one that follows another of its name.
+	// A cluster that is accepted again has the full grace period. The same applies to a new cluster
+	// of the same name.
 	b.accept("again", available)
 	b.look("again")
 	b.change("again", func(c *clusterv1.ManagedCluster) { c.Spec.HubAcceptsClient = false })
@@ -404,12 +405,12 @@ func TestDurations(t *testing.T) {
 	} {
 		cluster := &clusterv1.ManagedCluster{Spec: clusterv1.ManagedClusterSpec{LeaseDurationSeconds: &seconds}}
 		if grace := gracePeriod(cluster); grace != expected {
-			t.Errorf("%d seconds make %s, not %s", seconds, grace, expected)
+			t.Errorf("gracePeriod() for %d seconds = %s, want %s", seconds, grace, expected)
 		}
 	}
 }
 
-// A fleet that is well costs the server nothing.
+// Healthy clusters cause no writes.
 func TestThousandClustersCauseNoWrites(t *testing.T) {
 	b := newBench(t)
 	synced := condition(clusterv1.ManagedClusterConditionClockSynced, metav1.ConditionTrue)
@@ -430,14 +431,14 @@ func TestThousandClustersCauseNoWrites(t *testing.T) {
 			}
 			again, err := b.reconcile(t.Context(), cache.ObjectName{Name: name})
 			if err != nil || again != 5*lease {
-				t.Fatalf("it looks at %s again after %s: %v", name, again, err)
+				t.Fatalf("reconcile(%s) = %s, %v, want %s", name, again, err, 5*lease)
 			}
 		}
 	}
 	if writes := b.writes(); writes > 0 {
-		t.Errorf("%d writes", writes)
+		t.Errorf("writes = %d, want 0", writes)
 	}
 	if requests := b.hub.Actions(); len(requests) > 0 {
-		t.Errorf("%d requests to the hub", len(requests))
+		t.Errorf("requests to the hub = %d, want 0", len(requests))
 	}
 }

@@ -20,33 +20,30 @@ const (
 )
 
 const (
-	// graceLeases is for how many durations of its Lease a cluster need not renew it.
+	// graceLeases is the grace period in durations of the Lease.
 	graceLeases = 5
-	// longestLeaseDuration keeps what is computed with the durations of Leases within bounds.
+	// longestLeaseDuration bounds the durations, so that computations with them do not overflow.
 	longestLeaseDuration = 365 * 24 * time.Hour
 )
 
-// sighting is what was seen of the Lease of a cluster, by the clock of the hub.
+// sighting contains the observations of a cluster's Lease. Times are of the hub's clock.
 type sighting struct {
 	cluster types.UID
-	// at is when the last renewal was seen, or when the cluster was seen first.
+	// at is the time at which the last renewal, or the cluster itself, was observed.
 	at time.Time
-	// renewTime is that of the last renewal, by the clock of the cluster; zero if there
-	// was none.
+	// renewTime is the last renewal by the clock of the cluster, or zero.
 	renewTime time.Time
-	// readTime is that of a renewal that the hub knew of before the cache did.
+	// readTime is a renewal that was read from the hub before the cache contained it.
 	readTime time.Time
-	// outOfSync tells that the clocks differed at the last renewal.
+	// outOfSync means that the clocks differed at the last renewal.
 	outOfSync bool
-	// clockSynced is what renewals have said of the clock of the cluster; nil if nothing.
-	// It is kept, since it may take more than one try to write it.
+	// clockSynced is the condition according to the last renewals, or nil. It is kept until it is written.
 	clockSynced *metav1.Condition
-	// expired tells that the cluster was found to be unreachable since.
+	// expired means that the cluster was unreachable after the last renewal.
 	expired bool
 }
 
-// renewed takes note of a renewal, if there was one, and of what it says of the clock of
-// the cluster.
+// renewed records a renewal, if there is one, and the state of the cluster's clock.
 func (s *sighting) renewed(lease *coordinationv1.Lease, cluster *clusterv1.ManagedCluster, now time.Time) {
 	renewed := renewTime(lease)
 	if renewed.IsZero() || renewed.Equal(s.renewTime) {
@@ -56,7 +53,7 @@ func (s *sighting) renewed(lease *coordinationv1.Lease, cluster *clusterv1.Manag
 
 	limit := leaseDuration(cluster)
 	if meta.IsStatusConditionFalse(cluster.Status.Conditions, clusterv1.ManagedClusterConditionClockSynced) {
-		// So that a clock at the limit is not in sync and out of it by turns.
+		// The hysteresis prevents the condition from alternating for a clock at the limit.
 		limit /= 2
 	}
 	skew := renewed.Sub(now)
@@ -66,18 +63,18 @@ func (s *sighting) renewed(lease *coordinationv1.Lease, cluster *clusterv1.Manag
 	case !s.outOfSync:
 		s.clockSynced = &metav1.Condition{
 			Type: clusterv1.ManagedClusterConditionClockSynced, Status: metav1.ConditionTrue, Reason: ReasonClockSynced,
-			Message: "The clock of the managed cluster agrees with that of the hub.",
+			Message: "The clocks of the managed cluster and the hub agree.",
 		}
 	case before:
-		// One that is late may have been seen late; two are not.
+		// A single late renewal may only have been observed late.
 		s.clockSynced = &metav1.Condition{
 			Type: clusterv1.ManagedClusterConditionClockSynced, Status: metav1.ConditionFalse, Reason: ReasonClockOutOfSync,
-			Message: fmt.Sprintf("The clock of the managed cluster differs from that of the hub by more than %s, so that certificates and tokens may not be valid for both.", leaseDuration(cluster)),
+			Message: fmt.Sprintf("The clocks of the managed cluster and the hub differ by more than %s. Certificates and tokens may not be valid for both.", leaseDuration(cluster)),
 		}
 	}
 }
 
-// stopped is the condition of a cluster that is not heard of any more.
+// stopped returns the condition of an unreachable cluster.
 func stopped(cluster *clusterv1.ManagedCluster) metav1.Condition {
 	return metav1.Condition{
 		Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionUnknown, Reason: ReasonLeaseUpdateStopped,
@@ -88,7 +85,7 @@ func stopped(cluster *clusterv1.ManagedCluster) metav1.Condition {
 func setCondition(cluster *clusterv1.ManagedCluster, condition metav1.Condition, now time.Time) {
 	condition.LastTransitionTime = metav1.NewTime(now).Rfc3339Copy()
 	if old := meta.FindStatusCondition(cluster.Status.Conditions, condition.Type); old != nil && old.Status == condition.Status && old.Reason == condition.Reason {
-		return // its text alone is no reason to write
+		return // a different message alone is not written
 	}
 	meta.SetStatusCondition(&cluster.Status.Conditions, condition)
 }
@@ -97,8 +94,7 @@ func isUnknown(cluster *clusterv1.ManagedCluster) bool {
 	return meta.IsStatusConditionPresentAndEqual(cluster.Status.Conditions, clusterv1.ManagedClusterConditionAvailable, metav1.ConditionUnknown)
 }
 
-// renewTime is zero for a Lease that is not there or was never renewed, as the one that
-// the hub makes for a cluster.
+// renewTime returns the time of the last renewal, or zero for a missing Lease and for the one that the hub creates.
 func renewTime(lease *coordinationv1.Lease) time.Time {
 	if lease == nil || lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Equal(lease.Spec.AcquireTime) {
 		return time.Time{}

@@ -9,17 +9,15 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 )
 
-// Keys of the taints of clusters that cannot be used. With the effect NoSelect they
-// are the server's own: it adds and removes them, and no others.
+// Keys of the server's taints. It adds and removes only these, with the effect NoSelect.
 const (
-	// TaintUnreachable is on clusters of which nothing is known.
+	// TaintUnreachable marks clusters whose agent does not renew its Lease.
 	TaintUnreachable = "cluster.open-cluster-management.io/unreachable"
-	// TaintUnavailable is on clusters whose API server does not answer their agent.
+	// TaintUnavailable marks clusters whose API server does not respond to the agent.
 	TaintUnavailable = "cluster.open-cluster-management.io/unavailable"
 )
 
-// withOwnTaints returns the taints that an accepted cluster has to have. Those that
-// it keeps stay as they are, in their order.
+// withOwnTaints returns the desired taints of an accepted cluster. Other taints keep their order.
 func withOwnTaints(cluster *clusterv1.ManagedCluster) []clusterv1.Taint {
 	wanted := TaintUnreachable
 	if available := meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ManagedClusterConditionAvailable); available != nil {

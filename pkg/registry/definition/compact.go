@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// internedStrings is how many strings are remembered, and internedBytes how long they are at most.
+	// internedStrings is the number of strings in an interner, and internedBytes their maximum length.
 	internedStrings = 1 << 13
 	internedBytes   = 64
 )
 
 // compactCodec decodes objects into less memory. The watch cache keeps every object, and every
-// version of it for more than a minute, while the JSON decoder leaves room in every list and makes
-// every string anew. Most strings of a status are the same few words.
+// version of it for more than a minute. The JSON decoder leaves spare capacity in every list and
+// allocates every string, although most strings of a status are the same few words.
 type compactCodec struct {
 	runtime.Codec
 	strings *interner
@@ -33,7 +33,7 @@ func (c compactCodec) Decode(data []byte, defaults *schema.GroupVersionKind, int
 	return obj, kind, err
 }
 
-// compact replaces the lists and the short strings of a value. It leaves maps as they are.
+// compact trims the lists and interns the short strings of a value, except those in maps.
 func (c compactCodec) compact(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -63,8 +63,8 @@ func (c compactCodec) compact(v reflect.Value) {
 	}
 }
 
-// interner returns one copy for equal strings. It forgets a string when another one takes its
-// place, so its memory is bounded whatever is written. It is safe for concurrent use.
+// interner returns one copy for equal strings. Its memory is bounded: a string replaces another
+// one with the same hash. It is safe for concurrent use.
 type interner struct {
 	seed  maphash.Seed
 	slots [internedStrings]atomic.Pointer[string]

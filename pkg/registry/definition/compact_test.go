@@ -15,7 +15,8 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-// TestCompactCodec decodes an object as it is, into lists without room and strings that versions share.
+// TestCompactCodec decodes two versions of an object. The lists have no spare capacity, and the
+// versions share their short strings.
 func TestCompactCodec(t *testing.T) {
 	scheme := runtime.NewScheme()
 	workinstall.Install(scheme)
@@ -46,12 +47,12 @@ func TestCompactCodec(t *testing.T) {
 	}
 	manifests := got.Status.ResourceStatus.Manifests
 	if cap(manifests) != len(manifests) || cap(manifests[0].Conditions) != 3 {
-		t.Errorf("there is room for %d manifests and %d conditions, want %d and 3", cap(manifests), cap(manifests[0].Conditions), len(manifests))
+		t.Errorf("cap() of manifests and conditions = %d, %d, want %d, 3", cap(manifests), cap(manifests[0].Conditions), len(manifests))
 	}
 	shared := func(a, b string) bool { return unsafe.StringData(a) == unsafe.StringData(b) }
 	if other := again.Status.ResourceStatus.Manifests; !shared(manifests[0].ResourceMeta.Kind, other[32].ResourceMeta.Kind) {
-		t.Error("two versions of an object do not share the string ConfigMap")
+		t.Error("copies of the kind ConfigMap = 2, want 1")
 	} else if shared(manifests[0].Conditions[0].Message, other[0].Conditions[0].Message) {
-		t.Error("a long string is remembered")
+		t.Error("copies of a long string = 1, want 2")
 	}
 }

@@ -10,8 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/util/dryrun"
@@ -20,13 +18,13 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
 )
 
-// counted makes writes of a store within a quota, and as fast as callers may write. Deletions, and
-// updates of objects that are being deleted, are made whatever the quota says.
+// counted enforces the limits of objects, the quota of a namespace and the write rates of callers.
+// The quota does not apply to deletions or to updates of objects that are being deleted.
 type counted struct {
 	// counter is nil for a resource without a quota.
 	counter *quota.Counter
 	parts   func(runtime.Object) quota.Parts
-	// resource has the limits of single objects and of what is written.
+	// resource has the limits of objects and the write rates.
 	resource *Resource
 }
 
@@ -44,8 +42,8 @@ func (c counted) countUpdate(store *genericregistry.Store, ctx context.Context, 
 	return updated, created, err
 }
 
-// limit is a rest.TransformFunc that refuses an object that is too large. It precedes validation: the
-// error about metadata with thousands of invalid labels takes seconds to be written.
+// limit is a rest.TransformFunc that refuses an object over its limits. It runs before validation,
+// because the errors of metadata with thousands of invalid labels take seconds to write.
 func (c counted) limit(_ context.Context, obj, old runtime.Object) (runtime.Object, error) {
 	var before *quota.Parts
 	if stored := c.parts(old); stored.Meta != nil && stored.Meta.GetResourceVersion() != "" {
@@ -63,9 +61,9 @@ type writing struct {
 	counted
 	// hold is nil for a resource without a quota.
 	hold *quota.Hold
-	// undo takes back what counts as written.
+	// undo reverts the count of written bytes.
 	undo func()
-	// before is the resource version that an update replaces.
+	// before is the resource version before an update.
 	before string
 }
 
@@ -77,7 +75,7 @@ func (c counted) begin() *writing {
 	return w
 }
 
-// admitCreate reserves a new object after everything else has admitted it.
+// admitCreate reserves quota for a new object after all other admission.
 func (w *writing) admitCreate(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
 	return func(ctx context.Context, obj runtime.Object) error {
 		if admit != nil {
@@ -87,12 +85,12 @@ func (w *writing) admitCreate(admit rest.ValidateObjectFunc) rest.ValidateObject
 		}
 		meta := w.parts(obj).Meta
 		return w.take(ctx, quota.Write{
-			Namespace: meta.GetNamespace(), Name: meta.GetName(), After: quota.Size(obj), Creates: true, Reserve: serverItself(ctx),
+			Namespace: meta.GetNamespace(), Name: meta.GetName(), After: quota.Size(obj), Creates: true, Reserve: ByServer(ctx),
 		})
 	}
 }
 
-// admitUpdate reserves the growth of an object after everything else has admitted it.
+// admitUpdate reserves quota for the growth of an object after all other admission.
 func (w *writing) admitUpdate(admit rest.ValidateObjectUpdateFunc) rest.ValidateObjectUpdateFunc {
 	return func(ctx context.Context, obj, old runtime.Object) error {
 		if admit != nil {
@@ -111,13 +109,13 @@ func (w *writing) admitUpdate(admit rest.ValidateObjectUpdateFunc) rest.Validate
 		}
 		if write.After > write.Before {
 			write.Upkeep = upkeep(now, before)
-			write.Reserve = write.Upkeep || serverItself(ctx)
+			write.Reserve = write.Upkeep || ByServer(ctx)
 		}
 		return w.take(ctx, write)
 	}
 }
 
-// take reserves a write in the quota and counts it.
+// take reserves quota for a write and counts its bytes.
 func (w *writing) take(ctx context.Context, write quota.Write) error {
 	if w.hold != nil {
 		if err := w.hold.Take(ctx, write); err != nil {
@@ -127,8 +125,8 @@ func (w *writing) take(ctx context.Context, write quota.Write) error {
 	return w.count(ctx, write)
 }
 
-// count counts what is written, in place of what the same write has counted before: a store may
-// try a write several times.
+// count counts the bytes of a write. A store may try a write several times, so the count
+// replaces the count of the previous try.
 func (w *writing) count(ctx context.Context, write quota.Write) error {
 	w.undo()
 	undo, err := w.resource.Written.Take(ctx, write.Namespace, write.After)
@@ -139,6 +137,7 @@ func (w *writing) count(ctx context.Context, write quota.Write) error {
 	return err
 }
 
+// settle ends a write: it releases the reservation, and counts the stored object.
 func (w *writing) settle(stored runtime.Object, err error, dryRun bool) {
 	failed := err != nil || dryRun || stored == nil
 	if failed || w.before != "" && w.parts(stored).Meta.GetResourceVersion() == w.before {
@@ -149,7 +148,7 @@ func (w *writing) settle(stored runtime.Object, err error, dryRun bool) {
 	}
 	if !failed {
 		meta := w.parts(stored).Meta
-		// The update that takes the last finalizer away deletes the object.
+		// The update that removes the last finalizer deletes the object.
 		failed = meta.GetDeletionTimestamp() != nil && len(meta.GetFinalizers()) == 0
 	}
 	if failed {
@@ -159,21 +158,15 @@ func (w *writing) settle(stored runtime.Object, err error, dryRun bool) {
 	w.hold.Settle(stored, quota.Size(stored))
 }
 
-// upkeep reports whether an update changes neither the spec nor the labels nor the
-// annotations, such as a status or a finalizer.
+// upkeep reports whether an update keeps the spec, the labels and the annotations, and changes
+// only fields such as the status or the finalizers.
 func upkeep(now, before quota.Parts) bool {
 	return maps.Equal(now.Meta.GetLabels(), before.Meta.GetLabels()) &&
 		maps.Equal(now.Meta.GetAnnotations(), before.Meta.GetAnnotations()) &&
 		equality.Semantic.DeepEqual(now.Spec, before.Spec)
 }
 
-// serverItself reports whether the server makes a request of its own.
-func serverItself(ctx context.Context) bool {
-	caller, known := request.UserFrom(ctx)
-	return known && caller.GetName() == user.APIServerUser
-}
-
-// serveCounter has the counter of the resource count what the store holds.
+// serveCounter makes the counter of the resource count the objects of the store.
 func (r *Resource) serveCounter(store *genericregistry.Store) {
 	if r.Counter == nil {
 		return
@@ -182,8 +175,8 @@ func (r *Resource) serveCounter(store *genericregistry.Store) {
 	store.AfterDelete = func(obj runtime.Object, _ *metav1.DeleteOptions) { r.Counter.Deleted(obj) }
 }
 
-// source lists and watches a store in this process. Its objects are those of the watch
-// cache, in the internal version, so that nothing is encoded.
+// source lists and watches a store in this process. It returns the objects of the watch cache
+// in the internal version, without encoding them.
 type source struct {
 	store    *genericregistry.Store
 	resource *Resource
@@ -207,7 +200,7 @@ func (s *source) ListWithContext(ctx context.Context, options metav1.ListOptions
 	if err != nil {
 		return nil, err
 	}
-	return s.store.List(s.request(ctx, "list"), internal)
+	return s.store.List(s.resource.requestContext(ctx, s.store, "list", metav1.NamespaceAll), internal)
 }
 
 // WatchWithContext implements cache.WatcherWithContext.
@@ -216,14 +209,7 @@ func (s *source) WatchWithContext(ctx context.Context, options metav1.ListOption
 	if err != nil {
 		return nil, err
 	}
-	return s.store.Watch(s.request(ctx, "watch"), internal)
-}
-
-func (s *source) request(ctx context.Context, verb string) context.Context {
-	ctx = request.WithNamespace(ctx, metav1.NamespaceAll)
-	return request.WithRequestInfo(ctx, &request.RequestInfo{
-		IsResourceRequest: true, Verb: verb, APIGroup: s.resource.Group(), APIVersion: s.resource.Versions[0].Version, Resource: s.resource.Name,
-	})
+	return s.store.Watch(s.resource.requestContext(ctx, s.store, "watch", metav1.NamespaceAll), internal)
 }
 
 func internalOptions(options metav1.ListOptions) (*metainternalversion.ListOptions, error) {

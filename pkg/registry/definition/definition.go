@@ -1,9 +1,9 @@
-// Package definition says what a served resource is: a row of the server's one
-// table, and how such a row becomes a store.
+// Package definition defines a row of the server's resource table, and builds the
+// storage that serves the row.
 //
-// A row names everything once. The store, the status store, the reset fields of
-// server-side apply, table output, selectable fields and error names all derive
-// from it.
+// A row contains each name once. The store, the status store, the reset fields of
+// server-side apply, table output, selectable fields and the names in error messages all
+// derive from it.
 package definition
 
 import (
@@ -16,78 +16,71 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
 )
 
-// Resource is a row of the table of everything served.
+// Resource is a row of the table of stored resources.
 type Resource struct {
-	// Name is the resource in plural and lower case, as in its URL.
+	// Name is the plural name in lower case, as in the URL.
 	Name string
-	// Singular is the resource in singular and lower case.
-	Singular string
-	// Kind is the kind of the objects.
-	Kind string
-	// ShortNames and Categories are further names that kubectl understands.
-	ShortNames []string
-	Categories []string
-	// ClusterScoped is true for resources outside of namespaces.
+	// Singular is the singular name in lower case.
+	Singular      string
+	Kind          string
+	ShortNames    []string
+	Categories    []string
 	ClusterScoped bool
 
 	// Versions are the group versions that serve the resource from one store,
 	// preferred first.
 	Versions []schema.GroupVersion
-	// Stored is the version in which objects are stored; empty for the first one.
+	// Stored is the version in which objects are stored. The default is the first of Versions.
 	Stored schema.GroupVersion
 
 	// New and NewList return the internal types.
 	New     func() runtime.Object
 	NewList func() runtime.Object
 
-	// Strategy holds the behaviour of the resource; it is a *Strategy[T] of the
-	// internal type.
-	Strategy Behaviour
+	// Strategy is a *Strategy[T] of the internal type T.
+	Strategy AnyStrategy
 
-	// Columns are what kubectl get shows between NAME and AGE; they are Columns
-	// of the internal type.
+	// Columns are the columns that kubectl get shows between NAME and AGE. They are a
+	// Columns[T] of the internal type T.
 	Columns ColumnSet
 
-	// Wrap replaces the main storage by one that does more around the store; nil
-	// serves the store as it is.
+	// Wrap replaces the main storage. If it is nil, the store is served directly.
 	Wrap func(*REST) rest.Storage
 
-	// Subresources are served beside status, by name.
+	// Subresources are the subresources in addition to status, by name.
 	Subresources map[string]func(*REST) rest.Storage
 
-	// ServerOwned is true for a resource whose objects the server alone writes. They
-	// can be read, listed and watched; every other verb is answered with 405, and
-	// their status is no subresource. What the server creates keeps its status.
+	// ServerOwned is true if only the server writes the objects. Clients can get, list and
+	// watch them; the server returns 405 for every other verb. There is no status
+	// subresource: the server creates objects with their status.
 	ServerOwned bool
 
-	// Quota bounds what each namespace may hold of the resource, and Limits bounds each of
-	// its objects. Both are defaults, which flags change. A resource in namespaces that
-	// tenants or clusters may write needs a Quota.
+	// Quota limits the objects of the resource in each namespace, and Limits limits each
+	// object. Both are defaults that flags change. A namespaced resource that tenants or
+	// clusters may write needs a Quota.
 	Quota  quota.Limits
 	Limits quota.ObjectLimits
-	// Counter enforces the Quota; nil enforces none.
+	// Counter enforces the Quota. If it is nil, no quota is enforced.
 	Counter *quota.Counter
-	// Written limits how fast callers write; nil limits nobody.
+	// Written limits how fast callers write. If it is nil, writes are not limited.
 	Written *callers.Written
 
-	// Stores hands stores out to whoever reads and writes them beside requests for
-	// them, by the name of their resource in storage: that of the resource itself by
-	// its Name, and by any other name a further one for objects of its type, which
-	// nothing serves.
+	// Stores are functions that receive a store which the server uses outside of requests for
+	// the resource. The key is the name of the resource in storage. The key Name stands for the
+	// served store. Any other key stands for an additional store of the same type that is not served.
 	Stores map[string]func(*REST)
 }
 
-// Virtual is a row for what is served without being stored.
+// Virtual is a row of the table of resources that are served but not stored.
 type Virtual struct {
-	// Name is the resource in plural and lower case, as in its URL.
-	Name string
-	// Version is the group version that serves it.
+	// Name is the plural name in lower case, as in the URL.
+	Name    string
 	Version schema.GroupVersion
-	// Storages builds what serves it, by path: its name, and its name with a subresource.
+	// Storages builds the storages by path: the name, and the name with each subresource.
 	Storages func() map[string]rest.Storage
 }
 
-// Group is the API group that the resource is stored under.
+// Group returns the API group under which the resource is stored.
 func (r *Resource) Group() string {
 	return r.Versions[0].Group
 }
@@ -99,18 +92,17 @@ func (r *Resource) storedVersion() schema.GroupVersion {
 	return r.Stored
 }
 
-// GroupResource is the resource with the group that it is stored under, as it
-// appears in error messages.
+// GroupResource returns the resource as it appears in error messages.
 func (r *Resource) GroupResource() schema.GroupResource {
 	return schema.GroupResource{Group: r.Group(), Resource: r.Name}
 }
 
-// HasStatus tells whether the resource has a status subresource.
+// HasStatus reports whether the resource has a status subresource.
 func (r *Resource) HasStatus() bool {
 	return !r.ServerOwned && r.Strategy.hasStatus()
 }
 
-// SelectableFields are the fields that field selectors may name.
+// SelectableFields returns the fields that field selectors support.
 func (r *Resource) SelectableFields() []string {
 	selectable := append([]string{"metadata.name"}, r.Strategy.selectableFields()...)
 	if !r.ClusterScoped {
@@ -119,20 +111,19 @@ func (r *Resource) SelectableFields() []string {
 	return selectable
 }
 
-// TableColumns are the columns of table output, in their order.
+// TableColumns returns the columns of table output in order.
 func (r *Resource) TableColumns() []metav1.TableColumnDefinition {
 	return tableConvertor{columns: r.Columns}.definitions()
 }
 
 // Column is one column of table output.
 type Column[T runtime.Object] struct {
-	// Name is the heading; kubectl prints it in upper case.
-	Name string
-	// Description is what the column means.
+	// Name is the heading, which kubectl prints in upper case.
+	Name        string
 	Description string
-	// Wide columns appear with -o wide only.
+	// Wide is true for a column that only -o wide shows.
 	Wide bool
-	// Value is the cell of an object.
+	// Value returns the cell of an object.
 	Value func(T) any
 }
 

@@ -8,17 +8,16 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Guard refuses writes of a resource whose internal type is T for reasons that
-// lie outside of the object, such as what its caller may do elsewhere. It judges
-// objects that are complete, valid and admitted. Neither status nor deletion
-// passes it.
+// Guard refuses writes of a resource whose internal type is T for reasons outside of the
+// object, such as the permissions of the caller. It runs after validation and admission. It
+// does not apply to writes of the status or to deletion.
 type Guard[T runtime.Object] struct {
-	// Create judges new objects, Update changed ones; nil allows all.
+	// Create checks new objects and Update changed ones. A nil function allows all.
 	Create func(ctx context.Context, obj T) error
 	Update func(ctx context.Context, obj, old T) error
 }
 
-// Wrap is the Wrap of a Resource that the guard stands before.
+// Wrap is a Wrap of a Resource. It adds the guard to a store.
 func (g Guard[T]) Wrap(store *REST) rest.Storage {
 	return &guardedREST[T]{REST: store, guard: g}
 }
@@ -33,13 +32,13 @@ func (r *guardedREST[T]) Create(ctx context.Context, obj runtime.Object, admit r
 	return r.REST.Create(ctx, obj, r.guard.AdmitCreate(admit), options)
 }
 
-// Update implements rest.Updater; patches and server-side apply, which may
-// create, end here too.
+// Update implements rest.Updater. It also serves patches and server-side apply, which may
+// create objects.
 func (r *guardedREST[T]) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, admitCreate rest.ValidateObjectFunc, admitUpdate rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	return r.REST.Update(ctx, name, objInfo, r.guard.AdmitCreate(admitCreate), r.guard.AdmitUpdate(admitUpdate), forceAllowCreate, options)
 }
 
-// AdmitCreate returns admission of new objects, which may be nil, with the guard behind it.
+// AdmitCreate returns a function that runs the admission of new objects, if any, and then the guard.
 func (g Guard[T]) AdmitCreate(admit rest.ValidateObjectFunc) rest.ValidateObjectFunc {
 	return func(ctx context.Context, obj runtime.Object) error {
 		if admit != nil {
@@ -54,7 +53,7 @@ func (g Guard[T]) AdmitCreate(admit rest.ValidateObjectFunc) rest.ValidateObject
 	}
 }
 
-// AdmitUpdate returns admission of changed objects, which may be nil, with the guard behind it.
+// AdmitUpdate returns a function that runs the admission of changed objects, if any, and then the guard.
 func (g Guard[T]) AdmitUpdate(admit rest.ValidateObjectUpdateFunc) rest.ValidateObjectUpdateFunc {
 	return func(ctx context.Context, obj, old runtime.Object) error {
 		if admit != nil {

@@ -5,22 +5,23 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // REST serves a stored resource.
 type REST struct {
 	*genericregistry.Store
 	shortNames, categories []string
-	// server stores what the server has made of an object.
+	// server stores an object as a change of Rewrite returns it.
 	server *genericregistry.Store
 	counted
 }
@@ -42,21 +43,36 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, admit rest.Valida
 	return r.countCreate(r.Store, ctx, obj, admit, options)
 }
 
-// Update implements rest.Updater; patches and server-side apply end here too.
+// Update implements rest.Updater. It also serves patches and server-side apply.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, admitCreate rest.ValidateObjectFunc, admitUpdate rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	return r.countUpdate(r.Store, ctx, name, objInfo, admitCreate, admitUpdate, forceAllowCreate, options)
 }
 
-// Rewrite replaces a stored object by what change makes of it, for a subresource
-// that decides itself what of an object may change. admit and options are those of
-// the request. change gets the object as given and as stored, may run several
-// times, and returns the stored one unchanged to write nothing. Whether the UID and
-// the resource version that are given must match is up to change as well.
-func (r *REST) Rewrite(ctx context.Context, name string, given rest.UpdatedObjectInfo, change rest.TransformFunc, admit rest.ValidateObjectUpdateFunc, options *metav1.UpdateOptions) (runtime.Object, error) {
-	updated, _, err := r.server.Update(ctx, name, rest.WrapUpdatedObjectInfo(unconditional{given}, change), rest.ValidateAllObjectFunc, admit, false, options)
+// Rewrite updates a stored object to the result of change. It is for a subresource that
+// determines itself which fields may change. change receives the object of the request and the
+// stored one; if it returns the stored object, nothing is written. It may run several times,
+// and it has to check the UID and the resource version if they matter.
+func (r *REST) Rewrite(ctx context.Context, name string, requested rest.UpdatedObjectInfo, change rest.TransformFunc, admit rest.ValidateObjectUpdateFunc, options *metav1.UpdateOptions) (runtime.Object, error) {
+	updated, _, err := r.server.Update(ctx, name, rest.WrapUpdatedObjectInfo(unconditional{requested}, change), rest.ValidateAllObjectFunc, admit, false, options)
 	return updated, err
 }
 
+// Context returns a context in which the store serves a request that the server itself makes,
+// regardless of the request that ctx belongs to. The namespace of cluster-scoped resources is
+// empty.
+func (r *REST) Context(ctx context.Context, verb, namespace string) context.Context {
+	return r.resource.requestContext(ctx, r.Store, verb, namespace)
+}
+
+func (r *Resource) requestContext(ctx context.Context, store *genericregistry.Store, verb, namespace string) context.Context {
+	ctx = request.WithNamespace(ctx, namespace)
+	return request.WithRequestInfo(ctx, &request.RequestInfo{
+		IsResourceRequest: true, Verb: verb, Namespace: namespace,
+		APIGroup: r.Group(), APIVersion: r.Versions[0].Version, Resource: store.DefaultQualifiedResource.Resource,
+	})
+}
+
+// unconditional is a rest.UpdatedObjectInfo without preconditions.
 type unconditional struct {
 	rest.UpdatedObjectInfo
 }
@@ -66,45 +82,33 @@ func (unconditional) Preconditions() *metav1.Preconditions { return nil }
 
 // statusREST serves the status subresource of a stored resource.
 type statusREST struct {
+	statusStorage
 	store *genericregistry.Store
 	counted
 }
 
-var (
-	_ rest.Getter         = &statusREST{}
-	_ rest.Patcher        = &statusREST{}
-	_ rest.TableConvertor = &statusREST{}
-)
-
-// New implements rest.Storage.
-func (s *statusREST) New() runtime.Object { return s.store.New() }
-
-// Destroy implements rest.Storage. The main storage owns what there is to destroy.
-func (s *statusREST) Destroy() {}
-
-// Get implements rest.Getter.
-func (s *statusREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
-	return s.store.Get(ctx, name, options)
+type statusStorage interface {
+	New() runtime.Object
+	rest.Getter
+	rest.ResetFieldsStrategy
+	rest.TableConvertor
 }
 
-// Update implements rest.Updater. A status can be written only of an object that exists.
+var (
+	_ rest.Storage = &statusREST{}
+	_ rest.Patcher = &statusREST{}
+)
+
+// Destroy implements rest.Storage. The main storage destroys the shared store.
+func (s *statusREST) Destroy() {}
+
+// Update implements rest.Updater. It never creates an object.
 func (s *statusREST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	return s.countUpdate(s.store, ctx, name, objInfo, createValidation, updateValidation, false, options)
 }
 
-// GetResetFields implements rest.ResetFieldsStrategy.
-func (s *statusREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return s.store.GetResetFields()
-}
-
-// ConvertToTable implements rest.TableConvertor.
-func (s *statusREST) ConvertToTable(ctx context.Context, object runtime.Object, tableOptions runtime.Object) (*metav1.Table, error) {
-	return s.store.ConvertToTable(ctx, object, tableOptions)
-}
-
-// Storages builds what serves the resource in each of its versions, by its path in
-// the URL: the name of the resource, name/status and name/subresource. All
-// versions share one store.
+// Storages builds the storages of each version by path: the name of the resource,
+// name/status and name/subresource. All versions share one store.
 func (r *Resource) Storages(scheme *runtime.Scheme, codecs serializer.CodecFactory, getter generic.RESTOptionsGetter) (map[schema.GroupVersion]map[string]rest.Storage, error) {
 	if err := r.registerSelectableFields(scheme); err != nil {
 		return nil, err
@@ -116,30 +120,30 @@ func (r *Resource) Storages(scheme *runtime.Scheme, codecs serializer.CodecFacto
 	}
 	r.serveCounter(store)
 	for _, name := range slices.Sorted(maps.Keys(r.Stores)) {
-		kept := store
+		used := store
 		if name != r.Name {
-			kept, err = r.store(bound, schema.GroupResource{Group: r.Group(), Resource: name}, uncached{storedAs{getter, codecs, r.storedVersion()}})
+			used, err = r.store(bound, schema.GroupResource{Group: r.Group(), Resource: name}, uncached{storedAs{getter, codecs, r.storedVersion()}})
 			if err != nil {
 				return nil, err
 			}
 			destroy := store.DestroyFunc
 			store.DestroyFunc = func() {
-				kept.Destroy()
+				used.Destroy()
 				destroy()
 			}
 		}
-		handed := r.newREST(kept, bound)
-		if kept != store {
-			handed.counter = nil
+		internal := r.newREST(used, bound)
+		if used != store {
+			internal.counter = nil
 		}
-		r.Stores[name](handed)
+		r.Stores[name](internal)
 	}
 
 	served := r.newREST(store, bound)
 	served.shortNames, served.categories = r.ShortNames, r.Categories
 	main := r.paths(served, bound)
-	// In a second group, short names and categories would make kubectl ask which of
-	// two resources is meant, and list every object twice.
+	// If a second group had the short names and categories too, kubectl would find them
+	// ambiguous and list every object twice.
 	other := r.paths(r.newREST(store, bound), bound)
 	out := map[schema.GroupVersion]map[string]rest.Storage{}
 	for _, version := range r.Versions {
@@ -175,7 +179,7 @@ func (r *Resource) newREST(store *genericregistry.Store, bound strategies) *REST
 	return &REST{Store: store, server: server, counted: counted{counter: r.Counter, parts: bound.parts, resource: r}}
 }
 
-// paths are what serves the resource and what is below it.
+// paths returns the storages of the resource and its subresources by path.
 func (r *Resource) paths(main *REST, bound strategies) map[string]rest.Storage {
 	out := map[string]rest.Storage{r.Name: main}
 	if r.Wrap != nil {
@@ -188,7 +192,7 @@ func (r *Resource) paths(main *REST, bound strategies) map[string]rest.Storage {
 		statusStore := *main.Store
 		statusStore.UpdateStrategy = bound.status
 		statusStore.ResetFieldsStrategy = bound.status
-		out[r.Name+"/status"] = &statusREST{store: &statusStore, counted: main.counted}
+		out[r.Name+"/status"] = &statusREST{statusStorage: &statusStore, store: &statusStore, counted: main.counted}
 	}
 	for name, subresource := range r.Subresources {
 		out[r.Name+"/"+name] = subresource(main)
@@ -196,8 +200,8 @@ func (r *Resource) paths(main *REST, bound strategies) map[string]rest.Storage {
 	return out
 }
 
-// storedAs stores objects in one version. A codec for all resources would have
-// to guess: the kinds of one group may be in different versions.
+// storedAs is a getter of options that store objects in one version. One codec for all
+// resources is not possible: kinds of one group may be stored in different versions.
 type storedAs struct {
 	generic.RESTOptionsGetter
 	codecs  serializer.CodecFactory
@@ -216,7 +220,7 @@ func (s storedAs) GetRESTOptions(resource schema.GroupResource, example runtime.
 	return options, nil
 }
 
-// uncached stores what nobody watches.
+// uncached is a getter of options without a watch cache.
 type uncached struct {
 	storedAs
 }
@@ -233,7 +237,7 @@ func (r *Resource) registerSelectableFields(scheme *runtime.Scheme) error {
 	for _, version := range r.Versions {
 		err := scheme.AddFieldLabelConversionFunc(version.WithKind(r.Kind), func(label, value string) (string, string, error) {
 			if !slices.Contains(selectable, label) {
-				return "", "", fmt.Errorf("%q is not a field that %s can be selected by", label, r.Name)
+				return "", "", fmt.Errorf("field label not supported: %q; %s supports %s", label, r.Name, strings.Join(selectable, ", "))
 			}
 			return label, value, nil
 		})

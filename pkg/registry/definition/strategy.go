@@ -2,7 +2,9 @@ package definition
 
 import (
 	"context"
+	"maps"
 	"reflect"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,62 +20,62 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
 )
 
-// Strategy is the behaviour of a resource whose internal type is T. Only Spec and
-// Validate are required.
+// Strategy defines how objects of the internal type T are prepared and validated. Only Spec
+// and Validate are required.
 //
-// What every resource has in common is not here, since it is the same for all:
-// status is reset by writes of the object and everything but status by writes of
-// the status subresource; metadata.generation counts the changes of the spec; an
-// update needs no resourceVersion but honours a given one; PUT does not create.
+// All resources have this in common: A write of the object does not change its status, and a
+// write of the status subresource changes nothing else. metadata.generation counts the changes
+// of the spec. An update needs no resourceVersion, but a stale one is a conflict. PUT does not
+// create objects.
 type Strategy[T runtime.Object] struct {
 	// Spec returns a pointer to the spec of an object.
 	Spec func(T) any
-	// Status returns a pointer to the status of an object; nil for a resource without status.
+	// Status returns a pointer to the status of an object. It is nil for a resource without status.
 	Status func(T) any
 
-	// ServerStatus is a part of the status that writes of the status do not change;
-	// nil for a resource that has none.
+	// ServerStatus is the part of the status that writes of the status do not change, if any.
 	ServerStatus *ServerStatus[T]
 
-	// PrepareForCreate and PrepareForUpdate complete an object before it is
-	// validated. They find a status that the caller has not written, and may change it.
+	// PrepareForCreate and PrepareForUpdate complete an object before its validation. Its
+	// status is the stored one, and they may change it.
 	PrepareForCreate func(ctx context.Context, obj T)
 	PrepareForUpdate func(ctx context.Context, obj, old T)
 
-	// PrepareForStatusUpdate completes an object whose status is written before it is
-	// validated. It finds everything but the status as stored.
+	// PrepareForStatusUpdate completes an object before the validation of its status.
+	// Everything except the status is as stored.
 	PrepareForStatusUpdate func(ctx context.Context, obj, old T)
 
-	// Validate judges a new object, ValidateUpdate a changed one and
-	// ValidateStatusUpdate a changed status. Without ValidateUpdate, Validate judges changed objects too.
+	// Validate checks new objects, ValidateUpdate changed ones and ValidateStatusUpdate changed
+	// statuses. Without ValidateUpdate, Validate also checks changed objects.
 	Validate             func(obj T) field.ErrorList
 	ValidateUpdate       func(obj, old T) field.ErrorList
 	ValidateStatusUpdate func(obj, old T) field.ErrorList
 
-	// Warnings tells what of a valid object is likely not what was meant.
+	// Warnings returns the parts of a valid object that are likely mistakes.
 	Warnings func(obj T) []string
 
-	// SelectableFields are the fields that field selectors may name beside metadata.name and metadata.namespace.
+	// SelectableFields are the fields that field selectors support in addition to metadata.name
+	// and metadata.namespace.
 	SelectableFields map[string]func(T) string
 }
 
-// ServerStatus is a part of a status that only the server writes, when it prepares
-// an object and in subresources.
+// ServerStatus is a part of a status that only the server writes: while it prepares an
+// object, and in subresources.
 type ServerStatus[T runtime.Object] struct {
-	// Name is that of its field in the status.
+	// Name is the name of the field in the status.
 	Name string
-	// Part returns a pointer to it.
+	// Part returns a pointer to the field.
 	Part func(T) any
 }
 
-// Behaviour is a Strategy of any type.
-type Behaviour interface {
+// AnyStrategy is a *Strategy of any type.
+type AnyStrategy interface {
 	hasStatus() bool
 	selectableFields() []string
 	bind(r *Resource, scheme *runtime.Scheme) strategies
 }
 
-// strategies are what the generic registry wants of one resource.
+// strategies are the strategies of the stores of one resource.
 type strategies struct {
 	main interface {
 		rest.RESTCreateStrategy
@@ -93,11 +95,7 @@ type strategies struct {
 func (s *Strategy[T]) hasStatus() bool { return s.Status != nil }
 
 func (s *Strategy[T]) selectableFields() []string {
-	out := make([]string, 0, len(s.SelectableFields))
-	for name := range s.SelectableFields {
-		out = append(out, name)
-	}
-	return out
+	return slices.Sorted(maps.Keys(s.SelectableFields))
 }
 
 func (s *Strategy[T]) bind(r *Resource, scheme *runtime.Scheme) strategies {
@@ -108,7 +106,7 @@ func (s *Strategy[T]) bind(r *Resource, scheme *runtime.Scheme) strategies {
 	}
 }
 
-// parts are what the limits of objects bound.
+// parts returns the parts of an object that have limits.
 func (s *Strategy[T]) parts(obj runtime.Object) quota.Parts {
 	typed, ok := obj.(T)
 	if !ok {
@@ -140,7 +138,7 @@ func (s *Strategy[T]) attributes(r *Resource) func(runtime.Object) (labels.Set, 
 	}
 }
 
-// assign makes what the pointer part of to points at equal to that of from.
+// assign copies the field that part points to.
 func assign[T any](part func(T) any, to, from T) {
 	reflect.ValueOf(part(to)).Elem().Set(reflect.ValueOf(part(from)).Elem())
 }
@@ -186,14 +184,14 @@ func (m *mainStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime
 }
 
 func (m *mainStrategy[T]) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
-	// What is too large is not worth a closer look.
+	// The errors of an object that is too large would be too large as well.
 	if errs := m.resource.Limits.Check(m.resource.Name, m.s.parts(obj), nil); len(errs) > 0 {
 		return errs
 	}
 	return first(m.s.Validate(obj.(T)))
 }
 
-// ValidateUpdate need not check the limits of objects: counted has done so.
+// ValidateUpdate does not check the limits of objects, because countUpdate does.
 func (m *mainStrategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
 	if m.s.ValidateUpdate == nil {
 		return first(m.s.Validate(obj.(T)))
@@ -201,11 +199,11 @@ func (m *mainStrategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Obj
 	return first(m.s.ValidateUpdate(obj.(T), old.(T)))
 }
 
-// maxErrors bounds the errors of one answer: to write them takes a time that is quadratic in
-// their number.
+// maxErrors limits the errors of one response: the time to write them is quadratic in their
+// number.
 const maxErrors = 100
 
-// first returns the first errors of a list and, if there are more, how many there are.
+// first returns the first maxErrors errors and, if there are more, an error with their number.
 func first(errs field.ErrorList) field.ErrorList {
 	if len(errs) <= maxErrors {
 		return errs
@@ -289,7 +287,7 @@ func (s *statusStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath
 	return s.resource.perVersion(reset)
 }
 
-// serverStrategy stores what the server itself has made of a stored object.
+// serverStrategy stores an object as the server has changed it, without validation.
 type serverStrategy[T runtime.Object] struct {
 	*mainStrategy[T]
 }

@@ -28,7 +28,7 @@ func (c Columns[T]) definitions(wide bool) []metav1.TableColumnDefinition {
 			continue
 		}
 		definition := metav1.TableColumnDefinition{Name: column.Name, Type: "string", Description: column.Description}
-		if column.Wide {
+		if wide {
 			definition.Priority = 1
 		}
 		out = append(out, definition)
@@ -52,8 +52,8 @@ func (c Columns[T]) cells(obj runtime.Object, wide bool) []any {
 	return out
 }
 
-// tableConvertor implements rest.TableConvertor: NAME, the narrow columns, AGE,
-// then the wide columns, as kubectl prints Pods.
+// tableConvertor implements rest.TableConvertor. The columns have the same order as for
+// Pods: NAME, the narrow columns, AGE, the wide columns.
 type tableConvertor struct {
 	columns ColumnSet
 }
@@ -90,8 +90,8 @@ func (t tableConvertor) definitions() []metav1.TableColumnDefinition {
 	return append(out, t.columns.definitions(true)...)
 }
 
-// ConditionColumn is a column that shows the status of a condition: Unknown
-// before anyone has reported it.
+// ConditionColumn returns a column with the status of a condition. It shows Unknown until the
+// condition is reported.
 func ConditionColumn[T runtime.Object](name, description, conditionType string, conditions func(T) []metav1.Condition) Column[T] {
 	return Column[T]{Name: name, Description: description, Value: func(obj T) any {
 		if condition := meta.FindStatusCondition(conditions(obj), conditionType); condition != nil {

@@ -17,26 +17,27 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
 
-// publicAgentNamespace is where the agents of the public addon keep
-// ServiceAccounts unless told otherwise.
+// publicAgentNamespace is the default namespace in which agents of the public add-on
+// create ServiceAccounts.
 const publicAgentNamespace = "open-cluster-management-agent-addon"
 
-// PublicAgent is the public addon's agent on the managed cluster. The zero value
-// is one that was not told where to keep ServiceAccounts.
+// PublicAgent describes the agent of the public add-on on the managed cluster, which does
+// not report the namespace of its ServiceAccounts. The zero value is an agent with default
+// configuration.
 type PublicAgent struct {
-	// Namespace is where it keeps ServiceAccounts; empty for its default.
+	// Namespace is the namespace of its ServiceAccounts. If it is empty, the default applies.
 	Namespace string
-	// Absent says to a person why there is no such agent. Then an account that only
-	// such an agent has reported has no ServiceAccount.
+	// Absent is the reason why the cluster has no such agent, or empty if it has one. If it is
+	// set, accounts that only such an agent has reported have no ServiceAccount.
 	Absent string
 }
 
 // Accounts are the ManagedServiceAccounts of one namespace, by name.
 type Accounts map[string]*authenticationv1beta1.ManagedServiceAccount
 
-// AccountNames are the ManagedServiceAccounts that subjects of a ClusterPermission
-// stand for, in what is delivered of it or in its present spec; each once and
-// sorted. They are in its namespace.
+// AccountNames returns the names of the ManagedServiceAccounts that subjects of the
+// delivered or the current spec of a ClusterPermission refer to, sorted and without
+// duplicates. They are in the namespace of the ClusterPermission.
 func AccountNames(cp *v1alpha1.ClusterPermission) []string {
 	var names []string
 	add := func(subject *rbacv1.Subject, subjects []rbacv1.Subject) {
@@ -68,8 +69,8 @@ func isAccount(s rbacv1.Subject) bool {
 	return s.APIGroup == v1alpha1.ManagedServiceAccountGroup && s.Kind == v1alpha1.ManagedServiceAccountKind
 }
 
-// ServiceAccount is what a ManagedServiceAccount is on the managed cluster, as
-// far as it is known there. Otherwise absent says to a person why not.
+// ServiceAccount returns the ServiceAccount of a ManagedServiceAccount on the managed
+// cluster, or the reason why it has none.
 func ServiceAccount(account *authenticationv1beta1.ManagedServiceAccount, agent PublicAgent) (name types.NamespacedName, absent string) {
 	status := &account.Status
 	switch {
@@ -88,28 +89,28 @@ func ServiceAccount(account *authenticationv1beta1.ManagedServiceAccount, agent 
 	return name, fmt.Sprintf("ManagedServiceAccount %s has not been reported by the agent of this cluster yet", account.Name)
 }
 
-// reportedByPublicAgent tells a token that the public addon's agent has reported,
-// which says so without saying of what, from one of ours, which always says of
-// what unless the ServiceAccount is not its own.
+// reportedByPublicAgent reports whether an agent of the public add-on has reported the
+// token. Unlike the agent of this repository, it does not set
+// ConditionAllServiceAccountPresent.
 func reportedByPublicAgent(status *authenticationv1beta1.ManagedServiceAccountStatus) bool {
 	return meta.FindStatusCondition(status.Conditions, authenticationv1beta1.ConditionAllServiceAccountPresent) == nil &&
 		(status.TokenSecretRef != nil || meta.IsStatusConditionTrue(status.Conditions, authenticationv1beta1.ConditionTokenReported))
 }
 
-// account gives the subject that an account is on the managed cluster. Where the
-// given subject says it is does not matter: on the hub it is in the namespace of
-// the ClusterPermission, on the cluster it is where the agent has put it.
-func (r *renderer) account(given rbacv1.Subject) (placed subject, absent string) {
-	account := r.in.Accounts[given.Name]
+// account returns the ServiceAccount on the managed cluster for a subject of kind
+// ManagedServiceAccount, or the reason why there is none. It ignores the namespace of the
+// subject, because the account is in the namespace of the ClusterPermission.
+func (r *renderer) account(of rbacv1.Subject) (delivered subject, absent string) {
+	account := r.in.Accounts[of.Name]
 	if account == nil {
-		return placed, fmt.Sprintf("ManagedServiceAccount %s does not exist", given.Name)
+		return delivered, fmt.Sprintf("ManagedServiceAccount %s does not exist", of.Name)
 	}
 	name, absent := ServiceAccount(account, r.in.PublicAgent)
 	return subject{Kind: rbacv1.ServiceAccountKind, Namespace: name.Namespace, Name: name.Name}, absent
 }
 
-// LargestAccounts are accounts such that the rendered work is as large as it can
-// become. What is accepted with them need not be refused when they are reported.
+// LargestAccounts returns accounts for which the rendered ManifestWork has its maximum size.
+// If a ClusterPermission renders with them, it also renders with the reported accounts.
 func LargestAccounts(cp *v1alpha1.ClusterPermission) Accounts {
 	accounts := Accounts{}
 	for _, name := range AccountNames(cp) {

@@ -12,7 +12,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
 
-// What is accepted must not become too large when the agent reports the accounts.
+// An accepted ClusterPermission must not exceed the limit when the agent reports the accounts.
 func TestLargestAccounts(t *testing.T) {
 	for _, file := range []string{"managedserviceaccount", "managedserviceaccount-absent"} {
 		cp := load(t, "testdata/"+file+".yaml")
@@ -29,7 +29,7 @@ func TestLargestAccounts(t *testing.T) {
 			sizes = append(sizes, size)
 		}
 		if !slices.IsSorted(sizes) || sizes[0] == sizes[2] {
-			t.Errorf("%s: %d bytes without accounts, %d with accounts, %d at most", file, sizes[0], sizes[1], sizes[2])
+			t.Errorf("%s: size = %d bytes without accounts, %d with accounts, want at most %d", file, sizes[0], sizes[1], sizes[2])
 		}
 	}
 }
@@ -47,10 +47,10 @@ func TestAccountNames(t *testing.T) {
 		},
 	}}
 	if got, want := AccountNames(cp), []string{"a", "b", "c", "d"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
+		t.Errorf("AccountNames() = %q, want %q", got, want)
 	}
 	if got, want := AccountNames(waiting(cp)), []string{"a", "b", "c", "d", "former"}; !slices.Equal(got, want) {
-		t.Errorf("while it waits for approval: got %q, want %q", got, want)
+		t.Errorf("AccountNames() while waiting for approval = %q, want %q", got, want)
 	}
 }
 
@@ -62,16 +62,16 @@ func TestPublicAgent(t *testing.T) {
 		want    types.NamespacedName
 		absent  string
 	}{
-		"default":             {account: "public", want: types.NamespacedName{Namespace: "open-cluster-management-agent-addon", Name: "public"}},
-		"namespace":           {account: "public", agent: PublicAgent{Namespace: "elsewhere"}, want: types.NamespacedName{Namespace: "elsewhere", Name: "public"}},
-		"absent":              {account: "public", agent: PublicAgent{Absent: "the addon is not installed"}, absent: "ManagedServiceAccount public has no ServiceAccount on the cluster: the addon is not installed"},
-		"absent for no other": {account: "robot", agent: PublicAgent{Absent: "the addon is not installed"}, want: types.NamespacedName{Namespace: "where-the-agent-is", Name: "robot"}},
+		"default":                     {account: "public", want: types.NamespacedName{Namespace: "open-cluster-management-agent-addon", Name: "public"}},
+		"namespace":                   {account: "public", agent: PublicAgent{Namespace: "elsewhere"}, want: types.NamespacedName{Namespace: "elsewhere", Name: "public"}},
+		"absent":                      {account: "public", agent: PublicAgent{Absent: "the addon is not installed"}, absent: "ManagedServiceAccount public has no ServiceAccount on the cluster: the addon is not installed"},
+		"absent, for another account": {account: "robot", agent: PublicAgent{Absent: "the addon is not installed"}, want: types.NamespacedName{Namespace: "where-the-agent-is", Name: "robot"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, absent := ServiceAccount(accounts[test.account], test.agent)
 			if got != test.want || absent != test.absent {
-				t.Errorf("got %v, %q, want %v, %q", got, absent, test.want, test.absent)
+				t.Errorf("ServiceAccount() = %v, %q, want %v, %q", got, absent, test.want, test.absent)
 			}
 
 			in := loadInputs(t)
@@ -81,11 +81,11 @@ func TestPublicAgent(t *testing.T) {
 				t.Fatal(errs.ToAggregate())
 			}
 			if test.absent != "" && !slices.Contains(result.AbsentSubjects, test.absent) {
-				t.Errorf("got %q", result.AbsentSubjects)
+				t.Errorf("AbsentSubjects = %q, want them to contain %q", result.AbsentSubjects, test.absent)
 			}
 			if placed := fmt.Sprintf(`"name":%q,"namespace":%q`, test.want.Name, test.want.Namespace); test.absent == "" &&
 				!bytes.Contains(result.Work.Spec.Workload.Manifests[1].Raw, []byte(placed)) {
-				t.Errorf("%s does not have %s", result.Work.Spec.Workload.Manifests[1].Raw, placed)
+				t.Errorf("manifest = %s, want it to contain %s", result.Work.Spec.Workload.Manifests[1].Raw, placed)
 			}
 		})
 	}

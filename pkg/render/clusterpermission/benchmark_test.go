@@ -23,17 +23,17 @@ func BenchmarkRender(b *testing.B) {
 	for name, bench := range map[string]struct {
 		cp *v1alpha1.ClusterPermission
 		in Inputs
-		// manifests is 0 where the work would be too large.
+		// manifests is 0 if the ManifestWork would be too large.
 		manifests int
 		limit     int64
 	}{
 		"Small":              {cp: load(b, "testdata/clusterrole-unnamed.yaml"), in: loadInputs(b), manifests: 2},
 		"ThousandNamespaces": {cp: manyNamespaces, in: namespaces(1000), manifests: 2000},
-		// The rules of two roles meet in every namespace.
-		"MeetingTooLarge":  {cp: meeting(2, 3000), in: namespaces(6), limit: defaultLimitBytes},
-		"MeetingUnbounded": {cp: meeting(2, 100), in: namespaces(5000), manifests: 5000},
-		// Nearly all that a limit allows.
-		"MeetingLarge": {cp: meeting(2, 3000), in: namespaces(1), limit: defaultLimitBytes, manifests: 1},
+		// Two roles are merged in every namespace.
+		"MeetingTooLarge":  {cp: overlapping(2, 3000), in: namespaces(6), limit: defaultLimitBytes},
+		"MeetingUnbounded": {cp: overlapping(2, 100), in: namespaces(5000), manifests: 5000},
+		// Close to the limit.
+		"MeetingLarge": {cp: overlapping(2, 3000), in: namespaces(1), limit: defaultLimitBytes, manifests: 1},
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -44,7 +44,7 @@ func BenchmarkRender(b *testing.B) {
 					continue
 				}
 				if len(errs) > 0 || len(result.Work.Spec.Workload.Manifests) != bench.manifests {
-					b.Fatalf("got %v, %v", result, errs)
+					b.Fatalf("Render() = %v, %v, want %d manifests", result, errs, bench.manifests)
 				}
 			}
 		})

@@ -16,30 +16,30 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
 
-// defaultLimitBytes is how large works may be unless the server is told otherwise.
+// defaultLimitBytes is the default limit of the server.
 const defaultLimitBytes = 500 << 10
 
 func permission(spec v1alpha1.ClusterPermissionSpec) *v1alpha1.ClusterPermission {
 	return &v1alpha1.ClusterPermission{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "cluster1", UID: testUID}, Spec: spec}
 }
 
-// allBut selects every namespace that numbered gives but one.
+// allBut returns a selector of all namespaces of numbered except one.
 func allBut(number int) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: "number", Operator: metav1.LabelSelectorOpNotIn, Values: []string{fmt.Sprint(number)}},
 	}}
 }
 
-// all gives selectors that differ and all select every namespace that numbered gives.
+// all returns a selector, different for each i, of all namespaces of numbered.
 func all(i int) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: fmt.Sprintf("absent-%d", i), Operator: metav1.LabelSelectorOpDoesNotExist},
 	}}
 }
 
-// meeting has roles that all select the same namespaces, each with rules that no
-// other has.
-func meeting(roles, rules int) *v1alpha1.ClusterPermission {
+// overlapping returns a ClusterPermission with roles that select the same namespaces. Each role has
+// different rules.
+func overlapping(roles, rules int) *v1alpha1.ClusterPermission {
 	var out []v1alpha1.Role
 	for i := range roles {
 		role := v1alpha1.Role{NamespaceSelector: all(i)}
@@ -57,8 +57,8 @@ func account(name string) *rbacv1.Subject {
 	return &rbacv1.Subject{APIGroup: v1alpha1.ManagedServiceAccountGroup, Kind: v1alpha1.ManagedServiceAccountKind, Name: name}
 }
 
-// roles has one role for every namespace with one rule, and further ones that have
-// it repeatedly, so that they add nothing.
+// roles returns a ClusterPermission with one role with one rule for every namespace, and
+// additional roles that repeat the rule.
 func roles(count, rules int, selector func(i int) *metav1.LabelSelector) *v1alpha1.ClusterPermission {
 	rule := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}}
 	repeated := slices.Repeat([]rbacv1.PolicyRule{rule}, rules)
@@ -70,10 +70,10 @@ func roles(count, rules int, selector func(i int) *metav1.LabelSelector) *v1alph
 }
 
 func isTooLarge(errs field.ErrorList) bool {
-	return len(errs) == 1 && errs[0].Error() == fmt.Sprintf("spec: Too long: renders to more than %d bytes of manifests", defaultLimitBytes)
+	return len(errs) == 1 && errs[0].Error() == fmt.Sprintf("spec: Too long: renders to more than %d bytes of manifests; use several ClusterPermissions", defaultLimitBytes)
 }
 
-// mustRender gives the objects of a work, which has to have so many.
+// mustRender returns the objects of the rendered ManifestWork and checks their number.
 func mustRender[T any](t *testing.T, cp *v1alpha1.ClusterPermission, in Inputs, count int) []T {
 	t.Helper()
 	result, errs := Render(cp, in)
@@ -81,7 +81,7 @@ func mustRender[T any](t *testing.T, cp *v1alpha1.ClusterPermission, in Inputs, 
 		t.Fatal(errs.ToAggregate())
 	}
 	if got := len(result.Work.Spec.Workload.Manifests); got != count {
-		t.Fatalf("got %d manifests, want %d", got, count)
+		t.Fatalf("number of manifests = %d, want %d", got, count)
 	}
 	out := make([]T, count)
 	for i, manifest := range result.Work.Spec.Workload.Manifests {
@@ -92,7 +92,7 @@ func mustRender[T any](t *testing.T, cp *v1alpha1.ClusterPermission, in Inputs, 
 	return out
 }
 
-// A work that is exactly as large as it may be is rendered.
+// A ManifestWork of exactly the maximum size is rendered.
 func TestSizeLimit(t *testing.T) {
 	for name, file := range caseFiles(t) {
 		cp, in := load(t, file), loadInputs(t)
@@ -107,19 +107,18 @@ func TestSizeLimit(t *testing.T) {
 			in.SizeLimitBytes += int64(len(manifest.Raw))
 		}
 		if result, errs := Render(cp, in); len(errs) > 0 || asJSON(t, result) != asJSON(t, unbounded) {
-			t.Errorf("%s: with a limit of its size: got %v, %v", name, result, errs)
+			t.Errorf("%s: Render() with a limit of its size = %v, %v, want the result without limit", name, result, errs)
 		}
 		in.SizeLimitBytes--
-		want := fmt.Sprintf("spec: Too long: renders to more than %d bytes of manifests", in.SizeLimitBytes)
+		want := fmt.Sprintf("spec: Too long: renders to more than %d bytes of manifests; use several ClusterPermissions", in.SizeLimitBytes)
 		if result, errs := Render(cp, in); result != nil || len(errs) != 1 || errs[0].Error() != want {
-			t.Errorf("%s: with a byte less: got %v, %v, want %q", name, result, errs, want)
+			t.Errorf("%s: Render() with a limit one byte below its size = %v, %v, want %q", name, result, errs, want)
 		}
 	}
 }
 
-// These would take minutes, or more memory than there is, if the work grew with
-// the square of what is given. Anyone who may create ClusterPermissions could stop
-// the server with them.
+// Rendering must not take time or memory quadratic in the input. Otherwise a user who can
+// create ClusterPermissions could stop the server.
 func TestWorkIsBounded(t *testing.T) {
 	alice := &rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice"}
 	roleBindings := func(count int, one func(i int) v1alpha1.RoleBinding) *v1alpha1.ClusterPermission {
@@ -135,22 +134,22 @@ func TestWorkIsBounded(t *testing.T) {
 		namespaces int
 		want       string
 	}{
-		"rules that meet": {cp: meeting(2, 20_000), namespaces: 50, want: tooLarge},
+		"rules that are merged": {cp: overlapping(2, 20_000), namespaces: 50, want: tooLarge},
 		"objects": {
 			cp: roleBindings(10_000, func(i int) v1alpha1.RoleBinding {
 				return v1alpha1.RoleBinding{Name: fmt.Sprint(i), NamespaceSelector: &metav1.LabelSelector{}, Subject: alice}
 			}),
 			namespaces: 10_000, want: tooLarge,
 		},
-		"bindings whose accounts do not exist": {
+		"bindings of missing accounts": {
 			cp: roleBindings(10_000, func(i int) v1alpha1.RoleBinding {
 				return v1alpha1.RoleBinding{Name: fmt.Sprint(i), NamespaceSelector: &metav1.LabelSelector{}, Subject: account("gone")}
 			}),
 			namespaces: 10_000, want: tooLong,
 		},
-		"roles that add nothing to each other": {cp: roles(10_000, 1, all), namespaces: 2000, want: tooLong},
-		"as many mixtures of roles as roles":   {cp: roles(400, 100, allBut), namespaces: 500, want: tooLong},
-		"selectors that match nothing": {
+		"roles without additional rules":               {cp: roles(10_000, 1, all), namespaces: 2000, want: tooLong},
+		"a different union of roles in each namespace": {cp: roles(400, 100, allBut), namespaces: 500, want: tooLong},
+		"selectors without matches": {
 			cp: roles(20_000, 1, func(i int) *metav1.LabelSelector {
 				return &metav1.LabelSelector{MatchLabels: map[string]string{"none": fmt.Sprint(i)}}
 			}),
@@ -173,30 +172,28 @@ func TestWorkIsBounded(t *testing.T) {
 			}
 			result, errs := Render(test.cp, Inputs{NamespacesKnown: true, Namespaces: numbered(test.namespaces), SizeLimitBytes: defaultLimitBytes})
 			if result != nil || len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), "spec: Too long: "+test.want) {
-				t.Errorf("got %v, want %q", errs, test.want)
+				t.Errorf("errors of Render() = %v, want %q", errs, test.want)
 			}
 		})
 	}
 }
 
-// What is large, but not out of all proportion, is rendered.
-func TestLargeIsRendered(t *testing.T) {
+func TestLargeSpecIsRendered(t *testing.T) {
 	in := Inputs{NamespacesKnown: true, Namespaces: numbered(1000), SizeLimitBytes: defaultLimitBytes}
 	for _, role := range mustRender[rbacv1.Role](t, roles(100, 1, all), in, 1000) {
 		if len(role.Rules) != 1 {
-			t.Errorf("%s has rules %v", role.Namespace, role.Rules)
+			t.Errorf("rules in %s = %v, want one rule", role.Namespace, role.Rules)
 		}
 	}
 }
 
-// Without a limit the work grows with what is given and with the result, not
-// with the square of either.
+// Without a limit, the cost is linear in the input and in the result.
 func TestUnboundedWorkIsLinear(t *testing.T) {
 	const many = 20_000
 	t.Run("rules", func(t *testing.T) {
-		for _, role := range mustRender[rbacv1.Role](t, meeting(2, many), Inputs{NamespacesKnown: true, Namespaces: numbered(5)}, 5) {
+		for _, role := range mustRender[rbacv1.Role](t, overlapping(2, many), Inputs{NamespacesKnown: true, Namespaces: numbered(5)}, 5) {
 			if len(role.Rules) != 2*many {
-				t.Errorf("%s has %d rules, want %d", role.Namespace, len(role.Rules), 2*many)
+				t.Errorf("number of rules in %s = %d, want %d", role.Namespace, len(role.Rules), 2*many)
 			}
 		}
 	})
@@ -217,14 +214,14 @@ func TestUnboundedWorkIsLinear(t *testing.T) {
 		in := Inputs{NamespacesKnown: true, Namespaces: numbered(5), Accounts: accounts}
 		for _, binding := range mustRender[rbacv1.RoleBinding](t, cp, in, 5) {
 			if len(binding.Subjects) != 2*many {
-				t.Errorf("%s has %d subjects, want %d", binding.Namespace, len(binding.Subjects), 2*many)
+				t.Errorf("number of subjects in %s = %d, want %d", binding.Namespace, len(binding.Subjects), 2*many)
 			}
 		}
 	})
 }
 
-// What one part has is delivered as it is given; a further part adds what is new,
-// in the namespaces where both are and nowhere else.
+// The items of the first part are delivered unchanged. A further part adds its new items
+// only in the namespaces of both parts.
 func TestMerge(t *testing.T) {
 	rule := func(resource string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: []string{"get"}}
@@ -248,6 +245,6 @@ func TestMerge(t *testing.T) {
 		got = append(got, strings.Join(resources, " "))
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
+		t.Errorf("rules = %q, want %q", got, want)
 	}
 }

@@ -5,22 +5,21 @@ import (
 	"strings"
 )
 
-// content is the rules of roles or the subjects of bindings: those of one part of
-// a spec, or what several parts have together. Every item is encoded once, and
-// objects that the same parts are put into share one content, which is merged and
-// written once for all of them.
+// content contains the rules of roles or the subjects of bindings, from one part of a
+// spec or as the union of several parts. Objects with the same parts share one content,
+// so that it is encoded and merged once.
 type content struct {
 	// field is the name of the list in a manifest.
 	field string
-	// items are those of the last part, encoded.
+	// items are the encoded items of the last part.
 	items []string
-	// count is how many items all parts have.
+	// count is the number of items of all parts.
 	count int
-	// before is what the parts before the last one have; nil for the only part.
+	// before is the union of the parts before the last one; nil for a single part.
 	before *content
-	// next are the contents that further parts have made of this one.
+	// next caches the unions of this content with further parts.
 	next map[*content]*content
-	// encoded is the list as it is in manifests, after a comma; nil until it is needed.
+	// encoded is the list as in manifests, with a leading comma; nil until it is needed.
 	encoded []byte
 }
 
@@ -32,7 +31,7 @@ func newContent[T rule | subject](field string, items []T) *content {
 	return c
 }
 
-// with gives what c and another part have together.
+// with returns the union of c and another part.
 func (c *content) with(part *content) *content {
 	if known := c.next[part]; known != nil {
 		return known
@@ -45,7 +44,7 @@ func (c *content) with(part *content) *content {
 	return together
 }
 
-// steps are those that encode will take.
+// steps returns the cost of encode.
 func (c *content) steps() int64 {
 	if c.encoded != nil || c.before == nil {
 		return 0
@@ -60,8 +59,8 @@ func (c *content) encode() []byte {
 	return c.encoded
 }
 
-// all are the items of the first part as they are, and of each further part those
-// that are not there yet.
+// all returns the items of the first part, duplicates included, and the new items of each
+// further part.
 func (c *content) all() []string {
 	if c.before == nil {
 		return c.items

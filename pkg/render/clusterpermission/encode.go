@@ -7,16 +7,16 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
-// The types below are those of RBAC without what only a server sets, and with
-// sorted keys: a storage that decodes and encodes a work leaves the bytes of its
-// manifests as they are, so that a stored work and a rendered one compare at once.
+// The types below are the RBAC types without server-side fields and with sorted keys. The
+// storage preserves the bytes of manifests, so that a stored ManifestWork and a rendered
+// one can be compared byte by byte.
 
 type manifest struct {
 	APIVersion string          `json:"apiVersion"`
 	Kind       string          `json:"kind"`
 	Metadata   metadata        `json:"metadata"`
 	RoleRef    *rbacv1.RoleRef `json:"roleRef,omitempty"`
-	// Rules or subjects come last; they are the content of an object.
+	// The rules or subjects follow; see content.
 }
 
 type metadata struct {
@@ -39,9 +39,9 @@ type subject struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-func newRules(given []rbacv1.PolicyRule) *content {
-	rules := make([]rule, len(given))
-	for i, r := range given {
+func newRules(policyRules []rbacv1.PolicyRule) *content {
+	rules := make([]rule, len(policyRules))
+	for i, r := range policyRules {
 		rules[i] = rule{
 			APIGroups:       r.APIGroups,
 			NonResourceURLs: r.NonResourceURLs,
@@ -53,8 +53,8 @@ func newRules(given []rbacv1.PolicyRule) *content {
 	return newContent("rules", rules)
 }
 
-// newSubject completes a subject as the managed cluster's API server would, or
-// else the delivered object would look changed there.
+// newSubject sets the default API group. Otherwise the object would differ from the
+// manifest on the managed cluster.
 func newSubject(s rbacv1.Subject) subject {
 	if s.APIGroup == "" && (s.Kind == rbacv1.UserKind || s.Kind == rbacv1.GroupKind) {
 		s.APIGroup = rbacv1.GroupName
@@ -66,7 +66,7 @@ func newSubjects(subjects []subject) *content {
 	return newContent("subjects", subjects)
 }
 
-// encode writes a value that is made of strings, which always succeeds.
+// encode encodes a value that consists of strings, which cannot fail.
 func encode(value any) []byte {
 	raw, err := json.Marshal(value)
 	utilruntime.Must(err)

@@ -19,8 +19,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
 
-// FuzzRender renders random specs with random inputs. The vocabulary is small, so
-// that what they name and select often meets.
+// FuzzRender renders random specs with random inputs. The vocabulary is small, so that
+// parts often overlap.
 func FuzzRender(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -31,7 +31,7 @@ func FuzzRender(f *testing.F) {
 		in := g.inputs()
 		result, errs := Render(cp, in)
 		if len(errs) > 0 {
-			t.Fatalf("a valid spec is not rendered: %v", errs.ToAggregate())
+			t.Fatalf("Render() of a valid spec = %v, want no error", errs.ToAggregate())
 		}
 		checkWork(t, result.Work)
 		checkEachOnce(t, result)
@@ -43,7 +43,7 @@ func FuzzRender(f *testing.F) {
 		in.Accounts, in.HubRoles = maps.Clone(in.Accounts), maps.Clone(in.HubRoles)
 		again, _ := Render(cp.DeepCopy(), in)
 		if a, b := asJSON(t, result), asJSON(t, again); a != b {
-			t.Errorf("equal inputs in another order: got\n%s\nand\n%s", a, b)
+			t.Errorf("Render() with inputs in another order =\n%s\nwant\n%s", b, a)
 		}
 	})
 }
@@ -62,18 +62,18 @@ func checkEachOnce(t *testing.T, result *Result) {
 	listed := names(t, result.Work)
 	slices.Sort(listed)
 	if len(slices.Compact(slices.Clone(listed))) != len(listed) {
-		t.Errorf("some object is there twice: %q", listed)
+		t.Errorf("manifests = %q, want each object once", listed)
 	}
 }
 
-// rbacObject holds any manifest that may be rendered.
+// rbacObject decodes manifests of all rendered kinds.
 type rbacObject struct {
 	rbacv1.RoleBinding
 	Rules []rbacv1.PolicyRule `json:"rules"`
 }
 
-// checkGranted holds a result to the spec: every rule and every binding is
-// delivered to each namespace that is named or matches, or it is said why not.
+// checkGranted checks that every rule and binding of the spec is delivered to each of its
+// namespaces, or reported as undelivered.
 func checkGranted(t *testing.T, cp *v1alpha1.ClusterPermission, in Inputs, result *Result) {
 	t.Helper()
 	delivered := map[objectKey]rbacObject{}
@@ -90,7 +90,7 @@ func checkGranted(t *testing.T, cp *v1alpha1.ClusterPermission, in Inputs, resul
 	checkBindings(t, cp, in, result, delivered)
 }
 
-func saysWhy(result *Result, path, about string) bool {
+func reported(result *Result, path, about string) bool {
 	return slices.ContainsFunc(result.Undelivered, func(u Undelivered) bool {
 		return strings.HasPrefix(u.Path, path) && strings.Contains(u.Reason, about)
 	})
@@ -101,8 +101,8 @@ func checkRules(t *testing.T, cp *v1alpha1.ClusterPermission, in Inputs, result 
 	wantRules := map[objectKey][]rbacv1.PolicyRule{}
 	for i, role := range ptr.Deref(cp.Spec.Roles, nil) {
 		namespaces := wantNamespaces(t, role.Namespace, role.NamespaceSelector, in)
-		if path := specPath.Child("roles").Index(i).String(); len(namespaces) == 0 && !saysWhy(result, path, "namespace") {
-			t.Errorf("%s matches nothing, which nobody learns", path)
+		if path := specPath.Child("roles").Index(i).String(); len(namespaces) == 0 && !reported(result, path, "namespace") {
+			t.Errorf("Undelivered = %v, want it to contain %s, which matches no namespace", result.Undelivered, path)
 		}
 		for _, namespace := range namespaces {
 			key := objectKey{kindRole, namespace, cp.Name}
@@ -112,8 +112,8 @@ func checkRules(t *testing.T, cp *v1alpha1.ClusterPermission, in Inputs, result 
 	for i, ref := range ptr.Deref(cp.Spec.RoleRefs, nil) {
 		key := hubRoleKey(ref)
 		rules, found := in.HubRoles[key]
-		if path := specPath.Child("roleRefs").Index(i).String(); !found && !saysWhy(result, path, key.String()) {
-			t.Errorf("%s does not exist, which nobody learns", path)
+		if path := specPath.Child("roleRefs").Index(i).String(); !found && !reported(result, path, key.String()) {
+			t.Errorf("Undelivered = %v, want it to contain %s, which refers to a missing object", result.Undelivered, path)
 		}
 		if found {
 			wantRules[key.object()] = append(wantRules[key.object()], rules...)
@@ -121,7 +121,7 @@ func checkRules(t *testing.T, cp *v1alpha1.ClusterPermission, in Inputs, result 
 	}
 	for key, want := range wantRules {
 		if got := delivered[key].Rules; !sameRules(got, want) {
-			t.Errorf("%v has rules %v, want each of %v", key, got, want)
+			t.Errorf("rules of %v = %v, want %v", key, got, want)
 		}
 	}
 }
@@ -132,38 +132,38 @@ func checkBindings(t *testing.T, cp *v1alpha1.ClusterPermission, in Inputs, resu
 		path := specPath.Child("roleBindings").Index(i).String()
 		name, roleName := cmp.Or(binding.Name, cp.Name), cmp.Or(ptr.Deref(binding.RoleRef.Name, ""), cp.Name)
 		namespaces := wantNamespaces(t, binding.Namespace, binding.NamespaceSelector, in)
-		if len(namespaces) == 0 && !saysWhy(result, path, "namespace") {
-			t.Errorf("%s matches nothing, which nobody learns", path)
+		if len(namespaces) == 0 && !reported(result, path, "namespace") {
+			t.Errorf("Undelivered = %v, want it to contain %s, which matches no namespace", result.Undelivered, path)
 		}
 		for _, namespace := range namespaces {
 			got := delivered[objectKey{kindRoleBinding, namespace, name}]
-			leftOut := saysWhy(result, path, namespace) || saysWhy(result, path, "no subject")
+			undelivered := reported(result, path, namespace) || reported(result, path, "no subject")
 			sameRole := got.RoleRef.Kind == binding.RoleRef.Kind && got.RoleRef.Name == roleName
-			if leftOut == sameRole && !saysWhy(result, path, "no subject") {
-				t.Errorf("%s in %s: got roleRef %v for %s %s, reported as left out: %t", path, namespace, got.RoleRef, binding.RoleRef.Kind, roleName, leftOut)
+			if undelivered == sameRole && !reported(result, path, "no subject") {
+				t.Errorf("%s in %s: roleRef = %v, want %s %s; reported as undelivered: %t", path, namespace, got.RoleRef, binding.RoleRef.Kind, roleName, undelivered)
 			}
-			if leftOut {
+			if undelivered {
 				continue
 			}
 			for _, subject := range wantSubjects(binding.Subjects, in) {
 				if count := countOf(got.Subjects, subject); count != 1 {
-					t.Errorf("%s in %s: subject %v is there %d times, want once", path, namespace, subject, count)
+					t.Errorf("%s in %s: number of subjects %v = %d, want 1", path, namespace, subject, count)
 				}
 			}
 		}
 		for j, subject := range binding.Subjects {
 			path := specPath.Child("roleBindings").Index(i).Child("subjects").Index(j).String()
-			if isAccount(subject) && in.Accounts[subject.Name] == nil && !saysWhy(result, path, subject.Name) {
-				t.Errorf("%s does not exist, which nobody learns", path)
+			if isAccount(subject) && in.Accounts[subject.Name] == nil && !reported(result, path, subject.Name) {
+				t.Errorf("Undelivered = %v, want it to contain %s, which refers to a missing object", result.Undelivered, path)
 			}
 		}
 	}
 }
 
-// wantSubjects are the subjects on the managed cluster, of which some may be absent.
-func wantSubjects(given []rbacv1.Subject, in Inputs) []rbacv1.Subject {
+// wantSubjects returns the subjects on the managed cluster.
+func wantSubjects(subjects []rbacv1.Subject, in Inputs) []rbacv1.Subject {
 	var out []rbacv1.Subject
-	for _, subject := range given {
+	for _, subject := range subjects {
 		if !isAccount(subject) {
 			out = append(out, subject)
 		} else if account := in.Accounts[subject.Name]; account != nil {
@@ -174,15 +174,15 @@ func wantSubjects(given []rbacv1.Subject, in Inputs) []rbacv1.Subject {
 	return out
 }
 
-func wantNamespaces(t *testing.T, namespace string, given *metav1.LabelSelector, in Inputs) []string {
+func wantNamespaces(t *testing.T, namespace string, labelSelector *metav1.LabelSelector, in Inputs) []string {
 	t.Helper()
-	if given == nil {
+	if labelSelector == nil {
 		return []string{namespace}
 	}
 	if !in.NamespacesKnown {
 		return nil
 	}
-	selector, err := metav1.LabelSelectorAsSelector(given)
+	selector, err := metav1.LabelSelectorAsSelector(labelSelector)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func wantNamespaces(t *testing.T, namespace string, given *metav1.LabelSelector,
 	return out
 }
 
-// sameRules tells whether two lists hold the same rules, in whatever order and however often.
+// sameRules reports whether two lists contain the same rules, ignoring order and duplicates.
 func sameRules(a, b []rbacv1.PolicyRule) bool {
 	holds := func(all, of []rbacv1.PolicyRule) bool {
 		for _, r := range of {
@@ -234,7 +234,7 @@ func some[T any](g generator, most int, one func() T) *[]T {
 	return &out
 }
 
-// clusterPermission gives a random one that validation accepts.
+// clusterPermission returns a random valid ClusterPermission.
 func (g generator) clusterPermission(t *testing.T) *v1alpha1.ClusterPermission {
 	for {
 		cp := &v1alpha1.ClusterPermission{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "cluster1", UID: testUID}}

@@ -36,7 +36,7 @@ const (
 	goldenSuffix = ".golden.yaml"
 )
 
-// golden is what a golden file holds.
+// golden is the content of a golden file.
 type golden struct {
 	Work            *workv1.ManifestWork `json:"work"`
 	Undelivered     []Undelivered        `json:"undelivered,omitempty"`
@@ -45,8 +45,8 @@ type golden struct {
 	Selections      []Selection          `json:"selections,omitempty"`
 }
 
-// caseFiles are the ClusterPermissions of the golden table by the name of the case.
-// Those whose status matters are in the directory approval.
+// caseFiles returns the files of the ClusterPermissions by test case. ClusterPermissions
+// with a status are in the directory approval.
 func caseFiles(t testing.TB) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -62,7 +62,7 @@ func caseFiles(t testing.TB) map[string]string {
 		}
 	}
 	if len(files) == 0 {
-		t.Fatal("no cases found")
+		t.Fatal("number of test cases = 0, want at least one")
 	}
 	return files
 }
@@ -73,7 +73,7 @@ func TestGolden(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cp := load(t, file)
 			if errs := validate(t, cp); len(errs) > 0 {
-				t.Fatalf("the input is invalid: %v", errs.ToAggregate())
+				t.Fatalf("validation of the input = %v, want no error", errs.ToAggregate())
 			}
 			result, errs := Render(cp, inputs)
 			if len(errs) > 0 {
@@ -98,13 +98,13 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(got, want) {
-				t.Errorf("got:\n%s\nwant:\n%s", got, want)
+				t.Errorf("Render() =\n%s\nwant\n%s", got, want)
 			}
 		})
 	}
 }
 
-// checkWork holds the rendered work to the rules for every ManifestWork.
+// checkWork validates the rendered ManifestWork.
 func checkWork(t testing.TB, mw *workv1.ManifestWork) {
 	t.Helper()
 	if mw == nil {
@@ -115,12 +115,12 @@ func checkWork(t testing.TB, mw *workv1.ManifestWork) {
 		t.Fatal(err)
 	}
 	if errs := workvalidation.ValidateManifestWork(&internal, 0); len(errs) > 0 {
-		t.Errorf("the rendered work is invalid: %v", errs.ToAggregate())
+		t.Errorf("validation of the rendered ManifestWork = %v, want no error", errs.ToAggregate())
 	}
 	for _, manifest := range mw.Spec.Workload.Manifests {
 		for _, stray := range []string{"creationTimestamp", "null", "status", "aggregationRule"} {
 			if bytes.Contains(manifest.Raw, []byte(stray)) {
-				t.Errorf("%s contains %s", manifest.Raw, stray)
+				t.Errorf("manifest = %s, want it without %s", manifest.Raw, stray)
 			}
 		}
 	}
@@ -134,8 +134,8 @@ func load(t testing.TB, file string) *v1alpha1.ClusterPermission {
 	return cp
 }
 
-// loadInputs gives what the cases of the golden table have in common. They are
-// objects that a server accepts, so that the same files can be given to one.
+// loadInputs returns the common inputs of the test cases. The files are valid objects, so
+// that a server can serve them too.
 func loadInputs(t testing.TB) Inputs {
 	t.Helper()
 	in := Inputs{Accounts: loadAccounts(t), NamespacesKnown: true, HubRoles: loadHubRoles(t)}
@@ -192,7 +192,7 @@ func loadHubRoles(t testing.TB) HubRoles {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// A ClusterRole has every field that a Role has.
+		// A ClusterRole has all fields of a Role.
 		var role rbacv1.ClusterRole
 		if err := yaml.UnmarshalStrict(document, &role); err != nil {
 			t.Fatal(err)

@@ -17,11 +17,11 @@ type HubRoleKey struct {
 	Kind, Namespace, Name string
 }
 
-// HubRoles are the rules of roles of the hub.
+// HubRoles contains the rules of roles of the hub.
 type HubRoles map[HubRoleKey][]rbacv1.PolicyRule
 
-// HubRoleKeys are the roles of the hub that what is delivered of a
-// ClusterPermission, or its present spec, refers to; each once and sorted.
+// HubRoleKeys returns the roles of the hub that the delivered or the current spec of a
+// ClusterPermission refers to, sorted and without duplicates.
 func HubRoleKeys(cp *v1alpha1.ClusterPermission) []HubRoleKey {
 	var keys []HubRoleKey
 	for _, spec := range specs(cp) {
@@ -43,7 +43,7 @@ func (k HubRoleKey) object() objectKey {
 	return objectKey{kind: k.Kind, namespace: k.Namespace, name: k.Name}
 }
 
-// String names the role to a person.
+// String returns, for example, "ClusterRole x" or "Role ns/x".
 func (k HubRoleKey) String() string {
 	if k.Namespace == "" {
 		return k.Kind + " " + k.Name
@@ -51,7 +51,7 @@ func (k HubRoleKey) String() string {
 	return k.Kind + " " + k.Namespace + "/" + k.Name
 }
 
-// hubRole delivers a role of the hub under its own name.
+// hubRole adds a role of the hub with its own name.
 func (r *renderer) hubRole(ref v1alpha1.HubRoleRef, fldPath *field.Path) {
 	if ref.APIGroup != "" && ref.APIGroup != rbacv1.GroupName {
 		r.errs = append(r.errs, field.NotSupported(fldPath.Child("apiGroup"), ref.APIGroup, []string{rbacv1.GroupName}))
@@ -62,7 +62,7 @@ func (r *renderer) hubRole(ref v1alpha1.HubRoleRef, fldPath *field.Path) {
 	case ref.Kind == kindRole:
 		r.require(ref.Namespace, namespace)
 	case ref.Namespace != "":
-		r.errs = append(r.errs, field.Forbidden(namespace, "a ClusterRole is in no namespace"))
+		r.errs = append(r.errs, field.Forbidden(namespace, "must not be set for a ClusterRole"))
 	}
 
 	key := hubRoleKey(ref)

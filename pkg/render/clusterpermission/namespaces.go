@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	noNamespaceReason       = "no namespace of the managed cluster matches"
+	noNamespaceReason       = "the selector matches no namespace of the managed cluster"
 	namespacesUnknownReason = "the agent of the managed cluster has not reported its namespaces"
 )
 
@@ -22,19 +22,19 @@ type Namespace struct {
 	Labels map[string]string
 }
 
-// HasSelectors tells whether a role or binding of what is delivered of a
-// ClusterPermission, or of its present spec, goes by a namespaceSelector.
+// HasSelectors reports whether the delivered or the current spec of a ClusterPermission
+// contains a namespaceSelector.
 func HasSelectors(cp *v1alpha1.ClusterPermission) bool {
 	return len(labelSelectors(cp)) > 0
 }
 
-// Selectors are the namespaceSelectors of what is delivered of a ClusterPermission
-// and of its present spec. They tell whether a namespace matters to it. Those that
-// are invalid match nothing and are left out.
+// Selectors returns the valid namespaceSelectors of the delivered and of the current spec
+// of a ClusterPermission. A namespace is relevant to the ClusterPermission if one of them
+// matches.
 func Selectors(cp *v1alpha1.ClusterPermission) []labels.Selector {
 	var out []labels.Selector
-	for _, given := range labelSelectors(cp) {
-		if selector, err := metav1.LabelSelectorAsSelector(given); err == nil {
+	for _, labelSelector := range labelSelectors(cp) {
+		if selector, err := metav1.LabelSelectorAsSelector(labelSelector); err == nil {
 			out = append(out, selector)
 		}
 	}
@@ -58,15 +58,15 @@ func labelSelectors(cp *v1alpha1.ClusterPermission) []*metav1.LabelSelector {
 	return out
 }
 
-// namespaces are the names of the namespaces that a role or binding goes into,
-// sorted. There are none once the budget is exceeded.
+// namespaces returns the sorted names of the namespaces of a role or binding. It returns
+// none once the budget is exceeded.
 func (r *renderer) namespaces(namespace string, selector *metav1.LabelSelector, fldPath *field.Path) []string {
 	switch {
 	case namespace == "" && selector == nil:
-		r.errs = append(r.errs, field.Required(fldPath.Child("namespace"), "either namespace or namespaceSelector is needed"))
+		r.errs = append(r.errs, field.Required(fldPath.Child("namespace"), "either namespace or namespaceSelector must be set"))
 		return nil
 	case namespace != "" && selector != nil:
-		r.errs = append(r.errs, field.Forbidden(fldPath.Child("namespaceSelector"), "may not be given together with namespace"))
+		r.errs = append(r.errs, field.Forbidden(fldPath.Child("namespaceSelector"), "must not be set together with namespace"))
 		return nil
 	case selector == nil:
 		return []string{namespace}
@@ -79,10 +79,10 @@ func (r *renderer) namespaces(namespace string, selector *metav1.LabelSelector, 
 	return names
 }
 
-func (r *renderer) selected(given *metav1.LabelSelector, fldPath *field.Path) []string {
-	selector, err := metav1.LabelSelectorAsSelector(given)
+func (r *renderer) selected(labelSelector *metav1.LabelSelector, fldPath *field.Path) []string {
+	selector, err := metav1.LabelSelectorAsSelector(labelSelector)
 	if err != nil {
-		r.errs = append(r.errs, field.Invalid(fldPath, metav1.FormatLabelSelector(given), err.Error()))
+		r.errs = append(r.errs, field.Invalid(fldPath, metav1.FormatLabelSelector(labelSelector), err.Error()))
 		return nil
 	}
 	if !r.in.NamespacesKnown {
@@ -98,8 +98,8 @@ func (r *renderer) selected(given *metav1.LabelSelector, fldPath *field.Path) []
 	return names
 }
 
-// matching compares each different selector with the namespaces once: the roles
-// and bindings of a spec often have the same one.
+// matching matches each distinct selector once, since the roles and bindings of a spec
+// often have the same selector.
 func (r *renderer) matching(selector labels.Selector) []string {
 	key := selector.String()
 	if names, known := r.selections[key]; known {

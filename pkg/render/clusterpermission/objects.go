@@ -13,8 +13,8 @@ const (
 	kindClusterRoleBinding = "ClusterRoleBinding"
 )
 
-// kindsInOrder is how the managed cluster should get the objects: a role before
-// the bindings that refer to it, cluster-scoped before namespaced.
+// kindsInOrder is the order of the manifests: roles before the bindings that refer to
+// them, cluster-scoped objects before namespaced ones.
 var kindsInOrder = []string{kindClusterRole, kindClusterRoleBinding, kindRole, kindRoleBinding}
 
 type objectKey struct {
@@ -24,11 +24,11 @@ type objectKey struct {
 // object is a role or binding to deliver.
 type object struct {
 	objectKey
-	// roleRef is that of a binding.
+	// roleRef is set for bindings.
 	roleRef *rbacv1.RoleRef
 	// head is the manifest without its content.
 	head []byte
-	// content is nil for an object that is written by name only.
+	// content is nil for a read-only object, whose manifest has a name only.
 	content *content
 }
 
@@ -58,8 +58,8 @@ func (o *object) manifest() []byte {
 	return slices.Concat(o.head[:end], o.content.encode(), o.head[end:])
 }
 
-// objects are roles and bindings, each once. Those of one kind keep the order in
-// which they came.
+// objects contains unique roles and bindings. Objects of one kind keep the order in
+// which they were added.
 type objects struct {
 	byKey  map[objectKey]*object
 	byKind map[string][]*object
@@ -70,9 +70,8 @@ func newObjects(budget *budget) objects {
 	return objects{byKey: map[objectKey]*object{}, byKind: map[string][]*object{}, budget: budget}
 }
 
-// add adds a role or binding, or the rules or subjects to it that it does not have
-// yet. The roleRef is that of a binding; one that is there already must have the
-// same. Nothing is added once the budget is exceeded.
+// add adds a role or binding, or merges the rules or subjects into an existing one. All
+// parts of a binding must have the same roleRef. It does nothing once the budget is exceeded.
 func (o objects) add(key objectKey, roleRef *rbacv1.RoleRef, part *content) {
 	if o.budget.exceeded() {
 		return
@@ -87,7 +86,7 @@ func (o objects) add(key objectKey, roleRef *rbacv1.RoleRef, part *content) {
 	o.budget.bytes += added.sizeBytes()
 }
 
-// inOrder are all objects in the order in which the managed cluster should get them.
+// inOrder returns all objects in the order of the manifests.
 func (o objects) inOrder() []*object {
 	out := make([]*object, 0, len(o.byKey))
 	for _, kind := range kindsInOrder {
@@ -96,8 +95,8 @@ func (o objects) inOrder() []*object {
 	return out
 }
 
-// missingRoles are the roles that bindings refer to and that are not among the
-// objects; each once, in the order of the bindings.
+// missingRoles returns the roles that bindings refer to and that are not among the
+// objects, without duplicates, in the order of the bindings.
 func (o objects) missingRoles() []objectKey {
 	var out []objectKey
 	listed := map[objectKey]bool{}

@@ -1,6 +1,5 @@
 // Package clusterpermission renders ClusterPermissions into the ManifestWorks
-// that deliver them. It is pure: equal input gives equal bytes, whoever asks
-// and whenever.
+// that deliver them. It is pure: equal inputs render to equal bytes.
 package clusterpermission
 
 import (
@@ -15,71 +14,68 @@ import (
 
 const uidDigits = 5
 
-// Inputs is what the rendering of a ClusterPermission depends on besides the
-// object itself, resolved by the caller.
+// Inputs contains the objects that the rendering of a ClusterPermission depends on.
 type Inputs struct {
-	// Accounts are the ManagedServiceAccounts of the namespace, as far as the
-	// ClusterPermission names them: see AccountNames. One that is not there does not exist.
+	// Accounts contains the existing ManagedServiceAccounts of AccountNames.
 	Accounts Accounts
-	// PublicAgent is where the public addon's agent keeps ServiceAccounts. It does
-	// not report that itself.
+	// PublicAgent describes the agent of the public add-on.
 	PublicAgent PublicAgent
-	// Namespaces are those of the managed cluster, in any order. They matter where
-	// there are selectors: see HasSelectors.
+	// Namespaces are the namespaces of the managed cluster, in any order. They are
+	// required if HasSelectors returns true.
 	Namespaces []Namespace
-	// NamespacesKnown says that the agent has reported the namespaces. Without that,
-	// nothing is delivered by selectors.
+	// NamespacesKnown is true if the agent has reported the namespaces. Otherwise parts
+	// of the spec with selectors are not delivered.
 	NamespacesKnown bool
-	// HubRoles are the roles of the hub, as far as the ClusterPermission refers to
-	// them: see HubRoleKeys. One that is not there does not exist.
+	// HubRoles contains the existing roles of HubRoleKeys.
 	HubRoles HubRoles
-	// Executor is the identity that the work acts as; nil for that of the agent.
+	// Executor is the executor of the ManifestWork, if any.
 	Executor *workv1.ManifestWorkExecutor
-	// SizeLimitBytes bounds the manifests of the work, and with them what it takes to
-	// render them; 0 means no bound.
+	// SizeLimitBytes bounds the manifests of the ManifestWork and the cost of rendering
+	// them; 0 means no bound.
 	SizeLimitBytes int64
 }
 
 // Undelivered is a part of a spec that is not delivered to the managed cluster.
 type Undelivered struct {
-	// Path is where in the ClusterPermission the part is, for example spec.roles[1].namespaceSelector.
+	// Path is the path of the part, for example spec.roles[1].namespaceSelector.
 	Path string
-	// Reason says to a person why it is not delivered.
+	// Reason is a human-readable cause.
 	Reason string
 }
 
-// Result is what a ClusterPermission renders to.
+// Result is the result of rendering a ClusterPermission.
 type Result struct {
-	// Work delivers the ClusterPermission. It is nil if nothing of the spec can
-	// be delivered; then no work should exist, since one without manifests is invalid.
+	// Work is the ManifestWork that delivers the ClusterPermission. It is nil if no part
+	// of the spec can be delivered, since a ManifestWork without manifests is invalid.
 	Work *workv1.ManifestWork
-	// Undelivered lists, in the order of the spec, what the work leaves out.
+	// Undelivered lists the parts that Work does not contain, in the order of the spec.
 	Undelivered []Undelivered
-	// AbsentSubjects says why each ManagedServiceAccount that a binding names has no
-	// ServiceAccount on the managed cluster; each account once, sorted by name.
+	// AbsentSubjects lists the reasons why ManagedServiceAccounts of bindings have no
+	// ServiceAccount on the managed cluster. It contains one reason for each account,
+	// sorted by name.
 	AbsentSubjects []string
-	// MissingRoleRefs are the roles of the hub that do not exist, such as
+	// MissingRoleRefs lists the roles of the hub that do not exist, for example
 	// "ClusterRole x" or "Role ns/x", in the order of the spec.
 	MissingRoleRefs []string
-	// Selections tells of each selector, in the order of the spec, what it matched.
-	// It is empty while the namespaces are not known.
+	// Selections lists the matches of each selector in the order of the spec.
+	// It is empty while the namespaces are unknown.
 	Selections []Selection
-	// WaitingForNamespaces says that there are selectors, but that the namespaces
-	// are not known.
+	// WaitingForNamespaces is true if the spec contains selectors and the namespaces
+	// are unknown.
 	WaitingForNamespaces bool
 }
 
-// Selection is what a namespaceSelector matched.
+// Selection is the number of matches of a namespaceSelector.
 type Selection struct {
-	// Path is where in the ClusterPermission the selector is.
+	// Path is the path of the selector.
 	Path string
-	// Count is how many namespaces of the managed cluster it matches.
+	// Count is the number of namespaces of the managed cluster that it matches.
 	Count int
 }
 
-// WorkName is the name of the work that delivers a ClusterPermission. The
-// digits of the UID keep a recreated ClusterPermission from taking over the
-// work of its predecessor while that is being removed.
+// WorkName returns the name of the ManifestWork of a ClusterPermission. The name contains
+// digits of the UID, so that a recreated ClusterPermission does not adopt the
+// ManifestWork of its predecessor while it is being removed.
 func WorkName(cp *v1alpha1.ClusterPermission) string {
 	uid := string(cp.UID)
 	if len(uid) > uidDigits {
@@ -88,11 +84,10 @@ func WorkName(cp *v1alpha1.ClusterPermission) string {
 	return cp.Name + "-" + uid
 }
 
-// Render gives the work that delivers cp, and what of cp it does not deliver. A
-// spec that waits for approval is not rendered; the one that was delivered before
-// is. Render fails, without a result, on a spec that cannot be rendered without
-// dropping or guessing a part; validation refuses such a spec, but an object that
-// was stored before may have one.
+// Render returns the ManifestWork that delivers cp, and the parts of cp that it does not
+// deliver. While the spec waits for approval, Render uses the last delivered spec. It
+// returns errors if a part of the spec is invalid. Validation rejects such a spec, but an
+// object that was stored earlier may contain one.
 func Render(cp *v1alpha1.ClusterPermission, in Inputs) (*Result, field.ErrorList) {
 	r := newRenderer(cp, &in)
 	spec, generation := cp.Delivered()
@@ -102,10 +97,10 @@ func Render(cp *v1alpha1.ClusterPermission, in Inputs) (*Result, field.ErrorList
 	if spec == nil {
 		return r.result, nil
 	}
-	r.gather(spec)
+	r.collect(spec)
 	template, configs := r.manifests(spec.Validate != nil && *spec.Validate)
 	if r.budget.exceeded() {
-		r.errs = append(r.errs, r.budget.refusal())
+		r.errs = append(r.errs, r.budget.err())
 	}
 	if len(r.errs) > 0 {
 		return nil, r.errs

@@ -18,7 +18,7 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-func TestInputStaysAsItIs(t *testing.T) {
+func TestRenderDoesNotChangeInputs(t *testing.T) {
 	for name, file := range caseFiles(t) {
 		in := loadInputs(t)
 		in.Executor = executor("robot")
@@ -29,7 +29,7 @@ func TestInputStaysAsItIs(t *testing.T) {
 		}
 		after := asYAML(t, cp, in.Accounts, in.Namespaces, hubRolesInOrder(in.HubRoles), in.Executor)
 		if before != after {
-			t.Errorf("%s: rendering changed its input:\n%s\nto:\n%s", name, before, after)
+			t.Errorf("%s: inputs after Render() =\n%s\nwant\n%s", name, after, before)
 		}
 	}
 }
@@ -62,14 +62,14 @@ func executor(name string) *workv1.ManifestWorkExecutor {
 func TestExecutor(t *testing.T) {
 	in := loadInputs(t)
 	in.Executor = executor("robot")
-	result, errs := Render(load(t, "testdata/seed-001.yaml"), in)
+	result, errs := Render(load(t, "testdata/proposal.yaml"), in)
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
 	checkWork(t, result.Work)
 	in.Executor.Subject.ServiceAccount.Name = "changed afterwards"
 	if got := result.Work.Spec.Executor; !equality.Semantic.DeepEqual(got, executor("robot")) {
-		t.Errorf("got executor %v", got)
+		t.Errorf("executor = %v, want %v", got, executor("robot"))
 	}
 }
 
@@ -77,27 +77,27 @@ func TestWorkName(t *testing.T) {
 	for uid, want := range map[types.UID]string{testUID: "p-0123a", "01": "p-01", "": "p-"} {
 		cp := &v1alpha1.ClusterPermission{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: uid}}
 		if got := WorkName(cp); got != want {
-			t.Errorf("UID %q: got %q, want %q", uid, got, want)
+			t.Errorf("WorkName() with UID %q = %q, want %q", uid, got, want)
 		}
 	}
 }
 
-func TestNothingDeliveredGivesNoWork(t *testing.T) {
+func TestNoWorkIfNothingIsDelivered(t *testing.T) {
 	result, errs := Render(load(t, "testdata/nothing-delivered.yaml"), loadInputs(t))
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
 	if result.Work != nil {
-		t.Errorf("got a work: %v", result.Work)
+		t.Errorf("Work = %v, want nil", result.Work)
 	}
 	if len(result.Undelivered) != 3 {
-		t.Errorf("got %v", result.Undelivered)
+		t.Errorf("Undelivered = %v, want 3 parts", result.Undelivered)
 	}
 }
 
-// Until the agent reports the namespaces, all that does not go by selectors is delivered.
+// Until the agent reports the namespaces, parts without selectors are delivered.
 func TestNamespacesUnknown(t *testing.T) {
-	cp := load(t, "testdata/seed-001.yaml")
+	cp := load(t, "testdata/proposal.yaml")
 	in := loadInputs(t)
 	in.NamespacesKnown = false
 	result, errs := Render(cp, in)
@@ -105,26 +105,26 @@ func TestNamespacesUnknown(t *testing.T) {
 		t.Fatal(errs.ToAggregate())
 	}
 	if !result.WaitingForNamespaces || len(result.Selections) > 0 {
-		t.Errorf("waiting: %t, selections: %v", result.WaitingForNamespaces, result.Selections)
+		t.Errorf("WaitingForNamespaces = %t, Selections = %v, want true and none", result.WaitingForNamespaces, result.Selections)
 	}
 	const reason = "the agent of the managed cluster has not reported its namespaces"
 	for _, path := range []string{"spec.roles[1].namespaceSelector", "spec.roleBindings[2].namespaceSelector"} {
 		if !slices.Contains(result.Undelivered, Undelivered{Path: path, Reason: reason}) {
-			t.Errorf("%s is not in %v", path, result.Undelivered)
+			t.Errorf("Undelivered = %v, want it to contain %s", result.Undelivered, path)
 		}
 	}
 	want := []string{"ClusterRole /my-managed-rbac", "ClusterRoleBinding /my-managed-rbac", "Role default/my-managed-rbac", "RoleBinding default/my-managed-rbac"}
 	if got := names(t, result.Work); !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
+		t.Errorf("manifests = %q, want %q", got, want)
 	}
 
 	cp.Spec.Roles, cp.Spec.RoleBindings = nil, nil
 	if result, errs = Render(cp, in); len(errs) > 0 || result.WaitingForNamespaces {
-		t.Errorf("without selectors: got %+v, %v", result, errs)
+		t.Errorf("Render() without selectors = %+v, %v, want WaitingForNamespaces false", result, errs)
 	}
 }
 
-// names are kind, namespace and name of each manifest of a work.
+// names returns the kind, namespace and name of each manifest.
 func names(t testing.TB, mw *workv1.ManifestWork) []string {
 	t.Helper()
 	if mw == nil {
@@ -141,8 +141,8 @@ func names(t testing.TB, mw *workv1.ManifestWork) []string {
 	return out
 }
 
-// The reasons become part of a condition, however many namespaces there are.
-func TestReasonStaysShort(t *testing.T) {
+// The reasons are part of a condition, so that their length is bounded.
+func TestReasonIsBounded(t *testing.T) {
 	alice := &rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice"}
 	everywhere := func(role string) v1alpha1.RoleBinding {
 		return v1alpha1.RoleBinding{
@@ -152,9 +152,9 @@ func TestReasonStaysShort(t *testing.T) {
 	}
 	cp := permission(v1alpha1.ClusterPermissionSpec{RoleBindings: &[]v1alpha1.RoleBinding{everywhere("view"), everywhere("edit")}})
 	for count, want := range map[int]string{
-		1:    "in namespace n0000 the RoleBinding p of spec.roleBindings[0] is in the way, which binds ClusterRole view",
-		2:    "in namespaces n0000, n0001 the",
-		1000: "n0008, n0009 and 990 more the",
+		1:    "RoleBinding p in namespace n0000 conflicts with spec.roleBindings[0], which binds ClusterRole view",
+		2:    "in namespaces n0000, n0001 conflicts",
+		1000: "n0008, n0009 and 990 more conflicts",
 	} {
 		result, errs := Render(cp, Inputs{NamespacesKnown: true, Namespaces: numbered(count)})
 		if len(errs) > 0 {
@@ -162,13 +162,12 @@ func TestReasonStaysShort(t *testing.T) {
 		}
 		if len(result.Undelivered) != 1 || result.Undelivered[0].Path != "spec.roleBindings[1].namespaceSelector" ||
 			!strings.Contains(result.Undelivered[0].Reason, want) {
-			t.Errorf("%d namespaces: got %v, want %q", count, result.Undelivered, want)
+			t.Errorf("Undelivered with %d namespaces = %v, want a reason that contains %q", count, result.Undelivered, want)
 		}
 	}
 }
 
-// Nor does it matter how many parts of the spec are in the way.
-func TestObstaclesStayFew(t *testing.T) {
+func TestNumberOfReasonsIsBounded(t *testing.T) {
 	const count = 5000
 	alice := &rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice"}
 	namespaces := numbered(count)
@@ -183,20 +182,20 @@ func TestObstaclesStayFew(t *testing.T) {
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
-	if len(result.Undelivered) != maxObstacles+1 {
-		t.Fatalf("got %d reasons, want %d", len(result.Undelivered), maxObstacles+1)
+	if len(result.Undelivered) != maxConflicts+1 {
+		t.Fatalf("number of reasons = %d, want %d", len(result.Undelivered), maxConflicts+1)
 	}
 	for i, want := range map[int]string{
-		0:            "in namespace n0000 the RoleBinding p of spec.roleBindings[1] is in the way, which binds ClusterRole view",
-		maxObstacles: "in 4990 more namespaces a RoleBinding p of another part of the spec is in the way",
+		0:            "RoleBinding p in namespace n0000 conflicts with spec.roleBindings[1], which binds ClusterRole view",
+		maxConflicts: "RoleBinding p in 4990 more namespaces conflicts with other parts of the spec",
 	} {
 		if got := (Undelivered{Path: "spec.roleBindings[0].namespaceSelector", Reason: want}); result.Undelivered[i] != got {
-			t.Errorf("got %v, want %v", result.Undelivered[i], got)
+			t.Errorf("Undelivered[%d] = %v, want %v", i, result.Undelivered[i], got)
 		}
 	}
 }
 
-// numbered are namespaces n0000, n0001 and so on.
+// numbered returns the namespaces n0000, n0001 and so on.
 func numbered(count int) []Namespace {
 	out := make([]Namespace, count)
 	for i := range out {
@@ -205,9 +204,10 @@ func numbered(count int) []Namespace {
 	return out
 }
 
-// The agent observes a role by a manifest that has its name only. Such a stub of
-// a role that the work itself delivers would be a second manifest of one object.
-func TestValidateStubs(t *testing.T) {
+// The agent observes roles by read-only manifests that contain only a name. A role that
+// the ManifestWork itself delivers has no read-only manifest, since it would be a
+// duplicate.
+func TestReadOnlyManifests(t *testing.T) {
 	for file, want := range map[string][]string{
 		"clusterrole-unnamed":         nil,
 		"rolebinding-own-clusterrole": nil,
@@ -220,7 +220,7 @@ func TestValidateStubs(t *testing.T) {
 		cp.Spec.Validate = &yes
 		result, errs := Render(cp, Inputs{})
 		if len(errs) > 0 {
-			t.Errorf("%s: %v", file, errs.ToAggregate())
+			t.Errorf("%s: Render() = %v, want no error", file, errs.ToAggregate())
 			continue
 		}
 		checkWork(t, result.Work)
@@ -229,13 +229,13 @@ func TestValidateStubs(t *testing.T) {
 			got = append(got, ptr.Deref(config.ResourceIdentifier.Namespace, "")+"/"+config.ResourceIdentifier.Name)
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("%s: got %q, want %q", file, got, want)
+			t.Errorf("%s: read-only manifests = %q, want %q", file, got, want)
 		}
 	}
 }
 
-// What validation refuses today may have been stored before; it is an error
-// here too, never a work that misses a part.
+// Specs that validation rejects may have been stored earlier. For such a spec, Render
+// returns an error, and not a ManifestWork without the invalid part.
 func TestErrors(t *testing.T) {
 	alice := &rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice"}
 	binding := v1alpha1.RoleBinding{Namespace: "default", RoleRef: v1alpha1.RoleRef{Kind: kindRole}, Subject: alice}
@@ -263,11 +263,11 @@ func TestErrors(t *testing.T) {
 			spec: v1alpha1.ClusterPermissionSpec{Roles: &[]v1alpha1.Role{{}}},
 			want: "spec.roles[0].namespace: Required",
 		},
-		"half roleRef": {
+		"incomplete roleRef": {
 			spec: v1alpha1.ClusterPermissionSpec{RoleBindings: with(func(b *v1alpha1.RoleBinding) { b.RoleRef.Name = new("leader") })},
 			want: "spec.roleBindings[0].roleRef.apiGroup: Required",
 		},
-		"half roleRef of a ClusterRoleBinding": {
+		"incomplete roleRef of a ClusterRoleBinding": {
 			spec: v1alpha1.ClusterPermissionSpec{ClusterRoleBinding: &v1alpha1.ClusterRoleBinding{
 				Subject: alice, RoleRef: &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kindClusterRole}}},
 			want: "spec.clusterRoleBinding.roleRef.name: Required",
@@ -280,7 +280,7 @@ func TestErrors(t *testing.T) {
 			spec: v1alpha1.ClusterPermissionSpec{RoleBindings: with(func(b *v1alpha1.RoleBinding) { b.Subject = nil })},
 			want: "spec.roleBindings[0].subjects: Required",
 		},
-		"subject beside subjects": {
+		"subject in addition to subjects": {
 			spec: v1alpha1.ClusterPermissionSpec{RoleBindings: with(func(b *v1alpha1.RoleBinding) {
 				b.Subjects = []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "bob"}}
 			})},
@@ -355,14 +355,14 @@ func TestErrors(t *testing.T) {
 			cp := permission(test.spec)
 			full := loadInputs(t)
 			full.SizeLimitBytes = test.limit
-			// What there is on the hub and on the cluster does not make a spec renderable.
+			// The error does not depend on other objects of the hub and of the cluster.
 			for _, in := range []Inputs{{SizeLimitBytes: test.limit}, full} {
 				result, errs := Render(cp, in)
 				if result != nil {
-					t.Errorf("got a result: %v", result)
+					t.Errorf("Render() = %v, want no result", result)
 				}
 				if len(errs) != 1 || !strings.Contains(errs[0].Error(), test.want) {
-					t.Errorf("got %v, want %q", errs, test.want)
+					t.Errorf("errors of Render() = %v, want %q", errs, test.want)
 				}
 			}
 		})

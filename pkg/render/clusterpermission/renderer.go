@@ -16,28 +16,28 @@ import (
 
 var specPath = field.NewPath("spec")
 
-// renderer gathers the objects of one ClusterPermission by one walk through its
-// spec. Its errors depend on the spec alone: what else there is on the hub and on
-// the managed cluster decides what is delivered, but not whether anything is.
+// renderer collects the objects of one ClusterPermission in one pass through its spec.
+// Its errors depend on the spec only. Other objects of the hub and of the managed cluster
+// influence which parts are delivered, but cause no errors.
 type renderer struct {
 	cp      *v1alpha1.ClusterPermission
 	in      *Inputs
 	budget  *budget
 	objects objects
-	// selections are the names of the namespaces that a selector matches, sorted.
+	// selections caches the sorted names of the namespaces that a selector matches.
 	selections map[string][]string
-	// names are the objects that the spec names, and the bindings by selectors.
+	// names contains the objects that the spec names, and the bindings with selectors.
 	names map[objectKey]claim
-	// absent says by name why accounts have no ServiceAccount.
+	// absent contains, by name, the reasons why accounts have no ServiceAccount.
 	absent map[string]string
 	result *Result
 	errs   field.ErrorList
 }
 
-// claim is a part of the spec that an object comes from.
+// claim is the part of the spec that defines an object.
 type claim struct {
 	path string
-	// roleRef is that of a RoleBinding.
+	// roleRef is set for RoleBindings.
 	roleRef rbacv1.RoleRef
 }
 
@@ -55,7 +55,7 @@ func newRenderer(cp *v1alpha1.ClusterPermission, in *Inputs) *renderer {
 	}
 }
 
-func (r *renderer) gather(spec *v1alpha1.ClusterPermissionSpec) {
+func (r *renderer) collect(spec *v1alpha1.ClusterPermissionSpec) {
 	if spec.ClusterRole != nil {
 		key := objectKey{kind: kindClusterRole, name: r.cp.Name}
 		r.claim(key, specPath.Child("clusterRole"), r.cp.Name)
@@ -108,9 +108,8 @@ func (r *renderer) role(role *v1alpha1.Role, fldPath *field.Path) {
 	}
 }
 
-// manifests writes the gathered objects. With validate, it adds each role that a
-// binding refers to and that is not delivered, by name only and never written, so
-// that the agent reports whether it exists.
+// manifests encodes the collected objects. If validate is true, it adds the other roles
+// that bindings refer to as read-only manifests, so that the agent reports whether they exist.
 func (r *renderer) manifests(validate bool) (workv1.ManifestsTemplate, []workv1.ManifestConfigOption) {
 	if r.budget.exceeded() {
 		return workv1.ManifestsTemplate{}, nil
@@ -123,7 +122,7 @@ func (r *renderer) manifests(validate bool) (workv1.ManifestsTemplate, []workv1.
 			configs = append(configs, readOnly(key))
 		}
 	}
-	// Until here only the first part of each object is counted.
+	// Up to here the budget contains the first part of each object only.
 	r.budget.bytes = 0
 	manifests := make([]workv1.Manifest, 0, len(objects))
 	for _, obj := range objects {
@@ -135,7 +134,7 @@ func (r *renderer) manifests(validate bool) (workv1.ManifestsTemplate, []workv1.
 	return workv1.ManifestsTemplate{Manifests: manifests}, configs
 }
 
-// afford counts what an object costs, and tells whether the budget allows that.
+// afford adds the cost of an object to the budget, and reports whether it is within the limits.
 func (r *renderer) afford(obj *object) bool {
 	if obj.content != nil {
 		r.budget.steps += obj.content.steps()
@@ -159,10 +158,10 @@ func readOnly(role objectKey) workv1.ManifestConfigOption {
 	}
 }
 
-// claim reserves the name of an object for a part of the spec that names it. No
-// two of them may be the same object: the later would silently replace the earlier.
+// claim reserves the name of an object for a part of the spec. It adds an error for a
+// second part with the same object, since one would silently replace the other.
 func (r *renderer) claim(key objectKey, fldPath *field.Path, name string) {
-	if _, taken := r.names[key]; taken {
+	if _, claimed := r.names[key]; claimed {
 		r.errs = append(r.errs, field.Duplicate(fldPath, name))
 	}
 	r.names[key] = claim{path: fldPath.String()}

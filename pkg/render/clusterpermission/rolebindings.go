@@ -12,25 +12,25 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
 
-// What is left out becomes part of a condition, which a selector that matches
-// thousands of namespaces must not fill.
+// The reasons are part of a condition. These limits keep it short if a selector matches
+// thousands of namespaces.
 const (
-	// namesInReason bounds how many namespaces one reason lists.
+	// namesInReason bounds the namespaces in one reason.
 	namesInReason = 10
-	// maxObstacles bounds how many parts of the spec one binding names that are in its way.
-	maxObstacles = 10
+	// maxConflicts bounds the reasons for one binding.
+	maxConflicts = 10
 )
 
-// claimBindings reserves the names of bindings by namespace before any binding by
-// selector can take them. Otherwise whoever labels a namespace of the managed
-// cluster could put a binding out of effect.
+// claimBindings reserves the names of bindings with a namespace before those with a
+// selector. Otherwise a user could disable a binding by labeling a namespace of the
+// managed cluster.
 func (r *renderer) claimBindings(bindings []v1alpha1.RoleBinding) {
 	for i, binding := range bindings {
 		if binding.NamespaceSelector != nil {
 			continue
 		}
 		key := objectKey{kind: kindRoleBinding, namespace: binding.Namespace, name: r.nameOr(binding.Name)}
-		if _, taken := r.names[key]; !taken {
+		if _, claimed := r.names[key]; !claimed {
 			r.names[key] = claim{path: specPath.Child("roleBindings").Index(i).String(), roleRef: r.roleRef(binding.RoleRef)}
 		}
 	}
@@ -48,93 +48,93 @@ func (r *renderer) roleBinding(binding *v1alpha1.RoleBinding, fldPath *field.Pat
 	content := newSubjects(subjects)
 
 	own := claim{path: fldPath.String(), roleRef: r.roleRef(ref)}
-	var inTheWay obstacles
+	var found conflicts
 	for _, namespace := range namespaces {
 		key := objectKey{kind: kindRoleBinding, namespace: namespace, name: r.nameOr(binding.Name)}
-		// A binding holds its name whether or not it has subjects at the moment. Accounts
-		// come and go; the role that a binding refers to cannot be changed.
-		holder, taken := r.names[key]
+		// A binding without subjects reserves its name too: accounts may appear later, and
+		// the roleRef of a binding is immutable.
+		holder, claimed := r.names[key]
 		switch {
-		case !taken:
+		case !claimed:
 			r.names[key] = own
 		case binding.NamespaceSelector == nil && holder != own:
 			r.errs = append(r.errs, field.Duplicate(fldPath.Child("name"), key.name))
 			continue
 		case holder.roleRef != own.roleRef:
-			inTheWay.add(holder, namespace)
+			found.add(holder, namespace)
 			continue
 		}
 		if len(subjects) > 0 {
 			r.objects.add(key, &own.roleRef, content)
 		}
 	}
-	for _, reason := range inTheWay.reasons(r.nameOr(binding.Name)) {
+	for _, reason := range found.reasons(r.nameOr(binding.Name)) {
 		r.leaveOut(fldPath.Child("namespaceSelector"), reason)
 	}
 }
 
-// roleRef completes the reference of a RoleBinding: without a name it is to the
-// role that the ClusterPermission itself delivers.
-func (r *renderer) roleRef(given v1alpha1.RoleRef) rbacv1.RoleRef {
+// roleRef returns the roleRef of a RoleBinding on the managed cluster. Without a name it
+// refers to the role that the ClusterPermission defines.
+func (r *renderer) roleRef(ref v1alpha1.RoleRef) rbacv1.RoleRef {
 	return rbacv1.RoleRef{
-		APIGroup: cmp.Or(ptr.Deref(given.APIGroup, ""), rbacv1.GroupName),
-		Kind:     given.Kind,
-		Name:     r.nameOr(ptr.Deref(given.Name, "")),
+		APIGroup: cmp.Or(ptr.Deref(ref.APIGroup, ""), rbacv1.GroupName),
+		Kind:     ref.Kind,
+		Name:     r.nameOr(ptr.Deref(ref.Name, "")),
 	}
 }
 
-// obstacle is another part of the spec that holds the name of a RoleBinding in
-// some namespaces, for another role.
-type obstacle struct {
+// conflict is another part of the spec that defines a RoleBinding of the same name for
+// another role in some namespaces.
+type conflict struct {
 	holder     claim
 	namespaces []string
 }
 
-// obstacles keep the order in which they came.
-type obstacles struct {
-	inOrder  []*obstacle
-	byHolder map[claim]*obstacle
-	// more is how many namespaces further obstacles are in.
+// conflicts contains conflicts in the order in which they were added.
+type conflicts struct {
+	inOrder  []*conflict
+	byHolder map[claim]*conflict
+	// more is the number of namespaces with conflicts beyond maxConflicts.
 	more int
 }
 
-func (o *obstacles) add(holder claim, namespace string) {
-	known := o.byHolder[holder]
+func (c *conflicts) add(holder claim, namespace string) {
+	known := c.byHolder[holder]
 	if known == nil {
-		if len(o.inOrder) == maxObstacles {
-			o.more++
+		if len(c.inOrder) == maxConflicts {
+			c.more++
 			return
 		}
-		if o.byHolder == nil {
-			o.byHolder = map[claim]*obstacle{}
+		if c.byHolder == nil {
+			c.byHolder = map[claim]*conflict{}
 		}
-		known = &obstacle{holder: holder}
-		o.byHolder[holder] = known
-		o.inOrder = append(o.inOrder, known)
+		known = &conflict{holder: holder}
+		c.byHolder[holder] = known
+		c.inOrder = append(c.inOrder, known)
 	}
 	known.namespaces = append(known.namespaces, namespace)
 }
 
-// reasons say to a person what is in the way of the RoleBinding of a name.
-func (o *obstacles) reasons(name string) []string {
+// reasons describes the conflicts of the RoleBinding of a name.
+func (c *conflicts) reasons(name string) []string {
 	var out []string
-	for _, obstacle := range o.inOrder {
-		out = append(out, obstacle.reason(name))
+	for _, conflict := range c.inOrder {
+		out = append(out, conflict.reason(name))
 	}
-	if o.more > 0 {
-		out = append(out, fmt.Sprintf("in %d more namespaces a RoleBinding %s of another part of the spec is in the way", o.more, name))
+	if c.more > 0 {
+		out = append(out, fmt.Sprintf("RoleBinding %s in %d more namespaces conflicts with other parts of the spec", name, c.more))
 	}
 	return out
 }
 
-func (o *obstacle) reason(name string) string {
-	in := "namespace " + o.namespaces[0]
-	switch more := len(o.namespaces) - namesInReason; {
+func (c *conflict) reason(name string) string {
+	in := "namespace " + c.namespaces[0]
+	switch more := len(c.namespaces) - namesInReason; {
 	case more > 0:
-		in = fmt.Sprintf("namespaces %s and %d more", strings.Join(o.namespaces[:namesInReason], ", "), more)
-	case len(o.namespaces) > 1:
-		in = "namespaces " + strings.Join(o.namespaces, ", ")
+		in = fmt.Sprintf("namespaces %s and %d more", strings.Join(c.namespaces[:namesInReason], ", "), more)
+	case len(c.namespaces) > 1:
+		in = "namespaces " + strings.Join(c.namespaces, ", ")
 	}
-	return fmt.Sprintf("in %s the RoleBinding %s of %s is in the way, which binds %s %s",
-		in, name, o.holder.path, o.holder.roleRef.Kind, o.holder.roleRef.Name)
+	return fmt.Sprintf("RoleBinding %s in %s conflicts with %s, which binds %s %s",
+		name, in, c.holder.path, c.holder.roleRef.Kind, c.holder.roleRef.Name)
 }

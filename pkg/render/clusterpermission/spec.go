@@ -4,8 +4,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
 
-// specs are what is delivered of a ClusterPermission and, where that is another
-// one, its present spec.
+// specs returns the delivered spec of a ClusterPermission, if any, and its current spec.
 func specs(cp *v1alpha1.ClusterPermission) []*v1alpha1.ClusterPermissionSpec {
 	switch delivered, _ := cp.Delivered(); delivered {
 	case nil, &cp.Spec:

@@ -10,7 +10,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
 
-// waiting gives cp as it is while its spec waits for approval and a former one is delivered.
+// waiting returns a copy of cp with a spec that waits for approval and a previous spec that is
+// delivered.
 func waiting(cp *v1alpha1.ClusterPermission) *v1alpha1.ClusterPermission {
 	former := v1alpha1.ClusterPermissionSpec{
 		RoleBindings: &[]v1alpha1.RoleBinding{{
@@ -38,10 +39,10 @@ func TestHubRoleKeys(t *testing.T) {
 	}}}
 	roles := []HubRoleKey{{kindRole, "a", "z"}, {kindRole, "b", "x"}, {kindRole, "b", "y"}}
 	if got, want := HubRoleKeys(cp), append([]HubRoleKey{{kindClusterRole, "", "both"}}, roles...); !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+		t.Errorf("HubRoleKeys() = %v, want %v", got, want)
 	}
 	if got, want := HubRoleKeys(waiting(cp)), append([]HubRoleKey{{kindClusterRole, "", "both"}, {kindClusterRole, "", "former"}}, roles...); !slices.Equal(got, want) {
-		t.Errorf("while it waits for approval: got %v, want %v", got, want)
+		t.Errorf("HubRoleKeys() while waiting for approval = %v, want %v", got, want)
 	}
 }
 
@@ -62,10 +63,10 @@ func TestSelectors(t *testing.T) {
 		cp   *v1alpha1.ClusterPermission
 		want []string
 	}{
-		"none":                       {cp: none},
-		"some":                       {cp: some, want: []string{"team=qa", ""}},
-		"none, former one delivered": {cp: waiting(none), want: []string{"delivered=former"}},
-		"some, former one delivered": {cp: waiting(some), want: []string{"delivered=former", "team=qa", ""}},
+		"none":                          {cp: none},
+		"some":                          {cp: some, want: []string{"team=qa", ""}},
+		"none, previous spec delivered": {cp: waiting(none), want: []string{"delivered=former"}},
+		"some, previous spec delivered": {cp: waiting(some), want: []string{"delivered=former", "team=qa", ""}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -74,10 +75,10 @@ func TestSelectors(t *testing.T) {
 				got = append(got, selector.String())
 			}
 			if !slices.Equal(got, test.want) {
-				t.Errorf("got %q, want %q", got, test.want)
+				t.Errorf("Selectors() = %q, want %q", got, test.want)
 			}
 			if HasSelectors(test.cp) != (len(test.want) > 0) {
-				t.Errorf("HasSelectors is %t", HasSelectors(test.cp))
+				t.Errorf("HasSelectors() = %t, want %t", HasSelectors(test.cp), len(test.want) > 0)
 			}
 		})
 	}

@@ -10,17 +10,17 @@ type placedSubject struct {
 	path *field.Path
 }
 
-// subjects gives the subjects of a binding as they are on the managed cluster.
-// Without any, the binding is left out: it would grant nothing.
+// subjects returns the subjects of a binding on the managed cluster. A binding without
+// subjects is not delivered.
 func (r *renderer) subjects(single *rbacv1.Subject, several []rbacv1.Subject, fldPath *field.Path) []subject {
-	given := r.givenSubjects(single, several, fldPath)
-	delivered := make([]subject, 0, len(given))
-	listed := make(map[subject]bool, len(given))
+	listed := r.listSubjects(single, several, fldPath)
+	delivered := make([]subject, 0, len(listed))
+	added := make(map[subject]bool, len(listed))
 	add := func(s subject) {
 		delivered = append(delivered, s)
-		listed[s] = true
+		added[s] = true
 	}
-	for _, s := range given {
+	for _, s := range listed {
 		if !isAccount(s.Subject) {
 			add(newSubject(s.Subject))
 			continue
@@ -31,33 +31,33 @@ func (r *renderer) subjects(single *rbacv1.Subject, several []rbacv1.Subject, fl
 			r.absent[s.Name] = absent
 			continue
 		}
-		// Two subjects may stand for one ServiceAccount, which RBAC lists once.
-		if !listed[account] {
+		// Two subjects may refer to one ServiceAccount, which is delivered once.
+		if !added[account] {
 			add(account)
 		}
 	}
-	if len(delivered) == 0 && len(given) > 0 {
-		r.leaveOut(fldPath, "no subject of this binding is delivered")
+	if len(delivered) == 0 && len(listed) > 0 {
+		r.leaveOut(fldPath, "no subject of the binding exists on the managed cluster")
 	}
 	return delivered
 }
 
-// givenSubjects are those of both fields for subjects, which may repeat one.
-func (r *renderer) givenSubjects(single *rbacv1.Subject, several []rbacv1.Subject, fldPath *field.Path) []placedSubject {
-	given := make([]placedSubject, 0, len(several)+1)
+// listSubjects returns the subjects of the fields subject and subjects, one of which may be in both.
+func (r *renderer) listSubjects(single *rbacv1.Subject, several []rbacv1.Subject, fldPath *field.Path) []placedSubject {
+	listed := make([]placedSubject, 0, len(several)+1)
 	repeated := false
 	for i, s := range several {
-		given = append(given, placedSubject{s, fldPath.Child("subjects").Index(i)})
+		listed = append(listed, placedSubject{s, fldPath.Child("subjects").Index(i)})
 		repeated = repeated || single != nil && newSubject(s) == newSubject(*single)
 	}
 	if single != nil && !repeated {
-		if len(given) > 0 {
-			r.errs = append(r.errs, field.Forbidden(fldPath.Child("subject"), "must be one of subjects when both are given"))
+		if len(listed) > 0 {
+			r.errs = append(r.errs, field.Forbidden(fldPath.Child("subject"), "must be one of subjects if both are set"))
 		}
-		given = append(given, placedSubject{*single, fldPath.Child("subject")})
+		listed = append(listed, placedSubject{*single, fldPath.Child("subject")})
 	}
-	if len(given) == 0 {
-		r.errs = append(r.errs, field.Required(fldPath.Child("subjects"), "at least one subject is needed; give subject or subjects"))
+	if len(listed) == 0 {
+		r.errs = append(r.errs, field.Required(fldPath.Child("subjects"), "at least one of subject and subjects must be set"))
 	}
-	return given
+	return listed
 }

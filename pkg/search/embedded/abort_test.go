@@ -9,11 +9,11 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
-	"open-cluster-management.io/hub-apiserver/pkg/search/enginetest"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+	"open-cluster-management.io/hub-apiserver/test/enginetest"
 )
 
-// reportOf has resources with a label each, in which the text differs.
+// reportOf returns a report of resources whose labels and names contain a text.
 func reportOf(text string, full bool, first, count int) *search.Report {
 	report := &search.Report{Cluster: "c", Full: full}
 	for i := first; i < first+count; i++ {
@@ -28,7 +28,7 @@ func reportOf(text string, full bool, first, count int) *search.Report {
 	return report
 }
 
-// answers are all items, all labels and how many are related.
+// answers returns all items, all labels, the number of related resources, and the clusters.
 func answers(t *testing.T, e *Engine) []any {
 	t.Helper()
 	scope := visibilitytest.Everything()
@@ -48,7 +48,7 @@ func answers(t *testing.T, e *Engine) []any {
 	return []any{result, labels, clusters}
 }
 
-func TestReportsThatAreNotWrittenChangeNothing(t *testing.T) {
+func TestFailedWriteChangesNothing(t *testing.T) {
 	open := func() *Engine {
 		e, err := Open(t.TempDir(), Options{})
 		if err != nil {
@@ -70,21 +70,68 @@ func TestReportsThatAreNotWrittenChangeNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// The writer has nothing to do now, so this stands for a transaction that fails in it.
+		// The writer is idle, so this transaction simulates a failed transaction of the writer.
 		before := disturbed.current.Load()
 		lost := disturbed.writer.begin(before)
 		if _, err := lost.apply(reportOf(fmt.Sprintf("lost-%d", i), true, 10*i, 80)); err != nil {
 			t.Fatal(err)
 		}
 		if err := lost.prepare(func() error { return errors.New("the disk is full") }); err == nil {
-			t.Fatal("the error of the disk is lost")
+			t.Fatal("prepare() = nil, want the error of the disk")
 		}
-		disturbed.giveUp(before, errors.New("the disk is full"))
+		disturbed.rollBack(before, errors.New("the disk is full"))
 		if diff := cmp.Diff(answers(t, calm), answers(t, disturbed), enginetest.Comparing); diff != "" {
-			t.Fatalf("after report %d and one that failed (-without +with):\n%s", i, diff)
+			t.Fatalf("answers after report %d without and with a failed report (-without +with):\n%s", i, diff)
 		}
 	}
 	if _, _, err := disturbed.Changes(t.Context(), 1, 10); !errors.Is(err, search.ErrExpired) {
-		t.Errorf("watchers go on after a report that failed: %v", err)
+		t.Errorf("Changes() after a failed report = %v, want ErrExpired", err)
+	}
+}
+
+// TestRowsThatAnotherClusterReuses removes resources with edges of one cluster and adds resources
+// of another cluster in one transaction. In this transaction, the second cluster reuses rows of the
+// first cluster.
+func TestRowsThatAnotherClusterReuses(t *testing.T) {
+	dir := t.TempDir()
+	e, err := Open(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := reportOf("one", true, 0, 30)
+	other.Cluster = "d"
+	for i := range other.Put {
+		other.Put[i].UID = "d" + other.Put[i].UID[1:]
+		other.AddEdges[i].SourceUID = "d" + other.AddEdges[i].SourceUID[1:]
+		other.AddEdges[i].DestUID = "d" + other.AddEdges[i].DestUID[1:]
+	}
+	if _, err := e.Apply(t.Context(), reportOf("one", true, 0, 50)); err != nil {
+		t.Fatal(err)
+	}
+	// The writer is idle, so these reports are committed like one batch of the writer.
+	var batch []*job
+	for _, report := range []*search.Report{reportOf("one", true, 40, 3), other} {
+		batch = append(batch, &job{report: report, done: make(chan struct{})})
+	}
+	e.commit(batch)
+	for _, o := range batch {
+		if o.err != nil {
+			t.Fatal(o.err)
+		}
+	}
+	before := answers(t, e)
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if e, err = Open(dir, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if diff := cmp.Diff(before, answers(t, e), enginetest.Comparing); diff != "" {
+		t.Errorf("answers after a restart (-before +after):\n%s", diff)
 	}
 }

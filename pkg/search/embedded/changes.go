@@ -9,7 +9,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
-// change is a change of one row, as the data that it had and has.
+// change is a change of one row, with the data before and after the change.
 type change struct {
 	version       uint64
 	cluster       uint32
@@ -17,12 +17,13 @@ type change struct {
 	before, after string
 }
 
-// changeLog are the last changes. What their data refer to is kept as long as they are here.
+// changeLog contains the last changes. The numbers in their data are not reused as long as the
+// changes are in the log.
 type changeLog struct {
 	limit int
 
 	mu sync.Mutex
-	// changes are in the order of versions, those after the version since.
+	// changes are the changes after the version since, in the order of versions.
 	changes []change
 	since   uint64
 	state   *state
@@ -30,14 +31,14 @@ type changeLog struct {
 	published chan struct{}
 }
 
-// publish adds the changes up to a state, and tells the version whose changes are the
-// oldest that are kept.
+// publish adds the changes up to a state. It returns the oldest version whose changes are in the
+// log.
 func (l *changeLog) publish(s *state, changes []change) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.changes = append(l.changes, changes...)
 	if excess := len(l.changes) - l.limit; excess > 0 {
-		// A version is kept as a whole or not at all.
+		// The changes of a version are kept or removed together.
 		l.since = l.changes[excess-1].version
 		for excess < len(l.changes) && l.changes[excess].version == l.since {
 			excess++
@@ -54,7 +55,7 @@ func (l *changeLog) publish(s *state, changes []change) uint64 {
 	return l.since + 1
 }
 
-// reset forgets all changes.
+// reset removes all changes.
 func (l *changeLog) reset(s *state) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,9 +64,9 @@ func (l *changeLog) reset(s *state) {
 	l.published = make(chan struct{})
 }
 
-// after gives a copy of the changes after a version, at most so many but all those
-// of one version, the version up to which these are all, the state that knows what they
-// refer to, and what tells of the next.
+// after returns a copy of the changes after a version: at most limit changes, but always all
+// changes of each version. It also returns the version up to which they are complete, the state to
+// which their data refer, and a channel that is closed when there are more changes.
 func (l *changeLog) after(version uint64, limit int) ([]change, uint64, *state, <-chan struct{}, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +118,7 @@ func (e *Engine) Changes(ctx context.Context, after uint64, limit int) ([]search
 	}
 }
 
-// change reads what a change refers to.
+// change returns a change with decoded properties.
 func (s *state) change(c *change) search.Change {
 	name := s.clusters[c.cluster].name
 	result := search.Change{Version: c.version, Cluster: name, Hub: c.hub}

@@ -1,18 +1,18 @@
 package embedded
 
-// packSize is how many small things share memory once they are loaded.
+// packSize is the number of small lists that share memory after loading.
 const packSize = 512
 
-// packer puts what is loaded into memory of its right size. As with data of rows, see slab, many small things
-// share it: they are lists that are replaced when they change.
+// packer copies loaded lists into memory of the exact size. Small lists share memory, which is kept
+// as long as one of them exists. A list that changes gets its own memory.
 type packer struct {
-	postings []posting
-	rows     []uint32
-	ends     []end
+	lists []postingList
+	rows  []uint32
+	ends  []end
 }
 
-// packed is a copy of values without room for more, which shares memory where there are few. Rest is the memory
-// that is left to be shared.
+// packed returns a copy of values without spare capacity. rest is the memory that small copies
+// share.
 func packed[T any](rest *[]T, values []T) []T {
 	switch {
 	case len(values) == 0:
@@ -28,8 +28,8 @@ func packed[T any](rest *[]T, values []T) []T {
 	return copied
 }
 
-// rowset packs a set.
-func (p *packer) rowset(s *rowset) {
+// pack packs the list of postings.
+func (p *packer) pack(s *postings) {
 	if s.many == nil {
 		return
 	}
@@ -40,26 +40,26 @@ func (p *packer) rowset(s *rowset) {
 		one.bitmap = one.bitmap.Clone()
 		one.bitmap.SetCopyOnWrite(true)
 	}
-	s.many = &packed(&p.postings, []posting{one})[0]
+	s.many = &packed(&p.lists, []postingList{one})[0]
 }
 
-// compact gives up memory that is left from loading. Only the transaction that has
-// loaded may do this, before others see its state.
+// compact frees memory that was used for loading. Only the transaction that loads may call it,
+// before its state is published.
 func (t *transaction) compact() {
 	var p packer
 	t.terms.each(func(_ uint32, terms *[leafSize]term) {
 		for i := range terms {
-			p.rowset(&terms[i].rows)
+			p.pack(&terms[i].postings)
 		}
 	})
-	t.trigrams.each(func(_ uint32, sets *[leafSize]rowset) {
+	t.trigrams.each(func(_ uint32, sets *[leafSize]postings) {
 		for i := range sets {
-			p.rowset(&sets[i])
+			p.pack(&sets[i])
 		}
 	})
 	t.classes.each(func(_ uint32, classes *[leafSize]class) {
 		for i := range classes {
-			p.rowset(&classes[i].rows)
+			p.pack(&classes[i].rows)
 		}
 	})
 	t.properties.each(func(_ uint32, properties *[leafSize]*property) {
@@ -68,7 +68,7 @@ func (t *transaction) compact() {
 				continue
 			}
 			for i := range property.variants {
-				p.rowset(&property.variants[i])
+				p.pack(&property.variants[i])
 			}
 		}
 	})
@@ -78,7 +78,7 @@ func (t *transaction) compact() {
 		}
 	})
 	for _, c := range t.clusters {
-		p.rowset(&c.rows)
-		p.rowset(&c.secrets)
+		p.pack(&c.rows)
+		p.pack(&c.secrets)
 	}
 }

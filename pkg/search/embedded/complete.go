@@ -33,7 +33,7 @@ func (e *Engine) Complete(ctx context.Context, scope visibility.Scope, request *
 	return completion, err
 }
 
-// completion answers a request.
+// completion computes the completion for a request.
 func (r *reader) completion(request *search.CompletionRequest) (*search.Completion, error) {
 	found, err := r.matches(&request.Query)
 	if err != nil {
@@ -56,8 +56,8 @@ func (r *reader) completion(request *search.CompletionRequest) (*search.Completi
 	if err := c.spend(min(walked, aggregated)); err != nil {
 		return nil, err
 	}
-	// Whichever way, every value is held until the answer is complete.
-	values := termsOf(c.property)
+	// Both methods keep every value in memory until the completion is complete.
+	values := c.property.terms()
 	if walked < aggregated {
 		values = min(values, c.limit)
 	} else if err := c.spend(min(values, total) * valueCost); err != nil {
@@ -81,24 +81,21 @@ type completer struct {
 	limit    int
 }
 
-// completionRowCost is that of looking at a row for a value, in nanoseconds as termCost.
+// completionRowCost is the cost of reading a value of a row, in nanoseconds, like termCost.
 const completionRowCost = 250
 
-// walkCost estimates the time to walk through terms until enough are found.
+// walkCost estimates the cost of walking through terms until enough values are found.
 func (c *completer) walkCost(total int) int {
-	terms := 0
-	for _, n := range c.property.counts {
-		terms += n
-	}
+	terms := c.property.terms()
 	return int(min(float64(terms), 2*float64(terms)*float64(c.limit+1)/float64(total))) * termCost
 }
 
-// hasPrefix tells whether a value is asked for.
+// hasPrefix reports whether a value begins with the prefix of the request, case-insensitively.
 func (c *completer) hasPrefix(value string) bool {
 	return len(value) >= len(c.prefix) && (c.prefix == "" || query.ContainsFold(value[:len(c.prefix)], c.prefix))
 }
 
-// clusterNames are the values of the property cluster.
+// clusterNames completes the property cluster.
 func (c *completer) clusterNames() *search.Completion {
 	var values []search.ValueCount
 	for _, cluster := range c.clusters {
@@ -109,7 +106,7 @@ func (c *completer) clusterNames() *search.Completion {
 	return c.complete(values)
 }
 
-// complete makes the answer from all values, in any order.
+// complete returns the completion for all values. The values may be in any order.
 func (c *completer) complete(values []search.ValueCount) *search.Completion {
 	completion := &search.Completion{Values: values, Numbers: len(values) > 0, Times: len(values) > 0}
 	keys := make(map[string]float64, len(values))
@@ -139,7 +136,7 @@ func (c *completer) complete(values []search.ValueCount) *search.Completion {
 	return completion
 }
 
-// aggregate looks at the rows.
+// aggregate counts the values of the matching rows.
 func (c *completer) aggregate(property uint32) (*search.Completion, error) {
 	counts := map[uint32]int{}
 	doubled := map[string]int{}
@@ -186,8 +183,8 @@ func (c *completer) aggregate(property uint32) (*search.Completion, error) {
 	return c.complete(values), nil
 }
 
-// sameValues counts the values that a row has more than once as different terms, such
-// as a number and a string with its digits.
+// sameValues counts values that a row contains more than once as different terms, such as a number
+// and a string with its digits.
 func (c *completer) sameValues(terms []uint32, doubled map[string]int) {
 	if len(terms) < 2 || c.property.uniform() {
 		return
@@ -205,12 +202,12 @@ func (c *completer) sameValues(terms []uint32, doubled map[string]int) {
 	}
 }
 
-// uniform tells whether different terms have different values for certain.
+// uniform reports whether different terms always have different values.
 func (p *property) uniform() bool {
 	return p.variants[query.List].empty() && p.emptyKeys == 0 && p.counts[orderNum>>4] == 0
 }
 
-// walk goes through the terms in order.
+// walk counts the matching rows of each term, in the order of terms, until there are enough values.
 func (c *completer) walk() (*search.Completion, error) {
 	completion := &search.Completion{}
 	o := c.property.order
@@ -246,15 +243,16 @@ func (c *completer) walk() (*search.Completion, error) {
 	return completion, c.bounds(completion, first, at)
 }
 
-// fetchedTogether is how many terms are fetched at a time, so that the processor waits for all of them at once.
+// fetchedTogether is the number of terms that are read ahead, so that the processor waits for their
+// memory only once.
 const fetchedTogether = 64
 
-// fetch looks at the terms from a place on.
+// fetch reads the terms from a position into the cache of the processor.
 func (c *completer) fetch(at position) {
-	terms := c.property.order[at.chunk].terms[at.at:]
+	terms := c.property.order[at.chunk][at.at:]
 	var touched uint32
 	for _, number := range terms[:min(len(terms), fetchedTogether)] {
-		touched ^= c.terms.at(number).rows.one
+		touched ^= c.terms.at(number).postings.one
 	}
 	runtime.KeepAlive(touched)
 }
@@ -263,8 +261,8 @@ func hasLetters(text string) bool {
 	return strings.ContainsFunc(text, func(r rune) bool { return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' })
 }
 
-// valueAt is the value at a place, its count of what is found, and the place behind
-// the terms with this value.
+// valueAt returns the value at a position, the number of matching rows with this value, and the
+// position after all terms with this value.
 func (c *completer) valueAt(at position) (value string, count int, next position) {
 	o := c.property.order
 	t := c.terms.at(o.term(at))
@@ -273,35 +271,35 @@ func (c *completer) valueAt(at position) (value string, count int, next position
 		return "", 0, next
 	}
 	if !o.valid(next) || !c.same(t, c.terms.at(o.term(next))) {
-		if count = t.rows.countIn(&c.found); count > 0 {
+		if count = t.postings.countIn(&c.found); count > 0 {
 			value = c.shown(t)
 		}
 		return value, count, next
 	}
 	value = c.shown(t)
 	all := union{reader: c.reader}
-	all.add(&t.rows)
+	all.add(&t.postings)
 	for o.valid(next) && c.same(t, c.terms.at(o.term(next))) {
-		all.add(&c.terms.at(o.term(next)).rows)
+		all.add(&c.terms.at(o.term(next)).postings)
 		next = o.next(next)
 	}
 	return value, int(all.bitmap().AndCardinality(c.found.bitmap)), next
 }
 
-// same tells whether two terms have the same value.
+// same reports whether two terms have the same value.
 func (c *completer) same(a, b *term) bool {
 	if a.info().field() == b.info().field() {
-		return c.textOf(a) == c.textOf(b)
+		return a.text == b.text
 	}
 	fa, fb := c.fields.get(a.info().field()), c.fields.get(b.info().field())
 	if fa.kind != query.Map && fb.kind != query.Map {
-		return c.textOf(a) == c.textOf(b)
+		return a.text == b.text
 	}
-	return len(fa.key)+len(c.textOf(a)) == len(fb.key)+len(c.textOf(b)) && c.shown(a) == c.shown(b)
+	return len(fa.key)+len(a.text) == len(fb.key)+len(b.text) && c.shown(a) == c.shown(b)
 }
 
-// bounds fills in what is true of all values, also of those behind where the walk
-// stopped because there were enough.
+// bounds sets the fields that describe all values, including values after the position where the
+// walk stopped.
 func (c *completer) bounds(completion *search.Completion, first string, stopped position) error {
 	_, numbers := query.ParseNumber(first)
 	times := query.IsTime(first)
@@ -316,7 +314,7 @@ func (c *completer) bounds(completion *search.Completion, first string, stopped 
 			times = times && query.IsTime(value.Value)
 		}
 	case times && c.property.counts[orderText>>4] > 0:
-		// Times and other texts are in one order, so all that follow must be looked at.
+		// Times and other texts share one order, so all following terms must be read.
 		for at, steps := stopped, 1; times && c.property.order.valid(at); steps++ {
 			if steps%checkEvery == 0 && c.pause() != nil {
 				return c.ctx.Err()
@@ -343,7 +341,7 @@ func (c *completer) bounds(completion *search.Completion, first string, stopped 
 	return nil
 }
 
-// last is the last of all values.
+// last returns the last of all values.
 func (c *completer) last(first string) (string, error) {
 	o := c.property.order
 	for at, steps := o.previous(o.end()), 1; o.valid(at); at, steps = o.previous(at), steps+1 {
@@ -351,7 +349,7 @@ func (c *completer) last(first string) (string, error) {
 			return "", c.ctx.Err()
 		}
 		t := c.terms.at(o.term(at))
-		if t.rows.countIn(&c.found) == 0 {
+		if t.postings.countIn(&c.found) == 0 {
 			continue
 		}
 		if value := c.shown(t); c.hasPrefix(value) {

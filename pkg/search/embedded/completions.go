@@ -9,38 +9,41 @@ import (
 )
 
 const (
-	// completionsLimit bounds how many completions are kept, and completionValues how many values each has.
+	// completionsLimit bounds the number of cached completions. completionValues bounds the number
+	// of values of each.
 	completionsLimit = 256
 	completionValues = 2000
 )
 
-// completions keep the values of properties without a query, which consoles ask for again and again.
+// completions caches the values of properties without a query, because consoles request them
+// frequently.
 type completions struct{ byKey *lru.Cache }
 
 func newCompletions() *completions { return &completions{byKey: lru.New(completionsLimit)} }
 
-// completionKey is what completions without a query depend on, beside the data.
+// completionKey contains the inputs of completions without a query, except the data.
 type completionKey struct {
 	scope            uint64
 	property, prefix string
 	limit            int
 }
 
-// keptCompletion is true until a resource comes, goes or changes its property.
+// keptCompletion is valid until a resource is added, is removed or changes its property.
 type keptCompletion struct {
 	completion     search.Completion
 	moves, touches uint64
-	// properties are the numbers that the property had then; it has others once it was given up.
+	// properties are the numbers that the property had at that time. If it was removed in the
+	// meantime, it gets another number.
 	properties []uint32
 }
 
-// keyOf is the key of a request; false for one with a query.
+// keyOf returns the key of a request, or false if the request has a query.
 func (c *completions) keyOf(r *reader, request *search.CompletionRequest) (completionKey, bool) {
 	key := completionKey{scope: r.scopeID, property: request.Property, prefix: request.Prefix, limit: request.Limit}
 	return key, len(request.Query.Filters) == 0 && len(request.Query.Keywords) == 0
 }
 
-// get gives what is kept, if it is still true; nil if it is not.
+// get returns the completion of a key if it is still valid, or nil.
 func (c *completions) get(r *reader, key completionKey) *search.Completion {
 	found, ok := c.byKey.Get(key)
 	if !ok {
@@ -64,7 +67,7 @@ func (c *completions) get(r *reader, key completionKey) *search.Completion {
 	return &completion
 }
 
-// keep keeps a completion.
+// keep stores a completion.
 func (c *completions) keep(r *reader, key completionKey, completion *search.Completion) {
 	if len(completion.Values) > completionValues {
 		return
@@ -74,7 +77,7 @@ func (c *completions) keep(r *reader, key completionKey, completion *search.Comp
 	c.byKey.Add(key, &keptCompletion{completion: kept, moves: r.nextMoved(), touches: r.nextTouched(), properties: r.numbersOf(key.property)})
 }
 
-// numbersOf are the numbers that properties have, those that no resource has left out.
+// numbersOf returns the numbers of the given properties that exist.
 func (s *state) numbersOf(names ...string) []uint32 {
 	numbers := make([]uint32, 0, len(names))
 	for _, name := range names {

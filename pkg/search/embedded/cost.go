@@ -8,32 +8,36 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// Estimates in about nanoseconds, in addition to rowCost and termCost.
+// Costs are estimates in nanoseconds. See also rowCost and termCost.
 const (
-	// questionCost is that of any question.
+	// questionCost is the minimum cost of a question.
 	questionCost = 10_000
-	// comparisonCost is that of a comparison that finds its terms by their order, and partCost that of each
-	// piece of a pattern.
+	// comparisonCost is the cost of a comparison that finds its terms by their order. partCost is
+	// the cost of each part of a pattern.
 	comparisonCost = 2_000
 	partCost       = 5
-	// keyCost is that of looking at a key of a map, and edgeCost that of an edge.
+	// keyCost is the cost of reading a key of a map. edgeCost is the cost of reading an edge.
 	keyCost  = 40
 	edgeCost = 30
-	// itemCost and itemBytes are those of an item of an answer, valueCost and valueBytes those of a value.
-	// What an item costs is mostly to encode, to compress and to send it.
+	// itemCost and itemBytes are the cost and the memory of an item in a response. valueCost and
+	// valueBytes are those of a value. Encoding, compressing and sending cause most of the cost of
+	// an item.
 	itemCost, itemBytes   = 4_000, 176
 	valueCost, valueBytes = 150, 96
-	// scanCost is that of comparing a term with a pattern and adding its rows, pairCost that for the leaf of a map,
-	// which is put together first, and indexCost that of asking the trigrams.
+	// scanCost is the cost of comparing a term with a pattern and adding its rows. pairCost is this
+	// cost for the leaf of a map, whose key and value are joined first. indexCost is the cost of a
+	// lookup of trigrams.
 	scanCost, pairCost, indexCost = 300, 500, 20_000
-	// sharedCost is that of two letters of a keyword, of which all trigrams are put together.
+	// sharedCost is the cost of a keyword of two letters, which unites the postings of all trigrams
+	// that begin with these letters.
 	sharedCost = 2_000_000
 
-	// longCost is from what cost on a question waits for its turn.
+	// longCost is the cost from which on a question waits for its turn.
 	longCost = 8 * time.Millisecond
 )
 
-// spend takes a cost from the budget of the request. A question that becomes a long one waits for its turn.
+// spend takes a cost from the budget of the request. When a question becomes a long one, it waits
+// for its turn.
 func (r *reader) spend(cost int) error {
 	if r.budget == nil {
 		return nil
@@ -58,19 +62,13 @@ func (r *reader) hold(bytes int) error {
 	return r.budget.Hold(bytes)
 }
 
-// newBudget is what a request may take that makes one search.
+// newBudget returns the budget of a request with one search.
 func (e *Engine) newBudget() *search.Budget { return search.NewBudget(e.maxCost, search.DefaultBytes) }
 
-// termsOf is how many terms a property has.
-func termsOf(p *property) int {
-	n := 0
-	for _, count := range p.counts {
-		n += count
-	}
-	return n
-}
+// terms returns the number of terms of a property, excluding empty terms.
+func (p *property) terms() int { return p.counts[0] + p.counts[1] + p.counts[2] + p.counts[3] }
 
-// between is how many terms are from one place to before another.
+// between returns the number of terms between two positions.
 func (o ordered) between(p, q position) int {
 	if !p.before(q) {
 		return 0
@@ -78,15 +76,15 @@ func (o ordered) between(p, q position) int {
 	if p.chunk == q.chunk {
 		return q.at - p.at
 	}
-	n := len(o[p.chunk].terms) - p.at + q.at
+	n := len(o[p.chunk]) - p.at + q.at
 	for chunk := p.chunk + 1; chunk < q.chunk; chunk++ {
-		n += len(o[chunk].terms)
+		n += len(o[chunk])
 	}
 	return n
 }
 
-// costOfQuery is at most what it costs to find what matches a query, but for the terms of keys that contain a
-// keyword. A query that is too expensive is refused before any of it is evaluated.
+// costOfQuery returns an upper bound of the cost of a query, except for the terms of keys that
+// contain a keyword. A query that is too expensive is rejected before any part of it is evaluated.
 func (r *reader) costOfQuery(q *query.Query) int {
 	cost := 0
 	for i := range q.Filters {
@@ -104,7 +102,7 @@ func (r *reader) costOfQuery(q *query.Query) int {
 	return cost
 }
 
-// costOf is at most what it costs to find the terms of a property that a comparison holds for.
+// costOf returns an upper bound of the cost of a comparison on a property.
 func (r *reader) costOf(name string, c *query.Comparison) int {
 	each := scanCost + partCost*len(c.Parts)
 	if name == query.Cluster {
@@ -118,10 +116,10 @@ func (r *reader) costOf(name string, c *query.Comparison) int {
 	if len(p.keys) > 0 {
 		each += pairCost - scanCost
 	}
-	all := termsOf(p)
+	all := p.terms()
 	cost := comparisonCost
 	if len(p.keys) > 0 && !strings.Contains(c.Text, "=") {
-		// Of the keys that match, all terms are added.
+		// All terms of the matching keys are added.
 		cost += len(p.keys)*each + all*termCost/4
 	}
 	switch c.Op {
@@ -151,17 +149,18 @@ func (r *reader) costOf(name string, c *query.Comparison) int {
 		return cost + numbers + p.order.between(r.seek(p.order, textKey(first)), end)*each
 	}
 	if longest, indexed := patternPiece(p, c); indexed {
-		// Candidates are those of all properties.
+		// The candidates are terms of all properties.
 		return cost + numbers + indexCost + r.candidates(longest)*each
 	}
 	return cost + all*each
 }
 
-// costOfRows is what it costs to put together the rows of a filter, and to leave them.
+// costOfRows returns the cost of uniting the rows of a filter and intersecting them with other
+// rows.
 func (r *reader) costOfRows() int { return r.rows.len() / 2 }
 
-// candidates is at most how many terms trigrams find for a piece of at least three bytes, and costs
-// next to nothing.
+// candidates returns an upper bound of the number of terms that trigrams find for a part of at
+// least three bytes.
 func (s *state) candidates(piece string) int {
 	if at := strings.LastIndexByte(piece, '='); at > indexedTail {
 		piece = piece[at-indexedTail:]
@@ -178,7 +177,8 @@ func (s *state) candidates(piece string) int {
 	return least
 }
 
-// costOfKeyword is at most what it costs to find the terms that contain a keyword, but for those of keys that do.
+// costOfKeyword returns an upper bound of the cost of a keyword, except for the terms of keys that
+// contain the keyword.
 func (r *reader) costOfKeyword(keyword string) int {
 	cost := comparisonCost + r.costOfRows() + len(r.clusters)*keyCost
 	inTime := couldBeInTime(keyword)

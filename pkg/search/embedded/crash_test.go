@@ -16,7 +16,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// childDir is the variable that makes the test binary a process that reports until it is killed.
+// childDir is the environment variable that makes the test binary apply reports in a directory
+// until it is killed.
 const childDir = "SEARCH_EMBEDDED_CRASH_DIR"
 
 func TestMain(m *testing.M) {
@@ -30,10 +31,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// crashResources is how many resources each report of a round has.
+// crashResources is the number of resources of the report of a round.
 const crashResources = 40
 
-// round is a report in which all resources and edges say which round it is. Every third is full.
+// round returns a report in which all resources and edges contain the number of the round. Every
+// third report is full.
 func round(cluster string, n int) *search.Report {
 	report := &search.Report{Cluster: cluster, Full: n%3 == 0, Time: time.Unix(int64(n), 0).UTC()}
 	for i := range crashResources {
@@ -98,14 +100,15 @@ func TestAcknowledgedReportsSurviveKill(t *testing.T) {
 			}
 		}
 		if err := child.Wait(); err == nil || len(acknowledged) == 0 {
-			t.Fatalf("the process was not killed while it reported: %v, %v", err, acknowledged)
+			t.Fatalf("Wait() of the killed process = %v with acknowledged rounds %v, want an error and some rounds", err, acknowledged)
 		}
 		cancel()
 		checkRounds(t, dir, acknowledged)
 	}
 }
 
-// checkRounds opens the data and expects whole rounds, none older than what was acknowledged.
+// checkRounds opens the data and checks that they contain complete rounds, and no round older than
+// the acknowledged ones.
 func checkRounds(t *testing.T, dir string, acknowledged map[string]int) {
 	t.Helper()
 	engine := open(t, dir, embedded.Options{})
@@ -116,7 +119,7 @@ func checkRounds(t *testing.T, dir string, acknowledged map[string]int) {
 	}
 	for _, state := range states {
 		if state.Incomplete {
-			t.Errorf("cluster %s is incomplete although only the process crashed", state.Name)
+			t.Errorf("Incomplete of cluster %s after a crash of the process = true, want false", state.Name)
 		}
 	}
 	for cluster, n := range acknowledged {
@@ -127,11 +130,11 @@ func checkRounds(t *testing.T, dir string, acknowledged map[string]int) {
 			t.Fatal(err)
 		}
 		if len(found.Values) != 1 || found.Values[0].Count != crashResources {
-			t.Errorf("cluster %s has parts of reports: %v", cluster, found.Values)
+			t.Errorf("rounds of cluster %s = %v, want one round of %d resources", cluster, found.Values, crashResources)
 			continue
 		}
 		if stored, err := strconv.Atoi(found.Values[0].Value); err != nil || stored < n {
-			t.Errorf("cluster %s has round %s, but %d was acknowledged", cluster, found.Values[0].Value, n)
+			t.Errorf("round of cluster %s = %s, want at least %d, which was acknowledged", cluster, found.Values[0].Value, n)
 		}
 	}
 }
@@ -156,7 +159,7 @@ func parse(t testing.TB, text string) query.Query {
 	t.Helper()
 	q, err := query.Parse(text)
 	if err != nil {
-		t.Fatalf("%s: %v", text, err)
+		t.Fatalf("Parse(%s) = %v, want nil", text, err)
 	}
 	return q
 }

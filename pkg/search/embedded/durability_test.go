@@ -1,7 +1,6 @@
 package embedded_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,26 +12,26 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.etcd.io/bbolt"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
-	"open-cluster-management.io/hub-apiserver/pkg/search/enginetest"
-	"open-cluster-management.io/hub-apiserver/pkg/search/fleetgen"
+	"open-cluster-management.io/hub-apiserver/test/enginetest"
+	"open-cluster-management.io/hub-apiserver/test/fleetgen"
 )
 
 func TestDataInUse(t *testing.T) {
 	dir := t.TempDir()
 	first := open(t, dir, embedded.Options{})
 	if second, err := embedded.Open(dir, embedded.Options{}); !errors.Is(err, search.ErrInUse) {
-		t.Errorf("opened twice: %v, %v", second, err)
+		t.Errorf("second Open() = %v, %v, want ErrInUse", second, err)
 	}
 	closed(t, first)
 	closed(t, open(t, dir, embedded.Options{}))
 }
 
-// copied is what a crash of the machine leaves: the file as it is while the engine runs.
+// copied returns a copy of the data of a running engine. The copy is in the same state as the data
+// after a crash of the machine.
 func copied(t *testing.T, dir string) string {
 	t.Helper()
 	target := t.TempDir()
@@ -75,27 +74,27 @@ func TestClustersAreIncompleteAfterACrashOfTheMachine(t *testing.T) {
 
 	same := open(t, copied(t, crashed), embedded.OnBoot("first"))
 	if diff := cmp.Diff(map[string]bool{"a": false, "b": false}, incomplete(t, same)); diff != "" {
-		t.Errorf("incomplete in the same run of the machine (-want +got):\n%s", diff)
+		t.Errorf("incomplete clusters in the same run of the machine (-want +got):\n%s", diff)
 	}
 	closed(t, same)
 	clean := open(t, dir, embedded.OnBoot("second"))
 	if diff := cmp.Diff(map[string]bool{"a": false, "b": false}, incomplete(t, clean)); diff != "" {
-		t.Errorf("incomplete after Close (-want +got):\n%s", diff)
+		t.Errorf("incomplete clusters after Close() (-want +got):\n%s", diff)
 	}
 	closed(t, clean)
 
 	for _, boot := range []string{"second", "third"} {
 		engine = open(t, crashed, embedded.OnBoot(boot))
 		if diff := cmp.Diff(map[string]bool{"a": true, "b": true}, incomplete(t, engine)); diff != "" {
-			t.Errorf("incomplete in run %s (-want +got):\n%s", boot, diff)
+			t.Errorf("incomplete clusters in run %s (-want +got):\n%s", boot, diff)
 		}
 		next := apply(t, engine, round("a", 4)).Version
 		if next <= version {
-			t.Errorf("version %d after %d", next, version)
+			t.Errorf("version of the next report = %d, want more than %d", next, version)
 		}
 		version = next
 		if diff := cmp.Diff(map[string]bool{"a": true, "b": true}, incomplete(t, engine)); diff != "" {
-			t.Errorf("incomplete after a report of changes (-want +got):\n%s", diff)
+			t.Errorf("incomplete clusters after a report of changes (-want +got):\n%s", diff)
 		}
 		closed(t, engine)
 	}
@@ -103,11 +102,11 @@ func TestClustersAreIncompleteAfterACrashOfTheMachine(t *testing.T) {
 	defer closed(t, engine)
 	apply(t, engine, round("a", 6))
 	if diff := cmp.Diff(map[string]bool{"a": false, "b": true}, incomplete(t, engine)); diff != "" {
-		t.Errorf("incomplete after a full report of a (-want +got):\n%s", diff)
+		t.Errorf("incomplete clusters after a full report of a (-want +got):\n%s", diff)
 	}
 }
 
-func TestCorruptDataAfterACrashOfTheMachine(t *testing.T) {
+func TestDamageAfterACrashOfTheMachine(t *testing.T) {
 	dir := t.TempDir()
 	engine := open(t, dir, embedded.OnBoot("first"))
 	for i := range 2 {
@@ -115,152 +114,156 @@ func TestCorruptDataAfterACrashOfTheMachine(t *testing.T) {
 	}
 	crashed := copied(t, dir)
 	closed(t, engine)
-	for _, damage := range []struct {
-		name string
-		do   func(data []byte) []byte
-	}{
-		{"Truncated", func(data []byte) []byte { return data[:len(data)/2] }},
-		{"Empty pages", func(data []byte) []byte {
-			clear(data[3*os.Getpagesize():])
+	for name, damage := range map[string]func(data []byte) []byte{
+		"Truncated": func(data []byte) []byte { return data[:len(data)/2] },
+		"Zeros": func(data []byte) []byte {
+			clear(data[len(data)/3:])
 			return data
-		}},
-		{"Random bytes", func(data []byte) []byte {
-			for i := 2 * os.Getpagesize(); i < len(data); i += 13 {
+		},
+		"Only zeros": func(data []byte) []byte { return make([]byte, len(data)) },
+		"Flipped bits": func(data []byte) []byte {
+			for i := 100; i < len(data); i += 13 {
 				data[i] ^= byte(i)
 			}
 			return data
-		}},
-		{"No pages", func([]byte) []byte { return bytes.Repeat([]byte{0xff}, 4*os.Getpagesize()) }},
+		},
 	} {
-		t.Run(damage.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			target := copied(t, crashed)
-			path := filepath.Join(target, embedded.DataFile)
-			data, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, damage.do(data), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			change(t, filepath.Join(target, embedded.ClusterFile(fleetgen.Hub)), damage)
 			engine := open(t, target, embedded.OnBoot("second"))
 			defer closed(t, engine)
-			if states := incomplete(t, engine); len(states) > 0 && !states[fleetgen.Hub] {
-				t.Errorf("clusters are trusted: %v", states)
+			if diff := cmp.Diff(map[string]bool{fleetgen.Hub: true, "cluster-001": true}, incomplete(t, engine)); diff != "" {
+				t.Errorf("incomplete clusters (-want +got):\n%s", diff)
 			}
 			apply(t, engine, round("a", 3))
 			result, err := engine.Search(t.Context(), visibilitytest.Everything(), &search.Request{Query: parse(t, "cluster:a")})
 			if err != nil || result.Count != crashResources {
-				t.Errorf("found %+v, %v", result, err)
+				t.Errorf("Search(cluster:a) = %+v, %v, want %d resources", result, err, crashResources)
 			}
 		})
 	}
 }
 
-// withoutBucket makes an element of the root say that it is no bucket.
-func withoutBucket(t *testing.T, data []byte) []byte {
+// change rewrites a file with the result of a function.
+func change(t *testing.T, path string, by func(data []byte) []byte) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "damaged")
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	db, err := bbolt.Open(path, 0o600, nil)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := []byte("meta")
-	err = db.Update(func(tx *bbolt.Tx) error {
-		if err := tx.DeleteBucket(name); err != nil {
-			return err
-		}
-		return tx.Cursor().Bucket().Put(name, []byte("no bucket"))
-	})
-	if err := errors.Join(err, db.Close()); err != nil {
+	if err := os.WriteFile(path, by(data), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	damaged, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return damaged
 }
 
-// TestDamagedDataAreNotServed damages data that nothing but the process had in use. Whatever is wrong, the
-// engine opens, and has all of the data, or none of a cluster that it trusts.
+// TestDamagedDataAreNotServed damages files at random. It checks that the engine opens, and that
+// each cluster is either Incomplete or unchanged.
 func TestDamagedDataAreNotServed(t *testing.T) {
 	dir := t.TempDir()
 	engine := open(t, dir, embedded.OnBoot("first"))
 	options := fleetgen.Options{Clusters: 3, PerCluster: 150}
+	files := []string{embedded.StateFile}
 	for i := range options.Clusters {
-		apply(t, engine, fleetgen.Cluster(options, i))
+		full := fleetgen.Cluster(options, i)
+		apply(t, engine, full)
+		update := fleetgen.Update(rand.New(rand.NewPCG(1, 1)), full, 20)
+		apply(t, engine, &update)
+		files = append(files, embedded.ClusterFile(full.Cluster))
 	}
-	before := everything(t, engine)
+	before, clusters := everything(t, engine), itemsByCluster(t, engine)
 	closed(t, engine)
-	sound, err := os.ReadFile(filepath.Join(dir, embedded.DataFile))
-	if err != nil {
-		t.Fatal(err)
-	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
-	const metaPages = 2
-	page := os.Getpagesize()
-	damages := map[string]func(data []byte) []byte{
-		"Empty":        func([]byte) []byte { return nil },
-		"One byte":     func(data []byte) []byte { return data[:1] },
-		"Text":         func([]byte) []byte { return []byte(strings.Repeat("no data\n", 4000)) },
-		"Other format": func(data []byte) []byte { return bytes.ReplaceAll(data, []byte("format\x02"), []byte("format\x09")) },
-		"Lost meta":    func(data []byte) []byte { clear(data[page : 2*page]); return data },
-		"No bucket":    func(data []byte) []byte { return withoutBucket(t, data) },
-		"Half":         func(data []byte) []byte { return data[:len(data)/2] },
-		"Random bytes": func(data []byte) []byte { return append(data[:2*page:2*page], randomBytes(r, len(data)-2*page)...) },
-	}
-	for i := range 60 {
-		damages[fmt.Sprintf("Flip %d", i)] = func(data []byte) []byte {
-			data[r.IntN(len(data))] ^= 1 << r.IntN(8)
-			return data
-		}
-		// The first bytes of a page tell what it is.
-		damages[fmt.Sprintf("Page header %d", i)] = func(data []byte) []byte {
-			data[page*r.IntN(len(data)/page)+r.IntN(64)] ^= 1 << r.IntN(8)
-			return data
-		}
-	}
-	for i := range 20 {
-		damages[fmt.Sprintf("Truncated %d", i)] = func(data []byte) []byte { return data[:r.IntN(len(data))] }
-		damages[fmt.Sprintf("Copied page %d", i)] = func(data []byte) []byte {
-			pages := len(data) / page
-			to, from := r.IntN(pages), r.IntN(pages)
-			if to < metaPages && from < metaPages {
-				// With the other meta page, the file is a sound one of a moment ago.
-				from += metaPages
+	file := func() string { return files[r.IntN(len(files))] }
+	damages := map[string]func(t *testing.T, target string){
+		"Every file": func(t *testing.T, target string) {
+			for _, file := range files {
+				change(t, filepath.Join(target, file), func(data []byte) []byte { return randomBytes(r, len(data)) })
 			}
-			copy(data[page*to:][:page], data[page*from:])
-			return data
+		},
+		"Lost state": func(t *testing.T, target string) {
+			if err := os.Remove(filepath.Join(target, embedded.StateFile)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"Another cluster": func(t *testing.T, target string) {
+			change(t, filepath.Join(target, files[1]), func([]byte) []byte {
+				data, err := os.ReadFile(filepath.Join(target, files[2]))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return data
+			})
+		},
+	}
+	for i := range 30 {
+		for name, damage := range map[string]func(data []byte) []byte{
+			"Empty":    func([]byte) []byte { return nil },
+			"One byte": func(data []byte) []byte { return data[:1] },
+			"Text":     func([]byte) []byte { return []byte(strings.Repeat("no data\n", 4000)) },
+			"Half":     func(data []byte) []byte { return data[:len(data)/2] },
+			"Flip": func(data []byte) []byte {
+				data[r.IntN(len(data))] ^= 1 << r.IntN(8)
+				return data
+			},
+			"Header": func(data []byte) []byte {
+				data[r.IntN(64)] ^= 1 << r.IntN(8)
+				return data
+			},
+			"Truncated": func(data []byte) []byte { return data[:r.IntN(len(data))] },
+			"Longer":    func(data []byte) []byte { return append(data, randomBytes(r, 100)...) },
+			"Moved": func(data []byte) []byte {
+				from, to := r.IntN(len(data)), r.IntN(len(data))
+				copy(data[to:], data[from:])
+				return data
+			},
+			"Random bytes": func(data []byte) []byte { return append(data[:64:64], randomBytes(r, len(data)-64)...) },
+		} {
+			damages[fmt.Sprintf("%s %d", name, i)] = func(t *testing.T, target string) { change(t, filepath.Join(target, file()), damage) }
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(damages)) {
 		t.Run(name, func(t *testing.T) {
 			target := copied(t, dir)
-			if err := os.WriteFile(filepath.Join(target, embedded.DataFile), damages[name](slices.Clone(sound)), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			damages[name](t, target)
 			engine := open(t, target, embedded.OnBoot("first"))
 			defer closed(t, engine)
-			if found := incomplete(t, engine); len(found) > 0 {
-				if diff := cmp.Diff(before, everything(t, engine), enginetest.Comparing); diff != "" {
-					t.Errorf("clusters are found, but not as they were (-before +after):\n%s", diff)
+			states := incomplete(t, engine)
+			items := itemsByCluster(t, engine)
+			complete := true
+			for cluster := range clusters {
+				isIncomplete, known := states[cluster]
+				complete = complete && known && !isIncomplete
+				if !known {
+					t.Errorf("Clusters() = %v, want it to contain %s", states, cluster)
 				}
-			} else if name != "Empty" {
-				// A damaged format is another format.
-				if aside, err := filepath.Glob(filepath.Join(target, embedded.DataFile+".[cf]or*-*")); err != nil || len(aside) != 1 {
-					t.Errorf("the damaged file is not beside the data: %v, %v", aside, err)
+				if known && !isIncomplete {
+					if diff := cmp.Diff(clusters[cluster], items[cluster], enginetest.Comparing); diff != "" {
+						t.Errorf("items of complete cluster %s (-before +after):\n%s", cluster, diff)
+					}
 				}
 			}
-			if next := apply(t, engine, round("a", 3)); next.Resources != crashResources {
-				t.Errorf("a report after the damage left %+v", next)
+			if complete {
+				if diff := cmp.Diff(before, everything(t, engine), enginetest.Comparing); diff != "" {
+					t.Errorf("answers of complete clusters (-before +after):\n%s", diff)
+				}
+			}
+			if next := apply(t, engine, round("a", 3)); next.Resources != crashResources || next.Version <= before.Version {
+				t.Errorf("Apply() after the damage = %+v, want %d resources and a version above %d", next, crashResources, before.Version)
 			}
 		})
 	}
+}
+
+func itemsByCluster(t *testing.T, engine search.Engine) map[string][]search.Item {
+	t.Helper()
+	items := map[string][]search.Item{}
+	for _, item := range everything(t, engine).Items {
+		items[item.Cluster] = append(items[item.Cluster], item)
+	}
+	return items
 }
 
 func randomBytes(r *rand.Rand, n int) []byte {
@@ -271,20 +274,71 @@ func randomBytes(r *rand.Rand, n int) []byte {
 	return data
 }
 
-func TestDamagedDataAreKeptOnce(t *testing.T) {
+func TestDamagedFilesAreKeptOnce(t *testing.T) {
 	dir := t.TempDir()
 	for range 3 {
-		if err := os.WriteFile(filepath.Join(dir, embedded.DataFile), []byte("this is not what it should be"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, embedded.ClusterFile("a")), []byte("this is not what it should be"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		closed(t, open(t, dir, embedded.Options{}))
 	}
-	if aside, err := filepath.Glob(filepath.Join(dir, embedded.DataFile+".corrupt-*")); err != nil || len(aside) != 1 {
-		t.Errorf("there are damaged files %v, %v", aside, err)
+	aside, err := filepath.Glob(filepath.Join(dir, embedded.DiscardedDir, "*"))
+	if want := []string{filepath.Join(dir, embedded.DiscardedDir, embedded.ClusterFile("a"))}; err != nil || !slices.Equal(aside, want) {
+		t.Errorf("files moved aside = %v, %v, want %v", aside, err, want)
 	}
 }
 
-func TestRestartFindsTheSame(t *testing.T) {
+// TestFilesDoNotGrow applies many changes of the same resources.
+func TestFilesDoNotGrow(t *testing.T) {
+	dir := t.TempDir()
+	engine := open(t, dir, embedded.Options{})
+	for n := range 100 {
+		apply(t, engine, round("a", n+1))
+	}
+	before := everything(t, engine)
+	closed(t, engine)
+	file, err := os.Stat(filepath.Join(dir, embedded.ClusterFile("a")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if most := int64(100 << 10); file.Size() > most {
+		t.Errorf("size of the file after 100 reports = %d, want at most %d", file.Size(), most)
+	}
+	engine = open(t, dir, embedded.Options{})
+	defer closed(t, engine)
+	if diff := cmp.Diff(before, everything(t, engine), enginetest.Comparing); diff != "" {
+		t.Errorf("answers after a restart (-before +after):\n%s", diff)
+	}
+}
+
+// TestFailedWrites checks that a report that was rejected because of a failed write is not restored
+// later.
+func TestFailedWrites(t *testing.T) {
+	dir := t.TempDir()
+	engine := open(t, dir, embedded.Options{})
+	obstacle := filepath.Join(dir, embedded.ClusterFile("b")+".new")
+	if err := os.Mkdir(obstacle, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, engine, round("a", 3))
+	if applied, err := engine.Apply(t.Context(), round("b", 3)); err == nil {
+		t.Fatalf("Apply() of a report that cannot be written = %+v, want an error", applied)
+	}
+	if err := os.Remove(obstacle); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, engine, round("a", 4))
+	apply(t, engine, round("b", 6))
+	before := everything(t, engine)
+	closed(t, engine)
+	engine = open(t, dir, embedded.Options{})
+	defer closed(t, engine)
+	if diff := cmp.Diff(before, everything(t, engine), enginetest.Comparing); diff != "" {
+		t.Errorf("answers after a restart (-before +after):\n%s", diff)
+	}
+}
+
+func TestRestartKeepsAnswers(t *testing.T) {
 	dir := t.TempDir()
 	engine := open(t, dir, embedded.Options{})
 	options := fleetgen.Options{Clusters: 3, PerCluster: 700}
@@ -300,11 +354,11 @@ func TestRestartFindsTheSame(t *testing.T) {
 	engine = open(t, dir, embedded.Options{})
 	defer closed(t, engine)
 	if diff := cmp.Diff(before, everything(t, engine), enginetest.Comparing); diff != "" {
-		t.Errorf("after a restart (-before +after):\n%s", diff)
+		t.Errorf("answers after a restart (-before +after):\n%s", diff)
 	}
 }
 
-// snapshot is all that an engine answers about its data.
+// snapshot contains all answers of an engine about its data.
 type snapshot struct {
 	Version  uint64
 	Clusters []search.ClusterState

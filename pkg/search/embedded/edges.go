@@ -1,21 +1,31 @@
 package embedded
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
-// edgeKey is what makes an edge another one.
+// graphWriter changes edges.
+type graphWriter struct {
+	*graph
+	id   uint64
+	rows *rowWriter
+	// ownRelations is true if the names of relations already belong to the transaction.
+	ownRelations bool
+}
+
+// edgeKey identifies an edge.
 type edgeKey struct{ source, dest, relation uint32 }
 
-// edgeCounts tell what a report changes about edges. An edge that goes and comes
-// again in one report has not changed.
+// edgeCounts are the changes of edges by a report. An edge that one report removes and adds again
+// has not changed.
 type edgeCounts struct {
 	added   map[edgeKey]struct{}
 	removed map[edgeKey]struct{}
-	// fresh counts what was added while nothing had been removed, which needs no names.
+	// fresh counts edges that were added before any edge was removed. They require no keys.
 	fresh int
 }
 
@@ -42,130 +52,122 @@ func (e *edgeCounts) remove(key edgeKey) {
 	e.removed[key] = struct{}{}
 }
 
-// relation gives the number of a type of edges.
-func (t *transaction) relation(name string) uint32 {
-	if id, known := t.relationNames[name]; known {
+// relation returns the number of a type of edges.
+func (w *graphWriter) relation(name string) uint32 {
+	if id, known := w.relationNames[name]; known {
 		return id
 	}
-	if !t.ownRelations {
-		t.relationNames, t.ownRelations = cloneMap(t.relationNames), true
-		t.relations = slices.Clip(t.relations)
+	if !w.ownRelations {
+		w.relationNames, w.ownRelations = maps.Clone(w.relationNames), true
+		w.relations = slices.Clip(w.relations)
 	}
-	id := uint32(len(t.relations))
+	id := uint32(len(w.relations))
 	name = strings.Clone(name)
-	t.relations = append(t.relations, name)
-	t.relationNames[name] = id
+	w.relations = append(w.relations, name)
+	w.relationNames[name] = id
 	return id
 }
 
-// edgeRow is the row at an end of an edge; one that is only known by the edge is made.
-func (t *transaction) edgeRow(c *cluster, uid string) uint32 {
-	encoded, _ := appendUID(t.scratch.uid[:0], c.name, uid)
-	t.scratch.uid = encoded
-	if number, known := t.findRow(c.id, encoded); known {
-		return number
-	}
-	return t.newRow(c, encoded)
+// edgeRow returns the row at an end of an edge. It creates the row if it is new.
+func (w *graphWriter) edgeRow(c *cluster, uid string) uint32 {
+	w.rows.key, _ = appendUID(w.rows.key[:0], c.name, uid)
+	return w.rows.rowOf(c, w.rows.key)
 }
 
-// addEdge adds an edge unless it is there.
-func (t *transaction) addEdge(c *cluster, edge *search.Edge, counts *edgeCounts) {
-	relation := t.relation(edge.Type)
-	source := t.edgeRow(c, edge.SourceUID)
-	dest := t.edgeRow(c, edge.DestUID)
-	t.connect(c, source, dest, relation, counts)
+// key returns the key of a reported edge. It creates rows for new ends.
+func (w *graphWriter) key(c *cluster, edge *search.Edge) edgeKey {
+	return edgeKey{source: w.edgeRow(c, edge.SourceUID), dest: w.edgeRow(c, edge.DestUID), relation: w.relation(edge.Type)}
 }
 
-// connect adds an edge between two rows unless it is there.
-func (t *transaction) connect(c *cluster, source, dest, relation uint32, counts *edgeCounts) {
-	out, in := newEnd(dest, relation, false), newEnd(source, relation, true)
-	shorter, wanted := t.adjacency.get(source), out
-	if other := t.adjacency.get(dest); len(other) < len(shorter) {
+// add adds an edge unless it exists.
+func (w *graphWriter) add(c *cluster, key edgeKey, counts *edgeCounts) {
+	out, in := newEnd(key.dest, key.relation, false), newEnd(key.source, key.relation, true)
+	shorter, wanted := w.adjacency.get(key.source), out
+	if other := w.adjacency.get(key.dest); len(other) < len(shorter) {
 		shorter, wanted = other, in
 	}
 	if slices.Contains(shorter, wanted) {
 		return
 	}
-	t.appendEnd(source, out)
-	t.appendEnd(dest, in)
+	w.appendEnd(key.source, out)
+	w.appendEnd(key.dest, in)
 	c.edges++
-	counts.add(edgeKey{source, dest, relation})
-	t.stored.edges(c.id, source)
+	counts.add(key)
+	w.rows.journal.stored.edges(c.id, key.source)
 }
 
-// deleteEdge deletes an edge if it is there.
-func (t *transaction) deleteEdge(c *cluster, edge *search.Edge, counts *edgeCounts) {
-	relation, known := t.relationNames[edge.Type]
+// remove removes a reported edge if it exists.
+func (w *graphWriter) remove(c *cluster, edge *search.Edge, counts *edgeCounts) {
+	relation, known := w.relationNames[edge.Type]
 	if !known {
 		return
 	}
 	var ends [2]uint32
 	for i, uid := range [...]string{edge.SourceUID, edge.DestUID} {
-		encoded, _ := appendUID(t.scratch.uid[:0], c.name, uid)
-		t.scratch.uid = encoded
-		if ends[i], known = t.findRow(c.id, encoded); !known {
+		w.rows.key, _ = appendUID(w.rows.key[:0], c.name, uid)
+		if ends[i], known = w.rows.findRow(c.id, w.rows.key); !known {
 			return
 		}
 	}
-	t.dropEdge(c, edgeKey{ends[0], ends[1], relation}, counts)
+	w.removeKey(c, edgeKey{ends[0], ends[1], relation}, counts)
 }
 
-// dropEdge deletes an edge if it is there.
-func (t *transaction) dropEdge(c *cluster, key edgeKey, counts *edgeCounts) {
-	if !t.removeEnd(key.source, newEnd(key.dest, key.relation, false)) {
+// removeKey removes an edge if it exists.
+func (w *graphWriter) removeKey(c *cluster, key edgeKey, counts *edgeCounts) {
+	if !w.removeEnd(key.source, newEnd(key.dest, key.relation, false)) {
 		return
 	}
-	t.removeEnd(key.dest, newEnd(key.source, key.relation, true))
+	w.removeEnd(key.dest, newEnd(key.source, key.relation, true))
 	c.edges--
 	counts.remove(key)
-	t.stored.edges(c.id, key.source)
-	t.loose = append(t.loose, key.source, key.dest)
+	w.rows.journal.stored.edges(c.id, key.source)
+	w.rows.unreferenced = append(w.rows.unreferenced, key.source, key.dest)
 }
 
-// removeEdges deletes all edges at a row, which exists.
-func (t *transaction) removeEdges(number uint32, c *cluster, counts *edgeCounts) {
-	for _, e := range slices.Clone(t.adjacency.get(number)) {
+// removeRow removes all edges at a row.
+func (w *graphWriter) removeRow(c *cluster, number uint32, counts *edgeCounts) {
+	for _, e := range slices.Clone(w.adjacency.get(number)) {
 		key := edgeKey{number, e.other(), e.relation()}
 		if e.in() {
 			key.source, key.dest = key.dest, key.source
 		}
-		t.dropEdge(c, key, counts)
+		w.removeKey(c, key, counts)
 	}
 }
 
-// appendEnd adds an edge at a row. What older states see of the memory does not change.
-func (t *transaction) appendEnd(number uint32, e end) {
-	ends := t.adjacency.edit(t.id, number)
+// appendEnd adds an edge at a row. It does not change the part of the memory that older states
+// read.
+func (w *graphWriter) appendEnd(number uint32, e end) {
+	ends := w.adjacency.edit(w.id, number)
 	*ends = append(*ends, e)
 }
 
-func (t *transaction) removeEnd(number uint32, e end) bool {
-	ends := t.adjacency.get(number)
+func (w *graphWriter) removeEnd(number uint32, e end) bool {
+	ends := w.adjacency.get(number)
 	at := slices.Index(ends, e)
 	if at < 0 {
 		return false
 	}
 	var rest []end
 	if len(ends) > 1 {
-		rest = append(append(make([]end, 0, len(ends)-1), ends[:at]...), ends[at+1:]...)
+		rest = slices.Concat(ends[:at], ends[at+1:])
 	}
-	*t.adjacency.edit(t.id, number) = rest
+	*w.adjacency.edit(w.id, number) = rest
 	return true
 }
 
-// keepEdges deletes the edges of a cluster that are not among those given.
-func (t *transaction) keepEdges(c *cluster, kept []search.Edge, counts *edgeCounts) {
+// keepOnly removes the edges of a cluster that are not in the given list.
+func (w *graphWriter) keepOnly(c *cluster, kept []search.Edge, counts *edgeCounts) {
 	if c.edges == 0 {
 		return
 	}
 	keys := make(map[edgeKey]struct{}, len(kept))
 	for i := range kept {
-		relation := t.relation(kept[i].Type)
-		keys[edgeKey{t.edgeRow(c, kept[i].SourceUID), t.edgeRow(c, kept[i].DestUID), relation}] = struct{}{}
+		keys[w.key(c, &kept[i])] = struct{}{}
 	}
 	var gone []edgeKey
 	look := func(number uint32) bool {
-		for _, e := range t.adjacency.get(number) {
+		for _, e := range w.adjacency.get(number) {
 			key := edgeKey{number, e.other(), e.relation()}
 			if _, stays := keys[key]; !e.in() && !stays {
 				gone = append(gone, key)
@@ -176,6 +178,24 @@ func (t *transaction) keepEdges(c *cluster, kept []search.Edge, counts *edgeCoun
 	c.rows.each(look)
 	c.unknown.each(look)
 	for _, key := range gone {
-		t.dropEdge(c, key, counts)
+		w.removeKey(c, key, counts)
 	}
+}
+
+// load adds the edges of a source. It returns false if the entry is not valid.
+func (w *graphWriter) load(c *cluster, e entry, counts *edgeCounts) bool {
+	if !isUID(e.key) {
+		return false
+	}
+	d := decoder{rest: e.value}
+	for len(d.rest) > 0 {
+		relation := d.text()
+		length := uidLength(d.rest)
+		if d.failed || length < 0 {
+			return false
+		}
+		dest := d.take(uint64(length))
+		w.add(c, edgeKey{source: w.rows.rowOf(c, e.key), dest: w.rows.rowOf(c, dest), relation: w.relation(relation)}, counts)
+	}
+	return true
 }

@@ -1,12 +1,13 @@
-// Package embedded is the search engine for one machine: everything is indexed in memory, and
-// kept in a file, so that a restart searches at once.
+// Package embedded is the search engine for one machine. It keeps all data in memory, indexed, and
+// on disk, so that it can search immediately after a restart.
 //
-// A value that a property has is a term, and a resource a row of terms. Each term
-// knows its rows, as a bitmap where they are many, each property the order of its terms, and
-// trigrams find the terms with a piece of text. What a caller may find is a bitmap too.
+// A value of a property is a term, and a resource is a row of terms. The index contains the
+// postings of each term, the terms of each property in order, and the postings of trigrams. The
+// postings of a term are the rows with this term; they are a bitmap if there are many. Trigrams
+// find terms that contain a text. The resources in the scope of a caller are also a bitmap.
 //
-// There is one writer, and readers never wait for it: they use the state that was
-// published last, which does not change any more. The writer copies what it changes.
+// One goroutine writes, and readers never wait for it: they use the last published state, which
+// does not change any more. The writer copies the parts that it changes.
 package embedded
 
 import (
@@ -14,13 +15,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"go.etcd.io/bbolt"
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
@@ -28,51 +27,45 @@ import (
 )
 
 const (
-	dataFile   = "search.db"
-	markerFile = "search.state"
-	// defaultChangeLog is how many changes are kept for watchers.
+	// defaultChangeLog is the number of changes that are kept for watchers.
 	defaultChangeLog = 100_000
-	// syncPeriod is how often what was written is made durable against a crash of the machine.
-	syncPeriod = time.Second
-	// releaseEvery is after how many periods the pages of the file are given back.
-	releaseEvery = 10
-	// maxBatch bounds how many resources and edges are written together.
+	// idlePeriod is the interval at which idle rankings are removed.
+	idlePeriod = 10 * time.Second
+	// maxBatch bounds the number of resources and edges that are written together.
 	maxBatch = 20_000
-	// maxQueue bounds how many reports wait for the writer before it takes them.
+	// maxQueue bounds the number of reports that wait for the writer.
 	maxQueue = 1024
 )
 
 var errClosed = errors.New("the search engine is closed")
 
-// Options of an engine. The zero Options are good.
+// Options of an engine. The zero value selects the defaults.
 type Options struct {
-	// ChangeLog is how many changes of resources are kept for Changes; 0 means 100,000.
+	// ChangeLog is the number of changes of resources that are kept for Changes; 0 means 100,000.
 	ChangeLog int
-	// Logger receives what is worth knowing; the zero Logger is that of the process.
+	// Logger defaults to the logger of the process.
 	Logger klog.Logger
 
-	// MaxCost is the processor time that the searches of one request may take, as it is estimated
-	// beforehand; 0 means search.DefaultCost.
+	// MaxCost bounds the estimated processor time of the searches of one request; 0 means
+	// search.DefaultCost.
 	MaxCost time.Duration
-	// Caller names the caller of a request for whom long questions wait until it is the caller's turn; empty for one
-	// who need not wait. Nil means that nobody waits.
+	// Caller returns the caller of a request. Long searches of a caller wait for the caller's turn.
+	// It returns "" if searches need not wait. If Caller is nil, no search waits.
 	Caller func(context.Context) string
 
-	// boot replaces the ID of the machine's run in tests.
+	// boot replaces the boot ID of the machine in tests.
 	boot string
-	// noRankings makes tests do without orders of all rows.
+	// noRankings disables rankings in tests.
 	noRankings bool
 }
 
 // Engine is a search.Engine.
 type Engine struct {
 	logger klog.Logger
-	dir    string
-	boot   string
-	db     *bbolt.DB
+	store  *store
 	tokens *tokens
 	scopes *scopes
-	// rankings are the orders that are kept; nil in tests of what is done without.
+	// rankings is nil if they are disabled.
 	rankings    *rankings
 	completions *completions
 	maxCost     time.Duration
@@ -82,101 +75,100 @@ type Engine struct {
 	log         changeLog
 	current     atomic.Pointer[state]
 
-	// writer belongs to the goroutine that writes.
+	// writer is used only by the goroutine that writes.
 	writer *writer
-	queue  chan *order
+	queue  chan *job
 
-	// closing is held shared by those who put orders into the queue.
+	// closing guards isClosed, and is held while a job is put into the queue.
 	closing   sync.RWMutex
 	isClosed  bool
 	closed    chan struct{}
 	running   sync.WaitGroup
 	closeOnce sync.Once
 	closeErr  error
-	unsynced  atomic.Bool
 }
 
 var _ search.Engine = (*Engine)(nil)
 
-// order is a report to be applied, or a cluster to be removed.
-type order struct {
+// job is a report to apply, or a cluster to remove.
+type job struct {
 	report  *search.Report
 	cluster string
-	// taken is set by whoever decides first whether it is carried out.
-	taken   atomic.Bool
+	// claimed is set by the writer when it starts the job, or by the caller when it withdraws the job.
+	claimed atomic.Bool
 	applied *search.Applied
 	err     error
 	done    chan struct{}
 }
 
-func (o *order) size() int {
-	if o.report == nil {
+func (j *job) size() int {
+	if j.report == nil {
 		return maxBatch / 4
 	}
-	r := o.report
+	r := j.report
 	return 1 + len(r.Put) + len(r.Delete) + len(r.AddEdges) + len(r.DeleteEdges)
 }
 
-// Apply implements search.Engine. If ctx ends before the report's turn, it is not applied; after that
-// Apply waits for its end, which is near.
+// Apply implements search.Engine. If ctx ends before the writer starts the report, the report is
+// not applied. Otherwise, Apply waits for the end of the report.
 func (e *Engine) Apply(ctx context.Context, report *search.Report) (*search.Applied, error) {
 	defer observe("apply", time.Now())
 	if err := check(report); err != nil {
 		return nil, err
 	}
-	o := &order{report: report, done: make(chan struct{})}
-	if err := e.do(ctx, o); err != nil {
+	j := &job{report: report, done: make(chan struct{})}
+	if err := e.do(ctx, j); err != nil {
 		return nil, fmt.Errorf("report of cluster %s: %w", report.Cluster, err)
 	}
-	return o.applied, nil
+	return j.applied, nil
 }
 
 // RemoveCluster implements search.Engine.
 func (e *Engine) RemoveCluster(ctx context.Context, cluster string) error {
-	if err := e.do(ctx, &order{cluster: cluster, done: make(chan struct{})}); err != nil {
+	if err := e.do(ctx, &job{cluster: cluster, done: make(chan struct{})}); err != nil {
 		return fmt.Errorf("remove cluster %s: %w", cluster, err)
 	}
 	return nil
 }
 
-// do has the writer carry out an order.
-func (e *Engine) do(ctx context.Context, o *order) error {
+// do queues a job and waits for its end.
+func (e *Engine) do(ctx context.Context, j *job) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := e.enqueue(ctx, o); err != nil {
+	if err := e.enqueue(ctx, j); err != nil {
 		return err
 	}
 	select {
-	case <-o.done:
+	case <-j.done:
 	case <-ctx.Done():
-		if o.taken.CompareAndSwap(false, true) {
+		if j.claimed.CompareAndSwap(false, true) {
 			return ctx.Err()
 		}
-		<-o.done
+		<-j.done
 	}
-	return o.err
+	return j.err
 }
 
-func (e *Engine) enqueue(ctx context.Context, o *order) error {
+func (e *Engine) enqueue(ctx context.Context, j *job) error {
 	e.closing.RLock()
 	defer e.closing.RUnlock()
 	if e.isClosed {
 		return errClosed
 	}
 	select {
-	case e.queue <- o:
+	case e.queue <- j:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// write carries out orders until the queue is closed.
+// write commits the jobs of the queue until the queue is closed.
 func (e *Engine) write() {
 	defer e.running.Done()
 	for first := range e.queue {
-		batch, size := []*order{first}, first.size()
+		batch, size := []*job{first}, first.size()
 	gather:
 		for size < maxBatch {
 			select {
@@ -189,93 +181,81 @@ func (e *Engine) write() {
 				break gather
 			}
 		}
-		e.carryOut(batch)
+		e.commit(batch)
 	}
 }
 
-// carryOut applies orders in one transaction, and answers them once it is on disk.
-func (e *Engine) carryOut(batch []*order) {
+// commit applies jobs in one transaction, and ends them after the transaction is on disk.
+func (e *Engine) commit(batch []*job) {
 	before := e.current.Load()
 	t := e.writer.begin(before)
-	var applied []*order
-	for _, o := range batch {
-		if !o.taken.CompareAndSwap(false, true) {
+	var applied []*job
+	for _, j := range batch {
+		if !j.claimed.CompareAndSwap(false, true) {
 			continue
 		}
 		switch {
-		case o.report == nil:
-			t.removeCluster(o.cluster)
+		case j.report == nil:
+			t.removeCluster(j.cluster)
 		default:
-			if o.applied, o.err = t.apply(o.report); o.err != nil {
-				close(o.done)
+			if j.applied, j.err = t.apply(j.report); j.err != nil {
+				close(j.done)
 				continue
 			}
 		}
-		applied = append(applied, o)
+		applied = append(applied, j)
 	}
 	var err error
 	if t.version != before.version {
-		if err = t.prepare(func() error { return t.write(e.db) }); err == nil {
+		if err = t.prepare(func() error { return e.store.write(t) }); err == nil {
 			t.finish()
 			e.publish(t)
 		} else {
-			e.giveUp(before, err)
+			e.rollBack(before, err)
 		}
 	}
-	for _, o := range applied {
+	for _, j := range applied {
 		if err != nil {
-			o.err = fmt.Errorf("write: %w", err)
+			j.err = fmt.Errorf("write: %w", err)
 		}
-		close(o.done)
+		close(j.done)
 	}
 }
 
-// publish lets readers see a transaction.
+// publish makes a transaction visible to readers.
 func (e *Engine) publish(t *transaction) {
 	s := t.state
 	e.current.Store(&s)
-	e.unsynced.Store(true)
-	e.writer.release(e.log.publish(&s, t.changes))
+	e.writer.free.release(e.log.publish(&s, t.journal.changes))
 	s.measure()
 }
 
-// giveUp undoes a transaction that could not be written. What was derived outside of the state is
-// derived again, and watchers begin again.
-func (e *Engine) giveUp(before *state, err error) {
+// rollBack undoes a transaction that could not be written. It derives the writer from the last
+// state again, and makes watchers start again.
+func (e *Engine) rollBack(before *state, err error) {
 	e.logger.Error(err, "Reports could not be written and are refused", "version", before.version)
 	e.writer = newWriter(before, e.writer.transactions)
 	e.log.reset(before)
 }
 
-// sync makes what was written durable, each second.
-func (e *Engine) sync() {
+// forgetIdle periodically removes rankings that are not in use.
+func (e *Engine) forgetIdle() {
 	defer e.running.Done()
-	ticker := time.NewTicker(syncPeriod)
+	ticker := time.NewTicker(idlePeriod)
 	defer ticker.Stop()
-	for period := 1; ; period++ {
+	for {
 		select {
 		case <-e.closed:
 			return
 		case <-ticker.C:
 		}
-		if e.unsynced.Swap(false) {
-			if err := e.db.Sync(); err != nil {
-				e.unsynced.Store(true)
-				e.logger.Error(err, "Reports are not durable against a crash of the machine")
-			}
-		}
-		if period%releaseEvery == 0 {
-			if e.rankings != nil {
-				e.rankings.forgetIdle()
-			}
-			if err := releaseMapping(e.db); err != nil {
-				e.logger.V(4).Info("Pages of the data stay in memory", "err", err)
-			}
+		if e.rankings != nil {
+			e.rankings.forgetIdle()
 		}
 	}
 }
 
-// Close implements search.Engine. Reports that wait are still applied; reads may go on.
+// Close implements search.Engine. It applies the waiting reports. Reads may continue.
 func (e *Engine) Close() error {
 	e.closeOnce.Do(func() {
 		e.closing.Lock()
@@ -284,12 +264,8 @@ func (e *Engine) Close() error {
 		e.closing.Unlock()
 		close(e.closed)
 		e.running.Wait()
-		err := e.db.Sync()
-		if err == nil {
-			err = writeMarker(filepath.Join(e.dir, markerFile), marker{Boot: e.boot, Clean: true})
-		}
-		if err := errors.Join(err, e.db.Close()); err != nil {
-			e.closeErr = fmt.Errorf("close the data: %w", err)
+		if err := e.store.close(); err != nil {
+			e.closeErr = fmt.Errorf("close the search data: %w", err)
 		}
 	})
 	return e.closeErr

@@ -5,7 +5,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
-	"open-cluster-management.io/hub-apiserver/pkg/search/enginetest"
+	"open-cluster-management.io/hub-apiserver/test/enginetest"
 )
 
 func TestEngine(t *testing.T) {

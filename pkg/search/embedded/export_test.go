@@ -2,16 +2,23 @@ package embedded
 
 import "open-cluster-management.io/hub-apiserver/pkg/search"
 
-// OnBoot are options as if the machine were in a run with this ID.
+// OnBoot returns options that simulate a machine with the given boot ID.
 func OnBoot(id string) Options { return Options{boot: id} }
 
-// DataFile is the name of the file in the directory of an engine.
-const DataFile = dataFile
+// Names in the directory of an engine.
+const (
+	StateFile    = stateFile
+	DiscardedDir = discardedDir
+	FormerFile   = formerFile
+)
 
-// WithoutRankings are options to do without orders of all resources, as is done until there are.
+// ClusterFile returns the name of the file of a cluster.
+func ClusterFile(cluster string) string { return fileName(cluster) }
+
+// WithoutRankings returns options without rankings.
 func WithoutRankings() Options { return Options{noRankings: true} }
 
-// Ranked tells whether an order of all resources is kept.
+// Ranked reports whether a ranking of an order exists.
 func (e *Engine) Ranked(by []search.Order) bool {
 	e.rankings.mu.Lock()
 	defer e.rankings.mu.Unlock()
@@ -19,11 +26,13 @@ func (e *Engine) Ranked(by []search.Order) bool {
 	return entry != nil && entry.current.Load() != nil
 }
 
-// TextBytes is how much memory the texts of values take.
+// TextBytes returns the memory of the texts of terms.
 func (e *Engine) TextBytes() int {
 	size := 0
-	for _, piece := range e.current.Load().texts {
-		size += len(piece)
-	}
+	e.current.Load().terms.each(func(_ uint32, terms *[leafSize]term) {
+		for i := range terms {
+			size += len(terms[i].text)
+		}
+	})
 	return size
 }

@@ -21,12 +21,12 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
-	"open-cluster-management.io/hub-apiserver/pkg/search/fleetgen"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+	"open-cluster-management.io/hub-apiserver/test/fleetgen"
 )
 
-// fleetOptions are the size of the fleet: SEARCH_CLUSTERS clusters of SEARCH_PER_CLUSTER
-// resources, 20 of 2000 unless given.
+// fleetOptions returns the size of the fleet: SEARCH_CLUSTERS clusters with SEARCH_PER_CLUSTER
+// resources each; by default 20 clusters with 2000 resources.
 func fleetOptions(b *testing.B) fleetgen.Options {
 	b.Helper()
 	options := fleetgen.Options{Clusters: 20, PerCluster: 2000, Seed: 1}
@@ -42,7 +42,7 @@ func fleetOptions(b *testing.B) fleetgen.Options {
 	return options
 }
 
-// resident is how much memory the process has in RAM, in bytes, after a collection.
+// resident returns the resident memory of the process after a garbage collection, in bytes.
 func resident(b *testing.B) int {
 	b.Helper()
 	debug.FreeOSMemory()
@@ -53,7 +53,7 @@ func residentNow(b *testing.B) int {
 	b.Helper()
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
-		// Only Linux tells.
+		// Only Linux has this file.
 		return 0
 	}
 	for line := range strings.Lines(string(status)) {
@@ -75,8 +75,8 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// BenchmarkFleet prints what the engine takes for a whole fleet: ingest, memory, restart, and
-// each kind of question for an administrator and restricted users.
+// BenchmarkFleet prints measurements of a whole fleet: ingest, memory, restart, and each kind of
+// question for an administrator and for restricted users.
 func BenchmarkFleet(b *testing.B) {
 	options := fleetOptions(b)
 	total := options.Clusters * options.PerCluster
@@ -250,7 +250,7 @@ func benchmarkQuestions(b *testing.B, engine search.Engine, options fleetgen.Opt
 	}
 }
 
-// benchmarkUpdates measures deltas alone, and readers while 5,000 updates a second go in.
+// benchmarkUpdates measures deltas, and readers during 5,000 updates per second.
 func benchmarkUpdates(b *testing.B, engine search.Engine, options fleetgen.Options, pods *search.Report) {
 	b.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -288,7 +288,7 @@ func benchmarkUpdates(b *testing.B, engine search.Engine, options fleetgen.Optio
 			}
 		})
 	}
-	// The questions that the baseline has.
+	// The baseline contains only these questions.
 	all, users := slices.DeleteFunc(questions(b, engine), func(q question) bool {
 		return slices.ContainsFunc([]string{"3c", "3d", "4d", "4e", "6d", "9b", "9c", "11"}, func(extra string) bool { return strings.HasPrefix(q.name, extra) })
 	}), callers(b, options)

@@ -2,64 +2,69 @@ package embedded_test
 
 import (
 	"bytes"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"go.etcd.io/bbolt"
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/klog/v2/textlogger"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 )
 
-// A file that another version of this engine has written is not called damaged.
-func TestOtherFormatsAreNamed(t *testing.T) {
+// TestOtherFormats opens files that another version of the engine has written. The log must not
+// report them as damaged.
+func TestOtherFormats(t *testing.T) {
+	const formatAt = 7
+	setFormat := func(format byte) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) {
+			change(t, filepath.Join(dir, embedded.ClusterFile("a")), func(data []byte) []byte {
+				data[formatAt] = format
+				return data
+			})
+		}
+	}
 	for name, test := range map[string]struct {
-		format byte
-		logged string
+		prepare func(t *testing.T, dir string)
+		moved   string
+		found   map[string]bool
 	}{
-		"Older": {format: 1, logged: "format 1 is not read any more; clusters report again"},
-		"Newer": {format: 200, logged: "format 200 is not read yet; clusters report again"},
+		"Older": {prepare: setFormat(2), moved: embedded.ClusterFile("a"), found: map[string]bool{"a": true}},
+		"Newer": {prepare: setFormat(200), moved: embedded.ClusterFile("a"), found: map[string]bool{"a": true}},
+		"One file for all": {prepare: func(t *testing.T, dir string) {
+			for _, file := range []string{embedded.ClusterFile("a"), embedded.StateFile} {
+				if err := os.Remove(filepath.Join(dir, file)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.WriteFile(filepath.Join(dir, embedded.FormerFile), []byte("data of a former version"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, moved: embedded.FormerFile, found: map[string]bool{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			engine := open(t, dir, embedded.Options{})
-			apply(t, engine, round("a", 3))
+			version := apply(t, engine, round("a", 3)).Version
 			closed(t, engine)
-			path := filepath.Join(dir, embedded.DataFile)
-			setFormat(t, path, test.format)
+			test.prepare(t, dir)
 
 			var log bytes.Buffer
 			engine = open(t, dir, embedded.Options{Logger: textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log)))})
-			if clusters := incomplete(t, engine); len(clusters) > 0 {
-				t.Errorf("clusters of another format are served: %v", clusters)
+			if diff := cmp.Diff(test.found, incomplete(t, engine)); diff != "" {
+				t.Errorf("incomplete clusters (-want +got):\n%s", diff)
 			}
-			if next := apply(t, engine, round("a", 6)); next.Resources != crashResources {
-				t.Errorf("a report after that left %+v", next)
+			if next := apply(t, engine, round("a", 6)); next.Resources != crashResources || next.Version <= version {
+				t.Errorf("Apply() of a full report = %+v, want %d resources and a version above %d", next, crashResources, version)
 			}
 			closed(t, engine)
-			if logged := log.String(); !strings.Contains(logged, test.logged) || strings.Contains(logged, "damage") {
-				t.Errorf("logged was %s", logged)
+			if logged := log.String(); !strings.Contains(logged, "has another format and was moved aside; its clusters report again") || strings.Contains(logged, "damage") {
+				t.Errorf("log = %q, want a message about another format and none about damage", logged)
 			}
-			if aside, err := filepath.Glob(path + ".format-*"); err != nil || len(aside) != 1 {
-				t.Errorf("the file of the other format is not beside the data: %v, %v", aside, err)
+			if _, err := os.Stat(filepath.Join(dir, embedded.DiscardedDir, test.moved)); err != nil {
+				t.Errorf("Stat() of the file moved aside = %v, want nil", err)
 			}
 		})
-	}
-}
-
-func setFormat(t *testing.T, path string, format byte) {
-	t.Helper()
-	db, err := bbolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Update(func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte("meta")).Put([]byte("format"), []byte{format})
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
-// FuzzToken finds continue tokens that are taken though this process did not make them. The data inside of a token
-// are read too, as they would be by a server whose key is known.
+// FuzzToken searches for texts that are accepted although this process did not create them. It also
+// decodes the texts as the content of a token, as if the key were known.
 func FuzzToken(f *testing.F) {
 	made, err := newTokens()
 	if err != nil {
@@ -36,11 +36,11 @@ func FuzzToken(f *testing.F) {
 			case err != nil && !errors.Is(err, search.ErrExpired):
 				t.Errorf("parse(%q) = %v, want ErrExpired", given, err)
 			case err == nil && (got.offset < 0 || len(got.keys) > len(orders)):
-				t.Errorf("parse(%q) = %+v", given, got)
+				t.Errorf("parse(%q) = %+v, want an offset of at least 0 and at most %d keys", given, got, len(orders))
 			}
 			if sealed && len(text) > 0 {
 				if _, err := other.parse(given, orders); err == nil {
-					t.Errorf("a process takes the token %q of another", given)
+					t.Errorf("parse(%q) of a token of another process = nil, want ErrExpired", given)
 				}
 			}
 		}

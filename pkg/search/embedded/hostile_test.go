@@ -12,11 +12,11 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
-	"open-cluster-management.io/hub-apiserver/pkg/search/fleetgen"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+	"open-cluster-management.io/hub-apiserver/test/fleetgen"
 )
 
-// many repeats a comparison of a property, with texts that differ.
+// many returns a filter with many comparisons on a property, each with a different text.
 func many(property string, op query.Op, pattern string, n int) query.Query {
 	f := query.Filter{Property: property}
 	for i := range n {
@@ -65,7 +65,7 @@ func hostileRequests() map[string]search.Request {
 	}
 }
 
-// cpu is the processor time that the process has taken.
+// cpu returns the processor time of the process.
 func cpu() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

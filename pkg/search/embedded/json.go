@@ -1,12 +1,13 @@
 package embedded
 
 import (
+	"slices"
 	"unicode/utf8"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// isPlain tells whether a text is the same in JSON between quotes.
+// isPlain reports whether a text is its own JSON form between quotes.
 func isPlain(text string) bool {
 	ascii := true
 	for i := range len(text) {
@@ -20,7 +21,7 @@ func isPlain(text string) bool {
 	return ascii || utf8.ValidString(text)
 }
 
-// quoted is a text as JSON.
+// quoted returns a text as a JSON string.
 func quoted(text string) string {
 	if isPlain(text) {
 		return `"` + text + `"`
@@ -28,14 +29,14 @@ func quoted(text string) string {
 	return string(appendQuoted(nil, text))
 }
 
-// appendQuoted appends a text as JSON, just as query does.
+// appendQuoted appends a text as a JSON string in the form of package query.
 func appendQuoted(dst []byte, text string) []byte {
 	const before, after = `{"":`, `}`
 	object := query.Properties{{Type: query.String, Leaves: []query.Leaf{{Type: query.String, Text: text}}}}.AppendJSON(nil)
 	return append(dst, object[len(before):len(object)-len(after)]...)
 }
 
-// object is the properties of a row in a state.
+// object contains the properties of a row in a state.
 type object struct {
 	state *state
 	data  string
@@ -44,7 +45,7 @@ type object struct {
 // AppendJSON implements search.Object.
 func (o *object) AppendJSON(dst []byte) []byte { return o.state.appendJSON(dst, o.data) }
 
-// appendJSON appends the object of a row's properties.
+// appendJSON appends the properties of a row as a JSON object.
 func (s *state) appendJSON(dst []byte, data string) []byte {
 	dst = append(dst, '{')
 	last, open := ^uint32(0), query.String
@@ -77,18 +78,18 @@ func (s *state) appendJSON(dst []byte, data string) []byte {
 		switch {
 		case t.info().plain():
 			dst = append(dst, '"')
-			dst = append(dst, s.textOf(t)...)
+			dst = append(dst, t.text...)
 			dst = append(dst, '"')
 		case t.info().leaf() == query.String:
-			dst = appendQuoted(dst, s.textOf(t))
+			dst = appendQuoted(dst, t.text)
 		default:
-			dst = append(dst, s.textOf(t)...)
+			dst = append(dst, t.text...)
 		}
 	}
 	return append(closed(dst, open), '}')
 }
 
-// closed ends what a property began.
+// closed appends the end of the JSON of a property.
 func closed(dst []byte, kind query.Type) []byte {
 	switch kind {
 	case query.Map:
@@ -100,14 +101,26 @@ func closed(dst []byte, kind query.Type) []byte {
 	}
 }
 
-// decoded are the properties of a row.
+// decoded returns the properties of a row.
 func (s *state) decoded(data string) query.Properties {
+	return s.decodeInto(&decodedMemory{}, data)
+}
+
+// decodedMemory is a buffer for the properties of one row at a time.
+type decodedMemory struct {
+	properties query.Properties
+	leaves     []query.Leaf
+}
+
+// decodeInto is like decoded, but the properties are valid only until the memory is reused.
+func (s *state) decodeInto(memory *decodedMemory, data string) query.Properties {
 	count := 0
 	for at := uidEnd(data); at < len(data); count++ {
 		_, at = uvarint(data, at)
 	}
-	leaves := make([]query.Leaf, 0, count)
-	properties := make(query.Properties, 0, count)
+	leaves := slices.Grow(memory.leaves[:0], count)
+	properties := slices.Grow(memory.properties[:0], count)
+	memory.leaves, memory.properties = leaves, properties
 	last := ^uint32(0)
 	for at := uidEnd(data); at < len(data); {
 		var number uint32
@@ -125,7 +138,7 @@ func (s *state) decoded(data string) query.Properties {
 		if t.info().empty() {
 			continue
 		}
-		leaves = append(leaves, query.Leaf{Key: f.key, Type: t.info().leaf(), Text: s.textOf(t)})
+		leaves = append(leaves, query.Leaf{Key: f.key, Type: t.info().leaf(), Text: t.text})
 		p := &properties[len(properties)-1]
 		p.Leaves = p.Leaves[:len(p.Leaves)+1]
 	}

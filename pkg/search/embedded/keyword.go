@@ -9,7 +9,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// keyword gives the rows that contain a keyword.
+// keyword returns the rows that contain a keyword.
 func (r *reader) keyword(keyword string) (*roaring.Bitmap, error) {
 	found := union{reader: r}
 	for _, c := range r.clusters {
@@ -27,7 +27,7 @@ func (r *reader) keyword(keyword string) (*roaring.Bitmap, error) {
 			if query.ContainsFold(r.fields.get(key).key, keyword) {
 				terms := 0
 				r.eachOf(key, func(t *term) {
-					found.add(&t.rows)
+					found.add(&t.postings)
 					terms++
 				})
 				if err := r.spend(terms * termCost); err != nil {
@@ -51,7 +51,7 @@ func (r *reader) keyword(keyword string) (*roaring.Bitmap, error) {
 	return found.bitmap(), nil
 }
 
-// addContaining adds those of the candidates that contain a keyword.
+// addContaining adds the rows of the candidate terms that contain a keyword.
 func (r *reader) addContaining(candidates *roaring.Bitmap, keyword string, found *union) {
 	if len(keyword) <= 3 && exact(keyword) {
 		var numbers [512]uint32
@@ -61,7 +61,7 @@ func (r *reader) addContaining(candidates *roaring.Bitmap, keyword string, found
 		}
 		return
 	}
-	// Texts are fetched together, so that the processor waits for all of them at once.
+	// Texts are read ahead, so that the processor waits for their memory only once.
 	var numbers [64]uint32
 	var terms [64]term
 	var touched byte
@@ -71,32 +71,32 @@ func (r *reader) addContaining(candidates *roaring.Bitmap, keyword string, found
 			terms[i] = *r.terms.at(number)
 		}
 		for i := range terms[:n] {
-			if text := r.textOf(&terms[i]); text != "" {
+			if text := terms[i].text; text != "" {
 				touched ^= text[len(text)/2]
 			}
 		}
 		for i := range terms[:n] {
 			if r.contains(&terms[i], keyword) {
-				found.add(&terms[i].rows)
+				found.add(&terms[i].postings)
 			}
 		}
 	}
 	runtime.KeepAlive(touched)
 }
 
-// contains tells whether a term contains a keyword, other than in the key of a map alone.
+// contains reports whether a term contains a keyword, except if only the key of a map contains it.
 func (s *state) contains(t *term, keyword string) bool {
-	if query.ContainsFold(s.textOf(t), keyword) {
+	if query.ContainsFold(t.text, keyword) {
 		return true
 	}
 	if strings.IndexByte(keyword, '=') < 0 {
 		return false
 	}
 	f := s.fields.get(t.info().field())
-	return f.kind == query.Map && query.ContainsFold(f.key+"="+s.textOf(t), keyword)
+	return f.kind == query.Map && query.ContainsFold(f.key+"="+t.text, keyword)
 }
 
-// couldBeInTime tells whether a time has no letter that the keyword has.
+// couldBeInTime reports whether a keyword consists only of characters that times contain.
 func couldBeInTime(keyword string) bool {
 	for i := range len(keyword) {
 		switch c := keyword[i]; {
@@ -108,16 +108,16 @@ func couldBeInTime(keyword string) bool {
 	return len(keyword) <= len("2006-01-02T15:04:05Z")
 }
 
-// timesContaining adds the times of a property, which trigrams do not have.
+// timesContaining adds the times of a property that contain a keyword. Trigrams do not index times.
 func (r *reader) timesContaining(p *property, keyword string, found *union) {
 	for at := (position{}); p.order.valid(at); at = p.order.next(at) {
-		if t := r.terms.at(p.order.term(at)); t.info().canonical() && query.ContainsFold(r.textOf(t), keyword) {
-			found.add(&t.rows)
+		if t := r.terms.at(p.order.term(at)); t.info().canonical() && query.ContainsFold(t.text, keyword) {
+			found.add(&t.postings)
 		}
 	}
 }
 
-// scan looks at every term but times; a single letter is in most of them.
+// scan compares every term except times, because most terms contain a single letter.
 func (r *reader) scan(keyword string, own uint32, isCluster bool, found *union) {
 	for _, id := range r.propertyNames {
 		p := r.properties.get(id)
@@ -126,7 +126,7 @@ func (r *reader) scan(keyword string, own uint32, isCluster bool, found *union) 
 		}
 		for at := (position{}); p.order.valid(at); at = p.order.next(at) {
 			if t := r.terms.at(p.order.term(at)); !t.info().canonical() && r.contains(t, keyword) {
-				found.add(&t.rows)
+				found.add(&t.postings)
 			}
 		}
 	}

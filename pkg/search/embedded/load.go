@@ -1,124 +1,190 @@
 package embedded
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 
-	"go.etcd.io/bbolt"
-
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// readVersion reads what is true of everything. Found is false in a file without data.
-func readVersion(tx *bbolt.Tx) (version uint64, clusters int, found bool, err error) {
-	// A damaged element may say that it is no bucket, which reads as one that is not there, and
-	// which nothing can be written to.
-	meta, cursor := tx.Bucket(bucketMeta), tx.Cursor()
-	for name, value := cursor.First(); name != nil; name, value = cursor.Next() {
-		if value != nil || meta == nil {
-			return 0, 0, false, fmt.Errorf("bucket %q: %w", name, errCorrupt)
-		}
-	}
-	if meta == nil {
-		return 0, 0, false, nil
-	}
-	switch f := meta.Get(keyFormat); {
-	case len(f) != 1 || f[0] == 0:
-		return 0, 0, false, fmt.Errorf("format %x: %w", f, errCorrupt)
-	case f[0] < format:
-		return 0, 0, false, fmt.Errorf("format %d %w any more; clusters report again", f[0], errFormat)
-	case f[0] > format:
-		return 0, 0, false, fmt.Errorf("format %d %w yet; clusters report again", f[0], errFormat)
-	}
-	value, err := unsealed("", bucketMeta, keyVersion, meta.Get(keyVersion))
+// Three goroutines load the data. Each of them owns parts of the transaction. One reads and checks
+// files, one creates terms for values, and one creates rows.
+
+const (
+	// loadRecords is the number of resources per batch. loadBatches is the number of batches.
+	loadRecords = 128
+	loadBatches = 6
+)
+
+// loader reads the files of all clusters into a transaction.
+type loader struct {
+	*transaction
+	store *store
+	// unused, read and encoded pass batches between the goroutines.
+	unused, read, encoded chan *loadBatch
+	// terms guards the terms, because two goroutines add to their postings.
+	terms sync.Mutex
+}
+
+// loadBatch is a part of a cluster. It refers to memory of the file.
+type loadBatch struct {
+	cluster string
+	file    *clusterFile
+	record  clusterRecord
+	// resources is reused, so only the first used elements belong to the batch.
+	resources []loadedResource
+	used      int
+	edges     []entry
+	// last is true for the last part of a cluster. damage is the reason why the cluster cannot be
+	// used.
+	last   bool
+	damage error
+}
+
+// loadedResource is a resource in a file and the row that is created from it.
+type loadedResource struct {
+	uid        []byte
+	version    uint64
+	properties query.Properties
+	leaves     []query.Leaf
+	hashes     []uint64
+	class      visibility.Class
+	data       []byte
+	found      parts
+}
+
+// load reads the files of all clusters.
+func (t *transaction) load(s *store) error {
+	names, err := s.clusters()
 	if err != nil {
-		return 0, 0, false, err
+		return err
 	}
-	if len(value) != 16 {
-		return 0, 0, false, errCorrupt
+	l := &loader{
+		transaction: t, store: s,
+		unused: make(chan *loadBatch, loadBatches), read: make(chan *loadBatch, loadBatches), encoded: make(chan *loadBatch, loadBatches),
 	}
-	return binary.BigEndian.Uint64(value), int(binary.BigEndian.Uint64(value[8:])), true, nil
-}
-
-// errCorrupt is the error for data that cannot have been written by this engine.
-var errCorrupt = errors.New("the data are corrupt")
-
-// isUID tells whether a key is a UID as the data of a row begin with.
-func isUID(key []byte) bool { return uidLength(key) == len(key) }
-
-// uidLength is the length of the UID that data begin with; -1 if they do not.
-func uidLength(data []byte) int {
-	if len(data) == 0 {
-		return -1
+	for range loadBatches {
+		l.unused <- &loadBatch{resources: make([]loadedResource, loadRecords)}
 	}
-	length := -1
-	switch data[0] {
-	case uidUUID:
-		length = 17
-	case uidCluster:
-		length = 1
-	case uidText:
-		if n, size := binary.Uvarint(data[1:]); size > 0 && n <= uint64(len(data)) {
-			length = 1 + size + int(n)
+	go func() {
+		defer close(l.read)
+		for _, name := range names {
+			l.readCluster(name)
 		}
+	}()
+	go func() {
+		defer close(l.encoded)
+		for batch := range l.read {
+			l.encodeBatch(batch)
+			l.encoded <- batch
+		}
+	}()
+	for batch := range l.encoded {
+		err = errors.Join(err, l.storeOrDrop(batch))
+		l.unused <- batch
 	}
-	if length > len(data) {
-		return -1
-	}
-	return length
+	return err
 }
 
-// readRecord reads what appendRecord wrote. The texts are those of value.
-func readRecord(value []byte, properties query.Properties, leaves []query.Leaf) (uint64, query.Properties, []query.Leaf, bool) {
-	d := recordData{rest: bytesAsString(value)}
-	version := d.uvarint()
-	// Leaves may move until all of them are there.
-	var room [64]int
-	ends := room[:0]
-	for len(d.rest) > 0 && !d.failed {
-		p := query.Property{Name: d.text(), Type: query.Type(d.byte())}
-		count, start := int(d.uvarint()), len(leaves)
-		for i := 0; i < count && !d.failed; i++ {
-			leaf := query.Leaf{Type: query.Type(d.byte())}
-			if p.Type == query.Map {
-				leaf.Key = d.text()
-			}
-			leaf.Text = d.text()
-			if d.failed = d.failed || leaf.Type > query.JSON; !d.failed {
-				leaves = append(leaves, leaf)
+// readCluster passes on the parts of a cluster.
+func (l *loader) readCluster(name string) {
+	entries, damage := l.store.read(name)
+	if damage != nil {
+		entries = &clusterEntries{}
+	}
+	for first := true; first || len(entries.resources) > 0; first = false {
+		batch := <-l.unused
+		*batch = loadBatch{cluster: name, file: entries.file, record: entries.record, resources: batch.resources}
+		for batch.used < loadRecords && len(entries.resources) > 0 && damage == nil {
+			e := entries.resources[0]
+			entries.resources = entries.resources[1:]
+			if len(e.value) > 0 {
+				damage = batch.resources[batch.used].read(name, entries.record.Hub, e)
+				batch.used++
 			}
 		}
-		d.failed = d.failed || p.Type > query.List || p.Type < query.Map && len(leaves)-start != 1
-		properties, ends = append(properties, p), append(ends, len(leaves))
+		if batch.damage = damage; damage != nil {
+			batch.used, entries.resources = 0, nil
+		}
+		if batch.last = len(entries.resources) == 0; batch.last {
+			batch.edges = entries.edges
+		}
+		l.read <- batch
 	}
-	start := 0
-	for i, end := range ends {
-		properties[i].Leaves = leaves[start:end:end]
-		start = end
-	}
-	return version, properties, leaves, !d.failed
 }
 
-// loadEdges stores the edges of a source.
-func (t *transaction) loadEdges(c *cluster, source, value []byte, counts *edgeCounts) bool {
-	d := recordData{rest: bytesAsString(value)}
-	for len(d.rest) > 0 {
-		relation := d.text()
-		length := uidLength(value[len(value)-len(d.rest):])
-		if d.failed || length < 0 {
-			return false
-		}
-		dest := []byte(d.take(length))
-		from, known := t.findRow(c.id, source)
-		if !known {
-			from = t.newRow(c, source)
-		}
-		to, known := t.findRow(c.id, dest)
-		if !known {
-			to = t.newRow(c, dest)
-		}
-		t.connect(c, from, to, t.relation(relation), counts)
+func (r *loadedResource) read(cluster string, hub bool, e entry) error {
+	var ok bool
+	if r.version, r.properties, r.leaves, ok = readRecord(e.value, r.properties[:0], r.leaves[:0]); !ok || !isUID(e.key) {
+		return fmt.Errorf("resource %x: %w", e.key, errCorrupt)
 	}
-	return true
+	r.uid = e.key
+	r.class = search.ClassOf(cluster, hub, r.properties)
+	r.hashes = appendHashes(r.hashes[:0], r.properties)
+	return nil
+}
+
+func (l *loader) encodeBatch(batch *loadBatch) {
+	l.terms.Lock()
+	defer l.terms.Unlock()
+	for i := range batch.resources[:batch.used] {
+		r := &batch.resources[i]
+		r.data = l.rowWriter.encoder.encode(append(r.data[:0], r.uid...), r.properties, r.hashes, &r.found)
+	}
+}
+
+func (l *loader) storeOrDrop(batch *loadBatch) error {
+	damage := batch.damage
+	if damage == nil {
+		damage = l.storeBatch(batch)
+	}
+	if damage == nil {
+		return nil
+	}
+	return l.drop(batch.cluster, damage)
+}
+
+func (l *loader) storeBatch(batch *loadBatch) error {
+	c := l.cluster(batch.cluster, batch.record.Hub)
+	for i := range batch.resources[:batch.used] {
+		r := &batch.resources[i]
+		l.version = max(l.version, r.version)
+		l.rowWriter.fill(l.rowWriter.rowOf(c, r.uid), string(r.data), c, r.class, max(r.version, 1), &r.found)
+	}
+	if l.index.termRows.full() {
+		l.terms.Lock()
+		l.index.flush()
+		l.terms.Unlock()
+	}
+	counts := &edgeCounts{}
+	for _, e := range batch.edges {
+		if !l.edges.load(c, e, counts) {
+			return fmt.Errorf("edges of %x: %w", e.key, errCorrupt)
+		}
+	}
+	if !batch.last {
+		return nil
+	}
+	c.reported, c.incomplete = batch.record.Reported, batch.record.Incomplete
+	if resources := c.rows.count(); resources != batch.record.Resources || c.edges != batch.record.Edges {
+		return fmt.Errorf("%d resources of %d and %d edges of %d: %w", resources, batch.record.Resources, c.edges, batch.record.Edges, errCorrupt)
+	}
+	l.store.files[batch.cluster] = batch.file
+	return nil
+}
+
+// drop removes a cluster whose file is damaged. The cluster is Incomplete until its next full
+// report.
+func (l *loader) drop(name string, damage error) error {
+	l.terms.Lock()
+	defer l.terms.Unlock()
+	l.removeCluster(name)
+	l.cluster(name, false).incomplete = true
+	if !errors.Is(damage, errFormat) && !errors.Is(damage, errCorrupt) {
+		damage = fmt.Errorf("%w: %w", errCorrupt, damage)
+	}
+	return l.store.discard(fileName(name), damage)
 }

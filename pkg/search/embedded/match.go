@@ -8,28 +8,28 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// matcher finds the terms of one property for which a comparison holds. It narrows
-// them down by their order or by trigrams, and asks the comparison about the rest.
+// matcher finds the terms of one property for which a comparison holds. It selects candidates by
+// their order or by trigrams, and evaluates the comparison only for these.
 type matcher struct {
 	*reader
 	property   *property
 	comparison *query.Comparison
 	to         *union
-	// pairs tells whether the comparison is with keys and values of maps rather than keys.
+	// pairs is true if the comparison is with pairs of keys and values of maps, instead of keys.
 	pairs bool
 }
 
-// keys adds what has a key that the comparison holds for.
+// keys adds the rows with a key for which the comparison holds.
 func (m *matcher) keys() {
 	for _, id := range m.property.keys {
 		f := m.fields.get(id)
 		if m.comparison.MatchesLeaf(m.property.name, query.Map, query.Leaf{Key: f.key}, m.now) {
-			m.eachOf(id, func(t *term) { m.to.add(&t.rows) })
+			m.eachOf(id, func(t *term) { m.to.add(&t.postings) })
 		}
 	}
 }
 
-// eachOf calls f with the terms of one field of a map.
+// eachOf executes call for the terms of one field of a map.
 func (s *state) eachOf(id uint32, call func(t *term)) {
 	f := s.fields.get(id)
 	o := s.properties.get(f.property).order
@@ -50,22 +50,22 @@ func (m *matcher) verify(t *term) {
 	if f.kind == query.Map && !m.pairs {
 		return
 	}
-	if m.comparison.MatchesLeaf(m.property.name, f.kind, query.Leaf{Key: f.key, Type: t.info().leaf(), Text: m.textOf(t)}, m.now) {
-		m.to.add(&t.rows)
+	if m.comparison.MatchesLeaf(m.property.name, f.kind, query.Leaf{Key: f.key, Type: t.info().leaf(), Text: t.text}, m.now) {
+		m.to.add(&t.postings)
 	}
 }
 
-// verifyFrom asks about the terms from one place to before another.
+// verifyFrom verifies the terms between two positions.
 func (m *matcher) verifyFrom(p, end position) {
 	for o := m.property.order; p.before(end); p = o.next(p) {
 		m.verify(m.terms.at(o.term(p)))
 	}
 }
 
-// addFrom adds the terms from one place to before another, which all match.
+// addFrom adds the terms between two positions, which all match.
 func (m *matcher) addFrom(p, end position) {
 	for o := m.property.order; p.before(end); p = (position{chunk: p.chunk + 1}) {
-		terms := o[p.chunk].terms
+		terms := o[p.chunk]
 		if end.chunk == p.chunk {
 			terms = terms[:end.at]
 		}
@@ -73,25 +73,27 @@ func (m *matcher) addFrom(p, end position) {
 	}
 }
 
-// firstText is where numbers end.
+// firstText returns the position after the numbers.
 func (m *matcher) firstText() position {
 	return m.property.order.search(func(number uint32) bool { return !m.terms.at(number).info().number() })
 }
 
-// onlyTimes tells whether all terms but numbers are times whose bytes are in their order.
+// onlyTimes reports whether all terms except numbers are times whose order by bytes is their order
+// by time.
 func (m *matcher) onlyTimes() bool {
 	counts := &m.property.counts
 	return counts[orderTime>>4] > 0 && counts[orderText>>4] == 0 && counts[orderOdd>>4] == 0
 }
 
-// holds asks the comparison about a term that is no map's.
+// holds reports whether the comparison holds for a term that does not belong to a map.
 func (m *matcher) holds(number uint32) bool {
 	t := m.terms.at(number)
-	return m.comparison.MatchesLeaf(m.property.name, query.String, query.Leaf{Text: m.textOf(t)}, m.now)
+	return m.comparison.MatchesLeaf(m.property.name, query.String, query.Leaf{Text: t.text}, m.now)
 }
 
-// addRun adds the terms of a section, numbers or all others, that a comparison
-// holds for, where those begin or end the section.
+// addRun adds the terms of a section for which the comparison holds. The section contains the
+// numbers, or all other terms. The matching terms must be at the start or at the end of the
+// section.
 func (m *matcher) addRun(numbers bool) {
 	o := m.property.order
 	first, end := position{}, m.firstText()
@@ -116,7 +118,7 @@ func (m *matcher) addRun(numbers bool) {
 	}
 }
 
-// inOrder adds the terms for which an operator that orders holds.
+// inOrder adds the terms for which <, <=, > or >= holds.
 func (m *matcher) inOrder() {
 	c := m.comparison
 	texts := m.firstText()
@@ -133,7 +135,7 @@ func (m *matcher) inOrder() {
 	}
 }
 
-// times adds the times that are before or behind another.
+// times adds the times before or after another time.
 func (m *matcher) times() {
 	texts, end := m.firstText(), m.property.order.end()
 	switch {
@@ -160,7 +162,7 @@ func (m *matcher) equal() {
 	case c.Number != nil:
 		p := m.seek(o, orderedKey{number: true, value: *c.Number})
 		for ; o.valid(p) && m.holdsNumber(o.term(p)); p = o.next(p) {
-			m.to.add(&m.terms.at(o.term(p)).rows)
+			m.to.add(&m.terms.at(o.term(p)).postings)
 		}
 	case !c.Wildcard():
 		for p := m.seek(o, textKey(c.Parts[0])); o.valid(p); p = o.next(p) {
@@ -175,20 +177,20 @@ func (m *matcher) equal() {
 	}
 }
 
-// isText tells whether completions show a text for a term.
+// isText reports whether completions show a given text for a term.
 func (m *matcher) isText(t *term, text string) bool {
 	f := m.fields.get(t.info().field())
 	if f.kind != query.Map {
-		return m.textOf(t) == text
+		return t.text == text
 	}
-	return len(text) == len(f.key)+1+len(m.textOf(t)) && text[:len(f.key)] == f.key && text[len(f.key)] == '=' && text[len(f.key)+1:] == m.textOf(t)
+	return len(text) == len(f.key)+1+len(t.text) && text[:len(f.key)] == f.key && text[len(f.key)] == '=' && text[len(f.key)+1:] == t.text
 }
 
 func (m *matcher) holdsNumber(number uint32) bool {
 	return m.terms.at(number).info().number() && m.holds(number)
 }
 
-// pattern adds the terms that a pattern matches.
+// pattern adds the terms that match a pattern.
 func (m *matcher) pattern() {
 	c := m.comparison
 	o := m.property.order
@@ -223,7 +225,7 @@ func (m *matcher) pattern() {
 	m.verifyFrom(texts, o.end())
 }
 
-// successor is the first text behind all that begin with a prefix.
+// successor returns the first text after all texts that begin with a prefix.
 func successor(prefix string) (string, bool) {
 	last := len(prefix) - 1
 	if prefix[last] == 0xff {
@@ -235,12 +237,13 @@ func successor(prefix string) (string, bool) {
 func (m *matcher) hasPrefix(t *term, prefix string) bool {
 	f := m.fields.get(t.info().field())
 	if f.kind != query.Map {
-		return strings.HasPrefix(m.textOf(t), prefix)
+		return strings.HasPrefix(t.text, prefix)
 	}
 	return strings.HasPrefix(m.shown(t), prefix)
 }
 
-// patternCandidates are the terms that could match by their trigrams; nil if these do not tell.
+// patternCandidates returns the terms that may match according to trigrams, or nil if trigrams do
+// not apply.
 func (m *matcher) patternCandidates() *roaring.Bitmap {
 	if longest, indexed := patternPiece(m.property, m.comparison); indexed {
 		return m.containing(longest)
@@ -248,7 +251,8 @@ func (m *matcher) patternCandidates() *roaring.Bitmap {
 	return nil
 }
 
-// patternPiece is the piece of a pattern that trigrams find the terms of; false if they do not tell.
+// patternPiece returns the part of a pattern to look up by trigrams, or false if trigrams do not
+// apply.
 func patternPiece(p *property, c *query.Comparison) (string, bool) {
 	if p.hidden || p.counts[orderTime>>4] > 0 || len(p.keys) > 0 {
 		return "", false

@@ -43,7 +43,7 @@ func observe(operation string, start time.Time) {
 	durations.WithLabelValues(operation).Observe(time.Since(start).Seconds())
 }
 
-// measure tells how large a state is.
+// measure sets the metrics of a state.
 func (s *state) measure() {
 	rowsGauge.Set(float64(s.visible))
 	termsGauge.Set(float64(s.termCount))

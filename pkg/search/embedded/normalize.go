@@ -8,9 +8,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// normalized gives properties the form that the contract promises, so that nothing
-// after it needs to doubt: sorted, each once, scalars with one leaf, keys sorted. It
-// returns what it is given where that is so already.
+// normalized returns properties in the form that package search requires: unique and sorted by
+// name, scalars with one leaf, and keys of maps unique and sorted. It returns its argument if it
+// already has this form.
 func normalized(properties query.Properties) query.Properties {
 	if isNormal(properties) {
 		return properties

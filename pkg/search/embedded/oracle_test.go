@@ -18,11 +18,11 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
-	"open-cluster-management.io/hub-apiserver/pkg/search/fleetgen"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+	"open-cluster-management.io/hub-apiserver/test/fleetgen"
 )
 
-// naive looks at every resource of the reports that it was given.
+// naive answers questions by reading every resource of the applied reports.
 type naive struct {
 	resources map[string]search.Resource
 	clusters  map[string]*search.Report
@@ -38,7 +38,7 @@ func (n *naive) apply(report *search.Report) {
 	}
 }
 
-// found are the UIDs of what matches and may be found, ordered.
+// found returns the sorted UIDs of the matching resources in the scope.
 func (n *naive) found(scope visibility.Scope, q *query.Query, now time.Time, by []search.Order) []string {
 	var uids []string
 	for uid, r := range n.resources {
@@ -72,7 +72,7 @@ func (n *naive) found(scope visibility.Scope, q *query.Query, now time.Time, by 
 	return uids
 }
 
-// property is a property of a resource; nil without.
+// property returns a property of a resource, or nil.
 func (n *naive) property(uid, name string) *query.Property {
 	if name == query.Cluster {
 		return &query.Property{Name: name, Leaves: []query.Leaf{{Text: n.clusters[uid].Cluster}}}
@@ -97,7 +97,7 @@ func (n *naive) values(uids []string, property string) map[string]int {
 	return counts
 }
 
-// questionTexts are of all ways in which terms are found, over dictionaries that are large.
+// questionTexts cover all methods of finding terms in large dictionaries.
 var questionTexts = []string{
 	"", "kind:Pod", "kind:pod", "kind:Pod status!=Running", "status:!=Running,!=Active", "restarts>3", "restarts<=2 kind:Pod", "restarts:0",
 	"created:day", "created:month", "created<month", "created!=month", "created>2025-06-01", "created>=2025-10-31T23:00:00Z", "created:2025-09*", "created:2025-10-1*",
@@ -108,7 +108,7 @@ var questionTexts = []string{
 	"podIP:10.12*", "podIP:*.1.*", "nothing:x", "nothing!=x", "_ownerUID:*1*",
 }
 
-func TestAnswersAreThoseOfLookingAtEverything(t *testing.T) {
+func TestAnswersEqualOracle(t *testing.T) {
 	seed := rand.Uint64()
 	if text := os.Getenv("SEARCH_SEED"); text != "" {
 		given, err := strconv.ParseUint(text, 10, 64)
@@ -176,10 +176,10 @@ func compare(t *testing.T, engine search.Engine, oracle *naive, scope visibility
 	}
 	result, err := engine.Search(t.Context(), scope, &search.Request{Query: *q, Now: now, Items: true, Offset: offset, Limit: limit, OrderBy: by})
 	if err != nil {
-		t.Fatalf("%q: %v", text, err)
+		t.Fatalf("Search(%q) = %v, want nil", text, err)
 	}
 	if result.Count != len(want) {
-		t.Errorf("%q: counted %d, not %d", text, result.Count, len(want))
+		t.Errorf("Search(%q): Count = %d, want %d", text, result.Count, len(want))
 	}
 	page := want[min(offset, len(want)):]
 	if limit >= 0 {
@@ -189,11 +189,11 @@ func compare(t *testing.T, engine search.Engine, oracle *naive, scope visibility
 	for i, item := range result.Items {
 		uids[i] = item.UID
 		if stored := string(oracle.resources[item.UID].Properties.AppendJSON(nil)); stored != string(item.JSON()) {
-			t.Fatalf("%q: %s is %s, not %s", text, item.UID, item.JSON(), stored)
+			t.Fatalf("Search(%q): item %s = %s, want %s", text, item.UID, item.JSON(), stored)
 		}
 	}
 	if !slices.Equal(uids, page) {
-		t.Fatalf("%q by %v, %d from %d: (-want +got)\n%s", text, by, limit, offset, gocmp.Diff(page, uids))
+		t.Fatalf("Search(%q) by %v, limit %d, offset %d (-want +got)\n%s", text, by, limit, offset, gocmp.Diff(page, uids))
 	}
 	property := properties[r.IntN(len(properties))]
 	completion, err := engine.Complete(t.Context(), scope, &search.CompletionRequest{Property: property, Query: *q, Now: now, Limit: -1})
@@ -205,7 +205,7 @@ func compare(t *testing.T, engine search.Engine, oracle *naive, scope visibility
 		counts[value.Value] = value.Count
 	}
 	if diff := gocmp.Diff(oracle.values(want, property), counts); diff != "" {
-		t.Fatalf("%q: values of %s (-want +got)\n%s", text, property, diff)
+		t.Fatalf("Complete(%q, %s) (-want +got)\n%s", text, property, diff)
 	}
 	few, err := engine.Complete(t.Context(), scope, &search.CompletionRequest{Property: property, Query: *q, Now: now, Limit: 3})
 	if err != nil {
@@ -213,7 +213,7 @@ func compare(t *testing.T, engine search.Engine, oracle *naive, scope visibility
 	}
 	if !slices.Equal(few.Values, completion.Values[:min(3, len(completion.Values))]) || few.Numbers != completion.Numbers ||
 		few.Times != completion.Times || few.Min != completion.Min || few.Max != completion.Max {
-		t.Fatalf("%q: the first values of %s are %+v of %+v", text, property, few, completion)
+		t.Fatalf("Complete(%q, %s) with a limit = %+v, want the first of %+v", text, property, few, completion)
 	}
 }
 
@@ -246,7 +246,7 @@ func TestReadersSeeWholeReports(t *testing.T) {
 				}
 				cluster := clusters[i%len(clusters)]
 				if err := wholeRound(t, engine, cluster); err != nil {
-					t.Errorf("cluster %s: %v", cluster, err)
+					t.Errorf("resources of cluster %s: %v", cluster, err)
 					return
 				}
 			}
@@ -257,7 +257,7 @@ func TestReadersSeeWholeReports(t *testing.T) {
 	readers.Wait()
 }
 
-// wholeRound checks that all that is found of a cluster is of one report.
+// wholeRound checks that all resources found for a cluster belong to one report.
 func wholeRound(t *testing.T, engine search.Engine, cluster string) error {
 	result, err := engine.Search(t.Context(), visibilitytest.Everything(), &search.Request{
 		Query: parse(t, "cluster:"+cluster+" thing"), Items: true, Limit: -1, OrderBy: []search.Order{{Property: "round"}}, Related: true,
@@ -266,7 +266,7 @@ func wholeRound(t *testing.T, engine search.Engine, cluster string) error {
 		return err
 	}
 	if result.Count != crashResources || len(result.Items) != crashResources {
-		return fmt.Errorf("counted %d with %d items", result.Count, len(result.Items))
+		return fmt.Errorf("Count = %d with %d items, want equal numbers", result.Count, len(result.Items))
 	}
 	for i := range result.Items {
 		properties, err := query.DecodeProperties(result.Items[i].JSON())
@@ -278,7 +278,7 @@ func wholeRound(t *testing.T, engine search.Engine, cluster string) error {
 			return err
 		}
 		if search.Text(properties, "round") != search.Text(first, "round") || result.Items[i].Version != result.Items[0].Version {
-			return fmt.Errorf("%s is with %s", result.Items[i].JSON(), result.Items[0].JSON())
+			return fmt.Errorf("answer contains %s and %s, want resources of one report", result.Items[i].JSON(), result.Items[0].JSON())
 		}
 	}
 	values, err := engine.Complete(t.Context(), visibilitytest.Everything(), &search.CompletionRequest{Property: "round", Query: parse(t, "cluster:"+cluster), Limit: -1})
@@ -286,7 +286,7 @@ func wholeRound(t *testing.T, engine search.Engine, cluster string) error {
 		return err
 	}
 	if len(values.Values) != 1 || values.Values[0].Count != crashResources {
-		return fmt.Errorf("rounds %v", values.Values)
+		return fmt.Errorf("rounds of the cluster = %v, want one", values.Values)
 	}
 	return nil
 }

@@ -10,33 +10,36 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// ordered are terms in the order of completions: numbers by number, then all others
-// by the bytes of what completions show. Equal ones are ordered by number. Its parts do not
-// change, so it is copied by assignment.
-type ordered []*chunk
+// ordered is a list of terms in the order of completions: first numbers by value, then all other
+// terms by the bytes of the text that completions show. Equal terms are ordered by their number.
+// Chunks are immutable, so an assignment copies a list.
+type ordered [][]uint32
 
-// orderedKey is what terms are compared by.
+// chunkLimit is the maximum number of terms of a chunk.
+const chunkLimit = 512
+
+// orderedKey determines the position of a term in an ordered list.
 type orderedKey struct {
 	number bool
 	value  float64
-	// key is that of a map's leaf, and pair whether there is one.
+	// key is the key of the leaf of a map. pair is true if the leaf belongs to a map.
 	key, text string
 	pair      bool
 }
 
-func (s *state) orderedKey(t *term) orderedKey {
-	k := orderedKey{text: s.textOf(t)}
+func (d *dictionary) orderedKey(t *term) orderedKey {
+	k := orderedKey{text: t.text}
 	if t.info().number() {
 		k.number = true
-		k.value, _ = query.ParseNumber(s.textOf(t))
+		k.value, _ = query.ParseNumber(t.text)
 	}
-	if f := s.fields.get(t.info().field()); f.kind == query.Map {
+	if f := d.fields.get(t.info().field()); f.kind == query.Map {
 		k.key, k.pair = f.key, true
 	}
 	return k
 }
 
-// textKey is where a text is, which is no number.
+// textKey returns the key of a text that is not a number.
 func textKey(text string) orderedKey { return orderedKey{text: text} }
 
 func compareKeys(a, b *orderedKey) int {
@@ -60,7 +63,7 @@ func compareKeys(a, b *orderedKey) int {
 	return compareJoined(a, b)
 }
 
-// compareJoined compares as if keys and texts were put together.
+// compareJoined compares the texts of keys joined with their values.
 func compareJoined(a, b *orderedKey) int {
 	var bufferA, bufferB [256]byte
 	return strings.Compare(string(a.append(bufferA[:0])), string(b.append(bufferB[:0])))
@@ -73,43 +76,43 @@ func (k *orderedKey) append(dst []byte) []byte {
 	return append(dst, k.text...)
 }
 
-// shown is the text that completions show for a term.
-func (s *state) shown(t *term) string {
-	if f := s.fields.get(t.info().field()); f.kind == query.Map {
-		return f.key + "=" + s.textOf(t)
+// shown returns the text that completions show for a term.
+func (d *dictionary) shown(t *term) string {
+	if f := d.fields.get(t.info().field()); f.kind == query.Map {
+		return f.key + "=" + t.text
 	}
-	return s.textOf(t)
+	return t.text
 }
 
-func (s *state) compareTerms(a, b uint32) int {
-	ka, kb := s.orderedKey(s.terms.at(a)), s.orderedKey(s.terms.at(b))
+func (d *dictionary) compareTerms(a, b uint32) int {
+	ka, kb := d.orderedKey(d.terms.at(a)), d.orderedKey(d.terms.at(b))
 	return cmp.Or(compareKeys(&ka, &kb), cmp.Compare(a, b))
 }
 
-// position is a place in an ordered list.
+// position is a position in an ordered list.
 type position struct{ chunk, at int }
 
 func (o ordered) end() position { return position{chunk: len(o)} }
 
 func (o ordered) valid(p position) bool { return p.chunk >= 0 && p.chunk < len(o) }
 
-func (o ordered) term(p position) uint32 { return o[p.chunk].terms[p.at] }
+func (o ordered) term(p position) uint32 { return o[p.chunk][p.at] }
 
 func (o ordered) next(p position) position {
-	if p.at++; p.at >= len(o[p.chunk].terms) {
+	if p.at++; p.at >= len(o[p.chunk]) {
 		return position{chunk: p.chunk + 1}
 	}
 	return p
 }
 
-// previous is the place before; it is not valid before the first.
+// previous returns the previous position. The position before the first is not valid.
 func (o ordered) previous(p position) position {
 	if p.at > 0 {
 		p.at--
 		return p
 	}
 	if p.chunk--; p.chunk >= 0 {
-		p.at = len(o[p.chunk].terms) - 1
+		p.at = len(o[p.chunk]) - 1
 	}
 	return p
 }
@@ -118,140 +121,157 @@ func (p position) before(q position) bool {
 	return p.chunk < q.chunk || p.chunk == q.chunk && p.at < q.at
 }
 
-// search is the first place at which reached is true, which it stays from there on.
+// search returns the first position for which reached is true. reached must be true for all
+// following positions.
 func (o ordered) search(reached func(number uint32) bool) position {
-	part := sort.Search(len(o), func(i int) bool { return reached(o[i].terms[len(o[i].terms)-1]) })
+	part := sort.Search(len(o), func(i int) bool { return reached(o[i][len(o[i])-1]) })
 	if part == len(o) {
 		return o.end()
 	}
-	terms := o[part].terms
+	terms := o[part]
 	return position{chunk: part, at: sort.Search(len(terms), func(i int) bool { return reached(terms[i]) })}
 }
 
-// seek is the place of the first term that is not before a key.
-func (s *state) seek(o ordered, key orderedKey) position {
+// seek returns the position of the first term that is not before a key.
+func (d *dictionary) seek(o ordered, key orderedKey) position {
 	return o.search(func(number uint32) bool {
-		k := s.orderedKey(s.terms.at(number))
+		k := d.orderedKey(d.terms.at(number))
 		return compareKeys(&k, &key) >= 0
 	})
 }
 
-// partOf is the part, not before the first, that a term is in or belongs to.
-func (s *state) partOf(o ordered, first int, number uint32) int {
+// partOf returns the index of the chunk to which a term belongs. The search starts with the chunk
+// first.
+func (d *dictionary) partOf(o ordered, first int, number uint32) int {
 	return first + sort.Search(len(o)-first-1, func(i int) bool {
-		return s.compareTerms(o[first+i+1].terms[0], number) > 0
+		return d.compareTerms(o[first+i+1][0], number) > 0
 	})
 }
 
-// beforePart is how many of the sorted terms come before the next part.
-func (s *state) beforePart(o ordered, part int, terms []uint32) int {
+// beforePart returns the number of the sorted terms that come before the chunk after a part.
+func (d *dictionary) beforePart(o ordered, part int, terms []uint32) int {
 	if part+1 == len(o) {
 		return len(terms)
 	}
-	next := o[part+1].terms[0]
-	return sort.Search(len(terms), func(i int) bool { return s.compareTerms(terms[i], next) >= 0 })
+	next := o[part+1][0]
+	return sort.Search(len(terms), func(i int) bool { return d.compareTerms(terms[i], next) >= 0 })
 }
 
 // insert adds terms that are not in the list.
-func (s *state) insert(o ordered, added []uint32) ordered {
-	s.sortTerms(added)
+func (d *dictionary) insert(o ordered, added []uint32) ordered {
+	d.sortTerms(added)
 	result := make(ordered, 0, len(o)+2*len(added)/chunkLimit+1)
 	if len(o) == 0 {
-		return s.appendChunks(result, &chunk{terms: added})
+		return appendChunk(result, added)
 	}
 	done := 0
 	for len(added) > 0 {
-		part := s.partOf(o, done, added[0])
-		take := s.beforePart(o, part, added)
+		part := d.partOf(o, done, added[0])
+		take := d.beforePart(o, part, added)
 		result = append(result, o[done:part]...)
 		done = part + 1
-		result = s.appendChunks(result, s.merged(o[part], added[:take]))
+		result = appendChunk(result, d.merged(o[part], added[:take]))
 		added = added[take:]
 	}
 	return append(result, o[done:]...)
 }
 
-// appendChunks appends a part that may be too large, so that there is room for more.
-func (s *state) appendChunks(o ordered, c *chunk) ordered {
-	if len(c.terms) <= chunkLimit && (c.keys != nil || len(c.terms) < keysFrom) {
-		return append(o, c)
+// merged returns a chunk with additional terms. The terms must be in order.
+func (d *dictionary) merged(chunk, added []uint32) []uint32 {
+	result := make([]uint32, 0, len(chunk)+len(added))
+	for _, number := range added {
+		at := sort.Search(len(chunk), func(i int) bool { return d.compareTerms(chunk[i], number) > 0 })
+		result = append(append(result, chunk[:at]...), number)
+		chunk = chunk[at:]
 	}
-	if len(c.terms) <= chunkLimit {
-		return append(o, s.newChunk(slices.Clip(c.terms)))
+	return append(result, chunk...)
+}
+
+// appendChunk appends a chunk. It splits a chunk that is too large, and leaves room for more terms.
+func appendChunk(o ordered, terms []uint32) ordered {
+	if len(terms) <= chunkLimit {
+		return append(o, terms)
 	}
-	for part := range slices.Chunk(c.terms, chunkLimit*3/4) {
-		o = append(o, s.newChunk(slices.Clone(part)))
+	for part := range slices.Chunk(terms, chunkLimit*3/4) {
+		o = append(o, slices.Clone(part))
 	}
 	return o
 }
 
 // without removes terms that are in the list.
-func (s *state) without(o ordered, removed []uint32) ordered {
-	s.sortTerms(removed)
+func (d *dictionary) without(o ordered, removed []uint32) ordered {
+	d.sortTerms(removed)
 	result := make(ordered, 0, len(o))
 	done := 0
 	for len(removed) > 0 && done < len(o) {
-		part := s.partOf(o, done, removed[0])
-		take := s.beforePart(o, part, removed)
+		part := d.partOf(o, done, removed[0])
+		take := d.beforePart(o, part, removed)
 		result = append(result, o[done:part]...)
 		done = part + 1
-		c := o[part].without(removed[:take])
+		rest := make([]uint32, 0, len(o[part]))
+		for _, number := range o[part] {
+			if take > 0 && removed[0] == number {
+				removed, take = removed[1:], take-1
+			} else {
+				rest = append(rest, number)
+			}
+		}
 		removed = removed[take:]
-		if last := len(result) - 1; last >= 0 && len(c.terms) > 0 && len(result[last].terms)+len(c.terms) < chunkLimit/4 {
-			result[last] = s.newChunk(slices.Concat(result[last].terms, c.terms))
-		} else if len(c.terms) > 0 {
-			result = append(result, c)
+		if last := len(result) - 1; last >= 0 && len(rest) > 0 && len(result[last])+len(rest) < chunkLimit/4 {
+			result[last] = slices.Concat(result[last], rest)
+		} else if len(rest) > 0 {
+			result = append(result, slices.Clip(rest))
 		}
 	}
 	return append(result, o[done:]...)
 }
 
-// sortable is a term with eight bytes of what it is ordered by.
+// sortable is a term with eight bytes of its text.
 type sortable struct {
 	prefix uint64
 	number uint32
 }
 
-// sortTerms orders terms as an ordered list does. Texts are compared eight bytes at a
-// time, kept beside the terms, since each look at a text of many is slow.
-func (s *state) sortTerms(terms []uint32) {
+// sortTerms sorts terms in the order of an ordered list. It compares eight bytes of all texts at a
+// time, because reading texts, which are far apart in memory, is slow.
+func (d *dictionary) sortTerms(terms []uint32) {
 	if len(terms) < 64 {
-		slices.SortFunc(terms, s.compareTerms)
+		slices.SortFunc(terms, d.compareTerms)
 		return
 	}
 	texts := make([]sortable, 0, len(terms))
 	var numbers []uint32
 	for _, number := range terms {
-		if s.terms.at(number).info().number() {
+		if d.terms.at(number).info().number() {
 			numbers = append(numbers, number)
 		} else {
 			texts = append(texts, sortable{number: number})
 		}
 	}
-	slices.SortFunc(numbers, s.compareTerms)
-	s.sortTexts(texts, 0)
+	slices.SortFunc(numbers, d.compareTerms)
+	d.sortTexts(texts, 0)
 	copy(terms, numbers)
 	for i := range texts {
 		terms[len(numbers)+i] = texts[i].number
 	}
 }
 
-// sortTexts orders terms whose texts are the same up to depth.
-func (s *state) sortTexts(texts []sortable, depth int) {
+// sortTexts sorts terms whose texts are equal in the first depth bytes.
+func (d *dictionary) sortTexts(texts []sortable, depth int) {
 	if len(texts) < 16 {
-		slices.SortFunc(texts, func(a, b sortable) int { return s.compareTerms(a.number, b.number) })
+		slices.SortFunc(texts, func(a, b sortable) int { return d.compareTerms(a.number, b.number) })
 		return
 	}
 	ended := true
 	for i := range texts {
 		var more bool
-		texts[i].prefix, more = s.bytesAt(texts[i].number, depth)
+		texts[i].prefix, more = d.bytesAt(texts[i].number, depth)
 		ended = ended && !more
 	}
 	if ended {
-		// What is the same but for bytes of zero at the end is left to the comparison.
+		// Texts that differ only in zero bytes at the end are compared completely.
 		slices.SortFunc(texts, func(a, b sortable) int {
-			return cmp.Or(cmp.Compare(a.prefix, b.prefix), s.compareTerms(a.number, b.number))
+			return cmp.Or(cmp.Compare(a.prefix, b.prefix), d.compareTerms(a.number, b.number))
 		})
 		return
 	}
@@ -262,18 +282,19 @@ func (s *state) sortTexts(texts []sortable, depth int) {
 			end++
 		}
 		if end-first > 1 {
-			s.sortTexts(texts[first:end], depth+8)
+			d.sortTexts(texts[first:end], depth+8)
 		}
 		first = end
 	}
 }
 
-// bytesAt are eight bytes of what completions show for a term, and whether there are more.
-func (s *state) bytesAt(number uint32, depth int) (prefix uint64, more bool) {
-	t := s.terms.at(number)
+// bytesAt returns eight bytes of the text that completions show for a term, and reports whether
+// there are more.
+func (d *dictionary) bytesAt(number uint32, depth int) (prefix uint64, more bool) {
+	t := d.terms.at(number)
 	var bytes [8]byte
 	length := 0
-	if f := s.fields.get(t.info().field()); f.kind == query.Map {
+	if f := d.fields.get(t.info().field()); f.kind == query.Map {
 		if depth < len(f.key) {
 			length = copy(bytes[:], f.key[depth:])
 		}
@@ -283,8 +304,8 @@ func (s *state) bytesAt(number uint32, depth int) (prefix uint64, more bool) {
 		}
 		depth -= len(f.key) + 1
 	}
-	if at := depth + length; at >= 0 && at < len(s.textOf(t)) && length < len(bytes) {
-		length += copy(bytes[length:], s.textOf(t)[at:])
+	if at := depth + length; at >= 0 && at < len(t.text) && length < len(bytes) {
+		length += copy(bytes[length:], t.text[at:])
 	}
-	return binary.BigEndian.Uint64(bytes[:]), depth+length < len(s.textOf(t))
+	return binary.BigEndian.Uint64(bytes[:]), depth+length < len(t.text)
 }

@@ -2,20 +2,20 @@ package embedded
 
 import "slices"
 
-// pending are rows or terms that are yet to be added to rowsets, each a key of the set
-// and a number in one. It is much quicker to add many to a set at a time.
+// pending contains rows or terms that must still be added to postings. Each pair of the key of the
+// postings and the number to add is one integer. Adding many numbers at a time is much faster.
 type pending struct {
 	pairs []uint64
-	// spare is as large, or nothing.
+	// spare is a buffer for sortByKey.
 	spare []uint64
-	// unsorted is true if the numbers of the pairs do not only grow.
+	// unsorted is true if a number is less than the previous number.
 	unsorted bool
 }
 
 const (
 	// pendingLimit bounds the memory of pairs.
 	pendingLimit = 1 << 21
-	// directLimit is how many pairs are not worth sorting by digits.
+	// directLimit is the number of pairs below which a radix sort is slower.
 	directLimit = 1 << 10
 	digitBits   = 11
 	// keptPairs bounds the memory of pairs that is kept for the next transaction.
@@ -31,7 +31,7 @@ func (p *pending) add(key, number uint32) {
 
 func (p *pending) full() bool { return len(p.pairs) >= pendingLimit }
 
-// flush calls add with each key and its numbers in order, and is empty then.
+// flush calls add with each key and its sorted numbers, and removes all pairs.
 func (p *pending) flush(add func(key uint32, numbers []uint32)) {
 	if len(p.pairs) == 0 {
 		return
@@ -55,7 +55,7 @@ func (p *pending) flush(add func(key uint32, numbers []uint32)) {
 	p.pairs, p.unsorted = p.pairs[:0], false
 }
 
-// shrink gives up memory that only large transactions need.
+// shrink frees memory that only large transactions require.
 func (p *pending) shrink() {
 	if cap(p.pairs) > keptPairs {
 		p.pairs = nil
@@ -65,7 +65,7 @@ func (p *pending) shrink() {
 	}
 }
 
-// sortByKey sorts by the keys, digit by digit, and keeps the order of the numbers.
+// sortByKey sorts by the keys with a radix sort, which keeps the order of the numbers.
 func (p *pending) sortByKey() {
 	var highest uint64
 	for _, pair := range p.pairs {
@@ -93,21 +93,4 @@ func (p *pending) sortByKey() {
 		from, to = to, from
 	}
 	p.pairs, p.spare = from, to
-}
-
-// flushRows adds what is pending to the rows of terms and variants.
-func (t *transaction) flushRows() {
-	t.termRows.flush(func(id uint32, rows []uint32) {
-		t.terms.edit(t.id, id).rows.addMany(t.id, rows)
-		t.setTimes(id, rows...)
-	})
-	t.variantRows.flush(func(id uint32, rows []uint32) {
-		_, set := t.variant(id)
-		set.addMany(t.id, rows)
-	})
-}
-
-// flushTrigrams adds what is pending to the terms of trigrams.
-func (t *transaction) flushTrigrams() {
-	t.trigramTerms.flush(func(trigram uint32, terms []uint32) { t.trigrams.edit(t.id, trigram).addMany(t.id, terms) })
 }

@@ -12,17 +12,17 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// pauseRows is after how many rows those who rank rows pause.
+// pauseRows is the number of rows between two calls of pause.
 const pauseRows = 4096
 
-// ranked gives all resources in an order, those with the same values by UID. Pause is called
-// now and then, and its error ends the work.
+// ranked returns all resources in an order. Resources with equal values are ordered by UID. It
+// calls pause regularly and returns the error of pause.
 func (s *state) ranked(by []search.Order, pause func() error) ([]uint32, error) {
 	rows, err := s.byUID(pause)
 	if err != nil {
 		return nil, err
 	}
-	// What counts most is sorted by last, as each sort keeps what was there before.
+	// The sorts are stable, so the most significant property is sorted last.
 	for i := len(by) - 1; i >= 0; i-- {
 		ranks, highest, err := s.ranks(by[i].Property, pause)
 		if err != nil {
@@ -43,7 +43,8 @@ func (s *state) ranked(by []search.Order, pause func() error) ([]uint32, error) 
 	return rows, nil
 }
 
-// sortedByRank sorts rows by their ranks, which are not above highest; those without come last.
+// sortedByRank returns rows sorted by their ranks. highest is the maximum rank. Rows without a rank
+// come last.
 func sortedByRank(rows, ranks []uint32, highest uint32) []uint32 {
 	starts := make([]uint32, highest+2)
 	for _, row := range rows {
@@ -61,7 +62,8 @@ func sortedByRank(rows, ranks []uint32, highest uint32) []uint32 {
 	return sorted
 }
 
-// ranks gives each row the place of its value of a property among all values, from 1; 0 without a value.
+// ranks returns the rank of each row's value among all values of a property, from 1. Rows without a
+// value have the rank 0.
 func (s *state) ranks(name string, pause func() error) (ranks []uint32, highest uint32, err error) {
 	ranks = make([]uint32, s.rows.len())
 	if name == query.Cluster {
@@ -82,7 +84,7 @@ func (s *state) ranks(name string, pause func() error) (ranks []uint32, highest 
 		if i == 0 || distinct || s.orderTerms(terms[i-1], number) != 0 {
 			highest++
 		}
-		s.terms.at(number).rows.each(func(row uint32) bool {
+		s.terms.at(number).postings.each(func(row uint32) bool {
 			ranks[row] = highest
 			return true
 		})
@@ -95,7 +97,7 @@ func (s *state) ranks(name string, pause func() error) (ranks []uint32, highest 
 	return ranks, highest, nil
 }
 
-// rankFirst ranks rows by the first of several values that they may have.
+// rankFirst ranks rows by their first value. Rows may have several values.
 func (s *state) rankFirst(property uint32, terms, ranks []uint32, pause func() error) (highest uint32, err error) {
 	byTerm := make(map[uint32]uint32, len(terms))
 	for i, number := range terms {
@@ -137,39 +139,37 @@ func (s *state) rankClusters(ranks []uint32) (highest uint32) {
 	return highest
 }
 
-// orderTerms compares what two terms order their rows by.
+// orderTerms compares the sort keys of two terms.
 func (s *state) orderTerms(a, b uint32) int {
 	ka, kb := s.termKey(a), s.termKey(b)
 	return ka.compare(&kb, false)
 }
 
-// termsByKey are the terms of a property by what they order their rows by.
+// termsByKey returns the terms of a property in the order of their sort keys.
 func (s *state) termsByKey(p *property) []uint32 {
-	var terms []uint32
-	for _, c := range p.order {
-		terms = append(terms, c.terms...)
-	}
+	terms := slices.Concat(p.order...)
 	if !p.inKeyOrder() {
 		slices.SortStableFunc(terms, s.orderTerms)
 	}
 	return terms
 }
 
-// inKeyOrder tells whether the order of the terms is that of rows.
+// inKeyOrder reports whether the order of the terms equals the order of their sort keys.
 func (p *property) inKeyOrder() bool {
 	return p.counts[orderOdd>>4] == 0 && (p.counts[orderTime>>4] == 0 || p.counts[orderText>>4] == 0) && p.emptyKeys == 0
 }
 
-// distinct tells whether each term is ordered by something else.
+// distinct reports whether no two terms have equal sort keys.
 func (p *property) distinct() bool {
 	return p.emptyKeys == 0 && p.counts[orderNum>>4] == 0 && p.counts[orderOdd>>4] == 0 && len(p.keys) == 0 &&
 		p.variants[query.List].empty() && p.variants[query.Bool].empty() && p.variants[query.JSON].empty()
 }
 
-// byUID gives all resources by their UIDs.
+// byUID returns all resources in the order of their UIDs.
 func (s *state) byUID(pause func() error) ([]uint32, error) {
 	clusters := slices.Clone(s.clusters)
-	// A slash follows the name in a UID, and decides where one name begins with another.
+	// In a UID, a slash follows the name. It determines the order if one name is a prefix of
+	// another.
 	slices.SortFunc(clusters, func(a, b *cluster) int { return strings.Compare(a.name+"/", b.name+"/") })
 	rows := make([]uint32, 0, s.visible)
 	var others []uint32
@@ -194,7 +194,7 @@ func (s *state) byUID(pause func() error) ([]uint32, error) {
 			return nil, err
 		}
 	}
-	// What stands for a cluster has a UID that does not begin with the cluster's name.
+	// The UID of the resource for the cluster itself does not start with the name of the cluster.
 	slices.SortFunc(others, s.compareUIDs)
 	result, done := make([]uint32, 0, len(rows)+len(others)), 0
 	for _, row := range others {
@@ -205,7 +205,7 @@ func (s *state) byUID(pause func() error) ([]uint32, error) {
 	return append(result, rows[done:]...), nil
 }
 
-// uidPrefix are the first eight bytes behind the cluster's name of a UID in the data of a row.
+// uidPrefix returns the first eight bytes after the cluster's name in the UID of a row.
 func uidPrefix(data string) uint64 {
 	var text [8]byte
 	if data[0] == uidUUID {

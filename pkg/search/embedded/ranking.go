@@ -12,43 +12,45 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
-// scopePlaces bounds for how many scopes a ranking keeps their places.
+// scopePlaces bounds the number of scopes whose places a ranking caches.
 const scopePlaces = 32
 
-// base are all resources of one version in an order. It does not change.
+// base contains all resources of one version in an order. It is immutable.
 type base struct {
 	rows []uint32
-	// places are those of scopes that have few of the rows, by their IDs.
+	// places caches the positions in rows of the rows of small scopes, by the IDs of scopes.
 	places *lru.Cache
 	adding sync.Mutex
 }
 
 func newBase(rows []uint32) *base { return &base{rows: rows, places: lru.New(scopePlaces)} }
 
-// ranking is an order of all resources that is true for the versions from one to another. It
-// consists of a base, without the rows that have changed since, and these in their new places.
+// ranking is an order of all resources that is valid for a range of versions. It consists of a
+// base, except the rows that have changed since then, and of these rows in their new positions.
 type ranking struct {
 	by       []search.Order
 	base     *base
 	from, to uint64
-	// moves and touches are how many of them are in it.
+	// moves and touches are the numbers of the moves and touches that the ranking includes.
 	moves, touches uint64
-	// properties are the numbers that those of the order had then; they have others once they were given up.
+	// properties are the numbers that the properties of the order had. A property that was removed
+	// gets another number.
 	properties []uint32
-	// stale are the rows that have changed since the base.
+	// stale contains the rows that have changed since the base.
 	stale      dense
 	staleCount int
-	// fresh are those of them that exist, in order.
+	// fresh contains the existing stale rows, in order.
 	fresh []placed
 }
 
-// placed is a row that comes before a place of the base, and behind all others before it.
+// placed is a row that comes directly before a position of the base, after all other rows before
+// that position.
 type placed struct{ row, before uint32 }
 
-// touch is a change of a property of a row that stays in its class and keeps its name.
+// touch is a change of a property of a row whose class and name stay the same.
 type touch struct{ row, property uint32 }
 
-// nextTouched is the number that the next touch will have.
+// nextTouched returns the number of the next touch.
 func (s *state) nextTouched() uint64 { return s.firstTouched + uint64(len(s.touched)) }
 
 // newRanking ranks all resources of a state.
@@ -63,7 +65,7 @@ func (s *state) newRanking(by []search.Order, pause func() error) (*ranking, err
 	}, nil
 }
 
-// orderedBy are the numbers of the properties of an order.
+// orderedBy returns the numbers of the properties of an order.
 func (s *state) orderedBy(by []search.Order) []uint32 {
 	names := make([]string, len(by))
 	for i := range by {
@@ -72,8 +74,8 @@ func (s *state) orderedBy(by []search.Order) []uint32 {
 	return s.numbersOf(names...)
 }
 
-// behind is how many changes the ranking does not know yet; more than there can be if the state
-// does not know all of them.
+// behind returns the number of changes of a state that the ranking does not include, or MaxInt if
+// the state no longer contains all of them.
 func (k *ranking) behind(s *state) int {
 	if k.moves < s.firstMoved || k.touches < s.firstTouched {
 		return math.MaxInt
@@ -81,7 +83,7 @@ func (k *ranking) behind(s *state) int {
 	return int(s.nextMoved()-k.moves) + len(k.touched(s))
 }
 
-// touched are the rows whose values of the order's properties have changed.
+// touched returns the rows whose values of the properties of the order have changed.
 func (k *ranking) touched(s *state) []uint32 {
 	properties := slices.Concat(k.properties, s.orderedBy(k.by))
 	var rows []uint32
@@ -93,14 +95,15 @@ func (k *ranking) touched(s *state) []uint32 {
 	return rows
 }
 
-// changed are the rows that may have another place in a state, ordered and each once.
+// changed returns the rows whose position may differ in a state, sorted and unique.
 func (k *ranking) changed(s *state) []uint32 {
 	rows := slices.Concat(s.moved[k.moves-s.firstMoved:], k.touched(s))
 	slices.Sort(rows)
 	return slices.Compact(rows)
 }
 
-// follow gives the ranking of a later state, which knows what has changed since.
+// follow returns the ranking of a later state. The state must contain all changes since the
+// ranking.
 func (k *ranking) follow(s *state) *ranking {
 	next := *k
 	next.to, next.moves, next.touches, next.properties = s.version, s.nextMoved(), s.nextTouched(), s.orderedBy(k.by)
@@ -136,7 +139,7 @@ func (k *ranking) follow(s *state) *ranking {
 	return &next
 }
 
-// place puts rows, which are in order, between those that are fresh already.
+// place adds sorted rows to the fresh ones.
 func (k *ranking) place(o *sorter, added []sorted) {
 	old := k.fresh
 	k.fresh = make([]placed, 0, len(old)+len(added))
@@ -152,7 +155,7 @@ func (k *ranking) place(o *sorter, added []sorted) {
 		k.fresh = append(k.fresh, old[:at]...)
 		old = old[at:]
 		before := k.search(isBehind)
-		// Between rows of the base that have become stale since, those placed before decide.
+		// Between stale rows of the base, the previously placed rows determine the position.
 		if last := len(k.fresh) - 1; last >= 0 {
 			before = max(before, k.fresh[last].before)
 		}
@@ -161,8 +164,8 @@ func (k *ranking) place(o *sorter, added []sorted) {
 	k.fresh = append(k.fresh, old...)
 }
 
-// search is the place behind the last row of the base, without stale ones, for which reached is
-// not true yet.
+// search returns the position after the last row of the base that is not stale and for which
+// reached is false.
 func (k *ranking) search(reached func(row uint32) bool) uint32 {
 	low, high := 0, len(k.base.rows)
 	for low < high {
@@ -180,7 +183,7 @@ func (k *ranking) search(reached func(row uint32) bool) uint32 {
 	return uint32(low)
 }
 
-// fold makes a new base, in which nothing is stale.
+// fold creates a new base without stale rows.
 func (k *ranking) fold() {
 	rows := make([]uint32, 0, len(k.base.rows)+len(k.fresh))
 	fresh := k.fresh
@@ -199,7 +202,8 @@ func (k *ranking) fold() {
 	k.stale = make(dense, len(k.stale))
 }
 
-// placesOf are the places of the base that a scope has, unless these are most of them.
+// placesOf returns the positions of the rows of a scope in the base, or nil if the scope contains
+// most of the rows.
 func (b *base) placesOf(scope uint64, rows *roaring.Bitmap) dense {
 	if 2*rows.GetCardinality() > uint64(len(b.rows)) {
 		return nil
@@ -207,7 +211,7 @@ func (b *base) placesOf(scope uint64, rows *roaring.Bitmap) dense {
 	if found, ok := b.places.Get(scope); ok {
 		return found.(dense)
 	}
-	// Many may ask at once, and all but one of them would do the same for nothing.
+	// Many requests may require the same positions at the same time.
 	b.adding.Lock()
 	defer b.adding.Unlock()
 	if found, ok := b.places.Get(scope); ok {
@@ -232,7 +236,8 @@ type pager struct {
 	rows          []uint32
 }
 
-// take takes a row if it is found; it is false when the page, and one row more, is complete.
+// take adds a row if it matches. It returns false when the page and one additional row are
+// complete.
 func (p *pager) take(row uint32) bool {
 	switch {
 	case !p.found.has(row):
@@ -244,7 +249,7 @@ func (p *pager) take(row uint32) bool {
 	return len(p.rows) <= p.limit
 }
 
-// page gives a page of the rows found, and whether there are more.
+// page returns a page of the matching rows, and reports whether more rows exist.
 func (k *ranking) page(o *sorter, found *roaring.Bitmap, offset, limit int) ([]uint32, bool, error) {
 	p := pager{found: o.denseOf(found), offset: offset, limit: limit}
 	unchanged := o.denseOf(found)
@@ -288,8 +293,8 @@ func (k *ranking) page(o *sorter, found *roaring.Bitmap, offset, limit int) ([]u
 	return p.rows[:min(len(p.rows), limit)], len(p.rows) > limit, nil
 }
 
-// visit calls f with the places of the base, from one on, that the reader's scope may have, until
-// f returns false, and tells whether it did.
+// visit calls f with the positions of the base, from start, at which rows of the reader's scope may
+// be, until f returns false. It reports whether f returned false.
 func (k *ranking) visit(r *reader, start uint32, f func(at uint32) bool) (ended bool, err error) {
 	places := k.base.placesOf(r.scopeID, r.scope)
 	if places == nil {
@@ -324,10 +329,11 @@ func (k *ranking) visit(r *reader, start uint32, f func(at uint32) bool) (ended 
 	return false, nil
 }
 
-// visitCost is that of a place, in nanoseconds as rowCost.
+// visitCost is the cost of visiting a position, in nanoseconds, like rowCost.
 const visitCost = 3
 
-// rankingCost estimates the time to find so many of a total of rows in an order of all rows.
+// rankingCost estimates the cost of finding the wanted number of a total number of rows in an order
+// of all rows.
 func (r *reader) rankingCost(wanted, total int) int {
 	places := int(r.scope.GetCardinality())
 	if 2*places > r.visible {

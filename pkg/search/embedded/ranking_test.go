@@ -18,11 +18,11 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
-	"open-cluster-management.io/hub-apiserver/pkg/search/fleetgen"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+	"open-cluster-management.io/hub-apiserver/test/fleetgen"
 )
 
-// keptOrders are few enough to be kept all.
+// keptOrders contains at most rankingLimit orders.
 var keptOrders = [][]search.Order{
 	{{Property: "name"}},
 	{{Property: "name", Descending: true}},
@@ -33,8 +33,8 @@ var keptOrders = [][]search.Order{
 	{{Property: "cluster", Descending: true}, {Property: "namespace"}},
 }
 
-// changed is a report of changes of every kind: other values, other names, other namespaces, another
-// order in a list, values that go, resources that come and go.
+// changed returns a report with all kinds of changes: other values, names and namespaces, another
+// order in a list, removed values, and new and deleted resources.
 func changed(r *rand.Rand, oracle *naive, full *search.Report, size int) *search.Report {
 	report := &search.Report{Cluster: full.Cluster, Hub: full.Hub, Time: full.Time}
 	for range size {
@@ -75,9 +75,9 @@ func changed(r *rand.Rand, oracle *naive, full *search.Report, size int) *search
 		}
 		report.Put = append(report.Put, resource)
 	}
-	// What a report deletes it does not put too.
+	// A report must not put a resource that it deletes.
 	report.Put = slices.DeleteFunc(report.Put, func(p search.Resource) bool { return slices.Contains(report.Delete, p.UID) })
-	// Of what it puts twice the last counts.
+	// If a report puts a UID twice, the last occurrence applies.
 	seen := map[string]bool{}
 	slices.Reverse(report.Put)
 	report.Put = slices.DeleteFunc(report.Put, func(p search.Resource) bool {
@@ -106,7 +106,7 @@ func TestOrdersFollowChanges(t *testing.T) {
 		visibilitytest.Everything(), visibilitytest.Scope(t, fleetgen.Policy(1, 1, 5), &user.DefaultInfo{Name: fleetgen.User}),
 	}
 	texts := []string{"", "kind:Pod", "kind:Deployment namespace:payments"}
-	// So many changes that the orders are put together anew on the way.
+	// This number of changes is sufficient to create new bases of the rankings.
 	for round := range 40 {
 		for range 1 + r.IntN(3) {
 			report := changed(r, oracle, reports[r.IntN(len(reports))], 1+r.IntN(60))
@@ -118,7 +118,7 @@ func TestOrdersFollowChanges(t *testing.T) {
 			q := parse(t, text)
 			want := oracle.found(scope, &q, fleetgen.Epoch, by)
 			if diff := gocmp.Diff(want, pages(t, engine, scope, q, by, 1+r.IntN(400)), cmpopts.EquateEmpty()); diff != "" {
-				t.Fatalf("round %d, %q by %v (-want +got):\n%s", round, text, by, diff)
+				t.Fatalf("round %d: Search(%q) by %v (-want +got):\n%s", round, text, by, diff)
 			}
 			compareCompletion(t, engine, oracle, scope, by[0].Property)
 			offset := r.IntN(len(want) + 1)
@@ -127,13 +127,13 @@ func TestOrdersFollowChanges(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := gocmp.Diff(want[offset:min(len(want), offset+20)], uids(result.Items), cmpopts.EquateEmpty()); diff != "" {
-				t.Fatalf("round %d, %q by %v from %d (-want +got):\n%s", round, text, by, offset, diff)
+				t.Fatalf("round %d: Search(%q) by %v from %d (-want +got):\n%s", round, text, by, offset, diff)
 			}
 		}
 	}
 }
 
-// compareCompletion compares the values of a property without a query, which are kept.
+// compareCompletion compares the values of a property without a query, which are cached.
 func compareCompletion(t *testing.T, engine search.Engine, oracle *naive, scope visibility.Scope, property string) {
 	t.Helper()
 	if property == query.Cluster {
@@ -149,12 +149,12 @@ func compareCompletion(t *testing.T, engine search.Engine, oracle *naive, scope 
 		got[value.Value] = value.Count
 	}
 	if completion.More != (len(want) > 1500) || !completion.More && !maps.Equal(want, got) {
-		t.Fatalf("values of %s (-want +got):\n%s", property, gocmp.Diff(want, got))
+		t.Fatalf("Complete(%s) (-want +got):\n%s", property, gocmp.Diff(want, got))
 	}
 }
 
-// TestOrdersAndCompletionsFollowPropertiesThatGo gives up a property, and has it again.
-func TestOrdersAndCompletionsFollowPropertiesThatGo(t *testing.T) {
+// TestOrdersAndCompletionsAfterPropertyRemoval removes a property and adds it again.
+func TestOrdersAndCompletionsAfterPropertyRemoval(t *testing.T) {
 	engine := open(t, t.TempDir(), embedded.Options{})
 	defer closed(t, engine)
 	with := func(ranks ...string) *search.Report {
@@ -181,14 +181,14 @@ func TestOrdersAndCompletionsFollowPropertiesThatGo(t *testing.T) {
 		apply(t, engine, with(step.ranks...))
 		for range 2 {
 			if diff := gocmp.Diff(step.order, pages(t, engine, visibilitytest.Everything(), query.Query{}, []search.Order{{Property: "rank"}}, 2)); diff != "" {
-				t.Errorf("ranks %q (-want +got):\n%s", step.ranks, diff)
+				t.Errorf("order of ranks %q (-want +got):\n%s", step.ranks, diff)
 			}
 			completion, err := engine.Complete(t.Context(), visibilitytest.Everything(), &search.CompletionRequest{Property: "rank", Limit: 10})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := gocmp.Diff(step.values, completion.Values); diff != "" {
-				t.Errorf("ranks %q (-want +got):\n%s", step.ranks, diff)
+				t.Errorf("values of ranks %q (-want +got):\n%s", step.ranks, diff)
 			}
 		}
 	}
@@ -202,7 +202,7 @@ func uids(items []search.Item) []string {
 	return result
 }
 
-// pages are the UIDs of all that matches, page by page.
+// pages returns the UIDs of all matches, read page by page.
 func pages(t *testing.T, engine search.Engine, scope visibility.Scope, q query.Query, by []search.Order, limit int) []string {
 	t.Helper()
 	var all []string
@@ -219,9 +219,9 @@ func pages(t *testing.T, engine search.Engine, scope visibility.Scope, q query.Q
 	}
 }
 
-// TestOrdersOfLargeFleetsAreTrueUnderIngest has readers ask while reports come in, until orders that
-// were made in the background are in use.
-func TestOrdersOfLargeFleetsAreTrueUnderIngest(t *testing.T) {
+// TestOrdersOfLargeFleetsDuringIngest searches while reports are applied, until the searches use
+// rankings that were created in the background.
+func TestOrdersOfLargeFleetsDuringIngest(t *testing.T) {
 	engine := open(t, t.TempDir(), embedded.Options{})
 	defer closed(t, engine)
 	options := fleetgen.Options{Clusters: 4, PerCluster: 5000, Seed: 7}
@@ -255,7 +255,7 @@ func TestOrdersOfLargeFleetsAreTrueUnderIngest(t *testing.T) {
 				if engine.Ranked(by) {
 					asked++
 				} else if time.Now().After(deadline) {
-					t.Error("no order was made")
+					t.Error("Ranked() = false after a minute, want true")
 				}
 				if err := pageInOrder(t, engine, by); err != nil {
 					t.Error(err)
@@ -268,7 +268,7 @@ func TestOrdersOfLargeFleetsAreTrueUnderIngest(t *testing.T) {
 	reporting.Wait()
 }
 
-// pageInOrder asks for a page of Pods by status, descending, and name, and checks its order.
+// pageInOrder checks the order of a page of Pods by status, descending, and name.
 func pageInOrder(t *testing.T, engine search.Engine, by []search.Order) error {
 	result, err := engine.Search(t.Context(), visibilitytest.Everything(), &search.Request{
 		Query: parse(t, "kind:Pod"), Items: true, Offset: 1000, Limit: 200, OrderBy: by,
@@ -284,12 +284,12 @@ func pageInOrder(t *testing.T, engine search.Engine, by []search.Order) error {
 		}
 		now := [2]string{search.Text(properties, "status"), search.Text(properties, "name")}
 		if i > 0 && (now[0] > before[0] || now[0] == before[0] && now[1] < before[1]) {
-			return fmt.Errorf("%v comes behind %v", now, before)
+			return fmt.Errorf("page contains %v after %v, want the reverse order", now, before)
 		}
 		before = now
 	}
 	if len(result.Items) != 200 {
-		return fmt.Errorf("a page of %d", len(result.Items))
+		return fmt.Errorf("page has %d items, want 200", len(result.Items))
 	}
 	return nil
 }

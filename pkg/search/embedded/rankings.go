@@ -12,31 +12,33 @@ import (
 )
 
 const (
-	// rankingLimit bounds how many orders are kept.
+	// rankingLimit bounds the number of rankings.
 	rankingLimit = 8
-	// rankedOrders is by how many properties an order may be that is kept. To make one takes time and
-	// memory for each.
+	// rankedOrders bounds the number of properties of a ranking, because each takes time and
+	// memory.
 	rankedOrders = 2
-	// rankingIdle is how long an order is kept that nobody asks for.
+	// rankingIdle is the time that a ranking is kept after its last use.
 	rankingIdle = 10 * time.Minute
-	// rankedAtOnce is up to how many rows whoever asks for an order makes it; more are ranked
-	// in the background, once an order is asked for again.
+	// Up to rankedAtOnce rows are ranked by the request that requires the order. More rows are
+	// ranked in the background when the order is requested for the second time.
 	rankedAtOnce = 1 << 14
-	// followedAtOnce is how many changes whoever asks for an order follows, and followedInBackground is
-	// from how many on it is quicker to rank everything again.
+	// Up to followedAtOnce changes are followed by the request that requires the order, and up to
+	// followedInBackground changes in the background. For more changes, ranking all rows again is
+	// faster.
 	followedAtOnce       = 1 << 9
 	followedInBackground = 1 << 13
 )
 
-// errOutrun is the error for a ranking that is of a later version than a reader, who reads again.
+// errOutrun is the error if a ranking belongs to a later version than the reader. The reader then
+// starts again.
 var errOutrun = errors.New("the order is that of a later version")
 
-// rankings keep the orders that are asked for, and bring them up to date when they are.
+// rankings caches orders of all resources, and updates them when they are requested.
 type rankings struct {
 	engine *Engine
 	mu     sync.Mutex
 	byKey  map[string]*rankingEntry
-	// busy is true while an order is made in the background.
+	// busy is true while a ranking is computed in the background.
 	busy atomic.Bool
 }
 
@@ -44,17 +46,18 @@ func newRankings(e *Engine) *rankings {
 	return &rankings{engine: e, byKey: map[string]*rankingEntry{}}
 }
 
-// rankingEntry is the ranking of one order. It is brought up to date by one reader at a time.
+// rankingEntry is the ranking of one order. One reader at a time updates it.
 type rankingEntry struct {
 	by      []search.Order
 	updates sync.Mutex
 	current atomic.Pointer[ranking]
-	// asked counts who asked for it, and used is when that was last. The mutex of rankings guards them.
+	// asked is the number of requests. used is the time of the last request. The mutex of rankings
+	// guards both.
 	asked int
 	used  time.Time
 }
 
-// orderKey names an order.
+// orderKey returns a text that identifies an order.
 func orderKey(by []search.Order) string {
 	var key []byte
 	for _, order := range by {
@@ -67,7 +70,7 @@ func orderKey(by []search.Order) string {
 	return string(key)
 }
 
-// entry gives the entry of an order, and whether it was asked for before.
+// entry returns the entry of an order, and reports whether the order was requested before.
 func (c *rankings) entry(by []search.Order) (entry *rankingEntry, again bool) {
 	key := orderKey(by)
 	c.mu.Lock()
@@ -85,7 +88,7 @@ func (c *rankings) entry(by []search.Order) (entry *rankingEntry, again bool) {
 	return entry, entry.asked > 1
 }
 
-// evict gives up the order that was not asked for for longest.
+// evict removes the least recently used ranking.
 func (c *rankings) evict() {
 	oldest := ""
 	for key, entry := range c.byKey {
@@ -96,7 +99,7 @@ func (c *rankings) evict() {
 	delete(c.byKey, oldest)
 }
 
-// forgetIdle gives up the orders that nobody has asked for in a while.
+// forgetIdle removes rankings that have not been used for rankingIdle.
 func (c *rankings) forgetIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,8 +110,8 @@ func (c *rankings) forgetIdle() {
 	}
 }
 
-// of gives the ranking of an order for a reader; nil if there is none yet. It returns errOutrun if
-// there is one of a later version.
+// of returns the ranking of an order for a reader, or nil if none exists yet. It returns errOutrun
+// if the ranking belongs to a later version.
 func (c *rankings) of(r *reader, by []search.Order) (*ranking, error) {
 	entry, again := c.entry(by)
 	if k, err := entry.at(r.version); k != nil || err != nil {
@@ -139,7 +142,7 @@ func (c *rankings) of(r *reader, by []search.Order) (*ranking, error) {
 	return k, nil
 }
 
-// at gives the ranking if it is true for a version; nil if it is of earlier ones.
+// at returns the ranking if it is valid for a version, or nil if it is valid for earlier versions.
 func (e *rankingEntry) at(version uint64) (*ranking, error) {
 	switch k := e.current.Load(); {
 	case k == nil || version > k.to:
@@ -151,7 +154,7 @@ func (e *rankingEntry) at(version uint64) (*ranking, error) {
 	}
 }
 
-// rank brings a ranking up to date in the background, one at a time.
+// rank updates a ranking in the background. Only one ranking is updated at a time.
 func (c *rankings) rank(entry *rankingEntry) {
 	e := c.engine
 	e.closing.RLock()
@@ -161,7 +164,7 @@ func (c *rankings) rank(entry *rankingEntry) {
 	}
 	e.running.Go(func() {
 		defer c.busy.Store(false)
-		// Readers do not wait for this, as they would for the mutex.
+		// The mutex is not held during the update, so readers do not wait.
 		s := e.current.Load()
 		k := entry.current.Load()
 		if k != nil && k.behind(s) <= followedInBackground {
@@ -180,7 +183,7 @@ func (c *rankings) rank(entry *rankingEntry) {
 	})
 }
 
-// giveWay lets others run, and is an error when the engine is closed.
+// giveWay lets other goroutines run. It returns an error if the engine is closed.
 func (e *Engine) giveWay() error {
 	select {
 	case <-e.closed:

@@ -1,53 +1,142 @@
 package embedded
 
-import "unsafe"
+import (
+	"encoding/binary"
+	"unsafe"
 
-// bytesAsString gives bytes as a text without a copy. The text must not be used after the bytes
-// change, which those of a file do when its transaction ends.
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+// bytesAsString returns bytes as a string without a copy. The bytes must not be changed afterwards.
 func bytesAsString(data []byte) string { return unsafe.String(unsafe.SliceData(data), len(data)) }
 
-// recordData reads texts and numbers of a record; once something is missing all is zero.
-type recordData struct {
-	rest   string
+func appendText(dst []byte, text string) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
+}
+
+// decoder reads data that appendText and package binary have written. Its results share the memory
+// of the data. If data are missing, failed becomes true, and all further values are zero.
+type decoder struct {
+	rest   []byte
 	failed bool
 }
 
-func (d *recordData) take(n int) string {
-	if n < 0 || n > len(d.rest) {
-		d.failed, d.rest = true, ""
-		return ""
+func (d *decoder) take(n uint64) []byte {
+	if n > uint64(len(d.rest)) {
+		d.failed, d.rest = true, nil
+		return nil
 	}
-	taken := d.rest[:n]
+	taken := d.rest[:n:n]
 	d.rest = d.rest[n:]
 	return taken
 }
 
-func (d *recordData) byte() byte {
-	if b := d.take(1); b != "" {
+func (d *decoder) byte() byte {
+	if b := d.take(1); b != nil {
 		return b[0]
 	}
 	return 0
 }
 
-func (d *recordData) uvarint() uint64 {
-	var value uint64
-	for i := 0; i < len(d.rest) && i < 10; i++ {
-		b := d.rest[i]
-		value |= uint64(b&0x7f) << (7 * i)
-		if b < 0x80 {
-			d.rest = d.rest[i+1:]
-			return value
-		}
+func (d *decoder) uint32() uint32 {
+	if b := d.take(4); b != nil {
+		return binary.BigEndian.Uint32(b)
 	}
-	d.failed, d.rest = true, ""
 	return 0
 }
 
-func (d *recordData) text() string {
-	length := d.uvarint()
-	if length > uint64(len(d.rest)) {
-		d.failed, d.rest = true, ""
-		return ""
+func (d *decoder) uint64() uint64 {
+	if b := d.take(8); b != nil {
+		return binary.BigEndian.Uint64(b)
 	}
-	return d.take(int(length))
+	return 0
+}
+
+func (d *decoder) uvarint() uint64 {
+	value, n := binary.Uvarint(d.rest)
+	if n <= 0 {
+		d.failed, d.rest = true, nil
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return value
+}
+
+func (d *decoder) bytes() []byte { return d.take(d.uvarint()) }
+
+func (d *decoder) text() string { return bytesAsString(d.bytes()) }
+
+// appendRecord appends the version and the properties of a resource.
+func appendRecord(dst []byte, version uint64, properties query.Properties) []byte {
+	dst = binary.AppendUvarint(dst, version)
+	for i := range properties {
+		p := &properties[i]
+		dst = append(appendText(dst, p.Name), byte(p.Type))
+		dst = binary.AppendUvarint(dst, uint64(len(p.Leaves)))
+		for _, leaf := range p.Leaves {
+			dst = append(dst, byte(leaf.Type))
+			if p.Type == query.Map {
+				dst = appendText(dst, leaf.Key)
+			}
+			dst = appendText(dst, leaf.Text)
+		}
+	}
+	return dst
+}
+
+// readRecord reads data that appendRecord has written. It returns false if the data are not valid.
+func readRecord(value []byte, properties query.Properties, leaves []query.Leaf) (uint64, query.Properties, []query.Leaf, bool) {
+	d := decoder{rest: value}
+	version := d.uvarint()
+	// Leaves may be moved until all of them are read.
+	var room [64]int
+	ends := room[:0]
+	for len(d.rest) > 0 && !d.failed {
+		p := query.Property{Name: d.text(), Type: query.Type(d.byte())}
+		count, start := int(d.uvarint()), len(leaves)
+		for i := 0; i < count && !d.failed; i++ {
+			leaf := query.Leaf{Type: query.Type(d.byte())}
+			if p.Type == query.Map {
+				leaf.Key = d.text()
+			}
+			leaf.Text = d.text()
+			if d.failed = d.failed || leaf.Type > query.JSON; !d.failed {
+				leaves = append(leaves, leaf)
+			}
+		}
+		d.failed = d.failed || p.Type > query.List || p.Type < query.Map && len(leaves)-start != 1
+		properties, ends = append(properties, p), append(ends, len(leaves))
+	}
+	start := 0
+	for i, end := range ends {
+		properties[i].Leaves = leaves[start:end:end]
+		start = end
+	}
+	return version, properties, leaves, !d.failed
+}
+
+// isUID reports whether a key is a UID in the encoding of the data of rows.
+func isUID(key []byte) bool { return uidLength(key) == len(key) }
+
+// uidLength returns the length of the UID at the start of data, or -1 if data do not start with a
+// UID.
+func uidLength(data []byte) int {
+	if len(data) == 0 {
+		return -1
+	}
+	length := -1
+	switch data[0] {
+	case uidUUID:
+		length = 17
+	case uidCluster:
+		length = 1
+	case uidText:
+		if n, size := binary.Uvarint(data[1:]); size > 0 && n <= uint64(len(data)) {
+			length = 1 + size + int(n)
+		}
+	}
+	if length > len(data) {
+		return -1
+	}
+	return length
 }

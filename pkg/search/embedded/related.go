@@ -10,21 +10,21 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
-// relatedBytes is what the UID of a match takes that a related item has, and seenCost is that of an edge on the
-// way back from an item over several edges, in nanoseconds.
+// relatedBytes is the memory for the UID of a match of a related item. seenCost is the cost of an
+// edge on a path of several edges back from an item, in nanoseconds.
 const (
 	relatedBytes = 40
 	seenCost     = 100
 )
 
-// walker follows edges between rows that the caller may find.
+// walker follows edges between rows in the scope of the caller.
 type walker struct {
 	*reader
 	depth          int
 	visible, found dense
 }
 
-// related gives what is related to the rows found.
+// related returns the resources that are related to the matching rows.
 func (r *reader) related(found *roaring.Bitmap, request *search.Request) ([]search.Related, error) {
 	w := &walker{reader: r, depth: max(1, request.RelatedDepth), visible: r.denseOf(r.scope), found: r.denseOf(found)}
 	reached, err := w.reach(found)
@@ -52,13 +52,13 @@ func (r *reader) related(found *roaring.Bitmap, request *search.Request) ([]sear
 	return related, nil
 }
 
-// passes tells whether paths go on from a row.
+// passes reports whether paths continue after a row.
 func (w *walker) passes(number uint32) bool {
 	kind := w.kindOf(w.rows.at(number))
 	return kind != "Node" && kind != "Channel"
 }
 
-// reach are the rows that can be reached from those found, which are not among them.
+// reach returns the rows that can be reached from the matching rows, except the matching rows.
 func (w *walker) reach(found *roaring.Bitmap) (dense, error) {
 	seen := w.dense(w.rows.len())
 	reached := w.dense(w.rows.len())
@@ -106,7 +106,7 @@ func (w *walker) reach(found *roaring.Bitmap) (dense, error) {
 	return reached, pay()
 }
 
-// byKind groups rows by their kind, restricted to some kinds unless none are given.
+// byKind groups rows by their kind. If kinds is not empty, it omits all other kinds.
 func (w *walker) byKind(reached dense, kinds []string) map[string][]uint32 {
 	byTerm := map[uint32][]uint32{}
 	reached.each(func(number uint32) {
@@ -117,7 +117,7 @@ func (w *walker) byKind(reached dense, kinds []string) map[string][]uint32 {
 	for term, rows := range byTerm {
 		kind := ""
 		if term != 0 {
-			kind = w.textOf(w.terms.at(term))
+			kind = w.terms.at(term).text
 		}
 		if len(kinds) > 0 && !slices.ContainsFunc(kinds, func(k string) bool { return strings.EqualFold(k, kind) }) {
 			continue
@@ -131,7 +131,7 @@ func (w *walker) byKind(reached dense, kinds []string) map[string][]uint32 {
 	return byKind
 }
 
-// relate fills in what items are related to, by walking back from each.
+// relate sets the matches to which each item is related, by following edges back from the item.
 func (w *walker) relate(items []search.Item, rows []uint32) error {
 	names := map[uint32]string{}
 	var to []uint32
@@ -160,7 +160,7 @@ func (w *walker) relate(items []search.Item, rows []uint32) error {
 	return nil
 }
 
-// matchesAt appends the rows found that a row can be reached from.
+// matchesAt appends the matching rows from which a row can be reached.
 func (w *walker) matchesAt(number uint32, to []uint32) ([]uint32, error) {
 	if w.depth == 1 {
 		if err := w.spend(len(w.adjacency.get(number)) * 2 * edgeCost); err != nil {

@@ -3,21 +3,21 @@ package embedded
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 
-	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
-// check tells whether a report can be applied. Nothing after it fails but the disk.
+// check returns an error if a report is not valid.
 func check(report *search.Report) error {
 	if report.Cluster == "" {
-		return errors.New("the report does not name its cluster")
+		return errors.New("the report does not name a cluster")
 	}
 	if strings.Contains(report.Cluster, "/") {
-		return fmt.Errorf("%q is not the name of a cluster", report.Cluster)
+		return fmt.Errorf("%q is not a name of a cluster: it contains a slash", report.Cluster)
 	}
 	for i := range report.Put {
 		if err := checkUID(report.Cluster, report.Put[i].UID); err != nil {
@@ -34,7 +34,7 @@ func check(report *search.Report) error {
 	return nil
 }
 
-// checkUID keeps a cluster to its own resources.
+// checkUID returns an error if a UID does not belong to a resource of the cluster.
 func checkUID(cluster, uid string) error {
 	if rest, found := strings.CutPrefix(uid, cluster); found && len(rest) > 1 && rest[0] == '/' {
 		return nil
@@ -42,11 +42,11 @@ func checkUID(cluster, uid string) error {
 	if rest, found := strings.CutPrefix(uid, clusterUIDPrefix); found && rest == cluster {
 		return nil
 	}
-	return fmt.Errorf("the UID %q is not one of the cluster %q", uid, cluster)
+	return fmt.Errorf("UID %q does not belong to cluster %q", uid, cluster)
 }
 
-// roomFor tells whether there are numbers left for a report.
-func (t *transaction) roomFor(report *search.Report) error {
+// roomFor returns an error if there are not enough free numbers for a report.
+func (s *state) roomFor(report *search.Report) error {
 	leaves := 0
 	for i := range report.Put {
 		for j := range report.Put[i].Properties {
@@ -54,13 +54,13 @@ func (t *transaction) roomFor(report *search.Report) error {
 		}
 	}
 	rows := len(report.Put) + 2*len(report.AddEdges)
-	if t.state.fields.len()+leaves > fieldLimit || t.terms.len()+leaves > math.MaxUint32/2 || t.rows.len()+rows > math.MaxUint32/2 {
-		return errors.New("there are too many different properties or resources")
+	if s.fields.len()+leaves > fieldLimit || s.terms.len()+leaves > math.MaxUint32/2 || s.rows.len()+rows > math.MaxUint32/2 {
+		return errors.New("the number of properties, values or resources exceeds the limit of the engine")
 	}
 	return nil
 }
 
-// apply applies a report that was checked.
+// apply applies a report that has been checked.
 func (t *transaction) apply(report *search.Report) (*search.Applied, error) {
 	if err := t.roomFor(report); err != nil {
 		return nil, err
@@ -68,13 +68,10 @@ func (t *transaction) apply(report *search.Report) (*search.Applied, error) {
 	t.version++
 	c := t.cluster(report.Cluster, report.Hub)
 	applied := &search.Applied{Version: t.version}
-	edges := &edgeCounts{}
-	// What a cluster reports first is likely to last.
-	t.rowSlab.share(c.rows.empty())
-	defer t.rowSlab.share(false)
+	counts := &edgeCounts{}
 	kept := make([]uint32, 0, len(report.Put))
 	for i := range report.Put {
-		number, outcome := t.put(c, &report.Put[i])
+		number, outcome := t.rowWriter.put(c, &report.Put[i])
 		kept = append(kept, number)
 		switch outcome {
 		case added:
@@ -85,51 +82,58 @@ func (t *transaction) apply(report *search.Report) (*search.Applied, error) {
 	}
 	for _, number := range t.goneBy(c, report, kept) {
 		if t.rows.at(number).exists() {
-			t.remove(number, c, edges)
+			t.remove(number, c, counts)
 			applied.Deleted++
 		}
 	}
 	if report.Full {
-		t.keepEdges(c, report.AddEdges, edges)
+		t.edges.keepOnly(c, report.AddEdges, counts)
 		c.incomplete = false
 	} else {
 		for i := range report.DeleteEdges {
-			t.deleteEdge(c, &report.DeleteEdges[i], edges)
+			t.edges.remove(c, &report.DeleteEdges[i], counts)
 		}
 	}
 	for i := range report.AddEdges {
-		t.addEdge(c, &report.AddEdges[i], edges)
+		t.edges.add(c, t.edges.key(c, &report.AddEdges[i]), counts)
 	}
-	t.freeLoose(c)
+	t.rowWriter.freeUnreferenced(c)
 	c.reported = report.Time
-	t.stored.cluster(c.id)
-	applied.EdgesAdded, applied.EdgesDeleted = len(edges.added)+edges.fresh, len(edges.removed)
+	t.journal.stored.cluster(c.id)
+	applied.EdgesAdded, applied.EdgesDeleted = len(counts.added)+counts.fresh, len(counts.removed)
 	applied.Resources, applied.Edges = c.rows.count(), c.edges
 	return applied, nil
 }
 
-// goneBy are the rows that a report deletes, in the order of their UIDs; kept are those that it puts.
-func (t *transaction) goneBy(c *cluster, report *search.Report, kept []uint32) []uint32 {
+// remove removes a resource and its edges.
+func (t *transaction) remove(number uint32, c *cluster, counts *edgeCounts) {
+	t.edges.removeRow(c, number, counts)
+	t.rowWriter.remove(number, c)
+}
+
+// goneBy returns the rows that a report deletes, in the order of their UIDs. kept are the rows that
+// it puts.
+func (s *state) goneBy(c *cluster, report *search.Report, kept []uint32) []uint32 {
 	var gone []uint32
-	for _, uid := range report.Delete {
-		encoded, ok := appendUID(t.scratch.uid[:0], c.name, uid)
-		t.scratch.uid = encoded
-		if !ok {
+	var uid []byte
+	for _, reported := range report.Delete {
+		var ok bool
+		if uid, ok = appendUID(uid[:0], c.name, reported); !ok {
 			continue
 		}
-		if number, known := t.findRow(c.id, encoded); known && t.rows.at(number).exists() {
+		if number, known := s.findRow(c.id, uid); known && s.rows.at(number).exists() {
 			gone = append(gone, number)
 		}
 	}
 	if report.Full {
-		gone = append(gone, t.missing(c, kept)...)
+		gone = append(gone, missing(c, kept)...)
 	}
-	slices.SortFunc(gone, t.compareUIDs)
+	slices.SortFunc(gone, s.compareUIDs)
 	return slices.Compact(gone)
 }
 
-// missing are the rows of a cluster that a full report does not have.
-func (t *transaction) missing(c *cluster, kept []uint32) []uint32 {
+// missing returns the rows of a cluster that a full report does not contain.
+func missing(c *cluster, kept []uint32) []uint32 {
 	slices.Sort(kept)
 	var missing []uint32
 	c.rows.each(func(number uint32) bool {
@@ -144,25 +148,25 @@ func (t *transaction) missing(c *cluster, kept []uint32) []uint32 {
 	return missing
 }
 
-// cluster gives a cluster to be changed; it is made if it is new.
+// cluster returns a cluster that the transaction is allowed to change. It creates the cluster if it
+// is new.
 func (t *transaction) cluster(name string, hub bool) *cluster {
 	id, known := t.clusterNames[name]
 	if !known {
-		t.clusterNames = cloneMap(t.clusterNames)
 		name = strings.Clone(name)
 		id = uint32(len(t.clusters))
+		t.clusterNames = maps.Clone(t.clusterNames)
 		t.clusterNames[name] = id
 		t.ownClusterList()
-		t.clusters = append(t.clusters, &cluster{owner: t.id, id: id, name: name, hub: hub})
-		c := t.clusters[id]
-		c.pending = uint32(t.classes.len())
-		*t.classes.edit(t.id, c.pending) = class{class: visibility.Class{Cluster: name}, cluster: id, pending: true}
+		t.clusters = append(t.clusters, &cluster{
+			owner: t.id, id: id, name: name, hub: hub, pending: t.rowWriter.class.newPending(name, id),
+		})
 	}
 	c := t.editCluster(id)
 	c.present = true
 	if c.hub != hub {
 		c.hub = hub
-		t.reclassify(c)
+		t.rowWriter.reclassify(c)
 	}
 	return c
 }
@@ -173,6 +177,7 @@ func (t *transaction) ownClusterList() {
 	}
 }
 
+// editCluster returns a cluster that the transaction is allowed to change.
 func (t *transaction) editCluster(id uint32) *cluster {
 	c := t.clusters[id]
 	if c.owner != t.id {
@@ -185,26 +190,7 @@ func (t *transaction) editCluster(id uint32) *cluster {
 	return c
 }
 
-// reclassify follows a change of whether a cluster is the hub.
-func (t *transaction) reclassify(c *cluster) {
-	c.rows.each(func(number uint32) bool {
-		r := *t.rows.at(number)
-		in := search.ClassOf(c.name, c.hub, t.decoded(r.data))
-		t.leaveClass(number, r.class, c)
-		id := t.class(c, in)
-		t.classes.edit(t.id, id).rows.add(t.id, number)
-		t.rows.edit(t.id, number).class = id
-		if secret(in) {
-			c.secrets.add(t.id, number)
-		} else {
-			c.secrets.remove(t.id, number)
-		}
-		t.moved = append(t.moved, number)
-		return true
-	})
-}
-
-// removeCluster forgets a cluster.
+// removeCluster removes a cluster and its resources.
 func (t *transaction) removeCluster(name string) {
 	id, known := t.clusterNames[name]
 	if !known || !t.clusters[id].present {
@@ -213,13 +199,13 @@ func (t *transaction) removeCluster(name string) {
 	t.version++
 	c := t.editCluster(id)
 	counts := &edgeCounts{}
-	t.keepEdges(c, nil, counts)
+	t.edges.keepOnly(c, nil, counts)
 	gone := c.rows.asBitmap().ToArray()
 	slices.SortFunc(gone, t.compareUIDs)
 	for _, number := range gone {
 		t.remove(number, c, counts)
 	}
-	t.freeLoose(c)
+	t.rowWriter.freeUnreferenced(c)
 	c.present, c.incomplete, c.hub = false, false, false
-	*t.stored.cluster(id) = storedCluster{removed: true}
+	*t.journal.stored.cluster(id) = storedCluster{removed: true}
 }

@@ -9,14 +9,14 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// The data of a row begin with what its UID has after the name of its cluster: a
-// byte that tells how, then the text. The terms follow as varints.
+// The data of a row begin with the part of its UID after the name of its cluster: one byte for the
+// form, then the text. The terms follow as varints.
 const (
-	// uidUUID are the 16 bytes of a UUID in its usual form.
+	// uidUUID is a UUID in its usual form, as 16 bytes.
 	uidUUID = iota
-	// uidText is any other text, after its length.
+	// uidText is any other text, preceded by its length.
 	uidText
-	// uidCluster is that of the cluster itself.
+	// uidCluster is the UID of the cluster itself.
 	uidCluster
 )
 
@@ -29,7 +29,7 @@ var hashSeed = maphash.MakeSeed()
 
 func hashText(text string) uint64 { return maphash.String(hashSeed, text) }
 
-// hashWith is a hash of what has a hash already, together with a number.
+// hashWith combines a hash with a number.
 func hashWith(hash uint64, number uint32) uint64 { return hash ^ (uint64(number)+1)*0x9e3779b97f4a7c15 }
 
 func hashOf(text string, number uint32) uint64 { return hashWith(hashText(text), number) }
@@ -44,7 +44,8 @@ func appendHashes(hashes []uint64, properties query.Properties) []uint64 {
 	return hashes
 }
 
-// appendUID encodes a UID as the data of a row begin; false if it is not one of the cluster.
+// appendUID appends a UID in the encoding of the data of rows. It returns false if the UID does not
+// belong to the cluster.
 func appendUID(dst []byte, cluster, uid string) ([]byte, bool) {
 	if rest, found := strings.CutPrefix(uid, clusterUIDPrefix); found && rest == cluster {
 		return append(dst, uidCluster), true
@@ -62,7 +63,8 @@ func appendUID(dst []byte, cluster, uid string) ([]byte, bool) {
 	return append(dst, rest...), true
 }
 
-// appendUUID appends the bytes of a UUID in lower case; false if it is none.
+// appendUUID appends the bytes of a UUID in lower case. It returns false if the text is not such a
+// UUID.
 func appendUUID(dst []byte, text string) ([]byte, bool) {
 	for i := 0; i < len(text); {
 		switch i {
@@ -83,7 +85,7 @@ func appendUUID(dst []byte, text string) ([]byte, bool) {
 	return dst, true
 }
 
-// nibble has the value of lower-case hexadecimal digits, and 255 for other bytes.
+// nibble maps lower-case hexadecimal digits to their values, and other bytes to 255.
 var nibble = func() (table [256]byte) {
 	for i := range table {
 		table[i] = 255
@@ -94,7 +96,7 @@ var nibble = func() (table [256]byte) {
 	return table
 }()
 
-// uidEnd is where the UID ends in the data of a row.
+// uidEnd returns the end of the UID in the data of a row.
 func uidEnd(data string) int {
 	switch data[0] {
 	case uidUUID:
@@ -107,7 +109,7 @@ func uidEnd(data string) int {
 	}
 }
 
-// appendUIDText is the reverse of appendUID; it takes data with more behind the UID too.
+// appendUIDText is the reverse of appendUID. The data may continue after the UID.
 func appendUIDText(dst []byte, cluster, data string) []byte {
 	if data[0] == uidCluster {
 		return append(append(dst, clusterUIDPrefix...), cluster...)
@@ -129,7 +131,7 @@ func appendUIDText(dst []byte, cluster, data string) []byte {
 	return append(dst, text[:]...)
 }
 
-// uvarint reads a varint of a text that has one there, and tells where it ends.
+// uvarint returns the varint at a position of a text, and the position after it.
 func uvarint(data string, at int) (uint32, int) {
 	b := data[at]
 	if b < 0x80 {
@@ -146,10 +148,10 @@ func uvarint(data string, at int) (uint32, int) {
 	}
 }
 
-// clusterOf is the cluster of a row.
+// clusterOf returns the cluster of a row.
 func (s *state) clusterOf(r *row) *cluster { return s.clusters[s.classes.at(r.class).cluster] }
 
-// uid is the UID of a row.
+// uid returns the UID of a row.
 func (s *state) uid(number uint32) string {
 	r := s.rows.at(number)
 	return string(appendUIDText(nil, s.clusterOf(r).name, r.data))
@@ -166,7 +168,7 @@ func (s *state) compareUIDs(a, b uint32) int {
 		if ca == cb {
 			return strings.Compare(ra.data[1:17], rb.data[1:17])
 		}
-		// The slash after the names decides where one begins with the other.
+		// The slash after the names determines the order if one name is a prefix of the other.
 		short := min(len(ca.name), len(cb.name))
 		if order := strings.Compare(ca.name[:short], cb.name[:short]); order != 0 {
 			return order
@@ -194,7 +196,7 @@ func (s *state) hashRow(number uint32) uint64 {
 	return hashOf(r.data[:uidEnd(r.data)], s.classes.at(r.class).cluster)
 }
 
-// findUID finds a resource by its UID, whatever its cluster.
+// findUID finds a resource of any cluster by its UID.
 func (s *state) findUID(uid string) (uint32, bool) {
 	name, _, found := strings.Cut(uid, "/")
 	if !found {

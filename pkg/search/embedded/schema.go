@@ -42,7 +42,7 @@ func (e *Engine) Schema(ctx context.Context, scope visibility.Scope, q *query.Qu
 	return schemas, nil
 }
 
-// schema describes the property as the rows have it; false if none has it.
+// schema describes the values of the property in rows. It returns false if no row has the property.
 func (p *property) schema(rows *selection) (search.PropertySchema, bool) {
 	schema := search.PropertySchema{Name: p.name}
 	some, times := false, true
@@ -67,12 +67,12 @@ func (p *property) schema(rows *selection) (search.PropertySchema, bool) {
 	return schema, some
 }
 
-// intersectsFirst is how many rows of a set are looked at one by one. Most sets that have one of the rows
-// found have one among these.
+// intersectsFirst is the number of rows of a set that are tested one by one. Most sets that
+// intersect the matching rows have one of these rows among the first.
 const intersectsFirst = 64
 
-// intersects tells whether one of the rows is in the set.
-func (s *rowset) intersects(rows *selection) bool {
+// intersects reports whether one of the rows is in the set.
+func (s *postings) intersects(rows *selection) bool {
 	switch {
 	case s.many == nil:
 		return s.one > 0 && rows.dense.has(s.one-1)
@@ -83,7 +83,7 @@ func (s *rowset) intersects(rows *selection) bool {
 			left--
 			return !some && left > 0
 		})
-		// Intersects of two bitmaps may copy large parts of them; counting does not.
+		// roaring's Intersects may copy large parts of two bitmaps; AndCardinality does not.
 		return some || left == 0 && s.many.bitmap.AndCardinality(rows.bitmap) > 0
 	default:
 		return slices.ContainsFunc(s.many.list, rows.dense.has)

@@ -12,10 +12,10 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 )
 
-// scopeCacheSize bounds how many scopes have their rows kept.
+// scopeCacheSize bounds the number of scopes whose rows are cached.
 const scopeCacheSize = 256
 
-// scopes keeps the rows of scopes, and brings them up to date when they are asked for.
+// scopes caches the rows of scopes, and updates them when they are requested.
 type scopes struct {
 	adding sync.Mutex
 	byID   *lru.Cache
@@ -23,21 +23,21 @@ type scopes struct {
 
 func newScopes() *scopes { return &scopes{byID: lru.New(scopeCacheSize)} }
 
-// scopeRows are the rows of one scope. They are built by one reader at a time, while
-// those who ask for other scopes do not wait.
+// scopeRows contains the rows of one scope. One reader at a time builds them, while readers with
+// other scopes do not wait.
 type scopeRows struct {
 	building sync.Mutex
 	current  atomic.Pointer[rowsAt]
 }
 
-// rowsAt are the rows of a scope after so many moves.
+// rowsAt contains the rows of a scope after a number of moves.
 type rowsAt struct {
 	rows  *roaring.Bitmap
 	moves uint64
 }
 
-// of gives the rows of a scope in the state that current returns; that is asked
-// again where the rows are of a later state.
+// of returns the rows of a scope and the state to which they belong. It calls current again if the
+// cached rows belong to a later state.
 func (c *scopes) of(scope visibility.Scope, current func() *state) (*state, *roaring.Bitmap) {
 	s := current()
 	if scope.ID() == 0 {
@@ -49,7 +49,7 @@ func (c *scopes) of(scope visibility.Scope, current func() *state) (*state, *roa
 	}
 	entry.building.Lock()
 	defer entry.building.Unlock()
-	// What is here now is of a state that was published before, so this one is no older.
+	// The cached rows belong to a state that was published before this call of current.
 	at := entry.current.Load()
 	s = current()
 	switch {
@@ -80,7 +80,7 @@ func (c *scopes) entry(id uint64) *scopeRows {
 	return entry
 }
 
-// follow brings the rows of a scope up to date with the moves since.
+// follow applies the moves since then to the rows of a scope.
 func (s *state) follow(scope visibility.Scope, at *rowsAt) *rowsAt {
 	rows := at.rows.Clone()
 	for _, number := range s.moved[at.moves-s.firstMoved:] {
@@ -93,7 +93,7 @@ func (s *state) follow(scope visibility.Scope, at *rowsAt) *rowsAt {
 	return &rowsAt{rows: rows, moves: s.nextMoved()}
 }
 
-// allows tells whether a scope has a row.
+// allows reports whether a scope contains a row.
 func (s *state) allows(scope visibility.Scope, number uint32) bool {
 	r := s.rows.at(number)
 	if r == nil || !r.exists() {
@@ -109,7 +109,7 @@ func hasName(sorted []string, name string) bool {
 	return found
 }
 
-// scopeRows are the rows of a scope.
+// scopeRows returns the rows of a scope.
 func (s *state) scopeRows(scope visibility.Scope) *roaring.Bitmap {
 	size := (s.rows.len() + 63) / 64
 	rows, spare := make(dense, size), make(dense, size)
@@ -130,7 +130,7 @@ func (s *state) scopeRows(scope visibility.Scope) *roaring.Bitmap {
 	return roaring.FromDense(rows, false)
 }
 
-// addClasses adds the rows of classes that a scope has.
+// addClasses adds the rows of classes that a scope contains.
 func (s *state) addClasses(scope visibility.Scope, classes []uint32, rows, spare dense) {
 	for _, id := range classes {
 		c := s.classes.at(id)

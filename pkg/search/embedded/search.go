@@ -14,13 +14,13 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// read begins a question. The reader must be closed.
+// read starts a question. The caller must close the reader.
 func (e *Engine) read(ctx context.Context, scope visibility.Scope, now time.Time) (*reader, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	// A caller that asks one question after the other would keep its processor for many of
-	// them, and reports and other callers would wait.
+	// Without this call, a caller that sends one request after the other would keep its processor,
+	// while reports and other callers wait.
 	runtime.Gosched()
 	s, rows := e.scopes.of(scope, e.current.Load)
 	r := &reader{state: s, ctx: ctx, now: now, scope: rows, scopeID: scope.ID(), since: time.Now()}
@@ -39,8 +39,8 @@ func (e *Engine) read(ctx context.Context, scope visibility.Scope, now time.Time
 	return r, nil
 }
 
-// outrunLimit is how often a question is asked anew because the order that it needs was brought
-// to a later version meanwhile. After that it is answered without.
+// outrunLimit bounds the number of restarts of a search because its ranking was updated to a later
+// version in the meantime. After that, the search does not use rankings.
 const outrunLimit = 3
 
 // Search implements search.Engine.
@@ -112,7 +112,7 @@ func (e *Engine) Get(ctx context.Context, scope visibility.Scope, uid string) (*
 	return &items[0], nil
 }
 
-// page gives the rows of the items that are asked for, and where the next begin.
+// page returns the rows of the requested items, and the continue token for the next items.
 func (e *Engine) page(r *reader, kept *rankings, found *roaring.Bitmap, request *search.Request) ([]uint32, string, error) {
 	limit := request.Limit
 	if limit < 0 {
@@ -165,10 +165,10 @@ func (e *Engine) page(r *reader, kept *rankings, found *roaring.Bitmap, request 
 	return rows, e.tokens.encode(&next, nil), nil
 }
 
-// checkEvery is after how many rows or terms a reader pauses.
+// checkEvery is the number of rows or terms between two calls of pause.
 const checkEvery = 256
 
-// items gives rows as items, which are encoded when they are written.
+// items returns rows as items. Their objects are encoded when the response is written.
 func (r *reader) items(rows []uint32) ([]search.Item, error) {
 	if err := r.spend(len(rows) * itemCost); err != nil {
 		return nil, err
@@ -203,7 +203,7 @@ func (r *reader) items(rows []uint32) ([]search.Item, error) {
 	return items, nil
 }
 
-// scalar is the text of a scalar property of a row; false without.
+// scalar returns the text of a scalar property of a row, or false if the row has none.
 func (s *state) scalar(data, name string) (string, bool) {
 	id, known := s.propertyNames[name]
 	if !known {
@@ -217,10 +217,10 @@ func (s *state) scalar(data, name string) (string, bool) {
 	if s.fields.get(t.info().field()).kind >= query.Map {
 		return "", false
 	}
-	return s.textOf(t), true
+	return t.text, true
 }
 
-// firstTerm is the first term of a property in a row; 0 without.
+// firstTerm returns the first term of a property in a row, or 0 if the row has none.
 func (s *state) firstTerm(data string, property uint32) uint32 {
 	for at := uidEnd(data); at < len(data); {
 		var number uint32
@@ -236,18 +236,18 @@ func (s *state) firstTerm(data string, property uint32) uint32 {
 	return 0
 }
 
-// nameOf is the name of a row.
+// nameOf returns the name of a row.
 func (s *state) nameOf(data string) string {
 	name, _ := s.scalar(data, query.Name)
 	return name
 }
 
-// kindOf is the kind of a row.
+// kindOf returns the kind of a row.
 func (s *state) kindOf(r *row) string {
 	if r.kind == 0 {
 		return ""
 	}
-	return s.textOf(s.terms.at(r.kind))
+	return s.terms.at(r.kind).text
 }
 
 func expired(token string) error {

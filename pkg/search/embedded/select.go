@@ -13,7 +13,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// selection is a set of rows in the forms that are quick for one or the other use.
+// selection is a set of rows in two forms. Each form is faster for some uses.
 type selection struct {
 	bitmap *roaring.Bitmap
 	dense  dense
@@ -24,19 +24,18 @@ type reader struct {
 	*state
 	ctx context.Context
 	now time.Time
-	// scope has the rows that the caller may find.
+	// scope contains the rows in the scope of the caller.
 	scope   *roaring.Bitmap
 	scopeID uint64
-	// since is when the question had its last turn.
+	// since is the start of the last turn of the question.
 	since time.Time
-	// borrowed go back to the pool when the answer is complete.
+	// borrowed contains the buffers that return to the pool when the reader is closed.
 	borrowed []*[]uint64
 
-	// budget is what the request may still take; nil for what only looks something up. spent is what this
-	// question has taken of it.
+	// budget is the budget of the request, or nil for a lookup. spent is the cost of this question.
 	budget *search.Budget
 	spent  time.Duration
-	// turns is nil for a caller who need not wait for one; endTurn ends the turn of a long question.
+	// turns is nil for a caller that need not wait. endTurn ends the turn of a long question.
 	turns   *turns
 	caller  string
 	endTurn func()
@@ -44,7 +43,7 @@ type reader struct {
 
 var densePool = sync.Pool{New: func() any { return new([]uint64) }}
 
-// dense gives an empty set for rows or terms below a limit, which lasts as long as the reader.
+// dense returns an empty set for rows or terms below a limit. It is valid until the reader is closed.
 func (r *reader) dense(limit int) dense {
 	words := (limit + 63) / 64
 	buffer := densePool.Get().(*[]uint64)
@@ -63,11 +62,11 @@ func (r *reader) denseOf(b *roaring.Bitmap) dense {
 	return d
 }
 
-// turn is how long a question is answered before others have their turn.
+// turn is the time that a question runs before others have their turn.
 const turn = time.Millisecond
 
-// pause lets others run, so that short questions do not wait for long ones, and tells whether the
-// caller has gone.
+// pause lets other goroutines run, so that short questions do not wait for long ones. It returns an error if the
+// context has ended.
 func (r *reader) pause() error {
 	if now := time.Now(); now.Sub(r.since) > turn {
 		if !r.since.IsZero() {
@@ -79,7 +78,7 @@ func (r *reader) pause() error {
 	return r.ctx.Err()
 }
 
-// close gives back what the reader has borrowed.
+// close ends the turn, and returns memory to the pool.
 func (r *reader) close() {
 	if r.endTurn != nil {
 		r.endTurn()
@@ -91,15 +90,15 @@ func (r *reader) close() {
 	r.borrowed = nil
 }
 
-// union collects rows of many sets.
+// union collects the union of many sets of rows.
 type union struct {
 	reader *reader
-	// first is the only set so far; then there are rows.
-	first       rowset
+	// first is the only set so far. From the second set on, rows contains the union.
+	first       postings
 	rows, spare dense
 }
 
-func (u *union) add(s *rowset) {
+func (u *union) add(s *postings) {
 	if s.empty() {
 		return
 	}
@@ -113,7 +112,7 @@ func (u *union) add(s *rowset) {
 	u.rows.addRows(s, u.spare)
 }
 
-// begin makes room for rows.
+// begin allocates rows.
 func (u *union) begin() {
 	if u.rows == nil {
 		u.rows, u.spare = u.reader.dense(u.reader.rows.len()), u.reader.dense(u.reader.rows.len())
@@ -121,17 +120,17 @@ func (u *union) begin() {
 	}
 }
 
-// addTerms adds the rows of terms. Those of many are fetched together, so that the processor waits
-// for all of them at once.
+// addTerms adds the rows of terms. It reads the postings of many terms ahead, so that the processor
+// waits for their memory only once.
 func (u *union) addTerms(terms []uint32) {
-	var sets [64]rowset
+	var sets [64]postings
 	if len(terms) > 1 {
 		u.begin()
 	}
 	for len(terms) > 0 {
 		n := min(len(terms), len(sets))
 		for i, number := range terms[:n] {
-			sets[i] = u.reader.terms.at(number).rows
+			sets[i] = u.reader.terms.at(number).postings
 		}
 		for i := range sets[:n] {
 			u.add(&sets[i])
@@ -140,7 +139,7 @@ func (u *union) addTerms(terms []uint32) {
 	}
 }
 
-// bitmap is the union, which must not be changed.
+// bitmap returns the union, which must not be changed.
 func (u *union) bitmap() *roaring.Bitmap {
 	if u.rows == nil {
 		return u.first.asBitmap()
@@ -148,7 +147,7 @@ func (u *union) bitmap() *roaring.Bitmap {
 	return roaring.FromDense(u.rows, true)
 }
 
-// matches are the rows in the scope that match a query. They must not be changed.
+// matches returns the rows in the scope that match a query. They must not be changed.
 func (r *reader) matches(q *query.Query) (*roaring.Bitmap, error) {
 	c, err := r.conditions(q)
 	if err != nil {
@@ -157,7 +156,8 @@ func (r *reader) matches(q *query.Query) (*roaring.Bitmap, error) {
 	return c.rows(r.scope), nil
 }
 
-// count is how many rows in the scope match a query. It makes no set of them where that is not needed.
+// count returns the number of rows in the scope that match a query. If possible, it does not create
+// a set of them.
 func (r *reader) count(q *query.Query) (int, error) {
 	c, err := r.conditions(q)
 	if err != nil {
@@ -181,10 +181,11 @@ func (r *reader) count(q *query.Query) (int, error) {
 	return int(n), nil
 }
 
-// conditions are the rows that each part of a query wants, and those that it does not.
+// conditions contains the rows that each part of a query requires, and the rows that each part
+// excludes.
 type conditions struct{ wanted, unwanted []*roaring.Bitmap }
 
-// rows are those of a scope that the conditions leave.
+// rows returns the rows of a scope that meet the conditions.
 func (c *conditions) rows(scope *roaring.Bitmap) *roaring.Bitmap {
 	found := scope
 	for _, rows := range c.wanted {
@@ -234,8 +235,8 @@ func (r *reader) conditions(q *query.Query) (conditions, error) {
 	return c, nil
 }
 
-// filter gives the rows that one of the comparisons other than != holds for, and
-// those that = holds for in one of the others; both may be nil.
+// filter returns the rows for which one of the comparisons other than != holds, and the rows that a
+// != comparison excludes. Both may be nil.
 func (r *reader) filter(f *query.Filter) (wanted, unwanted *roaring.Bitmap, isWanted bool, err error) {
 	yes, no := union{reader: r}, union{reader: r}
 	isUnwanted := false
@@ -265,7 +266,7 @@ func (r *reader) filter(f *query.Filter) (wanted, unwanted *roaring.Bitmap, isWa
 	return wanted, unwanted, isWanted, nil
 }
 
-// matchClusters adds the rows of the clusters for whose names a comparison holds.
+// matchClusters adds the rows of the clusters whose name a comparison matches.
 func (r *reader) matchClusters(c *query.Comparison, to *union) {
 	for _, cluster := range r.clusters {
 		if c.MatchesLeaf(query.Cluster, query.String, query.Leaf{Text: cluster.name}, r.now) {

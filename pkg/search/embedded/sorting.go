@@ -14,8 +14,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// sortKey is what a row is ordered by in one property; it compares as
-// query.CompareTexts does.
+// sortKey is a value by which rows are sorted. Its order equals the order of query.CompareTexts.
 type sortKey struct {
 	missing bool
 	rank    uint8
@@ -40,7 +39,7 @@ func newSortKey(text string) sortKey {
 	return sortKey{rank: rankText, text: text}
 }
 
-// compare orders two keys; what is missing comes last in both directions.
+// compare compares two keys. A missing key comes last in both directions.
 func (k *sortKey) compare(other *sortKey, descending bool) int {
 	if k.missing || other.missing {
 		switch {
@@ -69,7 +68,7 @@ func (k *sortKey) compare(other *sortKey, descending bool) int {
 	return order
 }
 
-// sortKey is what a row is ordered by in a property: its first leaf.
+// sortKey returns the key of a row for a property, which is the key of its first leaf.
 func (s *state) sortKey(number uint32, name string) sortKey {
 	r := s.rows.at(number)
 	if name == query.Cluster {
@@ -86,33 +85,33 @@ func (s *state) sortKey(number uint32, name string) sortKey {
 	return s.termKey(first)
 }
 
-// termKey is what a term orders its rows by.
+// termKey returns the sort key of a term.
 func (s *state) termKey(number uint32) sortKey {
 	t := s.terms.at(number)
 	if t.info().order() != orderText {
-		return newSortKey(s.textOf(t))
+		return newSortKey(t.text)
 	}
-	// A leaf without a key orders by its text, even in a map.
+	// A leaf without a key is sorted by its text, even in a map.
 	if f := s.fields.get(t.info().field()); f.kind == query.Map {
 		if f.key != "" {
-			return newSortKey(f.key + "=" + s.textOf(t))
+			return newSortKey(f.key + "=" + t.text)
 		}
-		return newSortKey(s.textOf(t))
+		return newSortKey(t.text)
 	}
-	return sortKey{rank: rankText, text: s.textOf(t)}
+	return sortKey{rank: rankText, text: t.text}
 }
 
-// sorted is a row with what it is ordered by.
+// sorted is a row with its sort keys.
 type sorted struct {
 	row  uint32
 	keys []sortKey
 }
 
-// sorter orders rows by some properties, then by UID.
+// sorter sorts rows by properties, then by UID.
 type sorter struct {
 	*reader
 	by []search.Order
-	// after is where the page begins, if it is not at the beginning.
+	// after is the last row before the page, if the page is not the first.
 	after *token
 }
 
@@ -133,7 +132,7 @@ func (o *sorter) compare(a, b *sorted) int {
 	return o.compareUIDs(a.row, b.row)
 }
 
-// compareRow compares a row with what another is ordered by.
+// compareRow compares a row with the sort keys of another.
 func (o *sorter) compareRow(row uint32, other *sorted) int {
 	for i := range o.by {
 		key := o.sortKey(row, o.by[i].Property)
@@ -144,7 +143,7 @@ func (o *sorter) compareRow(row uint32, other *sorted) int {
 	return o.compareUIDs(row, other.row)
 }
 
-// isAfter tells whether a row is behind the place where the page begins.
+// isAfter reports whether a row comes after the last row before the page.
 func (o *sorter) isAfter(a *sorted) bool {
 	if len(o.after.keys) == 0 {
 		return true
@@ -157,18 +156,17 @@ func (o *sorter) isAfter(a *sorted) bool {
 	return o.uid(a.row) > o.after.uid
 }
 
-// The costs of looking at a row and at a term, in about nanoseconds.
+// The costs of reading a row and a term, in nanoseconds.
 const (
 	rowCost  = 400
 	termCost = 60
-	// sortedBytes is the memory for a row that is put into its order, and sortKeyBytes that for each value
-	// which decides its place.
+	// sortedBytes is the memory for a row that is sorted. sortKeyBytes is the memory for each of
+	// its keys.
 	sortedBytes, sortKeyBytes = 32, int(unsafe.Sizeof(sortKey{}))
 )
 
-// ordered gives a page of rows, and whether there are more: from the order of all rows if that is kept,
-// or by walking through the terms of the first property, or by looking at all rows found, whatever is
-// quickest.
+// ordered returns a page of rows, and reports whether more rows exist. It selects the fastest
+// method: a ranking, a walk through the terms of the first property, or sorting the matching rows.
 func (r *reader) ordered(kept *rankings, found *roaring.Bitmap, by []search.Order, after *token, offset, limit int) ([]uint32, bool, error) {
 	o := sorter{reader: r, by: by, after: after}
 	total := int(found.GetCardinality())
@@ -176,7 +174,7 @@ func (r *reader) ordered(kept *rankings, found *roaring.Bitmap, by []search.Orde
 		return nil, false, nil
 	}
 	wanted := min(offset, total) + min(limit, total)
-	// One more tells whether there are more.
+	// The additional row shows whether more rows exist.
 	wanted = min(wanted, total) + 1
 	cost := total * rowCost
 	walked := r.walkable(by[0].Property)
@@ -199,7 +197,7 @@ func (r *reader) ordered(kept *rankings, found *roaring.Bitmap, by []search.Orde
 			return k.page(&o, found, offset, limit)
 		}
 	}
-	// A row that is kept has the values of all properties.
+	// The keys of all properties are read only for rows of the page.
 	if err := r.spend(cost + min(wanted, total)*(len(by)-1)*rowCost); err != nil {
 		return nil, false, err
 	}
@@ -230,7 +228,8 @@ func (r *reader) ordered(kept *rankings, found *roaring.Bitmap, by []search.Orde
 	return rows, more, nil
 }
 
-// walkable is the property of a name, if the order of its terms is that of rows.
+// walkable returns a property if the order of its terms equals the order of rows. Otherwise it
+// returns nil.
 func (s *state) walkable(name string) *property {
 	id, known := s.propertyNames[name]
 	if !known || name == query.Cluster {
@@ -242,20 +241,18 @@ func (s *state) walkable(name string) *property {
 	return nil
 }
 
-// walkCost estimates the time to walk through terms until so many rows of a total are found.
+// walkCost estimates the cost of walking through terms until the wanted number of a total number of
+// rows is found.
 func (o *sorter) walkCost(p *property, wanted, total int) int {
-	terms := 0
-	for _, n := range p.counts {
-		terms += n
-	}
+	terms := p.terms()
 	visited := int(min(float64(terms), float64(terms)*float64(wanted)/float64(total)))
-	// Rows with the same value are looked at together.
+	// All rows with the last value are read.
 	same := o.rows.len() / max(1, terms)
 	return visited*termCost + min(total, wanted+same)*rowCost
 }
 
-// walk gives a page of rows in the order of the terms of the first property, and
-// whether there are more.
+// walk returns a page of rows in the order of the terms of the first property, and reports whether
+// more rows exist.
 func (o *sorter) walk(p *property, found *roaring.Bitmap, offset, limit int) ([]sorted, bool, error) {
 	w := walk{sorter: o, property: p, found: found, dense: o.denseOf(found), offset: offset, limit: limit}
 	w.distinct = p.distinct()
@@ -273,20 +270,20 @@ func (o *sorter) walk(p *property, found *roaring.Bitmap, offset, limit int) ([]
 	return w.rows[:min(limit, len(w.rows))], more, o.ctx.Err()
 }
 
-// walk goes through the terms of a property.
+// walk collects rows by walking through the terms of a property.
 type walk struct {
 	*sorter
 	property *property
 	found    *roaring.Bitmap
 	dense    dense
-	// distinct tells whether each term is ordered by something else.
+	// distinct is true if no two terms have equal sort keys.
 	distinct bool
-	// offset is how many rows are still passed over.
+	// offset is the remaining number of rows to skip.
 	offset, limit int
 	rows          []sorted
 }
 
-// full tells whether there are enough rows, and one that tells that there are more.
+// full reports whether the page and one additional row are complete.
 func (w *walk) full() bool { return len(w.rows) > w.limit }
 
 func (w *walk) advance(at position) position {
@@ -296,13 +293,14 @@ func (w *walk) advance(at position) position {
 	return w.property.order.next(at)
 }
 
-// group takes the rows of the terms that are ordered by the same, and gives the place behind these.
+// group takes the rows of the terms with the sort key of a position, and returns the position after
+// these terms.
 func (w *walk) group(at position) position {
 	number := w.property.order.term(at)
 	t := w.terms.at(number)
 	next := w.advance(at)
-	if w.distinct && t.rows.many == nil {
-		if row := t.rows.one - 1; w.dense.has(row) {
+	if w.distinct && t.postings.many == nil {
+		if row := t.postings.one - 1; w.dense.has(row) {
 			w.single(row)
 		}
 		return next
@@ -324,7 +322,7 @@ func (w *walk) group(at position) position {
 	return next
 }
 
-// single takes a row that is alone in its group.
+// single takes the only row of a group.
 func (w *walk) single(row uint32) {
 	if len(w.after.keys) > 0 {
 		if key := w.keys(row); !w.isAfter(&key) {
@@ -338,16 +336,17 @@ func (w *walk) single(row uint32) {
 	w.rows = append(w.rows, sorted{row: row})
 }
 
-// leading adds the rows of a term that begin with it, where it is one of a map or list.
+// leading adds the rows of a term. If the term belongs to a map or list, it adds only rows whose
+// first term it is.
 func (w *walk) leading(t *term, number uint32, rows *union) {
 	f := w.fields.get(t.info().field())
 	if f.kind < query.Map {
-		rows.add(&t.rows)
+		rows.add(&t.postings)
 		return
 	}
-	t.rows.each(func(row uint32) bool {
+	t.postings.each(func(row uint32) bool {
 		if w.dense.has(row) && w.firstTerm(w.rowData(row), f.property) == number {
-			rows.add(&rowset{one: row + 1})
+			rows.add(&postings{one: row + 1})
 		}
 		return true
 	})
@@ -355,7 +354,7 @@ func (w *walk) leading(t *term, number uint32, rows *union) {
 
 func (s *state) rowData(row uint32) string { return s.rows.at(row).data }
 
-// take takes those of a group's rows that are found.
+// take takes the matching rows of a group.
 func (w *walk) take(group *roaring.Bitmap) {
 	group = roaring.And(group, w.found)
 	count := int(group.GetCardinality())
@@ -376,7 +375,7 @@ func (w *walk) take(group *roaring.Bitmap) {
 	w.rows = append(w.rows, taken[passed:]...)
 }
 
-// start is the first place that can have rows of the page.
+// start returns the first position that may contain rows of the page.
 func (o *sorter) start(p *property) position {
 	last := p.order.previous(p.order.end())
 	if len(o.after.keys) == 0 {
@@ -401,7 +400,7 @@ func (o *sorter) start(p *property) position {
 	}))
 }
 
-// without are the rows found that do not have a property, or nothing in it.
+// without returns the matching rows that do not have a property, or have an empty one.
 func (o *sorter) without(p *property, found *roaring.Bitmap) *roaring.Bitmap {
 	rest := o.denseOf(found)
 	for i := range p.variants {
@@ -416,7 +415,7 @@ func (o *sorter) without(p *property, found *roaring.Bitmap) *roaring.Bitmap {
 	return roaring.FromDense(rest, true)
 }
 
-// topRows keeps the first of the rows that are offered: a heap with the last of them on top.
+// topRows collects the first of the offered rows, in a heap with the last of them on top.
 type topRows struct {
 	*sorter
 	limit int
@@ -435,7 +434,7 @@ func (t *topRows) Pop() any {
 	return last
 }
 
-// offer takes a row if it is one of the first.
+// offer adds a row if it is one of the first rows.
 func (t *topRows) offer(row uint32) {
 	candidate := t.keys(row)
 	switch {
@@ -462,7 +461,7 @@ func (t *topRows) offerAll(rows *roaring.Bitmap) error {
 	return t.ctx.Err()
 }
 
-// done gives the rows in order.
+// done returns the collected rows in order.
 func (t *topRows) done() []sorted {
 	slices.SortFunc(t.rows, func(a, b sorted) int { return t.compare(&a, &b) })
 	return t.rows

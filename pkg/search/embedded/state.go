@@ -7,93 +7,106 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// state is everything at one version. Readers have states that do not change any
-// more; a transaction changes a copy of the last one, which is an assignment.
+// state contains all data at one version. Published states do not change any more. A transaction
+// changes a copy of the last state. An assignment copies a state.
 type state struct {
 	version uint64
+	dictionary
+	resources
+	graph
 
-	rows      vector[row]
-	adjacency vector[[]end]
-	uids      table
-	// visible counts the resources.
-	visible int
+	// clusters are indexed by clusterNames. That map is replaced when a cluster is added.
+	clusters     []*cluster
+	clusterNames map[string]uint32
+}
 
-	// terms begin with one that is never used, so that 0 is none.
+// dictionary contains the terms and their indexes.
+type dictionary struct {
+	// terms starts with a term that is never used, so that 0 means no term.
 	terms     vector[term]
-	texts     texts
 	termTable table
 	termCount int
 	fields    vector[*field]
-	trigrams  vector[rowset]
+	trigrams  vector[postings]
 
-	// properties, clusters and relations are found by their names in maps, which are
-	// replaced when there is a new one.
+	// properties are indexed by propertyNames. That map is replaced when a property is added.
 	properties    vector[*property]
 	propertyNames map[string]uint32
-	clusters      []*cluster
-	clusterNames  map[string]uint32
-	relations     []string
-	relationNames map[string]uint32
+}
+
+// resources contains the rows and their classes.
+type resources struct {
+	rows vector[row]
+	uids table
+	// visible is the number of resources.
+	visible int
 
 	classes    vector[class]
 	classTable table
-	// hubClasses counts the changes of which classes the hub has.
+	// hubClasses is the number of changes of the classes of the hub.
 	hubClasses uint64
 
-	// moved are the rows that came, went or changed their class or name, in the order
-	// in which they did; firstMoved is the number of the first. What is derived from a Scope is
-	// kept up to date with them.
+	// moved contains the rows that were added, were removed or changed their class or name, in
+	// order. firstMoved is the number of the first of these moves. Data that are derived from a
+	// Scope follow the moves.
 	moved      []uint32
 	firstMoved uint64
-	// touched are changes of properties of rows that did not move, kept as moved are.
+	// touched contains changes of properties of rows that did not move. It is kept like moved.
 	touched      []touch
 	firstTouched uint64
 }
 
-// movedLimit bounds how many moves are remembered at least; it is twice that at most.
-const movedLimit = 1 << 16
+// graph contains the edges between rows.
+type graph struct {
+	adjacency vector[[]end]
+	// relations are indexed by relationNames. That map is replaced when a relation is added.
+	relations     []string
+	relationNames map[string]uint32
+}
 
-// touchedLimit is the same for touched.
-const touchedLimit = 1 << 17
+const (
+	// movedLimit is the minimum number of moves that are kept. The maximum is twice that number.
+	movedLimit = 1 << 16
+	// touchedLimit is the same limit for touched.
+	touchedLimit = 1 << 17
+)
 
-// nextMoved is the number that the next move will have.
-func (s *state) nextMoved() uint64 { return s.firstMoved + uint64(len(s.moved)) }
+// nextMoved returns the number of the next move.
+func (r *resources) nextMoved() uint64 { return r.firstMoved + uint64(len(r.moved)) }
 
-// row is a resource. One that only edges know yet has the version 0.
+// row is a resource. A row to which only edges refer has the version 0.
 type row struct {
-	// data are the UID and then the terms in the order of properties, see rows.go.
+	// data contain the UID and then the terms in the order of properties; see rows.go.
 	data    string
 	version uint64
 	class   uint32
-	// kind is the term of the property kind; 0 without.
+	// kind is the term of the property kind, or 0.
 	kind uint32
 }
 
 func (r *row) exists() bool { return r.version != 0 }
 
-// term is a value that a leaf of a field has. There are more of them than of anything else, so that
-// they have no pointers but to the rows of those with many.
+// term is the value of a leaf of a field. Terms are the most frequent data, so they are small.
 type term struct {
-	// rows have the termInfo beside them.
-	rows rowset
-	// stored is where the text of the leaf is.
-	stored textPlace
+	// postings also contain the termInfo.
+	postings postings
+	// text is the text of the leaf.
+	text string
 }
 
-// info tells the field, and what the term is.
-func (t *term) info() termInfo { return t.rows.beside }
+func (t *term) info() termInfo { return t.postings.info }
 
-// termInfo is the number of the field and, in the lower bits, what the text is.
+// termInfo is the number of the field and, in the lower bits, the kind of text.
 type termInfo uint32
 
 const (
-	// infoLeaf has the query.Type of the leaf.
+	// infoLeaf contains the query.Type of the leaf.
 	infoLeaf termInfo = 3
-	// infoPlain marks a string that is the same in JSON between quotes.
+	// infoPlain marks a string that is its own JSON form between quotes.
 	infoPlain termInfo = 1 << 2
-	// infoEmpty marks what a map or list without leaves has instead.
+	// infoEmpty marks the term of a map or list without leaves.
 	infoEmpty termInfo = 1 << 3
-	// infoOrder has one of the orders below.
+	// infoOrder contains one of the following orders.
 	infoOrder  termInfo = 3 << 4
 	orderText  termInfo = 0 << 4
 	orderNum   termInfo = 1 << 4
@@ -113,14 +126,14 @@ func (i termInfo) isTime() bool         { return i.order() >= orderTime }
 func (i termInfo) canonical() bool      { return i.order() == orderTime }
 func (i termInfo) of(f uint32) termInfo { return i | termInfo(f)<<fieldShift }
 
-// field is a property of one type and, of a map, one key. It does not change but for
-// its count of terms, which only transactions look at.
+// field is a property of one type and, for a map, of one key. Only its count of terms changes. Only
+// transactions use the count.
 type field struct {
 	property uint32
-	// kind is Map, List, or String for all others.
+	// kind is Map or List, or String for all other types.
 	kind query.Type
 	key  string
-	// keyJSON is the key as JSON with a colon.
+	// keyJSON is the key as a JSON string with a colon.
 	keyJSON string
 	terms   int
 }
@@ -130,20 +143,21 @@ type property struct {
 	owner  uint64
 	name   string
 	hidden bool
-	// json is the name as JSON with a colon.
+	// json is the name as a JSON string with a colon.
 	json string
-	// variants are the rows whose property has a type; times are their own type.
-	variants [variantCount]rowset
-	// empties are the rows whose map or list has no leaves.
-	empties rowset
-	// order has all terms in the order of completions.
+	// variants contains the rows whose property has a type. Times have their own variant.
+	variants [variantCount]postings
+	// empties contains the rows whose map or list has no leaves.
+	empties postings
+	// order contains all terms in the order of completions.
 	order ordered
-	// times are the rows' values where these are times without fractions, as timeValue gives them.
+	// times contains the values of the rows that are times without fractions, in the form of
+	// timeValue.
 	times vector[int64]
 	// keys are the fields of a map.
 	keys []uint32
-	// counts are of terms, by what orders them; emptyKeys are those of maps whose key is
-	// empty, which order by their value alone.
+	// counts are the numbers of terms by their order. emptyKeys is the number of terms of maps
+	// whose key is empty. Such terms are ordered only by their value.
 	counts    [4]int
 	emptyKeys int
 }
@@ -160,31 +174,31 @@ type cluster struct {
 	id    uint32
 	name  string
 	hub   bool
-	// present is false for one that was removed; its number is kept for its name.
+	// present is false for a cluster that was removed. Its number is kept for its name.
 	present bool
-	// rows are its resources, and secrets those of them that are Secrets.
-	rows, secrets rowset
-	// unknown are rows that only edges know.
-	unknown rowset
-	// classes are those of its rows, Secrets apart.
+	// rows contains the resources of the cluster. secrets contains those resources that are
+	// Secrets.
+	rows, secrets postings
+	// unknown contains rows to which only edges refer.
+	unknown postings
+	// classes contains the classes of the rows, except classes of Secrets.
 	classes, secretClasses []uint32
 	edges                  int
 	reported               time.Time
 	incomplete             bool
-	// pending is the class of rows that only edges know.
+	// pending is the class of rows to which only edges refer.
 	pending uint32
 }
 
-// class are the rows about which the same is decided but for their names.
+// class is a set of rows that a Scope treats alike, except for their names.
 type class struct {
-	rows    rowset
+	rows    postings
 	class   visibility.Class
 	cluster uint32
 	pending bool
 }
 
-// end is an edge as one of its rows sees it: the other row, the relation, and
-// whether the edge comes in.
+// end is an edge from the view of one of its rows: the other row, the relation, and the direction.
 type end uint64
 
 func newEnd(other, relation uint32, in bool) end {

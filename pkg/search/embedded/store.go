@@ -1,329 +1,315 @@
 package embedded
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
+	"net/url"
 	"os"
-	"slices"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
 
-	"go.etcd.io/bbolt"
-	bbolterrors "go.etcd.io/bbolt/errors"
+	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
-	"open-cluster-management.io/hub-apiserver/pkg/search/query"
-)
-
-// The file has a bucket of what is true of everything, and one for each cluster with
-// its state, its resources and its edges. Resources have the UID, as the data of a
-// row have it, for a key, and their version and properties for a value; edges have the UID of
-// their source for a key, and the relations and UIDs of their destinations for a value.
-var (
-	bucketMeta      = []byte("meta")
-	bucketClusters  = []byte("clusters")
-	bucketResources = []byte("resources")
-	bucketEdges     = []byte("edges")
-	keyFormat       = []byte("format")
-	keyVersion      = []byte("version")
-	keyState        = []byte("state")
 )
 
 const (
-	// format changes when data written before cannot be read any more.
-	format = 2
-	// sumSize is the size of the checksum that each value ends with.
-	sumSize = 4
-	// lockTimeout is how long opening waits for another process to let go of the file.
+	// stateFile contains storeState. The process that has the data open holds a lock on it.
+	stateFile = "search.state"
+	// clusterSuffix follows the escaped name of the cluster in the name of its file.
+	clusterSuffix = ".cluster"
+	// temporarySuffix is the suffix of a file that replaces another file when it is complete.
+	temporarySuffix = ".new"
+	// discardedDir contains the files that were moved aside. It contains only the last file of each
+	// cluster.
+	discardedDir = "discarded"
+	// formerFile is the file of earlier formats.
+	formerFile = "search.db"
+
+	// stateSize is the size of the state file, which is overwritten in place. Its last bytes are a checksum.
+	stateSize = 256
+	sumSize   = 4
+
 	lockTimeout = 2 * time.Second
-	// fill is how full pages are made that are written in order.
-	fill = 0.9
+	lockPeriod  = 20 * time.Millisecond
+
+	// bootIDFile contains an ID that changes when the machine starts.
+	bootIDFile = "/proc/sys/kernel/random/boot_id"
 )
 
-// errFormat is the error for data of a format that this engine does not read.
-var errFormat = errors.New("is not read")
+var (
+	errCorrupt = errors.New("the data are damaged")
+	errFormat  = errors.New("the data have another format")
+)
 
-// openStore opens the file. Transactions do not wait for the disk: what survives a crash of
-// the process is in memory of the kernel, and sync does the rest.
-func openStore(path string) (*bbolt.DB, error) {
-	return openFile(path, &bbolt.Options{NoSync: true, NoGrowSync: true, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType})
+// storeState is written before the files of the clusters, so its version is at least the version of
+// the newest file.
+type storeState struct {
+	Version uint64 `json:"version"`
+	// Boot is the ID of the run of the machine in which the data were last opened.
+	Boot string `json:"boot,omitempty"`
+	// Clean is true if all data were made durable when they were closed.
+	Clean bool `json:"clean,omitempty"`
 }
 
-func openFile(path string, options *bbolt.Options) (*bbolt.DB, error) {
-	var file *os.File
-	options.Timeout = lockTimeout
-	options.OpenFile = func(name string, flag int, mode os.FileMode) (*os.File, error) {
-		var err error
-		file, err = os.OpenFile(name, flag, mode)
-		return file, err
-	}
-	db, err := bbolt.Open(path, 0o600, options)
-	if errors.Is(err, bbolterrors.ErrTimeout) {
-		return nil, fmt.Errorf("%s: %w", path, search.ErrInUse)
-	}
+// store keeps the reports of clusters on disk, with one file for each cluster. A write survives a
+// crash of the process. It becomes durable against a crash of the machine when the store is closed.
+//
+// No answer is read from disk. Files are read when the store is opened, and each file has a
+// checksum of its whole content. A file that does not match its checksum is moved aside, and its
+// cluster reports again.
+type store struct {
+	storeState
+	dir    string
+	logger klog.Logger
+	lock   *os.File
+	files  map[string]*clusterFile
+	// trusted is false if the machine has crashed since the data were written.
+	trusted bool
+	entries entryWriter
+	// places contains the positions of the latest entries of each kind, by key, while a file is
+	// read.
+	places [entryKinds]map[string]int
+}
+
+// bootID returns the ID of the current run of the machine, or "" if the system provides none.
+func bootID() string {
+	id, err := os.ReadFile(bootIDFile)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
+		return ""
 	}
-	// Another process may have put a new file there while this one waited for the lock.
-	opened, err := file.Stat()
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), db.Close())
+	return strings.TrimSpace(string(id))
+}
+
+// openStore opens the directory for this process.
+func openStore(dir, boot string, logger klog.Logger) (_ *store, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("directory of the search data: %w", err)
 	}
-	if there, err := os.Stat(path); err != nil || !os.SameFile(opened, there) {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, search.ErrInUse), db.Close())
+	s := &store{dir: dir, logger: logger, files: map[string]*clusterFile{}}
+	for kind := range s.places {
+		s.places[kind] = map[string]int{}
 	}
-	return db, nil
-}
-
-// clusterRecord is the state of a cluster as it is stored. Its counts tell whether all else is there.
-type clusterRecord struct {
-	Hub        bool      `json:"hub,omitempty"`
-	Reported   time.Time `json:"reported"`
-	Incomplete bool      `json:"incomplete,omitempty"`
-	Resources  int       `json:"resources"`
-	Edges      int       `json:"edges"`
-}
-
-var sumTable = crc32.MakeTable(crc32.Castagnoli)
-
-// sumOf is the checksum of a value, and of where it belongs.
-func sumOf(cluster string, bucket, key, value []byte) uint32 {
-	sum := crc32.Update(0, sumTable, []byte(cluster))
-	sum = crc32.Update(sum, sumTable, bucket)
-	sum = crc32.Update(sum, sumTable, key)
-	return crc32.Update(sum, sumTable, value)
-}
-
-// sealed appends its checksum to a value.
-func sealed(cluster string, bucket, key, value []byte) []byte {
-	return binary.BigEndian.AppendUint32(value, sumOf(cluster, bucket, key, value))
-}
-
-// unsealed is a value without its checksum.
-func unsealed(cluster string, bucket, key, value []byte) ([]byte, error) {
-	end := len(value) - sumSize
-	if end < 0 || binary.BigEndian.Uint32(value[end:]) != sumOf(cluster, bucket, key, value[:end]) {
-		return nil, fmt.Errorf("%s of %x: %w", bucket, key, errCorrupt)
+	if s.lock, err = os.OpenFile(filepath.Join(dir, stateFile), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return nil, fmt.Errorf("search data: %w", err)
 	}
-	return value[:end:end], nil
+	if err := s.begin(boot); err != nil {
+		s.abandon()
+		return nil, fmt.Errorf("search data in %s: %w", dir, err)
+	}
+	return s, nil
 }
 
-// write writes what a transaction has changed.
-func (t *transaction) write(db *bbolt.DB) error {
-	// Damage to the file that shows only now must not end the process, which can still search.
-	return guarded(func() error { return db.Update(func(tx *bbolt.Tx) error { return t.writeTo(tx, t.stored.clusters) }) })
-}
-
-// writeAll writes what a transaction has changed, cluster by cluster, to a file that nobody uses yet.
-func (t *transaction) writeAll(db *bbolt.DB) error {
-	if err := db.Update(func(tx *bbolt.Tx) error { return t.writeTo(tx, nil) }); err != nil {
+// begin reads the state, and marks the data as open.
+func (s *store) begin(boot string) error {
+	if err := flock(s.lock); err != nil {
 		return err
 	}
-	for id, changes := range t.stored.clusters {
-		if err := db.Update(func(tx *bbolt.Tx) error {
-			return t.writeTo(tx, map[uint32]*storedCluster{id: changes})
-		}); err != nil {
+	known, err := s.readState()
+	if err != nil {
+		return err
+	}
+	former, err := s.discardFormer()
+	if err != nil {
+		return err
+	}
+	s.trusted = known && !former && (s.Clean || boot != "" && s.Boot == boot)
+	s.Boot, s.Clean = boot, false
+	if err := s.writeState(s.Version); err != nil {
+		return err
+	}
+	return s.lock.Sync()
+}
+
+// flock locks a file until it is closed. It waits for a process that is ending.
+func flock(file *os.File) error {
+	for deadline := time.Now().Add(lockTimeout); ; time.Sleep(lockPeriod) {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case !errors.Is(err, syscall.EWOULDBLOCK):
 			return err
+		case time.Now().After(deadline):
+			return search.ErrInUse
 		}
 	}
-	return db.Sync()
 }
 
-func (t *transaction) writeTo(tx *bbolt.Tx, changed map[uint32]*storedCluster) error {
-	if err := t.writeVersion(tx); err != nil {
+// readState reads the state, and reports whether it is known. A directory without data is treated
+// like data that were closed.
+func (s *store) readState() (known bool, err error) {
+	data, err := os.ReadFile(s.lock.Name())
+	if err != nil {
+		return false, err
+	}
+	if len(data) == 0 {
+		clusters, err := s.clusters()
+		s.Clean = len(clusters) == 0
+		return s.Clean, err
+	}
+	content := data[:max(0, len(data)-sumSize)]
+	if len(data) != stateSize || crc32.Checksum(content, sumTable) != binary.BigEndian.Uint32(data[len(content):]) {
+		return false, nil
+	}
+	return json.Unmarshal(content, &s.storeState) == nil, nil
+}
+
+// writeState overwrites the state. A crash of the process cannot leave a partial state, because the
+// state is smaller than a page.
+func (s *store) writeState(version uint64) error {
+	s.Version = version
+	data, err := json.Marshal(s.storeState)
+	if err != nil {
 		return err
 	}
-	clusters, err := tx.CreateBucketIfNotExists(bucketClusters)
-	if err != nil {
-		return fmt.Errorf("clusters: %w", err)
+	padding := stateSize - sumSize - len(data)
+	if padding < 0 {
+		return fmt.Errorf("%s has no room for %d bytes", stateFile, len(data))
 	}
-	for id, changes := range changed {
-		c := t.clusters[id]
-		if err := t.writeCluster(clusters, c, changes); err != nil {
-			return fmt.Errorf("cluster %s: %w", c.name, err)
-		}
+	data = append(data, strings.Repeat(" ", padding)...)
+	_, err = s.lock.WriteAt(binary.BigEndian.AppendUint32(data, crc32.Checksum(data, sumTable)), 0)
+	return err
+}
+
+// discardFormer moves the data of an earlier format aside, and reports whether such data existed.
+func (s *store) discardFormer() (bool, error) {
+	if _, err := os.Stat(filepath.Join(s.dir, formerFile)); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return true, s.discard(formerFile, errFormat)
+}
+
+// discard moves a file aside.
+func (s *store) discard(name string, reason error) error {
+	aside := filepath.Join(s.dir, discardedDir, name)
+	err := os.MkdirAll(filepath.Dir(aside), 0o700)
+	if err == nil {
+		err = os.Rename(filepath.Join(s.dir, name), aside)
+	}
+	if err != nil {
+		return fmt.Errorf("move %s aside, since %w: %w", name, reason, err)
+	}
+	if errors.Is(reason, errFormat) {
+		s.logger.Info("A file of the search data has another format and was moved aside; its clusters report again", "file", name, "moved", aside)
+	} else {
+		s.logger.Error(reason, "A file of the search data is damaged and was moved aside; its cluster reports again. "+
+			"The file is needed only to find out what damaged it", "file", name, "moved", aside)
 	}
 	return nil
 }
 
-// writeVersion writes what is true of everything: the version and how many clusters there are.
-func (t *transaction) writeVersion(tx *bbolt.Tx) error {
-	meta, err := tx.CreateBucketIfNotExists(bucketMeta)
+// clusters returns the names of the clusters that have a file. It removes incomplete files of a
+// crash.
+func (s *store) clusters() ([]string, error) {
+	entries, err := os.ReadDir(s.dir)
 	if err != nil {
-		return fmt.Errorf("meta: %w", err)
+		return nil, err
 	}
-	if err := meta.Put(keyFormat, []byte{format}); err != nil {
-		return fmt.Errorf("format: %w", err)
-	}
-	present := 0
-	for _, c := range t.clusters {
-		if c.present {
-			present++
+	var names []string
+	for _, entry := range entries {
+		if strings.HasSuffix(entry.Name(), clusterSuffix+temporarySuffix) {
+			if err := os.Remove(filepath.Join(s.dir, entry.Name())); err != nil {
+				return nil, err
+			}
 		}
-	}
-	value := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, t.version), uint64(present))
-	if err := meta.Put(keyVersion, sealed("", bucketMeta, keyVersion, value)); err != nil {
-		return fmt.Errorf("version: %w", err)
-	}
-	return nil
-}
-
-func (t *transaction) writeCluster(clusters *bbolt.Bucket, c *cluster, changes *storedCluster) error {
-	name := []byte(c.name)
-	if changes.removed || !c.present {
-		if err := clusters.DeleteBucket(name); err != nil && !errors.Is(err, bbolterrors.ErrBucketNotFound) {
-			return err
-		}
-	}
-	if !c.present {
-		return nil
-	}
-	bucket, err := clusters.CreateBucketIfNotExists(name)
-	if err != nil {
-		return err
-	}
-	state, err := json.Marshal(clusterRecord{
-		Hub: c.hub, Reported: c.reported, Incomplete: c.incomplete, Resources: c.rows.count(), Edges: c.edges,
-	})
-	if err != nil {
-		return err
-	}
-	if err := bucket.Put(keyState, sealed(c.name, bucketClusters, keyState, state)); err != nil {
-		return err
-	}
-	if err := t.writeResources(bucket, c, changes); err != nil {
-		return fmt.Errorf("resources: %w", err)
-	}
-	if err := t.writeEdges(bucket, c, changes); err != nil {
-		return fmt.Errorf("edges: %w", err)
-	}
-	return nil
-}
-
-// pair is a key with its value; nil if it is to be deleted.
-type pair struct{ key, value []byte }
-
-// put writes pairs in the order of keys, of which the last of each counts.
-func put(parent *bbolt.Bucket, name []byte, pairs []pair) error {
-	if len(pairs) == 0 {
-		return nil
-	}
-	bucket, err := parent.CreateBucketIfNotExists(name)
-	if err != nil {
-		return err
-	}
-	bucket.FillPercent = fill
-	slices.SortStableFunc(pairs, func(a, b pair) int { return bytes.Compare(a.key, b.key) })
-	for i, p := range pairs {
-		if i+1 < len(pairs) && bytes.Equal(p.key, pairs[i+1].key) {
+		escaped, found := strings.CutSuffix(entry.Name(), clusterSuffix)
+		if !found {
 			continue
 		}
-		if p.value == nil {
-			err = bucket.Delete(p.key)
-		} else {
-			err = bucket.Put(p.key, p.value)
+		name, err := url.PathUnescape(escaped)
+		if err != nil || fileName(name) != entry.Name() {
+			if err := s.discard(entry.Name(), errCorrupt); err != nil {
+				return nil, err
+			}
+			continue
 		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+func fileName(cluster string) string { return url.PathEscape(cluster) + clusterSuffix }
+
+func (s *store) path(cluster string) string { return filepath.Join(s.dir, fileName(cluster)) }
+
+// write writes the changes of a transaction. After an error, the files of its clusters may contain
+// more than the published data, so the next write replaces them.
+func (s *store) write(t *transaction) error {
+	err := s.writeState(t.version)
+	for id, changes := range t.journal.stored.clusters {
 		if err != nil {
+			break
+		}
+		c := t.clusters[id]
+		if err = s.writeCluster(t, c, changes); err != nil {
+			err = fmt.Errorf("cluster %s: %w", c.name, err)
+		}
+	}
+	if err != nil {
+		for id := range t.journal.stored.clusters {
+			delete(s.files, t.clusters[id].name)
+		}
+	}
+	return err
+}
+
+func (s *store) writeCluster(t *transaction, c *cluster, changes *storedCluster) error {
+	file := s.files[c.name]
+	switch {
+	case !c.present:
+		delete(s.files, c.name)
+		if err := os.Remove(s.path(c.name)); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
+		return nil
+	case file == nil || changes.removed || file.length > 2*file.live+rewriteFrom:
+		return s.replace(t, c)
+	default:
+		return s.append(t, c, changes, file)
 	}
-	return nil
 }
 
-func (t *transaction) writeResources(bucket *bbolt.Bucket, c *cluster, changes *storedCluster) error {
-	pairs := make([]pair, 0, len(changes.gone)+len(changes.rows))
-	for _, uid := range changes.gone {
-		pairs = append(pairs, pair{key: []byte(uid)})
+// close makes the data durable.
+func (s *store) close() error {
+	err := s.sync()
+	if err == nil {
+		s.Clean = true
+		err = s.writeState(s.Version)
 	}
-	var buffer []byte
-	for _, number := range changes.rows {
-		r := t.rows.at(number)
-		if !r.exists() {
-			continue
-		}
-		start := len(buffer)
-		end := uidEnd(r.data)
-		buffer = append(buffer, r.data[:end]...)
-		middle := len(buffer)
-		buffer = t.appendRecord(buffer, r)
-		buffer = binary.BigEndian.AppendUint32(buffer, sumOf(c.name, bucketResources, buffer[start:middle], buffer[middle:]))
-		pairs = append(pairs, pair{key: buffer[start:middle:middle], value: buffer[middle:len(buffer):len(buffer)]})
-		if cap(buffer)-len(buffer) < 4<<10 {
-			buffer = make([]byte, 0, 64<<10)
-		}
+	if err == nil {
+		err = s.lock.Sync()
 	}
-	return put(bucket, bucketResources, pairs)
+	return errors.Join(err, s.lock.Close())
 }
 
-// appendRecord appends the version and the properties of a row.
-func (s *state) appendRecord(dst []byte, r *row) []byte {
-	dst = binary.AppendUvarint(dst, r.version)
-	for at := uidEnd(r.data); at < len(r.data); {
-		// The terms of one property follow each other.
-		var number uint32
-		number, next := uvarint(r.data, at)
-		t := s.terms.at(number)
-		f := s.fields.get(t.info().field())
-		kind := f.kind
-		if kind < query.Map {
-			kind = t.info().leaf()
-		}
-		dst = append(appendText(dst, s.properties.get(f.property).name), byte(kind))
-		if t.info().empty() {
-			dst = append(dst, 0)
-			at = next
-			continue
-		}
-		count, end := 1, next
-		for end < len(r.data) {
-			other, after := uvarint(r.data, end)
-			if s.fields.get(s.terms.at(other).info().field()).property != f.property {
-				break
-			}
-			count, end = count+1, after
-		}
-		dst = binary.AppendUvarint(dst, uint64(count))
-		for at < end {
-			number, at = uvarint(r.data, at)
-			t := s.terms.at(number)
-			dst = append(dst, byte(t.info().leaf()))
-			if kind == query.Map {
-				dst = appendText(dst, s.fields.get(t.info().field()).key)
-			}
-			dst = appendText(dst, s.textOf(t))
-		}
+// abandon closes the store after a failure to open it.
+func (s *store) abandon() {
+	if err := s.lock.Close(); err != nil {
+		s.logger.Error(err, "The search data were not closed")
 	}
-	return dst
 }
 
-func (t *transaction) writeEdges(bucket *bbolt.Bucket, c *cluster, changes *storedCluster) error {
-	pairs := make([]pair, 0, len(changes.unrelated)+len(changes.sources))
-	for _, uid := range changes.unrelated {
-		pairs = append(pairs, pair{key: []byte(uid)})
-	}
-	slices.Sort(changes.sources)
-	for _, number := range slices.Compact(changes.sources) {
-		r := t.rows.at(number)
-		if r.data == "" {
-			continue
-		}
-		value := []byte(nil)
-		for _, e := range t.adjacency.get(number) {
-			if e.in() {
-				continue
+func (s *store) sync() error {
+	for cluster, file := range s.files {
+		if file.written {
+			if err := syncFile(s.path(cluster)); err != nil {
+				return err
 			}
-			other := t.rows.at(e.other()).data
-			value = appendText(value, t.relations[e.relation()])
-			value = append(value, other[:uidEnd(other)]...)
 		}
-		key := []byte(r.data[:uidEnd(r.data)])
-		if value != nil {
-			value = sealed(c.name, bucketEdges, key, value)
-		}
-		pairs = append(pairs, pair{key: key, value: value})
 	}
-	return put(bucket, bucketEdges, pairs)
+	return syncFile(s.dir)
+}
+
+// syncFile makes a file, or the names in a directory, durable.
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }

@@ -1,18 +1,20 @@
 package embedded
 
-// storedChanges are what a transaction must write to disk: by cluster, the rows that were
-// put, the UIDs that are gone, and the rows whose outgoing edges changed.
+// storedChanges contains the changes that a transaction must write to disk, by cluster.
 type storedChanges struct {
 	clusters map[uint32]*storedCluster
 }
 
+// storedCluster contains the changes of one cluster.
 type storedCluster struct {
+	// rows contains the changed rows. sources contains the rows whose outgoing edges changed.
 	rows    []uint32
 	sources []uint32
-	gone    []string
-	// unrelated are UIDs of rows that are given up, so that they have no edges.
+	// gone contains the UIDs of deleted resources. unrelated contains the UIDs of rows that have no
+	// edges any more.
+	gone      []string
 	unrelated []string
-	// removed is true if all that was stored before is gone.
+	// removed is true if all previously stored data are deleted.
 	removed bool
 }
 

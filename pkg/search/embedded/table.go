@@ -1,22 +1,22 @@
 package embedded
 
-// table finds numbers by a hash: of rows or terms, which are never 0xffffffff. It
-// is shared and copied as a vector is.
+// table is a hash table of the numbers of rows or terms. The number 0xffffffff does not occur. It
+// is shared and copied like a vector.
 type table struct {
 	buckets vector[bucket]
-	// mask is one less than the number of buckets, a power of two.
+	// mask is the number of buckets, a power of two, minus one.
 	mask uint32
-	// used are the slots that are not free, removed ones included.
+	// used is the number of slots that are not free, including removed slots.
 	used, removed int
 }
 
-// bucket has slots that are looked at together: a line of the processor's cache.
+// bucket contains the slots in one line of the processor's cache.
 type bucket [bucketSize]slot
 
 const bucketSize = 8
 
-// slot has the number plus one, and the half of the hash that decides where it is, so that a
-// larger table is made without the texts.
+// slot contains the number plus one, and the half of the hash that determines its bucket, so that
+// the table can grow without computing hashes again.
 type slot struct{ hash, number uint32 }
 
 const (
@@ -25,7 +25,7 @@ const (
 	tableMin    = 1 << 7
 )
 
-// find returns the number with a hash that is the one looked for.
+// find returns the number with the given hash for which is returns true.
 func (t *table) find(hash uint64, is func(number uint32) bool) (uint32, bool) {
 	if t.mask == 0 {
 		return 0, false
@@ -48,7 +48,7 @@ func (t *table) find(hash uint64, is func(number uint32) bool) (uint32, bool) {
 	}
 }
 
-// insert adds a number that is not in the table.
+// insert adds a number, which must not be in the table yet.
 func (t *table) insert(transaction, hash uint64, number uint32) {
 	if t.mask == 0 || t.used > int(t.mask+1)*bucketSize/4*3 {
 		t.rebuild(transaction)
@@ -75,7 +75,7 @@ func (t *table) place(transaction uint64, placed slot) {
 	}
 }
 
-// rebuild makes room for as many again.
+// rebuild increases the size, and drops removed slots.
 func (t *table) rebuild(transaction uint64) {
 	size := uint32(tableMin)
 	for live := t.used - t.removed; int(size)*bucketSize < live*2+1; {
@@ -93,7 +93,6 @@ func (t *table) rebuild(transaction uint64) {
 	*t = grown
 }
 
-// remove removes a number.
 func (t *table) remove(transaction, hash uint64, number uint32) {
 	if t.mask == 0 {
 		return

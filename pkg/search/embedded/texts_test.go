@@ -10,20 +10,20 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
-	"open-cluster-management.io/hub-apiserver/pkg/search/enginetest"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+	"open-cluster-management.io/hub-apiserver/test/enginetest"
 )
 
 const (
 	changingResources = 1000
 	changingRounds    = 40
-	// keptText and changingText are about how long the two texts of each resource are.
+	// keptText and changingText are the approximate lengths of the two texts of each resource.
 	keptText     = 100
 	changingText = 400
 )
 
-// changing is a report of resources with one text that stays and one that is another each round. Now and
-// then a text is very long, or empty.
+// changing returns a report of resources with one text that stays the same and one text that
+// changes each round. Some texts are very long or empty.
 func changing(n int) *search.Report {
 	report := &search.Report{Cluster: "a", Full: n == 0}
 	text := func(name string, length int) query.Property {
@@ -48,8 +48,9 @@ func changing(n int) *search.Report {
 	return report
 }
 
-// The memory of texts that are gone is given back, and those that stay are what they were.
-func TestTextsThatAreGoneTakeNoMemory(t *testing.T) {
+// TestMemoryOfRemovedTexts checks that the memory of removed texts is freed, and that other texts
+// stay the same.
+func TestMemoryOfRemovedTexts(t *testing.T) {
 	dir := t.TempDir()
 	engine := open(t, dir, embedded.Options{ChangeLog: 1})
 	written := 0
@@ -60,9 +61,10 @@ func TestTextsThatAreGoneTakeNoMemory(t *testing.T) {
 		}
 		apply(t, engine, report)
 	}
-	// Those of two rounds are kept at least, as changes refer to them, and some memory is not worth it.
+	// Changes refer to the texts of at least two rounds, so these are kept. Small amounts are not
+	// freed.
 	if limit, size := written/4, engine.TextBytes(); size > limit {
-		t.Errorf("after %d bytes of texts of which most are gone they take %d bytes; expected at most %d", written, size, limit)
+		t.Errorf("TextBytes() after %d bytes were written = %d, want at most %d", written, size, limit)
 	}
 	for text, count := range map[string]int{
 		fmt.Sprintf("now:*-in-%d", changingRounds-1): changingResources - changingResources/100,
@@ -74,7 +76,7 @@ func TestTextsThatAreGoneTakeNoMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		if result.Count != count {
-			t.Errorf("%s finds %d resources instead of %d", text, result.Count, count)
+			t.Errorf("Search(%s): Count = %d, want %d", text, result.Count, count)
 		}
 	}
 	before := everything(t, engine)
@@ -82,6 +84,6 @@ func TestTextsThatAreGoneTakeNoMemory(t *testing.T) {
 	engine = open(t, dir, embedded.Options{})
 	defer closed(t, engine)
 	if diff := cmp.Diff(before, everything(t, engine), enginetest.Comparing); diff != "" {
-		t.Errorf("after a restart (-before +after):\n%s", diff)
+		t.Errorf("answers after a restart (-before +after):\n%s", diff)
 	}
 }

@@ -6,52 +6,24 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// Times are many and mostly different, so that to go through their terms is slow. Their
-// values are kept by row too.
+// There are many times, and most of them differ, so walking through their terms is slow. Therefore
+// their values are also stored by row.
 const (
-	// timeBase makes all values positive; 0 is none.
+	// timeBase makes all values positive. 0 means no time.
 	timeBase = 62_167_219_200 + 1
-	// secondsPerDay is without leap seconds, as Unix time is.
+	// secondsPerDay excludes leap seconds, like Unix time.
 	secondsPerDay = 24 * 60 * 60
 )
 
-// timeValue is a time in seconds since the year 0, plus one.
+// timeValue returns a time in seconds since the year 0, plus one.
 func timeValue(at time.Time) int64 { return at.Unix() + timeBase }
 
-// setTimes notes a time for rows, if it is one that is kept by row.
-func (t *transaction) setTimes(number uint32, rows ...uint32) {
-	e := t.terms.at(number)
-	if !e.info().canonical() {
-		return
-	}
-	f := t.state.fields.get(e.info().field())
-	if f.kind != query.String {
-		return
-	}
-	at, _ := query.ParseTime(t.textOf(e))
-	p := t.editProperty(f.property)
-	for _, row := range rows {
-		*p.times.edit(t.id, row) = timeValue(at)
-	}
-}
-
-// clearTime forgets the time of a row.
-func (t *transaction) clearTime(number, row uint32) {
-	info := t.terms.at(number).info()
-	if !info.canonical() {
-		return
-	}
-	if f := t.state.fields.get(info.field()); f.kind == query.String {
-		*t.editProperty(f.property).times.edit(t.id, row) = 0
-	}
-}
-
-// timesByRow tells whether all times of a property are kept by row.
+// timesByRow reports whether all times of a property are stored by row.
 func (p *property) timesByRow() bool {
 	return p.counts[orderTime>>4] > 0 && p.counts[orderOdd>>4] == 0 && p.variants[query.List].empty()
 }
 
-// addTimes adds the rows whose time is one of those that holds tells.
+// addTimes adds the rows for whose times holds returns true.
 func (u *union) addTimes(p *property, holds func(value int64) bool) {
 	u.begin()
 	p.times.each(func(first uint32, values *[leafSize]int64) {
@@ -67,7 +39,7 @@ func (u *union) addTimes(p *property, holds func(value int64) bool) {
 	})
 }
 
-// timeRange gives the values that a comparison holds for: those from first to last.
+// timeRange returns the first and the last value for which a comparison holds.
 func timeRange(c *query.Comparison, now time.Time) (first, last int64) {
 	const most = 1 << 62
 	bound := now.Add(-c.Age)
@@ -87,17 +59,16 @@ func timeRange(c *query.Comparison, now time.Time) (first, last int64) {
 	}
 }
 
-// Texts of times.
 const (
 	layoutDay  = "2006-01-02T"
 	layoutTime = "T15:04:05Z"
 )
 
-// addTimesContaining adds the rows whose time contains a keyword, which has nothing on
-// both sides of the T.
+// addTimesContaining adds the rows whose time contains a keyword. The keyword must not contain
+// characters on both sides of a T.
 func (u *union) addTimesContaining(p *property, keyword string) {
 	seconds := make([]int8, secondsPerDay)
-	// Most days are in the years from 1970 to 2100; others are looked at each time.
+	// Most days are in the years from 1970 to 2100. The result is cached only for these days.
 	const lastDay = 131 * 366
 	days := make([]int8, lastDay)
 	inDay := func(day int64) bool {
@@ -134,7 +105,7 @@ func (u *union) addTimesContaining(p *property, keyword string) {
 	})
 }
 
-// spansT tells whether a keyword has something on both sides of a T.
+// spansT reports whether a keyword contains characters on both sides of a T.
 func spansT(keyword string) bool {
 	for i := 1; i < len(keyword)-1; i++ {
 		if keyword[i] == 'T' || keyword[i] == 't' {

@@ -13,8 +13,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
-// token is where the next items begin. Without an order it is a row; with an order it is what
-// the last item is ordered by.
+// token is the position at which the next items begin. For requests without an order, it is a row.
+// For requests with an order, it consists of the sort keys and the UID of the last item.
 type token struct {
 	row    uint32
 	keys   []sortKey
@@ -30,9 +30,9 @@ const (
 // tokenKeySize is the size of the key of tokens, in bytes.
 const tokenKeySize = 32
 
-// tokens makes texts of tokens and reads them. They are encrypted, since the numbers of rows tell how
-// many rows are between them that the caller may not find, and authenticated. The key is known to this
-// process only, as rows are.
+// tokens encodes and decodes tokens. They are authenticated. They are also encrypted, because the
+// numbers of rows would reveal the number of rows between them that are not in the scope of the
+// caller. The key is valid only in this process, like the numbers of rows.
 type tokens struct{ sealer cipher.AEAD }
 
 func newTokens() (*tokens, error) {
@@ -51,7 +51,7 @@ func newTokens() (*tokens, error) {
 	return &tokens{sealer: sealer}, nil
 }
 
-// encode gives a token as text. All tokens without an order are of the same length.
+// encode returns a token as text. All tokens without an order have the same length.
 func (k *tokens) encode(t *token, by []search.Order) string {
 	var data []byte
 	if len(by) == 0 {
@@ -71,8 +71,8 @@ func (k *tokens) encode(t *token, by []search.Order) string {
 	return base64.RawURLEncoding.EncodeToString(k.sealer.Seal(nil, nil, data, nil))
 }
 
-// parse reads a token for the same order. It returns search.ErrExpired for one of another process, of
-// another order, or not made by encode.
+// parse decodes a token for the same order. It returns search.ErrExpired for a token of another
+// process or order, and for any other text.
 func (k *tokens) parse(text string, by []search.Order) (token, error) {
 	encrypted, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil {
@@ -82,7 +82,7 @@ func (k *tokens) parse(text string, by []search.Order) (token, error) {
 	if err != nil {
 		return token{}, expired(text)
 	}
-	d := tokenData{rest: data}
+	d := decoder{rest: data}
 	kind := d.byte()
 	var t token
 	switch {
@@ -123,64 +123,4 @@ func hashOrders(by []search.Order) uint64 {
 	}
 	h.Write(data)
 	return h.Sum64()
-}
-
-func appendText(dst []byte, text string) []byte {
-	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
-}
-
-// tokenData reads what encode wrote; once something is missing all is zero.
-type tokenData struct {
-	rest   []byte
-	failed bool
-}
-
-func (d *tokenData) take(n int) []byte {
-	if n < 0 || n > len(d.rest) {
-		d.failed, d.rest = true, nil
-		return nil
-	}
-	taken := d.rest[:n]
-	d.rest = d.rest[n:]
-	return taken
-}
-
-func (d *tokenData) byte() byte {
-	if b := d.take(1); b != nil {
-		return b[0]
-	}
-	return 0
-}
-
-func (d *tokenData) uint32() uint32 {
-	if b := d.take(4); b != nil {
-		return binary.BigEndian.Uint32(b)
-	}
-	return 0
-}
-
-func (d *tokenData) uint64() uint64 {
-	if b := d.take(8); b != nil {
-		return binary.BigEndian.Uint64(b)
-	}
-	return 0
-}
-
-func (d *tokenData) uvarint() uint64 {
-	value, n := binary.Uvarint(d.rest)
-	if n <= 0 {
-		d.take(-1)
-		return 0
-	}
-	d.take(n)
-	return value
-}
-
-func (d *tokenData) text() string {
-	length := d.uvarint()
-	if length > uint64(len(d.rest)) {
-		d.take(-1)
-		return ""
-	}
-	return string(d.take(int(length)))
 }

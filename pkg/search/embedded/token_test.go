@@ -12,10 +12,10 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 )
 
-// The orders whose tokens are tested.
+// tokenOrders contains the orders whose tokens are tested.
 var tokenOrders = map[string][]search.Order{"Unordered": nil, "By name": {{Property: "name"}}}
 
-// tokenOf is the token behind the first items.
+// tokenOf returns the token after the first items.
 func tokenOf(t *testing.T, engine search.Engine, by []search.Order, limit int) string {
 	t.Helper()
 	result, err := engine.Search(t.Context(), visibilitytest.Everything(), &search.Request{Items: true, Limit: limit, OrderBy: by})
@@ -23,7 +23,7 @@ func tokenOf(t *testing.T, engine search.Engine, by []search.Order, limit int) s
 		t.Fatal(err)
 	}
 	if result.Continue == "" {
-		t.Fatalf("there is nothing behind %d items", limit)
+		t.Fatalf("Continue after %d items is empty, want a token", limit)
 	}
 	return result.Continue
 }
@@ -34,9 +34,10 @@ func continued(t *testing.T, engine search.Engine, by []search.Order, token stri
 	return err
 }
 
-// Two tokens tell nothing about how far from each other they are: all bytes behind one another differ from
-// page to page, and for one place from question to question, and the length is the same.
-func TestTokensTellNothing(t *testing.T) {
+// TestTokensAreOpaque checks that two tokens do not reveal the distance between their positions.
+// All of their bytes differ between pages, and between questions for the same page, and all tokens
+// have the same length.
+func TestTokensAreOpaque(t *testing.T) {
 	engine := open(t, t.TempDir(), embedded.Options{})
 	defer closed(t, engine)
 	apply(t, engine, round("a", 3))
@@ -57,12 +58,13 @@ func TestTokensTellNothing(t *testing.T) {
 		}
 	}
 	if lengths.Len() != 1 {
-		t.Errorf("tokens have the lengths %v", sets.List(lengths))
+		t.Errorf("lengths of tokens = %v, want one length", sets.List(lengths))
 	}
 	for at, values := range bytes {
-		// Of 64 random bytes about 57 are different; as few as 16 do not come by chance.
+		// Of 64 random bytes, about 57 are different. If only 16 are different, the bytes are not
+		// random.
 		if values.Len() < asked/4 {
-			t.Errorf("byte %d of %d tokens has only the values %v", at, asked, sets.List(values))
+			t.Errorf("byte %d of %d tokens has the values %v, want more values", at, asked, sets.List(values))
 		}
 	}
 }
@@ -75,7 +77,7 @@ func TestDamagedTokensAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			token := tokenOf(t, engine, by, 5)
 			if err := continued(t, engine, by, token); err != nil {
-				t.Fatalf("the token as it was: %v", err)
+				t.Fatalf("Search() with the unchanged token = %v, want nil", err)
 			}
 			decoded, err := base64.RawURLEncoding.DecodeString(token)
 			if err != nil {
@@ -84,13 +86,13 @@ func TestDamagedTokensAreRefused(t *testing.T) {
 			for bit := range 8 * len(decoded) {
 				decoded[bit/8] ^= 1 << (bit % 8)
 				if err := continued(t, engine, by, base64.RawURLEncoding.EncodeToString(decoded)); !errors.Is(err, search.ErrExpired) {
-					t.Errorf("bit %d flipped: %v", bit, err)
+					t.Errorf("Search() with bit %d flipped = %v, want ErrExpired", bit, err)
 				}
 				decoded[bit/8] ^= 1 << (bit % 8)
 			}
 			for _, length := range []int{1, 12, len(decoded) - 1} {
 				if err := continued(t, engine, by, base64.RawURLEncoding.EncodeToString(decoded[:length])); !errors.Is(err, search.ErrExpired) {
-					t.Errorf("the first %d bytes: %v", length, err)
+					t.Errorf("Search() with the first %d bytes = %v, want ErrExpired", length, err)
 				}
 			}
 		})
@@ -109,7 +111,7 @@ func TestTokensOfAnotherProcessOrOrderAreRefused(t *testing.T) {
 				continue
 			}
 			if err := continued(t, engine, otherBy, tokens[name]); !errors.Is(err, search.ErrExpired) {
-				t.Errorf("a token of the order %q with %q: %v", name, other, err)
+				t.Errorf("Search() by %[2]q with a token of the order %[1]q = %[3]v, want ErrExpired", name, other, err)
 			}
 		}
 	}
@@ -118,7 +120,7 @@ func TestTokensOfAnotherProcessOrOrderAreRefused(t *testing.T) {
 	defer closed(t, engine)
 	for name, by := range tokenOrders {
 		if err := continued(t, engine, by, tokens[name]); !errors.Is(err, search.ErrExpired) {
-			t.Errorf("%s: a token from before the restart: %v", name, err)
+			t.Errorf("Search() by %s with a token from before the restart = %v, want ErrExpired", name, err)
 		}
 	}
 }

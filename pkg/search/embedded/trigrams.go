@@ -9,15 +9,17 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// Trigrams are three bytes in a row of the texts of terms, each byte reduced to a
-// symbol; different bytes may have one symbol, so what trigrams find must be compared. Two
-// ends follow each text, so that shorter pieces are the beginnings of trigrams too.
+// A trigram consists of three consecutive bytes of the text of a term, each reduced to a symbol.
+// Different bytes may have the same symbol, so terms that are found by trigrams are only
+// candidates. Two end symbols follow each text, so that shorter parts at the end of a text are also
+// starts of trigrams.
 const (
 	symbolBits = 6
 	symbolEnd  = 0
 )
 
-// symbols gives bytes their symbols: letters without case and digits have their own.
+// symbols maps each byte to its symbol. Digits and letters, regardless of case, have their own
+// symbols.
 var symbols = func() (table [256]uint32) {
 	for i := range table {
 		table[i] = firstShared + uint32(i)%26
@@ -32,10 +34,11 @@ var symbols = func() (table [256]uint32) {
 	return table
 }()
 
-// firstShared is the first symbol that several bytes have.
+// firstShared is the first symbol that several bytes share.
 const firstShared = 38
 
-// exact tells whether no other text has the same symbols, but for the case of letters.
+// exact reports whether a text has only symbols that are unique, so that equal symbols mean equal
+// texts, ignoring case.
 func exact(text string) bool {
 	for i := range len(text) {
 		if symbols[text[i]] >= firstShared {
@@ -45,11 +48,11 @@ func exact(text string) bool {
 	return true
 }
 
-// indexedTail is how much of a map's key is indexed with the values, together with
-// the "=". What lies in the key as a whole is found by the keys.
+// indexedTail is the length of the end of a map's key that is indexed with the values, including
+// the "=". A text inside the key is found by comparing keys.
 const indexedTail = 2
 
-// eachTrigram calls f with the trigrams of a term.
+// eachTrigram executes call for each trigram of a term.
 func eachTrigram(f *field, text string, call func(trigram uint32)) {
 	var window uint32
 	length := 0
@@ -73,16 +76,16 @@ func eachTrigram(f *field, text string, call func(trigram uint32)) {
 	push(symbolEnd)
 }
 
-// indexed tells whether keywords find a term by trigrams. Canonical times are not worth it:
-// they are many, and few keywords can be in them.
+// indexed reports whether a term is indexed by trigrams. Canonical times are not indexed: there are
+// many of them, and few keywords occur in them.
 func indexed(p *property, info termInfo) bool {
 	return !p.hidden && !info.canonical() && !info.empty() && p.name != query.Cluster
 }
 
-// containing gives the terms that trigrams find for a piece of at least two bytes; some of them do not
-// contain it. In maps it finds what is not in the key alone.
+// containing returns the terms that may contain a part of at least two bytes, except terms with the
+// part inside the key of a map.
 func (s *state) containing(piece string) *roaring.Bitmap {
-	// Of the key no more than its tail is indexed.
+	// Only the tail of the key is indexed.
 	if at := strings.LastIndexByte(piece, '='); at > indexedTail {
 		piece = piece[at-indexedTail:]
 	}
@@ -96,7 +99,7 @@ func (s *state) containing(piece string) *roaring.Bitmap {
 		}
 		return unionOf(found, s.terms.len())
 	}
-	sets := make([]rowset, 0, len(piece)-2)
+	sets := make([]postings, 0, len(piece)-2)
 	for i := range len(piece) - 2 {
 		trigram := (symbols[piece[i]]<<symbolBits|symbols[piece[i+1]])<<symbolBits | symbols[piece[i+2]]
 		set := s.trigrams.get(trigram)
@@ -105,11 +108,11 @@ func (s *state) containing(piece string) *roaring.Bitmap {
 		}
 		sets = append(sets, set)
 	}
-	slices.SortFunc(sets, func(a, b rowset) int { return a.count() - b.count() })
+	slices.SortFunc(sets, func(a, b postings) int { return a.count() - b.count() })
 	if least := &sets[0]; least.many == nil || least.many.bitmap == nil {
 		found := roaring.New()
 		least.each(func(number uint32) bool {
-			if !slices.ContainsFunc(sets[1:], func(other rowset) bool { return !other.contains(number) }) {
+			if !slices.ContainsFunc(sets[1:], func(other postings) bool { return !other.contains(number) }) {
 				found.Add(number)
 			}
 			return true
@@ -123,7 +126,7 @@ func (s *state) containing(piece string) *roaring.Bitmap {
 	return found
 }
 
-// unionOf is the union of bitmaps of numbers below a limit.
+// unionOf returns the union of bitmaps of numbers below a limit.
 func unionOf(bitmaps []*roaring.Bitmap, limit int) *roaring.Bitmap {
 	union, spare := make(dense, (limit+63)/64), make(dense, (limit+63)/64)
 	for _, b := range bitmaps {

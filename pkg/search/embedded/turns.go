@@ -6,23 +6,23 @@ import (
 	"sync"
 )
 
-// turns let a bounded number of long questions be answered at a time, so that a core stays
-// free for everything else. Callers who wait have their turn one after the other, whatever the number of
-// their questions.
+// turns bounds the number of long questions that are answered concurrently, so that one core stays
+// free for other work. Waiting callers take turns, regardless of the number of their questions.
 type turns struct {
 	mu   sync.Mutex
 	free int
-	// waiting are the questions of each caller that has some, and callers their order.
+	// waiting contains the questions of each waiting caller. callers is the order of the callers.
 	waiting map[string][]chan struct{}
 	callers []string
 }
 
-// newTurns leaves one core to others where there is more than one.
+// newTurns returns turns. It leaves one core free if there are several.
 func newTurns() *turns {
 	return &turns{free: max(1, runtime.GOMAXPROCS(0)-1), waiting: map[string][]chan struct{}{}}
 }
 
-// take waits for the turn of a caller's question. It returns what ends the turn.
+// take waits for the turn of a caller's question. The caller must call end when the question is
+// answered.
 func (t *turns) take(ctx context.Context, caller string) (end func(), err error) {
 	t.mu.Lock()
 	if t.free > 0 {
@@ -52,7 +52,7 @@ func (t *turns) take(ctx context.Context, caller string) (end func(), err error)
 	return nil, ctx.Err()
 }
 
-// end gives the turn to the next caller.
+// end passes the turn to the next caller.
 func (t *turns) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,7 +76,7 @@ func (t *turns) nextLocked() {
 	t.callers = append(t.callers, caller)
 }
 
-// leaveLocked takes a question out that nobody waits for any more.
+// leaveLocked removes a question that no longer waits.
 func (t *turns) leaveLocked(caller string, granted chan struct{}) {
 	queue := t.waiting[caller]
 	for i := range queue {

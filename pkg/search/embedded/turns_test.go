@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// waits starts a question that waits for its turn, and returns once it is in the queue.
+// waits starts a question that waits for its turn. It returns when the question is in the queue.
 func waits(t *testing.T, turns *turns, ctx context.Context, caller string, granted chan<- string) {
 	t.Helper()
 	turns.mu.Lock()
@@ -25,8 +25,8 @@ func waits(t *testing.T, turns *turns, ctx context.Context, caller string, grant
 	}
 }
 
-// TestTurnsAreFair has one caller ask ten questions before two others ask one each: these wait for one
-// question of the first caller, not for ten.
+// TestTurnsAreFair queues ten questions of one caller before one question each of two other
+// callers. It checks that the others wait for one question of the first caller, not for ten.
 func TestTurnsAreFair(t *testing.T) {
 	turns := newTurns()
 	turns.free = 1
@@ -51,12 +51,13 @@ func TestTurnsAreFair(t *testing.T) {
 	}
 	end()
 	if turns.free != 1 || len(turns.waiting) != 0 || len(turns.callers) != 0 {
-		t.Errorf("afterwards %d are free, waiting %v, callers %v, want 1 and none", turns.free, turns.waiting, turns.callers)
+		t.Errorf("turns at the end: free = %d, waiting = %v, callers = %v, want 1 free and none waiting", turns.free, turns.waiting, turns.callers)
 	}
 }
 
-// TestTurnsOfCallersWhoLeave has callers give up while they wait, which takes nobody's turn.
-func TestTurnsOfCallersWhoLeave(t *testing.T) {
+// TestTurnsOfCancelledCallers cancels requests while they wait. It checks that no other caller
+// loses a turn.
+func TestTurnsOfCancelledCallers(t *testing.T) {
 	turns := newTurns()
 	turns.free = 1
 	end, err := turns.take(t.Context(), "first")
@@ -72,14 +73,14 @@ func TestTurnsOfCallersWhoLeave(t *testing.T) {
 	gone := []string{<-granted, <-granted}
 	slices.Sort(gone)
 	if want := []string{"second gave up", "third gave up"}; !slices.Equal(gone, want) {
-		t.Errorf("gave up: %q, want %q", gone, want)
+		t.Errorf("cancelled = %q, want %q", gone, want)
 	}
 	end()
 	if got := <-granted; got != "second" {
-		t.Errorf("the turn went to %q, want second", got)
+		t.Errorf("caller of the next turn = %q, want second", got)
 	}
 	end()
 	if turns.free != 1 {
-		t.Errorf("%d turns are free, want 1", turns.free)
+		t.Errorf("free turns = %d, want 1", turns.free)
 	}
 }

@@ -18,13 +18,13 @@ import (
 type body struct {
 	ctx    context.Context
 	reader io.Reader
-	// bytes is how many were read. From large on, the report needs a slot for large ones.
+	// bytes is the number of bytes read. If it exceeds large, the report requires a slot for large
+	// reports.
 	bytes, large int64
 	slot         *slot
 }
 
-// openBody prepares to read the body of a request. It does not read beyond the header
-// of a compressed one.
+// openBody opens the body of a request. It reads at most the header of a compressed body.
 func openBody(ctx context.Context, w http.ResponseWriter, r *http.Request, slot *slot, large, limit int64) (*body, error) {
 	if r.ContentLength > limit {
 		return nil, fmt.Errorf("%w: the body has more than %d bytes", ErrTooLarge, limit)
@@ -62,12 +62,12 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, compressionError(err)
 }
 
-// compressionError tells what is wrong with the body from what is wrong with the
-// connection.
+// compressionError turns an error of corrupt data into a FormatError. Other errors are caused by
+// the connection.
 func compressionError(err error) error {
 	var corrupt flate.CorruptInputError
 	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, &corrupt) {
-		return &FormatError{Err: fmt.Errorf("the body is not well compressed: %w", err)}
+		return &FormatError{Err: fmt.Errorf("the body is not valid gzip: %w", err)}
 	}
 	return err
 }
@@ -77,20 +77,20 @@ func unsupportedEncoding(encoding string) error {
 		Status:  metav1.StatusFailure,
 		Code:    http.StatusUnsupportedMediaType,
 		Reason:  metav1.StatusReasonUnsupportedMediaType,
-		Message: fmt.Sprintf("the content encoding %.32q is not supported; gzip is", encoding),
+		Message: fmt.Sprintf("the content encoding %.32q is not supported; use gzip", encoding),
 	}}
 }
 
-// boundReads makes reads of the request's body fail when ctx ends by its deadline. A context alone
-// does not wake a read that waits for a slow sender.
+// boundReads sets the deadline of ctx for reads of the request's body. The context alone does not
+// end a read that waits for a slow sender.
 func boundReads(ctx context.Context, w http.ResponseWriter) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return
 	}
-	// It is set here and never later: filters around this handler may have returned by
-	// the time that ctx ends, and the connection is not ours any more then. The server resets it.
+	// The deadline is set here and not when ctx ends: by then, outer handlers may have returned,
+	// and the connection may serve another request. The server resets the deadline.
 	if err := http.NewResponseController(w).SetReadDeadline(deadline); err != nil {
-		klog.FromContext(ctx).V(2).Info("a slow report cannot be interrupted", "err", err)
+		klog.FromContext(ctx).V(2).Info("Cannot set a deadline for a report", "err", err)
 	}
 }

@@ -10,18 +10,19 @@ import (
 
 const cachedFor = time.Second
 
-// cached keeps a value for a second.
+// cached caches a value for a second.
 type cached[T any] struct {
 	clock clock.PassiveClock
 	load  func(context.Context) (T, error)
-	// loading is held by whoever loads.
+	// loading is held while the value is loaded.
 	loading chan struct{}
 
 	lock   sync.Mutex
 	value  T
 	loaded time.Time
 	valid  bool
-	// generation counts invalidations, so that what was loaded before one is not kept after it.
+	// generation counts invalidations, so that a value that was loaded before an invalidation is
+	// not cached after it.
 	generation int
 }
 
@@ -29,7 +30,8 @@ func newCached[T any](clock clock.PassiveClock, load func(context.Context) (T, e
 	return &cached[T]{clock: clock, load: load, loading: make(chan struct{}, 1)}
 }
 
-// get returns the value, which is shared, and loads it if need be, once for all who wait.
+// get returns the value, which callers share. If necessary, it loads the value, once for all
+// concurrent calls.
 func (c *cached[T]) get(ctx context.Context) (T, error) {
 	var none T
 	if value, _, ok := c.current(); ok {
@@ -64,7 +66,7 @@ func (c *cached[T]) current() (T, int, bool) {
 	return c.value, c.generation, c.valid && c.clock.Since(c.loaded) < cachedFor
 }
 
-// invalidate makes the next get load.
+// invalidate makes the next call of get load the value.
 func (c *cached[T]) invalidate() {
 	c.lock.Lock()
 	defer c.lock.Unlock()

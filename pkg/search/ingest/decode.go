@@ -15,56 +15,54 @@ import (
 )
 
 const (
-	// valueBytes bounds what is buffered to read one value, so that a body cannot
-	// make the decoder hold more than this at a time.
+	// valueBytes bounds the buffer for one value, so that a body cannot make the decoder use more memory.
 	valueBytes = 4 << 20
 	// uidBytes bounds a UID.
 	uidBytes = 512
-	// readBytes is how much is read from the body at a time.
+	// readBytes is the size of reads from the body.
 	readBytes = 64 << 10
 )
 
 // ErrTooLarge is the error for a report that exceeds the Limits as a whole.
 var ErrTooLarge = errors.New("the report is too large")
 
-// errWindow is what the decoder meets at the end of its window.
+// errWindow is the error at the end of the window of the decoder.
 var errWindow = errors.New("the value is too long")
 
-// FormatError is the error for a body that is not a report.
+// FormatError is the error for a body that is not a valid report.
 type FormatError struct {
-	// Offset is how many bytes of the (decompressed) body were good.
+	// Offset is the number of valid bytes of the decompressed body.
 	Offset int64
-	// Err tells what is wrong there.
+	// Err is the error at the offset.
 	Err error
 }
 
 func (e *FormatError) Error() string { return fmt.Sprintf("at byte %d: %v", e.Offset, e.Err) }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the error at the offset.
 func (e *FormatError) Unwrap() error { return e.Err }
 
-// Decode reads the report of a cluster in the public JSON (inventory.Sync); hub tells
-// whether it is the hub's own, and full whether the request says that it is a report of
-// everything, which the body may say too. Time is left to the caller.
+// Decode decodes the report of a cluster from the public JSON format (inventory.Sync). hub is true
+// for a report of the hub itself. full is true if the request declares a full report; the body may
+// declare it as well. The caller sets the time.
 //
-// The Response holds nothing but errors: what it names is not in the report, and
-// everything else is. A UID that comes twice is in the report as it came last, and what is
-// both put and deleted is deleted.
+// The Response contains only errors. The report contains all parts without errors. If a UID occurs
+// twice, the last occurrence takes effect. A UID that is put and deleted is deleted.
 //
-// The error is a *FormatError for what is not a report, wraps ErrTooLarge for one
-// that exceeds a limit, and otherwise wraps that of r.
+// Decode returns a *FormatError for an invalid report, an error that wraps ErrTooLarge for a report
+// that exceeds a limit, or an error that wraps the error of r.
 func Decode(r io.Reader, cluster string, hub, full bool, limits Limits) (*search.Report, *inventory.Response, error) {
 	report, response, _, err := decode(r, cluster, hub, full, limits, func(int64) error { return nil })
 	return report, response, err
 }
 
-// decode is Decode. It calls hold as the report grows, with about how many bytes of memory it takes by then, and ends
-// with the error of that. It returns how many bytes that are in the end.
+// decode is like Decode, with memory accounting. While the report grows, it calls hold with the
+// approximate memory of the report so far, and fails if hold fails. It returns the memory of the
+// whole report.
 func decode(r io.Reader, cluster string, hub, full bool, limits Limits, hold func(bytes int64) error) (*search.Report, *inventory.Response, int64, error) {
 	limits = limits.withDefaults()
 	w := &window{r: bufio.NewReaderSize(r, readBytes), size: valueBytes, left: limits.BodyBytes}
-	// A map that is kept for every open object is neither needed nor cheap: the last of
-	// equal names wins.
+	// Maps of names are expensive and not necessary: the last of duplicate names takes effect.
 	w.json = jsontext.NewDecoder(w, jsontext.AllowDuplicateNames(true))
 	d := &decoder{
 		json: w.json, window: w, limits: limits, hold: hold,
@@ -86,25 +84,27 @@ func decode(r io.Reader, cluster string, hub, full bool, limits Limits, hold fun
 	}, d.held, nil
 }
 
-// decoder reads one report.
+// decoder decodes one report.
 type decoder struct {
 	json   *jsontext.Decoder
 	window *window
 	limits Limits
-	// prefix is what UIDs of the cluster begin with, self that of the cluster itself.
+	// prefix is the prefix of the UIDs of the cluster's resources. self is the UID of the resource
+	// that represents the cluster.
 	prefix, self string
 
 	report *search.Report
-	// put are the places of UIDs in the report.
+	// put contains the indexes of UIDs in report.Put.
 	put map[string]int
-	// interned are words that many resources and edges share.
+	// interned contains words that are shared by many resources and edges.
 	interned map[string]string
 	scratch  []byte
-	// resources, edges and values are how many have come.
+	// resources, edges and values count the parts of the report so far.
 	resources, edges, values int
-	// held is about how many bytes the report takes, of which told were passed to hold.
-	held, told int64
-	hold       func(bytes int64) error
+	// held is the approximate memory of the report. announced is the part of it that was passed to
+	// hold.
+	held, announced int64
+	hold            func(bytes int64) error
 
 	add, update, delete, addEdge, deleteEdge refusals
 }
@@ -119,43 +119,32 @@ func (d *decoder) body() error {
 		}
 		return d.failed(err)
 	default:
-		return d.shape("a report is a JSON object")
+		return d.shape("the report must be a JSON object")
 	}
-	if err := d.open(); err != nil {
-		return err
-	}
-	for {
-		name, more, err := d.next()
-		if err != nil {
-			return err
-		}
-		if !more {
-			break
-		}
+	err := d.fields(func(name field) error {
 		switch name {
 		case fieldClearAll:
-			err = d.clearAll()
+			return d.clearAll()
 		case fieldAddResources:
-			err = d.list(func() error { return d.resource(&d.add) })
+			return d.list(func() error { return d.resource(&d.add) })
 		case fieldUpdateResources:
-			err = d.list(func() error { return d.resource(&d.update) })
+			return d.list(func() error { return d.resource(&d.update) })
 		case fieldDeleteResources:
-			err = d.list(d.deletion)
+			return d.list(d.deletion)
 		case fieldAddEdges:
-			err = d.list(func() error { return d.edge(&d.report.AddEdges, &d.addEdge) })
+			return d.list(func() error { return d.edge(&d.report.AddEdges, &d.addEdge) })
 		case fieldDeleteEdges:
-			err = d.list(func() error { return d.edge(&d.report.DeleteEdges, &d.deleteEdge) })
-		default:
-			err = d.skip()
+			return d.list(func() error { return d.edge(&d.report.DeleteEdges, &d.deleteEdge) })
 		}
-		if err != nil {
-			return err
-		}
+		return d.skip()
+	})
+	if err != nil {
+		return err
 	}
-	// Reading to the end also checks the sum of a compressed body.
+	// Reading to the end also verifies the checksum of a compressed body.
 	if _, err := d.json.ReadToken(); err != io.EOF {
 		if err == nil {
-			return d.shape("there is something after the report")
+			return d.shape("unexpected data after the report")
 		}
 		return d.failed(err)
 	}
@@ -168,7 +157,7 @@ func (d *decoder) clearAll() error {
 		d.report.Full = true
 	case 'f', 'n', 0:
 	default:
-		return d.shape("clearAll is true or false")
+		return d.shape("clearAll must be true or false")
 	}
 	return d.skip()
 }
@@ -177,26 +166,13 @@ func (d *decoder) resource(refused *refusals) error {
 	if err := d.count(&d.resources, d.limits.Resources, "resources"); err != nil {
 		return err
 	}
-	if err := d.open(); err != nil {
-		return err
-	}
 	var uid, kind, plural string
 	var properties query.Properties
 	problem := "properties are missing"
-	for {
-		name, more, err := d.next()
-		if err != nil {
-			return err
-		}
-		if !more {
-			break
-		}
+	err := d.fields(func(name field) (err error) {
 		switch name {
 		case fieldUID:
-			var text []byte
-			if text, err = d.text(); err == nil {
-				uid = string(text)
-			}
+			uid, err = d.uid()
 		case fieldKind:
 			kind, err = d.word()
 		case fieldResourceString:
@@ -206,9 +182,10 @@ func (d *decoder) resource(refused *refusals) error {
 		default:
 			err = d.skip()
 		}
-		if err != nil {
-			return err
-		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	if wrong := d.foreign(uid); wrong != "" {
 		problem = wrong
@@ -226,17 +203,18 @@ func (d *decoder) resource(refused *refusals) error {
 	}
 	d.put[uid] = len(d.report.Put)
 	d.report.Put = append(d.report.Put, search.Resource{UID: uid, Properties: properties})
-	return d.takes(resourceCost + len(uid))
+	return d.grow(resourceCost + len(uid))
 }
 
-// properties reads what a resource consists of. The text says why it is not taken.
+// properties reads the properties of a resource. If they are rejected, it returns the reason as
+// text.
 func (d *decoder) properties() (query.Properties, string, error) {
 	switch d.json.PeekKind() {
 	case '{', 0:
 	default:
-		return nil, "properties are not an object", d.skip()
+		return nil, "properties must be an object", d.skip()
 	}
-	// The window is wider than what is allowed by the space around the value.
+	// The window includes the white space around the value.
 	d.window.size = int64(d.limits.ResourceBytes) + readBytes
 	value, err := d.json.ReadValue()
 	d.window.size = valueBytes
@@ -251,7 +229,7 @@ func (d *decoder) properties() (query.Properties, string, error) {
 	}
 	properties, err := query.DecodeProperties(value)
 	if err != nil {
-		return nil, fmt.Sprintf("properties cannot be read: %v", err), nil
+		return nil, fmt.Sprintf("cannot decode properties: %v", err), nil
 	}
 	values, memory, problem := 0, len(value)+len(properties)*propertyCost, ""
 	for i := range properties {
@@ -259,7 +237,7 @@ func (d *decoder) properties() (query.Properties, string, error) {
 		values += counted.values
 		memory += counted.memory
 		if !counted.representable && problem == "" {
-			problem = fmt.Sprintf("property %.*q has a number that is out of range", nameBytes, properties[i].Name)
+			problem = fmt.Sprintf("property %.*q contains a number that is out of range", nameBytes, properties[i].Name)
 		}
 	}
 	if d.values += values; d.values > d.limits.Values {
@@ -268,7 +246,7 @@ func (d *decoder) properties() (query.Properties, string, error) {
 	if problem != "" {
 		return nil, problem, nil
 	}
-	if err := d.takes(memory); err != nil {
+	if err := d.grow(memory); err != nil {
 		return nil, "", err
 	}
 	compactLeaves(properties)
@@ -283,59 +261,36 @@ func (d *decoder) deletion() error {
 	if err := d.count(&d.resources, d.limits.Resources, "resources"); err != nil {
 		return err
 	}
-	if err := d.open(); err != nil {
-		return err
-	}
 	var uid string
-	for {
-		name, more, err := d.next()
-		if err != nil {
-			return err
+	err := d.fields(func(name field) (err error) {
+		if name != fieldUID {
+			return d.skip()
 		}
-		if !more {
-			break
-		}
-		if name == fieldUID {
-			var text []byte
-			if text, err = d.text(); err == nil {
-				uid = string(text)
-			}
-		} else {
-			err = d.skip()
-		}
-		if err != nil {
-			return err
-		}
+		uid, err = d.uid()
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	if wrong := d.foreign(uid); wrong != "" {
 		d.delete.add(uid, wrong)
 		return nil
 	}
 	d.report.Delete = append(d.report.Delete, uid)
-	return d.takes(deletionCost + len(uid))
+	return d.grow(deletionCost + len(uid))
 }
 
 func (d *decoder) edge(edges *[]search.Edge, refused *refusals) error {
 	if err := d.count(&d.edges, d.limits.Edges, "edges"); err != nil {
 		return err
 	}
-	if err := d.open(); err != nil {
-		return err
-	}
 	var edge search.Edge
-	for {
-		name, more, err := d.next()
-		if err != nil {
-			return err
-		}
-		if !more {
-			break
-		}
+	err := d.fields(func(name field) (err error) {
 		switch name {
 		case fieldSourceUID:
-			edge.SourceUID, err = d.known()
+			edge.SourceUID, err = d.uid()
 		case fieldDestUID:
-			edge.DestUID, err = d.known()
+			edge.DestUID, err = d.uid()
 		case fieldSourceKind:
 			edge.SourceKind, err = d.word()
 		case fieldDestKind:
@@ -345,9 +300,10 @@ func (d *decoder) edge(edges *[]search.Edge, refused *refusals) error {
 		default:
 			err = d.skip()
 		}
-		if err != nil {
-			return err
-		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	if wrong := d.foreign(edge.SourceUID); wrong != "" {
 		refused.add(edge.SourceUID, "SourceUID: "+wrong)
@@ -357,12 +313,12 @@ func (d *decoder) edge(edges *[]search.Edge, refused *refusals) error {
 		refused.add(edge.SourceUID, "EdgeType is missing")
 	} else {
 		*edges = append(*edges, edge)
-		return d.takes(edgeCost + len(edge.SourceUID) + len(edge.DestUID))
+		return d.grow(edgeCost + len(edge.SourceUID) + len(edge.DestUID))
 	}
 	return nil
 }
 
-// foreign says why a UID is not one of the cluster; empty if it is.
+// foreign returns the reason why a UID does not belong to the cluster, or "" if it does.
 func (d *decoder) foreign(uid string) string {
 	switch {
 	case uid == "":
@@ -372,7 +328,7 @@ func (d *decoder) foreign(uid string) string {
 	case uid == d.self || len(uid) > len(d.prefix) && strings.HasPrefix(uid, d.prefix):
 		return ""
 	}
-	return fmt.Sprintf("uid begins with %q in reports of this cluster", d.prefix)
+	return fmt.Sprintf("uid must begin with %q in reports of this cluster", d.prefix)
 }
 
 func (d *decoder) count(n *int, limit int, what string) error {
@@ -382,7 +338,7 @@ func (d *decoder) count(n *int, limit int, what string) error {
 	return nil
 }
 
-// settle makes the report say one thing about each resource and edge.
+// settle removes contradictions from the report.
 func (d *decoder) settle() {
 	r := d.report
 	if len(r.Delete) > 0 && len(r.Put) > 0 {
@@ -418,7 +374,7 @@ func (d *decoder) settle() {
 	}
 }
 
-// identity is an edge without what does not tell it from others.
+// identity returns an edge with only the fields that identify it.
 func identity(edge search.Edge) search.Edge {
 	return search.Edge{SourceUID: edge.SourceUID, DestUID: edge.DestUID, Type: edge.Type}
 }

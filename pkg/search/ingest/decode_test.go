@@ -15,10 +15,10 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
-	"open-cluster-management.io/hub-apiserver/pkg/search/fleetgen"
+	"open-cluster-management.io/hub-apiserver/test/fleetgen"
 )
 
-// summary is a report as text, one line for each part of it.
+// summary returns a report as text, with one line for each part.
 func summary(report *search.Report) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s hub=%v full=%v\n", report.Cluster, report.Hub, report.Full)
@@ -37,7 +37,7 @@ func summary(report *search.Report) string {
 	return b.String()
 }
 
-// refusalsOf are the errors of a response as text.
+// refusalsOf returns the errors of a response as text.
 func refusalsOf(response *inventory.Response) string {
 	var b strings.Builder
 	for _, list := range []struct {
@@ -64,7 +64,7 @@ func TestDecode(t *testing.T) {
 		refused   string
 	}{
 		{
-			name: "every part of a report",
+			name: "all parts of a report",
 			body: `{"version":"2.13",
 				"addResources":[{"kind":"Pod","uid":"c1/a","resourceString":"pods","properties":{"kind":"Pod","kind_plural":"pods","name":"a","label":{"app":"x"},"restarts":3,"container":["m","n"]}}],
 				"updateResources":[{"uid":"c1/b","properties":{"kind":"Node","name":"b"}}],
@@ -88,7 +88,7 @@ delete edge c1/a -runsOn-> c1/c
 			want: "c1 hub=false full=false\n",
 		},
 		{
-			name: "names of fields in any case, as in other JSON of Go",
+			name: "names of fields in any case, like encoding/json",
 			body: `{"ADDRESOURCES":[{"Uid":"c1/a","PROPERTIES":{"kind":"Pod","name":"a"}}],"addedges":[{"sourceUID":"c1/a","destUID":"c1/b","sourceKind":"Pod","destKind":"Node","edgeType":"runsOn"}]}`,
 			want: "c1 hub=false full=false\nput c1/a {\"kind\":\"Pod\",\"name\":\"a\"}\nedge Pod c1/a -runsOn-> Node c1/b\n",
 		},
@@ -105,42 +105,42 @@ delete edge c1/a -runsOn-> c1/c
 			want: "c1 hub=false full=true\n",
 		},
 		{
-			name: "the header wins over clearAll", full: true, body: `{"clearAll":false}`,
+			name: "the header takes precedence over clearAll", full: true, body: `{"clearAll":false}`,
 			want: "c1 hub=false full=true\n",
 		},
 		{
-			name: "a full report deletes nothing by name, but what it names is not there", full: true,
+			name: "a full report does not contain the resources that it deletes", full: true,
 			body: `{"addResources":[{"uid":"c1/a","properties":{"kind":"Pod","name":"a"}},{"uid":"c1/b","properties":{"kind":"Pod","name":"b"}}],"deleteResources":[{"uid":"c1/a"}]}`,
 			want: "c1 hub=false full=true\nput c1/b {\"kind\":\"Pod\",\"name\":\"b\"}\n",
 		},
 		{
-			name: "the last of one UID wins",
+			name: "last of duplicate UIDs",
 			body: `{"updateResources":[{"uid":"c1/a","properties":{"kind":"Pod","name":"a","status":"Pending"}}],"addResources":[{"uid":"c1/a","properties":{"kind":"Pod","name":"a","status":"Running"}}]}`,
 			want: "c1 hub=false full=false\nput c1/a {\"kind\":\"Pod\",\"name\":\"a\",\"status\":\"Running\"}\n",
 		},
 		{
-			name: "the last of equal names wins",
+			name: "last of duplicate names",
 			body: `{"addResources":[{"uid":"c2/a","uid":"c1/a","properties":7,"properties":{"kind":"Pod","name":"a","name":"b"}}]}`,
 			want: "c1 hub=false full=false\nput c1/a {\"kind\":\"Pod\",\"name\":\"b\"}\n",
 		},
 		{
-			name: "the last of equal names wins, the other way round",
+			name: "last of duplicate names, with a foreign UID",
 			body: `{"addResources":[{"uid":"c1/a","uid":"c2/a","properties":{"kind":"Pod","name":"a"}}]}`,
-			want: "c1 hub=false full=false\n", refused: "add c2/a: uid begins with \"c1/\" in reports of this cluster\n",
+			want: "c1 hub=false full=false\n", refused: "add c2/a: uid must begin with \"c1/\" in reports of this cluster\n",
 		},
 		{
-			name: "lists that come twice are both taken",
+			name: "duplicate lists are merged",
 			body: `{"deleteResources":[{"uid":"c1/a"}],"deleteResources":[{"uid":"c1/b"}]}`,
 			want: "c1 hub=false full=false\ndelete c1/a\ndelete c1/b\n",
 		},
 		{
-			name: "what is put and deleted is deleted",
+			name: "resource that is put and deleted",
 			body: `{"deleteResources":[{"uid":"c1/a"}],"addResources":[{"uid":"c1/a","properties":{"kind":"Pod","name":"a"}}],
 				"addEdges":[{"SourceUID":"c1/a","DestUID":"c1/b","SourceKind":"Pod","EdgeType":"t"}],"deleteEdges":[{"SourceUID":"c1/a","DestUID":"c1/b","EdgeType":"t"}]}`,
 			want: "c1 hub=false full=false\ndelete c1/a\ndelete edge c1/a -t-> c1/b\n",
 		},
 		{
-			name: "kind and plural name come from beside the properties if need be",
+			name: "kind and plural name of the resource are used if the properties lack them",
 			body: `{"addResources":[{"kind":"Secret","resourceString":"secrets","uid":"c1/a","properties":{"name":"a","kind":""}},{"kind":"X","resourceString":"xs","uid":"c1/b","properties":{"name":"b","kind":"Secret","kind_plural":"secrets"}}]}`,
 			want: "c1 hub=false full=false\nput c1/a {\"kind\":\"Secret\",\"kind_plural\":\"secrets\",\"name\":\"a\"}\nput c1/b {\"kind\":\"Secret\",\"kind_plural\":\"secrets\",\"name\":\"b\"}\n",
 		},
@@ -150,12 +150,12 @@ delete edge c1/a -runsOn-> c1/c
 			want: "c1 hub=false full=false\nput c1/a {\"_ownerUID\":\"c1/o\",\"kind\":\"Pod\",\"name\":\"a\"}\n",
 		},
 		{
-			name: "the hub, whatever it says", hub: true,
+			name: "the hub, with a false property", hub: true,
 			body: `{"addResources":[{"uid":"c1/a","properties":{"_hubClusterResource":"no","kind":"Pod","name":"a"}},{"uid":"c1/b","properties":{"kind":"Pod","name":"b"}}]}`,
 			want: "c1 hub=true full=false\nput c1/a {\"_hubClusterResource\":true,\"kind\":\"Pod\",\"name\":\"a\"}\nput c1/b {\"_hubClusterResource\":true,\"kind\":\"Pod\",\"name\":\"b\"}\n",
 		},
 		{
-			name: "UIDs of the cluster alone",
+			name: "UIDs of other clusters",
 			body: `{"addResources":[{"uid":"cluster__c1","properties":{"kind":"Cluster","name":"c1"}},
 				{"uid":"c2/a","properties":{"kind":"Pod","name":"a"}},{"uid":"cluster__c2","properties":{"kind":"Cluster","name":"c2"}},
 				{"uid":"c1/","properties":{"kind":"Pod","name":"a"}},{"uid":"c1","properties":{"kind":"Pod","name":"a"}},{"uid":"c10/a","properties":{"kind":"Pod","name":"a"}},
@@ -164,18 +164,18 @@ delete edge c1/a -runsOn-> c1/c
 				"addEdges":[{"SourceUID":"c2/a","DestUID":"c1/a","EdgeType":"t"},{"SourceUID":"c1/a","DestUID":"c2/a","EdgeType":"t"},{"SourceUID":"c1/a","DestUID":"c1/b"}],
 				"deleteEdges":[{"SourceUID":"c2/a","DestUID":"c2/b","EdgeType":"t"}]}`,
 			want: "c1 hub=false full=false\nput cluster__c1 {\"kind\":\"Cluster\",\"name\":\"c1\"}\n",
-			refused: `add c2/a: uid begins with "c1/" in reports of this cluster
-add cluster__c2: uid begins with "c1/" in reports of this cluster
-add c1/: uid begins with "c1/" in reports of this cluster
-add c1: uid begins with "c1/" in reports of this cluster
-add c10/a: uid begins with "c1/" in reports of this cluster
+			refused: `add c2/a: uid must begin with "c1/" in reports of this cluster
+add cluster__c2: uid must begin with "c1/" in reports of this cluster
+add c1/: uid must begin with "c1/" in reports of this cluster
+add c1: uid must begin with "c1/" in reports of this cluster
+add c10/a: uid must begin with "c1/" in reports of this cluster
 add : uid is missing
-delete c2/a: uid begins with "c1/" in reports of this cluster
+delete c2/a: uid must begin with "c1/" in reports of this cluster
 delete : uid is missing
-add edge c2/a: SourceUID: uid begins with "c1/" in reports of this cluster
-add edge c1/a: DestUID: uid begins with "c1/" in reports of this cluster
+add edge c2/a: SourceUID: uid must begin with "c1/" in reports of this cluster
+add edge c1/a: DestUID: uid must begin with "c1/" in reports of this cluster
 add edge c1/a: EdgeType is missing
-delete edge c2/a: SourceUID: uid begins with "c1/" in reports of this cluster
+delete edge c2/a: SourceUID: uid must begin with "c1/" in reports of this cluster
 `,
 		},
 		{
@@ -189,43 +189,43 @@ delete edge c2/a: SourceUID: uid begins with "c1/" in reports of this cluster
 			refused: `add c1/1: name is missing
 add c1/2: kind is missing
 add c1/3: properties are missing
-add c1/4: properties are not an object
-add c1/5: property name "a b" is not a letter or underscore, followed by letters, digits, and any of _ . - /
-add c1/6: property kind is not a string
-add c1/7: there are more than 3 properties
+add c1/4: properties must be an object
+add c1/5: property name "a b" must begin with a letter or underscore, and consist of letters, digits, _, ., - and /
+add c1/6: property kind must be a string
+add c1/7: more than 3 properties
 add c1/8: properties are longer than 100 bytes
 update c1/10: name is missing
 `,
 		},
 		{
-			name: "resources beyond the limit are read over, however large",
+			name: "resources beyond the limit are skipped, regardless of their size",
 			body: `{"addResources":[{"uid":"c1/a","properties":{"kind":"Pod","name":"a","x":"` + strings.Repeat("x", 1<<20) + `"}},
 				{"uid":"c1/b","properties":{"kind":"Pod","name":"b","x":[` + strings.Repeat(`[{}],`, 1<<20) + `0]}},{"uid":"c1/c","properties":{"kind":"Pod","name":"c"}}]}`,
 			want:    "c1 hub=false full=false\nput c1/c {\"kind\":\"Pod\",\"name\":\"c\"}\n",
 			refused: "add c1/a: properties are longer than 65536 bytes\nadd c1/b: properties are longer than 65536 bytes\n",
 		},
 		{
-			name: "no more errors than one can read", limits: Limits{Errors: 2},
+			name: "limit of errors", limits: Limits{Errors: 2},
 			body:    `{"deleteResources":[{"uid":"a"},{"uid":"b"},{"uid":"c"},{"uid":"d"}]}`,
 			want:    "c1 hub=false full=false\n",
-			refused: "delete a: uid begins with \"c1/\" in reports of this cluster\ndelete b: uid begins with \"c1/\" in reports of this cluster\ndelete : 2 more were refused\n",
+			refused: "delete a: uid must begin with \"c1/\" in reports of this cluster\ndelete b: uid must begin with \"c1/\" in reports of this cluster\ndelete : 2 more errors\n",
 		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			for name, r := range map[string]io.Reader{
-				"at once":      strings.NewReader(test.body),
+				"in one read":  strings.NewReader(test.body),
 				"byte by byte": iotest.OneByteReader(strings.NewReader(test.body)),
 			} {
 				report, response, err := Decode(r, "c1", test.hub, test.full, test.limits)
 				if err != nil {
-					t.Fatalf("%s: %v", name, err)
+					t.Fatalf("%s: Decode() = %v, want nil", name, err)
 				}
 				if diff := gocmp.Diff(test.want, summary(report)); diff != "" {
 					t.Errorf("%s: report (-want +got):\n%s", name, diff)
 				}
 				if diff := gocmp.Diff(test.refused, refusalsOf(response)); diff != "" {
-					t.Errorf("%s: refused (-want +got):\n%s", name, diff)
+					t.Errorf("%s: errors (-want +got):\n%s", name, diff)
 				}
 			}
 		})
@@ -240,19 +240,19 @@ func TestDecodeRefuses(t *testing.T) {
 		want       string
 		tooLarge   bool
 	}{
-		{name: "nothing", body: ``, want: "at byte 0: the body is empty"},
-		{name: "no object", body: `[]`, want: "at byte 0: a report is a JSON object"},
+		{name: "empty body", body: ``, want: "at byte 0: the body is empty"},
+		{name: "no object", body: `[]`, want: "at byte 0: the report must be a JSON object"},
 		{name: "no JSON", body: `{"addResources":nope}`, want: "at byte 17: invalid character 'o' in literal null (expecting 'u')"},
 		{name: "an early end", body: `{"addResources":[` + pod, want: "at byte 70: unexpected EOF"},
 		{name: "an early end in the properties", body: `{"addResources":[{"uid":"c1/a","properties":{"kind":"Po`, want: "at byte 55: unexpected EOF"},
-		{name: "more after the end", body: `{} {}`, want: "at byte 4: there is something after the report"},
+		{name: "more after the end", body: `{} {}`, want: "at byte 4: unexpected data after the report"},
 		{name: "resources that are no list", body: `{"addResources":{}}`, want: "at byte 15: a list was expected"},
 		{name: "a resource that is no object", body: `{"addResources":["a"]}`, want: "at byte 17: an object was expected"},
 		{name: "a UID that is no string", body: `{"addResources":[{"uid":7}]}`, want: "at byte 23: a string was expected"},
-		{name: "clearAll that is no boolean", body: `{"clearAll":"true"}`, want: "at byte 11: clearAll is true or false"},
+		{name: "clearAll that is no boolean", body: `{"clearAll":"true"}`, want: "at byte 11: clearAll must be true or false"},
 		{name: "bytes that are no text", body: "{\"addResources\":[{\"uid\":\"c1/\xff\"}]}", want: "at byte 28: invalid UTF-8"},
 		{name: "deep nesting in a resource", body: `{"addResources":[{"uid":"c1/a","properties":{"x":` + strings.Repeat("[", 20_000), want: "at byte 10045: exceeded max depth"},
-		{name: "deep nesting beside", body: `{"x":` + strings.Repeat("[", 20_000), want: "at byte 10004: exceeded max depth"},
+		{name: "deep nesting in an unknown field", body: `{"x":` + strings.Repeat("[", 20_000), want: "at byte 10004: exceeded max depth"},
 		{name: "an endless text", body: `{"x":"` + strings.Repeat("x", 5<<20), want: "at byte 4: a value is longer than 4194304 bytes"},
 		{name: "endless space", body: `{` + strings.Repeat(" ", 5<<20), want: "at byte 1: a value is longer than 4194304 bytes"},
 		{name: "a long body", body: `{"addResources":[` + pod + `]}`, limits: Limits{BodyBytes: 20}, tooLarge: true,
@@ -274,25 +274,26 @@ func TestDecodeRefuses(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			_, _, err := Decode(strings.NewReader(test.body), "c1", false, false, test.limits)
 			if err == nil || err.Error() != test.want {
-				t.Fatalf("got error %v, want %s", err, test.want)
+				t.Fatalf("Decode() = %v, want %s", err, test.want)
 			}
 			if format := new(FormatError); errors.As(err, &format) == test.tooLarge || errors.Is(err, ErrTooLarge) != test.tooLarge {
-				t.Errorf("%#v is of the wrong kind", err)
+				t.Errorf("error = %#v, want a FormatError or ErrTooLarge as expected", err)
 			}
 		})
 	}
 }
 
-func TestDecodeTellsWhatTheReaderSays(t *testing.T) {
-	broken := errors.New("the line is down")
+func TestDecodeReturnsReadErrors(t *testing.T) {
+	broken := errors.New("connection lost")
 	_, _, err := Decode(io.MultiReader(strings.NewReader(`{"addResources":[`), iotest.ErrReader(broken)), "c1", false, false, Limits{})
 	if !errors.Is(err, broken) {
-		t.Errorf("got error %v, want %v", err, broken)
+		t.Errorf("Decode() = %v, want %v", err, broken)
 	}
 }
 
-// A body is as long as it likes, but nothing of it is kept that is not taken.
-func TestDecodeHoldsLittle(t *testing.T) {
+// TestDecodeMemoryIsBounded checks that rejected parts do not stay in memory, even if the body is
+// long.
+func TestDecodeMemoryIsBounded(t *testing.T) {
 	for name, body := range map[string]io.Reader{
 		"arrays in a resource": io.MultiReader(strings.NewReader(`{"addResources":[{"uid":"c1/a","properties":{"kind":"Pod","name":"a","x":[`),
 			io.LimitReader(repeat(`[[[],[{"a":1}]]],`), 100<<20/17*17), strings.NewReader(`0]}}]}`)),
@@ -307,16 +308,16 @@ func TestDecodeHoldsLittle(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(report.Put) != 0 {
-				t.Errorf("took %d resources", len(report.Put))
+				t.Errorf("decoded resources = %d, want 0", len(report.Put))
 			}
 			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 2<<20 {
-				t.Errorf("allocated %d bytes of a body that is not taken", allocated)
+				t.Errorf("allocated bytes for a rejected body = %d, want at most 2 MiB", allocated)
 			}
 		})
 	}
 }
 
-// repeat is a reader that never ends.
+// repeat returns a reader that repeats a text endlessly.
 func repeat(text string) io.Reader { return &repeated{text: text} }
 
 type repeated struct {
@@ -341,23 +342,23 @@ func FuzzDecode(f *testing.F) {
 		report, _, err := Decode(strings.NewReader(body), "c1", false, false, Limits{ResourceBytes: 200, Properties: 5})
 		if err != nil {
 			if format := new(FormatError); !errors.As(err, &format) || format.Offset < 0 || format.Offset > int64(len(body)) {
-				t.Fatalf("error %v", err)
+				t.Fatalf("error = %v, want a FormatError with an offset in the body", err)
 			}
 			return
 		}
 		seen := map[string]bool{}
 		for _, r := range report.Put {
 			if seen[r.UID] || !strings.HasPrefix(r.UID, "c1/") && r.UID != "cluster__c1" {
-				t.Errorf("took %q", r.UID)
+				t.Errorf("decoded UID = %q, want a unique UID of the cluster", r.UID)
 			}
 			seen[r.UID] = true
 			if search.Text(r.Properties, "kind") == "" || search.Text(r.Properties, "name") == "" || r.Properties.Get(hubProperty) != nil || r.Properties.Get("cluster") != nil {
-				t.Errorf("took %s", r.Properties.AppendJSON(nil))
+				t.Errorf("decoded properties = %s, want kind and name and no reserved properties", r.Properties.AppendJSON(nil))
 			}
 		}
 		for _, uid := range report.Delete {
 			if seen[uid] {
-				t.Errorf("%q is put and deleted", uid)
+				t.Errorf("UID %q is put and deleted, want only one of them", uid)
 			}
 		}
 	})
@@ -376,18 +377,18 @@ func BenchmarkDecode(b *testing.B) {
 	for b.Loop() {
 		decoded, response, err := Decode(strings.NewReader(text), report.Cluster, false, true, Limits{})
 		if err != nil || len(decoded.Put) != len(report.Put) || len(decoded.AddEdges) != len(report.AddEdges) || refusedResources(response) > 0 {
-			b.Fatalf("%v, %d resources, %s", err, len(decoded.Put), refusalsOf(response))
+			b.Fatalf("Decode() = %v, %d resources, errors %s, want all resources", err, len(decoded.Put), refusalsOf(response))
 		}
 	}
 	put := float64(len(report.Put) * b.N)
 	b.ReportMetric(put/b.Elapsed().Seconds(), "resources/s")
-	// What others do on the machine does not count, and the garbage collector does.
+	// The metric excludes other processes, but includes garbage collection.
 	b.ReportMetric(put/(processorTime(b)-began).Seconds(), "resources/cpu-s")
 	b.ReportMetric(float64(len(text))/float64(len(report.Put)), "bytes/resource")
 	b.ReportMetric(float64(len(report.AddEdges))/float64(len(report.Put)), "edges/resource")
 }
 
-// processorTime is what the process has used of the processors.
+// processorTime returns the processor time of the process.
 func processorTime(b *testing.B) time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

@@ -23,7 +23,7 @@ func openEngine(t testing.TB) search.Engine {
 	return engine
 }
 
-// stored is what the engine has of a resource, as JSON; empty if it has nothing.
+// stored returns a stored resource as JSON, or "" if it does not exist.
 func stored(t testing.TB, engine search.Engine, uid string) string {
 	t.Helper()
 	item, err := engine.Get(t.Context(), visibilitytest.Everything(), uid)

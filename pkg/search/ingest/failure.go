@@ -15,8 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
-	"open-cluster-management.io/hub-apiserver/pkg/search"
-	"open-cluster-management.io/hub-apiserver/pkg/search/terms"
+	"open-cluster-management.io/hub-apiserver/pkg/search/serving"
 )
 
 var (
@@ -24,7 +23,7 @@ var (
 	managedClusters = schema.GroupResource{Group: "cluster.open-cluster-management.io", Resource: "managedclusters"}
 )
 
-// readFailure is the Status for a body that could not be read to its end.
+// readFailure returns the API error for a body that cannot be read.
 func readFailure(err error) error {
 	var known apierrors.APIStatus
 	var format *FormatError
@@ -44,31 +43,25 @@ func readFailure(err error) error {
 			Code:    http.StatusRequestTimeout,
 			Reason:  metav1.StatusReasonTimeout,
 			Message: "the report did not arrive in time",
-			Details: &metav1.StatusDetails{RetryAfterSeconds: int32(terms.RetryAfter())},
+			Details: &metav1.StatusDetails{RetryAfterSeconds: int32(serving.RetryAfter())},
 		}}
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return apierrors.NewBadRequest("the body ends early")
+		return apierrors.NewBadRequest("the body is incomplete")
 	}
-	return apierrors.NewBadRequest("the body cannot be read: " + err.Error())
+	return apierrors.NewBadRequest("cannot read the body: " + err.Error())
 }
 
-// engineFailure is the Status for a report that the engine did not take. What the engine
-// says is for the log.
+// engineFailure returns the API error for a report that the engine cannot store. Details are only
+// logged.
 func engineFailure(ctx context.Context, err error) error {
-	if errors.Is(err, search.ErrReadOnly) {
-		// Collectors come back later, and the administrator reads who should take reports instead.
-		refused := apierrors.NewMethodNotSupported(inventories, "create")
-		refused.ErrStatus.Message = "reports are not taken here: " + err.Error()
-		return refused
-	}
 	if ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "the search engine does not take reports")
+		klog.FromContext(ctx).Error(err, "The search engine cannot store a report")
 	}
-	// Whatever it is, the collector has nothing better to do than to come again.
-	return terms.Unavailable("the search engine takes no reports at the moment")
+	// The collector should retry after any error of the engine.
+	return serving.Unavailable("the search engine cannot store reports at the moment; try again later")
 }
 
-// fail answers a request with a Status, and returns its code.
+// fail responds with a Status and returns its code.
 func fail(ctx context.Context, w http.ResponseWriter, err error) int {
 	var known apierrors.APIStatus
 	if !errors.As(err, &known) {
@@ -87,6 +80,6 @@ func write(ctx context.Context, w http.ResponseWriter, code int, answer any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	if err := json.NewEncoder(w).Encode(answer); err != nil {
-		klog.FromContext(ctx).V(2).Info("the answer to a report was not sent", "err", err)
+		klog.FromContext(ctx).V(2).Info("Cannot respond to a report", "err", err)
 	}
 }

@@ -1,9 +1,9 @@
-// Package ingest takes the reports of clusters into a search engine: the public sync
-// protocol (pkg/apis/search/inventory) over HTTP.
+// Package ingest stores the reports of clusters in a search engine. It serves the public sync protocol
+// (pkg/apis/search/inventory) over HTTP.
 //
 //	request → slots → body → Decode → Engine.Apply → totals
 //
-// Who may report for a cluster is decided before, and what is found by whom elsewhere.
+// The caller authorizes the reporter.
 package ingest
 
 import (
@@ -20,56 +20,57 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
-	"open-cluster-management.io/hub-apiserver/pkg/search/terms"
+	"open-cluster-management.io/hub-apiserver/pkg/search/serving"
 )
 
-// resync is the total in answers that demand a full report. It equals no number that
-// a collector can have counted, so that even one that has nothing to report begins again.
+// resync is the total in a response that requests a full report. No collector can have this total,
+// so even a collector without resources sends a full report.
 const resync = -1
 
-// Config is what a Handler needs.
+// Config contains the dependencies and limits of a Handler.
 type Config struct {
-	// Engine keeps what is reported. Its owner closes it, after Run has returned.
+	// Engine stores the reports. Its owner closes it after Run has returned.
 	Engine search.Engine
-	// HubCluster is the cluster that is the hub itself, such as local-cluster; empty if the
-	// hub does not report. It needs no ManagedCluster.
+	// HubCluster is the name of the cluster that is the hub itself, such as local-cluster. It is
+	// empty if the hub does not report. It requires no ManagedCluster.
 	HubCluster string
-	// ClusterExists tells whether there is a ManagedCluster. It is asked for every report.
+	// ClusterExists reports whether a ManagedCluster exists. It is called for every report.
 	ClusterExists func(cluster string) bool
-	// Clusters are the names of all ManagedClusters. It returns an error as long as they are
-	// not known completely; what is not among them is forgotten.
+	// Clusters returns the names of all ManagedClusters, or an error while the list is incomplete.
+	// The resources of other clusters are removed.
 	Clusters func() ([]string, error)
-	// Version is told to collectors.
+	// Version is the version in responses to collectors.
 	Version string
 
 	// Limits bound a single report.
 	Limits Limits
-	// ClusterResources bounds the resources that are stored of one cluster, 500,000 by default,
-	// and ClusterBytes about how much memory they take, 1 GiB by default.
+	// ClusterResources bounds the stored resources of one cluster; 500,000 by default. ClusterBytes
+	// bounds their approximate memory; 1 GiB by default.
 	ClusterResources int
 	ClusterBytes     int64
-	// Reports bounds the reports that are taken at a time, those of the hub apart; 25 by default.
+	// Reports bounds the concurrent reports, except those of the hub; 25 by default.
 	Reports int
-	// LargeReports bounds how many reports of LargeBytes and more are taken at a time, the hub's included; 5 of 20 MB
-	// by default. What counts is the decompressed body, and about what the report takes in memory.
+	// LargeReports bounds the concurrent reports of LargeBytes or more, including reports of the
+	// hub; 5 of 20 MB by default. The size of a report is the size of the decompressed body, or its
+	// approximate memory if that is larger.
 	LargeReports int
 	LargeBytes   int64
-	// LargeTotal bounds what large reports take in memory together, in bytes; 1 GiB by default. A
-	// single one may take more, as far as its Limits go.
+	// LargeTotal bounds the total memory of all large reports, in bytes; 1 GiB by default. A single
+	// report may use more, up to its Limits.
 	LargeTotal int64
-	// Timeout bounds how long a report may take, from its header to the answer; 2 minutes by default.
+	// Timeout bounds the time from the header of a report to the response; 2 minutes by default.
 	Timeout time.Duration
-	// SilentAfter is after how long without a report a cluster is silent; 15 minutes
-	// by default. Collectors report every 5 minutes.
+	// SilentAfter is the age of the last report from which on a cluster is silent; 15 minutes by
+	// default. Collectors report every 5 minutes.
 	SilentAfter time.Duration
-	// RemoveAfter is for how long a ManagedCluster must be gone until its resources are forgotten;
-	// 5 seconds by default.
+	// RemoveAfter is the time from the deletion of a ManagedCluster to the removal of its resources; 5 seconds by
+	// default.
 	RemoveAfter time.Duration
-	// Clock is the real one by default.
+	// Clock is the real clock by default.
 	Clock clock.WithTicker
 }
 
-// Handler takes reports. Make one with New; it is safe for concurrent use.
+// Handler serves reports. It is safe for concurrent use.
 type Handler struct {
 	config  Config
 	started time.Time
@@ -81,14 +82,13 @@ type Handler struct {
 	states *cached[[]State]
 }
 
-// New returns a Handler. It starts nothing; see Run. The error names what is missing in
-// the Config.
+// New returns a Handler. Run starts its background work.
 func New(config Config) (*Handler, error) {
 	switch {
 	case config.Engine == nil:
-		return nil, errors.New("reports need a search engine")
+		return nil, errors.New("an Engine is required")
 	case config.ClusterExists == nil, config.Clusters == nil:
-		return nil, errors.New("reports need to know which clusters exist")
+		return nil, errors.New("ClusterExists and Clusters are required")
 	}
 	config.Limits = config.Limits.withDefaults()
 	orDefault(&config.ClusterResources, DefaultClusterResources)
@@ -118,8 +118,8 @@ func New(config Config) (*Handler, error) {
 	return h, nil
 }
 
-// Sync takes one report of a cluster. Whoever serves it has checked that the caller may
-// report for that cluster.
+// Sync returns the handler of the reports of a cluster. The caller must check that the reporter is
+// allowed to report for that cluster.
 func (h *Handler) Sync(cluster string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		inFlight.Inc()
@@ -132,7 +132,7 @@ func (h *Handler) Sync(cluster string) http.Handler {
 		if err != nil {
 			code := fail(ctx, w, err)
 			countAnswer(code)
-			klog.FromContext(ctx).V(2).Info("a report was not taken", "code", code, "err", err)
+			klog.FromContext(ctx).V(2).Info("Refused a report", "code", code, "err", err)
 			return
 		}
 		write(ctx, w, http.StatusOK, answer)
@@ -140,8 +140,8 @@ func (h *Handler) Sync(cluster string) http.Handler {
 	})
 }
 
-// timeout is how long a report may take. It ends before whoever serves the request gives up, so
-// that the collector is told why.
+// timeout returns the timeout of a report. It is shorter than the deadline of the request, so that
+// the collector receives the reason.
 func (h *Handler) timeout(ctx context.Context) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
 		return min(h.config.Timeout, time.Until(deadline)*9/10)
@@ -149,7 +149,7 @@ func (h *Handler) timeout(ctx context.Context) time.Duration {
 	return h.config.Timeout
 }
 
-// sync takes a report. Its error is a Status.
+// sync processes a report. It returns API errors.
 func (h *Handler) sync(ctx context.Context, w http.ResponseWriter, r *http.Request, cluster string) (*inventory.Response, error) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
@@ -171,10 +171,11 @@ func (h *Handler) sync(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	}
 	refused := refusedResources(response)
 	if report.Full && len(report.Put) == 0 && refused > 0 {
-		// It says nothing about this cluster, so that it must not empty it.
-		return nil, nothingTaken(response)
+		// The report contains no resources of this cluster, so it must not remove the resources of
+		// the cluster.
+		return nil, allRefused(response)
 	}
-	// Reading may have taken minutes.
+	// The cluster may have been deleted while the report was read, which may take minutes.
 	if err := h.exists(ctx, cluster); err != nil {
 		return nil, err
 	}
@@ -197,7 +198,7 @@ func (h *Handler) sync(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	response.TotalResources, response.TotalEdges = applied.Resources, applied.Edges
 	took := h.config.Clock.Since(started)
 	countApplied(report.Full, took, applied, refused)
-	klog.FromContext(ctx).V(4).Info("took a report", "full", report.Full, "resources", len(report.Put), "refused", refused, "took", took)
+	klog.FromContext(ctx).V(4).Info("Stored a report", "full", report.Full, "resources", len(report.Put), "refused", refused, "took", took)
 	return response, nil
 }
 
@@ -213,15 +214,15 @@ func (h *Handler) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	return decode(body, slot.cluster, h.hub(slot.cluster), full, h.config.Limits, slot.hold)
 }
 
-// apply stores a report. It returns nil without an error for changes of something that
-// is not known for sure; nothing is stored then.
+// apply stores a report. If the report contains changes and the state of the cluster is uncertain,
+// apply stores nothing and returns nil without an error.
 func (h *Handler) apply(ctx context.Context, report *search.Report, bytes int64) (*search.Applied, error) {
 	known, err := h.known.get(ctx)
 	if err != nil {
 		return nil, err
 	}
 	before, reported := known[report.Cluster]
-	// What was stored as the hub's is found by others than what was stored as a managed cluster's.
+	// Resources of the hub and resources of managed clusters have different scopes.
 	mistaken := reported && before.Hub != report.Hub
 	with, exceeded := h.usage.exceeded(report, bytes, before)
 	switch {
@@ -230,11 +231,11 @@ func (h *Handler) apply(ctx context.Context, report *search.Report, bytes int64)
 	case exceeded && report.Full:
 		return nil, h.usage.refusal(report.Cluster, with)
 	case exceeded:
-		// A full report says how much it really is.
+		// A full report shows the actual size.
 		return nil, nil
 	case mistaken:
 		if err := h.config.Engine.RemoveCluster(ctx, report.Cluster); err != nil {
-			return nil, fmt.Errorf("removing what %s reported before: %w", report.Cluster, err)
+			return nil, fmt.Errorf("removing the previous resources of %s: %w", report.Cluster, err)
 		}
 	}
 	applied, err := h.config.Engine.Apply(ctx, report)
@@ -255,14 +256,14 @@ func (h *Handler) hub(cluster string) bool {
 	return cluster != "" && cluster == h.config.HubCluster
 }
 
-// exists returns a Status for a cluster that is not there, or of which that is not known yet.
+// exists returns an API error if a cluster does not exist, or if its existence is not known yet.
 func (h *Handler) exists(ctx context.Context, cluster string) error {
 	if h.hub(cluster) || h.config.ClusterExists(cluster) {
 		return nil
 	}
 	if _, err := h.config.Clusters(); err != nil {
-		klog.FromContext(ctx).V(2).Info("the ManagedClusters are not known", "err", err)
-		return terms.Unavailable("it is not known yet which clusters exist")
+		klog.FromContext(ctx).V(2).Info("The ManagedClusters are not listed", "err", err)
+		return serving.Unavailable("the ManagedClusters are not listed yet; try again later")
 	}
 	return apierrors.NewNotFound(managedClusters, cluster)
 }
@@ -271,13 +272,13 @@ func refusedResources(response *inventory.Response) int {
 	return len(response.AddErrors) + len(response.UpdateErrors)
 }
 
-func nothingTaken(response *inventory.Response) error {
+func allRefused(response *inventory.Response) error {
 	first := append(response.AddErrors, response.UpdateErrors...)[0]
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure,
 		Code:   http.StatusUnprocessableEntity,
 		Reason: metav1.StatusReasonInvalid,
-		Message: fmt.Sprintf("none of the resources of a full report can be taken, and what was reported before is kept; the first, %q: %s",
+		Message: fmt.Sprintf("the full report has no valid resource, so the previous report is kept; the first error is for %q: %s",
 			first.ResourceUID, first.Message),
 	}}
 }

@@ -17,11 +17,11 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
-	"open-cluster-management.io/hub-apiserver/pkg/search/fleetgen"
+	"open-cluster-management.io/hub-apiserver/test/fleetgen"
 )
 
-// An exchange with a public collector, byte for byte: what it sends when it starts, on
-// changes, and how it finds out that it must begin again.
+// TestExchange sends the exact messages of a public collector: at its start, for changes, and when
+// it must send a full report.
 func TestExchange(t *testing.T) {
 	s := serve(t, Config{})
 	const empty = `"AddErrors":[],"UpdateErrors":[],"DeleteErrors":[],"AddEdgeErrors":[],"DeleteEdgeErrors":[],"Version":"v1"}` + "\n"
@@ -52,14 +52,14 @@ func TestExchange(t *testing.T) {
 			want: `{"TotalAdded":0,"TotalUpdated":0,"TotalDeleted":0,"TotalResources":3,"TotalEdgesAdded":0,"TotalEdgesDeleted":0,"TotalEdges":1,` + empty,
 		},
 		{
-			name: "a resource that is not taken: the totals are not what the collector counts",
+			name: "a rejected resource, so the totals differ from the totals of the collector",
 			body: `{"addResources":[` + pod("c2", "x") + `],"updateResources":[{"uid":"c1/y","properties":{"kind":"Pod"}}]}`,
 			want: `{"TotalAdded":0,"TotalUpdated":0,"TotalDeleted":0,"TotalResources":3,"TotalEdgesAdded":0,"TotalEdgesDeleted":0,"TotalEdges":1,` +
-				`"AddErrors":[{"ResourceUID":"c2/x","Message":"uid begins with \"c1/\" in reports of this cluster"}],` +
+				`"AddErrors":[{"ResourceUID":"c2/x","Message":"uid must begin with \"c1/\" in reports of this cluster"}],` +
 				`"UpdateErrors":[{"ResourceUID":"c1/y","Message":"name is missing"}],"DeleteErrors":[],"AddEdgeErrors":[],"DeleteEdgeErrors":[],"Version":"v1"}` + "\n",
 		},
 		{
-			name: "the full report that follows", header: []string{"X-Overwrite-State", "true"},
+			name: "the following full report", header: []string{"X-Overwrite-State", "true"},
 			body: full("c1", "a", "c"),
 			want: `{"TotalAdded":0,"TotalUpdated":1,"TotalDeleted":1,"TotalResources":2,"TotalEdgesAdded":0,"TotalEdgesDeleted":1,"TotalEdges":0,` + empty,
 		},
@@ -67,17 +67,17 @@ func TestExchange(t *testing.T) {
 	for _, step := range steps {
 		got := s.post(t, "c1", step.body, step.header...)
 		if got.code != http.StatusOK || got.header.Get("Content-Type") != "application/json" {
-			t.Fatalf("%s: answered %d %v %s", step.name, got.code, got.header, got.body)
+			t.Fatalf("%s: response = %d %v %s, want 200 with application/json", step.name, got.code, got.header, got.body)
 		}
 		if got.body != step.want {
-			t.Errorf("%s: answered\n%s, want\n%s", step.name, got.body, step.want)
+			t.Errorf("%s: response =\n%s, want\n%s", step.name, got.body, step.want)
 		}
 	}
 	if got := stored(t, s.engine, "c2/x"); got != "" {
-		t.Errorf("a resource of another cluster was stored: %s", got)
+		t.Errorf("stored resource of another cluster = %s, want none", got)
 	}
 	if got, want := stored(t, s.engine, "c1/a"), `{"apiversion":"v1","kind":"Pod","kind_plural":"pods","name":"a"}`; got != want {
-		t.Errorf("stored %s, want %s", got, want)
+		t.Errorf("stored resource = %s, want %s", got, want)
 	}
 }
 
@@ -87,24 +87,24 @@ func TestEqualEdgesCountOnce(t *testing.T) {
 	body := strings.TrimSuffix(full("c1", "a", "b"), "}") + `,"addEdges":[` + edge + `,` + edge + `]}`
 	for range 2 {
 		if resources, edges := s.post(t, "c1", body).totals(t); resources != 2 || edges != 1 {
-			t.Errorf("%d resources and %d edges, want 2 and 1", resources, edges)
+			t.Errorf("totals = %d resources and %d edges, want 2 and 1", resources, edges)
 		}
 	}
 }
 
-func TestWhoReportsIsTheHub(t *testing.T) {
+func TestReporterDeterminesHub(t *testing.T) {
 	s := serve(t, Config{})
 	for _, cluster := range []string{"c1", hubCluster} {
 		body := `{"clearAll":true,"addResources":[{"uid":"` + cluster + `/a","properties":{"kind":"Pod","name":"a","_hubClusterResource":true,"cluster":"c9"}}]}`
 		if resources, _ := s.post(t, cluster, body).totals(t); resources != 1 {
-			t.Fatalf("%s has %d resources", cluster, resources)
+			t.Fatalf("resources of %s = %d, want 1", cluster, resources)
 		}
 	}
 	if got, want := stored(t, s.engine, "c1/a"), `{"kind":"Pod","name":"a"}`; got != want {
-		t.Errorf("a managed cluster has %s, want %s", got, want)
+		t.Errorf("resource of a managed cluster = %s, want %s", got, want)
 	}
 	if got, want := stored(t, s.engine, hubCluster+"/a"), `{"_hubClusterResource":true,"kind":"Pod","name":"a"}`; got != want {
-		t.Errorf("the hub has %s, want %s", got, want)
+		t.Errorf("resource of the hub = %s, want %s", got, want)
 	}
 	states, err := s.engine.Clusters(t.Context())
 	if err != nil {
@@ -112,7 +112,7 @@ func TestWhoReportsIsTheHub(t *testing.T) {
 	}
 	for _, state := range states {
 		if state.Hub != (state.Name == hubCluster) {
-			t.Errorf("%s is the hub: %v", state.Name, state.Hub)
+			t.Errorf("Hub of %s = %v, want %v", state.Name, state.Hub, state.Name == hubCluster)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func TestCompressedReport(t *testing.T) {
 	s := serve(t, Config{})
 	a := s.do(t, s.request(t, http.MethodPost, "c1", zipped(t, strings.NewReader(full("c1", "a", "b"))), "Content-Encoding", "gzip"))
 	if resources, _ := a.totals(t); resources != 2 {
-		t.Errorf("%d resources, want 2", resources)
+		t.Errorf("resources = %d, want 2", resources)
 	}
 }
 
@@ -150,12 +150,12 @@ func TestRefusals(t *testing.T) {
 		{name: "a long body of unknown length", body: stream(strings.NewReader(long)), code: 413, reason: metav1.StatusReasonRequestEntityTooLarge, message: "more than 1048576 bytes"},
 		{name: "too many resources", body: strings.NewReader(full("c1", "a", "b", "c", "d")), code: 413, reason: metav1.StatusReasonRequestEntityTooLarge, message: "more than 3 resources"},
 		{name: "a compression bomb", body: zipped(t, io.LimitReader(repeat(" "), 100<<20)), encoding: "gzip", code: 413, reason: metav1.StatusReasonRequestEntityTooLarge, message: "more than 1048576 bytes"},
-		{name: "a compression bomb of nothing", body: stream(strings.NewReader(strings.Repeat(zipped(t, strings.NewReader("")).String(), 1<<17))), encoding: "gzip", code: 413, reason: metav1.StatusReasonRequestEntityTooLarge, message: "more than 1048576 bytes"},
+		{name: "a compression bomb of empty members", body: stream(strings.NewReader(strings.Repeat(zipped(t, strings.NewReader("")).String(), 1<<17))), encoding: "gzip", code: 413, reason: metav1.StatusReasonRequestEntityTooLarge, message: "more than 1048576 bytes"},
 		{name: "a body that is not compressed", body: strings.NewReader(full("c1", "a")), encoding: "gzip", code: 400, reason: metav1.StatusReasonBadRequest, message: "invalid header"},
 		{name: "half a compressed body", body: strings.NewReader(compressed[:len(compressed)/2]), encoding: "gzip", code: 400, reason: metav1.StatusReasonBadRequest, message: "unexpected EOF"},
-		{name: "a compressed body with a wrong sum", body: strings.NewReader(compressed[:len(compressed)-8] + "12345678"), encoding: "gzip", code: 400, reason: metav1.StatusReasonBadRequest, message: "checksum"},
-		{name: "another compression", body: strings.NewReader("x"), encoding: "br", code: 415, reason: metav1.StatusReasonUnsupportedMediaType, message: `"br" is not supported; gzip is`},
-		{name: "a full report about another cluster alone", body: strings.NewReader(full("c2", "a")), code: 422, reason: metav1.StatusReasonInvalid, message: `"c2/a": uid begins with "c1/"`},
+		{name: "a compressed body with a wrong checksum", body: strings.NewReader(compressed[:len(compressed)-8] + "12345678"), encoding: "gzip", code: 400, reason: metav1.StatusReasonBadRequest, message: "checksum"},
+		{name: "another compression", body: strings.NewReader("x"), encoding: "br", code: 415, reason: metav1.StatusReasonUnsupportedMediaType, message: `"br" is not supported; use gzip`},
+		{name: "a full report with only resources of another cluster", body: strings.NewReader(full("c2", "a")), code: 422, reason: metav1.StatusReasonInvalid, message: `"c2/a": uid must begin with "c1/"`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -173,16 +173,16 @@ func TestRefusals(t *testing.T) {
 			got := s.do(t, r)
 			status := got.status(t)
 			if got.code != test.code || status.Reason != test.reason || !strings.Contains(status.Message, test.message) {
-				t.Errorf("answered %d %s %q, want %d %s %q", got.code, status.Reason, status.Message, test.code, test.reason, test.message)
+				t.Errorf("response = %d %s %q, want %d %s %q", got.code, status.Reason, status.Message, test.code, test.reason, test.message)
 			}
 			if resources, _ := s.post(t, "c1", `{}`).totals(t); resources != 1 || stored(t, s.engine, "c1/kept") == "" {
-				t.Errorf("the cluster has %d resources afterwards", resources)
+				t.Errorf("resources after the rejection = %d, want the stored resource kept", resources)
 			}
 		})
 	}
 }
 
-// faulty is an engine that can be made to fail, or to say that it has lost something.
+// faulty is an engine that fails, or reports lost data, on demand.
 type faulty struct {
 	search.Engine
 	lock       sync.Mutex
@@ -216,36 +216,32 @@ func (f *faulty) Clusters(ctx context.Context) ([]search.ClusterState, error) {
 	return states, errors.Join(err, f.err)
 }
 
-func TestEngineIsDown(t *testing.T) {
+func TestEngineUnavailable(t *testing.T) {
 	engine := &faulty{Engine: openEngine(t)}
 	s := serve(t, Config{Engine: engine})
 	engine.set(errors.New("no route to 192.0.2.1"), false)
 	got := s.post(t, "c1", full("c1", "a"))
 	if status := got.status(t); got.code != http.StatusServiceUnavailable || strings.Contains(status.Message, "192.0.2.1") {
-		t.Errorf("answered %d %q, want 503 and nothing of the network", got.code, status.Message)
+		t.Errorf("response = %d %q, want 503 without the address", got.code, status.Message)
 	}
 	retriesLater(t, got)
-	engine.set(search.ErrReadOnly, false)
-	if got := s.post(t, "c1", full("c1", "a")); got.code != http.StatusMethodNotAllowed || got.header.Get("Retry-After") != "" {
-		t.Errorf("an engine that is read-only is answered with %d, retry after %q", got.code, got.header.Get("Retry-After"))
-	}
 	engine.set(nil, false)
 	if resources, _ := s.post(t, "c1", full("c1", "a")).totals(t); resources != 1 {
-		t.Errorf("%d resources after the engine is back, want 1", resources)
+		t.Errorf("resources after the engine is available again = %d, want 1", resources)
 	}
 }
 
-func TestClustersAreNotKnownYet(t *testing.T) {
+func TestClustersAreUnknown(t *testing.T) {
 	s := serve(t, Config{})
 	s.fleet.set()
 	s.fleet.fail(errors.New("not synced"))
 	got := s.post(t, "c1", full("c1", "a"))
 	if got.code != http.StatusServiceUnavailable {
-		t.Errorf("answered %d, want 503: the cluster may exist", got.code)
+		t.Errorf("response = %d, want 503", got.code)
 	}
 	retriesLater(t, got)
 	if resources, _ := s.post(t, hubCluster, full(hubCluster, "a")).totals(t); resources != 1 {
-		t.Errorf("the hub has %d resources, want 1", resources)
+		t.Errorf("resources of the hub = %d, want 1", resources)
 	}
 }
 
@@ -253,30 +249,30 @@ func retriesLater(t *testing.T, a answer) {
 	t.Helper()
 	seconds, err := strconv.Atoi(a.header.Get("Retry-After"))
 	if details := a.status(t).Details; err != nil || seconds < 1 || seconds > 60 || details == nil || int(details.RetryAfterSeconds) != seconds {
-		t.Errorf("Retry-After is %q, and in the Status %+v", a.header.Get("Retry-After"), details)
+		t.Errorf("Retry-After = %q, details = %+v, want equal times of 1 to 60 seconds", a.header.Get("Retry-After"), details)
 	}
 }
 
-func TestLostDataIsAskedForAgain(t *testing.T) {
+func TestFullReportIsRequestedAfterDataLoss(t *testing.T) {
 	engine := &faulty{Engine: openEngine(t)}
 	engine.set(nil, true)
 	if _, err := engine.Engine.Apply(t.Context(), &search.Report{Cluster: "c1", Full: true, Time: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	s := serve(t, Config{Engine: engine})
-	// An empty cluster must notice too, so the totals are none that can be counted.
+	// No collector can have these totals, so even an empty cluster detects the request.
 	if resources, edges := s.post(t, "c1", `{"updateResources":[`+pod("c1", "a")+`]}`).totals(t); resources != -1 || edges != -1 {
-		t.Errorf("totals are %d and %d, want -1", resources, edges)
+		t.Errorf("totals = %d and %d, want -1 and -1", resources, edges)
 	}
 	if got := stored(t, s.engine, "c1/a"); got != "" {
-		t.Errorf("a change of what is not known was stored: %s", got)
+		t.Errorf("stored change of an uncertain state = %s, want none", got)
 	}
 	if resources, _ := s.post(t, "c1", full("c1", "a")).totals(t); resources != 1 {
-		t.Errorf("%d resources after a full report, want 1", resources)
+		t.Errorf("resources after a full report = %d, want 1", resources)
 	}
-	// At once, not when what is known is read again.
+	// The change takes effect immediately, regardless of the cache.
 	if resources, _ := s.post(t, "c1", `{"updateResources":[`+pod("c1", "b")+`]}`).totals(t); resources != 2 {
-		t.Errorf("%d resources after a change, want 2", resources)
+		t.Errorf("resources after a change = %d, want 2", resources)
 	}
 }
 
@@ -287,25 +283,25 @@ func TestClusterThatWasTheHub(t *testing.T) {
 	}
 	s := serve(t, Config{Engine: engine})
 	if resources, _ := s.post(t, "c1", `{"updateResources":[`+pod("c1", "a")+`]}`).totals(t); resources != -1 {
-		t.Errorf("totals are %d, want -1", resources)
+		t.Errorf("totals = %d, want -1", resources)
 	}
 	if resources, _ := s.post(t, "c1", full("c1", "a")).totals(t); resources != 1 {
-		t.Errorf("%d resources, want 1", resources)
+		t.Errorf("resources = %d, want 1", resources)
 	}
 	states, err := engine.Clusters(t.Context())
 	if err != nil || len(states) != 1 || states[0].Hub {
-		t.Errorf("states are %+v, %v; want that of a managed cluster", states, err)
+		t.Errorf("Clusters() = %+v, %v, want one managed cluster", states, err)
 	}
 }
 
 func TestChangesOfAnUnknownCluster(t *testing.T) {
 	s := serve(t, Config{})
 	if resources, edges := s.post(t, "c1", `{"addResources":[`+pod("c1", "a")+`]}`).totals(t); resources != 1 || edges != 0 {
-		t.Errorf("totals are %d and %d, want what is stored", resources, edges)
+		t.Errorf("totals = %d and %d, want 1 and 0", resources, edges)
 	}
 }
 
-func TestMetricsNameNoCluster(t *testing.T) {
+func TestMetricsHaveNoClusterLabels(t *testing.T) {
 	s := serve(t, Config{})
 	s.post(t, "c1", full("c1", "a")).totals(t)
 	s.post(t, "c99", full("c99", "a")).status(t)
@@ -325,13 +321,13 @@ func TestMetricsNameNoCluster(t *testing.T) {
 					codes[label.GetValue()] = true
 				case "type", "result":
 				default:
-					t.Errorf("metric %s has the label %s", family.GetName(), label.GetName())
+					t.Errorf("metric %s has label %s, want no labels of clusters", family.GetName(), label.GetName())
 				}
 			}
 		}
 	}
 	if !codes["200"] || !codes["404"] {
-		t.Errorf("answers are counted for the codes %v", codes)
+		t.Errorf("counted codes = %v, want 200 and 404", codes)
 	}
 }
 

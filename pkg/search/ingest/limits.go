@@ -1,30 +1,30 @@
 package ingest
 
 const (
-	// DefaultClusterResources and DefaultClusterBytes bound what is stored of one cluster: ten
-	// times what a cluster of 500 nodes has.
+	// DefaultClusterResources and DefaultClusterBytes are the default limits of one cluster. They
+	// are ten times the size of a cluster with 500 nodes.
 	DefaultClusterResources = 500_000
 	DefaultClusterBytes     = 1 << 30
 )
 
-// Limits bound what one report may hold. A field that is 0 means its default.
+// Limits bounds one report. A field that is 0 has its default.
 type Limits struct {
-	// BodyBytes bounds the body, as sent and decompressed; 512 MiB by default.
+	// BodyBytes bounds the body, both as sent and decompressed; 512 MiB by default.
 	BodyBytes int64
 	// ResourceBytes bounds the JSON of a resource's properties; 64 KiB by default.
 	ResourceBytes int
 	// Properties bounds the properties of a resource; 256 by default.
 	Properties int
-	// Resources bounds the resources that are new, changed or gone; 1,000,000 by default.
+	// Resources bounds the new, changed and deleted resources; 1,000,000 by default.
 	Resources int
-	// Values bounds the single values, such as elements of lists, of all resources: a value of
-	// two bytes takes twenty times as much in memory. 8,000,000 by default, which is what 400,000 resources
-	// have that have 20 each, as usual ones do.
+	// Values bounds the single values of all resources, such as elements of lists, because a value
+	// of two bytes takes twenty times as much memory. The default is 8,000,000, which is enough for
+	// 400,000 resources with the usual 20 values each.
 	Values int
-	// Edges bounds the edges that are new or gone; 5,000,000 by default.
+	// Edges bounds the new and deleted edges; 5,000,000 by default.
 	Edges int
-	// Errors bounds the errors of each list in the answer; 1,000 by default. What
-	// comes on top is told as a number.
+	// Errors bounds the number of errors in each list of the response; 1,000 by default. Further
+	// errors are only counted.
 	Errors int
 }
 

@@ -7,35 +7,35 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// About how many bytes of memory parts of a report take, beside their texts.
+// Approximate memory of the parts of a report, in addition to their texts.
 const (
 	leafCost     = int(unsafe.Sizeof(query.Leaf{}))
 	propertyCost = int(unsafe.Sizeof(query.Property{}))
-	// mapCost is what an entry of a map of texts takes.
+	// mapCost is the memory of an entry in a map of texts.
 	mapCost      = 48
 	resourceCost = int(unsafe.Sizeof(search.Resource{})) + mapCost
 	deletionCost = int(unsafe.Sizeof(""))
 	edgeCost     = int(unsafe.Sizeof(search.Edge{}))
 )
 
-// tellAfter is how much more a report takes when that is told.
-const tellAfter = 1 << 20
+// announceAfter is the growth of a report after which hold is called again.
+const announceAfter = 1 << 20
 
-// roomyLeaves is up to how many leaves properties are decoded without waste.
+// roomyLeaves is the number of leaves up to which decoded properties have no spare capacity.
 const roomyLeaves = 64
 
-// takes counts what the report takes more.
-func (d *decoder) takes(bytes int) error {
+// grow adds to the memory of the report.
+func (d *decoder) grow(bytes int) error {
 	d.held += int64(bytes)
-	if d.held < d.told+tellAfter {
+	if d.held < d.announced+announceAfter {
 		return nil
 	}
-	d.told = d.held
+	d.announced = d.held
 	return d.hold(d.held)
 }
 
-// compactLeaves gives many leaves a place of just their size. They were appended one by one, so that
-// as much room again may have been kept for more.
+// compactLeaves removes spare capacity. The leaves were appended one by one, so it may be as large
+// as the leaves.
 func compactLeaves(properties query.Properties) {
 	leaves := 0
 	for i := range properties {

@@ -13,15 +13,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"open-cluster-management.io/hub-apiserver/pkg/search/fleetgen"
+	"open-cluster-management.io/hub-apiserver/test/fleetgen"
 )
 
-// numbers are the properties of a resource that has a list of many.
+// numbers returns a resource with a long list.
 func numbers(cluster string, i, values int) string {
 	return fmt.Sprintf(`{"uid":"%s/%d","properties":{"kind":"Pod","name":"a","x":[%s1]}}`, cluster, i, strings.Repeat("1,", values-1))
 }
 
-// What is small in a body may be large in memory, which is what runs out.
+// TestReportsThatAreLargeInMemory checks small bodies that require much memory.
 func TestReportsThatAreLargeInMemory(t *testing.T) {
 	const values = 20_000
 	body := func(cluster string, resources int) string {
@@ -36,8 +36,8 @@ func TestReportsThatAreLargeInMemory(t *testing.T) {
 		config Config
 		why    string
 	}{
-		{"their number", Config{LargeReports: 1, LargeBytes: 2_000_000}, "too many large reports are being taken"},
-		{"their memory", Config{LargeReports: 3, LargeBytes: 2_000_000, LargeTotal: 5_000_000}, "large reports that are being taken need too much memory together"},
+		{"their number", Config{LargeReports: 1, LargeBytes: 2_000_000}, "too many large reports are in progress"},
+		{"their memory", Config{LargeReports: 3, LargeBytes: 2_000_000, LargeTotal: 5_000_000}, "large reports in progress use too much memory"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -46,9 +46,9 @@ func TestReportsThatAreLargeInMemory(t *testing.T) {
 			await(t, first.reading, "the first report to be read")
 			begun := strings.TrimSuffix(body("c1", 6), "]}")
 			if len(begun) > 300_000 {
-				t.Fatalf("the body has %d bytes, which is much anyway", len(begun))
+				t.Fatalf("size of the body = %d bytes, want at most 300000", len(begun))
 			}
-			// The decoder reads ahead; white space lets it come to the end of what counts.
+			// The decoder reads ahead, and white space fills its buffer.
 			first.send(t, begun+strings.Repeat(" ", 300_000))
 			err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, patience, true, func(context.Context) (bool, error) {
 				s.handler.slots.lock.Lock()
@@ -56,24 +56,25 @@ func TestReportsThatAreLargeInMemory(t *testing.T) {
 				return s.handler.slots.held > 4_000_000, nil
 			})
 			if err != nil {
-				t.Fatal("the first report is not a large one")
+				t.Fatal("the first report does not count as large, want it to count")
 			}
 			refusedForNow(t, s.post(t, "c2", body("c2", 4)), test.why)
 			if resources, _ := s.post(t, "c2", body("c2", 1)).totals(t); resources != 1 {
-				t.Errorf("a small report leaves %d resources, want 1", resources)
+				t.Errorf("resources after a small report = %d, want 1", resources)
 			}
 			if resources, _ := first.finish(t, "]}").totals(t); resources != 6 {
-				t.Errorf("the first report leaves %d resources, want 6", resources)
+				t.Errorf("resources after the first report = %d, want 6", resources)
 			}
-			// More than all may have together, but nobody else wants any.
+			// A single large report may exceed the limit of all large reports.
 			if resources, _ := s.post(t, "c2", body("c2", 12)).totals(t); resources != 12 {
-				t.Errorf("a report that is alone leaves %d resources, want 12", resources)
+				t.Errorf("resources after a single large report = %d, want 12", resources)
 			}
 		})
 	}
 }
 
-// The limit of values must not be one that a cluster meets.
+// TestLimitOfValuesFitsClusters checks that clusters of a usual size do not reach the limit of
+// values.
 func TestLimitOfValuesFitsClusters(t *testing.T) {
 	const largest = 300_000
 	report := fleetgen.Cluster(fleetgen.Options{Clusters: 2, PerCluster: 5000}, 1)
@@ -86,11 +87,11 @@ func TestLimitOfValuesFitsClusters(t *testing.T) {
 	each := float64(values) / float64(len(report.Put))
 	t.Logf("a resource has %.1f values", each)
 	if limit := (Limits{}).withDefaults().Values; each*largest > float64(limit) {
-		t.Errorf("%d resources with %.1f values each are more than %d values", largest, each, limit)
+		t.Errorf("%d resources with %.1f values each exceed the limit of %d values, want them to fit", largest, each, limit)
 	}
 }
 
-// endless is a report that does not end: resources, one after the other.
+// endless is a report without an end that repeats one resource.
 type endless struct {
 	head, next string
 	rest       string
@@ -110,7 +111,8 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// worst are reports that take as much memory as they can, by what they consist of: the resource that is repeated.
+// worst returns reports that use as much memory as possible. The key describes the content, and the
+// value is the repeated resource.
 func worst() map[string]string {
 	resource := func(x string) string {
 		return `,{"uid":"c1/%d","properties":{"kind":"Pod","name":"a","x":` + x + `}}`
@@ -120,12 +122,12 @@ func worst() map[string]string {
 		fields[i] = fmt.Sprintf(`"p%d":1`, i)
 	}
 	return map[string]string{
-		"lists":            resource("[" + strings.Repeat("1,", 32_000) + "1]"),
-		"lists in lists":   resource("[" + strings.Repeat("["+strings.Repeat("1,", 31)+"1],", 950) + "1]"),
-		"lists of nothing": resource("[" + strings.Repeat("[],", 21_000) + "1]"),
-		"properties":       `,{"uid":"c1/%d","properties":{"kind":"Pod","name":"a",` + strings.Join(fields, ",") + `}}`,
-		"resources":        resource("1"),
-		"long texts":       resource(`"` + strings.Repeat("x", 65_000) + `"`),
+		"lists":          resource("[" + strings.Repeat("1,", 32_000) + "1]"),
+		"lists in lists": resource("[" + strings.Repeat("["+strings.Repeat("1,", 31)+"1],", 950) + "1]"),
+		"empty lists":    resource("[" + strings.Repeat("[],", 21_000) + "1]"),
+		"properties":     `,{"uid":"c1/%d","properties":{"kind":"Pod","name":"a",` + strings.Join(fields, ",") + `}}`,
+		"resources":      resource("1"),
+		"long texts":     resource(`"` + strings.Repeat("x", 65_000) + `"`),
 	}
 }
 
@@ -133,8 +135,8 @@ func newEndless(next string) *endless {
 	return &endless{head: `{"addResources":[` + strings.TrimPrefix(fmt.Sprintf(next, 0), ","), next: next}
 }
 
-// BenchmarkWorstReport prints what hostile reports take until they are refused: what is kept at the
-// end as it is counted, and the most that the heap had.
+// BenchmarkWorstReport measures hostile reports until they are rejected: their counted memory at
+// the end, and the peak of the heap.
 func BenchmarkWorstReport(b *testing.B) {
 	for name, next := range worst() {
 		b.Run(name, func(b *testing.B) {
@@ -146,7 +148,7 @@ func BenchmarkWorstReport(b *testing.B) {
 						return nil
 					})
 					if !errors.Is(err, ErrTooLarge) {
-						b.Errorf("got %v", err)
+						b.Errorf("Decode() = %v, want ErrTooLarge", err)
 					}
 				}))
 			}
@@ -156,7 +158,7 @@ func BenchmarkWorstReport(b *testing.B) {
 	}
 }
 
-// BenchmarkWorstReportsAtOnce prints the same for as many hostile reports as are taken at a time.
+// BenchmarkWorstReportsAtOnce measures the maximum number of concurrent hostile reports.
 func BenchmarkWorstReportsAtOnce(b *testing.B) {
 	for _, name := range []string{"lists", "properties"} {
 		next := worst()[name]
@@ -182,7 +184,7 @@ func BenchmarkWorstReportsAtOnce(b *testing.B) {
 								return err
 							})
 							if err == nil {
-								b.Error("a report that does not end is taken")
+								b.Error("Decode() of an endless report = nil, want an error")
 							}
 						})
 					}
@@ -195,7 +197,7 @@ func BenchmarkWorstReportsAtOnce(b *testing.B) {
 	}
 }
 
-// peakOf is how much larger than before the heap was while something ran.
+// peakOf returns the growth of the heap while a function runs.
 func peakOf(run func()) uint64 {
 	runtime.GC()
 	before := heapBytes()
@@ -220,7 +222,7 @@ func peakHeap(done <-chan struct{}) uint64 {
 	}
 }
 
-// heapBytes are those that objects of the heap take, dead ones that were not collected included.
+// heapBytes returns the size of the heap, including objects that are not collected yet.
 func heapBytes() uint64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(sample)

@@ -16,51 +16,51 @@ var (
 	requests = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem:      subsystem,
 		Name:           "search_sync_requests_total",
-		Help:           "Inventory reports that were answered, by HTTP status code.",
+		Help:           "Inventory reports, by HTTP status code of the response.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"code"})
 	overQuota = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem:      subsystem,
 		Name:           "search_quota_refusals_total",
-		Help:           "Inventory reports that were refused since the cluster would use more of search than it may.",
+		Help:           "Inventory reports that were refused because the cluster would exceed its limits.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	inFlight = metrics.NewGauge(&metrics.GaugeOpts{
 		Subsystem:      subsystem,
 		Name:           "search_sync_requests_in_flight",
-		Help:           "Inventory reports that are being taken.",
+		Help:           "Inventory reports in progress.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	bodyBytes = metrics.NewHistogram(&metrics.HistogramOpts{
 		Subsystem:      subsystem,
 		Name:           "search_sync_body_bytes",
-		Help:           "Bytes that were read of the body of an inventory report, decompressed.",
+		Help:           "Decompressed bytes of the body of an inventory report.",
 		Buckets:        metrics.ExponentialBuckets(256, 4, 12),
 		StabilityLevel: metrics.ALPHA,
 	})
 	durationSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Subsystem:      subsystem,
 		Name:           "search_sync_duration_seconds",
-		Help:           "Seconds to read and store an inventory report that was taken, by type (full or delta).",
+		Help:           "Seconds to read and store an inventory report, by type (full or delta).",
 		Buckets:        metrics.ExponentialBuckets(0.0005, 2, 18),
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"type"})
 	resources = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem:      subsystem,
 		Name:           "search_sync_resources_total",
-		Help:           "Resources in inventory reports, by what became of them: added, updated, deleted or refused.",
+		Help:           "Resources in inventory reports, by result: added, updated, deleted or refused.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"result"})
 	resyncs = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem:      subsystem,
 		Name:           "search_sync_resyncs_total",
-		Help:           "Reports of changes that were answered with the demand for a full report, because what they change is not known for sure.",
+		Help:           "Delta reports whose response requested a full report, because the state that they change is uncertain.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	removedClusters = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem:      subsystem,
 		Name:           "search_removed_clusters_total",
-		Help:           "Clusters whose resources were forgotten because the cluster does not exist any more.",
+		Help:           "Clusters whose resources were removed because the cluster no longer exists.",
 		StabilityLevel: metrics.ALPHA,
 	})
 )

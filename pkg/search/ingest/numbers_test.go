@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// What clusters report is read by common JSON decoders, which fail as a whole at one number
-// that is out of range.
-func TestNumbersThatNobodyCanRead(t *testing.T) {
+// TestNumbersOutOfRange checks that numbers out of range are rejected. Common JSON decoders read
+// the reported properties, and a single such number would make them fail.
+func TestNumbersOutOfRange(t *testing.T) {
 	tests := []struct {
 		name, value string
 		refused     bool
@@ -19,7 +19,7 @@ func TestNumbersThatNobodyCanRead(t *testing.T) {
 		{"in a list", `[1,1e999]`, true},
 		{"in a map", `{"a":1e999}`, true},
 		{"deep in a list", `[{"a":["x",[1e999]]}]`, true},
-		{"next to nothing", `1e-999`, false},
+		{"underflow", `1e-999`, false},
 		{"the largest", `1.7976931348623157e308`, false},
 		{"longer than an integer", `123456789012345678901234567890`, false},
 		{"in a text", `"1e999"`, false},
@@ -35,15 +35,15 @@ func TestNumbersThatNobodyCanRead(t *testing.T) {
 			}
 			want := ""
 			if test.refused {
-				want = "add c1/a: property \"x\" has a number that is out of range\n"
+				want = "add c1/a: property \"x\" contains a number that is out of range\n"
 			}
 			if got := refusalsOf(response); got != want {
-				t.Errorf("refused %q, want %q", got, want)
+				t.Errorf("errors = %q, want %q", got, want)
 			}
 			for _, resource := range report.Put {
 				var read map[string]any
 				if err := json.Unmarshal(resource.Properties.AppendJSON(nil), &read); err != nil {
-					t.Errorf("%s cannot be read: %v", resource.UID, err)
+					t.Errorf("decoding %s = %v, want nil", resource.UID, err)
 				}
 			}
 		})

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// hubProperty marks resources of the hub.
+	// hubProperty is the property that marks resources of the hub.
 	hubProperty = "_hubClusterResource"
 	// nameBytes bounds the name of a property.
 	nameBytes = 128
 )
 
-// ours tells whether a property says what only the hub knows. Reported ones are
-// dropped, so that no cluster claims to be the hub or another cluster.
-func ours(name string) bool {
+// reserved reports whether only the hub may set a property. Reported values of such properties are
+// dropped, so that no cluster can pretend to be the hub or another cluster.
+func reserved(name string) bool {
 	switch name {
 	case hubProperty, query.Cluster, "_uid", "_relatedUids":
 		return true
@@ -29,8 +29,8 @@ func ours(name string) bool {
 	return false
 }
 
-// identifies tells whether a property decides who may see a resource, or says which
-// it is; such a one is text.
+// identifies reports whether a property identifies a resource, or decides which callers can find
+// it. Such a property must be a string.
 func identifies(name string) bool {
 	switch name {
 	case query.Kind, query.KindPlural, query.APIGroup, query.APIVersion, query.Namespace, query.Name:
@@ -39,20 +39,21 @@ func identifies(name string) bool {
 	return false
 }
 
-// complete makes reported properties what is stored. The text says why they are refused.
+// complete turns reported properties into stored ones. If they are rejected, it returns the reason
+// as text.
 func complete(properties query.Properties, kind, plural string, hub bool, limit int) (query.Properties, string) {
 	if len(properties) > limit {
-		return nil, fmt.Sprintf("there are more than %d properties", limit)
+		return nil, fmt.Sprintf("more than %d properties", limit)
 	}
 	kept := properties[:0]
 	for _, p := range properties {
 		if !validName(p.Name) {
-			return nil, fmt.Sprintf("property name %.*q is not a letter or underscore, followed by letters, digits, and any of _ . - /", nameBytes, p.Name)
+			return nil, fmt.Sprintf("property name %.*q must begin with a letter or underscore, and consist of letters, digits, _, ., - and /", nameBytes, p.Name)
 		}
 		if identifies(p.Name) && p.Type != query.String {
-			return nil, fmt.Sprintf("property %s is not a string", p.Name)
+			return nil, fmt.Sprintf("property %s must be a string", p.Name)
 		}
-		if !ours(p.Name) {
+		if !reserved(p.Name) {
 			kept = append(kept, p)
 		}
 	}
@@ -69,7 +70,7 @@ func complete(properties query.Properties, kind, plural string, hub bool, limit 
 	return kept, ""
 }
 
-// fill sets a property that is missing or empty to text, if there is some.
+// fill sets a property that is missing or empty, unless the given text is empty.
 func fill(properties query.Properties, name, text string) query.Properties {
 	if at, found := find(properties, name); text == "" || found && properties[at].Leaves[0].Text != "" {
 		return properties
@@ -107,14 +108,15 @@ func validName(name string) bool {
 	return true
 }
 
-// weight is what there is in a property.
+// weight measures a property.
 type weight struct {
-	// values are the single ones, those deep in lists and maps included.
+	// values counts single values, including those nested in lists and maps.
 	values int
-	// memory is about how many bytes the values take, beside the text that they were read from.
+	// memory is the approximate memory of the values, in addition to the text from which they were
+	// decoded.
 	memory int
-	// representable tells whether all numbers fit into 64 bits of floating point. Common
-	// JSON decoders fail at others, so that one number would make a list of the whole fleet unreadable.
+	// representable is true if all numbers fit into 64-bit floating point. Otherwise, common JSON
+	// decoders fail, and one number would make a list of the whole fleet unreadable.
 	representable bool
 }
 
@@ -132,12 +134,12 @@ func weigh(p *query.Property) weight {
 			w.values++
 		}
 	}
-	// An empty list is something too.
+	// An empty list counts as one value.
 	w.values = max(w.values, 1)
 	return w
 }
 
-// weighJSON counts every list, map, name and value in it.
+// weighJSON counts the lists, maps, names and values in a JSON text.
 func (w *weight) weighJSON(text string) {
 	decoder := jsontext.NewDecoder(strings.NewReader(text), jsontext.AllowDuplicateNames(true))
 	for {

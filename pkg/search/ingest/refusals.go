@@ -7,11 +7,11 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 )
 
-// refusals are why parts of a report are not taken.
+// refusals collects the reasons why parts of a report are rejected.
 type refusals struct {
 	errors []inventory.SyncError
 	max    int
-	// more is how many are not in errors.
+	// more is the number of rejections that are not in errors.
 	more int
 }
 
@@ -30,5 +30,5 @@ func (r *refusals) list() []inventory.SyncError {
 	if r.more == 0 {
 		return r.errors
 	}
-	return append(r.errors, inventory.SyncError{Message: fmt.Sprintf("%d more were refused", r.more)})
+	return append(r.errors, inventory.SyncError{Message: fmt.Sprintf("%d more errors", r.more)})
 }

@@ -13,17 +13,16 @@ import (
 )
 
 const (
-	// removalPeriod is how often clusters that are gone are looked for.
+	// removalPeriod is the interval of the search for deleted clusters.
 	removalPeriod = 30 * time.Second
-	// removalTimeout bounds one look.
+	// removalTimeout bounds one search for deleted clusters.
 	removalTimeout = time.Minute
-	// hubKept is for how long what the hub has reported is kept without a report when there
-	// is no ManagedCluster for it. Its agent may be away for a while; it has gone for good
-	// if it stays away.
+	// hubKept is the time that the resources of the hub are kept without a report if no
+	// ManagedCluster exists for the hub. The agent of the hub may be unavailable for some time.
 	hubKept = 24 * time.Hour
 )
 
-// Notify makes Run look at once. It does not wait. Call it when a ManagedCluster is deleted.
+// Notify makes Run search for deleted clusters immediately. It does not block.
 func (h *Handler) Notify() {
 	select {
 	case h.notify <- struct{}{}:
@@ -31,9 +30,8 @@ func (h *Handler) Notify() {
 	}
 }
 
-// Run removes clusters from the engine that no longer exist, until ctx ends. It looks
-// every 30 seconds and when notified, and needs no event to be right. It returns early if the
-// engine is read-only. Failures are logged and tried again.
+// Run removes clusters that do not exist any more from the engine, until ctx ends. It searches for
+// them every 30 seconds and after Notify. It logs errors and retries.
 func (h *Handler) Run(ctx context.Context) {
 	backoff := removalBackoff()
 	missing := map[string]time.Time{}
@@ -42,16 +40,14 @@ func (h *Handler) Run(ctx context.Context) {
 		switch {
 		case err == nil:
 			backoff = removalBackoff()
-		case errors.Is(err, search.ErrReadOnly):
-			return
 		case ctx.Err() == nil:
 			next = backoff.Step()
 			if h.config.Clock.Since(h.started) < removalTimeout {
-				// The ManagedClusters are not known yet at every start.
-				klog.FromContext(ctx).V(2).Info("clusters that are gone are not looked for yet", "reason", err, "after", next)
+				// After a start, the list of ManagedClusters is not complete yet.
+				klog.FromContext(ctx).V(2).Info("Cannot search for deleted clusters yet", "reason", err, "after", next)
 				break
 			}
-			klog.FromContext(ctx).Error(err, "clusters that are gone may still be found; tried again later", "after", next)
+			klog.FromContext(ctx).Error(err, "Cannot remove deleted clusters; trying again", "after", next)
 		}
 		timer := h.config.Clock.NewTimer(next)
 		select {
@@ -67,8 +63,8 @@ func removalBackoff() wait.Backoff {
 	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 10, Cap: removalPeriod}
 }
 
-// removeMissing removes clusters that have been missing for long enough; missing keeps
-// since when. It returns after which time to look again.
+// removeMissing removes clusters that have been missing for long enough. missing contains the times
+// since when clusters are missing. It returns the delay of the next search.
 func (h *Handler) removeMissing(ctx context.Context, missing map[string]time.Time) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, removalTimeout)
 	defer cancel()
@@ -116,8 +112,8 @@ func (h *Handler) removeMissing(ctx context.Context, missing map[string]time.Tim
 	return next, errors.Join(failures...)
 }
 
-// keepsHub tells whether the hub is there without a ManagedCluster. While the server was
-// down nobody could report.
+// keepsHub reports whether the resources of a hub without a ManagedCluster are kept. Time during
+// which the server did not run does not count.
 func (h *Handler) keepsHub(state search.ClusterState, now time.Time) bool {
 	last := state.Reported
 	if h.started.After(last) {
@@ -126,7 +122,7 @@ func (h *Handler) keepsHub(state search.ClusterState, now time.Time) bool {
 	return now.Sub(last) < hubKept
 }
 
-// remove removes a cluster unless it reports at this moment, or has come back.
+// remove removes a cluster, unless the cluster is reporting now or exists again.
 func (h *Handler) remove(ctx context.Context, cluster string) (bool, error) {
 	slot, err := h.slots.acquire(cluster, true)
 	if err != nil {
@@ -144,6 +140,6 @@ func (h *Handler) remove(ctx context.Context, cluster string) (bool, error) {
 	}
 	h.usage.forget(cluster)
 	removedClusters.Inc()
-	klog.FromContext(ctx).Info("removed what a cluster that is gone had reported", "cluster", cluster)
+	klog.FromContext(ctx).Info("Removed the resources of a deleted cluster", "cluster", cluster)
 	return true, nil
 }

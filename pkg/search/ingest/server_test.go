@@ -22,11 +22,11 @@ import (
 
 const (
 	hubCluster = "local-cluster"
-	// patience is how long a test waits for what must happen.
+	// patience is the timeout of tests.
 	patience = 30 * time.Second
 )
 
-// fleet are the ManagedClusters of a test.
+// fleet contains the ManagedClusters of a test.
 type fleet struct {
 	lock  sync.Mutex
 	names sets.Set[string]
@@ -57,7 +57,7 @@ func (f *fleet) fail(err error) {
 	f.err = err
 }
 
-// server serves reports as an API server does, at /<cluster>.
+// server serves reports like an API server, at /<cluster>.
 type server struct {
 	*httptest.Server
 	handler *Handler
@@ -71,7 +71,7 @@ func serve(t testing.TB, config Config) *server {
 	return serveBy(t, config, (*httptest.Server).Start)
 }
 
-// serveBy is serve with a way to start the server.
+// serveBy is like serve, with a function that starts the server.
 func serveBy(t testing.TB, config Config, start func(*httptest.Server)) *server {
 	t.Helper()
 	f := &fleet{names: sets.New[string]()}
@@ -95,32 +95,32 @@ func serveBy(t testing.TB, config Config, start func(*httptest.Server)) *server 
 	return s
 }
 
-// answer is what a collector gets.
+// answer is a response to a collector.
 type answer struct {
 	code   int
 	header http.Header
 	body   string
 }
 
-// status is the Status of an answer.
+// status returns the Status of a response.
 func (a answer) status(t testing.TB) metav1.Status {
 	t.Helper()
 	var status metav1.Status
 	if err := json.Unmarshal([]byte(a.body), &status); err != nil || status.Kind != "Status" || status.APIVersion != "v1" || status.Status != metav1.StatusFailure {
-		t.Fatalf("%d %s is no Status: %v", a.code, a.body, err)
+		t.Fatalf("response = %d %s (%v), want a Status", a.code, a.body, err)
 	}
 	if int(status.Code) != a.code {
-		t.Errorf("status %d is answered with %d", status.Code, a.code)
+		t.Errorf("code of the Status = %d, want the code of the response %d", status.Code, a.code)
 	}
 	return status
 }
 
-// totals are the totals of a cluster in an answer.
+// totals returns the totals of a response.
 func (a answer) totals(t testing.TB) (resources, edges int) {
 	t.Helper()
 	var response inventory.Response
 	if err := json.Unmarshal([]byte(a.body), &response); err != nil || a.code != http.StatusOK {
-		t.Fatalf("answer %d %s: %v", a.code, a.body, err)
+		t.Fatalf("response = %d %s (%v), want 200 with totals", a.code, a.body, err)
 	}
 	return response.TotalResources, response.TotalEdges
 }
@@ -175,12 +175,12 @@ func zipped(t testing.TB, body io.Reader) *bytes.Buffer {
 	return &b
 }
 
-// pod is a resource in JSON.
+// pod returns a resource as JSON.
 func pod(cluster, name string) string {
 	return fmt.Sprintf(`{"kind":"Pod","uid":"%s/%s","resourceString":"pods","properties":{"kind":"Pod","kind_plural":"pods","apiversion":"v1","name":"%s"}}`, cluster, name, name)
 }
 
-// full is a full report of pods in JSON.
+// full returns a full report of pods as JSON.
 func full(cluster string, names ...string) string {
 	pods := make([]string, len(names))
 	for i, name := range names {

@@ -5,45 +5,46 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"open-cluster-management.io/hub-apiserver/pkg/search/terms"
+	"open-cluster-management.io/hub-apiserver/pkg/search/serving"
 )
 
-// slots bound what is taken at a time: one report of a cluster, and a number of
-// reports and of large reports in all.
+// slots bounds concurrent reports: one per cluster, and a total number of reports and of large
+// reports.
 type slots struct {
 	maxReports, maxLarge int
-	// largeBytes is from how many bytes on a report is a large one, maxHeld how many all large
-	// ones may take in memory.
+	// largeBytes is the size from which on a report is large. maxHeld is the maximum memory of all
+	// large reports.
 	largeBytes, maxHeld int64
 
 	lock           sync.Mutex
 	busy           map[string]struct{}
 	reports, large int
-	// held is what large reports take in memory.
+	// held is the memory of all large reports.
 	held int64
 }
 
-// slot is the right to take one report.
+// slot permits the processing of one report.
 type slot struct {
 	slots   *slots
 	cluster string
-	// counted is true if the slot is one of the bounded number, large if it is a large one.
+	// counted is true if the slot counts towards maxReports. large is true if it counts towards
+	// maxLarge.
 	counted, large bool
-	// held is what the report takes in memory, if it is a large one.
+	// held is the memory of the report, if it is large.
 	held int64
 }
 
-// acquire returns a slot, or an error that says when to try again. A slot that is
-// exempt is not counted.
+// acquire returns a slot, or an API error with status 429. An exempt slot does not count towards
+// maxReports.
 func (s *slots) acquire(cluster string, exempt bool) (*slot, error) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	if _, taken := s.busy[cluster]; taken {
-		return nil, tooMany("another report of this cluster is being taken")
+	if _, reporting := s.busy[cluster]; reporting {
+		return nil, tooMany("another report of this cluster is in progress")
 	}
 	if !exempt {
 		if s.reports >= s.maxReports {
-			return nil, tooMany("too many reports are being taken")
+			return nil, tooMany("too many reports are in progress")
 		}
 		s.reports++
 	}
@@ -51,15 +52,15 @@ func (s *slots) acquire(cluster string, exempt bool) (*slot, error) {
 	return &slot{slots: s, cluster: cluster, counted: !exempt}, nil
 }
 
-// grow makes the report a large one, or returns an error that says when to try again.
+// grow marks the report as large, or returns an API error with status 429.
 func (s *slot) grow() error {
 	s.slots.lock.Lock()
 	defer s.slots.lock.Unlock()
 	return s.growLocked()
 }
 
-// hold says how many bytes of memory the report takes, or returns an error that says when to
-// try again. A report that is the only large one always may.
+// hold sets the memory of the report, or returns an API error with status 429. It does not reject
+// the only large report.
 func (s *slot) hold(bytes int64) error {
 	s.slots.lock.Lock()
 	defer s.slots.lock.Unlock()
@@ -70,7 +71,7 @@ func (s *slot) hold(bytes int64) error {
 		return err
 	}
 	if all := s.slots.held - s.held + bytes; all > s.slots.maxHeld && s.slots.large > 1 {
-		return tooMany("large reports that are being taken need too much memory together")
+		return tooMany("large reports in progress use too much memory")
 	}
 	s.slots.held += bytes - s.held
 	s.held = bytes
@@ -82,7 +83,7 @@ func (s *slot) growLocked() error {
 		return nil
 	}
 	if s.slots.large >= s.slots.maxLarge {
-		return tooMany("too many large reports are being taken")
+		return tooMany("too many large reports are in progress")
 	}
 	s.slots.large++
 	s.large = true
@@ -103,5 +104,5 @@ func (s *slot) release() {
 }
 
 func tooMany(message string) error {
-	return apierrors.NewTooManyRequests(message, terms.RetryAfter())
+	return apierrors.NewTooManyRequests(message, serving.RetryAfter())
 }

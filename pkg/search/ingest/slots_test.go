@@ -15,17 +15,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// upload is a report whose body is being sent.
+// upload is a report whose body is sent in several parts.
 type upload struct {
 	body *io.PipeWriter
-	// reading is closed when the server reads the body: it has been let in.
+	// reading is closed when the server reads the body. At that time, the report has a slot.
 	reading chan struct{}
 	done    chan struct{}
 	answer  answer
 	err     error
 }
 
-// upload begins to send a report. The test must finish it.
+// upload starts a report. The test must finish it.
 func (s *server) upload(t testing.TB, cluster string) *upload {
 	t.Helper()
 	reader, writer := io.Pipe()
@@ -35,7 +35,7 @@ func (s *server) upload(t testing.TB, cluster string) *upload {
 	go func() {
 		defer close(u.done)
 		u.answer, u.err = s.try(r)
-		// A server that does not read on must not leave the sender waiting.
+		// A server that stops reading must not block the sender.
 		reader.CloseWithError(io.ErrClosedPipe)
 	}()
 	t.Cleanup(func() {
@@ -50,11 +50,11 @@ func await(t testing.TB, done <-chan struct{}, what string) {
 	select {
 	case <-done:
 	case <-time.After(patience):
-		t.Fatalf("waited in vain for %s", what)
+		t.Fatalf("timeout waiting for %s", what)
 	}
 }
 
-// send sends more of the body.
+// send sends a part of the body.
 func (u *upload) send(t testing.TB, text string) {
 	t.Helper()
 	if _, err := io.WriteString(u.body, text); err != nil {
@@ -62,7 +62,7 @@ func (u *upload) send(t testing.TB, text string) {
 	}
 }
 
-// finish sends the rest of the body and returns the answer.
+// finish sends the rest of the body and returns the response.
 func (u *upload) finish(t testing.TB, text string) answer {
 	t.Helper()
 	u.send(t, text)
@@ -76,7 +76,7 @@ func (u *upload) finish(t testing.TB, text string) answer {
 	return u.answer
 }
 
-// serveUploads is serve with a client that waits to be let in before it sends.
+// serveUploads is like serve, with a client that waits for a slot before it sends the body.
 func serveUploads(t testing.TB, config Config) *server {
 	t.Helper()
 	s := serve(t, config)
@@ -87,7 +87,7 @@ func serveUploads(t testing.TB, config Config) *server {
 func refusedForNow(t *testing.T, a answer, why string) {
 	t.Helper()
 	if status := a.status(t); a.code != http.StatusTooManyRequests || status.Message != why {
-		t.Errorf("answered %d %q, want 429 %q", a.code, status.Message, why)
+		t.Errorf("response = %d %q, want 429 %q", a.code, status.Message, why)
 	}
 	retriesLater(t, a)
 }
@@ -96,15 +96,15 @@ func TestOneReportOfAClusterAtATime(t *testing.T) {
 	s := serveUploads(t, Config{})
 	first := s.upload(t, "c1")
 	await(t, first.reading, "the first report to be read")
-	refusedForNow(t, s.post(t, "c1", full("c1", "b")), "another report of this cluster is being taken")
+	refusedForNow(t, s.post(t, "c1", full("c1", "b")), "another report of this cluster is in progress")
 	if resources, _ := s.post(t, "c2", full("c2", "a")).totals(t); resources != 1 {
-		t.Errorf("another cluster has %d resources, want 1", resources)
+		t.Errorf("resources of another cluster = %d, want 1", resources)
 	}
 	if resources, _ := first.finish(t, full("c1", "a", "b")).totals(t); resources != 2 {
-		t.Errorf("the first report leaves %d resources, want 2", resources)
+		t.Errorf("resources after the first report = %d, want 2", resources)
 	}
 	if resources, _ := s.post(t, "c1", full("c1", "b")).totals(t); resources != 1 {
-		t.Errorf("the next report leaves %d resources, want 1", resources)
+		t.Errorf("resources after the next report = %d, want 1", resources)
 	}
 }
 
@@ -118,42 +118,43 @@ func TestThirtyClustersAtOnce(t *testing.T) {
 	}
 	for i := 25; i < 30; i++ {
 		cluster := fmt.Sprintf("c%d", i+1)
-		refusedForNow(t, s.post(t, cluster, full(cluster, "a")), "too many reports are being taken")
+		refusedForNow(t, s.post(t, cluster, full(cluster, "a")), "too many reports are in progress")
 	}
 	if resources, _ := s.post(t, hubCluster, full(hubCluster, "a")).totals(t); resources != 1 {
-		t.Errorf("the hub has %d resources, want 1", resources)
+		t.Errorf("resources of the hub = %d, want 1", resources)
 	}
 	for i, u := range taken {
 		if resources, _ := u.finish(t, full(fmt.Sprintf("c%d", i+1), "a")).totals(t); resources != 1 {
-			t.Errorf("c%d has %d resources, want 1", i+1, resources)
+			t.Errorf("resources of c%d = %d, want 1", i+1, resources)
 		}
 	}
 	for i := 25; i < 30; i++ {
 		cluster := fmt.Sprintf("c%d", i+1)
 		if resources, _ := s.post(t, cluster, full(cluster, "a")).totals(t); resources != 1 {
-			t.Errorf("%s has %d resources, want 1", cluster, resources)
+			t.Errorf("resources of %s = %d, want 1", cluster, resources)
 		}
 	}
 }
 
 func TestLargeReports(t *testing.T) {
-	const why = "too many large reports are being taken"
+	const why = "too many large reports are in progress"
 	s := serveUploads(t, Config{LargeReports: 1, LargeBytes: 1000})
 	large := full("c2", "a") + strings.Repeat(" ", 1000)
 	first := s.upload(t, "c1")
 	await(t, first.reading, "the first report to be read")
-	// It does not count as large until it is.
+	// The report is not large yet.
 	s.post(t, "c2", large).totals(t)
-	// More than a client keeps back.
+	// Send more data than a client buffers.
 	first.send(t, strings.Repeat(" ", 100_000))
-	// Asking the server before it has read that much might take the only slot from the first.
+	// Wait until the server has read the data. Before that, another request could take the only
+	// slot.
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, patience, true, func(context.Context) (bool, error) {
 		s.handler.slots.lock.Lock()
 		defer s.handler.slots.lock.Unlock()
 		return s.handler.slots.large == 1, nil
 	})
 	if err != nil {
-		t.Fatal("the first report does not become large")
+		t.Fatal("the first report does not become large, want it to take the slot")
 	}
 	refusedForNow(t, s.post(t, "c2", large), why)
 	refusedForNow(t, s.do(t, s.request(t, http.MethodPost, "c2", stream(strings.NewReader(large)))), why)
@@ -163,7 +164,7 @@ func TestLargeReports(t *testing.T) {
 	s.post(t, "c2", large).totals(t)
 }
 
-// A sender that stalls does not keep its slot for ever.
+// TestSlowSender checks that a stalled sender loses its slot.
 func TestSlowSender(t *testing.T) {
 	for name, start := range map[string]func(*httptest.Server){
 		"HTTP/1.1": (*httptest.Server).Start,
@@ -183,23 +184,23 @@ func TestSlowSender(t *testing.T) {
 				t.Fatal(slow.err)
 			}
 			if status := slow.answer.status(t); slow.answer.code != http.StatusRequestTimeout || status.Reason != metav1.StatusReasonTimeout {
-				t.Errorf("answered %d %q, want 408", slow.answer.code, status.Message)
+				t.Errorf("response = %d %q, want 408 with reason Timeout", slow.answer.code, status.Message)
 			}
 			retriesLater(t, slow.answer)
-			// This machine may be slow as well.
+			// A slow test machine may cause further timeouts.
 			deadline := time.Now().Add(patience)
 			next := s.post(t, "c1", full("c1", "a"))
 			for next.code == http.StatusRequestTimeout && time.Now().Before(deadline) {
 				next = s.post(t, "c1", full("c1", "a"))
 			}
 			if resources, _ := next.totals(t); resources != 1 {
-				t.Errorf("%d resources, want 1", resources)
+				t.Errorf("resources = %d, want 1", resources)
 			}
 		})
 	}
 }
 
-// Whoever serves the report may give it a deadline too.
+// TestDeadlineOfTheServer checks a request that has its own deadline.
 func TestDeadlineOfTheServer(t *testing.T) {
 	s := serveBy(t, Config{}, func(s *httptest.Server) {
 		inner := s.Config.Handler
@@ -213,11 +214,11 @@ func TestDeadlineOfTheServer(t *testing.T) {
 	reader, writer := io.Pipe()
 	defer writer.Close()
 	if got := s.do(t, s.request(t, http.MethodPost, "c1", reader)); got.code != http.StatusRequestTimeout {
-		t.Errorf("answered %d, want 408", got.code)
+		t.Errorf("response = %d, want 408", got.code)
 	}
 }
 
-// A sender that goes away leaves nothing behind, neither data nor its slot.
+// TestBrokenConnection checks that a disconnected sender leaves no data and no slot behind.
 func TestBrokenConnection(t *testing.T) {
 	s := serveUploads(t, Config{Reports: 1})
 	gone := s.upload(t, "c1")
@@ -231,6 +232,6 @@ func TestBrokenConnection(t *testing.T) {
 		next = s.post(t, "c1", `{}`)
 	}
 	if resources, _ := next.totals(t); resources != 0 {
-		t.Errorf("%d resources of half a report were stored", resources)
+		t.Errorf("stored resources of an incomplete report = %d, want 0", resources)
 	}
 }

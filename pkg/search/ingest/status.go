@@ -12,32 +12,37 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
-// State is what is known about the reports of a cluster.
+// State describes the reports of a cluster.
 type State struct {
 	Name string
 	// Hub is true for the hub itself.
 	Hub bool
-	// Resources and Edges are how many are stored.
+	// Resources and Edges are the numbers of stored resources and edges.
 	Resources, Edges int
-	// Secrets are those of the Resources that are Secrets of a managed cluster.
+	// Secrets is the number of Resources that are Secrets of a managed cluster.
 	Secrets int
-	// LastReport is zero if there was none, or if the engine does not know.
+	// LastReport is zero if the cluster has not reported.
 	LastReport time.Time
-	// Silent is true if the last report is too long ago. It is false where nobody knows when
-	// that was.
+	// Silent is true if the last report is too old.
 	Silent bool
 	// Absent is true if the cluster exists and has never reported.
 	Absent bool
-	// Incomplete is true if a full report is needed, and awaited.
+	// Incomplete is true if the engine requires a full report. The cluster is then requested to
+	// send one.
 	Incomplete bool
-	// Removed is true if the cluster does not exist any more; its resources are
-	// about to be forgotten.
+	// Removed is true if the cluster does not exist any more. Its resources are about to be
+	// removed.
 	Removed bool
 }
 
-// States are those of all clusters that exist or have reported, by name. They are up to a
-// second old. Callers share them and must not change them. It returns an error if the
-// engine or the list of clusters is not available.
+// Stale reports whether the resources of a managed cluster are unknown or may be out of date.
+func (s *State) Stale() bool {
+	return !s.Hub && !s.Removed && (s.Absent || s.Incomplete || s.Silent)
+}
+
+// States returns the states of all clusters that exist or have reported, by name. They are at most
+// one second old. Callers share them and must not change them. States returns an error if the
+// engine or the list of clusters is unavailable.
 func (h *Handler) States(ctx context.Context) ([]State, error) {
 	return h.states.get(ctx)
 }
@@ -74,7 +79,7 @@ func (h *Handler) loadStates(ctx context.Context) ([]State, error) {
 func (h *Handler) loadKnown(ctx context.Context) (map[string]search.ClusterState, error) {
 	clusters, err := h.config.Engine.Clusters(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("reading what clusters have reported: %w", err)
+		return nil, fmt.Errorf("reading the reported clusters: %w", err)
 	}
 	known := make(map[string]search.ClusterState, len(clusters))
 	for _, cluster := range clusters {
@@ -83,7 +88,7 @@ func (h *Handler) loadKnown(ctx context.Context) (map[string]search.ClusterState
 	return known, nil
 }
 
-// existing are the names of all clusters that may report.
+// existing returns the names of all clusters that are allowed to report.
 func (h *Handler) existing() (sets.Set[string], error) {
 	names, err := h.config.Clusters()
 	if err != nil {

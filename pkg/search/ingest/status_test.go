@@ -13,7 +13,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// start is when tests with a clock begin.
+// start is the start time of tests with a fake clock.
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func statesAre(t *testing.T, s *server, want ...State) {
@@ -62,24 +62,24 @@ func TestStates(t *testing.T) {
 		State{Name: hubCluster, Hub: true, Resources: 1, LastReport: start.Add(16 * time.Minute), Incomplete: true})
 }
 
-func TestStatesAreNotKnownWithoutTheirSources(t *testing.T) {
+func TestStatesAreUnknownWithoutTheirSources(t *testing.T) {
 	clock := testingclock.NewFakeClock(start)
 	engine := &faulty{Engine: openEngine(t)}
 	s := serve(t, Config{Clock: clock, Engine: engine})
 	down := errors.New("down")
 	s.fleet.fail(down)
 	if _, err := s.handler.States(t.Context()); !errors.Is(err, down) {
-		t.Errorf("without a list of clusters the error is %v", err)
+		t.Errorf("States() without a list of clusters = %v, want the error of the list", err)
 	}
 	s.fleet.fail(nil)
 	clock.Step(time.Second)
 	engine.set(down, false)
 	if _, err := s.handler.States(t.Context()); !errors.Is(err, down) {
-		t.Errorf("without an engine the error is %v", err)
+		t.Errorf("States() without an engine = %v, want the error of the engine", err)
 	}
 }
 
-// remembers tells whether the engine knows a cluster.
+// remembers reports whether the engine contains a cluster.
 func remembers(t *testing.T, s *server, cluster string) bool {
 	t.Helper()
 	states, err := s.engine.Clusters(t.Context())
@@ -109,7 +109,7 @@ func run(t *testing.T, s *server) {
 	})
 }
 
-// eventually moves the clock on until something is so.
+// eventually advances the clock until a condition holds.
 func eventually(t *testing.T, clock *testingclock.FakeClock, step time.Duration, what string, so func() bool) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, patience, true, func(context.Context) (bool, error) {
@@ -122,21 +122,21 @@ func eventually(t *testing.T, clock *testingclock.FakeClock, step time.Duration,
 		return false, nil
 	})
 	if err != nil {
-		t.Fatalf("waited in vain: %s", what)
+		t.Fatalf("timeout waiting until %s", what)
 	}
 }
 
-// looked waits until the loop has looked once more at what exists at this moment.
+// looked waits until the loop has checked the current clusters again.
 func looked(t *testing.T, s *server, clock *testingclock.FakeClock) {
 	t.Helper()
 	for range 2 {
-		// Some of the waiting is over by now, and another look begins.
+		// The first check may have started before the call. The second check has not.
 		s.handler.Notify()
 		err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, patience, true, func(context.Context) (bool, error) {
 			return len(s.handler.notify) == 0 && clock.HasWaiters(), nil
 		})
 		if err != nil {
-			t.Fatal("the loop does not look")
+			t.Fatal("timeout waiting for the loop")
 		}
 	}
 }
@@ -150,29 +150,29 @@ func TestRemovedClustersAreForgotten(t *testing.T) {
 	run(t, s)
 	s.fleet.set("c2")
 	s.handler.Notify()
-	eventually(t, clock, time.Second, "c1 is forgotten", func() bool { return !remembers(t, s, "c1") })
+	eventually(t, clock, time.Second, "c1 is removed from the engine", func() bool { return !remembers(t, s, "c1") })
 	if got := stored(t, s.engine, "c1/a"); got != "" {
-		t.Errorf("a resource of a cluster that is gone is found: %s", got)
+		t.Errorf("resource of a deleted cluster = %s, want none", got)
 	}
 	for _, cluster := range []string{"c2", hubCluster} {
 		if !remembers(t, s, cluster) {
-			t.Errorf("%s is forgotten, but it is there", cluster)
+			t.Errorf("%s was removed, want it kept because it exists", cluster)
 		}
 	}
 	if got := s.post(t, "c1", full("c1", "a")); got.code != http.StatusNotFound {
-		t.Errorf("a report of a cluster that is gone is answered with %d", got.code)
+		t.Errorf("response to a report of a deleted cluster = %d, want 404", got.code)
 	}
-	// Without an event too.
+	// c2 is removed without a call of Notify.
 	s.fleet.set()
-	eventually(t, clock, 10*time.Second, "c2 is forgotten", func() bool { return !remembers(t, s, "c2") })
+	eventually(t, clock, 10*time.Second, "c2 is removed from the engine", func() bool { return !remembers(t, s, "c2") })
 	if !remembers(t, s, hubCluster) {
-		t.Error("the hub is forgotten, but it reports")
+		t.Error("the hub was removed, want it kept because it reports")
 	}
-	eventually(t, clock, time.Hour, "the hub is forgotten", func() bool { return !remembers(t, s, hubCluster) })
+	eventually(t, clock, time.Hour, "the hub is removed from the engine", func() bool { return !remembers(t, s, hubCluster) })
 }
 
-func TestClustersThatMayBeThereAreKept(t *testing.T) {
-	t.Run("the clusters are not known", func(t *testing.T) {
+func TestClustersThatMayExistAreKept(t *testing.T) {
+	t.Run("the list of clusters is unavailable", func(t *testing.T) {
 		clock := testingclock.NewFakeClock(start)
 		s := serve(t, Config{Clock: clock})
 		s.post(t, "c1", full("c1", "a")).totals(t)
@@ -184,12 +184,12 @@ func TestClustersThatMayBeThereAreKept(t *testing.T) {
 			clock.Step(time.Minute)
 		}
 		if !remembers(t, s, "c1") {
-			t.Error("the cluster is forgotten")
+			t.Error("c1 was removed, want it kept")
 		}
 		s.fleet.fail(nil)
-		eventually(t, clock, time.Second, "the cluster is forgotten once it is known to be gone", func() bool { return !remembers(t, s, "c1") })
+		eventually(t, clock, time.Second, "c1 is removed after the list shows its deletion", func() bool { return !remembers(t, s, "c1") })
 	})
-	t.Run("the cluster comes back at once", func(t *testing.T) {
+	t.Run("the cluster is created again immediately", func(t *testing.T) {
 		clock := testingclock.NewFakeClock(start)
 		s := serve(t, Config{Clock: clock})
 		s.post(t, "c1", full("c1", "a")).totals(t)
@@ -203,10 +203,10 @@ func TestClustersThatMayBeThereAreKept(t *testing.T) {
 			clock.Step(3 * time.Second)
 		}
 		if !remembers(t, s, "c1") {
-			t.Error("the cluster is forgotten")
+			t.Error("c1 was removed, want it kept")
 		}
 	})
-	t.Run("the engine fails for a while", func(t *testing.T) {
+	t.Run("the engine fails temporarily", func(t *testing.T) {
 		clock := testingclock.NewFakeClock(start)
 		engine := &faulty{Engine: openEngine(t)}
 		s := serve(t, Config{Clock: clock, Engine: engine})
@@ -217,6 +217,6 @@ func TestClustersThatMayBeThereAreKept(t *testing.T) {
 		run(t, s)
 		looked(t, s, clock)
 		engine.set(nil, false)
-		eventually(t, clock, time.Second, "the cluster is forgotten", func() bool { return !remembers(t, s, "c1") })
+		eventually(t, clock, time.Second, "c1 is removed from the engine", func() bool { return !remembers(t, s, "c1") })
 	})
 }

@@ -9,22 +9,21 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// wordBytes and words bound what is interned.
+// wordBytes bounds the length of interned words, and words bounds their number.
 const (
 	wordBytes = 64
 	words     = 4096
 )
 
-// window lets a decoder read no further than a number of bytes beyond what it has
-// decoded, which bounds what it buffers.
+// window limits the amount of data that a decoder reads ahead, which bounds its buffer.
 type window struct {
 	r    io.Reader
 	json *jsontext.Decoder
-	// size is how far, in bytes.
+	// size is the limit in bytes.
 	size int64
-	// read is how many bytes were read, left how many may still be.
+	// read is the number of bytes read so far. left is the number of bytes that may still be read.
 	read, left int64
-	// err ended r.
+	// err is the error that ended r.
 	err error
 }
 
@@ -36,8 +35,7 @@ func (w *window) Read(p []byte) (int, error) {
 	if int64(len(p)) > room {
 		p = p[:room]
 	}
-	// The decoder moves what it buffers at each read, so that a sender of single bytes would
-	// keep it busy.
+	// The decoder moves its buffer at each read, so reads of single bytes would be slow.
 	n := 0
 	for n < len(p) && w.err == nil {
 		var more int
@@ -54,7 +52,7 @@ func (w *window) Read(p []byte) (int, error) {
 	return 0, w.err
 }
 
-// field is a field of a report or of one of its parts.
+// field is a field of a report, a resource or an edge.
 type field uint8
 
 const (
@@ -76,7 +74,7 @@ const (
 	fieldEdgeType
 )
 
-// fields are looked up as they are usually spelled first, and then in lower case.
+// fields contains the usual spelling and the lower-case spelling of each name.
 var fields = map[string]field{
 	"clearAll": fieldClearAll, "clearall": fieldClearAll,
 	"addResources": fieldAddResources, "addresources": fieldAddResources,
@@ -101,7 +99,23 @@ func (d *decoder) open() error {
 	return nil
 }
 
-// next reads the name of the next field of an object, or its end.
+// fields reads an object. It calls read with the name of each field to read its value.
+func (d *decoder) fields(read func(name field) error) error {
+	if err := d.open(); err != nil {
+		return err
+	}
+	for {
+		name, more, err := d.next()
+		if err != nil || !more {
+			return err
+		}
+		if err := read(name); err != nil {
+			return err
+		}
+	}
+}
+
+// next reads the name of the next field of an object, or the end of the object.
 func (d *decoder) next() (name field, more bool, err error) {
 	if d.json.PeekKind() == '}' {
 		return fieldUnknown, false, d.open()
@@ -121,7 +135,7 @@ func (d *decoder) next() (name field, more bool, err error) {
 	return name, true, nil
 }
 
-// list reads a list of objects; null is an empty one.
+// list reads a list of objects. null is an empty list.
 func (d *decoder) list(element func() error) error {
 	switch d.json.PeekKind() {
 	case '[':
@@ -151,7 +165,7 @@ func (d *decoder) list(element func() error) error {
 	}
 }
 
-// text reads a string; null is an empty one. It is valid until the next read.
+// text reads a string, which is valid until the next read. null is an empty string.
 func (d *decoder) text() ([]byte, error) {
 	switch d.json.PeekKind() {
 	case '"':
@@ -179,7 +193,7 @@ func (d *decoder) unquote(raw jsontext.Value) ([]byte, error) {
 	return text, nil
 }
 
-// word reads a string of which there are few.
+// word reads a string that usually occurs often.
 func (d *decoder) word() (string, error) {
 	text, err := d.text()
 	if err != nil || len(text) == 0 {
@@ -195,8 +209,8 @@ func (d *decoder) word() (string, error) {
 	return word, nil
 }
 
-// known reads a UID that a resource of the report probably has.
-func (d *decoder) known() (string, error) {
+// uid reads a UID. If a resource of the report has the same UID, both share one text.
+func (d *decoder) uid() (string, error) {
 	text, err := d.text()
 	if err != nil {
 		return "", err
@@ -207,7 +221,7 @@ func (d *decoder) known() (string, error) {
 	return string(text), nil
 }
 
-// skip reads past a value, whatever its size.
+// skip skips a value of any size.
 func (d *decoder) skip() error {
 	if err := d.json.SkipValue(); err != nil {
 		return d.failed(err)
@@ -215,12 +229,12 @@ func (d *decoder) skip() error {
 	return nil
 }
 
-// shape is the error for JSON that is none of a report.
+// shape returns the error for JSON that is not in the form of a report.
 func (d *decoder) shape(message string) error {
 	return &FormatError{Offset: d.json.InputOffset(), Err: errors.New(message)}
 }
 
-// failed is the error for what a read has returned.
+// failed returns the error of the decoder for an error of a read.
 func (d *decoder) failed(err error) error {
 	var syntax *jsontext.SyntacticError
 	switch {
@@ -232,7 +246,7 @@ func (d *decoder) failed(err error) error {
 		return &FormatError{Offset: d.window.read, Err: io.ErrUnexpectedEOF}
 	}
 	if cause := errors.Unwrap(err); cause != nil {
-		// What the decoder says about it is that it was reading.
+		// The cause is clearer without the text of the decoder.
 		err = cause
 	}
 	return fmt.Errorf("reading the report: %w", err)

@@ -7,10 +7,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
-// usage knows how much of search each cluster uses: as many resources as the engine has
-// stored, and about as much memory as its last full report and the changes since take. What
-// changes replace is counted until the next full report, so that a cluster that changes much
-// is asked for one.
+// usage tracks the use of search by each cluster: the number of stored resources, and the
+// approximate memory of the last full report and of the changes since then. Replaced resources
+// count until the next full report, so a cluster with many changes is requested to send one.
 type usage struct {
 	resources int
 	bytes     int64
@@ -24,8 +23,8 @@ type used struct {
 	bytes     int64
 }
 
-// exceeded is how many resources and bytes a cluster would use with a report, and whether that
-// is more than it may.
+// exceeded returns the resources and bytes that a cluster would use with a report, and reports
+// whether they exceed its limits.
 func (u *usage) exceeded(report *search.Report, bytes int64, known search.ClusterState) (used, bool) {
 	u.lock.Lock()
 	defer u.lock.Unlock()
@@ -41,18 +40,18 @@ func (u *usage) exceeded(report *search.Report, bytes int64, known search.Cluste
 			return with, false
 		}
 	}
-	// A cluster that was over a limit before, since that was lowered, may shrink.
+	// If a limit was lowered, a cluster that exceeds it may still shrink.
 	return with, with.resources > max(u.resources, before.resources) || with.bytes > max(u.bytes, before.bytes)
 }
 
-// set counts a report that is stored.
+// set records a stored report.
 func (u *usage) set(cluster string, resources int, bytes int64) {
 	u.lock.Lock()
 	defer u.lock.Unlock()
 	u.clusters[cluster] = used{resources: resources, bytes: bytes}
 }
 
-// forget forgets a cluster that is removed.
+// forget removes the record of a cluster.
 func (u *usage) forget(cluster string) {
 	u.lock.Lock()
 	defer u.lock.Unlock()
@@ -61,6 +60,6 @@ func (u *usage) forget(cluster string) {
 
 func (u *usage) refusal(cluster string, with used) error {
 	overQuota.Inc()
-	return fmt.Errorf("%w: with it, cluster %q would use %d resources and %d bytes of memory in search, and may use %d resources (--search-cluster-max-resources) and %d bytes (--search-cluster-max-bytes): report less, or ask an administrator to raise the limit",
+	return fmt.Errorf("%w: cluster %q would use %d resources and %d bytes of memory in search; its limits are %d resources (--search-cluster-max-resources) and %d bytes (--search-cluster-max-bytes): report less, or ask an administrator to raise the limits",
 		ErrTooLarge, cluster, with.resources, with.bytes, u.resources, u.bytes)
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A cluster that has as many resources as it may have is refused more, may change and delete
-// what it has, and others are not affected.
+// TestClusterResources checks that a cluster at its limit cannot add resources, but can change and
+// delete them, and that other clusters are not affected.
 func TestClusterResources(t *testing.T) {
 	s := serve(t, Config{ClusterResources: 3})
 	expectTotal := func(what string, a answer, want int) {
@@ -21,7 +21,7 @@ func TestClusterResources(t *testing.T) {
 	expectTotal("another resource", s.post(t, "c1", `{"addResources":[`+pod("c1", "d")+`]}`), resync)
 	refused := s.post(t, "c1", full("c1", "a", "b", "c", "d"))
 	if refused.code != http.StatusRequestEntityTooLarge {
-		t.Fatalf("full report of 4 = %d, want 413", refused.code)
+		t.Fatalf("response to a full report of 4 = %d, want 413", refused.code)
 	}
 	for _, part := range []string{`cluster "c1"`, "4 resources", "3 resources (--search-cluster-max-resources)"} {
 		if message := refused.status(t).Message; !strings.Contains(message, part) {
@@ -32,15 +32,15 @@ func TestClusterResources(t *testing.T) {
 	expectTotal("another resource in its place", s.post(t, "c1", `{"addResources":[`+pod("c1", "d")+`]}`), 3)
 	expectTotal("another cluster", s.post(t, "c2", full("c2", "a", "b", "c")), 3)
 
-	// What was stored before the limit was lowered may shrink.
+	// If the limit was lowered, a cluster may still shrink.
 	s.handler.usage.resources = 1
 	expectTotal("smaller full report", s.post(t, "c1", full("c1", "b", "c")), 2)
 	if grown := s.post(t, "c1", full("c1", "b", "c", "d")); grown.code != http.StatusRequestEntityTooLarge {
-		t.Errorf("larger full report = %d, want 413", grown.code)
+		t.Errorf("response to a larger full report = %d, want 413", grown.code)
 	}
 }
 
-// What changes take adds up until a full report says how much there is.
+// TestClusterBytes checks that changes add up until a full report shows the actual size.
 func TestClusterBytes(t *testing.T) {
 	s := serve(t, Config{ClusterBytes: 20_000})
 	large := func(version int) string {
@@ -56,7 +56,7 @@ func TestClusterBytes(t *testing.T) {
 		}
 	}
 	if asked < 2 || asked > 10 {
-		t.Errorf("full reports = %d, want one after a few changes", asked)
+		t.Errorf("full reports = %d, want 2 to 10: one after a few changes", asked)
 	}
 	pods := make([]string, 0, 5)
 	for i := range 5 {
@@ -64,6 +64,6 @@ func TestClusterBytes(t *testing.T) {
 	}
 	if a := s.post(t, "c1", `{"clearAll":true,"addResources":[`+strings.Join(pods, ",")+`]}`); a.code != http.StatusRequestEntityTooLarge ||
 		!strings.Contains(a.body, "--search-cluster-max-bytes") {
-		t.Errorf("full report = %d %s, want 413 that names the flag", a.code, a.body)
+		t.Errorf("response to a full report = %d %s, want 413 with the name of the flag", a.code, a.body)
 	}
 }

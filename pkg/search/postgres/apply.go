@@ -15,13 +15,12 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// application is a report while it is applied: what it changes, found out before
-// anything is written.
+// application applies a report. It determines all changes before the first write.
 type application struct {
 	engine *Engine
 	tx     pgx.Tx
 	report *search.Report
-	// reported are the resources of the report, by rid, and order is theirs.
+	// reported contains the resources of the report by rid. order contains their rids in order.
 	reported map[int64]*resource
 	order    []int64
 
@@ -36,12 +35,12 @@ type application struct {
 	tokens        *tokenCounts
 }
 
-// change is a resource that is new, different, or gone.
+// change is a new, changed or deleted resource.
 type change struct {
 	rid           int64
 	uid           string
 	before, after *resource
-	// class is the class of what is after; beforeClass that of what was.
+	// class is the class after the change. beforeClass is the class before the change.
 	class, beforeClass int64
 	columns            columns
 }
@@ -52,13 +51,13 @@ func newApplication(e *Engine, report *search.Report) *application {
 	}
 }
 
-// Apply implements search.Engine. Reports of one cluster are applied one after the other.
-// Several may be found out about at a time, but their resources are written one report after the
-// other, in the order of versions.
+// Apply implements search.Engine. Reports of one cluster are applied one after the other. The
+// changes of several reports may be determined concurrently, but resources are written in the order
+// of versions.
 func (e *Engine) Apply(ctx context.Context, report *search.Report) (_ *search.Applied, err error) {
 	defer observe("apply", time.Now(), &err)
 	if report.Cluster == "" {
-		return nil, errors.New("a report without a cluster")
+		return nil, errors.New("the report has no cluster")
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.options.ApplyTimeout)
 	defer cancel()
@@ -77,7 +76,8 @@ func (e *Engine) Apply(ctx context.Context, report *search.Report) (_ *search.Ap
 	return &a.applied, nil
 }
 
-// encode reads the resources of the report; of two with one UID the last counts.
+// encode encodes the resources of the report. If a UID occurs twice, the last occurrence takes
+// effect.
 func (a *application) encode() error {
 	put := a.report.Put
 	resources := make([]resource, len(put))
@@ -135,7 +135,7 @@ func (a *application) run(ctx context.Context) error {
 	return a.publish(ctx)
 }
 
-// lock waits for the cluster's lock, and finds or makes its row.
+// lock acquires the lock of the cluster, and reads or creates its row.
 func (a *application) lock(ctx context.Context) error {
 	e, report := a.engine, a.report
 	if _, err := a.tx.Exec(ctx, "SET LOCAL statement_timeout = "+milliseconds(e.options.ApplyTimeout)); err != nil {
@@ -155,14 +155,14 @@ func (a *application) lock(ctx context.Context) error {
 	return err
 }
 
-// stored is what is compared of a stored resource.
+// stored contains the columns of a stored resource that are compared with the report.
 type stored struct{ digest, class int64 }
 
-// compare finds out which resources are new, different, or gone.
+// compare determines the new, changed and deleted resources.
 func (a *application) compare(ctx context.Context) error {
 	existing, err := a.existing(ctx)
 	if err != nil {
-		return fmt.Errorf("reading what is stored: %w", err)
+		return fmt.Errorf("reading stored resources: %w", err)
 	}
 	for _, rid := range a.order {
 		r := a.reported[rid]
@@ -186,7 +186,7 @@ func (a *application) compare(ctx context.Context) error {
 	a.applied.Deleted = len(gone)
 	a.applied.Resources += a.applied.Added - a.applied.Deleted
 	if err := a.readBefore(ctx); err != nil {
-		return fmt.Errorf("reading what is stored: %w", err)
+		return fmt.Errorf("reading stored resources: %w", err)
 	}
 	return inParallel(len(a.changed), func(i int) error {
 		if c := &a.changed[i]; c.after != nil {
@@ -196,7 +196,7 @@ func (a *application) compare(ctx context.Context) error {
 	})
 }
 
-// gone are the stored resources that the report removes, in an order that does not depend on chance.
+// gone returns the stored resources that the report deletes, in a deterministic order.
 func (a *application) gone(existing map[int64]stored) []int64 {
 	var gone []int64
 	if a.report.Full {
@@ -217,7 +217,7 @@ func (a *application) gone(existing map[int64]stored) []int64 {
 	return slices.Compact(gone)
 }
 
-// existing are the stored resources that the report may concern.
+// existing returns the stored resources that the report may change.
 func (a *application) existing(ctx context.Context) (map[int64]stored, error) {
 	existing := map[int64]stored{}
 	if a.created {
@@ -250,7 +250,7 @@ func (a *application) existing(ctx context.Context) (map[int64]stored, error) {
 	return existing, err
 }
 
-// readBefore reads the former properties of what is different or gone.
+// readBefore reads the previous properties of changed and deleted resources.
 func (a *application) readBefore(ctx context.Context) error {
 	positions := map[int64]int{}
 	var rids []int64
@@ -284,7 +284,7 @@ func (a *application) readBefore(ctx context.Context) error {
 	return err
 }
 
-// removeOld deletes the rows of what is different or gone.
+// removeOld deletes the rows of changed and deleted resources.
 func (a *application) removeOld(ctx context.Context) error {
 	var rids []int64
 	for i := range a.changed {
@@ -302,8 +302,8 @@ func (a *application) removeOld(ctx context.Context) error {
 	return nil
 }
 
-// publish writes what carries the version. From here to the end of the transaction no
-// other report does, so that a version is visible only after all lower ones.
+// publish writes the rows that contain the version. It holds the lock of versions until the end of
+// the transaction, so that a version becomes visible only after all lower versions.
 func (a *application) publish(ctx context.Context) error {
 	e := a.engine
 	version, err := e.nextVersion(ctx, a.tx)
@@ -329,14 +329,14 @@ func (a *application) publish(ctx context.Context) error {
 	return e.notify(ctx, a.tx, version)
 }
 
-// nextVersion takes the lock of versions until the transaction ends.
+// nextVersion acquires the lock of versions until the transaction ends.
 func (e *Engine) nextVersion(ctx context.Context, tx pgx.Tx) (int64, error) {
 	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", lockKey(e.options.Schema, "version", "")); err != nil {
 		return 0, fmt.Errorf("waiting for the lock of versions: %w", err)
 	}
 	var version int64
 	if err := tx.QueryRow(ctx, "UPDATE "+e.table("meta")+" SET version = version + 1 RETURNING version").Scan(&version); err != nil {
-		return 0, fmt.Errorf("the next version: %w", err)
+		return 0, fmt.Errorf("incrementing the version: %w", err)
 	}
 	return version, nil
 }
@@ -358,7 +358,7 @@ func (a *application) copyResources(ctx context.Context, version int64) error {
 	if len(put) == 0 {
 		return nil
 	}
-	// What is of one class is mostly read together.
+	// Resources of one class are usually read together.
 	slices.SortFunc(put, func(x, y *change) int { return cmp.Or(cmp.Compare(x.class, y.class), cmp.Compare(x.rid, y.rid)) })
 	names := []string{"cluster", "rid", "class", "version", "digest", "created", "created_other", "uid", "name", "name_key", "doc", "terms", "words"}
 	_, err := a.tx.CopyFrom(ctx, pgx.Identifier{a.engine.options.Schema, "resources"}, names,

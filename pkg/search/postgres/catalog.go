@@ -17,22 +17,22 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// catalog is what this process knows of clusters and classes. It is brought up to date at
-// the beginning of each read.
+// catalog contains the clusters and classes that this process has read. Each read first updates the
+// catalog.
 type catalog struct {
 	mu sync.Mutex
-	// version that it is up to date with.
+	// version is the version of the state in the catalog.
 	version int64
-	// epoch changes whenever there are classes or clusters that were not there.
+	// epoch changes with each new class or cluster.
 	epoch      uint64
 	hubClasses int64
-	// resources are how many all classes have.
+	// resources is the number of resources of all classes.
 	resources int64
 	clusters  map[int32]*cluster
 	shapes    map[string]*shape
 
-	// known guards what the map of classes has: it is written with both locks, and read with either. The map
-	// itself is another one after everything was forgotten, while reads under way keep theirs.
+	// known guards classes. Writers hold both locks, and readers hold one of them. When the catalog
+	// is reset, it gets a new map, and reads in progress keep the previous map.
 	known   sync.RWMutex
 	classes map[int64]*class
 }
@@ -43,50 +43,51 @@ type cluster struct {
 	classes []*class
 }
 
-// class never changes but for n, which the lock of the catalog guards.
+// class is immutable except for n, which the lock of the catalog guards.
 type class struct {
 	id      int64
 	cluster *cluster
 	shape   *shape
-	// is what a Scope decides about.
+	// is is the class in the form that a Scope decides about.
 	is visibility.Class
 	n  int64
 }
 
-// shape is what classes of many clusters have in common.
+// shape contains the properties that the classes of many clusters share.
 type shape struct {
 	properties query.Properties
 	kind       string
 }
 
-// view is what one read works with: a snapshot of the database, and what the
-// catalog says as of it.
+// view is the state of one read: a snapshot of the database, and the catalog in the state of the
+// snapshot.
 type view struct {
 	engine *Engine
-	// tx is a connection with a transaction that only reads.
+	// tx is a connection in a read-only transaction.
 	tx      *pgxpool.Conn
 	version int64
 	classes map[int64]*class
-	// resources are how many there are.
+	// resources is the number of all resources.
 	resources int64
 }
 
-// read calls look with the catalog locked, as of a snapshot, and then use with the
-// snapshot alone.
+// read calls look while the catalog is locked, and then use with only the snapshot.
 func (e *Engine) read(ctx context.Context, look func(*view) error, use func(*view) error) error {
 	connection, err := e.pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
 	}
 	defer connection.Release()
-	// If the transaction cannot be ended, the connection is.
+	// If the rollback fails, the connection is closed.
 	defer func() { _ = e.rollBack(ctx, connection) }()
 	v := &view{engine: e, tx: connection}
 	err = func() error {
-		// Snapshots are taken one after the other, so that the catalog never knows more than the read's.
+		// Snapshots are taken one after the other, so that the catalog is never newer than a
+		// snapshot.
 		e.catalog.mu.Lock()
 		defer e.catalog.mu.Unlock()
-		// A caller that goes away must not leave the others a catalog to read anew.
+		// If the caller disconnects, the refresh continues. Otherwise, other callers would have to
+		// read the whole catalog again.
 		refreshing, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.options.StatementTimeout)
 		defer cancel()
 		if err := e.catalog.refresh(refreshing, e, connection); err != nil {
@@ -108,10 +109,10 @@ func (e *Engine) rollBack(ctx context.Context, connection *pgxpool.Conn) error {
 	return err
 }
 
-// rollBackTimeout bounds the end of a transaction that has read.
+// rollBackTimeout bounds the end of a read-only transaction.
 const rollBackTimeout = 5 * time.Second
 
-// refresh begins a transaction and reads what has changed since, all in one trip.
+// refresh starts a transaction and reads the changes since the last refresh, in one round trip.
 func (c *catalog) refresh(ctx context.Context, e *Engine, connection *pgxpool.Conn) error {
 	if c.clusters == nil {
 		c.forget()
@@ -122,7 +123,7 @@ func (c *catalog) refresh(ctx context.Context, e *Engine, connection *pgxpool.Co
 		version, _, err = c.readSince(ctx, e, connection, "SELECT 1")
 	}
 	if err != nil {
-		// Half of the news is worth nothing.
+		// The catalog may contain only some of the changes.
 		c.forget()
 		return err
 	}
@@ -130,15 +131,15 @@ func (c *catalog) refresh(ctx context.Context, e *Engine, connection *pgxpool.Co
 	return nil
 }
 
-// forget makes the next refresh read everything.
+// forget resets the catalog, so that the next refresh reads the complete state.
 func (c *catalog) forget() {
 	c.clusters, c.shapes, c.classes = map[int32]*cluster{}, map[string]*shape{}, map[int64]*class{}
 	c.version, c.resources = 0, 0
 	c.epoch++
 }
 
-// readSince reads what has changed since the version of the catalog. It is expired if that is not
-// known any more; nothing counts then.
+// readSince reads the changes since the version of the catalog. If that version is no longer known,
+// expired is true, and the catalog is invalid.
 func (c *catalog) readSince(ctx context.Context, e *Engine, connection *pgxpool.Conn, first string) (version int64, expired bool, err error) {
 	batch := &pgx.Batch{}
 	batch.Queue(first)
@@ -167,7 +168,7 @@ func (c *catalog) readSince(ctx context.Context, e *Engine, connection *pgxpool.
 		return 0, false, err
 	}
 	if len(c.clusters) != clusters {
-		// Some were removed.
+		// Clusters were removed.
 		return 0, true, nil
 	}
 	if err := c.readClasses(results); err != nil {
@@ -212,7 +213,7 @@ func (c *catalog) readClasses(results pgx.BatchResults) error {
 		}
 		of := c.clusters[clusterID]
 		if of == nil {
-			// The cluster was removed, and this class is empty.
+			// The cluster was removed, so the class is empty.
 			return nil
 		}
 		s, err := c.shape(text)
@@ -230,7 +231,7 @@ func (c *catalog) readClasses(results pgx.BatchResults) error {
 	return err
 }
 
-// class is that of an ID; nil for one that is not known.
+// class returns the class with the given ID, or nil if it is unknown.
 func (v *view) class(id int64) *class {
 	v.engine.catalog.known.RLock()
 	defer v.engine.catalog.known.RUnlock()
@@ -250,7 +251,7 @@ func (c *catalog) shape(text string) (*shape, error) {
 	return one, nil
 }
 
-// byName are the clusters in the order of their names, which is the order of items.
+// byName returns the clusters in the order of their names, which is the order of items.
 func (c *catalog) byName() []*cluster {
 	clusters := make([]*cluster, 0, len(c.clusters))
 	for _, one := range c.clusters {
@@ -283,6 +284,9 @@ func (e *Engine) HubClasses(ctx context.Context) (_ []visibility.Class, _ uint64
 	for class := range classes {
 		sorted = append(sorted, class)
 	}
-	slices.SortFunc(sorted, compareClasses)
+	slices.SortFunc(sorted, func(a, b visibility.Class) int {
+		return cmp.Or(strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Group, b.Group),
+			strings.Compare(a.Resource, b.Resource), strings.Compare(a.Namespace, b.Namespace))
+	})
 	return sorted, version, nil
 }

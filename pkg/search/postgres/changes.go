@@ -16,13 +16,13 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// news wakes those who wait for changes.
+// news wakes callers that wait for changes.
 type news struct {
 	mu      sync.Mutex
 	waiting chan struct{}
 }
 
-// next is closed with the next notification.
+// next returns a channel that is closed at the next notification.
 func (n *news) next() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -41,11 +41,11 @@ func (n *news) announce() {
 	}
 }
 
-// channel is that of notifications.
+// channel returns the name of the notification channel.
 func (e *Engine) channel() string { return e.options.Schema + "_version" }
 
-// listen waits for notifications until ctx ends, and connects again with backoff.
-// Waiters look every few seconds by themselves, so that one lost on the way is only late.
+// listen listens for notifications until ctx ends. It reconnects with backoff. Waiting callers also
+// poll, so a lost notification only causes a delay.
 func (e *Engine) listen(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithName("search-postgres")
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 30 * time.Second}
@@ -59,7 +59,7 @@ func (e *Engine) listen(ctx context.Context) {
 			delay = backoff
 		}
 		pause := delay.Step()
-		logger.Error(err, "Lost the connection that waits for changes of the search database", "retry", pause)
+		logger.Error(err, "Lost the connection that listens for changes of the search database", "retry", pause)
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
@@ -67,7 +67,7 @@ func (e *Engine) listen(ctx context.Context) {
 	}
 }
 
-// listenOnce listens on a connection of its own until that breaks.
+// listenOnce listens on a separate connection until the connection fails.
 func (e *Engine) listenOnce(ctx context.Context) (connected bool, err error) {
 	config := e.pool.Config().ConnConfig.Copy()
 	connection, err := pgx.ConnectConfig(ctx, config)
@@ -83,7 +83,7 @@ func (e *Engine) listenOnce(ctx context.Context) (connected bool, err error) {
 		return false, err
 	}
 	for {
-		// What came while nobody listened must not be waited for.
+		// There may have been changes while no connection listened.
 		e.news.announce()
 		if _, err := connection.WaitForNotification(ctx); err != nil {
 			return true, err
@@ -93,9 +93,8 @@ func (e *Engine) listenOnce(ctx context.Context) (connected bool, err error) {
 
 // Changes implements search.Engine.
 func (e *Engine) Changes(ctx context.Context, after uint64, most int) (_ []search.Change, _ uint64, err error) {
-	known := after
 	for {
-		// What comes after the look wakes the wait.
+		// Get the channel before the read, so that a change after the read ends the wait below.
 		next := e.news.next()
 		changes, version, err := e.changesNow(ctx, after, most)
 		switch {
@@ -104,12 +103,11 @@ func (e *Engine) Changes(ctx context.Context, after uint64, most int) (_ []searc
 		case len(changes) > 0:
 			return changes, version, nil
 		}
-		known = version
 		timer := time.NewTimer(e.options.PollInterval)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, known, nil
+			return nil, version, nil
 		case <-next:
 		case <-timer.C:
 		}
@@ -117,10 +115,11 @@ func (e *Engine) Changes(ctx context.Context, after uint64, most int) (_ []searc
 	}
 }
 
-// changesNow are the changes that there are, and the version up to which these are all.
+// changesNow returns the current changes, and the version up to which they are complete.
 func (e *Engine) changesNow(ctx context.Context, after uint64, most int) (_ []search.Change, _ uint64, err error) {
 	defer observe("changes", time.Now(), &err)
-	// Whoever does not want to wait gives a ctx that has ended, and is told what there is.
+	// A caller that does not wait passes a context that has ended, and must still receive the
+	// current changes.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.options.StatementTimeout)
 	defer cancel()
 	var changes []search.Change
@@ -136,7 +135,7 @@ func (e *Engine) changesNow(ctx context.Context, after uint64, most int) (_ []se
 		if after == uint64(version) {
 			return nil
 		}
-		// All changes of the version that the last one is of.
+		// The result must contain all changes of its last version.
 		err := tx.QueryRow(ctx, "SELECT version FROM "+e.table("changes")+" WHERE version > $1 ORDER BY version, seq OFFSET $2 LIMIT 1",
 			int64(after), max(1, most)-1).Scan(&version)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
@@ -148,7 +147,7 @@ func (e *Engine) changesNow(ctx context.Context, after uint64, most int) (_ []se
 	return changes, uint64(version), err
 }
 
-// readChanges reads the changes after a version and up to another.
+// readChanges reads the changes between two versions.
 func (e *Engine) readChanges(ctx context.Context, tx pgx.Tx, after, upTo int64) ([]search.Change, error) {
 	rows, err := tx.Query(ctx, "SELECT version, cluster, hub, uid, before, after FROM "+e.table("changes")+
 		" WHERE version > $1 AND version <= $2 ORDER BY version, seq", after, upTo)
@@ -185,7 +184,7 @@ func decoded(doc *string) (query.Properties, error) {
 func (e *Engine) trimRegularly(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithName("search-postgres")
 	for {
-		// Servers that started together need not trim together.
+		// The jitter prevents that servers that started together also trim together.
 		pause := time.NewTimer(e.options.TrimInterval + rand.N(e.options.TrimInterval/4+1))
 		select {
 		case <-ctx.Done():
@@ -194,12 +193,13 @@ func (e *Engine) trimRegularly(ctx context.Context) {
 		case <-pause.C:
 		}
 		if err := e.trim(ctx); err != nil && ctx.Err() == nil {
-			logger.Error(err, "Old changes of the search database were not removed; they will be")
+			logger.Error(err, "Cannot remove old changes of the search database; trying again")
 		}
 	}
 }
 
-// trim removes changes that are older than the versions to keep, and classes that were empty by then.
+// trim removes changes older than the versions to keep, and classes that have been empty since
+// then.
 func (e *Engine) trim(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
 		var first bool

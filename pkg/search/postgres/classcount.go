@@ -10,8 +10,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
-// classCounts are the classes of a cluster that a report concerns, and how many resources more or
-// fewer they have.
+// classCounts contains the classes of a cluster that a report changes, with the changes of their
+// counts.
 type classCounts struct {
 	byShape map[string]*classCount
 	byID    map[int64]*classCount
@@ -26,7 +26,7 @@ type classCount struct {
 	more       int64
 }
 
-// classify gives each changed resource its class and counts it; values too.
+// classify assigns a class to each changed resource and counts classes, values and tokens.
 func (a *application) classify(ctx context.Context) (*classCounts, error) {
 	counts := &classCounts{byShape: map[string]*classCount{}, byID: map[int64]*classCount{}}
 	shapes := make([]string, len(a.changed))
@@ -51,7 +51,7 @@ func (a *application) classify(ctx context.Context) (*classCounts, error) {
 		return nil, fmt.Errorf("reading classes: %w", err)
 	}
 	if err := a.makeClasses(ctx, counts); err != nil {
-		return nil, fmt.Errorf("making classes: %w", err)
+		return nil, fmt.Errorf("creating classes: %w", err)
 	}
 	for i := range a.changed {
 		c := &a.changed[i]
@@ -73,7 +73,7 @@ func (a *application) classify(ctx context.Context) (*classCounts, error) {
 	return counts, nil
 }
 
-// readClasses finds the stored classes of new shapes, and those of former resources.
+// readClasses reads the stored classes of new shapes and of the previous resources.
 func (a *application) readClasses(ctx context.Context, counts *classCounts) error {
 	var digests, former []int64
 	for _, one := range counts.byShape {
@@ -117,7 +117,7 @@ func (a *application) readClasses(ctx context.Context, counts *classCounts) erro
 	return nil
 }
 
-// makeClasses gives new classes their IDs.
+// makeClasses assigns IDs to new classes.
 func (a *application) makeClasses(ctx context.Context, counts *classCounts) error {
 	var fresh []*classCount
 	for _, one := range counts.byShape {
@@ -146,7 +146,7 @@ func (a *application) makeClasses(ctx context.Context, counts *classCounts) erro
 	return nil
 }
 
-// store writes the counts, as of a version.
+// store writes the counts with a version.
 func (c *classCounts) store(ctx context.Context, a *application, version int64) error {
 	var ids, digests, more []int64
 	var hubs []bool

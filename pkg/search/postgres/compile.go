@@ -15,32 +15,32 @@ import (
 )
 
 const (
-	// mostValues is how many values of a property are compared at most, and mostTerms how
-	// many of them may match; beyond, resources are compared one by one.
-	mostValues = 20_000
-	mostTerms  = 2_000
+	// maxValues bounds the values of a property that are compared. maxTerms bounds the number of
+	// matching values. Beyond these bounds, resources are compared one by one.
+	maxValues = 20_000
+	maxTerms  = 2_000
 )
 
-// builder makes statements. What callers have sent becomes an argument, never text.
+// builder builds statements. Values from callers become arguments, never part of the text.
 type builder struct {
 	engine *Engine
-	// clusters is how many there are.
+	// clusters is the number of all clusters.
 	clusters int
 	args     []any
 }
 
-// arg is the placeholder of an argument.
+// arg adds an argument and returns its placeholder.
 func (b *builder) arg(value any) string {
 	b.args = append(b.args, value)
 	return "$" + strconv.Itoa(len(b.args))
 }
 
-// condition is a query, compiled for one snapshot: conditions on resources, and
-// whether they are all. If not, more resources fulfil them than match.
+// condition is a query that is compiled for one snapshot. If refine is true, its conditions may
+// select resources that do not match.
 type condition struct {
 	engine   *Engine
 	clusters int
-	// selection is what the classes have answered, and rest what is asked of resources.
+	// selection contains the matching classes. rest contains the conditions on resources.
 	selection *selection
 	rest      query.Query
 	now       time.Time
@@ -50,18 +50,18 @@ type condition struct {
 	refine bool
 }
 
-// filterCondition holds when any of wanted does, or there is none, and none of unwanted.
+// filterCondition is true if wanted is true or empty, and unwanted is false.
 type filterCondition struct {
 	wanted, unwanted leafCondition
 	filtered         bool
-	// pair is true if all that is wanted is one pair of a map, as "key=value".
+	// pair is true if wanted is a single pair of a map, in the form "key=value".
 	pair bool
 }
 
-// leafCondition holds when any of its parts does.
+// leafCondition is true if any of its parts is true.
 type leafCondition struct {
 	terms []int64
-	// names are compared with the column name, created with that of the time.
+	// names are conditions on the column name. created are conditions on the column created.
 	names   []textCondition
 	created []timeCondition
 }
@@ -77,12 +77,12 @@ func (l *leafCondition) empty() bool {
 	return len(l.terms)+len(l.names)+len(l.created) == 0
 }
 
-// compile needs the snapshot, to look up which values there are.
+// compile compiles a query. It reads the existing values from the snapshot.
 func (v *view) compile(ctx context.Context, s *selection, rest query.Query, clusters int, now time.Time) (*condition, error) {
 	c := &condition{engine: v.engine, clusters: clusters, selection: s, rest: rest, now: now}
 	for _, keyword := range rest.Keywords {
 		if !utf8.ValidString(keyword) {
-			// A part of a letter is no text to PostgreSQL.
+			// PostgreSQL cannot store incomplete UTF-8.
 			c.refine = true
 			continue
 		}
@@ -101,7 +101,6 @@ func (v *view) compile(ctx context.Context, s *selection, rest query.Query, clus
 func (c *condition) addFilter(ctx context.Context, v *view, f *query.Filter) error {
 	var one filterCondition
 	var looked []*query.Comparison
-	wantedKnown := true
 	for i := range f.Comparisons {
 		comparison := &f.Comparisons[i]
 		target := &one.unwanted
@@ -120,12 +119,8 @@ func (c *condition) addFilter(ctx context.Context, v *view, f *query.Filter) err
 		}
 		if !known {
 			c.refine = true
-			wantedKnown = false
+			return nil
 		}
-	}
-	if !wantedKnown {
-		// The filter is left to the comparison one by one.
-		return nil
 	}
 	inTable := f.Property != query.Name && f.Property != query.Created && !query.Hidden(f.Property)
 	one.pair = inTable && len(f.Comparisons) == 1 && len(looked) == 0 && strings.Contains(f.Comparisons[0].Text, "=")
@@ -133,10 +128,11 @@ func (c *condition) addFilter(ctx context.Context, v *view, f *query.Filter) err
 	return nil
 }
 
-// direct adds what a comparison finds without asking which values there are; false if it must be asked.
+// direct adds the conditions for a comparison that do not depend on existing values. It returns
+// false if existing values must be compared as well.
 func (c *condition) direct(property string, comparison *query.Comparison, target *leafCondition) bool {
 	h := c.engine.hash
-	complete := true
+	complete := false
 	equality := comparison.Op == query.Equal || comparison.Op == query.NotEqual
 	if equality && !comparison.Wildcard() && len(comparison.Parts) == 1 {
 		text := comparison.Parts[0]
@@ -154,12 +150,10 @@ func (c *condition) direct(property string, comparison *query.Comparison, target
 			target.terms = append(target.terms, h.number(property, *comparison.Number))
 		}
 		complete = comparison.Age == 0
-	} else {
-		complete = false
 	}
 	switch {
 	case property == query.Created && c.createdDirect(comparison, target):
-		// Times that the column does not hold are among the values.
+		// Times that the column cannot represent are stored as values.
 		return false
 	case property == query.Name && !complete:
 		c.nameDirect(comparison, target)
@@ -168,7 +162,7 @@ func (c *condition) direct(property string, comparison *query.Comparison, target
 	return complete
 }
 
-// createdDirect adds the condition on the column of times; false if times do not decide.
+// createdDirect adds a condition on the column created. It reports whether it added one.
 func (c *condition) createdDirect(comparison *query.Comparison, target *leafCondition) bool {
 	var at time.Time
 	operator := string(comparison.Op)
@@ -184,7 +178,8 @@ func (c *condition) createdDirect(comparison *query.Comparison, target *leafCond
 		return false
 	}
 	micros, exact := microseconds(at)
-	// Between two microseconds: above the lower one is from the next on, and below is up to it.
+	// The time is between two microseconds: "later than the time" means "later than the lower
+	// microsecond", and "earlier than the time" means "up to the lower microsecond".
 	if !exact {
 		switch operator {
 		case ">=":
@@ -197,7 +192,7 @@ func (c *condition) createdDirect(comparison *query.Comparison, target *leafCond
 	return true
 }
 
-// nameDirect adds the condition on the column of names where texts decide.
+// nameDirect adds a condition on the column name.
 func (c *condition) nameDirect(comparison *query.Comparison, target *leafCondition) {
 	switch comparison.Op {
 	case query.Equal, query.NotEqual:
@@ -207,8 +202,8 @@ func (c *condition) nameDirect(comparison *query.Comparison, target *leafConditi
 	}
 }
 
-// lookUp compares the values that there are, and adds the terms of those that match; false if
-// there are too many, or they are not known.
+// lookUp compares the existing values and adds the terms of the matching values. It returns false
+// if there are too many values, or if the values are not stored.
 func (c *condition) lookUp(ctx context.Context, v *view, property string, comparisons []*query.Comparison, one *filterCondition) (bool, error) {
 	if query.Hidden(property) {
 		return false, nil
@@ -216,19 +211,19 @@ func (c *condition) lookUp(ctx context.Context, v *view, property string, compar
 	for _, comparison := range comparisons {
 		switch property {
 		case query.Created:
-			// Only times have a column.
+			// The column contains only times.
 			if comparison.Age == 0 && (comparison.Time == nil || comparison.Number != nil || comparison.Op == query.Equal || comparison.Op == query.NotEqual) {
 				return false, nil
 			}
 		case query.Name:
-			// Names are compared as texts; numbers and times among them are not.
+			// The column compares names as texts, not as numbers or times.
 			if comparison.Number != nil || comparison.Time != nil || comparison.Age > 0 || !utf8.ValidString(comparison.Text) {
 				return false, nil
 			}
 		}
 	}
 	values, err := v.values(ctx, c.selection, property, comparisons, c.clusters)
-	if err != nil || len(values) == mostValues {
+	if err != nil || len(values) == maxValues {
 		return false, err
 	}
 	found := 0
@@ -250,23 +245,23 @@ func (c *condition) lookUp(ctx context.Context, v *view, property string, compar
 			found++
 		}
 	}
-	return found <= mostTerms, nil
+	return found <= maxTerms, nil
 }
 
-// isPattern tells whether a comparison is with the text of a pattern alone.
+// isPattern reports whether a comparison is a pattern of a plain text.
 func isPattern(c *query.Comparison) bool {
 	return c.Wildcard() && c.Number == nil && c.Age == 0 && utf8.ValidString(c.Text) && (c.Op == query.Equal || c.Op == query.NotEqual)
 }
 
-// value is a leaf that exists.
+// value is an existing leaf.
 type value struct {
 	term int64
 	pair bool
 	leaf query.Leaf
 }
 
-// values are those of a property in the clusters of a selection, at most mostValues. Patterns
-// leave out in the database what does not match.
+// values returns the values of a property in the clusters of a selection, at most maxValues. If all
+// comparisons are patterns, the database filters the values.
 func (v *view) values(ctx context.Context, s *selection, property string, comparisons []*query.Comparison, clusters int) ([]value, error) {
 	b := &builder{engine: v.engine}
 	statement := "SELECT DISTINCT leaf, pair, key, value FROM " + v.engine.table("facets") + " WHERE property = " + b.arg(v.engine.hash.property(property))
@@ -285,7 +280,7 @@ func (v *view) values(ctx context.Context, s *selection, property string, compar
 		}
 		statement += " AND (" + strings.Join(patterns, " OR ") + ")"
 	}
-	statement += " LIMIT " + strconv.Itoa(mostValues)
+	statement += " LIMIT " + strconv.Itoa(maxValues)
 	rows, err := v.tx.Query(ctx, statement, b.args...)
 	if err != nil {
 		return nil, err
@@ -300,12 +295,12 @@ func (v *view) values(ctx context.Context, s *selection, property string, compar
 	return values, err
 }
 
-// exact tells whether the classes alone answer the query.
+// exact reports whether classes alone determine the matching resources.
 func (c *condition) exact() bool {
 	return len(c.filters) == 0 && len(c.keywords) == 0 && !c.refine
 }
 
-// where is the condition on resources r, those of the selection or of some classes of it.
+// where returns the condition on resources r. The condition restricts a given condition on classes.
 func (c *condition) where(b *builder, classes string) string {
 	parts := []string{classes}
 	for i := range c.filters {

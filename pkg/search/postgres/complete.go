@@ -15,13 +15,13 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// values gathers the values of a property.
+// values collects the values of a property.
 type values struct {
 	property, prefix string
 	counts           map[string]*int
-	// seen are the values of one resource.
+	// seen contains the values of the current resource.
 	seen map[string]bool
-	// notNumber and notTime are true once there was a value that is none.
+	// notNumber is true if a value is not a number. notTime is true if a value is not a time.
 	notNumber, notTime bool
 }
 
@@ -29,7 +29,7 @@ func newValues(property, prefix string) *values {
 	return &values{property: property, prefix: lowerASCII(prefix), counts: map[string]*int{}, seen: map[string]bool{}}
 }
 
-// add counts a value of several resources.
+// add adds a value that the given number of resources have.
 func (v *values) add(text string, count int) {
 	if !hasPrefix(text, v.prefix) {
 		return
@@ -46,19 +46,19 @@ func (v *values) add(text string, count int) {
 	v.counts[text] = &count
 }
 
-// hasPrefix tells whether a text begins with a prefix that is in lower case, without case.
+// hasPrefix reports whether a text begins with a lower-case prefix, case-insensitively.
 func hasPrefix(text, prefix string) bool {
 	return len(text) >= len(prefix) && lowerASCII(text[:len(prefix)]) == prefix
 }
 
-// addResource counts the values of a resource, each once.
+// addResource adds the values of a resource. It adds each value once.
 func (v *values) addResource(properties query.Properties) {
 	if p := properties.Get(v.property); p != nil && v.property != query.Cluster {
 		v.addProperty(p, 1)
 	}
 }
 
-// addProperty counts a property that several resources have.
+// addProperty adds the values of a property that the given number of resources have.
 func (v *values) addProperty(p *query.Property, resources int) {
 	clear(v.seen)
 	for i := range p.Leaves {
@@ -114,7 +114,7 @@ func (v *values) completion(limit int) *search.Completion {
 	return completion
 }
 
-// first are so many texts that come before all others, in no order.
+// first returns the first values in sorted order.
 func first(texts []string, limit int) []string {
 	const spare = 4
 	kept := make([]string, 0, limit*spare+1)
@@ -137,7 +137,7 @@ func first(texts []string, limit int) []string {
 	return kept[:limit]
 }
 
-// compareValues orders numbers by number and before others, and others by bytes.
+// compareValues orders numbers by value and before other texts, and other texts by bytes.
 func compareValues(a, b string) int {
 	x, isX := query.ParseNumber(a)
 	y, isY := query.ParseNumber(b)
@@ -152,7 +152,7 @@ func compareValues(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// completeClasses takes the values from the classes, and only their numbers from resources.
+// completeClasses takes the values from classes, and reads resources only for counts.
 func (c *condition) completeClasses(ctx context.Context, v *view, numbers []int, gathered *values) error {
 	s := c.selection
 	add := func(class *class, n int) {
@@ -176,7 +176,8 @@ func (c *condition) completeClasses(ctx context.Context, v *view, numbers []int,
 	case !c.exact():
 		return c.count(ctx, v, s.condition, add)
 	}
-	// Few shapes have most of the classes; the property cluster is that of the class itself.
+	// The number of shapes is smaller than the number of classes. The property cluster is not part
+	// of the shape.
 	byShape := map[*shape]int{}
 	for i, class := range s.classes {
 		if gathered.property == query.Cluster {
@@ -196,8 +197,8 @@ func (c *condition) completeClasses(ctx context.Context, v *view, numbers []int,
 	return c.count(ctx, v, func(b *builder) string { return namesCondition(b, s.named) }, add)
 }
 
-// completeResources takes values from the table of values for clusters that the query is about
-// as a whole, and for others from their resources.
+// completeResources takes the values of whole clusters from the table of values, and the values of
+// other clusters from resources.
 func (c *condition) completeResources(ctx context.Context, v *view, gathered *values, limit int) error {
 	if c.selection.empty() {
 		return nil
@@ -222,8 +223,8 @@ func (c *condition) completeResources(ctx context.Context, v *view, gathered *va
 	})
 }
 
-// addFacets counts the values of whole clusters. Pairs of maps are neither numbers nor times, so the
-// database orders them, and only as many come as are wanted.
+// addFacets adds the values of whole clusters. Pairs of maps are neither numbers nor times, so the database orders
+// and limits them.
 func (c *condition) addFacets(ctx context.Context, v *view, gathered *values, clusters []int32, limit int) error {
 	if len(clusters) == 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
-// edge is a relation of two resources of a cluster, named by their rids. Whether they exist does not matter.
+// edge is a relation between two resources of a cluster, which need not exist.
 type edge struct {
 	source, dest int64
 	relation     string
@@ -28,7 +28,8 @@ func (a *application) edgeOf(reported *search.Edge) edge {
 	}
 }
 
-// compareEdges finds out which edges are new or gone. Those of a resource that is gone are gone with it.
+// compareEdges determines new and deleted edges. The edges of deleted resources are deleted as
+// well.
 func (a *application) compareEdges(ctx context.Context) error {
 	add, remove := a.edgesOf(a.report.AddEdges), a.edgesOf(a.report.DeleteEdges)
 	gone := map[int64]bool{}
@@ -75,7 +76,7 @@ func (a *application) edgesOf(reported []search.Edge) []edge {
 	return edges
 }
 
-// readEdges reads the stored edges that the report may concern.
+// readEdges reads the stored edges that the report may change.
 func (a *application) readEdges(ctx context.Context, gone map[int64]bool, add, remove []edge) error {
 	table := a.engine.table("edges")
 	statement := "SELECT source, dest, type FROM " + table + " WHERE cluster = $1"
@@ -135,7 +136,7 @@ func (a *application) storeEdges(ctx context.Context) error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	// In the order of their index, which takes them faster so.
+	// Inserts are faster in the order of the index.
 	slices.SortFunc(fresh, func(x, y edge) int {
 		return cmp.Or(cmp.Compare(x.source, y.source), cmp.Compare(x.dest, y.dest), strings.Compare(x.relation, y.relation))
 	})

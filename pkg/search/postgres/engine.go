@@ -7,21 +7,22 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"k8s.io/utils/lru"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
-// Engine is a search.Engine on PostgreSQL. It is durable as far as the database is.
+// Engine is a search.Engine on PostgreSQL. It is as durable as the database.
 type Engine struct {
 	options Options
 	pool    *pgxpool.Pool
 	hash    hasher
 
-	// catalog is what this process knows of clusters and classes.
+	// catalog contains the clusters and classes that this process has read.
 	catalog catalog
-	// selections are what was decided about classes, by scope and query.
+	// selections caches selections by scope and query.
 	selections *lru.Cache
 
 	news   news
@@ -33,8 +34,8 @@ type Engine struct {
 
 var _ search.Engine = (*Engine)(nil)
 
-// Open connects to a database and makes or migrates the tables in it. Several
-// processes may have one open. The engine ends with Close, not with ctx.
+// Open connects to a database and creates or migrates its tables. Several processes may use one
+// database. Close ends the engine; the end of ctx does not.
 func Open(ctx context.Context, options Options) (*Engine, error) {
 	options, err := options.withDefaults()
 	if err != nil {
@@ -81,12 +82,12 @@ func (e *Engine) prepare(ctx context.Context) error {
 		return fmt.Errorf("reading the schema %s: %w", e.options.Schema, err)
 	}
 	if len(e.hash.secret) == 0 {
-		return errors.New("the database has lost its secret")
+		return errors.New("the database has no secret")
 	}
 	return nil
 }
 
-// Ping tells whether the database answers.
+// Ping checks the connection to the database.
 func (e *Engine) Ping(ctx context.Context) error {
 	if err := e.pool.Ping(ctx); err != nil {
 		return fmt.Errorf("search on PostgreSQL: %w", err)
@@ -94,7 +95,7 @@ func (e *Engine) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close implements search.Engine. It waits for calls under way.
+// Close implements search.Engine. It waits for calls in progress.
 func (e *Engine) Close() error {
 	e.closed.Do(func() {
 		e.stop()
@@ -123,17 +124,12 @@ func (e *Engine) Clusters(ctx context.Context) (_ []search.ClusterState, err err
 	if err != nil {
 		return nil, fmt.Errorf("reading the clusters: %w", err)
 	}
-	defer rows.Close()
-	var states []search.ClusterState
-	for rows.Next() {
-		var state search.ClusterState
-		if err := rows.Scan(&state.Name, &state.Hub, &state.Resources, &state.Edges, &state.Reported, &state.Secrets); err != nil {
-			return nil, fmt.Errorf("reading the clusters: %w", err)
-		}
+	states, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (state search.ClusterState, err error) {
+		err = row.Scan(&state.Name, &state.Hub, &state.Resources, &state.Edges, &state.Reported, &state.Secrets)
 		state.Name = unescape(state.Name)
-		states = append(states, state)
-	}
-	if err := rows.Err(); err != nil {
+		return state, err
+	})
+	if err != nil {
 		return nil, fmt.Errorf("reading the clusters: %w", err)
 	}
 	return states, nil

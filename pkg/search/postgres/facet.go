@@ -11,13 +11,13 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// facetKey names a leaf among those of a cluster, by its term.
+// facetKey identifies a leaf of a cluster by its term.
 type facetKey struct {
 	secret bool
 	leaf   int64
 }
 
-// facet is a leaf that exists, or what has changed in how many resources have it.
+// facet is a leaf with its number of resources, or the change of that number.
 type facet struct {
 	property int64
 	pair     bool
@@ -25,7 +25,7 @@ type facet struct {
 	number   int64
 }
 
-// propertyKey names a property with a type.
+// propertyKey identifies a property with a type.
 type propertyKey struct {
 	secret bool
 	name   string
@@ -33,12 +33,12 @@ type propertyKey struct {
 	time   bool
 }
 
-// facets gathers what a report changes in the values of a cluster.
+// facets collects the changes of a report to the values of a cluster.
 type facets struct {
 	hash       hasher
 	leaves     map[facetKey]*facet
 	properties map[propertyKey]int64
-	// names are the hashes of properties.
+	// names contains the hashes of properties.
 	names map[string]int64
 }
 
@@ -46,8 +46,8 @@ func newFacets(hash hasher) *facets {
 	return &facets{hash: hash, leaves: map[facetKey]*facet{}, properties: map[propertyKey]int64{}, names: map[string]int64{}}
 }
 
-// inFacets tells whether the leaves of a property are kept as values: hidden ones and those of a
-// class are not, nor names and times of creation, which have columns.
+// inFacets reports whether the leaves of a property are stored as values. Hidden properties,
+// properties of classes, names and creation times are stored elsewhere.
 func inFacets(p *query.Property) bool {
 	switch {
 	case query.Hidden(p.Name), p.Name == query.Cluster, inShape(p.Name):
@@ -61,7 +61,8 @@ func inFacets(p *query.Property) bool {
 	return true
 }
 
-// add counts the leaves of a resource, whose terms are given, or with -1 takes them away.
+// add counts the leaves of a resource. terms are the terms of the leaves. If by is -1, it subtracts
+// them.
 func (f *facets) add(secret bool, properties query.Properties, terms []int64, by int64) {
 	for i := range properties {
 		p := &properties[i]
@@ -82,7 +83,7 @@ func (f *facets) add(secret bool, properties query.Properties, terms []int64, by
 
 func (f *facets) addLeaves(secret bool, p *query.Property, terms []int64, by int64) {
 	for j := range p.Leaves {
-		// A resource counts once for a value, however often its list has it.
+		// A resource counts once for a value, even if the value occurs several times in a list.
 		if p.Type == query.List && slices.Contains(terms[:j], terms[j]) {
 			continue
 		}
@@ -105,7 +106,7 @@ func (f *facets) property(name string) int64 {
 	return known
 }
 
-// keys of leaves in the order of the table, which takes them faster so.
+// keys returns the keys in the order of the table, because inserts in this order are faster.
 func (f *facets) keys() []facetKey {
 	keys := make([]facetKey, 0, len(f.leaves))
 	for key, one := range f.leaves {
@@ -119,8 +120,8 @@ func (f *facets) keys() []facetKey {
 	return keys
 }
 
-// store brings the tables up to date; those of a fresh cluster have nothing of it yet. The cluster's
-// lock must be held.
+// store updates the tables. If the cluster is fresh, the tables contain no rows of it yet. The
+// caller must hold the lock of the cluster.
 func (f *facets) store(ctx context.Context, e *Engine, tx pgx.Tx, cluster int32, fresh bool) error {
 	var rows facetRows
 	var gone []int64
@@ -156,7 +157,7 @@ func (f *facets) store(ctx context.Context, e *Engine, tx pgx.Tx, cluster int32,
 	return f.storeProperties(ctx, e, tx, cluster)
 }
 
-// propertiesOf are the properties of leaves.
+// propertiesOf returns the properties of leaves.
 func (f *facets) propertiesOf(leaves []int64) []int64 {
 	properties := make([]int64, len(leaves))
 	for i, leaf := range leaves {
@@ -201,7 +202,7 @@ func (f *facets) storeProperties(ctx context.Context, e *Engine, tx pgx.Tx, clus
 	return nil
 }
 
-// facetRows are facets by column.
+// facetRows contains the columns of facets.
 type facetRows struct {
 	secret, pair   []bool
 	property, leaf []int64

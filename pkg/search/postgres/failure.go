@@ -14,20 +14,21 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
-// Codes of PostgreSQL for what passes without anybody asking otherwise.
+// Codes of PostgreSQL for temporary errors.
 const (
-	// classConnection and classResources are what codes begin with: connections that break, and too
-	// little memory, disk or connections.
+	// classConnection is the prefix of codes for failed connections. classResources is the prefix
+	// of codes for insufficient memory, disk space or connections.
 	classConnection = "08"
 	classResources  = "53"
 	queryCanceled   = "57014"
 )
 
-// passing are codes of a server that stops, has crashed or starts, and of one that has become a standby.
+// passing contains the codes of a server that stops, has crashed or starts, and of a server that
+// has become a standby.
 var passing = []string{"57P01", "57P02", "57P03", "25006"}
 
-// classified makes the error of an operation also search.ErrUnavailable if the database is away, and
-// context.DeadlineExceeded if it took too long.
+// classified wraps an error in search.ErrUnavailable if the database is unavailable, and in
+// context.DeadlineExceeded if the operation took too long.
 func classified(err error) error {
 	var refused *pgconn.PgError
 	switch {
@@ -41,9 +42,9 @@ func classified(err error) error {
 	return err
 }
 
-// away tells whether an error is that of a database that cannot be reached or does not work.
+// away reports whether an error means that the database is unreachable or out of order.
 func away(err error) bool {
-	// A connection that is not made in time is not the caller's asking for too much.
+	// A timeout of a connection attempt is independent of the request.
 	var connect *pgconn.ConnectError
 	if errors.As(err, &connect) {
 		return true

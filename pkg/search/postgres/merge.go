@@ -12,24 +12,25 @@ import (
 )
 
 const (
-	// mergeFrom is from how many written resources on the inverted indexes are merged.
+	// mergeFrom is the number of written resources from which on the inverted indexes are merged.
 	mergeFrom = 250
-	// mostUnmerged is how many written resources may wait for it before reports do: every search reads through them.
-	mostUnmerged = 7_500
-	// pendingLimit is what PostgreSQL merges by itself within a report, should nobody else do.
+	// maxUnmerged is the number of written resources from which on reports wait for a merge, because every search
+	// reads all unmerged entries.
+	maxUnmerged = 7_500
+	// pendingLimit is the size from which on PostgreSQL merges within a report.
 	pendingLimit = "64MB"
 )
 
-// merges counts what this process has written and the inverted indexes have only beside them. To
-// merge it at once costs less than bit by bit, and reports do not wait for it.
+// merges counts the resources whose entries have not been merged into the inverted indexes. One
+// large merge costs less than many small merges, and does not delay reports.
 type merges struct {
 	mu        sync.Mutex
 	resources int
-	// failing is true while nobody merges, so that there is nothing to wait for.
+	// failing is true while merges fail. Reports then do not wait.
 	failing bool
-	// merged is closed after the merge under way.
+	// merged is closed after the merge in progress.
 	merged chan struct{}
-	// wanted has something if there is enough to merge.
+	// wanted contains an element if a merge is due.
 	wanted chan struct{}
 }
 
@@ -37,7 +38,7 @@ func newMerges() *merges {
 	return &merges{merged: make(chan struct{}), wanted: make(chan struct{}, 1)}
 }
 
-// add counts what was written, and waits while that is too much.
+// add counts written resources. If too many are unmerged, it waits for a merge.
 func (m *merges) add(ctx context.Context, resources int) {
 	m.mu.Lock()
 	m.resources += resources
@@ -47,7 +48,7 @@ func (m *merges) add(ctx context.Context, resources int) {
 		default:
 		}
 	}
-	for !m.failing && m.resources > max(mostUnmerged, resources) {
+	for !m.failing && m.resources > max(maxUnmerged, resources) {
 		merged := m.merged
 		m.mu.Unlock()
 		select {
@@ -60,14 +61,14 @@ func (m *merges) add(ctx context.Context, resources int) {
 	m.mu.Unlock()
 }
 
-// begin is how much there is to merge.
+// begin returns the number of unmerged resources.
 func (m *merges) begin() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.resources
 }
 
-// end releases those who wait for a merge.
+// end wakes callers that wait for a merge.
 func (m *merges) end(resources int, failing bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -77,7 +78,7 @@ func (m *merges) end(resources int, failing bool) {
 	m.merged = make(chan struct{})
 }
 
-// mergeRegularly merges until ctx ends. Where it cannot, PostgreSQL does by itself, later.
+// mergeRegularly merges until ctx ends. If a merge fails, PostgreSQL merges later.
 func (e *Engine) mergeRegularly(ctx context.Context) {
 	defer e.merges.end(0, true)
 	logger := klog.FromContext(ctx).WithName("search-postgres")
@@ -100,7 +101,7 @@ func (e *Engine) mergeRegularly(ctx context.Context) {
 			return
 		}
 		pause := delay.Step()
-		logger.Error(err, "The indexes of the search database were not merged; searches may be slower", "retry", pause)
+		logger.Error(err, "Cannot merge the indexes of the search database; searches may be slower", "retry", pause)
 		select {
 		case <-ctx.Done():
 			return
@@ -109,7 +110,7 @@ func (e *Engine) mergeRegularly(ctx context.Context) {
 	}
 }
 
-// merge has all inverted indexes take in what is beside them.
+// merge merges pending entries into all inverted indexes.
 func (e *Engine) merge(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, e.options.ApplyTimeout)
 	defer cancel()

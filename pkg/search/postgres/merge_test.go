@@ -3,21 +3,9 @@ package postgres
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 )
-
-// waits tells whether to add so much waits, and returns what the wait ends with.
-func waits(t *testing.T, m *merges, resources int) (ended chan struct{}) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(cancel)
-	ended = make(chan struct{})
-	go func() {
-		m.add(ctx, resources)
-		close(ended)
-	}()
-	return ended
-}
 
 func TestReportsWaitForMerges(t *testing.T) {
 	tests := map[string]struct {
@@ -25,30 +13,43 @@ func TestReportsWaitForMerges(t *testing.T) {
 		failing, wait     bool
 	}{
 		"Little":           {before: 100, resources: 5},
-		"OneLargeReport":   {resources: 10 * mostUnmerged},
-		"UpToTheBound":     {before: mostUnmerged - 5000, resources: 5000},
-		"BeyondTheBound":   {before: mostUnmerged, resources: 5000, wait: true},
-		"LargeAfterOthers": {before: 1, resources: 10 * mostUnmerged, wait: true},
-		"NobodyMerges":     {before: mostUnmerged, resources: 5000, failing: true},
+		"OneLargeReport":   {resources: 10 * maxUnmerged},
+		"UpToTheBound":     {before: maxUnmerged - 5000, resources: 5000},
+		"BeyondTheBound":   {before: maxUnmerged, resources: 5000, wait: true},
+		"LargeAfterOthers": {before: 1, resources: 10 * maxUnmerged, wait: true},
+		"NobodyMerges":     {before: maxUnmerged, resources: 5000, failing: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			m := newMerges()
-			m.resources, m.failing = test.before, test.failing
-			ended := waits(t, m, test.resources)
-			if test.wait {
-				// Merges that were there before let it go on.
-				<-m.wanted
-				m.end(test.before, false)
-			}
-			<-ended
-			want := test.before + test.resources
-			if test.wait {
-				want = test.resources
-			}
-			if left := m.begin(); left != want {
-				t.Errorf("%d are left to merge, want %d", left, want)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				m := newMerges()
+				m.resources, m.failing = test.before, test.failing
+				added := make(chan struct{})
+				go func() {
+					m.add(t.Context(), test.resources)
+					close(added)
+				}()
+				synctest.Wait()
+				waiting := true
+				select {
+				case <-added:
+					waiting = false
+				default:
+				}
+				if waiting != test.wait {
+					t.Errorf("add() waits = %t, want %t", waiting, test.wait)
+				}
+				want := test.before + test.resources
+				if waiting {
+					want = test.resources
+					m.end(test.before, false)
+				}
+				synctest.Wait()
+				<-added
+				if left := m.begin(); left != want {
+					t.Errorf("begin() = %d resources to merge, want %d", left, want)
+				}
+			})
 		})
 	}
 }
@@ -62,7 +63,7 @@ func TestWaitsForMergesEnd(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			m := newMerges()
-			m.resources = mostUnmerged
+			m.resources = maxUnmerged
 			ended := make(chan struct{})
 			go func() {
 				m.add(ctx, 5000)
@@ -73,7 +74,7 @@ func TestWaitsForMergesEnd(t *testing.T) {
 			select {
 			case <-ended:
 			case <-time.After(time.Minute):
-				t.Fatal("it waits on")
+				t.Fatal("timeout waiting for add")
 			}
 		})
 	}

@@ -11,7 +11,7 @@ import (
 var operationDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
 	Subsystem:      "hub_apiserver",
 	Name:           "search_postgres_duration_seconds",
-	Help:           "Seconds that the search engine on PostgreSQL takes, by operation and result (success or error).",
+	Help:           "Seconds of operations of the search engine on PostgreSQL, by operation and result (success or error).",
 	Buckets:        metrics.ExponentialBuckets(0.0005, 2, 16),
 	StabilityLevel: metrics.ALPHA,
 }, []string{"operation", "result"})
@@ -19,13 +19,13 @@ var operationDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
 var compared = metrics.NewCounter(&metrics.CounterOpts{
 	Subsystem:      "hub_apiserver",
 	Name:           "search_postgres_compared_rows_total",
-	Help:           "Rows that were read to be compared in this process, because a comparison could not be made in PostgreSQL.",
+	Help:           "Rows that were compared in this process, because PostgreSQL could not evaluate a comparison.",
 	StabilityLevel: metrics.ALPHA,
 })
 
 var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(operationDuration, compared) })
 
-// observe is deferred with the error that the operation returns, to which it adds what callers decide by.
+// observe records an operation and classifies its error. It is deferred with the returned error.
 func observe(operation string, started time.Time, err *error) {
 	registerMetrics()
 	result := "success"

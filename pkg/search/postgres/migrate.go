@@ -13,19 +13,20 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// schemaVersion is the version of the tables that this code works with.
+// schemaVersion is the version of the tables.
 const schemaVersion = 1
 
 // errNewerSchema is the error for tables of a newer server.
-var errNewerSchema = errors.New("the database is that of a newer version of this server")
+var errNewerSchema = errors.New("the database was created by a newer version of this server")
 
-// lockKey names an advisory lock.
+// lockKey returns the key of an advisory lock.
 func lockKey(schema, purpose, name string) int64 {
 	digest := sha256.Sum256([]byte(schema + "\x00" + purpose + "\x00" + name))
 	return int64(binary.BigEndian.Uint64(digest[:8]))
 }
 
-// migrate makes the tables what this code works with. Servers that start at once do so one after the other.
+// migrate creates or updates the tables. Servers that start at the same time do this one after the
+// other.
 func (e *Engine) migrate(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", lockKey(e.options.Schema, "migrate", "")); err != nil {
@@ -36,7 +37,7 @@ func (e *Engine) migrate(ctx context.Context) error {
 			return err
 		}
 		if encoding != "UTF8" {
-			return fmt.Errorf("the encoding of the database is %s, and must be UTF8", encoding)
+			return fmt.Errorf("the encoding of the database is %s; it must be UTF8", encoding)
 		}
 		version, err := e.storedVersion(ctx, tx)
 		if err != nil {
@@ -44,7 +45,7 @@ func (e *Engine) migrate(ctx context.Context) error {
 		}
 		switch {
 		case version > schemaVersion:
-			return fmt.Errorf("tables of version %d, this server knows %d: %w", version, schemaVersion, errNewerSchema)
+			return fmt.Errorf("the tables have version %d, and this server supports %d: %w", version, schemaVersion, errNewerSchema)
 		case version == schemaVersion:
 			return nil
 		}
@@ -52,7 +53,7 @@ func (e *Engine) migrate(ctx context.Context) error {
 	})
 }
 
-// storedVersion is the version of the tables that exist; 0 without.
+// storedVersion returns the version of the existing tables, or 0 if no tables exist.
 func (e *Engine) storedVersion(ctx context.Context, tx pgx.Tx) (int, error) {
 	var exists bool
 	err := tx.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", e.table("migrations")).Scan(&exists)
@@ -78,11 +79,12 @@ func (e *Engine) create(ctx context.Context, tx pgx.Tx) error {
 			partition := e.table(fmt.Sprintf("%s_%d", name, i))
 			statements = append(statements,
 				fmt.Sprintf("CREATE TABLE %s PARTITION OF %s FOR VALUES WITH (MODULUS %d, REMAINDER %d)", partition, e.table(name), e.options.Partitions, i),
-				// Indexes answer alone only for what was vacuumed since. A vacuum that pauses would do so with an
-				// inverted index locked, and reports would wait for it.
+				// Index-only scans require vacuumed pages. During its pauses, a vacuum with cost
+				// delay would keep an inverted index locked, and reports would wait.
 				fmt.Sprintf("ALTER TABLE %s SET (autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0)", partition))
 		}
-		// Rows of up to 8 KB stay whole and uncompressed in their page: reading them is what counts.
+		// Rows of up to 8 KB stay whole and uncompressed in their page, because reads are more
+		// frequent than writes.
 		statements = append(statements, fmt.Sprintf("ALTER TABLE %s SET (toast_tuple_target = 8160)", e.table(fmt.Sprintf("resources_%d", i))))
 	}
 	if trigrams != "" {
@@ -107,8 +109,8 @@ func (e *Engine) create(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// trigrams is the schema of the extension pg_trgm, quoted; empty where there is none.
-// Tokens are looked through one by one then.
+// trigrams returns the quoted schema of the extension pg_trgm, or "" if the extension is not
+// available. Without it, tokens are searched one by one.
 func (e *Engine) trigrams(ctx context.Context, tx pgx.Tx) (string, error) {
 	err := pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
 		_, err := savepoint.Exec(ctx, "CREATE EXTENSION IF NOT EXISTS pg_trgm")
@@ -126,12 +128,12 @@ func (e *Engine) trigrams(ctx context.Context, tx pgx.Tx) (string, error) {
 	return pgx.Identifier{schema}.Sanitize(), err
 }
 
-// table is the quoted name of a table.
+// table returns the quoted name of a table.
 func (e *Engine) table(name string) string {
 	return pgx.Identifier{e.options.Schema, name}.Sanitize()
 }
 
-// tables are those of version 1. Texts in them are escaped, see escape; hashes are those of hasher.
+// tables is version 1 of the schema. Texts are escaped with escape. Hashes are created by hasher.
 const tables = `
 CREATE SCHEMA IF NOT EXISTS {schema};
 
@@ -140,14 +142,14 @@ CREATE TABLE {schema}.migrations (
 	applied timestamptz NOT NULL DEFAULT now()
 );
 
--- The one row that every report changes last.
+-- The only row, which every report updates last.
 CREATE TABLE {schema}.meta (
 	one boolean PRIMARY KEY DEFAULT true CHECK (one),
 	secret bytea NOT NULL,
 	version bigint NOT NULL DEFAULT 0,
-	-- Changes up to this version are gone, and classes that were emptied by then.
+	-- Changes up to this version were removed, and classes that have been empty since.
 	trimmed bigint NOT NULL DEFAULT 0,
-	-- In which version the classes of the hub have last changed.
+	-- The version in which the classes of the hub last changed.
 	hub_classes bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 10);
 
@@ -158,14 +160,14 @@ CREATE TABLE {schema}.clusters (
 	resources bigint NOT NULL DEFAULT 0,
 	edges bigint NOT NULL DEFAULT 0,
 	reported timestamptz NOT NULL,
-	-- In which version the name has come.
+	-- The version in which the cluster was created.
 	changed bigint NOT NULL
 ) WITH (fillfactor = 50);
 
 CREATE SEQUENCE {schema}.class_ids;
 
--- A class has the resources of a cluster that have the same shape: what decides who
--- may find them, and the other properties that are the same for many. The IDs of Secrets
+-- A class contains the resources of a cluster with the same shape: the properties that decide who
+-- may find them, and others that many resources share. The IDs of Secrets
 -- of managed clusters are negative.
 CREATE TABLE {schema}.classes (
 	cluster integer NOT NULL,
@@ -186,18 +188,18 @@ CREATE TABLE {schema}.resources (
 	class bigint NOT NULL,
 	version bigint NOT NULL,
 	digest bigint NOT NULL,
-	-- Microseconds of the property created, where that is exact.
+	-- Microseconds of the property created, if that is exact.
 	created bigint,
-	-- True where created is there and not in that column.
+	-- True if the property created exists and is not in that column.
 	created_other boolean NOT NULL,
 	uid text COLLATE "C" NOT NULL,
-	-- The property name where it is a scalar; missing if it is very long.
+	-- The property name if it is a scalar; NULL if it is very long.
 	name text COLLATE "C",
-	-- What to order by where that is not the name as a text.
+	-- The order key if it is not the name as a text.
 	name_key text COLLATE "C",
 	doc text COLLATE "C" NOT NULL,
 	terms bigint[] NOT NULL,
-	-- The texts that keywords are looked for in, in lower case.
+	-- The texts in which keywords are searched, in lower case.
 	words text COLLATE "C" NOT NULL,
 	PRIMARY KEY (cluster, rid) INCLUDE (class)
 ) PARTITION BY HASH (cluster);
@@ -216,7 +218,7 @@ CREATE TABLE {schema}.edges (
 ) PARTITION BY HASH (cluster);
 CREATE INDEX edges_dest ON {schema}.edges (cluster, dest, source);
 
--- The leaves of a cluster that exist, by their terms, with the number of resources that
+-- The leaves of a cluster by their terms, with the number of resources that
 -- have them. Secrets of managed clusters are counted apart.
 CREATE TABLE {schema}.facets (
 	cluster integer NOT NULL,
@@ -230,7 +232,7 @@ CREATE TABLE {schema}.facets (
 	PRIMARY KEY (property, cluster, secret, leaf)
 );
 
--- The tokens of a cluster that exist, with the number of resources that have them.
+-- The tokens of a cluster, with the number of resources that have them.
 CREATE TABLE {schema}.tokens (
 	cluster integer NOT NULL,
 	secret boolean NOT NULL,

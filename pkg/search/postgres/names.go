@@ -6,12 +6,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// plainName tells whether a name comes in completions in the order of its column: numbers come
-// before others, and times may have to be known all.
+// plainName reports whether the order of completions for a name equals the order of its column.
+// Numbers come before other names, and the order of times may depend on all names.
 func plainName(name string) bool { return orderKey(name)[0] == textRank }
 
-// completeNames has the database count names, in their order and only as many as are wanted. Names that
-// are no plain texts are read.
+// completeNames counts names in the database, in order and up to the limit. It reads the resources
+// whose names are not plain texts.
 func (c *condition) completeNames(ctx context.Context, v *view, gathered *values, limit int) error {
 	others := func(b *builder) string { return c.selection.condition(b) + " AND r.name_key IS NOT NULL" }
 	err := c.each(ctx, v, others, func(r *row) error {
@@ -25,7 +25,7 @@ func (c *condition) completeNames(ctx context.Context, v *view, gathered *values
 	if err != nil {
 		return err
 	}
-	// Those that were read are among what is counted, and left out here.
+	// The result includes the names that were read above, because they are not plain.
 	names, err := v.countedNames(ctx, c, gathered.prefix, limit)
 	if err != nil {
 		return err
@@ -43,8 +43,9 @@ type countedName struct {
 	count int
 }
 
-// countedNames are the names of the column with a prefix, in order, each with its number; if there is a limit,
-// one more plain name than it, or all. Where only classes decide, the index of names answers alone.
+// countedNames returns the names with a prefix in order, with their counts. It returns all names,
+// or one more plain name than the limit. If classes alone determine the matches, it requires only
+// the index of names.
 func (v *view) countedNames(ctx context.Context, c *condition, prefix string, limit int) ([]countedName, error) {
 	if limit < 0 {
 		return v.namesAfter(ctx, c, prefix, nil, -1)

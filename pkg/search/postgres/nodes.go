@@ -6,17 +6,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// node is a resource by its key.
+// node is the key of a resource.
 type node struct {
 	cluster int32
 	rid     int64
 }
 
-// statements ask for nodes: one names the nodes of a single cluster, so that it concerns one partition, as
-// $1 and $2; the other is for any nodes, with a table f of them.
+// statements read nodes. one is for a single cluster, and so for one partition, with the arguments
+// $1 and $2. any is for any clusters, with a table f of nodes.
 type statements struct{ one, any string }
 
-// eachRow reads columns of some resources r.
+// eachRow reads columns of resources r.
 func (v *view) eachRow(ctx context.Context, nodes []node, columns string, read func(pgx.Rows) error) error {
 	table := v.engine.table("resources")
 	return v.eachCluster(ctx, nodes, statements{
@@ -25,7 +25,7 @@ func (v *view) eachRow(ctx context.Context, nodes []node, columns string, read f
 	}, read)
 }
 
-// eachEdge reads the edges from and to nodes. One between two of them may come twice.
+// eachEdge reads the edges from and to nodes. An edge between two of the nodes may occur twice.
 func (v *view) eachEdge(ctx context.Context, nodes []node, call func(source, dest node)) error {
 	table := v.engine.table("edges")
 	return v.eachCluster(ctx, nodes, statements{
@@ -45,8 +45,8 @@ func (v *view) eachEdge(ctx context.Context, nodes []node, call func(source, des
 	})
 }
 
-// eachNeighborClass counts by class the resources that are an edge away from nodes; none of the nodes
-// themselves if others is true.
+// eachNeighborClass counts the resources at a distance of one edge from nodes, by class. If others
+// is true, it does not count the nodes themselves.
 func (v *view) eachNeighborClass(ctx context.Context, nodes []node, others bool, call func(class int64, n int) error) error {
 	edges, resources := v.engine.table("edges"), v.engine.table("resources")
 	var notOne, notAny string
@@ -70,7 +70,8 @@ func (v *view) eachNeighborClass(ctx context.Context, nodes []node, others bool,
 	})
 }
 
-// eachCluster asks for nodes: of few clusters one after the other, and otherwise for all at once.
+// eachCluster executes a statement for each cluster, or one statement for all clusters if there are
+// many.
 func (v *view) eachCluster(ctx context.Context, nodes []node, ask statements, read func(pgx.Rows) error) error {
 	if len(nodes) == 0 {
 		return nil

@@ -1,40 +1,38 @@
 package postgres
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"k8s.io/utils/ptr"
 )
 
-// Options say which database to use and how.
+// Options configures the engine.
 type Options struct {
-	// DSN is the connection string: a URL, or keywords and values. Required.
+	// DSN is the connection string, as a URL or as keywords and values. It is required.
 	DSN string
-	// Schema that the tables are in; hub_search by default. Open makes it.
+	// Schema is the schema of the tables, hub_search by default. Open creates it.
 	Schema string
-	// PublicSchema that OpenPublic reads; search by default.
-	PublicSchema string
-	// MaxConns bounds the connections of this process, beside the one that waits
+	// MaxConns bounds the connections of this process, in addition to the connection that listens
 	// for notifications; 16 by default.
 	MaxConns int32
-	// Partitions of the tables by cluster, from 1 to 256; 4 by default. Each costs every statement time to
-	// plan, and is worth it for the maintenance of large tables. It counts when the
-	// tables are made, and is ignored later.
+	// Partitions is the number of partitions of large tables, from 1 to 256; 4 by default. Each partition adds
+	// planning time to every statement, and simplifies the maintenance of large tables. It takes effect when the
+	// tables are created.
 	Partitions int
-	// StatementTimeout bounds each statement of a read; a minute by default.
+	// StatementTimeout bounds each statement of a read; one minute by default.
 	StatementTimeout time.Duration
-	// ApplyTimeout bounds a report as a whole, with the time that it waits for others;
-	// five minutes by default.
+	// ApplyTimeout bounds a report, including the time that it waits for other reports; five
+	// minutes by default.
 	ApplyTimeout time.Duration
-	// KeepChanges is how many versions Changes can go back at least; 100,000 by default.
+	// KeepChanges is the minimum number of versions that Changes can go back; 100,000 by default.
 	KeepChanges uint64
-	// PollInterval is how often Changes looks where no notification comes; 3 s by default.
+	// PollInterval is the interval at which Changes polls without notifications; 3 s by default.
 	PollInterval time.Duration
-	// TrimInterval is how often old changes are removed; a minute by default.
+	// TrimInterval is the interval at which old changes are removed; one minute by default.
 	TrimInterval time.Duration
 }
 
@@ -42,41 +40,28 @@ func (o Options) withDefaults() (Options, error) {
 	if o.DSN == "" {
 		return o, errors.New("a connection string is required")
 	}
-	o.Schema = defaulted(o.Schema, "hub_search")
-	o.PublicSchema = defaulted(o.PublicSchema, "search")
-	o.MaxConns = defaulted(o.MaxConns, 16)
-	o.Partitions = defaulted(o.Partitions, 4)
-	o.StatementTimeout = defaulted(o.StatementTimeout, time.Minute)
-	o.ApplyTimeout = defaulted(o.ApplyTimeout, 5*time.Minute)
-	o.KeepChanges = defaulted(o.KeepChanges, 100_000)
-	o.PollInterval = defaulted(o.PollInterval, 3*time.Second)
-	o.TrimInterval = defaulted(o.TrimInterval, time.Minute)
+	o.Schema = cmp.Or(o.Schema, "hub_search")
+	o.MaxConns = cmp.Or(o.MaxConns, 16)
+	o.Partitions = cmp.Or(o.Partitions, 4)
+	o.StatementTimeout = cmp.Or(o.StatementTimeout, time.Minute)
+	o.ApplyTimeout = cmp.Or(o.ApplyTimeout, 5*time.Minute)
+	o.KeepChanges = cmp.Or(o.KeepChanges, 100_000)
+	o.PollInterval = cmp.Or(o.PollInterval, 3*time.Second)
+	o.TrimInterval = cmp.Or(o.TrimInterval, time.Minute)
 	switch {
 	case o.Partitions < 1 || o.Partitions > 256:
 		return o, fmt.Errorf("%d partitions: must be from 1 to 256", o.Partitions)
 	case o.MaxConns < 1:
 		return o, fmt.Errorf("%d connections: must be at least 1", o.MaxConns)
 	case o.StatementTimeout < 0 || o.ApplyTimeout < 0 || o.PollInterval < 0 || o.TrimInterval < 0:
-		return o, errors.New("times must not be negative")
-	case len(o.Schema) > 40 || len(o.PublicSchema) > 63:
+		return o, errors.New("durations must not be negative")
+	case len(o.Schema) > 40:
 		return o, errors.New("the name of the schema is too long")
 	}
 	return o, nil
 }
 
-func defaulted[T comparable](value, fallback T) T {
-	return ptr.Deref(nonZero(value), fallback)
-}
-
-func nonZero[T comparable](value T) *T {
-	var zero T
-	if value == zero {
-		return nil
-	}
-	return &value
-}
-
-// poolConfig is how connections are made.
+// poolConfig returns the configuration of connections.
 func (o Options) poolConfig() (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(o.DSN)
 	if err != nil {
@@ -90,10 +75,11 @@ func (o Options) poolConfig() (*pgxpool.Config, error) {
 		"application_name":                    "hub-apiserver",
 		"statement_timeout":                   milliseconds(o.StatementTimeout),
 		"idle_in_transaction_session_timeout": milliseconds(o.ApplyTimeout),
-		// What a statement costs depends on its parameters: a scope may be a class or a fleet.
+		// The best plan depends on the arguments, because a scope may contain one class or the
+		// whole fleet.
 		"plan_cache_mode": "force_custom_plan",
 		"jit":             "off",
-		// To start workers takes longer than most statements, and all cores are busy with others'.
+		// The start of parallel workers takes longer than most statements.
 		"max_parallel_workers_per_gather": "0",
 		"gin_pending_list_limit":          pendingLimit,
 		"standard_conforming_strings":     "on",

@@ -13,7 +13,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// ordered are the items of a page in the order that the request asks for.
+// ordered returns the items of a page in the requested order.
 func (p *pager) ordered(ctx context.Context) ([]search.Item, string, error) {
 	if p.request.Limit == 0 && p.position != nil {
 		return nil, p.request.Continue, nil
@@ -23,7 +23,7 @@ func (p *pager) ordered(ctx context.Context) ([]search.Item, string, error) {
 		return nil, "", err
 	}
 	if p.position != nil && p.position.UID != startUID && p.position.Column != (column != "") {
-		return nil, "", fmt.Errorf("there are values of another kind since: %w", search.ErrExpired)
+		return nil, "", fmt.Errorf("values of another type were added: %w", search.ErrExpired)
 	}
 	if column != "" {
 		return p.orderedByColumn(ctx, column)
@@ -31,8 +31,8 @@ func (p *pager) ordered(ctx context.Context) ([]search.Item, string, error) {
 	return p.orderedHere(ctx)
 }
 
-// column is what the database can order by itself; empty if it cannot. Names and times of creation
-// have columns; where some have values of another kind, these are not in them.
+// column returns the column by which the database can order, or "" if there is none. Only names and
+// creation times have such columns. These columns do not contain values of other types.
 func (p *pager) column(ctx context.Context) (string, error) {
 	if p.condition.refine || len(p.request.OrderBy) != 1 {
 		return "", nil
@@ -54,14 +54,14 @@ func (p *pager) column(ctx context.Context) (string, error) {
 	return column, nil
 }
 
-// sorted is a resource in the order of a column.
+// sorted is a resource with its value in the order of a column.
 type sorted struct {
 	at  node
 	key *string
 	uid string
 }
 
-// orderedByColumn finds which resources the page has, and then reads these alone.
+// orderedByColumn determines the resources of the page, and reads only these resources.
 func (p *pager) orderedByColumn(ctx context.Context, column string) ([]search.Item, string, error) {
 	order := p.request.OrderBy[0]
 	offset := max(0, p.request.Offset)
@@ -76,7 +76,7 @@ func (p *pager) orderedByColumn(ctx context.Context, column string) ([]search.It
 	var where string
 	switch {
 	case bounds != nil:
-		// The names leave so little that only their index is to be used.
+		// Few resources have these names, so only the index of names should be used.
 		where = fmt.Sprintf("%s AND r.name >= %s AND r.name <= %s", p.condition.selection.indexed(b), b.arg(bounds.lower), b.arg(bounds.upper))
 		offset -= bounds.before
 	default:
@@ -127,7 +127,7 @@ func direction(order search.Order) string {
 	return "ASC"
 }
 
-// readSorted reads the items of a page, in its order.
+// readSorted reads the items of a page in the order of the page.
 func (p *pager) readSorted(ctx context.Context, page []sorted) ([]search.Item, error) {
 	positions := make(map[node]int, len(page))
 	nodes := make([]node, len(page))
@@ -146,20 +146,20 @@ func (p *pager) readSorted(ctx context.Context, page []sorted) ([]search.Item, e
 	return items, err
 }
 
-// mostNames is up to which position the index of names is walked.
-const mostNames = 50_000
+// maxNames is the position up to which the index of names is scanned.
+const maxNames = 50_000
 
-// nameRange are the names of a page, and how many items come before these.
+// nameRange is the range of names on a page. before is the number of items with the first name before the page.
 type nameRange struct {
 	lower, upper string
 	before       int
 }
 
-// nameBounds narrows a page in the order of names down to the names on it, which the index of names tells
-// without reading resources. There are none for the last page, where names may be missing.
+// nameBounds returns the range of names on a page according to the index of names. It returns nil
+// for the last page, because resources without a name come last.
 func (p *pager) nameBounds(ctx context.Context, offset int) (*nameRange, error) {
 	end := int64(offset) + int64(p.request.Limit)
-	if p.request.Limit < 0 || end >= mostNames {
+	if p.request.Limit < 0 || end >= maxNames {
 		return nil, nil
 	}
 	order := direction(p.request.OrderBy[0])
@@ -175,16 +175,16 @@ func (p *pager) nameBounds(ctx context.Context, offset int) (*nameRange, error) 
 	return bounds, nil
 }
 
-// mostClasses is up to how many classes are looked up one by one for their names.
-const mostClasses = 5_000
+// maxClasses is the number of classes up to which names are looked up by class.
+const maxClasses = 5_000
 
-// firstNames are so many names of matches in order. Either their index is walked past names that do not match, or the
-// names of all matches are sorted, whichever are fewer.
+// firstNames returns the first names of matches in order. It scans the index of names, or sorts the
+// names of all matches. It chooses the method that is likely to read less.
 func (p *pager) firstNames(ctx context.Context, order string, most int64) ([]string, error) {
 	s, count := p.condition.selection, int64(p.tally.count)
 	b := p.condition.builder()
 	statement := "SELECT r.name FROM " + p.view.engine.table("resources") + " r WHERE r.name IS NOT NULL AND "
-	if walked := most * p.view.resources / max(1, count); 2*count >= walked || len(s.named) > 0 || len(s.classes) > mostClasses {
+	if walked := most * p.view.resources / max(1, count); 2*count >= walked || len(s.named) > 0 || len(s.classes) > maxClasses {
 		statement += s.indexed(b) + " ORDER BY r.name " + order + " LIMIT " + b.arg(most)
 		var names []string
 		err := p.view.queryWithout(ctx, inOrder, statement, b.args, func(rows pgx.Rows) (err error) {
@@ -193,7 +193,7 @@ func (p *pager) firstNames(ctx context.Context, order string, most int64) ([]str
 		})
 		return names, err
 	}
-	// The order is not that of any index, so that none is walked.
+	// This expression prevents the use of an index for the order.
 	statement += oneOf(b, s.classes) + " ORDER BY r.name || '' " + order + " LIMIT " + b.arg(most)
 	rows, err := p.view.tx.Query(ctx, statement, b.args...)
 	if err != nil {
@@ -202,16 +202,16 @@ func (p *pager) firstNames(ctx context.Context, order string, most int64) ([]str
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// start is a position before all items, for a page without any.
+// start returns the position before all items, for an empty page.
 func (p *pager) start() string {
 	next := position{Order: orderName(p.request.OrderBy), Keys: make([]*string, len(p.request.OrderBy)), UID: startUID}
 	return next.String()
 }
 
-// startUID is in the position before all items, and no resource's.
+// startUID is the UID in the position before all items. No resource has this UID.
 const startUID = "\x00"
 
-// afterColumn is the condition to come after a position.
+// afterColumn returns the condition that a row comes after a position.
 func afterColumn(b *builder, column string, descending bool, at *position) string {
 	if at.UID == startUID {
 		return "true"
@@ -232,13 +232,14 @@ func afterColumn(b *builder, column string, descending bool, at *position) strin
 	return fmt.Sprintf("(%[1]s %[2]s %[3]s OR %[1]s = %[3]s AND r.uid > %[4]s OR %[1]s IS NULL)", column, operator, key, uid)
 }
 
-// ranked is an item with its keys, in the order of bytes; nil for a missing property.
+// ranked is an item with its order keys, which are ordered by bytes. The key of a missing property
+// is nil.
 type ranked struct {
 	keys []*string
 	item search.Item
 }
 
-// compare orders by keys as the request says, those without last, and ties by UID.
+// compare compares by keys in the requested order, missing keys last, and then by UID.
 func compare(orders []search.Order, a, b *ranked) int {
 	for i, order := range orders {
 		x, y := a.keys[i], b.keys[i]
@@ -261,7 +262,7 @@ func compare(orders []search.Order, a, b *ranked) int {
 	return strings.Compare(a.item.UID, b.item.UID)
 }
 
-// top keeps the first items; its first is the last of them.
+// top is a heap of the first items, with the last one of them on top.
 type top struct {
 	orders []search.Order
 	items  []*ranked
@@ -277,7 +278,7 @@ func (t *top) Pop() any {
 	return last
 }
 
-// orderedHere reads all matches and keeps those of the page.
+// orderedHere reads all matches and keeps the items of the page.
 func (p *pager) orderedHere(ctx context.Context) ([]search.Item, string, error) {
 	orders := p.request.OrderBy
 	most, offset := p.tally.count, max(0, p.request.Offset)
@@ -331,7 +332,7 @@ func (p *pager) orderedHere(ctx context.Context) ([]search.Item, string, error) 
 	return items, next.String(), nil
 }
 
-// keysOf are what a resource is ordered by.
+// keysOf returns the order keys of a resource.
 func keysOf(orders []search.Order, cluster string, properties query.Properties) []*string {
 	keys := make([]*string, len(orders))
 	for i, order := range orders {

@@ -16,23 +16,23 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// position is where items continue: after the one that it names.
+// position is the item after which a page begins.
 type position struct {
-	// Made is true for every position that this code has made.
+	// Made is true for every valid position.
 	Made bool `json:"m"`
-	// Order names the order that the position is in.
+	// Order identifies the order of the position.
 	Order string `json:"o,omitempty"`
-	// Cluster and Resource name an item without an order.
+	// Cluster and Resource identify an item without an order.
 	Cluster  string `json:"c,omitempty"`
 	Resource int64  `json:"r,omitempty"`
-	// Keys and UID name one in an order. A missing property is null.
+	// Keys and UID identify an item in an order. A missing property is null.
 	Keys []*string `json:"k,omitempty"`
 	UID  string    `json:"u,omitempty"`
-	// Column is true if the key is what a column has, and not an order key.
+	// Column is true if the key is the value of a column instead of an order key.
 	Column bool `json:"d,omitempty"`
 }
 
-// parsePosition reads the continue token of a request; nil without.
+// parsePosition decodes the continue token of a request. It returns nil if the request has none.
 func parsePosition(request *search.Request) (*position, error) {
 	if request.Continue == "" {
 		return nil, nil
@@ -48,7 +48,8 @@ func parsePosition(request *search.Request) (*position, error) {
 	return &p, nil
 }
 
-// valid tells whether a position is one in an order, and what the database can compare with.
+// valid reports whether a position fits the order, and whether the database can use it in
+// comparisons.
 func (p *position) valid(orders []search.Order) bool {
 	if !p.Made || p.Order != orderName(orders) || len(p.Keys) != len(orders) {
 		return false
@@ -69,12 +70,12 @@ func (p *position) valid(orders []search.Order) bool {
 	return true
 }
 
-// String is the continue token of a position.
+// String returns the continue token.
 func (p *position) String() string {
 	p.Made = true
 	text, err := json.Marshal(p)
 	if err != nil {
-		// It has only texts and numbers.
+		// Texts and numbers can always be encoded.
 		return ""
 	}
 	return base64.RawURLEncoding.EncodeToString(text)
@@ -91,14 +92,14 @@ func orderName(orders []search.Order) string {
 	return b.String()
 }
 
-// pager finds the items of a page.
+// pager reads the items of a page.
 type pager struct {
 	view      *view
 	condition *condition
 	tally     *tally
 	request   *search.Request
 	position  *position
-	// nodes are the keys of the items of the page.
+	// nodes contains the keys of the items of the page.
 	nodes []node
 }
 
@@ -130,7 +131,7 @@ func (p *pager) page(ctx context.Context) ([]search.Item, string, error) {
 	case p.position != nil:
 		next = *p.position
 	default:
-		// A page without items, from the beginning: before any resource.
+		// The first page is empty, so continue before all resources.
 		next.Cluster, next.Resource = "", 0
 	}
 	return result, next.String(), nil
@@ -143,8 +144,8 @@ type segment struct {
 	after      *int64
 }
 
-// unordered are the items of the page in no order, and whether there are more. Items are in the
-// order of clusters and of rids within, so that only the clusters of the page are read.
+// unordered returns the items of a page without a requested order, and reports whether more items
+// exist. Items are ordered by cluster and rid, so that only the clusters of the page are read.
 func (p *pager) unordered(ctx context.Context) ([]found, bool, error) {
 	remaining := p.request.Limit
 	if remaining < 0 {
@@ -204,8 +205,8 @@ func (p *pager) unordered(ctx context.Context) ([]found, bool, error) {
 	return items, more, nil
 }
 
-// parts are the conditions on resources r that together are the matches of some clusters, beside
-// those that are listed.
+// parts returns the conditions on resources r that together select the matches of some clusters.
+// Matches that are listed already are returned as nodes instead.
 func (p *pager) parts(clusters []*clusterTally) (listed []node, parts []func(*builder) string) {
 	var whole, of []int32
 	var classes []*class
@@ -260,7 +261,7 @@ func (v *view) itemsOf(ctx context.Context, nodes []node) ([]found, error) {
 	return items, err
 }
 
-// allNodes are the keys of all matches.
+// allNodes returns the keys of all matches.
 func (p *pager) allNodes(ctx context.Context) ([]node, error) {
 	clusters := make([]*clusterTally, len(p.tally.clusters))
 	for i := range p.tally.clusters {
@@ -286,7 +287,7 @@ func (p *pager) allNodes(ctx context.Context) ([]node, error) {
 	return nodes, nil
 }
 
-// partial reads a part of a cluster's matches, and tells whether there are more of them.
+// partial reads a part of the matches of a cluster, and reports whether more matches exist.
 func (p *pager) partial(ctx context.Context, part segment) ([]found, bool, error) {
 	if part.of.listed {
 		return p.listed(ctx, part)
@@ -306,7 +307,7 @@ func (p *pager) partial(ctx context.Context, part segment) ([]found, bool, error
 	return items[:part.take], true, nil
 }
 
-// listed reads matches whose keys are known.
+// listed reads matches with known keys.
 func (p *pager) listed(ctx context.Context, part segment) ([]found, bool, error) {
 	rids := part.of.rids
 	if part.after != nil {
@@ -326,7 +327,7 @@ func (p *pager) listed(ctx context.Context, part segment) ([]found, bool, error)
 	return items, more, err
 }
 
-// itemsOf are matches by their keys.
+// itemsOf reads matches by their keys.
 func (p *pager) itemsOf(ctx context.Context, nodes []node) ([]found, error) {
 	if p.tally.items == nil {
 		return p.view.itemsOf(ctx, nodes)

@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// partSize is how many resources are encoded by one goroutine at a time.
+	// partSize is the number of resources that a goroutine encodes at a time.
 	partSize = 64
-	// mostEncoders bounds the goroutines of one report: others' need cores too.
-	mostEncoders = 4
+	// maxEncoders bounds the goroutines of one report, because other reports also require cores.
+	maxEncoders = 4
 )
 
-// inParallel calls for each index below n, from several goroutines where n is large, and returns when all have
-// ended. It returns one of the errors.
+// inParallel executes call for each index below n, concurrently if n is large. It returns one of
+// the errors after all calls have ended.
 func inParallel(n int, call func(i int) error) error {
 	var encoders errgroup.Group
-	encoders.SetLimit(min(runtime.GOMAXPROCS(0), mostEncoders))
+	encoders.SetLimit(min(runtime.GOMAXPROCS(0), maxEncoders))
 	for begin := 0; begin < n; begin += partSize {
 		encoders.Go(func() error {
 			for i := begin; i < min(begin+partSize, n); i++ {

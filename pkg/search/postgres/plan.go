@@ -6,16 +6,18 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PostgreSQL has no statistics of a partitioned table as a whole unless somebody asks for them. Where
-// it would guess, statements go without the methods that only pay off if the guess is right.
+// PostgreSQL has no statistics of a partitioned table as a whole without an explicit ANALYZE.
+// Therefore some statements exclude plans that are good only if the estimates of PostgreSQL are
+// correct.
 var (
-	// inOrder has rows read in the order of an index, and only as many as are wanted.
+	// inOrder makes PostgreSQL read rows in the order of an index, up to the limit.
 	inOrder = []string{"enable_sort", "enable_hashagg"}
-	// oneByOne has rows looked up in an index, and not all of a table read.
+	// oneByOne makes PostgreSQL look up rows in an index instead of reading a whole table.
 	oneByOne = []string{"enable_hashjoin", "enable_mergejoin"}
 )
 
-// queryWithout asks without some methods of PostgreSQL's planner, all in one trip.
+// queryWithout executes a statement with some methods of PostgreSQL's planner disabled, in one
+// round trip.
 func (v *view) queryWithout(ctx context.Context, methods []string, statement string, args []any, read func(pgx.Rows) error) (err error) {
 	batch := &pgx.Batch{}
 	for _, method := range methods {

@@ -3,48 +3,91 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
-// graph is what relations are followed in.
+// graph follows the relations of matches along edges, level by level.
 type graph struct {
-	*walk[node]
 	view    *view
 	inquiry *inquiry
-	// decisions are those of the scope, by class.
+	// decisions contains the decisions of the scope, by class.
 	decisions map[*class]visibility.Decision
+	matches   []node
+	// reached contains the nodes in the scope to which an edge leads, including matches.
+	reached map[node]*neighbor
+	// traced is true if the origins of reached nodes are requested.
+	traced bool
 }
 
-// related finds what is related to the matches.
+// neighbor describes a node that was reached.
+type neighbor struct {
+	kind string
+	// origins are the positions of the matches from which the node was reached, if the graph is
+	// traced.
+	origins []int32
+}
+
+// level is a set of nodes. If the graph is traced, each node has the origins from which it was
+// reached.
+type level map[node]sets.Set[int32]
+
+// related returns the resources that are related to the matches.
 func (v *view) related(ctx context.Context, i *inquiry, matches []node, request *search.Request) ([]search.Related, error) {
-	g := &graph{walk: newWalk(matches, request.RelatedItems), view: v, inquiry: i, decisions: map[*class]visibility.Decision{}}
-	if !request.RelatedItems && request.RelatedDepth <= 1 && !i.byName {
-		return g.counted(ctx, matches, request.RelatedKinds)
+	g := &graph{
+		view: v, inquiry: i, decisions: map[*class]visibility.Decision{},
+		matches: matches, reached: map[node]*neighbor{}, traced: request.RelatedItems,
 	}
-	g.edges, g.kinds = v.eachEdge, g.visibleKinds
-	if err := g.run(ctx, max(1, request.RelatedDepth)); err != nil {
+	if !request.RelatedItems && request.RelatedDepth <= 1 && !i.byName {
+		byKind, err := g.count(ctx, request.RelatedKinds)
+		return relatedCounts(byKind), err
+	}
+	if err := g.walk(ctx, max(1, request.RelatedDepth)); err != nil {
 		return nil, err
 	}
-	byKind, related := g.walk.related(request.RelatedKinds)
+	matching := sets.New(matches...)
+	byKind, counts := map[string][]node{}, map[string]int{}
+	for at, one := range g.reached {
+		if !matching.Has(at) && wantedKind(request.RelatedKinds, one.kind) {
+			byKind[one.kind] = append(byKind[one.kind], at)
+			counts[one.kind]++
+		}
+	}
+	related := relatedCounts(counts)
 	if !request.RelatedItems {
 		return related, nil
 	}
-	return related, g.items(ctx, related, byKind, request.RelatedLimit)
+	return related, g.addItems(ctx, related, byKind, request.RelatedLimit)
 }
 
-// counted has the database follow relations, where it is about numbers alone and classes decide what is in the scope.
-func (g *graph) counted(ctx context.Context, matches []node, kinds []string) ([]search.Related, error) {
-	// Where classes alone decide what matches, they tell what is none.
+// relatedCounts returns the counts in the order of kinds.
+func relatedCounts(byKind map[string]int) []search.Related {
+	var related []search.Related
+	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
+		related = append(related, search.Related{Kind: kind, Count: byKind[kind]})
+	}
+	return related
+}
+
+func wantedKind(kinds []string, kind string) bool {
+	return len(kinds) == 0 || slices.ContainsFunc(kinds, func(k string) bool { return strings.EqualFold(k, kind) })
+}
+
+// count counts related resources in the database, by kind. Classes alone must determine which
+// resources are in the scope.
+func (g *graph) count(ctx context.Context, kinds []string) (map[string]int, error) {
+	// If classes alone determine the matches, they also exclude matches from the counts.
 	byClass := len(g.inquiry.rest.Filters)+len(g.inquiry.rest.Keywords) == 0
 	byKind := map[string]int{}
-	err := g.view.eachNeighborClass(ctx, matches, !byClass, func(id int64, n int) error {
+	err := g.view.eachNeighborClass(ctx, g.matches, !byClass, func(id int64, n int) error {
 		class := g.view.class(id)
 		if class == nil {
 			return errUnknownClass
@@ -57,19 +100,96 @@ func (g *graph) counted(ctx context.Context, matches []node, kinds []string) ([]
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	var related []search.Related
-	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
-		related = append(related, search.Related{Kind: kind, Count: byKind[kind]})
-	}
-	return related, nil
+	return byKind, err
 }
 
-// visibleKinds calls for each node that is a resource in the scope.
-func (g *graph) visibleKinds(ctx context.Context, nodes []node, call func(node, string)) error {
-	// Without names, the index alone answers.
+// walk follows edges in both directions, up to the given depth from each match. It also follows
+// edges of matches, but not edges of Nodes and Channels.
+func (g *graph) walk(ctx context.Context, depth int) error {
+	current, seen := level{}, level{}
+	for i, at := range g.matches {
+		current[at], seen[at] = nil, nil
+		if g.traced {
+			current[at], seen[at] = sets.New(int32(i)), sets.New(int32(i))
+		}
+	}
+	for step := 0; step < depth && len(current) > 0; step++ {
+		next := level{}
+		err := g.eachNeighbor(ctx, current, func(from, to node) {
+			if g.traced {
+				passOrigins(current[from], to, seen, next)
+			} else if _, was := seen[to]; !was {
+				seen[to], next[to] = nil, nil
+			}
+		})
+		if err != nil {
+			return err
+		}
+		maps.DeleteFunc(next, func(at node, _ sets.Set[int32]) bool {
+			kind := g.reached[at].kind
+			return kind == "Node" || kind == "Channel"
+		})
+		current = next
+	}
+	if g.traced {
+		for at, one := range g.reached {
+			one.origins = seen[at].UnsortedList()
+		}
+	}
+	return nil
+}
+
+// passOrigins adds the origins of a node to its neighbor, except origins that have reached the
+// neighbor already.
+func passOrigins(origins sets.Set[int32], to node, seen, next level) {
+	for origin := range origins {
+		if seen[to].Has(origin) {
+			continue
+		}
+		for _, l := range []level{seen, next} {
+			if l[to] == nil {
+				l[to] = sets.Set[int32]{}
+			}
+			l[to].Insert(origin)
+		}
+	}
+}
+
+// eachNeighbor executes call for each edge between a node of the level and a resource in the scope.
+func (g *graph) eachNeighbor(ctx context.Context, current level, call func(from, to node)) error {
+	type pair struct{ from, to node }
+	var pairs []pair
+	unknown := sets.Set[node]{}
+	add := func(from, to node) {
+		if _, is := current[from]; !is {
+			return
+		}
+		pairs = append(pairs, pair{from, to})
+		if g.reached[to] == nil {
+			unknown.Insert(to)
+		}
+	}
+	err := g.view.eachEdge(ctx, slices.Collect(maps.Keys(current)), func(source, dest node) {
+		add(source, dest)
+		add(dest, source)
+	})
+	if err != nil {
+		return fmt.Errorf("edges: %w", err)
+	}
+	if err := g.reach(ctx, unknown.UnsortedList()); err != nil {
+		return err
+	}
+	for _, one := range pairs {
+		if g.reached[one.to] != nil {
+			call(one.from, one.to)
+		}
+	}
+	return nil
+}
+
+// reach adds the nodes to reached that are resources in the scope.
+func (g *graph) reach(ctx context.Context, nodes []node) error {
+	// Without names, an index-only scan is sufficient.
 	name := "NULL::text"
 	if g.inquiry.byName {
 		name = "r.name"
@@ -84,7 +204,7 @@ func (g *graph) visibleKinds(ctx context.Context, nodes []node, call func(node, 
 				return errUnknownClass
 			}
 			if g.visible(class, name) {
-				call(at, class.shape.kind)
+				g.reached[at] = &neighbor{kind: class.shape.kind}
 			}
 			return nil
 		})
@@ -92,7 +212,7 @@ func (g *graph) visibleKinds(ctx context.Context, nodes []node, call func(node, 
 	})
 }
 
-// visible tells whether a resource is in the scope.
+// visible reports whether a resource of a class is in the scope.
 func (g *graph) visible(class *class, name *string) bool {
 	decision, known := g.decisions[class]
 	if !known {
@@ -110,8 +230,8 @@ func (g *graph) visible(class *class, name *string) bool {
 	return found
 }
 
-// items fills in the items of each kind, in the order of their UIDs.
-func (g *graph) items(ctx context.Context, related []search.Related, byKind map[string][]node, limit int) error {
+// addItems adds the items of each kind, in the order of their UIDs.
+func (g *graph) addItems(ctx context.Context, related []search.Related, byKind map[string][]node, limit int) error {
 	var wanted []node
 	for i := range related {
 		wanted = append(wanted, byKind[related[i].Kind]...)
@@ -120,7 +240,13 @@ func (g *graph) items(ctx context.Context, related []search.Related, byKind map[
 	if err != nil {
 		return err
 	}
-	uids, err := g.originUIDs(ctx, first)
+	origins := sets.Set[node]{}
+	for _, at := range first {
+		for _, origin := range g.reached[at].origins {
+			origins.Insert(g.matches[origin])
+		}
+	}
+	uids, err := g.uids(ctx, origins.UnsortedList())
 	if err != nil {
 		return err
 	}
@@ -130,10 +256,12 @@ func (g *graph) items(ctx context.Context, related []search.Related, byKind map[
 	}
 	of := map[string][]search.Item{}
 	for i := range items {
-		item, at := items[i].Item, node{items[i].class.cluster.id, items[i].rid}
-		item.RelatedTo = g.relatedTo(at, func(origin node) string { return uids[origin] })
-		kind := g.reached[at].kind
-		of[kind] = append(of[kind], item)
+		item, reached := items[i].Item, g.reached[node{items[i].class.cluster.id, items[i].rid}]
+		for _, origin := range reached.origins {
+			item.RelatedTo = append(item.RelatedTo, uids[g.matches[origin]])
+		}
+		slices.Sort(item.RelatedTo)
+		of[reached.kind] = append(of[reached.kind], item)
 	}
 	for i := range related {
 		related[i].Items = of[related[i].Kind]
@@ -142,7 +270,8 @@ func (g *graph) items(ctx context.Context, related []search.Related, byKind map[
 	return nil
 }
 
-// firstByUID are the nodes with the first UIDs of each kind.
+// firstByUID returns the nodes with the first UIDs of each kind. It returns at most limit nodes of
+// a kind, or all if the limit is negative.
 func (g *graph) firstByUID(ctx context.Context, nodes []node, limit int) ([]node, error) {
 	if limit < 0 {
 		return nodes, nil
@@ -152,23 +281,12 @@ func (g *graph) firstByUID(ctx context.Context, nodes []node, limit int) ([]node
 		return nil, err
 	}
 	slices.SortFunc(nodes, func(a, b node) int { return strings.Compare(uids[a], uids[b]) })
-	taken := map[string]int{}
+	counts := map[string]int{}
 	return slices.DeleteFunc(nodes, func(at node) bool {
 		kind := g.reached[at].kind
-		taken[kind]++
-		return taken[kind] > limit
+		counts[kind]++
+		return counts[kind] > limit
 	}), nil
-}
-
-// originUIDs are the UIDs of the matches that some nodes were reached from.
-func (g *graph) originUIDs(ctx context.Context, nodes []node) (map[node]string, error) {
-	needed := map[node]struct{}{}
-	for _, at := range nodes {
-		for _, origin := range g.reached[at].origins {
-			needed[g.origins[origin]] = struct{}{}
-		}
-	}
-	return g.uids(ctx, slices.Collect(maps.Keys(needed)))
 }
 
 func (g *graph) uids(ctx context.Context, nodes []node) (map[node]string, error) {

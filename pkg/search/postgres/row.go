@@ -10,18 +10,22 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// longName is how many bytes of a name fit into an index. Kubernetes has none as long.
+// longName is the maximum length of an indexed name. Names in Kubernetes are shorter.
 const longName = 1024
 
-// shapeProperties are those that a class is made of, sorted. They decide who may find a
-// resource, or are the same for very many, so that filters on them are answered from the classes.
+// hubResource is the property that public collectors add to resources of the hub.
+const hubResource = "_hubClusterResource"
+
+// shapeProperties are the properties of a class, sorted. Some of them decide which callers can find
+// a resource. The others have the same value in many resources, so that classes can answer filters
+// on them.
 var shapeProperties = []string{
 	hubResource, query.APIGroup, query.APIVersion, query.Kind, query.KindPlural, query.Namespace,
 }
 
 func inShape(property string) bool { return slices.Contains(shapeProperties, property) }
 
-// shapeOf are the properties of a class.
+// shapeOf returns the properties of a class.
 func shapeOf(properties query.Properties) query.Properties {
 	shape := make(query.Properties, 0, len(shapeProperties))
 	for i := range properties {
@@ -32,7 +36,7 @@ func shapeOf(properties query.Properties) query.Properties {
 	return shape
 }
 
-// resource is a resource as it is reported or stored.
+// resource is a reported or stored resource.
 type resource struct {
 	uid        string
 	rid        int64
@@ -41,7 +45,8 @@ type resource struct {
 	digest     int64
 }
 
-// newResource encodes a resource. What is stored are the properties that its JSON has.
+// newResource encodes a resource. It stores the properties in the form that decoding the JSON
+// returns.
 func (h hasher) newResource(cluster string, r *search.Resource) (resource, error) {
 	properties := r.Properties
 	doc := string(properties.AppendJSON(nil))
@@ -58,7 +63,7 @@ func (h hasher) newResource(cluster string, r *search.Resource) (resource, error
 	}, nil
 }
 
-// canonical tells whether properties are as DecodeProperties makes them.
+// canonical reports whether properties are in the form that DecodeProperties returns.
 func canonical(properties query.Properties) bool {
 	for i := range properties {
 		p := &properties[i]
@@ -76,13 +81,13 @@ func canonical(properties query.Properties) bool {
 	return true
 }
 
-// columns are what a resource is found by.
+// columns contains the indexed columns of a resource.
 type columns struct {
 	created      *int64
 	createdOther bool
 	name         *string
 	nameKey      *string
-	// leaves are the terms of leaves, in their order.
+	// leaves contains the terms of leaves in order.
 	leaves []int64
 	terms  []int64
 	words  string
@@ -121,7 +126,8 @@ func (c *columns) nameColumns(properties query.Properties) {
 	}
 }
 
-// exactTime is the time of a property that is one, if microseconds hold it.
+// exactTime returns the time of a property, if the property is a time that microseconds can
+// represent.
 func exactTime(p *query.Property) (int64, bool) {
 	if p.Type != query.String || len(p.Leaves) != 1 {
 		return 0, false
@@ -133,13 +139,13 @@ func exactTime(p *query.Property) (int64, bool) {
 	return microseconds(at)
 }
 
-// inTerms tells whether leaves of a property have terms. Filters on what classes have are not asked of
-// resources; kinds only help to find classes.
+// inTerms reports whether the leaves of a property have terms. Filters on properties of classes do
+// not require terms. The terms of kinds only help to find classes.
 func inTerms(p *query.Property) bool {
 	return p.Name != query.Cluster && (p.Name == query.Kind || !inShape(p.Name))
 }
 
-// leafTerms are the hashes of all leaves that have terms, in their order.
+// leafTerms returns the hashes of all leaves that have terms, in order.
 func (h hasher) leafTerms(properties query.Properties) []int64 {
 	count := 0
 	for i := range properties {
@@ -159,7 +165,8 @@ func (h hasher) leafTerms(properties query.Properties) []int64 {
 	return hashes
 }
 
-// terms are the hashes of all leaves, which are given, of the keys of maps, and of numbers.
+// terms returns the hashes of all leaves, of the keys of maps, and of numbers. leaves are the
+// hashes of the leaves.
 func (h hasher) terms(properties query.Properties, leaves []int64) []int64 {
 	terms := append(make([]int64, 0, 4*len(leaves)), leaves...)
 	for i := range properties {
@@ -182,7 +189,8 @@ func (h hasher) terms(properties query.Properties, leaves []int64) []int64 {
 	return terms
 }
 
-// words are the texts that keywords are looked for in. A text that another contains is left out.
+// words returns the texts in which keywords are searched. It omits texts that are contained in
+// other texts.
 func words(properties query.Properties) string {
 	var texts []string
 	for i := range properties {

@@ -15,7 +15,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// schemas are the properties that were found.
+// schemas contains properties by name.
 type schemas map[string]*search.PropertySchema
 
 func (s schemas) add(name string, t query.Type, isTime bool) {

@@ -14,23 +14,25 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// inquiry is what a read looks for, once the classes have been asked.
+// inquiry is a read after the decision about classes.
 type inquiry struct {
 	scope     visibility.Scope
 	now       time.Time
 	selection *selection
 	rest      query.Query
 	clusters  int
-	// numbers of resources by class, as of the snapshot, where classes alone decide.
+	// numbers contains the counts of the selected classes in the snapshot, if classes alone
+	// determine the matches.
 	numbers []int
-	// candidates are how many resources the classes have, where others may decide too.
+	// candidates is the number of resources of the selected classes, if classes alone do not
+	// determine the matches.
 	candidates int
-	// byName is true if the scope has something only by name.
+	// byName is true if the scope contains some resources only by name.
 	byName  bool
 	version uint64
 }
 
-// inquire asks the classes, and calls use with what they say.
+// inquire decides about classes, and calls use with the result.
 func (e *Engine) inquire(ctx context.Context, scope visibility.Scope, q *query.Query, now time.Time, use func(*view, *inquiry) error) error {
 	classes, rest := split(q)
 	i := &inquiry{scope: scope, now: now, rest: rest}
@@ -104,23 +106,24 @@ func (e *Engine) Search(ctx context.Context, scope visibility.Scope, request *se
 	return result, nil
 }
 
-// mostCandidates is up to how many candidates for each item of a page, and mostRead up to how many in all, all
-// matches are read, and not counted before.
+// maxCandidates bounds the number of candidates for each item of a page, and maxRead bounds their
+// total number. Up to these bounds, all matches are read without counting them first.
 const (
-	mostCandidates = 4
-	mostRead       = 20_000
+	maxCandidates = 4
+	maxRead       = 20_000
 )
 
-// readsAll tells whether to read all matches is less than to count them and to read those of a page.
+// readsAll reports whether reading all matches is cheaper than counting them and reading the
+// matches of a page.
 func (c *condition) readsAll(request *search.Request, candidates int) bool {
 	return request.Items && len(request.OrderBy) == 0 && !c.exact() && !c.refine &&
-		candidates <= mostRead && candidates/mostCandidates <= request.Limit
+		candidates <= maxRead && candidates/maxCandidates <= request.Limit
 }
 
-// itemColumns are those that readItems reads.
+// itemColumns are the columns that readItems reads.
 const itemColumns = "r.class, r.rid, r.version, r.uid, r.doc"
 
-// found is an item with what it is ordered by.
+// found is an item with its position in the order.
 type found struct {
 	search.Item
 	class *class
@@ -212,5 +215,5 @@ func (v *view) get(ctx context.Context, scope visibility.Scope, clusters []int32
 	return nil, nil
 }
 
-// errPosition is the error for what is not a continue token of the request.
-var errPosition = errors.New("the continue token is not one of this search")
+// errPosition is the error for an invalid continue token.
+var errPosition = errors.New("the continue token does not belong to this search")

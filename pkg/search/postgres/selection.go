@@ -11,29 +11,29 @@ import (
 
 const (
 	selectionsKept = 128
-	// fewClasses is up to how many classes are looked up one by one.
+	// fewClasses is the number of classes up to which they are looked up one by one.
 	fewClasses = 1000
-	// fewClusters is up to how many clusters a statement names beside their classes, which
-	// spares it the partitions of others.
+	// fewClusters is the number of clusters up to which a statement names the clusters in addition
+	// to their classes, so that it skips other partitions.
 	fewClusters = 8
 )
 
-// selection is what of the classes a read is about: those in the scope that
-// match all filters on properties of classes. It does not change.
+// selection contains the classes in the scope that match all filters on properties of classes. It is immutable.
 type selection struct {
 	epoch uint64
-	// classes are those of which everything is in the scope, and named those of which only some names are.
+	// classes are the classes that are completely in the scope. Of the classes in named, only some
+	// names are in the scope.
 	classes []*class
 	named   []namedClass
-	// filtered tells whether filters may have left classes out of a cluster, so that it is not the scope alone.
+	// filtered is true if filters may have excluded classes of a cluster.
 	filtered bool
-	// clusters of which there is anything, in the order of their names.
+	// clusters contains the clusters with selected classes, in the order of their names.
 	clusters []clusterSelection
-	// names are those of named, by class.
+	// names contains the names of the classes in named, by class.
 	names map[int64][]string
 }
 
-// has tells whether everything of a class is selected.
+// has reports whether a class is completely selected.
 func (s *selection) has(one *class) bool {
 	i, found := slices.BinarySearchFunc(s.clusters, one.cluster, func(of clusterSelection, wanted *cluster) int {
 		return compareClusters(of.cluster, wanted)
@@ -41,11 +41,11 @@ func (s *selection) has(one *class) bool {
 	return found && (s.clusters[i].whole && one.id > 0 || slices.Contains(s.clusters[i].classes, one))
 }
 
-// clusterSelection is what a selection has of one cluster.
+// clusterSelection is the selection in one cluster.
 type clusterSelection struct {
 	*cluster
 	classes []*class
-	// whole is true if these are all classes of the cluster but those of Secrets of managed clusters.
+	// whole is true if the selection contains all classes of the cluster, except Secrets of managed clusters.
 	whole bool
 }
 
@@ -54,16 +54,16 @@ type namedClass struct {
 	names []string
 }
 
-// selectionKey is what a selection depends on, beside the classes that exist.
+// selectionKey identifies a selection of the existing classes.
 type selectionKey struct {
 	scope uint64
 	query string
 }
 
-// ofClass tells whether a filter is answered by the class of a resource.
+// ofClass reports whether a filter applies to a property of classes.
 func ofClass(f *query.Filter) bool { return f.Property == query.Cluster || inShape(f.Property) }
 
-// split separates the filters that classes answer from what resources must be asked.
+// split separates the filters on properties of classes from other conditions.
 func split(q *query.Query) (classes, resources query.Query) {
 	for i := range q.Filters {
 		if f := q.Filters[i]; ofClass(&f) {
@@ -80,7 +80,8 @@ func split(q *query.Query) (classes, resources query.Query) {
 	return classes, resources
 }
 
-// selectionKeyOf is empty where ages make the answer depend on the time.
+// selectionKeyOf returns the key of a query, or "" if the query depends on the time because of
+// ages.
 func selectionKeyOf(q *query.Query) string {
 	for i := range q.Filters {
 		for j := range q.Filters[i].Comparisons {
@@ -92,7 +93,7 @@ func selectionKeyOf(q *query.Query) string {
 	return q.String()
 }
 
-// selection of a scope and a query that classes answer. The lock of the catalog must be held.
+// selection returns the selection for a scope and a query on classes. The caller must hold the lock of the catalog.
 func (e *Engine) selection(scope visibility.Scope, q *query.Query, now time.Time) *selection {
 	key := selectionKey{scope: scope.ID(), query: selectionKeyOf(q)}
 	cacheable := key.query != "" || len(q.Filters) == 0
@@ -156,10 +157,10 @@ func (c *catalog) selection(scope visibility.Scope, q *query.Query, now time.Tim
 	return s
 }
 
-// empty tells whether nothing can be found.
+// empty reports whether the selection is empty.
 func (s *selection) empty() bool { return len(s.clusters) == 0 }
 
-// condition is the condition on resources r to be in the selection.
+// condition returns the condition that a resource r is in the selection.
 func (s *selection) condition(b *builder) string {
 	condition := s.classCondition(b)
 	if len(s.named) == 0 {
@@ -168,7 +169,7 @@ func (s *selection) condition(b *builder) string {
 	return "(" + condition + " OR " + namesCondition(b, s.named) + ")"
 }
 
-// conditionOn is the condition on resources r to be in some classes of the selection.
+// conditionOn returns the condition that a resource r is in some classes of the selection.
 func (s *selection) conditionOn(b *builder, classes []*class) string {
 	var whole []*class
 	var named []namedClass
@@ -191,7 +192,7 @@ func (s *selection) conditionOn(b *builder, classes []*class) string {
 	return "(" + condition + " OR " + namesCondition(b, named) + ")"
 }
 
-// oneOf is the condition to have one of few classes.
+// oneOf returns the condition that a resource r is in one of a few classes.
 func oneOf(b *builder, classes []*class) string {
 	return fmt.Sprintf("r.class = ANY(%s::bigint[])", b.arg(ids(classes)))
 }
@@ -218,7 +219,7 @@ func (s *selection) classCondition(b *builder) string {
 	if s.filtered {
 		condition := among(b, s.classes)
 		if kinds := s.kinds(); len(kinds) > 0 && len(s.named) == 0 {
-			// It follows from the class; this way the index of terms helps to find them.
+			// The class implies the kind. The index of terms finds the kind faster.
 			condition = fmt.Sprintf("(r.terms && %s::bigint[] AND %s)", b.arg(b.engine.hash.leaves(query.Kind, kinds)), condition)
 		}
 		return condition
@@ -251,7 +252,7 @@ func (s *selection) classCondition(b *builder) string {
 	}
 }
 
-// inClusters begins a condition on classes of some clusters.
+// inClusters returns the first part of a condition on classes of some clusters.
 func inClusters(b *builder, clusters []int32) string {
 	if len(clusters) > fewClusters {
 		return ""
@@ -259,8 +260,8 @@ func inClusters(b *builder, clusters []int32) string {
 	return fmt.Sprintf("r.cluster = ANY(%s::integer[]) AND ", b.arg(clusters))
 }
 
-// indexed is the condition to be in the selection, for an index that has the class but not the cluster, and
-// is read in its order.
+// indexed returns the condition to be in the selection, for a scan of an index that contains the
+// class but not the cluster.
 func (s *selection) indexed(b *builder) string {
 	condition := "r.class > 0"
 	if s.filtered || len(s.clusters) < b.clusters || slices.ContainsFunc(s.clusters, func(of clusterSelection) bool { return !of.whole }) {
@@ -274,7 +275,7 @@ func (s *selection) indexed(b *builder) string {
 	return "(" + condition + " OR " + namesCondition(b, s.named) + ")"
 }
 
-// secrets are the classes of Secrets of managed clusters.
+// secrets returns the classes of Secrets of managed clusters.
 func (s *selection) secrets() []*class {
 	var secrets []*class
 	for _, one := range s.classes {
@@ -285,13 +286,13 @@ func (s *selection) secrets() []*class {
 	return secrets
 }
 
-// among is the condition to have one of many classes. PostgreSQL looks them up in a hash table, row by
-// row, and does not make a join of it, so that the order of an index stays.
+// among returns the condition that a resource r is in one of many classes. PostgreSQL looks up the
+// class of each row in a hash table, without a join, so that the order of an index is kept.
 func among(b *builder, classes []*class) string {
 	return fmt.Sprintf("(r.class IN (SELECT unnest(%s::bigint[]))) IS TRUE", b.arg(ids(classes)))
 }
 
-// kinds of the selection; none if they are many.
+// kinds returns the kinds of the selection, or nil if there are many.
 func (s *selection) kinds() []string {
 	const most = 16
 	seen := map[string]bool{}
@@ -316,7 +317,7 @@ func (s *selection) clusterIDs() []int32 {
 	return result
 }
 
-// withoutWhole separates the clusters of which everything but Secrets is selected.
+// withoutWhole separates the clusters in which all resources except Secrets are selected.
 func (s *selection) withoutWhole() ([]*cluster, *selection) {
 	var whole []*cluster
 	rest := &selection{epoch: s.epoch, filtered: s.filtered, named: s.named, names: s.names}
@@ -351,7 +352,7 @@ func ids(classes []*class) []int64 {
 	return result
 }
 
-// leaves are the terms of values of a property that is no map.
+// leaves returns the terms of the values of a property that is not a map.
 func (h hasher) leaves(property string, values []string) []int64 {
 	terms := make([]int64, len(values))
 	for i, value := range values {

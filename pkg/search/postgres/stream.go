@@ -11,7 +11,7 @@ import (
 
 func (c *condition) builder() *builder { return &builder{engine: c.engine, clusters: c.clusters} }
 
-// row is a resource as read, valid until the next.
+// row is a resource that is valid until the next resource is read.
 type row struct {
 	class        *class
 	rid, version int64
@@ -19,8 +19,7 @@ type row struct {
 	properties   query.Properties
 }
 
-// each calls for each resource that fulfils a condition and matches, in no order. The
-// properties are decoded.
+// each executes call for each matching resource, in no particular order, with decoded properties.
 func (c *condition) each(ctx context.Context, v *view, classes func(*builder) string, call func(*row) error) error {
 	b := c.builder()
 	rows, err := v.tx.Query(ctx, "SELECT r.class, r.rid, r.version, r.uid, r.doc FROM "+v.engine.table("resources")+" r WHERE "+c.where(b, classes(b)), b.args...)

@@ -11,26 +11,27 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// errUnknownClass is the error for a row whose class the snapshot should have had.
+// errUnknownClass is the error for a row whose class is not in the snapshot.
 var errUnknownClass = errors.New("a resource has a class that does not exist")
 
-// tally is how many resources match, and where they are.
+// tally contains the number of matches and their locations.
 type tally struct {
 	count int
-	// clusters in the order of their names, those without matches left out.
+	// clusters contains the clusters with matches, in the order of their names.
 	clusters []clusterTally
-	// items are all matches, where these were read instead of counted.
+	// items contains all matches if they were read instead of counted.
 	items map[node]found
 }
 
-// clusterTally says as much as counting has told.
+// clusterTally is the tally of one cluster.
 type clusterTally struct {
 	*cluster
 	count int
-	// rids are the matches, in order, if listed is true.
+	// rids contains the matches in order if listed is true.
 	rids   []int64
 	listed bool
-	// classes are those that have matches, unless whole is true: then any but Secrets' may.
+	// classes contains the classes with matches. If whole is true, it is empty, and any class
+	// except Secrets may have matches.
 	classes []*class
 	whole   bool
 }
@@ -43,8 +44,7 @@ func (t *tally) clusterIDs() []int32 {
 	return result
 }
 
-// numbers are how many resources the classes of a selection have, in their order. The
-// lock of the catalog must be held.
+// numbers returns the counts of the selected classes, in their order. The caller must hold the lock of the catalog.
 func (s *selection) numbers() []int {
 	numbers := make([]int, len(s.classes))
 	for i, one := range s.classes {
@@ -53,8 +53,8 @@ func (s *selection) numbers() []int {
 	return numbers
 }
 
-// candidates are how many resources the classes of a selection have, if the classes are few, and many otherwise.
-// The lock of the catalog must be held.
+// candidates returns the number of resources of the selected classes, or a large number if there are many classes.
+// The caller must hold the lock of the catalog.
 func (s *selection) candidates() int {
 	if len(s.classes) > fewClasses || len(s.named) > 0 {
 		return math.MaxInt
@@ -66,7 +66,7 @@ func (s *selection) candidates() int {
 	return total
 }
 
-// gathering makes a tally of what is counted class by class.
+// gathering collects a tally class by class.
 type gathering map[*cluster]*clusterTally
 
 func (g gathering) of(one *cluster) *clusterTally {
@@ -108,8 +108,8 @@ func compareClusters(a, b *cluster) int {
 	return cmp.Or(strings.Compare(a.name, b.name), cmp.Compare(a.id, b.id))
 }
 
-// tally finds out how many resources match, and where. Numbers are those of the
-// classes; list is true if the matches are wanted beside their number.
+// tally counts the matches. numbers contains the counts of the classes. list is true if the caller
+// also requires the matches.
 func (c *condition) tally(ctx context.Context, v *view, numbers []int, list bool) (*tally, error) {
 	g := gathering{}
 	s := c.selection
@@ -146,12 +146,12 @@ func (c *condition) tally(ctx context.Context, v *view, numbers []int, list bool
 	return g.tally(), err
 }
 
-// selective tells whether there is more to match than what is not, so that matches are likely few.
+// selective reports whether there is a positive condition, so that few matches are likely.
 func (c *condition) selective() bool {
 	return len(c.keywords) > 0 || slices.ContainsFunc(c.filters, func(f filterCondition) bool { return f.filtered })
 }
 
-// count counts by class what fulfils the condition.
+// count counts the resources that meet the condition, by class.
 func (c *condition) count(ctx context.Context, v *view, classes func(*builder) string, add func(*class, int)) error {
 	b := c.builder()
 	where := c.where(b, classes(b))
@@ -171,7 +171,7 @@ func (c *condition) count(ctx context.Context, v *view, classes func(*builder) s
 	return err
 }
 
-// readAll reads all that fulfils the condition, and so counts it too.
+// readAll reads all resources that meet the condition, which also counts them.
 func (c *condition) readAll(ctx context.Context, v *view) (*tally, error) {
 	b := c.builder()
 	where := c.where(b, c.selection.condition(b))
@@ -190,8 +190,8 @@ func (c *condition) readAll(ctx context.Context, v *view) (*tally, error) {
 	return t, nil
 }
 
-// list finds the keys of what fulfils the condition. Where only names are asked for, their index
-// answers alone, and what is of classes outside the selection is left out here.
+// list returns the keys of the resources that meet the condition. If the condition only concerns
+// names, the index of names answers it, and list excludes classes outside of the selection.
 func (c *condition) list(ctx context.Context, v *view, s *selection, g gathering) error {
 	b := c.builder()
 	var classes string
@@ -230,7 +230,7 @@ func (c *condition) list(ctx context.Context, v *view, s *selection, g gathering
 	return err
 }
 
-// namesOnly tells whether the condition is on names alone.
+// namesOnly reports whether the condition only concerns names.
 func (c *condition) namesOnly() bool {
 	return len(c.keywords) == 0 && len(c.filters) == 1 && c.filters[0].wanted.namesOnly() && c.filters[0].unwanted.empty()
 }
@@ -239,8 +239,8 @@ func (l *leafCondition) namesOnly() bool {
 	return len(l.names) > 0 && len(l.terms)+len(l.created) == 0
 }
 
-// countWhole takes the numbers of whole clusters from the tables of values and of tokens,
-// if the condition is to have just one of these, and returns what of the selection is left to count.
+// countWhole takes the counts of whole clusters from the tables of values and tokens, if the
+// condition is a single value or token. It returns the remaining selection.
 func (c *condition) countWhole(ctx context.Context, v *view, g gathering) (*selection, error) {
 	s := c.selection
 	table, of, term, terms := "", "", "", []int64(nil)
@@ -286,7 +286,7 @@ func (c *condition) countWhole(ctx context.Context, v *view, g gathering) (*sele
 		return nil, err
 	}
 	if len(seen) > 1 {
-		// A resource may have several, and must count once.
+		// A resource may have several of the values, but must count once.
 		return s, nil
 	}
 	for one, n := range numbers {

@@ -11,7 +11,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// separator stands between texts in one column; no escaped text contains it.
+// separator separates texts in one column. Escaped texts do not contain it.
 const separator = "\x01\x01"
 
 var (
@@ -20,9 +20,8 @@ var (
 	likeText  = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
 )
 
-// escape makes a text that PostgreSQL can hold, which has no zero bytes and is
-// valid UTF-8. Escaped texts have the order of the texts, and one contains another
-// exactly when the texts do.
+// escape returns a text that PostgreSQL can store: valid UTF-8 without zero bytes. Escaping preserves order and
+// containment.
 func escape(text string) string {
 	plain := true
 	for i := range len(text) {
@@ -45,7 +44,7 @@ func unescape(text string) string {
 	return unescaper.Replace(text)
 }
 
-// likePattern is the pattern of LIKE for the parts of a comparison.
+// likePattern returns the LIKE pattern for the parts of a comparison.
 func likePattern(parts []string) string {
 	var b strings.Builder
 	for i, part := range parts {
@@ -57,7 +56,7 @@ func likePattern(parts []string) string {
 	return b.String()
 }
 
-// lowerASCII has ASCII letters in lower case and leaves the others alone.
+// lowerASCII converts ASCII letters to lower case.
 func lowerASCII(text string) string {
 	for i := range len(text) {
 		if c := text[i]; 'A' <= c && c <= 'Z' {
@@ -80,8 +79,7 @@ const (
 	textRank   = '3'
 )
 
-// orderKey is a text that orders by bytes as query.CompareTexts orders the texts,
-// and is escaped.
+// orderKey returns an escaped text whose order by bytes equals the order of query.CompareTexts.
 func orderKey(text string) string {
 	if number, is := query.ParseNumber(text); is {
 		return string(appendHex([]byte{numberRank}, orderedFloat(number)))
@@ -101,7 +99,7 @@ func appendHex(key []byte, value uint64) []byte {
 	return key
 }
 
-// orderedFloat has the order of a float as an integer. The two zeros are one.
+// orderedFloat returns an integer with the same order as the float. Both zeros are equal.
 func orderedFloat(number float64) uint64 {
 	if number == 0 {
 		number = 0
@@ -113,12 +111,12 @@ func orderedFloat(number float64) uint64 {
 	return bits | 1<<63
 }
 
-// microseconds is a time as a count since 1970, and whether that is all of it.
+// microseconds returns a time in microseconds since 1970, and reports whether the result is exact.
 func microseconds(at time.Time) (int64, bool) {
 	return at.UnixMicro(), at.Nanosecond()%1000 == 0
 }
 
-// orderText is what a leaf is ordered by.
+// orderText returns the text by which a leaf is ordered.
 func orderText(leaf *query.Leaf) string {
 	if leaf.Key == "" {
 		return leaf.Text
@@ -126,13 +124,13 @@ func orderText(leaf *query.Leaf) string {
 	return query.LeafText(query.Map, *leaf)
 }
 
-// hasher makes 64-bit names of texts. It is keyed with a secret of the database, so
-// that nobody who reports can choose texts with the same name.
+// hasher computes 64-bit hashes of texts. The key is a secret of the database, so that reporters
+// cannot produce collisions.
 type hasher struct {
 	secret []byte
 }
 
-// Purposes of hashes, so that the same texts have different ones.
+// Purposes of hashes. The hashes of equal texts differ between purposes.
 const (
 	hashResource byte = iota + 1
 	hashDocument
@@ -143,7 +141,7 @@ const (
 	hashToken
 )
 
-// sum hashes texts, each with its length, so that no two lists of them are taken for one.
+// sum hashes texts with their lengths, so that different lists never have the same input.
 func (h hasher) sum(purpose byte, texts ...string) int64 {
 	var room [512]byte
 	buffer := append(append(room[:0], h.secret...), purpose)
@@ -155,13 +153,13 @@ func (h hasher) sum(purpose byte, texts ...string) int64 {
 	return int64(binary.BigEndian.Uint64(digest[:8]))
 }
 
-// resource names a resource of a cluster.
+// resource returns the rid of a resource.
 func (h hasher) resource(cluster, uid string) int64 { return h.sum(hashResource, cluster, uid) }
 
-// property names a property.
+// property returns the hash of a property.
 func (h hasher) property(name string) int64 { return h.sum(hashProperty, name) }
 
-// leaf is the term of a leaf; the same for a value and for an element of a list.
+// leaf returns the term of a leaf. A value and an element of a list have the same term.
 func (h hasher) leaf(property string, pair bool, key, text string) int64 {
 	if pair {
 		return h.sum(hashLeaf, property, key, text)
@@ -169,10 +167,10 @@ func (h hasher) leaf(property string, pair bool, key, text string) int64 {
 	return h.sum(hashLeaf, property, text)
 }
 
-// pairKey is the term of a key of a map.
+// pairKey returns the term of a key of a map.
 func (h hasher) pairKey(property, key string) int64 { return h.sum(hashPairKey, property, key) }
 
-// number is the term of a text that is a number.
+// number returns the term of a number.
 func (h hasher) number(property string, number float64) int64 {
 	var bits [8]byte
 	binary.BigEndian.PutUint64(bits[:], orderedFloat(number))

@@ -11,14 +11,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Keywords are found by tokens: the runs of letters and digits of a text. A resource has
-// terms for its tokens, and the tokens that exist are a table. A keyword "ginx-prox" is in a text
-// only if a token ends with "ginx" and another begins with "prox".
+// Keywords are found by tokens. Tokens are the runs of letters and digits in a text. Resources have
+// terms for their tokens, and a table contains all tokens. A text can contain the keyword
+// "ginx-prox" only if one of its tokens ends with "ginx" and another token begins with "prox".
 
 const (
-	// longToken is how many bytes of a token are kept as one.
+	// longToken is the maximum length of a token in bytes.
 	longToken = 128
-	// anyLong stands in the table for tokens that are longer.
+	// anyLong represents all longer tokens in the table.
 	anyLong = ""
 )
 
@@ -26,7 +26,8 @@ func inToken(c byte) bool {
 	return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c >= utf8.RuneSelf
 }
 
-// tokens calls for each token of a lower-case text, with its position; a token may come twice.
+// tokens executes call for each token of a lower-case text, with its position. A token may occur
+// twice.
 func tokens(text string, call func(token string, begin int)) {
 	for at := 0; at < len(text); {
 		if !inToken(text[at]) {
@@ -41,15 +42,16 @@ func tokens(text string, call func(token string, begin int)) {
 	}
 }
 
-// tokenCount is a token, and how many resources more or fewer have it.
+// tokenCount is a token with the change of its resource count.
 type tokenCount struct {
 	term int64
 	more int64
-	// last is the resource that was counted last, so that each counts once.
+	// last is the last counted resource, so that each resource counts once.
 	last int
 }
 
-// tokenCounts are the tokens that a report concerns, those of Secrets of managed clusters apart.
+// tokenCounts contains the tokens that a report changes. Tokens of Secrets of managed clusters are
+// counted separately.
 type tokenCounts struct {
 	hash      hasher
 	byToken   [2]map[string]*tokenCount
@@ -60,7 +62,7 @@ func newTokenCounts(hash hasher) *tokenCounts {
 	return &tokenCounts{hash: hash, byToken: [2]map[string]*tokenCount{{}, {}}}
 }
 
-// add counts the tokens of a resource, or with -1 takes them away, and appends their terms.
+// add counts the tokens of a resource and appends their terms. If by is -1, it subtracts them.
 func (t *tokenCounts) add(secret bool, words string, by int64, terms []int64) []int64 {
 	t.resources++
 	byToken := t.byToken[0]
@@ -85,7 +87,7 @@ func (t *tokenCounts) add(secret bool, words string, by int64, terms []int64) []
 	return terms
 }
 
-// sorted are the tokens whose numbers change, in the order of their terms.
+// sorted returns the tokens whose counts change, in the order of their terms.
 func (t *tokenCounts) sorted(of int) []string {
 	sorted := make([]string, 0, len(t.byToken[of]))
 	for token, one := range t.byToken[of] {
@@ -97,14 +99,14 @@ func (t *tokenCounts) sorted(of int) []string {
 	return sorted
 }
 
-// store brings the table up to date; that of a fresh cluster has nothing of it yet. The cluster's
-// lock must be held.
+// store updates the table. If the cluster is fresh, the table contains no rows of it yet. The
+// caller must hold the lock of the cluster.
 func (t *tokenCounts) store(ctx context.Context, e *Engine, tx pgx.Tx, cluster int32, fresh bool) error {
 	var texts []string
 	var secret []bool
 	var terms, more, fewer []int64
 	for i := range t.byToken {
-		// In the order of the table's key, which takes them faster so.
+		// Inserts are faster in the order of the key.
 		for _, token := range t.sorted(i) {
 			one := t.byToken[i][token]
 			secret, texts, terms, more = append(secret, i == 1), append(texts, token), append(terms, one.term), append(more, one.more)
@@ -141,17 +143,18 @@ func (t *tokenCounts) store(ctx context.Context, e *Engine, tx pgx.Tx, cluster i
 	return nil
 }
 
-// keywordCondition holds for resources that contain a keyword, and those of clusters whose
-// names do.
+// keywordCondition is true for resources that contain a keyword, and for resources of clusters
+// whose names contain it.
 type keywordCondition struct {
-	// terms are such that a resource must have one of each; none if too many would do.
+	// terms contains sets of terms. A resource must have one term of each set. It is empty if there
+	// would be too many terms.
 	terms [][]int64
-	// pattern is what the words must be like; empty if the terms say it all.
+	// pattern is the LIKE pattern of the words. It is empty if the terms are sufficient.
 	pattern  string
 	clusters []int32
 }
 
-// addKeyword looks up which tokens the parts of a keyword may be of.
+// addKeyword looks up the tokens for the parts of a keyword.
 func (c *condition) addKeyword(ctx context.Context, v *view, keyword string) error {
 	keyword = lowerASCII(escape(keyword))
 	one := keywordCondition{pattern: "%" + likeText.Replace(keyword) + "%"}
@@ -177,7 +180,7 @@ func (c *condition) addKeyword(ctx context.Context, v *view, keyword string) err
 		if err != nil {
 			return fmt.Errorf("words: %w", err)
 		}
-		if len(terms) > mostTerms {
+		if len(terms) > maxTerms {
 			many = true
 			continue
 		}
@@ -191,8 +194,8 @@ func (c *condition) addKeyword(ctx context.Context, v *view, keyword string) err
 	return nil
 }
 
-// tokens are the terms of tokens like a pattern, and whether there are long ones, whose term is
-// among them. There may be more than mostTerms.
+// tokens returns the terms of the tokens that match a pattern, and reports whether long tokens are
+// among them. It may return more than maxTerms.
 func (v *view) tokens(ctx context.Context, c *condition, pattern string) (terms []int64, long bool, err error) {
 	b := c.builder()
 	table := v.engine.table("tokens")
@@ -202,7 +205,7 @@ func (v *view) tokens(ctx context.Context, c *condition, pattern string) (terms 
 	}
 	statement := fmt.Sprintf("(SELECT DISTINCT term, false FROM %[1]s WHERE token LIKE %[2]s%[3]s LIMIT %[4]d)"+
 		" UNION ALL (SELECT term, true FROM %[1]s WHERE term = %[5]s%[3]s LIMIT 1)",
-		table, b.arg(pattern), of, mostTerms+1, b.arg(v.engine.hash.sum(hashToken, anyLong)))
+		table, b.arg(pattern), of, maxTerms+1, b.arg(v.engine.hash.sum(hashToken, anyLong)))
 	rows, err := v.tx.Query(ctx, statement, b.args...)
 	if err != nil {
 		return nil, false, err

@@ -8,22 +8,23 @@ import (
 
 // Bounds of a query.
 const (
-	// MaxLength is how many bytes the text of a query, or all texts of a structured one, may have.
+	// MaxLength bounds the bytes of a query text, or of all texts of a structured query.
 	MaxLength = 64 << 10
-	// MaxTerms is how many keywords and values a query may have.
+	// MaxTerms bounds the keywords and values of a query.
 	MaxTerms = 1000
-	// MaxWildcards is how many wildcards a value may have.
+	// MaxWildcards bounds the wildcards of a value.
 	MaxWildcards = 32
 )
 
-// CheckError tells what is wrong with a structured query. Filter, Keyword and Value are indexes of
-// what is meant, Value within the Comparisons of Filter; each is -1 if it does not apply.
+// CheckError is the error for an invalid structured query. Filter, Keyword and Value are the
+// indexes of the invalid part. Value is an index into the Comparisons of Filter. Each is -1 if it
+// does not apply.
 type CheckError struct {
 	Filter, Keyword, Value int
 	Message                string
 }
 
-// Error says where the query is wrong, and what.
+// Error returns the invalid part and the reason.
 func (e *CheckError) Error() string {
 	switch {
 	case e.Keyword >= 0:
@@ -37,7 +38,7 @@ func (e *CheckError) Error() string {
 	}
 }
 
-// CheckProperty is what is wrong with the name of a property; empty if nothing is.
+// CheckProperty returns the reason why the name of a property is invalid, or "" if it is valid.
 func CheckProperty(name string) string {
 	switch {
 	case name == "":
@@ -49,7 +50,7 @@ func CheckProperty(name string) string {
 	return ""
 }
 
-// Check tells whether the query is one that Parse could return. Its errors are CheckErrors.
+// Check returns a CheckError if Parse cannot return the query.
 func (q *Query) Check() error {
 	terms, length := len(q.Keywords), 0
 	for i, keyword := range q.Keywords {
@@ -80,9 +81,9 @@ func (q *Query) Check() error {
 	whole := &CheckError{Filter: -1, Keyword: -1, Value: -1}
 	switch {
 	case terms > MaxTerms:
-		whole.Message = fmt.Sprintf("has %d keywords and values, must have at most %d", terms, MaxTerms)
+		whole.Message = fmt.Sprintf("has %d keywords and values; the maximum is %d", terms, MaxTerms)
 	case length > MaxLength:
-		whole.Message = fmt.Sprintf("has %d bytes, must have at most %d", length, MaxLength)
+		whole.Message = fmt.Sprintf("has %d bytes; the maximum is %d", length, MaxLength)
 	default:
 		return nil
 	}
@@ -109,14 +110,14 @@ func (c *Comparison) check() string {
 	}
 	switch {
 	case len(c.Parts) == 0:
-		return "must be made of a text"
+		return "must have a text"
 	case len(c.Parts)-1 > MaxWildcards:
 		return tooManyWildcards
 	}
 	return checkText(c.Text)
 }
 
-// checkText is what is wrong with a text; empty if nothing is.
+// checkText returns the reason why a text is invalid, or "" if it is valid.
 func checkText(text string) string {
 	switch {
 	case !utf8.ValidString(text):
@@ -127,7 +128,7 @@ func checkText(text string) string {
 	return ""
 }
 
-// propertyLength is how many bytes of a text, from its beginning, can name a property.
+// propertyLength returns the length of the longest prefix that can name a property.
 func propertyLength(text string) int {
 	for i := range len(text) {
 		c := text[i]
@@ -141,15 +142,15 @@ func propertyLength(text string) int {
 	return len(text)
 }
 
-// maxSuggested is the length up to which names are compared.
+// maxSuggested is the maximum length of names that are compared.
 const maxSuggested = 64
 
-// Suggest is the known name that another one was probably meant to be, without case; the first of
-// those that are equally close, and empty if none is close, or if the name itself is known.
+// Suggest returns the known name that is closest to a name, case-insensitively. Among equally close
+// names, it returns the first. It returns "" if no name is close, or if the name is known.
 func Suggest(name string, known []string) string {
 	best, closest := "", 0
 	if len(name) <= maxSuggested {
-		// A third of the letters may be wrong, and one in short names.
+		// One third of the letters may differ, but at least one letter.
 		closest = max(1, len(name)/3) + 1
 	}
 	for _, candidate := range known {
@@ -166,8 +167,8 @@ func Suggest(name string, known []string) string {
 	return best
 }
 
-// distance is how many bytes must be inserted, deleted, replaced or swapped with the
-// next to make one text of another.
+// distance returns the number of bytes that must be inserted, deleted, replaced or swapped with the
+// next byte to turn one text into another.
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ages are the words for times past.
+// ages maps the words for ages to durations.
 var ages = map[string]time.Duration{
 	"hour":  time.Hour,
 	"day":   24 * time.Hour,
@@ -14,15 +14,14 @@ var ages = map[string]time.Duration{
 	"year":  365 * 24 * time.Hour,
 }
 
-// NewComparison compares with a text as it is: nothing in it has a meaning. No
-// operator means Equal.
+// NewComparison returns a comparison with a literal text. An empty operator means Equal.
 func NewComparison(op Op, text string) Comparison {
 	return compareWith(op, []string{text})
 }
 
-// NewPattern compares with a pattern, in which * stands for any text and a backslash
-// takes the meaning of the next character. Wildcards in a row are one. Operators other than
-// Equal and NotEqual know no wildcards: * is itself there. No operator means Equal.
+// NewPattern returns a comparison with a pattern, in which * matches any text and a backslash
+// escapes the next character. Consecutive wildcards count as one. For operators other than Equal
+// and NotEqual, * is literal. An empty operator means Equal.
 func NewPattern(op Op, text string) Comparison {
 	if !strings.ContainsAny(text, `*\`) {
 		return NewComparison(op, text)
@@ -42,14 +41,14 @@ func NewPattern(op Op, text string) Comparison {
 	return compareWith(op, w.parts())
 }
 
-// ParseComparison reads a value of a structured filter: an operator (= ! != > >= <
-// <=; none means =) and a pattern. Every text is one.
+// ParseComparison parses a value of a structured filter: an optional operator (= ! != > >= < <=) and a pattern.
+// Every text is valid.
 func ParseComparison(text string) Comparison {
 	op, length := leadingOp(text)
 	return NewPattern(op, text[length:])
 }
 
-// leadingOp is the operator at the beginning of a text, and its length.
+// leadingOp returns the operator at the beginning of a text and its length.
 func leadingOp(text string) (Op, int) {
 	for _, op := range [...]Op{NotEqual, LessOrEqual, GreaterOrEqual, Less, Greater, Equal} {
 		if strings.HasPrefix(text, string(op)) {
@@ -62,7 +61,7 @@ func leadingOp(text string) (Op, int) {
 	return Equal, 0
 }
 
-// compareWith makes a comparison with the pieces between wildcards.
+// compareWith returns a comparison with the parts between wildcards.
 func compareWith(op Op, parts []string) Comparison {
 	if op == "" {
 		op = Equal
@@ -87,7 +86,7 @@ func compareWith(op Op, parts []string) Comparison {
 	return c
 }
 
-// word is a text with wildcards that is being read.
+// word is a text with wildcards while it is parsed.
 type word struct {
 	before []string
 	last   strings.Builder

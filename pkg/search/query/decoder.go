@@ -1,29 +1,28 @@
 package query
 
 import (
+	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
 )
 
-// decoder reads the JSON of properties. It works on one string, so that values
-// without escapes are pieces of it.
+// decoder decodes the JSON of properties. It works on one string, so that values without escapes
+// share the string.
 type decoder struct {
 	text   string
 	at     int
 	leaves []Leaf
 }
 
-// peek is the next byte that is not white space; 0 at the end.
+// peek returns the next byte that is not white space, or 0 at the end.
 func (d *decoder) peek() byte {
 	for d.at < len(d.text) {
 		switch c := d.text[d.at]; c {
 		case ' ', '\t', '\n', '\r':
 			d.at++
 		default:
-			// A NUL is never valid here; it must not look like the end.
+			// A NUL is never valid here, and must not be mistaken for the end.
 			return max(c, 1)
 		}
 	}
@@ -38,8 +37,8 @@ func (d *decoder) unexpected(want string) error {
 	return fmt.Errorf("offset %d: %q where %s is expected", d.at, r, want)
 }
 
-// members reads an object ('}') or an array (']'), and calls member for each, which
-// reads the value. Names are empty in an array.
+// members reads an object ('}') or an array (']'). It calls member to read the value of each
+// member. Names are empty in an array.
 func (d *decoder) members(end byte, member func(name string) error) error {
 	open, what := byte('{'), "an object"
 	if end == ']' {
@@ -149,7 +148,7 @@ func (d *decoder) leaf(l *Leaf) error {
 	}
 }
 
-// scalar reads a value that is neither a string nor has others in it.
+// scalar reads a value that is neither a string, an object nor an array.
 func (d *decoder) scalar() (string, Type, error) {
 	rest := d.text[d.at:]
 	length, t := 0, Bool
@@ -170,10 +169,10 @@ func (d *decoder) scalar() (string, Type, error) {
 	return rest[:length], t, nil
 }
 
-// appendCompact appends the next value without white space and needless escapes.
+// appendCompact appends the next value without white space and without unnecessary escapes.
 func (d *decoder) appendCompact(dst []byte, depth int) ([]byte, error) {
 	if depth > maxDepth {
-		return nil, fmt.Errorf("offset %d: more than %d values in one another", d.at, maxDepth)
+		return nil, fmt.Errorf("offset %d: more than %d nested values", d.at, maxDepth)
 	}
 	c := d.peek()
 	switch c {
@@ -185,7 +184,7 @@ func (d *decoder) appendCompact(dst []byte, depth int) ([]byte, error) {
 		text, _, err := d.scalar()
 		return append(dst, text...), err
 	}
-	// In ASCII a bracket closes two after it opens.
+	// In ASCII, the closing bracket is the opening bracket plus two.
 	end := c + 2
 	dst = append(dst, c)
 	first := true
@@ -206,15 +205,23 @@ func (d *decoder) appendCompact(dst []byte, depth int) ([]byte, error) {
 
 // str reads a string.
 func (d *decoder) str() (string, error) {
-	start := d.at + 1
-	for i := start; i < len(d.text); i++ {
+	start, escaped := d.at, false
+	for i := start + 1; i < len(d.text); i++ {
 		switch c := d.text[i]; {
-		case c == '"':
+		case c == '"' && !escaped:
 			d.at = i + 1
-			return d.text[start:i], nil
+			return d.text[start+1 : i], nil
+		case c == '"':
+			// Unlike jsontext, json.Unmarshal replaces lone surrogates with U+FFFD.
+			var text string
+			if err := json.Unmarshal([]byte(d.text[start:i+1]), &text); err != nil {
+				return "", fmt.Errorf("offset %d: invalid string: %w", start, err)
+			}
+			d.at = i + 1
+			return text, nil
 		case c == '\\':
-			d.at = i
-			return d.escaped(start)
+			escaped = true
+			i++
 		case c < ' ':
 			d.at = i
 			return "", d.unexpected("a character of a string")
@@ -222,82 +229,4 @@ func (d *decoder) str() (string, error) {
 	}
 	d.at = len(d.text)
 	return "", d.unexpected("the end of a string")
-}
-
-// escaped reads the rest of a string from its first escape on.
-func (d *decoder) escaped(start int) (string, error) {
-	var b strings.Builder
-	b.WriteString(d.text[start:d.at])
-	for d.at < len(d.text) {
-		c := d.text[d.at]
-		switch {
-		case c == '"':
-			d.at++
-			return b.String(), nil
-		case c < ' ':
-			return "", d.unexpected("a character of a string")
-		case c != '\\':
-			b.WriteByte(c)
-			d.at++
-			continue
-		}
-		d.at++
-		if d.at >= len(d.text) {
-			break
-		}
-		switch c := d.text[d.at]; c {
-		case '"', '\\', '/':
-			b.WriteByte(c)
-		case 'b':
-			b.WriteByte('\b')
-		case 'f':
-			b.WriteByte('\f')
-		case 'n':
-			b.WriteByte('\n')
-		case 'r':
-			b.WriteByte('\r')
-		case 't':
-			b.WriteByte('\t')
-		case 'u':
-			r, err := d.unicode()
-			if err != nil {
-				return "", err
-			}
-			b.WriteRune(r)
-			continue
-		default:
-			return "", d.unexpected("an escape")
-		}
-		d.at++
-	}
-	return "", d.unexpected("the end of a string")
-}
-
-// unicode reads the escape of a character from its u on, and that of the other half
-// where it takes two. Half a character is U+FFFD.
-func (d *decoder) unicode() (rune, error) {
-	unit := func(at int) (rune, bool) {
-		if at+5 > len(d.text) || d.text[at] != 'u' {
-			return 0, false
-		}
-		value, err := strconv.ParseUint(d.text[at+1:at+5], 16, 16)
-		return rune(value), err == nil
-	}
-	r, valid := unit(d.at)
-	if !valid {
-		return 0, d.unexpected("u with four hexadecimal digits")
-	}
-	d.at += 5
-	if !utf16.IsSurrogate(r) {
-		return r, nil
-	}
-	if d.at < len(d.text) && d.text[d.at] == '\\' {
-		if low, valid := unit(d.at + 1); valid {
-			if pair := utf16.DecodeRune(r, low); pair != utf8.RuneError {
-				d.at += 6
-				return pair, nil
-			}
-		}
-	}
-	return utf8.RuneError, nil
 }

@@ -5,8 +5,8 @@ import (
 	"unicode"
 )
 
-// String is the text form of a query that passes Check: Parse makes the same query of
-// it, unless quotes have made it longer than MaxLength.
+// String returns the text form of a query that passes Check. Parse returns the same query for this
+// text, unless quotes make the text longer than MaxLength.
 func (q *Query) String() string {
 	var b strings.Builder
 	for i := range q.Filters {
@@ -56,7 +56,7 @@ func (f *Filter) write(b *strings.Builder) {
 	}
 }
 
-// write writes the value.
+// write writes the value of the comparison.
 func (c *Comparison) write(b *strings.Builder) {
 	for i, part := range c.Parts {
 		if i > 0 {
@@ -72,7 +72,7 @@ func (c *Comparison) write(b *strings.Builder) {
 	}
 }
 
-// quoteIfNeeded quotes what would not mean itself in a value.
+// quoteIfNeeded quotes a value that is not literal without quotes.
 func quoteIfNeeded(text string) string {
 	special := func(r rune) bool {
 		return strings.ContainsRune(`"'\*,`, r) || unicode.IsSpace(r) || !unicode.IsGraphic(r)
@@ -83,7 +83,7 @@ func quoteIfNeeded(text string) string {
 	return text
 }
 
-// quote makes a text literal.
+// quote quotes a text.
 func quote(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzMatch compares patterns and keywords with regular expressions, which say the same in another way.
+// FuzzMatch compares the results of patterns and keywords with those of regular expressions.
 func FuzzMatch(f *testing.F) {
 	for _, seed := range [][2]string{
 		{"nginx-*", "nginx-7c9d8"}, {"*a*a*a*b", "aaaaaaaaaaaaaaaa"}, {"**", ""}, {"*", "x"}, {`a\*b`, "a*b"}, {`\`, `\`},
@@ -26,7 +26,7 @@ func FuzzMatch(f *testing.F) {
 		for i, part := range c.Parts {
 			quoted[i] = regexp.QuoteMeta(part)
 		}
-		// Numbers and ages are compared by their values.
+		// Numbers and ages are compared by value.
 		if c.Number == nil && c.Age == 0 {
 			want := regexp.MustCompile(`\A(?s:` + strings.Join(quoted, ".*") + `)\z`).MatchString(text)
 			if got := c.MatchesLeaf("name", String, Leaf{Text: text}, time.Time{}); got != want {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Matches tells whether a resource of a cluster is looked for. Ages count from now.
-// It is what every engine must agree with.
+// Matches reports whether a resource of a cluster matches the query. now is the reference time of
+// ages. The results of all engines must be equal to its results.
 func (q *Query) Matches(cluster string, properties Properties, now time.Time) bool {
 	for i := range q.Filters {
 		if !q.Filters[i].matches(cluster, properties, now) {
@@ -77,7 +77,7 @@ func containsKeyword(cluster string, properties Properties, keyword string) bool
 	return false
 }
 
-// spansPair tells whether "key=value" contains a keyword across its "=".
+// spansPair reports whether "key=value" contains a keyword with the "=" inside the keyword.
 func spansPair(leaf *Leaf, keyword string) bool {
 	for i := range len(keyword) {
 		if keyword[i] != '=' {
@@ -92,8 +92,8 @@ func spansPair(leaf *Leaf, keyword string) bool {
 	return false
 }
 
-// MatchesLeaf tells whether the comparison holds for one leaf of a property of type
-// t; of NotEqual it tells whether Equal holds. Ages count from now.
+// MatchesLeaf reports whether the comparison holds for one leaf of a property of type t. For
+// NotEqual, it reports whether Equal holds. now is the reference time of ages.
 func (c *Comparison) MatchesLeaf(property string, t Type, leaf Leaf, now time.Time) bool {
 	text := leaf.Text
 	if t == Map {
@@ -114,8 +114,7 @@ func (c *Comparison) MatchesLeaf(property string, t Type, leaf Leaf, now time.Ti
 	}
 }
 
-// couldBePair is false for most pairs that the comparison does not hold for; it
-// spares to put them together.
+// couldBePair returns false for most pairs that do not match, so that they are not concatenated.
 func (c *Comparison) couldBePair(leaf Leaf) bool {
 	length := len(leaf.Key) + 1 + len(leaf.Text)
 	if !c.Wildcard() && length != len(c.Text) {
@@ -129,7 +128,7 @@ func (c *Comparison) couldBePair(leaf Leaf) bool {
 	return leaf.Key[:head] == first[:head] && leaf.Text[len(leaf.Text)-tail:] == last[len(last)-tail:]
 }
 
-// equals tells whether the comparison holds as Equal.
+// equals reports whether the comparison holds with the operator Equal.
 func (c *Comparison) equals(property, text string, now time.Time) bool {
 	if c.Age > 0 {
 		if at, is := ParseTime(text); is {
@@ -150,7 +149,7 @@ func (c *Comparison) equals(property, text string, now time.Time) bool {
 	return matchParts(c.Parts, text, func(a, b string) bool { return a == b }, strings.Index)
 }
 
-// orders tells whether one of the operators that order holds.
+// orders reports whether an ordering operator holds.
 func (c *Comparison) orders(text string, now time.Time) bool {
 	var order int
 	switch {
@@ -189,7 +188,7 @@ func (c *Comparison) orders(text string, now time.Time) bool {
 	}
 }
 
-// matchParts tells whether a text is the parts with any text between them.
+// matchParts reports whether a text consists of the given parts with any text between them.
 func matchParts(parts []string, text string, equal func(a, b string) bool, index func(text, part string) int) bool {
 	if len(parts) == 0 {
 		return false
@@ -213,8 +212,8 @@ func matchParts(parts []string, text string, equal func(a, b string) bool, index
 	return true
 }
 
-// LeafText is the text of a leaf of a property of type t, as keywords, patterns and
-// completions see it: "key=value" for a map.
+// LeafText returns the text of a leaf of a property of type t for keywords, patterns and
+// completions. For a map, it is "key=value".
 func LeafText(t Type, leaf Leaf) string {
 	if t == Map {
 		return leaf.Key + "=" + leaf.Text
@@ -222,12 +221,12 @@ func LeafText(t Type, leaf Leaf) string {
 	return leaf.Text
 }
 
-// ContainsFold tells whether a text contains a keyword, ASCII letters compared
-// without case. It allocates for long keywords in long texts only.
+// ContainsFold reports whether a text contains a keyword. It compares ASCII letters
+// case-insensitively. It allocates only for long keywords in long texts.
 func ContainsFold(text, lowerKeyword string) bool { return indexFold(text, lowerKeyword) >= 0 }
 
-// indexFold is where a text contains a part, ASCII letters compared without case; -1
-// if it does not.
+// indexFold returns the index of a part in a text, or -1. It compares ASCII letters
+// case-insensitively.
 func indexFold(text, part string) int {
 	if part == "" {
 		return 0
@@ -244,11 +243,11 @@ func indexFold(text, part string) int {
 	return -1
 }
 
-// longFold is from what length on a part is not compared at each place of a text, which would take
-// the product of both lengths for texts that are made for that.
+// longFold is the length from which on a part is not compared at each index of a text. For crafted
+// texts, that would take time proportional to the product of both lengths.
 const longFold = 16
 
-// folded is a text with ASCII letters in lower case.
+// folded returns a text with ASCII letters in lower case.
 func folded(text string) string {
 	out := make([]byte, len(text))
 	for i := range len(text) {
@@ -257,8 +256,8 @@ func folded(text string) string {
 	return string(out)
 }
 
-// equalFold tells whether two texts of one length are the same, ASCII letters
-// compared without case.
+// equalFold reports whether two texts of equal length are equal. It compares ASCII letters
+// case-insensitively.
 func equalFold(a, b string) bool {
 	for i := range len(a) {
 		if lower[a[i]] != lower[b[i]] {
@@ -268,7 +267,7 @@ func equalFold(a, b string) bool {
 	return true
 }
 
-// lower has the lower-case letter for each ASCII letter, and any other byte for itself.
+// lower maps ASCII letters to lower case and other bytes to themselves.
 var lower = func() (table [256]byte) {
 	for i := range table {
 		table[i] = byte(i)

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// now is the time that ages count from in tests.
+// now is the reference time of ages in tests.
 var now = time.Date(2025, 11, 1, 12, 0, 0, 0, time.UTC)
 
 func decoded(t testing.TB, object string) Properties {
@@ -43,7 +43,7 @@ func TestMatches(t *testing.T) {
 	for name, test := range map[string]struct {
 		yes, no []string
 	}{
-		"nothing is looked for": {yes: []string{"", "*"}},
+		"empty query": {yes: []string{"", "*"}},
 
 		// Keywords.
 		"two keywords in two properties":   {yes: []string{"nginx payments", "payments 8080 busybox"}, no: []string{"nginx absent"}},
@@ -83,36 +83,36 @@ func TestMatches(t *testing.T) {
 		"only kind is folded": {no: []string{"kind_plural:podS", "status:running"}},
 
 		// Numbers.
-		"numbers as numbers":         {yes: []string{"restarts>8", "restarts<10", "restarts>=9", "restarts<=9.0", "restarts>-1", "restarts<1e2"}, no: []string{"restarts>9", "restarts<9", "restarts>10"}},
-		"equal numbers":              {yes: []string{"restarts:9.0", "restarts:90e-1", "share:.5,0.50", "restarts!=8"}, no: []string{"restarts!=9.00", "restarts:90"}},
-		"strings that are numbers":   {yes: []string{"port>100", "port<9000", "port:8080.0"}, no: []string{"port>9000"}},
-		"what is no JSON number":     {yes: []string{"serial:007", "serial<1x"}, no: []string{"serial:7", "serial>6", "restarts:09", "restarts:+9"}},
-		"text is no number":          {no: []string{"status>1", "status<1", "created>1"}, yes: []string{"status!=1"}},
-		"patterns of numbers":        {yes: []string{"restarts:9*", "port:80*"}, no: []string{"restarts:90*"}},
-		"numbers beyond float64":     {no: []string{"huge:1e999", "huge>=1e999"}, yes: []string{"huge<2e300"}},
-		"booleans are their text":    {yes: []string{"ready:true", "ready!=false"}, no: []string{"ready:1"}},
-		"a number against text":      {yes: []string{"restarts<x"}, no: []string{"restarts>x"}},
-		"text is ordered by bytes":   {yes: []string{"status>R", "status<a", "status<=Running"}, no: []string{"status>a", "status<Running", "status>Running-"}},
-		"ordering knows no wildcard": {yes: []string{`status>"R*"`, "status>R*"}},
+		"numbers as numbers":        {yes: []string{"restarts>8", "restarts<10", "restarts>=9", "restarts<=9.0", "restarts>-1", "restarts<1e2"}, no: []string{"restarts>9", "restarts<9", "restarts>10"}},
+		"equal numbers":             {yes: []string{"restarts:9.0", "restarts:90e-1", "share:.5,0.50", "restarts!=8"}, no: []string{"restarts!=9.00", "restarts:90"}},
+		"strings that are numbers":  {yes: []string{"port>100", "port<9000", "port:8080.0"}, no: []string{"port>9000"}},
+		"invalid JSON numbers":      {yes: []string{"serial:007", "serial<1x"}, no: []string{"serial:7", "serial>6", "restarts:09", "restarts:+9"}},
+		"texts that are no numbers": {no: []string{"status>1", "status<1", "created>1"}, yes: []string{"status!=1"}},
+		"patterns of numbers":       {yes: []string{"restarts:9*", "port:80*"}, no: []string{"restarts:90*"}},
+		"numbers beyond float64":    {no: []string{"huge:1e999", "huge>=1e999"}, yes: []string{"huge<2e300"}},
+		"booleans as texts":         {yes: []string{"ready:true", "ready!=false"}, no: []string{"ready:1"}},
+		"number compared with text": {yes: []string{"restarts<x"}, no: []string{"restarts>x"}},
+		"order of texts by bytes":   {yes: []string{"status>R", "status<a", "status<=Running"}, no: []string{"status>a", "status<Running", "status>Running-"}},
+		"order without wildcards":   {yes: []string{`status>"R*"`, "status>R*"}},
 
 		// Times.
 		"newer than":     {yes: []string{"created:day", "created:week,hour", "created>day", "created!=hour"}, no: []string{"created:hour", "created!=day", "startedAt:month"}},
 		"older than":     {yes: []string{"created<hour", "startedAt<month", "startedAt:year"}, no: []string{"created<day", "startedAt>month"}},
 		"times as times": {yes: []string{"created>2025-11-01", "created<2025-11-02", "created>=2025-11-01T06:00:00Z", "created<=2025-11-01T07:00:00+01:00", "startedAt:>=2025-09-01", "startedAt<2025-09-01T00:00:01Z"}, no: []string{"created>2025-11-01T06:00:00Z", "created<2025-11-01"}},
 		"equal times":    {yes: []string{"created:2025-11-01T06:00:00Z", "created:2025-11-01*"}, no: []string{"created:2025-11-01"}},
-		"text is no time": {
+		"texts that are no times": {
 			no: []string{"status>2020-01-01", "status<day", "status:day", "restarts>2020-01-01"}, yes: []string{"status!=day"},
 		},
 
 		// Maps.
-		"label":                {yes: []string{"label:app=web", "label:app=x,app=web", "label!=app=x"}, no: []string{"label:app=we", "label:app=", "label!=app=web", "label:APP=web"}},
-		"label, key alone":     {yes: []string{"label:app", "label:app*", "label!=web", "label:odd"}, no: []string{"label:web", "label:ap", "label!=app", "label:odd=a"}},
-		"label, wildcards":     {yes: []string{"label:app=*", "label:*=web", "label:a*=w*", "label:app*name=Ngi*", "label:*p*=*eb", "label:*=*=b"}, no: []string{"label:*web", "label:app=*x", "label:app=w*w*"}},
-		"label, = in values":   {yes: []string{"label:odd=a=b", "label:odd=*=b"}},
-		"label, data":          {yes: []string{`label:quote="it's \"5%_*\\"`, `label:quote=it\'s*`}, no: []string{`label:quote="it's *"`, `label:quote=it_s%`}},
-		"label, numbers":       {yes: []string{"label:number=10"}, no: []string{"label:number=10.0", "label:10", "label>5"}},
-		"label, order":         {yes: []string{"label>quote=", "label<app=webs"}, no: []string{"label>quotf="}},
-		"label, never a field": {no: []string{"app:web"}},
+		"label":                 {yes: []string{"label:app=web", "label:app=x,app=web", "label!=app=x"}, no: []string{"label:app=we", "label:app=", "label!=app=web", "label:APP=web"}},
+		"label, key alone":      {yes: []string{"label:app", "label:app*", "label!=web", "label:odd"}, no: []string{"label:web", "label:ap", "label!=app", "label:odd=a"}},
+		"label, wildcards":      {yes: []string{"label:app=*", "label:*=web", "label:a*=w*", "label:app*name=Ngi*", "label:*p*=*eb", "label:*=*=b"}, no: []string{"label:*web", "label:app=*x", "label:app=w*w*"}},
+		"label, = in values":    {yes: []string{"label:odd=a=b", "label:odd=*=b"}},
+		"label, data":           {yes: []string{`label:quote="it's \"5%_*\\"`, `label:quote=it\'s*`}, no: []string{`label:quote="it's *"`, `label:quote=it_s%`}},
+		"label, numbers":        {yes: []string{"label:number=10"}, no: []string{"label:number=10.0", "label:10", "label>5"}},
+		"label, order":          {yes: []string{"label>quote=", "label<app=webs"}, no: []string{"label>quotf="}},
+		"label key as property": {no: []string{"app:web"}},
 
 		// Lists.
 		"list":      {yes: []string{"image:busybox", "image:quay.io/*", "image:x,busybox", "image!=redis"}, no: []string{"image:busy", "image!=busybox", "image!=quay*"}},
@@ -126,7 +126,7 @@ func TestMatches(t *testing.T) {
 				for _, text := range texts {
 					q := parsed(t, text)
 					if got := q.Matches("east-1", properties, now); got != want {
-						t.Errorf("%s: got %t, want %t", text, got, want)
+						t.Errorf("Matches(%s) = %t, want %t", text, got, want)
 					}
 				}
 			}
@@ -134,7 +134,7 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// TestAgesCountFromNow is about the edges of ages.
+// TestAgesCountFromNow checks the boundaries of ages.
 func TestAgesCountFromNow(t *testing.T) {
 	for age, length := range map[string]time.Duration{
 		"hour": time.Hour, "day": 24 * time.Hour, "week": 7 * 24 * time.Hour, "month": 30 * 24 * time.Hour, "year": 365 * 24 * time.Hour,
@@ -152,13 +152,14 @@ func TestAgesCountFromNow(t *testing.T) {
 			created := now.Add(-length - test.older).Format(time.RFC3339)
 			q := parsed(t, test.text)
 			if got := q.Matches("c", decoded(t, `{"created":"`+created+`"}`), now); got != test.want {
-				t.Errorf("%s, created %s before %s: got %t", test.text, length+test.older, now, got)
+				t.Errorf("Matches(%s) of a resource created %s before %s = %t, want %t", test.text, length+test.older, now, got, test.want)
 			}
 		}
 	}
 }
 
-// TestKindThatIsAMap is about a kind that no Kubernetes object has, but a report may.
+// TestKindThatIsAMap checks a kind that is a map. No Kubernetes object has such a kind, but a
+// report may contain one.
 func TestKindThatIsAMap(t *testing.T) {
 	properties := decoded(t, `{"kind":{"App":"Web"}}`)
 	for text, want := range map[string]bool{
@@ -166,12 +167,12 @@ func TestKindThatIsAMap(t *testing.T) {
 	} {
 		q := parsed(t, text)
 		if got := q.Matches("c", properties, now); got != want {
-			t.Errorf("%s: got %t", text, got)
+			t.Errorf("Matches(%s) = %t, want %t", text, got, want)
 		}
 	}
 }
 
-// TestStructuredValues is about values as public clients send them.
+// TestStructuredValues checks values in the form that public clients send.
 func TestStructuredValues(t *testing.T) {
 	for text, want := range map[string]struct {
 		op    Op
@@ -201,7 +202,7 @@ func TestStructuredValues(t *testing.T) {
 	} {
 		got := ParseComparison(text)
 		if got.Op != want.op || cmp.Diff(want.parts, got.Parts) != "" || got.Text != strings.Join(want.parts, "*") {
-			t.Errorf("%s: got %q %q %q", text, got.Op, got.Text, got.Parts)
+			t.Errorf("ParseComparison(%s) = %q %q %q, want %q with parts %q", text, got.Op, got.Text, got.Parts, want.op, want.parts)
 		}
 	}
 }
@@ -209,7 +210,7 @@ func TestStructuredValues(t *testing.T) {
 func TestLiteralComparison(t *testing.T) {
 	c := NewComparison("", `>a*\`)
 	if c.Op != Equal || c.Wildcard() || !c.MatchesLeaf("name", String, Leaf{Text: `>a*\`}, now) {
-		t.Errorf("got %#v", c)
+		t.Errorf("NewComparison(>a*\\) = %#v, want a literal comparison that holds for its text", c)
 	}
 	for text, kind := range map[string]string{
 		"3": "number", "-0.5e3": "number", "1e999": "text", "0x1": "text", "NaN": "text", " 3": "text", "3 ": "text", "1_0": "text",
@@ -221,21 +222,21 @@ func TestLiteralComparison(t *testing.T) {
 			got := fmt.Sprint(c.Number != nil, c.Time != nil, c.Age != 0)
 			want := fmt.Sprint(kind == "number", kind == "time", kind == "age")
 			if got != want {
-				t.Errorf("%s: got number, time, age %s, want %s", text, got, want)
+				t.Errorf("number, time and age of %s = %s, want %s", text, got, want)
 			}
 		}
 	}
 }
 
-// TestHandmadeComparison is about comparisons that no constructor has made.
-func TestHandmadeComparison(t *testing.T) {
+// TestComparisonWithoutConstructor checks comparisons that no constructor returns.
+func TestComparisonWithoutConstructor(t *testing.T) {
 	for _, op := range []Op{"", Equal, NotEqual, Less, GreaterOrEqual, "~"} {
 		for _, property := range []Type{String, Map} {
 			c := Comparison{Op: op}
 			q := Query{Filters: []Filter{{Property: "a", Comparisons: []Comparison{c}}, {Property: "b"}}}
 			c.MatchesLeaf("kind", property, Leaf{Key: "a", Text: "b"}, now)
 			if err := q.Check(); err == nil {
-				t.Errorf("operator %q without parts passes the check", op)
+				t.Errorf("Check() of operator %q without parts = nil, want an error", op)
 			}
 			_ = q.String()
 		}
@@ -251,16 +252,16 @@ func TestContainsFold(t *testing.T) {
 		{"@[", "`{", false}, {"GRÖSSE", "grÖsse", true}, {"GRÖSSE", "grösse", false}, {"\u212a", "k", false},
 	} {
 		if got := ContainsFold(test.text, test.keyword); got != test.want {
-			t.Errorf("%q in %q: got %t", test.keyword, test.text, got)
+			t.Errorf("ContainsFold(%q, %q) = %t, want %t", test.text, test.keyword, got, test.want)
 		}
 	}
 	text, keyword := strings.Repeat("a", 100)+"B", "ab"
 	if allocations := testing.AllocsPerRun(10, func() { ContainsFold(text, keyword) }); allocations != 0 {
-		t.Errorf("%v allocations", allocations)
+		t.Errorf("allocations of ContainsFold() = %v, want 0", allocations)
 	}
 }
 
-// sample is a resource as clusters report them.
+// sample is a reported resource.
 const sample = `{"apiversion":"v1","cluster":"ignored","container":["nginx","istio-proxy"],"created":"2025-10-14T03:22:11Z","hostIP":"10.3.1.7","image":["registry.example.com/web/nginx:1.25.3","registry.example.com/istio/proxyv2:1.20"],"kind":"Pod","kind_plural":"pods","label":{"app.kubernetes.io/instance":"nginx-ingress-payments","app.kubernetes.io/managed-by":"Helm","app.kubernetes.io/name":"nginx-ingress","app.kubernetes.io/version":"3.12.7","env":"prod","team":"team-07"},"name":"nginx-ingress-7c9d8f6b54-x2x9k","namespace":"payments","podIP":"10.130.2.41","restarts":3,"startedAt":"2025-10-14T03:22:31Z","status":"Running"}`
 
 func BenchmarkMatches(b *testing.B) {

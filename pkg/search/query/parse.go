@@ -7,16 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// SyntaxError tells what is wrong with the text of a query.
+// SyntaxError is the error for an invalid query text.
 type SyntaxError struct {
-	// Position is the offset in bytes, from 0, of what is wrong; at most the length of the text.
+	// Position is the byte offset of the error, at most the length of the text.
 	Position int
 	Message  string
-	// Suggestion is what was probably meant instead of the term; empty if that is unknown.
+	// Suggestion is the term that the caller probably intended, if known.
 	Suggestion string
 }
 
-// Error says where the text is wrong, and what.
+// Error returns the position, the reason and the suggestion.
 func (e *SyntaxError) Error() string {
 	message := fmt.Sprintf("position %d: %s", e.Position, e.Message)
 	if e.Suggestion != "" {
@@ -25,10 +25,10 @@ func (e *SyntaxError) Error() string {
 	return message
 }
 
-// operators are all characters of operators but the colon.
+// operators contains all characters of operators except the colon.
 const operators = "!=<>"
 
-// meant has the operators for what they are mistaken as.
+// meant maps common mistakes to the intended operators.
 var meant = map[string]Op{
 	"==": Equal, "===": Equal,
 	"=!": NotEqual, "!==": NotEqual, "!=!": NotEqual, "<>": NotEqual, "><": NotEqual,
@@ -37,21 +37,17 @@ var meant = map[string]Op{
 	"<<": Less, ">>": Greater,
 }
 
-// Parse reads the text form of a query: terms with space between them. Its errors
-// are SyntaxErrors.
+// Parse parses the text form of a query: terms separated by spaces. Its errors are SyntaxErrors.
 //
-// A term is a filter if it begins with the name of a property and an operator, which
-// are followed by values with commas between them: "namespace:a,b",
-// "status!=Running", "restarts>3". The operators are = != < <= > >=, and : for =, !:
-// for !=. After a colon each value may have an operator of its own, ! for != among
-// them: "restarts:>3,<1". In values * stands for any text.
+// A filter is the name of a property, an operator, and values separated by commas: "namespace:a,b",
+// "status!=Running", "restarts>3". The operators are = != < <= > >=, : for =, and !: for !=. After a colon, each
+// value may have its own operator, including ! for !=: "restarts:>3,<1". In values, * matches any text.
 //
-// All other terms are keywords. A * at the beginning or the end of a keyword means
-// nothing, since keywords may be found anywhere.
+// All other terms are keywords. A * at the beginning or the end of a keyword has no effect, because keywords match
+// anywhere.
 //
-// Text in double or single quotes, and a character after a backslash, mean
-// themselves; in single quotes the backslash does so too, and in double quotes it is for
-// quotes and itself.
+// Text in double or single quotes and characters after a backslash are literal. In single quotes, the backslash is
+// literal too; in double quotes, it escapes quotes and itself.
 func Parse(text string) (Query, error) {
 	p := parser{text: text}
 	if err := p.readable(); err != nil {
@@ -70,18 +66,18 @@ func Parse(text string) (Query, error) {
 	return p.query, nil
 }
 
-// parser reads a text from its beginning.
+// parser parses a text from its beginning.
 type parser struct {
 	text  string
 	at    int
 	query Query
-	// terms are the keywords and values that have been read.
+	// terms counts the parsed keywords and values.
 	terms int
-	// previous is the term before.
+	// previous is the previous term.
 	previous string
 }
 
-// readable tells whether the text can be read at all.
+// readable returns an error for a text that is invalid as a whole.
 func (p *parser) readable() error {
 	switch message := checkText(p.text); {
 	case len(p.text) > MaxLength:
@@ -121,8 +117,8 @@ func (p *parser) term() error {
 	return p.values(start, property, op, colon)
 }
 
-// operator reads the operator after a property; it is empty if there is none. A
-// colon allows each value to have its own.
+// operator reads the operator after a property. The result is empty if there is none. After a
+// colon, each value may have its own operator.
 func (p *parser) operator(term int) (op Op, colon bool, err error) {
 	rest := p.text[p.at:]
 	switch {
@@ -141,20 +137,20 @@ func (p *parser) operator(term int) (op Op, colon bool, err error) {
 		p.at += len(run)
 		return Op(run), false, nil
 	}
-	// What begins with ! and cannot be an operator is a keyword.
+	// A term that begins with ! but not with an operator is a keyword.
 	if run[0] == '!' && run[1] == '!' {
 		return "", false, nil
 	}
 	return "", false, p.unknownOperator(term, run)
 }
 
-// operatorRun is what of a text, from its beginning, looks like an operator.
+// operatorRun returns the operator characters at the beginning of a text.
 func operatorRun(text string) string {
 	return text[:len(text)-len(strings.TrimLeft(text, operators))]
 }
 
 func (p *parser) unknownOperator(term int, run string) error {
-	err := &SyntaxError{Position: p.at, Message: fmt.Sprintf("unknown operator %s, known are : = != < <= > >=", run)}
+	err := &SyntaxError{Position: p.at, Message: fmt.Sprintf("unknown operator %s; the operators are : = != < <= > >=", run)}
 	before, value := p.text[term:p.at], p.raw(p.at+len(run))
 	if before == "" && p.afterProperty() {
 		before, value = p.previous, p.valueAt(p.at+len(run))
@@ -165,7 +161,7 @@ func (p *parser) unknownOperator(term int, run string) error {
 	return err
 }
 
-// strayOperator tells that a term begins with an operator.
+// strayOperator returns the error for a term that starts with an operator.
 func (p *parser) strayOperator(start int) error {
 	operator := p.text[start:p.at]
 	err := &SyntaxError{Position: start}
@@ -179,12 +175,12 @@ func (p *parser) strayOperator(start int) error {
 	return err
 }
 
-// afterProperty tells whether the term before could be a property with a space behind it.
+// afterProperty reports whether the previous term may be a property that is followed by a space.
 func (p *parser) afterProperty() bool {
 	return p.previous != "" && propertyLength(p.previous) == len(p.previous)
 }
 
-// valueAt is the value of an operator that ends at a position, with or without a space before it.
+// valueAt returns the value of an operator that ends at the given position, possibly after a space.
 func (p *parser) valueAt(from int) string {
 	if value := p.raw(from); value != "" {
 		return value
@@ -203,7 +199,7 @@ func (p *parser) values(term int, property string, op Op, colon bool) error {
 		case !colon:
 			err := &SyntaxError{Position: p.at, Message: fmt.Sprintf("a second operator %s; quote it if it belongs to the value", run)}
 			if len(f.Comparisons) > 0 {
-				err.Message = "values with operators of their own follow a colon"
+				err.Message = "values with their own operators must follow a colon"
 			}
 			if len(f.Comparisons) == 1 {
 				before := strings.TrimLeft(p.text[term+len(property):p.at], operators+":")
@@ -243,7 +239,7 @@ func (p *parser) values(term int, property string, op Op, colon bool) error {
 	return nil
 }
 
-// leadingRun tells whether a run of operator characters is one operator.
+// leadingRun reports whether operator characters form one operator.
 func leadingRun(run string) bool {
 	op, length := leadingOp(run)
 	return length == len(run) && string(op) == run
@@ -293,7 +289,7 @@ func (p *parser) keyword() error {
 		raw := p.text[start:p.at]
 		return &SyntaxError{
 			Position:   start + strings.IndexByte(raw, '*'),
-			Message:    "a keyword has no wildcard inside; compare a property, or quote the keyword",
+			Message:    "a keyword must not have a wildcard in the middle; compare a property, or quote the keyword",
 			Suggestion: Name + ":" + raw,
 		}
 	case parts[0] != "":
@@ -305,7 +301,7 @@ func (p *parser) keyword() error {
 	return nil
 }
 
-// word reads up to the next space, or the next comma if values end there.
+// word reads up to the next space. In a value, it reads up to the next comma.
 func (p *parser) word(w *word, value bool) error {
 	for p.at < len(p.text) {
 		c := p.text[p.at]
@@ -359,8 +355,8 @@ func (p *parser) quoted(w *word, end byte) error {
 	}
 }
 
-// raw is the text from a position up to the next space that is not quoted, or to the
-// end of what can be read.
+// raw returns the text from the given position to the next unquoted space, or to the end of the
+// text that can be parsed.
 func (p *parser) raw(from int) string {
 	ahead := parser{text: p.text, at: from}
 	var w word
@@ -370,8 +366,8 @@ func (p *parser) raw(from int) string {
 	return p.text[from:ahead.at]
 }
 
-// rawNext is the next term after a position if it is a single word, such as the value
-// of an operator with a space behind it.
+// rawNext returns the next term after the given position if it is a single word, such as the value
+// of an operator that is followed by a space.
 func (p *parser) rawNext(from int) string {
 	ahead := parser{text: p.text, at: from}
 	ahead.skipSpace()

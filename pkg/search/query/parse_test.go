@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// filter makes a filter whose values are all literal.
+// filter returns a filter with literal values.
 func filter(property string, op Op, texts ...string) Filter {
 	f := Filter{Property: property}
 	for _, text := range texts {
@@ -32,7 +32,7 @@ func TestParse(t *testing.T) {
 		text string
 		want Query
 	}{
-		"nothing":    {"", Query{}},
+		"empty text": {"", Query{}},
 		"only space": {" \t\n\u00a0", Query{}},
 		"the form of the documentation": {
 			`kind:Pod namespace:a,b status!=Running restarts>3 created:day label:app=web name:nginx-* nginx "two words"`,
@@ -57,7 +57,7 @@ func TestParse(t *testing.T) {
 		"property of a domain":     {"_a.b/c-d1:x", filters(filter("_a.b/c-d1", Equal, "x"))},
 		"one property twice":       {"a:1 a:2", filters(filter("a", Equal, "1"), filter("a", Equal, "2"))},
 		"wildcards in a row":       {"name:a**b", filters(filterOf("name", pattern(Equal, "a*b")))},
-		"anything":                 {"name:*", filters(filterOf("name", Comparison{Op: Equal, Text: "*", Parts: []string{"", ""}}))},
+		"only a wildcard":          {"name:*", filters(filterOf("name", Comparison{Op: Equal, Text: "*", Parts: []string{"", ""}}))},
 		"quotes in a value":        {`name:"a,b" status:'x y'`, filters(filter("name", Equal, "a,b"), filter("status", Equal, "x y"))},
 		"quotes inside a value":    {`label:app="my web",env='a,b'`, filters(filter("label", Equal, "app=my web", "env=a,b"))},
 		"quotes and wildcards":     {`name:"a*"*`, filters(filterOf("name", Comparison{Op: Equal, Text: "a**", Parts: []string{"a*", ""}}))},
@@ -79,17 +79,17 @@ func TestParse(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Fatalf("%s: -want +got:\n%s", test.text, diff)
+				t.Fatalf("Parse(%s) (-want +got):\n%s", test.text, diff)
 			}
 			if err := got.Check(); err != nil {
-				t.Errorf("what was parsed does not pass the check: %v", err)
+				t.Errorf("Check() of the parsed query = %v, want nil", err)
 			}
 			again, err := Parse(got.String())
 			if err != nil {
-				t.Fatalf("%s: %v", got.String(), err)
+				t.Fatalf("Parse(%s) = %v, want nil", got.String(), err)
 			}
 			if diff := cmp.Diff(got, again); diff != "" {
-				t.Errorf("%s: -before +after:\n%s", got.String(), diff)
+				t.Errorf("Parse(String() = %s) (-before +after):\n%s", got.String(), diff)
 			}
 		})
 	}
@@ -131,7 +131,7 @@ func TestParseRefuses(t *testing.T) {
 		"quote closed by an escape":  {`"a\"`, 0, `quote " is not closed`, ""},
 		"backslash at the end":       {`name:a\`, 6, "missing after the backslash", ""},
 		"empty keyword":              {`x ""`, 2, "keyword is empty", ""},
-		"wildcard inside a keyword":  {"x ng*x", 4, "no wildcard inside", "name:ng*x"},
+		"wildcard inside a keyword":  {"x ng*x", 4, "a wildcard in the middle", "name:ng*x"},
 		"not UTF-8":                  {"name:a\xff", 6, "must be UTF-8", ""},
 		"NUL":                        {"name:a\x00", 6, "NUL", ""},
 		"too long":                   {strings.Repeat("a", MaxLength+1), MaxLength, "more than 65536 bytes", ""},
@@ -142,31 +142,31 @@ func TestParseRefuses(t *testing.T) {
 			_, err := Parse(test.text)
 			var syntax *SyntaxError
 			if !errors.As(err, &syntax) {
-				t.Fatalf("got the error %v, want a SyntaxError", err)
+				t.Fatalf("Parse() = %v, want a SyntaxError", err)
 			}
 			if syntax.Position != test.position || !strings.Contains(syntax.Message, test.message) || syntax.Suggestion != test.suggestion {
-				t.Errorf("got %#v", syntax)
+				t.Errorf("Parse() = %#v, want position %d, message %q and suggestion %q", syntax, test.position, test.message, test.suggestion)
 			}
 			if message := err.Error(); !strings.Contains(message, fmt.Sprint(test.position)) ||
 				!strings.Contains(message, test.message) || !strings.Contains(message, test.suggestion) {
-				t.Errorf("the error does not tell all: %s", message)
+				t.Errorf("Error() = %s, want position, message and suggestion", message)
 			}
 			if test.suggestion != "" {
 				if _, err := Parse(test.suggestion); err != nil {
-					t.Errorf("what is suggested is wrong too: %v", err)
+					t.Errorf("Parse() of the suggestion = %v, want nil", err)
 				}
 			}
 		})
 	}
 }
 
-func TestParseTakesAllThatFits(t *testing.T) {
+func TestParseAtTheLimits(t *testing.T) {
 	q, err := Parse("a:b" + strings.Repeat(",b", MaxTerms-1))
 	if err != nil || len(q.Filters[0].Comparisons) != MaxTerms {
-		t.Errorf("%d values: %v", MaxTerms, err)
+		t.Errorf("Parse() of %d values = %v, want all values", MaxTerms, err)
 	}
 	if _, err := Parse(strings.Repeat("a", MaxLength)); err != nil {
-		t.Error(err)
+		t.Errorf("Parse() of the maximum length = %v, want nil", err)
 	}
 }
 
@@ -175,18 +175,18 @@ func TestString(t *testing.T) {
 		query Query
 		want  string
 	}{
-		"nothing":            {Query{}, ""},
-		"one operator":       {filters(filter("a", NotEqual, "b", "c"), filter("d", GreaterOrEqual, "3")), "a!=b,c d>=3"},
-		"several operators":  {filters(filterOf("a", NewComparison(Equal, "b"), NewComparison(NotEqual, "c"))), "a:b,!=c"},
-		"literal wildcard":   {filters(filter("a", Equal, "b*")), `a:"b*"`},
-		"part of a pattern":  {filters(filterOf("a", pattern(Equal, `b\**c`))), `a:"b*"*c`},
-		"label":              {filters(filter("label", Equal, "app=web")), "label:app=web"},
-		"like an operator":   {filters(filter("a", Equal, ">b")), `a:">b"`},
-		"filters come first": {Query{Keywords: []string{"x", "a:b"}, Filters: []Filter{filter("a", Equal, "")}}, `a:"" x "a:b"`},
+		"empty query":             {Query{}, ""},
+		"one operator":            {filters(filter("a", NotEqual, "b", "c"), filter("d", GreaterOrEqual, "3")), "a!=b,c d>=3"},
+		"several operators":       {filters(filterOf("a", NewComparison(Equal, "b"), NewComparison(NotEqual, "c"))), "a:b,!=c"},
+		"literal wildcard":        {filters(filter("a", Equal, "b*")), `a:"b*"`},
+		"part of a pattern":       {filters(filterOf("a", pattern(Equal, `b\**c`))), `a:"b*"*c`},
+		"label":                   {filters(filter("label", Equal, "app=web")), "label:app=web"},
+		"like an operator":        {filters(filter("a", Equal, ">b")), `a:">b"`},
+		"filters before keywords": {Query{Keywords: []string{"x", "a:b"}, Filters: []Filter{filter("a", Equal, "")}}, `a:"" x "a:b"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := test.query.String(); got != test.want {
-				t.Errorf("got %s, want %s", got, test.want)
+				t.Errorf("String() = %s, want %s", got, test.want)
 			}
 		})
 	}
@@ -205,26 +205,26 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			var syntax *SyntaxError
 			if !errors.As(err, &syntax) {
-				t.Fatalf("not a SyntaxError: %v", err)
+				t.Fatalf("Parse() = %v, want a SyntaxError", err)
 			}
 			if syntax.Position < 0 || syntax.Position > len(text) {
-				t.Fatalf("position %d of %d", syntax.Position, len(text))
+				t.Fatalf("position = %d of %d bytes, want a position in the text", syntax.Position, len(text))
 			}
 			return
 		}
 		if err := q.Check(); err != nil {
-			t.Fatalf("what was parsed does not pass the check: %v", err)
+			t.Fatalf("Check() of the parsed query = %v, want nil", err)
 		}
 		canonical := q.String()
 		again, err := Parse(canonical)
 		if err != nil {
-			t.Fatalf("%q: %v", canonical, err)
+			t.Fatalf("Parse(%q) = %v, want nil", canonical, err)
 		}
 		if !reflect.DeepEqual(q, again) {
-			t.Fatalf("%q: -before +after:\n%s", canonical, cmp.Diff(q, again))
+			t.Fatalf("Parse(%q) (-before +after):\n%s", canonical, cmp.Diff(q, again))
 		}
 		if canonical != again.String() {
-			t.Fatalf("%q is not canonical", canonical)
+			t.Fatalf("String() = %q, which is not canonical", canonical)
 		}
 	})
 }

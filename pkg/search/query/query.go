@@ -1,17 +1,17 @@
-// Package query says what a search looks for: the text form is parsed, checked
-// and evaluated here, and nowhere else. It is pure: no clock, no clients.
+// Package query defines the meaning of searches. Only this package parses, checks and evaluates
+// queries. It is pure: it uses neither clocks nor clients.
 //
-// A Query is a conjunction of keywords and filters. Engines may answer it from
-// indexes, but what it means is what Matches says; every engine is tested against it.
+// A Query is a conjunction of keywords and filters. Engines may use indexes, but Matches defines the result, and
+// every engine is tested against it.
 package query
 
 import "time"
 
-// Query is what a caller looks for. The zero Query matches everything.
+// Query is a search query. The zero Query matches everything.
 type Query struct {
-	// Keywords must each be contained in the text of some value of some property,
-	// or in the name of the cluster, ASCII letters compared without case. Two keywords
-	// may be found in two properties.
+	// Keywords must each occur in the text of a value of a property, or in the name of the cluster.
+	// ASCII letters are compared case-insensitively. Different keywords may occur in different
+	// properties.
 	Keywords []string
 	// Filters must all match.
 	Filters []Filter
@@ -19,20 +19,20 @@ type Query struct {
 
 // Filter compares the values of one property.
 //
-// It matches when at least one of the comparisons other than != holds, or there
-// are none of these, and every != holds. A comparison other than != holds for a map
-// or a list when it holds for one of its leaves; a != holds when = holds for
-// none, so it holds where the property is missing.
+// It matches if each != comparison holds, and if at least one of the other comparisons holds or
+// there are no others. For a map or a list, a comparison other than != holds if it holds for one of
+// its leaves. A != comparison holds if = holds for no leaf, so it also holds if the property is
+// missing.
 type Filter struct {
 	// Property is the name of a property, or Cluster.
 	Property string
-	// Comparisons are what its values are compared with; at least one.
+	// Comparisons contains at least one comparison.
 	Comparisons []Comparison
 }
 
-// Names of properties with a meaning of their own.
+// Names of properties with a special meaning.
 const (
-	// Cluster is the name of the cluster that reported a resource; every resource has it.
+	// Cluster is the name of the cluster that reported a resource. Every resource has it.
 	Cluster = "cluster"
 	// Label and Annotation are maps.
 	Label      = "label"
@@ -48,14 +48,14 @@ const (
 	Status     = "status"
 )
 
-// Hidden tells whether a property is not shown in schemas and completions; its
-// name begins with an underscore.
+// Hidden reports whether schemas and completions exclude a property. Names of hidden properties
+// begin with an underscore.
 func Hidden(property string) bool { return len(property) > 0 && property[0] == '_' }
 
 // Op is an operator.
 type Op string
 
-// The operators. Equal is meant where none is given.
+// The operators. Equal is the default.
 const (
 	Equal          Op = "="
 	NotEqual       Op = "!="
@@ -65,43 +65,41 @@ const (
 	GreaterOrEqual Op = ">="
 )
 
-// Comparison compares a leaf with a value. Which of its fields count is decided
-// when it is made, by NewComparison or Parse, and the same for every engine:
+// Comparison compares a leaf with a value. NewComparison and Parse set its fields. The meaning of
+// the fields is the same for every engine:
 //
-//   - Equal and NotEqual compare the text of the leaf with Parts, unless Age is set
-//     and the leaf is a time (RFC 3339), which then must be newer than Age; or
-//     unless both are numbers, which are compared as numbers.
-//   - Of a map, key and value are compared as "key=value"; a comparison whose text
-//     has no "=" is with the key alone.
-//   - The property kind with a text that begins with a lower-case letter is
-//     compared without case.
-//   - The other operators compare numbers where Number is set, and then hold for
-//     numbers only; times where Time or Age is set, and then hold for times only (with an
-//     Age, > is newer and < older than it); and otherwise text, by bytes.
+//   - Equal and NotEqual compare the text of the leaf with Parts. If both are numbers, they
+//     compare numbers. If Age is set and the leaf is a time (RFC 3339), the leaf must be
+//     newer than Age.
+//   - Leaves of a map are compared as "key=value"; a comparison whose text contains no "="
+//     is compared with the key alone.
+//   - The property kind is compared case-insensitively with a text that begins with a
+//     lower-case letter.
+//   - The other operators compare numbers if Number is set, and hold for numbers only;
+//     times if Time or Age is set, and hold for times only (for an Age, > means newer and
+//     < older); and otherwise texts by bytes.
 type Comparison struct {
 	Op Op
-	// Text is the value as it was given, without operator and quotes.
+	// Text is the value without operator and quotes.
 	Text string
-	// Parts are the literal pieces of Text between wildcards; one piece means that
-	// there is no wildcard. "nginx-*" has the parts "nginx-" and "".
+	// Parts are the literal parts of Text between wildcards. A single part means that Text has no
+	// wildcard. "nginx-*" has the parts "nginx-" and "".
 	Parts []string
-	// Number is Text as a number; nil if it is none.
+	// Number is Text as a number, or nil.
 	Number *float64
-	// Time is Text as a time (RFC 3339 or a date); nil if it is none.
+	// Time is Text as a time (RFC 3339 or a date), or nil.
 	Time *time.Time
-	// Age is how long ago the words hour, day, week, month (30 days) and year
-	// (365 days) are; 0 for any other Text.
+	// Age is the age for the words hour, day, week, month (30 days) and year (365 days), and 0 for any other Text.
 	Age time.Duration
 }
 
-// Wildcard tells whether the comparison is with a pattern.
+// Wildcard reports whether the value is a pattern.
 func (c *Comparison) Wildcard() bool { return len(c.Parts) > 1 }
 
 // Type is the type of a property's value.
 type Type uint8
 
-// The types. JSON is the type of leaves that are none of the others, such as a
-// list in a list; their text is compact JSON.
+// The types. JSON is the type of nested leaves, such as a list in a list; their text is compact JSON.
 const (
 	String Type = iota
 	Number
@@ -111,9 +109,8 @@ const (
 	List
 )
 
-// Property is a property of a resource. A Map has a leaf for each key, in the
-// order of the keys; a List has its leaves in their order; the other types have
-// exactly one leaf.
+// Property is a property of a resource. A Map has a leaf for each key, ordered by key. A List has
+// its leaves in order. The other types have exactly one leaf.
 type Property struct {
 	Name   string
 	Type   Type
@@ -122,13 +119,13 @@ type Property struct {
 
 // Leaf is a single value.
 type Leaf struct {
-	// Key is the key in a Map; empty elsewhere.
+	// Key is the key in a Map, and empty otherwise.
 	Key string
 	// Type is String, Number, Bool or JSON.
 	Type Type
-	// Text is the value: of a String the text itself, of the others their JSON.
+	// Text is the text of a String, and the JSON of other types.
 	Text string
 }
 
-// Properties are the properties of a resource in the order of their names, each once.
+// Properties are the properties of a resource, ordered by name and unique.
 type Properties []Property

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// ParseNumber reads a text that is a JSON number as a whole. What float64 cannot
-// hold is not taken for a number.
+// ParseNumber parses a text that is a JSON number in the range of float64.
 func ParseNumber(text string) (float64, bool) {
 	if length := numberLength(text); length == 0 || length != len(text) {
 		return 0, false
@@ -17,8 +16,7 @@ func ParseNumber(text string) (float64, bool) {
 	return number, err == nil
 }
 
-// numberLength is how many bytes of a text, from its beginning, are a JSON number;
-// 0 if it does not begin with one.
+// numberLength returns the length of the JSON number at the beginning of a text, or 0 if there is none.
 func numberLength(text string) int {
 	at := 0
 	if at < len(text) && text[at] == '-' {
@@ -54,7 +52,7 @@ func numberLength(text string) int {
 	return at
 }
 
-// digits is how many digits a text begins with.
+// digits returns the number of digits at the beginning of a text.
 func digits(text string) int {
 	for i := range len(text) {
 		if text[i] < '0' || text[i] > '9' {
@@ -64,13 +62,13 @@ func digits(text string) int {
 	return len(text)
 }
 
-// ParseTime reads a text that is a time of RFC 3339 as a whole; in UTC.
+// ParseTime parses a time of RFC 3339 and returns it in UTC.
 func ParseTime(text string) (time.Time, bool) {
 	if len(text) < len("2006-01-02T15:04:05Z") ||
 		text[4] != '-' || text[7] != '-' || text[10] != 'T' || text[13] != ':' || text[16] != ':' {
 		return time.Time{}, false
 	}
-	// time.Parse also takes a comma before the fraction, which RFC 3339 does not.
+	// Unlike RFC 3339, time.Parse also accepts a comma before the fraction.
 	if text[19] == ',' {
 		return time.Time{}, false
 	}
@@ -81,15 +79,15 @@ func ParseTime(text string) (time.Time, bool) {
 	return parsed.UTC(), true
 }
 
-// IsTime tells whether a text is a time of RFC 3339 as a whole.
+// IsTime reports whether a text is a time of RFC 3339.
 func IsTime(text string) bool {
 	_, is := ParseTime(text)
 	return is
 }
 
-// CompareTexts orders the texts of leaves: numbers first, by number, then times, by
-// time, then the others, by bytes. What is a number or a time is so whether it was
-// reported as a string or not. It returns 0 for "1" and "1.0".
+// CompareTexts orders the texts of leaves: first numbers by value, then times by time, then other
+// texts by bytes. Strings in the form of numbers or times are treated as such. It returns 0 for "1"
+// and "1.0".
 func CompareTexts(a, b string) int {
 	rankA, numberA, timeA := rank(a)
 	rankB, numberB, timeB := rank(b)
@@ -106,8 +104,7 @@ func CompareTexts(a, b string) int {
 	}
 }
 
-// CompareLeaves orders leaves as CompareTexts orders their texts; a leaf with a key
-// is "key=value".
+// CompareLeaves orders leaves as CompareTexts orders their texts. The text of a leaf with a key is "key=value".
 func CompareLeaves(a, b Leaf) int {
 	return CompareTexts(orderText(a), orderText(b))
 }

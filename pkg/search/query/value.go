@@ -6,15 +6,17 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
-// null marks values of null until they are dropped.
+// null marks null values until they are removed.
 const null Type = 255
 
-// maxDepth bounds how deep values may be nested.
+// maxDepth bounds the nesting of values.
 const maxDepth = 1000
 
-// Get is the property of a name; nil if there is none.
+// Get returns the property with the given name, or nil.
 func (p Properties) Get(name string) *Property {
 	i, found := slices.BinarySearchFunc(p, name, func(property Property, name string) int {
 		return strings.Compare(property.Name, name)
@@ -25,18 +27,18 @@ func (p Properties) Get(name string) *Property {
 	return &p[i]
 }
 
-// DecodeProperties reads properties from a JSON object. Objects become maps and arrays lists; what
-// is nested in these becomes JSON leaves. Of names that occur twice the last counts. A null is as
-// if it were not there. Numbers keep their text. Bytes that are not UTF-8 become U+FFFD.
+// DecodeProperties decodes properties from a JSON object. Objects become maps, and arrays become
+// lists. Nested objects and arrays become JSON leaves. The last of duplicate names takes effect.
+// Nulls are dropped. Numbers keep their text. Bytes that are not UTF-8 become U+FFFD.
 //
-// The result shares one copy of data; clone what is to be kept longer than the rest.
+// The result shares one copy of data, so parts that are kept for long must be cloned.
 func DecodeProperties(data []byte) (Properties, error) {
 	text := string(data)
 	if !utf8.ValidString(text) {
 		text = strings.ToValidUTF8(text, "\uFFFD")
 	}
-	// There is at most one value more than commas, but commas in texts must not
-	// reserve memory without bound.
+	// The number of values is at most the number of commas plus one. Commas in texts must not
+	// allocate unbounded memory.
 	most := min(strings.Count(text, ",")+1, 64)
 	d := decoder{text: text, leaves: make([]Leaf, 0, most)}
 	properties := make(Properties, 0, min(most, 32))
@@ -62,7 +64,7 @@ func DecodeProperties(data []byte) (Properties, error) {
 	return properties, nil
 }
 
-// sortedLast sorts by name, keeps the last of each name, and drops nulls.
+// sortedLast sorts by name, keeps the last element of each name, and drops nulls.
 func sortedLast[S ~[]E, E any](all S, of func(*E) (string, Type)) S {
 	slices.SortStableFunc(all, func(a, b E) int {
 		nameA, _ := of(&a)
@@ -84,8 +86,8 @@ func sortedLast[S ~[]E, E any](all S, of func(*E) (string, Type)) S {
 	return kept
 }
 
-// AppendJSON appends the properties as a compact JSON object, in the order of names
-// and keys. Properties of a scalar type without a leaf are left out.
+// AppendJSON appends the properties as a compact JSON object, ordered by names and keys. It omits
+// scalar properties without a leaf.
 func (p Properties) AppendJSON(dst []byte) []byte {
 	byName := func(a, b Property) int { return strings.Compare(a.Name, b.Name) }
 	if !slices.IsSortedFunc(p, byName) {
@@ -145,44 +147,8 @@ func appendLeaf(dst []byte, leaf *Leaf) []byte {
 	return append(dst, leaf.Text...)
 }
 
-// appendString appends a text as a JSON string in which only what must be escaped is.
+// appendString appends a text as a JSON string with as few escapes as possible. Bytes that are not UTF-8 become U+FFFD.
 func appendString(dst []byte, text string) []byte {
-	const hex = "0123456789abcdef"
-	dst = append(dst, '"')
-	done := 0
-	for i := 0; i < len(text); {
-		c := text[i]
-		if c >= utf8.RuneSelf {
-			r, size := utf8.DecodeRuneInString(text[i:])
-			if r == utf8.RuneError && size == 1 {
-				dst = append(append(dst, text[done:i]...), "\uFFFD"...)
-				done = i + 1
-			}
-			i += size
-			continue
-		}
-		i++
-		if c >= ' ' && c != '"' && c != '\\' {
-			continue
-		}
-		dst = append(append(dst, text[done:i-1]...), '\\')
-		done = i
-		switch c {
-		case '"', '\\':
-			dst = append(dst, c)
-		case '\b':
-			dst = append(dst, 'b')
-		case '\f':
-			dst = append(dst, 'f')
-		case '\n':
-			dst = append(dst, 'n')
-		case '\r':
-			dst = append(dst, 'r')
-		case '\t':
-			dst = append(dst, 't')
-		default:
-			dst = append(dst, 'u', '0', '0', hex[c>>4], hex[c&15])
-		}
-	}
-	return append(append(dst, text[done:]...), '"')
+	dst, _ = jsontext.AppendQuote(dst, text)
+	return dst
 }

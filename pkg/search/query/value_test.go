@@ -20,14 +20,14 @@ func TestDecodeProperties(t *testing.T) {
 		object string
 		want   Properties
 	}{
-		"empty":              {" {\n} ", Properties{}},
-		"scalars":            {`{"a":"x","b":1.50,"c":true,"d":false}`, Properties{scalar("a", String, "x"), scalar("b", Number, "1.50"), scalar("c", Bool, "true"), scalar("d", Bool, "false")}},
-		"order of names":     {`{"b":"1","a":"2"}`, Properties{scalar("a", String, "2"), scalar("b", String, "1")}},
-		"last one wins":      {`{"a":"1","b":"2","a":"3"}`, Properties{scalar("a", String, "3"), scalar("b", String, "2")}},
-		"null":               {`{"a":null,"b":"1"}`, Properties{scalar("b", String, "1")}},
-		"null wins as well":  {`{"a":"1","a":null}`, Properties{}},
-		"numbers keep text":  {`{"a":-0.10e+5,"b":12345678901234567890}`, Properties{scalar("a", Number, "-0.10e+5"), scalar("b", Number, "12345678901234567890")}},
-		"empty map and list": {`{"a":{},"b":[ ]}`, Properties{{Name: "a", Type: Map, Leaves: []Leaf{}}, {Name: "b", Type: List, Leaves: []Leaf{}}}},
+		"empty":                           {" {\n} ", Properties{}},
+		"scalars":                         {`{"a":"x","b":1.50,"c":true,"d":false}`, Properties{scalar("a", String, "x"), scalar("b", Number, "1.50"), scalar("c", Bool, "true"), scalar("d", Bool, "false")}},
+		"order of names":                  {`{"b":"1","a":"2"}`, Properties{scalar("a", String, "2"), scalar("b", String, "1")}},
+		"last of duplicate names":         {`{"a":"1","b":"2","a":"3"}`, Properties{scalar("a", String, "3"), scalar("b", String, "2")}},
+		"null":                            {`{"a":null,"b":"1"}`, Properties{scalar("b", String, "1")}},
+		"null as last of duplicate names": {`{"a":"1","a":null}`, Properties{}},
+		"numbers keep text":               {`{"a":-0.10e+5,"b":12345678901234567890}`, Properties{scalar("a", Number, "-0.10e+5"), scalar("b", Number, "12345678901234567890")}},
+		"empty map and list":              {`{"a":{},"b":[ ]}`, Properties{{Name: "a", Type: Map, Leaves: []Leaf{}}, {Name: "b", Type: List, Leaves: []Leaf{}}}},
 		"map": {`{"a":{"y":"1","x":2,"z":null,"y":true}}`, Properties{{Name: "a", Type: Map, Leaves: []Leaf{
 			{Key: "x", Type: Number, Text: "2"}, {Key: "y", Type: Bool, Text: "true"},
 		}}}},
@@ -38,9 +38,9 @@ func TestDecodeProperties(t *testing.T) {
 			{Name: "a", Type: Map, Leaves: []Leaf{{Key: "m", Type: JSON, Text: `{"z":[1,null],"b":"</"}`}}},
 			{Name: "l", Type: List, Leaves: []Leaf{{Type: JSON, Text: "[]"}, {Type: JSON, Text: "{}"}}},
 		}},
-		"escapes":             {`{"a\u0062":"\"\\\/\b\f\n\r\té\u00e9\ud83d\ude00"}`, Properties{scalar("ab", String, "\"\\/\b\f\n\r\téé😀")}},
-		"halves of character": {`{"a":"\ud83dx\ude00\ud83d\u0041"}`, Properties{scalar("a", String, "\uFFFDx\uFFFD\uFFFDA")}},
-		"not UTF-8":           {"{\"a\":\"x\xff\"}", Properties{scalar("a", String, "x\uFFFD")}},
+		"escapes":         {`{"a\u0062":"\"\\\/\b\f\n\r\té\u00e9\ud83d\ude00"}`, Properties{scalar("ab", String, "\"\\/\b\f\n\r\téé😀")}},
+		"lone surrogates": {`{"a":"\ud83dx\ude00\ud83d\u0041"}`, Properties{scalar("a", String, "\uFFFDx\uFFFD\uFFFDA")}},
+		"not UTF-8":       {"{\"a\":\"x\xff\"}", Properties{scalar("a", String, "x\uFFFD")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := DecodeProperties([]byte(test.object))
@@ -48,7 +48,7 @@ func TestDecodeProperties(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
+				t.Errorf("DecodeProperties() (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -64,14 +64,14 @@ func TestDecodePropertiesRefuses(t *testing.T) {
 	} {
 		got, err := DecodeProperties([]byte(object))
 		if err == nil {
-			t.Errorf("%.40q: got %v and no error", object, got)
+			t.Errorf("DecodeProperties(%.40q) = %v, want an error", object, got)
 		} else if !strings.Contains(err.Error(), "offset ") {
-			t.Errorf("%.40q: the error does not tell the offset: %v", object, err)
+			t.Errorf("DecodeProperties(%.40q) error = %v, want an offset", object, err)
 		}
 	}
 }
 
-// TestDecodeManyLeaves is about more leaves than are reserved at first.
+// TestDecodeManyLeaves decodes more leaves than the decoder allocates initially.
 func TestDecodeManyLeaves(t *testing.T) {
 	want := map[string]any{}
 	for i := range 200 {
@@ -83,7 +83,7 @@ func TestDecodeManyLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := string(decoded(t, string(object)).AppendJSON(nil)); got != string(object) {
-		t.Error("what is written is not what was read")
+		t.Error("AppendJSON() of the decoded properties differs from the object")
 	}
 }
 
@@ -92,17 +92,17 @@ func TestAppendJSON(t *testing.T) {
 		properties Properties
 		want       string
 	}{
-		"nothing":         {nil, "{}"},
-		"as it was":       {decoded(t, sample), sample},
-		"no HTML escapes": {Properties{{Name: "a<&>", Leaves: []Leaf{{Text: "<&>'\u2028é"}}}}, "{\"a<&>\":\"<&>'\u2028é\"}"},
-		"escapes":         {Properties{{Name: "a", Leaves: []Leaf{{Text: "\"\\\b\f\n\r\t\x00\x1f/"}}}}, `{"a":"\"\\\b\f\n\r\t\u0000\u001f/"}`},
-		"not UTF-8":       {Properties{{Name: "\xffa", Leaves: []Leaf{{Text: "é\xc3\xa9\xc3"}}}}, "{\"\uFFFDa\":\"éé\uFFFD\"}"},
-		"order":           {Properties{{Name: "b", Type: List}, {Name: "a", Type: Map, Leaves: []Leaf{{Key: "y"}, {Key: "x"}}}}, `{"a":{"x":"","y":""},"b":[]}`},
-		"without a leaf":  {Properties{{Name: "a"}, {Name: "b", Type: Number, Leaves: []Leaf{{Type: Number, Text: "1"}}}}, `{"b":1}`},
+		"no properties":    {nil, "{}"},
+		"unchanged sample": {decoded(t, sample), sample},
+		"no HTML escapes":  {Properties{{Name: "a<&>", Leaves: []Leaf{{Text: "<&>'\u2028é"}}}}, "{\"a<&>\":\"<&>'\u2028é\"}"},
+		"escapes":          {Properties{{Name: "a", Leaves: []Leaf{{Text: "\"\\\b\f\n\r\t\x00\x1f/"}}}}, `{"a":"\"\\\b\f\n\r\t\u0000\u001f/"}`},
+		"not UTF-8":        {Properties{{Name: "\xffa", Leaves: []Leaf{{Text: "é\xc3\xa9\xc3"}}}}, "{\"\uFFFDa\":\"éé\uFFFD\"}"},
+		"order":            {Properties{{Name: "b", Type: List}, {Name: "a", Type: Map, Leaves: []Leaf{{Key: "y"}, {Key: "x"}}}}, `{"a":{"x":"","y":""},"b":[]}`},
+		"without a leaf":   {Properties{{Name: "a"}, {Name: "b", Type: Number, Leaves: []Leaf{{Type: Number, Text: "1"}}}}, `{"b":1}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := string(test.properties.AppendJSON([]byte("before"))); got != "before"+test.want {
-				t.Errorf("got  %s\nwant before%s", got, test.want)
+				t.Errorf("AppendJSON() = %s\nwant before%s", got, test.want)
 			}
 		})
 	}
@@ -112,12 +112,12 @@ func TestGet(t *testing.T) {
 	properties := decoded(t, `{"b":1,"a":2,"d":3}`)
 	for i, name := range []string{"a", "b", "d"} {
 		if got := properties.Get(name); got != &properties[i] {
-			t.Errorf("%s: got %v", name, got)
+			t.Errorf("Get(%s) = %v, want property %d", name, got, i)
 		}
 	}
 	for _, name := range []string{"", "A", "c", "e"} {
 		if got := properties.Get(name); got != nil {
-			t.Errorf("%s: got %v, want none", name, got)
+			t.Errorf("Get(%s) = %v, want nil", name, got)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func TestIsTime(t *testing.T) {
 		"2025-11-01T1:00:00:00Z": false, "nginx-proxy-T1:x2:x3-abcdefgh": false,
 	} {
 		if got := IsTime(text); got != want {
-			t.Errorf("%q: got %t", text, got)
+			t.Errorf("IsTime(%q) = %t, want %t", text, got, want)
 		}
 	}
 }
@@ -147,17 +147,17 @@ func TestCompareLeaves(t *testing.T) {
 		random.Shuffle(len(got), func(i, j int) { got[i], got[j] = got[j], got[i] })
 		slices.SortFunc(got, CompareLeaves)
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("-want +got:\n%s", diff)
+			t.Fatalf("order of leaves (-want +got):\n%s", diff)
 		}
 	}
 	for _, same := range [][2]string{{"1", "1.0"}, {"2025-11-01T12:00:00+01:00", "2025-11-01T11:00:00Z"}, {"a", "a"}} {
 		if CompareTexts(same[0], same[1]) != 0 {
-			t.Errorf("%s is not ordered like %s", same[0], same[1])
+			t.Errorf("CompareTexts(%s, %s) is not 0, want 0", same[0], same[1])
 		}
 	}
 }
 
-// generic is what the standard library reads, without what DecodeProperties leaves out.
+// generic decodes an object with the standard library and drops nulls.
 func generic(t *testing.T, object string) map[string]any {
 	decoder := json.NewDecoder(strings.NewReader(object))
 	decoder.UseNumber()
@@ -191,28 +191,27 @@ func FuzzProperties(f *testing.F) {
 		}
 		written := properties.AppendJSON(nil)
 		if diff := cmp.Diff(generic(t, strings.ToValidUTF8(string(data), "\uFFFD")), generic(t, string(written))); diff != "" {
-			t.Fatalf("-read +written:\n%s", diff)
+			t.Fatalf("AppendJSON() of decoded properties (-read +written):\n%s", diff)
 		}
 		again, err := DecodeProperties(written)
 		if err != nil {
-			t.Fatalf("%q: %v", written, err)
+			t.Fatalf("DecodeProperties(%q) = %v, want nil", written, err)
 		}
 		if diff := cmp.Diff(properties, again); diff != "" {
-			t.Fatalf("-before +after:\n%s", diff)
+			t.Fatalf("properties after AppendJSON() and DecodeProperties() (-before +after):\n%s", diff)
 		}
 		if twice := again.AppendJSON(nil); string(twice) != string(written) {
-			t.Fatalf("%q was written, and then %q", written, twice)
+			t.Fatalf("AppendJSON() = %q, and %q after decoding, want equal results", written, twice)
 		}
 		for i := range properties {
 			if properties.Get(properties[i].Name) != &properties[i] {
-				t.Fatalf("property %q is not found", properties[i].Name)
+				t.Fatalf("Get(%q) does not return the property", properties[i].Name)
 			}
 		}
 	})
 }
 
-// FuzzScalars finds values that the standard library takes and this package does not,
-// or the other way round.
+// FuzzScalars searches for values that only the standard library or only this package accepts.
 func FuzzScalars(f *testing.F) {
 	for _, seed := range []string{"1", "-1.5e+3", "01", "1.", "true", "null", `"a\u00e9"`, `"\q"`, " 1 ", "1 2", "nul", "\x00", "\"\x7f\""} {
 		f.Add(seed)
@@ -223,7 +222,7 @@ func FuzzScalars(f *testing.F) {
 			return
 		}
 		if _, err := DecodeProperties([]byte(object)); (err == nil) != json.Valid([]byte(object)) {
-			t.Errorf("%q: %v", object, err)
+			t.Errorf("DecodeProperties(%q) = %v, want an error exactly for invalid JSON", object, err)
 		}
 	})
 }

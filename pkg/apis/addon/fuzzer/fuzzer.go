@@ -9,8 +9,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 )
 
-// Funcs returns the functions for the types that random values alone do not fit: what the server
-// defaults, and what only one of the two versions can say.
+// Funcs returns the functions for fields with defaults and for fields that only one of the versions has.
 var Funcs = func(serializer.CodecFactory) []any {
 	return []any{
 		func(spec *addon.ManagedClusterAddOnSpec, c randfill.Continue) {

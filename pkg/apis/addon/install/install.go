@@ -10,8 +10,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1beta1"
 )
 
-// Install registers the group's internal and versioned types. It panics on a
-// programming error, such as two types registered for one kind.
+// Install registers the internal and versioned types of the group. It panics on a
+// programming error, such as two types of one kind.
 func Install(scheme *runtime.Scheme) {
 	utilruntime.Must(addon.AddToScheme(scheme))
 	utilruntime.Must(v1beta1.AddToScheme(scheme))

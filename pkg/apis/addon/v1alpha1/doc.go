@@ -5,6 +5,6 @@
 // +k8s:defaulter-gen=TypeMeta
 // +groupName=addon.open-cluster-management.io
 
-// Package v1alpha1 is the stored version of the group addon.open-cluster-management.io: add-ons of
-// managed clusters.
+// Package v1alpha1 is the stored version of the group addon.open-cluster-management.io, the add-ons of managed
+// clusters.
 package v1alpha1

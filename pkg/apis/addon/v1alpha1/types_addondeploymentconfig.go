@@ -8,48 +8,48 @@ import (
 // +genclient
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// AddOnDeploymentConfig customizes how the agents of add-ons are deployed: where they run, from which
-// registries, by which proxy, and with which resources. The configs of a ManagedClusterAddOn or of a
-// ClusterManagementAddOn refer to it.
+// AddOnDeploymentConfig customizes the deployment of the agents of add-ons: their nodes, image registries,
+// proxy and resources. The configs of a ManagedClusterAddOn or of a ClusterManagementAddOn refer to it.
 type AddOnDeploymentConfig struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// How agents are deployed.
+	// spec specifies how agents are deployed.
 	// +optional
 	Spec AddOnDeploymentConfigSpec `json:"spec"`
 }
 
-// AddOnDeploymentConfigSpec says how the agents of add-ons are deployed.
+// AddOnDeploymentConfigSpec specifies how the agents of add-ons are deployed.
 type AddOnDeploymentConfigSpec struct {
-	// Variables that the manager of the add-on may use in its manifests.
+	// customizedVariables lists variables that the manager of the add-on may use in its manifests.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	CustomizedVariables []CustomizedVariable `json:"customizedVariables,omitempty"`
 
-	// The nodes on which agents run. If it is not set, the manager of the add-on decides.
+	// nodePlacement selects the nodes of the agents. If it is not set, the manager of the add-on selects them.
 	// +optional
 	NodePlacement *NodePlacement `json:"nodePlacement,omitempty"`
 
-	// The registries from which images are pulled instead of others.
+	// registries lists the registries that replace the registries of images.
 	// +optional
 	// +listType=atomic
 	Registries []ImageMirror `json:"registries,omitempty"`
 
-	// The proxy that agents use.
+	// proxyConfig is the proxy of the agents.
 	// +optional
 	ProxyConfig ProxyConfig `json:"proxyConfig,omitempty"`
 
-	// The namespace on managed clusters where agents run. An empty one leaves it to the template of
-	// the add-on.
+	// agentInstallNamespace is the namespace of the agents on managed clusters. If it is empty, the template of
+	// the add-on specifies the namespace. Defaults to open-cluster-management-agent-addon.
 	// +optional
 	// +default="open-cluster-management-agent-addon"
 	AgentInstallNamespace *string `json:"agentInstallNamespace,omitempty"`
 
-	// The resources of containers. Of several that match a container, the last one holds.
+	// resourceRequirements lists the resources of containers. If several entries match a container, the last
+	// one applies.
 	// +optional
 	// +listType=map
 	// +listMapKey=containerID
@@ -58,110 +58,113 @@ type AddOnDeploymentConfigSpec struct {
 
 // CustomizedVariable is a variable of the manifests of an add-on.
 type CustomizedVariable struct {
-	// The name of the variable: letters, digits and underscores.
+	// name is the name of the variable. It consists of letters, digits and underscores.
 	Name string `json:"name"`
 
-	// The value of the variable.
+	// value is the value of the variable.
 	Value string `json:"value"`
 }
 
-// NodePlacement says on which nodes agents run.
+// NodePlacement selects the nodes of agents.
 type NodePlacement struct {
-	// The labels of the nodes; empty for all nodes.
+	// nodeSelector contains the labels that the nodes must have. An empty selector selects all nodes.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
-	// The taints that agents tolerate.
+	// tolerations lists the taints that agents tolerate.
 	// +optional
 	// +listType=atomic
 	Tolerations []Toleration `json:"tolerations,omitempty"`
 }
 
-// Toleration is the taints that a Pod tolerates, as in the core API.
+// Toleration selects taints that a Pod tolerates, as in the core API.
 type Toleration struct {
-	// The key of the taint; empty for all.
+	// key is the key of the taint. An empty key matches all taints.
 	// +optional
 	Key string `json:"key,omitempty"`
 
-	// How key and value are compared: Equal, Exists, Lt or Gt. Defaults to Equal.
+	// operator specifies how key and value are compared: Equal, Exists, Lt or Gt. Defaults to Equal.
 	// +optional
 	Operator string `json:"operator,omitempty"`
 
-	// The value of the taint.
+	// value is the value of the taint.
 	// +optional
 	Value string `json:"value,omitempty"`
 
-	// The effect of the taint: NoSchedule, PreferNoSchedule or NoExecute; empty for all.
+	// effect is the effect of the taint: NoSchedule, PreferNoSchedule or NoExecute. An empty effect matches all
+	// effects.
 	// +optional
 	Effect string `json:"effect,omitempty"`
 
-	// How long the taint is tolerated, in seconds. Only with the effect NoExecute.
+	// tolerationSeconds is the number of seconds for which the taint is tolerated. It may be set only if effect
+	// is NoExecute.
 	// +optional
 	TolerationSeconds *int64 `json:"tolerationSeconds,omitempty"`
 }
 
 // ImageMirror replaces the registry of images.
 type ImageMirror struct {
-	// The registry from which images are pulled.
+	// mirror is the registry to pull images from.
 	Mirror string `json:"mirror"`
 
-	// The registry that is replaced; empty for all.
+	// source is the registry to replace. If it is empty, all registries are replaced.
 	// +optional
 	Source string `json:"source"`
 }
 
-// ProxyConfig is the proxy that agents use.
+// ProxyConfig is the proxy of agents.
 type ProxyConfig struct {
-	// The URL of the proxy for HTTP requests.
+	// httpProxy is the URL of the proxy for HTTP requests.
 	// +optional
 	HTTPProxy string `json:"httpProxy,omitempty"`
 
-	// The URL of the proxy for HTTPS requests.
+	// httpsProxy is the URL of the proxy for HTTPS requests.
 	// +optional
 	HTTPSProxy string `json:"httpsProxy,omitempty"`
 
-	// The PEM bundle that verifies the proxy.
+	// caBundle is the PEM bundle that verifies the proxy.
 	// +optional
 	// +listType=atomic
 	CABundle []byte `json:"caBundle,omitempty"`
 
-	// The hosts, IP addresses and CIDRs for which no proxy is used, separated by commas.
+	// noProxy lists the hosts, IP addresses and CIDRs that are accessed without the proxy, separated by commas.
 	// +optional
 	NoProxy string `json:"noProxy,omitempty"`
 }
 
-// ContainerResourceRequirements are the resources of containers.
+// ContainerResourceRequirements specifies the resources of containers.
 type ContainerResourceRequirements struct {
-	// The containers, as <resource>:<name>:<container>, such as deployments:*:*. An asterisk matches all.
+	// containerID selects containers. It has the form <resource>:<name>:<container>, for example
+	// deployments:*:*, where * matches all.
 	ContainerID string `json:"containerID"`
 
-	// The resources of these containers.
+	// resources are the resources of these containers.
 	Resources ResourceRequirements `json:"resources"`
 }
 
-// ResourceRequirements are the resources of a container, as in the core API.
+// ResourceRequirements specifies the resources of a container, as in the core API.
 type ResourceRequirements struct {
-	// The most that a container may use.
+	// limits are the maximum resources of a container.
 	// +optional
 	Limits map[string]resource.Quantity `json:"limits,omitempty"`
 
-	// What a container needs.
+	// requests are the minimum resources of a container.
 	// +optional
 	Requests map[string]resource.Quantity `json:"requests,omitempty"`
 
-	// The ResourceClaims that a container uses.
+	// claims lists the ResourceClaims of a container.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Claims []ResourceClaim `json:"claims,omitempty"`
 }
 
-// ResourceClaim names a claim of the Pod that a container uses.
+// ResourceClaim refers to a ResourceClaim of the Pod.
 type ResourceClaim struct {
-	// The name of the claim in the Pod.
+	// name is the name of the claim in the Pod.
 	Name string `json:"name"`
 
-	// The name of the request within the claim; empty for all.
+	// request is the name of a request in the claim. If it is empty, all requests are used.
 	// +optional
 	Request string `json:"request,omitempty"`
 }
@@ -175,6 +178,6 @@ type AddOnDeploymentConfigList struct {
 	// +optional
 	metav1.ListMeta `json:"metadata,omitempty"`
 
-	// The AddOnDeploymentConfigs.
+	// items is the list of AddOnDeploymentConfigs.
 	Items []AddOnDeploymentConfig `json:"items"`
 }

@@ -7,9 +7,10 @@ import (
 
 // Types of an install strategy.
 const (
-	// InstallStrategyManual is for add-ons whose ManagedClusterAddOns somebody else creates.
+	// InstallStrategyManual is the strategy of add-ons whose ManagedClusterAddOns are created by users or
+	// controllers.
 	InstallStrategyManual = "Manual"
-	// InstallStrategyPlacements is for add-ons that are installed on the clusters of Placements.
+	// InstallStrategyPlacements is the strategy of add-ons that are installed on the clusters of Placements.
 	InstallStrategyPlacements = "Placements"
 )
 
@@ -17,55 +18,57 @@ const (
 // +genclient:nonNamespaced
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// ClusterManagementAddOn announces an add-on that can be installed on managed clusters, where it is
-// installed, and its default configurations. A ManagedClusterAddOn of the same name in the namespace
-// of a cluster installs it there.
+// ClusterManagementAddOn registers an add-on that can be installed on managed clusters, with its default
+// configurations and its install strategy. A ManagedClusterAddOn of the same name in the namespace of a cluster
+// installs it on the cluster.
 type ClusterManagementAddOn struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What the add-on is, and where it is installed.
+	// spec describes the add-on and its install strategy.
 	// +optional
 	Spec ClusterManagementAddOnSpec `json:"spec"`
 
-	// How far the installation is.
+	// status reports the progress of the installation.
 	// +optional
 	Status ClusterManagementAddOnStatus `json:"status,omitempty"`
 }
 
-// ClusterManagementAddOnSpec says what an add-on is, and where it is installed.
+// ClusterManagementAddOnSpec describes an add-on and its install strategy.
 type ClusterManagementAddOnSpec struct {
-	// The description of the add-on.
+	// addOnMeta is the description of the add-on.
 	// +optional
 	AddOnMeta AddOnMeta `json:"addOnMeta,omitempty"`
 
-	// Where the configuration is. Deprecated: use supportedConfigs.
+	// addOnConfiguration refers to the configuration. Deprecated: use supportedConfigs.
 	// +optional
 	AddOnConfiguration ConfigCoordinates `json:"addOnConfiguration,omitempty"`
 
-	// The kinds of configurations that the add-on takes.
+	// supportedConfigs lists the kinds of configurations of the add-on.
 	// +optional
 	// +listType=map
 	// +listMapKey=group
 	// +listMapKey=resource
 	SupportedConfigs []ConfigMeta `json:"supportedConfigs,omitempty"`
 
-	// On which clusters the add-on is installed.
+	// installStrategy selects the clusters to install the add-on on.
 	// +optional
 	InstallStrategy InstallStrategy `json:"installStrategy,omitempty"`
 }
 
-// InstallStrategy says on which clusters an add-on is installed.
+// InstallStrategy selects the clusters to install an add-on on.
 type InstallStrategy struct {
-	// With Manual the add-on is installed where a ManagedClusterAddOn is created; with Placements on
-	// the clusters that the placements select. Defaults to Manual.
+	// type is Manual or Placements. With Manual, the add-on is installed on clusters with a
+	// ManagedClusterAddOn. With Placements, it is installed on the clusters that the placements select.
+	// Defaults to Manual.
 	// +optional
 	// +default="Manual"
 	Type string `json:"type,omitempty"`
 
-	// The Placements that select the clusters. For a cluster that several select, the last one holds.
+	// placements lists the Placements that select the clusters. If several select a cluster, the last one
+	// applies.
 	// +optional
 	// +listType=map
 	// +listMapKey=namespace
@@ -73,144 +76,145 @@ type InstallStrategy struct {
 	Placements []PlacementStrategy `json:"placements,omitempty"`
 }
 
-// PlacementRef names a Placement.
+// PlacementRef refers to a Placement.
 type PlacementRef struct {
-	// The namespace of the Placement.
+	// namespace is the namespace of the Placement.
 	Namespace string `json:"namespace"`
 
-	// The name of the Placement.
+	// name is the name of the Placement.
 	Name string `json:"name"`
 }
 
-// PlacementStrategy says how an add-on is installed on the clusters of a Placement.
+// PlacementStrategy specifies how an add-on is installed on the clusters of a Placement.
 type PlacementStrategy struct {
 	// The Placement.
 	PlacementRef `json:",inline"`
 
-	// The configurations of the add-on on the clusters of this Placement.
+	// configs lists the configurations of the add-on on the clusters of this Placement.
 	// +optional
 	// +listType=atomic
 	Configs []AddOnConfig `json:"configs,omitempty"`
 
-	// How a change of a configuration is rolled out.
+	// rolloutStrategy specifies how a change of a configuration is rolled out.
 	// +optional
 	RolloutStrategy RolloutStrategy `json:"rolloutStrategy,omitempty"`
 }
 
-// RolloutType is how a change is rolled out.
+// RolloutType specifies how a change is rolled out.
 // +enum
 type RolloutType string
 
 const (
 	// RolloutTypeAll changes all clusters at once.
 	RolloutTypeAll RolloutType = "All"
-	// RolloutTypeProgressive changes some clusters at a time.
+	// RolloutTypeProgressive changes a limited number of clusters at a time.
 	RolloutTypeProgressive RolloutType = "Progressive"
-	// RolloutTypeProgressivePerGroup changes one decision group of a Placement after another.
+	// RolloutTypeProgressivePerGroup changes the decision groups of a Placement one after another.
 	RolloutTypeProgressivePerGroup RolloutType = "ProgressivePerGroup"
 )
 
-// RolloutStrategy says how a change is rolled out.
+// RolloutStrategy specifies how a change is rolled out.
 type RolloutStrategy struct {
-	// How the change is rolled out. Defaults to All.
+	// type is All, Progressive or ProgressivePerGroup. Defaults to All.
 	// +optional
 	// +default="All"
 	Type RolloutType `json:"type,omitempty"`
 
-	// Only with the type All.
+	// all contains the settings for type All.
 	// +optional
 	All *RolloutAll `json:"all,omitempty"`
 
-	// Only with the type Progressive.
+	// progressive contains the settings for type Progressive.
 	// +optional
 	Progressive *RolloutProgressive `json:"progressive,omitempty"`
 
-	// Only with the type ProgressivePerGroup.
+	// progressivePerGroup contains the settings for type ProgressivePerGroup.
 	// +optional
 	ProgressivePerGroup *RolloutProgressivePerGroup `json:"progressivePerGroup,omitempty"`
 }
 
-// RolloutConfig says when a rollout goes on, and when it has failed.
+// RolloutConfig specifies when a rollout continues and when it fails.
 type RolloutConfig struct {
-	// How long a cluster has to be healthy before the rollout goes on.
+	// minSuccessTime is the duration for which a cluster must be healthy before the rollout continues.
 	// +optional
 	MinSuccessTime metav1.Duration `json:"minSuccessTime,omitempty"`
 
-	// After how long a cluster that is not healthy has failed, such as 10m; None for never.
+	// progressDeadline is the duration after which an unhealthy cluster has failed, for example 10m, or None
+	// for no deadline.
 	// +optional
 	ProgressDeadline string `json:"progressDeadline,omitempty"`
 
-	// How many clusters may fail before the rollout stops, as a number or a percentage.
+	// maxFailures is the number or percentage of clusters that may fail before the rollout stops.
 	// +optional
 	MaxFailures intstr.IntOrString `json:"maxFailures,omitempty"`
 }
 
-// MandatoryDecisionGroup names a decision group of a Placement, by its name or its index.
+// MandatoryDecisionGroup identifies a decision group of a Placement by name or index.
 type MandatoryDecisionGroup struct {
-	// The name of the group.
+	// groupName is the name of the group.
 	// +optional
 	GroupName string `json:"groupName,omitempty"`
 
-	// The index of the group.
+	// groupIndex is the index of the group.
 	// +optional
 	GroupIndex int32 `json:"groupIndex,omitempty"`
 }
 
-// MandatoryDecisionGroups are groups that have to succeed before all others.
+// MandatoryDecisionGroups lists groups that must succeed before all others.
 type MandatoryDecisionGroups struct {
-	// Groups that have to succeed before all others, in this order.
+	// mandatoryDecisionGroups lists groups that must succeed before all others, in this order.
 	// +optional
 	// +listType=atomic
 	MandatoryDecisionGroups []MandatoryDecisionGroup `json:"mandatoryDecisionGroups,omitempty"`
 }
 
-// RolloutAll says how all clusters are changed at once.
+// RolloutAll contains the settings of a rollout to all clusters at once.
 type RolloutAll struct {
 	RolloutConfig `json:",inline"`
 }
 
-// RolloutProgressive says how some clusters are changed at a time.
+// RolloutProgressive contains the settings of a rollout to a limited number of clusters at a time.
 type RolloutProgressive struct {
 	RolloutConfig `json:",inline"`
 
 	MandatoryDecisionGroups `json:",inline"`
 
-	// How many clusters are changed at a time, as a number or a percentage.
+	// maxConcurrency is the number or percentage of clusters to change at a time.
 	// +optional
 	MaxConcurrency intstr.IntOrString `json:"maxConcurrency,omitempty"`
 }
 
-// RolloutProgressivePerGroup says how one decision group is changed after another.
+// RolloutProgressivePerGroup contains the settings of a rollout by decision groups.
 type RolloutProgressivePerGroup struct {
 	RolloutConfig `json:",inline"`
 
 	MandatoryDecisionGroups `json:",inline"`
 }
 
-// ClusterManagementAddOnStatus says how far the installation of an add-on is.
+// ClusterManagementAddOnStatus reports the progress of the installation of an add-on.
 type ClusterManagementAddOnStatus struct {
-	// The default configurations in use.
+	// defaultconfigReferences lists the default configurations in use.
 	// +optional
 	// +listType=atomic
 	DefaultConfigReferences []DefaultConfigReference `json:"defaultconfigReferences,omitempty"`
 
-	// How far the installation is, for each Placement.
+	// installProgressions reports the progress of the installation for each Placement.
 	// +optional
 	// +listType=atomic
 	InstallProgressions []InstallProgression `json:"installProgressions,omitempty"`
 }
 
-// InstallProgression says how far the installation on the clusters of a Placement is.
+// InstallProgression reports the progress of the installation on the clusters of a Placement.
 type InstallProgression struct {
 	// The Placement.
 	PlacementRef `json:",inline"`
 
-	// The configurations of the add-on on the clusters of this Placement.
+	// configReferences lists the configurations of the add-on on the clusters of this Placement.
 	// +optional
 	// +listType=atomic
 	ConfigReferences []InstallConfigReference `json:"configReferences,omitempty"`
 
-	// The state of the installation.
+	// conditions report the state of the installation.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -224,7 +228,7 @@ type DefaultConfigReference struct {
 	// The kind of the configuration.
 	ConfigGroupResource `json:",inline"`
 
-	// The configuration that the add-on is to have.
+	// desiredConfig is the desired configuration of the add-on.
 	// +optional
 	DesiredConfig *ConfigSpecHash `json:"desiredConfig"`
 }
@@ -234,15 +238,15 @@ type InstallConfigReference struct {
 	// The kind of the configuration.
 	ConfigGroupResource `json:",inline"`
 
-	// The configuration that the add-on is to have.
+	// desiredConfig is the desired configuration of the add-on.
 	// +optional
 	DesiredConfig *ConfigSpecHash `json:"desiredConfig"`
 
-	// The last configuration with which the rollout succeeded.
+	// lastKnownGoodConfig is the last configuration whose rollout succeeded.
 	// +optional
 	LastKnownGoodConfig *ConfigSpecHash `json:"lastKnownGoodConfig"`
 
-	// The configuration that was applied to all clusters of the Placement.
+	// lastAppliedConfig is the configuration that was applied to all clusters of the Placement.
 	// +optional
 	LastAppliedConfig *ConfigSpecHash `json:"lastAppliedConfig"`
 }
@@ -256,66 +260,66 @@ type ClusterManagementAddOnList struct {
 	// +optional
 	metav1.ListMeta `json:"metadata,omitempty"`
 
-	// The ClusterManagementAddOns.
+	// items is the list of ClusterManagementAddOns.
 	Items []ClusterManagementAddOn `json:"items"`
 }
 
-// ConfigMeta is a kind of configuration that an add-on takes.
+// ConfigMeta is a kind of configuration of an add-on.
 type ConfigMeta struct {
 	// The kind of the configuration.
 	ConfigGroupResource `json:",inline"`
 
-	// The configuration of clusters for which no other one is named.
+	// defaultConfig is the configuration of clusters that have no other configuration of this kind.
 	// +optional
 	DefaultConfig *ConfigReferent `json:"defaultConfig,omitempty"`
 }
 
-// ConfigCoordinates names a configuration by its CustomResourceDefinition. It is deprecated.
+// ConfigCoordinates refers to a configuration by its CustomResourceDefinition. Deprecated.
 type ConfigCoordinates struct {
-	// The name of the CustomResourceDefinition.
+	// crdName is the name of the CustomResourceDefinition.
 	// +optional
 	CRDName string `json:"crdName,omitempty"`
 
-	// The name of the configuration.
+	// crName is the name of the configuration.
 	// +optional
 	CRName string `json:"crName,omitempty"`
 
-	// The metadata.generation of the configuration that was read.
+	// lastObservedGeneration is the metadata.generation of the configuration that was read.
 	// +optional
 	LastObservedGeneration int64 `json:"lastObservedGeneration,omitempty"`
 }
 
-// ConfigGroupResource is a kind of configuration, by its group and resource.
+// ConfigGroupResource is a kind of configuration, identified by its group and resource.
 type ConfigGroupResource struct {
-	// The API group of the configuration; empty for the core group.
+	// group is the API group of the configuration. It is empty for the core group.
 	// +optional
 	// +default=""
 	Group string `json:"group"`
 
-	// The resource of the configuration, such as addondeploymentconfigs.
+	// resource is the plural name of the resource of the configuration, for example addondeploymentconfigs.
 	Resource string `json:"resource"`
 }
 
-// ConfigReferent is one configuration, by its namespace and name.
+// ConfigReferent refers to a configuration by namespace and name.
 type ConfigReferent struct {
-	// The namespace of the configuration. Empty if it is cluster-scoped.
+	// namespace is the namespace of the configuration. It is empty for a cluster-scoped configuration.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 
-	// The name of the configuration.
+	// name is the name of the configuration.
 	Name string `json:"name"`
 }
 
-// ConfigSpecHash is a configuration in the state in which it was read.
+// ConfigSpecHash refers to a configuration with the hash of its spec.
 type ConfigSpecHash struct {
 	// The namespace and name of the configuration.
 	ConfigReferent `json:",inline"`
 
-	// The hash of the configuration's spec.
+	// specHash is the hash of the spec of the configuration.
 	SpecHash string `json:"specHash"`
 }
 
-// AddOnConfig names a configuration of an add-on.
+// AddOnConfig refers to a configuration of an add-on.
 type AddOnConfig struct {
 	// The kind of the configuration.
 	ConfigGroupResource `json:",inline"`
@@ -324,13 +328,13 @@ type AddOnConfig struct {
 	ConfigReferent `json:",inline"`
 }
 
-// AddOnMeta describes an add-on for people.
+// AddOnMeta describes an add-on for users.
 type AddOnMeta struct {
-	// The name of the add-on to show.
+	// displayName is the name of the add-on to show.
 	// +optional
 	DisplayName string `json:"displayName,omitempty"`
 
-	// What the add-on does.
+	// description is the description of the add-on.
 	// +optional
 	Description string `json:"description,omitempty"`
 }

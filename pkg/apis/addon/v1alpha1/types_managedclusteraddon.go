@@ -5,11 +5,10 @@ import (
 )
 
 const (
-	// DefaultInstallNamespace is the namespace on managed clusters where the agents of add-ons run,
-	// unless something else is said.
+	// DefaultInstallNamespace is the default namespace of the agents of add-ons on managed clusters.
 	DefaultInstallNamespace = "open-cluster-management-agent-addon"
 
-	// KubeAPIServerClientSigner is the signer of certificates for the API server of the hub.
+	// KubeAPIServerClientSigner is the signer of client certificates for the API server of the hub.
 	KubeAPIServerClientSigner = "kubernetes.io/kube-apiserver-client"
 )
 
@@ -17,7 +16,7 @@ const (
 const (
 	// ConditionAvailable is True while the agent of the add-on runs on the managed cluster.
 	ConditionAvailable = "Available"
-	// ConditionDegraded is True while the add-on works in part only.
+	// ConditionDegraded is True while the add-on works only partially.
 	ConditionDegraded = "Degraded"
 	// ConditionProgressing is True while the add-on is installed, configured or upgraded.
 	ConditionProgressing = "Progressing"
@@ -26,47 +25,47 @@ const (
 // +genclient
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// ManagedClusterAddOn installs an add-on on one managed cluster: the one whose namespace it is in.
-// Its name is that of the add-on's ClusterManagementAddOn. The add-on's manager on the hub installs
-// it, and the registration agent of the cluster registers its agent and reports its health.
+// ManagedClusterAddOn installs an add-on on the managed cluster of its namespace. It has the name of the
+// ClusterManagementAddOn. The manager of the add-on installs it, and the registration agent of the cluster
+// registers the agent of the add-on and reports its health.
 type ManagedClusterAddOn struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// How the add-on is installed on this cluster.
+	// spec specifies how the add-on is installed on this cluster.
 	// +optional
 	Spec ManagedClusterAddOnSpec `json:"spec"`
 
-	// The observed state of the add-on on this cluster.
+	// status is the observed state of the add-on on this cluster.
 	// +optional
 	Status ManagedClusterAddOnStatus `json:"status"`
 }
 
-// ManagedClusterAddOnSpec says how an add-on is installed on a managed cluster.
+// ManagedClusterAddOnSpec specifies how an add-on is installed on a managed cluster.
 type ManagedClusterAddOnSpec struct {
-	// The namespace on the managed cluster where the agent of the add-on runs. Deprecated: use an
-	// AddOnDeploymentConfig.
+	// installNamespace is the namespace of the agent of the add-on on the managed cluster. Deprecated: use an
+	// AddOnDeploymentConfig. Defaults to open-cluster-management-agent-addon.
 	// +optional
 	// +default="open-cluster-management-agent-addon"
 	InstallNamespace string `json:"installNamespace,omitempty"`
 
-	// Configurations of the add-on on this cluster. They override those of the
-	// ClusterManagementAddOn of the same kind.
+	// configs lists the configurations of the add-on on this cluster. They override configurations of the same
+	// kind in the ClusterManagementAddOn.
 	// +optional
 	// +listType=atomic
 	Configs []AddOnConfig `json:"configs,omitempty"`
 }
 
-// RegistrationConfig says how the agent of an add-on registers with the hub. The registration agent
-// requests a certificate for each.
+// RegistrationConfig specifies how the agent of an add-on registers with the hub. The registration agent
+// requests credentials for each RegistrationConfig.
 type RegistrationConfig struct {
-	// The signer of the certificate. With kubernetes.io/kube-apiserver-client the agent
-	// authenticates to the hub.
+	// signerName is the signer of the certificate. A certificate of kubernetes.io/kube-apiserver-client
+	// authenticates the agent to the hub.
 	SignerName string `json:"signerName"`
 
-	// The subject of the certificate. If it is not set, the user is
+	// subject is the subject of the certificate. Defaults to the user
 	// system:open-cluster-management:cluster:<cluster>:addon:<add-on>:agent:<agent>.
 	// +optional
 	Subject Subject `json:"subject,omitempty"`
@@ -74,15 +73,15 @@ type RegistrationConfig struct {
 
 // Subject is the subject of a certificate.
 type Subject struct {
-	// The name of the user.
+	// user is the name of the user.
 	User string `json:"user"`
 
-	// The groups of the user.
+	// groups is the list of groups of the user.
 	// +optional
 	// +listType=atomic
 	Groups []string `json:"groups,omitempty"`
 
-	// The organizational units of the subject.
+	// organizationUnit is the list of organizational units of the subject.
 	// +optional
 	// +listType=atomic
 	OrganizationUnits []string `json:"organizationUnit,omitempty"`
@@ -90,8 +89,8 @@ type Subject struct {
 
 // ManagedClusterAddOnStatus is the observed state of an add-on on a managed cluster.
 type ManagedClusterAddOnStatus struct {
-	// The state of the add-on. The known types are Available, Degraded and Progressing; managers
-	// of add-ons add others.
+	// conditions report the state of the add-on. Known types are Available, Degraded and Progressing. Managers
+	// of add-ons may add others.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -99,60 +98,62 @@ type ManagedClusterAddOnStatus struct {
 	// +patchMergeKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
 
-	// Objects on the hub that belong to the add-on.
+	// relatedObjects lists objects on the hub that belong to the add-on.
 	// +optional
 	// +listType=atomic
 	RelatedObjects []ObjectReference `json:"relatedObjects,omitempty"`
 
-	// The description of the add-on, copied from its ClusterManagementAddOn.
+	// addOnMeta is the description of the add-on, copied from its ClusterManagementAddOn.
 	// +optional
 	AddOnMeta AddOnMeta `json:"addOnMeta,omitempty"`
 
-	// Where the configuration is. Deprecated: see configReferences.
+	// addOnConfiguration refers to the configuration. Deprecated: use configReferences.
 	// +optional
 	AddOnConfiguration ConfigCoordinates `json:"addOnConfiguration,omitempty"`
 
-	// The kinds of configurations that the add-on takes.
+	// supportedConfigs lists the kinds of configurations of the add-on.
 	// +optional
 	// +listType=map
 	// +listMapKey=group
 	// +listMapKey=resource
 	SupportedConfigs []ConfigGroupResource `json:"supportedConfigs,omitempty"`
 
-	// The configurations in use.
+	// configReferences lists the configurations in use.
 	// +optional
 	// +listType=atomic
 	ConfigReferences []ConfigReference `json:"configReferences,omitempty"`
 
-	// The namespace on the managed cluster of the add-on's Lease and of its credentials for the hub.
+	// namespace is the namespace on the managed cluster of the Lease of the add-on and of its credentials for
+	// the hub.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 
-	// How the agent of the add-on registers with the hub. The manager of the add-on says it.
+	// registrations specifies how the agent of the add-on registers with the hub. The manager of the add-on
+	// sets it.
 	// +optional
 	// +listType=atomic
 	Registrations []RegistrationConfig `json:"registrations,omitempty"`
 
-	// How the health of the add-on is known.
+	// healthCheck specifies how the health of the add-on is determined.
 	// +optional
 	HealthCheck HealthCheck `json:"healthCheck,omitempty"`
 
-	// How the agent of the add-on authenticates to the API server of the hub: csr or token. The
-	// registration agent reports it.
+	// kubeClientDriver is csr or token. It specifies how the agent of the add-on authenticates to the API
+	// server of the hub. The registration agent reports it.
 	// +optional
 	KubeClientDriver string `json:"kubeClientDriver,omitempty"`
 }
 
-// ObjectReference names an object on the hub.
+// ObjectReference refers to an object on the hub.
 type ObjectReference struct {
-	// The API group of the object.
+	// group is the API group of the object.
 	Group string `json:"group"`
-	// The resource of the object.
+	// resource is the plural name of the resource of the object.
 	Resource string `json:"resource"`
-	// The namespace of the object. Empty if it is cluster-scoped.
+	// namespace is the namespace of the object. It is empty for a cluster-scoped object.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
-	// The name of the object.
+	// name is the name of the object.
 	Name string `json:"name"`
 }
 
@@ -164,33 +165,33 @@ type ConfigReference struct {
 	// The configuration. Deprecated: see desiredConfig.
 	ConfigReferent `json:",inline"`
 
-	// The metadata.generation of the configuration that was read.
+	// lastObservedGeneration is the metadata.generation of the configuration that was read.
 	LastObservedGeneration int64 `json:"lastObservedGeneration"`
 
-	// The configuration that the add-on is to have.
+	// desiredConfig is the desired configuration of the add-on.
 	// +optional
 	DesiredConfig *ConfigSpecHash `json:"desiredConfig"`
 
-	// The configuration that was applied last.
+	// lastAppliedConfig is the configuration that was last applied.
 	// +optional
 	LastAppliedConfig *ConfigSpecHash `json:"lastAppliedConfig"`
 }
 
-// HealthCheckMode is how the health of an add-on is known.
+// HealthCheckMode specifies how the health of an add-on is determined.
 // +enum
 type HealthCheckMode string
 
 const (
-	// HealthCheckLease is by a Lease that the agent of the add-on renews on the managed cluster.
+	// HealthCheckLease uses a Lease that the agent of the add-on renews on the managed cluster.
 	HealthCheckLease HealthCheckMode = "Lease"
-	// HealthCheckCustomized is by what the add-on reports itself.
+	// HealthCheckCustomized uses the condition Available that the add-on reports itself.
 	HealthCheckCustomized HealthCheckMode = "Customized"
 )
 
-// HealthCheck says how the health of an add-on is known.
+// HealthCheck specifies how the health of an add-on is determined.
 type HealthCheck struct {
-	// With Lease the registration agent reads the Lease of the add-on; with Customized the add-on
-	// reports its condition Available itself. Defaults to Lease.
+	// mode is Lease or Customized. With Lease, the registration agent reads the Lease of the add-on. With
+	// Customized, the add-on reports its condition Available itself. Defaults to Lease.
 	// +optional
 	Mode HealthCheckMode `json:"mode,omitempty"`
 }
@@ -204,6 +205,6 @@ type ManagedClusterAddOnList struct {
 	// +optional
 	metav1.ListMeta `json:"metadata,omitempty"`
 
-	// The ManagedClusterAddOns.
+	// items is the list of ManagedClusterAddOns.
 	Items []ManagedClusterAddOn `json:"items"`
 }

@@ -9,10 +9,10 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 )
 
-// Hubs that run OCM convert between the two versions in the same way.
+// These conversions match the conversion webhook of OCM.
 
-// Convert_v1beta1_ManagedClusterAddOn_To_addon_ManagedClusterAddOn also converts the annotation that
-// is a field in the internal form.
+// Convert_v1beta1_ManagedClusterAddOn_To_addon_ManagedClusterAddOn also converts the annotation
+// that is a field of the internal type.
 func Convert_v1beta1_ManagedClusterAddOn_To_addon_ManagedClusterAddOn(in *ManagedClusterAddOn, out *addon.ManagedClusterAddOn, s conversion.Scope) error {
 	if err := autoConvert_v1beta1_ManagedClusterAddOn_To_addon_ManagedClusterAddOn(in, out, s); err != nil {
 		return err
@@ -22,7 +22,7 @@ func Convert_v1beta1_ManagedClusterAddOn_To_addon_ManagedClusterAddOn(in *Manage
 		return nil
 	}
 	out.Spec.InstallNamespace = namespace
-	// The maps of the two forms are one otherwise.
+	// The generated conversion shares the map with the input.
 	out.Annotations = maps.Clone(out.Annotations)
 	delete(out.Annotations, InstallNamespaceAnnotation)
 	if len(out.Annotations) == 0 {
@@ -49,13 +49,13 @@ func Convert_addon_ManagedClusterAddOn_To_v1beta1_ManagedClusterAddOn(in *addon.
 	return nil
 }
 
-// Convert_addon_ManagedClusterAddOnSpec_To_v1beta1_ManagedClusterAddOnSpec leaves out what is an annotation.
+// Convert_addon_ManagedClusterAddOnSpec_To_v1beta1_ManagedClusterAddOnSpec omits the field that is an annotation.
 func Convert_addon_ManagedClusterAddOnSpec_To_v1beta1_ManagedClusterAddOnSpec(in *addon.ManagedClusterAddOnSpec, out *ManagedClusterAddOnSpec, s conversion.Scope) error {
 	return autoConvert_addon_ManagedClusterAddOnSpec_To_v1beta1_ManagedClusterAddOnSpec(in, out, s)
 }
 
-// Convert_v1beta1_ManagedClusterAddOnStatus_To_addon_ManagedClusterAddOnStatus takes the driver of the
-// first registration for the API server, which is of all of them in the internal form.
+// Convert_v1beta1_ManagedClusterAddOnStatus_To_addon_ManagedClusterAddOnStatus uses the driver of the
+// first registration of type kubeClient, since the internal type has one driver.
 func Convert_v1beta1_ManagedClusterAddOnStatus_To_addon_ManagedClusterAddOnStatus(in *ManagedClusterAddOnStatus, out *addon.ManagedClusterAddOnStatus, s conversion.Scope) error {
 	if err := autoConvert_v1beta1_ManagedClusterAddOnStatus_To_addon_ManagedClusterAddOnStatus(in, out, s); err != nil {
 		return err
@@ -69,8 +69,8 @@ func Convert_v1beta1_ManagedClusterAddOnStatus_To_addon_ManagedClusterAddOnStatu
 	return nil
 }
 
-// Convert_addon_ManagedClusterAddOnStatus_To_v1beta1_ManagedClusterAddOnStatus gives every registration
-// for the API server its driver.
+// Convert_addon_ManagedClusterAddOnStatus_To_v1beta1_ManagedClusterAddOnStatus sets the driver of
+// each registration of type kubeClient.
 func Convert_addon_ManagedClusterAddOnStatus_To_v1beta1_ManagedClusterAddOnStatus(in *addon.ManagedClusterAddOnStatus, out *ManagedClusterAddOnStatus, s conversion.Scope) error {
 	if err := autoConvert_addon_ManagedClusterAddOnStatus_To_v1beta1_ManagedClusterAddOnStatus(in, out, s); err != nil {
 		return err
@@ -124,7 +124,7 @@ func Convert_addon_Subject_To_v1beta1_Subject(in *addon.Subject, out *Subject, _
 	return nil
 }
 
-// Convert_v1beta1_ConfigReference_To_addon_ConfigReference also fills the fields that v1alpha1 has deprecated.
+// Convert_v1beta1_ConfigReference_To_addon_ConfigReference also sets the deprecated fields of v1alpha1.
 func Convert_v1beta1_ConfigReference_To_addon_ConfigReference(in *ConfigReference, out *addon.ConfigReference, s conversion.Scope) error {
 	if err := autoConvert_v1beta1_ConfigReference_To_addon_ConfigReference(in, out, s); err != nil {
 		return err
@@ -135,13 +135,13 @@ func Convert_v1beta1_ConfigReference_To_addon_ConfigReference(in *ConfigReferenc
 	return nil
 }
 
-// Convert_addon_ConfigReference_To_v1beta1_ConfigReference leaves out what v1alpha1 has deprecated.
+// Convert_addon_ConfigReference_To_v1beta1_ConfigReference omits the deprecated fields of v1alpha1.
 func Convert_addon_ConfigReference_To_v1beta1_ConfigReference(in *addon.ConfigReference, out *ConfigReference, s conversion.Scope) error {
 	return autoConvert_addon_ConfigReference_To_v1beta1_ConfigReference(in, out, s)
 }
 
-// Convert_v1beta1_ClusterManagementAddOnSpec_To_addon_ClusterManagementAddOnSpec converts a reserved name
-// to no default.
+// Convert_v1beta1_ClusterManagementAddOnSpec_To_addon_ClusterManagementAddOnSpec converts a reserved
+// name to a missing default.
 func Convert_v1beta1_ClusterManagementAddOnSpec_To_addon_ClusterManagementAddOnSpec(in *ClusterManagementAddOnSpec, out *addon.ClusterManagementAddOnSpec, s conversion.Scope) error {
 	if err := autoConvert_v1beta1_ClusterManagementAddOnSpec_To_addon_ClusterManagementAddOnSpec(in, out, s); err != nil {
 		return err
@@ -156,8 +156,8 @@ func Convert_v1beta1_ClusterManagementAddOnSpec_To_addon_ClusterManagementAddOnS
 	return nil
 }
 
-// Convert_addon_ClusterManagementAddOnSpec_To_v1beta1_ClusterManagementAddOnSpec converts no default to a
-// reserved name.
+// Convert_addon_ClusterManagementAddOnSpec_To_v1beta1_ClusterManagementAddOnSpec converts a missing
+// default to a reserved name.
 func Convert_addon_ClusterManagementAddOnSpec_To_v1beta1_ClusterManagementAddOnSpec(in *addon.ClusterManagementAddOnSpec, out *ClusterManagementAddOnSpec, s conversion.Scope) error {
 	if err := autoConvert_addon_ClusterManagementAddOnSpec_To_v1beta1_ClusterManagementAddOnSpec(in, out, s); err != nil {
 		return err

@@ -5,6 +5,6 @@
 // +k8s:defaulter-gen=TypeMeta
 // +groupName=addon.open-cluster-management.io
 
-// Package v1beta1 is the preferred version of the group addon.open-cluster-management.io: add-ons of
-// managed clusters.
+// Package v1beta1 is the preferred version of the group addon.open-cluster-management.io, the add-ons of managed
+// clusters.
 package v1beta1

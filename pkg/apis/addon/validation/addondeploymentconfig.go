@@ -11,6 +11,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/ratchet"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 )
 
 const (
@@ -23,25 +24,20 @@ var (
 	containerPattern = regexp.MustCompile(`^(deployments|daemonsets|statefulsets|replicasets|jobs|cronjobs|pods|\*):.+:.+$`)
 )
 
-// ValidateAddOnDeploymentConfig checks an AddOnDeploymentConfig that is about to be created.
+// ValidateAddOnDeploymentConfig validates a new AddOnDeploymentConfig.
 func ValidateAddOnDeploymentConfig(config *addon.AddOnDeploymentConfig) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&config.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	return append(errs, validateDeploymentSpec(config)...)
 }
 
-// ValidateAddOnDeploymentConfigUpdate checks an update of an AddOnDeploymentConfig. Bad parts of the
-// spec which the update does not touch are no reason to refuse it.
+// ValidateAddOnDeploymentConfigUpdate validates an update of an AddOnDeploymentConfig. It ignores
+// errors in parts of the spec that the update does not change.
 func ValidateAddOnDeploymentConfigUpdate(config, old *addon.AddOnDeploymentConfig) field.ErrorList {
 	if apiequality.Semantic.DeepEqual(config.Spec, old.Spec) {
 		return nil
 	}
-	var versioned, versionedOld v1alpha1.AddOnDeploymentConfig
-	errs := validateDeploymentSpec(config)
-	if v1alpha1.Convert_addon_AddOnDeploymentConfig_To_v1alpha1_AddOnDeploymentConfig(config, &versioned, nil) != nil ||
-		v1alpha1.Convert_addon_AddOnDeploymentConfig_To_v1alpha1_AddOnDeploymentConfig(old, &versionedOld, nil) != nil {
-		return errs
-	}
-	return ratchet.Filter(errs, validateDeploymentSpec(old), &versioned, &versionedOld)
+	return ratchet.Update(config, old, validateDeploymentSpec,
+		v1alpha1.Convert_addon_AddOnDeploymentConfig_To_v1alpha1_AddOnDeploymentConfig)
 }
 
 func validateDeploymentSpec(config *addon.AddOnDeploymentConfig) field.ErrorList {
@@ -56,7 +52,7 @@ func validateDeploymentSpec(config *addon.AddOnDeploymentConfig) field.ErrorList
 		case len(variable.Name) > maxVariableName:
 			errs = append(errs, field.TooLong(name, variable.Name, maxVariableName))
 		case !variablePattern.MatchString(variable.Name):
-			errs = append(errs, field.Invalid(name, variable.Name, "must have letters, digits and underscores only, and not begin with a digit"))
+			errs = append(errs, field.Invalid(name, variable.Name, "must consist of letters, digits and underscores, and must not start with a digit"))
 		}
 		if len(variable.Value) > maxVariableValue {
 			errs = append(errs, field.TooLong(variables.Index(i).Child("value"), variable.Value, maxVariableValue))
@@ -68,9 +64,7 @@ func validateDeploymentSpec(config *addon.AddOnDeploymentConfig) field.ErrorList
 		errs = append(errs, metav1validation.ValidateLabels(spec.NodePlacement.NodeSelector, path.Child("nodePlacement", "nodeSelector"))...)
 	}
 	for i, registry := range spec.Registries {
-		if registry.Mirror == "" {
-			errs = append(errs, field.Required(path.Child("registries").Index(i).Child("mirror"), ""))
-		}
+		errs = append(errs, validate.Required(registry.Mirror, path.Child("registries").Index(i).Child("mirror"))...)
 	}
 	if spec.AgentInstallNamespace != nil {
 		errs = append(errs, validateInstallNamespace(*spec.AgentInstallNamespace, path.Child("agentInstallNamespace"))...)
@@ -79,7 +73,7 @@ func validateDeploymentSpec(config *addon.AddOnDeploymentConfig) field.ErrorList
 	for i, requirement := range spec.ResourceRequirements {
 		if !containerPattern.MatchString(requirement.ContainerID) {
 			errs = append(errs, field.Invalid(requirements.Index(i).Child("containerID"), requirement.ContainerID,
-				"must be <resource>:<name>:<container>, such as deployments:*:*"))
+				"must have the form <resource>:<name>:<container>, for example deployments:*:*"))
 		}
 	}
 	return append(errs, validateUnique(spec.ResourceRequirements,

@@ -12,34 +12,32 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/ratchet"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 )
 
 var (
-	strategies = []string{v1alpha1.InstallStrategyManual, v1alpha1.InstallStrategyPlacements}
-	rollouts   = []addon.RolloutType{"", addon.RolloutTypeAll, addon.RolloutTypeProgressive, addon.RolloutTypeProgressivePerGroup}
-
 	deadlinePattern = regexp.MustCompile(`^([0-9]+[hms]|None)$`)
 	portionPattern  = regexp.MustCompile(`^((100|[0-9]{1,2})%|[0-9]+)$`)
 )
 
-// ValidateClusterManagementAddOn checks a ClusterManagementAddOn that is about to be created.
+// ValidateClusterManagementAddOn validates a new ClusterManagementAddOn.
 func ValidateClusterManagementAddOn(a *addon.ClusterManagementAddOn) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&a.ObjectMeta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	return append(errs, validateManagementSpec(a)...)
 }
 
-// ValidateClusterManagementAddOnUpdate checks an update of a ClusterManagementAddOn. Bad parts of the
-// spec which the update does not touch are no reason to refuse it.
+// ValidateClusterManagementAddOnUpdate validates an update of a ClusterManagementAddOn. It ignores
+// errors in parts of the spec that the update does not change.
 func ValidateClusterManagementAddOnUpdate(a, old *addon.ClusterManagementAddOn) field.ErrorList {
 	if apiequality.Semantic.DeepEqual(a.Spec, old.Spec) {
 		return nil
 	}
-	return managementWithoutOldErrors(validateManagementSpec(a), validateManagementSpec(old), a, old)
+	return ratchet.Update(a, old, validateManagementSpec, v1alpha1.Convert_addon_ClusterManagementAddOn_To_v1alpha1_ClusterManagementAddOn)
 }
 
-// ValidateClusterManagementAddOnStatusUpdate checks an update of the status of a ClusterManagementAddOn.
+// ValidateClusterManagementAddOnStatusUpdate validates an update of the status of a ClusterManagementAddOn.
 func ValidateClusterManagementAddOnStatusUpdate(a, old *addon.ClusterManagementAddOn) field.ErrorList {
-	return managementWithoutOldErrors(validateManagementStatus(a), validateManagementStatus(old), a, old)
+	return ratchet.Update(a, old, validateManagementStatus, v1alpha1.Convert_addon_ClusterManagementAddOn_To_v1alpha1_ClusterManagementAddOn)
 }
 
 func validateManagementSpec(a *addon.ClusterManagementAddOn) field.ErrorList {
@@ -47,15 +45,16 @@ func validateManagementSpec(a *addon.ClusterManagementAddOn) field.ErrorList {
 	var errs field.ErrorList
 	for i, kind := range spec.SupportedConfigs {
 		at := path.Child("supportedConfigs").Index(i)
-		errs = append(errs, validateKind(kind.ConfigGroupResource, at)...)
+		errs = append(errs, validate.Required(kind.Resource, at.Child("resource"))...)
 		if kind.DefaultConfig != nil {
-			errs = append(errs, validateReferent(*kind.DefaultConfig, at.Child("defaultConfig"))...)
+			errs = append(errs, validate.Required(kind.DefaultConfig.Name, at.Child("defaultConfig", "name"))...)
 		}
 	}
 	errs = append(errs, validateUnique(spec.SupportedConfigs,
 		func(kind addon.ConfigMeta) addon.ConfigGroupResource { return kind.ConfigGroupResource }, path.Child("supportedConfigs"))...)
 	path = path.Child("installStrategy")
-	errs = append(errs, validateEnum(spec.InstallStrategy.Type, strategies, path.Child("type"))...)
+	errs = append(errs, validate.Supported(spec.InstallStrategy.Type, path.Child("type"),
+		v1alpha1.InstallStrategyManual, v1alpha1.InstallStrategyPlacements)...)
 	path = path.Child("placements")
 	for i, placement := range spec.InstallStrategy.Placements {
 		errs = append(errs, validatePlacement(placement.PlacementRef, path.Index(i))...)
@@ -67,18 +66,13 @@ func validateManagementSpec(a *addon.ClusterManagementAddOn) field.ErrorList {
 }
 
 func validatePlacement(placement addon.PlacementRef, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if placement.Namespace == "" {
-		errs = append(errs, field.Required(path.Child("namespace"), ""))
-	}
-	if placement.Name == "" {
-		errs = append(errs, field.Required(path.Child("name"), ""))
-	}
-	return errs
+	return append(validate.Required(placement.Namespace, path.Child("namespace")),
+		validate.Required(placement.Name, path.Child("name"))...)
 }
 
 func validateRollout(strategy *addon.RolloutStrategy, path *field.Path) field.ErrorList {
-	errs := validateEnum(strategy.Type, rollouts, path.Child("type"))
+	errs := validateOptionalEnum(strategy.Type, path.Child("type"),
+		addon.RolloutTypeAll, addon.RolloutTypeProgressive, addon.RolloutTypeProgressivePerGroup)
 	if all := strategy.All; all != nil {
 		errs = append(errs, validateRolloutConfig(&all.RolloutConfig, path.Child("all"))...)
 	}
@@ -96,17 +90,17 @@ func validateRollout(strategy *addon.RolloutStrategy, path *field.Path) field.Er
 func validateRolloutConfig(config *addon.RolloutConfig, path *field.Path) field.ErrorList {
 	errs := validatePortion(config.MaxFailures, path.Child("maxFailures"))
 	if config.ProgressDeadline != "" && !deadlinePattern.MatchString(config.ProgressDeadline) {
-		errs = append(errs, field.Invalid(path.Child("progressDeadline"), config.ProgressDeadline, "must be a duration such as 10m, or None"))
+		errs = append(errs, field.Invalid(path.Child("progressDeadline"), config.ProgressDeadline, "must be None or a duration such as 10m"))
 	}
 	return errs
 }
 
 func validatePortion(portion intstr.IntOrString, path *field.Path) field.ErrorList {
-	// An empty one is left out.
+	// The conversion from JSON turns a missing field into an empty string.
 	if portion == intstr.FromString("") || portionPattern.MatchString(portion.String()) {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(path, portion.String(), "must be a number, or a percentage such as 25%")}
+	return field.ErrorList{field.Invalid(path, portion.String(), "must be an integer or a percentage such as 25%")}
 }
 
 func validateManagementStatus(a *addon.ClusterManagementAddOn) field.ErrorList {
@@ -114,7 +108,7 @@ func validateManagementStatus(a *addon.ClusterManagementAddOn) field.ErrorList {
 	var errs field.ErrorList
 	for i, reference := range a.Status.DefaultConfigReferences {
 		at := path.Child("defaultconfigReferences").Index(i)
-		errs = append(errs, validateKind(reference.ConfigGroupResource, at)...)
+		errs = append(errs, validate.Required(reference.Resource, at.Child("resource"))...)
 		errs = append(errs, validateSpecHash(reference.DesiredConfig, at.Child("desiredConfig"))...)
 	}
 	for i, progression := range a.Status.InstallProgressions {
@@ -123,20 +117,11 @@ func validateManagementStatus(a *addon.ClusterManagementAddOn) field.ErrorList {
 		errs = append(errs, metav1validation.ValidateConditions(progression.Conditions, at.Child("conditions"))...)
 		for j, reference := range progression.ConfigReferences {
 			at := at.Child("configReferences").Index(j)
-			errs = append(errs, validateKind(reference.ConfigGroupResource, at)...)
+			errs = append(errs, validate.Required(reference.Resource, at.Child("resource"))...)
 			errs = append(errs, validateSpecHash(reference.DesiredConfig, at.Child("desiredConfig"))...)
 			errs = append(errs, validateSpecHash(reference.LastKnownGoodConfig, at.Child("lastKnownGoodConfig"))...)
 			errs = append(errs, validateSpecHash(reference.LastAppliedConfig, at.Child("lastAppliedConfig"))...)
 		}
 	}
 	return errs
-}
-
-func managementWithoutOldErrors(errs, oldErrs field.ErrorList, a, old *addon.ClusterManagementAddOn) field.ErrorList {
-	var versioned, versionedOld v1alpha1.ClusterManagementAddOn
-	if v1alpha1.Convert_addon_ClusterManagementAddOn_To_v1alpha1_ClusterManagementAddOn(a, &versioned, nil) != nil ||
-		v1alpha1.Convert_addon_ClusterManagementAddOn_To_v1alpha1_ClusterManagementAddOn(old, &versionedOld, nil) != nil {
-		return errs
-	}
-	return ratchet.Filter(errs, oldErrs, &versioned, &versionedOld)
 }

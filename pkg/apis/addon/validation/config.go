@@ -1,43 +1,26 @@
-// Package validation checks the objects of the group addon.open-cluster-management.io.
+// Package validation validates the objects of the group addon.open-cluster-management.io.
 package validation
 
 import (
 	"regexp"
-	"slices"
 
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 )
 
-var (
-	signerPattern = regexp.MustCompile(`^([a-z0-9][a-z0-9-]*[a-z0-9]\.)+[a-z]+/[a-z0-9.-]+$`)
-	drivers       = []string{"", "csr", "token"}
-)
+var signerPattern = regexp.MustCompile(`^([a-z0-9][a-z0-9-]*[a-z0-9]\.)+[a-z]+/[a-z0-9.-]+$`)
 
-// maxSignerName is the most characters of the name of a signer.
+// maxSignerName bounds the name of a signer, in bytes.
 const maxSignerName = 571
-
-func validateKind(kind addon.ConfigGroupResource, path *field.Path) field.ErrorList {
-	if kind.Resource == "" {
-		return field.ErrorList{field.Required(path.Child("resource"), "")}
-	}
-	return nil
-}
-
-func validateReferent(config addon.ConfigReferent, path *field.Path) field.ErrorList {
-	if config.Name == "" {
-		return field.ErrorList{field.Required(path.Child("name"), "")}
-	}
-	return nil
-}
 
 func validateConfigs(configs []addon.AddOnConfig, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, config := range configs {
-		errs = append(errs, validateKind(config.ConfigGroupResource, path.Index(i))...)
-		errs = append(errs, validateReferent(config.ConfigReferent, path.Index(i))...)
+		errs = append(errs, validate.Required(config.Resource, path.Index(i).Child("resource"))...)
+		errs = append(errs, validate.Required(config.Name, path.Index(i).Child("name"))...)
 	}
 	return errs
 }
@@ -46,10 +29,10 @@ func validateSpecHash(config *addon.ConfigSpecHash, path *field.Path) field.Erro
 	if config == nil {
 		return nil
 	}
-	return validateReferent(config.ConfigReferent, path)
+	return validate.Required(config.Name, path.Child("name"))
 }
 
-// validateUnique refuses elements that are there already by their keys.
+// validateUnique returns an error for each element that has the same key as an earlier element.
 func validateUnique[T any, K comparable](elements []T, key func(T) K, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[K]bool{}
@@ -63,22 +46,18 @@ func validateUnique[T any, K comparable](elements []T, key func(T) K, path *fiel
 	return errs
 }
 
-// validateInstallNamespace allows none, since not every version and strategy has one.
+// validateInstallNamespace accepts an empty namespace, since not every version and strategy has one.
 func validateInstallNamespace(namespace string, path *field.Path) field.ErrorList {
 	if namespace == "" {
 		return nil
 	}
-	var errs field.ErrorList
-	for _, why := range utilvalidation.IsDNS1123Label(namespace) {
-		errs = append(errs, field.Invalid(path, namespace, why))
-	}
-	return errs
+	return validate.Name(namespace, path, apivalidation.ValidateNamespaceName)
 }
 
-func validateEnum[T ~string](value T, allowed []T, path *field.Path) field.ErrorList {
-	if slices.Contains(allowed, value) {
+// validateOptionalEnum accepts an empty value.
+func validateOptionalEnum[T ~string](value T, path *field.Path, supported ...T) field.ErrorList {
+	if value == "" {
 		return nil
 	}
-	named := slices.DeleteFunc(slices.Clone(allowed), func(one T) bool { return one == "" })
-	return field.ErrorList{field.NotSupported(path, value, named)}
+	return validate.Supported(value, path, supported...)
 }

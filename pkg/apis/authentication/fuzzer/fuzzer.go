@@ -9,7 +9,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
 )
 
-// Funcs returns the functions for the types that random values alone do not fit.
+// Funcs returns the functions for types whose random values do not survive a round trip.
 var Funcs = func(serializer.CodecFactory) []any {
 	return []any{
 		func(subject *rbacv1.Subject, c randfill.Continue) {

@@ -4,7 +4,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// SetDefaults_ManagedServiceAccountBinding gives subjects the API group that RBAC gives them.
+// SetDefaults_ManagedServiceAccountBinding sets the API group of subjects as RBAC does.
 func SetDefaults_ManagedServiceAccountBinding(binding *ManagedServiceAccountBinding) {
 	for i := range binding.Spec.Subjects {
 		subject := &binding.Spec.Subjects[i]

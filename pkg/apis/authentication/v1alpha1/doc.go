@@ -6,7 +6,6 @@
 // +k8s:defaulter-gen=TypeMeta
 // +groupName=authentication.open-cluster-management.io
 
-// Package v1alpha1 is a version of the group authentication.open-cluster-management.io:
-// the deprecated one of ManagedServiceAccounts, and the one of
-// ManagedServiceAccountBindings.
+// Package v1alpha1 is the only version of ManagedServiceAccountBindings in the group
+// authentication.open-cluster-management.io, and the deprecated version of ManagedServiceAccounts.
 package v1alpha1

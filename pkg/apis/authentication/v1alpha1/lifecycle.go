@@ -6,19 +6,19 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 )
 
-// APILifecycleDeprecated is the release since which clients of this version get
-// a Warning header: the first one of this server.
+// APILifecycleDeprecated returns the first release in which clients of this version
+// receive a Warning header.
 func (*ManagedServiceAccount) APILifecycleDeprecated() (major, minor int) { return 1, 37 }
 
-// APILifecycleReplacement is what the warning recommends.
+// APILifecycleReplacement returns the kind that the warning recommends.
 func (*ManagedServiceAccount) APILifecycleReplacement() schema.GroupVersionKind {
 	return v1beta1.SchemeGroupVersion.WithKind("ManagedServiceAccount")
 }
 
-// APILifecycleDeprecated implements the same for lists.
+// APILifecycleDeprecated returns the same release as for ManagedServiceAccount.
 func (*ManagedServiceAccountList) APILifecycleDeprecated() (major, minor int) { return 1, 37 }
 
-// APILifecycleReplacement implements the same for lists.
+// APILifecycleReplacement returns the list kind that the warning recommends.
 func (*ManagedServiceAccountList) APILifecycleReplacement() schema.GroupVersionKind {
 	return v1beta1.SchemeGroupVersion.WithKind("ManagedServiceAccountList")
 }

@@ -8,39 +8,38 @@ import (
 // +genclient
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// ManagedServiceAccountBinding lets users of the hub have the ManifestWorks of a
-// cluster act as a ManagedServiceAccount of that cluster: whom it names may name
-// the account's ServiceAccount as the executor of works in this namespace. To
-// write one takes the verb bind on the account.
+// ManagedServiceAccountBinding allows users of the hub to use the ServiceAccount of a ManagedServiceAccount as
+// the executor of ManifestWorks in the namespace of the binding. Writing a binding requires the verb bind on
+// the ManagedServiceAccount.
 type ManagedServiceAccountBinding struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Who may have works act as which account.
+	// spec specifies the account and its users.
 	// +optional
 	Spec ManagedServiceAccountBindingSpec `json:"spec,omitempty"`
 }
 
-// ManagedServiceAccountBindingSpec says who may have works act as which account.
+// ManagedServiceAccountBindingSpec specifies the users that may use an account as an executor.
 type ManagedServiceAccountBindingSpec struct {
-	// The account. It cannot be changed.
+	// ref refers to the ManagedServiceAccount. It is immutable.
 	Ref ManagedServiceAccountReference `json:"ref"`
 
-	// The users, groups and service accounts of the hub who may.
+	// subjects is the list of users, groups and service accounts of the hub that may use the account.
 	// +optional
 	// +listType=atomic
 	Subjects []rbacv1.Subject `json:"subjects,omitzero"`
 }
 
-// ManagedServiceAccountReference names a ManagedServiceAccount.
+// ManagedServiceAccountReference refers to a ManagedServiceAccount.
 type ManagedServiceAccountReference struct {
-	// Namespace of the account: that of the binding, which is also the default.
+	// namespace is the namespace of the account. It must be the namespace of the binding, which is the default.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 
-	// Name of the account.
+	// name is the name of the account.
 	Name string `json:"name"`
 }
 
@@ -53,6 +52,6 @@ type ManagedServiceAccountBindingList struct {
 	// +optional
 	metav1.ListMeta `json:"metadata,omitempty"`
 
-	// The ManagedServiceAccountBindings.
+	// items is the list of ManagedServiceAccountBindings.
 	Items []ManagedServiceAccountBinding `json:"items"`
 }

@@ -6,9 +6,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
 )
 
-// The other versions of the ManagedServiceAccount contain the spec and the
-// status of this one. Conversions that are written by hand, and only those, are
-// found by the generator when it looks at these versions.
+// The other versions of ManagedServiceAccount embed the spec and the status of
+// this version. For them, conversion-gen finds only conversions that are written by hand.
 
 // Convert_v1beta1_ManagedServiceAccountSpec_To_authentication_ManagedServiceAccountSpec converts to the internal form.
 func Convert_v1beta1_ManagedServiceAccountSpec_To_authentication_ManagedServiceAccountSpec(in *ManagedServiceAccountSpec, out *authentication.ManagedServiceAccountSpec, s conversion.Scope) error {

@@ -1,4 +1,4 @@
-// Package validation checks the types of the group authentication.open-cluster-management.io.
+// Package validation validates the objects of the group authentication.open-cluster-management.io.
 package validation
 
 import (
@@ -15,20 +15,20 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/ratchet"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 )
 
-// Validator checks ManagedServiceAccounts.
+// Validator validates ManagedServiceAccounts.
 type Validator struct {
-	// MaximumValidity bounds how long tokens may be valid; 0 for no bound.
+	// MaximumValidity bounds the lifetime of tokens; 0 means no bound.
 	MaximumValidity time.Duration
-	// ReservedNames are names that no new account may have. One that ends with "*"
-	// reserves every name that begins with the rest.
+	// ReservedNames are names that new accounts must not have. A name that ends with "*"
+	// reserves every name with that prefix.
 	ReservedNames []string
 }
 
-// DefaultReservedNames returns the names of ServiceAccounts that public addons install in the
-// namespace that agents use for accounts by default, and of "default", which every
-// namespace has.
+// DefaultReservedNames returns "default" and the names of the ServiceAccounts that public add-ons
+// install in the namespace that agents use for accounts by default.
 func DefaultReservedNames() []string {
 	return []string{
 		"default", "klusterlet-*", "managed-serviceaccount", "cluster-proxy", "application-manager", "search-collector",
@@ -39,56 +39,41 @@ func DefaultReservedNames() []string {
 
 func (v Validator) reserved(name string) bool {
 	return slices.ContainsFunc(v.ReservedNames, func(reserved string) bool {
-		prefix, open := strings.CutSuffix(reserved, "*")
-		return name == reserved || open && strings.HasPrefix(name, prefix)
+		prefix, isPrefix := strings.CutSuffix(reserved, "*")
+		return name == reserved || isPrefix && strings.HasPrefix(name, prefix)
 	})
 }
 
-// Validate checks a ManagedServiceAccount that is about to be created.
+// Validate validates a new ManagedServiceAccount.
 func (v Validator) Validate(account *authentication.ManagedServiceAccount) field.ErrorList {
 	// The ServiceAccount and the Secret have the same name.
 	errs := apivalidation.ValidateObjectMeta(&account.ObjectMeta, true, apivalidation.ValidateServiceAccountName, field.NewPath("metadata"))
 	if v.reserved(account.Name) {
 		errs = append(errs, field.Forbidden(field.NewPath("metadata", "name"), fmt.Sprintf(
-			"%q is reserved for an addon (--managed-serviceaccount-reserved-names): a user with the token of the account would also get what the addon grants this ServiceAccount; use another name", account.Name)))
+			"%q is reserved by --managed-serviceaccount-reserved-names: the token of the account would also have the permissions of the add-on that owns this ServiceAccount; choose another name", account.Name)))
 	}
-	return append(errs, v.validateSpec(&account.Spec)...)
+	return append(errs, v.validateSpec(account)...)
 }
 
-// ValidateUpdate checks an update of a ManagedServiceAccount. Bad parts of the
-// spec which the update does not touch are no reason to refuse it. The metadata
-// of updates is left to the generic registry, which checks it for every kind.
+// ValidateUpdate validates an update of the spec of a ManagedServiceAccount. It
+// ignores errors in parts of the spec that the update does not change. The
+// generic registry validates the metadata of updates.
 func (v Validator) ValidateUpdate(account, old *authentication.ManagedServiceAccount) field.ErrorList {
 	if apiequality.Semantic.DeepEqual(account.Spec, old.Spec) {
 		return nil
 	}
-	errs := v.validateSpec(&account.Spec)
-	if len(errs) == 0 {
-		return nil
-	}
-	return withoutOldErrors(errs, v.validateSpec(&old.Spec), account, old)
+	return ratchet.Update(account, old, v.validateSpec,
+		authenticationv1beta1.Convert_authentication_ManagedServiceAccount_To_v1beta1_ManagedServiceAccount)
 }
 
-// ValidateStatusUpdate checks an update of the status of a ManagedServiceAccount.
+// ValidateStatusUpdate validates an update of the status of a ManagedServiceAccount.
 func (v Validator) ValidateStatusUpdate(account, old *authentication.ManagedServiceAccount) field.ErrorList {
-	errs := validateStatus(account)
-	if len(errs) == 0 {
-		return nil
-	}
-	return withoutOldErrors(errs, validateStatus(old), account, old)
+	return ratchet.Update(account, old, validateStatus,
+		authenticationv1beta1.Convert_authentication_ManagedServiceAccount_To_v1beta1_ManagedServiceAccount)
 }
 
-func withoutOldErrors(errs, oldErrs field.ErrorList, account, old *authentication.ManagedServiceAccount) field.ErrorList {
-	var versioned, versionedOld authenticationv1beta1.ManagedServiceAccount
-	if authenticationv1beta1.Convert_authentication_ManagedServiceAccount_To_v1beta1_ManagedServiceAccount(account, &versioned, nil) != nil ||
-		authenticationv1beta1.Convert_authentication_ManagedServiceAccount_To_v1beta1_ManagedServiceAccount(old, &versionedOld, nil) != nil {
-		return errs
-	}
-	return ratchet.Filter(errs, oldErrs, &versioned, &versionedOld)
-}
-
-func (v Validator) validateSpec(spec *authentication.ManagedServiceAccountSpec) field.ErrorList {
-	fldPath := field.NewPath("spec")
+func (v Validator) validateSpec(account *authentication.ManagedServiceAccount) field.ErrorList {
+	spec, fldPath := &account.Spec, field.NewPath("spec")
 	var errs field.ErrorList
 
 	validityPath := fldPath.Child("rotation", "validity")
@@ -98,23 +83,16 @@ func (v Validator) validateSpec(spec *authentication.ManagedServiceAccountSpec) 
 		errs = append(errs, field.Invalid(validityPath, spec.Rotation.Validity, err.Error()))
 	case v.MaximumValidity > 0 && validity > v.MaximumValidity:
 		errs = append(errs, field.Invalid(validityPath, spec.Rotation.Validity,
-			fmt.Sprintf("must be at most %s, the bound that the hub sets", v.MaximumValidity)))
+			fmt.Sprintf("must be less than or equal to %s, the maximum of this hub", v.MaximumValidity)))
 	}
 
-	taken := map[string]bool{}
+	seen := map[string]bool{}
 	for i, audience := range spec.Audiences {
-		path := fldPath.Child("audiences").Index(i)
-		switch {
-		case audience == "":
-			errs = append(errs, field.Required(path, "an audience may not be empty"))
-		case taken[audience]:
-			errs = append(errs, field.Duplicate(path, audience))
-		}
-		taken[audience] = true
+		errs = append(errs, validate.Unique(audience, seen, fldPath.Child("audiences").Index(i))...)
 	}
 
 	if ttl := spec.TTLSecondsAfterCreation; ttl != nil && *ttl < 1 {
-		errs = append(errs, field.Invalid(fldPath.Child("ttlSecondsAfterCreation"), *ttl, "must be at least 1"))
+		errs = append(errs, field.Invalid(fldPath.Child("ttlSecondsAfterCreation"), *ttl, "must be greater than or equal to 1"))
 	}
 	return errs
 }
@@ -122,34 +100,25 @@ func (v Validator) validateSpec(spec *authentication.ManagedServiceAccountSpec) 
 func validateStatus(account *authentication.ManagedServiceAccount) field.ErrorList {
 	status, fldPath := &account.Status, field.NewPath("status")
 	errs := metav1validation.ValidateConditions(status.Conditions, fldPath.Child("conditions"))
-	// Consumers send what is in this Secret to the managed cluster, whose agent
-	// writes the status. It must not be able to ask for any other Secret.
+	// Consumers send the content of this Secret to the managed cluster. Its agent writes the
+	// status, and must not be able to name any other Secret.
 	if ref := status.TokenSecretRef; ref != nil && ref.Name != account.Name {
-		errs = append(errs, field.Invalid(fldPath.Child("tokenSecretRef", "name"), ref.Name, "must be the name of the ManagedServiceAccount"))
+		errs = append(errs, field.Invalid(fldPath.Child("tokenSecretRef", "name"), ref.Name, "must be equal to metadata.name"))
 	}
 	if ref := status.ServiceAccountRef; ref != nil {
 		path := fldPath.Child("serviceAccountRef")
-		for _, problem := range apivalidation.ValidateNamespaceName(ref.Namespace, false) {
-			errs = append(errs, field.Invalid(path.Child("namespace"), ref.Namespace, problem))
-		}
+		errs = append(errs, validate.Name(ref.Namespace, path.Child("namespace"), apivalidation.ValidateNamespaceName)...)
 		if ref.Name != account.Name {
-			errs = append(errs, field.Invalid(path.Child("name"), ref.Name, "must be the name of the ManagedServiceAccount"))
+			errs = append(errs, field.Invalid(path.Child("name"), ref.Name, "must be equal to metadata.name"))
 		}
 	}
 	if clusters := status.Clusters; clusters != nil {
 		path := fldPath.Child("clusters")
 		errs = append(errs, apivalidation.ValidateNonnegativeField(int64(clusters.Total), path.Child("total"))...)
 		errs = append(errs, apivalidation.ValidateNonnegativeField(int64(clusters.Ready), path.Child("ready"))...)
-		taken := map[string]bool{}
+		seen := map[string]bool{}
 		for i, failure := range clusters.Failing {
-			path := path.Child("failing").Index(i).Child("name")
-			switch {
-			case failure.Name == "":
-				errs = append(errs, field.Required(path, ""))
-			case taken[failure.Name]:
-				errs = append(errs, field.Duplicate(path, failure.Name))
-			}
-			taken[failure.Name] = true
+			errs = append(errs, validate.Unique(failure.Name, seen, path.Child("failing").Index(i).Child("name"))...)
 		}
 	}
 	return errs

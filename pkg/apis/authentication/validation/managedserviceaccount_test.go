@@ -45,7 +45,7 @@ func TestReservedNames(t *testing.T) {
 			want = []string{"metadata.name: Forbidden"}
 		}
 		fieldtest.Check(t, Validator{ReservedNames: DefaultReservedNames()}.Validate(named(name)), want...)
-		// What is stored stays usable, and an empty flag reserves nothing.
+		// Stored accounts stay usable. An empty flag reserves no names.
 		changed := named(name)
 		changed.Spec.Audiences = []string{"a"}
 		fieldtest.Check(t, Validator{ReservedNames: DefaultReservedNames()}.ValidateUpdate(changed, named(name)))
@@ -65,7 +65,7 @@ func TestValidity(t *testing.T) {
 		"24":        {path},
 		"-1h":       {path},
 		"1d":        {path},
-		// The default is beyond this bound.
+		// The default exceeds this bound.
 		"":   {path},
 		"0s": {path},
 	} {
@@ -90,8 +90,8 @@ func TestAudiencesAndTTL(t *testing.T) {
 	fieldtest.Check(t, bounded.Validate(account))
 }
 
-// What an earlier release stored is no reason to refuse changes elsewhere.
-func TestUpdateOfWhatIsStored(t *testing.T) {
+// Errors in the stored object do not reject changes of other parts.
+func TestUpdateIgnoresStoredErrors(t *testing.T) {
 	old := named("a")
 	old.Spec = valid("abc")
 

@@ -37,10 +37,10 @@ func TestBinding(t *testing.T) {
 		want   []string
 	}{
 		"valid": {func(*authentication.ManagedServiceAccountBinding) {}, nil},
-		"nobody is bound": {func(b *authentication.ManagedServiceAccountBinding) {
+		"no subjects": {func(b *authentication.ManagedServiceAccountBinding) {
 			b.Spec.Subjects = nil
 		}, nil},
-		"somebody is bound twice": {func(b *authentication.ManagedServiceAccountBinding) {
+		"duplicate subject": {func(b *authentication.ManagedServiceAccountBinding) {
 			b.Spec.Subjects = append(b.Spec.Subjects, dave)
 		}, nil},
 		"no name": {func(b *authentication.ManagedServiceAccountBinding) {
@@ -52,7 +52,7 @@ func TestBinding(t *testing.T) {
 		"no account": {func(b *authentication.ManagedServiceAccountBinding) {
 			b.Spec.Ref.Name = ""
 		}, []string{"spec.ref.name: Required value"}},
-		"no account can have this name": {func(b *authentication.ManagedServiceAccountBinding) {
+		"invalid account name": {func(b *authentication.ManagedServiceAccountBinding) {
 			b.Spec.Ref.Name = "Deployer:x"
 		}, []string{"spec.ref.name: Invalid value"}},
 		"an account of another namespace": {func(b *authentication.ManagedServiceAccountBinding) {
@@ -73,23 +73,23 @@ func TestSubjects(t *testing.T) {
 		subject rbacv1.Subject
 		want    []string
 	}{
-		"user":                        {dave, nil},
-		"group":                       {devs, nil},
-		"service account":             {robot, nil},
-		"user with colons":            {rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "oidc:dave@example.com"}, nil},
-		"user without a name":         {nobody, []string{at + "name: Required value"}},
-		"user of no group":            {rbacv1.Subject{Kind: "User", Name: "dave"}, []string{at + "apiGroup: Unsupported value"}},
-		"user in a namespace":         {rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "dave", Namespace: "a"}, []string{at + "namespace: Forbidden"}},
-		"group of another group":      {rbacv1.Subject{Kind: "Group", APIGroup: "example.com", Name: "g"}, []string{at + "apiGroup: Unsupported value"}},
-		"group without a name":        {rbacv1.Subject{Kind: "Group", APIGroup: rbacv1.GroupName}, []string{at + "name: Required value"}},
-		"service account of a group":  {rbacv1.Subject{Kind: "ServiceAccount", APIGroup: rbacv1.GroupName, Namespace: "a", Name: "b"}, []string{at + "apiGroup: Unsupported value"}},
-		"service account of nowhere":  {rbacv1.Subject{Kind: "ServiceAccount", Name: "b"}, []string{at + "namespace: Required value"}},
-		"service account, bad names":  {rbacv1.Subject{Kind: "ServiceAccount", Namespace: "A", Name: "b:c"}, []string{at + "namespace: Invalid value", at + "name: Invalid value"}},
-		"service account, no name":    {rbacv1.Subject{Kind: "ServiceAccount", Namespace: "a"}, []string{at + "name: Required value"}},
-		"no kind":                     {rbacv1.Subject{Name: "dave"}, []string{at + "kind: Unsupported value"}},
-		"another kind":                {rbacv1.Subject{Kind: "ManagedServiceAccount", Name: "dave"}, []string{at + "kind: Unsupported value"}},
-		"a kind in the wrong case":    {rbacv1.Subject{Kind: "user", APIGroup: rbacv1.GroupName, Name: "dave"}, []string{at + "kind: Unsupported value"}},
-		"nothing at all of a subject": {rbacv1.Subject{}, []string{at + "kind: Unsupported value"}},
+		"user":                                {dave, nil},
+		"group":                               {devs, nil},
+		"service account":                     {robot, nil},
+		"user with colons":                    {rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "oidc:dave@example.com"}, nil},
+		"user without a name":                 {nobody, []string{at + "name: Required value"}},
+		"user without an API group":           {rbacv1.Subject{Kind: "User", Name: "dave"}, []string{at + "apiGroup: Unsupported value"}},
+		"user in a namespace":                 {rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "dave", Namespace: "a"}, []string{at + "namespace: Forbidden"}},
+		"group of another API group":          {rbacv1.Subject{Kind: "Group", APIGroup: "example.com", Name: "g"}, []string{at + "apiGroup: Unsupported value"}},
+		"group without a name":                {rbacv1.Subject{Kind: "Group", APIGroup: rbacv1.GroupName}, []string{at + "name: Required value"}},
+		"service account with an API group":   {rbacv1.Subject{Kind: "ServiceAccount", APIGroup: rbacv1.GroupName, Namespace: "a", Name: "b"}, []string{at + "apiGroup: Unsupported value"}},
+		"service account without a namespace": {rbacv1.Subject{Kind: "ServiceAccount", Name: "b"}, []string{at + "namespace: Required value"}},
+		"service account with invalid names":  {rbacv1.Subject{Kind: "ServiceAccount", Namespace: "A", Name: "b:c"}, []string{at + "namespace: Invalid value", at + "name: Invalid value"}},
+		"service account without a name":      {rbacv1.Subject{Kind: "ServiceAccount", Namespace: "a"}, []string{at + "name: Required value"}},
+		"no kind":                             {rbacv1.Subject{Name: "dave"}, []string{at + "kind: Unsupported value"}},
+		"another kind":                        {rbacv1.Subject{Kind: "ManagedServiceAccount", Name: "dave"}, []string{at + "kind: Unsupported value"}},
+		"a kind in the wrong case":            {rbacv1.Subject{Kind: "user", APIGroup: rbacv1.GroupName, Name: "dave"}, []string{at + "kind: Unsupported value"}},
+		"empty subject":                       {rbacv1.Subject{}, []string{at + "kind: Unsupported value"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fieldtest.Check(t, ValidateManagedServiceAccountBinding(binding(test.subject)), test.want...)
@@ -116,8 +116,8 @@ func TestBindingUpdate(t *testing.T) {
 	fieldtest.Check(t, ValidateManagedServiceAccountBindingUpdate(elsewhere, old), immutable)
 }
 
-// What an earlier release stored is no reason to refuse changes elsewhere.
-func TestBindingUpdateOfWhatIsStored(t *testing.T) {
+// Errors in the stored object do not reject changes of other parts.
+func TestBindingUpdateIgnoresStoredErrors(t *testing.T) {
 	old := binding(nobody, dave)
 	labelled := old.DeepCopy()
 	labelled.Labels = map[string]string{"team": "blue"}
@@ -132,14 +132,13 @@ func TestExampleBindingIsValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := fromYAML(t, data)
-	// Which the server does, in whatever namespace it is applied.
+	// The server sets the namespace of the request.
 	b.Spec.Ref.Namespace = b.Namespace
 	fieldtest.Check(t, ValidateManagedServiceAccountBinding(b))
 }
 
-// The sample of seed 000, with the names that it leaves open, gives users and groups
-// no API group.
-func TestSampleOfTheSeedIsValid(t *testing.T) {
+// The sample of the proposal sets no API group for users and groups.
+func TestProposalSampleIsValid(t *testing.T) {
 	b := fromYAML(t, []byte(strings.TrimSpace(`
 apiVersion: authentication.open-cluster-management.io/v1alpha1
 kind: ManagedServiceAccountBinding
@@ -159,7 +158,7 @@ spec:
 `)))
 	fieldtest.Check(t, ValidateManagedServiceAccountBinding(b))
 	if !slices.Equal(b.Spec.Subjects, []rbacv1.Subject{dave, devs, robot}) {
-		t.Errorf("the subjects are %v", b.Spec.Subjects)
+		t.Errorf("defaulted subjects = %v, want %v", b.Spec.Subjects, []rbacv1.Subject{dave, devs, robot})
 	}
 }
 

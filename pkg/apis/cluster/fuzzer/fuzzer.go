@@ -8,7 +8,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
 )
 
-// Funcs returns the functions for the types that random values alone do not fit.
+// Funcs returns the functions for types whose random values do not survive a round trip.
 var Funcs = func(serializer.CodecFactory) []any {
 	return []any{
 		func(spec *cluster.ManagedClusterSpec, c randfill.Continue) {

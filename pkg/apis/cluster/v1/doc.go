@@ -5,6 +5,5 @@
 // +k8s:defaulter-gen=TypeMeta
 // +groupName=cluster.open-cluster-management.io
 
-// Package v1 is the served and stored version of the ManagedCluster of the group
-// cluster.open-cluster-management.io: the clusters that a hub manages.
+// Package v1 is the version of ManagedClusters in the group cluster.open-cluster-management.io.
 package v1

@@ -2,9 +2,9 @@ package v1
 
 import "k8s.io/apimachinery/pkg/api/meta"
 
-// Draining reports whether the hub deletes what it delivered to a deleted cluster, before it takes
-// the cluster's access away. said is whether the hub has said anything about that yet.
-func (c *ManagedCluster) Draining() (draining, said bool) {
+// Draining reports whether the hub is deleting the ManifestWorks of a deleted cluster, before it
+// revokes the access of the cluster. reported is false until the hub has set the condition Deleting.
+func (c *ManagedCluster) Draining() (draining, reported bool) {
 	if c.DeletionTimestamp == nil || !c.Spec.HubAcceptsClient {
 		return false, true
 	}

@@ -2,18 +2,18 @@ package v1
 
 import "strings"
 
-// AgentSecretsAccess is the name of the Role and the RoleBinding, in the namespace of a
-// cluster on the hub, by which its agents reach the Secrets of its managed service accounts.
+// AgentSecretsAccess is the name of the Role and the RoleBinding in the namespace of a cluster on the
+// hub that grant its agents access to the Secrets of ManagedServiceAccounts.
 const AgentSecretsAccess = "open-cluster-management:managedcluster:serviceaccount-secrets"
 
-// AllAgentsGroup is a group that client certificates of agents of any cluster may carry.
+// AllAgentsGroup is a group that client certificates of the agents of any cluster may contain.
 const AllAgentsGroup = "system:open-cluster-management:managed-clusters"
 
-// addonGroupPrefix begins the group of the agents of an add-on on a cluster, as OCM names it:
+// addonGroupPrefix is the prefix of the group of the agents of an add-on on a cluster,
 // system:open-cluster-management:cluster:<cluster>:addon:<add-on>.
 const addonGroupPrefix = "system:open-cluster-management:cluster:"
 
-// ClusterOfAddonGroup returns the cluster whose agents of an add-on are in a group; empty for other groups.
+// ClusterOfAddonGroup returns the cluster in the name of a group of add-on agents, or "" for other groups.
 func ClusterOfAddonGroup(group string) string {
 	rest, ok := strings.CutPrefix(group, addonGroupPrefix)
 	if !ok {
@@ -26,9 +26,9 @@ func ClusterOfAddonGroup(group string) string {
 	return cluster
 }
 
-// AgentGroups are the groups on the hub of a cluster's agents. The first is that of
-// client certificates and of the ConfigMap aws-auth. The second is for access
-// entries: EKS takes no groups there that begin with "system:".
+// AgentGroups returns the groups of the agents of a cluster on the hub. The first is used in
+// client certificates and in the ConfigMap aws-auth. The second is used in access entries,
+// since EKS rejects groups there that start with "system:".
 func AgentGroups(cluster string) []string {
 	return []string{"system:open-cluster-management:" + cluster, "open-cluster-management:" + cluster}
 }

@@ -2,7 +2,8 @@ package v1
 
 import "unicode/utf8"
 
-// ShortNamespaceMessage returns the part of a condition's message that a managed namespace may have.
+// ShortNamespaceMessage truncates the message of a condition of a managed namespace to
+// MaxManagedNamespaceMessage bytes.
 func ShortNamespaceMessage(message string) string {
 	if len(message) <= MaxManagedNamespaceMessage {
 		return message

@@ -10,8 +10,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/bounded/quantity"
 )
 
-// UnmarshalJSON decodes quantities. It is an error if a quantity has an exponent that would take
-// too long to calculate with: a managed cluster writes them in its status.
+// UnmarshalJSON decodes quantities. It rejects exponents that would make arithmetic too expensive,
+// since managed clusters write quantities in their status.
 func (l *ResourceList) UnmarshalJSON(data []byte) error {
 	var encoded map[ResourceName]json.RawMessage
 	if err := json.Unmarshal(data, &encoded); err != nil {

@@ -24,11 +24,11 @@ func TestQuantitiesAreBounded(t *testing.T) {
 		}
 		again, err := json.Marshal(list)
 		if err != nil {
-			t.Errorf("Marshal(%s) = %v", text, err)
+			t.Errorf("Marshal(%s) = %v, want no error", text, err)
 		}
 		var copied ResourceList
 		if err := json.Unmarshal(again, &copied); err != nil || len(copied) != len(list) {
-			t.Errorf("Unmarshal(Marshal(%s)) = %v, %v", text, copied, err)
+			t.Errorf("Unmarshal(Marshal(%s)) = %v, %v, want %v", text, copied, err, list)
 		}
 	}
 }

@@ -5,76 +5,80 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClusterNameLabel labels the hub namespace of a managed cluster with the name of that cluster.
+// ClusterNameLabel is set on the namespace of a managed cluster on the hub. Its value is the name of the
+// cluster.
 const ClusterNameLabel = "open-cluster-management.io/cluster-name"
 
-// ManagedClusterFinalizer holds a deleted ManagedCluster until nothing of it is left on the hub.
+// ManagedClusterFinalizer keeps a deleted ManagedCluster until the server has removed all its objects from the
+// hub.
 const ManagedClusterFinalizer = "cluster.open-cluster-management.io/api-resource-cleanup"
 
 // Reasons of the condition HubAcceptedManagedCluster.
 const (
-	// ReasonHubClusterAdminAccepted says that the cluster has its access to the hub.
+	// ReasonHubClusterAdminAccepted is set if the cluster has access to the hub.
 	ReasonHubClusterAdminAccepted = "HubClusterAdminAccepted"
-	// ReasonHubClusterAdminDenied says that it has none.
+	// ReasonHubClusterAdminDenied is set if the cluster has no access to the hub.
 	ReasonHubClusterAdminDenied = "HubClusterAdminDenied"
-	// ReasonError says that it could not be given its access yet.
+	// ReasonError is set if the server could not grant the access yet.
 	ReasonError = "Error"
 )
 
 // Reasons of the condition Deleting.
 const (
-	// ReasonResourceRemaining says that the agent has not removed all ManifestWorks yet.
+	// ReasonResourceRemaining is set until the agent has removed all ManifestWorks.
 	ReasonResourceRemaining = "ResourceRemaining"
-	// ReasonDeletingError says that the server cannot delete them; it tries again.
+	// ReasonDeletingError is set if the server cannot delete ManifestWorks. The server retries.
 	ReasonDeletingError = "DeletingError"
-	// ReasonNoResource says that no ManifestWork is left.
+	// ReasonNoResource is set if no ManifestWork is left.
 	ReasonNoResource = "NoResource"
-	// ReasonDrainTimedOut says that the server has not waited longer for the agent.
+	// ReasonDrainTimedOut is set if the server stopped waiting for the agent.
 	ReasonDrainTimedOut = "DrainTimedOut"
 )
 
-// SkipClockSyncCheckAnnotation is on ManagedClusters. With the value "true", the hub does not compare
-// the clock of the cluster with its own.
+// SkipClockSyncCheckAnnotation on a ManagedCluster with the value "true" disables the comparison of the clock
+// of the cluster with the clock of the hub.
 const SkipClockSyncCheckAnnotation = "registration.open-cluster-management.io/skip-clock-sync-check"
 
-// CleanupPriorityAnnotation is on ManifestWorks. Its value, 0 to 100, orders their deletion when
-// their ManagedCluster is deleted: the lowest first. Without a valid one it is 0.
+// CleanupPriorityAnnotation on a ManifestWork is a number from 0 to 100. When the ManagedCluster is deleted,
+// ManifestWorks with lower values are deleted first. Missing and invalid values count as 0.
 const CleanupPriorityAnnotation = "open-cluster-management.io/cleanup-priority"
 
 // Condition types of a ManagedCluster.
 const (
-	// ManagedClusterConditionDeleting is True while an accepted cluster is deleted. Its message
-	// says what is left.
+	// ManagedClusterConditionDeleting is True while the objects of a deleted cluster are removed. The message
+	// lists the remaining objects.
 	ManagedClusterConditionDeleting = "Deleting"
 	// ManagedClusterConditionHubAccepted is True once the hub has accepted the cluster.
 	ManagedClusterConditionHubAccepted = "HubAcceptedManagedCluster"
 	// ManagedClusterConditionJoined is True once the agent has joined the hub.
 	ManagedClusterConditionJoined = "ManagedClusterJoined"
-	// ManagedClusterConditionAvailable is True while the cluster's API server answers its agent.
+	// ManagedClusterConditionAvailable is True while the API server of the cluster responds to the agent.
 	ManagedClusterConditionAvailable = "ManagedClusterConditionAvailable"
-	// ManagedClusterConditionClockSynced is True while the clocks of hub and cluster agree.
+	// ManagedClusterConditionClockSynced is True while the clocks of the hub and the cluster agree.
 	ManagedClusterConditionClockSynced = "ManagedClusterConditionClockSynced"
-	// ManagedClusterConditionNamespacesListed is False while the sets of the cluster require more
-	// namespaces than status.managedNamespaces can list. Other clusters do not have it.
+	// ManagedClusterConditionNamespacesListed is False while the sets of the cluster require more namespaces
+	// than status.managedNamespaces can contain. Otherwise it is not set.
 	ManagedClusterConditionNamespacesListed = "ManagedNamespacesListed"
 )
 
 // ReasonTooManyNamespaces is the reason of the condition ManagedNamespacesListed.
 const ReasonTooManyNamespaces = "TooManyNamespaces"
 
-// MaxManagedNamespaces is how many namespaces the status of one ManagedCluster lists.
+// MaxManagedNamespaces bounds the namespaces in the status of a ManagedCluster.
 const MaxManagedNamespaces = 200
 
 // MaxManagedNamespaceConditions is how many conditions a listed namespace may have, and
 // MaxManagedNamespaceMessage how many bytes of the message of each are stored.
 const (
+	// MaxManagedNamespaceConditions bounds the conditions of a managed namespace. MaxManagedNamespaceMessage
+	// bounds the message of each, in bytes.
 	MaxManagedNamespaceConditions = 4
 	MaxManagedNamespaceMessage    = 256
 )
 
 // Condition of a managed namespace, and its reasons.
 const (
-	// ConditionNamespaceAvailable is True once the agent has created and labelled the namespace.
+	// ConditionNamespaceAvailable is True once the agent has created and labeled the namespace.
 	ConditionNamespaceAvailable = "NamespaceAvailable"
 	// ReasonNamespaceApplied and ReasonNamespaceApplyFailed are its reasons.
 	ReasonNamespaceApplied     = "NamespaceApplied"
@@ -85,98 +89,100 @@ const (
 // +genclient:nonNamespaced
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// ManagedCluster is a cluster that the hub manages. The hub namespace of the
-// same name holds everything that concerns it.
+// ManagedCluster represents a cluster that the hub manages. The objects of the cluster on the hub are in the
+// namespace of the same name.
 type ManagedCluster struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// The desired state of the cluster.
+	// spec is the desired state of the cluster.
 	// +optional
 	Spec ManagedClusterSpec `json:"spec,omitempty"`
 
-	// The observed state of the cluster.
+	// status is the observed state of the cluster. It is read-only.
 	// +optional
 	Status ManagedClusterStatus `json:"status,omitempty"`
 }
 
 // ManagedClusterSpec is the desired state of a ManagedCluster.
 type ManagedClusterSpec struct {
-	// How to reach the API server of the cluster.
+	// managedClusterClientConfigs lists the addresses of the API server of the cluster.
 	// +optional
 	// +listType=atomic
 	ManagedClusterClientConfigs []ClientConfig `json:"managedClusterClientConfigs,omitzero"`
 
-	// Whether the hub accepts the cluster. Changing it from false to true needs
-	// the permission to update managedclusters/accept in the group register.open-cluster-management.io.
+	// hubAcceptsClient specifies whether the hub accepts the cluster. Changing it from false to true requires
+	// permission to update managedclusters/accept in the group register.open-cluster-management.io. Defaults to
+	// false.
 	// +optional
 	HubAcceptsClient bool `json:"hubAcceptsClient"`
 
-	// Seconds for which the lease of the cluster lasts; the cluster counts as
-	// unavailable after five times as long without a renewal. Defaults to 60.
+	// leaseDurationSeconds is the duration of the lease of the cluster in seconds. If the agent does not renew
+	// the lease for five times this duration, the cluster is unavailable. Defaults to 60.
 	// +optional
 	// +default=60
 	LeaseDurationSeconds *int32 `json:"leaseDurationSeconds,omitempty"`
 
-	// Properties that keep workloads away from the cluster unless they tolerate them.
+	// taints keep workloads away from the cluster unless they tolerate them.
 	// +optional
 	// +listType=atomic
 	Taints []Taint `json:"taints,omitzero"`
 }
 
-// ClientConfig says how to reach an API server.
+// ClientConfig is the address of an API server.
 type ClientConfig struct {
-	// URL of the API server.
+	// url is the URL of the API server.
 	URL string `json:"url"`
 
-	// PEM certificates that verify the API server; the system's when not given.
+	// caBundle is the PEM bundle that verifies the API server. Defaults to the certificates of the system.
 	// +optional
 	CABundle []byte `json:"caBundle,omitzero"`
 }
 
-// TaintEffect says what a taint does.
+// TaintEffect is the effect of a taint.
 // +enum
 type TaintEffect string
 
 const (
-	// TaintEffectNoSelect keeps the cluster out of selections, also those made before.
+	// TaintEffectNoSelect excludes the cluster from selections, including existing ones.
 	TaintEffectNoSelect TaintEffect = "NoSelect"
-	// TaintEffectPreferNoSelect keeps the cluster out of selections where possible.
+	// TaintEffectPreferNoSelect excludes the cluster from selections if possible.
 	TaintEffectPreferNoSelect TaintEffect = "PreferNoSelect"
-	// TaintEffectNoSelectIfNew keeps the cluster out of new selections.
+	// TaintEffectNoSelectIfNew excludes the cluster from new selections.
 	TaintEffectNoSelectIfNew TaintEffect = "NoSelectIfNew"
 )
 
-// Taint is a property that keeps workloads away from a cluster.
+// Taint keeps workloads away from a cluster.
 type Taint struct {
-	// Key of the taint, a qualified name.
+	// key is the key of the taint. It must be a qualified name.
 	Key string `json:"key"`
 
-	// Value of the taint.
+	// value is the value of the taint.
 	// +optional
 	Value string `json:"value,omitempty"`
 
-	// NoSelect, PreferNoSelect or NoSelectIfNew.
+	// effect is NoSelect, PreferNoSelect or NoSelectIfNew.
 	Effect TaintEffect `json:"effect"`
 
-	// When the taint was added. Set by the server.
+	// timeAdded is the time at which the taint was added. The server sets it.
 	// +optional
 	// +nullable
 	TimeAdded metav1.Time `json:"timeAdded,omitempty"`
 }
 
-// ResourceName names a resource of a cluster, for example cpu.
+// ResourceName is the name of a resource of a cluster, for example cpu.
 type ResourceName string
 
-// ResourceList maps names of resources to quantities.
+// ResourceList maps resource names to quantities.
 type ResourceList map[ResourceName]resource.Quantity
 
 // ManagedClusterStatus is the observed state of a ManagedCluster.
 type ManagedClusterStatus struct {
-	// The state of the cluster. Known types are HubAcceptedManagedCluster,
-	// ManagedClusterJoined, ManagedClusterConditionAvailable and ManagedClusterConditionClockSynced.
+	// conditions report the state of the cluster. Known types are HubAcceptedManagedCluster,
+	// ManagedClusterJoined, ManagedClusterConditionAvailable, ManagedClusterConditionClockSynced,
+	// ManagedNamespacesListed and Deleting.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -184,31 +190,31 @@ type ManagedClusterStatus struct {
 	// +patchMergeKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
 
-	// What the cluster has in all.
+	// capacity is the total of the resources of the cluster.
 	// +optional
 	Capacity ResourceList `json:"capacity,omitempty"`
 
-	// What of it workloads can use.
+	// allocatable is the part of capacity that is available to workloads.
 	// +optional
 	Allocatable ResourceList `json:"allocatable,omitempty"`
 
-	// Versions of what runs the cluster.
+	// version contains the versions of the cluster.
 	// +optional
 	Version ManagedClusterVersion `json:"version,omitempty"`
 
-	// Facts that the cluster claims about itself.
+	// clusterClaims lists properties that the cluster reports about itself.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	ClusterClaims []ManagedClusterClaim `json:"clusterClaims,omitempty"`
 
-	// Who decided whether the hub accepts the cluster. Set by the server.
+	// acceptance records the decision to accept or deny the cluster. The server sets it.
 	// +optional
 	Acceptance *Acceptance `json:"acceptance,omitempty"`
 
-	// The namespaces that the ManagedClusterSets of the cluster require on it, by set and
-	// name. The server lists them; the agent creates them and reports their conditions. The server lists
-	// at most 200; if there are more, the condition ManagedNamespacesListed is False.
+	// managedNamespaces lists the namespaces that the ManagedClusterSets of the cluster require on it, by set
+	// and name. The server lists at most 200 of them, and sets the condition ManagedNamespacesListed to False
+	// if there are more. The agent creates the namespaces and reports their conditions.
 	// +optional
 	// +listType=map
 	// +listMapKey=clusterSet
@@ -216,67 +222,69 @@ type ManagedClusterStatus struct {
 	ManagedNamespaces []ClusterSetManagedNamespaceConfig `json:"managedNamespaces,omitempty"`
 }
 
-// ClusterSetManagedNamespaceConfig is a namespace that a ManagedClusterSet of a cluster requires on it.
+// ClusterSetManagedNamespaceConfig is a namespace that a ManagedClusterSet requires on a cluster.
 type ClusterSetManagedNamespaceConfig struct {
-	// Name of the namespace.
+	// name is the name of the namespace.
 	Name string `json:"name"`
 
-	// Name of the ManagedClusterSet that lists the namespace.
+	// clusterSet is the name of the ManagedClusterSet that lists the namespace.
 	ClusterSet string `json:"clusterSet"`
 
-	// The state of the namespace, as the agent reports it. The known type is NamespaceAvailable.
-	// The server stores at most 4 conditions, and the first 256 bytes of each message.
+	// conditions report the state of the namespace. The known type is NamespaceAvailable. The server stores at
+	// most 4 conditions and the first 256 bytes of each message.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Acceptance is who decided whether the hub accepts a cluster.
+// Acceptance records the decision to accept or deny a cluster.
 type Acceptance struct {
-	// Whether the hub accepts the cluster.
+	// accepted specifies whether the hub accepts the cluster.
 	Accepted bool `json:"accepted"`
 
-	// Whether the hub has accepted the cluster at any time, so that something may have been made for it.
+	// everAccepted specifies whether the hub has ever accepted the cluster, so that objects may exist for it.
 	// +optional
 	EverAccepted bool `json:"everAccepted,omitempty"`
 
-	// User who decided.
+	// decidedBy is the name of the user who decided.
 	// +optional
 	DecidedBy string `json:"decidedBy,omitempty"`
 
-	// When it was decided.
+	// decidedAt is the time of the decision.
 	// +optional
 	// +nullable
 	DecidedAt metav1.Time `json:"decidedAt,omitempty"`
 
-	// Why, in the words of who decided.
+	// reason is the reason that the user gave.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// Whether it was the cluster itself that left the hub. The server then deletes its ManagedCluster.
+	// left specifies whether the cluster itself left the hub. If it is true, the server deletes the
+	// ManagedCluster.
 	// +optional
 	Left bool `json:"left,omitempty"`
 
-	// Users whose pending requests for the first certificate of an agent are approved with it.
+	// requesters is the list of users whose pending requests for the first certificate of an agent are approved
+	// with this decision.
 	// +optional
 	// +listType=atomic
 	Requesters []string `json:"requesters,omitempty"`
 }
 
-// ManagedClusterVersion holds versions of what runs a cluster.
+// ManagedClusterVersion contains the versions of a cluster.
 type ManagedClusterVersion struct {
-	// Version of Kubernetes.
+	// kubernetes is the version of Kubernetes.
 	// +optional
 	Kubernetes string `json:"kubernetes,omitempty"`
 }
 
-// ManagedClusterClaim is a fact that a cluster claims about itself.
+// ManagedClusterClaim is a property that a cluster reports about itself.
 type ManagedClusterClaim struct {
-	// Name of the claim.
+	// name is the name of the claim.
 	Name string `json:"name"`
 
-	// Value of the claim.
+	// value is the value of the claim.
 	Value string `json:"value"`
 }
 
@@ -289,6 +297,6 @@ type ManagedClusterList struct {
 	// +optional
 	metav1.ListMeta `json:"metadata,omitempty"`
 
-	// The ManagedClusters.
+	// items is the list of ManagedClusters.
 	Items []ManagedCluster `json:"items"`
 }

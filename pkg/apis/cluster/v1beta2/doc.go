@@ -5,6 +5,6 @@
 // +k8s:defaulter-gen=TypeMeta
 // +groupName=cluster.open-cluster-management.io
 
-// Package v1beta2 is the version of the group cluster.open-cluster-management.io
-// that serves sets of managed clusters and their bindings to namespaces.
+// Package v1beta2 is the version of ManagedClusterSets and ManagedClusterSetBindings in the group
+// cluster.open-cluster-management.io.
 package v1beta2

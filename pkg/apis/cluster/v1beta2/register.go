@@ -13,8 +13,8 @@ const GroupName = "cluster.open-cluster-management.io"
 var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1beta2"}
 
 var (
-	// localSchemeBuilder also collects the generated defaulting and conversion functions.
-	localSchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes, addDefaultingFuncs)
+	// localSchemeBuilder also collects the generated conversion functions.
+	localSchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes, RegisterDefaults)
 	// AddToScheme registers the types of this version with their defaults and conversions.
 	AddToScheme = localSchemeBuilder.AddToScheme
 )
@@ -33,8 +33,4 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil
-}
-
-func addDefaultingFuncs(scheme *runtime.Scheme) error {
-	return RegisterDefaults(scheme)
 }

@@ -5,21 +5,21 @@ import (
 )
 
 const (
-	// ClusterSetLabel on a ManagedCluster names the one ManagedClusterSet of
-	// selector type ExclusiveClusterSetLabel that the cluster is in.
+	// ClusterSetLabel is set on a ManagedCluster. Its value is the name of the ManagedClusterSet of selector
+	// type ExclusiveClusterSetLabel that contains the cluster.
 	ClusterSetLabel = "cluster.open-cluster-management.io/clusterset"
 
-	// DefaultClusterSet has the clusters that nobody put into another set.
+	// DefaultClusterSet contains the clusters without another set.
 	DefaultClusterSet = "default"
-	// GlobalClusterSet has all clusters.
+	// GlobalClusterSet contains all clusters.
 	GlobalClusterSet = "global"
 )
 
-// MaxManagedNamespaces is how many namespaces a ManagedClusterSet may list.
+// MaxManagedNamespaces bounds the namespaces of a ManagedClusterSet.
 const MaxManagedNamespaces = 100
 
 const (
-	// ConditionClusterSetEmpty is True while a ManagedClusterSet has no clusters.
+	// ConditionClusterSetEmpty is True while a ManagedClusterSet contains no clusters.
 	ConditionClusterSetEmpty = "ClusterSetEmpty"
 	// ReasonClustersSelected and ReasonNoClusterMatched are its reasons.
 	ReasonClustersSelected = "ClustersSelected"
@@ -30,33 +30,32 @@ const (
 // +genclient:nonNamespaced
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// ManagedClusterSet is a set of managed clusters. Whoever may create
-// managedclustersets/bind for it can bind it to a namespace, whose users can
-// then use its clusters together. To move a cluster into a set or out of it
-// takes the permission to create managedclustersets/join for that set.
+// ManagedClusterSet is a set of managed clusters. A ManagedClusterSetBinding makes the clusters available in a
+// namespace, and requires permission to create managedclustersets/bind for the set. Moving a cluster into or
+// out of a set requires permission to create managedclustersets/join for the set.
 type ManagedClusterSet struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Which clusters are in the set.
+	// spec selects the clusters of the set.
 	// +optional
 	Spec ManagedClusterSetSpec `json:"spec,omitempty"`
 
-	// The observed state of the set.
+	// status is the observed state of the set. It is read-only.
 	// +optional
 	Status ManagedClusterSetStatus `json:"status,omitempty"`
 }
 
-// ManagedClusterSetSpec says which clusters are in a set.
+// ManagedClusterSetSpec selects the clusters of a set.
 type ManagedClusterSetSpec struct {
-	// What selects the clusters.
+	// clusterSelector selects the clusters.
 	// +optional
 	ClusterSelector ManagedClusterSelector `json:"clusterSelector,omitempty"`
 
-	// Namespaces that the agent of each cluster of the set creates and labels there, at most 100. A
-	// namespace that is removed from this list stays on the clusters; only its label changes.
+	// managedNamespaces lists at most 100 namespaces that the agent creates and labels on each cluster of the
+	// set. If a namespace is removed from the list, it stays on the clusters and only its label changes.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -65,39 +64,39 @@ type ManagedClusterSetSpec struct {
 
 // ManagedNamespaceConfig is a namespace on the clusters of a set.
 type ManagedNamespaceConfig struct {
-	// Name of the namespace, a DNS label.
+	// name is the name of the namespace. It must be a DNS label.
 	Name string `json:"name"`
 }
 
 // ManagedClusterSelector selects the clusters of a set.
 type ManagedClusterSelector struct {
-	// ExclusiveClusterSetLabel selects the clusters whose label
-	// cluster.open-cluster-management.io/clusterset is the name of the set;
-	// LabelSelector those that labelSelector matches. It cannot be changed.
+	// selectorType is ExclusiveClusterSetLabel or LabelSelector. ExclusiveClusterSetLabel selects the clusters
+	// whose label cluster.open-cluster-management.io/clusterset is the name of the set. LabelSelector selects
+	// the clusters that labelSelector matches. It is immutable. Defaults to ExclusiveClusterSetLabel.
 	// +optional
 	// +default="ExclusiveClusterSetLabel"
 	SelectorType SelectorType `json:"selectorType,omitempty"`
 
-	// Selects clusters by their labels; an empty one selects all. Only with the
-	// selector type LabelSelector, which requires it.
+	// labelSelector selects clusters by labels. An empty selector selects all clusters. It is required if
+	// selectorType is LabelSelector, and must not be set otherwise.
 	// +optional
 	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
 }
 
-// SelectorType is how clusters are selected.
+// SelectorType specifies how clusters are selected.
 // +enum
 type SelectorType string
 
 const (
-	// ExclusiveClusterSetLabel selects by the label that names the set.
+	// ExclusiveClusterSetLabel selects clusters by the label that names their set.
 	ExclusiveClusterSetLabel SelectorType = "ExclusiveClusterSetLabel"
-	// LabelSelector selects by any labels.
+	// LabelSelector selects clusters by any labels.
 	LabelSelector SelectorType = "LabelSelector"
 )
 
 // ManagedClusterSetStatus is the observed state of a ManagedClusterSet.
 type ManagedClusterSetStatus struct {
-	// The state of the set. The known type is ClusterSetEmpty.
+	// conditions report the state of the set. The known type is ClusterSetEmpty.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -115,6 +114,6 @@ type ManagedClusterSetList struct {
 	// +optional
 	metav1.ListMeta `json:"metadata,omitempty"`
 
-	// The ManagedClusterSets.
+	// items is the list of ManagedClusterSets.
 	Items []ManagedClusterSet `json:"items"`
 }

@@ -15,32 +15,31 @@ const (
 // +genclient
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// ManagedClusterSetBinding binds a ManagedClusterSet to its namespace. Its name
-// is that of the set, and creating it takes the permission to create
-// managedclustersets/bind for the set.
+// ManagedClusterSetBinding binds a ManagedClusterSet to its namespace. It has the name of the set. Creating it
+// requires permission to create managedclustersets/bind for the set.
 type ManagedClusterSetBinding struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Which set is bound.
+	// spec identifies the set.
 	Spec ManagedClusterSetBindingSpec `json:"spec"`
 
-	// The observed state of the binding.
+	// status is the observed state of the binding. It is read-only.
 	// +optional
 	Status ManagedClusterSetBindingStatus `json:"status,omitempty"`
 }
 
-// ManagedClusterSetBindingSpec names the set that is bound.
+// ManagedClusterSetBindingSpec identifies the bound set.
 type ManagedClusterSetBindingSpec struct {
-	// Name of the ManagedClusterSet, and of this object.
+	// clusterSet is the name of the ManagedClusterSet. It must be equal to the name of the binding.
 	ClusterSet string `json:"clusterSet"`
 }
 
 // ManagedClusterSetBindingStatus is the observed state of a ManagedClusterSetBinding.
 type ManagedClusterSetBindingStatus struct {
-	// The state of the binding. The known type is Bound.
+	// conditions report the state of the binding. The known type is Bound.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -58,6 +57,6 @@ type ManagedClusterSetBindingList struct {
 	// +optional
 	metav1.ListMeta `json:"metadata,omitempty"`
 
-	// The ManagedClusterSetBindings.
+	// items is the list of ManagedClusterSetBindings.
 	Items []ManagedClusterSetBinding `json:"items"`
 }

@@ -118,7 +118,7 @@ func certificate(t *testing.T) []byte {
 	return data
 }
 
-func TestUpdateKeepsWhatWasWrong(t *testing.T) {
+func TestUpdateIgnoresStoredErrors(t *testing.T) {
 	bad := cluster.ClientConfig{URL: "http://api.example.com"}
 	old := named("Not.A.Label")
 	old.Spec.ManagedClusterClientConfigs = []cluster.ClientConfig{bad}

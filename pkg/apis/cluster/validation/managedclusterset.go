@@ -13,28 +13,31 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/ratchet"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 )
 
-// ValidateManagedClusterSet checks a ManagedClusterSet that is about to be created.
+// ValidateManagedClusterSet validates a new ManagedClusterSet.
 func ValidateManagedClusterSet(set *cluster.ManagedClusterSet) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&set.ObjectMeta, false, validateSetName, field.NewPath("metadata"))
 	return append(errs, validateSetSpec(set)...)
 }
 
-// ValidateManagedClusterSetUpdate checks an update of a ManagedClusterSet. Bad
-// parts of the spec which the update does not touch are no reason to refuse it.
+// ValidateManagedClusterSetUpdate validates an update of the spec of a ManagedClusterSet.
+// It ignores errors in parts of the spec that the update does not change.
 func ValidateManagedClusterSetUpdate(set, old *cluster.ManagedClusterSet) field.ErrorList {
 	if apiequality.Semantic.DeepEqual(set.Spec, old.Spec) {
 		return nil
 	}
-	errs := setWithoutOldErrors(validateSetSpec(set), validateSetSpec(old), set, old)
+	errs := ratchet.Update(set, old, validateSetSpec, clusterv1beta2.Convert_cluster_ManagedClusterSet_To_v1beta2_ManagedClusterSet)
 	return append(errs, apivalidation.ValidateImmutableField(set.Spec.ClusterSelector.SelectorType,
 		old.Spec.ClusterSelector.SelectorType, selectorPath.Child("selectorType"))...)
 }
 
-// ValidateManagedClusterSetStatusUpdate checks an update of the status of a ManagedClusterSet.
+// ValidateManagedClusterSetStatusUpdate validates an update of the status of a ManagedClusterSet.
 func ValidateManagedClusterSetStatusUpdate(set, old *cluster.ManagedClusterSet) field.ErrorList {
-	return setWithoutOldErrors(validateConditions(set.Status.Conditions), validateConditions(old.Status.Conditions), set, old)
+	return ratchet.Update(set, old, func(set *cluster.ManagedClusterSet) field.ErrorList {
+		return validateConditions(set.Status.Conditions)
+	}, clusterv1beta2.Convert_cluster_ManagedClusterSet_To_v1beta2_ManagedClusterSet)
 }
 
 var namespacesPath = field.NewPath("spec", "managedNamespaces")
@@ -48,28 +51,22 @@ func validateManagedNamespaces(namespaces []cluster.ManagedNamespaceConfig) fiel
 		return field.ErrorList{field.TooMany(namespacesPath, count, clusterv1beta2.MaxManagedNamespaces)}
 	}
 	var errs field.ErrorList
-	taken := map[string]bool{}
+	seen := map[string]bool{}
 	for i, namespace := range namespaces {
 		path := namespacesPath.Index(i).Child("name")
-		switch name := namespace.Name; {
-		case name == "":
-			errs = append(errs, field.Required(path, ""))
-		case taken[name]:
-			errs = append(errs, field.Duplicate(path, name))
-		default:
-			for _, message := range apivalidation.ValidateNamespaceName(name, false) {
-				errs = append(errs, field.Invalid(path, name, message))
-			}
+		nameErrs := validate.Unique(namespace.Name, seen, path)
+		if len(nameErrs) == 0 {
+			nameErrs = validate.Name(namespace.Name, path, apivalidation.ValidateNamespaceName)
 		}
-		taken[namespace.Name] = true
+		errs = append(errs, nameErrs...)
 	}
 	return errs
 }
 
 var selectorPath = field.NewPath("spec", "clusterSelector")
 
-// validateSetName allows what an object may be named after as long as a label can
-// hold it, since a label puts clusters into the set.
+// validateSetName bounds the name to the length of a label value, since clusters
+// name their set in a label.
 func validateSetName(name string, prefix bool) []string {
 	errs := apivalidation.NameIsDNSSubdomain(name, prefix)
 	if len(name) > utilvalidation.LabelValueMaxLength {
@@ -82,15 +79,15 @@ func validateSelector(set *cluster.ManagedClusterSet) field.ErrorList {
 	selector := &set.Spec.ClusterSelector
 	typePath, labelsPath := selectorPath.Child("selectorType"), selectorPath.Child("labelSelector")
 
-	// Everybody relies on which clusters these two have.
+	// The server creates these two sets, and clients rely on the clusters that they select.
 	switch set.Name {
 	case clusterv1beta2.DefaultClusterSet:
 		if selector.SelectorType != cluster.ExclusiveClusterSetLabel {
 			return field.ErrorList{field.Invalid(typePath, selector.SelectorType,
-				"must be ExclusiveClusterSetLabel: the set named default has the clusters that nobody put into another set")}
+				"must be ExclusiveClusterSetLabel: the ManagedClusterSet \"default\" contains the clusters without another set")}
 		}
 	case clusterv1beta2.GlobalClusterSet:
-		const all = "the set named global has all clusters"
+		const all = "the ManagedClusterSet \"global\" selects all clusters"
 		if selector.SelectorType != cluster.LabelSelector {
 			return field.ErrorList{field.Invalid(typePath, selector.SelectorType, "must be LabelSelector: "+all)}
 		}
@@ -104,12 +101,12 @@ func validateSelector(set *cluster.ManagedClusterSet) field.ErrorList {
 	case !slices.Contains(types, selector.SelectorType):
 		return field.ErrorList{field.NotSupported(typePath, selector.SelectorType, types)}
 	case selector.SelectorType == cluster.LabelSelector && selector.LabelSelector == nil:
-		return field.ErrorList{field.Required(labelsPath, "the selector type LabelSelector needs it; an empty one, {}, selects all clusters")}
+		return field.ErrorList{field.Required(labelsPath, "must be set if selectorType is LabelSelector; {} selects all clusters")}
 	case selector.SelectorType == cluster.LabelSelector:
 		return metav1validation.ValidateLabelSelector(selector.LabelSelector, metav1validation.LabelSelectorValidationOptions{}, labelsPath)
 	case selector.LabelSelector != nil && !isEmpty(selector.LabelSelector):
-		// An empty one is what some clients send for none.
-		return field.ErrorList{field.Forbidden(labelsPath, "only with the selector type LabelSelector")}
+		// Some clients send an empty selector if they set none.
+		return field.ErrorList{field.Forbidden(labelsPath, "may be set only if selectorType is LabelSelector")}
 	}
 	return nil
 }
@@ -120,13 +117,4 @@ func isEmpty(selector *metav1.LabelSelector) bool {
 
 func validateConditions(conditions []metav1.Condition) field.ErrorList {
 	return metav1validation.ValidateConditions(conditions, field.NewPath("status", "conditions"))
-}
-
-func setWithoutOldErrors(errs, oldErrs field.ErrorList, set, old *cluster.ManagedClusterSet) field.ErrorList {
-	var versioned, versionedOld clusterv1beta2.ManagedClusterSet
-	if clusterv1beta2.Convert_cluster_ManagedClusterSet_To_v1beta2_ManagedClusterSet(set, &versioned, nil) != nil ||
-		clusterv1beta2.Convert_cluster_ManagedClusterSet_To_v1beta2_ManagedClusterSet(old, &versionedOld, nil) != nil {
-		return errs
-	}
-	return ratchet.Filter(errs, oldErrs, &versioned, &versionedOld)
 }

@@ -103,7 +103,7 @@ func TestSetNamespaces(t *testing.T) {
 			fieldtest.Check(t, ValidateManagedClusterSetUpdate(with(test.names...), with()), test.want...)
 		})
 	}
-	// A set that was stored without these rules stays usable, and cannot become worse.
+	// A set that was stored before these rules stays usable, but an update may not add errors.
 	fieldtest.Check(t, ValidateManagedClusterSetUpdate(with("Shop", "bank"), with("Shop")))
 	fieldtest.Check(t, ValidateManagedClusterSetUpdate(with("Shop", "Bank"), with("Shop")), path+"[1].name: Invalid value")
 }
@@ -120,7 +120,7 @@ func TestSetUpdate(t *testing.T) {
 		"spec.clusterSelector.labelSelector: Invalid value")
 }
 
-func TestSetUpdateKeepsWhatWasWrong(t *testing.T) {
+func TestSetUpdateIgnoresStoredErrors(t *testing.T) {
 	old := set("Not.A.Label", cluster.ExclusiveClusterSetLabel, matching("a", "b"))
 	labelled := old.DeepCopy()
 	labelled.Labels = map[string]string{"region": "north"}

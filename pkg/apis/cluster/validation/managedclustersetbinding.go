@@ -13,7 +13,7 @@ import (
 
 var clusterSetPath = field.NewPath("spec", "clusterSet")
 
-// ValidateManagedClusterSetBinding checks a ManagedClusterSetBinding that is about to be created.
+// ValidateManagedClusterSetBinding validates a new ManagedClusterSetBinding.
 func ValidateManagedClusterSetBinding(binding *cluster.ManagedClusterSetBinding) field.ErrorList {
 	metaPath := field.NewPath("metadata")
 	errs := apivalidation.ValidateObjectMeta(&binding.ObjectMeta, true, validateSetName, metaPath)
@@ -23,28 +23,20 @@ func ValidateManagedClusterSetBinding(binding *cluster.ManagedClusterSetBinding)
 	case binding.Name:
 	default:
 		errs = append(errs, field.Invalid(metaPath.Child("name"), binding.Name,
-			fmt.Sprintf("must be the name of the set that is bound, %q as in %s", set, clusterSetPath)))
+			fmt.Sprintf("must be equal to %s, %q", clusterSetPath, set)))
 	}
 	return errs
 }
 
-// ValidateManagedClusterSetBindingUpdate checks an update of a ManagedClusterSetBinding,
-// which may change nothing of the spec: whoever bound the set was allowed to
-// bind that set.
+// ValidateManagedClusterSetBindingUpdate validates an update of a ManagedClusterSetBinding.
+// The spec is immutable, since permission to bind the set is checked on create only.
 func ValidateManagedClusterSetBindingUpdate(binding, old *cluster.ManagedClusterSetBinding) field.ErrorList {
 	return apivalidation.ValidateImmutableField(binding.Spec.ClusterSet, old.Spec.ClusterSet, clusterSetPath)
 }
 
-// ValidateManagedClusterSetBindingStatusUpdate checks an update of the status of a ManagedClusterSetBinding.
+// ValidateManagedClusterSetBindingStatusUpdate validates an update of the status of a ManagedClusterSetBinding.
 func ValidateManagedClusterSetBindingStatusUpdate(binding, old *cluster.ManagedClusterSetBinding) field.ErrorList {
-	errs := validateConditions(binding.Status.Conditions)
-	if len(errs) == 0 {
-		return nil
-	}
-	var versioned, versionedOld clusterv1beta2.ManagedClusterSetBinding
-	if clusterv1beta2.Convert_cluster_ManagedClusterSetBinding_To_v1beta2_ManagedClusterSetBinding(binding, &versioned, nil) != nil ||
-		clusterv1beta2.Convert_cluster_ManagedClusterSetBinding_To_v1beta2_ManagedClusterSetBinding(old, &versionedOld, nil) != nil {
-		return errs
-	}
-	return ratchet.Filter(errs, validateConditions(old.Status.Conditions), &versioned, &versionedOld)
+	return ratchet.Update(binding, old, func(binding *cluster.ManagedClusterSetBinding) field.ErrorList {
+		return validateConditions(binding.Status.Conditions)
+	}, clusterv1beta2.Convert_cluster_ManagedClusterSetBinding_To_v1beta2_ManagedClusterSetBinding)
 }

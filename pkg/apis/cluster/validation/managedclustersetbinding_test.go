@@ -28,11 +28,11 @@ func TestBinding(t *testing.T) {
 		binding *cluster.ManagedClusterSetBinding
 		want    []string
 	}{
-		"valid":               {binding("prod", "prod"), nil},
-		"no set":              {binding("prod", ""), []string{"spec.clusterSet: Required value"}},
-		"another set":         {binding("prod", "test"), []string{"metadata.name: Invalid value"}},
-		"no set can be named": {binding(long, long), []string{"metadata.name: Invalid value"}},
-		"no namespace":        {noNamespace, []string{"metadata.namespace: Required value"}},
+		"valid":            {binding("prod", "prod"), nil},
+		"no set":           {binding("prod", ""), []string{"spec.clusterSet: Required value"}},
+		"another set":      {binding("prod", "test"), []string{"metadata.name: Invalid value"}},
+		"invalid set name": {binding(long, long), []string{"metadata.name: Invalid value"}},
+		"no namespace":     {noNamespace, []string{"metadata.namespace: Required value"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

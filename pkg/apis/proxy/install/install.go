@@ -11,9 +11,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1beta1"
 )
 
-// Install registers the group's types. Their internal form is that of the group
-// authentication.open-cluster-management.io, which must have been installed
-// before. It panics on a programming error, such as two types registered for one kind.
+// Install registers the types of the group. The group shares its internal types with
+// authentication.open-cluster-management.io, which must be installed first. It panics on
+// a programming error, such as two types of one kind.
 func Install(scheme *runtime.Scheme) {
 	internal := schema.GroupVersion{Group: v1alpha1.GroupName, Version: runtime.APIVersionInternal}
 	scheme.AddKnownTypes(internal, &authentication.ManagedServiceAccount{}, &authentication.ManagedServiceAccountList{})

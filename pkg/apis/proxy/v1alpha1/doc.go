@@ -6,7 +6,6 @@
 // +k8s:defaulter-gen=TypeMeta
 // +groupName=proxy.open-cluster-management.io
 
-// Package v1alpha1 is the version of the group proxy.open-cluster-management.io,
-// under which seed 002 knows ManagedServiceAccounts. The server serves it when
-// --runtime-config enables it.
+// Package v1alpha1 is the version of the group proxy.open-cluster-management.io that contains
+// ManagedServiceAccounts. It is served only if --runtime-config enables it.
 package v1alpha1

@@ -8,20 +8,19 @@ import (
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// ManagedServiceAccount is a ServiceAccount on managed clusters whose token is
-// kept valid and reported to the hub. It is the
-// same object as in the group authentication.open-cluster-management.io.
+// ManagedServiceAccount is a ServiceAccount on managed clusters with a token that is rotated and reported to
+// the hub. It is the same object as in the group authentication.open-cluster-management.io.
 type ManagedServiceAccount struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// The desired state of the account.
+	// spec is the desired state of the account.
 	// +optional
 	Spec v1beta1.ManagedServiceAccountSpec `json:"spec,omitempty"`
 
-	// The observed state of the account.
+	// status is the observed state of the account. It is read-only.
 	// +optional
 	Status v1beta1.ManagedServiceAccountStatus `json:"status,omitempty"`
 }
@@ -35,6 +34,6 @@ type ManagedServiceAccountList struct {
 	// +optional
 	metav1.ListMeta `json:"metadata,omitempty"`
 
-	// The ManagedServiceAccounts.
+	// items is the list of ManagedServiceAccounts.
 	Items []ManagedServiceAccount `json:"items"`
 }

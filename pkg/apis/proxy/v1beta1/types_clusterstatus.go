@@ -32,8 +32,8 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// ClusterStatus is what a cluster reports about itself. It has no content here: its
-// subresource aggregator is where public collectors of search report.
+// ClusterStatus accepts reports of a managed cluster. It has no content. Public search collectors send their
+// reports to its subresource aggregator.
 type ClusterStatus struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object metadata.
@@ -43,11 +43,11 @@ type ClusterStatus struct {
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// ClusterStatusProxyOptions are the options of a request below a ClusterStatus.
+// ClusterStatusProxyOptions are the options of a request to a subresource of a ClusterStatus.
 type ClusterStatusProxyOptions struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// Path is what follows the subresource in the URL.
+	// path is the part of the URL after the subresource.
 	// +optional
 	Path string `json:"path,omitempty"`
 }

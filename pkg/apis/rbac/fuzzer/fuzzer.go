@@ -8,12 +8,12 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 )
 
-// Funcs returns the functions for the types that random values alone do not fit.
+// Funcs returns the functions for types whose random values do not survive a round trip.
 var Funcs = func(serializer.CodecFactory) []any {
 	return []any{
 		func(spec *rbac.ClusterPermissionSpec, c randfill.Continue) {
 			c.FillNoCustom(spec)
-			// JSON has one null for a missing list and for a pointer to none.
+			// JSON does not distinguish a nil pointer from a pointer to a nil list.
 			dropEmpty(&spec.ClusterRoleBindings)
 			dropEmpty(&spec.Roles)
 			dropEmpty(&spec.RoleBindings)

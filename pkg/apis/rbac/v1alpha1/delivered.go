@@ -1,8 +1,8 @@
 package v1alpha1
 
-// Delivered returns the spec that is delivered to the managed cluster and its
-// generation: the present one, unless it waits for approval. Then it is the one
-// that was delivered before, or nil if there was none.
+// Delivered returns the spec that is delivered to the managed cluster, and its
+// generation. While the current spec waits for approval, this is the last delivered
+// spec, or nil if there is none.
 func (cp *ClusterPermission) Delivered() (*ClusterPermissionSpec, int64) {
 	approval := cp.Status.Approval
 	switch {

@@ -5,7 +5,6 @@
 // +k8s:defaulter-gen=TypeMeta
 // +groupName=rbac.open-cluster-management.io
 
-// Package v1alpha1 is the served and stored version of the group
-// rbac.open-cluster-management.io: permissions that a hub delivers to its
-// managed clusters.
+// Package v1alpha1 is the version of the group rbac.open-cluster-management.io, the permissions that a hub
+// delivers to its managed clusters.
 package v1alpha1

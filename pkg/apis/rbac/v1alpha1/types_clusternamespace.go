@@ -8,26 +8,25 @@ import (
 // +genclient
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// ClusterNamespace is a namespace of a managed cluster, as the agent of that
-// cluster reports it. It lives in the hub namespace that is named after the
-// cluster, has the name of the namespace and its labels, and exists as long as
-// the namespace does and is not being deleted. A namespaceSelector of a
-// ClusterPermission matches the labels of these objects.
+// ClusterNamespace represents a namespace of a managed cluster. The agent of the cluster maintains it in the
+// namespace of the cluster on the hub. It has the name and the labels of the namespace, and exists until
+// deletion of the namespace begins. The namespaceSelectors of ClusterPermissions match the labels of
+// ClusterNamespaces.
 type ClusterNamespace struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object metadata. The labels are those of the namespace.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Which namespace it is.
+	// spec identifies the namespace.
 	// +optional
 	Spec ClusterNamespaceSpec `json:"spec,omitempty"`
 }
 
 // ClusterNamespaceSpec identifies a namespace of a managed cluster.
 type ClusterNamespaceSpec struct {
-	// UID of the namespace on the managed cluster. It changes when the namespace is
-	// deleted and made again.
+	// namespaceUID is the UID of the namespace on the managed cluster. It changes if the namespace is deleted
+	// and created again.
 	// +optional
 	NamespaceUID types.UID `json:"namespaceUID,omitempty"`
 }
@@ -41,6 +40,6 @@ type ClusterNamespaceList struct {
 	// +optional
 	metav1.ListMeta `json:"metadata,omitempty"`
 
-	// The ClusterNamespaces.
+	// items is the list of ClusterNamespaces.
 	Items []ClusterNamespace `json:"items"`
 }

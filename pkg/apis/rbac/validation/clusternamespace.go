@@ -7,12 +7,12 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 )
 
-// ValidateClusterNamespace checks a ClusterNamespace that is about to be created.
-// Its name is that of a namespace; what else it holds is for its agent to say.
+// ValidateClusterNamespace validates a new ClusterNamespace. It has the name of the
+// namespace on the managed cluster.
 func ValidateClusterNamespace(namespace *rbac.ClusterNamespace) field.ErrorList {
 	return apivalidation.ValidateObjectMeta(&namespace.ObjectMeta, true, apivalidation.ValidateNamespaceName, field.NewPath("metadata"))
 }
 
-// ValidateClusterNamespaceUpdate checks an update of a ClusterNamespace. The
-// metadata of updates is left to the generic registry.
+// ValidateClusterNamespaceUpdate accepts every update of a ClusterNamespace. The
+// generic registry validates the metadata of updates.
 func ValidateClusterNamespaceUpdate(_, _ *rbac.ClusterNamespace) field.ErrorList { return nil }

@@ -1,12 +1,12 @@
-// Package validation checks the types of the group rbac.open-cluster-management.io.
+// Package validation validates the objects of the group rbac.open-cluster-management.io.
 package validation
 
 import (
+	"cmp"
 	"fmt"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -16,62 +16,45 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/ratchet"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 )
 
-// The agent records a work in an object named <64 hexadecimal digits>-<work>,
-// and the work of a ClusterPermission is named <name>-<5 digits>; neither may
-// exceed the 253 bytes of a name.
+// maxNameLength leaves room for two names of at most 253 bytes: the ManifestWork of a
+// ClusterPermission is named <name>-<5 digits>, and the agent creates an
+// AppliedManifestWork named <64 hexadecimal digits>-<ManifestWork>.
 const maxNameLength = 253 - (64 + 1) - (1 + 5)
 
-// maxRequirements bounds the namespaceSelectors of a ClusterPermission, which are all compared
-// with each namespace that changes on the cluster.
+// maxRequirements bounds the namespaceSelectors of a ClusterPermission. Each change of a namespace
+// on the cluster is compared with all of them.
 const maxRequirements = 1000
 
 var specPath = field.NewPath("spec")
 
-// ValidateClusterPermission checks a ClusterPermission that is about to be created.
+// ValidateClusterPermission validates a new ClusterPermission.
 func ValidateClusterPermission(cp *rbac.ClusterPermission) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&cp.ObjectMeta, true, validateName, field.NewPath("metadata"))
 	return append(errs, validateSpec(cp)...)
 }
 
-// ValidateClusterPermissionUpdate checks an update of a ClusterPermission. Bad
-// parts of the spec which the update does not touch are no reason to refuse it.
-// The metadata of updates is left to the generic registry, which checks it for
-// every kind.
+// ValidateClusterPermissionUpdate validates an update of the spec of a ClusterPermission.
+// It ignores errors in parts of the spec that the update does not change. The
+// generic registry validates the metadata of updates.
 func ValidateClusterPermissionUpdate(cp, old *rbac.ClusterPermission) field.ErrorList {
 	if apiequality.Semantic.DeepEqual(cp.Spec, old.Spec) {
 		return nil
 	}
-	errs := validateSpec(cp)
-	if len(errs) == 0 {
-		return nil
-	}
-	return withoutOldErrors(errs, validateSpec(old), cp, old)
+	return ratchet.Update(cp, old, validateSpec, v1alpha1.Convert_rbac_ClusterPermission_To_v1alpha1_ClusterPermission)
 }
 
-// ValidateClusterPermissionStatusUpdate checks an update of the status of a ClusterPermission.
+// ValidateClusterPermissionStatusUpdate validates an update of the status of a ClusterPermission.
 func ValidateClusterPermissionStatusUpdate(cp, old *rbac.ClusterPermission) field.ErrorList {
-	errs := validateStatus(&cp.Status)
-	if len(errs) == 0 {
-		return nil
-	}
-	return withoutOldErrors(errs, validateStatus(&old.Status), cp, old)
-}
-
-func withoutOldErrors(errs, oldErrs field.ErrorList, cp, old *rbac.ClusterPermission) field.ErrorList {
-	var versioned, versionedOld v1alpha1.ClusterPermission
-	if v1alpha1.Convert_rbac_ClusterPermission_To_v1alpha1_ClusterPermission(cp, &versioned, nil) != nil ||
-		v1alpha1.Convert_rbac_ClusterPermission_To_v1alpha1_ClusterPermission(old, &versionedOld, nil) != nil {
-		return errs
-	}
-	return ratchet.Filter(errs, oldErrs, &versioned, &versionedOld)
+	return ratchet.Update(cp, old, validateStatus, v1alpha1.Convert_rbac_ClusterPermission_To_v1alpha1_ClusterPermission)
 }
 
 func validateName(name string, prefix bool) []string {
 	problems := apivalidation.NameIsDNSSubdomain(name, prefix)
 	if len(name) > maxNameLength {
-		problems = append(problems, fmt.Sprintf("must be no more than %d bytes, for names on the managed cluster are derived from it", maxNameLength))
+		problems = append(problems, fmt.Sprintf("must be no more than %d bytes: the names of the ManifestWork and the AppliedManifestWork are derived from it", maxNameLength))
 	}
 	return problems
 }
@@ -84,37 +67,37 @@ func validateSpec(cp *rbac.ClusterPermission) field.ErrorList {
 	if spec.ClusterRoleBinding != nil {
 		bindings++
 	}
-	// References deliver roles that something else on the managed cluster may bind.
+	// The roles of roleRefs may be bound by other bindings on the managed cluster.
 	if bindings == 0 && len(ptr.Deref(spec.RoleRefs, nil)) == 0 {
 		errs = append(errs, field.Required(specPath,
-			"no bindings are defined: give at least one of clusterRoleBinding, clusterRoleBindings, roleBindings or roleRefs"))
+			"at least one of clusterRoleBinding, clusterRoleBindings, roleBindings and roleRefs must be set"))
 	}
 
-	if requirements := requirementsOf(spec); requirements > maxRequirements {
+	if requirements := countRequirements(spec); requirements > maxRequirements {
 		return append(errs, field.Forbidden(specPath, fmt.Sprintf(
-			"the namespaceSelectors have %d requirements in total, where each selector counts as one more, may not have more than %d; use fewer selectors, or several ClusterPermissions", requirements, maxRequirements)))
+			"the namespaceSelectors must have at most %d requirements in total, counting one for each selector, found %d; use fewer selectors or several ClusterPermissions", maxRequirements, requirements)))
 	}
 	rendered := newRenderedNames(cp.Name)
 	if spec.ClusterRole != nil {
 		errs = append(errs, validateRules(spec.ClusterRole.Rules, false, specPath.Child("clusterRole", "rules"))...)
-		rendered.takeRole("ClusterRole", placement{}, cp.Name)
+		rendered.addRole("ClusterRole", placement{}, cp.Name)
 	}
 	if spec.ClusterRoleBinding != nil {
 		fldPath := specPath.Child("clusterRoleBinding")
 		errs = append(errs, validateClusterRoleBinding(spec.ClusterRoleBinding, fldPath)...)
-		errs = append(errs, rendered.takeBinding(placement{}, spec.ClusterRoleBinding.Name, fldPath)...)
+		errs = append(errs, rendered.addBinding(placement{}, spec.ClusterRoleBinding.Name, fldPath)...)
 	}
 	for i := range ptr.Deref(spec.ClusterRoleBindings, nil) {
 		binding, fldPath := &(*spec.ClusterRoleBindings)[i], specPath.Child("clusterRoleBindings").Index(i)
 		errs = append(errs, validateClusterRoleBinding(binding, fldPath)...)
-		errs = append(errs, rendered.takeBinding(placement{}, binding.Name, fldPath)...)
+		errs = append(errs, rendered.addBinding(placement{}, binding.Name, fldPath)...)
 	}
 	for i := range ptr.Deref(spec.Roles, nil) {
 		role, fldPath := &(*spec.Roles)[i], specPath.Child("roles").Index(i)
 		where, whereErrs := validatePlacement(role.Namespace, role.NamespaceSelector, fldPath)
 		errs = append(errs, whereErrs...)
 		errs = append(errs, validateRules(role.Rules, true, fldPath.Child("rules"))...)
-		if len(whereErrs) == 0 && !rendered.takeRole("Role", where, cp.Name) {
+		if len(whereErrs) == 0 && !rendered.addRole("Role", where, cp.Name) {
 			errs = append(errs, where.duplicate(fldPath))
 		}
 	}
@@ -126,22 +109,22 @@ func validateSpec(cp *rbac.ClusterPermission) field.ErrorList {
 		errs = append(errs, validateRoleRef(binding.RoleRef, fldPath.Child("roleRef"))...)
 		errs = append(errs, validateSubjects(binding.Subject, binding.Subjects, fldPath)...)
 		if len(whereErrs) == 0 {
-			errs = append(errs, rendered.takeBinding(where, binding.Name, fldPath)...)
+			errs = append(errs, rendered.addBinding(where, binding.Name, fldPath)...)
 		}
 	}
 	for i := range ptr.Deref(spec.RoleRefs, nil) {
 		ref, fldPath := &(*spec.RoleRefs)[i], specPath.Child("roleRefs").Index(i)
 		refErrs := validateHubRoleRef(ref, fldPath)
 		errs = append(errs, refErrs...)
-		if len(refErrs) == 0 && !rendered.takeRole(ref.Kind, placement{namespace: ref.Namespace}, ref.Name) {
+		if len(refErrs) == 0 && !rendered.addRole(ref.Kind, placement{namespace: ref.Namespace}, ref.Name) {
 			errs = append(errs, field.Duplicate(fldPath.Child("name"), ref.Name))
 		}
 	}
 	return errs
 }
 
-// requirementsOf counts the namespaceSelectors of a spec and their requirements.
-func requirementsOf(spec *rbac.ClusterPermissionSpec) int {
+// countRequirements returns the number of namespaceSelectors of a spec and their requirements.
+func countRequirements(spec *rbac.ClusterPermissionSpec) int {
 	count := 0
 	add := func(selector *metav1.LabelSelector) {
 		if selector != nil {
@@ -169,26 +152,18 @@ func validateBindingName(name string, fldPath *field.Path) field.ErrorList {
 	if name == "" {
 		return nil
 	}
-	return validatePathSegment(name, fldPath)
+	return validate.Name(name, fldPath, validate.PathSegment)
 }
 
-func validatePathSegment(name string, fldPath *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, problem := range content.IsPathSegmentName(name) {
-		errs = append(errs, field.Invalid(fldPath, name, problem))
-	}
-	return errs
-}
-
-// placement is where on the managed cluster a namespaced object goes. The zero
-// value is the place of cluster-scoped objects.
+// placement identifies the namespaces of a namespaced object on the managed cluster. The
+// zero value is for cluster-scoped objects.
 type placement struct {
 	namespace string
 	selector  string
 	selected  bool
 }
 
-// duplicate is the error of the second object without a name of its own in the same place.
+// duplicate returns the error for a second object of the same name in the same namespaces.
 func (p placement) duplicate(fldPath *field.Path) *field.Error {
 	if p.selected {
 		return field.Duplicate(fldPath.Child("namespaceSelector"), p.selector)
@@ -200,33 +175,25 @@ func validatePlacement(namespace string, selector *metav1.LabelSelector, fldPath
 	var errs field.ErrorList
 	switch {
 	case namespace == "" && selector == nil:
-		errs = append(errs, field.Required(fldPath.Child("namespace"), "either namespace or namespaceSelector is needed"))
+		errs = append(errs, field.Required(fldPath.Child("namespace"), "either namespace or namespaceSelector must be set"))
 	case namespace != "" && selector != nil:
-		errs = append(errs, field.Forbidden(fldPath.Child("namespaceSelector"), "may not be given together with namespace"))
+		errs = append(errs, field.Forbidden(fldPath.Child("namespaceSelector"), "must not be set together with namespace"))
 	}
 	if namespace != "" {
-		errs = append(errs, validateNamespace(namespace, fldPath.Child("namespace"))...)
+		errs = append(errs, validate.Name(namespace, fldPath.Child("namespace"), apivalidation.ValidateNamespaceName)...)
 	}
 	if selector == nil {
 		return placement{namespace: namespace}, errs
 	}
 	errs = append(errs, metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, fldPath.Child("namespaceSelector"))...)
-	// One order of the same requirements for all. Selectors that select the same in
-	// other words are merged when they are rendered.
+	// The canonical form sorts the requirements. The renderer merges different selectors
+	// that select the same namespaces.
 	canonical := metav1.FormatLabelSelector(selector)
 	return placement{selector: canonical, selected: true}, errs
 }
 
-func validateNamespace(namespace string, fldPath *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, problem := range apivalidation.ValidateNamespaceName(namespace, false) {
-		errs = append(errs, field.Invalid(fldPath, namespace, problem))
-	}
-	return errs
-}
-
-// renderedNames finds objects that would end up with the same name in the same
-// place, where one of them would silently replace the other.
+// renderedNames finds objects of the same name in the same namespaces. One of them would
+// silently replace the other.
 type renderedNames struct {
 	defaultName string
 	bindings    map[placedName]bool
@@ -243,21 +210,18 @@ func newRenderedNames(defaultName string) *renderedNames {
 	return &renderedNames{defaultName: defaultName, bindings: map[placedName]bool{}, roles: map[placedName]bool{}}
 }
 
-func (r *renderedNames) takeRole(kind string, where placement, name string) bool {
+// addRole reports whether the role is new.
+func (r *renderedNames) addRole(kind string, where placement, name string) bool {
 	key := placedName{kind: kind, where: where, name: name}
-	taken := r.roles[key]
+	found := r.roles[key]
 	r.roles[key] = true
-	return !taken
+	return !found
 }
 
-func (r *renderedNames) takeBinding(where placement, name string, fldPath *field.Path) field.ErrorList {
-	rendered := name
-	if rendered == "" {
-		rendered = r.defaultName
-	}
-	key := placedName{where: where, name: rendered}
+func (r *renderedNames) addBinding(where placement, name string, fldPath *field.Path) field.ErrorList {
+	key := placedName{where: where, name: cmp.Or(name, r.defaultName)}
 	if r.bindings[key] {
-		return field.ErrorList{field.Duplicate(fldPath.Child("name"), rendered)}
+		return field.ErrorList{field.Duplicate(fldPath.Child("name"), key.name)}
 	}
 	r.bindings[key] = true
 	return nil
@@ -266,7 +230,7 @@ func (r *renderedNames) takeBinding(where placement, name string, fldPath *field
 func validateRules(rules []rbacv1.PolicyRule, namespaced bool, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if rules == nil {
-		errs = append(errs, field.Required(fldPath, "the list may be empty, but has to be there"))
+		errs = append(errs, field.Required(fldPath, "must be set; an empty list grants nothing"))
 	}
 	for i, rule := range rules {
 		errs = append(errs, validateRule(rule, namespaced, fldPath.Index(i))...)
@@ -277,23 +241,23 @@ func validateRules(rules []rbacv1.PolicyRule, namespaced bool, fldPath *field.Pa
 func validateRule(rule rbacv1.PolicyRule, namespaced bool, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(rule.Verbs) == 0 {
-		errs = append(errs, field.Required(fldPath.Child("verbs"), "at least one verb is needed"))
+		errs = append(errs, field.Required(fldPath.Child("verbs"), "verbs must contain at least one value"))
 	}
 	if len(rule.NonResourceURLs) > 0 {
 		urls := fldPath.Child("nonResourceURLs")
 		if namespaced {
-			errs = append(errs, field.Forbidden(urls, "a Role grants access to resources of its namespace only; use clusterRole"))
+			errs = append(errs, field.Forbidden(urls, "namespaced rules cannot apply to non-resource URLs; use clusterRole"))
 		}
 		if len(rule.APIGroups) > 0 || len(rule.Resources) > 0 || len(rule.ResourceNames) > 0 {
-			errs = append(errs, field.Forbidden(urls, "a rule is either about resources or about URLs, not both"))
+			errs = append(errs, field.Forbidden(urls, "rules cannot apply to both regular resources and non-resource URLs"))
 		}
 		return errs
 	}
 	if len(rule.APIGroups) == 0 {
-		errs = append(errs, field.Required(fldPath.Child("apiGroups"), "a rule about resources needs at least one API group; the core group is \"\""))
+		errs = append(errs, field.Required(fldPath.Child("apiGroups"), "resource rules must supply at least one API group; the core group is \"\""))
 	}
 	if len(rule.Resources) == 0 {
-		errs = append(errs, field.Required(fldPath.Child("resources"), "a rule about resources needs at least one resource"))
+		errs = append(errs, field.Required(fldPath.Child("resources"), "resource rules must supply at least one resource"))
 	}
 	return errs
 }

@@ -13,7 +13,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
 
-// parsed gives a ClusterPermission named p with the spec, as a request would bring it.
+// parsed decodes a ClusterPermission named p with the spec, like a request.
 func parsed(t *testing.T, spec string) *rbac.ClusterPermission {
 	t.Helper()
 	return decode(t, "metadata: {name: p, namespace: cluster1}\nspec:\n"+indent(spec))
@@ -108,7 +108,7 @@ roles:
 				"spec.roles[2].namespaceSelector.matchExpressions[0].values: Required value",
 			},
 		},
-		"half roleRef": {
+		"incomplete roleRef": {
 			spec: `
 roleBindings:
 - {namespace: a, roleRef: {kind: Role, name: r}, subject: {kind: User, name: alice}}
@@ -232,7 +232,7 @@ roleBindings:
 				"spec.roleBindings[6].name: Duplicate value",
 			},
 		},
-		"names that are no names": {
+		"invalid names of bindings": {
 			spec: `
 clusterRoleBinding: {name: a/b, subject: {kind: User, name: alice}}
 roleBindings: [{namespace: a, name: "..", roleRef: {kind: Role}, subject: {kind: User, name: alice}}]`,
@@ -279,15 +279,15 @@ func TestName(t *testing.T) {
 	}
 }
 
-func TestSeedSampleIsValid(t *testing.T) {
-	data, err := os.ReadFile("../../../../test/permission/testdata/seed-001.yaml")
+func TestProposalSampleIsValid(t *testing.T) {
+	data, err := os.ReadFile("../../../../test/permission/testdata/proposal.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	cp := decode(t, string(data))
 	fieldtest.Check(t, ValidateClusterPermission(cp))
 	if warnings := WarningsForClusterPermission(cp); len(warnings) > 0 {
-		t.Errorf("got warnings %q", warnings)
+		t.Errorf("WarningsForClusterPermission() = %q, want none", warnings)
 	}
 }
 
@@ -299,18 +299,18 @@ func TestExampleIsValid(t *testing.T) {
 	fieldtest.Check(t, ValidateClusterPermission(decode(t, string(data))))
 }
 
-func TestUpdateKeepsWhatWasWrong(t *testing.T) {
+func TestUpdateIgnoresStoredErrors(t *testing.T) {
 	const half = "- {namespace: a, roleRef: {kind: Role, name: r}, subject: {kind: User, name: alice}}\n"
 	const good = "- {namespace: b, roleRef: {kind: Role}, subject: {kind: User, name: alice}}\n"
 	tests := map[string]struct {
 		old, spec string
 		want      []string
 	}{
-		"nothing changed":      {old: "roleBindings:\n" + half, spec: "roleBindings:\n" + half},
-		"no bindings, as ever": {old: "clusterRole: {rules: []}", spec: "clusterRole: {rules: []}"},
-		"good part added":      {old: "roleBindings:\n" + half, spec: "roleBindings:\n" + good + half},
-		"good part removed":    {old: "roleBindings:\n" + good + half, spec: "roleBindings:\n" + half},
-		"bad part removed":     {old: "roleBindings:\n" + good + half, spec: "roleBindings:\n" + good},
+		"nothing changed":              {old: "roleBindings:\n" + half, spec: "roleBindings:\n" + half},
+		"no bindings before and after": {old: "clusterRole: {rules: []}", spec: "clusterRole: {rules: []}"},
+		"good part added":              {old: "roleBindings:\n" + half, spec: "roleBindings:\n" + good + half},
+		"good part removed":            {old: "roleBindings:\n" + good + half, spec: "roleBindings:\n" + half},
+		"bad part removed":             {old: "roleBindings:\n" + good + half, spec: "roleBindings:\n" + good},
 		"bad part changed": {
 			old:  "roleBindings:\n" + half,
 			spec: "roleBindings:\n" + strings.ReplaceAll(half, "alice", "bob"),
@@ -326,7 +326,7 @@ func TestUpdateKeepsWhatWasWrong(t *testing.T) {
 			spec: "clusterRole: {rules: []}",
 			want: []string{"spec: Required value"},
 		},
-		"rule beside a bad one": {
+		"rule added to a bad one": {
 			old:  aliceBinding + `clusterRole: {rules: [{verbs: [get], resources: [pods]}]}`,
 			spec: aliceBinding + `clusterRole: {rules: [{verbs: [get], resources: [nodes], apiGroups: [""]}, {verbs: [get], resources: [pods]}]}`,
 		},
@@ -338,7 +338,7 @@ func TestUpdateKeepsWhatWasWrong(t *testing.T) {
 	}
 }
 
-func TestMetadataOfABadObjectMayChange(t *testing.T) {
+func TestMetadataOfInvalidObjectMayChange(t *testing.T) {
 	old := parsed(t, `clusterRole: {rules: []}`)
 	old.Name = strings.Repeat("a", 250)
 	cp := old.DeepCopy()
@@ -388,7 +388,7 @@ roleBindings:
 roles: [{namespaceSelector: {}, rules: []}]
 roleBindings: [{namespace: b, roleRef: {kind: Role}, subject: {kind: User, name: alice}}]`,
 		},
-		"gets its own role from the hub": {
+		"its own role is a role of the hub": {
 			spec: `
 clusterRoleBinding: {subject: {kind: User, name: alice}}
 roleRefs: [{kind: ClusterRole, name: p}]`,
@@ -406,11 +406,11 @@ clusterRoleBinding: {subjects: [{kind: ManagedServiceAccount, apiGroup: authenti
 			fieldtest.Check(t, ValidateClusterPermission(cp))
 			got := WarningsForClusterPermission(cp)
 			if len(got) != len(test.want) {
-				t.Fatalf("got %q, want %q", got, test.want)
+				t.Fatalf("WarningsForClusterPermission() = %q, want %q", got, test.want)
 			}
 			for i := range got {
 				if !strings.HasPrefix(got[i], test.want[i]) {
-					t.Errorf("got %q, want %q", got[i], test.want[i])
+					t.Errorf("warning %d = %q, want %q", i, got[i], test.want[i])
 				}
 			}
 		})

@@ -11,6 +11,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 )
 
 const (
@@ -25,19 +26,17 @@ func validateClusterRoleRef(ref *rbacv1.RoleRef, fldPath *field.Path) field.Erro
 	} else {
 		errs = append(errs, validateRoleGroup(ref.APIGroup, fldPath.Child("apiGroup"))...)
 	}
-	errs = append(errs, validateKind(ref.Kind, fldPath.Child("kind"), kindClusterRole)...)
+	errs = append(errs, validate.Supported(ref.Kind, fldPath.Child("kind"), kindClusterRole)...)
 	if ref.Name == "" {
-		errs = append(errs, field.Required(fldPath.Child("name"), "leave out the whole roleRef to bind the role of spec.clusterRole"))
-	} else {
-		errs = append(errs, validatePathSegment(ref.Name, fldPath.Child("name"))...)
+		return append(errs, field.Required(fldPath.Child("name"), "to bind the role of spec.clusterRole, omit roleRef"))
 	}
-	return errs
+	return append(errs, validate.Name(ref.Name, fldPath.Child("name"), validate.PathSegment)...)
 }
 
 func validateRoleRef(ref rbac.RoleRef, fldPath *field.Path) field.ErrorList {
-	const together = "apiGroup and name go together: give both to bind a role by name, or neither to bind the role that this object defines"
+	const together = "apiGroup and name must be set together; to bind the role that this ClusterPermission defines, omit both"
 	group, name := ptr.Deref(ref.APIGroup, ""), ptr.Deref(ref.Name, "")
-	errs := validateKind(ref.Kind, fldPath.Child("kind"), kindClusterRole, kindRole)
+	errs := validate.Supported(ref.Kind, fldPath.Child("kind"), kindClusterRole, kindRole)
 	if group == "" && name != "" {
 		errs = append(errs, field.Required(fldPath.Child("apiGroup"), together))
 	}
@@ -48,7 +47,7 @@ func validateRoleRef(ref rbac.RoleRef, fldPath *field.Path) field.ErrorList {
 		}
 	}
 	if name != "" {
-		errs = append(errs, validatePathSegment(name, fldPath.Child("name"))...)
+		errs = append(errs, validate.Name(name, fldPath.Child("name"), validate.PathSegment)...)
 	}
 	return errs
 }
@@ -58,19 +57,15 @@ func validateHubRoleRef(ref *rbac.HubRoleRef, fldPath *field.Path) field.ErrorLi
 	if ref.APIGroup != "" {
 		errs = append(errs, validateRoleGroup(ref.APIGroup, fldPath.Child("apiGroup"))...)
 	}
-	errs = append(errs, validateKind(ref.Kind, fldPath.Child("kind"), kindClusterRole, kindRole)...)
-	if ref.Name == "" {
-		errs = append(errs, field.Required(fldPath.Child("name"), ""))
-	} else {
-		errs = append(errs, validatePathSegment(ref.Name, fldPath.Child("name"))...)
-	}
+	errs = append(errs, validate.Supported(ref.Kind, fldPath.Child("kind"), kindClusterRole, kindRole)...)
+	errs = append(errs, validate.RequiredName(ref.Name, fldPath.Child("name"), validate.PathSegment)...)
 	switch {
 	case ref.Kind == kindRole && ref.Namespace == "":
-		errs = append(errs, field.Required(fldPath.Child("namespace"), "a Role is in a namespace"))
+		errs = append(errs, field.Required(fldPath.Child("namespace"), "must be set for a Role"))
 	case ref.Kind == kindClusterRole && ref.Namespace != "":
-		errs = append(errs, field.Forbidden(fldPath.Child("namespace"), "a ClusterRole is in no namespace"))
+		errs = append(errs, field.Forbidden(fldPath.Child("namespace"), "must not be set for a ClusterRole"))
 	case ref.Namespace != "":
-		errs = append(errs, validateNamespace(ref.Namespace, fldPath.Child("namespace"))...)
+		errs = append(errs, validate.Name(ref.Namespace, fldPath.Child("namespace"), apivalidation.ValidateNamespaceName)...)
 	}
 	return errs
 }
@@ -82,28 +77,17 @@ func validateRoleGroup(group string, fldPath *field.Path) field.ErrorList {
 	return nil
 }
 
-func validateKind(kind string, fldPath *field.Path, supported ...string) field.ErrorList {
-	if kind == "" {
-		return field.ErrorList{field.Required(fldPath, "")}
-	}
-	if slices.Contains(supported, kind) {
-		return nil
-	}
-	return field.ErrorList{field.NotSupported(fldPath, kind, supported)}
-}
-
 func validateSubjects(subject *rbacv1.Subject, subjects []rbacv1.Subject, fldPath *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if subject == nil && len(subjects) == 0 {
-		return append(errs, field.Required(fldPath.Child("subjects"), "at least one subject is needed; give subject or subjects"))
+		return append(errs, field.Required(fldPath.Child("subjects"), "at least one of subject and subjects must be set"))
 	}
 	if subject != nil {
-		alone := len(subjects) == 0
 		repeated := contains(subjects, *subject)
-		if !alone && !repeated {
-			errs = append(errs, field.Forbidden(fldPath.Child("subject"), "must be one of subjects when both are given"))
+		if len(subjects) > 0 && !repeated {
+			errs = append(errs, field.Forbidden(fldPath.Child("subject"), "must be one of subjects if both are set"))
 		}
-		// A repeated subject would only repeat the errors of its place among the subjects.
+		// The errors of a repeated subject are reported for its element of subjects.
 		if !repeated {
 			errs = append(errs, validateSubject(*subject, fldPath.Child("subject"))...)
 		}
@@ -115,15 +99,10 @@ func validateSubjects(subject *rbacv1.Subject, subjects []rbacv1.Subject, fldPat
 }
 
 func contains(subjects []rbacv1.Subject, wanted rbacv1.Subject) bool {
-	for _, s := range subjects {
-		if withGroup(s) == withGroup(wanted) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool { return withGroup(s) == withGroup(wanted) })
 }
 
-// withGroup gives a User or Group the API group that it has when none is given.
+// withGroup sets the default API group of a User or Group.
 func withGroup(s rbacv1.Subject) rbacv1.Subject {
 	if s.APIGroup == "" && (s.Kind == rbacv1.UserKind || s.Kind == rbacv1.GroupKind) {
 		s.APIGroup = rbacv1.GroupName
@@ -132,36 +111,28 @@ func withGroup(s rbacv1.Subject) rbacv1.Subject {
 }
 
 func validateSubject(subject rbacv1.Subject, fldPath *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	name := fldPath.Child("name")
-	if subject.Name == "" {
-		errs = append(errs, field.Required(name, ""))
-	}
+	errs := validate.Required(subject.Name, fldPath.Child("name"))
 	switch subject.Kind {
 	case rbacv1.UserKind, rbacv1.GroupKind:
 		if subject.APIGroup != "" {
 			errs = append(errs, validateRoleGroup(subject.APIGroup, fldPath.Child("apiGroup"))...)
 		}
 		if subject.Namespace != "" {
-			errs = append(errs, field.Forbidden(fldPath.Child("namespace"), "a "+subject.Kind+" is in no namespace"))
+			errs = append(errs, field.Forbidden(fldPath.Child("namespace"), "must not be set for a "+subject.Kind))
 		}
 	case rbacv1.ServiceAccountKind:
 		if subject.APIGroup != "" {
 			errs = append(errs, field.NotSupported(fldPath.Child("apiGroup"), subject.APIGroup, []string{""}))
 		}
-		errs = append(errs, validateAccountName(subject.Name, name)...)
-		if subject.Namespace == "" {
-			errs = append(errs, field.Required(fldPath.Child("namespace"), "a ServiceAccount is in a namespace"))
-		} else {
-			errs = append(errs, validateNamespace(subject.Namespace, fldPath.Child("namespace"))...)
-		}
+		errs = append(errs, validateAccountName(subject.Name, fldPath.Child("name"))...)
+		errs = append(errs, validate.RequiredName(subject.Namespace, fldPath.Child("namespace"), apivalidation.ValidateNamespaceName)...)
 	case v1alpha1.ManagedServiceAccountKind:
 		if subject.APIGroup != v1alpha1.ManagedServiceAccountGroup {
 			errs = append(errs, field.NotSupported(fldPath.Child("apiGroup"), subject.APIGroup, []string{v1alpha1.ManagedServiceAccountGroup}))
 		}
-		errs = append(errs, validateAccountName(subject.Name, name)...)
+		errs = append(errs, validateAccountName(subject.Name, fldPath.Child("name"))...)
 	default:
-		errs = append(errs, validateKind(subject.Kind, fldPath.Child("kind"),
+		errs = append(errs, validate.Supported(subject.Kind, fldPath.Child("kind"),
 			rbacv1.GroupKind, v1alpha1.ManagedServiceAccountKind, rbacv1.ServiceAccountKind, rbacv1.UserKind)...)
 	}
 	return errs
@@ -171,15 +142,11 @@ func validateAccountName(name string, fldPath *field.Path) field.ErrorList {
 	if name == "" {
 		return nil
 	}
-	var errs field.ErrorList
-	for _, problem := range apivalidation.ValidateServiceAccountName(name, false) {
-		errs = append(errs, field.Invalid(fldPath, name, problem))
-	}
-	return errs
+	return validate.Name(name, fldPath, apivalidation.ValidateServiceAccountName)
 }
 
-func validateStatus(status *rbac.ClusterPermissionStatus) field.ErrorList {
-	fldPath := field.NewPath("status")
+func validateStatus(cp *rbac.ClusterPermission) field.ErrorList {
+	status, fldPath := &cp.Status, field.NewPath("status")
 	errs := metav1validation.ValidateConditions(status.Conditions, fldPath.Child("conditions"))
 	if status.ResourceStatus == nil {
 		return errs
@@ -187,14 +154,14 @@ func validateStatus(status *rbac.ClusterPermissionStatus) field.ErrorList {
 	fldPath = fldPath.Child("resourceStatus")
 	clusterScoped := func(entries []rbac.ClusterScopedResourceStatus, fldPath *field.Path) {
 		for i, entry := range entries {
-			errs = append(errs, validateDelivered(entry.Name, fldPath.Index(i).Child("name"))...)
+			errs = append(errs, validate.Required(entry.Name, fldPath.Index(i).Child("name"))...)
 			errs = append(errs, metav1validation.ValidateConditions(entry.Conditions, fldPath.Index(i).Child("condition"))...)
 		}
 	}
 	namespaced := func(entries []rbac.NamespacedResourceStatus, fldPath *field.Path) {
 		for i, entry := range entries {
-			errs = append(errs, validateDelivered(entry.Name, fldPath.Index(i).Child("name"))...)
-			errs = append(errs, validateDelivered(entry.Namespace, fldPath.Index(i).Child("namespace"))...)
+			errs = append(errs, validate.Required(entry.Name, fldPath.Index(i).Child("name"))...)
+			errs = append(errs, validate.Required(entry.Namespace, fldPath.Index(i).Child("namespace"))...)
 			errs = append(errs, metav1validation.ValidateConditions(entry.Conditions, fldPath.Index(i).Child("condition"))...)
 		}
 	}
@@ -203,11 +170,4 @@ func validateStatus(status *rbac.ClusterPermissionStatus) field.ErrorList {
 	namespaced(status.ResourceStatus.Roles, fldPath.Child("roles"))
 	namespaced(status.ResourceStatus.RoleBindings, fldPath.Child("roleBindings"))
 	return errs
-}
-
-func validateDelivered(value string, fldPath *field.Path) field.ErrorList {
-	if value == "" {
-		return field.ErrorList{field.Required(fldPath, "")}
-	}
-	return nil
 }

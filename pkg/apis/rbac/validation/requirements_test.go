@@ -10,12 +10,12 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 )
 
-// What all selectors of a ClusterPermission may require is bounded in total.
-func TestSelectorsHaveABoundInTotal(t *testing.T) {
+// The total number of requirements of all selectors is bounded.
+func TestTotalRequirementsAreBounded(t *testing.T) {
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}, MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: "c", Operator: metav1.LabelSelectorOpExists}, {Key: "d", Operator: metav1.LabelSelectorOpExists},
 	}}
-	for roles, refused := range map[int]bool{maxRequirements / 4: false, maxRequirements/4 + 1: true} {
+	for roles, rejected := range map[int]bool{maxRequirements / 4: false, maxRequirements/4 + 1: true} {
 		cp := &rbac.ClusterPermission{ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: "a"}}
 		bindings := make([]rbac.RoleBinding, roles)
 		for i := range bindings {
@@ -23,8 +23,8 @@ func TestSelectorsHaveABoundInTotal(t *testing.T) {
 			bindings[i].Subject = &rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "u"}
 		}
 		cp.Spec.RoleBindings = &bindings
-		if got := strings.Contains(ValidateClusterPermission(cp).ToAggregate().Error(), "requirements in total"); got != refused {
-			t.Errorf("ValidateClusterPermission() of %d selectors with 3 requirements each refuses their number: %t, want %t", roles, got, refused)
+		if got := strings.Contains(ValidateClusterPermission(cp).ToAggregate().Error(), "requirements in total"); got != rejected {
+			t.Errorf("ValidateClusterPermission() rejects %d selectors with 3 requirements each = %t, want %t", roles, got, rejected)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
 
-// WarningsForClusterPermission names the parts of a valid ClusterPermission
-// that probably do not do what their author meant.
+// WarningsForClusterPermission returns warnings about parts of a valid
+// ClusterPermission that probably have no effect.
 func WarningsForClusterPermission(cp *rbac.ClusterPermission) []string {
 	var warnings []string
 	if binding := cp.Spec.ClusterRoleBinding; binding != nil {
@@ -46,7 +46,7 @@ func warnClusterRoleBinding(cp *rbac.ClusterPermission, binding *rbac.ClusterRol
 }
 
 func dangling(cp *rbac.ClusterPermission, kind string, fldPath *field.Path) string {
-	return fmt.Sprintf("%s: binds the %s %q of this object, which defines none there; it grants nothing unless such a %s exists on the managed cluster",
+	return fmt.Sprintf("%s: this ClusterPermission does not define %s %q; the binding grants nothing unless the managed cluster has such a %s",
 		fldPath.Child("roleRef"), kind, cp.Name, kind)
 }
 
@@ -62,8 +62,7 @@ func definesClusterRole(cp *rbac.ClusterPermission) bool {
 	return false
 }
 
-// definesRole errs on the side of silence where labels decide: which namespaces
-// a selector matches is not known here.
+// definesRole returns true for selectors, since the namespaces that they match are unknown here.
 func definesRole(cp *rbac.ClusterPermission, namespace string, selector *metav1.LabelSelector) bool {
 	for _, role := range ptr.Deref(cp.Spec.Roles, nil) {
 		if selector != nil || role.NamespaceSelector != nil || role.Namespace == namespace {
@@ -82,7 +81,7 @@ func warnSubjects(subject *rbacv1.Subject, subjects []rbacv1.Subject, fldPath *f
 	var warnings []string
 	warn := func(s rbacv1.Subject, fldPath *field.Path) {
 		if s.Kind == v1alpha1.ManagedServiceAccountKind && s.Namespace != "" {
-			warnings = append(warnings, fmt.Sprintf("%s: ignored; a %s is looked up in the namespace of this object",
+			warnings = append(warnings, fmt.Sprintf("%s: ignored: a %s subject refers to an object in the namespace of the ClusterPermission",
 				fldPath.Child("namespace"), v1alpha1.ManagedServiceAccountKind))
 		}
 	}

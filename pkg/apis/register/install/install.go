@@ -9,8 +9,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 )
 
-// Install registers the group's types, which are their own internal form. It panics
-// on a programming error.
+// Install registers the types of the group. The versioned types are also the internal
+// types. It panics on a programming error.
 func Install(scheme *runtime.Scheme) {
 	scheme.AddKnownTypes(schema.GroupVersion{Group: v1alpha1.GroupName, Version: runtime.APIVersionInternal}, v1alpha1.Types()...)
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))

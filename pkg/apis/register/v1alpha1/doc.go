@@ -3,8 +3,7 @@
 // +k8s:deepcopy-gen=package
 // +groupName=register.open-cluster-management.io
 
-// Package v1alpha1 is the served and stored version of the group
-// register.open-cluster-management.io: who each managed cluster is, how it shows
-// that to the hub, and whether the hub accepts it. The types are their own internal
-// form, since the server alone writes what is stored of them.
+// Package v1alpha1 is the version of the group register.open-cluster-management.io: the identity of each
+// managed cluster, how it authenticates to the hub, and whether the hub accepts it. The types have no internal
+// form, since only the server writes the stored objects.
 package v1alpha1

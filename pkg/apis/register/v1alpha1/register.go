@@ -23,7 +23,7 @@ func Resource(resource string) schema.GroupResource {
 	return SchemeGroupVersion.WithResource(resource).GroupResource()
 }
 
-// Types are the objects of this version.
+// Types returns the objects of this version.
 func Types() []runtime.Object {
 	return []runtime.Object{
 		&ManagedClusterRegistration{}, &ManagedClusterRegistrationList{},

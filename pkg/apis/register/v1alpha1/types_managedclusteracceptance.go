@@ -6,56 +6,57 @@ import (
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// ManagedClusterAcceptance accepts or denies a managed cluster. It is put to
-// managedclusters/<name>/accept, and is not stored: what was decided is in the
-// ManagedCluster.
+// ManagedClusterAcceptance accepts or denies a managed cluster. Clients update managedclusters/<name>/accept
+// with it. It is not stored: the ManagedCluster records the decision.
 type ManagedClusterAcceptance struct {
 	metav1.TypeMeta `json:",inline"`
-	// Standard object metadata. The name is that of the ManagedCluster; a uid or
-	// resourceVersion, if given, must be that of the ManagedCluster.
+	// Standard object metadata. The name is the name of the ManagedCluster. If uid or resourceVersion is set,
+	// it must match the ManagedCluster.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// The decision.
+	// spec is the decision.
 	Spec ManagedClusterAcceptanceSpec `json:"spec"`
 
-	// What has come of it.
+	// status is the result of the decision. It is read-only.
 	// +optional
 	Status ManagedClusterAcceptanceStatus `json:"status,omitempty"`
 }
 
-// ManagedClusterAcceptanceSpec is a decision about a cluster.
+// ManagedClusterAcceptanceSpec is the decision about a cluster.
 type ManagedClusterAcceptanceSpec struct {
-	// Whether the hub accepts the cluster. To deny it takes all its access away at once.
+	// accepted specifies whether the hub accepts the cluster. Denying a cluster revokes all its access
+	// immediately.
 	Accepted bool `json:"accepted"`
 
-	// Why; up to 1024 characters, which the condition HubAcceptedManagedCluster shows.
+	// reason is the reason of the decision, of at most 1024 characters. The condition HubAcceptedManagedCluster
+	// contains it.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// Users whose pending requests for the first certificate of an agent of the cluster
-	// are approved with it. By default they are who created the ManagedCluster and the
+	// requesters is the list of users whose pending requests for the first certificate of an agent of the
+	// cluster are approved with this decision. Defaults to the user who created the ManagedCluster and the
 	// bootstrap identities of the hub.
 	// +optional
 	// +listType=set
 	Requesters []string `json:"requesters,omitempty"`
 }
 
-// ManagedClusterAcceptanceStatus is what has come of a decision.
+// ManagedClusterAcceptanceStatus is the result of a decision.
 type ManagedClusterAcceptanceStatus struct {
-	// Who decided.
+	// decidedBy is the name of the user who decided.
 	// +optional
 	DecidedBy string `json:"decidedBy,omitempty"`
 
-	// When it was decided.
+	// decidedAt is the time of the decision.
 	// +optional
 	DecidedAt *metav1.Time `json:"decidedAt,omitempty"`
 
-	// How the cluster shows the hub who it is.
+	// driver is the registration driver of the cluster.
 	// +optional
 	Driver RegistrationDriver `json:"driver,omitempty"`
 
-	// Names of the CertificateSigningRequests that were approved.
+	// approvedRequests lists the names of the CertificateSigningRequests that were approved.
 	// +optional
 	// +listType=atomic
 	ApprovedRequests []string `json:"approvedRequests,omitempty"`

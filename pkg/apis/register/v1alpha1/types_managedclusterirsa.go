@@ -6,76 +6,77 @@ import (
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// ManagedClusterIRSA is the IAM identity of a managed cluster on EKS. Posted to
-// managedclusters/<name>/irsa, it claims the ARN of that cluster, and the answer has
-// all that both AWS accounts need; deleted there, the claim is withdrawn and what was
-// made for it removed.
+// ManagedClusterIRSA is the IAM identity of a managed cluster on EKS. Creating managedclusters/<name>/irsa
+// claims the ARN of the cluster. The response contains the roles and policies that both AWS accounts require.
+// Deleting it withdraws the claim and removes the resources that were created for it.
 type ManagedClusterIRSA struct {
 	metav1.TypeMeta `json:",inline"`
-	// Standard object metadata. The name is that of the ManagedCluster.
+	// Standard object metadata. The name is the name of the ManagedCluster.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What is claimed.
+	// spec is the claim.
 	// +optional
 	Spec ManagedClusterIRSASpec `json:"spec,omitempty"`
 
-	// What it takes.
+	// status lists the roles that the claim requires. It is read-only.
 	// +optional
 	Status ManagedClusterIRSAState `json:"status,omitempty"`
 }
 
-// ManagedClusterIRSASpec is what is claimed.
+// ManagedClusterIRSASpec is the claim of an IAM identity.
 type ManagedClusterIRSASpec struct {
-	// ARN of the EKS cluster: arn:<partition>:eks:<region>:<account>:cluster/<name>.
-	// When it is not given, the annotations of the ManagedCluster say it.
+	// managedClusterARN is the ARN of the EKS cluster, arn:<partition>:eks:<region>:<account>:cluster/<name>.
+	// Defaults to the ARN in the annotations of the ManagedCluster.
 	// +optional
 	ManagedClusterARN string `json:"managedClusterARN,omitempty"`
 
-	// OIDC provider of the EKS cluster, without https://. It is only for the documents of the
-	// answer, which have <oidc-provider> in its place when it is not given.
+	// oidcProvider is the OIDC provider of the EKS cluster without https://. It is used in the policy documents
+	// of the response only. If it is not set, the documents contain <oidc-provider>.
 	// +optional
 	OIDCProvider string `json:"oidcProvider,omitempty"`
 
-	// ServiceAccounts of the EKS cluster, each as namespace:name, that may act as it.
-	// They are only for the documents of the answer. By default it is the one of the agent.
+	// serviceAccounts lists the ServiceAccounts of the EKS cluster, as <namespace>:<name>, that may assume the
+	// role. They are used in the policy documents of the response only. Defaults to the ServiceAccount of the
+	// agent.
 	// +optional
 	// +listType=atomic
 	ServiceAccounts []string `json:"serviceAccounts,omitempty"`
 }
 
-// ManagedClusterIRSAState is what a claim takes in both AWS accounts.
+// ManagedClusterIRSAState lists the resources that a claim requires in both AWS accounts.
 type ManagedClusterIRSAState struct {
-	// ARN of the hub's own EKS cluster.
+	// hubClusterARN is the ARN of the EKS cluster of the hub.
 	// +optional
 	HubClusterARN string `json:"hubClusterARN,omitempty"`
 
-	// MD5 of the accounts and names of both clusters, in hexadecimal.
+	// hash is the MD5 hash of the accounts and names of both clusters in hexadecimal.
 	// +optional
 	Hash string `json:"hash,omitempty"`
 
-	// The role in the account of the hub. The server makes it, unless it was told not to.
+	// hubRole is the role in the account of the hub. The server creates it unless it is configured not to.
 	// +optional
 	HubRole *IAMRole `json:"hubRole,omitempty"`
 
-	// The role in the account of the cluster, which its administrator makes.
+	// managedClusterRole is the role in the account of the cluster. The administrator of the cluster creates
+	// it.
 	// +optional
 	ManagedClusterRole *IAMRole `json:"managedClusterRole,omitempty"`
 
-	// Group of the hub that the identity is mapped to.
+	// group is the group of the hub that the identity is mapped to.
 	// +optional
 	Group string `json:"group,omitempty"`
 
-	// Commands of the aws command line that make the role in the account of the cluster.
+	// commands lists the commands of the aws command line that create the role in the account of the cluster.
 	// +optional
 	// +listType=atomic
 	Commands []string `json:"commands,omitempty"`
 
-	// Whether the hub accepts the cluster.
+	// accepted specifies whether the hub accepts the cluster.
 	// +optional
 	Accepted bool `json:"accepted,omitempty"`
 
-	// The state of the identity, as in the ManagedClusterRegistration.
+	// conditions report the state of the identity, as in the ManagedClusterRegistration.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -84,21 +85,21 @@ type ManagedClusterIRSAState struct {
 
 // IAMRole is a role of AWS IAM.
 type IAMRole struct {
-	// Name of the role.
+	// name is the name of the role.
 	Name string `json:"name"`
 
-	// ARN of the role.
+	// arn is the ARN of the role.
 	ARN string `json:"arn"`
 
-	// Trust policy of the role, in JSON.
+	// trustPolicy is the trust policy of the role as JSON.
 	// +optional
 	TrustPolicy string `json:"trustPolicy,omitempty"`
 
-	// Access policy of the role, in JSON.
+	// accessPolicy is the access policy of the role as JSON.
 	// +optional
 	AccessPolicy string `json:"accessPolicy,omitempty"`
 
-	// Tags of the role.
+	// tags are the tags of the role.
 	// +optional
 	Tags map[string]string `json:"tags,omitempty"`
 }

@@ -5,28 +5,28 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// RegistrationDriver is a way by which managed clusters show the hub who they are.
+// RegistrationDriver specifies how a managed cluster authenticates to the hub.
 // +enum
 type RegistrationDriver string
 
 const (
-	// DriverCSR is by client certificates, which the hub signs.
+	// DriverCSR uses client certificates that the hub signs.
 	DriverCSR RegistrationDriver = "csr"
-	// DriverAWSIRSA is by AWS IAM roles, as enhancement proposal "AWS IAM based
-	// registration" of Open Cluster Management has it.
+	// DriverAWSIRSA uses AWS IAM roles, as in the Open Cluster Management enhancement "AWS IAM based
+	// registration".
 	DriverAWSIRSA RegistrationDriver = "aws-irsa"
 )
 
 // Condition types of a ManagedClusterRegistration.
 const (
-	// RegistrationAccessGranted is True while the cluster has its access to the hub,
-	// and False from when that is taken away.
+	// RegistrationAccessGranted is True while the cluster has access to the hub, and False once the access is
+	// revoked.
 	RegistrationAccessGranted = "AccessGranted"
-	// RegistrationIdentityReady is True while what the driver needs outside of the
-	// hub's RBAC is there, such as IAM roles.
+	// RegistrationIdentityReady is True while the resources of the driver outside the RBAC of the hub exist,
+	// for example IAM roles.
 	RegistrationIdentityReady = "IdentityReady"
-	// RegistrationCleanedUp is False while something of a cluster that is denied or
-	// deleted is still to be removed, and says what.
+	// RegistrationCleanedUp is False while objects of a denied or deleted cluster remain. The message lists
+	// them.
 	RegistrationCleanedUp = "CleanedUp"
 )
 
@@ -54,78 +54,80 @@ const (
 // +resourceName=managedclusters
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// ManagedClusterRegistration is the server's record of who a managed cluster is. It
-// has the name of its ManagedCluster and exists from when that is created until
-// everything of the cluster is removed from the hub. Nobody but the server writes it.
+// ManagedClusterRegistration is the server's record of the identity of a managed cluster. It has the name of
+// the ManagedCluster. The server creates it with the ManagedCluster and deletes it when all objects of the
+// cluster are removed from the hub. Only the server can write it.
 type ManagedClusterRegistration struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Who the cluster is.
+	// spec is the identity of the cluster.
 	// +optional
 	Spec ManagedClusterRegistrationSpec `json:"spec,omitempty"`
 
-	// What the cluster has been given for that.
+	// status is the state of the registration.
 	// +optional
 	Status ManagedClusterRegistrationStatus `json:"status,omitempty"`
 }
 
-// ManagedClusterRegistrationSpec is who a cluster is.
+// ManagedClusterRegistrationSpec is the identity of a cluster.
 type ManagedClusterRegistrationSpec struct {
-	// UID of the ManagedCluster that this is the record of.
+	// managedClusterUID is the UID of the ManagedCluster.
 	// +optional
 	ManagedClusterUID types.UID `json:"managedClusterUID,omitempty"`
 
-	// Who created the ManagedCluster.
+	// requestedBy is the user who created the ManagedCluster.
 	// +optional
 	RequestedBy Requester `json:"requestedBy,omitempty"`
 
-	// How the cluster shows the hub who it is: csr, or aws-irsa once it has claimed an ARN.
+	// driver is the registration driver of the cluster: csr, or aws-irsa once the cluster has claimed an ARN.
 	// +optional
 	Driver RegistrationDriver `json:"driver,omitempty"`
 
-	// The EKS cluster that it is; only with the driver aws-irsa.
+	// irsa is the claim of an EKS cluster. It is set only if driver is aws-irsa.
 	// +optional
 	IRSA *IRSAClaim `json:"irsa,omitempty"`
 }
 
 // Requester is a user of the hub.
 type Requester struct {
-	// Name of the user.
+	// username is the name of the user.
 	// +optional
 	Username string `json:"username,omitempty"`
 
-	// Groups of the user.
+	// groups is the list of groups of the user.
 	// +optional
 	// +listType=atomic
 	Groups []string `json:"groups,omitempty"`
 }
 
-// IRSAClaim is the claim to be an EKS cluster. No two clusters of a hub have the
-// same one, or one with the same identity.
+// IRSAClaim is the claim of a managed cluster to be an EKS cluster. No two clusters of a hub have the same
+// claim or a claim with the same IAM identity.
 type IRSAClaim struct {
-	// ARN of the EKS cluster: arn:<partition>:eks:<region>:<account>:cluster/<name>.
+	// managedClusterARN is the ARN of the EKS cluster, arn:<partition>:eks:<region>:<account>:cluster/<name>.
 	ManagedClusterARN string `json:"managedClusterARN"`
 
-	// Who made the claim.
+	// claimedBy is the name of the user who made the claim.
 	// +optional
 	ClaimedBy string `json:"claimedBy,omitempty"`
 
-	// When the claim was made.
+	// claimedAt is the time of the claim.
 	// +optional
 	// +nullable
 	ClaimedAt metav1.Time `json:"claimedAt,omitempty"`
 
-	// Whether the claim is withdrawn: it ends once everything that was made for it is removed.
+	// withdrawn specifies whether the claim is withdrawn. The server removes a withdrawn claim when all
+	// resources of the claim are removed.
 	// +optional
 	Withdrawn bool `json:"withdrawn,omitempty"`
 }
 
-// ManagedClusterRegistrationStatus is what a cluster has been given.
+// ManagedClusterRegistrationStatus is the state of a registration.
 type ManagedClusterRegistrationStatus struct {
-	// The state of the registration. Known types are AccessGranted, IdentityReady and CleanedUp.
+	// conditions report the state of the registration. Known types are AccessGranted, IdentityReady and
+	// CleanedUp.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -133,48 +135,48 @@ type ManagedClusterRegistrationStatus struct {
 	// +patchMergeKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
 
-	// The IAM identity of the cluster; only with the driver aws-irsa.
+	// irsa is the IAM identity of the cluster. It is set only if driver is aws-irsa.
 	// +optional
 	IRSA *IRSAStatus `json:"irsa,omitempty"`
 
-	// Client certificates that were approved for agents of the cluster; only with the driver csr.
+	// csr lists the approved client certificates of the cluster. It is set only if driver is csr.
 	// +optional
 	CSR *CSRStatus `json:"csr,omitempty"`
 
-	// When the cluster was accepted by a rule of automatic approval; such a rule
-	// accepts a cluster once.
+	// autoApprovedAt is the time at which a rule of automatic approval accepted the cluster. Rules accept each
+	// cluster at most once.
 	// +optional
 	AutoApprovedAt *metav1.Time `json:"autoApprovedAt,omitempty"`
 }
 
-// IRSAStatus is an IAM identity.
+// IRSAStatus is the IAM identity of a cluster.
 type IRSAStatus struct {
-	// MD5 of the accounts and names of both clusters, in hexadecimal, which the names
-	// of the roles contain.
+	// hash is the MD5 hash of the accounts and names of both clusters in hexadecimal. The names of the roles
+	// contain it.
 	// +optional
 	Hash string `json:"hash,omitempty"`
 
-	// ARN of the role in the account of the hub that the cluster acts as.
+	// hubRoleARN is the ARN of the role in the account of the hub that the cluster assumes.
 	// +optional
 	HubRoleARN string `json:"hubRoleARN,omitempty"`
 
-	// ARN of the role in the account of the cluster that may assume it.
+	// managedClusterRoleARN is the ARN of the role in the account of the cluster that is allowed to assume it.
 	// +optional
 	ManagedClusterRoleARN string `json:"managedClusterRoleARN,omitempty"`
 
-	// Whether AWS may have something of this identity. It is set before the first
-	// request to AWS that makes something, and unset after the last one that removes it.
+	// provisioned specifies whether AWS may contain resources of this identity. The server sets it before the
+	// first request that creates a resource, and clears it after the last request that removes one.
 	// +optional
 	Provisioned bool `json:"provisioned,omitempty"`
 
-	// Hash of what AWS was last told to have.
+	// appliedHash is the hash of the last state that was applied to AWS.
 	// +optional
 	AppliedHash string `json:"appliedHash,omitempty"`
 }
 
-// CSRStatus is what the driver csr has approved for a cluster.
+// CSRStatus lists the certificates that the driver csr has approved for a cluster.
 type CSRStatus struct {
-	// Names of agents that have got a certificate by their first request, newest last, ten at most.
+	// agents lists the names of the last ten agents whose first certificate was approved, oldest first.
 	// +optional
 	// +listType=atomic
 	Agents []string `json:"agents,omitempty"`
@@ -189,6 +191,6 @@ type ManagedClusterRegistrationList struct {
 	// +optional
 	metav1.ListMeta `json:"metadata,omitempty"`
 
-	// The ManagedClusterRegistrations.
+	// items is the list of ManagedClusterRegistrations.
 	Items []ManagedClusterRegistration `json:"items"`
 }

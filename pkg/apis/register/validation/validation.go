@@ -1,4 +1,4 @@
-// Package validation checks the types of the group register.open-cluster-management.io.
+// Package validation validates the objects of the group register.open-cluster-management.io.
 package validation
 
 import (
@@ -16,21 +16,21 @@ const (
 	// maxReasonLength is in characters.
 	maxReasonLength = 1024
 	maxRequesters   = 64
-	// maxRequesterLength is in bytes, as Kubernetes bounds no name of a user.
+	// maxRequesterLength is in bytes. Kubernetes itself does not bound user names.
 	maxRequesterLength    = 1024
 	maxServiceAccounts    = 16
 	maxOIDCProviderLength = 255
 )
 
-// oidcProvider takes no character that means something in an ARN or to a shell.
+// oidcProvider excludes characters that have a meaning in an ARN or a shell.
 var oidcProvider = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*$`)
 
-// ValidateManagedClusterRegistration checks a ManagedClusterRegistration that is about to be created.
+// ValidateManagedClusterRegistration validates a new ManagedClusterRegistration.
 func ValidateManagedClusterRegistration(r *v1alpha1.ManagedClusterRegistration) field.ErrorList {
 	return apivalidation.ValidateObjectMeta(&r.ObjectMeta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 }
 
-// ValidateManagedClusterAcceptance checks a decision about a cluster.
+// ValidateManagedClusterAcceptance validates the acceptance or denial of a cluster.
 func ValidateManagedClusterAcceptance(a *v1alpha1.ManagedClusterAcceptance) field.ErrorList {
 	fldPath := field.NewPath("spec")
 	var errs field.ErrorList
@@ -42,25 +42,25 @@ func ValidateManagedClusterAcceptance(a *v1alpha1.ManagedClusterAcceptance) fiel
 		errs = append(errs, field.TooMany(requesters, len(a.Spec.Requesters), maxRequesters))
 	}
 	if !a.Spec.Accepted && len(a.Spec.Requesters) > 0 {
-		errs = append(errs, field.Forbidden(requesters, "no request of a cluster is approved that is denied"))
+		errs = append(errs, field.Forbidden(requesters, "may be set only if accepted is true"))
 	}
-	taken := map[string]bool{}
+	seen := map[string]bool{}
 	for i, requester := range a.Spec.Requesters {
 		switch {
 		case requester == "":
-			errs = append(errs, field.Required(requesters.Index(i), "a user has a name"))
+			errs = append(errs, field.Required(requesters.Index(i), ""))
 		case len(requester) > maxRequesterLength:
 			errs = append(errs, field.TooLong(requesters.Index(i), "", maxRequesterLength))
-		case taken[requester]:
+		case seen[requester]:
 			errs = append(errs, field.Duplicate(requesters.Index(i), requester))
 		}
-		taken[requester] = true
+		seen[requester] = true
 	}
 	return errs
 }
 
-// ValidateManagedClusterIRSA checks what a claim has beside the ARN, which is for the
-// documents of the answer.
+// ValidateManagedClusterIRSA validates a claim except for its ARN. These fields are used in the
+// policy documents of the response.
 func ValidateManagedClusterIRSA(c *v1alpha1.ManagedClusterIRSA) field.ErrorList {
 	fldPath := field.NewPath("spec")
 	var errs field.ErrorList
@@ -69,7 +69,7 @@ func ValidateManagedClusterIRSA(c *v1alpha1.ManagedClusterIRSA) field.ErrorList 
 		if len(provider) > maxOIDCProviderLength {
 			errs = append(errs, field.TooLong(path, "", maxOIDCProviderLength))
 		} else if !oidcProvider.MatchString(provider) {
-			errs = append(errs, field.Invalid(path, provider, "must be <host>[:<port>][/<path>], without https://"))
+			errs = append(errs, field.Invalid(path, provider, "must have the form <host>[:<port>][/<path>], without https://"))
 		}
 	}
 	accounts := fldPath.Child("serviceAccounts")
@@ -79,7 +79,7 @@ func ValidateManagedClusterIRSA(c *v1alpha1.ManagedClusterIRSA) field.ErrorList 
 	for i, account := range c.Spec.ServiceAccounts {
 		namespace, name, found := strings.Cut(account, ":")
 		if !found || len(apivalidation.ValidateNamespaceName(namespace, false)) > 0 || len(apivalidation.ValidateServiceAccountName(name, false)) > 0 {
-			errs = append(errs, field.Invalid(accounts.Index(i), account, "must be <namespace>:<name> of a ServiceAccount"))
+			errs = append(errs, field.Invalid(accounts.Index(i), account, "must have the form <namespace>:<name> of a ServiceAccount"))
 		}
 	}
 	return errs

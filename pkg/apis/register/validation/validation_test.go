@@ -14,12 +14,12 @@ func want(t *testing.T, errs field.ErrorList, path string) {
 	t.Helper()
 	if path == "" {
 		if len(errs) > 0 {
-			t.Errorf("refused: %v", errs)
+			t.Errorf("errors = %v, want none", errs)
 		}
 		return
 	}
 	if len(errs) != 1 || errs[0].Field != path {
-		t.Errorf("got %v, want one error about %s", errs, path)
+		t.Errorf("errors = %v, want one error at %s", errs, path)
 	}
 }
 
@@ -32,7 +32,7 @@ func TestAcceptance(t *testing.T) {
 		"denied":              {v1alpha1.ManagedClusterAcceptanceSpec{Reason: "retired"}, ""},
 		"as long as allowed":  {v1alpha1.ManagedClusterAcceptanceSpec{Reason: strings.Repeat("ä", 1024)}, ""},
 		"too long":            {v1alpha1.ManagedClusterAcceptanceSpec{Reason: strings.Repeat("a", 1025)}, "spec.reason"},
-		"nobody":              {v1alpha1.ManagedClusterAcceptanceSpec{Accepted: true, Requesters: []string{""}}, "spec.requesters[0]"},
+		"empty requester":     {v1alpha1.ManagedClusterAcceptanceSpec{Accepted: true, Requesters: []string{""}}, "spec.requesters[0]"},
 		"twice":               {v1alpha1.ManagedClusterAcceptanceSpec{Accepted: true, Requesters: []string{"a", "a"}}, "spec.requesters[1]"},
 		"denied and approved": {v1alpha1.ManagedClusterAcceptanceSpec{Requesters: []string{"a"}}, "spec.requesters"},
 	} {
@@ -47,7 +47,7 @@ func TestIRSA(t *testing.T) {
 		spec v1alpha1.ManagedClusterIRSASpec
 		path string
 	}{
-		"nothing":         {v1alpha1.ManagedClusterIRSASpec{}, ""},
+		"empty spec":      {v1alpha1.ManagedClusterIRSASpec{}, ""},
 		"all":             {v1alpha1.ManagedClusterIRSASpec{OIDCProvider: "oidc.eks.us-west-2.amazonaws.com/id/ABC", ServiceAccounts: []string{"ns:name"}}, ""},
 		"with a scheme":   {v1alpha1.ManagedClusterIRSASpec{OIDCProvider: "https://oidc.eks.us-west-2.amazonaws.com/id/ABC"}, "spec.oidcProvider"},
 		"with a query":    {v1alpha1.ManagedClusterIRSASpec{OIDCProvider: "a.example/id?x"}, "spec.oidcProvider"},

@@ -1,10 +1,10 @@
-// Package inventory is the protocol by which a cluster reports its resources: the
-// JSON that public collectors send, and what they expect back.
+// Package inventory contains the protocol by which a cluster reports its resources: the
+// JSON of the requests of public collectors and of the responses.
 package inventory
 
 import "encoding/json"
 
-// OverwriteHeader is the header that, with the value "true", marks a full report.
+// OverwriteHeader marks a full report if its value is "true".
 const OverwriteHeader = "X-Overwrite-State"
 
 // Sync is the body of a report.
@@ -31,7 +31,7 @@ type Resource struct {
 	Properties map[string]json.RawMessage `json:"properties"`
 }
 
-// Deleted is a resource that is gone.
+// Deleted is a deleted resource.
 type Deleted struct {
 	UID string `json:"uid"`
 }
@@ -43,7 +43,7 @@ type Edge struct {
 	EdgeType             string
 }
 
-// Response answers a report.
+// Response is the response to a report.
 type Response struct {
 	TotalAdded        int
 	TotalUpdated      int
@@ -60,7 +60,7 @@ type Response struct {
 	Version           string
 }
 
-// SyncError tells why a part of a report was not taken.
+// SyncError describes why a part of a report was not stored.
 type SyncError struct {
 	ResourceUID string
 	Message     string

@@ -3,7 +3,6 @@
 // +k8s:deepcopy-gen=package
 // +groupName=search.open-cluster-management.io
 
-// Package v1alpha1 is the version of the group search.open-cluster-management.io:
-// searches over the resources of the hub and its managed clusters. Nothing of it is
-// stored as an object, so it has no internal form of its own.
+// Package v1alpha1 is the version of the group search.open-cluster-management.io, searches of the resources of
+// the hub and its managed clusters. The types have no internal form, since none is stored.
 package v1alpha1

@@ -23,7 +23,7 @@ func Resource(resource string) schema.GroupResource {
 	return SchemeGroupVersion.WithResource(resource).GroupResource()
 }
 
-// Types are the objects of this version.
+// Types returns the objects of this version.
 func Types() []runtime.Object {
 	return []runtime.Object{
 		&Search{}, &SearchCompletion{}, &SearchSchema{},
@@ -35,7 +35,7 @@ func Types() []runtime.Object {
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion, Types()...)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
-	// Field selectors of fleetresources may name any property.
+	// Field selectors of FleetResources may use any property.
 	return scheme.AddFieldLabelConversionFunc(SchemeGroupVersion.WithKind("FleetResource"), func(label, value string) (string, string, error) {
 		return label, value, nil
 	})

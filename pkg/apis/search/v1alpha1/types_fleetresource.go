@@ -9,47 +9,48 @@ import (
 // +genclient:onlyVerbs=get,list,watch
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// FleetResource is a resource of the hub or of a managed cluster as its cluster
-// reports it. It is read-only. Its namespace is the name of the cluster and its name the
-// UID of the resource there; its labels and its creation time are those of the resource.
-// A field selector may name any property, such as kind, name, namespace or status. A list or
-// a watch shows what its caller may list on the hub or view on the cluster.
+// FleetResource is a resource of the hub or of a managed cluster, as its cluster reports it. It is read-only.
+// Its namespace is the name of the cluster and its name is the UID of the resource. It has the labels and the
+// creation timestamp of the resource. Field selectors may use any property, for example kind, name, namespace
+// or status. Lists and watches contain the resources that the caller may list on the hub or view on the managed
+// cluster.
 type FleetResource struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Which resource it is.
+	// resource identifies the resource.
 	Resource ResourceIdentity `json:"resource"`
 
-	// Properties of the resource, such as status, and more that depend on the kind.
+	// properties contains the properties of the resource, for example status. Other properties depend on the
+	// kind.
 	// +optional
 	Properties runtime.RawExtension `json:"properties,omitempty"`
 }
 
-// ResourceIdentity tells which resource of a cluster it is.
+// ResourceIdentity identifies a resource of a cluster.
 type ResourceIdentity struct {
-	// APIGroup of the resource; empty for the core group.
+	// apiGroup is the API group of the resource. It is empty for the core group.
 	// +optional
 	APIGroup string `json:"apiGroup,omitempty"`
 
-	// Version in which it was read.
+	// version is the API version in which the resource was read.
 	// +optional
 	Version string `json:"version,omitempty"`
 
-	// Kind of the resource.
+	// kind is the kind of the resource.
 	Kind string `json:"kind"`
 
-	// Resource is the plural name of the kind.
+	// resource is the plural name of the kind.
 	// +optional
 	Resource string `json:"resource,omitempty"`
 
-	// Namespace on its cluster.
+	// namespace is the namespace of the resource on its cluster.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 
-	// Name on its cluster.
+	// name is the name of the resource on its cluster.
 	Name string `json:"name"`
 }
 
@@ -62,6 +63,6 @@ type FleetResourceList struct {
 	// +optional
 	metav1.ListMeta `json:"metadata,omitempty"`
 
-	// The FleetResources.
+	// items is the list of FleetResources.
 	Items []FleetResource `json:"items"`
 }

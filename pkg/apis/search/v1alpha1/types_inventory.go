@@ -6,48 +6,47 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +genclient:onlyVerbs=get,list
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// Inventory tells what is known of the resources of a cluster. It is read-only and
-// has the name of the cluster, in the namespace of that name. The cluster's agent reports
-// to its subresource sync.
+// Inventory describes the reports of a cluster. It is read-only, and has the name of the cluster in the
+// namespace of that name. The agent of the cluster reports to its subresource sync.
 type Inventory struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What is known.
+	// status is the state of the reports.
 	// +optional
 	Status InventoryStatus `json:"status,omitempty"`
 }
 
-// InventoryState tells whether a cluster reports.
+// InventoryState specifies whether a cluster reports its resources.
 type InventoryState string
 
 const (
 	// InventoryReporting is the state of a cluster that reports.
 	InventoryReporting InventoryState = "Reporting"
-	// InventorySilent is that of a cluster that has reported, but not lately.
+	// InventorySilent is the state of a cluster that has not reported recently.
 	InventorySilent InventoryState = "Silent"
-	// InventoryIncomplete is that of a cluster whose last reports may have been lost, so
-	// that it is asked to report everything again.
+	// InventoryIncomplete is the state of a cluster whose last reports may have been lost. The server requests
+	// a full report.
 	InventoryIncomplete InventoryState = "Incomplete"
-	// InventoryAbsent is that of a cluster that has never reported.
+	// InventoryAbsent is the state of a cluster that has never reported.
 	InventoryAbsent InventoryState = "Absent"
 )
 
-// InventoryStatus is what is known of the resources of a cluster.
+// InventoryStatus is the state of the reports of a cluster.
 type InventoryStatus struct {
-	// State is Reporting, Silent, Incomplete or Absent.
+	// state is Reporting, Silent, Incomplete or Absent.
 	State InventoryState `json:"state"`
 
-	// Resources is how many resources there are that somebody may find: without Secrets of
-	// managed clusters.
+	// resources is the number of resources that searches can find. It does not include Secrets of managed
+	// clusters.
 	Resources int64 `json:"resources"`
 
-	// Edges is how many relations between them are known.
+	// edges is the number of known relations between resources.
 	Edges int64 `json:"edges"`
 
-	// LastReportTime is when the cluster last reported.
+	// lastReportTime is the time of the last report.
 	// +optional
 	LastReportTime *metav1.Time `json:"lastReportTime,omitempty"`
 }
@@ -61,6 +60,6 @@ type InventoryList struct {
 	// +optional
 	metav1.ListMeta `json:"metadata,omitempty"`
 
-	// The Inventories.
+	// items is the list of Inventories.
 	Items []Inventory `json:"items"`
 }

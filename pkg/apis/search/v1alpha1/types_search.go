@@ -10,53 +10,50 @@ import (
 // +genclient:onlyVerbs=create
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// Search finds resources of the hub and of managed clusters. Like a
-// SubjectAccessReview it is not stored: creating it returns it with its status
-// filled in. It finds what its author may list on the hub, and on managed clusters
-// whose resources its author may view, and nothing else counts or shows anywhere in it.
+// Search finds resources of the hub and of managed clusters. It is not stored: the response to its creation
+// contains the result in status. The result contains only resources that the caller may list on the hub or view
+// on managed clusters. Other resources do not influence the result.
 type Search struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What is looked for.
+	// spec specifies the resources to find.
 	// +optional
 	Spec SearchSpec `json:"spec,omitempty"`
 
-	// What was found.
+	// status is the result. It is read-only.
 	// +optional
 	Status SearchStatus `json:"status,omitempty"`
 }
 
-// SearchSpec is one search, or several in searches.
+// SearchSpec specifies one search, or several in searches.
 type SearchSpec struct {
 	SearchRequest `json:",inline"`
 
-	// Several searches, answered in their order in status.results. No other field of
-	// the spec may be given then. At most 100.
+	// searches is a list of at most 100 searches, whose results are in status.results in the same order. If it
+	// is set, no other field of the spec may be set.
 	// +listType=atomic
 	// +optional
 	Searches []SearchRequest `json:"searches,omitempty"`
 }
 
-// SearchTerms say what is looked for. What is given in query, keywords and filters
-// must match altogether; without any of them everything does.
+// SearchTerms specifies the resources to find. A resource matches if it matches query, all keywords and all
+// filters. Empty terms match all resources.
 type SearchTerms struct {
-	// Query is the text form of a search, such as
-	// `kind:Pod namespace:a,b status!=Running restarts>3 created:day label:app=web nginx`.
-	// Words are keywords, property and value are separated by an operator, values by
-	// commas; * is a wildcard and quotes make a value literal.
+	// query is the text form of a search, for example `kind:Pod namespace:a,b status!=Running restarts>3
+	// created:day label:app=web nginx`. Single words are keywords. A property and its values are separated by
+	// an operator, and values by commas. * is a wildcard. Quoted values are literal.
 	// +optional
 	Query string `json:"query,omitempty"`
 
-	// Keywords must each be contained in the value of some property, upper and lower case
-	// being the same.
+	// keywords is a list of strings. Each must be contained in the value of a property, ignoring case.
 	// +listType=atomic
 	// +optional
 	Keywords []string `json:"keywords,omitempty"`
 
-	// Filters must all match.
+	// filters is a list of conditions on properties. All of them must match.
 	// +listType=atomic
 	// +optional
 	Filters []SearchFilter `json:"filters,omitempty"`
@@ -64,30 +61,29 @@ type SearchTerms struct {
 
 // SearchFilter compares the values of a property.
 type SearchFilter struct {
-	// Property is its name, such as kind, namespace, status, label or cluster.
+	// property is the name of the property, for example kind, namespace, status, label or cluster.
 	Property string `json:"property"`
 
-	// Operator is =, !=, <, <=, > or >=. With an operator, values are literal. Without
-	// one, each value may begin with an operator, and * in it is a wildcard.
+	// operator is =, !=, <, <=, > or >=. If it is set, values are literal. If it is empty, each value may start
+	// with an operator and contain the wildcard *.
 	// +optional
 	Operator string `json:"operator,omitempty"`
 
-	// Values of which one must match; with !=, none. Values of the property label are
-	// keys, or written as key=value. hour, day, week, month and year are ages where the
-	// property is a time.
+	// values is a list of values, one of which must match. With != none of them may match. Values of the
+	// property label are keys or have the form key=value. For times, hour, day, week, month and year are ages.
 	// +listType=atomic
 	Values []string `json:"values"`
 }
 
-// SearchOutput is what a search returns.
+// SearchOutput specifies the content of a search result.
 type SearchOutput string
 
 const (
-	// OutputItems returns the count and items.
+	// OutputItems returns the count and the items.
 	OutputItems SearchOutput = "Items"
 	// OutputCount returns the count only.
 	OutputCount SearchOutput = "Count"
-	// OutputRelated returns the count, items, and what is related to all matches.
+	// OutputRelated returns the count, the items and the resources that are related to all matches.
 	OutputRelated SearchOutput = "Related"
 )
 
@@ -95,104 +91,103 @@ const (
 type SearchRequest struct {
 	SearchTerms `json:",inline"`
 
-	// Output is Items (the default), Count or Related.
+	// output is Items, Count or Related. Defaults to Items.
 	// +optional
 	Output SearchOutput `json:"output,omitempty"`
 
-	// RelatedKinds are the kinds of related resources to return; all if empty.
+	// relatedKinds lists the kinds of related resources to return. If it is empty, all kinds are returned.
 	// +listType=atomic
 	// +optional
 	RelatedKinds []string `json:"relatedKinds,omitempty"`
 
-	// OrderBy are properties to order by, each followed by " desc" or " asc". Numbers are
-	// ordered as numbers. Resources without the property come last.
+	// orderBy lists properties to order by, each optionally followed by " desc" or " asc". Numbers are ordered
+	// numerically. Resources without the property come last.
 	// +listType=atomic
 	// +optional
 	OrderBy []string `json:"orderBy,omitempty"`
 
-	// Limit of the items returned. 1000 by default; -1 for all. It bounds neither the
-	// count nor what is related.
+	// limit is the maximum number of items to return. -1 returns all items. It does not apply to the count and
+	// to related resources. Defaults to 1000.
 	// +optional
 	Limit *int32 `json:"limit,omitempty"`
 
-	// RelatedLimit bounds the related items of each kind. 1000 by default; -1 for all;
-	// 0 returns their counts only.
+	// relatedLimit is the maximum number of related items of each kind to return. -1 returns all items, and 0
+	// returns counts only. Defaults to 1000.
 	// +optional
 	RelatedLimit *int32 `json:"relatedLimit,omitempty"`
 
-	// Offset is how many items are left out at the beginning.
+	// offset is the number of items to skip.
 	// +optional
 	Offset int32 `json:"offset,omitempty"`
 
-	// Continue is status.continue of the search whose next items are wanted. Everything
-	// else but limit must be as it was there.
+	// continue is status.continue of the previous search, to return its next items. All other fields except
+	// limit must be equal to those of the previous search.
 	// +optional
 	Continue string `json:"continue,omitempty"`
 }
 
-// SearchStatus is the result of one search, or the results of several.
+// SearchStatus contains the result of one search, or the results of several.
 type SearchStatus struct {
 	SearchResult `json:",inline"`
 
-	// Results of spec.searches.
+	// results lists the results of spec.searches.
 	// +listType=atomic
 	// +optional
 	Results []SearchResult `json:"results,omitempty"`
 
-	// Warnings name clusters whose resources are not, or no longer reliably, known, and
-	// properties that nothing has.
+	// warnings lists clusters whose resources are unknown or outdated, and properties that no resource has.
 	// +listType=atomic
 	// +optional
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// SearchResult is what one search found.
+// SearchResult is the result of one search.
 type SearchResult struct {
-	// Count is how many resources match, whatever the limit is.
+	// count is the number of matching resources, regardless of limit.
 	Count int64 `json:"count"`
 
-	// Items that match.
+	// items lists the matching resources.
 	// +listType=atomic
 	// +optional
 	Items []SearchItem `json:"items,omitempty"`
 
-	// Related resources, by kind.
+	// related lists the related resources by kind.
 	// +listType=atomic
 	// +optional
 	Related []RelatedResources `json:"related,omitempty"`
 
-	// Continue is for a search for the next items; empty after the last.
+	// continue is set if there are more items. A search with this value returns the next items.
 	// +optional
 	Continue string `json:"continue,omitempty"`
 }
 
-// SearchItem is a resource that was found.
+// SearchItem is a resource in a search result.
 type SearchItem struct {
-	// UID identifies the resource in the fleet: the name of its cluster, a slash, and its UID there.
+	// uid identifies the resource in the fleet. It has the form <cluster>/<uid>.
 	UID string `json:"uid"`
 
-	// Cluster is the name of its cluster; the hub's own resources are in local-cluster.
+	// cluster is the name of the cluster of the resource. The resources of the hub are in local-cluster.
 	Cluster string `json:"cluster"`
 
-	// Properties of the resource, such as kind, apigroup, name, namespace, created and
-	// label, and more that depend on the kind.
+	// properties contains the properties of the resource, for example kind, apigroup, name, namespace, created
+	// and label. Other properties depend on the kind.
 	Properties runtime.RawExtension `json:"properties"`
 
-	// RelatedTo are the UIDs of the matches that a related item is related to.
+	// relatedTo lists the UIDs of the matches that a related item is related to.
 	// +listType=atomic
 	// +optional
 	RelatedTo []string `json:"relatedTo,omitempty"`
 }
 
-// RelatedResources are related resources of one kind.
+// RelatedResources contains the related resources of one kind.
 type RelatedResources struct {
-	// Kind of the resources.
+	// kind is the kind of the resources.
 	Kind string `json:"kind"`
 
-	// Count is how many there are.
+	// count is the number of related resources of the kind.
 	Count int64 `json:"count"`
 
-	// Items of the kind.
+	// items lists related resources of the kind.
 	// +listType=atomic
 	// +optional
 	Items []SearchItem `json:"items,omitempty"`
@@ -203,34 +198,34 @@ type RelatedResources struct {
 // +genclient:onlyVerbs=create
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// SearchCompletion finds the values of a property among what a search matches. It is
-// not stored: creating it returns it with its status filled in.
+// SearchCompletion finds the values of a property among the resources that match a search. It is not stored:
+// the response to its creation contains the result in status.
 type SearchCompletion struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Which values are wanted.
+	// spec specifies the values to find.
 	Spec SearchCompletionSpec `json:"spec"`
 
-	// The values.
+	// status is the result. It is read-only.
 	// +optional
 	Status SearchCompletionStatus `json:"status,omitempty"`
 }
 
-// SearchCompletionSpec says which values are wanted.
+// SearchCompletionSpec specifies the values to find.
 type SearchCompletionSpec struct {
 	SearchTerms `json:",inline"`
 
-	// Property whose values are wanted.
+	// property is the name of the property.
 	Property string `json:"property"`
 
-	// Prefix that the values begin with, upper and lower case being the same.
+	// prefix is the start of the values to find, ignoring case.
 	// +optional
 	Prefix string `json:"prefix,omitempty"`
 
-	// Limit of the values returned. 1000 by default; -1 for all.
+	// limit is the maximum number of values to return. -1 returns all values. Defaults to 1000.
 	// +optional
 	Limit *int32 `json:"limit,omitempty"`
 }
@@ -248,36 +243,37 @@ const (
 	PropertyList   PropertyType = "List"
 )
 
-// SearchCompletionStatus are the values of a property.
+// SearchCompletionStatus contains the values of a property.
 type SearchCompletionStatus struct {
-	// Values in their order, numbers as numbers. Those of a map are written as key=value.
+	// values lists the values in order; numbers are ordered numerically. Entries of maps have the form
+	// key=value.
 	// +listType=atomic
 	// +optional
 	Values []PropertyValue `json:"values,omitempty"`
 
-	// More is true if there are more values than the limit.
+	// more is true if there are more values than limit.
 	// +optional
 	More bool `json:"more,omitempty"`
 
-	// Type is Number or Time if all values are, and String otherwise.
+	// type is Number or Time if all values have this type, and String otherwise.
 	// +optional
 	Type PropertyType `json:"type,omitempty"`
 
-	// Min is the lowest value of numbers or times.
+	// min is the lowest value of a property of type Number or Time.
 	// +optional
 	Min string `json:"min,omitempty"`
 
-	// Max is the highest value of numbers or times.
+	// max is the highest value of a property of type Number or Time.
 	// +optional
 	Max string `json:"max,omitempty"`
 }
 
 // PropertyValue is a value of a property.
 type PropertyValue struct {
-	// Value as text.
+	// value is the value as a string.
 	Value string `json:"value"`
 
-	// Count is how many of the matching resources have it.
+	// count is the number of matching resources with this value.
 	Count int64 `json:"count"`
 }
 
@@ -286,26 +282,26 @@ type PropertyValue struct {
 // +genclient:onlyVerbs=create
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// SearchSchema finds the properties of what a search matches. It is not stored:
-// creating it returns it with its status filled in.
+// SearchSchema finds the properties of the resources that match a search. It is not stored: the response to its
+// creation contains the result in status.
 type SearchSchema struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Of which resources the properties are wanted; of all if it is empty.
+	// spec specifies the resources. If it is empty, the properties of all resources are returned.
 	// +optional
 	Spec SearchTerms `json:"spec,omitempty"`
 
-	// The properties.
+	// status is the result. It is read-only.
 	// +optional
 	Status SearchSchemaStatus `json:"status,omitempty"`
 }
 
-// SearchSchemaStatus are properties.
+// SearchSchemaStatus contains properties.
 type SearchSchemaStatus struct {
-	// Properties by name.
+	// properties lists the properties by name.
 	// +listType=atomic
 	// +optional
 	Properties []PropertyDescription `json:"properties,omitempty"`
@@ -313,9 +309,9 @@ type SearchSchemaStatus struct {
 
 // PropertyDescription describes a property.
 type PropertyDescription struct {
-	// Name of the property.
+	// name is the name of the property.
 	Name string `json:"name"`
 
-	// Type of its values; String where they differ.
+	// type is the type of the values of the property. It is String if they have different types.
 	Type PropertyType `json:"type"`
 }

@@ -12,7 +12,7 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-// Funcs returns the functions for the types that random values alone do not fit.
+// Funcs returns the functions for types whose random values do not survive a round trip.
 var Funcs = func(serializer.CodecFactory) []any {
 	return []any{
 		func(manifest *work.Manifest, c randfill.Continue) {
@@ -21,7 +21,7 @@ var Funcs = func(serializer.CodecFactory) []any {
 		func(manifest *workv1.Manifest, c randfill.Continue) {
 			manifest.RawExtension = randomObject(c)
 		},
-		// An empty value does not come back empty where there is a default.
+		// Decoding replaces an empty value by the default.
 		func(option *work.DeleteOption, c randfill.Continue) {
 			c.FillNoCustom(option)
 			setDefault(&option.PropagationPolicy, work.DeletePropagationPolicyTypeForeground)

@@ -17,19 +17,19 @@ func TestCheck(t *testing.T) {
 		"a key that is a value":    {`{"a":"b","b":"a"}`, ""},
 		"keys that differ in case": {`{"a":1,"A":1}`, ""},
 		"a duplicate key":          {`{"a":1,"b":[0,{"c":1,"c":2}]}`, `manifests[3].b[1].c: Duplicate value: "c"`},
-		"a duplicate by escape":    {`{"a":1,"\u0061":2}`, `manifests[3].a: Duplicate value`},
+		"a duplicate escaped key":  {`{"a":1,"\u0061":2}`, `manifests[3].a: Duplicate value`},
 		"a long duplicate key":     {`{"` + strings.Repeat("k", 1000) + `":1,"` + strings.Repeat("k", 1000) + `":1}`, strings.Repeat("k", 64) + "...: Duplicate"},
-		"lists as deep as may be":  {nested(MaxDepth), ""},
-		"lists too deep":           {nested(MaxDepth + 1), "nested more than 256 deep"},
-		"lists much too deep":      {nested(100_000), "nested more than 256 deep"},
-		"lists that do not end":    {strings.Repeat("[", 500_000), "nested more than 256 deep"},
-		"objects too deep":         {strings.Repeat(`{"a":`, 100_000) + "1" + strings.Repeat("}", 100_000), "nested more than 256 deep"},
-		"as many values as may be": {"[" + strings.Repeat("0,", MaxValues-2) + "0]", ""},
-		"too many values":          {"[" + strings.Repeat("0,", MaxValues-1) + "0]", "more than 100000 values"},
-		"too many empty objects":   {"[" + strings.Repeat("{},", MaxValues) + "0]", "more than 100000 values"},
+		"lists of maximum depth":   {nested(MaxDepth), ""},
+		"lists too deep":           {nested(MaxDepth + 1), "nested at most 256 levels deep"},
+		"lists much too deep":      {nested(100_000), "nested at most 256 levels deep"},
+		"unterminated lists":       {strings.Repeat("[", 500_000), "nested at most 256 levels deep"},
+		"objects too deep":         {strings.Repeat(`{"a":`, 100_000) + "1" + strings.Repeat("}", 100_000), "nested at most 256 levels deep"},
+		"maximum number of values": {"[" + strings.Repeat("0,", MaxValues-2) + "0]", ""},
+		"too many values":          {"[" + strings.Repeat("0,", MaxValues-1) + "0]", "at most 100000 values"},
+		"too many empty objects":   {"[" + strings.Repeat("{},", MaxValues) + "0]", "at most 100000 values"},
 		"invalid UTF-8":            {"{\"a\":\"\xff\"}", "UTF-8"},
-		"no JSON":                  {`{"a":}`, "is no JSON"},
-		"half of it":               {`{"a":[`, "is no JSON"},
+		"invalid JSON":             {`{"a":}`, "must be valid JSON"},
+		"truncated JSON":           {`{"a":[`, "must be valid JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			left := MaxValues
@@ -41,7 +41,7 @@ func TestCheck(t *testing.T) {
 				t.Errorf("Check() = %v, want an error that contains %q", err, test.want)
 			}
 			if err != nil && len(err.Error()) > 500 {
-				t.Errorf("Check() returns an error of %d bytes, want 500 at most", len(err.Error()))
+				t.Errorf("length of the error of Check() = %d bytes, want at most 500", len(err.Error()))
 			}
 		})
 	}
@@ -58,7 +58,7 @@ func TestCheckMatches(t *testing.T) {
 	}
 }
 
-// The values of several manifests count together.
+// The limit of values applies to all manifests together.
 func TestCheckCountsAllManifests(t *testing.T) {
 	left, half := MaxValues, []byte("["+strings.Repeat("0,", MaxValues/2)+"0]")
 	path := field.NewPath("manifests")
@@ -66,6 +66,6 @@ func TestCheckCountsAllManifests(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Check(half, &left, path.Index(1)); err == nil {
-		t.Error("Check() of the second half returns no error")
+		t.Error("Check() of the second half = nil, want an error")
 	}
 }

@@ -1,7 +1,7 @@
 package v1
 
-// IsReservedCondition reports whether the agent itself sets a condition of this type, so
-// that no condition rule may.
+// IsReservedCondition reports whether the agent itself sets conditions of this type, so
+// that condition rules must not.
 func IsReservedCondition(conditionType string) bool {
 	switch conditionType {
 	case WorkApplied, WorkDeleting, ManifestStatusFeedbackSynced:

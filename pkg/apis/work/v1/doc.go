@@ -5,7 +5,6 @@
 // +k8s:defaulter-gen=TypeMeta
 // +groupName=work.open-cluster-management.io
 
-// Package v1 is the served and stored version of the group
-// work.open-cluster-management.io: objects that a hub delivers to its managed
-// clusters, and the agent's record of what it has applied there.
+// Package v1 is the version of the group work.open-cluster-management.io: the objects that a hub delivers to
+// its managed clusters, and the records of the agents about the applied objects.
 package v1

@@ -8,68 +8,70 @@ import (
 // +genclient:nonNamespaced
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// AppliedManifestWork is the agent's record, on the managed cluster, of what it
-// has applied for one ManifestWork of one hub. It owns the applied objects.
+// AppliedManifestWork records, on a managed cluster, the objects that the agent has applied for one
+// ManifestWork of one hub. It owns these objects.
 type AppliedManifestWork struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Which ManifestWork this is the record of.
+	// spec identifies the ManifestWork.
 	// +optional
 	Spec AppliedManifestWorkSpec `json:"spec,omitempty"`
 
-	// The applied objects.
+	// status lists the applied objects.
 	// +optional
 	Status AppliedManifestWorkStatus `json:"status,omitempty"`
 }
 
-// AppliedManifestWorkSpec says which ManifestWork an AppliedManifestWork is the record of.
+// AppliedManifestWorkSpec identifies the ManifestWork of an AppliedManifestWork.
 type AppliedManifestWorkSpec struct {
-	// Hex SHA-256 of the URL of the hub.
+	// hubHash is the SHA-256 hash of the URL of the hub in hexadecimal.
 	HubHash string `json:"hubHash"`
 
-	// Identity of the agent; the hub hash unless the agent was given another.
+	// agentID is the identity of the agent. Agents use hubHash unless they are configured with another
+	// identity.
 	// +optional
 	AgentID string `json:"agentID,omitempty"`
 
-	// Name of the ManifestWork on the hub.
+	// manifestWorkName is the name of the ManifestWork on the hub.
 	ManifestWorkName string `json:"manifestWorkName"`
 }
 
 // AppliedManifestWorkStatus lists applied objects.
 type AppliedManifestWorkStatus struct {
-	// The applied objects.
+	// appliedResources is the list of applied objects.
 	// +optional
 	// +listType=atomic
 	AppliedResources []AppliedManifestResourceMeta `json:"appliedResources,omitempty"`
 
-	// When the agent began to wait before it evicts the objects of a work that the hub no longer has.
+	// evictionStartTime is the time at which the ManifestWork was found missing on the hub. The agent removes
+	// the applied objects after a grace period.
 	// +optional
 	EvictionStartTime *metav1.Time `json:"evictionStartTime,omitempty"`
 }
 
-// AppliedManifestResourceMeta names one applied object.
+// AppliedManifestResourceMeta identifies one applied object.
 type AppliedManifestResourceMeta struct {
-	// API group of the object; empty for the core group.
+	// group is the API group of the object. It is empty for the core group.
 	// +optional
 	Group string `json:"group"`
 
-	// Resource of the object in plural, for example deployments.
+	// resource is the plural name of the resource, for example deployments.
 	Resource string `json:"resource"`
 
-	// Name of the object.
+	// name is the name of the object.
 	Name string `json:"name"`
 
-	// Namespace of the object; empty for a cluster-scoped one.
+	// namespace is the namespace of the object. It is empty for a cluster-scoped object.
 	// +optional
 	Namespace string `json:"namespace"`
 
-	// API version of the object.
+	// version is the API version of the object.
 	Version string `json:"version"`
 
-	// UID of the object; the agent deletes the object only while it has this UID.
+	// uid is the UID of the object. The agent deletes the object only if it has this UID.
 	// +optional
 	UID string `json:"uid,omitempty"`
 }
@@ -83,6 +85,6 @@ type AppliedManifestWorkList struct {
 	// +optional
 	metav1.ListMeta `json:"metadata,omitempty"`
 
-	// The AppliedManifestWorks.
+	// items is the list of AppliedManifestWorks.
 	Items []AppliedManifestWork `json:"items"`
 }

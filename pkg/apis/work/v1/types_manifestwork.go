@@ -6,33 +6,33 @@ import (
 )
 
 const (
-	// ManifestWorkFinalizer keeps a ManifestWork until its agent has removed from
-	// the managed cluster what the work applied there.
+	// ManifestWorkFinalizer keeps a deleted ManifestWork until its agent has removed the applied objects from
+	// the managed cluster.
 	ManifestWorkFinalizer = "cluster.open-cluster-management.io/manifest-work-cleanup"
-	// AppliedManifestWorkFinalizer keeps an AppliedManifestWork until its agent
-	// has removed the objects it records.
+	// AppliedManifestWorkFinalizer keeps a deleted AppliedManifestWork until its agent has removed the objects
+	// that it records.
 	AppliedManifestWorkFinalizer = "cluster.open-cluster-management.io/applied-manifest-work-cleanup"
 
-	// ManifestWorkReplicaSetLabel is on the ManifestWorks of a ManifestWorkReplicaSet, which
-	// makes them again when they are deleted.
+	// ManifestWorkReplicaSetLabel is set on the ManifestWorks of a ManifestWorkReplicaSet, which recreates them
+	// if they are deleted.
 	ManifestWorkReplicaSetLabel = "work.open-cluster-management.io/manifestworkreplicaset"
 )
 
 // Condition types of a ManifestWork and of each of its manifests.
 const (
-	// WorkApplied is True when every manifest (or the one manifest) is applied on the managed cluster.
+	// WorkApplied is True if all manifests (or the one manifest) are applied on the managed cluster.
 	WorkApplied = "Applied"
-	// WorkAvailable is True when every applied object (or the one object) exists on the managed cluster.
+	// WorkAvailable is True if all applied objects (or the one object) exist on the managed cluster.
 	WorkAvailable = "Available"
-	// WorkProgressing and WorkDegraded appear only by way of condition rules.
+	// WorkProgressing and WorkDegraded are set only by condition rules.
 	WorkProgressing = "Progressing"
-	// WorkDegraded appears only by way of condition rules.
+	// WorkDegraded is set only by condition rules.
 	WorkDegraded = "Degraded"
-	// WorkComplete is True when the work has run to its end; it appears only by way of condition rules.
+	// WorkComplete is True if the objects have finished. It is set only by condition rules.
 	WorkComplete = "Complete"
-	// WorkDeleting is True while the agent removes the applied objects of a deleted work.
+	// WorkDeleting is True while the agent removes the applied objects of a deleted ManifestWork.
 	WorkDeleting = "Deleting"
-	// ManifestStatusFeedbackSynced tells whether the feedback values of a manifest are complete.
+	// ManifestStatusFeedbackSynced reports whether the feedback values of a manifest are complete.
 	ManifestStatusFeedbackSynced = "StatusFeedbackSynced"
 )
 
@@ -48,11 +48,11 @@ const (
 	ReasonAppliedManifestComplete            = "AppliedManifestComplete"
 	ReasonAppliedManifestFailed              = "AppliedManifestFailed"
 	ReasonAppliedManifestSSAIgnoreFieldError = "AppliedManifestSSAIgnoreFieldError"
-	// ReasonAppliedManifestObjectNotOwned is of an object that is on the cluster and
-	// was not made by the ClusterPermission that the work delivers.
+	// ReasonAppliedManifestObjectNotOwned is set if the object exists on the managed cluster and was not
+	// created for the ClusterPermission of the ManifestWork.
 	ReasonAppliedManifestObjectNotOwned = "AppliedManifestObjectNotOwned"
-	// ReasonAppliedManifestRoleNotApplied is of a binding whose role that
-	// ClusterPermission delivers as well, but which is not applied.
+	// ReasonAppliedManifestRoleNotApplied is set on a binding if the ManifestWork also contains its role, but
+	// the role is not applied.
 	ReasonAppliedManifestRoleNotApplied = "AppliedManifestRoleNotApplied"
 	ReasonResourceAvailable             = "ResourceAvailable"
 	ReasonResourceNotAvailable          = "ResourceNotAvailable"
@@ -70,53 +70,52 @@ const (
 // +genclient
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// ManifestWork is a set of Kubernetes objects to apply on one managed cluster.
-// It lives in the hub namespace that is named after the managed cluster; the
-// agent of that cluster applies its manifests, keeps them as they are given, and
-// reports their state. Deleting the ManifestWork removes the applied objects,
-// unless its deleteOption says otherwise.
+// ManifestWork is a set of Kubernetes objects to apply on one managed cluster. It is created in the namespace
+// of the cluster on the hub. The agent of the cluster applies its manifests, reverts changes to them and
+// reports their state. If the ManifestWork is deleted, the agent removes the applied objects unless
+// deleteOption specifies otherwise.
 type ManifestWork struct {
 	metav1.TypeMeta `json:",inline"`
 	// Standard object metadata.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// The objects to apply, and how.
+	// spec is the desired state of the ManifestWork.
 	// +optional
 	Spec ManifestWorkSpec `json:"spec,omitempty"`
 
-	// The state of the objects on the managed cluster. Written by the agent.
+	// status is the state of the objects on the managed cluster, reported by the agent. It is read-only.
 	// +optional
 	Status ManifestWorkStatus `json:"status,omitempty"`
 }
 
 // ManifestWorkSpec is the desired state of a ManifestWork.
 type ManifestWorkSpec struct {
-	// The objects to apply.
+	// workload contains the objects to apply.
 	// +optional
 	Workload ManifestsTemplate `json:"workload,omitempty"`
 
-	// What happens to the applied objects when the work is deleted. They are
-	// removed in the foreground when this is not given.
+	// deleteOption specifies how the applied objects are handled when the ManifestWork is deleted. Defaults to
+	// foreground deletion of all objects.
 	// +optional
 	DeleteOption *DeleteOption `json:"deleteOption,omitempty"`
 
-	// How to apply and observe particular manifests. Where several entries
-	// match a manifest, the first that sets a field decides that field.
+	// manifestConfigs specifies how particular manifests are applied and observed. If several entries match a
+	// manifest, each field takes its value from the first entry that sets it.
 	// +optional
 	// +listType=atomic
 	ManifestConfigs []ManifestConfigOption `json:"manifestConfigs,omitzero"`
 
-	// The identity whose permissions on the managed cluster the work acts with.
-	// The agent's own permissions are used when this is not given.
+	// executor is the identity that the agent impersonates on the managed cluster to apply the manifests. If it
+	// is not set, the agent uses its own permissions.
 	// +optional
 	Executor *ManifestWorkExecutor `json:"executor,omitempty"`
 }
 
-// ManifestsTemplate holds the objects of a ManifestWork.
+// ManifestsTemplate contains the objects of a ManifestWork.
 type ManifestsTemplate struct {
-	// The objects to apply, each a complete Kubernetes object with apiVersion,
-	// kind and metadata.name.
+	// manifests is the list of objects to apply. Each is a complete Kubernetes object with apiVersion, kind and
+	// metadata.name.
 	// +optional
 	// +listType=atomic
 	Manifests []Manifest `json:"manifests,omitzero"`
@@ -127,244 +126,251 @@ type Manifest struct {
 	runtime.RawExtension `json:",inline"`
 }
 
-// DeletePropagationPolicyType says what happens to applied objects when their work is deleted.
+// DeletePropagationPolicyType specifies how applied objects are handled when their ManifestWork is deleted.
 // +enum
 type DeletePropagationPolicyType string
 
 const (
-	// DeletePropagationPolicyTypeForeground removes every applied object; the
-	// work stays until they are gone. The default.
+	// DeletePropagationPolicyTypeForeground removes all applied objects before the ManifestWork is removed.
 	DeletePropagationPolicyTypeForeground DeletePropagationPolicyType = "Foreground"
-	// DeletePropagationPolicyTypeOrphan leaves every applied object on the managed cluster.
+	// DeletePropagationPolicyTypeOrphan keeps all applied objects on the managed cluster.
 	DeletePropagationPolicyTypeOrphan DeletePropagationPolicyType = "Orphan"
-	// DeletePropagationPolicyTypeSelectivelyOrphan leaves the objects that selectivelyOrphans names and removes the others.
+	// DeletePropagationPolicyTypeSelectivelyOrphan keeps the objects that selectivelyOrphans lists and removes
+	// the others.
 	DeletePropagationPolicyTypeSelectivelyOrphan DeletePropagationPolicyType = "SelectivelyOrphan"
 )
 
-// DeleteOption says what happens to applied objects when their work is deleted or finished.
+// DeleteOption specifies how applied objects are handled when their ManifestWork is deleted or has finished.
 type DeleteOption struct {
-	// Foreground removes the applied objects and is the default; Orphan leaves
-	// them; SelectivelyOrphan leaves those that selectivelyOrphans names.
+	// propagationPolicy is Foreground, Orphan or SelectivelyOrphan. Foreground removes all applied objects
+	// before the ManifestWork is removed, Orphan keeps them, and SelectivelyOrphan keeps those that
+	// selectivelyOrphans lists. Defaults to Foreground.
 	// +optional
 	// +default="Foreground"
 	PropagationPolicy DeletePropagationPolicyType `json:"propagationPolicy,omitempty"`
 
-	// The objects to leave on the managed cluster; only for the policy SelectivelyOrphan.
+	// selectivelyOrphans lists the objects to keep on the managed cluster. It may be set only if
+	// propagationPolicy is SelectivelyOrphan.
 	// +optional
 	SelectivelyOrphan *SelectivelyOrphan `json:"selectivelyOrphans,omitempty"`
 
-	// Seconds after which a work whose condition Complete is True is deleted
-	// from the hub. It is kept when this is not given; 0 deletes it at once.
+	// ttlSecondsAfterFinished is the number of seconds after which the hub deletes a ManifestWork whose
+	// condition Complete is True. 0 deletes it immediately. If it is not set, the ManifestWork is kept.
 	// +optional
 	TTLSecondsAfterFinished *int64 `json:"ttlSecondsAfterFinished,omitempty"`
 }
 
-// SelectivelyOrphan names the objects to leave on the managed cluster.
+// SelectivelyOrphan lists the objects to keep on the managed cluster.
 type SelectivelyOrphan struct {
-	// The objects to leave.
+	// orphaningRules is the list of objects to keep.
 	// +optional
 	// +listType=atomic
 	OrphaningRules []OrphaningRule `json:"orphaningRules,omitzero"`
 }
 
-// OrphaningRule names one object exactly.
+// OrphaningRule identifies one object.
 type OrphaningRule struct {
-	// API group of the object; empty for the core group.
+	// group is the API group of the object. It is empty for the core group.
 	// +optional
 	Group *string `json:"group,omitempty"`
 
-	// Resource of the object in plural, for example configmaps.
+	// resource is the plural name of the resource, for example configmaps.
 	Resource string `json:"resource"`
 
-	// Namespace of the object; empty for a cluster-scoped one.
+	// namespace is the namespace of the object. It is empty for a cluster-scoped object.
 	// +optional
 	Namespace *string `json:"namespace,omitempty"`
 
-	// Name of the object.
+	// name is the name of the object.
 	Name string `json:"name"`
 }
 
-// ResourceIdentifier names objects of one resource. In a manifestConfigs entry,
-// name and namespace may contain the wildcard *.
+// ResourceIdentifier identifies objects of one resource. In manifestConfigs, name and namespace may contain the
+// wildcard *.
 type ResourceIdentifier struct {
-	// API group of the object; empty for the core group.
+	// group is the API group of the object. It is empty for the core group.
 	// +optional
 	Group *string `json:"group,omitempty"`
 
-	// Resource of the object in plural, for example deployments.
+	// resource is the plural name of the resource, for example deployments.
 	Resource string `json:"resource"`
 
-	// Name of the object.
+	// name is the name of the object.
 	Name string `json:"name"`
 
-	// Namespace of the object; empty for a cluster-scoped one.
+	// namespace is the namespace of the object. It is empty for a cluster-scoped object.
 	// +optional
 	Namespace *string `json:"namespace,omitempty"`
 }
 
-// ManifestConfigOption says how the manifests it names are applied and observed.
+// ManifestConfigOption specifies how manifests are applied and observed.
 type ManifestConfigOption struct {
-	// The manifests that this entry is about.
+	// resourceIdentifier selects the manifests of this entry.
 	ResourceIdentifier ResourceIdentifier `json:"resourceIdentifier"`
 
-	// Values of the applied object to report in the status of the work.
+	// feedbackRules select values of the applied object to report in the status of the ManifestWork.
 	// +optional
 	// +listType=atomic
 	FeedbackRules []FeedbackRule `json:"feedbackRules,omitzero"`
 
-	// How feedback values are kept up to date: Poll, the default, or Watch.
+	// feedbackScrapeType is Poll or Watch. Poll reads the object periodically to update feedback values; Watch
+	// watches it. Defaults to Poll.
 	// +optional
 	FeedbackScrapeType FeedbackScrapeType `json:"feedbackScrapeType,omitempty"`
 
-	// How the manifest is applied.
+	// updateStrategy specifies how the manifest is applied.
 	// +optional
 	UpdateStrategy *UpdateStrategy `json:"updateStrategy,omitempty"`
 
-	// Rules that derive conditions of the manifest from the applied object.
+	// conditionRules derive conditions of the manifest from the applied object.
 	// +optional
 	// +listType=map
 	// +listMapKey=condition
 	ConditionRules []ConditionRule `json:"conditionRules,omitzero"`
 }
 
-// FeedbackScrapeType says how feedback values are kept up to date.
+// FeedbackScrapeType specifies how feedback values are updated.
 // +enum
 type FeedbackScrapeType string
 
 const (
-	// FeedbackPollType reads the object again and again. The default.
+	// FeedbackPollType reads the object periodically. It is the default.
 	FeedbackPollType FeedbackScrapeType = "Poll"
 	// FeedbackWatchType watches the object.
 	FeedbackWatchType FeedbackScrapeType = "Watch"
 )
 
-// FeedbackRuleType says where feedback values come from.
+// FeedbackRuleType specifies the source of feedback values.
 // +enum
 type FeedbackRuleType string
 
 const (
-	// WellKnownStatusType reports the usual values of Deployments, DaemonSets, Jobs and Pods.
+	// WellKnownStatusType reports common values of Deployments, DaemonSets, Jobs and Pods.
 	WellKnownStatusType FeedbackRuleType = "WellKnownStatus"
-	// JSONPathsType reports the values at the given paths.
+	// JSONPathsType reports the values at JSON paths.
 	JSONPathsType FeedbackRuleType = "JSONPaths"
 )
 
-// FeedbackRule says which values of an applied object are reported.
+// FeedbackRule selects values of an applied object to report.
 type FeedbackRule struct {
-	// WellKnownStatus or JSONPaths.
+	// type is WellKnownStatus or JSONPaths.
 	Type FeedbackRuleType `json:"type"`
 
-	// The values to report; only for the type JSONPaths.
+	// jsonPaths lists the values to report. It is required if type is JSONPaths.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	JsonPaths []JsonPath `json:"jsonPaths,omitzero"`
 }
 
-// JsonPath names a value of an object.
+// JsonPath selects a value of an object.
 type JsonPath struct {
-	// The name under which the value is reported.
+	// name is the name of the reported value.
 	Name string `json:"name"`
 
-	// Version of the resource that the path is about, for example v1. The
-	// version of the manifest when this is not given.
+	// version is the API version of the resource in which path is read, for example v1. Defaults to the version
+	// of the manifest.
 	// +optional
 	Version *string `json:"version,omitempty"`
 
-	// The path, for example .status.readyReplicas, in the syntax of kubectl's JSONPath.
+	// path is the path of the value in the JSONPath syntax of kubectl, for example .status.readyReplicas.
 	Path string `json:"path"`
 }
 
-// UpdateStrategyType says how a manifest is applied.
+// UpdateStrategyType specifies how a manifest is applied.
 // +enum
 type UpdateStrategyType string
 
 const (
-	// UpdateStrategyTypeUpdate creates the object and updates what the manifest gives. The default.
+	// UpdateStrategyTypeUpdate creates the object and updates the fields that the manifest sets. It is the
+	// default.
 	UpdateStrategyTypeUpdate UpdateStrategyType = "Update"
-	// UpdateStrategyTypeCreateOnly creates the object and then leaves it alone.
+	// UpdateStrategyTypeCreateOnly creates the object and never updates it.
 	UpdateStrategyTypeCreateOnly UpdateStrategyType = "CreateOnly"
-	// UpdateStrategyTypeServerSideApply applies the manifest server-side.
+	// UpdateStrategyTypeServerSideApply applies the manifest with server-side apply.
 	UpdateStrategyTypeServerSideApply UpdateStrategyType = "ServerSideApply"
-	// UpdateStrategyTypeReadOnly never writes the object; it is only observed.
+	// UpdateStrategyTypeReadOnly only observes the object and never writes it.
 	UpdateStrategyTypeReadOnly UpdateStrategyType = "ReadOnly"
 )
 
-// UpdateStrategy says how a manifest is applied.
+// UpdateStrategy specifies how a manifest is applied.
 type UpdateStrategy struct {
-	// Update, the default, CreateOnly, ServerSideApply or ReadOnly.
+	// type is Update, CreateOnly, ServerSideApply or ReadOnly. Defaults to Update.
 	// +optional
 	// +default="Update"
 	Type UpdateStrategyType `json:"type,omitempty"`
 
-	// Settings of server-side apply; only for the type ServerSideApply.
+	// serverSideApply contains the settings of server-side apply. It may be set only if type is
+	// ServerSideApply.
 	// +optional
 	ServerSideApply *ServerSideApplyConfig `json:"serverSideApply,omitempty"`
 }
 
-// DefaultFieldManager is the field manager of server-side apply when none is given.
+// DefaultFieldManager is the default field manager of server-side apply.
 const DefaultFieldManager = "work-agent"
 
-// ServerSideApplyConfig holds the settings of server-side apply.
+// ServerSideApplyConfig contains the settings of server-side apply.
 type ServerSideApplyConfig struct {
-	// Whether to take over fields that another manager owns. Without it such a
-	// conflict is reported and nothing is applied.
+	// force specifies whether to take ownership of fields that another field manager owns. If it is false, the
+	// agent reports such conflicts and does not apply the manifest. Defaults to false.
 	// +optional
 	Force *bool `json:"force,omitempty"`
 
-	// The field manager, which must begin with work-agent; work-agent is the default.
+	// fieldManager is the name of the field manager. It must start with work-agent. Defaults to work-agent.
 	// +optional
 	// +default="work-agent"
 	FieldManager string `json:"fieldManager,omitempty"`
 
-	// Fields of the manifest that are left out of the apply.
+	// ignoreFields lists fields of the manifest that are not applied.
 	// +optional
 	// +listType=map
 	// +listMapKey=condition
 	IgnoreFields []IgnoreField `json:"ignoreFields,omitzero"`
 }
 
-// IgnoreFieldsCondition says when fields are ignored.
+// IgnoreFieldsCondition specifies when fields are ignored.
 // +enum
 type IgnoreFieldsCondition string
 
 const (
-	// IgnoreFieldsConditionOnSpokePresent ignores the fields once the object exists on the managed cluster. The default.
+	// IgnoreFieldsConditionOnSpokePresent ignores the fields if the object exists on the managed cluster. It is
+	// the default.
 	IgnoreFieldsConditionOnSpokePresent IgnoreFieldsCondition = "OnSpokePresent"
-	// IgnoreFieldsConditionOnSpokeChange ignores the fields when only they
-	// changed on the managed cluster; a change of the manifest applies them again.
+	// IgnoreFieldsConditionOnSpokeChange ignores changes of the fields on the managed cluster. A change of the
+	// fields in the manifest is applied.
 	IgnoreFieldsConditionOnSpokeChange IgnoreFieldsCondition = "OnSpokeChange"
 )
 
-// IgnoreField names fields that are left out of a server-side apply.
+// IgnoreField selects fields that server-side apply ignores.
 type IgnoreField struct {
-	// OnSpokePresent, the default, or OnSpokeChange.
+	// condition is OnSpokePresent or OnSpokeChange. Defaults to OnSpokePresent.
 	// +optional
 	// +default="OnSpokePresent"
 	Condition IgnoreFieldsCondition `json:"condition,omitempty"`
 
-	// JSON paths of the fields, for example .spec.replicas.
+	// jsonPaths is a list of JSON paths of fields, for example .spec.replicas.
 	// +optional
 	// +listType=atomic
 	JSONPaths []string `json:"jsonPaths,omitzero"`
 
-	// JSON pointers (RFC 6901) of the fields, for example /spec/replicas.
+	// jsonPointers is a list of JSON pointers (RFC 6901) of fields, for example /spec/replicas.
 	// +optional
 	// +listType=atomic
 	JSONPointers []string `json:"jsonPointers,omitzero"`
 
-	// jq path expressions of the fields, for example .spec.containers[] | select(.name == "proxy") | .image.
+	// jqPathExpressions is a list of jq path expressions of fields, for example .spec.containers[] |
+	// select(.name == "proxy") | .image.
 	// +optional
 	// +listType=atomic
 	JQPathExpressions []string `json:"jqPathExpressions,omitzero"`
 }
 
-// ConditionRuleType says how a condition rule is evaluated.
+// ConditionRuleType specifies how a condition rule is evaluated.
 // +enum
 type ConditionRuleType string
 
 const (
-	// WellKnownConditionsType derives the usual conditions of Jobs and Pods.
+	// WellKnownConditionsType derives common conditions of Jobs and Pods.
 	WellKnownConditionsType ConditionRuleType = "WellKnownConditions"
 	// CelConditionExpressionsType evaluates CEL expressions.
 	CelConditionExpressionsType ConditionRuleType = "CEL"
@@ -372,30 +378,31 @@ const (
 
 // ConditionRule derives a condition of a manifest from the applied object.
 type ConditionRule struct {
-	// The condition type to set, for example Complete. Required for the type CEL.
+	// condition is the type of the condition to set, for example Complete. It is required if type is CEL.
 	Condition string `json:"condition"`
 
-	// WellKnownConditions or CEL.
+	// type is WellKnownConditions or CEL.
 	Type ConditionRuleType `json:"type"`
 
-	// CEL expressions over the variable object; the condition is True when all of them are true.
+	// celExpressions is a list of CEL expressions over the variable object. The condition is True if all of
+	// them are true.
 	// +optional
 	// +listType=atomic
 	CelExpressions []string `json:"celExpressions,omitzero"`
 
-	// The message of the condition.
+	// message is the message of the condition.
 	// +optional
 	Message *string `json:"message,omitempty"`
 
-	// A CEL expression over the variables object and result that gives the
-	// message of the condition; it takes precedence over message.
+	// messageExpression is a CEL expression over the variables object and result that returns the message of
+	// the condition. It takes precedence over message.
 	// +optional
 	MessageExpression *string `json:"messageExpression,omitempty"`
 }
 
-// ManifestWorkExecutor names the identity that a work acts as.
+// ManifestWorkExecutor is the identity that the agent impersonates to apply a ManifestWork.
 type ManifestWorkExecutor struct {
-	// The identity that the work acts as.
+	// subject identifies the executor.
 	Subject ManifestWorkExecutorSubject `json:"subject"`
 }
 
@@ -403,32 +410,33 @@ type ManifestWorkExecutor struct {
 // +enum
 type ManifestWorkExecutorSubjectType string
 
-// ExecutorSubjectTypeServiceAccount makes a work act as a ServiceAccount of the managed cluster.
+// ExecutorSubjectTypeServiceAccount is the type of an executor that is a ServiceAccount of the managed cluster.
 const ExecutorSubjectTypeServiceAccount ManifestWorkExecutorSubjectType = "ServiceAccount"
 
-// ManifestWorkExecutorSubject names the identity that a work acts as.
+// ManifestWorkExecutorSubject identifies an executor.
 type ManifestWorkExecutorSubject struct {
-	// ServiceAccount is the only type.
+	// type is the type of the executor. The only supported type is ServiceAccount.
 	Type ManifestWorkExecutorSubjectType `json:"type"`
 
-	// The ServiceAccount of the managed cluster; required for the type ServiceAccount.
+	// serviceAccount identifies the ServiceAccount of the managed cluster. It is required if type is
+	// ServiceAccount.
 	// +optional
 	ServiceAccount *ManifestWorkSubjectServiceAccount `json:"serviceAccount,omitempty"`
 }
 
-// ManifestWorkSubjectServiceAccount names a ServiceAccount of the managed cluster.
+// ManifestWorkSubjectServiceAccount identifies a ServiceAccount of the managed cluster.
 type ManifestWorkSubjectServiceAccount struct {
-	// Namespace of the ServiceAccount.
+	// namespace is the namespace of the ServiceAccount.
 	Namespace string `json:"namespace"`
 
-	// Name of the ServiceAccount.
+	// name is the name of the ServiceAccount.
 	Name string `json:"name"`
 }
 
 // ManifestWorkStatus is the state of the objects of a ManifestWork on the managed cluster.
 type ManifestWorkStatus struct {
-	// The state of the work as a whole. Known types are Applied, Available,
-	// Deleting, Complete, Progressing and Degraded.
+	// conditions report the state of the ManifestWork as a whole. Known types are Applied, Available, Deleting,
+	// Complete, Progressing and Degraded.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -436,101 +444,100 @@ type ManifestWorkStatus struct {
 	// +patchMergeKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
 
-	// The state of each manifest.
+	// resourceStatus reports the state of each manifest.
 	// +optional
 	ResourceStatus ManifestResourceStatus `json:"resourceStatus,omitempty"`
 
-	// Who chose the executor, and who answers for what the work does as it. The
-	// server sets this for works with an executor, and for those whose executor
-	// was taken away; nobody else can.
+	// executorChoice records the users who chose the executor and who last changed the spec. The server sets it
+	// on ManifestWorks that have or had an executor. Clients cannot change it.
 	// +optional
 	ExecutorChoice *ExecutorChoice `json:"executorChoice,omitempty"`
 }
 
-// ExecutorChoice says who chose the executor of a work, and who last wrote its spec.
-// Each of them was allowed to have works act as the executor when they did.
+// ExecutorChoice records the user who chose the executor of a ManifestWork and the user who last changed its
+// spec. Each of them was authorized to use the executor at that time.
 type ExecutorChoice struct {
-	// Who created the work with its executor, or last changed the executor.
+	// chosenBy is the user who created the ManifestWork with its executor or last changed the executor.
 	ChosenBy ExecutorChooser `json:"chosenBy"`
 
-	// When they did.
+	// chosenAt is the time of that change.
 	ChosenAt metav1.Time `json:"chosenAt"`
 
-	// Who last changed the spec.
+	// specChangedBy is the user who last changed the spec.
 	SpecChangedBy ExecutorChooser `json:"specChangedBy"`
 
-	// When they did.
+	// specChangedAt is the time of that change.
 	SpecChangedAt metav1.Time `json:"specChangedAt"`
 }
 
-// ExecutorChooser is a user of the hub as the hub has authenticated it.
+// ExecutorChooser is an authenticated user of the hub.
 type ExecutorChooser struct {
-	// Name of the user.
+	// username is the name of the user.
 	Username string `json:"username"`
 
-	// UID of the user, if it has one.
+	// uid is the UID of the user, if it has one.
 	// +optional
 	UID string `json:"uid,omitempty"`
 }
 
-// ManifestResourceStatus holds the state of each manifest.
+// ManifestResourceStatus reports the state of each manifest.
 type ManifestResourceStatus struct {
-	// The state of each manifest, in the order of the spec.
+	// manifests reports the state of each manifest in the order of the spec.
 	// +optional
 	// +listType=atomic
 	Manifests []ManifestCondition `json:"manifests,omitempty"`
 }
 
-// ManifestCondition is the state of one manifest.
+// ManifestCondition reports the state of one manifest.
 type ManifestCondition struct {
-	// Which object this is about.
+	// resourceMeta identifies the object.
 	ResourceMeta ManifestResourceMeta `json:"resourceMeta"`
 
-	// The values that feedback rules ask for.
+	// statusFeedback contains the values that feedbackRules select.
 	// +optional
 	StatusFeedbacks StatusFeedbackResult `json:"statusFeedback,omitempty"`
 
-	// The state of the object. Known types are Applied, Available and
-	// StatusFeedbackSynced; condition rules add more.
+	// conditions report the state of the object. Known types are Applied, Available and StatusFeedbackSynced.
+	// Condition rules add others.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ManifestResourceMeta says which object an entry of the status is about.
+// ManifestResourceMeta identifies the object of a manifest.
 type ManifestResourceMeta struct {
-	// Index of the manifest in spec.workload.manifests.
+	// ordinal is the index of the manifest in spec.workload.manifests.
 	Ordinal int32 `json:"ordinal"`
 
-	// API group of the object.
+	// group is the API group of the object. It is empty for the core group.
 	// +optional
 	Group string `json:"group"`
 
-	// API version of the object.
+	// version is the API version of the object.
 	// +optional
 	Version string `json:"version"`
 
-	// Kind of the object.
+	// kind is the kind of the object.
 	// +optional
 	Kind string `json:"kind"`
 
-	// Resource of the object in plural.
+	// resource is the plural name of the resource of the object.
 	// +optional
 	Resource string `json:"resource"`
 
-	// Name of the object.
+	// name is the name of the object.
 	// +optional
 	Name string `json:"name"`
 
-	// Namespace of the object; empty for a cluster-scoped one.
+	// namespace is the namespace of the object. It is empty for a cluster-scoped object.
 	// +optional
 	Namespace string `json:"namespace"`
 }
 
-// StatusFeedbackResult holds the values that feedback rules ask for.
+// StatusFeedbackResult contains the values that feedbackRules select.
 type StatusFeedbackResult struct {
-	// The values, by name.
+	// values lists the values by name.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -539,10 +546,10 @@ type StatusFeedbackResult struct {
 
 // FeedbackValue is one reported value.
 type FeedbackValue struct {
-	// The name that the feedback rule gives the value.
+	// name is the name of the value in its feedback rule.
 	Name string `json:"name"`
 
-	// The value.
+	// fieldValue is the value.
 	Value FieldValue `json:"fieldValue"`
 }
 
@@ -551,34 +558,34 @@ type FeedbackValue struct {
 type ValueType string
 
 const (
-	// Integer marks a whole number.
+	// Integer is a 64-bit integer.
 	Integer ValueType = "Integer"
-	// String marks a text.
+	// String is a string.
 	String ValueType = "String"
-	// Boolean marks true or false.
+	// Boolean is true or false.
 	Boolean ValueType = "Boolean"
-	// JsonRaw marks a list or an object, as JSON text of at most 1024 bytes.
+	// JsonRaw is a list or an object as JSON of at most 1024 bytes.
 	JsonRaw ValueType = "JsonRaw"
 )
 
 // FieldValue is a value of one of several types.
 type FieldValue struct {
-	// Integer, String, Boolean or JsonRaw; the field of that name holds the value.
+	// type is Integer, String, Boolean or JsonRaw. The field of the same name contains the value.
 	Type ValueType `json:"type"`
 
-	// The value of the type Integer.
+	// integer is the value if type is Integer.
 	// +optional
 	Integer *int64 `json:"integer,omitempty"`
 
-	// The value of the type String.
+	// string is the value if type is String.
 	// +optional
 	String *string `json:"string,omitempty"`
 
-	// The value of the type Boolean.
+	// boolean is the value if type is Boolean.
 	// +optional
 	Boolean *bool `json:"boolean,omitempty"`
 
-	// The value of the type JsonRaw, at most 1024 bytes.
+	// jsonRaw is the value if type is JsonRaw. It has at most 1024 bytes.
 	// +optional
 	JsonRaw *string `json:"jsonRaw,omitempty"`
 }
@@ -592,6 +599,6 @@ type ManifestWorkList struct {
 	// +optional
 	metav1.ListMeta `json:"metadata,omitempty"`
 
-	// The ManifestWorks.
+	// items is the list of ManifestWorks.
 	Items []ManifestWork `json:"items"`
 }

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
@@ -20,17 +21,17 @@ func (e *expressions) validateConditionRules(rules []work.ConditionRule, fldPath
 	conditions := map[string]bool{}
 	for i, rule := range rules {
 		path := fldPath.Index(i)
-		errs = append(errs, validateEnum(rule.Type, path.Child("type"), work.CelConditionExpressionsType, work.WellKnownConditionsType)...)
+		errs = append(errs, validate.Supported(rule.Type, path.Child("type"), work.CelConditionExpressionsType, work.WellKnownConditionsType)...)
 		if conditions[rule.Condition] {
 			errs = append(errs, field.Duplicate(path.Child("condition"), rule.Condition))
 		}
 		conditions[rule.Condition] = true
 		if workv1.IsReservedCondition(rule.Condition) {
-			errs = append(errs, field.Invalid(path.Child("condition"), rule.Condition, "is set by the agent itself, not by a rule"))
+			errs = append(errs, field.Invalid(path.Child("condition"), rule.Condition, "is reserved for the agent; choose another condition"))
 		}
 		if rule.Condition != "" {
-			// The agent reports a condition of this type. A status with a malformed
-			// type is refused as a whole.
+			// The agent reports a condition of this type. A status with an invalid type
+			// would be rejected as a whole.
 			errs = append(errs, metav1validation.ValidateLabelName(rule.Condition, path.Child("condition"))...)
 		}
 		if text := ptr.Deref(rule.MessageExpression, ""); text != "" {
@@ -42,9 +43,9 @@ func (e *expressions) validateConditionRules(rules []work.ConditionRule, fldPath
 		if rule.Type != work.CelConditionExpressionsType {
 			continue
 		}
-		errs = append(errs, require(rule.Condition, path.Child("condition"))...)
+		errs = append(errs, validate.Required(rule.Condition, path.Child("condition"))...)
 		if len(rule.CelExpressions) == 0 {
-			errs = append(errs, field.Required(path.Child("celExpressions"), "needed for the type CEL"))
+			errs = append(errs, field.Required(path.Child("celExpressions"), "must be set if type is CEL"))
 		}
 	}
 	return errs

@@ -10,15 +10,15 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 )
 
-// maxProblem bounds the message about one expression, in bytes: the type checker repeats the
+// maxDetail bounds the message about one expression, in bytes: the type checker repeats the
 // expression for each mistake.
-const maxProblem = 1024
+const maxDetail = 1024
 
-// expressions validates the expressions of one ManifestWork, and bounds them together.
+// expressions validates the expressions of one ManifestWork and bounds their total.
 type expressions struct {
 	number, length int
-	// known are the expressions that were validated, with the outcome. The same
-	// expression often occurs for many manifests.
+	// known maps each validated expression to its error. The same expression often
+	// occurs for many manifests.
 	known map[string]error
 }
 
@@ -28,16 +28,16 @@ func (e *expressions) validateManifestConfigs(configs []work.ManifestConfigOptio
 		errs = append(errs, e.validateManifestConfig(&configs[i], fldPath.Index(i))...)
 	}
 	if e.number > bounded.MaxExpressions {
-		errs = append(errs, field.Invalid(fldPath, field.OmitValueType{}, fmt.Sprintf("contains %d different expressions, at most %d are allowed in a ManifestWork", e.number, bounded.MaxExpressions)))
+		errs = append(errs, field.Invalid(fldPath, field.OmitValueType{}, fmt.Sprintf("must contain at most %d different expressions in total, found %d", bounded.MaxExpressions, e.number)))
 	}
 	if e.length > bounded.MaxTotalLength {
-		errs = append(errs, field.Invalid(fldPath, field.OmitValueType{}, fmt.Sprintf("contains different expressions of %d bytes in total, at most %d are allowed in a ManifestWork", e.length, bounded.MaxTotalLength)))
+		errs = append(errs, field.Invalid(fldPath, field.OmitValueType{}, fmt.Sprintf("must contain different expressions of at most %d bytes in total, found %d bytes", bounded.MaxTotalLength, e.length)))
 	}
 	return errs
 }
 
-// validate checks an expression unless the limits are exceeded already. key is the expression
-// with its language.
+// validate checks an expression unless the limits are already exceeded. key consists of the
+// expression and its language.
 func (e *expressions) validate(key, text string, fldPath *field.Path, problem string, check func() error) field.ErrorList {
 	if text == "" {
 		return field.ErrorList{field.Required(fldPath, "")}
@@ -60,8 +60,8 @@ func (e *expressions) validate(key, text string, fldPath *field.Path, problem st
 	}
 	if err != nil {
 		detail := err.Error()
-		if len(detail) > maxProblem {
-			detail = strings.ToValidUTF8(detail[:maxProblem], "") + "..."
+		if len(detail) > maxDetail {
+			detail = strings.ToValidUTF8(detail[:maxDetail], "") + "..."
 		}
 		return field.ErrorList{field.Invalid(fldPath, text, problem+": "+detail)}
 	}

@@ -13,8 +13,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work/limits"
 )
 
-// FuzzManifest looks for manifests that the hub takes for another object than the agent
-// does, and for bytes that cost more than they may.
+// FuzzManifest searches for manifests that the hub and the agent read as different objects, and
+// for manifests that exceed the limits.
 func FuzzManifest(f *testing.F) {
 	for _, seed := range []string{
 		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"b"},"data":{"a":"b"}}`,
@@ -37,7 +37,7 @@ func FuzzManifest(f *testing.F) {
 		checked := limits.Check(raw, &left, path)
 		if checked != nil {
 			if len(checked.Error()) > 64*limits.MaxDepth*2 {
-				t.Errorf("Check() returns an error of %d bytes", len(checked.Error()))
+				t.Errorf("length of the error of Check() = %d bytes, want at most %d", len(checked.Error()), 64*limits.MaxDepth*2)
 			}
 			return
 		}
@@ -46,18 +46,18 @@ func FuzzManifest(f *testing.F) {
 			return
 		}
 		if !json.Valid(raw) {
-			t.Fatalf("identify(%q) = %s, want an error: it is no JSON", raw, id)
+			t.Fatalf("identify(%q) = %s, want an error for invalid JSON", raw, id)
 		}
 		agents := &unstructured.Unstructured{}
 		if err := agents.UnmarshalJSON(raw); err != nil {
-			t.Fatalf("the hub takes %q for %s, the agent cannot read it: %v", raw, id, err)
+			t.Fatalf("identify(%q) = %s, want an error because the agent cannot decode it: %v", raw, id, err)
 		}
 		read := identity{agents.GetAPIVersion(), agents.GetKind(), agents.GetNamespace(), agents.GetName()}
 		if read != id {
-			t.Errorf("identify(%q) = %s, the agent reads %s", raw, id, read)
+			t.Errorf("identify(%q) = %s, want %s as in the agent", raw, id, read)
 		}
 		if errs := validateManifests([]work.Manifest{{RawExtension: runtime.RawExtension{Raw: raw}}}, 0, path); len(errs) > 0 {
-			t.Errorf("validateManifests(%q) = %v, want no error as of its parts", raw, errs)
+			t.Errorf("validateManifests(%q) = %v, want no error as for its parts", raw, errs)
 		}
 	})
 }

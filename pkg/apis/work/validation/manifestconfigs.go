@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
@@ -13,13 +14,13 @@ import (
 )
 
 // maxIdentifierLength bounds the name and the namespace of a resourceIdentifier, which may
-// contain wildcards. No name is longer.
+// contain wildcards. No name of an object is longer.
 const maxIdentifierLength = 253
 
 func (e *expressions) validateManifestConfig(config *work.ManifestConfigOption, fldPath *field.Path) field.ErrorList {
 	id := fldPath.Child("resourceIdentifier")
-	errs := require(config.ResourceIdentifier.Resource, id.Child("resource"))
-	errs = append(errs, require(config.ResourceIdentifier.Name, id.Child("name"))...)
+	errs := validate.Required(config.ResourceIdentifier.Resource, id.Child("resource"))
+	errs = append(errs, validate.Required(config.ResourceIdentifier.Name, id.Child("name"))...)
 	for child, value := range map[string]string{"name": config.ResourceIdentifier.Name, "namespace": ptr.Deref(config.ResourceIdentifier.Namespace, "")} {
 		if len(value) > maxIdentifierLength {
 			errs = append(errs, field.TooLong(id.Child(child), "", maxIdentifierLength))
@@ -27,7 +28,7 @@ func (e *expressions) validateManifestConfig(config *work.ManifestConfigOption, 
 	}
 	errs = append(errs, e.validateFeedbackRules(config.FeedbackRules, fldPath.Child("feedbackRules"))...)
 	if config.FeedbackScrapeType != "" {
-		errs = append(errs, validateEnum(config.FeedbackScrapeType, fldPath.Child("feedbackScrapeType"),
+		errs = append(errs, validate.Supported(config.FeedbackScrapeType, fldPath.Child("feedbackScrapeType"),
 			work.FeedbackPollType, work.FeedbackWatchType)...)
 	}
 	errs = append(errs, e.validateUpdateStrategy(config.UpdateStrategy, fldPath.Child("updateStrategy"))...)
@@ -43,17 +44,17 @@ func (e *expressions) validateFeedbackRules(rules []work.FeedbackRule, fldPath *
 	if paths > bounded.MaxFeedbackPaths {
 		return field.ErrorList{field.TooMany(fldPath, paths, bounded.MaxFeedbackPaths)}
 	}
-	// All values of a manifest are reported in one list, whose key is their name.
+	// The status lists all values of a manifest together, with their names as the keys.
 	names := map[string]bool{}
 	for i, rule := range rules {
 		rulePath := fldPath.Index(i)
-		errs = append(errs, validateEnum(rule.Type, rulePath.Child("type"), work.JSONPathsType, work.WellKnownStatusType)...)
+		errs = append(errs, validate.Supported(rule.Type, rulePath.Child("type"), work.JSONPathsType, work.WellKnownStatusType)...)
 		if rule.Type == work.JSONPathsType && len(rule.JsonPaths) == 0 {
-			errs = append(errs, field.Required(rulePath.Child("jsonPaths"), "needed for the type JSONPaths"))
+			errs = append(errs, field.Required(rulePath.Child("jsonPaths"), "must be set if type is JSONPaths"))
 		}
 		for j, path := range rule.JsonPaths {
 			at := rulePath.Child("jsonPaths").Index(j)
-			errs = append(errs, validateUniqueName(path.Name, names, at.Child("name"))...)
+			errs = append(errs, validate.Unique(path.Name, names, at.Child("name"))...)
 			errs = append(errs, e.validateJSONPath(path.Path, at.Child("path"))...)
 		}
 	}
@@ -71,7 +72,7 @@ func (e *expressions) validateUpdateStrategy(strategy *work.UpdateStrategy, fldP
 	if strategy == nil {
 		return nil
 	}
-	errs := validateEnum(strategy.Type, fldPath.Child("type"),
+	errs := validate.Supported(strategy.Type, fldPath.Child("type"),
 		work.UpdateStrategyTypeCreateOnly,
 		work.UpdateStrategyTypeReadOnly,
 		work.UpdateStrategyTypeServerSideApply,
@@ -82,10 +83,10 @@ func (e *expressions) validateUpdateStrategy(strategy *work.UpdateStrategy, fldP
 	}
 	fldPath = fldPath.Child("serverSideApply")
 	if strategy.Type != work.UpdateStrategyTypeServerSideApply {
-		errs = append(errs, field.Forbidden(fldPath, "only for the type ServerSideApply"))
+		errs = append(errs, field.Forbidden(fldPath, "may be set only if type is ServerSideApply"))
 	}
 	if apply.FieldManager != "" && !strings.HasPrefix(apply.FieldManager, workv1.DefaultFieldManager) {
-		errs = append(errs, field.Invalid(fldPath.Child("fieldManager"), apply.FieldManager, "must begin with "+workv1.DefaultFieldManager))
+		errs = append(errs, field.Invalid(fldPath.Child("fieldManager"), apply.FieldManager, "must start with "+workv1.DefaultFieldManager))
 	}
 	conditions := map[string]bool{}
 	for i := range apply.IgnoreFields {
@@ -95,14 +96,14 @@ func (e *expressions) validateUpdateStrategy(strategy *work.UpdateStrategy, fldP
 }
 
 func (e *expressions) validateIgnoreField(ignore *work.IgnoreField, conditions map[string]bool, fldPath *field.Path) field.ErrorList {
-	// Without a condition the default applies, so two such entries are the same one.
+	// The default applies to an empty condition, so that an empty one and the default are duplicates.
 	condition := ignore.Condition
 	if condition == "" {
 		condition = work.IgnoreFieldsConditionOnSpokePresent
 	}
-	errs := validateEnum(condition, fldPath.Child("condition"),
+	errs := validate.Supported(condition, fldPath.Child("condition"),
 		work.IgnoreFieldsConditionOnSpokeChange, work.IgnoreFieldsConditionOnSpokePresent)
-	errs = append(errs, validateUniqueName(string(condition), conditions, fldPath.Child("condition"))...)
+	errs = append(errs, validate.Unique(string(condition), conditions, fldPath.Child("condition"))...)
 	for i, path := range ignore.JSONPaths {
 		errs = append(errs, e.validate("fields "+path, path, fldPath.Child("jsonPaths").Index(i), "invalid JSONPath", func() error {
 			_, err := fieldpath.ParseFields(path)

@@ -5,19 +5,19 @@ import (
 	"maps"
 	"slices"
 
-	pathvalidation "k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work/limits"
 )
 
 func validateManifests(manifests []work.Manifest, limitBytes int64, fldPath *field.Path) field.ErrorList {
 	if len(manifests) == 0 {
-		return field.ErrorList{field.Required(fldPath, "at least one manifest is needed")}
+		return field.ErrorList{field.Required(fldPath, "must contain at least one manifest")}
 	}
 	if len(manifests) > limits.MaxManifests {
 		return field.ErrorList{field.TooMany(fldPath, len(manifests), limits.MaxManifests)}
@@ -26,23 +26,23 @@ func validateManifests(manifests []work.Manifest, limitBytes int64, fldPath *fie
 	var size int64
 	raws := make([][]byte, len(manifests))
 	for i := range manifests {
-		// MarshalJSON gives the bytes as they came, and the encoded object of a
-		// work that was built in memory.
+		// MarshalJSON returns the bytes of the request, or encodes the object of a
+		// ManifestWork that was built in memory.
 		raw, err := manifests[i].MarshalJSON()
 		if err != nil {
-			errs = append(errs, field.Invalid(fldPath.Index(i), "", "cannot be encoded: "+err.Error()))
+			errs = append(errs, field.Invalid(fldPath.Index(i), "", "cannot be encoded as JSON: "+err.Error()))
 			continue
 		}
 		size += int64(len(raw))
 		raws[i] = raw
 	}
-	// What is too long is not read.
+	// Decoding costs much more memory than the bytes.
 	if limitBytes > 0 && size > limitBytes {
 		err := field.TooLong(fldPath, "", int(limitBytes))
-		err.Detail = fmt.Sprintf("the manifests are %d bytes in total, may not be more than %d bytes", size, limitBytes)
+		err.Detail = fmt.Sprintf("may not be more than %d bytes in total, found %d bytes", limitBytes, size)
 		return append(errs, err)
 	}
-	taken := map[identity]bool{}
+	seen := map[identity]bool{}
 	left := limits.MaxValues
 	for i, raw := range raws {
 		if raw == nil {
@@ -61,15 +61,15 @@ func validateManifests(manifests []work.Manifest, limitBytes int64, fldPath *fie
 		if len(idErrs) > 0 {
 			continue
 		}
-		if taken[id] {
+		if seen[id] {
 			errs = append(errs, field.Duplicate(path, id.String()))
 		}
-		taken[id] = true
+		seen[id] = true
 	}
 	return errs
 }
 
-// identity is what makes two manifests the same object.
+// identity identifies the object of a manifest.
 type identity struct {
 	apiVersion, kind, namespace, name string
 }
@@ -83,13 +83,14 @@ func (id identity) String() string {
 }
 
 func identify(raw []byte, fldPath *field.Path) (identity, field.ErrorList) {
-	// The JSON keys of Kubernetes objects are case-sensitive, unlike those of encoding/json.
+	// The JSON keys of Kubernetes objects are case-sensitive, but encoding/json ignores the case of
+	// keys.
 	var content any
 	if err := json.Unmarshal(raw, &content); err != nil {
-		return identity{}, field.ErrorList{field.Invalid(fldPath, "", "is no JSON: "+err.Error())}
+		return identity{}, field.ErrorList{field.Invalid(fldPath, "", "must be valid JSON: "+err.Error())}
 	}
 	if content == nil {
-		return identity{}, field.ErrorList{field.Required(fldPath, "a manifest may not be empty")}
+		return identity{}, field.ErrorList{field.Required(fldPath, "a manifest must not be empty")}
 	}
 	object, ok := content.(map[string]any)
 	if !ok {
@@ -134,25 +135,21 @@ func identify(raw []byte, fldPath *field.Path) (identity, field.ErrorList) {
 	}
 
 	errs = append(errs, validateAPIVersion(id.apiVersion, fldPath.Child("apiVersion"))...)
-	errs = append(errs, require(id.kind, fldPath.Child("kind"))...)
+	errs = append(errs, validate.Required(id.kind, fldPath.Child("kind"))...)
 	if generateName != "" {
-		errs = append(errs, field.Forbidden(metadataPath.Child("generateName"), "a manifest needs a fixed name, or each apply would create another object"))
+		errs = append(errs, field.Forbidden(metadataPath.Child("generateName"), "the agent would create another object each time that it applies the manifest; set name instead"))
 	} else if id.name == "" {
 		errs = append(errs, field.Required(metadataPath.Child("name"), ""))
 	}
-	for _, problem := range pathvalidation.IsPathSegmentName(id.name) {
-		errs = append(errs, field.Invalid(metadataPath.Child("name"), id.name, problem))
-	}
+	errs = append(errs, validate.Name(id.name, metadataPath.Child("name"), validate.PathSegment)...)
 	if id.namespace != "" {
-		for _, problem := range apivalidation.ValidateNamespaceName(id.namespace, false) {
-			errs = append(errs, field.Invalid(metadataPath.Child("namespace"), id.namespace, problem))
-		}
+		errs = append(errs, validate.Name(id.namespace, metadataPath.Child("namespace"), apivalidation.ValidateNamespaceName)...)
 	}
 	return id, errs
 }
 
-// validateStrings checks that a value is a map of strings, if there is one. YAML
-// makes numbers and booleans of unquoted values, which no API server decodes.
+// validateStrings accepts null and objects whose values are strings or null. A YAML
+// parser turns unquoted values into numbers and booleans, which no API server decodes.
 func validateStrings(value any, fldPath *field.Path) field.ErrorList {
 	if value == nil {
 		return nil
@@ -175,7 +172,7 @@ func validateAPIVersion(apiVersion string, fldPath *field.Path) field.ErrorList 
 		return field.ErrorList{field.Required(fldPath, "")}
 	}
 	if gv, err := schema.ParseGroupVersion(apiVersion); err != nil || gv.Version == "" {
-		return field.ErrorList{field.Invalid(fldPath, apiVersion, "must be <version> or <group>/<version>")}
+		return field.ErrorList{field.Invalid(fldPath, apiVersion, "must have the form <version> or <group>/<version>")}
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ const (
 	oneWork   = "workload: {manifests: [" + configMap + "]}\n"
 )
 
-// parsed gives a ManifestWork named w with the spec, as a request would bring it.
+// parsed decodes a ManifestWork named w with the spec, like a request.
 func parsed(t *testing.T, spec string) *work.ManifestWork {
 	t.Helper()
 	return decode(t, "metadata: {name: w, namespace: cluster1}\nspec:\n  "+strings.ReplaceAll(strings.TrimSpace(spec), "\n", "\n  "))
@@ -48,7 +48,7 @@ func TestSpec(t *testing.T) {
 	}{
 		"smallest":     {spec: oneWork},
 		"no manifests": {spec: `workload: {}`, want: []string{"spec.workload.manifests: Required value"}},
-		"manifests that are no objects": {
+		"manifests that are not objects": {
 			spec: `workload: {manifests: [` + configMap + `, null, "text", [], 1, {}, {apiVersion: v1, kind: 1}, {apiVersion: v1, kind: ConfigMap, metadata: name}]}`,
 			want: []string{
 				"spec.workload.manifests[1]: Required value",
@@ -241,9 +241,9 @@ func TestSizeLimit(t *testing.T) {
 	fieldtest.Check(t, ValidateManifestWork(mw, size))
 	errs := ValidateManifestWork(mw, size-1)
 	fieldtest.Check(t, errs, "spec.workload.manifests: Too long")
-	want := fmt.Sprintf("the manifests are %d bytes in total, may not be more than %d bytes", size, size-1)
+	want := fmt.Sprintf("may not be more than %d bytes in total, found %d bytes", size-1, size)
 	if errs[0].Detail != want {
-		t.Errorf("got %q, want %q", errs[0].Detail, want)
+		t.Errorf("detail of ValidateManifestWork() = %q, want %q", errs[0].Detail, want)
 	}
 }
 
@@ -276,7 +276,7 @@ func TestExampleIsValid(t *testing.T) {
 	fieldtest.Check(t, ValidateManifestWork(decode(t, string(data)), 0))
 }
 
-func TestUpdateKeepsWhatWasWrong(t *testing.T) {
+func TestUpdateIgnoresStoredErrors(t *testing.T) {
 	const unnamed = `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: a}}`
 	const limit = 250
 	manifests := func(list ...string) string { return "workload: {manifests: [" + strings.Join(list, ", ") + "]}\n" }
@@ -312,7 +312,7 @@ func TestUpdateKeepsWhatWasWrong(t *testing.T) {
 	}
 }
 
-func TestMetadataOfABadObjectMayChange(t *testing.T) {
+func TestMetadataOfInvalidObjectMayChange(t *testing.T) {
 	old := parsed(t, "workload: {}")
 	mw := old.DeepCopy()
 	mw.Labels = map[string]string{"team": "qa"}

@@ -1,4 +1,4 @@
-// Package visibilitytest makes Scopes for tests of what reads within one.
+// Package visibilitytest creates Scopes for tests of other packages.
 package visibilitytest
 
 import (
@@ -17,9 +17,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 )
 
-// Scope is what a user may find on a hub with the given policy: documents of YAML
-// with Roles, ClusterRoles, RoleBindings and ClusterRoleBindings. A Role or a
-// RoleBinding needs a namespace. The test fails at once if the policy is not valid.
+// Scope returns the Scope of a user on a hub with the given policy: YAML documents with
+// Roles, ClusterRoles, RoleBindings and ClusterRoleBindings. Roles and RoleBindings need a
+// namespace. The test fails at once if the policy is invalid.
 func Scope(t testing.TB, policyYAML string, identity user.Info) visibility.Scope {
 	t.Helper()
 	scope, err := visibility.Static(Parse(t, policyYAML), identity)
@@ -29,18 +29,18 @@ func Scope(t testing.TB, policyYAML string, identity user.Info) visibility.Scope
 	return scope
 }
 
-// Everything is the Scope of a privileged caller: everything of the hub, and
-// everything but Secrets of every managed cluster.
+// Everything returns the Scope of a privileged caller: everything on the hub, and
+// everything except Secrets on every managed cluster.
 func Everything() visibility.Scope {
 	scope, err := visibility.Static(nil, &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}})
 	if err != nil {
-		// Without objects there is none to be refused.
+		// Without objects, Static cannot fail.
 		panic(err)
 	}
 	return scope
 }
 
-// Parse reads the objects of a policy.
+// Parse returns the objects of a policy.
 func Parse(t testing.TB, policyYAML string) []runtime.Object {
 	t.Helper()
 	scheme := runtime.NewScheme()

@@ -1,4 +1,4 @@
-// Package addondeploymentconfig defines how AddOnDeploymentConfigs are served.
+// Package addondeploymentconfig serves AddOnDeploymentConfigs.
 package addondeploymentconfig
 
 import (
@@ -13,13 +13,13 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
-// Definition is the row of AddOnDeploymentConfigs.
+// Definition returns the row of AddOnDeploymentConfigs.
 func Definition() definition.Resource {
 	return definition.Resource{
 		Name: "addondeploymentconfigs", Singular: "addondeploymentconfig", Kind: "AddOnDeploymentConfig",
 		Categories: []string{"ocm"},
 		Versions:   []schema.GroupVersion{v1beta1.SchemeGroupVersion, v1alpha1.SchemeGroupVersion},
-		// It can say what v1beta1 has no fields for.
+		// v1alpha1 has fields that v1beta1 lacks.
 		Stored:  v1alpha1.SchemeGroupVersion,
 		New:     func() runtime.Object { return &addon.AddOnDeploymentConfig{} },
 		NewList: func() runtime.Object { return &addon.AddOnDeploymentConfigList{} },

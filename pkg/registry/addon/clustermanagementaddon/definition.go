@@ -1,4 +1,4 @@
-// Package clustermanagementaddon defines how ClusterManagementAddOns are served.
+// Package clustermanagementaddon serves ClusterManagementAddOns.
 package clustermanagementaddon
 
 import (
@@ -12,14 +12,14 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
-// Definition is the row of ClusterManagementAddOns.
+// Definition returns the row of ClusterManagementAddOns.
 func Definition() definition.Resource {
 	return definition.Resource{
 		Name: "clustermanagementaddons", Singular: "clustermanagementaddon", Kind: "ClusterManagementAddOn",
 		ShortNames: []string{"cma", "cmas"}, Categories: []string{"ocm"},
 		ClusterScoped: true,
 		Versions:      []schema.GroupVersion{v1beta1.SchemeGroupVersion, v1alpha1.SchemeGroupVersion},
-		// It can say what v1beta1 has no fields for.
+		// v1alpha1 has fields that v1beta1 lacks.
 		Stored:  v1alpha1.SchemeGroupVersion,
 		New:     func() runtime.Object { return &addon.ClusterManagementAddOn{} },
 		NewList: func() runtime.Object { return &addon.ClusterManagementAddOnList{} },
@@ -31,8 +31,8 @@ func Definition() definition.Resource {
 			ValidateStatusUpdate: validation.ValidateClusterManagementAddOnStatusUpdate,
 		},
 		Columns: definition.Columns[*addon.ClusterManagementAddOn]{
-			{Name: "Display Name", Description: "Name of the add-on to show.", Value: func(a *addon.ClusterManagementAddOn) any { return a.Spec.AddOnMeta.DisplayName }},
-			{Name: "Install Strategy", Description: "On which clusters the add-on is installed.", Wide: true, Value: func(a *addon.ClusterManagementAddOn) any {
+			{Name: "Display Name", Description: "Display name of the add-on.", Value: func(a *addon.ClusterManagementAddOn) any { return a.Spec.AddOnMeta.DisplayName }},
+			{Name: "Install Strategy", Description: "How the clusters of the add-on are chosen.", Wide: true, Value: func(a *addon.ClusterManagementAddOn) any {
 				return a.Spec.InstallStrategy.Type
 			}},
 		},

@@ -1,4 +1,4 @@
-// Package managedclusteraddon defines how ManagedClusterAddOns are served.
+// Package managedclusteraddon serves ManagedClusterAddOns.
 package managedclusteraddon
 
 import (
@@ -16,21 +16,21 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
-// Definition is the row of ManagedClusterAddOns.
+// Definition returns the row of ManagedClusterAddOns.
 func Definition() definition.Resource {
 	return definition.Resource{
 		Name: "managedclusteraddons", Singular: "managedclusteraddon", Kind: "ManagedClusterAddOn",
 		ShortNames: []string{"mca", "mcas"}, Categories: []string{"ocm"},
 		Versions: []schema.GroupVersion{v1beta1.SchemeGroupVersion, v1alpha1.SchemeGroupVersion},
-		// It can say what v1beta1 has no fields for.
+		// v1alpha1 has fields that v1beta1 lacks.
 		Stored:  v1alpha1.SchemeGroupVersion,
 		New:     func() runtime.Object { return &addon.ManagedClusterAddOn{} },
 		NewList: func() runtime.Object { return &addon.ManagedClusterAddOnList{} },
 		Strategy: &definition.Strategy[*addon.ManagedClusterAddOn]{
 			Spec:                 func(a *addon.ManagedClusterAddOn) any { return &a.Spec },
 			Status:               func(a *addon.ManagedClusterAddOn) any { return &a.Status },
-			PrepareForCreate:     func(_ context.Context, a *addon.ManagedClusterAddOn) { settleNamespace(a) },
-			PrepareForUpdate:     func(_ context.Context, a, _ *addon.ManagedClusterAddOn) { settleNamespace(a) },
+			PrepareForCreate:     func(_ context.Context, a *addon.ManagedClusterAddOn) { defaultNamespace(a) },
+			PrepareForUpdate:     func(_ context.Context, a, _ *addon.ManagedClusterAddOn) { defaultNamespace(a) },
 			Validate:             validation.ValidateManagedClusterAddOn,
 			ValidateUpdate:       validation.ValidateManagedClusterAddOnUpdate,
 			ValidateStatusUpdate: validation.ValidateManagedClusterAddOnStatusUpdate,
@@ -39,15 +39,14 @@ func Definition() definition.Resource {
 		Limits: quota.ObjectLimits{SpecBytes: 64 << 10},
 		Columns: definition.Columns[*addon.ManagedClusterAddOn]{
 			definition.ConditionColumn("Available", "Whether the agent of the add-on runs.", v1alpha1.ConditionAvailable, conditions),
-			definition.ConditionColumn("Degraded", "Whether the add-on works in part only.", v1alpha1.ConditionDegraded, conditions),
-			definition.ConditionColumn("Progressing", "Whether the add-on is installed, configured or upgraded.", v1alpha1.ConditionProgressing, conditions),
+			definition.ConditionColumn("Degraded", "Whether the add-on is only partly functional.", v1alpha1.ConditionDegraded, conditions),
+			definition.ConditionColumn("Progressing", "Whether the add-on is being installed, configured or upgraded.", v1alpha1.ConditionProgressing, conditions),
 		},
 	}
 }
 
-// settleNamespace writes out what leaving out the namespace means in v1alpha1, since v1beta1
-// cannot leave it out of what is stored.
-func settleNamespace(a *addon.ManagedClusterAddOn) {
+// defaultNamespace stores the default install namespace of v1alpha1. v1beta1 has no default for it.
+func defaultNamespace(a *addon.ManagedClusterAddOn) {
 	if a.Spec.InstallNamespace == "" {
 		a.Spec.InstallNamespace = v1alpha1.DefaultInstallNamespace
 	}

@@ -1,4 +1,4 @@
-// Package managedserviceaccount defines how ManagedServiceAccounts are served.
+// Package managedserviceaccount serves ManagedServiceAccounts.
 package managedserviceaccount
 
 import (
@@ -11,8 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
 	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
@@ -23,7 +21,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
-// Definition is the row of ManagedServiceAccounts, which are valid by the validator.
+// Definition returns the row of ManagedServiceAccounts.
 func Definition(placement Placement, validator validation.Validator) definition.Resource {
 	return definition.Resource{
 		Name: "managedserviceaccounts", Singular: "managedserviceaccount", Kind: "ManagedServiceAccount",
@@ -40,20 +38,20 @@ func Definition(placement Placement, validator validation.Validator) definition.
 			Status: func(a *authentication.ManagedServiceAccount) any { return &a.Status },
 			PrepareForCreate: func(ctx context.Context, a *authentication.ManagedServiceAccount) {
 				keepParent(ctx, a, &authentication.ManagedServiceAccount{})
-				settleValidity(a, validator.MaximumValidity)
-				a.Status.Conditions = pending()
+				defaultValidity(a, validator.MaximumValidity)
+				a.Status.Conditions = pendingConditions()
 			},
 			PrepareForUpdate: func(ctx context.Context, a, old *authentication.ManagedServiceAccount) {
 				keepParent(ctx, a, old)
 				if a.Spec.Rotation.Validity != old.Spec.Rotation.Validity {
-					settleValidity(a, validator.MaximumValidity)
+					defaultValidity(a, validator.MaximumValidity)
 				}
 			},
 			Warnings: func(a *authentication.ManagedServiceAccount) []string {
 				if enabled := a.Spec.Rotation.Enabled; enabled == nil || *enabled {
 					return nil
 				}
-				return []string{"spec.rotation.enabled: false has no effect: the token is rotated before it expires"}
+				return []string{"spec.rotation.enabled: false has no effect; the agent rotates the token before it expires"}
 			},
 			Validate:             validator.Validate,
 			ValidateUpdate:       validator.ValidateUpdate,
@@ -62,11 +60,11 @@ func Definition(placement Placement, validator validation.Validator) definition.
 		Quota:  quota.Limits{Objects: 2_000, Bytes: 8 << 20},
 		Limits: quota.ObjectLimits{SpecBytes: 64 << 10},
 		Columns: definition.Columns[*authentication.ManagedServiceAccount]{
-			{Name: "Ready", Description: "Whether a valid token is reported; in a namespace that is bound to sets of clusters, on how many of them.", Value: ready},
-			{Name: "Expires", Description: "Time until the token expires, the first one of several.", Value: func(a *authentication.ManagedServiceAccount) any {
+			{Name: "Ready", Description: "Whether a valid token is reported. In a namespace that is bound to cluster sets: the number of ready clusters and of all clusters.", Value: ready},
+			{Name: "Expires", Description: "Time until the first token expires.", Value: func(a *authentication.ManagedServiceAccount) any {
 				return until(a.Status.ExpirationTimestamp)
 			}},
-			{Name: "Last Rotated", Description: "Time since the token was replaced.", Value: func(a *authentication.ManagedServiceAccount) any {
+			{Name: "Last Rotated", Description: "Time since the last rotation of the token.", Value: func(a *authentication.ManagedServiceAccount) any {
 				if a.Status.TokenSecretRef == nil {
 					return "<none>"
 				}
@@ -79,13 +77,13 @@ func Definition(placement Placement, validator validation.Validator) definition.
 				return a.Status.ServiceAccountRef.Namespace + "/" + a.Status.ServiceAccountRef.Name
 			}},
 		},
-		Wrap: placed(placement).Wrap,
+		Wrap: placementGuard(placement).Wrap,
 	}
 }
 
-// pending is what is known of a new account, so that one which no agent looks at
-// says so. It is what agents of today report too; they know of no more.
-func pending() []metav1.Condition {
+// pendingConditions returns the conditions of a new account. They stay if no agent manages the
+// account. Upstream OCM agents report the same two conditions.
+func pendingConditions() []metav1.Condition {
 	var out []metav1.Condition
 	for _, conditionType := range []string{
 		authenticationv1beta1.ConditionSecretCreated,
@@ -99,10 +97,9 @@ func pending() []metav1.Condition {
 	return out
 }
 
-// settleValidity writes out what leaving out the validity means: typed clients of
-// today then send "0s", which agents of today would ask for, in vain. Where the
-// hub's bound is below the default, nobody has to know it to get an account.
-func settleValidity(a *authentication.ManagedServiceAccount, maximum time.Duration) {
+// defaultValidity sets the default validity, or the maximum if it is lower. Upstream clients send
+// "0s" for no validity, and upstream agents would request tokens with it, which fails.
+func defaultValidity(a *authentication.ManagedServiceAccount, maximum time.Duration) {
 	validity, err := authenticationv1beta1.ParseValidity(a.Spec.Rotation.Validity)
 	if err != nil || validity != authenticationv1beta1.DefaultValidity {
 		return
@@ -113,17 +110,17 @@ func settleValidity(a *authentication.ManagedServiceAccount, maximum time.Durati
 	a.Spec.Rotation.Validity = validity.String()
 }
 
-// keepParent lets only the server say which account of a cluster set an account
-// replicates: it deletes accounts by these marks.
+// keepParent keeps the label and the annotation that identify the parent account of a replica.
+// Only the server may change them, because it deletes replicas by them.
 func keepParent(ctx context.Context, a, old *authentication.ManagedServiceAccount) {
-	if caller, ok := request.UserFrom(ctx); ok && caller.GetName() == user.APIServerUser {
+	if definition.ByServer(ctx) {
 		return
 	}
 	a.Labels = kept(a.Labels, old.Labels, authenticationv1beta1.ParentNamespaceLabel)
 	a.Annotations = kept(a.Annotations, old.Annotations, authenticationv1beta1.ParentUIDAnnotation)
 }
 
-// kept gives a key of values the value that it has in old.
+// kept returns values with the entry that old has for a key.
 func kept(values, old map[string]string, key string) map[string]string {
 	value, had := old[key]
 	if !had {

@@ -3,50 +3,38 @@ package managedserviceaccountbinding
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
-	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
-	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/executor"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
-// Bindings reads ManagedServiceAccountBindings from the store that their row gives
-// it. The zero value can be used once the row that has it is served.
+// Bindings reads ManagedServiceAccountBindings from the store of their row. The zero value is
+// ready for use, and returns errors until the row is served.
 type Bindings struct {
-	store atomic.Pointer[definition.REST]
+	store definition.Handle[*definition.REST]
 }
 
 var _ executor.Bindings = &Bindings{}
 
-func (b *Bindings) serve(store *definition.REST) { b.store.Store(store) }
-
-// Bindings implements executor.Bindings. It is as of now: what was deleted before the
-// call is not there, whichever replica did it. Callers may not change what they
-// get. It fails as a request does whose server is not ready.
+// Bindings implements executor.Bindings. The list is consistent: it does not contain a binding
+// that any replica deleted before the call. Callers must not change it.
 func (b *Bindings) Bindings(ctx context.Context, namespace string) ([]authentication.ManagedServiceAccountBinding, error) {
-	store := b.store.Load()
-	if store == nil {
-		return nil, apierrors.NewServiceUnavailable("ManagedServiceAccountBindings are not served yet")
+	ctx, store, err := b.store.Open(ctx, "ManagedServiceAccountBindings", "list", namespace)
+	if err != nil {
+		return nil, err
 	}
-	ctx = request.WithNamespace(ctx, namespace)
-	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{
-		IsResourceRequest: true, Verb: "list", Namespace: namespace,
-		APIGroup: authentication.GroupName, APIVersion: authenticationv1alpha1.SchemeGroupVersion.Version, Resource: resource,
-	})
-	// Without a resource version, which would let the watch cache answer with what it
-	// has seen so far.
+	// With a resource version, the watch cache could return an older list.
 	listed, err := store.List(ctx, &metainternalversion.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("reading the ManagedServiceAccountBindings of namespace %s: %w", namespace, err)
 	}
 	list, ok := listed.(*authentication.ManagedServiceAccountBindingList)
 	if !ok {
-		return nil, apierrors.NewInternalError(fmt.Errorf("a list of ManagedServiceAccountBindings is a %T", listed))
+		return nil, apierrors.NewInternalError(fmt.Errorf("unexpected type %T of a list of ManagedServiceAccountBindings", listed))
 	}
 	return list.Items, nil
 }

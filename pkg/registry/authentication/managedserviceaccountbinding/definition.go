@@ -1,5 +1,5 @@
-// Package managedserviceaccountbinding defines how ManagedServiceAccountBindings are
-// served, and reads them for whoever decides by them.
+// Package managedserviceaccountbinding serves ManagedServiceAccountBindings, and reads them for
+// the check of executors.
 package managedserviceaccountbinding
 
 import (
@@ -23,15 +23,15 @@ import (
 
 const resource = "managedserviceaccountbindings"
 
-// Options are what ManagedServiceAccountBindings need beside their storage.
+// Options configure ManagedServiceAccountBindings.
 type Options struct {
-	// Authorizer tells who may bind accounts.
+	// Authorizer decides whether a caller may bind an account.
 	Authorizer authorizer.Authorizer
-	// Bindings is given the store; nil if nobody decides by it.
+	// Bindings receives the store. It may be nil.
 	Bindings *Bindings
 }
 
-// Definition is the row of ManagedServiceAccountBindings.
+// Definition returns the row of ManagedServiceAccountBindings.
 func Definition(o Options) definition.Resource {
 	if o.Bindings == nil {
 		o.Bindings = &Bindings{}
@@ -44,15 +44,15 @@ func Definition(o Options) definition.Resource {
 		NewList:  func() runtime.Object { return &authentication.ManagedServiceAccountBindingList{} },
 		Strategy: &definition.Strategy[*authentication.ManagedServiceAccountBinding]{
 			Spec:             func(b *authentication.ManagedServiceAccountBinding) any { return &b.Spec },
-			PrepareForCreate: func(_ context.Context, b *authentication.ManagedServiceAccountBinding) { settleNamespace(b) },
-			PrepareForUpdate: func(_ context.Context, b, _ *authentication.ManagedServiceAccountBinding) { settleNamespace(b) },
+			PrepareForCreate: func(_ context.Context, b *authentication.ManagedServiceAccountBinding) { defaultNamespace(b) },
+			PrepareForUpdate: func(_ context.Context, b, _ *authentication.ManagedServiceAccountBinding) { defaultNamespace(b) },
 			Validate:         validation.ValidateManagedServiceAccountBinding,
 			ValidateUpdate:   validation.ValidateManagedServiceAccountBindingUpdate,
 			Warnings: func(b *authentication.ManagedServiceAccountBinding) []string {
 				if len(b.Spec.Subjects) > 0 {
 					return nil
 				}
-				return []string{"spec.subjects: the binding names nobody, so it allows nothing"}
+				return []string{"spec.subjects: the list is empty, so the binding grants nothing"}
 			},
 		},
 		Wrap: definition.Guard[*authentication.ManagedServiceAccountBinding]{
@@ -66,33 +66,34 @@ func Definition(o Options) definition.Resource {
 				return executor.Bind(ctx, o.Authorizer, b.Namespace, b.Spec.Ref.Name)
 			},
 		}.Wrap,
-		// Each check of an executor may read all bindings of a namespace.
+		// The check of an executor may read all bindings of a namespace.
 		Quota:  quota.Limits{Objects: 1_000, Bytes: 4 << 20},
 		Limits: quota.ObjectLimits{SpecBytes: 64 << 10},
 		Columns: definition.Columns[*authentication.ManagedServiceAccountBinding]{
-			{Name: "Account", Description: "The ManagedServiceAccount that works may act as.", Value: func(b *authentication.ManagedServiceAccountBinding) any {
+			{Name: "Account", Description: "ManagedServiceAccount that ManifestWorks may act as.", Value: func(b *authentication.ManagedServiceAccountBinding) any {
 				return b.Spec.Ref.Name
 			}},
-			{Name: "Subjects", Description: "How many users, groups and service accounts of the hub are named.", Value: func(b *authentication.ManagedServiceAccountBinding) any {
+			{Name: "Subjects", Description: "Number of users, groups and service accounts of the hub that may use the account.", Value: func(b *authentication.ManagedServiceAccountBinding) any {
 				return int64(len(b.Spec.Subjects))
 			}},
-			named("Users", "The users of the hub that are named.", rbacv1.UserKind),
-			named("Groups", "The groups of the hub that are named.", rbacv1.GroupKind),
-			named("Service Accounts", "The service accounts of the hub that are named.", rbacv1.ServiceAccountKind),
+			subjectColumn("Users", "Users of the hub that may use the account.", rbacv1.UserKind),
+			subjectColumn("Groups", "Groups of the hub that may use the account.", rbacv1.GroupKind),
+			subjectColumn("Service Accounts", "Service accounts of the hub that may use the account.", rbacv1.ServiceAccountKind),
 		},
-		Stores: map[string]func(*definition.REST){resource: o.Bindings.serve},
+		Stores: map[string]func(*definition.REST){resource: o.Bindings.store.Set},
 	}
 }
 
-// settleNamespace writes out that an account is bound where it is.
-func settleNamespace(b *authentication.ManagedServiceAccountBinding) {
+// defaultNamespace sets the namespace of the account to the namespace of the binding if it is
+// empty.
+func defaultNamespace(b *authentication.ManagedServiceAccountBinding) {
 	if b.Spec.Ref.Namespace == "" {
 		b.Spec.Ref.Namespace = b.Namespace
 	}
 }
 
-// named is a column of the subjects of one kind.
-func named(name, description, kind string) definition.Column[*authentication.ManagedServiceAccountBinding] {
+// subjectColumn returns a column of the subjects of a kind.
+func subjectColumn(name, description, kind string) definition.Column[*authentication.ManagedServiceAccountBinding] {
 	return definition.Column[*authentication.ManagedServiceAccountBinding]{
 		Name: name, Description: description, Wide: true,
 		Value: func(b *authentication.ManagedServiceAccountBinding) any {

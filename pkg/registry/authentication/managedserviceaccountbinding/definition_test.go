@@ -20,25 +20,25 @@ func binding(subjects ...rbacv1.Subject) *authentication.ManagedServiceAccountBi
 	}
 }
 
-func TestNamespaceOfTheAccount(t *testing.T) {
+func TestDefaultNamespace(t *testing.T) {
 	row := Definition(Options{})
 	strategy := row.Strategy.(*definition.Strategy[*authentication.ManagedServiceAccountBinding])
 
-	left := binding()
-	strategy.PrepareForCreate(context.Background(), left)
-	if left.Spec.Ref.Namespace != "cluster1" {
-		t.Errorf("left out, it is %q", left.Spec.Ref.Namespace)
+	created := binding()
+	strategy.PrepareForCreate(context.Background(), created)
+	if created.Spec.Ref.Namespace != "cluster1" {
+		t.Errorf("PrepareForCreate() sets spec.ref.namespace = %q, want %q", created.Spec.Ref.Namespace, "cluster1")
 	}
 	update := binding()
-	strategy.PrepareForUpdate(context.Background(), update, left)
-	if errs := strategy.ValidateUpdate(update, left); len(errs) > 0 {
-		t.Errorf("left out of an update: %v", errs)
+	strategy.PrepareForUpdate(context.Background(), update, created)
+	if errs := strategy.ValidateUpdate(update, created); len(errs) > 0 {
+		t.Errorf("ValidateUpdate() without a namespace = %v, want no errors", errs)
 	}
 	other := binding()
 	other.Spec.Ref.Namespace = "cluster2"
 	strategy.PrepareForCreate(context.Background(), other)
 	if errs := strategy.Validate(other); len(errs) != 1 || errs[0].Field != "spec.ref.namespace" {
-		t.Errorf("another one: %v", errs)
+		t.Errorf("Validate() with another namespace = %v, want one error of spec.ref.namespace", errs)
 	}
 }
 
@@ -53,13 +53,13 @@ func TestColumns(t *testing.T) {
 		cells = append(cells, column.Value(b))
 	}
 	if want := []any{"deployer", int64(5), "dave, erin", "my-group", "ci/robot"}; !slices.Equal(cells, want) {
-		t.Errorf("got %q, not %q", cells, want)
+		t.Errorf("cells = %q, want %q", cells, want)
 	}
 }
 
-// Until they are served, nobody knows what bindings there are: that is not none.
+// TestBindingsBeforeTheyAreServed checks that unknown bindings are an error and not an empty list.
 func TestBindingsBeforeTheyAreServed(t *testing.T) {
 	if bindings, err := (&Bindings{}).Bindings(t.Context(), "cluster1"); !apierrors.IsServiceUnavailable(err) {
-		t.Errorf("got %v, %v", bindings, err)
+		t.Errorf("Bindings() = %v, %v, want status 503", bindings, err)
 	}
 }

@@ -7,34 +7,32 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
 // decisionKey is the key of the decision that a context carries to the strategy.
 type decisionKey struct{}
 
-// decisionOf is what a write decides in so many words; nil for writes that only
-// change the spec.
+// decisionOf returns the explicit decision of a write, or nil for a write that only changes the spec.
 func decisionOf(ctx context.Context) *cluster.Acceptance {
 	decision, _ := ctx.Value(decisionKey{}).(*cluster.Acceptance)
 	return decision
 }
 
-// stampCreation says who created a cluster, and who accepted it if that is one.
+// stampCreation records the creator of a cluster and, if the cluster is accepted, the decision.
 func stampCreation(ctx context.Context, c *cluster.ManagedCluster) {
-	setRequestedBy(c, callerName(ctx))
-	hold(c)
+	setRequestedBy(c, definition.Caller(ctx))
+	addFinalizer(c)
 	if c.Spec.HubAcceptsClient {
 		decide(ctx, c, c.Generation)
 	}
 }
 
-// stampUpdate writes a decision out, in the same write that makes it.
+// stampUpdate records a decision in the same write that makes it.
 func stampUpdate(ctx context.Context, c, old *cluster.ManagedCluster) {
 	setRequestedBy(c, old.Annotations[registration.RequestedByAnnotation])
 	generation := old.Generation
@@ -46,12 +44,13 @@ func stampUpdate(ctx context.Context, c, old *cluster.ManagedCluster) {
 		decide(ctx, c, generation)
 	}
 	if old.DeletionTimestamp == nil {
-		// A client that replaces the object with the content of a file does not intend to remove it.
-		hold(c)
+		// A client that replaces the object with a manifest does not intend to remove the finalizer.
+		addFinalizer(c)
 	}
 }
 
-// decide writes who has decided what the spec says, as of a generation.
+// decide records the decision about a cluster and the user who made it. The spec of the given
+// generation contains the decision.
 func decide(ctx context.Context, c *cluster.ManagedCluster, generation int64) {
 	var acceptance cluster.Acceptance
 	if decision := decisionOf(ctx); decision != nil {
@@ -63,7 +62,7 @@ func decide(ctx context.Context, c *cluster.ManagedCluster, generation int64) {
 	before := c.Status.Acceptance
 	acceptance.EverAccepted = acceptance.Accepted || before != nil && (before.Accepted || before.EverAccepted)
 	if acceptance.DecidedBy == "" {
-		acceptance.DecidedBy = callerName(ctx)
+		acceptance.DecidedBy = definition.Caller(ctx)
 	}
 	if acceptance.DecidedAt.IsZero() {
 		acceptance.DecidedAt = metav1.Now()
@@ -73,15 +72,15 @@ func decide(ctx context.Context, c *cluster.ManagedCluster, generation int64) {
 	if acceptance.Accepted {
 		return
 	}
-	// The slice may still be that of the stored object.
+	// The stored object may share the slice.
 	c.Status.Conditions = slices.Clone(c.Status.Conditions)
 	meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{
 		Type: clusterv1.ManagedClusterConditionHubAccepted, Status: metav1.ConditionFalse,
-		Reason: clusterv1.ReasonHubClusterAdminDenied, Message: denial(&acceptance), ObservedGeneration: generation,
+		Reason: clusterv1.ReasonHubClusterAdminDenied, Message: denialMessage(&acceptance), ObservedGeneration: generation,
 	})
 }
 
-func denial(a *cluster.Acceptance) string {
+func denialMessage(a *cluster.Acceptance) string {
 	message := fmt.Sprintf("Denied by %s.", a.DecidedBy)
 	if a.Left {
 		message = "The cluster has left the hub."
@@ -92,9 +91,9 @@ func denial(a *cluster.Acceptance) string {
 	return message
 }
 
-// hold keeps a deleted ManagedCluster until nothing of it is left, also one that never was accepted,
-// as on hubs that run OCM.
-func hold(c *cluster.ManagedCluster) {
+// addFinalizer adds the finalizer that keeps a deleted ManagedCluster until it is cleaned up. As on
+// hubs that run OCM, a cluster that was never accepted has it too.
+func addFinalizer(c *cluster.ManagedCluster) {
 	if !slices.Contains(c.Finalizers, clusterv1.ManagedClusterFinalizer) {
 		c.Finalizers = append(slices.Clone(c.Finalizers), clusterv1.ManagedClusterFinalizer)
 	}
@@ -105,17 +104,13 @@ func setRequestedBy(c *cluster.ManagedCluster, name string) {
 		delete(c.Annotations, registration.RequestedByAnnotation)
 		return
 	}
-	if c.Annotations == nil {
-		c.Annotations = map[string]string{}
-	}
-	c.Annotations[registration.RequestedByAnnotation] = name
+	metav1.SetMetaDataAnnotation(&c.ObjectMeta, registration.RequestedByAnnotation, name)
 }
 
-// keepOwnConditions keeps the conditions that only the server may write as they are stored:
-// whether the hub accepts the cluster, how far its deletion is, and whether all its managed
-// namespaces are listed.
+// keepOwnConditions keeps the stored conditions that only the server may write: whether the hub
+// accepts the cluster, the progress of its deletion, and whether all managed namespaces are listed.
 func keepOwnConditions(ctx context.Context, c, old *cluster.ManagedCluster) {
-	if callerName(ctx) == user.APIServerUser {
+	if definition.ByServer(ctx) {
 		return
 	}
 	keepCondition(c, old, clusterv1.ManagedClusterConditionHubAccepted)
@@ -135,11 +130,4 @@ func keepCondition(c, old *cluster.ManagedCluster, kind string) {
 	case stored != nil:
 		c.Status.Conditions = append(slices.Clone(c.Status.Conditions), *stored)
 	}
-}
-
-func callerName(ctx context.Context) string {
-	if caller, known := request.UserFrom(ctx); known {
-		return caller.GetName()
-	}
-	return ""
 }

@@ -3,24 +3,23 @@ package managedcluster
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
-// Decisions reads ManagedClusters and writes decisions about them, in the store that
-// the row of ManagedClusters gives it.
+// Decisions reads ManagedClusters and writes decisions about them, in the store of the row of
+// ManagedClusters.
 type Decisions struct {
-	store atomic.Pointer[REST]
+	store definition.Handle[*REST]
 }
 
 var (
@@ -28,23 +27,16 @@ var (
 	_ registration.Clusters = &Decisions{}
 )
 
-// NewDecisions returns Decisions, which can be used once the row that has them is served.
+// NewDecisions returns Decisions. They return errors until their row is served.
 func NewDecisions() *Decisions { return &Decisions{} }
 
-func (d *Decisions) at(ctx context.Context) (context.Context, *REST, error) {
-	store := d.store.Load()
-	if store == nil {
-		return nil, nil, apierrors.NewServiceUnavailable("ManagedClusters are not served yet")
-	}
-	ctx = request.WithNamespace(ctx, metav1.NamespaceNone)
-	return request.WithRequestInfo(ctx, &request.RequestInfo{
-		IsResourceRequest: true, APIGroup: clusterv1.GroupName, APIVersion: clusterv1.SchemeGroupVersion.Version, Resource: "managedclusters",
-	}), store, nil
+func (d *Decisions) open(ctx context.Context) (context.Context, *REST, error) {
+	return d.store.Open(ctx, "ManagedClusters", "", metav1.NamespaceNone)
 }
 
 // Get implements registration.Clusters.
 func (d *Decisions) Get(ctx context.Context, name string, options metav1.GetOptions) (*clusterv1.ManagedCluster, error) {
-	ctx, store, err := d.at(ctx)
+	ctx, store, err := d.open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -55,14 +47,14 @@ func (d *Decisions) Get(ctx context.Context, name string, options metav1.GetOpti
 	return versioned(obj)
 }
 
-// Decide implements registration.Decisions.
+// Decide implements registration.Decider.
 func (d *Decisions) Decide(ctx context.Context, name string, uid types.UID, acceptance clusterv1.Acceptance) (*clusterv1.ManagedCluster, error) {
 	return d.Apply(ctx, registration.Decision{Cluster: name, UID: uid, Acceptance: acceptance})
 }
 
 // Apply implements registration.Decider.
 func (d *Decisions) Apply(ctx context.Context, decision registration.Decision) (*clusterv1.ManagedCluster, error) {
-	ctx, store, err := d.at(ctx)
+	ctx, store, err := d.open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +77,7 @@ func (d *Decisions) Apply(ctx context.Context, decision registration.Decision) (
 		}
 		switch {
 		case decision.UID != "" && decision.UID != c.UID:
-			return nil, conflict("the ManagedCluster was deleted and made again")
+			return nil, conflict("the ManagedCluster was deleted and created again")
 		case decision.ResourceVersion != "" && decision.ResourceVersion != c.ResourceVersion:
 			return nil, conflict("the ManagedCluster has changed since it was read")
 		}

@@ -1,4 +1,4 @@
-// Package managedcluster defines how ManagedClusters are served.
+// Package managedcluster serves ManagedClusters.
 package managedcluster
 
 import (
@@ -19,17 +19,17 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
-// Options are what ManagedClusters need beside their storage.
+// Options configure ManagedClusters.
 type Options struct {
-	// Authorizer is asked whether a caller may move a cluster from one set to another.
+	// Authorizer decides whether a caller may move a cluster to another cluster set.
 	Authorizer authorizer.Authorizer
-	// Registration registers clusters; nil for a server that does not.
+	// Registration is nil for a server that does not register clusters.
 	Registration Registration
-	// Decisions is given the store; may be nil.
+	// Decisions receives the store. It may be nil.
 	Decisions *Decisions
 }
 
-// Definition is the row of ManagedClusters.
+// Definition returns the row of ManagedClusters.
 func Definition(o Options) definition.Resource {
 	registered := o.Registration != nil
 	return definition.Resource{
@@ -47,14 +47,14 @@ func Definition(o Options) definition.Resource {
 			},
 			PrepareForCreate: func(ctx context.Context, c *cluster.ManagedCluster) {
 				stampTaints(c, nil)
-				labelSet(c)
+				defaultClusterSet(c)
 				if registered {
 					stampCreation(ctx, c)
 				}
 			},
 			PrepareForUpdate: func(ctx context.Context, c, old *cluster.ManagedCluster) {
 				stampTaints(c, old.Spec.Taints)
-				labelSet(c)
+				defaultClusterSet(c)
 				if registered {
 					stampUpdate(ctx, c, old)
 				}
@@ -73,28 +73,27 @@ func Definition(o Options) definition.Resource {
 			},
 		},
 		Wrap: func(store *definition.REST) rest.Storage {
-			wrapped := &REST{REST: store, guard: membership(o.Authorizer), registration: o.Registration}
+			wrapped := &REST{REST: store, guard: clusterSetGuard(o.Authorizer), registration: o.Registration}
 			if o.Decisions != nil {
-				o.Decisions.store.Store(wrapped)
+				o.Decisions.store.Set(wrapped)
 			}
 			return wrapped
 		},
-		// The list of managed namespaces, with a condition of each, leaves the agent as much room as
-		// the defaults.
+		// In addition to the defaults, there is room for the managed namespaces and their conditions.
 		Limits: quota.ObjectLimits{AnnotationBytes: 128 << 10, StatusBytes: 256 << 10, StatusItems: 1500},
 		Columns: definition.Columns[*cluster.ManagedCluster]{
 			{Name: "Hub Accepted", Description: "Whether the hub accepts the cluster.", Value: func(c *cluster.ManagedCluster) any {
 				return strconv.FormatBool(c.Spec.HubAcceptsClient)
 			}},
-			{Name: "Managed Cluster URLs", Description: "URLs of the API server of the cluster.", Value: urls},
+			{Name: "Managed Cluster URLs", Description: "URLs of the API server of the managed cluster.", Value: urls},
 			definition.ConditionColumn("Joined", "Whether the agent of the cluster has joined the hub.", clusterv1.ManagedClusterConditionJoined, conditions),
-			definition.ConditionColumn("Available", "Whether the API server of the cluster answers its agent.", clusterv1.ManagedClusterConditionAvailable, conditions),
+			definition.ConditionColumn("Available", "Whether the agent can reach the API server of the managed cluster.", clusterv1.ManagedClusterConditionAvailable, conditions),
 		},
 	}
 }
 
-// stampTaints sets when each taint was added. The time belongs to the server: a
-// value in the request is ignored, so that YAML read from a hub can be applied again.
+// stampTaints sets the time at which each taint was added. The server ignores the time of the
+// request, so that a manifest that was read from a hub can be applied again.
 func stampTaints(c *cluster.ManagedCluster, old []cluster.Taint) {
 	now := metav1.Now().Rfc3339Copy()
 	for i := range c.Spec.Taints {

@@ -5,27 +5,27 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/authentication/user"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
-// namespaceKey is the key of a managed namespace in the list of its cluster.
+// namespaceKey identifies a managed namespace in the list of a cluster.
 type namespaceKey struct{ set, name string }
 
-// keepNamespaces keeps the list of managed namespaces as it is stored, whatever a caller other than the
-// server writes. Of the listed ones the caller may write the conditions: that is how agents report.
-// An entry that the caller leaves out keeps its conditions, since an older agent does not know the list.
+// keepNamespaces keeps the stored list of managed namespaces unless the server itself writes it. Other
+// callers may write the conditions of listed namespaces, as agents do to report. A namespace that the
+// caller omits keeps its conditions, since an older agent does not know the list.
 func keepNamespaces(ctx context.Context, c, old *cluster.ManagedCluster) {
-	if callerName(ctx) == user.APIServerUser {
+	if definition.ByServer(ctx) {
 		return
 	}
 	reported := make(map[namespaceKey][]metav1.Condition, len(c.Status.ManagedNamespaces))
 	for _, namespace := range c.Status.ManagedNamespaces {
 		reported[namespaceKey{namespace.ClusterSet, namespace.Name}] = namespace.Conditions
 	}
-	// The slices may still be those of the stored object.
+	// The stored object may share the slices.
 	kept := slices.Clone(old.Status.ManagedNamespaces)
 	for i := range kept {
 		if conditions, ok := reported[namespaceKey{kept[i].ClusterSet, kept[i].Name}]; ok {
@@ -35,8 +35,8 @@ func keepNamespaces(ctx context.Context, c, old *cluster.ManagedCluster) {
 	c.Status.ManagedNamespaces = kept
 }
 
-// shortened cuts the messages of conditions. To refuse a long one would refuse all else that
-// the agent reports in the same request.
+// shortened truncates the messages of conditions. If validation rejected a long message, it would
+// reject the whole report.
 func shortened(conditions []metav1.Condition) []metav1.Condition {
 	conditions = slices.Clone(conditions)
 	for i := range conditions {

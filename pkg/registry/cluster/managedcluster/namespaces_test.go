@@ -16,7 +16,7 @@ import (
 
 type managed = cluster.ClusterSetManagedNamespaceConfig
 
-func saying(messages ...string) []metav1.Condition {
+func conditionsWith(messages ...string) []metav1.Condition {
 	var out []metav1.Condition
 	for _, message := range messages {
 		out = append(out, metav1.Condition{Type: clusterv1.ConditionNamespaceAvailable, Message: message})
@@ -28,23 +28,23 @@ func withNamespaces(namespaces ...managed) *cluster.ManagedCluster {
 	return &cluster.ManagedCluster{Status: cluster.ManagedClusterStatus{ManagedNamespaces: namespaces}}
 }
 
-// TestKeepNamespaces has agents and the server write the list of managed namespaces.
+// TestKeepNamespaces writes the list of managed namespaces as an agent and as the server.
 func TestKeepNamespaces(t *testing.T) {
-	stored := []managed{{Name: "shop", ClusterSet: "global"}, {Name: "shop", ClusterSet: "prod", Conditions: saying("old")}}
+	stored := []managed{{Name: "shop", ClusterSet: "global"}, {Name: "shop", ClusterSet: "prod", Conditions: conditionsWith("old")}}
 	long := strings.Repeat("ä", clusterv1.MaxManagedNamespaceMessage)
 	for name, test := range map[string]struct {
 		user          string
 		written, want []managed
 	}{
 		"the agent reports one": {
-			written: []managed{{Name: "shop", ClusterSet: "prod", Conditions: saying("new")}},
-			want:    []managed{stored[0], {Name: "shop", ClusterSet: "prod", Conditions: saying("new")}},
+			written: []managed{{Name: "shop", ClusterSet: "prod", Conditions: conditionsWith("new")}},
+			want:    []managed{stored[0], {Name: "shop", ClusterSet: "prod", Conditions: conditionsWith("new")}},
 		},
 		"the agent reports in another order": {
-			written: []managed{{Name: "shop", ClusterSet: "prod", Conditions: saying("a")}, {Name: "shop", ClusterSet: "global", Conditions: saying("b")}},
-			want:    []managed{{Name: "shop", ClusterSet: "global", Conditions: saying("b")}, {Name: "shop", ClusterSet: "prod", Conditions: saying("a")}},
+			written: []managed{{Name: "shop", ClusterSet: "prod", Conditions: conditionsWith("a")}, {Name: "shop", ClusterSet: "global", Conditions: conditionsWith("b")}},
+			want:    []managed{{Name: "shop", ClusterSet: "global", Conditions: conditionsWith("b")}, {Name: "shop", ClusterSet: "prod", Conditions: conditionsWith("a")}},
 		},
-		"the agent takes a condition back": {
+		"the agent removes a condition": {
 			written: []managed{{Name: "shop", ClusterSet: "prod"}},
 			want:    []managed{stored[0], {Name: "shop", ClusterSet: "prod"}},
 		},
@@ -53,13 +53,13 @@ func TestKeepNamespaces(t *testing.T) {
 			written: []managed{stored[0], stored[1], {Name: "kube-system", ClusterSet: "prod"}, {Name: "shop", ClusterSet: "other"}},
 			want:    stored,
 		},
-		"the agent says too much": {
-			written: []managed{{Name: "shop", ClusterSet: "prod", Conditions: saying(long)}},
-			want:    []managed{stored[0], {Name: "shop", ClusterSet: "prod", Conditions: saying(long[:clusterv1.MaxManagedNamespaceMessage])}},
+		"a message is too long": {
+			written: []managed{{Name: "shop", ClusterSet: "prod", Conditions: conditionsWith(long)}},
+			want:    []managed{stored[0], {Name: "shop", ClusterSet: "prod", Conditions: conditionsWith(long[:clusterv1.MaxManagedNamespaceMessage])}},
 		},
-		"the agent cuts no character in two": {
-			written: []managed{{Name: "shop", ClusterSet: "prod", Conditions: saying("a" + long)}},
-			want:    []managed{stored[0], {Name: "shop", ClusterSet: "prod", Conditions: saying("a" + long[:clusterv1.MaxManagedNamespaceMessage-2])}},
+		"a message is too long by half a character": {
+			written: []managed{{Name: "shop", ClusterSet: "prod", Conditions: conditionsWith("a" + long)}},
+			want:    []managed{stored[0], {Name: "shop", ClusterSet: "prod", Conditions: conditionsWith("a" + long[:clusterv1.MaxManagedNamespaceMessage-2])}},
 		},
 		"the server lists others": {
 			user:    user.APIServerUser,
@@ -69,11 +69,11 @@ func TestKeepNamespaces(t *testing.T) {
 		"the server lists none": {user: user.APIServerUser},
 	} {
 		t.Run(name, func(t *testing.T) {
-			who := test.user
-			if who == "" {
-				who = "system:open-cluster-management:cluster1:agent"
+			name := test.user
+			if name == "" {
+				name = "system:open-cluster-management:cluster1:agent"
 			}
-			ctx := request.WithUser(context.Background(), &user.DefaultInfo{Name: who})
+			ctx := request.WithUser(context.Background(), &user.DefaultInfo{Name: name})
 			old, c := withNamespaces(stored...), withNamespaces(test.written...)
 			before := old.DeepCopy()
 			keepNamespaces(ctx, c, old)
@@ -81,7 +81,7 @@ func TestKeepNamespaces(t *testing.T) {
 				t.Errorf("keepNamespaces(%v) = %v, want %v", test.written, c.Status.ManagedNamespaces, test.want)
 			}
 			if !apiequality.Semantic.DeepEqual(old, before) {
-				t.Errorf("keepNamespaces(%v) has changed the stored object to %v", test.written, old.Status.ManagedNamespaces)
+				t.Errorf("stored object after keepNamespaces(%v) = %v, want it unchanged", test.written, old.Status.ManagedNamespaces)
 			}
 		})
 	}

@@ -15,30 +15,29 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
-// Registration registers clusters. What is called Admit may refuse a write that has
-// not been made; everything else follows from one that was, and cannot fail it.
+// Registration registers clusters. The methods AdmitCreate and AdmitUpdate run before a write and may
+// refuse it. The other methods run after a write and cannot fail it.
 type Registration interface {
-	// AdmitCreate judges a new cluster, and reserves what it claims. Created follows if
-	// it was stored, NotStored if the store has refused it.
+	// AdmitCreate checks a new cluster, and reserves the identity that it claims. Created follows if
+	// the cluster is stored, NotStored otherwise.
 	AdmitCreate(ctx context.Context, mc *clusterv1.ManagedCluster, dryRun bool) error
 	Created(ctx context.Context, mc *clusterv1.ManagedCluster)
 	NotStored(ctx context.Context, mc *clusterv1.ManagedCluster, cause error)
 
-	// AdmitUpdate judges a changed cluster; Updated follows if it was stored. decided
-	// says that the change is a decision by Decisions.
+	// AdmitUpdate checks a changed cluster. Updated follows if the change is stored. decided is true
+	// for a write of Decisions.
 	AdmitUpdate(ctx context.Context, mc, old *clusterv1.ManagedCluster, decided, dryRun bool) error
 	Updated(ctx context.Context, mc, old *clusterv1.ManagedCluster, decided bool)
 
-	// Deleted follows a deletion; gone says that nothing holds the cluster any more.
+	// Deleted follows a deletion. gone is true if the cluster had no finalizers.
 	Deleted(ctx context.Context, mc *clusterv1.ManagedCluster, gone bool)
 }
 
-// REST serves ManagedClusters. The checks are chained onto admission, where the
-// object is complete and the caller known.
+// REST serves ManagedClusters. Its checks run after admission, when the object is complete.
 type REST struct {
 	*definition.REST
 	guard definition.Guard[*cluster.ManagedCluster]
-	// registration is nil for a server that registers no clusters.
+	// registration is nil for a server that does not register clusters.
 	registration Registration
 }
 
@@ -56,7 +55,7 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, admit rest.Valida
 	return created, err
 }
 
-// admitCreate notes what was admitted: with a generated name that may be more than one.
+// admitCreate collects the admitted clusters. With a generated name there may be several tries.
 func (r *REST) admitCreate(admit rest.ValidateObjectFunc, dryRun bool, admitted *[]*clusterv1.ManagedCluster) rest.ValidateObjectFunc {
 	guarded := r.guard.AdmitCreate(admit)
 	return func(ctx context.Context, obj runtime.Object) error {
@@ -80,7 +79,7 @@ func (r *REST) afterCreate(ctx context.Context, created runtime.Object, cause er
 	if cause == nil {
 		var err error
 		if stored, err = versioned(created); err != nil {
-			return // the controller finds it
+			return // the controller registers it
 		}
 		r.registration.Created(ctx, stored)
 	}
@@ -94,8 +93,8 @@ func (r *REST) afterCreate(ctx context.Context, created runtime.Object, cause er
 	}
 }
 
-// Update implements rest.Updater; patches and server-side apply, which may create,
-// end here too.
+// Update implements rest.Updater. It also serves patches and server-side apply, which may create
+// objects.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, admitCreate rest.ValidateObjectFunc, admitUpdate rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	if r.registration == nil {
 		return r.REST.Update(ctx, name, objInfo, r.guard.AdmitCreate(admitCreate), r.guard.AdmitUpdate(admitUpdate), forceAllowCreate, options)
@@ -123,7 +122,7 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 	case len(admitted) > 0 && (created || err != nil):
 		r.afterCreate(ctx, updated, err, admitted)
 	case err == nil:
-		// Somebody else was faster to create it.
+		// Another request has created the cluster.
 		for _, mc := range admitted {
 			r.registration.NotStored(ctx, mc, apierrors.NewAlreadyExists(clusterv1.Resource("managedclusters"), mc.Name))
 		}
@@ -159,12 +158,12 @@ func (r *REST) Delete(ctx context.Context, name string, admit rest.ValidateObjec
 func internal(obj runtime.Object) (*cluster.ManagedCluster, error) {
 	mc, ok := obj.(*cluster.ManagedCluster)
 	if !ok {
-		return nil, apierrors.NewInternalError(fmt.Errorf("a %T is in the store of ManagedClusters", obj))
+		return nil, apierrors.NewInternalError(fmt.Errorf("unexpected type %T in the store of ManagedClusters", obj))
 	}
 	return mc, nil
 }
 
-// versioned is an object as clients know it.
+// versioned converts an object to the served version.
 func versioned(obj runtime.Object) (*clusterv1.ManagedCluster, error) {
 	mc, err := internal(obj)
 	if err != nil {

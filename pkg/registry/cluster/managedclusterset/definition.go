@@ -1,4 +1,4 @@
-// Package managedclusterset defines how ManagedClusterSets are served.
+// Package managedclusterset serves ManagedClusterSets.
 package managedclusterset
 
 import (
@@ -12,7 +12,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
-// Definition is the row of ManagedClusterSets.
+// Definition returns the row of ManagedClusterSets.
 func Definition() definition.Resource {
 	return definition.Resource{
 		Name: "managedclustersets", Singular: "managedclusterset", Kind: "ManagedClusterSet",
@@ -31,12 +31,12 @@ func Definition() definition.Resource {
 		Columns: definition.Columns[*cluster.ManagedClusterSet]{
 			definition.ConditionColumn("Empty", "Whether the set has no clusters.", clusterv1beta2.ConditionClusterSetEmpty,
 				func(s *cluster.ManagedClusterSet) []metav1.Condition { return s.Status.Conditions }),
-			{Name: "Selector", Description: "What selects the clusters of the set.", Wide: true, Value: selector},
+			{Name: "Selector", Description: "Label selector of the clusters of the set.", Wide: true, Value: selector},
 		},
 	}
 }
 
-// selector shows the label that a cluster of the set has, or those that select it.
+// selector returns the label selector of the clusters of a set.
 func selector(s *cluster.ManagedClusterSet) any {
 	if s.Spec.ClusterSelector.SelectorType == cluster.LabelSelector {
 		return metav1.FormatLabelSelector(s.Spec.ClusterSelector.LabelSelector)

@@ -1,4 +1,4 @@
-// Package managedclustersetbinding defines how ManagedClusterSetBindings are served.
+// Package managedclustersetbinding serves ManagedClusterSetBindings.
 package managedclustersetbinding
 
 import (
@@ -17,8 +17,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
-// Definition is the row of ManagedClusterSetBindings. To bind a set, a caller
-// needs what authz is asked for.
+// Definition returns the row of ManagedClusterSetBindings. authz decides whether a caller may bind
+// a set.
 func Definition(authz authorizer.Authorizer) definition.Resource {
 	return definition.Resource{
 		Name: "managedclustersetbindings", Singular: "managedclustersetbinding", Kind: "ManagedClusterSetBinding",
@@ -33,7 +33,7 @@ func Definition(authz authorizer.Authorizer) definition.Resource {
 			ValidateUpdate:       validation.ValidateManagedClusterSetBindingUpdate,
 			ValidateStatusUpdate: validation.ValidateManagedClusterSetBindingStatusUpdate,
 		},
-		// An update cannot bind another set.
+		// Validation refuses an update that binds another set.
 		Wrap: definition.Guard[*cluster.ManagedClusterSetBinding]{
 			Create: func(ctx context.Context, b *cluster.ManagedClusterSetBinding) error {
 				return clusterset.Bind(ctx, authz, b.Spec.ClusterSet)

@@ -1,5 +1,5 @@
-// Package clusterstatus serves clusterstatuses/aggregator: the path by which public
-// collectors report the resources of their cluster.
+// Package clusterstatus serves clusterstatuses/aggregator, to which public collectors report the
+// resources of their cluster.
 package clusterstatus
 
 import (
@@ -17,10 +17,10 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
 )
 
-// syncPath is what follows the subresource.
+// syncPath is the only path below the subresource.
 const syncPath = "sync"
 
-// REST is what the subresource is below. It serves nothing itself.
+// REST is the parent of the subresource. It has no verbs.
 type REST struct{}
 
 var (
@@ -49,7 +49,7 @@ type Aggregator struct {
 
 var _ rest.Connecter = &Aggregator{}
 
-// NewAggregator serves reports of public collectors.
+// NewAggregator returns an Aggregator that passes reports to a handler.
 func NewAggregator(reports *ingest.Handler) *Aggregator { return &Aggregator{reports: reports} }
 
 // ConnectMethods implements rest.Connecter.
@@ -60,18 +60,18 @@ func (a *Aggregator) NewConnectOptions() (runtime.Object, bool, string) {
 	return &proxyv1beta1.ClusterStatusProxyOptions{}, true, "path"
 }
 
-// Connect implements rest.Connecter. A cluster reports in the namespace of its name,
-// where its agent is authorized, and nowhere else.
+// Connect implements rest.Connecter. The namespace must be the namespace of the cluster, because
+// the agent is authorized there.
 func (a *Aggregator) Connect(ctx context.Context, name string, options runtime.Object, _ rest.Responder) (http.Handler, error) {
 	at, ok := options.(*proxyv1beta1.ClusterStatusProxyOptions)
 	if !ok {
 		return nil, apierrors.NewInternalError(fmt.Errorf("unexpected options %T", options))
 	}
 	if strings.Trim(at.Path, "/") != syncPath {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("nothing is served at %q; reports go to %q", at.Path, syncPath))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("path %q does not exist; post reports to %q", at.Path, syncPath))
 	}
 	if namespace := request.NamespaceValue(ctx); namespace != name {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the cluster %s does not report in the namespace %s", name, namespace))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("cluster %s must report in its own namespace, not in namespace %s", name, namespace))
 	}
 	return a.reports.Sync(name), nil
 }

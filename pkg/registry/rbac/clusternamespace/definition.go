@@ -1,4 +1,4 @@
-// Package clusternamespace defines how ClusterNamespaces are served.
+// Package clusternamespace serves ClusterNamespaces.
 package clusternamespace
 
 import (
@@ -12,7 +12,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
-// Definition is the row of ClusterNamespaces.
+// Definition returns the row of ClusterNamespaces.
 func Definition() definition.Resource {
 	return definition.Resource{
 		Name: "clusternamespaces", Singular: "clusternamespace", Kind: "ClusterNamespace",
@@ -25,10 +25,9 @@ func Definition() definition.Resource {
 			Validate:       validation.ValidateClusterNamespace,
 			ValidateUpdate: validation.ValidateClusterNamespaceUpdate,
 		},
-		// Clusters with 10,000 namespaces are the largest that Kubernetes is tested with.
+		// Kubernetes is tested with up to 10,000 namespaces in a cluster.
 		Quota: quota.Limits{Objects: 10_000, Bytes: 32 << 20},
-		// Labels are those of a namespace, which Kubernetes bounds only by the size of a
-		// request; nothing else of a report is large.
+		// The labels are copied from a namespace. Only the size of a request limits them.
 		Limits: quota.ObjectLimits{AnnotationBytes: 16 << 10, SpecBytes: 1 << 10},
 		Columns: definition.Columns[*rbac.ClusterNamespace]{
 			{Name: "UID", Description: "UID of the namespace on the managed cluster.", Wide: true,

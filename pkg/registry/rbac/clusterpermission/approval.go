@@ -16,15 +16,15 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
-const asRead = "one generation is approved: send the ClusterPermission as it was read"
+const asRead = "an approval applies to one generation; send the ClusterPermission as it was read"
 
-// approvalREST serves clusterpermissions/approval: a PUT of a ClusterPermission as
-// it was read approves exactly that generation. It can only be put, since a patch
-// would approve a spec that its author has not seen.
+// approvalREST serves clusterpermissions/approval: a PUT of an unchanged ClusterPermission
+// approves exactly the generation that the caller has read. It does not support PATCH, which would
+// approve a spec that the approver has not seen.
 type approvalREST struct {
 	store    *definition.REST
 	grants   *grants
-	delivery delivering
+	delivery delivery
 }
 
 var _ rest.Updater = &approvalREST{}
@@ -32,13 +32,13 @@ var _ rest.Updater = &approvalREST{}
 // New implements rest.Storage.
 func (r *approvalREST) New() runtime.Object { return r.store.New() }
 
-// Destroy implements rest.Storage. The main storage owns what there is to destroy.
+// Destroy implements rest.Storage. The main storage destroys the shared store.
 func (r *approvalREST) Destroy() {}
 
 // Update implements rest.Updater.
-func (r *approvalREST) Update(ctx context.Context, name string, given rest.UpdatedObjectInfo, _ rest.ValidateObjectFunc, admit rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+func (r *approvalREST) Update(ctx context.Context, name string, requested rest.UpdatedObjectInfo, _ rest.ValidateObjectFunc, admit rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	approved := false
-	updated, err := r.store.Rewrite(ctx, name, given, func(ctx context.Context, seen, stored runtime.Object) (runtime.Object, error) {
+	updated, err := r.store.Rewrite(ctx, name, requested, func(ctx context.Context, seen, stored runtime.Object) (runtime.Object, error) {
 		approval, err := r.approve(ctx, seen.(*rbac.ClusterPermission), stored.(*rbac.ClusterPermission))
 		if approved = err == nil && approval != stored; err != nil {
 			return nil, err
@@ -51,8 +51,7 @@ func (r *approvalREST) Update(ctx context.Context, name string, given rest.Updat
 	return updated, false, err
 }
 
-// approve returns the stored object as it is once the generation that the caller
-// has seen is approved.
+// approve returns the stored object with an approval of the generation that the caller has seen.
 func (r *approvalREST) approve(ctx context.Context, seen, stored *rbac.ClusterPermission) (runtime.Object, error) {
 	var missing field.ErrorList
 	if seen.UID == "" {
@@ -69,15 +68,15 @@ func (r *approvalREST) approve(ctx context.Context, seen, stored *rbac.ClusterPe
 	}
 	switch {
 	case seen.UID != stored.UID:
-		return nil, conflict("the ClusterPermission was deleted and made again since it was read")
+		return nil, conflict("the ClusterPermission was deleted and created again after it was read")
 	case seen.Generation != stored.Generation:
-		return nil, conflict("generation %d was to be approved, but the spec has changed since: it is generation %d now", seen.Generation, stored.Generation)
+		return nil, conflict("the request approves generation %d, but the current generation is %d; read the ClusterPermission again", seen.Generation, stored.Generation)
 	case !equality.Semantic.DeepEqual(seen.Spec, stored.Spec):
-		return nil, conflict("the spec was changed after it was read; what is stored is approved as it is, or not at all")
-	case !waits(stored):
+		return nil, conflict("the spec in the request differs from the stored spec; an approval cannot change it")
+	case !isPending(stored):
 		return stored, nil
 	}
-	if err := r.grants.reads(ctx, stored, stored); err != nil {
+	if err := r.grants.checkReads(ctx, stored, stored); err != nil {
 		return nil, err
 	}
 	refusal, err := r.grants.refusal(ctx, stored, stored)
@@ -89,7 +88,7 @@ func (r *approvalREST) approve(ctx context.Context, seen, stored *rbac.ClusterPe
 	}
 	approved := stored.DeepCopy()
 	approved.Status.Approval = &rbac.Approval{Approved: &rbac.ApprovedGeneration{
-		Generation: stored.Generation, ApprovedBy: caller(ctx), ApprovedAt: metav1.Now(),
+		Generation: stored.Generation, ApprovedBy: definition.Caller(ctx), ApprovedAt: metav1.Now(),
 	}}
 	return approved, nil
 }

@@ -1,5 +1,5 @@
-// Package clusterpermission defines how ClusterPermissions are served: what
-// cannot be delivered is refused, and what is stored is delivered within the request.
+// Package clusterpermission serves ClusterPermissions. It refuses a ClusterPermission that cannot be
+// delivered or that the caller may not grant, and delivers a stored one within the request.
 package clusterpermission
 
 import (
@@ -26,23 +26,23 @@ import (
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
 
-// Options are what ClusterPermissions need beside their storage.
+// Options configure ClusterPermissions.
 type Options struct {
-	// Delivery carries them to managed clusters.
+	// Delivery writes the ManifestWorks.
 	Delivery Delivery
-	// Authorizer tells what callers may grant and see.
-	Authorizer authorizer.Authorizer
-	// EscalationCheck says what becomes of those whose author may not grant what they grant.
+	// Authorizer decides about the grants and reads of callers.
+	Authorizer      authorizer.Authorizer
 	EscalationCheck EscalationCheck
-	// HubNamespaces says that namespaceSelectors select namespaces of the hub.
+	// HubNamespaces is true if namespaceSelectors match the namespaces of the hub.
 	HubNamespaces bool
 }
 
-// Definition is the row of ClusterPermissions.
+// Definition returns the row of ClusterPermissions.
 func Definition(o Options) definition.Resource {
-	d := delivering{o.Delivery}
+	d := delivery{o.Delivery}
 	g := &grants{check: o.EscalationCheck, authorizer: o.Authorizer, hubNamespaces: o.HubNamespaces, checker: &escalation.Checker{
 		Authorizer: o.Authorizer,
+		// Options without Delivery describe the row only.
 		Delivered: func(ctx context.Context, namespace string) ([]workv1.Manifest, error) {
 			return d.Delivered(ctx, namespace)
 		},
@@ -69,10 +69,10 @@ func Definition(o Options) definition.Resource {
 		Quota:  quota.Limits{Objects: 2_000, Bytes: 16 << 20},
 		Limits: quota.ObjectLimits{SpecBytes: 512 << 10},
 		Columns: definition.Columns[*rbac.ClusterPermission]{
-			definition.ConditionColumn("Applied", "Whether everything delivered is applied on the managed cluster.",
+			definition.ConditionColumn("Applied", "Whether the ManifestWork is applied on the managed cluster.",
 				rbacv1alpha1.ConditionAppliedRBACManifestWork, func(c *rbac.ClusterPermission) []metav1.Condition { return c.Status.Conditions }),
-			{Name: "Approval", Description: "Whether the spec waits for approval, or who has approved it.", Value: approval},
-			{Name: "Subjects", Description: "Who gets the permissions.", Value: subjects},
+			{Name: "Approval", Description: "Who approved the spec, or whose change is pending.", Value: approval},
+			{Name: "Subjects", Description: "Subjects of the bindings.", Value: subjects},
 			{Name: "Roles", Description: "Number of roles and cluster roles.", Wide: true, Value: func(c *rbac.ClusterPermission) any {
 				return strconv.Itoa(one(c.Spec.ClusterRole) + length(c.Spec.Roles) + length(c.Spec.RoleRefs))
 			}},
@@ -80,7 +80,7 @@ func Definition(o Options) definition.Resource {
 				return strconv.Itoa(one(c.Spec.ClusterRoleBinding) + length(c.Spec.ClusterRoleBindings) + length(c.Spec.RoleBindings))
 			}},
 			{Name: "Work", Description: "The ManifestWork that delivers the permissions.", Wide: true, Value: func(c *rbac.ClusterPermission) any {
-				if waits(c) && c.Status.Approval.Delivered == nil {
+				if isPending(c) && c.Status.Approval.Delivered == nil {
 					return "<none>"
 				}
 				return render.WorkName(&rbacv1alpha1.ClusterPermission{ObjectMeta: c.ObjectMeta})
@@ -96,7 +96,7 @@ func Definition(o Options) definition.Resource {
 
 func approval(c *rbac.ClusterPermission) any {
 	switch a := c.Status.Approval; {
-	case waits(c):
+	case isPending(c):
 		return fmt.Sprintf("Pending (generation %d by %s)", a.Pending.Generation, a.Pending.RequestedBy)
 	case a != nil && a.Approved != nil && a.Approved.Generation == c.Generation:
 		return "By " + a.Approved.ApprovedBy
@@ -104,7 +104,7 @@ func approval(c *rbac.ClusterPermission) any {
 	return "<none>"
 }
 
-// shownSubjects is how many subjects the table names before it counts the rest.
+// shownSubjects is the number of subjects that the table names. It counts the others.
 const shownSubjects = 3
 
 func subjects(c *rbac.ClusterPermission) any {

@@ -17,117 +17,116 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-// deliveryTimeout bounds how long a request waits for the ManifestWork to be
-// written. The ClusterPermission is stored by then; the repair loop takes over.
+// deliveryTimeout limits the time that a request waits for the write of the ManifestWork. If it is
+// exceeded, the controller writes the ManifestWork later.
 const deliveryTimeout = 5 * time.Second
 
-// Delivery carries ClusterPermissions to managed clusters.
+// Delivery delivers ClusterPermissions to managed clusters by ManifestWorks.
 type Delivery interface {
-	// CheckCluster tells why nothing can be delivered to the namespace of a new
-	// ClusterPermission, such as no managed cluster of that name; nil if it can.
+	// CheckCluster returns an error of metadata.namespace if the namespace does not belong to a
+	// managed cluster.
 	CheckCluster(ctx context.Context, namespace string) (*field.Error, error)
-	// CheckRender tells what of a ClusterPermission cannot be rendered.
+	// CheckRender returns the errors of a ClusterPermission that cannot be rendered.
 	CheckRender(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (field.ErrorList, error)
-	// Work returns what a ClusterPermission renders to, nil if nothing of it can be
-	// delivered, or what of it cannot be rendered.
+	// Work renders a ClusterPermission. It returns nil if no part of it can be delivered, and
+	// errors if it cannot be rendered.
 	Work(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (*workv1.ManifestWork, field.ErrorList, error)
 	// Deliver writes the ManifestWork of a stored ClusterPermission.
 	Deliver(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) error
-	// Delivered returns the manifests of a namespace's ClusterPermissions that are
-	// applied on the managed cluster.
+	// Delivered returns the manifests of the ClusterPermissions of a namespace that are applied on
+	// the managed cluster.
 	Delivered(ctx context.Context, namespace string) ([]workv1.Manifest, error)
 }
 
-// delivering is a Delivery in the terms of the registry.
-type delivering struct {
+// delivery is a Delivery of internal types.
+type delivery struct {
 	Delivery
 }
 
 // check refuses a spec that cannot be delivered. old is nil for a new object.
-func (d delivering) check(ctx context.Context, obj, old *rbac.ClusterPermission) error {
+func (d delivery) check(ctx context.Context, obj, old *rbac.ClusterPermission) error {
 	if old == nil {
-		refused, err := d.CheckCluster(ctx, obj.Namespace)
+		invalid, err := d.CheckCluster(ctx, obj.Namespace)
 		if err != nil {
 			return apierrors.NewInternalError(fmt.Errorf("looking up the managed cluster of namespace %q: %w", obj.Namespace, err))
 		}
-		if refused != nil {
-			return apierrors.NewInvalid(kind, obj.Name, field.ErrorList{refused})
+		if invalid != nil {
+			return apierrors.NewInvalid(kind, obj.Name, field.ErrorList{invalid})
 		}
 	}
 	err := d.checkRender(ctx, obj)
 	if err != nil && old != nil && d.checkRender(ctx, old) != nil {
-		// What could not be rendered before is reported in a condition; validation has
-		// judged what an update adds to it.
+		// A condition already reports that the stored object cannot be rendered. Validation has
+		// checked the change.
 		return nil
 	}
 	return err
 }
 
-func (d delivering) checkRender(ctx context.Context, obj *rbac.ClusterPermission) error {
+func (d delivery) checkRender(ctx context.Context, obj *rbac.ClusterPermission) error {
 	permission, err := versioned(obj)
 	if err != nil {
 		return err
 	}
-	permission.Status.Approval = nil // what waits for approval can be rendered as well
-	refused, err := d.CheckRender(ctx, permission)
+	permission.Status.Approval = nil // render the pending spec
+	errs, err := d.CheckRender(ctx, permission)
 	if err != nil {
-		return cannotRender(obj, err)
+		return renderError(obj, err)
 	}
-	if len(refused) > 0 {
-		return apierrors.NewInvalid(kind, obj.Name, refused)
+	if len(errs) > 0 {
+		return apierrors.NewInvalid(kind, obj.Name, errs)
 	}
 	return nil
 }
 
-// work is what obj renders to.
-func (d delivering) work(ctx context.Context, obj *rbac.ClusterPermission) (*workv1.ManifestWork, error) {
+// work renders a ClusterPermission.
+func (d delivery) work(ctx context.Context, obj *rbac.ClusterPermission) (*workv1.ManifestWork, error) {
 	permission, err := versioned(obj)
 	if err != nil {
 		return nil, err
 	}
-	work, refused, err := d.Work(ctx, permission)
+	work, errs, err := d.Work(ctx, permission)
 	switch {
 	case err != nil:
-		return nil, cannotRender(obj, err)
-	case len(refused) > 0:
-		return nil, apierrors.NewInvalid(kind, obj.Name, refused)
+		return nil, renderError(obj, err)
+	case len(errs) > 0:
+		return nil, apierrors.NewInvalid(kind, obj.Name, errs)
 	case work == nil:
 		return nil, nothingToDeliver(obj)
 	}
 	return work, nil
 }
 
-// nothingToDeliver is the answer where there is no work to show.
+// nothingToDeliver returns the error of a ClusterPermission without a ManifestWork.
 func nothingToDeliver(obj *rbac.ClusterPermission) error {
-	message := fmt.Sprintf("nothing of ClusterPermission %q can be delivered; its condition FullyDelivered says why", obj.Name)
-	if waits(obj) {
-		message = fmt.Sprintf("nothing of ClusterPermission %q is delivered before generation %d is approved; post it here to see what it would render to", obj.Name, obj.Generation)
+	message := fmt.Sprintf("no part of ClusterPermission %q can be delivered; see its condition FullyDelivered", obj.Name)
+	if isPending(obj) {
+		message = fmt.Sprintf("ClusterPermission %q is not delivered because generation %d waits for approval; to preview the ManifestWork, POST the ClusterPermission to this URL", obj.Name, obj.Generation)
 	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: message,
 	}}
 }
 
-func cannotRender(obj *rbac.ClusterPermission, err error) error {
+func renderError(obj *rbac.ClusterPermission, err error) error {
 	return apierrors.NewInternalError(fmt.Errorf("rendering ClusterPermission %s/%s: %w", obj.Namespace, obj.Name, err))
 }
 
-// deliver writes the ManifestWork. The object is stored and acknowledged by now,
-// so a failure is not the caller's: the repair loop tries again and reports it
-// in the object's conditions.
-func (d delivering) deliver(ctx context.Context, obj runtime.Object) {
+// deliver writes the ManifestWork of a stored object. An error does not fail the request: the
+// controller tries again, and reports the error in the conditions.
+func (d delivery) deliver(ctx context.Context, obj runtime.Object) {
 	permission, err := versioned(obj.(*rbac.ClusterPermission))
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "ClusterPermission left to the repair loop")
+		klog.FromContext(ctx).Error(err, "Failed to deliver ClusterPermission; the controller tries again")
 		return
 	}
 	if permission.DeletionTimestamp != nil {
 		return
 	}
-	// A caller that goes away must not stop the delivery of what it has stored.
+	// The delivery must not stop if the client disconnects.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliveryTimeout)
 	defer cancel()
 	if err := d.Deliver(ctx, permission); err != nil {
-		klog.FromContext(ctx).Error(err, "ClusterPermission left to the repair loop", "clusterPermission", klog.KObj(permission))
+		klog.FromContext(ctx).Error(err, "Failed to deliver ClusterPermission; the controller tries again", "clusterPermission", klog.KObj(permission))
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
@@ -20,40 +19,39 @@ import (
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/escalation"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
 
-// EscalationCheck says what becomes of a ClusterPermission that grants more than
-// its author may grant.
+// EscalationCheck is the action for a ClusterPermission that grants more than its author may grant.
 type EscalationCheck string
 
 const (
-	// Enforce refuses it.
+	// Enforce refuses the ClusterPermission.
 	Enforce EscalationCheck = "Enforce"
-	// Approve stores it, but does not deliver it before somebody has approved it
-	// who may grant what it grants.
+	// Approve stores the ClusterPermission, and delivers it after a user with permission to grant
+	// it has approved it.
 	Approve EscalationCheck = "Approve"
-	// Warn stores and delivers it, and warns the author.
+	// Warn delivers the ClusterPermission and returns a warning.
 	Warn EscalationCheck = "Warn"
-	// Off does not look.
+	// Off disables the check.
 	Off EscalationCheck = "Off"
 )
 
-// EscalationChecks are all that there are.
+// EscalationChecks lists the supported values.
 var EscalationChecks = []EscalationCheck{Enforce, Approve, Warn, Off}
 
-// grants decides what callers may grant.
+// grants decides whether callers may grant a ClusterPermission.
 type grants struct {
 	check      EscalationCheck
 	checker    *escalation.Checker
 	authorizer authorizer.Authorizer
-	// hubNamespaces says that selectors select namespaces of the hub, which not every
-	// caller may see.
+	// hubNamespaces is true if selectors match namespaces of the hub, which not every caller may list.
 	hubNamespaces bool
 }
 
-// change is what a caller asks for, and the spec that is delivered already, which
-// somebody was allowed to grant; nil if none is. old is nil for a new object.
+// change returns the requested object and the spec that is already delivered, if any. The delivered
+// spec was granted or approved earlier. old is nil for a new object.
 func change(obj, old *rbac.ClusterPermission) (*rbacv1alpha1.ClusterPermission, *rbacv1alpha1.ClusterPermissionSpec, error) {
 	permission, err := versioned(obj)
 	if err != nil || old == nil {
@@ -67,7 +65,7 @@ func change(obj, old *rbac.ClusterPermission) (*rbacv1alpha1.ClusterPermission, 
 	return permission, delivered, nil
 }
 
-// refusal tells what of obj the caller may not grant, beyond what old delivers.
+// refusal returns the grants that obj adds to the delivered spec and that the caller may not make.
 func (g *grants) refusal(ctx context.Context, obj, old *rbac.ClusterPermission) (*escalation.Refusal, error) {
 	permission, delivered, err := change(obj, old)
 	if err != nil {
@@ -76,23 +74,23 @@ func (g *grants) refusal(ctx context.Context, obj, old *rbac.ClusterPermission) 
 	return g.checker.Check(ctx, permission, delivered)
 }
 
-// admit judges an object that is complete and valid. old is nil for a new one.
+// admit checks an object that is complete and valid. old is nil for a new object.
 func (g *grants) admit(ctx context.Context, obj, old *rbac.ClusterPermission) error {
-	if err := g.reads(ctx, obj, old); err != nil {
+	if err := g.checkReads(ctx, obj, old); err != nil {
 		return err
 	}
-	pending := waits(obj)
+	pending := isPending(obj)
 	if pending {
-		warning.AddWarning(ctx, "", "stored, but not delivered before it is approved")
+		warning.AddWarning(ctx, "", "the ClusterPermission is stored, but not delivered until it is approved")
 	}
 	if g.check == Approve && !pending {
 		return nil
 	}
-	return g.judge(ctx, obj, old, g.check == Enforce)
+	return g.checkGrants(ctx, obj, old, g.check == Enforce)
 }
 
-// judge refuses what the caller may not grant, or warns of it.
-func (g *grants) judge(ctx context.Context, obj, old *rbac.ClusterPermission, refuse bool) error {
+// checkGrants refuses grants that the caller may not make, or returns warnings.
+func (g *grants) checkGrants(ctx context.Context, obj, old *rbac.ClusterPermission, refuse bool) error {
 	if g.check == Off {
 		return nil
 	}
@@ -109,13 +107,13 @@ func (g *grants) judge(ctx context.Context, obj, old *rbac.ClusterPermission, re
 	return nil
 }
 
-func waits(c *rbac.ClusterPermission) bool {
+func isPending(c *rbac.ClusterPermission) bool {
 	return c != nil && c.Status.Approval != nil && c.Status.Approval.Pending != nil
 }
 
-// reads refuses references to roles of the hub that the caller may not read, since
-// the ManifestWork would show them, and selectors of namespaces that it may not list.
-func (g *grants) reads(ctx context.Context, obj, old *rbac.ClusterPermission) error {
+// checkReads refuses references to hub roles that the caller may not read, since the ManifestWork
+// contains their rules, and selectors of hub namespaces that the caller may not list.
+func (g *grants) checkReads(ctx context.Context, obj, old *rbac.ClusterPermission) error {
 	permission, delivered, err := change(obj, old)
 	if err != nil {
 		return err
@@ -129,14 +127,14 @@ func (g *grants) reads(ctx context.Context, obj, old *rbac.ClusterPermission) er
 	if err := escalation.Reads(ctx, g.authorizer, permission.Name, added); err != nil {
 		return err
 	}
-	// The status names what is selected. A check that only warns refuses nothing.
+	// The status contains the selected namespaces. The checks Warn and Off refuse nothing.
 	if !g.hubNamespaces || g.check == Warn || g.check == Off || !selectsMore(permission, delivered) {
 		return nil
 	}
 	return escalation.ReadsNamespaces(ctx, g.authorizer, permission.Name)
 }
 
-// selectsMore tells whether a spec has selectors that what is delivered has not.
+// selectsMore reports whether a spec has selectors that the delivered spec does not have.
 func selectsMore(permission *rbacv1alpha1.ClusterPermission, delivered *rbacv1alpha1.ClusterPermissionSpec) bool {
 	known := sets.New[string]()
 	if delivered != nil {
@@ -148,8 +146,8 @@ func selectsMore(permission *rbacv1alpha1.ClusterPermission, delivered *rbacv1al
 	return slices.ContainsFunc(render.Selectors(present), func(selector labels.Selector) bool { return !known.Has(selector.String()) })
 }
 
-// prepare marks a new or changed spec that waits for approval. old is nil for a
-// new object. It runs before validation, on whatever the caller has sent.
+// prepare marks a new or changed spec as pending if it needs approval. old is nil for a new object.
+// It runs before validation.
 func (g *grants) prepare(ctx context.Context, obj, old *rbac.ClusterPermission) {
 	generation := int64(1)
 	if old != nil {
@@ -158,9 +156,9 @@ func (g *grants) prepare(ctx context.Context, obj, old *rbac.ClusterPermission) 
 		}
 		generation = old.Generation + 1
 	}
-	pending := g.mustWait(ctx, obj, old)
+	pending := g.needsApproval(ctx, obj, old)
 	if obj.Status.Approval != nil {
-		// A spec that waits no longer, or that is replaced, leaves what was approved.
+		// Only the last approval stays when the spec changes.
 		approval := obj.Status.Approval.DeepCopy()
 		approval.Pending, approval.Delivered = nil, nil
 		if obj.Status.Approval = approval; approval.Approved == nil {
@@ -174,16 +172,16 @@ func (g *grants) prepare(ctx context.Context, obj, old *rbac.ClusterPermission) 
 		obj.Status.Approval = &rbac.Approval{}
 	}
 	obj.Status.Approval.Delivered = deliveredGeneration(old)
-	obj.Status.Approval.Pending = &rbac.PendingGeneration{Generation: generation, RequestedBy: caller(ctx), RequestedAt: metav1.Now()}
+	obj.Status.Approval.Pending = &rbac.PendingGeneration{Generation: generation, RequestedBy: definition.Caller(ctx), RequestedAt: metav1.Now()}
 }
 
-// mustWait tells whether a new or changed spec has to be approved.
-func (g *grants) mustWait(ctx context.Context, obj, old *rbac.ClusterPermission) bool {
+// needsApproval reports whether a new or changed spec has to be approved.
+func (g *grants) needsApproval(ctx context.Context, obj, old *rbac.ClusterPermission) bool {
 	if g.check == Warn || g.check == Off {
 		return false
 	}
-	if waits(old) {
-		// A patch keeps what its author may not even have seen.
+	if isPending(old) {
+		// The author of a patch may not have seen the pending spec that the patch keeps.
 		permission, delivered, err := change(obj, old)
 		return err != nil || escalation.More(permission, delivered)
 	}
@@ -192,29 +190,20 @@ func (g *grants) mustWait(ctx context.Context, obj, old *rbac.ClusterPermission)
 	}
 	refusal, err := g.refusal(ctx, obj, old)
 	if err != nil {
-		// Who cannot be shown to be allowed is not.
-		klog.FromContext(ctx).Error(err, "ClusterPermission waits for approval", "clusterPermission", klog.KObj(obj))
+		klog.FromContext(ctx).Error(err, "Failed to check what the author may grant; the ClusterPermission waits for approval", "clusterPermission", klog.KObj(obj))
 	}
 	return err != nil || refusal != nil
 }
 
-// deliveredGeneration is what a stored ClusterPermission delivers; nil if nothing.
+// deliveredGeneration returns the generation that a stored ClusterPermission delivers, or nil.
 func deliveredGeneration(old *rbac.ClusterPermission) *rbac.DeliveredGeneration {
 	switch {
 	case old == nil:
 		return nil
-	case !waits(old):
+	case !isPending(old):
 		return &rbac.DeliveredGeneration{Generation: old.Generation, Spec: *old.Spec.DeepCopy()}
 	}
 	return old.Status.Approval.Delivered.DeepCopy()
-}
-
-// caller is the name of the user who sends the request.
-func caller(ctx context.Context) string {
-	if user, known := request.UserFrom(ctx); known {
-		return user.GetName()
-	}
-	return ""
 }
 
 func versioned(obj *rbac.ClusterPermission) (*rbacv1alpha1.ClusterPermission, error) {

@@ -34,23 +34,22 @@ import (
 )
 
 const (
-	// proposalLimitBytes is what the server takes of other requests as well.
+	// proposalLimitBytes is the default limit of request bodies.
 	proposalLimitBytes = 3 << 20
-	// proposalUID stands for the UID that a ClusterPermission gets when it is stored.
+	// proposalUID is the UID of a proposal that is not stored.
 	proposalUID types.UID = "00000000-0000-0000-0000-000000000000"
 )
 
-// strictCodecs refuse what a type does not have: a proposal is sent to be checked.
+// strictCodecs refuse unknown and duplicate fields, because users send a proposal to check it.
 var strictCodecs = serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict)
 
-// renderedREST serves clusterpermissions/rendered: GET gives the ManifestWork that
-// the stored object renders to right now, POST the one that a ClusterPermission in
-// the body would render to. Neither writes anything. It connects rather than
-// gets and creates since what is sent and what is answered are of different groups.
+// renderedREST serves clusterpermissions/rendered: GET returns the ManifestWork of the stored object,
+// and POST the ManifestWork of the ClusterPermission in the body. Neither writes anything. It is a
+// rest.Connecter because the groups of the request and the response differ.
 type renderedREST struct {
 	store    *definition.REST
 	grants   *grants
-	delivery delivering
+	delivery delivery
 }
 
 var (
@@ -61,7 +60,7 @@ var (
 // New implements rest.Storage.
 func (r *renderedREST) New() runtime.Object { return r.store.New() }
 
-// Destroy implements rest.Storage. The main storage owns what there is to destroy.
+// Destroy implements rest.Storage. The main storage destroys the shared store.
 func (r *renderedREST) Destroy() {}
 
 // ConnectMethods implements rest.Connecter.
@@ -95,7 +94,7 @@ func (r *renderedREST) Connect(ctx context.Context, name string, _ runtime.Objec
 	}), nil
 }
 
-// subject is the ClusterPermission to render.
+// subject returns the ClusterPermission to render.
 func (r *renderedREST) subject(ctx context.Context, name string, w http.ResponseWriter, req *http.Request) (*rbac.ClusterPermission, error) {
 	obj, err := r.store.Get(ctx, name, &metav1.GetOptions{})
 	if err != nil && (req.Method == http.MethodGet || !apierrors.IsNotFound(err)) {
@@ -115,12 +114,12 @@ func (r *renderedREST) subject(ctx context.Context, name string, w http.Response
 		}
 		permission = proposal
 	}
-	return permission, r.mayBeShown(ctx, permission)
+	return permission, r.checkReads(ctx, permission)
 }
 
-// mayBeShown refuses to show what of the hub the caller may not read: the rules of
-// roles, and with selectors of the hub's namespaces their names.
-func (r *renderedREST) mayBeShown(ctx context.Context, c *rbac.ClusterPermission) error {
+// checkReads refuses to show hub roles that the caller may not read, and the names of hub namespaces
+// that the caller may not list.
+func (r *renderedREST) checkReads(ctx context.Context, c *rbac.ClusterPermission) error {
 	permission, err := versioned(c)
 	if err != nil {
 		return err
@@ -136,8 +135,8 @@ func (r *renderedREST) mayBeShown(ctx context.Context, c *rbac.ClusterPermission
 	return nil
 }
 
-// decodeProposal reads a ClusterPermission, in JSON or YAML whatever the request
-// says: kubectl sends files as they are.
+// decodeProposal decodes a ClusterPermission in JSON or YAML. It ignores Content-Type, because kubectl
+// sends files unchanged.
 func decodeProposal(w http.ResponseWriter, req *http.Request) (*rbac.ClusterPermission, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, proposalLimitBytes))
 	var tooLarge *http.MaxBytesError
@@ -145,16 +144,16 @@ func decodeProposal(w http.ResponseWriter, req *http.Request) (*rbac.ClusterPerm
 		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d bytes", tooLarge.Limit))
 	}
 	if err == nil {
-		body, err = onlyDocument(body)
+		body, err = singleDocument(body)
 	}
 	if err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("reading the body: %v", err))
 	}
-	obj, given, err := strictCodecs.UniversalDecoder(rbac.SchemeGroupVersion).Decode(body, nil, nil)
+	obj, gvk, err := strictCodecs.UniversalDecoder(rbac.SchemeGroupVersion).Decode(body, nil, nil)
 	proposal, ok := obj.(*rbac.ClusterPermission)
-	if given != nil && (err != nil && runtime.IsNotRegisteredError(err) || err == nil && !ok) {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body is a %s of %s, not a ClusterPermission of %s",
-			given.Kind, given.GroupVersion(), rbacv1alpha1.SchemeGroupVersion))
+	if gvk != nil && (err != nil && runtime.IsNotRegisteredError(err) || err == nil && !ok) {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body must be a ClusterPermission of %[3]s, not a %[1]s of %[2]s",
+			gvk.Kind, gvk.GroupVersion(), rbacv1alpha1.SchemeGroupVersion))
 	}
 	if err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body is not a ClusterPermission: %v", err))
@@ -162,9 +161,9 @@ func decodeProposal(w http.ResponseWriter, req *http.Request) (*rbac.ClusterPerm
 	return proposal, nil
 }
 
-// onlyDocument refuses to render the first of several documents, which would say
-// nothing of the others.
-func onlyDocument(body []byte) ([]byte, error) {
+// singleDocument returns the only YAML document of a body. It refuses several documents, because the
+// others would not be rendered.
+func singleDocument(body []byte) ([]byte, error) {
 	var found [][]byte
 	for documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(body))); ; {
 		document, err := documents.Read()
@@ -180,13 +179,13 @@ func onlyDocument(body []byte) ([]byte, error) {
 		}
 	}
 	if len(found) != 1 {
-		return nil, fmt.Errorf("it has %d documents; one ClusterPermission is rendered at a time", len(found))
+		return nil, fmt.Errorf("it contains %d documents, want one ClusterPermission", len(found))
 	}
 	return found[0], nil
 }
 
-// checkProposal completes a proposal and judges it as a write of it would be. What
-// its author could not grant is a warning, since nothing is granted yet.
+// checkProposal completes a proposal and checks it like a write. Grants that the caller may not make
+// are warnings, since nothing is granted yet.
 func (r *renderedREST) checkProposal(ctx context.Context, name string, proposal, stored *rbac.ClusterPermission) error {
 	namespace := request.NamespaceValue(ctx)
 	if proposal.Namespace == "" {
@@ -197,10 +196,10 @@ func (r *renderedREST) checkProposal(ctx context.Context, name string, proposal,
 	}
 	var errs field.ErrorList
 	if proposal.Namespace != namespace {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "namespace"), proposal.Namespace, "must be that of the URL"))
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "namespace"), proposal.Namespace, "must be the namespace in the URL"))
 	}
 	if proposal.Name != name {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), proposal.Name, "must be that of the URL"))
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), proposal.Name, "must be the name in the URL"))
 	}
 	proposal.Status = rbac.ClusterPermissionStatus{}
 	if stored != nil {
@@ -219,5 +218,5 @@ func (r *renderedREST) checkProposal(ctx context.Context, name string, proposal,
 	for _, text := range validation.WarningsForClusterPermission(proposal) {
 		warning.AddWarning(ctx, "", text)
 	}
-	return r.grants.judge(ctx, proposal, stored, false)
+	return r.grants.checkGrants(ctx, proposal, stored, false)
 }

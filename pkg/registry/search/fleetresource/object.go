@@ -18,7 +18,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// newObject is the object of a resource that was found.
+// newObject returns the FleetResource of an item.
 func newObject(item *search.Item) (*searchv1alpha1.FleetResource, error) {
 	encoded := item.JSON()
 	properties, err := query.DecodeProperties(encoded)
@@ -87,7 +87,7 @@ func (table) ConvertToTable(_ context.Context, object runtime.Object, tableOptio
 	rows, err := metatable.MetaToTableRow(object, func(obj runtime.Object, _ metav1.Object, name, age string) ([]any, error) {
 		resource, ok := obj.(*searchv1alpha1.FleetResource)
 		if !ok {
-			return nil, fmt.Errorf("not a FleetResource: %T", obj)
+			return nil, fmt.Errorf("expected a FleetResource, got a %T", obj)
 		}
 		properties, err := query.DecodeProperties(resource.Properties.Raw)
 		if err != nil {

@@ -1,5 +1,5 @@
-// Package fleetresource serves fleetresources: the resources of the fleet as objects
-// that kubectl gets, lists and watches.
+// Package fleetresource serves fleetresources: the resources of the fleet as objects that kubectl can get, list and
+// watch.
 package fleetresource
 
 import (
@@ -20,23 +20,24 @@ import (
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
-	"open-cluster-management.io/hub-apiserver/pkg/search/live"
-	"open-cluster-management.io/hub-apiserver/pkg/search/terms"
+	"open-cluster-management.io/hub-apiserver/pkg/search/serving"
+	"open-cluster-management.io/hub-apiserver/pkg/search/watch"
 )
 
-// maxChunk and maxList bound the objects of one response, each of which takes some kilobytes until it is
-// written: of one with a limit, which continues, and of one without.
+// maxChunk bounds the objects of a response with a limit. The client can continue such a list. maxList bounds the
+// objects of a response without a limit. Each object takes a few kilobytes until it is written.
 const maxChunk, maxList = 1000, 16_000
 
-// retrySeconds is when a client may ask again for a version that is not known yet.
+// retrySeconds is the time after which a client may retry with a version that the engine has not
+// reached yet.
 const retrySeconds = 1
 
-// Options are what fleetresources need.
+// Options are the dependencies of fleetresources.
 type Options struct {
 	Engine search.Engine
 	Scopes search.Scopes
-	// WatchMemory bounds what all watches remember; nil for no bound.
-	WatchMemory *live.Memory
+	// WatchMemory bounds the memory of all watches. If it is nil, there is no bound.
+	WatchMemory *watch.Memory
 }
 
 // REST serves fleetresources.
@@ -44,7 +45,7 @@ type REST struct {
 	table
 	engine search.Engine
 	scopes search.Scopes
-	memory *live.Memory
+	memory *watch.Memory
 }
 
 var (
@@ -56,7 +57,7 @@ var (
 	_ rest.ShortNamesProvider   = &REST{}
 )
 
-// NewREST serves fleetresources.
+// NewREST returns the storage of fleetresources.
 func NewREST(options Options) *REST {
 	return &REST{engine: options.Engine, scopes: options.Scopes, memory: options.WatchMemory}
 }
@@ -81,25 +82,25 @@ func (r *REST) ShortNames() []string { return []string{"fr"} }
 
 // Get implements rest.Getter.
 func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
-	scope, err := terms.Scope(ctx, r.scopes)
+	scope, err := serving.Scope(ctx, r.scopes)
 	if err != nil {
 		return nil, err
 	}
 	namespace := request.NamespaceValue(ctx)
 	item, err := r.engine.Get(ctx, scope, uidOf(namespace, name))
 	if err != nil {
-		return nil, terms.Error(ctx, err)
+		return nil, serving.Error(ctx, err)
 	}
-	// The caller was authorized in this namespace, and the name of what stands for a
-	// cluster does not depend on it.
+	// The caller was authorized in this namespace. The name of a resource that represents a cluster does not depend
+	// on it.
 	if item == nil || item.Cluster != namespace {
 		return nil, apierrors.NewNotFound(searchv1alpha1.Resource("fleetresources"), name)
 	}
 	return newObject(item)
 }
 
-// List implements rest.Lister. A list is of what the engine knows now, whatever
-// older resource version is named; the next chunks of a list are of what it knows then.
+// List implements rest.Lister. It returns the current state, even if an older resource version is requested.
+// Each later chunk contains the state at the time of its request.
 func (r *REST) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
 	if options == nil {
 		options = &metainternalversion.ListOptions{}
@@ -108,13 +109,13 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 	if err != nil {
 		return nil, err
 	}
-	scope, err := terms.Scope(ctx, r.scopes)
+	scope, err := serving.Scope(ctx, r.scopes)
 	if err != nil {
 		return nil, err
 	}
 	version, err := r.engine.Version(ctx)
 	if err != nil {
-		return nil, terms.Error(ctx, err)
+		return nil, serving.Error(ctx, err)
 	}
 	if err := checkVersion(options, version); err != nil {
 		return nil, err
@@ -133,12 +134,12 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 		Query: selected.query, Now: time.Now(), Items: true, Limit: limit, Continue: options.Continue,
 	})
 	if err != nil {
-		return nil, terms.Error(ctx, err)
+		return nil, serving.Error(ctx, err)
 	}
 	if found.Continue != "" && options.Limit <= 0 {
-		// A client that gives no limit does not ask for the rest.
+		// A client without a limit does not request the rest.
 		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
-			"the list has %d fleetresources, more than the %d that one response may have; list them in chunks with limit and continue, as kubectl does, or select fewer", found.Count, maxList))
+			"the list has %d fleetresources, and a response without limit has at most %d; list them in chunks with limit and continue, as kubectl does, or select fewer", found.Count, maxList))
 	}
 	list.Continue = found.Continue
 	if found.Version > 0 {
@@ -158,14 +159,14 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 	return list, nil
 }
 
-// listNamed lists what has a name: at most one object in a namespace, and hardly
-// ever more in all of them, since names are UIDs.
-func (r *REST) listNamed(ctx context.Context, scope visibility.Scope, selected *chosen, list *searchv1alpha1.FleetResourceList) (runtime.Object, error) {
+// listNamed lists the resources with a name: at most one in a namespace, and rarely more in all namespaces, because
+// names are UIDs.
+func (r *REST) listNamed(ctx context.Context, scope visibility.Scope, selected *listSelection, list *searchv1alpha1.FleetResourceList) (runtime.Object, error) {
 	clusters := []string{selected.namespace}
 	if selected.namespace == "" {
 		states, err := r.engine.Clusters(ctx)
 		if err != nil {
-			return nil, terms.Error(ctx, err)
+			return nil, serving.Error(ctx, err)
 		}
 		clusters = clusters[:0]
 		for i := range states {
@@ -176,7 +177,7 @@ func (r *REST) listNamed(ctx context.Context, scope visibility.Scope, selected *
 	for _, cluster := range clusters {
 		item, err := r.engine.Get(ctx, scope, uidOf(cluster, selected.name))
 		if err != nil {
-			return nil, terms.Error(ctx, err)
+			return nil, serving.Error(ctx, err)
 		}
 		if item == nil || item.Cluster != cluster {
 			continue
@@ -197,8 +198,8 @@ func (r *REST) listNamed(ctx context.Context, scope visibility.Scope, selected *
 	return list, nil
 }
 
-// checkVersion refuses resource versions that the engine has not reached, and exact
-// ones that it has left behind.
+// checkVersion returns an error for a resource version that the engine has not reached, and for an exact version
+// that is not current.
 func checkVersion(options *metainternalversion.ListOptions, version uint64) error {
 	if options.ResourceVersion == "" || options.ResourceVersion == "0" {
 		return nil
@@ -211,23 +212,23 @@ func checkVersion(options *metainternalversion.ListOptions, version uint64) erro
 	case wanted > version:
 		return storage.NewTooLargeResourceVersionError(wanted, version, retrySeconds)
 	case wanted < version && options.ResourceVersionMatch == metav1.ResourceVersionMatchExact:
-		return apierrors.NewResourceExpired(fmt.Sprintf("resource version %d is not kept", wanted))
+		return apierrors.NewResourceExpired(fmt.Sprintf("resource version %d is no longer available", wanted))
 	}
 	return nil
 }
 
-// pseudoPrefix begins the UID of what stands for a cluster itself.
-const pseudoPrefix = "cluster__"
+// clusterPrefix begins the UID of a resource that represents a cluster.
+const clusterPrefix = "cluster__"
 
-// uidOf is the UID in the fleet of the object with a name.
+// uidOf returns the UID in the fleet of an object.
 func uidOf(cluster, name string) string {
-	if strings.HasPrefix(name, pseudoPrefix) {
+	if strings.HasPrefix(name, clusterPrefix) {
 		return name
 	}
 	return cluster + "/" + name
 }
 
-// nameOf is the name of the object with a UID in the fleet.
+// nameOf returns the name of the object for a UID in the fleet.
 func nameOf(uid string) string {
 	if _, name, ok := strings.Cut(uid, "/"); ok {
 		return name

@@ -22,7 +22,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// everyone sees everything.
+// everyone grants every caller the Scope of all resources.
 type everyone struct{}
 
 func (everyone) Scope(context.Context, user.Info) (visibility.Scope, error) {
@@ -31,7 +31,8 @@ func (everyone) Scope(context.Context, user.Info) (visibility.Scope, error) {
 
 func (everyone) Subscribe(user.Info) (<-chan struct{}, func()) { return nil, func() {} }
 
-// newFleet serves two clusters that have reported themselves and a Pod of the same UID.
+// newFleet returns the storage for two clusters. Each cluster reports itself and a Pod, and both
+// Pods have the same UID.
 func newFleet(t *testing.T) *REST {
 	t.Helper()
 	engine, err := embedded.Open(t.TempDir(), embedded.Options{})
@@ -66,7 +67,7 @@ func in(t *testing.T, namespace string) context.Context {
 	return request.WithNamespace(request.WithUser(t.Context(), &user.DefaultInfo{Name: "alice"}), namespace)
 }
 
-// The API server authorizes for one namespace, so that nothing of another may come from there.
+// The API server authorizes one namespace, so Get must not return objects of another namespace.
 func TestGetStaysInItsNamespace(t *testing.T) {
 	fleet := newFleet(t)
 	for _, test := range []struct{ namespace, name, cluster string }{
@@ -81,7 +82,7 @@ func TestGetStaysInItsNamespace(t *testing.T) {
 			got, err := fleet.Get(in(t, test.namespace), test.name, &metav1.GetOptions{})
 			if test.cluster == "" {
 				if !apierrors.IsNotFound(err) {
-					t.Fatalf("got %v, %v, want not found", got, err)
+					t.Fatalf("Get(%s/%s) = %v, %v, want not found", test.namespace, test.name, got, err)
 				}
 				return
 			}
@@ -89,7 +90,7 @@ func TestGetStaysInItsNamespace(t *testing.T) {
 				t.Fatal(err)
 			}
 			if object := got.(*searchv1alpha1.FleetResource); object.Namespace != test.cluster || object.Name != test.name {
-				t.Errorf("got %s/%s", object.Namespace, object.Name)
+				t.Errorf("Get(%s/%s) = %s/%s, want %s/%s", test.namespace, test.name, object.Namespace, object.Name, test.cluster, test.name)
 			}
 		})
 	}
@@ -116,14 +117,14 @@ func TestListByName(t *testing.T) {
 				names = append(names, object.Namespace+"/"+object.Name)
 			}
 			if strings.Join(names, " ") != test.want {
-				t.Errorf("got %v, want %s", names, test.want)
+				t.Errorf("List() = %v, want %s", names, test.want)
 			}
 		})
 	}
 }
 
-// TestWatchTakesNoSeat has a watch not count for API Priority and Fairness after its initial events.
-func TestWatchTakesNoSeat(t *testing.T) {
+// TestWatchReleasesItsSeat checks that a watch releases its seat of API Priority and Fairness after its initial events.
+func TestWatchReleasesItsSeat(t *testing.T) {
 	fleet := newFleet(t)
 	for _, version := range []string{"", "1"} {
 		signal, initialized := utilflowcontrol.NewInitializationSignal(), make(chan struct{})
@@ -131,19 +132,19 @@ func TestWatchTakesNoSeat(t *testing.T) {
 			signal.Wait()
 			close(initialized)
 		}()
-		watching, err := fleet.Watch(utilflowcontrol.WithInitializationSignal(in(t, ""), signal), &metainternalversion.ListOptions{ResourceVersion: version})
+		eventStream, err := fleet.Watch(utilflowcontrol.WithInitializationSignal(in(t, ""), signal), &metainternalversion.ListOptions{ResourceVersion: version})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for waiting, timeout := true, time.After(time.Minute); waiting; {
 			select {
-			case <-watching.ResultChan():
+			case <-eventStream.ResultChan():
 			case <-initialized:
 				waiting = false
 			case <-timeout:
-				t.Fatalf("Watch() from version %q does not signal that it is initialized", version)
+				t.Fatalf("signal of Watch() from version %q that it is initialized = none, want one", version)
 			}
 		}
-		watching.Stop()
+		eventStream.Stop()
 	}
 }

@@ -19,16 +19,17 @@ const (
 	fieldNamespace = "metadata.namespace"
 )
 
-// chosen is what a list or a watch selects.
-type chosen struct {
+// listSelection is the selection of a list or a watch.
+type listSelection struct {
 	query query.Query
-	// namespace restricts to one cluster, name to one UID there; empty for any.
+	// namespace selects a cluster, and name a resource by its UID there. An empty value selects
+	// all.
 	namespace, name string
 }
 
-// newSelection is what options select in a namespace, or in all if it is empty.
-func newSelection(namespace string, options *metainternalversion.ListOptions) (*chosen, error) {
-	out := &chosen{namespace: namespace}
+// newSelection returns the selection of the options in a namespace, or in all if it is empty.
+func newSelection(namespace string, options *metainternalversion.ListOptions) (*listSelection, error) {
+	out := &listSelection{namespace: namespace}
 	if options.FieldSelector != nil {
 		for _, requirement := range options.FieldSelector.Requirements() {
 			if err := out.addField(requirement); err != nil {
@@ -42,7 +43,7 @@ func newSelection(namespace string, options *metainternalversion.ListOptions) (*
 	if options.LabelSelector != nil {
 		requirements, selectable := options.LabelSelector.Requirements()
 		if !selectable {
-			// No resource has two values of a label.
+			// No resource has two values of a label, so nothing is selected.
 			out.add(query.Cluster, query.NewComparison(query.Equal, ""))
 		}
 		for i := range requirements {
@@ -57,11 +58,11 @@ func newSelection(namespace string, options *metainternalversion.ListOptions) (*
 	return out, nil
 }
 
-func (s *chosen) add(property string, comparisons ...query.Comparison) {
+func (s *listSelection) add(property string, comparisons ...query.Comparison) {
 	s.query.Filters = append(s.query.Filters, query.Filter{Property: property, Comparisons: comparisons})
 }
 
-func (s *chosen) addField(requirement fields.Requirement) error {
+func (s *listSelection) addField(requirement fields.Requirement) error {
 	op := query.Equal
 	if requirement.Operator == selection.NotEquals {
 		op = query.NotEqual
@@ -69,7 +70,7 @@ func (s *chosen) addField(requirement fields.Requirement) error {
 	switch requirement.Field {
 	case fieldName:
 		if op != query.Equal || (s.name != "" && s.name != requirement.Value) {
-			return apierrors.NewBadRequest(fmt.Sprintf("%s can be selected by one value only", fieldName))
+			return apierrors.NewBadRequest(fmt.Sprintf("field selector on %s must select exactly one value", fieldName))
 		}
 		s.name = requirement.Value
 	case fieldNamespace:
@@ -80,7 +81,7 @@ func (s *chosen) addField(requirement fields.Requirement) error {
 	return nil
 }
 
-func (s *chosen) addLabel(requirement *labels.Requirement) error {
+func (s *listSelection) addLabel(requirement *labels.Requirement) error {
 	key := requirement.Key()
 	var comparisons []query.Comparison
 	op := query.Equal
@@ -93,7 +94,7 @@ func (s *chosen) addLabel(requirement *labels.Requirement) error {
 	case selection.DoesNotExist:
 		comparisons = append(comparisons, query.NewComparison(query.NotEqual, key))
 	default:
-		return apierrors.NewBadRequest(fmt.Sprintf("the operator %q of label selectors is not supported for fleetresources", requirement.Operator()))
+		return apierrors.NewBadRequest(fmt.Sprintf("label selector operator %q is not supported for fleetresources", requirement.Operator()))
 	}
 	if len(comparisons) == 0 {
 		for _, value := range requirement.ValuesUnsorted() {
@@ -104,8 +105,8 @@ func (s *chosen) addLabel(requirement *labels.Requirement) error {
 	return nil
 }
 
-// matches tells whether what was found by its name is selected.
-func (s *chosen) matches(item *search.Item, now time.Time) (bool, error) {
+// matches reports whether an item that was found by its name is selected.
+func (s *listSelection) matches(item *search.Item, now time.Time) (bool, error) {
 	if s.name != "" && nameOf(item.UID) != s.name {
 		return false, nil
 	}

@@ -20,14 +20,14 @@ import (
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
-	"open-cluster-management.io/hub-apiserver/pkg/search/live"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
-	"open-cluster-management.io/hub-apiserver/pkg/search/terms"
+	"open-cluster-management.io/hub-apiserver/pkg/search/serving"
+	searchwatch "open-cluster-management.io/hub-apiserver/pkg/search/watch"
 )
 
-// Watch implements rest.Watcher. Without a resource version, or with 0, it begins with what
-// there is; with another one, with what has changed since. An object that its caller may not
-// find any more is deleted for the watch.
+// Watch implements rest.Watcher. Without a resource version, or with 0, it starts with the current state. With
+// another resource version, it starts with the changes since then. If the caller loses permission for an object,
+// it receives a DELETED event.
 func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
 	if options == nil {
 		options = &metainternalversion.ListOptions{}
@@ -40,14 +40,14 @@ func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptio
 	if !ok {
 		return nil, apierrors.NewUnauthorized("the request has no user")
 	}
-	scope, err := terms.Scope(ctx, r.scopes)
+	scope, err := serving.Scope(ctx, r.scopes)
 	if err != nil {
 		return nil, err
 	}
-	config := live.Config{Engine: r.engine, Scopes: r.scopes, User: caller, Query: selected.query, Memory: r.memory}
+	config := searchwatch.Config{Engine: r.engine, Scopes: r.scopes, User: caller, Query: selected.query, Memory: r.memory}
 	if selected.name != "" {
 		config.Filter = func(item *search.Item) bool { return nameOf(item.UID) == selected.name }
-	} else if err := r.fits(ctx, scope, caller, &selected.query); err != nil {
+	} else if err := r.checkMemory(ctx, scope, caller, &selected.query); err != nil {
 		return nil, err
 	}
 	if options.ResourceVersion != "" && options.ResourceVersion != "0" {
@@ -61,47 +61,47 @@ func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptio
 	config.Initial = wanted || (options.SendInitialEvents == nil && config.From == 0)
 
 	ctx, cancel := context.WithCancel(ctx)
-	w := &watching{
+	w := &eventStream{
 		events: make(chan watch.Event), stop: cancel,
-		bookmarks: options.AllowWatchBookmarks, tellInitialEnd: wanted,
+		bookmarks: options.AllowWatchBookmarks, markInitialEnd: wanted,
 	}
 	w.running.Go(func() { w.run(ctx, config) })
 	return w, nil
 }
 
-// fits refuses a watch of more than there is memory to remember, before it begins.
-func (r *REST) fits(ctx context.Context, scope visibility.Scope, caller user.Info, q *query.Query) error {
+// checkMemory returns an error if the watch would exceed the memory of watches.
+func (r *REST) checkMemory(ctx context.Context, scope visibility.Scope, caller user.Info, q *query.Query) error {
 	found, err := r.engine.Search(ctx, scope, &search.Request{Query: *q, Now: time.Now()})
 	if err != nil {
-		return terms.Error(ctx, err)
+		return serving.Error(ctx, err)
 	}
 	return r.memory.Fits(caller, found.Count)
 }
 
-// watching implements watch.Interface.
-type watching struct {
+// eventStream implements watch.Interface.
+type eventStream struct {
 	events                    chan watch.Event
 	stop                      context.CancelFunc
 	running                   sync.WaitGroup
-	bookmarks, tellInitialEnd bool
+	bookmarks, markInitialEnd bool
 }
 
 // ResultChan implements watch.Interface.
-func (w *watching) ResultChan() <-chan watch.Event { return w.events }
+func (w *eventStream) ResultChan() <-chan watch.Event { return w.events }
 
-// Stop implements watch.Interface. It returns once nothing runs any more.
-func (w *watching) Stop() {
+// Stop implements watch.Interface. It returns after all goroutines have ended.
+func (w *eventStream) Stop() {
 	w.stop()
 	w.running.Wait()
 }
 
-func (w *watching) run(ctx context.Context, config live.Config) {
+func (w *eventStream) run(ctx context.Context, config searchwatch.Config) {
 	defer close(w.events)
 	source, end := context.WithCancel(ctx)
 	defer end()
-	watcher := live.Watch(source, config)
-	// After its initial events, a watch takes no seat of API Priority and Fairness any more. A cacher says
-	// so for stored resources; here nothing else does.
+	watcher := searchwatch.Watch(source, config)
+	// API Priority and Fairness holds a seat for a watch until its initial events are sent. For stored resources,
+	// the watch cache reports the end of the initial events.
 	if !config.Initial {
 		utilflowcontrol.WatchInitialized(ctx)
 	}
@@ -129,24 +129,24 @@ func (w *watching) run(ctx context.Context, config live.Config) {
 	switch {
 	case err == nil, ctx.Err() != nil:
 		return
-	case errors.Is(err, search.ErrExpired), errors.Is(err, live.ErrTooSlow):
+	case errors.Is(err, search.ErrExpired), errors.Is(err, searchwatch.ErrTooSlow):
 		err = apierrors.NewResourceExpired("too old resource version: " + err.Error())
 	default:
-		err = terms.Error(ctx, fmt.Errorf("watch of fleetresources: %w", err))
+		err = serving.Error(ctx, fmt.Errorf("watch of fleetresources: %w", err))
 	}
 	w.send(ctx, watch.Event{Type: watch.Error, Object: status(err)})
 }
 
-func (w *watching) send(ctx context.Context, event watch.Event) {
+func (w *eventStream) send(ctx context.Context, event watch.Event) {
 	select {
 	case w.events <- event:
 	case <-ctx.Done():
 	}
 }
 
-func (w *watching) event(event *live.Event) (*watch.Event, error) {
-	if event.Type == live.Bookmark {
-		if !w.bookmarks || (event.InitialDone && !w.tellInitialEnd) {
+func (w *eventStream) event(event *searchwatch.Event) (*watch.Event, error) {
+	if event.Type == searchwatch.Bookmark {
+		if !w.bookmarks || (event.InitialDone && !w.markInitialEnd) {
 			return nil, nil
 		}
 		bookmark := &searchv1alpha1.FleetResource{}
@@ -162,13 +162,13 @@ func (w *watching) event(event *live.Event) (*watch.Event, error) {
 	}
 	out := &watch.Event{Type: watch.Added, Object: object}
 	switch event.Type {
-	case live.Modified:
+	case searchwatch.Modified:
 		out.Type = watch.Modified
-	case live.Deleted:
+	case searchwatch.Deleted:
 		out.Type = watch.Deleted
 	}
-	// Where a watch of this object may continue, which for one that was revoked is later
-	// than its last change.
+	// A later watch continues from the version of the event. If the caller lost permission for the object, this
+	// version is later than the last change of the object.
 	if event.Version > event.Item.Version {
 		object.ResourceVersion = strconv.FormatUint(event.Version, 10)
 	}

@@ -1,5 +1,5 @@
-// Package inventory serves inventories: what is known of the resources of each
-// cluster, and where clusters report it.
+// Package inventory serves inventories, which show the reported state of each cluster, and the subresource sync, to
+// which clusters report.
 package inventory
 
 import (
@@ -24,10 +24,10 @@ import (
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
-	"open-cluster-management.io/hub-apiserver/pkg/search/terms"
+	"open-cluster-management.io/hub-apiserver/pkg/search/serving"
 )
 
-// REST serves inventories, to each caller those of the clusters whose resources it may view.
+// REST serves inventories. Callers receive the inventories of the clusters that they may view.
 type REST struct {
 	reports *ingest.Handler
 	scopes  search.Scopes
@@ -40,7 +40,7 @@ var (
 	_ rest.SingularNameProvider = &REST{}
 )
 
-// NewREST serves inventories of what a handler takes.
+// NewREST returns the storage of inventories.
 func NewREST(reports *ingest.Handler, scopes search.Scopes) *REST {
 	return &REST{reports: reports, scopes: scopes}
 }
@@ -104,16 +104,15 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 	return list, nil
 }
 
-// states are those of the clusters that the caller may view. How much there is on others
-// is none of its business.
+// states returns the states of the clusters that the caller may view.
 func (r *REST) states(ctx context.Context) ([]*ingest.State, error) {
-	scope, err := terms.Scope(ctx, r.scopes)
+	scope, err := serving.Scope(ctx, r.scopes)
 	if err != nil {
 		return nil, err
 	}
 	states, err := r.reports.States(ctx)
 	if err != nil {
-		return nil, terms.Error(ctx, fmt.Errorf("states of the clusters: %w", err))
+		return nil, serving.Error(ctx, fmt.Errorf("states of the clusters: %w", err))
 	}
 	var out []*ingest.State
 	for i := range states {
@@ -126,7 +125,7 @@ func (r *REST) states(ctx context.Context) ([]*ingest.State, error) {
 
 func newObject(state *ingest.State) *searchv1alpha1.Inventory {
 	object := &searchv1alpha1.Inventory{ObjectMeta: metav1.ObjectMeta{Namespace: state.Name, Name: state.Name}}
-	// How many Secrets a managed cluster has is for nobody to find out.
+	// The number of Secrets of a managed cluster is confidential.
 	object.Status = searchv1alpha1.InventoryStatus{
 		State: searchv1alpha1.InventoryReporting, Resources: int64(state.Resources - state.Secrets), Edges: int64(state.Edges),
 	}
@@ -151,7 +150,7 @@ func (r *REST) ConvertToTable(_ context.Context, object runtime.Object, tableOpt
 	rows, err := metatable.MetaToTableRow(object, func(obj runtime.Object, _ metav1.Object, name, _ string) ([]any, error) {
 		inventory, ok := obj.(*searchv1alpha1.Inventory)
 		if !ok {
-			return nil, fmt.Errorf("not an Inventory: %T", obj)
+			return nil, fmt.Errorf("expected an Inventory, got a %T", obj)
 		}
 		last := "<never>"
 		if at := inventory.Status.LastReportTime; at != nil {
@@ -170,22 +169,22 @@ func (r *REST) ConvertToTable(_ context.Context, object runtime.Object, tableOpt
 		out.ColumnDefinitions = []metav1.TableColumnDefinition{
 			{Name: "Name", Type: "string", Format: "name", Description: "Name of the cluster."},
 			{Name: "State", Type: "string", Description: "Reporting, Silent, Incomplete or Absent."},
-			{Name: "Resources", Type: "string", Description: "How many resources are known, without Secrets of managed clusters."},
-			{Name: "Relations", Type: "string", Description: "How many relations between them are known."},
-			{Name: "Last Report", Type: "string", Description: "How long ago the cluster last reported."},
+			{Name: "Resources", Type: "string", Description: "Number of resources, without Secrets of managed clusters."},
+			{Name: "Relations", Type: "string", Description: "Number of relations between resources."},
+			{Name: "Last Report", Type: "string", Description: "Time since the last report."},
 		}
 	}
 	return out, nil
 }
 
-// Sync serves inventories/sync: where a cluster reports.
+// Sync serves inventories/sync, to which clusters report.
 type Sync struct {
 	reports *ingest.Handler
 }
 
 var _ rest.Connecter = &Sync{}
 
-// NewSync serves inventories/sync.
+// NewSync returns the storage of inventories/sync.
 func NewSync(reports *ingest.Handler) *Sync { return &Sync{reports: reports} }
 
 // New implements rest.Storage.
@@ -200,11 +199,11 @@ func (s *Sync) ConnectMethods() []string { return []string{http.MethodPost} }
 // NewConnectOptions implements rest.Connecter.
 func (s *Sync) NewConnectOptions() (runtime.Object, bool, string) { return nil, false, "" }
 
-// Connect implements rest.Connecter. A cluster reports in the namespace of its name,
-// where its agent is authorized, and nowhere else.
+// Connect implements rest.Connecter. A cluster reports only in the namespace of its name, where its agent is
+// authorized.
 func (s *Sync) Connect(ctx context.Context, name string, _ runtime.Object, _ rest.Responder) (http.Handler, error) {
 	if namespace := request.NamespaceValue(ctx); namespace != name {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the cluster %s does not report in the namespace %s", name, namespace))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("cluster %q cannot report in namespace %q", name, namespace))
 	}
 	return s.reports.Sync(name), nil
 }

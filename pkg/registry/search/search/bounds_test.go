@@ -32,7 +32,7 @@ func (everyone) Scope(context.Context, user.Info) (visibility.Scope, error) {
 
 func (everyone) Subscribe(user.Info) (<-chan struct{}, func()) { return nil, func() {} }
 
-// pods is how many a hundred searches find too often.
+// pods is the number of pods that exceeds the limit for a hundred searches.
 const pods = 10_100
 
 func ask(t *testing.T) func(spec *searchv1alpha1.SearchSpec) (runtime.Object, error) {
@@ -82,7 +82,7 @@ func TestBoundsOfARequest(t *testing.T) {
 	}{
 		{"a search for all", searchv1alpha1.SearchSpec{SearchRequest: all}, ""},
 		{"several searches for all", searchv1alpha1.SearchSpec{Searches: slices.Repeat([]searchv1alpha1.SearchRequest{all}, 20)}, ""},
-		{"searches that are held together", searchv1alpha1.SearchSpec{Searches: slices.Repeat([]searchv1alpha1.SearchRequest{all}, 100)},
+		{"searches that exceed the budget together", searchv1alpha1.SearchSpec{Searches: slices.Repeat([]searchv1alpha1.SearchRequest{all}, 100)},
 			"spec.searches[24]: Forbidden: the search is too expensive"},
 		{"searches that only count", searchv1alpha1.SearchSpec{Searches: slices.Repeat([]searchv1alpha1.SearchRequest{counted}, 100)}, ""},
 		{"too many orders", searchv1alpha1.SearchSpec{SearchRequest: ordered}, "spec.orderBy: Too many: 17: must have at most 16 items"},
@@ -94,13 +94,13 @@ func TestBoundsOfARequest(t *testing.T) {
 			case test.want == "" && err != nil:
 				t.Error(err)
 			case test.want != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.want)):
-				t.Errorf("got error %v, want %s", err, test.want)
+				t.Errorf("error of the search = %v, want %s", err, test.want)
 			}
 		})
 	}
 }
 
-func TestOneWarningForOneMistake(t *testing.T) {
+func TestUnknownPropertyWarnsOnce(t *testing.T) {
 	unknown := searchv1alpha1.SearchRequest{SearchTerms: searchv1alpha1.SearchTerms{Query: "nmae:web"}}
 	got, err := ask(t)(&searchv1alpha1.SearchSpec{Searches: slices.Repeat([]searchv1alpha1.SearchRequest{unknown}, 3)})
 	if err != nil {
@@ -109,6 +109,6 @@ func TestOneWarningForOneMistake(t *testing.T) {
 	search := got.(runtime.CacheableObject).GetObject().(*searchv1alpha1.Search)
 	want := []string{`no resource that you may find has the property "nmae"; did you mean "name"?`}
 	if !slices.Equal(search.Status.Warnings, want) {
-		t.Errorf("got warnings %q, want %q", search.Status.Warnings, want)
+		t.Errorf("warnings = %q, want %q", search.Status.Warnings, want)
 	}
 }

@@ -3,11 +3,9 @@ package search
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,22 +13,22 @@ import (
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	engine "open-cluster-management.io/hub-apiserver/pkg/search"
-	"open-cluster-management.io/hub-apiserver/pkg/search/terms"
+	"open-cluster-management.io/hub-apiserver/pkg/search/serving"
 )
 
-// answer is a Search whose results are written as the engine has them, in JSON
-// already. Thousands of items would otherwise be decoded to be encoded again.
+// answer is a Search that is encoded with the JSON of the items that the engine returns. Otherwise thousands of
+// items would be decoded and encoded again.
 type answer struct {
 	question *searchv1alpha1.Search
 	results  []*engine.Result
 	warnings []string
-	// plain identifies the encoder that writes the JSON which append makes.
+	// plain identifies the encoder that produces the same output as append.
 	plain runtime.Identifier
 }
 
 var _ runtime.CacheableObject = &answer{}
 
-// plainJSON identifies the encoder of compact JSON in our version.
+// plainJSON identifies the encoder of compact JSON in the served version.
 func plainJSON(codecs serializer.CodecFactory) runtime.Identifier {
 	for _, info := range codecs.SupportedMediaTypes() {
 		if info.MediaType == runtime.ContentTypeJSON {
@@ -43,7 +41,7 @@ func plainJSON(codecs serializer.CodecFactory) runtime.Identifier {
 // GetObjectKind implements runtime.Object.
 func (a *answer) GetObjectKind() schema.ObjectKind { return a.question.GetObjectKind() }
 
-// DeepCopyObject implements runtime.Object. Results are not changed by anyone.
+// DeepCopyObject implements runtime.Object. Results are shared because they never change.
 func (a *answer) DeepCopyObject() runtime.Object {
 	out := *a
 	out.question = a.question.DeepCopy()
@@ -83,59 +81,21 @@ func (a *answer) decoded() (*searchv1alpha1.Search, error) {
 	return search, nil
 }
 
-// chunkSize is how much is written at once. The first write of an answer decides
-// whether it is compressed, which the machinery does from 128 KiB on.
-const chunkSize = 256 << 10
-
-// chunks are buffers of answers that are being written.
-var chunks = sync.Pool{New: func() any {
-	chunk := make([]byte, 0, chunkSize)
-	return &chunk
-}}
-
-// chunkWriter gathers what is appended to next, and writes it chunk by chunk.
-type chunkWriter struct {
-	to   io.Writer
-	next []byte
-	err  error
-	// encoder is a place from the second chunk on.
-	encoder terms.Encoder
-}
-
-// flush writes what there is, if that is at least so much.
-func (w *chunkWriter) flush(atLeast int) {
-	if len(w.next) < atLeast {
-		return
-	}
-	if w.err == nil {
-		w.encoder.End()
-		_, w.err = w.to.Write(w.next)
-		w.encoder.Begin()
-	}
-	w.next = w.next[:0]
-}
-
 // write writes the Search as JSON.
 func (a *answer) write(to io.Writer) error {
-	chunk, ok := chunks.Get().(*[]byte)
-	if !ok {
-		return errors.New("not a buffer")
+	w := &resultWriter{Writer: serving.NewWriter(to)}
+	err := a.append(w)
+	w.Buffer = append(w.Buffer, '\n')
+	if closeErr := w.Close(); err == nil {
+		err = closeErr
 	}
-	w := &chunkWriter{to: to, next: (*chunk)[:0]}
-	defer func() {
-		w.encoder.End()
-		*chunk = w.next
-		chunks.Put(chunk)
-	}()
-	if err := a.append(w); err != nil {
-		return err
-	}
-	w.next = append(w.next, '\n')
-	w.flush(1)
-	return w.err
+	return err
 }
 
-func (a *answer) append(w *chunkWriter) error {
+// resultWriter appends results as JSON.
+type resultWriter struct{ *serving.Writer }
+
+func (a *answer) append(w *resultWriter) error {
 	head := *a.question
 	head.SetGroupVersionKind(searchv1alpha1.SchemeGroupVersion.WithKind("Search"))
 	head.Status = searchv1alpha1.SearchStatus{}
@@ -147,75 +107,75 @@ func (a *answer) append(w *chunkWriter) error {
 	if err != nil {
 		return fmt.Errorf("encoding the spec: %w", err)
 	}
-	w.next = append(w.next, `{"kind":"Search","apiVersion":"`...)
-	w.next = append(w.next, searchv1alpha1.SchemeGroupVersion.String()...)
-	w.next = append(w.next, `","metadata":`...)
-	w.next = append(w.next, metadata...)
-	w.next = append(w.next, `,"spec":`...)
-	w.next = append(w.next, spec...)
-	w.next = append(w.next, `,"status":{`...)
+	w.Buffer = append(w.Buffer, `{"kind":"Search","apiVersion":"`...)
+	w.Buffer = append(w.Buffer, searchv1alpha1.SchemeGroupVersion.String()...)
+	w.Buffer = append(w.Buffer, `","metadata":`...)
+	w.Buffer = append(w.Buffer, metadata...)
+	w.Buffer = append(w.Buffer, `,"spec":`...)
+	w.Buffer = append(w.Buffer, spec...)
+	w.Buffer = append(w.Buffer, `,"status":{`...)
 	if len(a.question.Spec.Searches) == 0 {
 		w.appendResult(a.results[0])
 	} else {
-		w.next = append(w.next, `"count":`...)
+		w.Buffer = append(w.Buffer, `"count":`...)
 		var sum int64
 		for _, result := range a.results {
 			sum += int64(result.Count)
 		}
-		w.next = strconv.AppendInt(w.next, sum, 10)
-		w.next = append(w.next, `,"results":[`...)
+		w.Buffer = strconv.AppendInt(w.Buffer, sum, 10)
+		w.Buffer = append(w.Buffer, `,"results":[`...)
 		for i, result := range a.results {
 			if i > 0 {
-				w.next = append(w.next, ',')
+				w.Buffer = append(w.Buffer, ',')
 			}
-			w.next = append(w.next, '{')
+			w.Buffer = append(w.Buffer, '{')
 			w.appendResult(result)
-			w.next = append(w.next, '}')
+			w.Buffer = append(w.Buffer, '}')
 		}
-		w.next = append(w.next, ']')
+		w.Buffer = append(w.Buffer, ']')
 	}
 	if len(a.warnings) > 0 {
 		warnings, err := json.Marshal(a.warnings)
 		if err != nil {
 			return fmt.Errorf("encoding warnings: %w", err)
 		}
-		w.next = append(w.next, `,"warnings":`...)
-		w.next = append(w.next, warnings...)
+		w.Buffer = append(w.Buffer, `,"warnings":`...)
+		w.Buffer = append(w.Buffer, warnings...)
 	}
-	w.next = append(w.next, `}}`...)
+	w.Buffer = append(w.Buffer, `}}`...)
 	return nil
 }
 
-func (w *chunkWriter) appendResult(result *engine.Result) {
-	w.next = append(w.next, `"count":`...)
-	w.next = strconv.AppendInt(w.next, int64(result.Count), 10)
+func (w *resultWriter) appendResult(result *engine.Result) {
+	w.Buffer = append(w.Buffer, `"count":`...)
+	w.Buffer = strconv.AppendInt(w.Buffer, int64(result.Count), 10)
 	w.appendItems(result.Items)
 	for i := range result.Related {
 		if i == 0 {
-			w.next = append(w.next, `,"related":[`...)
+			w.Buffer = append(w.Buffer, `,"related":[`...)
 		} else {
-			w.next = append(w.next, ',')
+			w.Buffer = append(w.Buffer, ',')
 		}
 		related := &result.Related[i]
-		w.next = append(w.next, `{"kind":`...)
-		w.next = appendString(w.next, related.Kind)
-		w.next = append(w.next, `,"count":`...)
-		w.next = strconv.AppendInt(w.next, int64(related.Count), 10)
+		w.Buffer = append(w.Buffer, `{"kind":`...)
+		w.Buffer = serving.AppendString(w.Buffer, related.Kind)
+		w.Buffer = append(w.Buffer, `,"count":`...)
+		w.Buffer = strconv.AppendInt(w.Buffer, int64(related.Count), 10)
 		w.appendItems(related.Items)
-		w.next = append(w.next, '}')
+		w.Buffer = append(w.Buffer, '}')
 	}
 	if len(result.Related) > 0 {
-		w.next = append(w.next, ']')
+		w.Buffer = append(w.Buffer, ']')
 	}
 	if result.Continue != "" {
-		w.next = append(w.next, `,"continue":`...)
-		w.next = appendString(w.next, result.Continue)
+		w.Buffer = append(w.Buffer, `,"continue":`...)
+		w.Buffer = serving.AppendString(w.Buffer, result.Continue)
 	}
 }
 
-func (w *chunkWriter) appendItems(items []engine.Item) {
+func (w *resultWriter) appendItems(items []engine.Item) {
 	for i := range items {
-		next := w.next
+		next := w.Buffer
 		if i == 0 {
 			next = append(next, `,"items":[`...)
 		} else {
@@ -223,9 +183,9 @@ func (w *chunkWriter) appendItems(items []engine.Item) {
 		}
 		item := &items[i]
 		next = append(next, `{"uid":`...)
-		next = appendString(next, item.UID)
+		next = serving.AppendString(next, item.UID)
 		next = append(next, `,"cluster":`...)
-		next = appendString(next, item.Cluster)
+		next = serving.AppendString(next, item.Cluster)
 		next = append(next, `,"properties":`...)
 		next = item.Object.AppendJSON(next)
 		for j, uid := range item.RelatedTo {
@@ -234,35 +194,18 @@ func (w *chunkWriter) appendItems(items []engine.Item) {
 			} else {
 				next = append(next, ',')
 			}
-			next = appendString(next, uid)
+			next = serving.AppendString(next, uid)
 		}
 		if len(item.RelatedTo) > 0 {
 			next = append(next, ']')
 		}
-		w.next = append(next, '}')
-		if w.flush(chunkSize - chunkSize/8); w.err != nil {
-			// The client has gone.
+		w.Buffer = append(next, '}')
+		if w.Flush() != nil {
+			// Close returns the error.
 			return
 		}
 	}
 	if len(items) > 0 {
-		w.next = append(w.next, ']')
+		w.Buffer = append(w.Buffer, ']')
 	}
-}
-
-// appendString appends a string as JSON. Names of clusters, kinds and UIDs hardly
-// ever need an escape.
-func appendString(dst []byte, text string) []byte {
-	for i := range len(text) {
-		if c := text[i]; c < 0x20 || c == '"' || c == '\\' || c >= 0x80 {
-			quoted, err := json.Marshal(text)
-			if err != nil {
-				return append(dst, `""`...)
-			}
-			return append(dst, quoted...)
-		}
-	}
-	dst = append(dst, '"')
-	dst = append(dst, text...)
-	return append(dst, '"')
 }

@@ -1,5 +1,5 @@
-// Package search serves searches, searchcompletions and searchschemas: questions
-// about the fleet, answered within what the caller may find.
+// Package search serves searches, searchcompletions and searchschemas: virtual resources that return information
+// about the fleet when they are created, from the resources that the caller may find.
 package search
 
 import (
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -21,159 +20,164 @@ import (
 	engine "open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
-	"open-cluster-management.io/hub-apiserver/pkg/search/terms"
+	"open-cluster-management.io/hub-apiserver/pkg/search/serving"
 )
 
 const (
 	// maxSearches bounds the searches of one request.
 	maxSearches = 100
-	// maxNamed bounds the clusters that a warning names.
-	maxNamed = 20
+	// maxStaleClusters bounds the clusters that the warnings of a search name.
+	maxStaleClusters = 20
 )
 
-// Options are what searches need.
+// Options are the dependencies of searches.
 type Options struct {
 	Engine engine.Engine
 	Scopes engine.Scopes
-	// States tells how current the clusters' reports are.
+	// States returns the states of the clusters' reports.
 	States func(context.Context) ([]ingest.State, error)
 }
 
-// create is what a question does when it is created.
-type create func(ctx context.Context, obj runtime.Object) (runtime.Object, error)
+// object is a pointer to a T that is an API object.
+type object[T any] interface {
+	*T
+	runtime.Object
+	metav1.Object
+}
 
-// questionREST serves a resource that can only be created and is answered at once.
-type questionREST struct {
+// questionREST serves a resource that can only be created. The response contains the result.
+type questionREST[T any, P object[T]] struct {
 	singular string
-	newFunc  func() runtime.Object
-	answer   create
+	answer   func(context.Context, P) (runtime.Object, error)
 }
 
 var (
-	_ rest.Creater              = &questionREST{}
-	_ rest.Scoper               = &questionREST{}
-	_ rest.SingularNameProvider = &questionREST{}
+	_ rest.Creater              = &questionREST[searchv1alpha1.Search, *searchv1alpha1.Search]{}
+	_ rest.Scoper               = &questionREST[searchv1alpha1.Search, *searchv1alpha1.Search]{}
+	_ rest.SingularNameProvider = &questionREST[searchv1alpha1.Search, *searchv1alpha1.Search]{}
 )
 
 // New implements rest.Storage.
-func (r *questionREST) New() runtime.Object { return r.newFunc() }
+func (r *questionREST[T, P]) New() runtime.Object { return P(new(T)) }
 
 // Destroy implements rest.Storage.
-func (r *questionREST) Destroy() {}
+func (r *questionREST[T, P]) Destroy() {}
 
 // NamespaceScoped implements rest.Scoper.
-func (r *questionREST) NamespaceScoped() bool { return false }
+func (r *questionREST[T, P]) NamespaceScoped() bool { return false }
 
 // GetSingularName implements rest.SingularNameProvider.
-func (r *questionREST) GetSingularName() string { return r.singular }
+func (r *questionREST[T, P]) GetSingularName() string { return r.singular }
 
 // Create implements rest.Creater.
-func (r *questionREST) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
+func (r *questionREST[T, P]) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
 	if validate != nil {
 		if err := validate(ctx, obj.DeepCopyObject()); err != nil {
 			return nil, err
 		}
 	}
-	// Nobody owns the fields of what is not stored.
-	metadata, err := meta.Accessor(obj)
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
+	question, ok := obj.(P)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("expected a %T, got a %T", P(nil), obj))
 	}
-	metadata.SetManagedFields(nil)
-	return r.answer(engine.WithBudget(ctx), obj)
+	// Fields of objects that are not stored have no managers.
+	question.SetManagedFields(nil)
+	return r.answer(engine.WithBudget(ctx), question)
 }
 
-// NewSearches serves searches.
+func invalid(kind, name string, errs field.ErrorList) error {
+	return apierrors.NewInvalid(searchv1alpha1.SchemeGroupVersion.WithKind(kind).GroupKind(), name, errs)
+}
+
+// NewSearches returns the storage of searches.
 func NewSearches(options Options) rest.Storage {
 	plain := plainJSON(scheme.Codecs)
-	return &questionREST{
-		singular: "search", newFunc: func() runtime.Object { return &searchv1alpha1.Search{} },
-		answer: func(ctx context.Context, obj runtime.Object) (runtime.Object, error) {
-			question, ok := obj.(*searchv1alpha1.Search)
-			if !ok {
-				return nil, apierrors.NewBadRequest(fmt.Sprintf("not a Search: %T", obj))
-			}
+	return &questionREST[searchv1alpha1.Search, *searchv1alpha1.Search]{
+		singular: "search",
+		answer: func(ctx context.Context, question *searchv1alpha1.Search) (runtime.Object, error) {
 			requests, errs := newRequests(&question.Spec)
 			if len(errs) > 0 {
-				return nil, apierrors.NewInvalid(searchv1alpha1.SchemeGroupVersion.WithKind("Search").GroupKind(), question.Name, errs)
+				return nil, invalid("Search", question.Name, errs)
 			}
-			scope, err := terms.Scope(ctx, options.Scopes)
+			scope, err := serving.Scope(ctx, options.Scopes)
 			if err != nil {
 				return nil, err
 			}
+			question.Status = searchv1alpha1.SearchStatus{}
 			out := &answer{question: question, plain: plain}
-			out.question.Status = searchv1alpha1.SearchStatus{}
-			now := time.Now()
-			held := 0
-			for i, request := range requests {
-				request.Now = now
-				result, err := options.Engine.Search(ctx, scope, request)
-				if apierrors.IsBadRequest(err) {
-					return nil, overBudget(question, i, err)
-				}
-				if err != nil {
-					return nil, terms.Error(ctx, err)
-				}
-				out.results = append(out.results, result)
-				if held += terms.Held(result); i > 0 && held > terms.MaxItems {
-					return nil, tooManyItems(question.Name, i)
-				}
-				if result.Count == 0 {
-					unknown, err := unknownProperties(ctx, options.Engine, scope, &request.Query, now)
-					if err != nil {
-						return nil, terms.Error(ctx, err)
-					}
-					for _, warning := range unknown {
-						if !slices.Contains(out.warnings, warning) {
-							out.warnings = append(out.warnings, warning)
-						}
-					}
-				}
+			if err := options.search(ctx, scope, requests, out); err != nil {
+				return nil, err
 			}
-			stale, err := staleClusters(ctx, options.States, scope)
-			if err != nil {
-				return nil, terms.Error(ctx, err)
-			}
-			out.warnings = append(out.warnings, stale...)
 			return out, nil
 		},
 	}
 }
 
-// overBudget refuses a request of which the searches up to one need more than a request may take.
-func overBudget(question *searchv1alpha1.Search, at int, err error) error {
-	path := field.NewPath("spec")
-	if len(question.Spec.Searches) > 0 {
-		path = path.Child("searches").Index(at)
+// search adds the results of the requests and the warnings to the answer.
+func (o Options) search(ctx context.Context, scope visibility.Scope, requests []*engine.Request, out *answer) error {
+	now := time.Now()
+	items := 0
+	for i, request := range requests {
+		request.Now = now
+		result, err := o.Engine.Search(ctx, scope, request)
+		if apierrors.IsBadRequest(err) {
+			// The searches of the request exceed its budget.
+			return out.forbidden(i, err.Error())
+		}
+		if err != nil {
+			return serving.Error(ctx, err)
+		}
+		out.results = append(out.results, result)
+		if items += serving.CountItems(result); i > 0 && items > serving.MaxItems {
+			return out.forbidden(i, fmt.Sprintf("the searches of one request return more than %d items in total; use separate requests or lower limits", serving.MaxItems))
+		}
+		if result.Count > 0 {
+			continue
+		}
+		unknown, err := o.unknownProperties(ctx, scope, &request.Query, now)
+		if err != nil {
+			return serving.Error(ctx, err)
+		}
+		for _, warning := range unknown {
+			if !slices.Contains(out.warnings, warning) {
+				out.warnings = append(out.warnings, warning)
+			}
+		}
 	}
-	return apierrors.NewInvalid(searchv1alpha1.SchemeGroupVersion.WithKind("Search").GroupKind(), question.Name, field.ErrorList{field.Forbidden(path, err.Error())})
+	stale, err := o.staleClusters(ctx, scope)
+	if err != nil {
+		return serving.Error(ctx, err)
+	}
+	out.warnings = append(out.warnings, stale...)
+	return nil
 }
 
-// tooManyItems refuses a request of which the searches up to one find too much together.
-func tooManyItems(name string, at int) error {
-	return apierrors.NewInvalid(searchv1alpha1.SchemeGroupVersion.WithKind("Search").GroupKind(), name, field.ErrorList{field.Forbidden(
-		field.NewPath("spec", "searches").Index(at),
-		fmt.Sprintf("the searches of one request find more than %d items together; ask for them one by one, or with lower limits", terms.MaxItems),
-	)})
+// forbidden returns an API error for one of the searches.
+func (a *answer) forbidden(search int, message string) error {
+	path := field.NewPath("spec")
+	if len(a.question.Spec.Searches) > 0 {
+		path = path.Child("searches").Index(search)
+	}
+	return invalid("Search", a.question.Name, field.ErrorList{field.Forbidden(path, message)})
 }
 
 func newRequests(spec *searchv1alpha1.SearchSpec) ([]*engine.Request, field.ErrorList) {
 	path := field.NewPath("spec")
 	if len(spec.Searches) == 0 {
-		request, errs := terms.Request(&spec.SearchRequest, path)
+		request, errs := serving.Request(&spec.SearchRequest, path)
 		return []*engine.Request{request}, errs
 	}
-	many := path.Child("searches")
+	searches := path.Child("searches")
 	if len(spec.Searches) > maxSearches {
-		return nil, field.ErrorList{field.TooMany(many, len(spec.Searches), maxSearches)}
+		return nil, field.ErrorList{field.TooMany(searches, len(spec.Searches), maxSearches)}
 	}
 	if single := spec.SearchRequest; !isZero(&single) {
-		return nil, field.ErrorList{field.Forbidden(many, "no other field of the spec may be given with several searches")}
+		return nil, field.ErrorList{field.Forbidden(searches, "cannot be combined with other fields of the spec")}
 	}
 	var out []*engine.Request
 	var all field.ErrorList
 	for i := range spec.Searches {
-		request, errs := terms.Request(&spec.Searches[i], many.Index(i))
+		request, errs := serving.Request(&spec.Searches[i], searches.Index(i))
 		out, all = append(out, request), append(all, errs...)
 	}
 	return out, all
@@ -184,14 +188,12 @@ func isZero(r *searchv1alpha1.SearchRequest) bool {
 		len(r.OrderBy) == 0 && r.Limit == nil && r.RelatedLimit == nil && r.Offset == 0 && r.Continue == ""
 }
 
-// unknownProperties names properties of a query that found nothing, of which nothing
-// that the caller may find has any.
-func unknownProperties(ctx context.Context, from engine.Engine, scope visibility.Scope, q *query.Query, now time.Time) ([]string, error) {
-	named := terms.Properties(q)
-	if len(named) == 0 {
+// unknownProperties returns a warning for each property of a query that no resource in the scope has.
+func (o Options) unknownProperties(ctx context.Context, scope visibility.Scope, q *query.Query, now time.Time) ([]string, error) {
+	if len(q.Filters) == 0 {
 		return nil, nil
 	}
-	schema, err := from.Schema(ctx, scope, &query.Query{}, now)
+	schema, err := o.Engine.Schema(ctx, scope, &query.Query{}, now)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +202,8 @@ func unknownProperties(ctx context.Context, from engine.Engine, scope visibility
 		known = append(known, schema[i].Name)
 	}
 	var out []string
-	for _, name := range named {
+	for i := range q.Filters {
+		name := q.Filters[i].Property
 		if query.Hidden(name) || slices.Contains(known, name) {
 			continue
 		}
@@ -213,10 +216,9 @@ func unknownProperties(ctx context.Context, from engine.Engine, scope visibility
 	return out, nil
 }
 
-// staleClusters names the clusters that the caller may view and whose resources are
-// not, or no longer reliably, known.
-func staleClusters(ctx context.Context, from func(context.Context) ([]ingest.State, error), scope visibility.Scope) ([]string, error) {
-	states, err := from(ctx)
+// staleClusters returns a warning for each cluster in the scope whose resources are unknown or may be out of date.
+func (o Options) staleClusters(ctx context.Context, scope visibility.Scope) ([]string, error) {
+	states, err := o.States(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -224,10 +226,10 @@ func staleClusters(ctx context.Context, from func(context.Context) ([]ingest.Sta
 	more := 0
 	for i := range states {
 		state := &states[i]
-		if !state.Absent && !state.Incomplete && !state.Silent || state.Hub || state.Removed || !scope.Cluster(state.Name) {
+		if !state.Stale() || !scope.Cluster(state.Name) {
 			continue
 		}
-		if len(out) == maxNamed {
+		if len(out) == maxStaleClusters {
 			more++
 			continue
 		}
@@ -235,13 +237,13 @@ func staleClusters(ctx context.Context, from func(context.Context) ([]ingest.Sta
 		case state.Absent:
 			out = append(out, fmt.Sprintf("cluster %s has not reported its resources", state.Name))
 		case state.Incomplete:
-			out = append(out, fmt.Sprintf("cluster %s is reporting its resources again; what is found of it may be incomplete", state.Name))
+			out = append(out, fmt.Sprintf("cluster %s is reporting its resources again; results from it may be incomplete", state.Name))
 		default:
-			out = append(out, fmt.Sprintf("cluster %s has been silent since %s", state.Name, state.LastReport.UTC().Format(time.RFC3339)))
+			out = append(out, fmt.Sprintf("cluster %s has not reported since %s", state.Name, state.LastReport.UTC().Format(time.RFC3339)))
 		}
 	}
 	if more > 0 {
-		out = append(out, fmt.Sprintf("%d more clusters are silent or have not reported", more))
+		out = append(out, fmt.Sprintf("%d more clusters have not reported, or not recently", more))
 	}
 	return out, nil
 }

@@ -10,9 +10,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
 )
 
-// chosen stamps a new work with who has chosen its executor. A work that never had an
-// executor has no stamp.
-func chosen(ctx context.Context, w *work.ManifestWork) {
+// recordChoice records the user who chose the executor of a new ManifestWork. A ManifestWork that
+// never had an executor has no record.
+func recordChoice(ctx context.Context, w *work.ManifestWork) {
 	if w.Spec.Executor == nil {
 		return
 	}
@@ -20,9 +20,10 @@ func chosen(ctx context.Context, w *work.ManifestWork) {
 	w.Status.ExecutorChoice = &work.ExecutorChoice{ChosenBy: by, ChosenAt: at, SpecChangedBy: by, SpecChangedAt: at}
 }
 
-// changed brings the stamp of a work up to date whose spec was written. Who changes
-// the spec of a work that is older than such stamps chooses its executor thereby.
-func changed(ctx context.Context, w, old *work.ManifestWork) {
+// updateChoice records the user who changed the spec of a ManifestWork, and the user who
+// changed its executor. If there is no record yet, the user who changes the spec also chooses
+// the executor.
+func updateChoice(ctx context.Context, w, old *work.ManifestWork) {
 	if equality.Semantic.DeepEqual(w.Spec, old.Spec) {
 		return
 	}
@@ -41,7 +42,7 @@ func changed(ctx context.Context, w, old *work.ManifestWork) {
 func chooser(ctx context.Context) work.ExecutorChooser {
 	caller, known := request.UserFrom(ctx)
 	if !known {
-		return work.ExecutorChooser{} // the guard refuses the write
+		return work.ExecutorChooser{} // the guard refuses a request without a user
 	}
 	return work.ExecutorChooser{Username: caller.GetName(), UID: caller.GetUID()}
 }

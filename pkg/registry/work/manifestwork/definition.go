@@ -1,4 +1,4 @@
-// Package manifestwork defines how ManifestWorks are served.
+// Package manifestwork serves ManifestWorks.
 package manifestwork
 
 import (
@@ -18,22 +18,22 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
-// Executors judges who may have works act as which executor.
+// Executors checks whether callers may use executors.
 type Executors interface {
-	// Check tells why the caller may not give a work its spec, by the executor of the
-	// spec, nil if it has none, and one that the spec takes away; nil if it may.
+	// Check returns an error if the caller may not write the spec of a ManifestWork. executors are
+	// the executor of the spec, which is nil if it has none, and an executor that the write removes.
 	Check(ctx context.Context, namespace, name string, executors ...*work.ManifestWorkExecutor) error
 }
 
-// Options are what ManifestWorks need beside their storage.
+// Options configure ManifestWorks.
 type Options struct {
-	// LimitBytes is how many bytes the manifests of one work may have in all.
+	// LimitBytes limits the total size of the manifests of one ManifestWork.
 	LimitBytes int64
-	// Executors judges every write of a spec.
+	// Executors checks every write of a spec.
 	Executors Executors
 }
 
-// Definition is the row of ManifestWorks.
+// Definition returns the row of ManifestWorks.
 func Definition(o Options) definition.Resource {
 	return definition.Resource{
 		Name: "manifestworks", Singular: "manifestwork", Kind: "ManifestWork",
@@ -48,10 +48,10 @@ func Definition(o Options) definition.Resource {
 				Name: "executorChoice",
 				Part: func(w *work.ManifestWork) any { return &w.Status.ExecutorChoice },
 			},
-			PrepareForCreate: chosen,
+			PrepareForCreate: recordChoice,
 			PrepareForUpdate: func(ctx context.Context, w, old *work.ManifestWork) {
-				keepSpelling(w, old)
-				changed(ctx, w, old)
+				keepStoredJSON(w, old)
+				updateChoice(ctx, w, old)
 			},
 			Validate: func(w *work.ManifestWork) field.ErrorList {
 				return validation.ValidateManifestWork(w, o.LimitBytes)
@@ -66,16 +66,16 @@ func Definition(o Options) definition.Resource {
 			},
 		},
 		Quota: quota.Limits{Objects: 10_000, Bytes: 64 << 20},
-		// The manifests have a limit of their own. A status has up to a kilobyte for each.
+		// LimitBytes limits the manifests. A status has up to a kilobyte for each manifest.
 		Limits: quota.ObjectLimits{SpecBytes: max(o.LimitBytes, 0) + 512<<10, StatusBytes: 1 << 20, StatusItems: 20_000},
-		Wrap:   judged(o.Executors).Wrap,
+		Wrap:   executorGuard(o.Executors).Wrap,
 		Columns: definition.Columns[*work.ManifestWork]{
 			definition.ConditionColumn("Applied", "Whether every manifest is applied on the managed cluster.", workv1.WorkApplied, conditions),
 			definition.ConditionColumn("Available", "Whether every applied object exists on the managed cluster.", workv1.WorkAvailable, conditions),
 			{Name: "Manifests", Description: "Number of manifests.", Value: func(w *work.ManifestWork) any {
 				return strconv.Itoa(len(w.Spec.Workload.Manifests))
 			}},
-			{Name: "Executor", Description: "The ServiceAccount that the work acts as.", Wide: true, Value: func(w *work.ManifestWork) any {
+			{Name: "Executor", Description: "ServiceAccount as which the ManifestWork is applied.", Wide: true, Value: func(w *work.ManifestWork) any {
 				if w.Spec.Executor == nil {
 					return "<none>"
 				}
@@ -85,9 +85,9 @@ func Definition(o Options) definition.Resource {
 	}
 }
 
-// judged has every write judged that gives a work its spec or changes it, also under
-// an unchanged executor: what a work does is done as its executor.
-func judged(executors Executors) definition.Guard[*work.ManifestWork] {
+// executorGuard checks every write of a spec, even if the executor stays the same: the agent applies
+// the whole spec as its executor.
+func executorGuard(executors Executors) definition.Guard[*work.ManifestWork] {
 	return definition.Guard[*work.ManifestWork]{
 		Create: func(ctx context.Context, w *work.ManifestWork) error {
 			return executors.Check(ctx, w.Namespace, w.Name, w.Spec.Executor)
@@ -97,8 +97,8 @@ func judged(executors Executors) definition.Guard[*work.ManifestWork] {
 				return nil
 			}
 			if w.Spec.Executor == nil && old.Spec.Executor != nil {
-				// Otherwise whoever may change a work, but not have it act as its executor,
-				// could have it act as the agent, which may do more.
+				// Without the executor the agent applies the spec as itself, with more permissions.
+				// Users without permission to use the executor must not gain these permissions.
 				return executors.Check(ctx, w.Namespace, w.Name, old.Spec.Executor, nil)
 			}
 			return executors.Check(ctx, w.Namespace, w.Name, w.Spec.Executor)

@@ -7,7 +7,7 @@ package v1alpha1
 // AddOnConfigApplyConfiguration represents a declarative configuration of the AddOnConfig type for use
 // with apply.
 //
-// AddOnConfig names a configuration of an add-on.
+// AddOnConfig refers to a configuration of an add-on.
 type AddOnConfigApplyConfiguration struct {
 	// The kind of the configuration.
 	ConfigGroupResourceApplyConfiguration `json:""`

@@ -16,14 +16,13 @@ import (
 // AddOnDeploymentConfigApplyConfiguration represents a declarative configuration of the AddOnDeploymentConfig type for use
 // with apply.
 //
-// AddOnDeploymentConfig customizes how the agents of add-ons are deployed: where they run, from which
-// registries, by which proxy, and with which resources. The configs of a ManagedClusterAddOn or of a
-// ClusterManagementAddOn refer to it.
+// AddOnDeploymentConfig customizes the deployment of the agents of add-ons: their nodes, image registries,
+// proxy and resources. The configs of a ManagedClusterAddOn or of a ClusterManagementAddOn refer to it.
 type AddOnDeploymentConfigApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// Standard object metadata.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// How agents are deployed.
+	// spec specifies how agents are deployed.
 	Spec *AddOnDeploymentConfigSpecApplyConfiguration `json:"spec,omitempty"`
 }
 

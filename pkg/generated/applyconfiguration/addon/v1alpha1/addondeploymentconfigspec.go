@@ -7,20 +7,21 @@ package v1alpha1
 // AddOnDeploymentConfigSpecApplyConfiguration represents a declarative configuration of the AddOnDeploymentConfigSpec type for use
 // with apply.
 //
-// AddOnDeploymentConfigSpec says how the agents of add-ons are deployed.
+// AddOnDeploymentConfigSpec specifies how the agents of add-ons are deployed.
 type AddOnDeploymentConfigSpecApplyConfiguration struct {
-	// Variables that the manager of the add-on may use in its manifests.
+	// customizedVariables lists variables that the manager of the add-on may use in its manifests.
 	CustomizedVariables []CustomizedVariableApplyConfiguration `json:"customizedVariables,omitempty"`
-	// The nodes on which agents run. If it is not set, the manager of the add-on decides.
+	// nodePlacement selects the nodes of the agents. If it is not set, the manager of the add-on selects them.
 	NodePlacement *NodePlacementApplyConfiguration `json:"nodePlacement,omitempty"`
-	// The registries from which images are pulled instead of others.
+	// registries lists the registries that replace the registries of images.
 	Registries []ImageMirrorApplyConfiguration `json:"registries,omitempty"`
-	// The proxy that agents use.
+	// proxyConfig is the proxy of the agents.
 	ProxyConfig *ProxyConfigApplyConfiguration `json:"proxyConfig,omitempty"`
-	// The namespace on managed clusters where agents run. An empty one leaves it to the template of
-	// the add-on.
+	// agentInstallNamespace is the namespace of the agents on managed clusters. If it is empty, the template of
+	// the add-on specifies the namespace. Defaults to open-cluster-management-agent-addon.
 	AgentInstallNamespace *string `json:"agentInstallNamespace,omitempty"`
-	// The resources of containers. Of several that match a container, the last one holds.
+	// resourceRequirements lists the resources of containers. If several entries match a container, the last
+	// one applies.
 	ResourceRequirements []ContainerResourceRequirementsApplyConfiguration `json:"resourceRequirements,omitempty"`
 }
 

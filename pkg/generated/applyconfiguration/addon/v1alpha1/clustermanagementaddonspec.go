@@ -7,15 +7,15 @@ package v1alpha1
 // ClusterManagementAddOnSpecApplyConfiguration represents a declarative configuration of the ClusterManagementAddOnSpec type for use
 // with apply.
 //
-// ClusterManagementAddOnSpec says what an add-on is, and where it is installed.
+// ClusterManagementAddOnSpec describes an add-on and its install strategy.
 type ClusterManagementAddOnSpecApplyConfiguration struct {
-	// The description of the add-on.
+	// addOnMeta is the description of the add-on.
 	AddOnMeta *AddOnMetaApplyConfiguration `json:"addOnMeta,omitempty"`
-	// Where the configuration is. Deprecated: use supportedConfigs.
+	// addOnConfiguration refers to the configuration. Deprecated: use supportedConfigs.
 	AddOnConfiguration *ConfigCoordinatesApplyConfiguration `json:"addOnConfiguration,omitempty"`
-	// The kinds of configurations that the add-on takes.
+	// supportedConfigs lists the kinds of configurations of the add-on.
 	SupportedConfigs []ConfigMetaApplyConfiguration `json:"supportedConfigs,omitempty"`
-	// On which clusters the add-on is installed.
+	// installStrategy selects the clusters to install the add-on on.
 	InstallStrategy *InstallStrategyApplyConfiguration `json:"installStrategy,omitempty"`
 }
 

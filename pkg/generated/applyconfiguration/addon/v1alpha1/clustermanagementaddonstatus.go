@@ -7,11 +7,11 @@ package v1alpha1
 // ClusterManagementAddOnStatusApplyConfiguration represents a declarative configuration of the ClusterManagementAddOnStatus type for use
 // with apply.
 //
-// ClusterManagementAddOnStatus says how far the installation of an add-on is.
+// ClusterManagementAddOnStatus reports the progress of the installation of an add-on.
 type ClusterManagementAddOnStatusApplyConfiguration struct {
-	// The default configurations in use.
+	// defaultconfigReferences lists the default configurations in use.
 	DefaultConfigReferences []DefaultConfigReferenceApplyConfiguration `json:"defaultconfigReferences,omitempty"`
-	// How far the installation is, for each Placement.
+	// installProgressions reports the progress of the installation for each Placement.
 	InstallProgressions []InstallProgressionApplyConfiguration `json:"installProgressions,omitempty"`
 }
 

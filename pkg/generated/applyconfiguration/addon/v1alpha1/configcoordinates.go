@@ -7,13 +7,13 @@ package v1alpha1
 // ConfigCoordinatesApplyConfiguration represents a declarative configuration of the ConfigCoordinates type for use
 // with apply.
 //
-// ConfigCoordinates names a configuration by its CustomResourceDefinition. It is deprecated.
+// ConfigCoordinates refers to a configuration by its CustomResourceDefinition. Deprecated.
 type ConfigCoordinatesApplyConfiguration struct {
-	// The name of the CustomResourceDefinition.
+	// crdName is the name of the CustomResourceDefinition.
 	CRDName *string `json:"crdName,omitempty"`
-	// The name of the configuration.
+	// crName is the name of the configuration.
 	CRName *string `json:"crName,omitempty"`
-	// The metadata.generation of the configuration that was read.
+	// lastObservedGeneration is the metadata.generation of the configuration that was read.
 	LastObservedGeneration *int64 `json:"lastObservedGeneration,omitempty"`
 }
 

@@ -7,11 +7,11 @@ package v1alpha1
 // ConfigGroupResourceApplyConfiguration represents a declarative configuration of the ConfigGroupResource type for use
 // with apply.
 //
-// ConfigGroupResource is a kind of configuration, by its group and resource.
+// ConfigGroupResource is a kind of configuration, identified by its group and resource.
 type ConfigGroupResourceApplyConfiguration struct {
-	// The API group of the configuration; empty for the core group.
+	// group is the API group of the configuration. It is empty for the core group.
 	Group *string `json:"group,omitempty"`
-	// The resource of the configuration, such as addondeploymentconfigs.
+	// resource is the plural name of the resource of the configuration, for example addondeploymentconfigs.
 	Resource *string `json:"resource,omitempty"`
 }
 

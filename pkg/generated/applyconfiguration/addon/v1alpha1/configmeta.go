@@ -7,11 +7,11 @@ package v1alpha1
 // ConfigMetaApplyConfiguration represents a declarative configuration of the ConfigMeta type for use
 // with apply.
 //
-// ConfigMeta is a kind of configuration that an add-on takes.
+// ConfigMeta is a kind of configuration of an add-on.
 type ConfigMetaApplyConfiguration struct {
 	// The kind of the configuration.
 	ConfigGroupResourceApplyConfiguration `json:""`
-	// The configuration of clusters for which no other one is named.
+	// defaultConfig is the configuration of clusters that have no other configuration of this kind.
 	DefaultConfig *ConfigReferentApplyConfiguration `json:"defaultConfig,omitempty"`
 }
 

@@ -7,11 +7,11 @@ package v1alpha1
 // ConfigReferentApplyConfiguration represents a declarative configuration of the ConfigReferent type for use
 // with apply.
 //
-// ConfigReferent is one configuration, by its namespace and name.
+// ConfigReferent refers to a configuration by namespace and name.
 type ConfigReferentApplyConfiguration struct {
-	// The namespace of the configuration. Empty if it is cluster-scoped.
+	// namespace is the namespace of the configuration. It is empty for a cluster-scoped configuration.
 	Namespace *string `json:"namespace,omitempty"`
-	// The name of the configuration.
+	// name is the name of the configuration.
 	Name *string `json:"name,omitempty"`
 }
 

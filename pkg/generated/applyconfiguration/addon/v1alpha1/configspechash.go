@@ -7,11 +7,11 @@ package v1alpha1
 // ConfigSpecHashApplyConfiguration represents a declarative configuration of the ConfigSpecHash type for use
 // with apply.
 //
-// ConfigSpecHash is a configuration in the state in which it was read.
+// ConfigSpecHash refers to a configuration with the hash of its spec.
 type ConfigSpecHashApplyConfiguration struct {
 	// The namespace and name of the configuration.
 	ConfigReferentApplyConfiguration `json:""`
-	// The hash of the configuration's spec.
+	// specHash is the hash of the spec of the configuration.
 	SpecHash *string `json:"specHash,omitempty"`
 }
 

@@ -9,9 +9,9 @@ package v1alpha1
 //
 // CustomizedVariable is a variable of the manifests of an add-on.
 type CustomizedVariableApplyConfiguration struct {
-	// The name of the variable: letters, digits and underscores.
+	// name is the name of the variable. It consists of letters, digits and underscores.
 	Name *string `json:"name,omitempty"`
-	// The value of the variable.
+	// value is the value of the variable.
 	Value *string `json:"value,omitempty"`
 }
 

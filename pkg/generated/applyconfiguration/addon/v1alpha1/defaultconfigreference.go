@@ -11,7 +11,7 @@ package v1alpha1
 type DefaultConfigReferenceApplyConfiguration struct {
 	// The kind of the configuration.
 	ConfigGroupResourceApplyConfiguration `json:""`
-	// The configuration that the add-on is to have.
+	// desiredConfig is the desired configuration of the add-on.
 	DesiredConfig *ConfigSpecHashApplyConfiguration `json:"desiredConfig,omitempty"`
 }
 

@@ -11,10 +11,10 @@ import (
 // HealthCheckApplyConfiguration represents a declarative configuration of the HealthCheck type for use
 // with apply.
 //
-// HealthCheck says how the health of an add-on is known.
+// HealthCheck specifies how the health of an add-on is determined.
 type HealthCheckApplyConfiguration struct {
-	// With Lease the registration agent reads the Lease of the add-on; with Customized the add-on
-	// reports its condition Available itself. Defaults to Lease.
+	// mode is Lease or Customized. With Lease, the registration agent reads the Lease of the add-on. With
+	// Customized, the add-on reports its condition Available itself. Defaults to Lease.
 	Mode *addonv1alpha1.HealthCheckMode `json:"mode,omitempty"`
 }
 

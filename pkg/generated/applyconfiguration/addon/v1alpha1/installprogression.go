@@ -11,13 +11,13 @@ import (
 // InstallProgressionApplyConfiguration represents a declarative configuration of the InstallProgression type for use
 // with apply.
 //
-// InstallProgression says how far the installation on the clusters of a Placement is.
+// InstallProgression reports the progress of the installation on the clusters of a Placement.
 type InstallProgressionApplyConfiguration struct {
 	// The Placement.
 	PlacementRefApplyConfiguration `json:""`
-	// The configurations of the add-on on the clusters of this Placement.
+	// configReferences lists the configurations of the add-on on the clusters of this Placement.
 	ConfigReferences []InstallConfigReferenceApplyConfiguration `json:"configReferences,omitempty"`
-	// The state of the installation.
+	// conditions report the state of the installation.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

@@ -16,16 +16,16 @@ import (
 // ManagedClusterAddOnApplyConfiguration represents a declarative configuration of the ManagedClusterAddOn type for use
 // with apply.
 //
-// ManagedClusterAddOn installs an add-on on one managed cluster: the one whose namespace it is in.
-// Its name is that of the add-on's ClusterManagementAddOn. The add-on's manager on the hub installs
-// it, and the registration agent of the cluster registers its agent and reports its health.
+// ManagedClusterAddOn installs an add-on on the managed cluster of its namespace. It has the name of the
+// ClusterManagementAddOn. The manager of the add-on installs it, and the registration agent of the cluster
+// registers the agent of the add-on and reports its health.
 type ManagedClusterAddOnApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// Standard object metadata.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// How the add-on is installed on this cluster.
+	// spec specifies how the add-on is installed on this cluster.
 	Spec *ManagedClusterAddOnSpecApplyConfiguration `json:"spec,omitempty"`
-	// The observed state of the add-on on this cluster.
+	// status is the observed state of the add-on on this cluster.
 	Status *ManagedClusterAddOnStatusApplyConfiguration `json:"status,omitempty"`
 }
 

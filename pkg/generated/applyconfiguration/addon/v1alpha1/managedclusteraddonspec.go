@@ -7,13 +7,13 @@ package v1alpha1
 // ManagedClusterAddOnSpecApplyConfiguration represents a declarative configuration of the ManagedClusterAddOnSpec type for use
 // with apply.
 //
-// ManagedClusterAddOnSpec says how an add-on is installed on a managed cluster.
+// ManagedClusterAddOnSpec specifies how an add-on is installed on a managed cluster.
 type ManagedClusterAddOnSpecApplyConfiguration struct {
-	// The namespace on the managed cluster where the agent of the add-on runs. Deprecated: use an
-	// AddOnDeploymentConfig.
+	// installNamespace is the namespace of the agent of the add-on on the managed cluster. Deprecated: use an
+	// AddOnDeploymentConfig. Defaults to open-cluster-management-agent-addon.
 	InstallNamespace *string `json:"installNamespace,omitempty"`
-	// Configurations of the add-on on this cluster. They override those of the
-	// ClusterManagementAddOn of the same kind.
+	// configs lists the configurations of the add-on on this cluster. They override configurations of the same
+	// kind in the ClusterManagementAddOn.
 	Configs []AddOnConfigApplyConfiguration `json:"configs,omitempty"`
 }
 

@@ -7,11 +7,11 @@ package v1alpha1
 // MandatoryDecisionGroupApplyConfiguration represents a declarative configuration of the MandatoryDecisionGroup type for use
 // with apply.
 //
-// MandatoryDecisionGroup names a decision group of a Placement, by its name or its index.
+// MandatoryDecisionGroup identifies a decision group of a Placement by name or index.
 type MandatoryDecisionGroupApplyConfiguration struct {
-	// The name of the group.
+	// groupName is the name of the group.
 	GroupName *string `json:"groupName,omitempty"`
-	// The index of the group.
+	// groupIndex is the index of the group.
 	GroupIndex *int32 `json:"groupIndex,omitempty"`
 }
 

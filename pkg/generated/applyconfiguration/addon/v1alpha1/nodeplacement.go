@@ -7,11 +7,11 @@ package v1alpha1
 // NodePlacementApplyConfiguration represents a declarative configuration of the NodePlacement type for use
 // with apply.
 //
-// NodePlacement says on which nodes agents run.
+// NodePlacement selects the nodes of agents.
 type NodePlacementApplyConfiguration struct {
-	// The labels of the nodes; empty for all nodes.
+	// nodeSelector contains the labels that the nodes must have. An empty selector selects all nodes.
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	// The taints that agents tolerate.
+	// tolerations lists the taints that agents tolerate.
 	Tolerations []TolerationApplyConfiguration `json:"tolerations,omitempty"`
 }
 

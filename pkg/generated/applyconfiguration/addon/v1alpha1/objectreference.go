@@ -7,15 +7,15 @@ package v1alpha1
 // ObjectReferenceApplyConfiguration represents a declarative configuration of the ObjectReference type for use
 // with apply.
 //
-// ObjectReference names an object on the hub.
+// ObjectReference refers to an object on the hub.
 type ObjectReferenceApplyConfiguration struct {
-	// The API group of the object.
+	// group is the API group of the object.
 	Group *string `json:"group,omitempty"`
-	// The resource of the object.
+	// resource is the plural name of the resource of the object.
 	Resource *string `json:"resource,omitempty"`
-	// The namespace of the object. Empty if it is cluster-scoped.
+	// namespace is the namespace of the object. It is empty for a cluster-scoped object.
 	Namespace *string `json:"namespace,omitempty"`
-	// The name of the object.
+	// name is the name of the object.
 	Name *string `json:"name,omitempty"`
 }
 

@@ -7,15 +7,15 @@ package v1alpha1
 // ProxyConfigApplyConfiguration represents a declarative configuration of the ProxyConfig type for use
 // with apply.
 //
-// ProxyConfig is the proxy that agents use.
+// ProxyConfig is the proxy of agents.
 type ProxyConfigApplyConfiguration struct {
-	// The URL of the proxy for HTTP requests.
+	// httpProxy is the URL of the proxy for HTTP requests.
 	HTTPProxy *string `json:"httpProxy,omitempty"`
-	// The URL of the proxy for HTTPS requests.
+	// httpsProxy is the URL of the proxy for HTTPS requests.
 	HTTPSProxy *string `json:"httpsProxy,omitempty"`
-	// The PEM bundle that verifies the proxy.
+	// caBundle is the PEM bundle that verifies the proxy.
 	CABundle []byte `json:"caBundle,omitempty"`
-	// The hosts, IP addresses and CIDRs for which no proxy is used, separated by commas.
+	// noProxy lists the hosts, IP addresses and CIDRs that are accessed without the proxy, separated by commas.
 	NoProxy *string `json:"noProxy,omitempty"`
 }
 

@@ -7,13 +7,13 @@ package v1alpha1
 // RegistrationConfigApplyConfiguration represents a declarative configuration of the RegistrationConfig type for use
 // with apply.
 //
-// RegistrationConfig says how the agent of an add-on registers with the hub. The registration agent
-// requests a certificate for each.
+// RegistrationConfig specifies how the agent of an add-on registers with the hub. The registration agent
+// requests credentials for each RegistrationConfig.
 type RegistrationConfigApplyConfiguration struct {
-	// The signer of the certificate. With kubernetes.io/kube-apiserver-client the agent
-	// authenticates to the hub.
+	// signerName is the signer of the certificate. A certificate of kubernetes.io/kube-apiserver-client
+	// authenticates the agent to the hub.
 	SignerName *string `json:"signerName,omitempty"`
-	// The subject of the certificate. If it is not set, the user is
+	// subject is the subject of the certificate. Defaults to the user
 	// system:open-cluster-management:cluster:<cluster>:addon:<add-on>:agent:<agent>.
 	Subject *SubjectApplyConfiguration `json:"subject,omitempty"`
 }

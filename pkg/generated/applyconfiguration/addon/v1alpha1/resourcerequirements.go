@@ -11,13 +11,13 @@ import (
 // ResourceRequirementsApplyConfiguration represents a declarative configuration of the ResourceRequirements type for use
 // with apply.
 //
-// ResourceRequirements are the resources of a container, as in the core API.
+// ResourceRequirements specifies the resources of a container, as in the core API.
 type ResourceRequirementsApplyConfiguration struct {
-	// The most that a container may use.
+	// limits are the maximum resources of a container.
 	Limits map[string]resource.Quantity `json:"limits,omitempty"`
-	// What a container needs.
+	// requests are the minimum resources of a container.
 	Requests map[string]resource.Quantity `json:"requests,omitempty"`
-	// The ResourceClaims that a container uses.
+	// claims lists the ResourceClaims of a container.
 	Claims []ResourceClaimApplyConfiguration `json:"claims,omitempty"`
 }
 

@@ -12,13 +12,14 @@ import (
 // RolloutConfigApplyConfiguration represents a declarative configuration of the RolloutConfig type for use
 // with apply.
 //
-// RolloutConfig says when a rollout goes on, and when it has failed.
+// RolloutConfig specifies when a rollout continues and when it fails.
 type RolloutConfigApplyConfiguration struct {
-	// How long a cluster has to be healthy before the rollout goes on.
+	// minSuccessTime is the duration for which a cluster must be healthy before the rollout continues.
 	MinSuccessTime *v1.Duration `json:"minSuccessTime,omitempty"`
-	// After how long a cluster that is not healthy has failed, such as 10m; None for never.
+	// progressDeadline is the duration after which an unhealthy cluster has failed, for example 10m, or None
+	// for no deadline.
 	ProgressDeadline *string `json:"progressDeadline,omitempty"`
-	// How many clusters may fail before the rollout stops, as a number or a percentage.
+	// maxFailures is the number or percentage of clusters that may fail before the rollout stops.
 	MaxFailures *intstr.IntOrString `json:"maxFailures,omitempty"`
 }
 

@@ -11,15 +11,15 @@ import (
 // RolloutStrategyApplyConfiguration represents a declarative configuration of the RolloutStrategy type for use
 // with apply.
 //
-// RolloutStrategy says how a change is rolled out.
+// RolloutStrategy specifies how a change is rolled out.
 type RolloutStrategyApplyConfiguration struct {
-	// How the change is rolled out. Defaults to All.
+	// type is All, Progressive or ProgressivePerGroup. Defaults to All.
 	Type *addonv1alpha1.RolloutType `json:"type,omitempty"`
-	// Only with the type All.
+	// all contains the settings for type All.
 	All *RolloutAllApplyConfiguration `json:"all,omitempty"`
-	// Only with the type Progressive.
+	// progressive contains the settings for type Progressive.
 	Progressive *RolloutProgressiveApplyConfiguration `json:"progressive,omitempty"`
-	// Only with the type ProgressivePerGroup.
+	// progressivePerGroup contains the settings for type ProgressivePerGroup.
 	ProgressivePerGroup *RolloutProgressivePerGroupApplyConfiguration `json:"progressivePerGroup,omitempty"`
 }
 

@@ -9,11 +9,11 @@ package v1alpha1
 //
 // Subject is the subject of a certificate.
 type SubjectApplyConfiguration struct {
-	// The name of the user.
+	// user is the name of the user.
 	User *string `json:"user,omitempty"`
-	// The groups of the user.
+	// groups is the list of groups of the user.
 	Groups []string `json:"groups,omitempty"`
-	// The organizational units of the subject.
+	// organizationUnit is the list of organizational units of the subject.
 	OrganizationUnits []string `json:"organizationUnit,omitempty"`
 }
 

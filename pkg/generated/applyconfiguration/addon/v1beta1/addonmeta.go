@@ -7,11 +7,11 @@ package v1beta1
 // AddOnMetaApplyConfiguration represents a declarative configuration of the AddOnMeta type for use
 // with apply.
 //
-// AddOnMeta describes an add-on for people.
+// AddOnMeta describes an add-on for users.
 type AddOnMetaApplyConfiguration struct {
-	// The name of the add-on to show.
+	// displayName is the name of the add-on to show.
 	DisplayName *string `json:"displayName,omitempty"`
-	// What the add-on does.
+	// description is the description of the add-on.
 	Description *string `json:"description,omitempty"`
 }
 

@@ -7,11 +7,11 @@ package v1beta1
 // BaseSubjectApplyConfiguration represents a declarative configuration of the BaseSubject type for use
 // with apply.
 //
-// BaseSubject is a user and its groups.
+// BaseSubject is a user with its groups.
 type BaseSubjectApplyConfiguration struct {
-	// The name of the user.
+	// user is the name of the user.
 	User *string `json:"user,omitempty"`
-	// The groups of the user.
+	// groups is the list of groups of the user.
 	Groups []string `json:"groups,omitempty"`
 }
 

@@ -16,16 +16,16 @@ import (
 // ClusterManagementAddOnApplyConfiguration represents a declarative configuration of the ClusterManagementAddOn type for use
 // with apply.
 //
-// ClusterManagementAddOn announces an add-on that can be installed on managed clusters, where it is
-// installed, and its default configurations. A ManagedClusterAddOn of the same name in the namespace
-// of a cluster installs it there.
+// ClusterManagementAddOn registers an add-on that can be installed on managed clusters, with its default
+// configurations and its install strategy. A ManagedClusterAddOn of the same name in the namespace of a cluster
+// installs it on the cluster.
 type ClusterManagementAddOnApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// Standard object metadata.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// What the add-on is, and where it is installed.
+	// spec describes the add-on and its install strategy.
 	Spec *ClusterManagementAddOnSpecApplyConfiguration `json:"spec,omitempty"`
-	// How far the installation is.
+	// status reports the progress of the installation.
 	Status *ClusterManagementAddOnStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -11,11 +11,11 @@ package v1beta1
 type ConfigReferenceApplyConfiguration struct {
 	// The kind of the configuration.
 	ConfigGroupResourceApplyConfiguration `json:""`
-	// The metadata.generation of the configuration that was read.
+	// lastObservedGeneration is the metadata.generation of the configuration that was read.
 	LastObservedGeneration *int64 `json:"lastObservedGeneration,omitempty"`
-	// The configuration that the add-on is to have.
+	// desiredConfig is the desired configuration of the add-on.
 	DesiredConfig *ConfigSpecHashApplyConfiguration `json:"desiredConfig,omitempty"`
-	// The configuration that was applied last.
+	// lastAppliedConfig is the configuration that was last applied.
 	LastAppliedConfig *ConfigSpecHashApplyConfiguration `json:"lastAppliedConfig,omitempty"`
 }
 

@@ -7,11 +7,12 @@ package v1beta1
 // ContainerResourceRequirementsApplyConfiguration represents a declarative configuration of the ContainerResourceRequirements type for use
 // with apply.
 //
-// ContainerResourceRequirements are the resources of containers.
+// ContainerResourceRequirements specifies the resources of containers.
 type ContainerResourceRequirementsApplyConfiguration struct {
-	// The containers, as <resource>:<name>:<container>, such as deployments:*:*. An asterisk matches all.
+	// containerID selects containers. It has the form <resource>:<name>:<container>, for example
+	// deployments:*:*, where * matches all.
 	ContainerID *string `json:"containerID,omitempty"`
-	// The resources of these containers.
+	// resources are the resources of these containers.
 	Resources *ResourceRequirementsApplyConfiguration `json:"resources,omitempty"`
 }
 

@@ -7,11 +7,11 @@ package v1beta1
 // CustomSignerConfigApplyConfiguration represents a declarative configuration of the CustomSignerConfig type for use
 // with apply.
 //
-// CustomSignerConfig says which certificate the agent of an add-on gets.
+// CustomSignerConfig specifies the certificate of the agent of an add-on.
 type CustomSignerConfigApplyConfiguration struct {
-	// The signer of the certificate.
+	// signerName is the signer of the certificate.
 	SignerName *string `json:"signerName,omitempty"`
-	// The subject of the certificate. If it is not set, the user is
+	// subject is the subject of the certificate. Defaults to the user
 	// system:open-cluster-management:cluster:<cluster>:addon:<add-on>:agent:<agent>.
 	Subject *SubjectApplyConfiguration `json:"subject,omitempty"`
 }

@@ -9,9 +9,9 @@ package v1beta1
 //
 // ImageMirror replaces the registry of images.
 type ImageMirrorApplyConfiguration struct {
-	// The registry from which images are pulled.
+	// mirror is the registry to pull images from.
 	Mirror *string `json:"mirror,omitempty"`
-	// The registry that is replaced; empty for all.
+	// source is the registry to replace. If it is empty, all registries are replaced.
 	Source *string `json:"source,omitempty"`
 }
 

@@ -11,11 +11,11 @@ package v1beta1
 type InstallConfigReferenceApplyConfiguration struct {
 	// The kind of the configuration.
 	ConfigGroupResourceApplyConfiguration `json:""`
-	// The configuration that the add-on is to have.
+	// desiredConfig is the desired configuration of the add-on.
 	DesiredConfig *ConfigSpecHashApplyConfiguration `json:"desiredConfig,omitempty"`
-	// The last configuration with which the rollout succeeded.
+	// lastKnownGoodConfig is the last configuration whose rollout succeeded.
 	LastKnownGoodConfig *ConfigSpecHashApplyConfiguration `json:"lastKnownGoodConfig,omitempty"`
-	// The configuration that was applied to all clusters of the Placement.
+	// lastAppliedConfig is the configuration that was applied to all clusters of the Placement.
 	LastAppliedConfig *ConfigSpecHashApplyConfiguration `json:"lastAppliedConfig,omitempty"`
 }
 

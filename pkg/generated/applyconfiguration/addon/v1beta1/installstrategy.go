@@ -7,12 +7,14 @@ package v1beta1
 // InstallStrategyApplyConfiguration represents a declarative configuration of the InstallStrategy type for use
 // with apply.
 //
-// InstallStrategy says on which clusters an add-on is installed.
+// InstallStrategy selects the clusters to install an add-on on.
 type InstallStrategyApplyConfiguration struct {
-	// With Manual the add-on is installed where a ManagedClusterAddOn is created; with Placements on
-	// the clusters that the placements select. Defaults to Manual.
+	// type is Manual or Placements. With Manual, the add-on is installed on clusters with a
+	// ManagedClusterAddOn. With Placements, it is installed on the clusters that the placements select.
+	// Defaults to Manual.
 	Type *string `json:"type,omitempty"`
-	// The Placements that select the clusters. For a cluster that several select, the last one holds.
+	// placements lists the Placements that select the clusters. If several select a cluster, the last one
+	// applies.
 	Placements []PlacementStrategyApplyConfiguration `json:"placements,omitempty"`
 }
 

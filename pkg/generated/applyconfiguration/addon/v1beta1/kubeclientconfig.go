@@ -7,12 +7,12 @@ package v1beta1
 // KubeClientConfigApplyConfiguration represents a declarative configuration of the KubeClientConfig type for use
 // with apply.
 //
-// KubeClientConfig says how an agent authenticates to the API server of the hub.
+// KubeClientConfig specifies how an agent authenticates to the API server of the hub.
 type KubeClientConfigApplyConfiguration struct {
-	// Who the agent is on the hub. If it is not set, the user is
+	// subject is the identity of the agent on the hub. Defaults to the user
 	// system:open-cluster-management:cluster:<cluster>:addon:<add-on>:agent:<agent>.
 	Subject *KubeClientSubjectApplyConfiguration `json:"subject,omitempty"`
-	// How the agent authenticates: csr or token. The registration agent reports it.
+	// driver is csr or token. The registration agent reports it.
 	Driver *string `json:"driver,omitempty"`
 }
 

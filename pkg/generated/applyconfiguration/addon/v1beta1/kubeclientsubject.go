@@ -7,7 +7,7 @@ package v1beta1
 // KubeClientSubjectApplyConfiguration represents a declarative configuration of the KubeClientSubject type for use
 // with apply.
 //
-// KubeClientSubject is who an agent is on the hub.
+// KubeClientSubject is the identity of an agent on the hub.
 type KubeClientSubjectApplyConfiguration struct {
 	BaseSubjectApplyConfiguration `json:""`
 }

@@ -7,10 +7,10 @@ package v1beta1
 // ManagedClusterAddOnSpecApplyConfiguration represents a declarative configuration of the ManagedClusterAddOnSpec type for use
 // with apply.
 //
-// ManagedClusterAddOnSpec says how an add-on is installed on a managed cluster.
+// ManagedClusterAddOnSpec specifies how an add-on is installed on a managed cluster.
 type ManagedClusterAddOnSpecApplyConfiguration struct {
-	// Configurations of the add-on on this cluster. They override those of the
-	// ClusterManagementAddOn of the same kind.
+	// configs lists the configurations of the add-on on this cluster. They override configurations of the same
+	// kind in the ClusterManagementAddOn.
 	Configs []AddOnConfigApplyConfiguration `json:"configs,omitempty"`
 }
 

@@ -13,22 +13,24 @@ import (
 //
 // ManagedClusterAddOnStatus is the observed state of an add-on on a managed cluster.
 type ManagedClusterAddOnStatusApplyConfiguration struct {
-	// The state of the add-on. The known types are Available, Degraded and Progressing; managers
-	// of add-ons add others.
+	// conditions report the state of the add-on. Known types are Available, Degraded and Progressing. Managers
+	// of add-ons may add others.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// Objects on the hub that belong to the add-on.
+	// relatedObjects lists objects on the hub that belong to the add-on.
 	RelatedObjects []ObjectReferenceApplyConfiguration `json:"relatedObjects,omitempty"`
-	// The description of the add-on, copied from its ClusterManagementAddOn.
+	// addOnMeta is the description of the add-on, copied from its ClusterManagementAddOn.
 	AddOnMeta *AddOnMetaApplyConfiguration `json:"addOnMeta,omitempty"`
-	// The kinds of configurations that the add-on takes.
+	// supportedConfigs lists the kinds of configurations of the add-on.
 	SupportedConfigs []ConfigGroupResourceApplyConfiguration `json:"supportedConfigs,omitempty"`
-	// The configurations in use.
+	// configReferences lists the configurations in use.
 	ConfigReferences []ConfigReferenceApplyConfiguration `json:"configReferences,omitempty"`
-	// The namespace on the managed cluster of the add-on's Lease and of its credentials for the hub.
+	// namespace is the namespace on the managed cluster of the Lease of the add-on and of its credentials for
+	// the hub.
 	Namespace *string `json:"namespace,omitempty"`
-	// How the agent of the add-on registers with the hub. The manager of the add-on says it.
+	// registrations specifies how the agent of the add-on registers with the hub. The manager of the add-on
+	// sets it.
 	Registrations []RegistrationConfigApplyConfiguration `json:"registrations,omitempty"`
-	// How the health of the add-on is known.
+	// healthCheck specifies how the health of the add-on is determined.
 	HealthCheck *HealthCheckApplyConfiguration `json:"healthCheck,omitempty"`
 }
 

@@ -7,9 +7,9 @@ package v1beta1
 // MandatoryDecisionGroupsApplyConfiguration represents a declarative configuration of the MandatoryDecisionGroups type for use
 // with apply.
 //
-// MandatoryDecisionGroups are groups that have to succeed before all others.
+// MandatoryDecisionGroups lists groups that must succeed before all others.
 type MandatoryDecisionGroupsApplyConfiguration struct {
-	// Groups that have to succeed before all others, in this order.
+	// mandatoryDecisionGroups lists groups that must succeed before all others, in this order.
 	MandatoryDecisionGroups []MandatoryDecisionGroupApplyConfiguration `json:"mandatoryDecisionGroups,omitempty"`
 }
 

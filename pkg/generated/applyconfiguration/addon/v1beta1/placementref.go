@@ -7,11 +7,11 @@ package v1beta1
 // PlacementRefApplyConfiguration represents a declarative configuration of the PlacementRef type for use
 // with apply.
 //
-// PlacementRef names a Placement.
+// PlacementRef refers to a Placement.
 type PlacementRefApplyConfiguration struct {
-	// The namespace of the Placement.
+	// namespace is the namespace of the Placement.
 	Namespace *string `json:"namespace,omitempty"`
-	// The name of the Placement.
+	// name is the name of the Placement.
 	Name *string `json:"name,omitempty"`
 }
 

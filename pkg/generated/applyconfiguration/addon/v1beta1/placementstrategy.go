@@ -7,13 +7,13 @@ package v1beta1
 // PlacementStrategyApplyConfiguration represents a declarative configuration of the PlacementStrategy type for use
 // with apply.
 //
-// PlacementStrategy says how an add-on is installed on the clusters of a Placement.
+// PlacementStrategy specifies how an add-on is installed on the clusters of a Placement.
 type PlacementStrategyApplyConfiguration struct {
 	// The Placement.
 	PlacementRefApplyConfiguration `json:""`
-	// The configurations of the add-on on the clusters of this Placement.
+	// configs lists the configurations of the add-on on the clusters of this Placement.
 	Configs []AddOnConfigApplyConfiguration `json:"configs,omitempty"`
-	// How a change of a configuration is rolled out.
+	// rolloutStrategy specifies how a change of a configuration is rolled out.
 	RolloutStrategy *RolloutStrategyApplyConfiguration `json:"rolloutStrategy,omitempty"`
 }
 

@@ -11,15 +11,15 @@ import (
 // RegistrationConfigApplyConfiguration represents a declarative configuration of the RegistrationConfig type for use
 // with apply.
 //
-// RegistrationConfig says how the agent of an add-on registers with the hub. The registration agent
-// requests credentials for each.
+// RegistrationConfig specifies how the agent of an add-on registers with the hub. The registration agent
+// requests credentials for each RegistrationConfig.
 type RegistrationConfigApplyConfiguration struct {
-	// With kubeClient the agent authenticates to the API server of the hub; with customSigner it
-	// gets a certificate of a signer of its own.
+	// type is kubeClient or customSigner. With kubeClient, the agent authenticates to the API server of the
+	// hub. With customSigner, it gets a certificate of another signer.
 	Type *addonv1beta1.RegistrationType `json:"type,omitempty"`
-	// Only with the type kubeClient.
+	// kubeClient contains the settings for type kubeClient.
 	KubeClient *KubeClientConfigApplyConfiguration `json:"kubeClient,omitempty"`
-	// Only with the type customSigner, which requires it.
+	// customSigner contains the settings for type customSigner. It is required if type is customSigner.
 	CustomSigner *CustomSignerConfigApplyConfiguration `json:"customSigner,omitempty"`
 }
 

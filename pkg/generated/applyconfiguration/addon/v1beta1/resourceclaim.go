@@ -7,11 +7,11 @@ package v1beta1
 // ResourceClaimApplyConfiguration represents a declarative configuration of the ResourceClaim type for use
 // with apply.
 //
-// ResourceClaim names a claim of the Pod that a container uses.
+// ResourceClaim refers to a ResourceClaim of the Pod.
 type ResourceClaimApplyConfiguration struct {
-	// The name of the claim in the Pod.
+	// name is the name of the claim in the Pod.
 	Name *string `json:"name,omitempty"`
-	// The name of the request within the claim; empty for all.
+	// request is the name of a request in the claim. If it is empty, all requests are used.
 	Request *string `json:"request,omitempty"`
 }
 

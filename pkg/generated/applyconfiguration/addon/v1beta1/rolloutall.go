@@ -12,7 +12,7 @@ import (
 // RolloutAllApplyConfiguration represents a declarative configuration of the RolloutAll type for use
 // with apply.
 //
-// RolloutAll says how all clusters are changed at once.
+// RolloutAll contains the settings of a rollout to all clusters at once.
 type RolloutAllApplyConfiguration struct {
 	RolloutConfigApplyConfiguration `json:""`
 }

@@ -12,11 +12,11 @@ import (
 // RolloutProgressiveApplyConfiguration represents a declarative configuration of the RolloutProgressive type for use
 // with apply.
 //
-// RolloutProgressive says how some clusters are changed at a time.
+// RolloutProgressive contains the settings of a rollout to a limited number of clusters at a time.
 type RolloutProgressiveApplyConfiguration struct {
 	RolloutConfigApplyConfiguration           `json:""`
 	MandatoryDecisionGroupsApplyConfiguration `json:""`
-	// How many clusters are changed at a time, as a number or a percentage.
+	// maxConcurrency is the number or percentage of clusters to change at a time.
 	MaxConcurrency *intstr.IntOrString `json:"maxConcurrency,omitempty"`
 }
 

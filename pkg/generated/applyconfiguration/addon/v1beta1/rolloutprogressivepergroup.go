@@ -12,7 +12,7 @@ import (
 // RolloutProgressivePerGroupApplyConfiguration represents a declarative configuration of the RolloutProgressivePerGroup type for use
 // with apply.
 //
-// RolloutProgressivePerGroup says how one decision group is changed after another.
+// RolloutProgressivePerGroup contains the settings of a rollout by decision groups.
 type RolloutProgressivePerGroupApplyConfiguration struct {
 	RolloutConfigApplyConfiguration           `json:""`
 	MandatoryDecisionGroupsApplyConfiguration `json:""`

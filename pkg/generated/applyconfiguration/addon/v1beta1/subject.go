@@ -10,7 +10,7 @@ package v1beta1
 // Subject is the subject of a certificate.
 type SubjectApplyConfiguration struct {
 	BaseSubjectApplyConfiguration `json:""`
-	// The organizational units of the subject.
+	// organizationUnits is the list of organizational units of the subject.
 	OrganizationUnits []string `json:"organizationUnits,omitempty"`
 }
 

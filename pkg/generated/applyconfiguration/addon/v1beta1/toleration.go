@@ -7,17 +7,19 @@ package v1beta1
 // TolerationApplyConfiguration represents a declarative configuration of the Toleration type for use
 // with apply.
 //
-// Toleration is the taints that a Pod tolerates, as in the core API.
+// Toleration selects taints that a Pod tolerates, as in the core API.
 type TolerationApplyConfiguration struct {
-	// The key of the taint; empty for all.
+	// key is the key of the taint. An empty key matches all taints.
 	Key *string `json:"key,omitempty"`
-	// How key and value are compared: Equal, Exists, Lt or Gt. Defaults to Equal.
+	// operator specifies how key and value are compared: Equal, Exists, Lt or Gt. Defaults to Equal.
 	Operator *string `json:"operator,omitempty"`
-	// The value of the taint.
+	// value is the value of the taint.
 	Value *string `json:"value,omitempty"`
-	// The effect of the taint: NoSchedule, PreferNoSchedule or NoExecute; empty for all.
+	// effect is the effect of the taint: NoSchedule, PreferNoSchedule or NoExecute. An empty effect matches all
+	// effects.
 	Effect *string `json:"effect,omitempty"`
-	// How long the taint is tolerated, in seconds. Only with the effect NoExecute.
+	// tolerationSeconds is the number of seconds for which the taint is tolerated. It may be set only if effect
+	// is NoExecute.
 	TolerationSeconds *int64 `json:"tolerationSeconds,omitempty"`
 }
 

@@ -16,15 +16,14 @@ import (
 // ManagedServiceAccountBindingApplyConfiguration represents a declarative configuration of the ManagedServiceAccountBinding type for use
 // with apply.
 //
-// ManagedServiceAccountBinding lets users of the hub have the ManifestWorks of a
-// cluster act as a ManagedServiceAccount of that cluster: whom it names may name
-// the account's ServiceAccount as the executor of works in this namespace. To
-// write one takes the verb bind on the account.
+// ManagedServiceAccountBinding allows users of the hub to use the ServiceAccount of a ManagedServiceAccount as
+// the executor of ManifestWorks in the namespace of the binding. Writing a binding requires the verb bind on
+// the ManagedServiceAccount.
 type ManagedServiceAccountBindingApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// Standard object metadata.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// Who may have works act as which account.
+	// spec specifies the account and its users.
 	Spec *ManagedServiceAccountBindingSpecApplyConfiguration `json:"spec,omitempty"`
 }
 

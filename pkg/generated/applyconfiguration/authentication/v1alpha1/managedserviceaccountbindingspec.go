@@ -11,11 +11,11 @@ import (
 // ManagedServiceAccountBindingSpecApplyConfiguration represents a declarative configuration of the ManagedServiceAccountBindingSpec type for use
 // with apply.
 //
-// ManagedServiceAccountBindingSpec says who may have works act as which account.
+// ManagedServiceAccountBindingSpec specifies the users that may use an account as an executor.
 type ManagedServiceAccountBindingSpecApplyConfiguration struct {
-	// The account. It cannot be changed.
+	// ref refers to the ManagedServiceAccount. It is immutable.
 	Ref *ManagedServiceAccountReferenceApplyConfiguration `json:"ref,omitempty"`
-	// The users, groups and service accounts of the hub who may.
+	// subjects is the list of users, groups and service accounts of the hub that may use the account.
 	Subjects []v1.Subject `json:"subjects,omitempty"`
 }
 

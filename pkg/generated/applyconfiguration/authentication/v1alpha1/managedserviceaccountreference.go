@@ -7,11 +7,11 @@ package v1alpha1
 // ManagedServiceAccountReferenceApplyConfiguration represents a declarative configuration of the ManagedServiceAccountReference type for use
 // with apply.
 //
-// ManagedServiceAccountReference names a ManagedServiceAccount.
+// ManagedServiceAccountReference refers to a ManagedServiceAccount.
 type ManagedServiceAccountReferenceApplyConfiguration struct {
-	// Namespace of the account: that of the binding, which is also the default.
+	// namespace is the namespace of the account. It must be the namespace of the binding, which is the default.
 	Namespace *string `json:"namespace,omitempty"`
-	// Name of the account.
+	// name is the name of the account.
 	Name *string `json:"name,omitempty"`
 }
 

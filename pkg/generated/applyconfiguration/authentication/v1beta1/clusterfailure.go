@@ -7,13 +7,13 @@ package v1beta1
 // ClusterFailureApplyConfiguration represents a declarative configuration of the ClusterFailure type for use
 // with apply.
 //
-// ClusterFailure says why an account is not ready on one cluster.
+// ClusterFailure is the cause for which an account is not ready on one cluster.
 type ClusterFailureApplyConfiguration struct {
-	// Name of the cluster.
+	// name is the name of the cluster.
 	Name *string `json:"name,omitempty"`
-	// Reason in one word.
+	// reason is the cause as one word in CamelCase.
 	Reason *string `json:"reason,omitempty"`
-	// What a person should know.
+	// message is the cause in a human-readable form.
 	Message *string `json:"message,omitempty"`
 }
 

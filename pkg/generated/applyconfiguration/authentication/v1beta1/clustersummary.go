@@ -9,11 +9,11 @@ package v1beta1
 //
 // ClusterSummary counts the clusters that an account was replicated to.
 type ClusterSummaryApplyConfiguration struct {
-	// Number of clusters in the bound sets.
+	// total is the number of clusters in the bound sets.
 	Total *int32 `json:"total,omitempty"`
-	// Number of those whose token is reported.
+	// ready is the number of clusters that have reported a token.
 	Ready *int32 `json:"ready,omitempty"`
-	// Why the others are not ready, by name of the cluster; at most 100 of them.
+	// failing lists at most 100 of the other clusters with the cause.
 	Failing []ClusterFailureApplyConfiguration `json:"failing,omitempty"`
 }
 

@@ -16,18 +16,17 @@ import (
 // ManagedServiceAccountApplyConfiguration represents a declarative configuration of the ManagedServiceAccount type for use
 // with apply.
 //
-// ManagedServiceAccount is a ServiceAccount on a managed cluster whose token is
-// kept valid and reported to the hub, in a Secret of the same name and
-// namespace. In the namespace of a managed cluster it is one ServiceAccount on
-// that cluster. In a namespace that is bound to sets of clusters it is one on
-// every cluster of these sets, each with a Secret in the cluster's namespace.
+// ManagedServiceAccount is a ServiceAccount on a managed cluster with a token that is rotated and reported to
+// the hub in a Secret of the same name and namespace. In the namespace of a managed cluster it represents one
+// ServiceAccount on that cluster. In a namespace that is bound to ManagedClusterSets it represents one on each
+// cluster of these sets, with a Secret in the namespace of each cluster.
 type ManagedServiceAccountApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// Standard object metadata.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// The desired state of the account.
+	// spec is the desired state of the account.
 	Spec *ManagedServiceAccountSpecApplyConfiguration `json:"spec,omitempty"`
-	// The observed state of the account.
+	// status is the observed state of the account. It is read-only.
 	Status *ManagedServiceAccountStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -7,12 +7,12 @@ package v1beta1
 // ManagedServiceAccountRotationApplyConfiguration represents a declarative configuration of the ManagedServiceAccountRotation type for use
 // with apply.
 //
-// ManagedServiceAccountRotation says how long tokens are valid.
+// ManagedServiceAccountRotation specifies the lifetime of tokens.
 type ManagedServiceAccountRotationApplyConfiguration struct {
-	// Deprecated and without effect: tokens are always replaced before they expire.
+	// enabled has no effect: tokens are always replaced before they expire. Deprecated.
 	Enabled *bool `json:"enabled,omitempty"`
-	// How long a token is valid, such as 24h or 8640h0m0s; at least 10m. The
-	// managed cluster may grant less. 0s means the default of 8640h0m0s.
+	// validity is the lifetime of a token, for example 24h. It must be at least 10m. The managed cluster may
+	// grant less. 0s means the default. Defaults to 8640h0m0s.
 	Validity *string `json:"validity,omitempty"`
 }
 

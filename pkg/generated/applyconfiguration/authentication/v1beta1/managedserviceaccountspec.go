@@ -9,13 +9,13 @@ package v1beta1
 //
 // ManagedServiceAccountSpec is the desired state of a ManagedServiceAccount.
 type ManagedServiceAccountSpecApplyConfiguration struct {
-	// How long tokens are valid. A token is replaced when 80 % of its lifetime has passed.
+	// rotation specifies the lifetime of tokens. A token is replaced after 80 % of its lifetime.
 	Rotation *ManagedServiceAccountRotationApplyConfiguration `json:"rotation,omitempty"`
-	// Who the token is meant for: a recipient must find itself in this list, and
-	// reject the token otherwise. The API server of the managed cluster when not given.
+	// audiences is the list of intended recipients of the token. A recipient must reject the token unless it is
+	// in the list. Defaults to the API server of the managed cluster.
 	Audiences []string `json:"audiences,omitempty"`
-	// Seconds after its creation at which the account is deleted, at least 1. It
-	// is kept when not given.
+	// ttlSecondsAfterCreation is the number of seconds after creation at which the account is deleted. It must
+	// be at least 1. If it is not set, the account is kept.
 	TTLSecondsAfterCreation *int32 `json:"ttlSecondsAfterCreation,omitempty"`
 }
 

@@ -14,16 +14,17 @@ import (
 //
 // ManagedServiceAccountStatus is the observed state of a ManagedServiceAccount.
 type ManagedServiceAccountStatusApplyConfiguration struct {
-	// The state of the account. Known types are SecretCreated, TokenReported,
+	// conditions report the state of the account. Known types are SecretCreated, TokenReported,
 	// AllServiceAccountPresent and NamespaceManaged.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// When the reported token expires.
+	// expirationTimestamp is the time at which the reported token expires.
 	ExpirationTimestamp *metav1.Time `json:"expirationTimestamp,omitempty"`
-	// The Secret with the token, in the namespace of this object.
+	// tokenSecretRef refers to the Secret with the token, in the namespace of this object.
 	TokenSecretRef *TokenSecretReferenceApplyConfiguration `json:"tokenSecretRef,omitempty"`
-	// The ServiceAccount on the managed cluster.
+	// serviceAccountRef refers to the ServiceAccount on the managed cluster.
 	ServiceAccountRef *ServiceAccountReferenceApplyConfiguration `json:"serviceAccountRef,omitempty"`
-	// The clusters that the account was replicated to, in a namespace that is bound to sets of clusters.
+	// clusters summarizes the clusters that the account was replicated to. It is set in namespaces that are
+	// bound to ManagedClusterSets.
 	Clusters *ClusterSummaryApplyConfiguration `json:"clusters,omitempty"`
 }
 

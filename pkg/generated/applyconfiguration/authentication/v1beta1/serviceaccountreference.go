@@ -11,13 +11,13 @@ import (
 // ServiceAccountReferenceApplyConfiguration represents a declarative configuration of the ServiceAccountReference type for use
 // with apply.
 //
-// ServiceAccountReference names a ServiceAccount on a managed cluster.
+// ServiceAccountReference refers to a ServiceAccount on a managed cluster.
 type ServiceAccountReferenceApplyConfiguration struct {
-	// Namespace of the ServiceAccount on the managed cluster.
+	// namespace is the namespace of the ServiceAccount on the managed cluster.
 	Namespace *string `json:"namespace,omitempty"`
-	// Name of the ServiceAccount.
+	// name is the name of the ServiceAccount.
 	Name *string `json:"name,omitempty"`
-	// UID of the ServiceAccount.
+	// uid is the UID of the ServiceAccount.
 	UID *types.UID `json:"uid,omitempty"`
 }
 

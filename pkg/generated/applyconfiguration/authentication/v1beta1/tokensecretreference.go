@@ -11,13 +11,13 @@ import (
 // TokenSecretReferenceApplyConfiguration represents a declarative configuration of the TokenSecretReference type for use
 // with apply.
 //
-// TokenSecretReference names the Secret that holds a token.
+// TokenSecretReference refers to the Secret that contains a token.
 type TokenSecretReferenceApplyConfiguration struct {
-	// Name of the Secret.
+	// name is the name of the Secret.
 	Name *string `json:"name,omitempty"`
-	// When the token in it was last replaced.
+	// lastRefreshTimestamp is the time at which the token was last replaced.
 	LastRefreshTimestamp *v1.Time `json:"lastRefreshTimestamp,omitempty"`
-	// Resource version of the Secret that the agent has last written or verified.
+	// resourceVersion is the resource version of the Secret that the agent last wrote or verified.
 	ResourceVersion *string `json:"resourceVersion,omitempty"`
 }
 

@@ -11,21 +11,23 @@ import (
 // AcceptanceApplyConfiguration represents a declarative configuration of the Acceptance type for use
 // with apply.
 //
-// Acceptance is who decided whether the hub accepts a cluster.
+// Acceptance records the decision to accept or deny a cluster.
 type AcceptanceApplyConfiguration struct {
-	// Whether the hub accepts the cluster.
+	// accepted specifies whether the hub accepts the cluster.
 	Accepted *bool `json:"accepted,omitempty"`
-	// Whether the hub has accepted the cluster at any time, so that something may have been made for it.
+	// everAccepted specifies whether the hub has ever accepted the cluster, so that objects may exist for it.
 	EverAccepted *bool `json:"everAccepted,omitempty"`
-	// User who decided.
+	// decidedBy is the name of the user who decided.
 	DecidedBy *string `json:"decidedBy,omitempty"`
-	// When it was decided.
+	// decidedAt is the time of the decision.
 	DecidedAt *metav1.Time `json:"decidedAt,omitempty"`
-	// Why, in the words of who decided.
+	// reason is the reason that the user gave.
 	Reason *string `json:"reason,omitempty"`
-	// Whether it was the cluster itself that left the hub. The server then deletes its ManagedCluster.
+	// left specifies whether the cluster itself left the hub. If it is true, the server deletes the
+	// ManagedCluster.
 	Left *bool `json:"left,omitempty"`
-	// Users whose pending requests for the first certificate of an agent are approved with it.
+	// requesters is the list of users whose pending requests for the first certificate of an agent are approved
+	// with this decision.
 	Requesters []string `json:"requesters,omitempty"`
 }
 

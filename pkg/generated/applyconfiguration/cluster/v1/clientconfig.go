@@ -7,11 +7,11 @@ package v1
 // ClientConfigApplyConfiguration represents a declarative configuration of the ClientConfig type for use
 // with apply.
 //
-// ClientConfig says how to reach an API server.
+// ClientConfig is the address of an API server.
 type ClientConfigApplyConfiguration struct {
-	// URL of the API server.
+	// url is the URL of the API server.
 	URL *string `json:"url,omitempty"`
-	// PEM certificates that verify the API server; the system's when not given.
+	// caBundle is the PEM bundle that verifies the API server. Defaults to the certificates of the system.
 	CABundle []byte `json:"caBundle,omitempty"`
 }
 

@@ -11,14 +11,14 @@ import (
 // ClusterSetManagedNamespaceConfigApplyConfiguration represents a declarative configuration of the ClusterSetManagedNamespaceConfig type for use
 // with apply.
 //
-// ClusterSetManagedNamespaceConfig is a namespace that a ManagedClusterSet of a cluster requires on it.
+// ClusterSetManagedNamespaceConfig is a namespace that a ManagedClusterSet requires on a cluster.
 type ClusterSetManagedNamespaceConfigApplyConfiguration struct {
-	// Name of the namespace.
+	// name is the name of the namespace.
 	Name *string `json:"name,omitempty"`
-	// Name of the ManagedClusterSet that lists the namespace.
+	// clusterSet is the name of the ManagedClusterSet that lists the namespace.
 	ClusterSet *string `json:"clusterSet,omitempty"`
-	// The state of the namespace, as the agent reports it. The known type is NamespaceAvailable.
-	// The server stores at most 4 conditions, and the first 256 bytes of each message.
+	// conditions report the state of the namespace. The known type is NamespaceAvailable. The server stores at
+	// most 4 conditions and the first 256 bytes of each message.
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

@@ -16,15 +16,15 @@ import (
 // ManagedClusterApplyConfiguration represents a declarative configuration of the ManagedCluster type for use
 // with apply.
 //
-// ManagedCluster is a cluster that the hub manages. The hub namespace of the
-// same name holds everything that concerns it.
+// ManagedCluster represents a cluster that the hub manages. The objects of the cluster on the hub are in the
+// namespace of the same name.
 type ManagedClusterApplyConfiguration struct {
 	metav1.TypeMetaApplyConfiguration `json:""`
 	// Standard object metadata.
 	*metav1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// The desired state of the cluster.
+	// spec is the desired state of the cluster.
 	Spec *ManagedClusterSpecApplyConfiguration `json:"spec,omitempty"`
-	// The observed state of the cluster.
+	// status is the observed state of the cluster. It is read-only.
 	Status *ManagedClusterStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -7,11 +7,11 @@ package v1
 // ManagedClusterClaimApplyConfiguration represents a declarative configuration of the ManagedClusterClaim type for use
 // with apply.
 //
-// ManagedClusterClaim is a fact that a cluster claims about itself.
+// ManagedClusterClaim is a property that a cluster reports about itself.
 type ManagedClusterClaimApplyConfiguration struct {
-	// Name of the claim.
+	// name is the name of the claim.
 	Name *string `json:"name,omitempty"`
-	// Value of the claim.
+	// value is the value of the claim.
 	Value *string `json:"value,omitempty"`
 }
 

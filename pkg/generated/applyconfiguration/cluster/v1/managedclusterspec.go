@@ -9,15 +9,16 @@ package v1
 //
 // ManagedClusterSpec is the desired state of a ManagedCluster.
 type ManagedClusterSpecApplyConfiguration struct {
-	// How to reach the API server of the cluster.
+	// managedClusterClientConfigs lists the addresses of the API server of the cluster.
 	ManagedClusterClientConfigs []ClientConfigApplyConfiguration `json:"managedClusterClientConfigs,omitempty"`
-	// Whether the hub accepts the cluster. Changing it from false to true needs
-	// the permission to update managedclusters/accept in the group register.open-cluster-management.io.
+	// hubAcceptsClient specifies whether the hub accepts the cluster. Changing it from false to true requires
+	// permission to update managedclusters/accept in the group register.open-cluster-management.io. Defaults to
+	// false.
 	HubAcceptsClient *bool `json:"hubAcceptsClient,omitempty"`
-	// Seconds for which the lease of the cluster lasts; the cluster counts as
-	// unavailable after five times as long without a renewal. Defaults to 60.
+	// leaseDurationSeconds is the duration of the lease of the cluster in seconds. If the agent does not renew
+	// the lease for five times this duration, the cluster is unavailable. Defaults to 60.
 	LeaseDurationSeconds *int32 `json:"leaseDurationSeconds,omitempty"`
-	// Properties that keep workloads away from the cluster unless they tolerate them.
+	// taints keep workloads away from the cluster unless they tolerate them.
 	Taints []TaintApplyConfiguration `json:"taints,omitempty"`
 }
 

@@ -14,22 +14,23 @@ import (
 //
 // ManagedClusterStatus is the observed state of a ManagedCluster.
 type ManagedClusterStatusApplyConfiguration struct {
-	// The state of the cluster. Known types are HubAcceptedManagedCluster,
-	// ManagedClusterJoined, ManagedClusterConditionAvailable and ManagedClusterConditionClockSynced.
+	// conditions report the state of the cluster. Known types are HubAcceptedManagedCluster,
+	// ManagedClusterJoined, ManagedClusterConditionAvailable, ManagedClusterConditionClockSynced,
+	// ManagedNamespacesListed and Deleting.
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// What the cluster has in all.
+	// capacity is the total of the resources of the cluster.
 	Capacity *clusterv1.ResourceList `json:"capacity,omitempty"`
-	// What of it workloads can use.
+	// allocatable is the part of capacity that is available to workloads.
 	Allocatable *clusterv1.ResourceList `json:"allocatable,omitempty"`
-	// Versions of what runs the cluster.
+	// version contains the versions of the cluster.
 	Version *ManagedClusterVersionApplyConfiguration `json:"version,omitempty"`
-	// Facts that the cluster claims about itself.
+	// clusterClaims lists properties that the cluster reports about itself.
 	ClusterClaims []ManagedClusterClaimApplyConfiguration `json:"clusterClaims,omitempty"`
-	// Who decided whether the hub accepts the cluster. Set by the server.
+	// acceptance records the decision to accept or deny the cluster. The server sets it.
 	Acceptance *AcceptanceApplyConfiguration `json:"acceptance,omitempty"`
-	// The namespaces that the ManagedClusterSets of the cluster require on it, by set and
-	// name. The server lists them; the agent creates them and reports their conditions. The server lists
-	// at most 200; if there are more, the condition ManagedNamespacesListed is False.
+	// managedNamespaces lists the namespaces that the ManagedClusterSets of the cluster require on it, by set
+	// and name. The server lists at most 200 of them, and sets the condition ManagedNamespacesListed to False
+	// if there are more. The agent creates the namespaces and reports their conditions.
 	ManagedNamespaces []ClusterSetManagedNamespaceConfigApplyConfiguration `json:"managedNamespaces,omitempty"`
 }
 

@@ -7,9 +7,9 @@ package v1
 // ManagedClusterVersionApplyConfiguration represents a declarative configuration of the ManagedClusterVersion type for use
 // with apply.
 //
-// ManagedClusterVersion holds versions of what runs a cluster.
+// ManagedClusterVersion contains the versions of a cluster.
 type ManagedClusterVersionApplyConfiguration struct {
-	// Version of Kubernetes.
+	// kubernetes is the version of Kubernetes.
 	Kubernetes *string `json:"kubernetes,omitempty"`
 }
 

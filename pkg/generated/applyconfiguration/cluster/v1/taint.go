@@ -12,15 +12,15 @@ import (
 // TaintApplyConfiguration represents a declarative configuration of the Taint type for use
 // with apply.
 //
-// Taint is a property that keeps workloads away from a cluster.
+// Taint keeps workloads away from a cluster.
 type TaintApplyConfiguration struct {
-	// Key of the taint, a qualified name.
+	// key is the key of the taint. It must be a qualified name.
 	Key *string `json:"key,omitempty"`
-	// Value of the taint.
+	// value is the value of the taint.
 	Value *string `json:"value,omitempty"`
-	// NoSelect, PreferNoSelect or NoSelectIfNew.
+	// effect is NoSelect, PreferNoSelect or NoSelectIfNew.
 	Effect *clusterv1.TaintEffect `json:"effect,omitempty"`
-	// When the taint was added. Set by the server.
+	// timeAdded is the time at which the taint was added. The server sets it.
 	TimeAdded *metav1.Time `json:"timeAdded,omitempty"`
 }
 

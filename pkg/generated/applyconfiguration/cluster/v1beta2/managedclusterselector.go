@@ -14,12 +14,12 @@ import (
 //
 // ManagedClusterSelector selects the clusters of a set.
 type ManagedClusterSelectorApplyConfiguration struct {
-	// ExclusiveClusterSetLabel selects the clusters whose label
-	// cluster.open-cluster-management.io/clusterset is the name of the set;
-	// LabelSelector those that labelSelector matches. It cannot be changed.
+	// selectorType is ExclusiveClusterSetLabel or LabelSelector. ExclusiveClusterSetLabel selects the clusters
+	// whose label cluster.open-cluster-management.io/clusterset is the name of the set. LabelSelector selects
+	// the clusters that labelSelector matches. It is immutable. Defaults to ExclusiveClusterSetLabel.
 	SelectorType *clusterv1beta2.SelectorType `json:"selectorType,omitempty"`
-	// Selects clusters by their labels; an empty one selects all. Only with the
-	// selector type LabelSelector, which requires it.
+	// labelSelector selects clusters by labels. An empty selector selects all clusters. It is required if
+	// selectorType is LabelSelector, and must not be set otherwise.
 	LabelSelector *v1.LabelSelectorApplyConfiguration `json:"labelSelector,omitempty"`
 }
 

@@ -16,17 +16,16 @@ import (
 // ManagedClusterSetApplyConfiguration represents a declarative configuration of the ManagedClusterSet type for use
 // with apply.
 //
-// ManagedClusterSet is a set of managed clusters. Whoever may create
-// managedclustersets/bind for it can bind it to a namespace, whose users can
-// then use its clusters together. To move a cluster into a set or out of it
-// takes the permission to create managedclustersets/join for that set.
+// ManagedClusterSet is a set of managed clusters. A ManagedClusterSetBinding makes the clusters available in a
+// namespace, and requires permission to create managedclustersets/bind for the set. Moving a cluster into or
+// out of a set requires permission to create managedclustersets/join for the set.
 type ManagedClusterSetApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// Standard object metadata.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// Which clusters are in the set.
+	// spec selects the clusters of the set.
 	Spec *ManagedClusterSetSpecApplyConfiguration `json:"spec,omitempty"`
-	// The observed state of the set.
+	// status is the observed state of the set. It is read-only.
 	Status *ManagedClusterSetStatusApplyConfiguration `json:"status,omitempty"`
 }
 

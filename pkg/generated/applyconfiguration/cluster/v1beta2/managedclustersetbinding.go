@@ -16,16 +16,15 @@ import (
 // ManagedClusterSetBindingApplyConfiguration represents a declarative configuration of the ManagedClusterSetBinding type for use
 // with apply.
 //
-// ManagedClusterSetBinding binds a ManagedClusterSet to its namespace. Its name
-// is that of the set, and creating it takes the permission to create
-// managedclustersets/bind for the set.
+// ManagedClusterSetBinding binds a ManagedClusterSet to its namespace. It has the name of the set. Creating it
+// requires permission to create managedclustersets/bind for the set.
 type ManagedClusterSetBindingApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// Standard object metadata.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// Which set is bound.
+	// spec identifies the set.
 	Spec *ManagedClusterSetBindingSpecApplyConfiguration `json:"spec,omitempty"`
-	// The observed state of the binding.
+	// status is the observed state of the binding. It is read-only.
 	Status *ManagedClusterSetBindingStatusApplyConfiguration `json:"status,omitempty"`
 }
 

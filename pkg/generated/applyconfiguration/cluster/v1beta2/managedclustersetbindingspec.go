@@ -7,9 +7,9 @@ package v1beta2
 // ManagedClusterSetBindingSpecApplyConfiguration represents a declarative configuration of the ManagedClusterSetBindingSpec type for use
 // with apply.
 //
-// ManagedClusterSetBindingSpec names the set that is bound.
+// ManagedClusterSetBindingSpec identifies the bound set.
 type ManagedClusterSetBindingSpecApplyConfiguration struct {
-	// Name of the ManagedClusterSet, and of this object.
+	// clusterSet is the name of the ManagedClusterSet. It must be equal to the name of the binding.
 	ClusterSet *string `json:"clusterSet,omitempty"`
 }
 

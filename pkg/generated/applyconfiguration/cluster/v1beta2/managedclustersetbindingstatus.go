@@ -13,7 +13,7 @@ import (
 //
 // ManagedClusterSetBindingStatus is the observed state of a ManagedClusterSetBinding.
 type ManagedClusterSetBindingStatusApplyConfiguration struct {
-	// The state of the binding. The known type is Bound.
+	// conditions report the state of the binding. The known type is Bound.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

@@ -7,12 +7,12 @@ package v1beta2
 // ManagedClusterSetSpecApplyConfiguration represents a declarative configuration of the ManagedClusterSetSpec type for use
 // with apply.
 //
-// ManagedClusterSetSpec says which clusters are in a set.
+// ManagedClusterSetSpec selects the clusters of a set.
 type ManagedClusterSetSpecApplyConfiguration struct {
-	// What selects the clusters.
+	// clusterSelector selects the clusters.
 	ClusterSelector *ManagedClusterSelectorApplyConfiguration `json:"clusterSelector,omitempty"`
-	// Namespaces that the agent of each cluster of the set creates and labels there, at most 100. A
-	// namespace that is removed from this list stays on the clusters; only its label changes.
+	// managedNamespaces lists at most 100 namespaces that the agent creates and labels on each cluster of the
+	// set. If a namespace is removed from the list, it stays on the clusters and only its label changes.
 	ManagedNamespaces []ManagedNamespaceConfigApplyConfiguration `json:"managedNamespaces,omitempty"`
 }
 

@@ -13,7 +13,7 @@ import (
 //
 // ManagedClusterSetStatus is the observed state of a ManagedClusterSet.
 type ManagedClusterSetStatusApplyConfiguration struct {
-	// The state of the set. The known type is ClusterSetEmpty.
+	// conditions report the state of the set. The known type is ClusterSetEmpty.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

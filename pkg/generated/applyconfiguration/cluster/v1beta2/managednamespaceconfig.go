@@ -9,7 +9,7 @@ package v1beta2
 //
 // ManagedNamespaceConfig is a namespace on the clusters of a set.
 type ManagedNamespaceConfigApplyConfiguration struct {
-	// Name of the namespace, a DNS label.
+	// name is the name of the namespace. It must be a DNS label.
 	Name *string `json:"name,omitempty"`
 }
 

@@ -7,16 +7,16 @@ package v1alpha1
 // ApprovalApplyConfiguration represents a declarative configuration of the Approval type for use
 // with apply.
 //
-// Approval says what of a ClusterPermission waits for someone who may grant it,
-// and what was approved. A server that checks with
-// --clusterpermission-escalation-check=Approve makes specs wait whose author may
-// not grant what they grant.
+// Approval reports the approval of a ClusterPermission. If the server runs with
+// --clusterpermission-escalation-check=Approve, a spec waits for approval while its author lacks the
+// permissions that it grants.
 type ApprovalApplyConfiguration struct {
-	// The generation that waits. It is not delivered.
+	// pending is the generation that waits for approval. It is not delivered.
 	Pending *PendingGenerationApplyConfiguration `json:"pending,omitempty"`
-	// The last generation that was approved.
+	// approved is the last generation that was approved.
 	Approved *ApprovedGenerationApplyConfiguration `json:"approved,omitempty"`
-	// What is delivered while a generation waits; absent if nothing is.
+	// delivered is the generation that stays delivered while a newer one waits. It is empty if none is
+	// delivered.
 	Delivered *DeliveredGenerationApplyConfiguration `json:"delivered,omitempty"`
 }
 

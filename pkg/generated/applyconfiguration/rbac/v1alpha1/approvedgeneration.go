@@ -11,13 +11,13 @@ import (
 // ApprovedGenerationApplyConfiguration represents a declarative configuration of the ApprovedGeneration type for use
 // with apply.
 //
-// ApprovedGeneration is a generation of the spec that someone has approved.
+// ApprovedGeneration is a generation of the spec that was approved.
 type ApprovedGenerationApplyConfiguration struct {
-	// The generation that was approved.
+	// generation is the generation that was approved.
 	Generation *int64 `json:"generation,omitempty"`
-	// Name of the user who approved it.
+	// approvedBy is the name of the user who approved the spec.
 	ApprovedBy *string `json:"approvedBy,omitempty"`
-	// When it was approved.
+	// approvedAt is the time of the approval.
 	ApprovedAt *v1.Time `json:"approvedAt,omitempty"`
 }
 

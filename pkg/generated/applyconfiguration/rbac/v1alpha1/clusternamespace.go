@@ -16,16 +16,15 @@ import (
 // ClusterNamespaceApplyConfiguration represents a declarative configuration of the ClusterNamespace type for use
 // with apply.
 //
-// ClusterNamespace is a namespace of a managed cluster, as the agent of that
-// cluster reports it. It lives in the hub namespace that is named after the
-// cluster, has the name of the namespace and its labels, and exists as long as
-// the namespace does and is not being deleted. A namespaceSelector of a
-// ClusterPermission matches the labels of these objects.
+// ClusterNamespace represents a namespace of a managed cluster. The agent of the cluster maintains it in the
+// namespace of the cluster on the hub. It has the name and the labels of the namespace, and exists until
+// deletion of the namespace begins. The namespaceSelectors of ClusterPermissions match the labels of
+// ClusterNamespaces.
 type ClusterNamespaceApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// Standard object metadata. The labels are those of the namespace.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// Which namespace it is.
+	// spec identifies the namespace.
 	Spec *ClusterNamespaceSpecApplyConfiguration `json:"spec,omitempty"`
 }
 

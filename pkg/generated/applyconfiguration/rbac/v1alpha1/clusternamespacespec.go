@@ -13,8 +13,8 @@ import (
 //
 // ClusterNamespaceSpec identifies a namespace of a managed cluster.
 type ClusterNamespaceSpecApplyConfiguration struct {
-	// UID of the namespace on the managed cluster. It changes when the namespace is
-	// deleted and made again.
+	// namespaceUID is the UID of the namespace on the managed cluster. It changes if the namespace is deleted
+	// and created again.
 	NamespaceUID *types.UID `json:"namespaceUID,omitempty"`
 }
 

@@ -16,18 +16,16 @@ import (
 // ClusterPermissionApplyConfiguration represents a declarative configuration of the ClusterPermission type for use
 // with apply.
 //
-// ClusterPermission grants permissions on one managed cluster. It lives in the
-// hub namespace that is named after the managed cluster; the server renders its
-// roles and bindings into one ManifestWork in the same namespace, and the agent
-// of the managed cluster applies them there. Deleting the ClusterPermission
-// removes them again.
+// ClusterPermission grants permissions on one managed cluster. It is created in the namespace of the cluster on
+// the hub. The server renders its roles and bindings into one ManifestWork in the same namespace, and the agent
+// of the cluster applies them. If the ClusterPermission is deleted, the agent removes them.
 type ClusterPermissionApplyConfiguration struct {
 	v1.TypeMetaApplyConfiguration `json:""`
 	// Standard object metadata.
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// The roles and bindings to deliver to the managed cluster.
+	// spec lists the roles and bindings to deliver to the managed cluster.
 	Spec *ClusterPermissionSpecApplyConfiguration `json:"spec,omitempty"`
-	// What of the spec has reached the managed cluster. Written by the server.
+	// status reports the delivery to the managed cluster. It is read-only.
 	Status *ClusterPermissionStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -7,29 +7,30 @@ package v1alpha1
 // ClusterPermissionSpecApplyConfiguration represents a declarative configuration of the ClusterPermissionSpec type for use
 // with apply.
 //
-// ClusterPermissionSpec lists the roles and bindings of a ClusterPermission. At
-// least one binding or one reference to a role of the hub is required. Objects
-// without a name of their own are named after the ClusterPermission.
+// ClusterPermissionSpec lists the roles and bindings of a ClusterPermission. At least one binding or reference
+// to a role of the hub is required. An object without a name gets the name of the ClusterPermission.
 type ClusterPermissionSpecApplyConfiguration struct {
-	// Whether to verify, on the managed cluster, that the roles which bindings
-	// refer to exist there. The result is reported in the conditions
-	// ValidateRolesExist and ValidateClusterRolesExist. Defaults to false.
+	// validate specifies whether the agent checks that the roles in the roleRefs of bindings exist on the
+	// managed cluster. The result is reported in the conditions ValidateRolesExist and
+	// ValidateClusterRolesExist. Defaults to false.
 	Validate *bool `json:"validate,omitempty"`
-	// A ClusterRole, named after the ClusterPermission, to create on the managed cluster.
+	// clusterRole is a ClusterRole to create on the managed cluster. Its name is the name of the
+	// ClusterPermission.
 	ClusterRole *ClusterRoleApplyConfiguration `json:"clusterRole,omitempty"`
-	// A ClusterRoleBinding to create on the managed cluster. It is delivered in
-	// addition to clusterRoleBindings.
+	// clusterRoleBinding is a ClusterRoleBinding to create on the managed cluster, in addition to
+	// clusterRoleBindings.
 	ClusterRoleBinding *ClusterRoleBindingApplyConfiguration `json:"clusterRoleBinding,omitempty"`
-	// ClusterRoleBindings to create on the managed cluster. Those that would end
-	// up with the same name are refused.
+	// clusterRoleBindings is a list of ClusterRoleBindings to create on the managed cluster. Their names must
+	// be unique.
 	ClusterRoleBindings *[]ClusterRoleBindingApplyConfiguration `json:"clusterRoleBindings,omitempty"`
-	// Roles, named after the ClusterPermission, to create in namespaces of the managed cluster.
+	// roles is a list of Roles to create in namespaces of the managed cluster. Their name is the name of the
+	// ClusterPermission.
 	Roles *[]RoleApplyConfiguration `json:"roles,omitempty"`
-	// RoleBindings to create in namespaces of the managed cluster. Those that
-	// would end up with the same namespace and name are refused.
+	// roleBindings is a list of RoleBindings to create in namespaces of the managed cluster. Their names must
+	// be unique in each namespace.
 	RoleBindings *[]RoleBindingApplyConfiguration `json:"roleBindings,omitempty"`
-	// Roles and ClusterRoles of the hub which are delivered, under their own
-	// names and with their rules, to the managed cluster.
+	// roleRefs is a list of Roles and ClusterRoles of the hub to create on the managed cluster with the same
+	// names and rules.
 	RoleRefs *[]HubRoleRefApplyConfiguration `json:"roleRefs,omitempty"`
 }
 

@@ -11,17 +11,16 @@ import (
 // ClusterPermissionStatusApplyConfiguration represents a declarative configuration of the ClusterPermissionStatus type for use
 // with apply.
 //
-// ClusterPermissionStatus reports what of a ClusterPermission has reached the managed cluster.
+// ClusterPermissionStatus reports the delivery of a ClusterPermission to the managed cluster.
 type ClusterPermissionStatusApplyConfiguration struct {
-	// The state of the delivery. Known types are RBACManifestWorkCreated,
-	// AppliedRBACManifestWork, Validation, SubjectPresent, FullyDelivered,
-	// NamespacesSelected, RoleRefsPresent, Approved, ValidateRolesExist and
-	// ValidateClusterRolesExist.
+	// conditions report the state of the delivery. Known types are RBACManifestWorkCreated,
+	// AppliedRBACManifestWork, Validation, SubjectPresent, FullyDelivered, NamespacesSelected, RoleRefsPresent,
+	// Approved, ValidateRolesExist and ValidateClusterRolesExist.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// The state of each delivered object on the managed cluster.
+	// resourceStatus reports the state of each delivered object on the managed cluster.
 	ResourceStatus *ResourceStatusApplyConfiguration `json:"resourceStatus,omitempty"`
-	// What waits for approval and what was approved. Nobody but the server writes
-	// it: when the spec changes, and by the subresource approval.
+	// approval reports the generations of the spec that wait for approval and that were approved. The server
+	// sets it when the spec changes and for requests to the subresource approval.
 	Approval *ApprovalApplyConfiguration `json:"approval,omitempty"`
 }
 

@@ -11,9 +11,9 @@ import (
 // ClusterRoleApplyConfiguration represents a declarative configuration of the ClusterRole type for use
 // with apply.
 //
-// ClusterRole is a ClusterRole to create on the managed cluster.
+// ClusterRole describes a ClusterRole to create on the managed cluster.
 type ClusterRoleApplyConfiguration struct {
-	// The policy rules of the ClusterRole.
+	// rules is the list of policy rules of the ClusterRole.
 	Rules []v1.PolicyRule `json:"rules,omitempty"`
 }
 

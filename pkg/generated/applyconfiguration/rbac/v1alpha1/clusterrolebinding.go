@@ -11,19 +11,20 @@ import (
 // ClusterRoleBindingApplyConfiguration represents a declarative configuration of the ClusterRoleBinding type for use
 // with apply.
 //
-// ClusterRoleBinding is a ClusterRoleBinding to create on the managed cluster.
+// ClusterRoleBinding describes a ClusterRoleBinding to create on the managed cluster.
 type ClusterRoleBindingApplyConfiguration struct {
-	// Name of the ClusterRoleBinding on the managed cluster. Defaults to the name of the ClusterPermission.
+	// name is the name of the ClusterRoleBinding on the managed cluster. Defaults to the name of the
+	// ClusterPermission.
 	Name *string `json:"name,omitempty"`
-	// The ClusterRole to bind, which may exist on the managed cluster already.
-	// Defaults to the ClusterRole that the ClusterPermission itself delivers.
+	// roleRef refers to the ClusterRole to bind. It may exist on the managed cluster already. Defaults to the
+	// ClusterRole that the ClusterPermission defines.
 	RoleRef *v1.RoleRef `json:"roleRef,omitempty"`
-	// The one subject to bind the role to. Give either subject or subjects; a
-	// subject that is not also one of the given subjects is refused.
+	// subject is the subject to bind the role to. Set either subject or subjects. If both are set, subject must
+	// be one of subjects.
 	Subject *v1.Subject `json:"subject,omitempty"`
-	// The subjects to bind the role to. A subject of kind ManagedServiceAccount
-	// and apiGroup authentication.open-cluster-management.io stands for the
-	// ServiceAccount that the account has on the managed cluster.
+	// subjects is the list of subjects to bind the role to. A subject of kind ManagedServiceAccount and
+	// apiGroup authentication.open-cluster-management.io refers to the ServiceAccount of that
+	// ManagedServiceAccount on the managed cluster.
 	Subjects []v1.Subject `json:"subjects,omitempty"`
 }
 

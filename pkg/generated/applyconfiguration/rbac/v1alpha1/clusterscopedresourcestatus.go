@@ -11,11 +11,11 @@ import (
 // ClusterScopedResourceStatusApplyConfiguration represents a declarative configuration of the ClusterScopedResourceStatus type for use
 // with apply.
 //
-// ClusterScopedResourceStatus is the state of one ClusterRole or ClusterRoleBinding.
+// ClusterScopedResourceStatus reports the state of one ClusterRole or ClusterRoleBinding.
 type ClusterScopedResourceStatusApplyConfiguration struct {
-	// Name of the object on the managed cluster.
+	// name is the name of the object on the managed cluster.
 	Name *string `json:"name,omitempty"`
-	// Conditions of the object; the type is Applied.
+	// condition lists the conditions of the object. The known type is Applied.
 	Conditions []v1.ConditionApplyConfiguration `json:"condition,omitempty"`
 }
 

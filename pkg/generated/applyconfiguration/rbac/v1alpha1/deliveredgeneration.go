@@ -9,9 +9,9 @@ package v1alpha1
 //
 // DeliveredGeneration is a former generation of the spec that stays delivered.
 type DeliveredGenerationApplyConfiguration struct {
-	// The generation that is delivered.
+	// generation is the generation that is delivered.
 	Generation *int64 `json:"generation,omitempty"`
-	// The spec of that generation.
+	// spec is the spec of that generation.
 	Spec *ClusterPermissionSpecApplyConfiguration `json:"spec,omitempty"`
 }
 

@@ -7,15 +7,16 @@ package v1alpha1
 // HubRoleRefApplyConfiguration represents a declarative configuration of the HubRoleRef type for use
 // with apply.
 //
-// HubRoleRef names a Role or ClusterRole of the hub.
+// HubRoleRef refers to a Role or ClusterRole of the hub.
 type HubRoleRefApplyConfiguration struct {
-	// API group of the role: rbac.authorization.k8s.io, which is also the default.
+	// apiGroup is the API group of the role. Defaults to rbac.authorization.k8s.io.
 	APIGroup *string `json:"apiGroup,omitempty"`
-	// Role or ClusterRole.
+	// kind is Role or ClusterRole.
 	Kind *string `json:"kind,omitempty"`
-	// Name of the role.
+	// name is the name of the role.
 	Name *string `json:"name,omitempty"`
-	// Namespace of the Role, on the hub and on the managed cluster; empty for a ClusterRole.
+	// namespace is the namespace of the Role, on the hub and on the managed cluster. It is empty for a
+	// ClusterRole.
 	Namespace *string `json:"namespace,omitempty"`
 }
 

@@ -11,13 +11,13 @@ import (
 // NamespacedResourceStatusApplyConfiguration represents a declarative configuration of the NamespacedResourceStatus type for use
 // with apply.
 //
-// NamespacedResourceStatus is the state of one Role or RoleBinding.
+// NamespacedResourceStatus reports the state of one Role or RoleBinding.
 type NamespacedResourceStatusApplyConfiguration struct {
-	// Name of the object on the managed cluster.
+	// name is the name of the object on the managed cluster.
 	Name *string `json:"name,omitempty"`
-	// Namespace of the object on the managed cluster.
+	// namespace is the namespace of the object on the managed cluster.
 	Namespace *string `json:"namespace,omitempty"`
-	// Conditions of the object; the type is Applied.
+	// condition lists the conditions of the object. The known type is Applied.
 	Conditions []v1.ConditionApplyConfiguration `json:"condition,omitempty"`
 }
 

@@ -13,11 +13,11 @@ import (
 //
 // PendingGeneration is a generation of the spec that waits for approval.
 type PendingGenerationApplyConfiguration struct {
-	// The generation that waits.
+	// generation is the generation that waits.
 	Generation *int64 `json:"generation,omitempty"`
-	// Name of the user who wrote it.
+	// requestedBy is the name of the user who wrote the spec.
 	RequestedBy *string `json:"requestedBy,omitempty"`
-	// When it was written.
+	// requestedAt is the time at which the spec was written.
 	RequestedAt *v1.Time `json:"requestedAt,omitempty"`
 }
 

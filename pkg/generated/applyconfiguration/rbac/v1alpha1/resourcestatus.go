@@ -7,15 +7,15 @@ package v1alpha1
 // ResourceStatusApplyConfiguration represents a declarative configuration of the ResourceStatus type for use
 // with apply.
 //
-// ResourceStatus holds the state of each delivered object, by kind.
+// ResourceStatus reports the state of the delivered objects by kind.
 type ResourceStatusApplyConfiguration struct {
-	// The delivered ClusterRoles.
+	// clusterRoles is the list of delivered ClusterRoles.
 	ClusterRoles []ClusterScopedResourceStatusApplyConfiguration `json:"clusterRoles,omitempty"`
-	// The delivered ClusterRoleBindings.
+	// clusterRoleBindings is the list of delivered ClusterRoleBindings.
 	ClusterRoleBindings []ClusterScopedResourceStatusApplyConfiguration `json:"clusterRoleBindings,omitempty"`
-	// The delivered Roles.
+	// roles is the list of delivered Roles.
 	Roles []NamespacedResourceStatusApplyConfiguration `json:"roles,omitempty"`
-	// The delivered RoleBindings.
+	// roleBindings is the list of delivered RoleBindings.
 	RoleBindings []NamespacedResourceStatusApplyConfiguration `json:"roleBindings,omitempty"`
 }
 

@@ -12,13 +12,15 @@ import (
 // RoleApplyConfiguration represents a declarative configuration of the Role type for use
 // with apply.
 //
-// Role is a Role to create in one or several namespaces of the managed cluster.
+// Role describes a Role to create in one or more namespaces of the managed cluster.
 type RoleApplyConfiguration struct {
-	// The namespace of the managed cluster to create the Role in. Give either namespace or namespaceSelector.
+	// namespace is the namespace of the managed cluster to create the Role in. Exactly one of namespace and
+	// namespaceSelector must be set.
 	Namespace *string `json:"namespace,omitempty"`
-	// Selects the namespaces to create the Role in by their labels. Give either namespace or namespaceSelector.
+	// namespaceSelector selects by labels the namespaces to create the Role in. Exactly one of namespace and
+	// namespaceSelector must be set.
 	NamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
-	// The policy rules of the Role.
+	// rules is the list of policy rules of the Role.
 	Rules []rbacv1.PolicyRule `json:"rules,omitempty"`
 }
 

@@ -12,22 +12,25 @@ import (
 // RoleBindingApplyConfiguration represents a declarative configuration of the RoleBinding type for use
 // with apply.
 //
-// RoleBinding is a RoleBinding to create in one or several namespaces of the managed cluster.
+// RoleBinding describes a RoleBinding to create in one or more namespaces of the managed cluster.
 type RoleBindingApplyConfiguration struct {
-	// Name of the RoleBinding on the managed cluster. Defaults to the name of the ClusterPermission.
+	// name is the name of the RoleBinding on the managed cluster. Defaults to the name of the
+	// ClusterPermission.
 	Name *string `json:"name,omitempty"`
-	// The namespace of the managed cluster to create the RoleBinding in. Give either namespace or namespaceSelector.
+	// namespace is the namespace of the managed cluster to create the RoleBinding in. Exactly one of namespace
+	// and namespaceSelector must be set.
 	Namespace *string `json:"namespace,omitempty"`
-	// Selects the namespaces to create the RoleBinding in by their labels. Give either namespace or namespaceSelector.
+	// namespaceSelector selects by labels the namespaces to create the RoleBinding in. Exactly one of namespace
+	// and namespaceSelector must be set.
 	NamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
-	// The Role or ClusterRole to bind.
+	// roleRef refers to the Role or ClusterRole to bind.
 	RoleRef *RoleRefApplyConfiguration `json:"roleRef,omitempty"`
-	// The one subject to bind the role to. Give either subject or subjects; a
-	// subject that is not also one of the given subjects is refused.
+	// subject is the subject to bind the role to. Set either subject or subjects. If both are set, subject must
+	// be one of subjects.
 	Subject *rbacv1.Subject `json:"subject,omitempty"`
-	// The subjects to bind the role to. A subject of kind ManagedServiceAccount
-	// and apiGroup authentication.open-cluster-management.io stands for the
-	// ServiceAccount that the account has on the managed cluster.
+	// subjects is the list of subjects to bind the role to. A subject of kind ManagedServiceAccount and
+	// apiGroup authentication.open-cluster-management.io refers to the ServiceAccount of that
+	// ManagedServiceAccount on the managed cluster.
 	Subjects []rbacv1.Subject `json:"subjects,omitempty"`
 }
 

@@ -7,15 +7,14 @@ package v1alpha1
 // RoleRefApplyConfiguration represents a declarative configuration of the RoleRef type for use
 // with apply.
 //
-// RoleRef names the role that a RoleBinding binds. Give apiGroup and name
-// together to bind a role that exists on the managed cluster; leave both out to
-// bind the role that the ClusterPermission itself delivers.
+// RoleRef refers to the role that a RoleBinding binds. To bind a role that exists on the managed cluster, set
+// apiGroup and name. To bind the role that the ClusterPermission defines, omit both.
 type RoleRefApplyConfiguration struct {
-	// API group of the role: rbac.authorization.k8s.io.
+	// apiGroup is the API group of the role, rbac.authorization.k8s.io.
 	APIGroup *string `json:"apiGroup,omitempty"`
-	// Role or ClusterRole.
+	// kind is Role or ClusterRole.
 	Kind *string `json:"kind,omitempty"`
-	// Name of the role.
+	// name is the name of the role.
 	Name *string `json:"name,omitempty"`
 }
 

@@ -7,19 +7,19 @@ package v1
 // AppliedManifestResourceMetaApplyConfiguration represents a declarative configuration of the AppliedManifestResourceMeta type for use
 // with apply.
 //
-// AppliedManifestResourceMeta names one applied object.
+// AppliedManifestResourceMeta identifies one applied object.
 type AppliedManifestResourceMetaApplyConfiguration struct {
-	// API group of the object; empty for the core group.
+	// group is the API group of the object. It is empty for the core group.
 	Group *string `json:"group,omitempty"`
-	// Resource of the object in plural, for example deployments.
+	// resource is the plural name of the resource, for example deployments.
 	Resource *string `json:"resource,omitempty"`
-	// Name of the object.
+	// name is the name of the object.
 	Name *string `json:"name,omitempty"`
-	// Namespace of the object; empty for a cluster-scoped one.
+	// namespace is the namespace of the object. It is empty for a cluster-scoped object.
 	Namespace *string `json:"namespace,omitempty"`
-	// API version of the object.
+	// version is the API version of the object.
 	Version *string `json:"version,omitempty"`
-	// UID of the object; the agent deletes the object only while it has this UID.
+	// uid is the UID of the object. The agent deletes the object only if it has this UID.
 	UID *string `json:"uid,omitempty"`
 }
 

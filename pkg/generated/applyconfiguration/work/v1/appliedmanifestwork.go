@@ -16,15 +16,15 @@ import (
 // AppliedManifestWorkApplyConfiguration represents a declarative configuration of the AppliedManifestWork type for use
 // with apply.
 //
-// AppliedManifestWork is the agent's record, on the managed cluster, of what it
-// has applied for one ManifestWork of one hub. It owns the applied objects.
+// AppliedManifestWork records, on a managed cluster, the objects that the agent has applied for one
+// ManifestWork of one hub. It owns these objects.
 type AppliedManifestWorkApplyConfiguration struct {
 	metav1.TypeMetaApplyConfiguration `json:""`
 	// Standard object metadata.
 	*metav1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// Which ManifestWork this is the record of.
+	// spec identifies the ManifestWork.
 	Spec *AppliedManifestWorkSpecApplyConfiguration `json:"spec,omitempty"`
-	// The applied objects.
+	// status lists the applied objects.
 	Status *AppliedManifestWorkStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -7,13 +7,14 @@ package v1
 // AppliedManifestWorkSpecApplyConfiguration represents a declarative configuration of the AppliedManifestWorkSpec type for use
 // with apply.
 //
-// AppliedManifestWorkSpec says which ManifestWork an AppliedManifestWork is the record of.
+// AppliedManifestWorkSpec identifies the ManifestWork of an AppliedManifestWork.
 type AppliedManifestWorkSpecApplyConfiguration struct {
-	// Hex SHA-256 of the URL of the hub.
+	// hubHash is the SHA-256 hash of the URL of the hub in hexadecimal.
 	HubHash *string `json:"hubHash,omitempty"`
-	// Identity of the agent; the hub hash unless the agent was given another.
+	// agentID is the identity of the agent. Agents use hubHash unless they are configured with another
+	// identity.
 	AgentID *string `json:"agentID,omitempty"`
-	// Name of the ManifestWork on the hub.
+	// manifestWorkName is the name of the ManifestWork on the hub.
 	ManifestWorkName *string `json:"manifestWorkName,omitempty"`
 }
 

@@ -13,9 +13,10 @@ import (
 //
 // AppliedManifestWorkStatus lists applied objects.
 type AppliedManifestWorkStatusApplyConfiguration struct {
-	// The applied objects.
+	// appliedResources is the list of applied objects.
 	AppliedResources []AppliedManifestResourceMetaApplyConfiguration `json:"appliedResources,omitempty"`
-	// When the agent began to wait before it evicts the objects of a work that the hub no longer has.
+	// evictionStartTime is the time at which the ManifestWork was found missing on the hub. The agent removes
+	// the applied objects after a grace period.
 	EvictionStartTime *metav1.Time `json:"evictionStartTime,omitempty"`
 }
 

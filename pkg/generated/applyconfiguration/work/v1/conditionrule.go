@@ -13,16 +13,17 @@ import (
 //
 // ConditionRule derives a condition of a manifest from the applied object.
 type ConditionRuleApplyConfiguration struct {
-	// The condition type to set, for example Complete. Required for the type CEL.
+	// condition is the type of the condition to set, for example Complete. It is required if type is CEL.
 	Condition *string `json:"condition,omitempty"`
-	// WellKnownConditions or CEL.
+	// type is WellKnownConditions or CEL.
 	Type *workv1.ConditionRuleType `json:"type,omitempty"`
-	// CEL expressions over the variable object; the condition is True when all of them are true.
+	// celExpressions is a list of CEL expressions over the variable object. The condition is True if all of
+	// them are true.
 	CelExpressions []string `json:"celExpressions,omitempty"`
-	// The message of the condition.
+	// message is the message of the condition.
 	Message *string `json:"message,omitempty"`
-	// A CEL expression over the variables object and result that gives the
-	// message of the condition; it takes precedence over message.
+	// messageExpression is a CEL expression over the variables object and result that returns the message of
+	// the condition. It takes precedence over message.
 	MessageExpression *string `json:"messageExpression,omitempty"`
 }
 

@@ -11,15 +11,17 @@ import (
 // DeleteOptionApplyConfiguration represents a declarative configuration of the DeleteOption type for use
 // with apply.
 //
-// DeleteOption says what happens to applied objects when their work is deleted or finished.
+// DeleteOption specifies how applied objects are handled when their ManifestWork is deleted or has finished.
 type DeleteOptionApplyConfiguration struct {
-	// Foreground removes the applied objects and is the default; Orphan leaves
-	// them; SelectivelyOrphan leaves those that selectivelyOrphans names.
+	// propagationPolicy is Foreground, Orphan or SelectivelyOrphan. Foreground removes all applied objects
+	// before the ManifestWork is removed, Orphan keeps them, and SelectivelyOrphan keeps those that
+	// selectivelyOrphans lists. Defaults to Foreground.
 	PropagationPolicy *workv1.DeletePropagationPolicyType `json:"propagationPolicy,omitempty"`
-	// The objects to leave on the managed cluster; only for the policy SelectivelyOrphan.
+	// selectivelyOrphans lists the objects to keep on the managed cluster. It may be set only if
+	// propagationPolicy is SelectivelyOrphan.
 	SelectivelyOrphan *SelectivelyOrphanApplyConfiguration `json:"selectivelyOrphans,omitempty"`
-	// Seconds after which a work whose condition Complete is True is deleted
-	// from the hub. It is kept when this is not given; 0 deletes it at once.
+	// ttlSecondsAfterFinished is the number of seconds after which the hub deletes a ManifestWork whose
+	// condition Complete is True. 0 deletes it immediately. If it is not set, the ManifestWork is kept.
 	TTLSecondsAfterFinished *int64 `json:"ttlSecondsAfterFinished,omitempty"`
 }
 

@@ -11,16 +11,16 @@ import (
 // ExecutorChoiceApplyConfiguration represents a declarative configuration of the ExecutorChoice type for use
 // with apply.
 //
-// ExecutorChoice says who chose the executor of a work, and who last wrote its spec.
-// Each of them was allowed to have works act as the executor when they did.
+// ExecutorChoice records the user who chose the executor of a ManifestWork and the user who last changed its
+// spec. Each of them was authorized to use the executor at that time.
 type ExecutorChoiceApplyConfiguration struct {
-	// Who created the work with its executor, or last changed the executor.
+	// chosenBy is the user who created the ManifestWork with its executor or last changed the executor.
 	ChosenBy *ExecutorChooserApplyConfiguration `json:"chosenBy,omitempty"`
-	// When they did.
+	// chosenAt is the time of that change.
 	ChosenAt *metav1.Time `json:"chosenAt,omitempty"`
-	// Who last changed the spec.
+	// specChangedBy is the user who last changed the spec.
 	SpecChangedBy *ExecutorChooserApplyConfiguration `json:"specChangedBy,omitempty"`
-	// When they did.
+	// specChangedAt is the time of that change.
 	SpecChangedAt *metav1.Time `json:"specChangedAt,omitempty"`
 }
 

@@ -7,11 +7,11 @@ package v1
 // ExecutorChooserApplyConfiguration represents a declarative configuration of the ExecutorChooser type for use
 // with apply.
 //
-// ExecutorChooser is a user of the hub as the hub has authenticated it.
+// ExecutorChooser is an authenticated user of the hub.
 type ExecutorChooserApplyConfiguration struct {
-	// Name of the user.
+	// username is the name of the user.
 	Username *string `json:"username,omitempty"`
-	// UID of the user, if it has one.
+	// uid is the UID of the user, if it has one.
 	UID *string `json:"uid,omitempty"`
 }
 

@@ -11,11 +11,11 @@ import (
 // FeedbackRuleApplyConfiguration represents a declarative configuration of the FeedbackRule type for use
 // with apply.
 //
-// FeedbackRule says which values of an applied object are reported.
+// FeedbackRule selects values of an applied object to report.
 type FeedbackRuleApplyConfiguration struct {
-	// WellKnownStatus or JSONPaths.
+	// type is WellKnownStatus or JSONPaths.
 	Type *workv1.FeedbackRuleType `json:"type,omitempty"`
-	// The values to report; only for the type JSONPaths.
+	// jsonPaths lists the values to report. It is required if type is JSONPaths.
 	JsonPaths []JsonPathApplyConfiguration `json:"jsonPaths,omitempty"`
 }
 

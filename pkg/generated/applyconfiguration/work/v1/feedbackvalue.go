@@ -9,9 +9,9 @@ package v1
 //
 // FeedbackValue is one reported value.
 type FeedbackValueApplyConfiguration struct {
-	// The name that the feedback rule gives the value.
+	// name is the name of the value in its feedback rule.
 	Name *string `json:"name,omitempty"`
-	// The value.
+	// fieldValue is the value.
 	Value *FieldValueApplyConfiguration `json:"fieldValue,omitempty"`
 }
 

@@ -13,15 +13,15 @@ import (
 //
 // FieldValue is a value of one of several types.
 type FieldValueApplyConfiguration struct {
-	// Integer, String, Boolean or JsonRaw; the field of that name holds the value.
+	// type is Integer, String, Boolean or JsonRaw. The field of the same name contains the value.
 	Type *workv1.ValueType `json:"type,omitempty"`
-	// The value of the type Integer.
+	// integer is the value if type is Integer.
 	Integer *int64 `json:"integer,omitempty"`
-	// The value of the type String.
+	// string is the value if type is String.
 	String *string `json:"string,omitempty"`
-	// The value of the type Boolean.
+	// boolean is the value if type is Boolean.
 	Boolean *bool `json:"boolean,omitempty"`
-	// The value of the type JsonRaw, at most 1024 bytes.
+	// jsonRaw is the value if type is JsonRaw. It has at most 1024 bytes.
 	JsonRaw *string `json:"jsonRaw,omitempty"`
 }
 

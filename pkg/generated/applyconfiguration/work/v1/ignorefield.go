@@ -11,15 +11,16 @@ import (
 // IgnoreFieldApplyConfiguration represents a declarative configuration of the IgnoreField type for use
 // with apply.
 //
-// IgnoreField names fields that are left out of a server-side apply.
+// IgnoreField selects fields that server-side apply ignores.
 type IgnoreFieldApplyConfiguration struct {
-	// OnSpokePresent, the default, or OnSpokeChange.
+	// condition is OnSpokePresent or OnSpokeChange. Defaults to OnSpokePresent.
 	Condition *workv1.IgnoreFieldsCondition `json:"condition,omitempty"`
-	// JSON paths of the fields, for example .spec.replicas.
+	// jsonPaths is a list of JSON paths of fields, for example .spec.replicas.
 	JSONPaths []string `json:"jsonPaths,omitempty"`
-	// JSON pointers (RFC 6901) of the fields, for example /spec/replicas.
+	// jsonPointers is a list of JSON pointers (RFC 6901) of fields, for example /spec/replicas.
 	JSONPointers []string `json:"jsonPointers,omitempty"`
-	// jq path expressions of the fields, for example .spec.containers[] | select(.name == "proxy") | .image.
+	// jqPathExpressions is a list of jq path expressions of fields, for example .spec.containers[] |
+	// select(.name == "proxy") | .image.
 	JQPathExpressions []string `json:"jqPathExpressions,omitempty"`
 }
 

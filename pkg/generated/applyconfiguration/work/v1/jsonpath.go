@@ -7,14 +7,14 @@ package v1
 // JsonPathApplyConfiguration represents a declarative configuration of the JsonPath type for use
 // with apply.
 //
-// JsonPath names a value of an object.
+// JsonPath selects a value of an object.
 type JsonPathApplyConfiguration struct {
-	// The name under which the value is reported.
+	// name is the name of the reported value.
 	Name *string `json:"name,omitempty"`
-	// Version of the resource that the path is about, for example v1. The
-	// version of the manifest when this is not given.
+	// version is the API version of the resource in which path is read, for example v1. Defaults to the version
+	// of the manifest.
 	Version *string `json:"version,omitempty"`
-	// The path, for example .status.readyReplicas, in the syntax of kubectl's JSONPath.
+	// path is the path of the value in the JSONPath syntax of kubectl, for example .status.readyReplicas.
 	Path *string `json:"path,omitempty"`
 }
 

@@ -11,14 +11,14 @@ import (
 // ManifestConditionApplyConfiguration represents a declarative configuration of the ManifestCondition type for use
 // with apply.
 //
-// ManifestCondition is the state of one manifest.
+// ManifestCondition reports the state of one manifest.
 type ManifestConditionApplyConfiguration struct {
-	// Which object this is about.
+	// resourceMeta identifies the object.
 	ResourceMeta *ManifestResourceMetaApplyConfiguration `json:"resourceMeta,omitempty"`
-	// The values that feedback rules ask for.
+	// statusFeedback contains the values that feedbackRules select.
 	StatusFeedbacks *StatusFeedbackResultApplyConfiguration `json:"statusFeedback,omitempty"`
-	// The state of the object. Known types are Applied, Available and
-	// StatusFeedbackSynced; condition rules add more.
+	// conditions report the state of the object. Known types are Applied, Available and StatusFeedbackSynced.
+	// Condition rules add others.
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

@@ -11,17 +11,18 @@ import (
 // ManifestConfigOptionApplyConfiguration represents a declarative configuration of the ManifestConfigOption type for use
 // with apply.
 //
-// ManifestConfigOption says how the manifests it names are applied and observed.
+// ManifestConfigOption specifies how manifests are applied and observed.
 type ManifestConfigOptionApplyConfiguration struct {
-	// The manifests that this entry is about.
+	// resourceIdentifier selects the manifests of this entry.
 	ResourceIdentifier *ResourceIdentifierApplyConfiguration `json:"resourceIdentifier,omitempty"`
-	// Values of the applied object to report in the status of the work.
+	// feedbackRules select values of the applied object to report in the status of the ManifestWork.
 	FeedbackRules []FeedbackRuleApplyConfiguration `json:"feedbackRules,omitempty"`
-	// How feedback values are kept up to date: Poll, the default, or Watch.
+	// feedbackScrapeType is Poll or Watch. Poll reads the object periodically to update feedback values; Watch
+	// watches it. Defaults to Poll.
 	FeedbackScrapeType *workv1.FeedbackScrapeType `json:"feedbackScrapeType,omitempty"`
-	// How the manifest is applied.
+	// updateStrategy specifies how the manifest is applied.
 	UpdateStrategy *UpdateStrategyApplyConfiguration `json:"updateStrategy,omitempty"`
-	// Rules that derive conditions of the manifest from the applied object.
+	// conditionRules derive conditions of the manifest from the applied object.
 	ConditionRules []ConditionRuleApplyConfiguration `json:"conditionRules,omitempty"`
 }
 

@@ -7,21 +7,21 @@ package v1
 // ManifestResourceMetaApplyConfiguration represents a declarative configuration of the ManifestResourceMeta type for use
 // with apply.
 //
-// ManifestResourceMeta says which object an entry of the status is about.
+// ManifestResourceMeta identifies the object of a manifest.
 type ManifestResourceMetaApplyConfiguration struct {
-	// Index of the manifest in spec.workload.manifests.
+	// ordinal is the index of the manifest in spec.workload.manifests.
 	Ordinal *int32 `json:"ordinal,omitempty"`
-	// API group of the object.
+	// group is the API group of the object. It is empty for the core group.
 	Group *string `json:"group,omitempty"`
-	// API version of the object.
+	// version is the API version of the object.
 	Version *string `json:"version,omitempty"`
-	// Kind of the object.
+	// kind is the kind of the object.
 	Kind *string `json:"kind,omitempty"`
-	// Resource of the object in plural.
+	// resource is the plural name of the resource of the object.
 	Resource *string `json:"resource,omitempty"`
-	// Name of the object.
+	// name is the name of the object.
 	Name *string `json:"name,omitempty"`
-	// Namespace of the object; empty for a cluster-scoped one.
+	// namespace is the namespace of the object. It is empty for a cluster-scoped object.
 	Namespace *string `json:"namespace,omitempty"`
 }
 

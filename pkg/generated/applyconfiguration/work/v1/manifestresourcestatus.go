@@ -7,9 +7,9 @@ package v1
 // ManifestResourceStatusApplyConfiguration represents a declarative configuration of the ManifestResourceStatus type for use
 // with apply.
 //
-// ManifestResourceStatus holds the state of each manifest.
+// ManifestResourceStatus reports the state of each manifest.
 type ManifestResourceStatusApplyConfiguration struct {
-	// The state of each manifest, in the order of the spec.
+	// manifests reports the state of each manifest in the order of the spec.
 	Manifests []ManifestConditionApplyConfiguration `json:"manifests,omitempty"`
 }
 

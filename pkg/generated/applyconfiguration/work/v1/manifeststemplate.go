@@ -7,10 +7,10 @@ package v1
 // ManifestsTemplateApplyConfiguration represents a declarative configuration of the ManifestsTemplate type for use
 // with apply.
 //
-// ManifestsTemplate holds the objects of a ManifestWork.
+// ManifestsTemplate contains the objects of a ManifestWork.
 type ManifestsTemplateApplyConfiguration struct {
-	// The objects to apply, each a complete Kubernetes object with apiVersion,
-	// kind and metadata.name.
+	// manifests is the list of objects to apply. Each is a complete Kubernetes object with apiVersion, kind and
+	// metadata.name.
 	Manifests []ManifestApplyConfiguration `json:"manifests,omitempty"`
 }
 

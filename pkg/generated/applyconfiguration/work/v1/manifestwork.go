@@ -16,18 +16,17 @@ import (
 // ManifestWorkApplyConfiguration represents a declarative configuration of the ManifestWork type for use
 // with apply.
 //
-// ManifestWork is a set of Kubernetes objects to apply on one managed cluster.
-// It lives in the hub namespace that is named after the managed cluster; the
-// agent of that cluster applies its manifests, keeps them as they are given, and
-// reports their state. Deleting the ManifestWork removes the applied objects,
-// unless its deleteOption says otherwise.
+// ManifestWork is a set of Kubernetes objects to apply on one managed cluster. It is created in the namespace
+// of the cluster on the hub. The agent of the cluster applies its manifests, reverts changes to them and
+// reports their state. If the ManifestWork is deleted, the agent removes the applied objects unless
+// deleteOption specifies otherwise.
 type ManifestWorkApplyConfiguration struct {
 	metav1.TypeMetaApplyConfiguration `json:""`
 	// Standard object metadata.
 	*metav1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
-	// The objects to apply, and how.
+	// spec is the desired state of the ManifestWork.
 	Spec *ManifestWorkSpecApplyConfiguration `json:"spec,omitempty"`
-	// The state of the objects on the managed cluster. Written by the agent.
+	// status is the state of the objects on the managed cluster, reported by the agent. It is read-only.
 	Status *ManifestWorkStatusApplyConfiguration `json:"status,omitempty"`
 }
 

@@ -7,9 +7,9 @@ package v1
 // ManifestWorkExecutorApplyConfiguration represents a declarative configuration of the ManifestWorkExecutor type for use
 // with apply.
 //
-// ManifestWorkExecutor names the identity that a work acts as.
+// ManifestWorkExecutor is the identity that the agent impersonates to apply a ManifestWork.
 type ManifestWorkExecutorApplyConfiguration struct {
-	// The identity that the work acts as.
+	// subject identifies the executor.
 	Subject *ManifestWorkExecutorSubjectApplyConfiguration `json:"subject,omitempty"`
 }
 

@@ -11,11 +11,12 @@ import (
 // ManifestWorkExecutorSubjectApplyConfiguration represents a declarative configuration of the ManifestWorkExecutorSubject type for use
 // with apply.
 //
-// ManifestWorkExecutorSubject names the identity that a work acts as.
+// ManifestWorkExecutorSubject identifies an executor.
 type ManifestWorkExecutorSubjectApplyConfiguration struct {
-	// ServiceAccount is the only type.
+	// type is the type of the executor. The only supported type is ServiceAccount.
 	Type *workv1.ManifestWorkExecutorSubjectType `json:"type,omitempty"`
-	// The ServiceAccount of the managed cluster; required for the type ServiceAccount.
+	// serviceAccount identifies the ServiceAccount of the managed cluster. It is required if type is
+	// ServiceAccount.
 	ServiceAccount *ManifestWorkSubjectServiceAccountApplyConfiguration `json:"serviceAccount,omitempty"`
 }
 

@@ -9,16 +9,16 @@ package v1
 //
 // ManifestWorkSpec is the desired state of a ManifestWork.
 type ManifestWorkSpecApplyConfiguration struct {
-	// The objects to apply.
+	// workload contains the objects to apply.
 	Workload *ManifestsTemplateApplyConfiguration `json:"workload,omitempty"`
-	// What happens to the applied objects when the work is deleted. They are
-	// removed in the foreground when this is not given.
+	// deleteOption specifies how the applied objects are handled when the ManifestWork is deleted. Defaults to
+	// foreground deletion of all objects.
 	DeleteOption *DeleteOptionApplyConfiguration `json:"deleteOption,omitempty"`
-	// How to apply and observe particular manifests. Where several entries
-	// match a manifest, the first that sets a field decides that field.
+	// manifestConfigs specifies how particular manifests are applied and observed. If several entries match a
+	// manifest, each field takes its value from the first entry that sets it.
 	ManifestConfigs []ManifestConfigOptionApplyConfiguration `json:"manifestConfigs,omitempty"`
-	// The identity whose permissions on the managed cluster the work acts with.
-	// The agent's own permissions are used when this is not given.
+	// executor is the identity that the agent impersonates on the managed cluster to apply the manifests. If it
+	// is not set, the agent uses its own permissions.
 	Executor *ManifestWorkExecutorApplyConfiguration `json:"executor,omitempty"`
 }
 

@@ -13,14 +13,13 @@ import (
 //
 // ManifestWorkStatus is the state of the objects of a ManifestWork on the managed cluster.
 type ManifestWorkStatusApplyConfiguration struct {
-	// The state of the work as a whole. Known types are Applied, Available,
-	// Deleting, Complete, Progressing and Degraded.
+	// conditions report the state of the ManifestWork as a whole. Known types are Applied, Available, Deleting,
+	// Complete, Progressing and Degraded.
 	Conditions []metav1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// The state of each manifest.
+	// resourceStatus reports the state of each manifest.
 	ResourceStatus *ManifestResourceStatusApplyConfiguration `json:"resourceStatus,omitempty"`
-	// Who chose the executor, and who answers for what the work does as it. The
-	// server sets this for works with an executor, and for those whose executor
-	// was taken away; nobody else can.
+	// executorChoice records the users who chose the executor and who last changed the spec. The server sets it
+	// on ManifestWorks that have or had an executor. Clients cannot change it.
 	ExecutorChoice *ExecutorChoiceApplyConfiguration `json:"executorChoice,omitempty"`
 }
 

@@ -7,11 +7,11 @@ package v1
 // ManifestWorkSubjectServiceAccountApplyConfiguration represents a declarative configuration of the ManifestWorkSubjectServiceAccount type for use
 // with apply.
 //
-// ManifestWorkSubjectServiceAccount names a ServiceAccount of the managed cluster.
+// ManifestWorkSubjectServiceAccount identifies a ServiceAccount of the managed cluster.
 type ManifestWorkSubjectServiceAccountApplyConfiguration struct {
-	// Namespace of the ServiceAccount.
+	// namespace is the namespace of the ServiceAccount.
 	Namespace *string `json:"namespace,omitempty"`
-	// Name of the ServiceAccount.
+	// name is the name of the ServiceAccount.
 	Name *string `json:"name,omitempty"`
 }
 

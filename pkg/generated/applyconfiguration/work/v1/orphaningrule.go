@@ -7,15 +7,15 @@ package v1
 // OrphaningRuleApplyConfiguration represents a declarative configuration of the OrphaningRule type for use
 // with apply.
 //
-// OrphaningRule names one object exactly.
+// OrphaningRule identifies one object.
 type OrphaningRuleApplyConfiguration struct {
-	// API group of the object; empty for the core group.
+	// group is the API group of the object. It is empty for the core group.
 	Group *string `json:"group,omitempty"`
-	// Resource of the object in plural, for example configmaps.
+	// resource is the plural name of the resource, for example configmaps.
 	Resource *string `json:"resource,omitempty"`
-	// Namespace of the object; empty for a cluster-scoped one.
+	// namespace is the namespace of the object. It is empty for a cluster-scoped object.
 	Namespace *string `json:"namespace,omitempty"`
-	// Name of the object.
+	// name is the name of the object.
 	Name *string `json:"name,omitempty"`
 }
 

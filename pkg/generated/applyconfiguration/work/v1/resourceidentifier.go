@@ -7,16 +7,16 @@ package v1
 // ResourceIdentifierApplyConfiguration represents a declarative configuration of the ResourceIdentifier type for use
 // with apply.
 //
-// ResourceIdentifier names objects of one resource. In a manifestConfigs entry,
-// name and namespace may contain the wildcard *.
+// ResourceIdentifier identifies objects of one resource. In manifestConfigs, name and namespace may contain the
+// wildcard *.
 type ResourceIdentifierApplyConfiguration struct {
-	// API group of the object; empty for the core group.
+	// group is the API group of the object. It is empty for the core group.
 	Group *string `json:"group,omitempty"`
-	// Resource of the object in plural, for example deployments.
+	// resource is the plural name of the resource, for example deployments.
 	Resource *string `json:"resource,omitempty"`
-	// Name of the object.
+	// name is the name of the object.
 	Name *string `json:"name,omitempty"`
-	// Namespace of the object; empty for a cluster-scoped one.
+	// namespace is the namespace of the object. It is empty for a cluster-scoped object.
 	Namespace *string `json:"namespace,omitempty"`
 }
 

@@ -7,9 +7,9 @@ package v1
 // SelectivelyOrphanApplyConfiguration represents a declarative configuration of the SelectivelyOrphan type for use
 // with apply.
 //
-// SelectivelyOrphan names the objects to leave on the managed cluster.
+// SelectivelyOrphan lists the objects to keep on the managed cluster.
 type SelectivelyOrphanApplyConfiguration struct {
-	// The objects to leave.
+	// orphaningRules is the list of objects to keep.
 	OrphaningRules []OrphaningRuleApplyConfiguration `json:"orphaningRules,omitempty"`
 }
 

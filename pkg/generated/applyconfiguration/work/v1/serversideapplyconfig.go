@@ -7,14 +7,14 @@ package v1
 // ServerSideApplyConfigApplyConfiguration represents a declarative configuration of the ServerSideApplyConfig type for use
 // with apply.
 //
-// ServerSideApplyConfig holds the settings of server-side apply.
+// ServerSideApplyConfig contains the settings of server-side apply.
 type ServerSideApplyConfigApplyConfiguration struct {
-	// Whether to take over fields that another manager owns. Without it such a
-	// conflict is reported and nothing is applied.
+	// force specifies whether to take ownership of fields that another field manager owns. If it is false, the
+	// agent reports such conflicts and does not apply the manifest. Defaults to false.
 	Force *bool `json:"force,omitempty"`
-	// The field manager, which must begin with work-agent; work-agent is the default.
+	// fieldManager is the name of the field manager. It must start with work-agent. Defaults to work-agent.
 	FieldManager *string `json:"fieldManager,omitempty"`
-	// Fields of the manifest that are left out of the apply.
+	// ignoreFields lists fields of the manifest that are not applied.
 	IgnoreFields []IgnoreFieldApplyConfiguration `json:"ignoreFields,omitempty"`
 }
 

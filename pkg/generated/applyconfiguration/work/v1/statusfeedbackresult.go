@@ -7,9 +7,9 @@ package v1
 // StatusFeedbackResultApplyConfiguration represents a declarative configuration of the StatusFeedbackResult type for use
 // with apply.
 //
-// StatusFeedbackResult holds the values that feedback rules ask for.
+// StatusFeedbackResult contains the values that feedbackRules select.
 type StatusFeedbackResultApplyConfiguration struct {
-	// The values, by name.
+	// values lists the values by name.
 	Values []FeedbackValueApplyConfiguration `json:"values,omitempty"`
 }
 

@@ -11,11 +11,12 @@ import (
 // UpdateStrategyApplyConfiguration represents a declarative configuration of the UpdateStrategy type for use
 // with apply.
 //
-// UpdateStrategy says how a manifest is applied.
+// UpdateStrategy specifies how a manifest is applied.
 type UpdateStrategyApplyConfiguration struct {
-	// Update, the default, CreateOnly, ServerSideApply or ReadOnly.
+	// type is Update, CreateOnly, ServerSideApply or ReadOnly. Defaults to Update.
 	Type *workv1.UpdateStrategyType `json:"type,omitempty"`
-	// Settings of server-side apply; only for the type ServerSideApply.
+	// serverSideApply contains the settings of server-side apply. It may be set only if type is
+	// ServerSideApply.
 	ServerSideApply *ServerSideApplyConfigApplyConfiguration `json:"serverSideApply,omitempty"`
 }
 

@@ -1,0 +1,260 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+)
+
+const (
+	// bootstrapTimeout bounds one attempt to register; the actual timeout is a random time of up to
+	// twice this value. The next attempt continues with the same request, possibly with another
+	// bootstrap kubeconfig.
+	bootstrapTimeout = 10 * time.Minute
+	// deniedPause and maxDeniedPause bound the delay of a new request after a denial.
+	deniedPause    = 30 * time.Second
+	maxDeniedPause = 15 * time.Minute
+	// probePeriod is the interval at which an agent that registers again tries its previous
+	// credentials.
+	probePeriod = 30 * time.Second
+)
+
+// missingError is the error of a cluster that had joined and no longer exists on the hub.
+type missingError struct{ cluster, namespace, secret string }
+
+func (e *missingError) Error() string {
+	return fmt.Sprintf("the cluster had joined, but the hub has no ManagedCluster %s any more; applied objects stay. "+
+		"To register it again, delete the Secret %s/%s, or create and accept a ManagedCluster %s on the hub", e.cluster, e.namespace, e.secret, e.cluster)
+}
+
+// errSecretDeleted is the error of a missing cluster whose Secret was deleted or replaced.
+var errSecretDeleted = errors.New("the Secret with the identity of the cluster was deleted")
+
+func knownEndpoint(known *identity) (*endpoint, error) {
+	config, err := clientcmd.Load(known.data[keyKubeconfig])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", keyKubeconfig, err)
+	}
+	return endpointOf(config)
+}
+
+// register obtains credentials with the bootstrap identity, without a time limit. If the hub has
+// rejected the previous credentials, register also keeps trying them, because the rejection may
+// have been a temporary failure.
+func (r *Registrar) register(ctx context.Context, again bool) (*identity, error) {
+	trial, cancel := context.WithCancel(ctx)
+	defer cancel()
+	recovered := make(chan bool, 1)
+	if again {
+		go func() {
+			defer cancel()
+			recovered <- r.probe(trial)
+		}()
+	} else {
+		recovered <- false
+	}
+	known, err := r.bootstrapUntilDone(trial)
+	cancel()
+	if works := <-recovered; err != nil && works && ctx.Err() == nil && !errors.Is(err, errSecretDeleted) {
+		former := r.store.last()
+		if former == nil || r.driver.usable(former) != nil {
+			return nil, errSecretDeleted
+		}
+		klog.FromContext(ctx).Info("The hub accepts the previous credentials again")
+		return former, mirror(r.config.Dir, former)
+	}
+	return known, err
+}
+
+// probe waits until the hub accepts the credentials in the files. It returns false if ctx ends.
+func (r *Registrar) probe(ctx context.Context) bool {
+	for pause(ctx, wait.Jitter(probePeriod, 1), nil) {
+		if known := r.store.last(); known == nil || r.driver.usable(known) != nil {
+			<-ctx.Done()
+			return false
+		}
+		conn, err := r.connect()
+		if err != nil {
+			continue
+		}
+		tryCtx, cancel := context.WithTimeout(ctx, requestTimeout)
+		_, err = conn.hub.ocm.ClusterV1().ManagedClusters().Get(tryCtx, r.config.ClusterName, metav1.GetOptions{})
+		cancel()
+		conn.close()
+		if err == nil || apierrors.IsForbidden(err) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Registrar) bootstrapUntilDone(ctx context.Context) (*identity, error) {
+	logger := klog.FromContext(ctx)
+	waits := pauses{first: firstPause, most: mostPause}
+	denied := pauses{first: deniedPause, most: maxDeniedPause}
+	var complaint string
+	var missing bool
+	for {
+		began := time.Now()
+		known, err := r.bootstrapOnce(ctx, missing)
+		if err == nil {
+			registrations.WithLabelValues("success").Inc()
+			return known, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if foreign := (*foreignError)(nil); errors.As(err, &foreign) || errors.Is(err, errSecretDeleted) {
+			return nil, err
+		}
+		// The message that asks the user to delete the Secret remains valid after other errors.
+		missing = missing || errors.As(err, new(*missingError))
+		if time.Since(began) >= bootstrapTimeout {
+			// The hub responds, but has not decided yet.
+			waits.reset()
+			logger.V(2).Info("The cluster is not registered yet", "err", err)
+			if !pause(ctx, waits.step(), nil) {
+				return nil, ctx.Err()
+			}
+			continue
+		}
+		registrations.WithLabelValues("error").Inc()
+		delay := waits.step()
+		if refusal := (*deniedError)(nil); errors.As(err, &refusal) {
+			delay = denied.step()
+		}
+		if asked, ok := apierrors.SuggestsClientDelay(err); ok {
+			delay = max(delay, time.Duration(asked)*time.Second)
+		}
+		r.note(fmt.Sprintf("%s is not registered: %v", r.config.ClusterName, err))
+		if complaint != err.Error() {
+			complaint = err.Error()
+			logger.Error(err, "The cluster is not registered yet", "cluster", r.config.ClusterName, "retryAfter", delay)
+		}
+		if !pause(ctx, delay, nil) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// bootstrapOnce makes one attempt. missing reports whether an earlier attempt found that the
+// cluster no longer exists on the hub.
+func (r *Registrar) bootstrapOnce(ctx context.Context, missing bool) (*identity, error) {
+	ctx, cancel := context.WithTimeout(ctx, bootstrapTimeout+rand.N(bootstrapTimeout))
+	defer cancel()
+	endpoint, err := r.bootstrap.endpoint()
+	if err != nil {
+		return nil, err
+	}
+	config, err := r.bootstrap.config()
+	if err != nil {
+		return nil, err
+	}
+	r.tune(config)
+	hub, err := clientsFor(config)
+	if err != nil {
+		return nil, err
+	}
+	known, err := r.named(ctx, missing)
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := r.ensureCluster(ctx, hub, known)
+	if err != nil {
+		return nil, err
+	}
+	change, err := r.driver.obtain(ctx, hub, cluster, known, r.note)
+	if err != nil {
+		return nil, err
+	}
+	if known, err = r.save(ctx, endpoint, change); err != nil {
+		return nil, err
+	}
+	klog.FromContext(ctx).Info("Registered", "cluster", r.config.ClusterName, "agent", known.get(keyAgentName), "hub", endpoint.server)
+	r.note("waiting for a response of the hub")
+	return known, nil
+}
+
+// named returns the identity with the name of the agent. If the cluster no longer exists on the
+// hub, the user deletes the Secret to register the cluster again.
+func (r *Registrar) named(ctx context.Context, missing bool) (*identity, error) {
+	if missing {
+		known, err := r.store.read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if r.store.last() == nil {
+			return nil, errSecretDeleted
+		}
+		if known.get(keyAgentName) != "" {
+			return known, nil
+		}
+	}
+	// The name is stored before it is sent to the hub, so that a restart does not change it.
+	return r.store.write(ctx, func(i *identity) {
+		if i.get(keyAgentName) == "" {
+			i.set(keyAgentName, agentOf(i, r.config.ClusterName))
+		}
+		if i.get(keyAgentName) == "" {
+			i.set(keyAgentName, string(uuid.NewUUID()))
+		}
+	})
+}
+
+func (r *Registrar) tune(config *rest.Config) {
+	if r.config.Tune != nil {
+		r.config.Tune(config)
+	}
+}
+
+// ensureCluster returns the ManagedCluster. It creates the ManagedCluster if the cluster has not
+// joined before. If a joined cluster has no ManagedCluster, the hub has deleted or lost it, and a
+// user has to decide.
+func (r *Registrar) ensureCluster(ctx context.Context, hub *hubClients, known *identity) (*clusterv1.ManagedCluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	clusters := hub.ocm.ClusterV1().ManagedClusters()
+	cluster, err := clusters.Get(ctx, r.config.ClusterName, metav1.GetOptions{})
+	joined := known.get(keyKubeconfig) != ""
+	if joined && apierrors.IsNotFound(err) && aboutObject(err, r.config.ClusterName) {
+		return nil, &missingError{cluster: r.config.ClusterName, namespace: r.config.Namespace, secret: r.config.SecretName}
+	}
+	if !joined && apierrors.IsNotFound(err) {
+		wanted := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: r.config.ClusterName, Annotations: r.driver.annotations()}}
+		if r.config.Endpoint != "" {
+			own := clusterv1.ClientConfig{URL: r.config.Endpoint}
+			if r.config.CA != nil {
+				if own.CABundle, err = r.config.CA(); err != nil {
+					return nil, fmt.Errorf("CA of the managed cluster: %w", err)
+				}
+			}
+			wanted.Spec.ManagedClusterClientConfigs = []clusterv1.ClientConfig{own}
+		}
+		cluster, err = clusters.Create(ctx, wanted, metav1.CreateOptions{})
+		if err == nil {
+			klog.FromContext(ctx).Info("Created the ManagedCluster", "cluster", r.config.ClusterName)
+		}
+		if apierrors.IsAlreadyExists(err) {
+			cluster, err = clusters.Get(ctx, r.config.ClusterName, metav1.GetOptions{})
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ManagedCluster %s: %w", r.config.ClusterName, err)
+	}
+	if cluster.DeletionTimestamp != nil {
+		return nil, fmt.Errorf("ManagedCluster %s is being deleted on the hub", r.config.ClusterName)
+	}
+	return cluster, nil
+}

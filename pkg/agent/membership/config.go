@@ -1,0 +1,112 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+)
+
+// TokenCommand is the program that gets tokens for a hub on EKS.
+type TokenCommand string
+
+const (
+	// BuiltInTokenCommand is this program itself.
+	BuiltInTokenCommand TokenCommand = "builtin"
+	// AWSTokenCommand is the aws command line.
+	AWSTokenCommand TokenCommand = "aws"
+)
+
+// Config is the configuration of a Registrar. BootstrapKubeconfig, CertificateLifetime and Endpoint
+// are optional. The fields about AWS are required only for aws-irsa.
+type Config struct {
+	// ClusterName is the name of the managed cluster on the hub.
+	ClusterName string
+	// Driver is the method of authentication to the hub.
+	Driver registerv1alpha1.RegistrationDriver
+	// BootstrapKubeconfig is the file with the identity that registers the cluster. Each attempt
+	// reads it again.
+	BootstrapKubeconfig string
+	// Namespace and SecretName name the Secret with the identity of the cluster.
+	Namespace, SecretName string
+	// Dir is the directory of the files of the identity. It is created if necessary.
+	Dir string
+	// HubCluster and ManagedCluster are the two EKS clusters; only for aws-irsa.
+	HubCluster, ManagedCluster irsa.ARN
+	// TokenCommand gets the tokens of aws-irsa.
+	TokenCommand TokenCommand
+	// CertificateLifetime is the requested lifetime of certificates. If it is zero, the hub
+	// decides.
+	CertificateLifetime time.Duration
+	// Endpoint is the external URL of the managed cluster's API server, and CA reads its CA.
+	Endpoint string
+	CA       func() ([]byte, error)
+	// Managed and Dynamic are clients of the managed cluster.
+	Managed kubernetes.Interface
+	Dynamic dynamic.Interface
+	// Tune sets the common fields of all clients of the hub, such as the user agent.
+	Tune func(*rest.Config)
+	// Clock determines the expiry of certificates.
+	Clock clock.WithTicker
+	// Stuck returns an error that names the objects from which workers of the agent do not return,
+	// or nil. Stuck may be nil.
+	Stuck func() error
+}
+
+// Hub contains the data to connect to the hub.
+type Hub struct {
+	// Config is a client configuration. Its credentials are renewed automatically.
+	Config *rest.Config
+	// Hash identifies the hub on the managed cluster. It stays the same when the address of the hub
+	// changes, as long as the Secret exists.
+	Hash string
+}
+
+// Workload is the part of an agent that runs while the hub accepts the cluster.
+type Workload interface {
+	// Serve runs until ctx ends. It returns when all its goroutines have ended. It may be called
+	// again.
+	Serve(ctx context.Context, hub Hub) error
+	// Remove deletes all objects that were applied for the hub from the managed cluster, and
+	// returns nil when they are deleted. It must not require the hub.
+	Remove(ctx context.Context, hub Hub) error
+}
+
+// maxName is the maximum length of a cluster name in the common name of a certificate.
+const maxName = 63
+
+func (c *Config) validate() error {
+	var errs []error
+	for _, required := range []struct{ what, value string }{
+		{"the name of the cluster", c.ClusterName}, {"the namespace of the Secret", c.Namespace},
+		{"the name of the Secret", c.SecretName}, {"the directory", c.Dir},
+	} {
+		if required.value == "" {
+			errs = append(errs, fmt.Errorf("%s is missing", required.what))
+		}
+	}
+	if len(c.ClusterName) > maxName {
+		errs = append(errs, fmt.Errorf("the name of the cluster is longer than %d characters", maxName))
+	}
+	switch c.Driver {
+	case registerv1alpha1.DriverCSR:
+	case registerv1alpha1.DriverAWSIRSA:
+		if c.HubCluster == (irsa.ARN{}) || c.ManagedCluster == (irsa.ARN{}) {
+			errs = append(errs, errors.New("aws-irsa requires the ARNs of the EKS clusters of the hub and of the managed cluster"))
+		}
+		if c.TokenCommand != BuiltInTokenCommand && c.TokenCommand != AWSTokenCommand {
+			errs = append(errs, fmt.Errorf("token command %q: must be %s or %s", c.TokenCommand, BuiltInTokenCommand, AWSTokenCommand))
+		}
+	default:
+		errs = append(errs, fmt.Errorf("driver %q: must be %s or %s", c.Driver, registerv1alpha1.DriverCSR, registerv1alpha1.DriverAWSIRSA))
+	}
+	return errors.Join(errs...)
+}

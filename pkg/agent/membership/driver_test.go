@@ -1,0 +1,125 @@
+package membership
+
+import (
+	"strings"
+	"testing"
+
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+)
+
+func arn(t *testing.T, name string) irsa.ARN {
+	t.Helper()
+	parsed, err := irsa.ParseARN("arn:aws:eks:us-west-2:123456789012:cluster/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+func TestConfigIsValidated(t *testing.T) {
+	valid := func() Config {
+		return Config{ClusterName: "cluster1", Driver: registerv1alpha1.DriverCSR, Namespace: "agents", SecretName: "hub", Dir: "files"}
+	}
+	withIRSA := func(c *Config) {
+		c.Driver, c.HubCluster, c.ManagedCluster, c.TokenCommand = registerv1alpha1.DriverAWSIRSA, arn(t, "hub"), arn(t, "managed"), BuiltInTokenCommand
+	}
+	for name, test := range map[string]struct {
+		change func(*Config)
+		want   string
+	}{
+		"csr":                      {func(*Config) {}, ""},
+		"aws-irsa":                 {withIRSA, ""},
+		"aws-irsa with aws":        {func(c *Config) { withIRSA(c); c.TokenCommand = AWSTokenCommand }, ""},
+		"no cluster name":          {func(c *Config) { c.ClusterName = "" }, "name of the cluster"},
+		"no namespace":             {func(c *Config) { c.Namespace = "" }, "namespace"},
+		"no Secret":                {func(c *Config) { c.SecretName = "" }, "name of the Secret"},
+		"no directory":             {func(c *Config) { c.Dir = "" }, "directory"},
+		"long cluster name":        {func(c *Config) { c.ClusterName = strings.Repeat("a", 64) }, "63 characters"},
+		"no driver":                {func(c *Config) { c.Driver = "" }, "must be csr or aws-irsa"},
+		"unknown driver":           {func(c *Config) { c.Driver = "grpc" }, "must be csr or aws-irsa"},
+		"aws-irsa without ARN":     {func(c *Config) { withIRSA(c); c.HubCluster = irsa.ARN{} }, "ARN"},
+		"aws-irsa without command": {func(c *Config) { withIRSA(c); c.TokenCommand = "curl" }, "must be builtin or aws"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := valid()
+			test.change(&config)
+			err := config.validate()
+			if (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("validate() = %v, want an error that contains %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestDriverIsChosen(t *testing.T) {
+	for name, test := range map[string]struct {
+		config Config
+		want   string
+	}{
+		"csr":      {Config{Driver: registerv1alpha1.DriverCSR}, "csr"},
+		"aws-irsa": {Config{Driver: registerv1alpha1.DriverAWSIRSA, HubCluster: arn(t, "hub"), ManagedCluster: arn(t, "managed"), TokenCommand: BuiltInTokenCommand}, "irsa"},
+		"unknown":  {Config{Driver: "grpc"}, ""},
+		"no ARN":   {Config{Driver: registerv1alpha1.DriverAWSIRSA, TokenCommand: BuiltInTokenCommand}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := newDriver(&test.config, nil)
+			var kind string
+			switch got := got.(type) {
+			case *csrDriver:
+				kind = "csr"
+			case *irsaDriver:
+				if got != nil {
+					kind = "irsa"
+				}
+			}
+			if kind != test.want || (err != nil) != (test.want == "") {
+				t.Errorf("newDriver() = %T, %v, want %q", got, err, test.want)
+			}
+		})
+	}
+}
+
+// TestIRSAUser checks that a kubeconfig is usable if its token command names the role of this
+// cluster.
+func TestIRSAUser(t *testing.T) {
+	hub, managed := arn(t, "hub"), arn(t, "managed")
+	for command, want := range map[TokenCommand]string{BuiltInTokenCommand: "aws-token --region us-west-2 --cluster-name hub --role ", AWSTokenCommand: "--region us-west-2 eks get-token --cluster-name hub --output json --role "} {
+		d, err := newIRSADriver(&Config{ClusterName: "cluster1", HubCluster: hub, ManagedCluster: managed, TokenCommand: command})
+		if err != nil {
+			t.Fatal(err)
+		}
+		user, err := d.user(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(user.Exec.Args, " "); got != want+d.identity.HubRoleARN() {
+			t.Errorf("user() with %s has arguments %q, want %q", command, got, want+d.identity.HubRoleARN())
+		}
+		identityFor := func(user *clientcmdapi.AuthInfo) *identity {
+			kubeconfig, err := (&endpoint{server: "https://hub"}).kubeconfig(user)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return &identity{data: map[string][]byte{keyKubeconfig: kubeconfig}}
+		}
+		other := user.DeepCopy()
+		other.Exec.Args[len(other.Exec.Args)-1] = "arn:aws:iam::123456789012:role/other"
+		for name, test := range map[string]struct {
+			known *identity
+			want  bool
+		}{
+			"own role":      {identityFor(user), true},
+			"another role":  {identityFor(other), false},
+			"certificate":   {identityFor(&clientcmdapi.AuthInfo{ClientCertificate: keyCertificate}), false},
+			"no kubeconfig": {&identity{}, false},
+			"malformed":     {&identity{data: map[string][]byte{keyKubeconfig: []byte("{")}}, false},
+		} {
+			if err := d.usable(test.known); (err == nil) != test.want {
+				t.Errorf("usable(%s) = %v, want usable = %t", name, err, test.want)
+			}
+		}
+	}
+}

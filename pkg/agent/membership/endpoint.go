@@ -1,0 +1,118 @@
+package membership
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+const (
+	kubeconfigHub  = "hub"
+	kubeconfigUser = "agent"
+)
+
+// endpoint is the address of a hub, and the data to verify the hub.
+type endpoint struct {
+	server, serverName, proxyURL string
+	ca                           []byte
+	insecure                     bool
+}
+
+func (e *endpoint) equal(other *endpoint) bool {
+	return e.server == other.server && e.serverName == other.serverName && e.proxyURL == other.proxyURL &&
+		e.insecure == other.insecure && bytes.Equal(e.ca, other.ca)
+}
+
+// hash identifies the hub by its address.
+func (e *endpoint) hash() string {
+	sum := sha256.Sum256([]byte(e.server))
+	return hex.EncodeToString(sum[:])
+}
+
+// kubeconfig returns a kubeconfig for this hub and a user. The files of the user are in the
+// directory of the kubeconfig.
+func (e *endpoint) kubeconfig(user *clientcmdapi.AuthInfo) ([]byte, error) {
+	return clientcmd.Write(clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{kubeconfigHub: {
+			Server: e.server, TLSServerName: e.serverName, ProxyURL: e.proxyURL,
+			CertificateAuthorityData: e.ca, InsecureSkipTLSVerify: e.insecure,
+		}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{kubeconfigUser: user},
+		Contexts:       map[string]*clientcmdapi.Context{kubeconfigHub: {Cluster: kubeconfigHub, AuthInfo: kubeconfigUser}},
+		CurrentContext: kubeconfigHub,
+	})
+}
+
+// endpointOf reads the endpoint of a kubeconfig.
+func endpointOf(config *clientcmdapi.Config) (*endpoint, error) {
+	current := config.Contexts[config.CurrentContext]
+	if current == nil {
+		return nil, fmt.Errorf("the current context %q does not exist", config.CurrentContext)
+	}
+	cluster := config.Clusters[current.Cluster]
+	if cluster == nil || cluster.Server == "" {
+		return nil, fmt.Errorf("cluster %q of context %q has no address", current.Cluster, config.CurrentContext)
+	}
+	e := &endpoint{
+		server: cluster.Server, serverName: cluster.TLSServerName, proxyURL: cluster.ProxyURL,
+		ca: cluster.CertificateAuthorityData, insecure: cluster.InsecureSkipTLSVerify,
+	}
+	if len(e.ca) == 0 && cluster.CertificateAuthority != "" {
+		var err error
+		if e.ca, err = os.ReadFile(cluster.CertificateAuthority); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+// bootstrapFile is the path of a bootstrap kubeconfig. It is read for each use, because its tokens
+// are replaced.
+type bootstrapFile string
+
+var errNoBootstrap = errors.New("--bootstrap-kubeconfig is required to register")
+
+func (b bootstrapFile) load() (*clientcmdapi.Config, error) {
+	if b == "" {
+		return nil, errNoBootstrap
+	}
+	config, err := clientcmd.LoadFromFile(string(b))
+	if err != nil {
+		return nil, fmt.Errorf("--bootstrap-kubeconfig: %w", err)
+	}
+	if err := clientcmd.ResolveLocalPaths(config); err != nil {
+		return nil, fmt.Errorf("--bootstrap-kubeconfig: %w", err)
+	}
+	return config, nil
+}
+
+func (b bootstrapFile) endpoint() (*endpoint, error) {
+	config, err := b.load()
+	if err != nil {
+		return nil, err
+	}
+	e, err := endpointOf(config)
+	if err != nil {
+		return nil, fmt.Errorf("--bootstrap-kubeconfig: %w", err)
+	}
+	return e, nil
+}
+
+func (b bootstrapFile) config() (*rest.Config, error) {
+	config, err := b.load()
+	if err != nil {
+		return nil, err
+	}
+	client, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("--bootstrap-kubeconfig: %w", err)
+	}
+	return client, nil
+}

@@ -1,0 +1,491 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/hub-apiserver/pkg/agent/managednamespaces"
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+)
+
+const (
+	// forbiddenTries and unauthorizedTries are the numbers of consecutive responses that take
+	// effect. A starting hub may not have its RBAC rules or authenticators yet.
+	forbiddenTries    = 3
+	unauthorizedTries = 5
+	// movePeriod is the interval of checks whether the bootstrap kubeconfig contains another
+	// address.
+	movePeriod = time.Minute
+	// drainPatience bounds the wait for the condition Deleting, by which a hub shows that it
+	// deletes the objects that it delivered. Without the condition, the agent removes the applied
+	// objects.
+	drainPatience = 5 * time.Second
+	// releaseTries is the number of attempts of the agent of a deleted cluster to mark namespaces
+	// as no longer required.
+	releaseTries = 5
+)
+
+// mode is the current activity of an agent.
+type mode int
+
+const (
+	idle mode = iota
+	serving
+	removing
+)
+
+// membership is the membership with one set of credentials.
+type membership struct {
+	*Registrar
+	workload Workload
+	known    *identity
+	conn     *connection
+	hub      Hub
+	// again is signalled to read the own ManagedCluster immediately.
+	again chan struct{}
+	// latest is the last known state of the own ManagedCluster.
+	latest atomic.Pointer[clusterv1.ManagedCluster]
+	// retimed is signalled when the duration of the lease changes. relisted is signalled when the
+	// list of managed namespaces or their reported conditions change on the hub.
+	retimed, relisted chan struct{}
+
+	// Only run uses the fields below.
+	mode mode
+	task *task
+	// accepted is true if the hub has accepted the cluster since this process started.
+	accepted bool
+	// draining is the UID of the own ManagedCluster while the hub deletes the objects that it
+	// delivered. Otherwise it is nil. drainingSince is the start of that time.
+	draining      *types.UID
+	drainingSince time.Time
+	// unauthorized and forbidden are the numbers of consecutive responses.
+	unauthorized, forbidden int
+	// secretGone is true if the Secret of a deleted cluster was deleted.
+	secretGone bool
+}
+
+// task is the goroutine of a mode.
+type task struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error
+}
+
+func startTask(ctx context.Context, run func(context.Context) error) *task {
+	ctx, cancel := context.WithCancel(ctx)
+	t := &task{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(t.done)
+		t.err = run(ctx)
+	}()
+	return t
+}
+
+// stop ends a task and waits until it has ended.
+func (t *task) stop() {
+	if t != nil {
+		t.cancel()
+		<-t.done
+	}
+}
+
+// ended returns a channel that is closed when the task has ended, or nil if no task exists.
+func (t *task) ended() <-chan struct{} {
+	if t == nil {
+		return nil
+	}
+	return t.done
+}
+
+func (r *Registrar) newMembership(known *identity, workload Workload) (*membership, error) {
+	m := &membership{Registrar: r, workload: workload, known: known, again: make(chan struct{}, 1), retimed: make(chan struct{}, 1), relisted: make(chan struct{}, 1)}
+	conn, err := r.connect()
+	switch {
+	case err == nil:
+		m.conn, m.hub = conn, Hub{Config: conn.config, Hash: known.get(keyHubHash)}
+	case known.deleted != nil:
+		// The remaining tasks do not require the hub.
+		m.hub = Hub{Hash: known.get(keyHubHash)}
+	default:
+		return nil, err
+	}
+	return m, nil
+}
+
+// run follows the ManagedCluster until other credentials are required.
+func (m *membership) run(ctx context.Context) (verdict, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var following sync.WaitGroup
+	defer func() {
+		m.task.stop()
+		cancel()
+		following.Wait()
+		if m.conn != nil {
+			m.conn.close()
+		}
+	}()
+	clusters, secrets := make(chan sight[*clusterv1.ManagedCluster]), make(chan sight[*corev1.Secret])
+	move := make(chan struct{})
+	if m.conn != nil {
+		following.Go(func() { ownCluster(m.conn.hub.ocm, m.config.ClusterName, m.again).follow(ctx, sender(ctx, clusters)) })
+		following.Go(func() {
+			if m.hasMoved(ctx) {
+				close(move)
+			}
+		})
+	}
+	following.Go(func() { m.store.followSecret().follow(ctx, sender(ctx, secrets)) })
+
+	if m.known.deleted != nil {
+		m.remove(ctx)
+	} else {
+		m.note(fmt.Sprintf("waiting for the hub to report whether it accepts %s", m.config.ClusterName))
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return stopped, nil
+		case <-move:
+			if m.mode != removing {
+				klog.FromContext(ctx).Info("The bootstrap kubeconfig contains another address of the hub; reconnecting")
+				return moved, nil
+			}
+			move = nil
+		case seen := <-clusters:
+			if m.see(ctx, seen) == rejected {
+				return rejected, nil
+			}
+		case seen := <-secrets:
+			m.seeSecret(ctx, seen)
+		case <-m.task.ended():
+			if err := m.task.err; err != nil {
+				return stopped, err
+			}
+			m.task = nil
+			if m.mode == removing {
+				m.note(m.removed())
+			}
+		}
+		if m.secretGone && m.mode == removing && m.task == nil {
+			return afresh, nil
+		}
+	}
+}
+
+func sender[T any](ctx context.Context, to chan<- T) func(T) {
+	return func(value T) {
+		select {
+		case to <- value:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// hasMoved waits until the bootstrap kubeconfig contains another address or CA of the hub. It
+// returns false if ctx ends.
+func (m *membership) hasMoved(ctx context.Context) bool {
+	before, err := knownEndpoint(m.known)
+	if err != nil || m.bootstrap == "" {
+		return false
+	}
+	for pause(ctx, wait.Jitter(movePeriod, 0.5), nil) {
+		if now, err := m.bootstrap.endpoint(); err == nil && !now.equal(before) {
+			return true
+		}
+	}
+	return false
+}
+
+// see handles the state of the own ManagedCluster, or the error of reading it.
+func (m *membership) see(ctx context.Context, seen sight[*clusterv1.ManagedCluster]) verdict {
+	name := m.config.ClusterName
+	switch {
+	case apierrors.IsUnauthorized(seen.err):
+		m.forbidden = 0
+		if m.unauthorized++; m.unauthorized >= unauthorizedTries && m.mode != removing {
+			if m.draining != nil {
+				m.deleted(ctx, *m.draining)
+				return stopped
+			}
+			return rejected
+		}
+		return stopped
+	case apierrors.IsForbidden(seen.err):
+		m.unauthorized = 0
+		if m.forbidden++; m.forbidden < forbiddenTries || m.mode == removing {
+			return stopped
+		}
+		if m.draining != nil {
+			m.deleted(ctx, *m.draining)
+			return stopped
+		}
+		m.idle()
+		if m.accepted {
+			m.note(fmt.Sprintf("%s has lost access to the hub: it is not allowed to get its ManagedCluster", name))
+		} else {
+			m.note(fmt.Sprintf("waiting for the hub to accept %s: it has no access to the hub", name))
+		}
+		return stopped
+	case apierrors.IsNotFound(seen.err):
+		m.unauthorized, m.forbidden = 0, 0
+		if !aboutObject(seen.err, name) || m.mode == removing {
+			return stopped
+		}
+		if m.draining != nil {
+			m.deleted(ctx, *m.draining)
+			return stopped
+		}
+		// The agent has not observed a deletion, so the hub may have lost its data.
+		m.idle()
+		m.note(fmt.Sprintf("the hub has no ManagedCluster %s; applied objects stay", name))
+		return stopped
+	case seen.err != nil:
+		if m.mode == idle {
+			m.note(fmt.Sprintf("the hub does not respond: %v", seen.err))
+		}
+		return stopped
+	}
+	m.unauthorized, m.forbidden = 0, 0
+	cluster := seen.object
+	m.setLatest(cluster)
+	switch {
+	case !seen.deleted && m.known.deleted == nil && m.drains(cluster):
+		m.drain(ctx, cluster.UID)
+	case seen.deleted || cluster.DeletionTimestamp != nil:
+		m.deleted(ctx, cluster.UID)
+	case m.known.deleted != nil && (*m.known.deleted == cluster.UID || !accepted(cluster)):
+		// A delayed event must not accept a deleted cluster again.
+	case accepted(cluster):
+		m.accepted, m.draining = true, nil
+		m.serve(ctx)
+	default:
+		m.idle()
+		m.note(m.denied(cluster))
+	}
+	return stopped
+}
+
+// deleted removes the applied objects after the hub has deleted the own ManagedCluster.
+func (m *membership) deleted(ctx context.Context, uid types.UID) {
+	m.draining = nil
+	if m.known.deleted != nil {
+		return
+	}
+	m.known.deleted = &uid
+	klog.FromContext(ctx).Info("The hub has deleted this cluster; removing the applied objects", "cluster", m.config.ClusterName)
+	m.remove(ctx)
+}
+
+// drains reports whether the hub deletes the objects that it delivered before it revokes the access
+// of the deleted cluster, or may still report that.
+func (m *membership) drains(cluster *clusterv1.ManagedCluster) bool {
+	draining, said := cluster.Draining()
+	return draining && (said || m.draining == nil || time.Since(m.drainingSince) < drainPatience)
+}
+
+// drain continues to serve while the hub deletes its ManifestWorks. Each deletion removes the
+// applied objects in the same way as a deletion by a user.
+func (m *membership) drain(ctx context.Context, uid types.UID) {
+	if m.draining == nil {
+		klog.FromContext(ctx).Info("The hub is deleting this cluster; serving until it has deleted what it delivered", "cluster", m.config.ClusterName)
+		m.draining, m.drainingSince = &uid, time.Now()
+		time.AfterFunc(drainPatience, m.lookAgain)
+	}
+	m.accepted = true
+	m.serve(ctx)
+}
+
+// lookAgain triggers an immediate read of the own ManagedCluster.
+func (m *membership) lookAgain() { signal(m.again) }
+
+// setLatest stores the state of the own ManagedCluster and signals relevant changes.
+func (m *membership) setLatest(cluster *clusterv1.ManagedCluster) {
+	before := m.latest.Swap(cluster)
+	if before == nil {
+		return
+	}
+	if before.Spec.LeaseSeconds() != cluster.Spec.LeaseSeconds() {
+		signal(m.retimed)
+	}
+	if before.UID != cluster.UID || !before.DeletionTimestamp.Equal(cluster.DeletionTimestamp) ||
+		!equality.Semantic.DeepEqual(before.Status.ManagedNamespaces, cluster.Status.ManagedNamespaces) {
+		signal(m.relisted)
+	}
+}
+
+// signal wakes the reader of a channel that holds one signal.
+func signal(to chan<- struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
+	}
+}
+
+// denied returns the reason why the hub does not accept a cluster.
+func (m *membership) denied(cluster *clusterv1.ManagedCluster) string {
+	decision := cluster.Status.Acceptance
+	if decision == nil || decision.Accepted {
+		if m.accepted {
+			return fmt.Sprintf("the hub has denied %s; applied objects stay", cluster.Name)
+		}
+		return "waiting for the hub to accept " + cluster.Name
+	}
+	message := "the hub has denied " + cluster.Name
+	if decision.Reason != "" {
+		message += ": " + decision.Reason
+	}
+	return message + "; applied objects stay"
+}
+
+// aboutObject reports whether an error concerns an object. Otherwise it concerns a resource that
+// the hub does not serve yet.
+func aboutObject(err error, name string) bool {
+	status, ok := err.(apierrors.APIStatus)
+	return ok && status.Status().Details != nil && status.Status().Details.Name == name && status.Status().Details.Kind != ""
+}
+
+// become ends the current task and changes the mode.
+func (m *membership) become(next mode) {
+	m.task.stop()
+	m.task, m.mode = nil, next
+}
+
+func (m *membership) idle() {
+	if m.mode != idle {
+		m.become(idle)
+	}
+}
+
+func (m *membership) serve(ctx context.Context) {
+	if m.mode == serving {
+		return
+	}
+	m.become(serving)
+	unmark := m.known.deleted != nil
+	m.known.deleted = nil
+	klog.FromContext(ctx).Info("The hub accepts this cluster", "cluster", m.config.ClusterName, "agent", m.known.get(keyAgentName))
+	m.task = startTask(ctx, func(ctx context.Context) error {
+		if unmark && !m.mark(ctx, nil) {
+			return nil
+		}
+		m.note("")
+		return m.work(ctx)
+	})
+}
+
+// work runs the tasks of an accepted cluster until ctx ends.
+func (m *membership) work(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { (&heartbeat{membership: m}).run(ctx) })
+	reporter, err := newReporter(m)
+	if err != nil {
+		return err
+	}
+	running.Go(func() { reporter.run(ctx) })
+	running.Go(func() {
+		m.driver.renew(ctx, m.conn.hub, func(ctx context.Context, known *identity) error { return m.renewed(ctx, m.conn, known) })
+	})
+	return m.workload.Serve(ctx, m.hub)
+}
+
+// remove removes the applied objects. It does not require the hub, and continues after a restart.
+func (m *membership) remove(ctx context.Context) {
+	m.become(removing)
+	m.note(fmt.Sprintf("the hub has deleted %s; removing the applied objects", m.config.ClusterName))
+	uid := m.known.deleted
+	m.task = startTask(ctx, func(ctx context.Context) error {
+		if !m.mark(ctx, uid) {
+			return nil
+		}
+		logger := klog.FromContext(ctx)
+		waits := pauses{first: firstPause, most: mostPause}
+		for tries := 1; ; tries++ {
+			err := m.workload.Remove(ctx, m.hub)
+			if released := managednamespaces.Release(ctx, m.config.Managed, m.hub.Hash); released != nil && ctx.Err() == nil {
+				logger.Error(released, "Failed to mark namespaces as no longer required by the hub", "tries", tries)
+				// Admission on the managed cluster may reject the label permanently.
+				if tries < releaseTries {
+					err = errors.Join(err, released)
+				}
+			}
+			if err == nil {
+				logger.Info("Removed the applied objects", "cluster", m.config.ClusterName)
+				return nil
+			}
+			if ctx.Err() != nil {
+				return nil
+			}
+			delay := waits.step()
+			m.note(fmt.Sprintf("the hub has deleted %s; removing the applied objects: %v", m.config.ClusterName, err))
+			logger.Error(err, "Failed to remove the applied objects", "retryAfter", delay)
+			if !pause(ctx, delay, nil) {
+				return nil
+			}
+		}
+	})
+}
+
+// removed returns the message of a deleted cluster whose objects have been removed.
+func (m *membership) removed() string {
+	return fmt.Sprintf("the hub has deleted %s; to register it again, delete the Secret %s/%s", m.config.ClusterName, m.config.Namespace, m.config.SecretName)
+}
+
+// mark stores in the Secret the UID of the ManagedCluster that the hub has deleted, or nil. It
+// returns false if ctx ends.
+func (m *membership) mark(ctx context.Context, deleted *types.UID) bool {
+	waits := pauses{first: firstPause, most: mostPause}
+	for {
+		err := m.store.setDeleted(ctx, deleted)
+		if err == nil || apierrors.IsNotFound(err) {
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		delay := waits.step()
+		klog.FromContext(ctx).Error(err, "Failed to store in the Secret whether the hub has deleted the cluster", "retryAfter", delay)
+		if !pause(ctx, delay, nil) {
+			return false
+		}
+	}
+}
+
+// seeSecret restores the Secret after its deletion. The Secret of a deleted cluster is not
+// restored: the user deletes it to register the cluster again.
+func (m *membership) seeSecret(ctx context.Context, seen sight[*corev1.Secret]) {
+	switch gone := seen.deleted || apierrors.IsNotFound(seen.err); {
+	case !gone && seen.err == nil:
+		m.secretGone = false
+	case gone && m.known.deleted != nil:
+		m.secretGone = true
+	case gone:
+		restoreCtx, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		if err := m.store.restore(restoreCtx); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Failed to restore the deleted Secret with the identity of the cluster")
+		}
+	}
+}
+
+// suspect triggers a read of the own ManagedCluster after an error that indicates a loss of access.
+func (m *membership) suspect(err error) {
+	if !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err) {
+		return
+	}
+	m.lookAgain()
+}

@@ -1,0 +1,260 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+)
+
+const (
+	// rejoinPause and maxRejoinPause bound the delay after the hub has rejected new credentials.
+	rejoinPause    = 2 * time.Second
+	maxRejoinPause = 10 * time.Minute
+	// settledAfter is the age of credentials from which on a rejection is handled without delay.
+	settledAfter = 10 * time.Minute
+)
+
+// Registrar registers a cluster with its hub and keeps it registered.
+type Registrar struct {
+	config    Config
+	bootstrap bootstrapFile
+	store     *store
+	driver    driver
+	// waiting is the message of Waiting. It is nil while the agent works.
+	waiting atomic.Pointer[string]
+}
+
+// New returns a registrar. It makes no request.
+func New(config Config) (*Registrar, error) {
+	if err := config.validate(); err != nil {
+		return nil, fmt.Errorf("registration: %w", err)
+	}
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	var err error
+	if config.Dir, err = filepath.Abs(config.Dir); err != nil {
+		return nil, fmt.Errorf("registration: --hub-kubeconfig-dir: %w", err)
+	}
+	r := &Registrar{
+		config: config, bootstrap: bootstrapFile(config.BootstrapKubeconfig),
+		store: &store{secrets: config.Managed.CoreV1().Secrets(config.Namespace), name: config.SecretName, clusterName: config.ClusterName},
+	}
+	if r.driver, err = newDriver(&r.config, r.store); err != nil {
+		return nil, fmt.Errorf("registration: %w", err)
+	}
+	r.note("starting")
+	return r, nil
+}
+
+// Waiting returns the reason why the agent waits, or an empty string while it works.
+func (r *Registrar) Waiting() string {
+	if message := r.waiting.Load(); message != nil {
+		return *message
+	}
+	return ""
+}
+
+func (r *Registrar) note(message string) {
+	if message == "" {
+		r.waiting.Store(nil)
+		joined.Set(1)
+		return
+	}
+	r.waiting.Store(&message)
+	joined.Set(0)
+}
+
+// verdict is the reason why a membership has ended.
+type verdict int
+
+const (
+	// stopped means that ctx has ended.
+	stopped verdict = iota
+	// rejected means that the hub does not accept the credentials.
+	rejected
+	// moved means that the bootstrap kubeconfig contains another address of the hub.
+	moved
+	// afresh means that the Secret of a deleted cluster was deleted, so the cluster registers
+	// again.
+	afresh
+)
+
+// Run registers the cluster and runs the workload while the hub accepts the cluster, until ctx
+// ends. It returns only errors that waiting cannot resolve.
+func (r *Registrar) Run(ctx context.Context, workload Workload) error {
+	logger := klog.FromContext(ctx)
+	rejoins := pauses{first: rejoinPause, most: maxRejoinPause}
+	came := afresh
+	for ctx.Err() == nil {
+		if came == afresh {
+			r.store.hold(nil)
+		}
+		known, err := r.join(ctx, came)
+		if errors.Is(err, errSecretDeleted) {
+			logger.Info("The Secret of a cluster that does not exist on the hub was deleted; registering the cluster again", "cluster", r.config.ClusterName)
+			came = afresh
+			continue
+		}
+		if err != nil {
+			return ignoreEnd(ctx, err)
+		}
+		began := time.Now()
+		m, err := r.newMembership(known, workload)
+		if err != nil {
+			return err
+		}
+		if came, err = m.run(ctx); err != nil {
+			return ignoreEnd(ctx, err)
+		}
+		if came != rejected {
+			continue
+		}
+		logger.Info("The hub rejects the credentials of this cluster; registering again", "cluster", r.config.ClusterName)
+		if time.Since(began) > settledAfter {
+			rejoins.reset()
+		}
+		if !pause(ctx, rejoins.step(), nil) {
+			return nil
+		}
+	}
+	return nil
+}
+
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// join returns an identity with credentials. It returns the identity in the Secret, unless the
+// Secret has no credentials or the hub has rejected them.
+func (r *Registrar) join(ctx context.Context, came verdict) (*identity, error) {
+	logger := klog.FromContext(ctx)
+	known := r.store.last()
+	waits := pauses{first: firstPause, most: mostPause}
+	for known == nil {
+		var err error
+		if known, err = r.store.read(ctx); err == nil {
+			break
+		}
+		if foreign := (*foreignError)(nil); errors.As(err, &foreign) {
+			return nil, err
+		}
+		r.note(fmt.Sprintf("cannot read the identity of %s: %v", r.config.ClusterName, err))
+		delay := waits.step()
+		logger.Error(err, "Failed to read the identity of the cluster", "retryAfter", delay)
+		if !pause(ctx, delay, nil) {
+			return nil, ctx.Err()
+		}
+	}
+	if came != rejected {
+		// Removing the applied objects of a deleted cluster does not require credentials.
+		reason := r.driver.usable(known)
+		if reason == nil || known.deleted != nil && known.get(keyKubeconfig) != "" {
+			settled, err := r.settle(ctx, known)
+			if err != nil || settled != nil {
+				return settled, err
+			}
+		} else if known.get(keyKubeconfig) != "" {
+			logger.Info("The credentials in the Secret are not usable; registering again", "cluster", r.config.ClusterName, "reason", reason.Error())
+		}
+	}
+	return r.register(ctx, came == rejected)
+}
+
+// settle updates the Secret and the files with the address of the hub. It returns neither an
+// identity nor an error if the address is unknown.
+func (r *Registrar) settle(ctx context.Context, known *identity) (*identity, error) {
+	logger := klog.FromContext(ctx)
+	hub, err := r.bootstrap.endpoint()
+	if err != nil {
+		if r.bootstrap != "" {
+			logger.Info("Failed to read the bootstrap kubeconfig; using the previous address of the hub", "err", err)
+		}
+		if hub, err = knownEndpoint(known); err != nil {
+			logger.Info("The kubeconfig in the Secret is not usable; registering again", "err", err)
+			return nil, nil
+		}
+	}
+	waits := pauses{first: firstPause, most: mostPause}
+	for {
+		settled, err := r.save(ctx, hub, func(*identity) {})
+		if err == nil {
+			return settled, nil
+		}
+		if foreign := (*foreignError)(nil); errors.As(err, &foreign) {
+			return nil, err
+		}
+		r.note(fmt.Sprintf("cannot store the identity of %s: %v", r.config.ClusterName, err))
+		delay := waits.step()
+		logger.Error(err, "Failed to store the identity of the cluster", "retryAfter", delay)
+		if !pause(ctx, delay, nil) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// save writes the Secret with a kubeconfig for the hub, and its files.
+func (r *Registrar) save(ctx context.Context, hub *endpoint, change func(*identity)) (*identity, error) {
+	var failed error
+	known, err := r.store.write(ctx, func(i *identity) {
+		change(i)
+		if i.get(keyHubHash) == "" {
+			i.set(keyHubHash, firstHash(i, hub))
+		}
+		if i.get(keyAgentName) == "" {
+			i.set(keyAgentName, agentOf(i, r.config.ClusterName))
+		}
+		user, err := r.driver.user(i)
+		if err != nil {
+			failed = err
+			return
+		}
+		kubeconfig, err := hub.kubeconfig(user)
+		if err != nil {
+			failed = err
+			return
+		}
+		i.data[keyKubeconfig] = kubeconfig
+	})
+	if err := errors.Join(failed, err); err != nil {
+		return nil, err
+	}
+	if err := mirror(r.config.Dir, known); err != nil {
+		return nil, err
+	}
+	return known, nil
+}
+
+// firstHash returns the hash for a new hub. If this agent replaces another agent, it is the hash of
+// the hub's previous address.
+func firstHash(known *identity, hub *endpoint) string {
+	if before, err := knownEndpoint(known); err == nil {
+		return before.hash()
+	}
+	return hub.hash()
+}
+
+// agentOf returns the name of the agent in the certificate, or an empty string if there is none.
+func agentOf(known *identity, cluster string) string {
+	certificates, err := cert.ParseCertsPEM(known.data[keyCertificate])
+	if err != nil {
+		return ""
+	}
+	prefix := clusterv1.AgentGroups(cluster)[0] + ":"
+	if name := certificates[0].Subject.CommonName; len(name) > len(prefix) && name[:len(prefix)] == prefix {
+		return name[len(prefix):]
+	}
+	return ""
+}

@@ -1,0 +1,401 @@
+package membership
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/hub-apiserver/pkg/agent/managednamespaces"
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+)
+
+// Reasons of the conditions that an agent writes.
+const (
+	reasonJoined       = "ManagedClusterJoined"
+	reasonAvailable    = "ManagedClusterAvailable"
+	reasonNotAvailable = "ManagedClusterKubeAPIServerUnavailable"
+	reasonResponding   = "WorkersResponding"
+	reasonStuck        = "WorkersStuck"
+)
+
+// conditionWorkers is the condition that all workers of the agent return. It does not affect the
+// condition Available: the cluster serves its workloads, and a tenant who blocks a worker must not
+// cause taints on the ManagedCluster.
+const conditionWorkers = "AgentWorkersResponding"
+
+const (
+	// Claims that every cluster reports.
+	claimID          = "id.k8s.io"
+	claimKubeVersion = "kubeversion.open-cluster-management.io"
+	// maxClaims bounds the number of reported claims.
+	maxClaims = 100
+	// statusPeriod, with a jitter of up to 50 %, is the interval at which the agent observes the
+	// cluster.
+	statusPeriod = 15 * time.Second
+)
+
+var clusterClaims = schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1alpha1", Resource: "clusterclaims"}
+
+// reporter writes the status of the ManagedCluster.
+type reporter struct {
+	*membership
+	nodes cache.SharedIndexInformer
+	// namespaces creates and labels the namespaces that the hub requires.
+	namespaces *managednamespaces.Keeper
+	// due is signalled to report immediately.
+	due       chan struct{}
+	complaint string
+}
+
+// observed is the observed state of a managed cluster.
+type observed struct {
+	available, workers    metav1.Condition
+	version               string
+	capacity, allocatable clusterv1.ResourceList
+	claims                []clusterv1.ManagedClusterClaim
+	// namespaces returns the condition of a namespace that the hub requires, and whether it is
+	// known. It may be nil.
+	namespaces func(name string) (metav1.Condition, bool)
+	// claimsKnown and resourcesKnown are true if claims and resources could be read. Otherwise the
+	// report does not change them.
+	claimsKnown, resourcesKnown bool
+}
+
+func newReporter(m *membership) (*reporter, error) {
+	r := &reporter{membership: m, due: make(chan struct{}, 1)}
+	r.nodes = coreinformers.NewNodeInformer(m.config.Managed, 0, cache.Indexers{})
+	var err error
+	r.namespaces, err = managednamespaces.New(managednamespaces.Config{HubHash: m.hub.Hash, Managed: m.config.Managed, Changed: r.namespacesChanged})
+	return r, err
+}
+
+// followNamespaces creates and labels the namespaces that the hub requires until ctx ends.
+func (r *reporter) followNamespaces(ctx context.Context) {
+	var keeping sync.WaitGroup
+	defer keeping.Wait()
+	keeping.Go(func() { r.namespaces.Run(ctx) })
+	for {
+		if cluster := r.latest.Load(); cluster != nil {
+			r.namespaces.Require(requiredNamespaces(cluster))
+			r.namespacesChanged()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.relisted:
+		}
+	}
+}
+
+// requiredNamespaces returns the namespaces that the hub requires. It returns none for a cluster
+// that the hub is deleting.
+func requiredNamespaces(cluster *clusterv1.ManagedCluster) sets.Set[string] {
+	names := sets.New[string]()
+	if cluster.DeletionTimestamp == nil {
+		for _, namespace := range cluster.Status.ManagedNamespaces {
+			names.Insert(namespace.Name)
+		}
+	}
+	return names
+}
+
+// namespacesChanged triggers a report if the conditions of namespaces differ from those on the hub.
+func (r *reporter) namespacesChanged() {
+	if cluster := r.latest.Load(); cluster != nil && namespaceReport(cluster.Status.ManagedNamespaces, r.namespaces.Condition) != nil {
+		signal(r.due)
+	}
+}
+
+// namespaceReport returns the list with the current conditions of namespaces, or nil if the list
+// already contains them. It ignores differences in the message of an available namespace.
+func namespaceReport(listed []clusterv1.ClusterSetManagedNamespaceConfig, condition func(string) (metav1.Condition, bool)) []clusterv1.ClusterSetManagedNamespaceConfig {
+	changed := false
+	report := slices.Clone(listed)
+	for i := range report {
+		now, known := condition(report[i].Name)
+		if !known {
+			continue
+		}
+		before := meta.FindStatusCondition(report[i].Conditions, now.Type)
+		if before != nil && before.Status == now.Status && before.Reason == now.Reason && (before.Message == now.Message || now.Status == metav1.ConditionTrue) {
+			continue
+		}
+		report[i].Conditions = slices.Clone(report[i].Conditions)
+		changed = meta.SetStatusCondition(&report[i].Conditions, now) || changed
+	}
+	if !changed {
+		return nil
+	}
+	return report
+}
+
+// keepResources keeps only the fields of a node that the reporter uses.
+func keepResources(object any) (any, error) {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return object, nil
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion},
+		Spec:       corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable},
+		Status:     corev1.NodeStatus{Capacity: node.Status.Capacity, Allocatable: node.Status.Allocatable},
+	}, nil
+}
+
+// run reports until ctx ends.
+func (r *reporter) run(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	if err := r.nodes.SetTransform(keepResources); err != nil {
+		logger.Error(err, "Failed to watch nodes")
+		return
+	}
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		r.nodes.RunWithContext(ctx)
+	}()
+	defer func() { <-watching }()
+	following := make(chan struct{})
+	go func() {
+		defer close(following)
+		r.followNamespaces(ctx)
+	}()
+	defer func() { <-following }()
+	retries := pauses{first: firstPause, most: mostPause}
+	for {
+		err := r.report(ctx, r.observe(ctx))
+		if ctx.Err() != nil {
+			return
+		}
+		delay := wait.Jitter(statusPeriod, 0.5)
+		if err == nil {
+			retries.reset()
+			r.complaint = ""
+		} else {
+			delay = retries.step()
+			if r.complaint != err.Error() {
+				r.complaint = err.Error()
+				logger.Info("Failed to report the status of the cluster", "err", err, "retryAfter", delay)
+			}
+			r.suspect(err)
+		}
+		if !pause(ctx, delay, r.due) {
+			return
+		}
+	}
+}
+
+// observe reads the state of the managed cluster.
+func (r *reporter) observe(ctx context.Context) *observed {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	seen := &observed{available: metav1.Condition{
+		Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionTrue,
+		Reason: reasonAvailable, Message: "The API server of the cluster is ready",
+	}, workers: r.workers(), namespaces: r.namespaces.Condition}
+	if err := r.ready(ctx); err != nil {
+		seen.available.Status, seen.available.Reason = metav1.ConditionFalse, reasonNotAvailable
+		seen.available.Message = fmt.Sprintf("The API server of the cluster is not ready: %v", err)
+		return seen
+	}
+	if version, err := r.config.Managed.Discovery().ServerVersion(); err == nil {
+		seen.version = version.GitVersion
+	}
+	seen.claims, seen.claimsKnown = r.claims(ctx, seen.version)
+	if r.nodes.HasSynced() {
+		seen.capacity, seen.allocatable = r.resources()
+		seen.resourcesKnown = true
+	}
+	return seen
+}
+
+// workers returns the condition of the workers of the agent.
+func (r *reporter) workers() metav1.Condition {
+	var stuck []error
+	if r.config.Stuck != nil {
+		stuck = append(stuck, r.config.Stuck())
+	}
+	if r.namespaces != nil {
+		stuck = append(stuck, r.namespaces.Stuck())
+	}
+	if err := errors.Join(stuck...); err != nil {
+		return metav1.Condition{Type: conditionWorkers, Status: metav1.ConditionFalse, Reason: reasonStuck, Message: err.Error()}
+	}
+	return metav1.Condition{Type: conditionWorkers, Status: metav1.ConditionTrue, Reason: reasonResponding, Message: "All workers of the agent return"}
+}
+
+// ready returns an error if the API server is not ready. If the API server does not serve /readyz
+// to this agent, any response means that it is ready.
+func (r *reporter) ready(ctx context.Context) error {
+	client := r.config.Managed.Discovery().RESTClient()
+	err := client.Get().AbsPath("/readyz").Do(ctx).Error()
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		err = client.Get().AbsPath("/version").Do(ctx).Error()
+	}
+	return err
+}
+
+// resources returns the capacity of all nodes, and the allocatable resources of schedulable nodes.
+func (r *reporter) resources() (capacity, allocatable clusterv1.ResourceList) {
+	capacity, allocatable = clusterv1.ResourceList{}, clusterv1.ResourceList{}
+	for _, object := range r.nodes.GetStore().List() {
+		node, ok := object.(*corev1.Node)
+		if !ok {
+			continue
+		}
+		add(capacity, node.Status.Capacity)
+		if !node.Spec.Unschedulable {
+			add(allocatable, node.Status.Allocatable)
+		}
+	}
+	return capacity, allocatable
+}
+
+func add(to clusterv1.ResourceList, resources corev1.ResourceList) {
+	for name, quantity := range resources {
+		sum := to[clusterv1.ResourceName(name)]
+		sum.Add(quantity)
+		to[clusterv1.ResourceName(name)] = sum
+	}
+}
+
+// claims returns the claims of the cluster by name, and reports whether they are known.
+func (r *reporter) claims(ctx context.Context, version string) ([]clusterv1.ManagedClusterClaim, bool) {
+	values := map[string]string{}
+	system, err := r.config.Managed.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return nil, false
+	}
+	values[claimID] = string(system.UID)
+	if version != "" {
+		values[claimKubeVersion] = version
+	}
+	own := len(values)
+	list, err := r.config.Dynamic.Resource(clusterClaims).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return nil, false
+	}
+	if err == nil {
+		slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
+		for _, claim := range list.Items {
+			value, _, err := unstructured.NestedString(claim.Object, "spec", "value")
+			if err == nil && value != "" && (len(values) < maxClaims+own || values[claim.GetName()] != "") {
+				values[claim.GetName()] = value
+			}
+		}
+	}
+	claims := make([]clusterv1.ManagedClusterClaim, 0, len(values))
+	for name, value := range values {
+		claims = append(claims, clusterv1.ManagedClusterClaim{Name: name, Value: value})
+	}
+	slices.SortFunc(claims, func(a, b clusterv1.ManagedClusterClaim) int { return strings.Compare(a.Name, b.Name) })
+	return claims, true
+}
+
+// report writes the fields that differ from the status on the hub.
+func (r *reporter) report(ctx context.Context, seen *observed) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	clusters := r.conn.hub.ocm.ClusterV1().ManagedClusters()
+	live := r.latest.Load()
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
+		if live == nil {
+			if live, err = clusters.Get(ctx, r.config.ClusterName, metav1.GetOptions{}); err != nil {
+				return err
+			}
+		}
+		change := difference(&live.Status, seen)
+		if len(change) == 0 {
+			return nil
+		}
+		// A patch keeps fields that the agent does not define.
+		patch, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"uid": live.UID, "resourceVersion": live.ResourceVersion},
+			"status":   change,
+		})
+		if err != nil {
+			return err
+		}
+		_, err = clusters.Patch(ctx, live.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+		// After a conflict, read the ManagedCluster again: the last event of the watch may be
+		// outdated.
+		live = nil
+		return err
+	})
+}
+
+// difference returns the merge patch that updates a status.
+func difference(status *clusterv1.ManagedClusterStatus, seen *observed) map[string]any {
+	change := map[string]any{}
+	conditions := slices.Clone(status.Conditions)
+	joined := meta.SetStatusCondition(&conditions, metav1.Condition{
+		Type: clusterv1.ManagedClusterConditionJoined, Status: metav1.ConditionTrue,
+		Reason: reasonJoined, Message: "The agent of the cluster has joined the hub",
+	})
+	workers := false
+	reported := meta.FindStatusCondition(conditions, conditionWorkers)
+	if reported == nil && seen.workers.Status == metav1.ConditionFalse || reported != nil && reported.Status != seen.workers.Status {
+		// The condition is not written until it is False for the first time. Its message contains a
+		// duration. A change of only the duration is not written.
+		workers = meta.SetStatusCondition(&conditions, seen.workers)
+	}
+	if available := meta.SetStatusCondition(&conditions, seen.available); joined || available || workers {
+		change["conditions"] = conditions
+	}
+	if seen.version != "" && seen.version != status.Version.Kubernetes {
+		change["version"] = map[string]any{"kubernetes": seen.version}
+	}
+	if seen.resourcesKnown {
+		for name, lists := range map[string][2]clusterv1.ResourceList{
+			"capacity": {status.Capacity, seen.capacity}, "allocatable": {status.Allocatable, seen.allocatable},
+		} {
+			if resources := resourceChange(lists[0], lists[1]); len(resources) > 0 {
+				change[name] = resources
+			}
+		}
+	}
+	if seen.claimsKnown && !equality.Semantic.DeepEqual(status.ClusterClaims, seen.claims) {
+		change["clusterClaims"] = seen.claims
+	}
+	if seen.namespaces != nil {
+		if report := namespaceReport(status.ManagedNamespaces, seen.namespaces); report != nil {
+			change["managedNamespaces"] = report
+		}
+	}
+	return change
+}
+
+func resourceChange(before, after clusterv1.ResourceList) map[string]any {
+	change := map[string]any{}
+	for name := range before {
+		if _, ok := after[name]; !ok {
+			change[string(name)] = nil
+		}
+	}
+	for name, quantity := range after {
+		if former, ok := before[name]; !ok || former.Cmp(quantity) != 0 {
+			change[string(name)] = quantity
+		}
+	}
+	return change
+}

@@ -1,0 +1,282 @@
+// Package apply writes the manifests of a ManifestWork to the managed cluster.
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/bounded"
+)
+
+// attempts is the number of attempts of Apply to write an object that is changed concurrently.
+const attempts = 4
+
+// ErrTerminating is the error of an object that is being deleted. Its watch reports when it
+// can be applied again.
+var ErrTerminating = errors.New("the object is being deleted; it is applied again after that")
+
+// ErrAbsent is the error of a ReadOnly manifest whose object does not exist.
+var ErrAbsent = errors.New("the object does not exist, and update strategy ReadOnly does not create it")
+
+// errGuarded is the error of a manifest with server-side apply in a guarded ManifestWork. The
+// response to such a request does not show who created the object.
+var errGuarded = errors.New("the ManifestWork of a ClusterPermission cannot use update strategy ServerSideApply")
+
+// Applier applies the manifests of one ManifestWork. It has no state.
+type Applier struct {
+	Client dynamic.Interface
+	// Owner refers to the AppliedManifestWork.
+	Owner metav1.OwnerReference
+	// Manager is the field manager of all writes except server-side apply.
+	Manager string
+	// Guard is nil unless the ManifestWork delivers a ClusterPermission.
+	Guard *decide.Guard
+	Now   func() time.Time
+	// Named is true if the ManifestWork names an executor. With CreateOnly, the executor requires
+	// no permission to update.
+	Named bool
+	// MayReplace returns an error if the object of an item must not be deleted and created
+	// again.
+	MayReplace func(context.Context, *decide.Item) error
+	// Budget bounds the expressions of the ManifestWork.
+	Budget *bounded.Budget
+}
+
+// Task is one manifest to apply, with the known state of its object.
+type Task struct {
+	*decide.Item
+	// RecordedUID is the UID of the object in the AppliedManifestWork, or empty.
+	RecordedUID types.UID
+	// Former holds the fields that earlier versions of the manifest set.
+	Former decide.FieldSet
+	State  *State
+	// Complete reports whether a live object is complete and must not be updated.
+	Complete func(*unstructured.Unstructured) bool
+}
+
+func (a *Applier) resource(t *Task) dynamic.ResourceInterface {
+	if t.Namespace == "" {
+		return a.Client.Resource(t.GVR)
+	}
+	return a.Client.Resource(t.GVR).Namespace(t.Namespace)
+}
+
+// Read returns the live object, or nil if it does not exist.
+func (a *Applier) Read(ctx context.Context, t *Task) (*unstructured.Unstructured, error) {
+	live, err := a.resource(t).Get(ctx, t.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return live, err
+}
+
+// Apply applies a manifest with its update strategy. It returns the live object if it is known,
+// even with an error.
+func (a *Applier) Apply(ctx context.Context, t *Task) (*unstructured.Unstructured, error) {
+	switch t.Config.Strategy.Type {
+	case workv1.UpdateStrategyTypeReadOnly:
+		live, err := a.resource(t).Get(ctx, t.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil, ErrAbsent
+		}
+		return live, err
+	case workv1.UpdateStrategyTypeCreateOnly:
+		return a.converge(ctx, t, (*unstructured.Unstructured).DeepCopy)
+	case workv1.UpdateStrategyTypeServerSideApply:
+		if a.Guard != nil {
+			return nil, errGuarded
+		}
+		return a.serverSide(ctx, t)
+	case workv1.UpdateStrategyTypeUpdate:
+		return a.converge(ctx, t, func(live *unstructured.Unstructured) *unstructured.Unstructured {
+			return decide.Updated(t.Item, t.Former, live)
+		})
+	default:
+		return nil, fmt.Errorf("unknown update strategy %q", t.Config.Strategy.Type)
+	}
+}
+
+// converge creates the object, or updates it to the result of desired.
+func (a *Applier) converge(ctx context.Context, t *Task, desired func(*unstructured.Unstructured) *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	// An object that was never applied usually does not exist.
+	createFirst := t.RecordedUID == "" && !t.State.Applied
+	var last error
+	for range attempts {
+		var live *unstructured.Unstructured
+		var err error
+		if !createFirst {
+			live, err = a.resource(t).Get(ctx, t.Name, metav1.GetOptions{})
+		}
+		if createFirst || apierrors.IsNotFound(err) {
+			createFirst = false
+			created, err := a.create(ctx, t, nil)
+			if apierrors.IsAlreadyExists(err) {
+				last = err
+				continue
+			}
+			return created, err
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := a.judge(t, live); err != nil {
+			return live, err
+		}
+		if live.GetDeletionTimestamp() != nil {
+			return live, ErrTerminating
+		}
+		if t.Complete(live) || a.untouched(t, live) {
+			return live, nil
+		}
+		if a.Named && t.Config.Strategy.Type == workv1.UpdateStrategyTypeCreateOnly {
+			if a.Guard == nil {
+				t.State.Borrowed = !a.applied(t, live)
+			}
+			return live, nil
+		}
+		result := desired(live)
+		a.claim(t, live, result)
+		if decide.SameObject(live, result) || t.settled(live) {
+			return live, nil
+		}
+		if err := t.State.holdBack(a.Now()); err != nil {
+			return live, err
+		}
+		written, err := a.write(ctx, t, live, result)
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
+			last = err
+			continue
+		}
+		if err != nil {
+			return live, err
+		}
+		t.settle(written)
+		return written, nil
+	}
+	return nil, errContended(last)
+}
+
+// errContended returns the error of an object that changed during each attempt.
+func errContended(last error) error {
+	return fmt.Errorf("the object changed during each of %d attempts to write it: %w", attempts, last)
+}
+
+// settle stores the content that the server returned for the manifest, so that the same content is
+// not written again.
+func (t *Task) settle(live *unstructured.Unstructured) { t.State.settled = settledKey(t, live) }
+
+func (t *Task) settled(live *unstructured.Unstructured) bool {
+	return t.State.settled == settledKey(t, live)
+}
+
+func settledKey(t *Task, live *unstructured.Unstructured) string {
+	return t.Hash + "/" + decide.ContentHash(live)
+}
+
+// judge returns an error if a guarded ManifestWork must not change a live object.
+func (a *Applier) judge(t *Task, live *unstructured.Unstructured) (err error) {
+	if a.Guard != nil {
+		t.State.Borrowed, err = a.Guard.Judge(t.Item, t.RecordedUID, t.Former, live)
+	}
+	return err
+}
+
+// untouched reports whether a live object gets no owner reference, because a guarded ManifestWork
+// did not create it, and no ManifestWork owns it.
+func (a *Applier) untouched(t *Task, live *unstructured.Unstructured) bool {
+	return t.State.Borrowed && len(decide.RecordOwners(live)) == 0
+}
+
+// claim sets or removes the owner reference in result, and marks an object that existed before
+// any ManifestWork applied it.
+func (a *Applier) claim(t *Task, live, result *unstructured.Unstructured) {
+	if a.foreign(t, live) {
+		annotate(result, adopted)
+	}
+	if t.Orphan {
+		decide.RemoveOwner(result, a.Owner)
+	} else {
+		decide.SetOwner(result, a.Owner)
+	}
+}
+
+// adopted are the annotations of an object that existed before any ManifestWork applied it.
+var adopted = map[string]string{decide.AdoptedAnnotation: "true"}
+
+func annotate(object *unstructured.Unstructured, annotations map[string]string) {
+	object.SetAnnotations(labels.Merge(object.GetAnnotations(), annotations))
+}
+
+// foreign reports whether no ManifestWork owns a live object, and the current ManifestWork did not
+// apply it.
+func (a *Applier) foreign(t *Task, live *unstructured.Unstructured) bool {
+	return len(decide.RecordOwners(live)) == 0 && (t.RecordedUID == "" || t.RecordedUID != live.GetUID())
+}
+
+// applied reports whether the ManifestWork has applied a live object.
+func (a *Applier) applied(t *Task, live *unstructured.Unstructured) bool {
+	return decide.HasOwner(live, a.Owner) || t.RecordedUID != "" && t.RecordedUID == live.GetUID()
+}
+
+// create creates the object with additional annotations. It fails if the object exists.
+func (a *Applier) create(ctx context.Context, t *Task, annotations map[string]string) (*unstructured.Unstructured, error) {
+	if err := t.State.holdBack(a.Now()); err != nil {
+		return nil, err
+	}
+	object := t.Object.DeepCopy()
+	if !t.Orphan {
+		decide.SetOwner(object, a.Owner)
+	}
+	if len(annotations) > 0 {
+		annotate(object, annotations)
+	}
+	created, err := a.resource(t).Create(ctx, object, metav1.CreateOptions{FieldManager: a.Manager, FieldValidation: metav1.FieldValidationIgnore})
+	if err != nil {
+		return nil, err
+	}
+	t.RecordedUID, t.State.Borrowed = created.GetUID(), false
+	t.settle(created)
+	return created, nil
+}
+
+// write replaces live with result. A binding whose role changes is deleted and created again,
+// because its roleRef is immutable.
+func (a *Applier) write(ctx context.Context, t *Task, live, result *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if t.GVK.Group != rbacv1.GroupName || equality.Semantic.DeepEqual(live.Object["roleRef"], result.Object["roleRef"]) {
+		return a.resource(t).Update(ctx, result, metav1.UpdateOptions{FieldManager: a.Manager, FieldValidation: metav1.FieldValidationIgnore})
+	}
+	if t.Orphan {
+		if err := a.MayReplace(ctx, t.Item); err != nil {
+			return nil, err
+		}
+	}
+	uid, version := live.GetUID(), live.GetResourceVersion()
+	err := a.resource(t).Delete(ctx, t.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	if _, marked := result.GetAnnotations()[decide.AdoptedAnnotation]; marked {
+		return a.create(ctx, t, adopted)
+	}
+	return a.create(ctx, t, nil)
+}
+
+// FieldManager returns the field manager of a ManifestWork, derived from the name of its
+// AppliedManifestWork. Managed fields show which ManifestWork set which field.
+func FieldManager(record string) string {
+	hash, _ := decide.Hash(record) // Hash of a string does not fail
+	return workv1.DefaultFieldManager + "-" + hash[:10]
+}

@@ -1,0 +1,104 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+)
+
+// specHashAnnotation contains the hash of the manifest from which an object with ignored fields was
+// last applied.
+const specHashAnnotation = "open-cluster-management.io/config-spec-hash"
+
+// serverSide applies a manifest by server-side apply.
+func (a *Applier) serverSide(ctx context.Context, t *Task) (*unstructured.Unstructured, error) {
+	settings := ptr.Deref(t.Config.Strategy.ServerSideApply, workv1.ServerSideApplyConfig{})
+	var last error
+	for range attempts {
+		live, err := a.Read(ctx, t)
+		switch {
+		case err != nil:
+			return nil, err
+		case live == nil:
+		case live.GetDeletionTimestamp() != nil:
+			return live, ErrTerminating
+		case t.Complete(live) || t.settled(live):
+			return live, nil
+		}
+		desired, pinned, err := a.serverSideContent(ctx, t, live, settings.IgnoreFields)
+		if err != nil {
+			return live, err
+		}
+		if live != nil && t.State.Applied && decide.SameObject(live, decide.Enforce(live, desired)) {
+			return live, nil
+		}
+		if err := t.State.holdBack(a.Now()); err != nil {
+			return live, err
+		}
+		manager := cmp.Or(settings.FieldManager, workv1.DefaultFieldManager)
+		applied, err := a.resource(t).Apply(ctx, t.Name, desired, metav1.ApplyOptions{FieldManager: manager, Force: ptr.Deref(settings.Force, false)})
+		// Only a conflict of versions is retried, not a conflict of field managers.
+		if pinned && apierrors.IsConflict(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {
+			last = err
+			continue
+		}
+		if err != nil {
+			return live, err
+		}
+		// Server-side apply removes the reference only if this manager set it.
+		if t.Orphan && decide.RemoveOwner(applied, a.Owner) {
+			if applied, err = a.resource(t).Update(ctx, applied, metav1.UpdateOptions{FieldManager: a.Manager}); err != nil {
+				return live, err
+			}
+		}
+		t.settle(applied)
+		return applied, nil
+	}
+	return nil, errContended(last)
+}
+
+// serverSideContent returns the object to apply over live. pinned is true if the object is valid
+// only for this version of live, because it depends on ignored fields.
+func (a *Applier) serverSideContent(ctx context.Context, t *Task, live *unstructured.Unstructured, ignore []workv1.IgnoreField) (desired *unstructured.Unstructured, pinned bool, err error) {
+	desired = t.Object.DeepCopy()
+	annotations := map[string]string{}
+	if len(ignore) > 0 {
+		if annotations[specHashAnnotation], err = decide.Hash(t.Object.Object); err != nil {
+			return nil, false, err
+		}
+	}
+	if live != nil {
+		if _, adopted := live.GetAnnotations()[decide.AdoptedAnnotation]; adopted || a.foreign(t, live) {
+			annotations[decide.AdoptedAnnotation] = "true"
+		}
+		unchanged := live.GetAnnotations()[specHashAnnotation] == annotations[specHashAnnotation]
+		for _, field := range ignore {
+			if field.Condition == workv1.IgnoreFieldsConditionOnSpokeChange && !unchanged {
+				continue
+			}
+			if err := decide.OmitIgnored(ctx, a.Budget, desired, live, field); err != nil {
+				return nil, false, err
+			}
+			pinned = true
+		}
+	}
+	// The annotations are set after the ignored fields are removed, because these may include
+	// annotations.
+	if len(annotations) > 0 {
+		annotate(desired, annotations)
+	}
+	if !t.Orphan {
+		decide.SetOwner(desired, a.Owner)
+	}
+	if pinned {
+		desired.SetResourceVersion(live.GetResourceVersion())
+	}
+	return desired, pinned, nil
+}

@@ -1,0 +1,84 @@
+package decide
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+)
+
+// An entry is the description of an object in an AppliedManifestWork. It is written without
+// a UID before the object is applied for the first time.
+
+// EntryID returns the ID of the object of an entry.
+func EntryID(entry workv1.AppliedManifestResourceMeta) ObjectID {
+	return ObjectID{Group: entry.Group, Resource: entry.Resource, Namespace: entry.Namespace, Name: entry.Name}
+}
+
+// entry returns the entry of the object without a UID.
+func (i *Item) entry() workv1.AppliedManifestResourceMeta {
+	return workv1.AppliedManifestResourceMeta{Group: i.GVR.Group, Resource: i.GVR.Resource, Namespace: i.Namespace, Name: i.Name, Version: i.GVR.Version}
+}
+
+// Intents returns the entries to write before items are applied: the recorded entries, and one
+// entry without a UID for each object that has none.
+func Intents(recorded []workv1.AppliedManifestResourceMeta, ordered []*Item) []workv1.AppliedManifestResourceMeta {
+	entries := slices.Clone(recorded)
+	known := sets.New[ObjectID]()
+	for _, entry := range recorded {
+		known.Insert(EntryID(entry))
+	}
+	for _, it := range ordered {
+		if it.Tracked() && !known.Has(it.ID()) {
+			entries = append(entries, it.entry())
+		}
+	}
+	return entries
+}
+
+// Outcomes returns the entries after items were applied. current are the entries of the items, with
+// the known UIDs. left are the entries of objects that are not among the items.
+func Outcomes(recorded []workv1.AppliedManifestResourceMeta, ordered []*Item, uids map[ObjectID]types.UID) (current, left []workv1.AppliedManifestResourceMeta) {
+	before := map[ObjectID]workv1.AppliedManifestResourceMeta{}
+	for _, entry := range recorded {
+		before[EntryID(entry)] = entry
+	}
+	for _, it := range ordered {
+		if !it.Tracked() {
+			continue
+		}
+		entry := it.entry()
+		entry.UID = before[it.ID()].UID
+		delete(before, it.ID())
+		if uid, ok := uids[it.ID()]; ok {
+			entry.UID = string(uid)
+		}
+		current = append(current, entry)
+	}
+	for _, entry := range recorded {
+		if _, ok := before[EntryID(entry)]; ok {
+			left = append(left, entry)
+		}
+	}
+	return current, left
+}
+
+// Without returns the entries of left whose objects are not in current. Two groups may serve one
+// object, which must not be removed under the previous group.
+func Without(left, current []workv1.AppliedManifestResourceMeta) []workv1.AppliedManifestResourceMeta {
+	uids := sets.New[string]()
+	for _, entry := range current {
+		uids.Insert(entry.UID)
+	}
+	uids.Delete("")
+	return slices.DeleteFunc(slices.Clone(left), func(entry workv1.AppliedManifestResourceMeta) bool { return uids.Has(entry.UID) })
+}
+
+// MayBeAbout reports whether an entry may describe the object of an unresolved manifest.
+func MayBeAbout(unresolved []*Item, entry workv1.AppliedManifestResourceMeta) bool {
+	return slices.ContainsFunc(unresolved, func(it *Item) bool {
+		return it.Name == "" || it.GVK.Group == entry.Group && it.Name == entry.Name && (it.Namespace == entry.Namespace || entry.Namespace == "")
+	})
+}

@@ -1,0 +1,115 @@
+package decide
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/bounded"
+)
+
+func paths(paths ...string) []workv1.FeedbackRule {
+	rule := workv1.FeedbackRule{Type: workv1.JSONPathsType}
+	for _, path := range paths {
+		rule.JsonPaths = append(rule.JsonPaths, workv1.JsonPath{Name: path, Path: path})
+	}
+	return []workv1.FeedbackRule{rule}
+}
+
+func TestFeedback(t *testing.T) {
+	text := func(value string) workv1.FieldValue { return workv1.FieldValue{Type: workv1.String, String: &value} }
+	whole := func(value int64) workv1.FieldValue { return workv1.FieldValue{Type: workv1.Integer, Integer: &value} }
+	truth := func(value bool) workv1.FieldValue { return workv1.FieldValue{Type: workv1.Boolean, Boolean: &value} }
+	raw := func(value string) workv1.FieldValue { return workv1.FieldValue{Type: workv1.JsonRaw, JsonRaw: &value} }
+	wellKnown := []workv1.FeedbackRule{{Type: workv1.WellKnownStatusType}}
+	for name, test := range map[string]struct {
+		live  string
+		rules []workv1.FeedbackRule
+		want  []workv1.FeedbackValue
+		fails bool
+	}{
+		"types": {
+			live:  `{apiVersion: v1, kind: X, s: a, i: 3, b: true, f: 1.5, w: 2.0, l: [1, 2], m: {a: b}}`,
+			rules: paths(".s", "{.i}", ".b", ".f", ".w", ".l", ".m", ".l[*]", ".none"),
+			want: []workv1.FeedbackValue{
+				{Name: ".s", Value: text("a")}, {Name: "{.i}", Value: whole(3)}, {Name: ".b", Value: truth(true)}, {Name: ".f", Value: text("1.5")},
+				{Name: ".w", Value: whole(2)}, {Name: ".l", Value: raw("[1,2]")}, {Name: ".m", Value: raw(`{"a":"b"}`)}, {Name: ".l[*]", Value: raw("[1,2]")},
+			},
+		},
+		"too long": {live: `{apiVersion: v1, kind: X, l: [` + strings.Repeat("1234567,", 200) + `1]}`, rules: paths(".l"), fails: true},
+		"bad path": {live: `{apiVersion: v1, kind: X, a: 1}`, rules: paths(".a[", ".a"), want: []workv1.FeedbackValue{{Name: ".a", Value: whole(1)}}, fails: true},
+		"other version": {
+			live:  `{apiVersion: v1, kind: X, a: 1}`,
+			rules: []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JsonPaths: []workv1.JsonPath{{Name: "a", Path: ".a", Version: new("v2")}}}},
+			fails: true,
+		},
+		"deployment": {
+			live: `{apiVersion: apps/v1, kind: Deployment, status: {readyReplicas: 1, replicas: 2}}`, rules: wellKnown,
+			want: []workv1.FeedbackValue{{Name: "ReadyReplicas", Value: whole(1)}, {Name: "Replicas", Value: whole(2)}},
+		},
+		"daemon set": {
+			live: `{apiVersion: apps/v1, kind: DaemonSet, status: {numberReady: 1, desiredNumberScheduled: 2, numberAvailable: 0}}`, rules: wellKnown,
+			want: []workv1.FeedbackValue{{Name: "NumberReady", Value: whole(1)}, {Name: "DesiredNumberScheduled", Value: whole(2)}, {Name: "NumberAvailable", Value: whole(0)}},
+		},
+		"job": {
+			live: `{apiVersion: batch/v1, kind: Job, status: {succeeded: 1, conditions: [{type: Complete, status: "True"}]}}`, rules: wellKnown,
+			want: []workv1.FeedbackValue{{Name: "JobComplete", Value: text("True")}, {Name: "JobSucceeded", Value: whole(1)}},
+		},
+		"pod": {
+			live: `{apiVersion: v1, kind: Pod, status: {phase: Running, conditions: [{type: Ready, status: "False"}]}}`, rules: wellKnown,
+			want: []workv1.FeedbackValue{{Name: "PodReady", Value: text("False")}, {Name: "PodPhase", Value: text("Running")}},
+		},
+		"not well known": {live: `{apiVersion: v1, kind: ConfigMap}`, rules: wellKnown, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Feedback(bounded.NewBudget(), object(t, test.live), test.rules, FeedbackPaths{})
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("Feedback() (-want +got):\n%s", diff)
+			}
+			if (err != nil) != test.fails {
+				t.Errorf("Feedback() error = %v, want an error = %t", err, test.fails)
+			}
+		})
+	}
+}
+
+// TestFeedbackIsBounded checks the limit of values: a status that is too large would not be stored,
+// so no values would be reported.
+func TestFeedbackIsBounded(t *testing.T) {
+	live := object(t, `{apiVersion: v1, kind: X}`)
+	var jsonPaths []workv1.JsonPath
+	for i := range 100 {
+		name := fmt.Sprintf("v%02d", i)
+		live.Object[name] = strings.Repeat("a", 1000)
+		jsonPaths = append(jsonPaths, workv1.JsonPath{Name: name, Path: "." + name})
+	}
+	live.Object["long"] = strings.Repeat("a", maxText+1)
+	rules := []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JsonPaths: jsonPaths}}
+	values, err := Feedback(bounded.NewBudget(), live, rules, FeedbackPaths{})
+	if len(values) == 0 || len(values) > maxFeedback/1000 || err == nil {
+		t.Errorf("Feedback() = %d values, %v, want 1 to %d values and an error", len(values), err, maxFeedback/1000)
+	}
+	long := []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JsonPaths: []workv1.JsonPath{{Name: "long", Path: ".long"}}}}
+	if values, err := Feedback(bounded.NewBudget(), live, long, FeedbackPaths{}); len(values) != 0 || err == nil {
+		t.Errorf("Feedback() of a long text = %d values, %v, want none and an error", len(values), err)
+	}
+}
+
+// TestLargeValuesAreNotEncoded uses a value that takes longer to traverse than the timeout of the
+// test.
+func TestLargeValuesAreNotEncoded(t *testing.T) {
+	var value any = "a"
+	for range 8 {
+		list := make([]any, 100)
+		for i := range list {
+			list[i] = value
+		}
+		value = list
+	}
+	if got, err := fieldValue(value); got != nil || err == nil {
+		t.Errorf("fieldValue() = %v, %v, want nil and an error", got, err)
+	}
+}

@@ -1,0 +1,153 @@
+package decide
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/util/jsonpath"
+
+	"open-cluster-management.io/hub-apiserver/pkg/bounded/fieldpath"
+)
+
+// FeedbackPaths are the parts of applied objects that JSON paths and CEL expressions of
+// ManifestWorks may report to the hub. The zero value allows all parts. Rules of the well-known
+// types are always allowed, because they report fixed fields.
+type FeedbackPaths struct {
+	// prefixes are the allowed parts, each as the names of nested fields.
+	prefixes [][]string
+	// seen are the parts that expressions can read. No part contains another part.
+	seen [][]string
+}
+
+// ParseFeedbackPaths parses a list of JSON paths. Each path names a field, such as .status. An
+// empty list allows all parts.
+func ParseFeedbackPaths(paths []string) (FeedbackPaths, error) {
+	var allowed FeedbackPaths
+	for _, path := range paths {
+		parsed, err := fieldpath.ParseJSONPath(path)
+		if err != nil {
+			return FeedbackPaths{}, fmt.Errorf("allowed path %q: %w", path, err)
+		}
+		var fields []string
+		for _, node := range parsed.Nodes() {
+			field, ok := node.(*jsonpath.FieldNode)
+			if !ok || field.Value == "" {
+				return FeedbackPaths{}, fmt.Errorf("allowed path %q: must consist of field names, such as .status", path)
+			}
+			fields = append(fields, field.Value)
+		}
+		if len(fields) == 0 {
+			return FeedbackPaths{}, fmt.Errorf("allowed path %q: must name a field", path)
+		}
+		allowed.prefixes = append(allowed.prefixes, fields)
+	}
+	if allowed.restricted() {
+		allowed.seen = outermost(slices.Concat(identifying, allowed.prefixes))
+	}
+	return allowed, nil
+}
+
+// outermost returns the parts that are not contained in another part.
+func outermost(parts [][]string) [][]string {
+	var outer [][]string
+	for _, part := range slices.SortedStableFunc(slices.Values(parts), func(a, b []string) int { return cmp.Compare(len(a), len(b)) }) {
+		if !slices.ContainsFunc(outer, func(o []string) bool { return slices.Equal(o, part[:len(o)]) }) {
+			outer = append(outer, part)
+		}
+	}
+	return outer
+}
+
+// String returns the allowed paths, separated by commas.
+func (f FeedbackPaths) String() string {
+	paths := make([]string, len(f.prefixes))
+	for i, fields := range f.prefixes {
+		paths[i] = "." + strings.Join(fields, ".")
+	}
+	return strings.Join(paths, ", ")
+}
+
+// restricted reports whether only some parts are allowed.
+func (f FeedbackPaths) restricted() bool { return len(f.prefixes) > 0 }
+
+// check returns an error if a JSON path can select a value outside the allowed parts.
+func (f FeedbackPaths) check(nodes []jsonpath.Node) error {
+	if f.restricted() && !slices.ContainsFunc(f.prefixes, func(fields []string) bool { return leadsInto(nodes, fields) }) {
+		return fmt.Errorf("the agent reports only fields within %s", f)
+	}
+	return nil
+}
+
+// leadsInto reports whether all values that a path selects are inside the field with the given
+// names.
+func leadsInto(nodes []jsonpath.Node, fields []string) bool {
+	if len(nodes) < len(fields) {
+		return false
+	}
+	for i, name := range fields {
+		if field, ok := nodes[i].(*jsonpath.FieldNode); !ok || field.Value != name {
+			return false
+		}
+	}
+	return goesDeeper(nodes[len(fields):])
+}
+
+// goesDeeper reports whether nodes select only parts of the value to which they are applied. The
+// operands of a filter can read one item of it, and never the root.
+func goesDeeper(nodes []jsonpath.Node) bool {
+	for _, node := range nodes {
+		switch node := node.(type) {
+		case *jsonpath.FieldNode, *jsonpath.ArrayNode, *jsonpath.WildcardNode, *jsonpath.RecursiveNode, *jsonpath.FilterNode:
+		case *jsonpath.UnionNode:
+			for _, branch := range node.Nodes {
+				if !goesDeeper(branch.Nodes) {
+					return false
+				}
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// identifying are the fields that an expression can always read. The hub knows them, except for the
+// generation, which only counts changes.
+var identifying = [][]string{{"apiVersion"}, {"kind"}, {"metadata", "name"}, {"metadata", "namespace"}, {"metadata", "generation"}}
+
+// visible returns the part of an object that an expression can read.
+func (f FeedbackPaths) visible(object map[string]any) map[string]any {
+	if !f.restricted() {
+		return object
+	}
+	visible := map[string]any{}
+	for _, fields := range f.seen {
+		copyField(visible, object, fields)
+	}
+	return visible
+}
+
+// copyField copies the field with the given names from one object into another. The value is
+// shared, but the maps that contain it are not.
+func copyField(into, from map[string]any, fields []string) {
+	value, ok := from[fields[0]]
+	if !ok {
+		return
+	}
+	if len(fields) == 1 {
+		into[fields[0]] = value
+		return
+	}
+	inner, ok := value.(map[string]any)
+	if !ok {
+		return
+	}
+	below, ok := into[fields[0]].(map[string]any)
+	if !ok {
+		below = map[string]any{}
+		into[fields[0]] = below
+	}
+	copyField(below, inner, fields[1:])
+}

@@ -1,0 +1,262 @@
+package decide
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
+)
+
+// The author of a ClusterPermission may grant only permissions that they hold, but the agent that
+// applies it holds all permissions. So the ManifestWork of a ClusterPermission is guarded. It
+// changes and removes only objects that it created. If another writer created a role with the name
+// of one of its roles, it binds no subject to that role.
+
+// GuardedAnnotation marks the AppliedManifestWork of a guarded ManifestWork. The owner reference
+// alone does not suffice, because it is removed if the ClusterPermission is deleted without the
+// ManifestWork.
+const GuardedAnnotation = "work.open-cluster-management.io/guarded"
+
+// Delivers reports whether a ManifestWork delivers a ClusterPermission. Earlier servers set
+// only the owner reference, not the annotation.
+func Delivers(work *workv1.ManifestWork) bool {
+	if _, marked := work.Annotations[rbacv1alpha1.DeliveredAnnotation]; marked {
+		return true
+	}
+	owner := metav1.GetControllerOf(work)
+	if owner == nil || owner.Kind != "ClusterPermission" {
+		return false
+	}
+	version, err := schema.ParseGroupVersion(owner.APIVersion)
+	return err == nil && version.Group == rbacv1alpha1.GroupName
+}
+
+// Guarded reports whether a ManifestWork delivers a ClusterPermission, or has delivered one before.
+func Guarded(work *workv1.ManifestWork, record *workv1.AppliedManifestWork) bool {
+	return IsGuarded(record) || Delivers(work)
+}
+
+// IsGuarded reports whether an AppliedManifestWork belongs to a guarded ManifestWork.
+func IsGuarded(record *workv1.AppliedManifestWork) bool {
+	_, marked := record.Annotations[GuardedAnnotation]
+	return marked
+}
+
+// NotOwnedError is the error of an object that a guarded ManifestWork must not change.
+type NotOwnedError struct {
+	object string
+	// shared is true if another ManifestWork has applied the object. contested is true if another
+	// writer changes it repeatedly.
+	shared, contested bool
+	// Harmless is true if the object is a role of another ManifestWork that grants no permissions
+	// beyond the manifest.
+	Harmless bool
+}
+
+func (e *NotOwnedError) Error() string {
+	switch {
+	case e.contested:
+		return fmt.Sprintf("another writer changes %s repeatedly, so its rules are not those of this ClusterPermission; stop the writer, or deliver the role under another name", e.object)
+	case e.shared:
+		return fmt.Sprintf("%s already exists with different content and was created by another ManifestWork, so it is not changed; delete the object on the hub that delivers it, or deliver it under another name", e.object)
+	}
+	return fmt.Sprintf("%s already exists with different content and was not created by this ClusterPermission, so it is not changed; delete it on the managed cluster, or deliver it under another name", e.object)
+}
+
+// RoleNotAppliedError is the error of a binding to a role that its ManifestWork contains and has
+// not applied.
+type RoleNotAppliedError struct {
+	role string
+	// Foreign is true if the ManifestWork did not create the role on the cluster.
+	Foreign bool
+}
+
+func (e *RoleNotAppliedError) Error() string {
+	if e.Foreign {
+		return fmt.Sprintf("not bound: %s on the managed cluster was not created by this ClusterPermission; delete it there, or deliver the role under another name", e.role)
+	}
+	return fmt.Sprintf("not bound: %s of this ClusterPermission is not applied yet", e.role)
+}
+
+// GuardReason returns the reason of the condition Applied for an error of a guarded
+// ManifestWork, or an empty string for any other error.
+func GuardReason(err error) string {
+	var notOwned *NotOwnedError
+	var roleNotApplied *RoleNotAppliedError
+	switch {
+	case errors.As(err, &notOwned):
+		return workv1.ReasonAppliedManifestObjectNotOwned
+	case errors.As(err, &roleNotApplied):
+		return workv1.ReasonAppliedManifestRoleNotApplied
+	}
+	return ""
+}
+
+// Guard decides which objects a guarded ManifestWork may change. A nil Guard belongs to any other
+// ManifestWork and allows all changes.
+type Guard struct {
+	// Owner refers to the AppliedManifestWork.
+	Owner metav1.OwnerReference
+	// TakesOver reports whether an owner reference belongs to a ManifestWork that is not guarded,
+	// and so may have taken over the object.
+	TakesOver func(metav1.OwnerReference) bool
+}
+
+// Judge decides whether the ManifestWork may change a live object. recorded is the UID in the
+// AppliedManifestWork. former are the fields that earlier versions of the manifest set. borrowed is
+// true if the ManifestWork did not create the object. In that case, Judge returns an error if
+// applying the manifest would change the object.
+func (g *Guard) Judge(it *Item, recorded types.UID, former FieldSet, live *unstructured.Unstructured) (borrowed bool, err error) {
+	if g == nil || g.Created(recorded, live) {
+		return false, nil
+	}
+	if matches(it, former, live) {
+		return true, nil
+	}
+	shared := len(RecordOwners(live)) > 0
+	return true, &NotOwnedError{object: Describe(it.Meta()), shared: shared, Harmless: shared && grantsNoMore(live, it.Object)}
+}
+
+// grantsNoMore reports whether a role grants no permissions beyond the role of a manifest. If
+// several ClusterPermissions deliver one role of the hub and the role changes, their manifests
+// receive the new content at slightly different times.
+func grantsNoMore(live, wanted *unstructured.Unstructured) bool {
+	var has, may rbacv1.ClusterRole
+	converter := runtime.DefaultUnstructuredConverter
+	if live.GroupVersionKind().Group != rbacv1.GroupName || live.Object["aggregationRule"] != nil ||
+		converter.FromUnstructured(live.Object, &has) != nil || converter.FromUnstructured(wanted.Object, &may) != nil {
+		return false
+	}
+	missing, compared := rbac.NewBudget().Uncovered(may.Rules, has.Rules)
+	return compared && len(missing) == 0
+}
+
+// Contested returns the error of a role of a guarded ManifestWork that another writer changes
+// repeatedly, or nil if the manifest is not a role. A binding would grant the rules of the other
+// writer.
+func (g *Guard) Contested(it *Item) error {
+	if g == nil || it.GVK.Group != rbacv1.GroupName || it.Object.Object["roleRef"] != nil {
+		return nil
+	}
+	return &NotOwnedError{object: Describe(it.Meta()), contested: true}
+}
+
+// Created reports whether the ManifestWork created a live object. The first ManifestWork among the
+// owners of an object created it, unless a ManifestWork that is not guarded has taken it over. When
+// that ManifestWork releases the object, the next owner inherits it.
+// An object with an owner reference but without a recorded UID was created just before the agent
+// stopped.
+func (g *Guard) Created(recorded types.UID, live *unstructured.Unstructured) bool {
+	if g == nil {
+		return true
+	}
+	if _, adopted := live.GetAnnotations()[AdoptedAnnotation]; adopted {
+		return false
+	}
+	if owners := RecordOwners(live); len(owners) > 0 {
+		return owners[0].UID == g.Owner.UID && !slices.ContainsFunc(owners[1:], g.TakesOver)
+	}
+	return recorded != "" && recorded == live.GetUID()
+}
+
+// matches reports whether applying the manifest would not change a live object, and the object
+// grants no other permissions.
+func matches(it *Item, former FieldSet, live *unstructured.Unstructured) bool {
+	if it.GVK.Group == rbacv1.GroupName {
+		for _, field := range []string{"aggregationRule", "roleRef", "rules", "subjects"} {
+			if _, set := it.Object.Object[field]; !set && !empty(live.Object[field]) {
+				return false
+			}
+		}
+	}
+	return SameObject(live, Updated(it, former, live))
+}
+
+// Updated returns a live object as the update strategy Update would change it: with all fields of
+// the manifest, and without fields that only earlier versions of the manifest set.
+func Updated(it *Item, former FieldSet, live *unstructured.Unstructured) *unstructured.Unstructured {
+	result := Enforce(live, it.Object)
+	RemoveFields(result.Object, it.Object.Object, former)
+	return result
+}
+
+func empty(value any) bool {
+	list, isList := value.([]any)
+	return value == nil || isList && len(list) == 0
+}
+
+// roleKey identifies a role like a roleRef in a namespace.
+type roleKey struct{ kind, namespace, name string }
+
+func newRoleKey(kind, namespace, name string) roleKey {
+	if kind != "Role" {
+		namespace = ""
+	}
+	return roleKey{kind, namespace, name}
+}
+
+// Roles are the items of a ManifestWork that contain roles.
+type Roles map[roleKey]*Item
+
+// RolesOf returns the items that contain roles, including unresolved items. It omits roles with
+// update strategy ReadOnly, because they are not delivered.
+func RolesOf(items []*Item) Roles {
+	roles := Roles{}
+	for _, it := range items {
+		if it.GVK.Group != rbacv1.GroupName || it.Object != nil && !it.Tracked() {
+			continue
+		}
+		key := newRoleKey(it.GVK.Kind, it.Namespace, it.Name)
+		if roles[key] == nil {
+			roles[key] = it
+		}
+	}
+	return roles
+}
+
+// Bound returns the item of the role that a binding refers to. It returns nil if there is none or
+// the item is not a binding.
+func (r Roles) Bound(binding *Item) *Item {
+	ref, isBinding := binding.Object.Object["roleRef"].(map[string]any)
+	if !isBinding || !binding.Tracked() {
+		return nil
+	}
+	kind, _ := ref["kind"].(string)
+	name, _ := ref["name"].(string)
+	return r[newRoleKey(kind, binding.Namespace, name)]
+}
+
+// MissingRole returns an error if a binding to a role of its ManifestWork must not be applied, or
+// nil otherwise. applied is true if the role was applied, and err is the error of the role.
+func MissingRole(role *Item, applied bool, err error) *RoleNotAppliedError {
+	if applied && err == nil {
+		return nil
+	}
+	var notOwned *NotOwnedError
+	foreign := errors.As(err, &notOwned)
+	if foreign && notOwned.Harmless {
+		return nil
+	}
+	return &RoleNotAppliedError{role: Describe(role.Meta()), Foreign: foreign}
+}
+
+// Describe returns the kind and name of an object for messages.
+func Describe(about workv1.ManifestResourceMeta) string {
+	if about.Kind == "" {
+		return fmt.Sprintf("manifest %d", about.Ordinal)
+	}
+	if about.Namespace == "" {
+		return about.Kind + " " + about.Name
+	}
+	return about.Kind + " " + about.Namespace + "/" + about.Name
+}

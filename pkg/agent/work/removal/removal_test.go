@@ -1,0 +1,92 @@
+package removal
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	metadatafake "k8s.io/client-go/metadata/fake"
+
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/fake"
+)
+
+var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+
+func record(name string) *workv1.AppliedManifestWork {
+	return &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+}
+
+func TestRemoveAll(t *testing.T) {
+	adopted := map[string]string{decide.AdoptedAnnotation: "true"}
+	for name, test := range map[string]struct {
+		// owners are the AppliedManifestWorks that own the object. The record "lost" does not
+		// exist.
+		owners      []string
+		annotations map[string]string
+		recorded    types.UID
+		options     Options
+		deleted     bool
+		// left are the owners after the removal. adopted is true if the object still has the
+		// annotation.
+		left    []string
+		adopted bool
+	}{
+		"owned":                          {owners: []string{"ours"}, deleted: true},
+		"recorded":                       {recorded: "u", deleted: true},
+		"recorded, only owned":           {recorded: "u", options: Options{OwnedOnly: true}},
+		"another object":                 {recorded: "other"},
+		"shared":                         {owners: []string{"ours", "theirs"}, left: []string{"theirs"}},
+		"shared with a lost record":      {owners: []string{"ours", "lost"}, deleted: true},
+		"adopted":                        {owners: []string{"ours"}, annotations: adopted},
+		"adopted and shared":             {owners: []string{"ours", "theirs"}, annotations: adopted, left: []string{"theirs"}, adopted: true},
+		"orphan":                         {owners: []string{"ours"}, options: Options{Orphan: func(decide.ObjectID) bool { return true }}},
+		"orphan of another ManifestWork": {owners: []string{"theirs"}, options: Options{Orphan: func(decide.ObjectID) bool { return true }}, left: []string{"theirs"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := metadatafake.NewTestScheme()
+			if err := metav1.AddMetaToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			object := &metav1.PartialObjectMetadata{
+				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+				ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a", UID: "u", Annotations: test.annotations},
+			}
+			for _, owner := range test.owners {
+				decide.SetOwner(object, decide.OwnerRef(record(owner)))
+			}
+			objects := metadatafake.NewSimpleMetadataClient(scheme, object)
+			r := &Remover{
+				Objects: objects, Records: fake.NewSimpleClientset(record("ours"), record("theirs")).WorkV1().AppliedManifestWorks(),
+				Served: func(_ context.Context, gvr schema.GroupVersionResource) (schema.GroupVersionResource, error) {
+					return gvr, nil
+				},
+				Now: time.Now,
+			}
+			entry := workv1.AppliedManifestResourceMeta{Version: "v1", Resource: "configmaps", Namespace: "n", Name: "a", UID: string(test.recorded)}
+			remaining, err := r.RemoveAll(t.Context(), record("ours"), []workv1.AppliedManifestResourceMeta{entry}, test.options)
+			if err != nil || len(remaining) > 0 {
+				t.Fatalf("RemoveAll() = %v, %v, want no remaining entries", remaining, err)
+			}
+			after, err := objects.Resource(configMaps).Namespace("n").Get(t.Context(), "a", metav1.GetOptions{})
+			if deleted := apierrors.IsNotFound(err); deleted != test.deleted {
+				t.Fatalf("object deleted = %t (%v), want %t", deleted, err, test.deleted)
+			}
+			if test.deleted {
+				return
+			}
+			owners := decide.RecordOwners(after)
+			if len(owners) != len(test.left) || len(owners) > 0 && owners[0].Name != test.left[0] {
+				t.Errorf("owners of the object = %v, want %v", owners, test.left)
+			}
+			if _, marked := after.Annotations[decide.AdoptedAnnotation]; marked != test.adopted {
+				t.Errorf("object has the adopted annotation = %t, want %t", marked, test.adopted)
+			}
+		})
+	}
+}

@@ -1,0 +1,114 @@
+package apiserver
+
+import (
+	"context"
+	"sync/atomic"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	rbacinformers "k8s.io/client-go/informers/rbac/v1"
+	"k8s.io/client-go/kubernetes"
+
+	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/controllers/clusterpermission"
+)
+
+// NamespaceSource determines which namespaces the namespaceSelectors of ClusterPermissions match.
+type NamespaceSource string
+
+const (
+	// NamespacesOfCluster are the namespaces of the managed cluster, as its agent reports them.
+	NamespacesOfCluster NamespaceSource = "Cluster"
+	// NamespacesOfHub are the namespaces of the hub, as in the upstream controller.
+	NamespacesOfHub NamespaceSource = "Hub"
+)
+
+// NamespaceSources lists the supported values.
+var NamespaceSources = []NamespaceSource{NamespacesOfCluster, NamespacesOfHub}
+
+// deliverer builds the Deliverer of ClusterPermissions.
+func (c CompletedConfig) deliverer(clients *clients, informers informerFactories, hub kubernetes.Interface, roles rbacinformers.Interface, addons *accountAddons) *clusterpermission.Deliverer {
+	var namespaces clusterpermission.Namespaces
+	if c.extra.NamespaceSource == NamespacesOfHub {
+		// Admission uses the same informer.
+		namespaces = clusterpermission.HubNamespaces(c.generic.SharedInformerFactory.Core().V1().Namespaces())
+	} else {
+		namespaces = clusterpermission.ManagedNamespaces(informers.own.Rbac().V1alpha1().ClusterNamespaces())
+	}
+	deliverer := &clusterpermission.Deliverer{
+		Permissions:       clients.own.RbacV1alpha1(),
+		CachedPermissions: informers.own.Rbac().V1alpha1().ClusterPermissions().Lister(),
+		Works:             clients.works.WorkV1(),
+		CachedWorks:       informers.works.Work().V1().ManifestWorks().Lister(),
+		Clusters:          clients.clusters.ClusterV1(),
+		CachedClusters:    informers.clusters.Cluster().V1().ManagedClusters().Lister(),
+		Sources: &clusterpermission.Sources{
+			Accounts:           clients.accounts.AuthenticationV1beta1(),
+			CachedAccounts:     informers.accounts.Authentication().V1beta1().ManagedServiceAccounts().Lister(),
+			Addons:             addons,
+			HubRoles:           hub.RbacV1(),
+			CachedRoles:        roles.Roles().Lister(),
+			CachedClusterRoles: roles.ClusterRoles().Lister(),
+			Namespaces:         namespaces,
+		},
+		SizeLimitBytes: c.extra.ManifestLimitBytes,
+	}
+	if executor := c.extra.WorkExecutor; executor != nil {
+		deliverer.Executor = &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
+			Type:           workv1.ExecutorSubjectTypeServiceAccount,
+			ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: executor.Namespace, Name: executor.Name},
+		}}
+	}
+	return deliverer
+}
+
+// onlyRules removes all metadata of a role except its identity and the label of default roles.
+func onlyRules(obj any) (any, error) {
+	switch role := obj.(type) {
+	case *rbacv1.Role:
+		role.ObjectMeta = identityOf(&role.ObjectMeta)
+	case *rbacv1.ClusterRole:
+		origin, known := role.Labels[visibility.DefaultRoleLabel]
+		role.ObjectMeta, role.AggregationRule = identityOf(&role.ObjectMeta), nil
+		if known {
+			role.Labels = map[string]string{visibility.DefaultRoleLabel: origin}
+		}
+	}
+	return obj, nil
+}
+
+// identityOf returns the metadata that identifies an object and its version.
+func identityOf(meta *metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion}
+}
+
+// accountAddons are the ManagedClusterAddOns of upstream agents for accounts. The hub may begin to serve
+// ManagedClusterAddOns later.
+type accountAddons struct {
+	*clusterpermission.AccountAddons
+	hub    discovery.DiscoveryInterface
+	served atomic.Bool
+}
+
+func newAccountAddons(clients *clients, hub discovery.DiscoveryInterface) (_ *accountAddons, err error) {
+	a := &accountAddons{hub: hub}
+	own := clients.addons == clients.own
+	a.served.Store(own)
+	// Hubs may have upstream agents from before this server served add-ons.
+	a.AccountAddons, err = clusterpermission.NewAccountAddons(clients.addons, a.served.Load, own)
+	return a, err
+}
+
+// run watches the add-ons until ctx ends.
+func (a *accountAddons) run(ctx context.Context) {
+	if !a.served.Load() {
+		if !waitUntilServed(ctx, a.hub, addonv1alpha1.SchemeGroupVersion.WithResource("managedclusteraddons")) {
+			return
+		}
+		a.served.Store(true)
+	}
+	a.Informer().RunWithContext(ctx)
+}

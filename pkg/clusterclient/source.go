@@ -1,0 +1,361 @@
+package clusterclient
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	authenticationclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/authentication/v1beta1"
+	clusterclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
+)
+
+const (
+	// readTimeout bounds how long a refused request waits for the hub.
+	readTimeout = 10 * time.Second
+	// readPeriod and readBurst limit reads from the hub after refused requests, since the cluster refuses all requests of a
+	// deleted account.
+	readPeriod = time.Second
+	readBurst  = 3
+)
+
+// Hub reads accounts, their tokens, and the addresses of clusters. It is safe for concurrent use by many sources.
+type Hub struct {
+	// address is the address of the hub in messages.
+	address  string
+	core     corev1client.CoreV1Interface
+	clusters clusterclient.ClusterV1Interface
+	accounts authenticationclient.AuthenticationV1beta1Interface
+}
+
+// NewHub returns a Hub for a client configuration of the hub.
+func NewHub(config *rest.Config) (*Hub, error) {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("building the hub's client: %w", err)
+	}
+	hub := &Hub{}
+	var errs [3]error
+	hub.core, errs[0] = corev1client.NewForConfigAndClient(config, client)
+	hub.clusters, errs[1] = clusterclient.NewForConfigAndClient(config, client)
+	hub.accounts, errs[2] = authenticationclient.NewForConfigAndClient(config, client)
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, fmt.Errorf("building the hub's client: %w", err)
+	}
+	base := hub.core.RESTClient().Get().URL()
+	hub.address = base.Scheme + "://" + base.Host
+	return hub, nil
+}
+
+// Options configure a Source.
+type Options struct {
+	// Host is the https address of the managed cluster's API server. It defaults to the first address in
+	// spec.managedClusterClientConfigs of the ManagedCluster.
+	Host string
+	// CAData contains PEM certificates that verify the API server, in addition to the certificates of the Secret
+	// and of the ManagedCluster. If there are no certificates at all, the certificates of the system verify it.
+	CAData []byte
+}
+
+// Source provides the credentials of one account on one managed cluster while Run runs.
+type Source struct {
+	hub           *Hub
+	cluster, name string
+	options       Options
+
+	// current contains the credentials of requests. It is nil before there is a token.
+	current atomic.Pointer[credentials]
+	// reading is held while a refused request reads the hub.
+	reading chan struct{}
+	limiter *rate.Limiter
+
+	mu sync.Mutex
+	// changed is closed and replaced whenever a field below changes.
+	changed chan struct{}
+	running bool
+	secret  secretState
+	address addressState
+}
+
+// secretState is the state of the Secret. A problem keeps the other fields, since the token may be valid while its Secret
+// is replaced.
+type secretState struct {
+	token   string
+	ca      []byte
+	problem error
+}
+
+// addressState is the state of the ManagedCluster.
+type addressState struct {
+	host    string
+	ca      []byte
+	problem error
+}
+
+// Source returns a Source of an account on a managed cluster, whose name is also the namespace of the account. It does
+// nothing before Run.
+func (h *Hub) Source(cluster, account string, options Options) (*Source, error) {
+	if cluster == "" || account == "" {
+		return nil, errors.New("the names of the cluster and of the account are required")
+	}
+	s := &Source{
+		hub: h, cluster: cluster, name: account, options: options,
+		reading: make(chan struct{}, 1),
+		limiter: rate.NewLimiter(rate.Every(readPeriod), readBurst),
+		changed: make(chan struct{}),
+	}
+	s.secret.problem = fmt.Errorf("the Secret %s in namespace %s has not been read yet from the hub %s", account, cluster, h.address)
+	if options.Host != "" {
+		host, err := secureHost(options.Host)
+		if err != nil {
+			return nil, err
+		}
+		s.address.host = host
+	} else {
+		s.address.problem = fmt.Errorf("ManagedCluster %s has not been read yet from the hub %s", cluster, h.address)
+	}
+	if len(options.CAData) > 0 {
+		if _, err := newGeneration(options.CAData); err != nil {
+			return nil, fmt.Errorf("the given certificates: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// Config returns a configuration for clients of the managed cluster. It waits until there is a token, or until ctx
+// ends. If ctx ends first, the error contains the missing part. Run must be running, or start soon. Otherwise the error
+// reports that it is not running.
+//
+// Clients of the configuration, and of copies of it, use the current token and CA bundle while Run runs. The address
+// does not change after this call. Upgraded connections, for example for exec and port-forward, and a Transport of the
+// caller do not follow the CA bundle either. Call Config again for these. [rest.AnonymousClientConfig] returns a
+// configuration without the token.
+//
+// Errors of connections name the address, as in client-go. Errors that the API server returns do not name the cluster.
+func (s *Source) Config(ctx context.Context) (*rest.Config, error) {
+	idle := false
+	for {
+		config, now := s.config()
+		if now.missing == nil {
+			return config, nil
+		}
+		if ctx.Err() != nil {
+			if idle {
+				now.missing = fmt.Errorf("Run is not running: %w", now.missing)
+			}
+			return nil, fmt.Errorf("waiting for the token of account %s on cluster %s: %w: %w", s.name, s.cluster, context.Cause(ctx), now.missing)
+		}
+		// Run may end with the same context, so check it only while ctx has not ended.
+		idle = !now.running
+		select {
+		case <-now.changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// observed is the input of Config.
+type observed struct {
+	// missing is the reason, on a single line, why there is no configuration. It is nil if there is
+	// one.
+	missing error
+	running bool
+	changed <-chan struct{}
+}
+
+func (s *Source) config() (*rest.Config, observed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := observed{running: s.running, changed: s.changed}
+	switch secret, address := s.secret.problem, s.address.problem; {
+	case secret != nil && address != nil:
+		now.missing = fmt.Errorf("%w; %w", secret, address)
+	case secret != nil || address != nil:
+		now.missing = cmp.Or(secret, address)
+	default:
+		return &rest.Config{
+			Host:            s.address.host,
+			TLSClientConfig: rest.TLSClientConfig{CAData: bytes.Clone(s.current.Load().generation.pem)},
+			WrapTransport:   s.wrap,
+		}, now
+	}
+	return nil, now
+}
+
+// observeSecret stores the state of the Secret, which is nil if there is none.
+func (s *Source) observeSecret(secret *corev1.Secret) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	token, ca, err := read(secret)
+	switch {
+	case secret == nil:
+		s.secret.problem = fmt.Errorf("there is no Secret %s in namespace %s", s.name, s.cluster)
+	case err != nil:
+		s.secret.problem = fmt.Errorf("the Secret %s in namespace %s: %w", s.name, s.cluster, err)
+	default:
+		s.secret = secretState{token: token, ca: ca}
+	}
+	s.update()
+}
+
+// read returns the token and the CA bundle of a Secret.
+func read(secret *corev1.Secret) (token string, ca []byte, err error) {
+	if secret == nil {
+		return "", nil, nil
+	}
+	token = strings.TrimSpace(string(secret.Data[authenticationv1beta1.SecretTokenKey]))
+	ca = secret.Data[authenticationv1beta1.SecretCAKey]
+	switch {
+	case secret.Labels[authenticationv1beta1.ManagedServiceAccountLabel] != "true":
+		// A Secret without the label belongs to another user, and its token is unknown.
+		return "", nil, fmt.Errorf("it does not have the label %s=true", authenticationv1beta1.ManagedServiceAccountLabel)
+	case token == "":
+		return "", nil, fmt.Errorf("it has no %s", authenticationv1beta1.SecretTokenKey)
+	case len(ca) > 0:
+		if _, err := newGeneration(ca); err != nil {
+			return "", nil, fmt.Errorf("%s: %w", authenticationv1beta1.SecretCAKey, err)
+		}
+	}
+	return token, ca, nil
+}
+
+// observeCluster stores the state of the ManagedCluster, which is nil if there is none.
+func (s *Source) observeCluster(cluster *clusterv1.ManagedCluster) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	host, ca, err := locate(cluster)
+	switch {
+	case cluster == nil:
+		s.address.problem = fmt.Errorf("there is no ManagedCluster %s", s.cluster)
+	case err != nil:
+		s.address.problem = fmt.Errorf("ManagedCluster %s: %w", s.cluster, err)
+	default:
+		s.address = addressState{host: host, ca: ca}
+	}
+	s.update()
+}
+
+// locate returns the address and the CA bundle of the API server of a ManagedCluster.
+func locate(cluster *clusterv1.ManagedCluster) (host string, ca []byte, err error) {
+	if cluster == nil {
+		return "", nil, nil
+	}
+	configs := cluster.Spec.ManagedClusterClientConfigs
+	if len(configs) == 0 || configs[0].URL == "" {
+		return "", nil, errors.New("spec.managedClusterClientConfigs does not say where its API server is")
+	}
+	if host, err = secureHost(configs[0].URL); err != nil {
+		return "", nil, err
+	}
+	if ca = configs[0].CABundle; len(ca) > 0 {
+		if _, err := newGeneration(ca); err != nil {
+			return "", nil, fmt.Errorf("spec.managedClusterClientConfigs[0].caBundle: %w", err)
+		}
+	}
+	return host, ca, nil
+}
+
+// secureHost completes an address. It returns an error for an address to which the token would be sent unencrypted.
+func secureHost(address string) (string, error) {
+	if !strings.Contains(address, "://") {
+		address = "https://" + address
+	}
+	parsed, err := url.Parse(address)
+	if err != nil {
+		return "", fmt.Errorf("address of the API server: %w", err)
+	}
+	if parsed.Scheme != "https" || parsed.Host == "" {
+		return "", fmt.Errorf("address of the API server: %q is no https address", address)
+	}
+	return address, nil
+}
+
+// failed stores the error of reading the hub, for callers that wait.
+func (s *Source) failed(problem *error, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if *problem != nil {
+		*problem = fmt.Errorf("asking the hub %s: %w", s.hub.address, err)
+	}
+}
+
+// tell wakes callers that wait for a change. The caller holds mu.
+func (s *Source) tell() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// update updates the current credentials from the observed state. The caller holds mu.
+func (s *Source) update() {
+	defer s.tell()
+	if s.secret.token == "" {
+		return
+	}
+	old := s.current.Load()
+	bundle := joinPEM(s.secret.ca, s.address.ca, s.options.CAData)
+	next := &credentials{token: s.secret.token}
+	switch {
+	case old != nil && bytes.Equal(old.generation.pem, bundle):
+		if old.token == next.token {
+			return
+		}
+		next.generation = old.generation
+	default:
+		generation, err := newGeneration(bundle)
+		if err != nil { // each part has been parsed before
+			s.secret.problem = err
+			return
+		}
+		next.generation = generation
+	}
+	s.current.Store(next)
+	if old != nil && old.generation != next.generation {
+		old.generation.close()
+	}
+}
+
+// renew returns the credentials for the retry of a refused request. These are the current credentials if they are
+// newer, or else credentials that it reads from the hub. If there are no newer credentials, it returns the used ones.
+func (s *Source) renew(ctx context.Context, refused *credentials) *credentials {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	select {
+	case s.reading <- struct{}{}:
+		defer func() { <-s.reading }()
+	case <-ctx.Done():
+		return s.current.Load()
+	}
+	// If many requests are refused concurrently, the first one reads for all.
+	if now := s.current.Load(); now != refused || !s.limiter.Allow() {
+		return now
+	}
+	secret, err := s.hub.core.Secrets(s.cluster).Get(ctx, s.name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		s.observeSecret(secret)
+	case apierrors.IsNotFound(err):
+		s.observeSecret(nil)
+	}
+	if s.options.Host == "" {
+		// The certificates may have changed. A deleted ManagedCluster changes nothing here.
+		if cluster, err := s.hub.clusters.ManagedClusters().Get(ctx, s.cluster, metav1.GetOptions{}); err == nil {
+			s.observeCluster(cluster)
+		}
+	}
+	return s.current.Load()
+}

@@ -1,0 +1,301 @@
+// Package clusterpermission delivers ClusterPermissions to managed clusters by ManifestWorks. The
+// Deliverer writes the ManifestWork in the request that stores a ClusterPermission. The Controller
+// writes it again whenever it differs from the rendering of the ClusterPermission, and reports the
+// status.
+//
+//	request ──► store ClusterPermission ──► Deliverer ──► ManifestWork ──► agent
+//	                       │                                  │    ▲
+//	                       └──► informers ──► Controller ◄────┘    │
+//	                                              └────────────────┘
+package clusterpermission
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/util/retry"
+
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	clusterclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
+	rbacclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1"
+	workclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/work/v1"
+	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
+	rbaclisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/rbac/v1alpha1"
+	worklisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/work/v1"
+	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
+)
+
+// Deliverer renders ClusterPermissions and writes their ManifestWorks. It is safe for concurrent use by
+// several replicas: a writer reads the ClusterPermission after it reads the ManifestWork that it
+// replaces, so a stale rendering cannot overwrite a newer one.
+type Deliverer struct {
+	// The fields Cached* are caches that may lag behind.
+	Permissions       rbacclient.ClusterPermissionsGetter
+	CachedPermissions rbaclisters.ClusterPermissionLister
+	Works             workclient.ManifestWorksGetter
+	CachedWorks       worklisters.ManifestWorkLister
+	Clusters          clusterclient.ManagedClustersGetter
+	CachedClusters    clusterlisters.ManagedClusterLister
+	// Sources read the other objects on which ClusterPermissions depend.
+	Sources *Sources
+	// Executor is the executor of the ManifestWorks. If it is nil, the agent applies them as itself.
+	Executor *workv1.ManifestWorkExecutor
+	// SizeLimitBytes limits the manifests of one ManifestWork.
+	SizeLimitBytes int64
+}
+
+// CheckCluster returns an error of metadata.namespace if no ManagedCluster has the name of the
+// namespace.
+func (d *Deliverer) CheckCluster(ctx context.Context, namespace string) (*field.Error, error) {
+	if _, err := d.CachedClusters.Get(namespace); err == nil {
+		return nil, nil
+	}
+	// The cache may not contain a new ManagedCluster yet.
+	_, err := d.Clusters.ManagedClusters().Get(ctx, namespace, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return field.Invalid(field.NewPath("metadata", "namespace"), namespace,
+			"is not the namespace of a managed cluster: there is no ManagedCluster of that name"), nil
+	}
+	return nil, err
+}
+
+// CheckRender returns the errors of a ClusterPermission that cannot be rendered. It includes errors
+// that would occur only when all its ManagedServiceAccounts exist on the managed cluster.
+func (d *Deliverer) CheckRender(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (field.ErrorList, error) {
+	in, err := d.inputs(ctx, permission)
+	if err != nil {
+		return nil, err
+	}
+	in.Accounts = render.LargestAccounts(permission)
+	_, errs := render.Render(permission, in)
+	return errs, nil
+}
+
+// Work renders a ClusterPermission without writing anything. It returns nil if no part of the
+// ClusterPermission can be delivered.
+func (d *Deliverer) Work(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (*workv1.ManifestWork, field.ErrorList, error) {
+	in, err := d.inputs(ctx, permission)
+	if err != nil {
+		return nil, nil, err
+	}
+	result, errs := render.Render(permission, in)
+	if len(errs) > 0 {
+		return nil, errs, nil
+	}
+	return result.Work, nil, nil
+}
+
+// Delivered returns the manifests of the current ClusterPermissions of a cluster that its agent has
+// applied.
+func (d *Deliverer) Delivered(ctx context.Context, namespace string) ([]workv1.Manifest, error) {
+	permissions, err := d.CachedPermissions.ClusterPermissions(namespace).List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	var out []workv1.Manifest
+	for _, permission := range permissions {
+		work, err := d.CachedWorks.ManifestWorks(namespace).Get(render.WorkName(permission))
+		if err != nil || permission.DeletionTimestamp != nil || !isApplied(work) || !metav1.IsControlledBy(work, permission) {
+			continue // not delivered, or not cached yet
+		}
+		// Another client may have changed the ManifestWork, so it must equal the rendering. If the
+		// rendering fails, the grants are unknown and are omitted.
+		in, err := d.Sources.inputs(ctx, permission, false)
+		if err != nil {
+			continue
+		}
+		in.Executor = d.Executor
+		result, errs := render.Render(permission, in)
+		if len(errs) > 0 {
+			continue
+		}
+		if result.Work != nil && upToDate(work, result.Work) {
+			out = append(out, work.Spec.Workload.Manifests...)
+		}
+	}
+	return out, nil
+}
+
+// Deliver writes the ManifestWork of a stored ClusterPermission. If the ManagedCluster no longer
+// exists, it writes nothing, and the Controller reports the reason.
+func (d *Deliverer) Deliver(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) error {
+	started := time.Now()
+	if gone, err := d.CheckCluster(ctx, permission.Namespace); gone != nil || err != nil {
+		return err
+	}
+	_, _, err := d.sync(ctx, permission, nil)
+	observeDelivery(sourceRequest, started, err)
+	return err
+}
+
+// inputs reads the objects on which a ClusterPermission depends.
+func (d *Deliverer) inputs(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (render.Inputs, error) {
+	in, err := d.Sources.inputs(ctx, permission, true)
+	in.Executor, in.SizeLimitBytes = d.Executor, d.SizeLimitBytes
+	return in, err
+}
+
+func (d *Deliverer) render(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (*render.Result, error) {
+	in, err := d.inputs(ctx, permission)
+	if err != nil {
+		return nil, err
+	}
+	result, errs := render.Render(permission, in)
+	if len(errs) > 0 {
+		return nil, &unrenderableError{errs}
+	}
+	return result, nil
+}
+
+// sync renders a ClusterPermission and makes its ManifestWork equal to the rendering. It returns both.
+// known is the cached ManifestWork, or nil.
+func (d *Deliverer) sync(ctx context.Context, permission *rbacv1alpha1.ClusterPermission, known *workv1.ManifestWork) (*render.Result, *workv1.ManifestWork, error) {
+	result, err := d.render(ctx, permission)
+	if err != nil {
+		return nil, known, err
+	}
+	if known == nil && result.Work != nil {
+		created, err := d.Works.ManifestWorks(permission.Namespace).Create(ctx, result.Work, metav1.CreateOptions{})
+		if err == nil {
+			return result, created, nil
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return result, nil, err // the client returns an empty object with an error
+		}
+	}
+	if known != nil && metav1.IsControlledBy(known, permission) &&
+		(known.DeletionTimestamp != nil || result.Work != nil && upToDate(known, result.Work)) {
+		return result, known, nil
+	}
+
+	var work *workv1.ManifestWork
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var err error
+		result, work, err = d.replace(ctx, permission)
+		return err
+	})
+	return result, work, err
+}
+
+// replace reads the ManifestWork, then reads and renders the ClusterPermission, and replaces exactly
+// the ManifestWork that it read. Of two concurrent calls, the second write conflicts, so an older
+// rendering cannot remain.
+func (d *Deliverer) replace(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (*render.Result, *workv1.ManifestWork, error) {
+	works := d.Works.ManifestWorks(permission.Namespace)
+	work, err := works.Get(ctx, render.WorkName(permission), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		work = nil
+	} else if err != nil {
+		return nil, nil, err
+	}
+
+	current, err := d.Permissions.ClusterPermissions(permission.Namespace).Get(ctx, permission.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, work, err
+	}
+	if current.UID != permission.UID || current.DeletionTimestamp != nil {
+		return nil, work, fmt.Errorf("ClusterPermission %s/%s was deleted during delivery", permission.Namespace, permission.Name)
+	}
+	result, err := d.render(ctx, current)
+	if err != nil {
+		return nil, work, err
+	}
+
+	switch {
+	case work == nil && result.Work == nil:
+		return result, nil, nil
+	case work == nil:
+		created, err := works.Create(ctx, result.Work, metav1.CreateOptions{})
+		if err != nil {
+			return result, nil, err
+		}
+		return result, created, nil
+	case !metav1.IsControlledBy(work, permission):
+		return result, nil, fmt.Errorf("ManifestWork %s/%s exists and is not controlled by this ClusterPermission; delete the ManifestWork", work.Namespace, work.Name)
+	case work.DeletionTimestamp != nil:
+		return result, work, nil // the event of its deletion triggers the next attempt
+	case result.Work == nil:
+		return d.withdraw(ctx, result, work)
+	case upToDate(work, result.Work):
+		return result, work, nil
+	}
+	update := work.DeepCopy()
+	update.Spec = result.Work.Spec
+	for name, value := range result.Work.Annotations {
+		metav1.SetMetaDataAnnotation(&update.ObjectMeta, name, value)
+	}
+	updated, err := works.Update(ctx, update, metav1.UpdateOptions{})
+	if err != nil {
+		return result, work, err
+	}
+	return result, updated, nil
+}
+
+// withdraw deletes the ManifestWork of a ClusterPermission if no part of it can be delivered any more.
+// The ManifestWork exists until the agent has removed the applied objects.
+func (d *Deliverer) withdraw(ctx context.Context, result *render.Result, work *workv1.ManifestWork) (*render.Result, *workv1.ManifestWork, error) {
+	if err := d.delete(ctx, work); err != nil {
+		return result, work, err
+	}
+	remaining, err := d.Works.ManifestWorks(work.Namespace).Get(ctx, work.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && remaining.UID != work.UID {
+		return result, nil, nil
+	}
+	if err != nil {
+		return result, work, err
+	}
+	return result, remaining, nil
+}
+
+// delete deletes exactly the ManifestWork that was read.
+func (d *Deliverer) delete(ctx context.Context, work *workv1.ManifestWork) error {
+	err := d.Works.ManifestWorks(work.Namespace).Delete(ctx, work.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &work.UID},
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// unrenderableError contains the errors of a stored ClusterPermission that cannot be rendered.
+type unrenderableError struct {
+	errs field.ErrorList
+}
+
+func (e *unrenderableError) Error() string { return e.errs.ToAggregate().Error() }
+
+// upToDate reports whether a stored ManifestWork equals the rendered one. It compares manifests as
+// JSON values, because storage may change the order of keys.
+func upToDate(stored, rendered *workv1.ManifestWork) bool {
+	a, b := stored.Spec, rendered.Spec
+	if len(a.Workload.Manifests) != len(b.Workload.Manifests) {
+		return false
+	}
+	for i := range a.Workload.Manifests {
+		if !sameJSON(a.Workload.Manifests[i].Raw, b.Workload.Manifests[i].Raw) {
+			return false
+		}
+	}
+	a.Workload, b.Workload = workv1.ManifestsTemplate{}, workv1.ManifestsTemplate{}
+	return equality.Semantic.DeepEqual(a, b)
+}
+
+func sameJSON(a, b []byte) bool {
+	if string(a) == string(b) {
+		return true
+	}
+	var x, y any
+	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
+		return false
+	}
+	return equality.Semantic.DeepEqual(x, y)
+}

@@ -1,0 +1,231 @@
+package clusterpermission
+
+import (
+	"maps"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
+)
+
+const (
+	// byOwner indexes ManifestWorks by namespace/name of the ClusterPermission that controls them.
+	byOwner = "byClusterPermission"
+	// byAccount indexes ClusterPermissions by namespace/name of their ManagedServiceAccounts.
+	byAccount = "byManagedServiceAccount"
+	// byHubRole indexes ClusterPermissions by the hub roles to which they refer.
+	byHubRole = "byHubRole"
+	// bySelector indexes ClusterPermissions with namespace selectors by their cluster, and by the empty string.
+	bySelector = "byNamespaceSelector"
+)
+
+var workIndexers = cache.Indexers{byOwner: func(obj any) ([]string, error) {
+	var out []string
+	for _, owner := range ownerKeys(obj) {
+		out = append(out, owner.String())
+	}
+	return out, nil
+}}
+
+var permissionIndexers = cache.Indexers{
+	byAccount: indexPermission(func(permission *rbacv1alpha1.ClusterPermission) []string {
+		var out []string
+		for _, name := range render.AccountNames(permission) {
+			out = append(out, cache.NewObjectName(permission.Namespace, name).String())
+		}
+		return out
+	}),
+	byHubRole: indexPermission(func(permission *rbacv1alpha1.ClusterPermission) []string {
+		var out []string
+		for _, key := range render.HubRoleKeys(permission) {
+			out = append(out, key.String())
+		}
+		return out
+	}),
+	bySelector: indexPermission(func(permission *rbacv1alpha1.ClusterPermission) []string {
+		if !render.HasSelectors(permission) {
+			return nil
+		}
+		return []string{permission.Namespace, ""}
+	}),
+}
+
+func indexPermission(keys func(*rbacv1alpha1.ClusterPermission) []string) cache.IndexFunc {
+	return func(obj any) ([]string, error) {
+		permission, ok := obj.(*rbacv1alpha1.ClusterPermission)
+		if !ok {
+			return nil, nil
+		}
+		return keys(permission), nil
+	}
+}
+
+// indexed returns the ClusterPermissions under a value of an index.
+func (c *Controller) indexed(index, value string) []*rbacv1alpha1.ClusterPermission {
+	objs, err := c.permissionIndex.ByIndex(index, value)
+	if err != nil {
+		utilruntime.HandleError(err)
+		return nil
+	}
+	out := make([]*rbacv1alpha1.ClusterPermission, 0, len(objs))
+	for _, obj := range objs {
+		if permission, ok := obj.(*rbacv1alpha1.ClusterPermission); ok {
+			out = append(out, permission)
+		}
+	}
+	return out
+}
+
+func names(permissions []*rbacv1alpha1.ClusterPermission) []cache.ObjectName {
+	keys := make([]cache.ObjectName, 0, len(permissions))
+	for _, permission := range permissions {
+		keys = append(keys, cache.MetaObjectToName(permission))
+	}
+	return keys
+}
+
+// ownerKeys returns the ClusterPermission that controls a ManifestWork.
+func ownerKeys(obj any) []cache.ObjectName {
+	work, ok := obj.(*workv1.ManifestWork)
+	if !ok {
+		return nil
+	}
+	owner := controllingPermission(work)
+	if owner == nil {
+		return nil
+	}
+	return []cache.ObjectName{cache.NewObjectName(work.Namespace, owner.Name)}
+}
+
+// clusterKeys returns the ClusterPermissions for a ManagedCluster.
+func (c *Controller) clusterKeys(obj any) []cache.ObjectName {
+	cluster, ok := obj.(metav1.Object)
+	if !ok {
+		return nil
+	}
+	permissions, err := c.permissions.ClusterPermissions(cluster.GetName()).List(labels.Everything())
+	if err != nil {
+		utilruntime.HandleError(err)
+		return nil
+	}
+	return names(permissions)
+}
+
+// sameCluster ignores every update of a ManagedCluster: ClusterPermissions depend only on its existence.
+func sameCluster(_, _ any) bool { return true }
+
+// accountKeys returns the ClusterPermissions that name an account.
+func (c *Controller) accountKeys(obj any) []cache.ObjectName {
+	account, ok := obj.(*authenticationv1beta1.ManagedServiceAccount)
+	if !ok {
+		return nil
+	}
+	return names(c.indexed(byAccount, cache.MetaObjectToName(account).String()))
+}
+
+// sameServiceAccount reports whether an update of an account, such as a new token, keeps its
+// ServiceAccount.
+func sameServiceAccount(before, after any) bool {
+	a, ok := before.(*authenticationv1beta1.ManagedServiceAccount)
+	b, also := after.(*authenticationv1beta1.ManagedServiceAccount)
+	if !ok || !also {
+		return false
+	}
+	// With elsewhere as the upstream agent, an account differs if its own agent starts to report
+	// the ServiceAccount.
+	nameBefore, absentBefore := render.ServiceAccount(a, elsewhere)
+	nameAfter, absentAfter := render.ServiceAccount(b, elsewhere)
+	return nameBefore == nameAfter && absentBefore == absentAfter
+}
+
+var elsewhere = render.PublicAgent{Absent: "somewhere else"}
+
+// addonKeys returns the ClusterPermissions that name an account of the cluster of an add-on.
+func (c *Controller) addonKeys(obj any) []cache.ObjectName {
+	addon, ok := obj.(metav1.Object)
+	if !ok {
+		return nil
+	}
+	return namingAccounts(c.permissions.ClusterPermissions(addon.GetNamespace()).List(labels.Everything()))
+}
+
+// withAccounts returns the ClusterPermissions that name an account of any cluster. When all add-ons
+// are cached, the clusters without the add-on are known.
+func (c *Controller) withAccounts() []cache.ObjectName {
+	return namingAccounts(c.permissions.List(labels.Everything()))
+}
+
+func namingAccounts(permissions []*rbacv1alpha1.ClusterPermission, err error) []cache.ObjectName {
+	if err != nil {
+		utilruntime.HandleError(err)
+		return nil
+	}
+	return names(slices.DeleteFunc(slices.Clone(permissions), func(permission *rbacv1alpha1.ClusterPermission) bool {
+		return len(render.AccountNames(permission)) == 0
+	}))
+}
+
+// roleKeys returns the ClusterPermissions that refer to a hub role.
+func (c *Controller) roleKeys(obj any) []cache.ObjectName {
+	var key render.HubRoleKey
+	switch role := obj.(type) {
+	case *rbacv1.ClusterRole:
+		key = render.HubRoleKey{Kind: kindClusterRole, Name: role.Name}
+	case *rbacv1.Role:
+		key = render.HubRoleKey{Kind: kindRole, Namespace: role.Namespace, Name: role.Name}
+	default:
+		return nil
+	}
+	return names(c.indexed(byHubRole, key.String()))
+}
+
+// sameRules reports whether an update of a role keeps its rules.
+func sameRules(before, after any) bool {
+	rules := func(obj any) []rbacv1.PolicyRule {
+		switch role := obj.(type) {
+		case *rbacv1.ClusterRole:
+			return role.Rules
+		case *rbacv1.Role:
+			return role.Rules
+		}
+		return nil
+	}
+	return equality.Semantic.DeepEqual(rules(before), rules(after))
+}
+
+// namespaceKeys returns the ClusterPermissions that select a namespace, or that wait for the first
+// report of namespaces.
+func (c *Controller) namespaceKeys(obj any) []cache.ObjectName {
+	namespace, ok := obj.(metav1.Object)
+	if !ok {
+		return nil
+	}
+	set := labels.Set(namespace.GetLabels())
+	var out []cache.ObjectName
+	for _, permission := range c.indexed(bySelector, c.deliverer.Sources.Namespaces.cluster(namespace)) {
+		selected := meta.FindStatusCondition(permission.Status.Conditions, rbacv1alpha1.ConditionNamespacesSelected)
+		waiting := selected == nil || selected.Status == metav1.ConditionUnknown
+		if waiting || slices.ContainsFunc(render.Selectors(permission), func(s labels.Selector) bool { return s.Matches(set) }) {
+			out = append(out, cache.MetaObjectToName(permission))
+		}
+	}
+	return out
+}
+
+// sameNamespace reports whether an update of a namespace keeps the selectors that match it.
+func sameNamespace(before, after any) bool {
+	a, ok := before.(metav1.Object)
+	b, also := after.(metav1.Object)
+	return ok && also && maps.Equal(a.GetLabels(), b.GetLabels()) &&
+		(a.GetDeletionTimestamp() == nil) == (b.GetDeletionTimestamp() == nil)
+}

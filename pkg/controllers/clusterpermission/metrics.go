@@ -1,0 +1,33 @@
+package clusterpermission
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+const (
+	sourceRequest = "request"
+	sourceRepair  = "repair"
+)
+
+var deliveryDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
+	Subsystem:      "hub_apiserver",
+	Name:           "clusterpermission_delivery_duration_seconds",
+	Help:           "Seconds to render a ClusterPermission and write its ManifestWork, by source (request or repair) and result (success or error).",
+	Buckets:        metrics.ExponentialBuckets(0.001, 2, 14),
+	StabilityLevel: metrics.ALPHA,
+}, []string{"source", "result"})
+
+var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(deliveryDuration) })
+
+func observeDelivery(source string, started time.Time, err error) {
+	registerMetrics()
+	result := "success"
+	if err != nil {
+		result = "error"
+	}
+	deliveryDuration.WithLabelValues(source, result).Observe(time.Since(started).Seconds())
+}

@@ -1,0 +1,435 @@
+package clusterpermission
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
+)
+
+// Condition types and reasons of a ClusterPermission. Those that the upstream controller also uses
+// have the same spelling.
+const (
+	conditionValidateRolesExist        = "ValidateRolesExist"
+	conditionValidateClusterRolesExist = "ValidateClusterRolesExist"
+
+	reasonValid                    = "Valid"
+	reasonNotInClusterNamespace    = "FailedValidationNotInManagedClusterNamespace"
+	reasonNoBindings               = "FailedValidationNoBindingsDefined"
+	reasonManifestWorkCreated      = "ManifestWorkCreated"
+	reasonManifestWorkNotCreated   = "ManifestWorkNotCreated"
+	reasonManifestWorkBeingRemoved = "ManifestWorkBeingRemoved"
+	reasonNothingToDeliver         = "NothingToDeliver"
+	reasonFailedBuildManifestWork  = "FailedBuildManifestWork"
+	reasonApplyNotComplete         = "ApplyRBACManifestWorkNotComplete"
+	reasonDelivered                = "EverythingDelivered"
+	reasonPartlyDelivered          = "PartlyDelivered"
+	reasonAllRolesFound            = "AllRolesFound"
+	reasonRolesNotFound            = "RolesNotFound"
+	reasonAllClusterRolesFound     = "AllClusterRolesFound"
+	reasonClusterRolesNotFound     = "ClusterRolesNotFound"
+	reasonAppliedManifestComplete  = "AppliedManifestComplete"
+	reasonFailedApplyManifest      = "FailedApplyManifest"
+	reasonFailedGetManifestApplied = "FailedGetManifestCondition"
+	reasonAllSubjectsPresent       = "AllSubjectsPresent"
+	reasonSubjectsAbsent           = "SubjectsAbsent"
+	reasonNamespacesMatched        = "NamespacesMatched"
+	reasonNoNamespaceMatches       = "NoNamespaceMatches"
+	reasonNamespacesNotReported    = "NamespacesNotReported"
+	reasonAllRoleRefsPresent       = "AllRoleRefsPresent"
+	reasonRoleRefsNotFound         = "RoleRefsNotFound"
+	reasonApproved                 = "Approved"
+	reasonApprovalPending          = "ApprovalPending"
+)
+
+// observation is the observed state from which the status of a ClusterPermission is computed.
+type observation struct {
+	// clusterExists is true if a ManagedCluster with the name of the namespace exists.
+	clusterExists bool
+	// result is the rendering, or nil if the ClusterPermission cannot be rendered.
+	result *render.Result
+	// work is the stored ManifestWork, or nil if none exists.
+	work *workv1.ManifestWork
+	// err is the error of rendering or writing, if any.
+	err error
+}
+
+// newStatus returns the status for an observation. A condition whose status does not change keeps its
+// lastTransitionTime.
+func newStatus(permission *rbacv1alpha1.ClusterPermission, seen observation) rbacv1alpha1.ClusterPermissionStatus {
+	status := *permission.Status.DeepCopy()
+	delivered, generation := permission.Delivered()
+	spec := delivered
+	if delivered == nil {
+		spec, generation = &permission.Spec, permission.Generation
+	}
+	// The conditions observe the delivered generation, which may be older than the pending one.
+	set := func(conditionType string, ok metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+			Type: conditionType, Status: ok, Reason: reason, Message: clip(message), ObservedGeneration: generation,
+		})
+	}
+	setApproved(&status, permission)
+
+	switch {
+	case !seen.clusterExists:
+		set(rbacv1alpha1.ConditionValidation, metav1.ConditionFalse, reasonNotInClusterNamespace,
+			fmt.Sprintf("ManagedCluster %q does not exist or is being deleted.", permission.Namespace))
+	case !hasBindings(spec) && spec.RoleRefs == nil:
+		set(rbacv1alpha1.ConditionValidation, metav1.ConditionFalse, reasonNoBindings,
+			"The spec has no bindings, so it grants nothing.")
+	default:
+		set(rbacv1alpha1.ConditionValidation, metav1.ConditionTrue, reasonValid, "The ClusterPermission can be delivered.")
+	}
+
+	if seen.result == nil {
+		message := "The ClusterPermission is not rendered yet."
+		if seen.err != nil {
+			message = seen.err.Error()
+		}
+		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonFailedBuildManifestWork, message)
+		set(rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, reasonFailedBuildManifestWork, message)
+		set(rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionUnknown, reasonFailedBuildManifestWork, message)
+		for _, conditionType := range inputConditions {
+			if meta.FindStatusCondition(status.Conditions, conditionType) != nil {
+				set(conditionType, metav1.ConditionUnknown, reasonFailedBuildManifestWork, message)
+			}
+		}
+		return status
+	}
+
+	if undelivered := seen.result.Undelivered; len(undelivered) > 0 {
+		parts := make([]string, 0, len(undelivered))
+		for _, part := range undelivered {
+			parts = append(parts, part.Path+": "+part.Reason)
+		}
+		set(rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionFalse, reasonPartlyDelivered, "Not delivered: "+strings.Join(parts, "; "))
+	} else {
+		set(rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionTrue, reasonDelivered, "The ManifestWork contains every part of the spec.")
+	}
+	if delivered != nil {
+		setInputConditions(set, &status, spec, seen.result)
+	} else {
+		for _, conditionType := range inputConditions {
+			meta.RemoveStatusCondition(&status.Conditions, conditionType)
+		}
+	}
+
+	switch {
+	case seen.err != nil:
+		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonManifestWorkNotCreated, seen.err.Error())
+	case seen.work != nil && seen.work.DeletionTimestamp != nil:
+		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonManifestWorkBeingRemoved,
+			fmt.Sprintf("ManifestWork %s/%s is being deleted. The agent of the managed cluster removes the applied objects.", seen.work.Namespace, seen.work.Name))
+	case seen.work == nil && isPending(permission):
+		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonApprovalPending, "The ClusterPermission is not delivered until it is approved.")
+	case seen.work == nil:
+		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonNothingToDeliver, "No part of the spec can be delivered.")
+	default:
+		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionTrue, reasonManifestWorkCreated,
+			fmt.Sprintf("ManifestWork %s/%s is stored on the hub.", seen.work.Namespace, seen.work.Name))
+	}
+	if seen.err != nil && seen.work != nil {
+		set(rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, reasonApplyNotComplete,
+			"The ManifestWork is not up to date.\n"+hint(seen.work))
+	} else {
+		setApplied(set, seen.work)
+	}
+	if reported(seen.work) {
+		status.ResourceStatus = resourceStatus(permission.Status.ResourceStatus, generation, seen.work)
+		setRolesExist(set, &status, spec, seen.work)
+	} else if seen.work == nil {
+		status.ResourceStatus = nil
+		removeRolesExist(&status)
+	}
+	return status
+}
+
+// setApproved sets the condition Approved if the current spec requires or required approval.
+func setApproved(status *rbacv1alpha1.ClusterPermissionStatus, permission *rbacv1alpha1.ClusterPermission) {
+	condition := metav1.Condition{Type: rbacv1alpha1.ConditionApproved, ObservedGeneration: permission.Generation}
+	approval := permission.Status.Approval
+	switch {
+	case isPending(permission):
+		condition.Status, condition.Reason = metav1.ConditionFalse, reasonApprovalPending
+		condition.Message = fmt.Sprintf("Generation %d by %s waits for approval. Nothing is delivered.", approval.Pending.Generation, approval.Pending.RequestedBy)
+		if approval.Delivered != nil {
+			condition.Message = fmt.Sprintf("Generation %d by %s waits for approval. Generation %d stays delivered.",
+				approval.Pending.Generation, approval.Pending.RequestedBy, approval.Delivered.Generation)
+		}
+	case approval != nil && approval.Approved != nil && approval.Approved.Generation == permission.Generation:
+		condition.Status, condition.Reason = metav1.ConditionTrue, reasonApproved
+		condition.Message = fmt.Sprintf("Approved by %s.", approval.Approved.ApprovedBy)
+	default:
+		meta.RemoveStatusCondition(&status.Conditions, rbacv1alpha1.ConditionApproved)
+		return
+	}
+	meta.SetStatusCondition(&status.Conditions, condition)
+}
+
+// isPending reports whether the current spec waits for approval.
+func isPending(permission *rbacv1alpha1.ClusterPermission) bool {
+	return permission.Status.Approval != nil && permission.Status.Approval.Pending != nil
+}
+
+// inputConditions are the conditions of the objects on which a ClusterPermission depends.
+var inputConditions = []string{
+	rbacv1alpha1.ConditionSubjectPresent, rbacv1alpha1.ConditionRoleRefsPresent, rbacv1alpha1.ConditionNamespacesSelected,
+}
+
+// setInputConditions sets the conditions of the objects on which a ClusterPermission depends.
+func setInputConditions(set func(string, metav1.ConditionStatus, string, string), status *rbacv1alpha1.ClusterPermissionStatus, spec *rbacv1alpha1.ClusterPermissionSpec, result *render.Result) {
+	if len(result.AbsentSubjects) > 0 {
+		set(rbacv1alpha1.ConditionSubjectPresent, metav1.ConditionFalse, reasonSubjectsAbsent,
+			"The bindings omit subjects: "+strings.Join(result.AbsentSubjects, "; "))
+	} else {
+		set(rbacv1alpha1.ConditionSubjectPresent, metav1.ConditionTrue, reasonAllSubjectsPresent,
+			"Every ManagedServiceAccount in the bindings has a ServiceAccount on the managed cluster.")
+	}
+
+	missing := result.MissingRoleRefs
+	switch {
+	case len(missing) > 0:
+		set(rbacv1alpha1.ConditionRoleRefsPresent, metav1.ConditionFalse, reasonRoleRefsNotFound,
+			"Not found on the hub: "+strings.Join(missing, ", "))
+	case spec.RoleRefs != nil && len(*spec.RoleRefs) > 0:
+		set(rbacv1alpha1.ConditionRoleRefsPresent, metav1.ConditionTrue, reasonAllRoleRefsPresent, "Every role in roleRefs exists on the hub.")
+	default:
+		meta.RemoveStatusCondition(&status.Conditions, rbacv1alpha1.ConditionRoleRefsPresent)
+	}
+
+	if result.WaitingForNamespaces {
+		set(rbacv1alpha1.ConditionNamespacesSelected, metav1.ConditionUnknown, reasonNamespacesNotReported,
+			"The agent of the managed cluster has not reported the namespaces yet.")
+		return
+	}
+	if len(result.Selections) == 0 {
+		meta.RemoveStatusCondition(&status.Conditions, rbacv1alpha1.ConditionNamespacesSelected)
+		return
+	}
+	ok, reason := metav1.ConditionTrue, reasonNamespacesMatched
+	counts := make([]string, 0, len(result.Selections))
+	for _, selection := range result.Selections {
+		if selection.Count == 0 {
+			ok, reason = metav1.ConditionFalse, reasonNoNamespaceMatches
+		}
+		counts = append(counts, fmt.Sprintf("%s: %d", selection.Path, selection.Count))
+	}
+	set(rbacv1alpha1.ConditionNamespacesSelected, ok, reason, "Matching namespaces: "+strings.Join(counts, "; "))
+}
+
+// clip truncates a message to the maximum length of a condition.
+func clip(message string) string {
+	const limit = 32768
+	if len(message) > limit {
+		return strings.ToValidUTF8(message[:limit-3], "") + "..."
+	}
+	return message
+}
+
+func hasBindings(spec *rbacv1alpha1.ClusterPermissionSpec) bool {
+	return spec.ClusterRoleBinding != nil ||
+		spec.ClusterRoleBindings != nil && len(*spec.ClusterRoleBindings) > 0 ||
+		spec.RoleBindings != nil && len(*spec.RoleBindings) > 0
+}
+
+// reported reports whether the agent has reported on the current generation of a ManifestWork.
+func reported(work *workv1.ManifestWork) bool {
+	if work == nil {
+		return false
+	}
+	applied := meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
+	return applied != nil && (applied.ObservedGeneration == 0 || applied.ObservedGeneration >= work.Generation)
+}
+
+func setApplied(set func(string, metav1.ConditionStatus, string, string), work *workv1.ManifestWork) {
+	if work != nil && work.DeletionTimestamp != nil {
+		set(rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, reasonManifestWorkBeingRemoved,
+			"The agent is removing the applied objects.\n"+hint(work))
+		return
+	}
+	if !reported(work) {
+		message := "There is no ManifestWork."
+		if work != nil {
+			message = "The agent of the managed cluster has not reported on the ManifestWork yet.\n" + hint(work)
+		}
+		set(rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, reasonApplyNotComplete, message)
+		return
+	}
+	applied := *meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
+	if applied.Status != metav1.ConditionTrue && isApplied(work) {
+		applied.Status, applied.Reason = metav1.ConditionTrue, workv1.ReasonAppliedManifestWorkComplete
+		applied.Message = "All objects are applied. Some read-only objects do not exist."
+	}
+	set(rbacv1alpha1.ConditionAppliedRBACManifestWork, applied.Status, applied.Reason, applied.Message+"\n"+hint(work))
+}
+
+// isApplied reports whether the agent has applied the current generation of a ManifestWork.
+func isApplied(work *workv1.ManifestWork) bool {
+	return reported(work) && work.DeletionTimestamp == nil && (meta.IsStatusConditionTrue(work.Status.Conditions, workv1.WorkApplied) || everythingWritten(work))
+}
+
+// everythingWritten reports whether a ManifestWork contains read-only roles, which validate: true
+// requests, and all other objects are applied. Other conditions report whether the roles exist.
+func everythingWritten(work *workv1.ManifestWork) bool {
+	hasReadOnly := false
+	for _, d := range deliveredObjects(work) {
+		if d.readOnly {
+			hasReadOnly = true
+		} else if !meta.IsStatusConditionTrue(d.conditions, workv1.WorkApplied) {
+			return false
+		}
+	}
+	return hasReadOnly
+}
+
+func hint(work *workv1.ManifestWork) string {
+	return fmt.Sprintf("Run the following command to check the ManifestWork status:\nkubectl -n %s get manifestwork %s -o yaml", work.Namespace, work.Name)
+}
+
+// delivered is an object of a ManifestWork with the conditions that the agent reports.
+type delivered struct {
+	kind, namespace, name string
+	conditions            []metav1.Condition
+	readOnly              bool
+}
+
+// deliveredObjects returns the objects of a ManifestWork in order.
+func deliveredObjects(work *workv1.ManifestWork) []delivered {
+	conditions := map[objectKey][]metav1.Condition{}
+	for _, manifest := range work.Status.ResourceStatus.Manifests {
+		m := manifest.ResourceMeta
+		conditions[objectKey{m.Kind, m.Namespace, m.Name}] = manifest.Conditions
+	}
+	var out []delivered
+	for _, manifest := range work.Spec.Workload.Manifests {
+		var object metav1.PartialObjectMetadata
+		if err := json.Unmarshal(manifest.Raw, &object); err != nil {
+			continue
+		}
+		d := delivered{kind: object.Kind, namespace: object.Namespace, name: object.Name}
+		d.conditions = conditions[objectKey{d.kind, d.namespace, d.name}]
+		d.readOnly = slices.ContainsFunc(work.Spec.ManifestConfigs, func(config workv1.ManifestConfigOption) bool {
+			id := config.ResourceIdentifier
+			return config.UpdateStrategy != nil && config.UpdateStrategy.Type == workv1.UpdateStrategyTypeReadOnly &&
+				id.Name == d.name && ptr.Deref(id.Namespace, "") == d.namespace && id.Resource == strings.ToLower(d.kind)+"s"
+		})
+		out = append(out, d)
+	}
+	return out
+}
+
+func resourceStatus(old *rbacv1alpha1.ResourceStatus, generation int64, work *workv1.ManifestWork) *rbacv1alpha1.ResourceStatus {
+	before := conditionsBefore(old)
+	out := &rbacv1alpha1.ResourceStatus{}
+	for _, d := range deliveredObjects(work) {
+		if d.readOnly {
+			continue
+		}
+		conditions := slices.Clone(before[objectKey{d.kind, d.namespace, d.name}])
+		meta.SetStatusCondition(&conditions, appliedCondition(d, generation))
+		clusterScoped := rbacv1alpha1.ClusterScopedResourceStatus{Name: d.name, Conditions: conditions}
+		namespaced := rbacv1alpha1.NamespacedResourceStatus{Name: d.name, Namespace: d.namespace, Conditions: conditions}
+		switch d.kind {
+		case kindClusterRole:
+			out.ClusterRoles = append(out.ClusterRoles, clusterScoped)
+		case kindClusterRoleBinding:
+			out.ClusterRoleBindings = append(out.ClusterRoleBindings, clusterScoped)
+		case kindRole:
+			out.Roles = append(out.Roles, namespaced)
+		case kindRoleBinding:
+			out.RoleBindings = append(out.RoleBindings, namespaced)
+		}
+	}
+	return out
+}
+
+const (
+	kindClusterRole        = "ClusterRole"
+	kindClusterRoleBinding = "ClusterRoleBinding"
+	kindRole               = "Role"
+	kindRoleBinding        = "RoleBinding"
+)
+
+// objectKey identifies an object on the managed cluster.
+type objectKey struct{ kind, namespace, name string }
+
+// conditionsBefore returns the conditions of each object in a status.
+func conditionsBefore(old *rbacv1alpha1.ResourceStatus) map[objectKey][]metav1.Condition {
+	before := map[objectKey][]metav1.Condition{}
+	if old == nil {
+		return before
+	}
+	for kind, objects := range map[string][]rbacv1alpha1.ClusterScopedResourceStatus{
+		kindClusterRole: old.ClusterRoles, kindClusterRoleBinding: old.ClusterRoleBindings,
+	} {
+		for _, o := range objects {
+			before[objectKey{kind, "", o.Name}] = o.Conditions
+		}
+	}
+	for kind, objects := range map[string][]rbacv1alpha1.NamespacedResourceStatus{kindRole: old.Roles, kindRoleBinding: old.RoleBindings} {
+		for _, o := range objects {
+			before[objectKey{kind, o.Namespace, o.Name}] = o.Conditions
+		}
+	}
+	return before
+}
+
+func appliedCondition(d delivered, generation int64) metav1.Condition {
+	out := metav1.Condition{Type: rbacv1alpha1.ConditionResourceApplied, ObservedGeneration: generation}
+	applied := meta.FindStatusCondition(d.conditions, workv1.WorkApplied)
+	switch {
+	case applied == nil:
+		out.Status, out.Reason = metav1.ConditionUnknown, reasonFailedGetManifestApplied
+		out.Message = "The agent of the managed cluster has not reported on the object."
+	case applied.Status == metav1.ConditionTrue:
+		out.Status, out.Reason, out.Message = metav1.ConditionTrue, reasonAppliedManifestComplete, applied.Message
+	default:
+		out.Status, out.Reason, out.Message = applied.Status, reasonFailedApplyManifest, applied.Message
+	}
+	return out
+}
+
+func removeRolesExist(status *rbacv1alpha1.ClusterPermissionStatus) {
+	meta.RemoveStatusCondition(&status.Conditions, conditionValidateRolesExist)
+	meta.RemoveStatusCondition(&status.Conditions, conditionValidateClusterRolesExist)
+}
+
+// setRolesExist sets, for validate: true, the conditions that report whether the roles of the bindings
+// exist on the managed cluster.
+func setRolesExist(set func(string, metav1.ConditionStatus, string, string), status *rbacv1alpha1.ClusterPermissionStatus, spec *rbacv1alpha1.ClusterPermissionSpec, work *workv1.ManifestWork) {
+	if spec.Validate == nil || !*spec.Validate {
+		removeRolesExist(status)
+		return
+	}
+	missing := map[string][]string{}
+	for _, d := range deliveredObjects(work) {
+		if d.kind != kindRole && d.kind != kindClusterRole || meta.IsStatusConditionTrue(d.conditions, workv1.WorkAvailable) {
+			continue
+		}
+		name := d.name
+		if d.namespace != "" {
+			name = d.namespace + "/" + d.name
+		}
+		missing[d.kind] = append(missing[d.kind], name)
+	}
+	for _, check := range []struct{ kind, condition, found, notFound, what string }{
+		{kindRole, conditionValidateRolesExist, reasonAllRolesFound, reasonRolesNotFound, "roles"},
+		{kindClusterRole, conditionValidateClusterRolesExist, reasonAllClusterRolesFound, reasonClusterRolesNotFound, "cluster roles"},
+	} {
+		if names := missing[check.kind]; len(names) > 0 {
+			set(check.condition, metav1.ConditionFalse, check.notFound,
+				fmt.Sprintf("The following %s were not found: %s", check.what, strings.Join(names, ", ")))
+		} else {
+			set(check.condition, metav1.ConditionTrue, check.found, "All "+check.what+" were found.")
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package managedclusterset
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
+	clusterclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
+	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
+	setinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1beta2"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
+)
+
+// conflictRetry is the delay of the next attempt after a conflict.
+const conflictRetry = 200 * time.Millisecond
+
+// NamespaceController lists in the status of each ManagedCluster the namespaces that its sets require. It
+// keeps the conditions that agents report for them. It runs on one replica at a time. It does not run on
+// a hub with the controllers of OCM.
+type NamespaceController struct {
+	clusters clusterclient.ClusterV1Interface
+	resolver *Resolver
+	loop     reconcile.Loop
+}
+
+// NewNamespaceController returns a NamespaceController. The informers must be the informers of the
+// resolver. The caller starts them.
+func NewNamespaceController(client clusterclient.ClusterV1Interface, resolver *Resolver, sets setinformers.ManagedClusterSetInformer, clusters clusterinformers.ManagedClusterInformer) *NamespaceController {
+	c := &NamespaceController{clusters: client, resolver: resolver}
+	c.loop = reconcile.Loop{
+		Name:      "managednamespaces",
+		Reconcile: c.reconcile,
+		Feeds: []reconcile.Feed{
+			{Informer: clusters.Informer(), Keys: reconcile.Own, Ignore: func(old, obj any) bool { return SameLabels(old, obj) && sameList(old, obj) }},
+			// If a cluster leaves the set, its labels or the selector have changed, and the event
+			// contains the previous state as well.
+			{Informer: sets.Informer(), Keys: c.clustersOf, Ignore: sameSpec},
+		},
+	}
+	return c
+}
+
+// Run reconciles until ctx ends, and returns when every worker has stopped. It may be called again
+// afterwards, but not concurrently.
+func (c *NamespaceController) Run(ctx context.Context) { c.loop.Run(ctx) }
+
+// sameList reports whether an update of a cluster keeps its list of namespaces, except for their
+// conditions.
+func sameList(old, obj any) bool {
+	before, ok := old.(*clusterv1.ManagedCluster)
+	if !ok {
+		return false
+	}
+	after, ok := obj.(*clusterv1.ManagedCluster)
+	return ok && slices.EqualFunc(before.Status.ManagedNamespaces, after.Status.ManagedNamespaces, sameNamespace)
+}
+
+// sameSpec reports whether an update of a set keeps its spec.
+func sameSpec(old, obj any) bool {
+	before, ok := old.(*clusterv1beta2.ManagedClusterSet)
+	if !ok {
+		return false
+	}
+	after, ok := obj.(*clusterv1beta2.ManagedClusterSet)
+	return ok && before.UID == after.UID && before.Generation == after.Generation && before.DeletionTimestamp.Equal(after.DeletionTimestamp)
+}
+
+func (c *NamespaceController) clustersOf(obj any) []cache.ObjectName {
+	set, ok := obj.(*clusterv1beta2.ManagedClusterSet)
+	if !ok {
+		return nil
+	}
+	members, err := c.resolver.members(set)
+	if err != nil {
+		utilruntime.HandleError(err)
+		return nil
+	}
+	keys := make([]cache.ObjectName, 0, len(members))
+	for _, cluster := range members {
+		keys = append(keys, cache.NewObjectName("", cluster.Name))
+	}
+	return keys
+}
+
+func (c *NamespaceController) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
+	cluster, err := c.resolver.clusters.Get(name.Name)
+	if apierrors.IsNotFound(err) {
+		return 0, nil
+	}
+	if err != nil || cluster.DeletionTimestamp != nil {
+		return 0, err
+	}
+	required, err := c.resolver.namespaces(cluster)
+	if err != nil {
+		return 0, err
+	}
+	listed := fitting(required, cluster.Status.ManagedNamespaces)
+	updated := cluster.DeepCopy()
+	updated.Status.ManagedNamespaces = listed
+	changed := !slices.EqualFunc(listed, cluster.Status.ManagedNamespaces, sameNamespace)
+	if len(listed) < len(required) {
+		changed = meta.SetStatusCondition(&updated.Status.Conditions, metav1.Condition{
+			Type: clusterv1.ManagedClusterConditionNamespacesListed, Status: metav1.ConditionFalse, Reason: clusterv1.ReasonTooManyNamespaces,
+			Message: fmt.Sprintf("The ManagedClusterSets of the cluster require %d namespaces, but the status lists at most %d", len(required), len(listed)),
+		}) || changed
+	} else {
+		changed = meta.RemoveStatusCondition(&updated.Status.Conditions, clusterv1.ManagedClusterConditionNamespacesListed) || changed
+	}
+	if !changed {
+		return 0, nil
+	}
+	_, err = c.clusters.ManagedClusters().UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+	if apierrors.IsConflict(err) {
+		// The feed ignores writes of agents, so no event follows.
+		return conflictRetry, nil
+	}
+	return 0, ignoreOutdated(err, "the managed namespaces of ManagedCluster "+cluster.Name)
+}
+
+// namespaces returns the namespaces that the sets of a cluster require, sorted by set and name. Sets that
+// are being deleted require none.
+func (r *Resolver) namespaces(cluster *clusterv1.ManagedCluster) ([]clusterv1.ClusterSetManagedNamespaceConfig, error) {
+	sets, err := r.sets.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	var required []clusterv1.ClusterSetManagedNamespaceConfig
+	for _, set := range sets {
+		if len(set.Spec.ManagedNamespaces) == 0 || set.DeletionTimestamp != nil {
+			continue
+		}
+		// A set with an invalid selector selects no clusters.
+		if selected, err := Selects(set, cluster); err != nil || !selected {
+			continue
+		}
+		for _, namespace := range set.Spec.ManagedNamespaces {
+			required = append(required, clusterv1.ClusterSetManagedNamespaceConfig{ClusterSet: set.Name, Name: namespace.Name})
+		}
+	}
+	slices.SortFunc(required, compareNamespaces)
+	// Sets from CustomResourceDefinitions may contain duplicates.
+	return slices.CompactFunc(required, sameNamespace), nil
+}
+
+// fitting returns the required namespaces that fit into a status, with their reported conditions.
+// If there are too many, namespaces that are already listed have priority.
+func fitting(required, listed []clusterv1.ClusterSetManagedNamespaceConfig) []clusterv1.ClusterSetManagedNamespaceConfig {
+	type key struct{ set, name string }
+	conditions := make(map[key][]metav1.Condition, len(listed))
+	for _, namespace := range listed {
+		conditions[key{namespace.ClusterSet, namespace.Name}] = namespace.Conditions
+	}
+	var known, others []clusterv1.ClusterSetManagedNamespaceConfig
+	for _, namespace := range required {
+		reported, ok := conditions[key{namespace.ClusterSet, namespace.Name}]
+		if !ok {
+			others = append(others, namespace)
+			continue
+		}
+		namespace.Conditions = reported
+		known = append(known, namespace)
+	}
+	out := append(known, others...)
+	out = out[:min(len(out), clusterv1.MaxManagedNamespaces)]
+	slices.SortFunc(out, compareNamespaces)
+	return out
+}
+
+func compareNamespaces(a, b clusterv1.ClusterSetManagedNamespaceConfig) int {
+	return cmp.Or(cmp.Compare(a.ClusterSet, b.ClusterSet), cmp.Compare(a.Name, b.Name))
+}
+
+func sameNamespace(a, b clusterv1.ClusterSetManagedNamespaceConfig) bool {
+	return compareNamespaces(a, b) == 0
+}

@@ -1,0 +1,63 @@
+package rbac
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// Compact joins rules that differ in one list only. The result grants the same
+// permissions in fewer rules with sorted lists.
+func Compact(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+	for _, list := range []func(*rbacv1.PolicyRule) *[]string{
+		func(r *rbacv1.PolicyRule) *[]string { return &r.Verbs },
+		func(r *rbacv1.PolicyRule) *[]string { return &r.Resources },
+		func(r *rbacv1.PolicyRule) *[]string { return &r.ResourceNames },
+		func(r *rbacv1.PolicyRule) *[]string { return &r.NonResourceURLs },
+		func(r *rbacv1.PolicyRule) *[]string { return &r.APIGroups },
+	} {
+		rules = joinBy(rules, list)
+	}
+	return rules
+}
+
+// joinBy joins the rules that differ in the given list only, in the order of their
+// first appearance.
+func joinBy(rules []rbacv1.PolicyRule, list func(*rbacv1.PolicyRule) *[]string) []rbacv1.PolicyRule {
+	var joined []rbacv1.PolicyRule
+	positions := map[string]int{}
+	for _, rule := range rules {
+		words := *list(&rule)
+		*list(&rule) = nil
+		// A rule without names applies to all names: it must not join one with names.
+		key := strconv.FormatBool(len(words) == 0) + identity(&rule)
+		position, found := positions[key]
+		if !found {
+			position = len(joined)
+			positions[key] = position
+			joined = append(joined, rule)
+		}
+		into := list(&joined[position])
+		*into = append(*into, words...)
+	}
+	for i := range joined {
+		words := list(&joined[i])
+		slices.Sort(*words)
+		*words = slices.Compact(*words)
+	}
+	return joined
+}
+
+// identity returns a string that is equal only for equal rules.
+func identity(rule *rbacv1.PolicyRule) string {
+	var b strings.Builder
+	for _, words := range [][]string{rule.Verbs, rule.APIGroups, rule.Resources, rule.ResourceNames, rule.NonResourceURLs} {
+		b.WriteString(strconv.Itoa(len(words)))
+		for _, word := range words {
+			b.WriteString(strconv.Quote(word))
+		}
+	}
+	return b.String()
+}

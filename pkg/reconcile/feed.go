@@ -1,0 +1,114 @@
+package reconcile
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// Feed maps the objects of an informer to the objects of a loop that depend on them. The loop does
+// not start the informer.
+type Feed struct {
+	Informer cache.SharedIndexInformer
+	// Keys returns the objects that depend on obj. It is called with both states of an
+	// update.
+	Keys func(obj any) []cache.ObjectName
+	// Observe is called before Keys with the new state of an object, or with the last state of a
+	// deleted object. It may be nil.
+	Observe func(obj any, deleted bool)
+	// Ignore reports whether an update affects no object. It is for objects that change often, but
+	// whose relevant fields seldom change. It may be nil.
+	Ignore func(old, obj any) bool
+	// Delay is the time during which changes are collected before the objects are reconciled.
+	Delay time.Duration
+	// MaybeAbsent is for objects that a hub may not serve: the loop does not wait until they are
+	// known.
+	MaybeAbsent bool
+	// OnceKnown returns objects to reconcile when all objects of the informer are known, even if
+	// the informer has none. It may be nil.
+	OnceKnown func() []cache.ObjectName
+}
+
+// Own returns the key of an object, which is also the key of objects of other kinds with the same
+// name.
+func Own(obj any) []cache.ObjectName {
+	object, ok := obj.(metav1.Object)
+	if !ok {
+		return nil
+	}
+	return []cache.ObjectName{cache.MetaObjectToName(object)}
+}
+
+// handler returns the event handler that adds objects to the queue.
+func (f Feed) handler(q *queue) cache.ResourceEventHandler {
+	observe := func(obj any, deleted bool) {
+		if f.Observe != nil {
+			f.Observe(obj, deleted)
+		}
+	}
+	enqueue := func(obj any) {
+		for _, key := range f.Keys(obj) {
+			q.AddAfter(key, f.Delay) // immediately if Delay is zero
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			observe(obj, false)
+			enqueue(obj)
+		},
+		UpdateFunc: func(old, obj any) {
+			observe(obj, false)
+			if f.Ignore != nil && f.Ignore(old, obj) {
+				return
+			}
+			enqueue(old)
+			enqueue(obj)
+		},
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			observe(obj, true)
+			enqueue(obj)
+		},
+	}
+}
+
+// DropManagedFields is a cache.TransformFunc that removes managed fields, to save memory.
+func DropManagedFields(obj any) (any, error) {
+	if object, err := meta.Accessor(obj); err == nil {
+		object.SetManagedFields(nil)
+	}
+	return obj, nil
+}
+
+// Optional is a resource that the hub may not serve, or may not allow the agent to watch.
+type Optional struct {
+	// Resource is the name of the resource in the log.
+	Resource string
+
+	absent atomic.Bool
+}
+
+// NotWatched is a cache.WatchErrorHandlerWithContext. It logs only once that the resource is
+// absent.
+func (o *Optional) NotWatched(ctx context.Context, reflector *cache.Reflector, err error) {
+	if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		o.absent.Store(false)
+		cache.DefaultWatchErrorHandler(ctx, reflector, err)
+		return
+	}
+	if !o.absent.Swap(true) {
+		klog.FromContext(ctx).Info("The hub does not serve "+o.Resource+" to this agent; waiting until it does", "err", err)
+	}
+}
+
+// Absent reports whether the last attempt to watch found that the resource is absent. The result
+// has no meaning after the resource has been watched.
+func (o *Optional) Absent() bool { return o.absent.Load() }

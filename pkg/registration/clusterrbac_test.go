@@ -1,0 +1,257 @@
+package registration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	kubeinformers "k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+)
+
+// cachedAccess returns an Access with synced caches of the hub.
+func cachedAccess(t *testing.T, hub *fake.Clientset) *Access {
+	t.Helper()
+	factory := kubeinformers.NewSharedInformerFactory(hub, 0)
+	access := NewAccess(hub, CachedFrom(factory))
+	factory.Start(t.Context().Done())
+	t.Cleanup(factory.Shutdown)
+	for informer, synced := range factory.WaitForCacheSync(t.Context().Done()) {
+		if !synced {
+			t.Fatalf("synced informer %s = false, want true", informer)
+		}
+	}
+	return access
+}
+
+func writes(hub *fake.Clientset) (verbs []string) {
+	for _, action := range hub.Actions() {
+		if verb := action.GetVerb(); verb != "list" && verb != "watch" {
+			verbs = append(verbs, verb+" "+action.GetResource().Resource)
+		}
+	}
+	return verbs
+}
+
+// Clusters with complete access cause no requests to the hub.
+func TestUnchangedAccessCostsNoRequest(t *testing.T) {
+	const clusters = 100
+	hub := fake.NewClientset()
+	live := NewAccess(hub, nil)
+	for i := range clusters {
+		if err := live.Grant(t.Context(), fmt.Sprintf("cluster%d", i), Agents{Groups: clusterv1.AgentGroups(fmt.Sprintf("cluster%d", i))[:1]}, 60); err != nil {
+			t.Fatal(err)
+		}
+	}
+	access := cachedAccess(t, hub)
+	hub.ClearActions()
+	for i := range clusters {
+		name := fmt.Sprintf("cluster%d", i)
+		if complete, err := access.Granted(t.Context(), name, Agents{Groups: clusterv1.AgentGroups(name)[:1]}, 60); err != nil || !complete {
+			t.Fatalf("Granted(%s) = %t, %v, want true", name, complete, err)
+		}
+		if err := access.Grant(t.Context(), name, Agents{Groups: clusterv1.AgentGroups(name)[:1]}, 60); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if made := writes(hub); len(made) > 0 {
+		t.Errorf("requests to the hub = %d, for example %s, want 0", len(made), made[0])
+	}
+}
+
+// Grant writes only the objects that differ.
+func TestOnlyDifferencesAreWritten(t *testing.T) {
+	hub := fake.NewClientset()
+	if err := NewAccess(hub, nil).Grant(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil {
+		t.Fatal(err)
+	}
+	if err := hub.RbacV1().RoleBindings("cluster1").Delete(t.Context(), bindingName("cluster1", "inventory"), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	access := cachedAccess(t, hub)
+	hub.ClearActions()
+	if complete, err := access.Granted(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil || complete {
+		t.Errorf("Granted() without a binding = %t, %v, want false", complete, err)
+	}
+	if made := writes(hub); len(made) > 0 {
+		t.Errorf("writes of Granted() = %v, want none", made)
+	}
+	if err := access.Grant(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil {
+		t.Fatal(err)
+	}
+	if made := writes(hub); len(made) != 1 || made[0] != "create rolebindings" {
+		t.Errorf("writes of Grant() without a binding = %v, want create rolebindings", made)
+	}
+}
+
+// After an upgrade, a change of the driver or the removal of a driver, the subjects of
+// both bindings are exactly the groups that the agents need.
+func TestBindingsHaveTheGroupsOfTheDriver(t *testing.T) {
+	both := clusterv1.AgentGroups("cluster1")
+	for name, step := range map[string]struct{ before, groups, want []string }{
+		"upgrade":             {both, both[:1], both[:1]},
+		"csr to access entry": {both[:1], both[1:], both[1:]},
+		"driver switched off": {both[1:], nil, both[1:]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub := fake.NewClientset()
+			access := NewAccess(hub, nil)
+			for _, groups := range [][]string{step.before, step.groups} {
+				if err := access.Grant(t.Context(), "cluster1", Agents{Groups: groups}, 60); err != nil {
+					t.Fatal(err)
+				}
+			}
+			binding, err := hub.RbacV1().ClusterRoleBindings().Get(t.Context(), accessName("cluster1"), metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := agentSubjects(step.want); !equality.Semantic.DeepEqual(binding.Subjects, want) {
+				t.Errorf("ClusterRoleBinding subjects = %v, want %v", binding.Subjects, want)
+			}
+			for _, role := range agentRoles {
+				binding, err := hub.RbacV1().RoleBindings("cluster1").Get(t.Context(), bindingName("cluster1", role), metav1.GetOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := agentSubjects(step.want); !equality.Semantic.DeepEqual(binding.Subjects, want) {
+					t.Errorf("RoleBinding %s subjects = %v, want %v", role, binding.Subjects, want)
+				}
+			}
+		})
+	}
+}
+
+// An outdated cache causes neither errors nor wrong writes.
+func TestOutdatedCache(t *testing.T) {
+	hub := fake.NewClientset()
+	access := cachedAccess(t, hub)
+	// The caches may not contain the new objects when Grant runs again.
+	if err := NewAccess(hub, nil).Grant(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil {
+		t.Fatal(err)
+	}
+	if err := access.Grant(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil {
+		t.Errorf("Grant() of existing access = %v, want no error", err)
+	}
+	hub.PrependReactor("update", "clusterroles", onceConflict())
+	role, err := hub.RbacV1().ClusterRoles().Get(t.Context(), accessName("cluster1"), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	role.Rules = nil
+	if err := hub.Tracker().Update(rbacv1.SchemeGroupVersion.WithResource("clusterroles"), role, ""); err != nil {
+		t.Fatal(err)
+	}
+	err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		if err := access.Grant(ctx, "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil {
+			return false, err
+		}
+		role, err := hub.RbacV1().ClusterRoles().Get(ctx, accessName("cluster1"), metav1.GetOptions{})
+		return err == nil && len(role.Rules) > 0, err
+	})
+	if err != nil {
+		t.Errorf("waiting for the repaired ClusterRole after a conflict: %v", err)
+	}
+}
+
+func onceConflict() clienttesting.ReactionFunc {
+	done := false
+	return func(clienttesting.Action) (bool, runtime.Object, error) {
+		if done {
+			return false, nil, nil
+		}
+		done = true
+		return true, nil, apierrors.NewConflict(rbacv1.Resource("clusterroles"), "cluster1", errors.New("changed"))
+	}
+}
+
+// A failure does not stop the rest of the revocation, and Revoke returns it.
+func TestRevokeContinuesAfterAnError(t *testing.T) {
+	hub := fake.NewClientset()
+	access := NewAccess(hub, nil)
+	if err := access.Grant(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil {
+		t.Fatal(err)
+	}
+	broken := true
+	for _, what := range []struct{ verb, resource string }{{"update", "clusterroles"}, {"delete", "leases"}} {
+		hub.PrependReactor(what.verb, what.resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+			return broken, nil, errors.New("no " + what.verb)
+		})
+	}
+	err := access.Revoke(t.Context(), "cluster1")
+	if err == nil {
+		t.Error("Revoke() with failures = nil, want an error")
+	}
+	bindings, err := hub.RbacV1().RoleBindings("cluster1").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(bindings.Items) > 0 {
+		t.Errorf("RoleBindings after Revoke() = %d, %v, want 0", len(bindings.Items), err)
+	}
+	if _, err := hub.RbacV1().ClusterRoleBindings().Get(t.Context(), accessName("cluster1"), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("Get() of the ClusterRoleBinding after Revoke() = %v, want not found", err)
+	}
+	broken = false
+	if err := access.Revoke(t.Context(), "cluster1"); err != nil {
+		t.Errorf("second Revoke() = %v, want no error", err)
+	}
+}
+
+// Grant creates no objects in a namespace that is being deleted.
+func TestTerminatingNamespace(t *testing.T) {
+	now := metav1.Now()
+	hub := fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cluster1", DeletionTimestamp: &now, Finalizers: []string{"kubernetes"}}})
+	err := NewAccess(hub, nil).Grant(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60)
+	if !errors.Is(err, ErrTerminating) {
+		t.Errorf("Grant() = %v, want %v", err, ErrTerminating)
+	}
+	bindings, err := hub.RbacV1().RoleBindings("cluster1").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(bindings.Items) > 0 {
+		t.Errorf("created RoleBindings = %d, %v, want 0", len(bindings.Items), err)
+	}
+}
+
+// Objects of a cluster have the labels of the server, and keep the labels of others.
+func TestLabels(t *testing.T) {
+	hub := fake.NewClientset()
+	access := NewAccess(hub, nil)
+	agents := Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}
+	if err := access.Grant(t.Context(), "cluster1", agents, 60); err != nil {
+		t.Fatal(err)
+	}
+	role, err := hub.RbacV1().ClusterRoles().Get(t.Context(), accessName("cluster1"), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	role.Labels["theirs"] = "stays"
+	if _, err := hub.RbacV1().ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	access.Labels = map[string]string{"example.com/team": "blue"}
+	for range 2 {
+		if err := access.Grant(t.Context(), "cluster1", agents, 60); err != nil {
+			t.Fatal(err)
+		}
+	}
+	role, err = hub.RbacV1().ClusterRoles().Get(t.Context(), accessName("cluster1"), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"theirs": "stays", "example.com/team": "blue", clusterv1.ClusterNameLabel: "cluster1"}
+	if !maps.Equal(role.Labels, want) {
+		t.Errorf("labels = %v, want %v", role.Labels, want)
+	}
+	if complete, err := access.Granted(t.Context(), "cluster1", agents, 60); err != nil || !complete {
+		t.Errorf("Granted() = %v, %v, want true", complete, err)
+	}
+}

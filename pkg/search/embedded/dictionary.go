@@ -1,0 +1,303 @@
+package embedded
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+// dictionaryWriter changes the dictionary in a transaction.
+type dictionaryWriter struct {
+	*dictionary
+	*dictionaryMemory
+	id   uint64
+	free *freeList
+
+	// fresh are the new terms by property. emptied are the terms that lost their last row.
+	fresh   map[uint32][]uint32
+	emptied []uint32
+	// emptyProperties are the properties that lost the last row of a variant.
+	emptyProperties []uint32
+	// ownNames is true if the map of names already belongs to the transaction.
+	ownNames bool
+}
+
+// dictionaryMemory is the memory that dictionaryWriters keep between transactions.
+type dictionaryMemory struct {
+	fieldNumbers map[fieldKey]uint32
+	// trigramTerms are terms that must still be added to the postings of trigrams.
+	trigramTerms pending
+	recent       recentTerms
+}
+
+type fieldKey struct {
+	property uint32
+	kind     query.Type
+	key      string
+}
+
+// newDictionaryMemory derives the memory from a state. It counts the terms of fields again, so that
+// an abandoned transaction has no effect.
+func newDictionaryMemory(s *state) *dictionaryMemory {
+	m := &dictionaryMemory{fieldNumbers: map[fieldKey]uint32{}}
+	for i := range uint32(s.fields.len()) {
+		if f := s.fields.get(i); f != nil {
+			f.terms = 0
+		}
+	}
+	for i := uint32(1); i < uint32(s.terms.len()); i++ {
+		if e := s.terms.at(i); !e.postings.empty() {
+			s.fields.get(e.info().field()).terms++
+		}
+	}
+	for i := range uint32(s.fields.len()) {
+		if f := s.fields.get(i); f != nil && f.terms > 0 {
+			m.fieldNumbers[fieldKey{f.property, f.kind, f.key}] = i
+		}
+	}
+	return m
+}
+
+// recentTerms are the terms that the transaction used last. Most values occur in many rows, and
+// this cache avoids reads of distant memory.
+type recentTerms [1 << recentBits]recentTerm
+
+type recentTerm struct {
+	transaction   uint64
+	field, number uint32
+	kind          termInfo
+	text          string
+}
+
+const recentBits = 11
+
+// at returns the place of the term with a hash, if the term is cached.
+func (r *recentTerms) at(hash uint64) *recentTerm { return &r[hash&(1<<recentBits-1)] }
+
+// property returns the number of a property.
+func (d *dictionaryWriter) property(name string) uint32 {
+	if id, known := d.propertyNames[name]; known {
+		return id
+	}
+	d.cloneNames()
+	id := d.free.take(propertyNumbers, d.properties.len())
+	name = strings.Clone(name)
+	d.propertyNames[name] = id
+	*d.properties.edit(d.id, id) = &property{owner: d.id, name: name, hidden: query.Hidden(name), json: quoted(name) + ":"}
+	return id
+}
+
+func (d *dictionaryWriter) cloneNames() {
+	if !d.ownNames {
+		d.propertyNames, d.ownNames = maps.Clone(d.propertyNames), true
+	}
+}
+
+// editProperty returns a property that the transaction is allowed to change.
+func (d *dictionaryWriter) editProperty(id uint32) *property {
+	p := d.properties.get(id)
+	if p.owner == d.id {
+		return p
+	}
+	owned := *p
+	owned.owner = d.id
+	*d.properties.edit(d.id, id) = &owned
+	return &owned
+}
+
+// field returns the number of a field.
+func (d *dictionaryWriter) field(propertyID uint32, kind query.Type, key string) uint32 {
+	if kind < query.Map {
+		kind = query.String
+	}
+	if id, known := d.fieldNumbers[fieldKey{propertyID, kind, key}]; known {
+		return id
+	}
+	id := d.free.take(fieldNumbers, d.fields.len())
+	f := &field{property: propertyID, kind: kind, key: strings.Clone(key)}
+	if kind == query.Map {
+		f.keyJSON = quoted(key) + ":"
+		p := d.editProperty(propertyID)
+		p.keys = append(slices.Clip(p.keys), id)
+	}
+	*d.fields.edit(d.id, id) = f
+	d.fieldNumbers[fieldKey{propertyID, kind, f.key}] = id
+	return id
+}
+
+// term returns the number of the term of a leaf in a field. textHash is the hash of the text.
+func (d *dictionaryWriter) term(fieldID uint32, leafType query.Type, text string, textHash uint64, empty bool) uint32 {
+	info := termInfo(leafType)
+	if empty {
+		info |= infoEmpty
+	}
+	hash := hashTerm(textHash, fieldID, info)
+	recent := d.recent.at(hash)
+	if recent.transaction == d.id && recent.field == fieldID && recent.kind == info && recent.text == text {
+		return recent.number
+	}
+	number, found := d.termTable.find(hash, func(number uint32) bool {
+		other := d.terms.at(number)
+		return other.info().field() == fieldID && (other.info()^info)&(infoLeaf|infoEmpty) == 0 && other.text == text
+	})
+	if !found {
+		number = d.newTerm(fieldID, info, text, hash)
+	}
+	*recent = recentTerm{transaction: d.id, field: fieldID, kind: info, number: number, text: d.terms.at(number).text}
+	return number
+}
+
+func hashTerm(textHash uint64, field uint32, info termInfo) uint64 {
+	return hashWith(textHash, field<<3|uint32(info&infoLeaf)|uint32(info&infoEmpty)>>1)
+}
+
+// newTerm creates a term. info contains the type and whether the term is empty.
+func (d *dictionaryWriter) newTerm(fieldID uint32, info termInfo, text string, hash uint64) uint32 {
+	f := d.fields.get(fieldID)
+	if info.leaf() == query.String && isPlain(text) {
+		info |= infoPlain
+	}
+	info = info.of(fieldID) | orderOf(f, text)
+	if d.terms.len() == 0 {
+		d.terms.edit(d.id, 0)
+	}
+	number := d.free.take(termNumbers, d.terms.len())
+	e := d.terms.edit(d.id, number)
+	*e = term{text: strings.Clone(text), postings: postings{info: info}}
+	d.termTable.insert(d.id, hash, number)
+	d.termCount++
+	f.terms++
+	p := d.editProperty(f.property)
+	if !info.empty() {
+		d.fresh[f.property] = append(d.fresh[f.property], number)
+		p.counts[info.order()>>4]++
+		if f.kind == query.Map && f.key == "" {
+			p.emptyKeys++
+		}
+	}
+	if indexed(p, info) {
+		eachTrigram(f, text, func(trigram uint32) { d.trigramTerms.add(trigram, number) })
+		if d.trigramTerms.full() {
+			d.flushTrigrams()
+		}
+	}
+	return number
+}
+
+// orderOf returns the kind of order for the text of a leaf.
+func orderOf(f *field, text string) termInfo {
+	if f.kind == query.Map {
+		return orderText
+	}
+	if _, is := query.ParseNumber(text); is {
+		return orderNum
+	}
+	if query.IsTime(text) {
+		if len(text) == len("2006-01-02T15:04:05Z") {
+			return orderTime
+		}
+		return orderOdd
+	}
+	return orderText
+}
+
+// flushTrigrams adds the pending terms to the postings of trigrams.
+func (d *dictionaryWriter) flushTrigrams() {
+	d.trigramTerms.flush(func(trigram uint32, terms []uint32) { d.trigrams.edit(d.id, trigram).addMany(d.id, terms) })
+}
+
+const (
+	// manyTerms is the number of new terms from which on they are ordered with all processors.
+	manyTerms = 1 << 16
+	// manyPairs is the number of new pairs of trigrams and terms from which on they are added in
+	// the background.
+	manyPairs = 1 << 13
+)
+
+// order inserts the new terms into the order of their properties. It changes only properties that
+// the transaction owns.
+func (d *dictionaryWriter) order() {
+	count := 0
+	for _, terms := range d.fresh {
+		count += len(terms)
+	}
+	var wait sync.WaitGroup
+	for id, terms := range d.fresh {
+		p := d.properties.get(id)
+		if count < manyTerms {
+			p.order = d.insert(p.order, terms)
+			continue
+		}
+		wait.Go(func() { p.order = d.insert(p.order, terms) })
+	}
+	wait.Wait()
+}
+
+// removeUnused removes terms, fields and properties that no row uses any more.
+func (d *dictionaryWriter) removeUnused(version uint64) {
+	slices.Sort(d.emptied)
+	emptied := slices.Compact(d.emptied)
+	unused := map[uint32][]uint32{}
+	for _, number := range emptied {
+		if e := d.terms.at(number); e.postings.empty() && !e.info().empty() {
+			id := d.fields.get(e.info().field()).property
+			unused[id] = append(unused[id], number)
+		}
+	}
+	for id, terms := range unused {
+		p := d.editProperty(id)
+		p.order = d.without(p.order, terms)
+	}
+	for _, number := range emptied {
+		if e := d.terms.at(number); e.postings.empty() {
+			d.removeTerm(number, e, version)
+		}
+	}
+	slices.Sort(d.emptyProperties)
+	for _, id := range slices.Compact(d.emptyProperties) {
+		d.removeProperty(id, version)
+	}
+	d.trigramTerms.shrink()
+}
+
+// removeTerm removes a term without rows. Its text is kept as long as changes may refer to it.
+func (d *dictionaryWriter) removeTerm(number uint32, e *term, version uint64) {
+	info, text := e.info(), e.text
+	id := info.field()
+	d.termTable.remove(d.id, hashTerm(hashText(text), id, info), number)
+	d.termCount--
+	f := d.fields.get(id)
+	p := d.editProperty(f.property)
+	if indexed(p, info) {
+		eachTrigram(f, text, func(trigram uint32) { d.trigrams.edit(d.id, trigram).remove(d.id, number) })
+	}
+	if !info.empty() {
+		p.counts[info.order()>>4]--
+		if f.kind == query.Map && f.key == "" {
+			p.emptyKeys--
+		}
+	}
+	d.free.retire(termNumbers, number, version)
+	if f.terms--; f.terms > 0 {
+		return
+	}
+	delete(d.fieldNumbers, fieldKey{f.property, f.kind, f.key})
+	if f.kind == query.Map {
+		p.keys = slices.DeleteFunc(slices.Clone(p.keys), func(key uint32) bool { return key == id })
+	}
+	d.free.retire(fieldNumbers, id, version)
+}
+
+// removeProperty removes a property if no row uses it.
+func (d *dictionaryWriter) removeProperty(id uint32, version uint64) {
+	p := d.properties.get(id)
+	if d.propertyNames[p.name] != id || slices.ContainsFunc(p.variants[:], func(rows postings) bool { return !rows.empty() }) {
+		return
+	}
+	d.cloneNames()
+	delete(d.propertyNames, p.name)
+	d.free.retire(propertyNumbers, id, version)
+}

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package embedded
-
-import "go.etcd.io/bbolt"
-
-// releaseMapping does nothing where the kernel does not count pages of files.
-func releaseMapping(*bbolt.DB) error { return nil }

@@ -1,0 +1,80 @@
+package watch_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+	"open-cluster-management.io/hub-apiserver/pkg/search/watch"
+)
+
+// TestWatchMemoryIsBounded checks watches that exceed the memory at their start or later. They end
+// with status 429 and release their memory.
+func TestWatchMemoryIsBounded(t *testing.T) {
+	engine := open(t)
+	report := &search.Report{Cluster: "east", Full: true, Time: time.Now()}
+	for i := range 1000 {
+		properties, err := query.DecodeProperties(fmt.Appendf(nil, `{"kind":"Pod","name":"pod-%04d"}`, i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		report.Put = append(report.Put, search.Resource{UID: fmt.Sprintf("east/%d", i), Properties: properties})
+	}
+	if _, err := engine.Apply(t.Context(), report); err != nil {
+		t.Fatal(err)
+	}
+	granted := newScopes(visibilitytest.Everything())
+	// A watch of all resources takes about 140 KiB. The limit allows two such watches, but not two
+	// of one caller.
+	memory := watch.NewMemory(400<<10, "search-watch-memory-bytes")
+	begin := func(ctx context.Context, name string) (*watch.Watcher, error) {
+		w := watch.Watch(ctx, watch.Config{Engine: engine, Scopes: granted, User: &user.DefaultInfo{Name: name}, Initial: true, Memory: memory})
+		for event := range w.Events() {
+			if event.InitialDone {
+				return w, nil
+			}
+		}
+		return w, w.Err()
+	}
+	ending, end := context.WithCancel(t.Context())
+	first, err := begin(ending, "jane")
+	if err != nil {
+		t.Fatalf("error of the first watch = %v, want nil", err)
+	}
+	refused := func(name, limit string) {
+		t.Helper()
+		_, err := begin(t.Context(), name)
+		if !apierrors.IsTooManyRequests(err) || !strings.Contains(err.Error(), limit) {
+			t.Errorf("error of the watch of %s = %v, want status 429 with %q", name, err, limit)
+		}
+	}
+	refused("jane", "the watches of one caller")
+	if _, err := begin(t.Context(), "joe"); err != nil {
+		t.Errorf("error of the watch of another caller = %v, want nil", err)
+	}
+	refused("jim", "all watches")
+	jim := &user.DefaultInfo{Name: "jim"}
+	if err := memory.Fits(jim, 1000); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("Fits() = %v, want status 429", err)
+	}
+	if err := memory.Fits(jim, 100); err != nil {
+		t.Errorf("Fits() for 100 resources = %v, want nil", err)
+	}
+	end()
+	for range first.Events() {
+	}
+	if _, err := begin(t.Context(), "jim"); err != nil {
+		t.Errorf("error of a watch after another one has ended = %v, want nil", err)
+	}
+	if err := (*watch.Memory)(nil).Fits(jim, 1_000_000); err != nil {
+		t.Errorf("Fits() without a bound = %v, want nil", err)
+	}
+}

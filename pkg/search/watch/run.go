@@ -1,0 +1,313 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+const (
+	// maxChanges bounds the number of changes per read from the engine.
+	maxChanges = 1000
+	// scopeAge is the maximum age of the scope that decides about an event, unless a change was
+	// announced. scopePoll is the interval of additional checks of the scope.
+	scopeAge  = 10 * time.Millisecond
+	scopePoll = 500 * time.Millisecond
+	// fetchTimeout bounds the wait for changes. replayTimeout bounds it during a replay.
+	fetchTimeout  = 10 * time.Second
+	replayTimeout = 100 * time.Millisecond
+)
+
+// errRescoped interrupts work that used a previous scope.
+var errRescoped = errors.New("the scope has changed")
+
+// run is the state of a watch. Only one goroutine uses it.
+type run struct {
+	Config
+	events chan<- Event
+
+	changed <-chan struct{}
+	poll    *time.Ticker
+	scope   visibility.Scope
+	scoped  time.Time
+
+	// queue contains the events that wait for the receiver.
+	queue []Event
+	sent  sentItems
+	pass  uint32
+	// covered is the version up to which the last listing is complete. position is the version of
+	// the last event.
+	covered, position uint64
+	bookmarked        uint64
+	replay            replay
+}
+
+// batch contains changes of the engine.
+type batch struct {
+	changes []search.Change
+	version uint64
+	err     error
+}
+
+func (r *run) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var fetching wait.Group
+	defer r.sent.share.release()
+	defer fetching.Wait()
+	defer cancel()
+
+	changed, stop := r.Scopes.Subscribe(r.User)
+	defer stop()
+	r.changed = changed
+	r.poll = time.NewTicker(wait.Jitter(scopePoll, 0.2))
+	defer r.poll.Stop()
+	bookmarks := time.NewTicker(wait.Jitter(r.BookmarkEvery, 0.1))
+	defer bookmarks.Stop()
+
+	if _, err := r.rescope(ctx); err != nil {
+		return err
+	}
+	after, err := r.begin(ctx)
+	if err != nil {
+		return err
+	}
+	until, batches := r.replay.until, make(chan batch)
+	fetching.StartWithContext(ctx, func(ctx context.Context) { r.fetch(ctx, after, until, batches) })
+
+	for {
+		// A change of the scope takes precedence over pending events.
+		select {
+		case <-r.changed:
+			if err := r.refresh(ctx); err != nil {
+				return err
+			}
+		default:
+		}
+		var out chan<- Event
+		var head Event
+		if len(r.queue) > 0 {
+			out, head = r.events, r.queue[0]
+		}
+		select {
+		case out <- head:
+			r.pop()
+		case b := <-batches:
+			if b.err != nil {
+				return fmt.Errorf("reading changes: %w", b.err)
+			}
+			if err := r.apply(ctx, b); err != nil {
+				return err
+			}
+		case <-r.changed:
+			if err := r.refresh(ctx); err != nil {
+				return err
+			}
+		case <-r.poll.C:
+			if err := r.refresh(ctx); err != nil {
+				return err
+			}
+		case <-bookmarks.C:
+			if len(r.queue) == 0 && r.position > r.bookmarked && !r.replay.running {
+				if err := r.bookmark(ctx, false); err != nil {
+					return err
+				}
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// begin sends or records the current matches. It returns the version after which changes are
+// required.
+func (r *run) begin(ctx context.Context) (uint64, error) {
+	if r.Initial {
+		if err := r.uninterrupted(ctx, r.initial); err != nil {
+			return 0, err
+		}
+		// A new scope may increase covered while the bookmark waits. Changes that are read twice
+		// are sent only once.
+		after := r.covered
+		return after, r.bookmark(ctx, true)
+	}
+	first, last, err := r.record(ctx)
+	if err != nil {
+		return 0, err
+	}
+	after := r.From
+	if after == 0 {
+		after = first
+	}
+	r.position, r.bookmarked = after, after
+	r.replay = replay{running: last > after, until: last, scope: r.scope, touched: map[string]*search.Change{}}
+	return after, nil
+}
+
+// fetch reads changes until ctx ends. Up to the version until, it polls faster.
+func (r *run) fetch(ctx context.Context, after, until uint64, out chan<- batch) {
+	idle := wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Steps: 8, Cap: time.Second}
+	backoff := idle
+	for {
+		// If there are no changes, the version alone is passed on, so that a replay ends and
+		// bookmarks continue.
+		timeout := fetchTimeout
+		if after < until {
+			timeout = replayTimeout
+		}
+		b := r.read(ctx, after, timeout)
+		if ctx.Err() != nil {
+			return
+		}
+		if b.err == nil && b.version <= after {
+			// An engine may wait for less time than requested.
+			select {
+			case <-time.After(backoff.Step()):
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		backoff = idle
+		select {
+		case out <- b:
+		case <-ctx.Done():
+			return
+		}
+		if b.err != nil {
+			return
+		}
+		after = b.version
+	}
+}
+
+func (r *run) read(ctx context.Context, after uint64, timeout time.Duration) batch {
+	reading, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	changes, version, err := r.Engine.Changes(reading, after, maxChanges)
+	if err != nil && errors.Is(err, context.DeadlineExceeded) {
+		return batch{version: after}
+	}
+	return batch{changes: changes, version: version, err: err}
+}
+
+// apply sends the events for a batch of changes.
+func (r *run) apply(ctx context.Context, b batch) error {
+	for i := range b.changes {
+		change := &b.changes[i]
+		if r.replay.running && change.Version > r.replay.until {
+			if err := r.settle(ctx); err != nil {
+				return err
+			}
+		}
+		err := r.change(ctx, change)
+		for errors.Is(err, errRescoped) {
+			if !r.replay.running {
+				if err = r.uninterrupted(ctx, r.resync); err != nil {
+					return err
+				}
+			} else {
+				r.replay.rescoped = true
+			}
+			err = r.change(ctx, change)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	r.position = max(r.position, b.version)
+	if r.replay.running && b.version >= r.replay.until {
+		return r.settle(ctx)
+	}
+	return nil
+}
+
+// change sends the event for one change, unless a listing already includes it.
+func (r *run) change(ctx context.Context, change *search.Change) error {
+	if r.replay.running {
+		return r.replayChange(ctx, change)
+	}
+	known, was := r.sent.items[change.UID]
+	if change.Version <= r.covered || was && change.Version <= known.version {
+		return nil
+	}
+	item, is := r.after(change)
+	switch {
+	case is:
+		if err := r.emit(ctx, r.put(change, item, was)); err != nil {
+			return err
+		}
+		return r.sent.add(change.UID, change.Cluster, change.Hub, change.Version, r.pass, change.After)
+	case was:
+		if err := r.emit(ctx, r.gone(change, r.sent.item(change.UID, change.Version))); err != nil {
+			return err
+		}
+		r.sent.remove(change.UID)
+	}
+	return nil
+}
+
+// after returns the item after a change, if the client watches it.
+func (r *run) after(change *search.Change) (search.Item, bool) {
+	if change.After == nil || !r.matches(change.Cluster, change.After) || !allows(r.scope, change.Cluster, change.Hub, change.After) {
+		return search.Item{}, false
+	}
+	item := search.Item{
+		UID: change.UID, Cluster: change.Cluster, Hub: change.Hub, Version: change.Version,
+		Object: change.After,
+	}
+	return item, r.Filter == nil || r.Filter(&item)
+}
+
+func (r *run) matches(cluster string, properties query.Properties) bool {
+	return r.Query.Matches(cluster, properties, r.Now())
+}
+
+// put returns the event for an item that exists after a change.
+func (r *run) put(change *search.Change, item search.Item, was bool) Event {
+	event := Event{Type: Added, Item: item, Version: change.Version}
+	if was {
+		event.Type = Modified
+		if change.Before != nil && allows(r.scope, change.Cluster, change.Hub, change.Before) {
+			event.Before = change.Before
+		}
+	}
+	return event
+}
+
+// gone returns the event for an item that the client knows, and that does not match or is not in
+// the scope after a change.
+func (r *run) gone(change *search.Change, item search.Item) Event {
+	event := Event{Type: Deleted, Item: item, Version: change.Version}
+	if change.Before != nil && allows(r.scope, change.Cluster, change.Hub, change.Before) {
+		event.Before = change.Before
+		event.Item.Object = change.Before
+	}
+	return event
+}
+
+func (r *run) bookmark(ctx context.Context, initialDone bool) error {
+	for {
+		err := r.emit(ctx, Event{Type: Bookmark, Version: r.position, InitialDone: initialDone})
+		if !errors.Is(err, errRescoped) {
+			r.bookmarked = r.position
+			return err
+		}
+		if err := r.uninterrupted(ctx, r.resync); err != nil {
+			return err
+		}
+	}
+}
+
+func allows(scope visibility.Scope, cluster string, hub bool, properties query.Properties) bool {
+	return scope.Allows(visibility.Object{
+		Class: search.ClassOf(cluster, hub, properties),
+		Name:  search.Text(properties, query.Name),
+	})
+}

@@ -1,0 +1,113 @@
+package watch
+
+import (
+	"strings"
+
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+// sentItem is the record of an item that the client knows. It is used to send a deletion later. A
+// watch of a whole fleet has one for each resource, so it is small.
+type sentItem struct {
+	version uint64
+	// pass is the number of the last listing that contained the item.
+	pass uint32
+	// place is an index into places.
+	place uint32
+	name  string
+}
+
+// place contains values that many items share.
+type place struct {
+	cluster         string
+	hub             bool
+	kind, namespace string
+}
+
+// sentItems are the items that the client knows, by UID.
+type sentItems struct {
+	items  map[string]sentItem
+	places []place
+	known  map[place]uint32
+	share  share
+}
+
+func newSentItems(share share) sentItems {
+	return sentItems{items: map[string]sentItem{}, known: map[place]uint32{}, share: share}
+}
+
+// add records an item. It keeps the identity that was first sent. It returns an error if the memory
+// is exhausted.
+func (t *sentItems) add(uid, cluster string, hub bool, version uint64, pass uint32, properties query.Properties) error {
+	if known, ok := t.items[uid]; ok {
+		known.version, known.pass = version, pass
+		t.items[uid] = known
+		return nil
+	}
+	name := search.Text(properties, query.Name)
+	if err := t.share.grow(bytesOf(uid, name)); err != nil {
+		return err
+	}
+	// The texts may be parts of a whole response, which would then stay in memory.
+	t.items[strings.Clone(uid)] = sentItem{
+		version: version, pass: pass, name: strings.Clone(name),
+		place: t.place(place{
+			cluster: cluster, hub: hub,
+			kind: search.Text(properties, query.Kind), namespace: search.Text(properties, query.Namespace),
+		}),
+	}
+	return nil
+}
+
+// remove removes an item.
+func (t *sentItems) remove(uid string) {
+	if known, ok := t.items[uid]; ok {
+		delete(t.items, uid)
+		t.share.shrink(bytesOf(uid, known.name))
+	}
+}
+
+// bytesOf returns the memory for an item.
+func bytesOf(uid, name string) int64 { return int64(itemBytes + len(uid) + len(name)) }
+
+func (t *sentItems) place(p place) uint32 {
+	if known, ok := t.known[p]; ok {
+		return known
+	}
+	p.cluster, p.kind, p.namespace = strings.Clone(p.cluster), strings.Clone(p.kind), strings.Clone(p.namespace)
+	index := uint32(len(t.places))
+	t.places = append(t.places, p)
+	t.known[p] = index
+	return index
+}
+
+// item returns an item with only the properties that identify it.
+func (t *sentItems) item(uid string, version uint64) search.Item {
+	known := t.items[uid]
+	p := t.places[known.place]
+	return identityItem(uid, &p, known.name, version)
+}
+
+// identityOf returns an item with only the properties that identify it.
+func identityOf(uid, cluster string, hub bool, version uint64, properties query.Properties) search.Item {
+	p := place{
+		cluster: cluster, hub: hub,
+		kind: search.Text(properties, query.Kind), namespace: search.Text(properties, query.Namespace),
+	}
+	return identityItem(uid, &p, search.Text(properties, query.Name), version)
+}
+
+func identityItem(uid string, p *place, name string, version uint64) search.Item {
+	var properties query.Properties
+	for _, known := range []struct{ property, text string }{
+		{query.Kind, p.kind}, {query.Name, name}, {query.Namespace, p.namespace},
+	} {
+		if known.text != "" {
+			properties = append(properties, query.Property{
+				Name: known.property, Type: query.String, Leaves: []query.Leaf{{Type: query.String, Text: known.text}},
+			})
+		}
+	}
+	return search.Item{UID: uid, Cluster: p.cluster, Hub: p.hub, Version: version, Object: properties}
+}

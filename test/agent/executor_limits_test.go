@@ -1,0 +1,194 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+)
+
+// testIdleExecutorChoice checks that the agent does not write the status again after the hub has
+// written status.executorChoice.
+func testIdleExecutorChoice(t *testing.T, c *cluster) {
+	c.grant("configmaps", allVerbs)
+	c.run()
+	name := c.create("", c.actsAs(), configMap("a", "one"))
+	c.condition(name, workv1.WorkAvailable, metav1.ConditionTrue)
+	stamp := []byte(`{"status":{"executorChoice":{"chosenBy":{"username":"u"},"chosenAt":"2026-01-01T00:00:00Z","specChangedBy":{"username":"u"},"specChangedAt":"2026-01-01T00:00:00Z"}}}`)
+	if _, err := c.works().Patch(t.Context(), name, types.MergePatchType, stamp, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	c.label(name)
+	var mu sync.Mutex
+	var reported []string
+	hook := exchange(func(request *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		if strings.HasSuffix(request.URL.Path, "/manifestworks/"+name+"/status") {
+			mu.Lock()
+			reported = append(reported, request.Method)
+			mu.Unlock()
+		}
+		return send()
+	})
+	c.hubExchanges.Store(&hook)
+	for range 5 {
+		c.label(name)
+	}
+	c.hubExchanges.Store(nil)
+	mu.Lock()
+	defer mu.Unlock()
+	if len(reported) > 0 {
+		t.Errorf("requests for the unchanged status = %v, want none", reported)
+	}
+	work, err := c.works().Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if choice := work.Status.ExecutorChoice; choice == nil || choice.ChosenBy.Username != "u" {
+		t.Errorf("executorChoice = %+v, want chosenBy u", choice)
+	}
+}
+
+// testNeverDeleted checks that objects stay if the executor was never allowed to delete them, even if
+// the ManifestWork no longer orphans them.
+func testNeverDeleted(t *testing.T, c *cluster) {
+	c.grant("configmaps", "get,create,update,patch")
+	c.run()
+	orphan := func(spec *workv1.ManifestWorkSpec) {
+		spec.DeleteOption = &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeOrphan}
+	}
+	name := c.create("", c.actsAs(orphan), configMap("a", "one"), configMap("b", "one"), configMap("c", "one"))
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	c.grantRules(
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "create", "update", "patch"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"b"}, Verbs: []string{"delete"}},
+	)
+	c.update(name, func(spec *workv1.ManifestWorkSpec) {
+		spec.DeleteOption = nil
+		spec.Workload.Manifests = []workv1.Manifest{c.manifest(configMap("b", "two"))}
+	})
+	c.hasConfigMap("b", "two")
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	c.hasConfigMap("a", "one")
+
+	refused := c.create("-refused", c.actsAs(orphan), configMap("d", "one"))
+	c.condition(refused, workv1.WorkApplied, metav1.ConditionTrue)
+	c.update(refused, func(spec *workv1.ManifestWorkSpec) { spec.DeleteOption = nil })
+	c.condition(refused, workv1.WorkApplied, metav1.ConditionFalse)
+	c.delete(refused)
+	c.gone(refused)
+	c.hasConfigMap("d", "one")
+
+	// The object that the executor is allowed to delete is deleted.
+	c.delete(name)
+	c.gone(name)
+	c.noConfigMap("b")
+	c.hasConfigMap("c", "one")
+}
+
+// testRevokedMidway checks that in mode Review the agent stops writing as soon as it receives the
+// revocation of a permission, even if it has applied only some of the manifests.
+func testRevokedMidway(t *testing.T, c *cluster) {
+	c.mode = preflight.Review
+	c.grant("configmaps", allVerbs)
+	c.run()
+	other := c.create("-other", c.actsAs(), configMap("other", "one"))
+	c.condition(other, workv1.WorkApplied, metav1.ConditionTrue)
+	var once sync.Once
+	midway := make(chan error, 1)
+	c.onRequest(func(request *http.Request) error {
+		if request.Method != http.MethodPost || !strings.HasSuffix(request.URL.Path, "/namespaces/"+c.name+"/configmaps") {
+			return nil
+		}
+		once.Do(func() {
+			ctx, cancel := context.WithTimeout(request.Context(), patience)
+			defer cancel()
+			err := c.kube.RbacV1().RoleBindings(c.name).Delete(ctx, "worker", metav1.DeleteOptions{})
+			for err == nil {
+				var work *workv1.ManifestWork
+				if work, err = c.works().Get(ctx, other, metav1.GetOptions{}); err == nil && meta.IsStatusConditionFalse(work.Status.Conditions, workv1.WorkApplied) {
+					break
+				}
+			}
+			midway <- err
+		})
+		return nil
+	})
+	name := c.create("", c.actsAs(), configMap("a", "one"), configMap("b", "one"), configMap("c", "one"))
+	c.condition(name, workv1.WorkApplied, metav1.ConditionFalse)
+	eventually(t, "the RoleBinding of the executor is deleted during the pass", func(context.Context) error {
+		select {
+		case err := <-midway:
+			midway <- err
+			return err
+		default:
+			return errors.New("the deletion has not completed")
+		}
+	})
+	eventually(t, "ManifestWork "+name+" is refused", func(ctx context.Context) error {
+		work, err := c.works().Get(ctx, name, metav1.GetOptions{})
+		if err == nil && !strings.Contains(appliedOf(work, 2).Message, "not allowed to apply") {
+			err = fmt.Errorf("message of condition Applied of manifest 2 = %q", appliedOf(work, 2).Message)
+		}
+		return err
+	})
+	for _, later := range []string{"b", "c"} {
+		if _, err := c.configMap(later); !apierrors.IsNotFound(err) {
+			t.Errorf("Get(ConfigMap %s) after the revocation = %v, want NotFound", later, err)
+		}
+	}
+}
+
+// testRefusedReviewError checks that feedback that was removed after a revocation is not reported
+// again while SubjectAccessReviews fail.
+func testRefusedReviewError(t *testing.T, c *cluster) {
+	c.grant("configmaps", allVerbs)
+	c.run()
+	name := c.create("", c.actsAs(reports), configMap("a", "one"))
+	c.condition(name, "Read", metav1.ConditionTrue)
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	c.revoke()
+	c.condition(name, workv1.WorkApplied, metav1.ConditionFalse)
+	c.onExchange(func(request *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		if !strings.HasSuffix(request.URL.Path, "/subjectaccessreviews") {
+			return send()
+		}
+		return &http.Response{
+			StatusCode: http.StatusInternalServerError, Header: http.Header{"Content-Type": []string{"application/json"}}, Request: request,
+			Body: io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"out of order","reason":"InternalError","code":500}`)),
+		}, nil
+	})
+	c.grant("configmaps", allVerbs)
+	eventually(t, "condition Applied contains the error of the SubjectAccessReview", func(ctx context.Context) error {
+		work, err := c.works().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		manifest := work.Status.ResourceStatus.Manifests[0]
+		if len(manifest.StatusFeedbacks.Values) > 0 || meta.IsStatusConditionTrue(work.Status.Conditions, workv1.WorkApplied) {
+			t.Fatalf("status = %+v, want no feedback and Applied not True", work.Status)
+		}
+		if message := appliedOf(work, 0).Message; !strings.Contains(message, "out of order") {
+			return fmt.Errorf("message of condition Applied = %q", message)
+		}
+		return nil
+	})
+	c.onExchange(nil)
+	work := c.condition(name, "Read", metav1.ConditionTrue)
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	if values := work.Status.ResourceStatus.Manifests[0].StatusFeedbacks.Values; len(values) != 1 || *values[0].Value.String != "one" {
+		t.Errorf("feedback = %+v, want one", values)
+	}
+}

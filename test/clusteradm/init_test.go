@@ -1,0 +1,212 @@
+package clusteradm_test
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+)
+
+const (
+	hubARN     = "arn:aws:eks:us-west-2:123456789012:cluster/hub-cluster1"
+	managedARN = "arn:aws:eks:us-east-1:123456789012:cluster/managed-cluster1"
+)
+
+// joinWords returns the flags of the first join command in the output of init.
+func joinWords(t *testing.T, out string) map[string]string {
+	t.Helper()
+	_, after, ok := strings.Cut(out, "clusteradm join \\\n")
+	if !ok {
+		t.Fatalf("init printed\n%s\nwant output that contains clusteradm join", out)
+	}
+	after, _, _ = strings.Cut(after, "\n\n")
+	words := strings.Fields(strings.ReplaceAll(after, "\\\n", " "))
+	flags := map[string]string{}
+	for i := 0; i+1 < len(words); i += 2 {
+		flags[words[i]] = words[i+1]
+	}
+	return flags
+}
+
+func TestInitInstallsAHubOnce(t *testing.T) {
+	hub := clusters.cluster(t, "fresh", true)
+	kube := kubeOf(t, hub)
+	first := run(t, hub, "init", "--image", "registry.example.com/hub:v1").done(t)
+	first.shows(t, "the hub signs client certificates", "deployment.apps/hub-apiserver in open-cluster-management-hub created",
+		"secret/hub-apiserver-serving in open-cluster-management-hub created", "clusteradm accept --clusters CLUSTER_NAME")
+	if strings.Contains(first.errOut, "Warning") {
+		t.Errorf("init printed %q to standard error, want no warning", first.errOut)
+	}
+	secret, err := kube.CoreV1().Secrets(hubNamespace).Get(t.Context(), servingSecret, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	second := run(t, hub, "init", "--image", "registry.example.com/hub:v1").done(t)
+	for line := range strings.Lines(second.out) {
+		if strings.HasSuffix(line, " created\n") || strings.HasSuffix(line, " configured\n") {
+			t.Errorf("second init printed %q, want all objects unchanged", line)
+		}
+	}
+	again, err := kube.CoreV1().Secrets(hubNamespace).Get(t.Context(), servingSecret, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.ResourceVersion != secret.ResourceVersion {
+		t.Errorf("resourceVersion of Secret %s after a second init = %s, want %s", servingSecret, again.ResourceVersion, secret.ResourceVersion)
+	}
+
+	verifyAPIServices(t, hub.AdminConfig(), secret)
+	deployment, err := kube.AppsV1().Deployments(hubNamespace).Get(t.Context(), serverName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifyOneReplica(t, deployment)
+	if requests, err := kube.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{}); err != nil || len(requests.Items) > 0 {
+		t.Errorf("CertificateSigningRequests after init = %v, %v, want none", requests.Items, err)
+	}
+}
+
+// verifyAPIServices checks that the hub will trust the server behind every APIService.
+func verifyAPIServices(t *testing.T, config *rest.Config, secret *corev1.Secret) {
+	t.Helper()
+	client, err := aggregator.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := client.ApiregistrationV1().APIServices().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(secret.Data[corev1.TLSCertKey])
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var groups []string
+	for _, service := range list.Items {
+		if service.Spec.Service == nil {
+			continue
+		}
+		groups = append(groups, service.Spec.Group)
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(service.Spec.CABundle)
+		name := service.Spec.Service.Name + "." + service.Spec.Service.Namespace + ".svc"
+		if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: name}); err != nil {
+			t.Errorf("Verify(certificate of APIService %s) = %v, want nil", service.Name, err)
+		}
+	}
+	for _, group := range []string{clusterv1.GroupName, "work.open-cluster-management.io", "search.open-cluster-management.io"} {
+		if !slices.Contains(groups, group) {
+			t.Errorf("groups of APIServices = %v, want %s among them", groups, group)
+		}
+	}
+}
+
+// verifyOneReplica checks a server that stores its data itself. Two replicas, or a server that
+// waits for a Secret of another component, would never start.
+func verifyOneReplica(t *testing.T, deployment *appsv1.Deployment) {
+	t.Helper()
+	pod := deployment.Spec.Template.Spec
+	container := pod.Containers[0]
+	if *deployment.Spec.Replicas != 1 || deployment.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
+		t.Errorf("Deployment has %d replicas and strategy %s, want 1 and Recreate", *deployment.Spec.Replicas, deployment.Spec.Strategy.Type)
+	}
+	if container.Image != "registry.example.com/hub:v1" {
+		t.Errorf("image = %s, want registry.example.com/hub:v1, the value of --image", container.Image)
+	}
+	for _, volume := range pod.Volumes {
+		if volume.Secret != nil && volume.Secret.SecretName != servingSecret {
+			t.Errorf("Deployment mounts Secret %s, want only %s", volume.Secret.SecretName, servingSecret)
+		}
+	}
+	for _, arg := range container.Args {
+		if strings.HasPrefix(arg, "--etcd-") || strings.HasPrefix(arg, "--search-postgres") {
+			t.Errorf("arguments = %q, want no %s", container.Args, arg)
+		}
+	}
+	for _, arg := range []string{"--registration-auth=csr", "--search-engine=embedded", "--data-dir=" + dataDir + "/data"} {
+		if !slices.Contains(container.Args, arg) {
+			t.Errorf("arguments = %q, want %s among them", container.Args, arg)
+		}
+	}
+}
+
+// The credentials that init prints allow only joining.
+func TestInitTokenAllowsOnlyJoining(t *testing.T) {
+	hub := clusters.cluster(t, "public", false)
+	applyFile(t, hub, "test", "framework", "testdata", "managedclusters.crd.yaml")
+	words := joinWords(t, run(t, hub, "init", "--apiserver=external", "--registration-auth=aws-irsa", "--hub-cluster-arn", hubARN, "--token-duration=1h").done(t).out)
+	ca, err := base64.StdEncoding.DecodeString(words["--ca-data"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if words["--eks-hub-cluster-arn"] != hubARN || words["--registration-auth"] != "aws-irsa" {
+		t.Errorf("flags of the join command = %v, want the hub's ARN and aws-irsa", words)
+	}
+	config := &rest.Config{Host: words["--hub-apiserver"], BearerToken: words["--hub-token"], TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
+	client, err := versioned.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the hub accepts the bootstrap token", func(ctx context.Context) error {
+		_, err := client.ClusterV1().ManagedClusters().Create(ctx, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "by-token"}}, metav1.CreateOptions{})
+		return err
+	})
+	if err := client.ClusterV1().ManagedClusters().Delete(t.Context(), "by-token", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("Delete(ManagedCluster) with the bootstrap token = %v, want Forbidden", err)
+	}
+	cluster, err := client.ClusterV1().ManagedClusters().Get(t.Context(), "by-token", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster.Spec.HubAcceptsClient = true
+	if _, err := client.ClusterV1().ManagedClusters().Update(t.Context(), cluster, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("Update(hubAcceptsClient) with the bootstrap token = %v, want Forbidden", err)
+	}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kube.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("List(Secrets) with the bootstrap token = %v, want Forbidden", err)
+	}
+}
+
+func TestInitWarnsIfTheHubDoesNotSign(t *testing.T) {
+	hub := clusters.cluster(t, "public", false)
+	got := run(t, hub, "init", "--apiserver=external", "--csr-probe-timeout=2s").done(t)
+	got.shows(t, "Warning: the hub does not sign client certificates", "--registration-auth=aws-irsa", "--cluster-signing-cert-file", "clusteradm join")
+	requests, err := kubeOf(t, hub).CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, request := range requests.Items {
+		if strings.HasPrefix(request.Name, "clusteradm-probe") {
+			t.Errorf("CertificateSigningRequest %s exists after init, want it deleted", request.Name)
+		}
+	}
+}
+
+func TestInitRejectsAHubThatRunsOCM(t *testing.T) {
+	hub := clusters.cluster(t, "public", false)
+	applyFile(t, hub, "test", "framework", "testdata", "managedclusters.crd.yaml")
+	run(t, hub, "init").refused(t, "already runs OCM", "existing-ocm")
+	if _, err := kubeOf(t, hub).AppsV1().Deployments(hubNamespace).Get(t.Context(), serverName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("Get(Deployment of the server) = %v, want NotFound", err)
+	}
+}

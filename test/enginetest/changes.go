@@ -1,0 +1,170 @@
+package enginetest
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"testing"
+
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+func compareClasses(a, b visibility.Class) int {
+	return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Namespace, b.Namespace))
+}
+
+// changesSince returns all changes after a version. It requires that the current version has a change,
+// because Changes waits otherwise.
+func changesSince(t testing.TB, engine search.Engine, after uint64, limit int) []search.Change {
+	t.Helper()
+	var all []search.Change
+	for last := version(t, engine); after < last; {
+		changes, upTo, err := engine.Changes(deadline(t), after, limit)
+		if err != nil {
+			t.Fatalf("Changes(%d): %v", after, err)
+		}
+		if upTo <= after {
+			t.Fatalf("Changes(%d) returns version %d, want more than %[1]d and at most %[3]d", after, upTo, last)
+		}
+		checkVersions(t, changes, after, upTo)
+		all, after = append(all, changes...), upTo
+	}
+	return all
+}
+
+// checkVersions checks that changes are in the order of their versions, and that all versions are
+// after one version and not after the other.
+func checkVersions(t testing.TB, changes []search.Change, after, upTo uint64) {
+	t.Helper()
+	last := after + 1
+	for _, change := range changes {
+		if change.Version < last || change.Version > upTo {
+			t.Errorf("Changes(%d) returns a change of version %d, want %d to %d", after, change.Version, last, upTo)
+		}
+		last = change.Version
+	}
+}
+
+func testChanges(t *testing.T, open func(t *testing.T) search.Engine) {
+	engine := open(t)
+	apply(t, engine, full(t, "c", pod("a", "One"), pod("b", "One")))
+	begin := version(t, engine)
+	first := apply(t, engine, delta(t, "c", pod("a", "Two"))).Version
+	second := apply(t, engine, delta(t, hub, pod("h1", "New"), pod("h2", "New"), pod("h3", "New"))).Version
+	gone := delta(t, "c")
+	gone.Delete = []string{"c/b"}
+	third := apply(t, engine, gone).Version
+	t.Run("InOrderWithBeforeAndAfter", func(t *testing.T) {
+		changes := changesSince(t, engine, begin, 100)
+		slices.SortFunc(changes, func(a, b search.Change) int {
+			return cmp.Or(cmp.Compare(a.Version, b.Version), cmp.Compare(a.UID, b.UID))
+		})
+		properties := func(id, status string) query.Properties { return decode(t, pod(id, status).properties) }
+		same(t, "changes", changes, []search.Change{
+			{Version: first, Cluster: "c", UID: "c/a", Before: properties("a", "One"), After: properties("a", "Two")},
+			{Version: second, Cluster: hub, Hub: true, UID: hub + "/h1", After: properties("h1", "New")},
+			{Version: second, Cluster: hub, Hub: true, UID: hub + "/h2", After: properties("h2", "New")},
+			{Version: second, Cluster: hub, Hub: true, UID: hub + "/h3", After: properties("h3", "New")},
+			{Version: third, Cluster: "c", UID: "c/b", Before: properties("b", "One")},
+		})
+	})
+	t.Run("AllChangesOfAVersionTogether", func(t *testing.T) {
+		for _, limit := range []int{1, 2, 3, 4} {
+			first, upTo, err := engine.Changes(deadline(t), second-1, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkVersions(t, first, second-1, upTo)
+			ofSecond := slices.DeleteFunc(first, func(c search.Change) bool { return c.Version != second })
+			if len(ofSecond) != 3 {
+				t.Errorf("Changes() with max %d = %d changes of the report, want 3", limit, len(ofSecond))
+			}
+			var got []string
+			for _, change := range changesSince(t, engine, begin, limit) {
+				got = append(got, change.UID)
+			}
+			sameWords(t, "changes", got, "c/a local-cluster/h1 local-cluster/h2 local-cluster/h3 c/b")
+		}
+	})
+	t.Run("WithoutChangesReturnsWhenTheContextEnds", func(t *testing.T) {
+		current := version(t, engine)
+		changes, upTo, err := engine.Changes(ended(), current, 100)
+		if err != nil || len(changes) > 0 || upTo != current {
+			t.Errorf("Changes(%d) = %d changes, version %d, error %v, want no changes, the same version and no error", current, len(changes), upTo, err)
+		}
+	})
+	t.Run("WaitsForAChange", func(t *testing.T) {
+		type answer struct {
+			changes []search.Change
+			err     error
+		}
+		answers := make(chan answer, 1)
+		ctx, current := deadline(t), version(t, engine)
+		go func() {
+			changes, _, err := engine.Changes(ctx, current, 100)
+			answers <- answer{changes, err}
+		}()
+		apply(t, engine, delta(t, "c", pod("waited", "New")))
+		got := <-answers
+		if got.err != nil || len(got.changes) != 1 || got.changes[0].UID != "c/waited" {
+			t.Errorf("Changes() = %v, error %v, want the change of c/waited", got.changes, got.err)
+		}
+	})
+	t.Run("UnknownVersion", func(t *testing.T) {
+		if _, _, err := engine.Changes(deadline(t), version(t, engine)+1000, 100); !errors.Is(err, search.ErrExpired) {
+			t.Errorf("Changes() after a future version: error %v, want ErrExpired", err)
+		}
+	})
+}
+
+// testReopen checks that a reopened engine contains all acknowledged writes.
+func testReopen(t *testing.T, open func(t *testing.T) search.Engine, reopen func(t *testing.T, engine search.Engine) search.Engine) {
+	engine := open(t)
+	apply(t, engine, chained(t, "c1"))
+	apply(t, engine, chained(t, hub))
+	queried(t, engine)
+	pending := delta(t, "c1")
+	pending.AddEdges = []search.Edge{edge("c1", "pod1", "Pod", "later", "Pod", "ownedBy")}
+	pending.Delete = []string{"c1/svc"}
+	apply(t, engine, pending)
+	apply(t, engine, full(t, "gone", pod("a", "Running")))
+	if err := engine.RemoveCluster(deadline(t), "gone"); err != nil {
+		t.Fatal(err)
+	}
+	type state struct {
+		Found    []search.Item
+		Related  []string
+		Clusters []search.ClusterState
+		Labels   *search.Completion
+		Schema   []search.PropertySchema
+		Version  uint64
+	}
+	read := func() state {
+		t.Helper()
+		order := []search.Order{{Property: query.Cluster}}
+		result := find(t, engine, everything(), &search.Request{Items: true, Limit: -1, OrderBy: order})
+		return state{
+			Found: result.Items, Related: sorted(related(t, engine, "set,pod1,deploy")), Clusters: clusters(t, engine), Version: version(t, engine),
+			Labels: complete(t, engine, everything(), &search.CompletionRequest{Property: query.Label, Limit: -1}),
+			Schema: schema(t, engine, everything(), query.Query{}),
+		}
+	}
+	before := read()
+	engine = reopen(t, engine)
+	after := read()
+	if after.Version < before.Version {
+		t.Errorf("Version() after Reopen = %d, want at least %d", after.Version, before.Version)
+	}
+	after.Version = before.Version
+	same(t, "data after Reopen", after, before)
+	if _, _, err := engine.Changes(deadline(t), version(t, engine)+1000, 100); !errors.Is(err, search.ErrExpired) {
+		t.Errorf("Changes() after a future version: error %v, want ErrExpired", err)
+	}
+	applied := apply(t, engine, delta(t, "c1", pod("later", "Running")))
+	if applied.Version <= before.Version {
+		t.Errorf("Apply() after Reopen: version %d, want more than %d", applied.Version, before.Version)
+	}
+	sameWords(t, "related to a resource that was reported after its edge", related(t, engine, "later"), "c1/pod1")
+}

@@ -1,0 +1,149 @@
+package enginetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+)
+
+func testOrder(t *testing.T, open func(t *testing.T) search.Engine) {
+	engine := open(t)
+	apply(t, engine, full(t, "c",
+		object{"a", `{"kind":"Pod","name":"delta","restarts":9,"created":"2025-01-02T00:00:00Z","mixed":"text","list":["b"]}`},
+		object{"b", `{"kind":"Pod","name":"Alpha","restarts":100,"created":"2025-01-01T23:30:00-01:00","mixed":5,"list":["a","z"]}`},
+		object{"c", `{"kind":"Pod","name":"bravo","restarts":10,"created":"2024-01-01T00:00:00Z","mixed":"2025-01-01T00:00:00Z","list":[]}`},
+		object{"d", `{"kind":"Pod","name":"charlie","restarts":-1,"mixed":-7.5}`},
+		object{"e", `{"kind":"Job","name":"bravo"}`},
+	))
+	apply(t, engine, full(t, "b", object{"z", `{"kind":"Pod","name":"bravo","restarts":10.0,"mixed":"10"}`}))
+	for _, test := range []struct {
+		name string
+		by   []search.Order
+		want string
+	}{
+		{"NumbersAsNumbers", []search.Order{{Property: "restarts"}}, "c/d c/a b/z c/c c/b c/e"},
+		{"NumbersDescendingMissingLast", []search.Order{{Property: "restarts", Descending: true}}, "c/b b/z c/c c/a c/d c/e"},
+		{"TextsByBytesTiesByUID", []search.Order{{Property: "name"}}, "c/b b/z c/c c/e c/d c/a"},
+		{"TextsDescendingTiesByUID", []search.Order{{Property: "name", Descending: true}}, "c/a c/d b/z c/c c/e c/b"},
+		{"TimesAsTimes", []search.Order{{Property: "created"}}, "c/c c/a c/b b/z c/d c/e"},
+		{"TimesDescending", []search.Order{{Property: "created", Descending: true}}, "c/b c/a c/c b/z c/d c/e"},
+		{"NumbersThenTimesThenTexts", []search.Order{{Property: "mixed"}}, "c/d c/b b/z c/c c/a c/e"},
+		{"SeveralProperties", []search.Order{{Property: "kind"}, {Property: "name", Descending: true}, {Property: "restarts"}}, "c/e c/a c/d b/z c/c c/b"},
+		{"Cluster", []search.Order{{Property: "cluster", Descending: true}, {Property: "name"}}, "c/b c/c c/e c/d c/a b/z"},
+		{"ListsByFirstLeafEmptyLikeMissing", []search.Order{{Property: "list"}}, "c/b c/a b/z c/c c/d c/e"},
+		{"UnknownProperty", []search.Order{{Property: "nothing"}}, "b/z c/a c/b c/c c/d c/e"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			result := find(t, engine, everything(), &search.Request{Items: true, Limit: -1, OrderBy: test.by})
+			sameList(t, "order", uidsOf(result.Items), test.want)
+			first := find(t, engine, everything(), &search.Request{Items: true, Limit: 2, Offset: 1, OrderBy: test.by})
+			same(t, "items with limit 2 and offset 1", uidsOf(first.Items), uidsOf(result.Items[1:3]))
+		})
+	}
+}
+
+func testPaging(t *testing.T, open func(t *testing.T) search.Engine) {
+	engine := open(t)
+	const count = 97
+	report := &search.Report{Cluster: "c", Full: true, Time: now}
+	for i := range count {
+		o := object{fmt.Sprintf("%03d", i*61%count), fmt.Sprintf(`{"kind":"Pod","name":"pod-%d","restarts":%d}`, i, i%7)}
+		if i%10 == 0 {
+			o.properties = fmt.Sprintf(`{"kind":"Pod","name":"pod-%d"}`, i)
+		}
+		report.Put = append(report.Put, delta(t, "c", o).Put...)
+	}
+	apply(t, engine, report)
+	var every []string
+	for i := range report.Put {
+		every = append(every, report.Put[i].UID)
+	}
+	every = sorted(every)
+	for _, orderBy := range [][]search.Order{nil, {{Property: "restarts"}}, {{Property: "restarts", Descending: true}, {Property: "name"}}, {{Property: "nothing"}}} {
+		name := fmt.Sprint(orderBy)
+		whole := uidsOf(find(t, engine, everything(), &search.Request{Items: true, Limit: -1, OrderBy: orderBy}).Items)
+		same(t, "all resources by "+name, sorted(whole), every)
+		for _, limit := range []int{1, 10, count, count + 1} {
+			t.Run(fmt.Sprintf("Continue/%s/%d", name, limit), func(t *testing.T) {
+				var paged []string
+				for token, pages := "", 0; ; pages++ {
+					page := find(t, engine, everything(), &search.Request{Items: true, Limit: limit, Continue: token, OrderBy: orderBy})
+					if page.Count != count {
+						t.Errorf("Count of page %d = %d, want %d", pages, page.Count, count)
+					}
+					paged = append(paged, uidsOf(page.Items)...)
+					if token = page.Continue; token == "" || pages > count {
+						break
+					}
+				}
+				same(t, "items of all pages", paged, whole)
+			})
+			t.Run(fmt.Sprintf("Offset/%s/%d", name, limit), func(t *testing.T) {
+				var paged []string
+				for offset := 0; offset < count+limit; offset += limit {
+					paged = append(paged, uidsOf(find(t, engine, everything(), &search.Request{Items: true, Limit: limit, Offset: offset, OrderBy: orderBy}).Items)...)
+				}
+				same(t, "items of all pages", paged, whole)
+			})
+		}
+	}
+	t.Run("OffsetBeyondTheEnd", func(t *testing.T) {
+		result := find(t, engine, everything(), &search.Request{Items: true, Limit: 10, Offset: 1 << 40})
+		if len(result.Items) > 0 || result.Continue != "" || result.Count != count {
+			t.Errorf("Search() with an offset after the end: items %v, Continue %q, Count %d, want no items and Count %d", uidsOf(result.Items), result.Continue, result.Count, count)
+		}
+	})
+	t.Run("InvalidTokensAreRejected", func(t *testing.T) {
+		for _, token := range []string{"x", "AAAA", "\x00", "eyJhIjoxfQ", "9999999999:9", "'; --"} {
+			_, err := engine.Search(deadline(t), everything(), &search.Request{Items: true, Limit: 1, Continue: token, Now: now})
+			if !errors.Is(err, search.ErrExpired) {
+				t.Errorf("Search() with token %q: error %v, want ErrExpired", token, err)
+			}
+		}
+	})
+	t.Run("TokensDoNotWidenTheScope", func(t *testing.T) {
+		token := find(t, engine, everything(), &search.Request{Items: true, Limit: 10}).Continue
+		result, err := engine.Search(deadline(t), scopeOf(t, ""), &search.Request{Items: true, Limit: 10, Continue: token, Now: now})
+		if err != nil && !errors.Is(err, search.ErrExpired) {
+			t.Fatal(err)
+		}
+		if err == nil && (len(result.Items) > 0 || result.Count > 0) {
+			t.Errorf("Search() with the token of another caller: Count = %d, want 0", result.Count)
+		}
+	})
+	t.Run("ChangesBetweenPages", func(t *testing.T) { pageUnderChange(t, engine, every) })
+}
+
+// pageUnderChange reads pages while resources are added and deleted. Either the pages contain each
+// permanent resource exactly once, or the token expires.
+func pageUnderChange(t *testing.T, engine search.Engine, staying []string) {
+	t.Helper()
+	for _, orderBy := range [][]search.Order{nil, {{Property: "name"}}} {
+		var paged []string
+		token, expired := "", false
+		for page := 0; page <= 2*len(staying); page++ {
+			result, err := engine.Search(deadline(t), everything(), &search.Request{Items: true, Limit: 5, Continue: token, OrderBy: orderBy, Now: now})
+			if expired = errors.Is(err, search.ErrExpired); expired {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			paged = append(paged, uidsOf(result.Items)...)
+			if token = result.Continue; token == "" {
+				break
+			}
+			change := delta(t, "c", object{fmt.Sprintf("new-%d", page), fmt.Sprintf(`{"kind":"Pod","name":"a-%d"}`, page)})
+			change.Delete = []string{fmt.Sprintf("c/new-%d", page-1)}
+			apply(t, engine, change)
+		}
+		if expired {
+			continue
+		}
+		kept := slices.DeleteFunc(paged, func(uid string) bool { _, found := slices.BinarySearch(staying, uid); return !found })
+		same(t, fmt.Sprintf("permanent resources in all pages by %v", orderBy), sorted(kept), staying)
+	}
+}

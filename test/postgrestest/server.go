@@ -1,0 +1,327 @@
+// Package postgrestest starts a PostgreSQL server for tests.
+package postgrestest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+const (
+	superuser    = "hub"
+	startTimeout = time.Minute
+	callTimeout  = 30 * time.Second
+)
+
+// server is a PostgreSQL server that listens on a socket in its own directory.
+type server struct {
+	directory string
+	command   *exec.Cmd
+	databases atomic.Int64
+	users     int
+	// exited is closed when the process has ended.
+	exited chan struct{}
+}
+
+var (
+	mu     sync.Mutex
+	shared *server
+	// kept is true if Main stops the server.
+	kept bool
+)
+
+// Main runs all tests of a package with one server, and returns the exit code. TestMain calls it.
+func Main(m *testing.M) int {
+	mu.Lock()
+	kept = true
+	mu.Unlock()
+	code := m.Run()
+	mu.Lock()
+	defer mu.Unlock()
+	if shared != nil {
+		shared.stop()
+		shared = nil
+	}
+	return code
+}
+
+// Start creates an empty database on the server of this process and returns its connection string.
+// The first call starts the server. The server ends with Main, or without Main after the last test
+// that uses it, and always with this process. Its databases are then removed. If PostgreSQL is not
+// installed, the test fails immediately.
+func Start(t testing.TB) (dsn string) {
+	t.Helper()
+	mu.Lock()
+	defer mu.Unlock()
+	if shared == nil {
+		started, err := start(context.WithoutCancel(t.Context()))
+		if err != nil {
+			t.Fatalf("PostgreSQL: %v", err)
+		}
+		shared = started
+	}
+	s := shared
+	s.users++
+	t.Cleanup(s.release)
+	name := fmt.Sprintf("test%d", s.databases.Add(1))
+	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
+	defer cancel()
+	if err := s.execute(ctx, "CREATE DATABASE "+name); err != nil {
+		t.Fatalf("PostgreSQL: creating a database: %v", err)
+	}
+	return s.dsn(name)
+}
+
+// release stops the server after the last test that uses it.
+func (s *server) release() {
+	mu.Lock()
+	defer mu.Unlock()
+	if s.users--; s.users > 0 || kept {
+		return
+	}
+	s.stop()
+	if shared == s {
+		shared = nil
+	}
+}
+
+func start(ctx context.Context) (*server, error) {
+	bin, err := binaries(ctx)
+	if err != nil {
+		return nil, err
+	}
+	owner, err := owner()
+	if err != nil {
+		return nil, err
+	}
+	// The path of a socket has at most 107 bytes, too few for the directory of a test.
+	directory, err := os.MkdirTemp("", "pg")
+	if err != nil {
+		return nil, err
+	}
+	s := &server{directory: directory, exited: make(chan struct{})}
+	if err := s.run(ctx, bin, owner); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(directory))
+	}
+	return s, nil
+}
+
+func (s *server) run(ctx context.Context, bin string, owner *identity) error {
+	if owner != nil {
+		if err := os.Chown(s.directory, owner.uid, owner.gid); err != nil {
+			return err
+		}
+	}
+	data := filepath.Join(s.directory, "data")
+	limited, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	initdb := exec.CommandContext(limited, filepath.Join(bin, "initdb"), "--pgdata="+data, "--username="+superuser,
+		"--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+	s.prepare(initdb, owner)
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	log := &tail{}
+	s.command = exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-k", s.directory,
+		"-c", "listen_addresses=", "-c", "unix_socket_permissions=0700", "-c", "max_connections=200",
+		// Except for fsync, these are the settings of the operator of the public search service.
+		"-c", "fsync=off", "-c", "shared_buffers="+setting("HUB_POSTGRES_SHARED_BUFFERS", "128MB"),
+		"-c", "work_mem=64MB", "-c", "effective_cache_size=2GB", "-c", "max_parallel_workers_per_gather=8",
+		"-c", "max_wal_size=4GB", "-c", "autovacuum_naptime=5s")
+	s.prepare(s.command, owner)
+	s.command.Stdout, s.command.Stderr = log, log
+	if err := startBound(s.command, s.exited); err != nil {
+		return fmt.Errorf("postgres: %w", err)
+	}
+	err := wait.PollUntilContextCancel(limited, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-s.exited:
+			return false, errors.New("the server has ended")
+		default:
+			return s.execute(ctx, "SELECT 1") == nil, nil
+		}
+	})
+	if err != nil {
+		s.kill()
+		<-s.exited
+		return fmt.Errorf("postgres is not ready: %w\n%s", err, log)
+	}
+	return nil
+}
+
+func setting(name, fallback string) string {
+	if value := os.Getenv(name); value != "" {
+		return value
+	}
+	return fallback
+}
+
+// prepare makes a command run in the server's directory as its owner.
+func (s *server) prepare(command *exec.Cmd, owner *identity) {
+	command.Dir = s.directory
+	command.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}
+	command.WaitDelay = 5 * time.Second
+	restrict(command, owner)
+}
+
+// kill ends the postmaster, which ends its children.
+func (s *server) kill() {
+	if s.command != nil && s.command.Process != nil {
+		_ = s.command.Process.Signal(syscall.SIGQUIT)
+	}
+}
+
+// stop ends the server and removes its data.
+func (s *server) stop() {
+	s.kill()
+	<-s.exited
+	_ = os.RemoveAll(s.directory)
+}
+
+func (s *server) dsn(database string) string {
+	return fmt.Sprintf("host=%s user=%s dbname=%s sslmode=disable", s.directory, superuser, database)
+}
+
+func (s *server) execute(ctx context.Context, statement string) error {
+	connection, err := pgx.Connect(ctx, s.dsn("postgres"))
+	if err != nil {
+		return err
+	}
+	defer connection.Close(ctx)
+	_, err = connection.Exec(ctx, statement)
+	return err
+}
+
+// binaries returns the directory of initdb and postgres.
+func binaries(ctx context.Context) (string, error) {
+	var candidates []string
+	if directory := os.Getenv("HUB_POSTGRES_BIN"); directory != "" {
+		candidates = append(candidates, directory)
+	}
+	limited, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if out, err := exec.CommandContext(limited, "pg_config", "--bindir").Output(); err == nil {
+		candidates = append(candidates, strings.TrimSpace(string(out)))
+	}
+	if path, err := exec.LookPath("postgres"); err == nil {
+		candidates = append(candidates, filepath.Dir(path))
+	}
+	candidates = append(candidates, newestFirst("/usr/lib/postgresql/*/bin")...)
+	if built := os.Getenv("HUB_BIN"); built != "" {
+		candidates = append(candidates, newestFirst(filepath.Join(built, "postgres/usr/lib/postgresql/*/bin"))...)
+	}
+	if root, err := moduleRoot(); err == nil {
+		candidates = append(candidates, newestFirst(filepath.Join(root, "bin/postgres/usr/lib/postgresql/*/bin"))...)
+	}
+	for _, directory := range candidates {
+		if executable(filepath.Join(directory, "initdb")) && executable(filepath.Join(directory, "postgres")) {
+			return directory, nil
+		}
+	}
+	return "", errors.New("initdb and postgres are not installed; hack/install-postgres.sh installs them")
+}
+
+// moduleRoot returns the directory of go.mod at or above the working directory.
+func moduleRoot() (string, error) {
+	directory, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(directory, "go.mod")); err == nil {
+			return directory, nil
+		}
+		parent := filepath.Dir(directory)
+		if parent == directory {
+			return "", errors.New("no go.mod above the working directory")
+		}
+		directory = parent
+	}
+}
+
+// newestFirst returns the directories that match a pattern, highest version first.
+func newestFirst(pattern string) []string {
+	found, err := filepath.Glob(pattern)
+	if err != nil {
+		return nil
+	}
+	version := func(path string) int {
+		number, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil {
+			return 0
+		}
+		return number
+	}
+	slices.SortStableFunc(found, func(a, b string) int { return cmp.Compare(version(b), version(a)) })
+	return found
+}
+
+func executable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}
+
+// identity is the user as which the server runs.
+type identity struct{ uid, gid int }
+
+// owner returns an unprivileged user if this process runs as root, because PostgreSQL does not run
+// as root. Otherwise it returns nil.
+func owner() (*identity, error) {
+	if os.Getuid() != 0 {
+		return nil, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		found, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, uidErr := strconv.Atoi(found.Uid)
+		gid, gidErr := strconv.Atoi(found.Gid)
+		if uidErr == nil && gidErr == nil && uid != 0 {
+			return &identity{uid: uid, gid: gid}, nil
+		}
+	}
+	return nil, errors.New("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
+}
+
+// tail keeps the end of the output of a process.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+// Write implements io.Writer.
+func (t *tail) Write(p []byte) (int, error) {
+	const most = 16 << 10
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	if len(t.text) > most {
+		t.text = bytes.Clone(t.text[len(t.text)-most:])
+	}
+	return len(p), nil
+}
+
+// String returns the kept output.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.text)
+}

@@ -1,0 +1,202 @@
+package liveness_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/clock"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
+	"open-cluster-management.io/hub-apiserver/pkg/registration"
+	"open-cluster-management.io/hub-apiserver/pkg/registration/liveness"
+	"open-cluster-management.io/hub-apiserver/test/framework"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+const patience = 60 * time.Second
+
+func eventually(t *testing.T, what string, check func() error) {
+	t.Helper()
+	var last error
+	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		last = check()
+		return last == nil, nil
+	}); err != nil {
+		t.Fatalf("waiting until %s: %v", what, errors.Join(err, last))
+	}
+}
+
+// TestLivenessOnAHub checks the conditions and taints of a cluster while its agent renews its
+// Lease, stops and renews it again. The Lease is stored in a real hub, and the cluster in a real
+// server.
+func TestLivenessOnAHub(t *testing.T) {
+	dir := t.TempDir()
+	stop := func(stop func(context.Context) error) {
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+			defer cancel()
+			if err := stop(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	cluster := framework.OwnCluster(t, localhub.ClusterOptions{Name: "hub", NoControllerManager: true})
+	apiserver, err := localhub.NewAPIServer(localhub.APIServerOptions{Hub: cluster, Dir: filepath.Join(dir, "apiserver")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop(apiserver.Stop)
+	if err := apiserver.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	hub, err := kubernetes.NewForConfig(cluster.AdminConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := apiserver.UserConfig("admin", "system:masters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := versioned.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	hubInformers := informers.NewSharedInformerFactoryWithOptions(hub, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+		o.LabelSelector = clusterv1.ClusterNameLabel
+	}))
+	serverInformers := externalversions.NewSharedInformerFactory(server, 0)
+	controller := liveness.NewController(liveness.Options{
+		Clusters: server.ClusterV1(), ClusterInformer: serverInformers.Cluster().V1().ManagedClusters(),
+		Leases: hub.CoordinationV1(), LeaseInformer: hubInformers.Coordination().V1().Leases(), Clock: clock.RealClock{},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		hubInformers.Shutdown()
+		serverInformers.Shutdown()
+	})
+	hubInformers.Start(ctx.Done())
+	serverInformers.Start(ctx.Done())
+	running.Go(func() { controller.Run(ctx) })
+
+	clusters := server.ClusterV1().ManagedClusters()
+	_, err = clusters.Create(t.Context(), &clusterv1.ManagedCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "cluster1"},
+		Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true, LeaseDurationSeconds: new(int32(1)), Taints: []clusterv1.Taint{
+			{Key: "example.com/maintenance", Effect: clusterv1.TaintEffectNoSelect},
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := func(conditions ...metav1.Condition) {
+		t.Helper()
+		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			current, err := clusters.Get(t.Context(), "cluster1", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			for _, condition := range conditions {
+				meta.SetStatusCondition(&current.Status.Conditions, condition)
+			}
+			_, err = clusters.UpdateStatus(t.Context(), current, metav1.UpdateOptions{})
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(what string, status metav1.ConditionStatus, taints ...string) {
+		t.Helper()
+		eventually(t, what, func() error {
+			current, err := clusters.Get(t.Context(), "cluster1", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			has := map[string]bool{}
+			for _, taint := range current.Spec.Taints {
+				has[taint.Key] = !taint.TimeAdded.IsZero()
+			}
+			ok := len(has) == len(taints)
+			for _, taint := range taints {
+				ok = ok && has[taint]
+			}
+			available := meta.FindStatusCondition(current.Status.Conditions, clusterv1.ManagedClusterConditionAvailable)
+			if status == "" {
+				ok = ok && available == nil
+			} else {
+				ok = ok && available != nil && available.Status == status
+			}
+			if !ok {
+				return fmt.Errorf("taints = %v, condition Available = %v, want taints %v and status %q", current.Spec.Taints, available, taints, status)
+			}
+			return nil
+		})
+	}
+	const maintenance = "example.com/maintenance"
+	expect("cluster1 is unreachable without a condition", "", maintenance, liveness.TaintUnreachable)
+
+	// The server may have created both already.
+	if _, err := hub.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cluster1"}}, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	leases := hub.CoordinationV1().Leases("cluster1")
+	if _, err := leases.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: registration.LeaseName}}, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	renew := func(ctx context.Context) error {
+		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:"cluster1"}},"spec":{"renewTime":%q}}`, clusterv1.ClusterNameLabel, time.Now().UTC().Format(metav1.RFC3339Micro))
+		_, err := leases.Patch(ctx, registration.LeaseName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		return err
+	}
+
+	agent, stopAgent := context.WithCancel(t.Context())
+	defer stopAgent()
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		wait.UntilWithContext(agent, func(ctx context.Context) {
+			if err := renew(ctx); err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+		}, 500*time.Millisecond)
+	})
+	report(
+		metav1.Condition{Type: clusterv1.ManagedClusterConditionJoined, Status: metav1.ConditionTrue, Reason: "ManagedClusterJoined"},
+		metav1.Condition{Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionTrue, Reason: "ManagedClusterAvailable"})
+	expect("cluster1 is available", metav1.ConditionTrue, maintenance)
+	eventually(t, "the clock of cluster1 is synchronized", func() error {
+		current, err := clusters.Get(t.Context(), "cluster1", metav1.GetOptions{})
+		if err == nil && !meta.IsStatusConditionTrue(current.Status.Conditions, clusterv1.ManagedClusterConditionClockSynced) {
+			return fmt.Errorf("conditions = %v", current.Status.Conditions)
+		}
+		return err
+	})
+
+	stopAgent()
+	renewing.Wait()
+	expect("cluster1 is unreachable after its agent stopped", metav1.ConditionUnknown, maintenance, liveness.TaintUnreachable)
+	if err := renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	report(metav1.Condition{Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionFalse, Reason: "ManagedClusterKubeAPIServerUnavailable"})
+	expect("cluster1 is unavailable", metav1.ConditionFalse, maintenance, liveness.TaintUnavailable)
+}
