@@ -107,11 +107,18 @@ func (r *Reviewer) store(account types.NamespacedName, request Request, m *memor
 			return
 		}
 		a.invalidate(r.clock.Now())
-	} else if event, unsettled := r.unsettled.last(account, request, asked); unsettled {
+	} else if event, unsettled := r.unsettled.last(account, request, asked, r.contradicts(account, request, f.decision)); unsettled {
 		a.invalidate(r.clock.Now())
 		r.watches.recheck(account, event, asked)
 	}
 	r.cache.put(account, q, a)
+}
+
+// contradicts reports whether a decision allows a request that the watched RBAC does not grant.
+// Either another authorizer allows the request, or the API server has not received a revocation
+// yet. The caller must hold mu.
+func (r *Reviewer) contradicts(account types.NamespacedName, request Request, decision Decision) bool {
+	return decision.Allowed && r.watches != nil && !r.watches.policy.allows(account, request)
 }
 
 // review sends a SubjectAccessReview to the cluster.

@@ -130,3 +130,16 @@ func (p *policy) rules(account types.NamespacedName, namespace string) []rbacv1.
 	}
 	return out
 }
+
+// allows reports whether RBAC grants a request to an account.
+func (p *policy) allows(account types.NamespacedName, request Request) bool {
+	for key, b := range p.index.BindingsOf(subjectsOf(account)) {
+		if key.Namespace != "" && key.Namespace != request.Namespace {
+			continue
+		}
+		if grantOf(p.index.Role(b.Role).list(), actionOf(request)).allows(request.Name) {
+			return true
+		}
+	}
+	return false
+}

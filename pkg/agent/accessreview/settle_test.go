@@ -78,6 +78,47 @@ func TestRevocationThatTheFirstRecheckMisses(t *testing.T) {
 	f.want(alice, false, 1, getA)
 }
 
+// TestRevocationThatAllEarlyRechecksMiss simulates an API server that is seconds behind. Its answers
+// are not cached while they contradict RBAC.
+func TestRevocationThatAllEarlyRechecksMiss(t *testing.T) {
+	f := newWatchingFixture(t)
+	f.role("reader", rule("get", "", "configmaps"))
+	f.bind(everywhere, "reader", alice)
+	f.clock.Step(time.Minute)
+	f.want(alice, true, 1, getA)
+	notified := f.notified.count(alice)
+	f.bind(everywhere, "reader")
+	f.after(lastRecheck + recheckStep)
+	notified += 1 + len(rechecks)
+	f.wantNotified(alice, notified)
+	for i, delay := range []time.Duration{1500 * time.Millisecond, 2500 * time.Millisecond} {
+		f.want(alice, true, 1, getA)
+		f.want(alice, true, 1, getA)
+		f.after(delay)
+		f.wantNotified(alice, notified+i+1)
+	}
+	f.cluster.allow(false)
+	f.want(alice, false, 1, getA)
+	f.want(alice, false, 0, getA)
+}
+
+// TestRequestThatAnotherAuthorizerAllows checks that an answer that contradicts RBAC is cached again
+// 30 seconds after the revocation.
+func TestRequestThatAnotherAuthorizerAllows(t *testing.T) {
+	f := newWatchingFixture(t)
+	f.role("reader", rule("get", "", "configmaps"))
+	f.bind(everywhere, "reader", alice)
+	f.clock.Step(time.Minute)
+	f.want(alice, true, 2, getA, deleteA)
+	f.bind(everywhere, "reader")
+	f.clock.Step(lagging - time.Second)
+	f.want(alice, true, 1, getA, deleteA)
+	f.want(alice, true, 1, getA, deleteA)
+	f.clock.Step(time.Second)
+	f.want(alice, true, 1, getA, deleteA)
+	f.want(alice, true, 0, getA, deleteA)
+}
+
 func TestFirstQuestionRightAfterAnEvent(t *testing.T) {
 	f := newWatchingFixture(t)
 	f.role("reader", rule("get", "", "configmaps"))

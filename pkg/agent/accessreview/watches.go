@@ -127,15 +127,12 @@ func (w *watches) failing() bool {
 	return slices.ContainsFunc(w.kinds, func(k *kind) bool { return k.err != nil })
 }
 
-// recheck schedules the rechecks of an event for an account, except rechecks up to a given time.
-func (w *watches) recheck(account types.NamespacedName, event, last time.Time) {
+// recheck schedules the rechecks of an event for an account after a given time.
+func (w *watches) recheck(account types.NamespacedName, event, after time.Time) {
 	if w == nil {
 		return
 	}
-	for _, at := range recheckTimes(event) {
-		if !at.After(last) {
-			continue
-		}
+	for _, at := range recheckTimes(event, after) {
 		w.rechecks.AddAfter(recheck{account: account, at: at}, at.Sub(w.clock.Now()))
 	}
 }
