@@ -11,6 +11,8 @@ COMMIT  := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 STAMP   := k8s.io/component-base/version
 LDFLAGS := -s -w -X $(STAMP).gitVersion=$(KUBE_LIBRARIES)+hub-apiserver.$(VERSION) -X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=37 -X $(STAMP).gitCommit=$(COMMIT)
 GOBUILD := go build -buildvcs=false
+# Tests start many servers and link many binaries: collect garbage less often, and omit the symbols for debuggers.
+GOTEST := GOGC=200 go test -buildvcs=false -vet=off -ldflags=-w
 
 CLUSTERS ?= 2
 
@@ -43,22 +45,22 @@ run: devhub build ## Start a hub with CLUSTERS=2 managed clusters and show a ses
 
 .PHONY: test-unit
 test-unit: ## Run the tests of pkg, cmd and hack, which start no server
-	go test -buildvcs=false -vet=off ./pkg/... ./cmd/... ./hack/...
+	$(GOTEST) ./pkg/... ./cmd/... ./hack/...
 
 .PHONY: integration
 integration: devhub build postgres ## Run the tests of one area on real servers: PKG=search; RUN=TestName selects tests
 	@[[ -n "$(PKG)" ]] || { echo "integration: set PKG to one of:" $$(ls test) >&2; exit 2; }
-	go test -buildvcs=false -vet=off -count=1 -parallel 4 -timeout 28m $(if $(RUN),-run '$(RUN)') ./test/$(PKG)/...
+	$(GOTEST) -count=1 -parallel 4 -timeout 28m $(if $(RUN),-run '$(RUN)') ./test/$(PKG)/...
 
 .PHONY: test
 test: devhub build postgres ## Run all tests
 	@echo "== testing"
-	go test -buildvcs=false -vet=off -parallel 4 -timeout 28m ./...
+	$(GOTEST) -parallel 4 -timeout 28m ./...
 
 .PHONY: campaign
 campaign: devhub build ## Run the fault, crash, scale and differential tests for longer than `make test` does
 	REGISTRATION_SEQUENCES=150 CRASH_CREATES=1000 CRASH_ROUNDS=4 SCALE_CLUSTERS=100 SCALE_IDLE_SECONDS=60 EXECUTOR_TRIPLES=5000 SEARCH_DECISIONS=100000 \
-		go test -buildvcs=false -vet=off -count=1 -p 1 -timeout 60m \
+		$(GOTEST) -count=1 -p 1 -timeout 60m \
 		-run 'TestRegistrationFaults|TestCrashes|TestManyPermissions|TestExecutorDecisionsMatchAPIServer|TestVisibilityIsExact' \
 		./test/registration ./test/server ./test/differential ./test/search
 

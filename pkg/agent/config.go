@@ -60,8 +60,8 @@ type Config struct {
 	// Inventory selects the resources of the managed cluster that are reported to the hub. Nil
 	// disables the report.
 	Inventory *inventory.Settings
-	// ManagedEndpoint is the URL of the managed cluster's API server that is reported with these
-	// resources. If it is empty, no URL is reported.
+	// ManagedEndpoint is the URL of the managed cluster's API server that a new ManagedCluster
+	// contains.
 	ManagedEndpoint string
 	// Hub and Managed are the client configurations of the two clusters. Hub is nil if Registration
 	// is set.

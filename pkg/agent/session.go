@@ -78,7 +78,7 @@ func (c CompletedConfig) newSession(hub *rest.Config, hash string) (*session, er
 	if c.Inventory != nil {
 		s.inventory, err = inventory.New(inventory.Config{
 			Timing:      inventory.DefaultTiming,
-			ClusterName: c.ClusterName, APIEndpoint: c.ManagedEndpoint, Settings: c.Inventory, Hub: hub,
+			ClusterName: c.ClusterName, Settings: c.Inventory, Hub: hub,
 			Metadata: c.metadata, Dynamic: c.dynamic, Discovery: c.discovery,
 		})
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -23,13 +24,16 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	baseversion "k8s.io/component-base/version"
+	"k8s.io/klog/v2"
 
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/controllers/clusterpermission"
 	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/graphql"
@@ -58,6 +62,10 @@ const (
 	rulesReviewTimeout = 10 * time.Second
 	searchClaimID      = "id"
 	graphqlResource    = "graphql"
+	// rowPeriod is the interval at which the number of Nodes of each cluster is counted. rowRetry is
+	// the interval while the engine is unavailable.
+	rowPeriod = time.Minute
+	rowRetry  = 5 * time.Second
 )
 
 // SearchConfig configures search.
@@ -82,29 +90,36 @@ type SearchConfig struct {
 
 // fleetSearch contains the parts of search.
 type fleetSearch struct {
-	engine   search.Engine
+	engine   *search.Loading
 	scopes   *visibility.Compiler
 	reports  *ingest.Handler
 	graphql  http.Handler
 	bindings kubeinformers.SharedInformerFactory
 	// claim is nil for an engine that several servers may share, and if the claim of an embedded etcd applies.
 	claim *storageClaim
+	// rows keeps the resources of kind Cluster up to date.
+	rows reconcile.Loop
 }
 
-// openEngine opens the engine.
-func (c *SearchConfig) openEngine(ctx context.Context) (search.Engine, error) {
-	ctx, cancel := context.WithTimeout(ctx, searchOpenTimeout)
-	defer cancel()
+// openEngine starts to load the engine, so that everything else is served meanwhile.
+func (c *SearchConfig) openEngine() (*search.Loading, error) {
 	switch c.Engine {
 	case EmbeddedSearch:
 		spareMemory()
-		engine, err := embedded.Open(c.DataDir, embedded.Options{MaxCost: c.MaxRequestCost, Caller: waitingCaller})
+		data, err := embedded.Begin(c.DataDir, embedded.Options{MaxCost: c.MaxRequestCost, Caller: waitingCaller})
 		if errors.Is(err, search.ErrInUse) {
 			return nil, fmt.Errorf("%w: stop the other server, or run several servers with --search-engine=%s", err, PostgresSearch)
 		}
-		return engine, err
+		if err != nil {
+			return nil, err
+		}
+		return search.Load(func(ctx context.Context) (search.Engine, error) { return data.Load(ctx) }), nil
 	case PostgresSearch:
-		return postgres.Open(ctx, postgres.Options{DSN: c.PostgresURL})
+		return search.Load(func(ctx context.Context) (search.Engine, error) {
+			ctx, cancel := context.WithTimeout(ctx, searchOpenTimeout)
+			defer cancel()
+			return postgres.Open(ctx, postgres.Options{DSN: c.PostgresURL})
+		}), nil
 	}
 	return nil, fmt.Errorf("unknown search engine %q", c.Engine)
 }
@@ -131,7 +146,7 @@ func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinf
 	out := &fleetSearch{
 		bindings: kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTransform(onlySubjects)),
 	}
-	if out.engine, err = config.openEngine(context.Background()); err != nil {
+	if out.engine, err = config.openEngine(); err != nil {
 		return nil, fmt.Errorf("search engine %s: %w", config.Engine, err)
 	}
 	defer func() {
@@ -168,12 +183,34 @@ func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinf
 			_, err := clusters.Lister().Get(cluster)
 			return err == nil
 		},
+		Cluster: func(cluster string) *clusterv1.ManagedCluster {
+			found, err := clusters.Lister().Get(cluster)
+			if err != nil {
+				return nil
+			}
+			return found
+		},
 	})
 	if err != nil {
 		return nil, err
 	}
 	if _, err := clusters.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(any) { out.reports.Notify() }}); err != nil {
 		return nil, fmt.Errorf("following ManagedClusters: %w", err)
+	}
+	out.rows = reconcile.Loop{
+		Name:  "search-clusters",
+		Feeds: []reconcile.Feed{{Informer: clusters.Informer(), Keys: reconcile.Own}},
+		Reconcile: func(ctx context.Context, key cache.ObjectName) (time.Duration, error) {
+			err := out.reports.UpdateCluster(ctx, key.Name)
+			if errors.Is(err, search.ErrUnavailable) {
+				klog.FromContext(ctx).V(2).Info("Cannot update the resource of kind Cluster yet", "err", err)
+				return 0, reconcile.RequeueAfter(wait.Jitter(rowRetry, 1))
+			}
+			if _, missing := clusters.Lister().Get(key.Name); missing != nil {
+				return 0, err
+			}
+			return wait.Jitter(rowPeriod, 1), err
+		},
 	}
 
 	// The compiler caches scopes, so the authorizer needs no cache.
@@ -274,7 +311,8 @@ func (f *fleetSearch) addHooks(s *Server, access *hubAccess) (map[string]func(co
 			f.scopes.Run(ctx)
 			<-ctx.Done()
 		},
-		"search-clusters": f.reports.Run,
+		"search-clusters":     f.reports.Run,
+		"search-cluster-rows": f.rows.Run,
 	}, nil
 }
 

@@ -137,15 +137,20 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 		})
 	}
-	if s.extra.Embedded != nil {
-		failed := s.extra.Embedded.Failed()
+	stopAfter := func(what string, failed <-chan error) {
 		s.running.Go(func() {
 			select {
 			case err := <-failed:
-				cancel(fmt.Errorf("embedded etcd: %w", err))
+				cancel(fmt.Errorf("%s: %w", what, err))
 			case <-ctx.Done():
 			}
 		})
+	}
+	if s.extra.Embedded != nil {
+		stopAfter("embedded etcd", s.extra.Embedded.Failed())
+	}
+	if s.search != nil {
+		stopAfter("search engine", s.search.engine.Failed())
 	}
 	if err := s.generic.PrepareRun().RunWithContext(ctx); err != nil {
 		return err

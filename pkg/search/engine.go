@@ -32,7 +32,7 @@ type Engine interface {
 	Apply(ctx context.Context, report *Report) (*Applied, error)
 	// RemoveCluster removes a cluster and all its resources.
 	RemoveCluster(ctx context.Context, cluster string) error
-	// Clusters returns the clusters that have reported, by name. It takes no Scope: the caller must
+	// Clusters returns the clusters with stored resources, by name. It takes no Scope: the caller must
 	// check which users may receive them.
 	Clusters(ctx context.Context) ([]ClusterState, error)
 
@@ -63,9 +63,13 @@ type Engine interface {
 	Close() error
 }
 
-// Resource is one reported resource of a cluster.
+// ClusterUIDPrefix is followed by the name of a cluster in the UID of its row: the resource of kind
+// Cluster that represents the cluster itself.
+const ClusterUIDPrefix = "cluster__"
+
+// Resource is one resource of a cluster.
 type Resource struct {
-	// UID is "<cluster>/<uid>", or "cluster__<cluster>" for the resource that represents the cluster itself.
+	// UID is "<cluster>/<uid>", or ClusterUIDPrefix and the name of the cluster.
 	UID        string
 	Properties query.Properties
 }
@@ -86,6 +90,8 @@ type Report struct {
 	Hub bool
 	// Full is true if the report contains all resources. All other resources are then removed.
 	Full bool
+	// Time is the time of the report. It is zero if the server itself changes the cluster; that is
+	// not a report of the cluster.
 	Time time.Time
 	// Put contains new and changed resources. Delete contains the UIDs of removed resources. A UID
 	// that does not exist is not an error.
@@ -105,7 +111,7 @@ type Applied struct {
 	Version                  uint64
 }
 
-// ClusterState describes a cluster that has reported.
+// ClusterState describes a cluster with stored resources.
 type ClusterState struct {
 	Name             string
 	Hub              bool
@@ -113,7 +119,7 @@ type ClusterState struct {
 	// Secrets is the number of Resources that are Secrets of a managed cluster. It is 0 for the
 	// hub.
 	Secrets int
-	// Reported is the time of the last report.
+	// Reported is the time of the last report. It is zero if the cluster has not reported.
 	Reported time.Time
 	// Incomplete is true if data may have been lost since the last report, so that a full report is
 	// required.
@@ -142,11 +148,12 @@ type Request struct {
 	// by value, texts by bytes, and ties by UID. Resources without the property come last. A map or
 	// a list is ordered by its first leaf.
 	OrderBy []Order
-	// Related requests the resources that are related to any match, regardless of Limit.
-	// RelatedKinds restricts their kinds, case-insensitively. RelatedItems requests up to
-	// RelatedLimit items of each kind (all if negative). Edges are followed in both directions, up
-	// to RelatedDepth edges (0 means 1), but not beyond Nodes and Channels. Matches are not related
-	// resources. Every resource on a path must be in the scope.
+	// Related requests the counts of the resources that are related to any match, regardless of
+	// Limit. RelatedKinds restricts their kinds, case-insensitively. RelatedItems requests up to
+	// RelatedLimit items of each kind (all if negative) that are related to the returned items or,
+	// if Items is false, to any match. Edges are followed in both directions, up to RelatedDepth
+	// edges (0 means 1), but not beyond Nodes and Channels. Matches are not related resources. Every
+	// resource on a path must be in the scope.
 	Related      bool
 	RelatedKinds []string
 	RelatedItems bool
@@ -175,8 +182,8 @@ type Item struct {
 	Version uint64
 	// Object contains the properties.
 	Object Object
-	// RelatedTo contains the UIDs of the matches to which a related item is related. It is empty
-	// for matches.
+	// RelatedTo contains the UIDs of the returned items or, if the request has no Items, of the
+	// matches to which a related item is related. It is empty for matches.
 	RelatedTo []string
 }
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/test/fleetgen"
@@ -116,7 +116,7 @@ func runFresh() (bool, error) {
 			return true, err
 		}
 	}
-	if _, err := engine.Search(ctx, visibilitytest.Everything(), &search.Request{Now: fleetgen.Epoch, Items: true, Limit: pageSize}); err != nil {
+	if _, err := engine.Search(ctx, visibility.Everything(), &search.Request{Now: fleetgen.Epoch, Items: true, Limit: pageSize}); err != nil {
 		return true, err
 	}
 	figures := freshFigures{Open: time.Since(started)}

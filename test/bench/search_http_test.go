@@ -81,23 +81,28 @@ func BenchmarkSearchHTTP(b *testing.B) {
 			{"direct", f.Server.ServiceAccountConfig},
 			{"through the hub", f.Hub.ServiceAccountConfig},
 		} {
-			fmt.Printf("over HTTP, %s:\n", way.name)
 			clients := map[string]rest.Interface{}
 			for _, u := range h.users {
 				clients[u.name] = way.client(b, callers, strings.ToLower(u.name))
 			}
-			compareWithBaseline(b, h.users, func(count int, u searchUser, q *searchQuery) []time.Duration {
-				ask := func(int) error { return q.post(b.Context(), clients[u.name], u) }
-				for i := range searchClients {
-					if err := ask(i); err != nil {
-						b.Error(err)
-						return nil
+			for _, api := range []struct {
+				name string
+				post func(*searchQuery, context.Context, rest.Interface, searchUser) error
+			}{{"searches", (*searchQuery).post}, {"GraphQL", (*searchQuery).postGraphQL}} {
+				fmt.Printf("over HTTP, %s, by %s:\n", way.name, api.name)
+				compareWithBaseline(b, h.users, func(count int, u searchUser, q *searchQuery) []time.Duration {
+					ask := func(int) error { return api.post(q, b.Context(), clients[u.name], u) }
+					for i := range searchClients {
+						if err := ask(i); err != nil {
+							b.Error(err)
+							return nil
+						}
 					}
-				}
-				ctx, cancel := context.WithTimeout(b.Context(), measured)
-				defer cancel()
-				return repeat(ctx, b, count, 1, ask)
-			})
+					ctx, cancel := context.WithTimeout(b.Context(), measured)
+					defer cancel()
+					return repeat(ctx, b, count, 1, ask)
+				})
+			}
 			memory("after these queries")
 			h.measureUnderUpdates(b, way.name, clients)
 			h.measureColdCallers(b, way)
@@ -435,6 +440,47 @@ func (q *searchQuery) post(ctx context.Context, client rest.Interface, u searchU
 	default:
 		question = &searchv1alpha1.Search{TypeMeta: meta("Search"), Spec: searchv1alpha1.SearchSpec{SearchRequest: q.requestFor(terms)}}
 	}
+	return q.send(ctx, client, u, resource, question, `"status"`)
+}
+
+// postGraphQL sends the query once as a public client does.
+func (q *searchQuery) postGraphQL(ctx context.Context, client rest.Interface, u searchUser) error {
+	input := map[string]any{"limit": q.request.Limit, "offset": q.request.Offset}
+	var keywords []string
+	var filters []map[string]any
+	for _, word := range strings.Fields(q.textFor(u)) {
+		at := strings.IndexAny(word, ":!")
+		if at < 0 {
+			keywords = append(keywords, word)
+			continue
+		}
+		filters = append(filters, map[string]any{"property": word[:at], "values": []string{strings.TrimPrefix(word[at:], ":")}})
+	}
+	input["keywords"], input["filters"] = keywords, filters
+	for _, order := range q.request.OrderBy {
+		input["orderBy"] = orderText(order)
+	}
+	text, variables := "", map[string]any{"input": []any{input}}
+	switch {
+	case q.schema:
+		text, variables = `query { searchSchema }`, nil
+	case q.complete != "":
+		text = `query ($property: String!, $limit: Int) { searchComplete(property: $property, limit: $limit) }`
+		variables = map[string]any{"property": q.complete, "limit": pageSize}
+	case q.request.RelatedItems:
+		text = `query ($input: [SearchInput]) { search(input: $input) { related { kind count items } } }`
+	case q.request.Related:
+		text = `query ($input: [SearchInput]) { search(input: $input) { count items related { kind count } } }`
+	case q.request.Items:
+		text = `query ($input: [SearchInput]) { search(input: $input) { items } }`
+	default:
+		text = `query ($input: [SearchInput]) { search(input: $input) { count } }`
+	}
+	return q.send(ctx, client, u, "graphql", map[string]any{"query": text, "variables": variables}, `{"data":`)
+}
+
+// send sends a question and checks that the response contains a text.
+func (q *searchQuery) send(ctx context.Context, client rest.Interface, u searchUser, resource string, question any, want string) error {
 	body, err := json.Marshal(question)
 	if err != nil {
 		return fmt.Errorf("query %s: %w", q.number, err)
@@ -454,8 +500,8 @@ func (q *searchQuery) post(ctx context.Context, client rest.Interface, u searchU
 	if err := errors.Join(err, stream.Close()); err != nil {
 		return fmt.Errorf("query %s of %s: %w", q.number, u.name, err)
 	}
-	if !bytes.Contains(answer.Bytes(), []byte(`"status"`)) {
-		return fmt.Errorf("query %s of %s: response = %.300s, want one with a status", q.number, u.name, answer)
+	if !bytes.Contains(answer.Bytes(), []byte(want)) {
+		return fmt.Errorf("query %s of %s: response = %.300s, want one with %s", q.number, u.name, answer, want)
 	}
 	return nil
 }

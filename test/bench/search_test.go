@@ -67,7 +67,7 @@ func reportFleet(b *testing.B, engine search.Engine, o fleetgen.Options) *search
 	seen := max(1, o.Clusters/5)
 	last := max(1, o.Clusters-seen)
 	f := &searchedFleet{engine: engine, options: o, users: []searchUser{
-		{"admin", visibilitytest.Everything(), 1},
+		{"admin", visibility.Everything(), 1},
 		{"U20", restricted(b, fleetgen.Policy(1, seen, 50)), 1},
 		{"U80", restricted(b, fleetgen.Policy(last, seen, 50)), last},
 	}}

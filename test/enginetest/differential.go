@@ -257,19 +257,32 @@ func (d *differential) compareSearches(scope visibility.Scope, number int, reque
 		d.equal(what, got.Related, want.Related)
 		return
 	}
-	if request.RelatedItems && request.RelatedLimit >= 0 {
-		all := *request
-		all.RelatedLimit = -1
-		d.compareSomeRelated(what, got.Related, find(d, d.want, scope, &all).Related, request.RelatedLimit)
+	if !request.RelatedItems {
+		d.equal(what, got.Related, want.Related)
 		return
 	}
-	for i := range got.Related {
-		got.Related[i].Items = byUID(got.Related[i].Items)
+	all := *request
+	all.Items, all.RelatedLimit = false, -1
+	related := find(d, d.want, scope, &all).Related
+	if request.Items {
+		for i := range related {
+			related[i].Items = relatedToAny(related[i].Items, uidsOf(got.Items))
+		}
 	}
-	for i := range want.Related {
-		want.Related[i].Items = byUID(want.Related[i].Items)
+	d.compareSomeRelated(what, got.Related, related, request.RelatedLimit)
+}
+
+// relatedToAny returns the items that are related to any of the given matches, and removes the UIDs
+// of other matches from them.
+func relatedToAny(items []search.Item, matches []string) []search.Item {
+	var out []search.Item
+	for _, item := range items {
+		item.RelatedTo = slices.DeleteFunc(slices.Clone(item.RelatedTo), func(uid string) bool { return !slices.Contains(matches, uid) })
+		if len(item.RelatedTo) > 0 {
+			out = append(out, item)
+		}
 	}
-	d.equal(what, got.Related, want.Related)
+	return out
 }
 
 // compareSomeRelated compares related items with all related items, because an engine may return any
@@ -280,7 +293,11 @@ func (d *differential) compareSomeRelated(what string, got, all []search.Related
 	for i := range got {
 		d.equal(what, got[i].Kind, all[i].Kind)
 		d.equal(what, got[i].Count, all[i].Count)
-		d.equal(what, len(got[i].Items), min(limit, all[i].Count))
+		expected := len(all[i].Items)
+		if limit >= 0 {
+			expected = min(limit, expected)
+		}
+		d.equal(what, len(got[i].Items), expected)
 		for _, item := range byUID(got[i].Items) {
 			at := slices.IndexFunc(all[i].Items, func(other search.Item) bool { return other.UID == item.UID })
 			if at < 0 {

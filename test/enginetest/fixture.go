@@ -74,7 +74,7 @@ func apply(t testing.TB, engine search.Engine, report *search.Report) *search.Ap
 	return applied
 }
 
-func everything() visibility.Scope { return visibilitytest.Everything() }
+func everything() visibility.Scope { return visibility.Everything() }
 
 // scopeOf returns the Scope of the user "caller" in the group "callers" under a policy.
 func scopeOf(t testing.TB, policy string) visibility.Scope {

@@ -78,8 +78,12 @@ func (o *oracle) Apply(ctx context.Context, report *search.Report) (*search.Appl
 	}
 	applied.EdgesDeleted = len(before) + applied.EdgesAdded - len(c.edges)
 	applied.Resources, applied.Edges = len(c.resources), len(c.edges)
+	reported := report.Time
+	if reported.IsZero() {
+		reported = c.state.Reported
+	}
 	c.state = search.ClusterState{
-		Name: report.Cluster, Hub: report.Hub, Resources: applied.Resources, Edges: applied.Edges, Reported: report.Time,
+		Name: report.Cluster, Hub: report.Hub, Resources: applied.Resources, Edges: applied.Edges, Reported: reported,
 	}
 	for _, r := range c.resources {
 		if !report.Hub && search.ClassOf(r.cluster, r.hub, r.properties).Secret() {

@@ -27,7 +27,7 @@ func (o *oracle) Search(_ context.Context, scope visibility.Scope, request *sear
 		}
 	}
 	if request.Related {
-		result.Related = o.related(scope, matches, request)
+		result.Related = o.related(scope, matches, uidsOf(result.Items), request)
 	}
 	return result, nil
 }
@@ -82,8 +82,8 @@ func compareBy(orders []search.Order, a, b oracleResource) int {
 }
 
 // related follows edges from each match separately, so that it has the matches of each related
-// resource.
-func (o *oracle) related(scope visibility.Scope, matches []oracleResource, request *search.Request) []search.Related {
+// resource. page are the UIDs of the returned items.
+func (o *oracle) related(scope visibility.Scope, matches []oracleResource, page []string, request *search.Request) []search.Related {
 	isMatch := map[string]bool{}
 	for _, match := range matches {
 		isMatch[match.uid] = true
@@ -114,6 +114,9 @@ func (o *oracle) related(scope visibility.Scope, matches []oracleResource, reque
 		slices.SortFunc(items, func(a, b search.Item) int { return cmp.Compare(a.UID, b.UID) })
 		one := search.Related{Kind: kind, Count: len(items)}
 		if request.RelatedItems {
+			if request.Items {
+				items = relatedToAny(items, page)
+			}
 			if request.RelatedLimit >= 0 {
 				items = items[:min(len(items), request.RelatedLimit)]
 			}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
 func edge(cluster, source, sourceKind, dest, destKind, relation string) search.Edge {
@@ -78,8 +79,8 @@ func testRelated(t *testing.T, open func(t *testing.T) search.Engine) {
 				Query: parse(t, test.query+" cluster:c"), Related: true, RelatedDepth: test.depth, RelatedKinds: test.kinds, RelatedItems: true, RelatedLimit: -1,
 			}
 			sameWords(t, "related", relatedUIDs(find(t, engine, everything(), request)), test.want)
-			request.Items, request.Limit = true, 1
-			sameWords(t, "related with one item", relatedUIDs(find(t, engine, everything(), request)), test.want)
+			request.Items, request.Limit = true, -1
+			sameWords(t, "related with all items", relatedUIDs(find(t, engine, everything(), request)), test.want)
 		})
 	}
 	t.Run("InvisibleResourcesOfTheHub", func(t *testing.T) {
@@ -102,6 +103,29 @@ func testRelated(t *testing.T, open func(t *testing.T) search.Engine) {
 		result := find(t, engine, everything(), &search.Request{Query: parse(t, `kind:Node cluster:c`), Related: true, RelatedItems: true, RelatedLimit: 2})
 		if len(result.Related) != 1 || result.Related[0].Count != 3 || len(result.Related[0].Items) != 2 {
 			t.Errorf("Search() with RelatedLimit 2 = %+v, want two of three Pods and Count 3", result.Related)
+		}
+	})
+	t.Run("RelatedItemsOfReturnedItems", func(t *testing.T) {
+		request := &search.Request{
+			Query: parse(t, `kind:Pod cluster:c`), OrderBy: []search.Order{{Property: query.Name}}, Items: true, Limit: 1,
+			Related: true, RelatedItems: true, RelatedLimit: -1, RelatedKinds: []string{"Node", "ReplicaSet"},
+		}
+		for _, want := range []map[string][]string{
+			{"c/node": {"c/other"}},
+			{"c/node": {"c/pod1"}, "c/set": {"c/pod1"}},
+		} {
+			result := find(t, engine, everything(), request)
+			if len(result.Related) != 2 || result.Related[0].Count != 1 || result.Related[1].Count != 1 {
+				t.Errorf("Search() with limit 1: Related = %+v, want one Node and one ReplicaSet of all Pods", result.Related)
+			}
+			got := map[string][]string{}
+			for _, related := range result.Related {
+				for _, item := range related.Items {
+					got[item.UID] = item.RelatedTo
+				}
+			}
+			same(t, "related to the page", got, want)
+			request.Continue = result.Continue
 		}
 	})
 	t.Run("RelatedToNamesTheMatches", func(t *testing.T) {

@@ -43,6 +43,7 @@ func testApply(t *testing.T, open func(t *testing.T) search.Engine) {
 		{"HubClasses", testHubClasses},
 		{"CancelledIsAllOrNothing", testCancelled},
 		{"ClusterPseudoResource", testPseudoResource},
+		{"ChangeByServer", testChangeByServer},
 		{"LargeReport", testLargeReport},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.test(t, open(t)) })
@@ -293,6 +294,17 @@ func testPseudoResource(t *testing.T, engine search.Engine) {
 	if item := get(t, engine, everything(), "cluster__c"); item == nil || item.Cluster != "c" {
 		t.Errorf("Get(cluster__c) = %v, want an item of cluster c", item)
 	}
+}
+
+// testChangeByServer checks that a change without a time is not a report of the cluster.
+func testChangeByServer(t *testing.T, engine search.Engine) {
+	change := delta(t, "c", object{"row", `{"kind":"Cluster","name":"c"}`})
+	change.Time = time.Time{}
+	apply(t, engine, change)
+	same(t, "before the first report", clusters(t, engine), []search.ClusterState{{Name: "c", Resources: 1}})
+	apply(t, engine, full(t, "c", pod("a", "Running"), object{"row", `{"kind":"Cluster","name":"c"}`}))
+	apply(t, engine, change)
+	same(t, "after a report", clusters(t, engine), []search.ClusterState{{Name: "c", Resources: 2, Reported: now}})
 }
 
 func testLargeReport(t *testing.T, engine search.Engine) {

@@ -96,7 +96,7 @@ func TestSearchWithClusteradm(t *testing.T) {
 		want []string
 	}{
 		"properties":                {[]string{"rest"}, []string{"restarts:"}},
-		"values":                    {[]string{"kind:"}, []string{"kind:ConfigMap", "kind:Deployment", "kind:Node", "kind:Pod", "kind:ReplicaSet"}},
+		"values":                    {[]string{"kind:"}, []string{"kind:Cluster", "kind:ConfigMap", "kind:Deployment", "kind:Node", "kind:Pod", "kind:ReplicaSet"}},
 		"values with a prefix":      {[]string{"kind:p"}, []string{"kind:Pod"}},
 		"values with other terms":   {[]string{"namespace:payments", "kind:"}, []string{"kind:Deployment", "kind:Pod", "kind:ReplicaSet"}},
 		"the last of several":       {[]string{"kind:Node,Re"}, []string{"kind:Node,ReplicaSet"}},

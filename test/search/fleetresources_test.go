@@ -118,16 +118,16 @@ func fleetResourcesInChunks(t *testing.T, f *fleet) {
 	for pages := 1; ; pages++ {
 		list := framework.Must(objects.List(ctx, options))(t)
 		got = append(got, objectNames(list.Items)...)
-		if pages == 1 && (len(list.Items) != 3 || ptr.Deref(list.RemainingItemCount, -1) != 5) {
-			t.Errorf("first chunk = %d items, %d remaining, want 3 and 5", len(list.Items), ptr.Deref(list.RemainingItemCount, -1))
+		if pages == 1 && (len(list.Items) != 3 || ptr.Deref(list.RemainingItemCount, -1) != 6) {
+			t.Errorf("first chunk = %d items, %d remaining, want 3 and 6", len(list.Items), ptr.Deref(list.RemainingItemCount, -1))
 		}
 		if options.Continue = list.Continue; list.Continue == "" {
 			break
 		}
 	}
 	slices.Sort(got)
-	if want := objectNames(framework.Must(objects.List(ctx, metav1.ListOptions{}))(t).Items); !slices.Equal(got, want) || len(got) != 8 {
-		t.Errorf("names in chunks = %v, want the 8 names of one list %v", got, want)
+	if want := objectNames(framework.Must(objects.List(ctx, metav1.ListOptions{}))(t).Items); !slices.Equal(got, want) || len(got) != 9 {
+		t.Errorf("names in chunks = %v, want the 9 names of one list %v", got, want)
 	}
 }
 
@@ -321,8 +321,8 @@ func fleetResourcesInAnInformer(t *testing.T, f *fleet) {
 		}
 		break
 	}
-	if len(initial) != 8 {
-		t.Errorf("streamed list = %v, want 8 objects", initial)
+	if len(initial) != 9 {
+		t.Errorf("streamed list = %v, want 9 objects", initial)
 	}
 
 	factory := externalversions.NewSharedInformerFactoryWithOptions(s.viewer.OCM, 0, externalversions.WithTweakListOptions(func(options *metav1.ListOptions) {

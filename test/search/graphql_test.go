@@ -116,14 +116,20 @@ func searchWithGraphQL(t *testing.T, f *fleet) {
 	})
 	t.Run("related", func(t *testing.T) {
 		of := input(map[string][]string{"kind": {"ReplicaSet"}})
-		of["relatedKinds"], of["limit"] = []string{"Pod"}, 1
+		of["relatedKinds"] = []string{"Pod"}
 		result := ask(t, consoleQuery, map[string]any{"input": []any{of}}).Data.Search[0]
 		if len(result.Related) != 1 || result.Related[0].Count != 2 || !slices.Equal(names(result.Related[0].Items), []string{"web-1-a", "web-1-b"}) {
 			t.Errorf("related = %+v, want Pods web-1-a and web-1-b", result.Related)
 		}
+		// The limit applies to the related items of each kind.
+		of["limit"] = 1
+		result = ask(t, consoleQuery, map[string]any{"input": []any{of}}).Data.Search[0]
+		if len(result.Related) != 1 || result.Related[0].Count != 2 || len(result.Related[0].Items) != 1 {
+			t.Errorf("related with limit 1 = %+v, want one of two Pods", result.Related)
+		}
 	})
 	t.Run("searchComplete", func(t *testing.T) {
-		if got := ask(t, `{searchComplete(property: "label")}`, nil).Data.SearchComplete; !slices.Equal(got, []string{"app=job", "app=web", "tier=front"}) {
+		if got := ask(t, `{searchComplete(property: "label", query: {filters: [{property: "kind", values: ["!Cluster"]}]})}`, nil).Data.SearchComplete; !slices.Equal(got, []string{"app=job", "app=web", "tier=front"}) {
 			t.Errorf("searchComplete(label) = %q, want app=job, app=web and tier=front", got)
 		}
 		if got := ask(t, `{searchComplete(property: "restarts")}`, nil).Data.SearchComplete; !slices.Equal(got, []string{"isNumber", "0", "10"}) {

@@ -52,6 +52,7 @@ var testsOfEngines = map[string]func(*testing.T, *fleet){
 	"Secrets":                searchNeverFindsSecretsOfManagedClusters,
 	"reports":                searchReports,
 	"many callers at once":   searchByManyCallersAtOnce,
+	"clusters":               searchClusters,
 	"one report at a time":   searchReportsOneAtATime,
 	"reports that end early": searchReportsThatEndEarly,
 	"forged reports":         searchReportsOfOtherClusters,

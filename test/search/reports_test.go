@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
@@ -50,7 +51,7 @@ func searchReports(t *testing.T, f *fleet) {
 			t.Errorf("%s: Version is empty", what)
 		}
 	}
-	query := "cluster:" + r.name
+	query := "kind!=Cluster cluster:" + r.name
 	totals("full report", r.has(t, []inventory.Resource{one, two, three}, edge(three, one, "attachedTo")), inventory.Response{TotalAdded: 3, TotalResources: 3, TotalEdgesAdded: 1, TotalEdges: 1})
 	// Acknowledged resources must be found immediately.
 	if err := same(searched(t, f.OCM, query), []string{"configmap.default.one", "configmap.default.two", "pod.default.three"}); err != nil {
@@ -129,6 +130,30 @@ func TestSearchReportsOfPublicCollectors(t *testing.T) {
 	isRefused(t, err, http.StatusBadRequest)
 }
 
+// TestSearchClusters checks that the ManagedClusters are resources of kind Cluster for those who may view them, whether
+// or not the clusters report.
+func TestSearchClusters(t *testing.T) { onShared(t, searchClusters) }
+
+func searchClusters(t *testing.T, f *fleet) {
+	silent, other := f.SilentCluster(t), f.SilentCluster(t)
+	viewer := f.searcher(t, framework.Unique("clusters"))
+	viewer.views(t, silent)
+	finds(t, viewer.OCM, "kind:Cluster", clusterRow)
+	finds(t, f.OCM, "kind:Cluster cluster:"+other, clusterRow)
+	mark := framework.Unique("mark")
+	patch := fmt.Sprintf(`{"metadata":{"labels":{"mark":%q}}}`, mark)
+	framework.Must(f.OCM.ClusterV1().ManagedClusters().Patch(t.Context(), silent, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(t)
+	finds(t, viewer.OCM, "kind:Cluster label:mark="+mark, clusterRow)
+	state := framework.Must(f.OCM.SearchV1alpha1().Inventories(silent).Get(t.Context(), silent, metav1.GetOptions{}))(t).Status
+	if state.State != searchv1alpha1.InventoryAbsent || state.Resources != 0 {
+		t.Errorf("status of the Inventory of a cluster that has not reported = %+v, want state %s and no resources", state, searchv1alpha1.InventoryAbsent)
+	}
+	if err := f.OCM.ClusterV1().ManagedClusters().Delete(t.Context(), other, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	finds(t, f.OCM, "kind:Cluster cluster:"+other)
+}
+
 // TestSearchReportsOfOtherClusters checks that a cluster can report neither for another cluster nor for the hub.
 func TestSearchReportsOfOtherClusters(t *testing.T) { onShared(t, searchReportsOfOtherClusters) }
 
@@ -162,8 +187,8 @@ func searchReportsOfOtherClusters(t *testing.T, f *fleet) {
 	_, err := postReport(t.Context(), attacker.agent.OCM, syncPath(attacker.name), true, inventory.Sync{AddResources: []inventory.Resource{forged}})
 	isRefused(t, err, http.StatusUnprocessableEntity)
 	finds(t, f.OCM, "cluster:"+victim.name+" mark:genuine", "configmap.default.theirs")
-	finds(t, f.OCM, "cluster:"+victim.name, "configmap.default.theirs")
-	finds(t, f.OCM, "cluster:"+attacker.name, "configmap.default.own")
+	finds(t, f.OCM, "cluster:"+victim.name, "configmap.default.theirs", clusterRow)
+	finds(t, f.OCM, "cluster:"+attacker.name, "configmap.default.own", clusterRow)
 
 	// A user with permission to list all resources of the hub, but not to view clusters, finds no resource of a cluster.
 	hubOnly := f.searcher(t, framework.Unique("hub-only"))

@@ -78,7 +78,7 @@ func searchQueries(t *testing.T, f *fleet) {
 		terms searchv1alpha1.SearchTerms
 		want  []string
 	}{
-		"everything but Secrets": {text(""), []string{a, b, job, bare, "configmap.default.settings", "node.node-1", "deployment.payments.web", "replicaset.payments.web-1"}},
+		"everything but Secrets": {text(""), []string{a, b, job, bare, "configmap.default.settings", "node.node-1", "deployment.payments.web", "replicaset.payments.web-1", clusterRow}},
 		"a kind":                 {text("kind:Pod"), []string{a, b, job, bare}},
 		"a kind in lower case":   {text("kind:pod"), []string{a, b, job, bare}},
 		"several values":         {text("kind:Node,ConfigMap"), []string{"node.node-1", "configmap.default.settings"}},
@@ -297,11 +297,28 @@ func searchRelated(t *testing.T, f *fleet) {
 		t.Errorf("related Pods = %s, want %s", got, want)
 	}
 
-	// The limit of items does not limit related resources.
+	// Related items are those of the returned items. Counts are of the resources that are related to all matches.
 	request = textQuery("kind:Pod")
-	request.Output, request.Limit = searchv1alpha1.OutputRelated, ptr.To[int32](1)
-	if got, want := fmt.Sprint(related(request)), "map[Node:[node.node-1] ReplicaSet:[replicaset.payments.web-1]]"; got != want {
-		t.Errorf("related to all Pods = %s, want %s", got, want)
+	request.Output, request.RelatedLimit = searchv1alpha1.OutputRelated, ptr.To[int32](10)
+	for limit, want := range map[int32]string{
+		-1: "map[Node:[node.node-1] ReplicaSet:[replicaset.payments.web-1]]",
+		0:  "map[Node:[node.node-1] ReplicaSet:[replicaset.payments.web-1]]",
+	} {
+		request.Limit = &limit
+		if got := fmt.Sprint(related(request)); got != want {
+			t.Errorf("related to all Pods with limit %d = %s, want %s", limit, got, want)
+		}
+	}
+	request.OrderBy, request.Limit = []string{"name desc"}, ptr.To[int32](1)
+	for _, kind := range framework.Must(search(t.Context(), s.viewer.OCM, request))(t).Related {
+		if kind.Count != 1 || kind.Kind == "ReplicaSet" && len(kind.Items) != 1 {
+			t.Errorf("related kind %s of one of the Pods = %d items, count %d, want the ReplicaSet of the Pod, and count 1", kind.Kind, len(kind.Items), kind.Count)
+		}
+		for _, item := range kind.Items {
+			if want := []string{s.seen.name + "/pod.payments.web-1-b"}; !slices.Equal(item.RelatedTo, want) {
+				t.Errorf("RelatedTo of %s = %v, want %v", item.UID, item.RelatedTo, want)
+			}
+		}
 	}
 	request.RelatedLimit = ptr.To[int32](0)
 	for _, kind := range framework.Must(search(t.Context(), s.viewer.OCM, request))(t).Related {

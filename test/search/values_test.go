@@ -48,14 +48,14 @@ func searchCompletions(t *testing.T, f *fleet) {
 		minimum, max string
 		more         bool
 	}{
-		"kinds":                  {spec: searchv1alpha1.SearchCompletionSpec{Property: "kind"}, want: "ConfigMap:1 Deployment:1 Node:1 Pod:4 ReplicaSet:1", typed: searchv1alpha1.PropertyString},
+		"kinds":                  {spec: searchv1alpha1.SearchCompletionSpec{Property: "kind"}, want: "Cluster:1 ConfigMap:1 Deployment:1 Node:1 Pod:4 ReplicaSet:1", typed: searchv1alpha1.PropertyString},
 		"with a filter":          {spec: searchv1alpha1.SearchCompletionSpec{Property: "kind", SearchTerms: terms("namespace:payments")}, want: "Deployment:1 Pod:2 ReplicaSet:1", typed: searchv1alpha1.PropertyString},
 		"prefix in another case": {spec: searchv1alpha1.SearchCompletionSpec{Property: "status", Prefix: "c"}, want: "Completed:1 CrashLoopBackOff:1", typed: searchv1alpha1.PropertyString},
 		"labels are pairs":       {spec: searchv1alpha1.SearchCompletionSpec{Property: "label", SearchTerms: terms("kind:Pod")}, want: "app=job:1 app=web:2 tier=front:1", typed: searchv1alpha1.PropertyString},
 		"elements of lists":      {spec: searchv1alpha1.SearchCompletionSpec{Property: "image"}, want: "envoy:2:1 nginx:1.27:2", typed: searchv1alpha1.PropertyString},
 		"numbers in order":       {spec: searchv1alpha1.SearchCompletionSpec{Property: "restarts"}, want: "0:1 9:1 10:1", typed: searchv1alpha1.PropertyNumber, minimum: "0", max: "10"},
 		"with a limit":           {spec: searchv1alpha1.SearchCompletionSpec{Property: "restarts", Limit: ptr.To[int32](2)}, want: "0:1 9:1", typed: searchv1alpha1.PropertyNumber, minimum: "0", max: "10", more: true},
-		"clusters":               {spec: searchv1alpha1.SearchCompletionSpec{Property: "cluster"}, want: s.seen.name + ":8", typed: searchv1alpha1.PropertyString},
+		"clusters":               {spec: searchv1alpha1.SearchCompletionSpec{Property: "cluster"}, want: s.seen.name + ":9", typed: searchv1alpha1.PropertyString},
 		"property of a Secret":   {spec: searchv1alpha1.SearchCompletionSpec{Property: "onlysecretshave"}, typed: searchv1alpha1.PropertyString},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -66,7 +66,7 @@ func searchCompletions(t *testing.T, f *fleet) {
 		})
 	}
 	t.Run("times", func(t *testing.T) {
-		got := framework.Must(completed(t.Context(), s.viewer.OCM, searchv1alpha1.SearchCompletionSpec{Property: "created"}))(t)
+		got := framework.Must(completed(t.Context(), s.viewer.OCM, searchv1alpha1.SearchCompletionSpec{Property: "created", SearchTerms: terms("kind!=Cluster")}))(t)
 		if got.Type != searchv1alpha1.PropertyTime || len(got.Values) != 2 || got.Min != "2020-02-02T02:02:02Z" || got.Max <= got.Min {
 			t.Errorf("completion = %+v, want 2 times from 2020-02-02T02:02:02Z", got)
 		}
@@ -87,7 +87,9 @@ func searchCompletesEveryLabel(t *testing.T, f *fleet) {
 	}
 	r.has(t, resources)
 	viewer.views(t, r.name)
-	spec := searchv1alpha1.SearchCompletionSpec{Property: "label", Limit: ptr.To[int32](-1)}
+	spec := searchv1alpha1.SearchCompletionSpec{
+		Property: "label", Limit: ptr.To[int32](-1), SearchTerms: searchv1alpha1.SearchTerms{Query: "kind:ConfigMap"},
+	}
 	framework.Eventually(t, "the completion returns values of the cluster", func(ctx context.Context) error {
 		got, err := completed(ctx, viewer.OCM, spec)
 		if err == nil && len(got.Values) == 0 {

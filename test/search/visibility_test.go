@@ -285,12 +285,12 @@ func searchNeverFindsSecretsOfManagedClusters(t *testing.T, f *fleet) {
 	r.has(t, []inventory.Resource{
 		r.resource("Secret", "default", "plain", nil), disguised, bare, late, r.resource("ConfigMap", "default", "settings", nil),
 	}, edge(r.resource("Secret", "default", "plain", nil), r.resource("ConfigMap", "default", "settings", nil), "usedBy"))
-	finds(t, f.OCM, "cluster:"+r.name, "configmap.default.late", "configmap.default.settings")
+	finds(t, f.OCM, "kind!=Cluster cluster:"+r.name, "configmap.default.late", "configmap.default.settings")
 	// A resource that becomes a Secret is hidden from then on.
 	turned := r.resource("Secret", "default", "late", nil)
 	turned.UID = late.UID
 	r.changes(t, inventory.Sync{UpdateResources: []inventory.Resource{turned}})
-	finds(t, f.OCM, "cluster:"+r.name, "configmap.default.settings")
+	finds(t, f.OCM, "cluster:"+r.name, "configmap.default.settings", clusterRow)
 	request := textQuery("cluster:" + r.name)
 	request.Output = searchv1alpha1.OutputRelated
 	if got := framework.Must(search(t.Context(), f.OCM, request))(t); len(got.Related) != 0 {

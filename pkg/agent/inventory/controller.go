@@ -15,12 +15,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Config configures a Controller. All fields except APIEndpoint are required.
+// Config configures a Controller. All fields are required.
 type Config struct {
 	// ClusterName is the name of the managed cluster on the hub.
 	ClusterName string
-	// APIEndpoint is the URL of the cluster's API server in the report. It is empty if unknown.
-	APIEndpoint string
 	// Settings select the resources and the properties to report.
 	Settings *Settings
 	// Hub is the client configuration for the hub.
@@ -52,18 +50,17 @@ func New(config Config) (*Controller, error) {
 		return nil, err
 	}
 	state := newState()
-	row := &clusterRow{cluster: config.ClusterName, endpoint: config.APIEndpoint}
 	c := &Controller{
 		cluster: config.ClusterName,
 		collection: &collection{
 			cluster: config.ClusterName, settings: config.Settings,
 			discovery: discovery.ToDiscoveryInterfaceWithContext(config.Discovery),
 			clients:   clients{config.Metadata, config.Dynamic},
-			state:     state, row: row, timing: config.Timing,
+			state:     state, timing: config.Timing,
 			lists: make(chan struct{}, maxLists), noticed: make(chan struct{}, 1),
 			collectors: map[schema.GroupResource]*collector{},
 		},
-		reporter: newReporter(state, row, hub, config.Timing),
+		reporter: newReporter(state, hub, config.Timing),
 	}
 	c.reporter.accepted = c.accepted
 	c.reporter.absent = c.unserved.Store

@@ -35,7 +35,6 @@ type collection struct {
 	clients   clients
 	state     *state
 	timing    Timing
-	row       *clusterRow
 
 	lists   chan struct{}
 	noticed chan struct{}
@@ -98,9 +97,6 @@ func (f *collection) discover(ctx context.Context) error {
 	found, failed, err := f.find(lookCtx)
 	if err != nil {
 		return err
-	}
-	if info, err := f.discovery.ServerVersionWithContext(lookCtx); err == nil {
-		f.row.setVersion(info.GitVersion)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -155,9 +155,6 @@ func (e *extractor) extractContent(object *unstructured.Unstructured, r *record,
 	if e.row.selector != nil {
 		r.selector = selectorTerms(e.row.selector(c))
 	}
-	if e.row.capacity != nil {
-		r.capacity = e.row.capacity(c)
-	}
 	if e.row.pod {
 		e.extractPod(object, r, properties, found)
 	}

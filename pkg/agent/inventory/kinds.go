@@ -47,13 +47,6 @@ func nodeAddress(c content) any {
 	return found
 }
 
-func nodeCapacity(c content) capacity {
-	var found capacity
-	found.cpu, _ = quantity("status.capacity", "cpu")(c).(int64)
-	found.memory, _ = quantity("status.capacity", "memory")(c).(int64)
-	return found
-}
-
 // servicePorts returns the ports as kubectl shows them: "80/TCP", or "80:30080/TCP" with a
 // node port.
 func servicePorts(c content) any {

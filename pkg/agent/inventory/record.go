@@ -29,7 +29,6 @@ type record struct {
 	labels string
 	// selector contains the terms of the object's selector.
 	selector []string
-	capacity capacity
 	// ignored is true if the object is not reported.
 	ignored bool
 
@@ -37,12 +36,6 @@ type record struct {
 	out []edge
 	// known is true if the hub may have the record.
 	known bool
-}
-
-// capacity is the capacity of a node or of all nodes.
-type capacity struct {
-	// cpu is in cores. memory is in bytes.
-	cpu, memory int64
 }
 
 // GetObjectKind implements runtime.Object. It allows a reflector to store records instead of
@@ -58,7 +51,7 @@ func (r *record) DeepCopyObject() runtime.Object {
 // says reports whether two records have the same content.
 func (r *record) says(other *record) bool {
 	return bytes.Equal(r.properties, other.properties) && r.refersAs(other) &&
-		r.labels == other.labels && r.capacity == other.capacity && *r.resource == *other.resource
+		r.labels == other.labels && *r.resource == *other.resource
 }
 
 func (r *record) refersAs(other *record) bool {

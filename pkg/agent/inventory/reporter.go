@@ -62,7 +62,6 @@ func (b *backoff) reset() { b.steps = nil }
 // reporter sends the state to the hub.
 type reporter struct {
 	state  *state
-	row    *clusterRow
 	hub    *hub
 	timing Timing
 
@@ -86,9 +85,9 @@ type reporter struct {
 	absent   func(bool)
 }
 
-func newReporter(state *state, row *clusterRow, hub *hub, timing Timing) *reporter {
+func newReporter(state *state, hub *hub, timing Timing) *reporter {
 	return &reporter{
-		state: state, row: row, hub: hub, timing: timing,
+		state: state, hub: hub, timing: timing,
 		failures: backoff{first: timing.Retry, most: timing.MaxRetry},
 		absences: backoff{first: timing.Absent, most: timing.MaxAbsent},
 		repairs:  backoff{first: timing.Retry, most: timing.MaxRetry},
@@ -120,7 +119,6 @@ func (r *reporter) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		r.row.refresh(r.state)
 		b := r.state.begin(full)
 		r.pending = time.Time{}
 		err := r.report(ctx, b)

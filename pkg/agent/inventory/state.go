@@ -27,8 +27,6 @@ type state struct {
 	selectors, selected map[string]sets.Set[*record]
 	// edges is the number of edges.
 	edges int
-	// total is the capacity of all nodes.
-	total capacity
 
 	pending pending
 }
@@ -153,7 +151,6 @@ func (s *state) add(r *record) {
 		s.pending.unrelated.Insert(edges...)
 		r.known = true
 	}
-	s.count(r.capacity, capacity{})
 	s.refer(r)
 	s.relate(r)
 	s.appeared(r)
@@ -163,8 +160,7 @@ func (s *state) update(old, r *record) {
 	if string(old.properties) != string(r.properties) {
 		s.pending.put.Insert(old)
 	}
-	s.count(r.capacity, old.capacity)
-	old.resource, old.properties, old.capacity = r.resource, r.properties, r.capacity
+	old.resource, old.properties = r.resource, r.properties
 	if old.labels != r.labels {
 		old.labels = r.labels
 		s.reselect(old)
@@ -192,7 +188,6 @@ func (s *state) drop(r *record) {
 			}
 		}
 	}
-	s.count(capacity{}, r.capacity)
 	s.unrefer(r)
 	s.edges -= len(r.out)
 	r.out = nil
@@ -205,18 +200,6 @@ func (s *state) takenAway(uid string, name edgeName) {
 	if edges, ok := s.pending.removed[uid]; ok {
 		s.pending.removed[uid] = append(edges, name)
 	}
-}
-
-func (s *state) count(now, before capacity) {
-	s.total.cpu += now.cpu - before.cpu
-	s.total.memory += now.memory - before.memory
-}
-
-// capacityOf returns the number of objects of a resource, and the total capacity of all nodes.
-func (s *state) capacityOf(resource schema.GroupResource) (int, capacity) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.members[resource]), s.total
 }
 
 // size returns the number of records and edges.

@@ -13,10 +13,9 @@ type row struct {
 	conditions bool
 	// pod is true for Pods. Their status depends on the complete object.
 	pod bool
-	// references, selector and capacity are nil if the objects have none.
+	// references and selector are nil if the objects have none.
 	references func(content, *references)
 	selector   func(content) map[string]string
-	capacity   func(content) capacity
 }
 
 // property is a property of objects. It is omitted if its value is nil or empty.
@@ -32,7 +31,7 @@ var table = map[schema.GroupResource]row{
 	{Resource: "namespaces"}: {properties: []property{
 		{"status", text("status.phase")},
 	}},
-	{Resource: "nodes"}: {conditions: true, capacity: nodeCapacity, properties: []property{
+	{Resource: "nodes"}: {conditions: true, properties: []property{
 		{"architecture", text("status.nodeInfo.architecture")},
 		{"cpu", quantity("status.capacity", corev1.ResourceCPU)},
 		{"ipAddress", nodeAddress},

@@ -44,6 +44,13 @@ type Scope struct {
 	allowed *allowed
 }
 
+// everything is the Scope of a privileged caller.
+var everything = Scope{allowed: (&allowed{hub: &grants{everything: true}, anyView: true}).numbered()}
+
+// Everything returns the Scope of a privileged caller: everything on the hub, and everything except
+// Secrets on every managed cluster. It is for reads of the server itself.
+func Everything() Scope { return everything }
+
 // ID identifies the Scope in this process; 0 is the zero Scope.
 func (s Scope) ID() uint64 {
 	if s.allowed == nil {

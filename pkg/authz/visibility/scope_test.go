@@ -191,7 +191,7 @@ func TestZeroScope(t *testing.T) {
 }
 
 func TestWhole(t *testing.T) {
-	everything := visibilitytest.Everything()
+	everything := visibility.Everything()
 	if !everything.WholeHub() || !everything.AllClusters() {
 		t.Errorf("WholeHub(), AllClusters() of the privileged group = %v, %v, want true, true", everything.WholeHub(), everything.AllClusters())
 	}

@@ -11666,7 +11666,7 @@ func schema_pkg_apis_search_v1alpha1_RelatedResources(ref common.ReferenceCallba
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "items lists related resources of the kind.",
+							Description: "items lists related resources of the kind, up to relatedLimit.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12072,7 +12072,7 @@ func schema_pkg_apis_search_v1alpha1_SearchItem(ref common.ReferenceCallback) co
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "relatedTo lists the UIDs of the matches that a related item is related to.",
+							Description: "relatedTo lists the UIDs of the returned items that a related item is related to, or of the matches if limit is 0.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -12191,14 +12191,14 @@ func schema_pkg_apis_search_v1alpha1_SearchRequest(ref common.ReferenceCallback)
 					},
 					"limit": {
 						SchemaProps: spec.SchemaProps{
-							Description: "limit is the maximum number of items to return. -1 returns all items. It does not apply to the count and to related resources. Defaults to 1000.",
+							Description: "limit is the maximum number of items to return. -1 returns all items. It does not apply to counts. Defaults to 1000.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"relatedLimit": {
 						SchemaProps: spec.SchemaProps{
-							Description: "relatedLimit is the maximum number of related items of each kind to return. -1 returns all items, and 0 returns counts only. Defaults to 1000.",
+							Description: "relatedLimit is the maximum number of related items of each kind to return. -1 returns all items, and 0 returns counts only. Defaults to limit. Related items are those of the returned items, or of all matches if limit is 0.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -12473,14 +12473,14 @@ func schema_pkg_apis_search_v1alpha1_SearchSpec(ref common.ReferenceCallback) co
 					},
 					"limit": {
 						SchemaProps: spec.SchemaProps{
-							Description: "limit is the maximum number of items to return. -1 returns all items. It does not apply to the count and to related resources. Defaults to 1000.",
+							Description: "limit is the maximum number of items to return. -1 returns all items. It does not apply to counts. Defaults to 1000.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"relatedLimit": {
 						SchemaProps: spec.SchemaProps{
-							Description: "relatedLimit is the maximum number of related items of each kind to return. -1 returns all items, and 0 returns counts only. Defaults to 1000.",
+							Description: "relatedLimit is the maximum number of related items of each kind to return. -1 returns all items, and 0 returns counts only. Defaults to limit. Related items are those of the returned items, or of all matches if limit is 0.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 	"open-cluster-management.io/hub-apiserver/test/enginetest"
@@ -31,7 +31,7 @@ func reportOf(text string, full bool, first, count int) *search.Report {
 // answers returns all items, all labels, the number of related resources, and the clusters.
 func answers(t *testing.T, e *Engine) []any {
 	t.Helper()
-	scope := visibilitytest.Everything()
+	scope := visibility.Everything()
 	keyword := query.Query{Keywords: []string{"-1"}}
 	result, err := e.Search(t.Context(), scope, &search.Request{Query: keyword, Items: true, Limit: -1, OrderBy: []search.Order{{Property: "name"}}, Related: true})
 	if err != nil {

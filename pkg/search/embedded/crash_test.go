@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
@@ -123,7 +123,7 @@ func checkRounds(t *testing.T, dir string, acknowledged map[string]int) {
 		}
 	}
 	for cluster, n := range acknowledged {
-		found, err := engine.Complete(t.Context(), visibilitytest.Everything(), &search.CompletionRequest{
+		found, err := engine.Complete(t.Context(), visibility.Everything(), &search.CompletionRequest{
 			Property: "round", Limit: -1, Query: parse(t, "cluster:"+cluster),
 		})
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/test/enginetest"
@@ -137,7 +137,7 @@ func TestDamageAfterACrashOfTheMachine(t *testing.T) {
 				t.Errorf("incomplete clusters (-want +got):\n%s", diff)
 			}
 			apply(t, engine, round("a", 3))
-			result, err := engine.Search(t.Context(), visibilitytest.Everything(), &search.Request{Query: parse(t, "cluster:a")})
+			result, err := engine.Search(t.Context(), visibility.Everything(), &search.Request{Query: parse(t, "cluster:a")})
 			if err != nil || result.Count != crashResources {
 				t.Errorf("Search(cluster:a) = %+v, %v, want %d resources", result, err, crashResources)
 			}
@@ -370,7 +370,7 @@ type snapshot struct {
 
 func everything(t *testing.T, engine search.Engine) snapshot {
 	t.Helper()
-	ctx, scope := t.Context(), visibilitytest.Everything()
+	ctx, scope := t.Context(), visibility.Everything()
 	byUID := []search.Order{{Property: "none"}}
 	result, err := engine.Search(ctx, scope, &search.Request{Items: true, Limit: -1, OrderBy: byUID})
 	if err != nil {

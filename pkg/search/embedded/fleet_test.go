@@ -205,7 +205,7 @@ func callers(b *testing.B, options fleetgen.Options) []caller {
 		return visibilitytest.Scope(b, fleetgen.Policy(first, some, 50), &user.DefaultInfo{Name: fleetgen.User})
 	}
 	return []caller{
-		{"admin", visibilitytest.Everything()},
+		{"admin", visibility.Everything()},
 		{"first clusters", restricted(1)},
 		{"last clusters", restricted(options.Clusters - some)},
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
-	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
@@ -86,7 +85,7 @@ func BenchmarkHostile(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	scope := visibilitytest.Everything()
+	scope := visibility.Everything()
 	measure := func(name string, ask func(ctx context.Context, scope visibility.Scope) error) {
 		before := heap()
 		ctx, cancel := context.WithTimeout(b.Context(), 20*time.Second)

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -56,8 +57,8 @@ type loadedResource struct {
 	found      parts
 }
 
-// load reads the files of all clusters.
-func (t *transaction) load(s *store) error {
+// load reads the files of all clusters, until ctx ends.
+func (t *transaction) load(ctx context.Context, s *store) error {
 	names, err := s.clusters()
 	if err != nil {
 		return err
@@ -72,6 +73,9 @@ func (t *transaction) load(s *store) error {
 	go func() {
 		defer close(l.read)
 		for _, name := range names {
+			if ctx.Err() != nil {
+				return
+			}
 			l.readCluster(name)
 		}
 	}()
@@ -86,7 +90,7 @@ func (t *transaction) load(s *store) error {
 		err = errors.Join(err, l.storeOrDrop(batch))
 		l.unused <- batch
 	}
-	return err
+	return errors.Join(err, ctx.Err())
 }
 
 // readCluster passes on the parts of a cluster.

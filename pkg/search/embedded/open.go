@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -12,13 +13,24 @@ import (
 // lostVersions exceeds the number of versions that a crash of the machine can lose.
 const lostVersions = 1 << 32
 
-// Open opens the data in a directory and creates the directory if it does not exist. It returns
-// search.ErrInUse if another process has the data open.
-//
-// A file that is damaged or has another format is moved aside. Its cluster then has no resources
-// and is Incomplete until its next full report. After a crash of the machine, every cluster is
-// Incomplete until its next full report.
+// Open calls Begin and Load.
 func Open(dir string, options Options) (*Engine, error) {
+	data, err := Begin(dir, options)
+	if err != nil {
+		return nil, err
+	}
+	return data.Load(context.Background())
+}
+
+// Data are the data of an engine that are locked for this process and not loaded yet.
+type Data struct {
+	store  *store
+	engine *Engine
+}
+
+// Begin locks the data in a directory and creates the directory if it does not exist. It returns
+// search.ErrInUse if another process has the data open. The caller must call Load.
+func Begin(dir string, options Options) (*Data, error) {
 	registerMetrics()
 	e := &Engine{
 		logger: options.Logger, scopes: newScopes(), completions: newCompletions(),
@@ -46,7 +58,22 @@ func Open(dir string, options Options) (*Engine, error) {
 	if boot == "" {
 		boot = bootID()
 	}
-	if err := e.open(dir, boot); err != nil {
+	s, err := openStore(dir, boot, e.logger)
+	if err != nil {
+		return nil, err
+	}
+	return &Data{store: s, engine: e}, nil
+}
+
+// Load loads the data and returns the engine. If ctx ends first, or after any other error, the data
+// are unlocked again.
+//
+// A file that is damaged or has another format is moved aside. Its cluster then has no resources
+// and is Incomplete until its next full report. After a crash of the machine, every cluster is
+// Incomplete until its next full report.
+func (d *Data) Load(ctx context.Context) (*Engine, error) {
+	e := d.engine
+	if err := e.open(ctx, d.store); err != nil {
 		return nil, err
 	}
 	e.running.Add(2)
@@ -56,13 +83,9 @@ func Open(dir string, options Options) (*Engine, error) {
 }
 
 // open loads the data.
-func (e *Engine) open(dir, boot string) error {
+func (e *Engine) open(ctx context.Context, s *store) error {
 	start := time.Now()
-	s, err := openStore(dir, boot, e.logger)
-	if err != nil {
-		return err
-	}
-	t, err := loadAll(s)
+	t, err := loadAll(ctx, s)
 	if err == nil {
 		err = e.distrust(s, t)
 	}
@@ -102,17 +125,17 @@ func (e *Engine) distrust(s *store, t *transaction) error {
 	return nil
 }
 
-// loadAll reads the files of all clusters.
-func loadAll(s *store) (*transaction, error) {
+// loadAll reads the files of all clusters, until ctx ends.
+func loadAll(ctx context.Context, s *store) (*transaction, error) {
 	t := newWriter(&state{}, 0).begin(&state{
 		version: s.Version, clusterNames: map[string]uint32{},
 		dictionary: dictionary{propertyNames: map[string]uint32{}}, graph: graph{relationNames: map[string]uint32{}},
 	})
 	t.journal.recording = false
-	if err := t.load(s); err != nil {
+	if err := t.load(ctx, s); err != nil {
 		return nil, fmt.Errorf("load the search data: %w", err)
 	}
-	if err := t.prepare(func() error { return nil }); err != nil {
+	if err := t.prepare(ctx.Err); err != nil {
 		return nil, err
 	}
 	t.finish()

@@ -138,7 +138,7 @@ func compareAll(t *testing.T, engine search.Engine, options fleetgen.Options, r 
 		oracle.apply(reports[i])
 	}
 	scopes := []visibility.Scope{
-		visibilitytest.Everything(), visibilitytest.Scope(t, fleetgen.Policy(1, 2, 30), &user.DefaultInfo{Name: fleetgen.User}), {},
+		visibility.Everything(), visibilitytest.Scope(t, fleetgen.Policy(1, 2, 30), &user.DefaultInfo{Name: fleetgen.User}), {},
 	}
 	for range 3 {
 		for _, text := range questionTexts {
@@ -259,7 +259,7 @@ func TestReadersSeeWholeReports(t *testing.T) {
 
 // wholeRound checks that all resources found for a cluster belong to one report.
 func wholeRound(t *testing.T, engine search.Engine, cluster string) error {
-	result, err := engine.Search(t.Context(), visibilitytest.Everything(), &search.Request{
+	result, err := engine.Search(t.Context(), visibility.Everything(), &search.Request{
 		Query: parse(t, "cluster:"+cluster+" thing"), Items: true, Limit: -1, OrderBy: []search.Order{{Property: "round"}}, Related: true,
 	})
 	if err != nil {
@@ -281,7 +281,7 @@ func wholeRound(t *testing.T, engine search.Engine, cluster string) error {
 			return fmt.Errorf("answer contains %s and %s, want resources of one report", result.Items[i].JSON(), result.Items[0].JSON())
 		}
 	}
-	values, err := engine.Complete(t.Context(), visibilitytest.Everything(), &search.CompletionRequest{Property: "round", Query: parse(t, "cluster:"+cluster), Limit: -1})
+	values, err := engine.Complete(t.Context(), visibility.Everything(), &search.CompletionRequest{Property: "round", Query: parse(t, "cluster:"+cluster), Limit: -1})
 	if err != nil {
 		return err
 	}

@@ -103,7 +103,7 @@ func TestOrdersFollowChanges(t *testing.T) {
 		oracle.apply(reports[i])
 	}
 	scopes := []visibility.Scope{
-		visibilitytest.Everything(), visibilitytest.Scope(t, fleetgen.Policy(1, 1, 5), &user.DefaultInfo{Name: fleetgen.User}),
+		visibility.Everything(), visibilitytest.Scope(t, fleetgen.Policy(1, 1, 5), &user.DefaultInfo{Name: fleetgen.User}),
 	}
 	texts := []string{"", "kind:Pod", "kind:Deployment namespace:payments"}
 	// This number of changes is sufficient to create new bases of the rankings.
@@ -180,10 +180,10 @@ func TestOrdersAndCompletionsAfterPropertyRemoval(t *testing.T) {
 	} {
 		apply(t, engine, with(step.ranks...))
 		for range 2 {
-			if diff := gocmp.Diff(step.order, pages(t, engine, visibilitytest.Everything(), query.Query{}, []search.Order{{Property: "rank"}}, 2)); diff != "" {
+			if diff := gocmp.Diff(step.order, pages(t, engine, visibility.Everything(), query.Query{}, []search.Order{{Property: "rank"}}, 2)); diff != "" {
 				t.Errorf("order of ranks %q (-want +got):\n%s", step.ranks, diff)
 			}
-			completion, err := engine.Complete(t.Context(), visibilitytest.Everything(), &search.CompletionRequest{Property: "rank", Limit: 10})
+			completion, err := engine.Complete(t.Context(), visibility.Everything(), &search.CompletionRequest{Property: "rank", Limit: 10})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -270,7 +270,7 @@ func TestOrdersOfLargeFleetsDuringIngest(t *testing.T) {
 
 // pageInOrder checks the order of a page of Pods by status, descending, and name.
 func pageInOrder(t *testing.T, engine search.Engine, by []search.Order) error {
-	result, err := engine.Search(t.Context(), visibilitytest.Everything(), &search.Request{
+	result, err := engine.Search(t.Context(), visibility.Everything(), &search.Request{
 		Query: parse(t, "kind:Pod"), Items: true, Offset: 1000, Limit: 200, OrderBy: by,
 	})
 	if err != nil {

@@ -22,20 +22,33 @@ type walker struct {
 	*reader
 	depth          int
 	visible, found dense
+	// origins are the matching rows to which related items refer.
+	origins dense
 }
 
-// related returns the resources that are related to the matching rows.
-func (r *reader) related(found *roaring.Bitmap, request *search.Request) ([]search.Related, error) {
+// related returns the resources that are related to the matching rows, and the items that are
+// related to the rows of the page.
+func (r *reader) related(found *roaring.Bitmap, page []uint32, request *search.Request) ([]search.Related, error) {
 	w := &walker{reader: r, depth: max(1, request.RelatedDepth), visible: r.denseOf(r.scope), found: r.denseOf(found)}
 	reached, err := w.reach(found)
 	if err != nil {
 		return nil, err
 	}
 	byKind := w.byKind(reached, request.RelatedKinds)
+	w.origins = w.found
+	ofPage := byKind
+	if request.RelatedItems && request.Items && len(page) < int(found.GetCardinality()) {
+		origins := roaring.BitmapOf(page...)
+		w.origins = r.denseOf(origins)
+		if reached, err = w.reach(origins); err != nil {
+			return nil, err
+		}
+		ofPage = w.byKind(reached, request.RelatedKinds)
+	}
 	related := make([]search.Related, 0, len(byKind))
 	for kind, rows := range byKind {
 		one := search.Related{Kind: kind, Count: len(rows)}
-		if request.RelatedItems {
+		if rows = ofPage[kind]; request.RelatedItems && len(rows) > 0 {
 			if request.RelatedLimit >= 0 {
 				rows = rows[:min(len(rows), request.RelatedLimit)]
 			}
@@ -58,8 +71,8 @@ func (w *walker) passes(number uint32) bool {
 	return kind != "Node" && kind != "Channel"
 }
 
-// reach returns the rows that can be reached from the matching rows, except the matching rows.
-func (w *walker) reach(found *roaring.Bitmap) (dense, error) {
+// reach returns the rows that can be reached from the given rows, except the matching rows.
+func (w *walker) reach(origins *roaring.Bitmap) (dense, error) {
 	seen := w.dense(w.rows.len())
 	reached := w.dense(w.rows.len())
 	var level, next []uint32
@@ -89,7 +102,7 @@ func (w *walker) reach(found *roaring.Bitmap) (dense, error) {
 		}
 		return failed
 	}
-	found.Iterate(func(number uint32) bool {
+	origins.Iterate(func(number uint32) bool {
 		step(number, w.depth == 1)
 		visited++
 		return visited%checkEvery != 0 || pay() == nil
@@ -131,7 +144,7 @@ func (w *walker) byKind(reached dense, kinds []string) map[string][]uint32 {
 	return byKind
 }
 
-// relate sets the matches to which each item is related, by following edges back from the item.
+// relate sets the origins to which each item is related, by following edges back from the item.
 func (w *walker) relate(items []search.Item, rows []uint32) error {
 	names := map[uint32]string{}
 	var to []uint32
@@ -140,7 +153,7 @@ func (w *walker) relate(items []search.Item, rows []uint32) error {
 			return w.ctx.Err()
 		}
 		var err error
-		if to, err = w.matchesAt(number, to[:0]); err != nil {
+		if to, err = w.originsAt(number, to[:0]); err != nil {
 			return err
 		}
 		if err := w.hold(len(to) * relatedBytes); err != nil {
@@ -160,14 +173,14 @@ func (w *walker) relate(items []search.Item, rows []uint32) error {
 	return nil
 }
 
-// matchesAt appends the matching rows from which a row can be reached.
-func (w *walker) matchesAt(number uint32, to []uint32) ([]uint32, error) {
+// originsAt appends the origins from which a row can be reached.
+func (w *walker) originsAt(number uint32, to []uint32) ([]uint32, error) {
 	if w.depth == 1 {
 		if err := w.spend(len(w.adjacency.get(number)) * 2 * edgeCost); err != nil {
 			return nil, err
 		}
 		for _, e := range w.adjacency.get(number) {
-			if w.found.has(e.other()) {
+			if w.origins.has(e.other()) {
 				to = append(to, e.other())
 			}
 		}
@@ -188,7 +201,7 @@ func (w *walker) matchesAt(number uint32, to []uint32) ([]uint32, error) {
 					continue
 				}
 				seen[other] = struct{}{}
-				if w.found.has(other) {
+				if w.origins.has(other) {
 					to = append(to, other)
 				}
 				if i+1 < w.depth && w.passes(other) {

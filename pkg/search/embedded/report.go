@@ -39,7 +39,7 @@ func checkUID(cluster, uid string) error {
 	if rest, found := strings.CutPrefix(uid, cluster); found && len(rest) > 1 && rest[0] == '/' {
 		return nil
 	}
-	if rest, found := strings.CutPrefix(uid, clusterUIDPrefix); found && rest == cluster {
+	if rest, found := strings.CutPrefix(uid, search.ClusterUIDPrefix); found && rest == cluster {
 		return nil
 	}
 	return fmt.Errorf("UID %q does not belong to cluster %q", uid, cluster)
@@ -98,7 +98,9 @@ func (t *transaction) apply(report *search.Report) (*search.Applied, error) {
 		t.edges.add(c, t.edges.key(c, &report.AddEdges[i]), counts)
 	}
 	t.rowWriter.freeUnreferenced(c)
-	c.reported = report.Time
+	if !report.Time.IsZero() {
+		c.reported = report.Time
+	}
 	t.journal.stored.cluster(c.id)
 	applied.EdgesAdded, applied.EdgesDeleted = len(counts.added)+counts.fresh, len(counts.removed)
 	applied.Resources, applied.Edges = c.rows.count(), c.edges

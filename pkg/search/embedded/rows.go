@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"strings"
 
+	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
@@ -21,8 +22,7 @@ const (
 )
 
 const (
-	clusterUIDPrefix = "cluster__"
-	uuidLength       = 36
+	uuidLength = 36
 )
 
 var hashSeed = maphash.MakeSeed()
@@ -47,7 +47,7 @@ func appendHashes(hashes []uint64, properties query.Properties) []uint64 {
 // appendUID appends a UID in the encoding of the data of rows. It returns false if the UID does not
 // belong to the cluster.
 func appendUID(dst []byte, cluster, uid string) ([]byte, bool) {
-	if rest, found := strings.CutPrefix(uid, clusterUIDPrefix); found && rest == cluster {
+	if rest, found := strings.CutPrefix(uid, search.ClusterUIDPrefix); found && rest == cluster {
 		return append(dst, uidCluster), true
 	}
 	if len(uid) <= len(cluster) || uid[:len(cluster)] != cluster || uid[len(cluster)] != '/' {
@@ -112,7 +112,7 @@ func uidEnd(data string) int {
 // appendUIDText is the reverse of appendUID. The data may continue after the UID.
 func appendUIDText(dst []byte, cluster, data string) []byte {
 	if data[0] == uidCluster {
-		return append(append(dst, clusterUIDPrefix...), cluster...)
+		return append(append(dst, search.ClusterUIDPrefix...), cluster...)
 	}
 	dst = append(append(dst, cluster...), '/')
 	if data[0] == uidText {
@@ -200,7 +200,7 @@ func (s *state) hashRow(number uint32) uint64 {
 func (s *state) findUID(uid string) (uint32, bool) {
 	name, _, found := strings.Cut(uid, "/")
 	if !found {
-		if name, found = strings.CutPrefix(uid, clusterUIDPrefix); !found {
+		if name, found = strings.CutPrefix(uid, search.ClusterUIDPrefix); !found {
 			return 0, false
 		}
 	}

@@ -76,18 +76,17 @@ func (e *Engine) search(ctx context.Context, scope visibility.Scope, request *se
 		return nil, err
 	}
 	result := &search.Result{Count: int(found.GetCardinality()), Version: r.version}
+	var rows []uint32
 	if request.Items {
-		rows, next, err := e.page(r, kept, found, request)
-		if err != nil {
+		if rows, result.Continue, err = e.page(r, kept, found, request); err != nil {
 			return nil, err
 		}
-		result.Continue = next
 		if result.Items, err = r.items(rows); err != nil {
 			return nil, err
 		}
 	}
 	if request.Related {
-		if result.Related, err = r.related(found, request); err != nil {
+		if result.Related, err = r.related(found, rows, request); err != nil {
 			return nil, err
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
@@ -71,7 +71,7 @@ func TestMemoryOfRemovedTexts(t *testing.T) {
 		fmt.Sprintf("now:*-in-%d", changingRounds-2): 0,
 		"kept:*-kept-*": changingResources,
 	} {
-		result, err := engine.Search(t.Context(), visibilitytest.Everything(), &search.Request{Query: parse(t, text)})
+		result, err := engine.Search(t.Context(), visibility.Everything(), &search.Request{Query: parse(t, text)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 )
@@ -18,7 +18,7 @@ var tokenOrders = map[string][]search.Order{"Unordered": nil, "By name": {{Prope
 // tokenOf returns the token after the first items.
 func tokenOf(t *testing.T, engine search.Engine, by []search.Order, limit int) string {
 	t.Helper()
-	result, err := engine.Search(t.Context(), visibilitytest.Everything(), &search.Request{Items: true, Limit: limit, OrderBy: by})
+	result, err := engine.Search(t.Context(), visibility.Everything(), &search.Request{Items: true, Limit: limit, OrderBy: by})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func tokenOf(t *testing.T, engine search.Engine, by []search.Order, limit int) s
 
 func continued(t *testing.T, engine search.Engine, by []search.Order, token string) error {
 	t.Helper()
-	_, err := engine.Search(t.Context(), visibilitytest.Everything(), &search.Request{Items: true, Limit: 1, OrderBy: by, Continue: token})
+	_, err := engine.Search(t.Context(), visibility.Everything(), &search.Request{Items: true, Limit: 1, OrderBy: by, Continue: token})
 	return err
 }
 

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
-	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/graphql"
 	"open-cluster-management.io/hub-apiserver/test/fleetgen"
@@ -47,7 +46,7 @@ func BenchmarkQueries(b *testing.B) {
 		}
 	}
 	handler, err := graphql.New(graphql.Config{
-		Engine: engine, Scopes: newScopes(map[string]visibility.Scope{"admin": visibilitytest.Everything()}),
+		Engine: engine, Scopes: newScopes(map[string]visibility.Scope{"admin": visibility.Everything()}),
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -11,10 +11,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-const (
-	clusterKind   = "Cluster"
-	clusterPrefix = "cluster__"
-)
+const clusterKind = "Cluster"
 
 // wantsClusters reports whether the requested related kinds include clusters.
 func wantsClusters(kinds []string) bool {
@@ -48,7 +45,7 @@ func (r *root) relateClusters(ctx context.Context, scope visibility.Scope, reque
 	}
 	var clusters []search.Item
 	for _, item := range all.Items {
-		if !matching[item.Cluster] || item.UID != clusterPrefix+item.Cluster {
+		if !matching[item.Cluster] || item.UID != search.ClusterUIDPrefix+item.Cluster {
 			continue
 		}
 		properties, err := query.DecodeProperties(item.JSON())
@@ -75,15 +72,14 @@ func (r *root) relateClusters(ctx context.Context, scope visibility.Scope, reque
 // addClusters adds clusters to the related resources of their kind. It adds each cluster once.
 func (r *root) addClusters(ctx context.Context, scope visibility.Scope, request *search.Request, result *search.Result, at int, clusters []search.Item) error {
 	kind := &result.Related[at]
-	known := kind.Items
-	if kind.Count > 0 && !request.RelatedItems {
+	var known []search.Item
+	if kind.Count > 0 {
 		again := *request
 		again.Items, again.RelatedItems, again.RelatedLimit, again.RelatedKinds = false, true, unlimited, []string{clusterKind}
 		others, err := r.Engine.Search(ctx, scope, &again)
 		if err != nil {
 			return fmt.Errorf("resources of kind Cluster: %w", err)
 		}
-		known = nil
 		for i := range others.Related {
 			known = append(known, others.Related[i].Items...)
 		}
@@ -101,8 +97,8 @@ func (r *root) addClusters(ctx context.Context, scope visibility.Scope, request 
 			continue
 		}
 		kind.Count++
-		if request.RelatedItems {
-			cluster.RelatedTo = matches[cluster.Cluster]
+		cluster.RelatedTo = matches[cluster.Cluster]
+		if full := request.RelatedLimit >= 0 && len(kind.Items) >= request.RelatedLimit; request.RelatedItems && len(cluster.RelatedTo) > 0 && !full {
 			kind.Items = append(kind.Items, cluster)
 		}
 	}

@@ -108,7 +108,7 @@ func serve(t testing.TB, change ...func(*graphql.Config)) *server {
 		}
 	})
 	granted := newScopes(map[string]visibility.Scope{
-		"admin": visibilitytest.Everything(), "jane": seesCluster(t, "jane", "east"),
+		"admin": visibility.Everything(), "jane": seesCluster(t, "jane", "east"),
 	})
 	config := graphql.Config{Engine: engine, Scopes: granted, Now: func() time.Time { return now }}
 	for _, c := range change {

@@ -15,9 +15,6 @@ const (
 	maxInputs = 100
 	maxValues = 1000
 	unlimited = -1
-	// maxRelated bounds the related items of each kind, unless the limit is -1. The counts of
-	// related items are exact.
-	maxRelated = 10_000
 	// applicationDepth is the distance between an application and its resources.
 	applicationDepth = 3
 	application      = "application"
@@ -91,10 +88,8 @@ func (s *searchInput) request() (*search.Request, error) {
 	case len(q.Keywords)+len(q.Filters) == 0:
 		return nil, badRequest("query input must contain a filter or keyword")
 	}
-	out := &search.Request{Query: q, Limit: limit(s.Limit), RelatedDepth: 1, RelatedLimit: maxRelated}
-	if out.Limit == unlimited {
-		out.RelatedLimit = unlimited
-	}
+	out := &search.Request{Query: q, Limit: limit(s.Limit), RelatedDepth: 1}
+	out.RelatedLimit = out.Limit
 	if s.Offset != nil {
 		if *s.Offset < 0 {
 			return nil, badRequest("offset must not be negative")

@@ -152,6 +152,24 @@ func TestExchanges(t *testing.T) {
 			   "apigroup":"apps","name":"web","namespace":"shop","ready":"2","_relatedUids":["east/p2"]}]}]}]}}`,
 		},
 		{
+			"items that are related to the returned items", "jane",
+			`query ($input: [SearchInput]) { search(input: $input) { items related { kind count items } } }`,
+			`{"input":[{"filters":[{"property":"kind","values":["Pod"]},{"property":"name","values":["web-*"]}],"orderBy":"name desc","limit":1}]}`,
+			`{"data":{"search":[{"items":[{"_uid":"east/p2","cluster":"east","kind":"Pod","kind_plural":"pods","name":"web-2","namespace":"shop",
+			   "status":"Failed","restarts":"10","created":"2026-01-01T00:00:00Z","label":"app=web; note=say \"hi\""}],
+			 "related":[
+			  {"kind":"Cluster","count":1,"items":[{"_uid":"cluster__east","cluster":"east","kind":"Cluster","name":"east",
+			   "kubernetesVersion":"v1.36.3","_relatedUids":["east/p2"]}]},
+			  {"kind":"Deployment","count":1,"items":[{"_uid":"east/d1","cluster":"east","kind":"Deployment","kind_plural":"deployments",
+			   "apigroup":"apps","name":"web","namespace":"shop","ready":"2","_relatedUids":["east/p2"]}]}]}]}}`,
+		},
+		{
+			"items that are related to none of the returned items", "jane",
+			`query ($input: [SearchInput]) { search(input: $input) { related { kind count items } } }`,
+			`{"input":[{"filters":[{"property":"kind","values":["Pod","ConfigMap"]}],"orderBy":"kind","limit":1,"relatedKinds":["deployment"]}]}`,
+			`{"data":{"search":[{"related":[{"kind":"Deployment","count":1,"items":[]}]}]}}`,
+		},
+		{
 			"messages about the caller's clusters", "jane", messagesQuery, "",
 			`{"data":{"messages":[{"id":"S20","kind":"information",
 			  "description":"Search is off on some managed clusters, or they have not reported recently: east."}]}}`,

@@ -65,12 +65,9 @@ func (r *root) search(ctx context.Context, scope visibility.Scope, input *search
 		return nil, err
 	}
 	request.Now = r.Now()
-	request.Items, request.Related, request.RelatedItems = items, related, relatedItems
+	// Related items are those of the items, even if the items are not selected.
+	request.Items, request.Related, request.RelatedItems = items || relatedItems, related, relatedItems
 	clusters := related && wantsClusters(request.RelatedKinds)
-	if clusters && relatedItems {
-		// The related clusters contain references to the items.
-		request.Items = true
-	}
 	result, err := r.Engine.Search(ctx, scope, request)
 	if err != nil {
 		return nil, serving.Error(ctx, err)

@@ -66,7 +66,7 @@ func decode(r io.Reader, cluster string, hub, full bool, limits Limits, hold fun
 	w.json = jsontext.NewDecoder(w, jsontext.AllowDuplicateNames(true))
 	d := &decoder{
 		json: w.json, window: w, limits: limits, hold: hold,
-		prefix: cluster + "/", self: "cluster__" + cluster,
+		prefix: cluster + "/", self: search.ClusterUIDPrefix + cluster,
 		report: &search.Report{Cluster: cluster, Hub: hub, Full: full},
 		put:    map[string]int{}, interned: map[string]string{},
 	}
@@ -89,8 +89,7 @@ type decoder struct {
 	json   *jsontext.Decoder
 	window *window
 	limits Limits
-	// prefix is the prefix of the UIDs of the cluster's resources. self is the UID of the resource
-	// that represents the cluster.
+	// prefix is the prefix of the UIDs of the cluster's resources. self is the UID of its row.
 	prefix, self string
 
 	report *search.Report
@@ -325,8 +324,10 @@ func (d *decoder) foreign(uid string) string {
 		return "uid is missing"
 	case len(uid) > uidBytes:
 		return fmt.Sprintf("uid is longer than %d bytes", uidBytes)
-	case uid == d.self || len(uid) > len(d.prefix) && strings.HasPrefix(uid, d.prefix):
+	case len(uid) > len(d.prefix) && strings.HasPrefix(uid, d.prefix):
 		return ""
+	case uid == d.self:
+		return "the server adds the resource of kind Cluster from the ManagedCluster"
 	}
 	return fmt.Sprintf("uid must begin with %q in reports of this cluster", d.prefix)
 }

@@ -155,7 +155,7 @@ delete edge c1/a -runsOn-> c1/c
 			want: "c1 hub=true full=false\nput c1/a {\"_hubClusterResource\":true,\"kind\":\"Pod\",\"name\":\"a\"}\nput c1/b {\"_hubClusterResource\":true,\"kind\":\"Pod\",\"name\":\"b\"}\n",
 		},
 		{
-			name: "UIDs of other clusters",
+			name: "UIDs that are not those of resources of the cluster",
 			body: `{"addResources":[{"uid":"cluster__c1","properties":{"kind":"Cluster","name":"c1"}},
 				{"uid":"c2/a","properties":{"kind":"Pod","name":"a"}},{"uid":"cluster__c2","properties":{"kind":"Cluster","name":"c2"}},
 				{"uid":"c1/","properties":{"kind":"Pod","name":"a"}},{"uid":"c1","properties":{"kind":"Pod","name":"a"}},{"uid":"c10/a","properties":{"kind":"Pod","name":"a"}},
@@ -163,8 +163,9 @@ delete edge c1/a -runsOn-> c1/c
 				"deleteResources":[{"uid":"c2/a"},{}],
 				"addEdges":[{"SourceUID":"c2/a","DestUID":"c1/a","EdgeType":"t"},{"SourceUID":"c1/a","DestUID":"c2/a","EdgeType":"t"},{"SourceUID":"c1/a","DestUID":"c1/b"}],
 				"deleteEdges":[{"SourceUID":"c2/a","DestUID":"c2/b","EdgeType":"t"}]}`,
-			want: "c1 hub=false full=false\nput cluster__c1 {\"kind\":\"Cluster\",\"name\":\"c1\"}\n",
-			refused: `add c2/a: uid must begin with "c1/" in reports of this cluster
+			want: "c1 hub=false full=false\n",
+			refused: `add cluster__c1: the server adds the resource of kind Cluster from the ManagedCluster
+add c2/a: uid must begin with "c1/" in reports of this cluster
 add cluster__c2: uid must begin with "c1/" in reports of this cluster
 add c1/: uid must begin with "c1/" in reports of this cluster
 add c1: uid must begin with "c1/" in reports of this cluster
@@ -348,7 +349,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		seen := map[string]bool{}
 		for _, r := range report.Put {
-			if seen[r.UID] || !strings.HasPrefix(r.UID, "c1/") && r.UID != "cluster__c1" {
+			if seen[r.UID] || !strings.HasPrefix(r.UID, "c1/") {
 				t.Errorf("decoded UID = %q, want a unique UID of the cluster", r.UID)
 			}
 			seen[r.UID] = true

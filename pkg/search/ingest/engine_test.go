@@ -3,7 +3,7 @@ package ingest
 import (
 	"testing"
 
-	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 )
@@ -26,7 +26,7 @@ func openEngine(t testing.TB) search.Engine {
 // stored returns a stored resource as JSON, or "" if it does not exist.
 func stored(t testing.TB, engine search.Engine, uid string) string {
 	t.Helper()
-	item, err := engine.Get(t.Context(), visibilitytest.Everything(), uid)
+	item, err := engine.Get(t.Context(), visibility.Everything(), uid)
 	if err != nil {
 		t.Fatalf("getting %s: %v", uid, err)
 	}

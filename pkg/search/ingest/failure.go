@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/serving"
 )
 
@@ -54,6 +55,9 @@ func readFailure(err error) error {
 // engineFailure returns the API error for a report that the engine cannot store. Details are only
 // logged.
 func engineFailure(ctx context.Context, err error) error {
+	if errors.Is(err, search.ErrLoading) {
+		return serving.Unavailable("the server has just started and is loading the search data; try again later")
+	}
 	if ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "The search engine cannot store a report")
 	}

@@ -18,8 +18,10 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 	"open-cluster-management.io/hub-apiserver/pkg/search/serving"
 )
 
@@ -36,6 +38,9 @@ type Config struct {
 	HubCluster string
 	// ClusterExists reports whether a ManagedCluster exists. It is called for every report.
 	ClusterExists func(cluster string) bool
+	// Cluster returns the ManagedCluster that describes a cluster in its row, or nil if there is
+	// none. If Cluster is nil, clusters have no rows.
+	Cluster func(cluster string) *clusterv1.ManagedCluster
 	// Clusters returns the names of all ManagedClusters, or an error while the list is incomplete.
 	// The resources of other clusters are removed.
 	Clusters func() ([]string, error)
@@ -77,6 +82,7 @@ type Handler struct {
 	slots   *slots
 	usage   *usage
 	notify  chan struct{}
+	rows    clusterRows
 
 	known  *cached[map[string]search.ClusterState]
 	states *cached[[]State]
@@ -112,6 +118,7 @@ func New(config Config) (*Handler, error) {
 		},
 		usage:  &usage{resources: config.ClusterResources, bytes: config.ClusterBytes, clusters: map[string]used{}},
 		notify: make(chan struct{}, 1),
+		rows:   clusterRows{stored: map[string]query.Properties{}},
 	}
 	h.known = newCached(config.Clock, h.loadKnown)
 	h.states = newCached(config.Clock, h.loadStates)
@@ -237,17 +244,36 @@ func (h *Handler) apply(ctx context.Context, report *search.Report, bytes int64)
 		if err := h.config.Engine.RemoveCluster(ctx, report.Cluster); err != nil {
 			return nil, fmt.Errorf("removing the previous resources of %s: %w", report.Cluster, err)
 		}
+		h.rows.forget(report.Cluster)
+	}
+	row, err := h.storedRow(ctx, report.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	if row != nil && report.Full {
+		report.Put = append(report.Put, search.Resource{UID: search.ClusterUIDPrefix + report.Cluster, Properties: row})
 	}
 	applied, err := h.config.Engine.Apply(ctx, report)
-	if report.Full || !reported {
+	if report.Full || before.Reported.IsZero() {
 		h.known.invalidate()
 		h.states.invalidate()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("storing a report of %s: %w", report.Cluster, err)
 	}
-	if applied != nil {
-		h.usage.set(report.Cluster, applied.Resources, with.bytes)
+	if applied == nil {
+		return nil, nil
+	}
+	if row != nil {
+		// Collectors compare the total with the number of resources that they have reported.
+		applied.Resources--
+	}
+	h.usage.set(report.Cluster, applied.Resources, with.bytes)
+	if report.Full {
+		// The number of Nodes may have changed.
+		if err := h.UpdateCluster(ctx, report.Cluster); err != nil {
+			klog.FromContext(ctx).V(2).Info("Cannot update the resource of kind Cluster yet", "err", err)
+		}
 	}
 	return applied, nil
 }

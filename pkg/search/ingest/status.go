@@ -59,10 +59,14 @@ func (h *Handler) loadStates(ctx context.Context) ([]State, error) {
 	now := h.config.Clock.Now()
 	states := make([]State, 0, len(known)+len(existing))
 	for name, state := range known {
+		if row, _ := h.rows.get(name); row != nil {
+			state.Resources = max(0, state.Resources-1)
+		}
 		states = append(states, State{
 			Name: name, Hub: state.Hub, Resources: state.Resources, Edges: state.Edges, Secrets: state.Secrets,
 			LastReport: state.Reported,
 			Silent:     !state.Reported.IsZero() && now.Sub(state.Reported) > h.config.SilentAfter,
+			Absent:     state.Reported.IsZero() && existing.Has(name),
 			Incomplete: state.Incomplete,
 			Removed:    !existing.Has(name),
 		})

@@ -320,9 +320,9 @@ func (a *application) publish(ctx context.Context) error {
 	if err := a.classes.store(ctx, a, version); err != nil {
 		return fmt.Errorf("storing classes: %w", err)
 	}
-	_, err = a.tx.Exec(ctx, "UPDATE "+e.table("clusters")+` SET hub = $2, resources = $3, edges = $4, reported = $5,
+	_, err = a.tx.Exec(ctx, "UPDATE "+e.table("clusters")+` SET hub = $2, resources = $3, edges = $4, reported = CASE WHEN $7 THEN $5 ELSE reported END,
 		changed = CASE WHEN changed = 0 OR hub <> $2 THEN $6 ELSE changed END WHERE id = $1`,
-		a.cluster, a.report.Hub, a.applied.Resources, a.applied.Edges, a.report.Time, version)
+		a.cluster, a.report.Hub, a.applied.Resources, a.applied.Edges, a.report.Time, version, !a.report.Time.IsZero())
 	if err != nil {
 		return fmt.Errorf("storing the cluster: %w", err)
 	}

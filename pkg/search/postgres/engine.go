@@ -35,7 +35,8 @@ type Engine struct {
 var _ search.Engine = (*Engine)(nil)
 
 // Open connects to a database and creates or migrates its tables. Several processes may use one
-// database. Close ends the engine; the end of ctx does not.
+// database. Close ends the engine; the end of ctx does not. The error wraps search.ErrUnavailable if
+// the database is unavailable.
 func Open(ctx context.Context, options Options) (*Engine, error) {
 	options, err := options.withDefaults()
 	if err != nil {
@@ -43,12 +44,12 @@ func Open(ctx context.Context, options Options) (*Engine, error) {
 	}
 	pool, err := connect(ctx, options)
 	if err != nil {
-		return nil, fmt.Errorf("search on PostgreSQL: %w", err)
+		return nil, fmt.Errorf("search on PostgreSQL: %w", classified(err))
 	}
 	e := &Engine{options: options, pool: pool, selections: lru.New(selectionsKept), merges: newMerges()}
 	if err := e.prepare(ctx); err != nil {
 		pool.Close()
-		return nil, fmt.Errorf("search on PostgreSQL: %w", err)
+		return nil, fmt.Errorf("search on PostgreSQL: %w", classified(err))
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stop = stop

@@ -99,8 +99,19 @@ type pager struct {
 	tally     *tally
 	request   *search.Request
 	position  *position
-	// nodes contains the keys of the items of the page.
-	nodes []node
+}
+
+// nodesOf returns the keys of items of the page.
+func (p *pager) nodesOf(items []search.Item) []node {
+	clusters := make(map[string]int32, len(p.tally.clusters))
+	for i := range p.tally.clusters {
+		clusters[p.tally.clusters[i].name] = p.tally.clusters[i].id
+	}
+	nodes := make([]node, len(items))
+	for i := range items {
+		nodes[i] = node{clusters[items[i].Cluster], p.view.engine.hash.resource(items[i].Cluster, items[i].UID)}
+	}
+	return nodes
 }
 
 func (p *pager) page(ctx context.Context) ([]search.Item, string, error) {
@@ -115,10 +126,8 @@ func (p *pager) page(ctx context.Context) ([]search.Item, string, error) {
 		return cmp.Or(compareClusters(a.class.cluster, b.class.cluster), cmp.Compare(a.rid, b.rid))
 	})
 	result := make([]search.Item, len(items))
-	p.nodes = make([]node, len(items))
 	for i := range items {
 		result[i] = items[i].Item
-		p.nodes[i] = node{items[i].class.cluster.id, items[i].rid}
 	}
 	if !more {
 		return result, "", nil

@@ -21,7 +21,8 @@ type graph struct {
 	inquiry *inquiry
 	// decisions contains the decisions of the scope, by class.
 	decisions map[*class]visibility.Decision
-	matches   []node
+	// matches are the matches from which the graph begins.
+	matches []node
 	// reached contains the nodes in the scope to which an edge leads, including matches.
 	reached map[node]*neighbor
 	// traced is true if the origins of reached nodes are requested.
@@ -40,32 +41,73 @@ type neighbor struct {
 // reached.
 type level map[node]sets.Set[int32]
 
-// related returns the resources that are related to the matches.
-func (v *view) related(ctx context.Context, i *inquiry, matches []node, request *search.Request) ([]search.Related, error) {
-	g := &graph{
-		view: v, inquiry: i, decisions: map[*class]visibility.Decision{},
-		matches: matches, reached: map[node]*neighbor{}, traced: request.RelatedItems,
-	}
-	if !request.RelatedItems && request.RelatedDepth <= 1 && !i.byName {
-		byKind, err := g.count(ctx, request.RelatedKinds)
-		return relatedCounts(byKind), err
-	}
-	if err := g.walk(ctx, max(1, request.RelatedDepth)); err != nil {
-		return nil, err
-	}
-	matching := sets.New(matches...)
-	byKind, counts := map[string][]node{}, map[string]int{}
-	for at, one := range g.reached {
-		if !matching.Has(at) && wantedKind(request.RelatedKinds, one.kind) {
-			byKind[one.kind] = append(byKind[one.kind], at)
-			counts[one.kind]++
+// related returns the resources that are related to the matches, and the items that are related to
+// the matches of the page.
+func (v *view) related(ctx context.Context, i *inquiry, matches, page []node, request *search.Request) ([]search.Related, error) {
+	begin := func(matches []node, traced bool) *graph {
+		return &graph{
+			view: v, inquiry: i, decisions: map[*class]visibility.Decision{},
+			matches: matches, reached: map[node]*neighbor{}, traced: traced,
 		}
 	}
-	related := relatedCounts(counts)
-	if !request.RelatedItems {
+	matching := sets.New(matches...)
+	origins := matches
+	if request.Items {
+		origins = page
+	}
+	var g *graph
+	var byKind map[string][]node
+	var err error
+	if request.RelatedItems {
+		g = begin(origins, true)
+		if byKind, err = g.neighbors(ctx, matching, request); err != nil {
+			return nil, err
+		}
+	}
+	var related []search.Related
+	switch {
+	case g != nil && len(origins) == len(matches):
+		related = relatedCounts(countsOf(byKind))
+	case request.RelatedDepth <= 1 && !i.byName:
+		counts, err := begin(matches, false).count(ctx, request.RelatedKinds)
+		if err != nil {
+			return nil, err
+		}
+		related = relatedCounts(counts)
+	default:
+		all, err := begin(matches, false).neighbors(ctx, matching, request)
+		if err != nil {
+			return nil, err
+		}
+		related = relatedCounts(countsOf(all))
+	}
+	if g == nil {
 		return related, nil
 	}
 	return related, g.addItems(ctx, related, byKind, request.RelatedLimit)
+}
+
+// neighbors returns the nodes that can be reached from the matches of the graph, except all matches,
+// by kind.
+func (g *graph) neighbors(ctx context.Context, matching sets.Set[node], request *search.Request) (map[string][]node, error) {
+	if err := g.walk(ctx, max(1, request.RelatedDepth)); err != nil {
+		return nil, err
+	}
+	byKind := map[string][]node{}
+	for at, one := range g.reached {
+		if !matching.Has(at) && wantedKind(request.RelatedKinds, one.kind) {
+			byKind[one.kind] = append(byKind[one.kind], at)
+		}
+	}
+	return byKind, nil
+}
+
+func countsOf(byKind map[string][]node) map[string]int {
+	counts := make(map[string]int, len(byKind))
+	for kind, nodes := range byKind {
+		counts[kind] = len(nodes)
+	}
+	return counts
 }
 
 // relatedCounts returns the counts in the order of kinds.

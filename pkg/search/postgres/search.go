@@ -88,13 +88,14 @@ func (e *Engine) Search(ctx context.Context, scope visibility.Scope, request *se
 			}
 		}
 		if request.Related {
-			matches := p.nodes
+			page := p.nodesOf(result.Items)
+			matches := page
 			if len(matches) != counts.count {
 				if matches, err = p.allNodes(ctx); err != nil {
 					return fmt.Errorf("matches: %w", err)
 				}
 			}
-			if result.Related, err = v.related(ctx, i, matches, request); err != nil {
+			if result.Related, err = v.related(ctx, i, matches, page, request); err != nil {
 				return fmt.Errorf("related resources: %w", err)
 			}
 		}
@@ -171,7 +172,7 @@ func (e *Engine) Get(ctx context.Context, scope visibility.Scope, uid string) (_
 		for _, of := range e.catalog.clusters {
 			if isResource && of.name == name {
 				likely[0] = of
-			} else if uid == "cluster__"+of.name {
+			} else if uid == search.ClusterUIDPrefix+of.name {
 				likely[1] = of
 			}
 			clusters, rids = append(clusters, of.id), append(rids, e.hash.resource(of.name, uid))

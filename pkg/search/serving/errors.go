@@ -37,6 +37,8 @@ func Error(ctx context.Context, err error) error {
 		return err
 	case errors.Is(err, search.ErrExpired):
 		return apierrors.NewResourceExpired("the continue token or resource version is too old; start again without it")
+	case errors.Is(err, search.ErrLoading):
+		return Unavailable("the server has just started and is loading the search data; try again later")
 	case errors.Is(err, search.ErrUnavailable):
 		klog.FromContext(ctx).Error(err, "The search engine is unavailable")
 		return Unavailable("the search engine is unavailable; try again later")

@@ -109,8 +109,11 @@ func Request(in *searchv1alpha1.SearchRequest, path *field.Path) (*search.Reques
 	out.Limit, bad = Limit(in.Limit, path.Child("limit"))
 	errs = append(errs, bad...)
 	out.Items = out.Items && out.Limit != 0
-	out.RelatedLimit, bad = Limit(in.RelatedLimit, path.Child("relatedLimit"))
-	errs = append(errs, bad...)
+	out.RelatedLimit = out.Limit
+	if in.RelatedLimit != nil {
+		out.RelatedLimit, bad = Limit(in.RelatedLimit, path.Child("relatedLimit"))
+		errs = append(errs, bad...)
+	}
 	out.RelatedItems = out.Related && out.RelatedLimit != 0
 	if in.Offset < 0 {
 		errs = append(errs, field.Invalid(path.Child("offset"), in.Offset, "must not be negative"))

@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 	"open-cluster-management.io/hub-apiserver/pkg/search/watch"
@@ -31,7 +31,7 @@ func TestWatchMemoryIsBounded(t *testing.T) {
 	if _, err := engine.Apply(t.Context(), report); err != nil {
 		t.Fatal(err)
 	}
-	granted := newScopes(visibilitytest.Everything())
+	granted := newScopes(visibility.Everything())
 	// A watch of all resources takes about 140 KiB. The limit allows two such watches, but not two
 	// of one caller.
 	memory := watch.NewMemory(400<<10, "search-watch-memory-bytes")

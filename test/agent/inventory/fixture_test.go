@@ -73,7 +73,7 @@ func (m *managed) runTimed(t testing.TB, cluster string, hub *endpoint, configur
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := inventory.Config{Timing: timing, ClusterName: cluster, APIEndpoint: m.config.Host, Settings: settings, Hub: hub.config(), Dynamic: m.dynamic}
+	config := inventory.Config{Timing: timing, ClusterName: cluster, Settings: settings, Hub: hub.config(), Dynamic: m.dynamic}
 	if config.Metadata, err = metadata.NewForConfig(m.config); err != nil {
 		t.Fatal(err)
 	}

@@ -99,7 +99,6 @@ func testProperties(t *testing.T, m *managed) {
 	hub.has(t, "StorageClass", "fast", map[string]any{"provisioner": "example.com/fast", "reclaimPolicy": "Retain"})
 	hub.has(t, "ConfigMap", "settings", map[string]any{"label": map[string]any{"team": "a"}, "data": nil})
 	hub.has(t, "ClusterRole", "cluster-admin", map[string]any{"apigroup": "rbac.authorization.k8s.io"})
-	hub.has(t, "Cluster", "c1", map[string]any{"nodes": 1, "cpu": 4, "apiEndpoint": m.config.Host})
 	hub.relates(t, []string{"PersistentVolumeClaim data boundTo PersistentVolume properties-pv", "Pod web attachedTo ServiceAccount robot"}, nil)
 	hub.agrees(t, c)
 	uid, properties := hub.find("Pod", "web")

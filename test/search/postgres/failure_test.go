@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/postgres"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
@@ -19,7 +19,7 @@ import (
 
 // reads returns a call of each method of an engine that reads.
 func reads(engine search.Engine) map[string]func(context.Context) error {
-	scope := visibilitytest.Everything()
+	scope := visibility.Everything()
 	return map[string]func(context.Context) error{
 		"Search": func(ctx context.Context) error {
 			_, err := engine.Search(ctx, scope, &search.Request{Items: true, Limit: 1, Now: time.Now()})

@@ -44,7 +44,7 @@ func TestNamesAreCompletedInOrder(t *testing.T) {
 			want = all[:min(limit, len(all))]
 		}
 		for _, q := range []query.Query{{}, equals("kind", "Thing"), {Keywords: []string{"thing"}}} {
-			completion, err := engine.Complete(within(t), visibilitytest.Everything(), &search.CompletionRequest{Property: "name", Query: q, Limit: limit})
+			completion, err := engine.Complete(within(t), visibility.Everything(), &search.CompletionRequest{Property: "name", Query: q, Limit: limit})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,7 +56,7 @@ func TestNamesAreCompletedInOrder(t *testing.T) {
 			}
 		}
 	}
-	completion, err := engine.Complete(within(t), visibilitytest.Everything(), &search.CompletionRequest{Property: "name", Prefix: "Z", Limit: 1})
+	completion, err := engine.Complete(within(t), visibility.Everything(), &search.CompletionRequest{Property: "name", Prefix: "Z", Limit: 1})
 	if err != nil || !completion.More || len(completion.Values) != 1 || completion.Values[0].Value != "Zeta" {
 		t.Errorf("completion with prefix Z and limit 1 = %+v, %v, want Zeta and more", completion, err)
 	}
@@ -72,7 +72,7 @@ func TestManyClusters(t *testing.T) {
 		mustApply(t, engine, reports[i])
 	}
 	scopes := map[string]visibility.Scope{
-		"everything": visibilitytest.Everything(),
+		"everything": visibility.Everything(),
 		"some":       visibilitytest.Scope(t, fleetgen.Policy(1, 10, 5), &user.DefaultInfo{Name: fleetgen.User}),
 	}
 	for name, scope := range scopes {
@@ -169,7 +169,7 @@ func TestReadsWhileClustersChange(t *testing.T) {
 					return
 				default:
 				}
-				result, err := engine.Search(within(t), visibilitytest.Everything(), &search.Request{Items: true, Limit: -1, Related: true})
+				result, err := engine.Search(within(t), visibility.Everything(), &search.Request{Items: true, Limit: -1, Related: true})
 				if err != nil {
 					t.Error(err)
 					return

@@ -89,7 +89,7 @@ func TestTextsAreData(t *testing.T) {
 			query.Property{Name: "port", Type: query.List, Leaves: []query.Leaf{{Type: query.String, Text: value}}}))
 	}
 	mustApply(t, engine, report)
-	everything := visibilitytest.Everything()
+	everything := visibility.Everything()
 	for i, value := range nasty {
 		uid := fmt.Sprintf("c1/%d", i)
 		queries := []query.Query{
@@ -200,7 +200,7 @@ func TestConcurrentStarts(t *testing.T) {
 	}
 	reporting.Wait()
 	for _, engine := range engines {
-		if found := uids(t, engine, visibilitytest.Everything(), query.Query{}); len(found) != len(engines) {
+		if found := uids(t, engine, visibility.Everything(), query.Query{}); len(found) != len(engines) {
 			t.Errorf("search = %v, want %d resources", found, len(engines))
 		}
 	}
@@ -261,14 +261,14 @@ func TestServersShareWrites(t *testing.T) {
 	if got.err != nil || len(got.changes) != 1 || got.changes[0].UID != "c1/a" {
 		t.Errorf("Changes() = %v, %v, want the change of c1/a", got.changes, got.err)
 	}
-	if found := uids(t, watcher, visibilitytest.Everything(), equals("name", "x")); !slices.Equal(found, []string{"c1/a"}) {
+	if found := uids(t, watcher, visibility.Everything(), equals("name", "x")); !slices.Equal(found, []string{"c1/a"}) {
 		t.Errorf("search of the watcher = %v, want c1/a", found)
 	}
 	if err := writer.RemoveCluster(within(t), "c1"); err != nil {
 		t.Fatal(err)
 	}
 	mustApply(t, writer, &search.Report{Cluster: "c1", Full: true, Time: time.Now(), Put: []search.Resource{resource("c1", "b", text("name", "y"))}})
-	if found := uids(t, watcher, visibilitytest.Everything(), query.Query{}); !slices.Equal(found, []string{"c1/b"}) {
+	if found := uids(t, watcher, visibility.Everything(), query.Query{}); !slices.Equal(found, []string{"c1/b"}) {
 		t.Errorf("search of the watcher after the cluster reported again = %v, want c1/b", found)
 	}
 }
@@ -299,7 +299,7 @@ func TestOldChangesExpire(t *testing.T) {
 	if err != nil || len(changes) != 1 {
 		t.Errorf("changes of the last version = %v, %v, want one change", changes, err)
 	}
-	if found := uids(t, engine, visibilitytest.Everything(), equals("name", "5")); len(found) != 1 {
+	if found := uids(t, engine, visibility.Everything(), equals("name", "5")); len(found) != 1 {
 		t.Errorf("search = %v, want one resource", found)
 	}
 }
@@ -354,7 +354,7 @@ func TestKilledConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	for status, want := range map[string]int{"Before": 3000, "After": 0} {
-		if found := uids(t, engine, visibilitytest.Everything(), equals("status", status)); len(found) != want {
+		if found := uids(t, engine, visibility.Everything(), equals("status", status)); len(found) != want {
 			t.Errorf("resources with status %s = %d, want %d", status, len(found), want)
 		}
 	}
@@ -362,7 +362,7 @@ func TestKilledConnection(t *testing.T) {
 	if applied.Updated != 3000 || applied.Added != 0 || applied.Deleted != 0 || applied.EdgesAdded != 0 || applied.Resources != 3000 || applied.Edges != 2999 {
 		t.Errorf("Apply() of the repeated report = %+v, want 3000 updated, 3000 resources and 2999 edges", applied)
 	}
-	completion, err := engine.Complete(within(t), visibilitytest.Everything(), &search.CompletionRequest{Property: "status", Limit: -1})
+	completion, err := engine.Complete(within(t), visibility.Everything(), &search.CompletionRequest{Property: "status", Limit: -1})
 	if err != nil || len(completion.Values) != 1 || completion.Values[0] != (search.ValueCount{Value: "After", Count: 3000}) {
 		t.Errorf("completion of status = %+v, %v, want After with count 3000", completion, err)
 	}
@@ -386,7 +386,7 @@ func TestWithoutTrigrams(t *testing.T) {
 		resource("c1", "a", text("name", "nginx-proxy")), resource("c1", "b", text("name", "redis")),
 	}})
 	for _, keyword := range []string{"ginx", "X-PRO", "g"} {
-		if found := uids(t, engine, visibilitytest.Everything(), query.Query{Keywords: []string{keyword}}); !slices.Equal(found, []string{"c1/a"}) {
+		if found := uids(t, engine, visibility.Everything(), query.Query{Keywords: []string{keyword}}); !slices.Equal(found, []string{"c1/a"}) {
 			t.Errorf("search for %s = %v, want c1/a", keyword, found)
 		}
 	}
@@ -422,7 +422,7 @@ func TestReconnects(t *testing.T) {
 		if engine.Ping(ctx) != nil {
 			return false, nil
 		}
-		result, err := engine.Search(ctx, visibilitytest.Everything(), &search.Request{})
+		result, err := engine.Search(ctx, visibility.Everything(), &search.Request{})
 		return err == nil && result.Count == 1, nil
 	})
 	if err != nil {

@@ -83,7 +83,8 @@ const (
 	OutputItems SearchOutput = "Items"
 	// OutputCount returns the count only.
 	OutputCount SearchOutput = "Count"
-	// OutputRelated returns the count, the items and the resources that are related to all matches.
+	// OutputRelated returns the count, the items, the items that are related to them, and the number of
+	// resources that are related to all matches.
 	OutputRelated SearchOutput = "Related"
 )
 
@@ -106,13 +107,14 @@ type SearchRequest struct {
 	// +optional
 	OrderBy []string `json:"orderBy,omitempty"`
 
-	// limit is the maximum number of items to return. -1 returns all items. It does not apply to the count and
-	// to related resources. Defaults to 1000.
+	// limit is the maximum number of items to return. -1 returns all items. It does not apply to counts. Defaults
+	// to 1000.
 	// +optional
 	Limit *int32 `json:"limit,omitempty"`
 
 	// relatedLimit is the maximum number of related items of each kind to return. -1 returns all items, and 0
-	// returns counts only. Defaults to 1000.
+	// returns counts only. Defaults to limit. Related items are those of the returned items, or of all matches
+	// if limit is 0.
 	// +optional
 	RelatedLimit *int32 `json:"relatedLimit,omitempty"`
 
@@ -173,7 +175,8 @@ type SearchItem struct {
 	// and label. Other properties depend on the kind.
 	Properties runtime.RawExtension `json:"properties"`
 
-	// relatedTo lists the UIDs of the matches that a related item is related to.
+	// relatedTo lists the UIDs of the returned items that a related item is related to, or of the matches if
+	// limit is 0.
 	// +listType=atomic
 	// +optional
 	RelatedTo []string `json:"relatedTo,omitempty"`
@@ -187,7 +190,7 @@ type RelatedResources struct {
 	// count is the number of related resources of the kind.
 	Count int64 `json:"count"`
 
-	// items lists related resources of the kind.
+	// items lists related resources of the kind, up to relatedLimit.
 	// +listType=atomic
 	// +optional
 	Items []SearchItem `json:"items,omitempty"`

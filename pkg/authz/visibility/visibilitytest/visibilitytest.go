@@ -29,17 +29,6 @@ func Scope(t testing.TB, policyYAML string, identity user.Info) visibility.Scope
 	return scope
 }
 
-// Everything returns the Scope of a privileged caller: everything on the hub, and
-// everything except Secrets on every managed cluster.
-func Everything() visibility.Scope {
-	scope, err := visibility.Static(nil, &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}})
-	if err != nil {
-		// Without objects, Static cannot fail.
-		panic(err)
-	}
-	return scope
-}
-
 // Parse returns the objects of a policy.
 func Parse(t testing.TB, policyYAML string) []runtime.Object {
 	t.Helper()

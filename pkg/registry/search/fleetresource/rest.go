@@ -217,12 +217,9 @@ func checkVersion(options *metainternalversion.ListOptions, version uint64) erro
 	return nil
 }
 
-// clusterPrefix begins the UID of a resource that represents a cluster.
-const clusterPrefix = "cluster__"
-
 // uidOf returns the UID in the fleet of an object.
 func uidOf(cluster, name string) string {
-	if strings.HasPrefix(name, clusterPrefix) {
+	if strings.HasPrefix(name, search.ClusterUIDPrefix) {
 		return name
 	}
 	return cluster + "/" + name

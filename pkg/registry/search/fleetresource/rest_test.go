@@ -16,7 +16,6 @@ import (
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
-	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
@@ -26,7 +25,7 @@ import (
 type everyone struct{}
 
 func (everyone) Scope(context.Context, user.Info) (visibility.Scope, error) {
-	return visibilitytest.Everything(), nil
+	return visibility.Everything(), nil
 }
 
 func (everyone) Subscribe(user.Info) (<-chan struct{}, func()) { return nil, func() {} }

@@ -17,7 +17,6 @@ import (
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
-	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 	engine "open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
@@ -27,7 +26,7 @@ import (
 type everyone struct{}
 
 func (everyone) Scope(context.Context, user.Info) (visibility.Scope, error) {
-	return visibilitytest.Everything(), nil
+	return visibility.Everything(), nil
 }
 
 func (everyone) Subscribe(user.Info) (<-chan struct{}, func()) { return nil, func() {} }

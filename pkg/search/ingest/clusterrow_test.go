@@ -1,0 +1,184 @@
+package ingest
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+// managed contains ManagedClusters by name.
+type managed struct {
+	mu       sync.Mutex
+	clusters map[string]*clusterv1.ManagedCluster
+}
+
+func (m *managed) get(name string) *clusterv1.ManagedCluster {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.clusters[name]
+}
+
+func (m *managed) set(name string, cluster *clusterv1.ManagedCluster) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.clusters[name] = cluster
+}
+
+func managedCluster(name, env string) *clusterv1.ManagedCluster {
+	return &clusterv1.ManagedCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"env": env, addonLabel + "search-collector": "available"}},
+		Spec:       clusterv1.ManagedClusterSpec{ManagedClusterClientConfigs: []clusterv1.ClientConfig{{URL: "https://" + name}}},
+		Status: clusterv1.ManagedClusterStatus{
+			Capacity:      clusterv1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi")},
+			Version:       clusterv1.ManagedClusterVersion{Kubernetes: "v1.36.3"},
+			ClusterClaims: []clusterv1.ManagedClusterClaim{{Name: consoleClaim, Value: "https://console." + name}},
+			Conditions: []metav1.Condition{
+				{Type: "ManagedClusterConditionAvailable", Status: metav1.ConditionTrue},
+				{Type: "name", Status: metav1.ConditionTrue},
+				{Type: "not a property", Status: metav1.ConditionTrue},
+			},
+		},
+	}
+}
+
+// withRows starts a server whose cluster c1 has a ManagedCluster.
+func withRows(t *testing.T) (*server, *managed) {
+	t.Helper()
+	m := &managed{clusters: map[string]*clusterv1.ManagedCluster{"c1": managedCluster("c1", "prod")}}
+	return serve(t, Config{Cluster: m.get}), m
+}
+
+func (s *server) update(t *testing.T, cluster string) {
+	t.Helper()
+	if err := s.handler.UpdateCluster(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rows returns the UIDs of the resources of kind Cluster with a label.
+func (s *server) rows(t *testing.T, filter string) []string {
+	t.Helper()
+	q, err := query.Parse("kind:Cluster " + filter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := s.engine.Search(t.Context(), visibility.Everything(), &search.Request{Query: q, Items: true, Limit: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var uids []string
+	for i := range result.Items {
+		uids = append(uids, result.Items[i].UID)
+	}
+	return uids
+}
+
+func (s *server) wantRows(t *testing.T, filter string, want ...string) {
+	t.Helper()
+	if got := s.rows(t, filter); !slices.Equal(got, want) {
+		t.Errorf("resources of kind Cluster with %s = %v, want %v", filter, got, want)
+	}
+}
+
+func TestRowOfAClusterThatNeverReported(t *testing.T) {
+	s, m := withRows(t)
+	s.update(t, "c1")
+	item, err := s.engine.Get(t.Context(), visibility.Everything(), "cluster__c1")
+	if err != nil || item == nil {
+		t.Fatalf("Get(cluster__c1) = %v, %v, want the row of the cluster", item, err)
+	}
+	want := `{"ManagedClusterConditionAvailable":"True","addon":{"search-collector":"true"},"apiEndpoint":"https://c1",` +
+		`"apigroup":"cluster.open-cluster-management.io","apiversion":"v1","consoleURL":"https://console.c1","cpu":4,"created":"0001-01-01T00:00:00Z",` +
+		`"kind":"Cluster","kind_plural":"managedclusters","kubernetesVersion":"v1.36.3",` +
+		`"label":{"env":"prod","feature.open-cluster-management.io/addon-search-collector":"available"},"memory":8589934592,"name":"c1"}`
+	if got := string(item.JSON()); got != want {
+		t.Errorf("row of c1 = %s, want %s", got, want)
+	}
+	states, err := s.handler.States(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(states, func(state State) bool { return state.Name == "c1" })
+	if got, want := states[at], (State{Name: "c1", Absent: true}); got != want {
+		t.Errorf("state of c1 = %+v, want %+v", got, want)
+	}
+
+	m.set("c1", managedCluster("c1", "test"))
+	s.update(t, "c1")
+	s.wantRows(t, "label:env=test", "cluster__c1")
+	s.wantRows(t, "label:env=prod")
+	m.set("c1", nil)
+	s.update(t, "c1")
+	s.wantRows(t, "")
+}
+
+// TestRowIsNotPartOfReports checks that reports of public collectors, which contain no row, neither
+// remove it nor count it.
+func TestRowIsNotPartOfReports(t *testing.T) {
+	s, _ := withRows(t)
+	node := func(name string) string {
+		return fmt.Sprintf(`{"uid":"c1/%s","kind":"Node","properties":{"name":%q}}`, name, name)
+	}
+	wantTotal := func(a answer, want int) {
+		t.Helper()
+		if got, _ := a.totals(t); got != want {
+			t.Errorf("TotalResources = %d, want %d", got, want)
+		}
+	}
+	for _, test := range []struct {
+		name, body string
+		total      int
+		row        string
+	}{
+		{"first full report", full("c1", "a", "b"), 2, "name:c1"},
+		{"heartbeat", `{}`, 2, "name:c1"},
+		{"full report with a Node", `{"clearAll":true,"addResources":[` + pod("c1", "a") + `,` + node("n") + `]}`, 2, "nodes:1"},
+		{"report of its own row", `{"addResources":[{"uid":"cluster__c1","kind":"Cluster","properties":{"name":"c1","nodes":7}}]}`, 2, "nodes:1"},
+		{"deletion of its own row", `{"deleteResources":[{"uid":"cluster__c1"}]}`, 2, "nodes:1"},
+		{"empty full report", `{"clearAll":true}`, 0, "name:c1"},
+	} {
+		wantTotal(s.post(t, "c1", test.body), test.total)
+		if got := s.rows(t, test.row); !slices.Equal(got, []string{"cluster__c1"}) {
+			t.Errorf("%s: rows with %s = %v, want cluster__c1", test.name, test.row, got)
+		}
+	}
+	// A new process does not know the rows that are stored.
+	s.handler.rows = clusterRows{stored: map[string]query.Properties{}}
+	wantTotal(s.post(t, "c1", `{"addResources":[`+pod("c1", "a")+`]}`), 1)
+	s.wantRows(t, "", "cluster__c1")
+	// The cluster c2 has no ManagedCluster that describes it.
+	wantTotal(s.post(t, "c2", full("c2", "a")), 1)
+	s.wantRows(t, "", "cluster__c1")
+}
+
+func TestClusterPropertiesAreBounded(t *testing.T) {
+	cluster := managedCluster("c1", "prod")
+	for i := range 1000 {
+		cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{Type: fmt.Sprintf("Type%d", i), Status: metav1.ConditionTrue})
+	}
+	properties, err := clusterProperties(cluster, 0, false, Limits{}.withDefaults())
+	if err != nil || len(properties) > 2*maxConditions {
+		t.Errorf("clusterProperties(1000 conditions) = %d properties, %v, want at most %d", len(properties), err, 2*maxConditions)
+	}
+	ofHub, err := clusterProperties(cluster, 0, true, Limits{}.withDefaults())
+	if err != nil || !reflect.DeepEqual(search.Text(ofHub, hubProperty), "true") {
+		t.Errorf("%s of the row of the hub = %q, %v, want true", hubProperty, search.Text(ofHub, hubProperty), err)
+	}
+	for i := range 2000 {
+		cluster.Labels[fmt.Sprintf("label-%060d", i)] = string(corev1.ConditionTrue)
+	}
+	if _, err := clusterProperties(cluster, 0, false, Limits{}.withDefaults()); err == nil {
+		t.Error("clusterProperties(140 KB of labels) = nil error, want one that names the limit")
+	}
+}
