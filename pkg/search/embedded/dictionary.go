@@ -86,7 +86,7 @@ func (d *dictionaryWriter) property(name string) uint32 {
 	id := d.free.take(propertyNumbers, d.properties.len())
 	name = strings.Clone(name)
 	d.propertyNames[name] = id
-	*d.properties.edit(d.id, id) = &property{owner: d.id, name: name, hidden: query.Hidden(name), json: quoted(name) + ":"}
+	*d.properties.edit(d.id, id) = &property{owner: d.id, name: name, hidden: query.Hidden(name), reserved: query.Reserved(name), json: quoted(name) + ":"}
 	return id
 }
 

@@ -143,6 +143,8 @@ type property struct {
 	owner  uint64
 	name   string
 	hidden bool
+	// reserved is true if only the server may set the property.
+	reserved bool
 	// json is the name as a JSON string with a colon.
 	json string
 	// variants contains the rows whose property has a type. Times have their own variant.

@@ -110,13 +110,11 @@ func (d *deferred) append(w *serving.Writer, answer []byte) error {
 
 func (l *list) append(w *serving.Writer) error {
 	w.Buffer = append(w.Buffer, '[')
-	var properties []byte
 	for i := range l.items {
 		if i > 0 {
 			w.Buffer = append(w.Buffer, ',')
 		}
-		properties = l.items[i].Object.AppendJSON(properties[:0])
-		w.Buffer = appendItem(w.Buffer, properties, &l.items[i])
+		w.Buffer = appendItem(w.Buffer, &l.items[i])
 		if err := w.Flush(); err != nil {
 			return err
 		}

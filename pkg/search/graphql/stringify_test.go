@@ -27,16 +27,16 @@ func FuzzItems(f *testing.F) {
 		}
 		item := &search.Item{UID: uid, Cluster: "east", Hub: hub, Object: properties, RelatedTo: []string{uid}}
 		var got map[string]any
-		if data := appendItem(nil, item.JSON(), item); json.Unmarshal(data, &got) != nil {
+		if data := appendItem(nil, item); json.Unmarshal(data, &got) != nil {
 			t.Fatalf("appendItem() = %s, want JSON", data)
 		}
 		valid := strings.ToValidUTF8(uid, "\uFFFD")
-		want := map[string]any{uidKey: valid, query.Cluster: "east", relatedKey: []any{valid}}
+		want := map[string]any{query.UID: valid, query.Cluster: "east", query.RelatedUIDs: []any{valid}}
 		if hub {
-			want[hubKey] = "true"
+			want[query.HubResource] = "true"
 		}
 		for _, p := range properties {
-			if want[p.Name] == nil && p.Name != hubKey {
+			if want[p.Name] == nil && p.Name != query.HubResource {
 				want[p.Name] = naive(p)
 			}
 		}
@@ -114,12 +114,12 @@ func BenchmarkItems(b *testing.B) {
 			`"created":"2026-01-01T00:00:00Z","hostIP":"10.1.2.3","image":["quay.io/acme/nginx:1.2.3","quay.io/istio/proxy:1.20"],"kind":"Pod",` +
 			`"kind_plural":"pods","label":{"app":"nginx","env":"prod","team":"team-07","tier":"web"},"name":"nginx-5d8f7c9b4d-x7k2p",` +
 			`"namespace":"payments","podIP":"10.128.3.77","restarts":3,"startedAt":"2026-01-01T00:00:05Z","status":"Running"}`)}
-	out := appendItem(nil, item.JSON(), item)
+	out := appendItem(nil, item)
 	b.SetBytes(int64(1000 * len(out)))
 	b.ReportAllocs()
 	for b.Loop() {
 		for range 1000 {
-			out = appendItem(out[:0], item.JSON(), item)
+			out = appendItem(out[:0], item)
 		}
 	}
 }

@@ -172,8 +172,8 @@ func TestClusterPropertiesAreBounded(t *testing.T) {
 		t.Errorf("clusterProperties(1000 conditions) = %d properties, %v, want at most %d", len(properties), err, 2*maxConditions)
 	}
 	ofHub, err := clusterProperties(cluster, 0, true, Limits{}.withDefaults())
-	if err != nil || !reflect.DeepEqual(search.Text(ofHub, hubProperty), "true") {
-		t.Errorf("%s of the row of the hub = %q, %v, want true", hubProperty, search.Text(ofHub, hubProperty), err)
+	if err != nil || !reflect.DeepEqual(search.Text(ofHub, query.HubResource), "true") {
+		t.Errorf("%s of the row of the hub = %q, %v, want true", query.HubResource, search.Text(ofHub, query.HubResource), err)
 	}
 	for i := range 2000 {
 		cluster.Labels[fmt.Sprintf("label-%060d", i)] = string(corev1.ConditionTrue)

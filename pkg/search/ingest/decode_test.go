@@ -15,6 +15,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 	"open-cluster-management.io/hub-apiserver/test/fleetgen"
 )
 
@@ -353,7 +354,7 @@ func FuzzDecode(f *testing.F) {
 				t.Errorf("decoded UID = %q, want a unique UID of the cluster", r.UID)
 			}
 			seen[r.UID] = true
-			if search.Text(r.Properties, "kind") == "" || search.Text(r.Properties, "name") == "" || r.Properties.Get(hubProperty) != nil || r.Properties.Get("cluster") != nil {
+			if search.Text(r.Properties, "kind") == "" || search.Text(r.Properties, "name") == "" || r.Properties.Get(query.HubResource) != nil || r.Properties.Get("cluster") != nil {
 				t.Errorf("decoded properties = %s, want kind and name and no reserved properties", r.Properties.AppendJSON(nil))
 			}
 		}

@@ -12,22 +12,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-const (
-	// hubProperty is the property that marks resources of the hub.
-	hubProperty = "_hubClusterResource"
-	// nameBytes bounds the name of a property.
-	nameBytes = 128
-)
-
-// reserved reports whether only the hub may set a property. Reported values of such properties are
-// dropped, so that no cluster can pretend to be the hub or another cluster.
-func reserved(name string) bool {
-	switch name {
-	case hubProperty, query.Cluster, "_uid", "_relatedUids":
-		return true
-	}
-	return false
-}
+// nameBytes bounds the name of a property.
+const nameBytes = 128
 
 // identifies reports whether a property identifies a resource, or decides which callers can find
 // it. Such a property must be a string.
@@ -53,7 +39,7 @@ func complete(properties query.Properties, kind, plural string, hub bool, limit 
 		if identifies(p.Name) && p.Type != query.String {
 			return nil, fmt.Sprintf("property %s must be a string", p.Name)
 		}
-		if !reserved(p.Name) {
+		if !query.Reserved(p.Name) {
 			kept = append(kept, p)
 		}
 	}
@@ -65,7 +51,7 @@ func complete(properties query.Properties, kind, plural string, hub bool, limit 
 		}
 	}
 	if hub {
-		kept = put(kept, query.Property{Name: hubProperty, Type: query.Bool, Leaves: []query.Leaf{{Type: query.Bool, Text: "true"}}})
+		kept = put(kept, query.Property{Name: query.HubResource, Type: query.Bool, Leaves: []query.Leaf{{Type: query.Bool, Text: "true"}}})
 	}
 	return kept, ""
 }

@@ -13,14 +13,11 @@ import (
 // longName is the maximum length of an indexed name. Names in Kubernetes are shorter.
 const longName = 1024
 
-// hubResource is the property that public collectors add to resources of the hub.
-const hubResource = "_hubClusterResource"
-
 // shapeProperties are the properties of a class, sorted. Some of them decide which callers can find
 // a resource. The others have the same value in many resources, so that classes can answer filters
 // on them.
 var shapeProperties = []string{
-	hubResource, query.APIGroup, query.APIVersion, query.Kind, query.KindPlural, query.Namespace,
+	query.HubResource, query.APIGroup, query.APIVersion, query.Kind, query.KindPlural, query.Namespace,
 }
 
 func inShape(property string) bool { return slices.Contains(shapeProperties, property) }

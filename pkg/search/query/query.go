@@ -48,6 +48,23 @@ const (
 	Status     = "status"
 )
 
+// Names of properties that only the server sets.
+const (
+	HubResource = "_hubClusterResource"
+	UID         = "_uid"
+	RelatedUIDs = "_relatedUids"
+)
+
+// Reserved reports whether only the server may set a property. Reported values are dropped, so that
+// no cluster can pretend to be the hub or another cluster.
+func Reserved(property string) bool {
+	switch property {
+	case Cluster, HubResource, UID, RelatedUIDs:
+		return true
+	}
+	return false
+}
+
 // Hidden reports whether schemas and completions exclude a property. Names of hidden properties
 // begin with an underscore.
 func Hidden(property string) bool { return len(property) > 0 && property[0] == '_' }

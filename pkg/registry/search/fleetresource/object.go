@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metatable "k8s.io/apimachinery/pkg/api/meta/table"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,50 +18,55 @@ import (
 )
 
 // newObject returns the FleetResource of an item.
-func newObject(item *search.Item) (*searchv1alpha1.FleetResource, error) {
-	encoded := item.JSON()
-	properties, err := query.DecodeProperties(encoded)
-	if err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("properties of %s: %w", item.UID, err))
-	}
+func newObject(item *search.Item) *searchv1alpha1.FleetResource {
+	name := nameOf(item.UID)
 	object := &searchv1alpha1.FleetResource{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: item.Cluster, Name: nameOf(item.UID), UID: types.UID(nameOf(item.UID)),
+			Namespace: item.Cluster, Name: name, UID: types.UID(name),
 			ResourceVersion: strconv.FormatUint(item.Version, 10),
 		},
-		Properties: runtime.RawExtension{Raw: encoded},
+		Properties: runtime.RawExtension{Raw: item.JSON()},
 	}
-	for i := range properties {
-		p := &properties[i]
-		if p.Name == query.Label && p.Type == query.Map && len(p.Leaves) > 0 {
-			object.Labels = make(map[string]string, len(p.Leaves))
-			for _, leaf := range p.Leaves {
-				object.Labels[leaf.Key] = leaf.Text
-			}
-		}
-		if p.Type != query.String {
-			continue
-		}
-		switch text := p.Leaves[0].Text; p.Name {
-		case query.APIGroup:
-			object.Resource.APIGroup = text
-		case query.APIVersion:
-			object.Resource.Version = text
-		case query.Kind:
-			object.Resource.Kind = text
-		case query.KindPlural:
-			object.Resource.Resource = text
-		case query.Namespace:
-			object.Resource.Namespace = text
-		case query.Name:
-			object.Resource.Name = text
-		case query.Created:
-			if created, err := time.Parse(time.RFC3339, text); err == nil {
+	identity := &object.Resource
+	search.WalkObject(object.Properties.Raw, func(key, value []byte) {
+		switch property := string(key[1 : len(key)-1]); {
+		case property == query.Label && value[0] == '{':
+			object.Labels = map[string]string{}
+			search.WalkObject(value, func(key, value []byte) { object.Labels[search.LeafText(key)] = search.LeafText(value) })
+		case value[0] != '"':
+		case property == query.APIGroup:
+			identity.APIGroup = search.LeafText(value)
+		case property == query.APIVersion:
+			identity.Version = search.LeafText(value)
+		case property == query.Kind:
+			identity.Kind = search.LeafText(value)
+		case property == query.KindPlural:
+			identity.Resource = search.LeafText(value)
+		case property == query.Namespace:
+			identity.Namespace = search.LeafText(value)
+		case property == query.Name:
+			identity.Name = search.LeafText(value)
+		case property == query.Created:
+			if created, err := time.Parse(time.RFC3339, search.LeafText(value)); err == nil {
 				object.CreationTimestamp = metav1.NewTime(created)
 			}
 		}
+	})
+	if len(object.Labels) == 0 {
+		object.Labels = nil
 	}
-	return object, nil
+	return object
+}
+
+// statusOf returns the status in encoded properties, or "" if it is missing or has several values.
+func statusOf(properties []byte) string {
+	var status string
+	search.WalkObject(properties, func(key, value []byte) {
+		if string(key) == `"`+query.Status+`"` && value[0] != '{' && value[0] != '[' {
+			status = search.LeafText(value)
+		}
+	})
+	return status
 }
 
 // table implements rest.TableConvertor.
@@ -89,13 +93,9 @@ func (table) ConvertToTable(_ context.Context, object runtime.Object, tableOptio
 		if !ok {
 			return nil, fmt.Errorf("expected a FleetResource, got a %T", obj)
 		}
-		properties, err := query.DecodeProperties(resource.Properties.Raw)
-		if err != nil {
-			return nil, fmt.Errorf("properties of %s: %w", name, err)
-		}
 		return []any{
 			resource.Namespace, resource.Resource.Kind, resource.Resource.Namespace, resource.Resource.Name,
-			search.Text(properties, query.Status), age, resource.Resource.APIGroup, name,
+			statusOf(resource.Properties.Raw), age, resource.Resource.APIGroup, name,
 		}, nil
 	})
 	if err != nil {

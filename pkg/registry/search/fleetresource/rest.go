@@ -96,7 +96,7 @@ func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runt
 	if item == nil || item.Cluster != namespace {
 		return nil, apierrors.NewNotFound(searchv1alpha1.Resource("fleetresources"), name)
 	}
-	return newObject(item)
+	return newObject(item), nil
 }
 
 // List implements rest.Lister. It returns the current state, even if an older resource version is requested.
@@ -150,11 +150,7 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 	}
 	list.Items = make([]searchv1alpha1.FleetResource, 0, len(found.Items))
 	for i := range found.Items {
-		object, err := newObject(&found.Items[i])
-		if err != nil {
-			return nil, err
-		}
-		list.Items = append(list.Items, *object)
+		list.Items = append(list.Items, *newObject(&found.Items[i]))
 	}
 	return list, nil
 }
@@ -189,11 +185,7 @@ func (r *REST) listNamed(ctx context.Context, scope visibility.Scope, selected *
 		if !matches {
 			continue
 		}
-		object, err := newObject(item)
-		if err != nil {
-			return nil, err
-		}
-		list.Items = append(list.Items, *object)
+		list.Items = append(list.Items, *newObject(item))
 	}
 	return list, nil
 }

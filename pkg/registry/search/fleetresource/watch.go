@@ -156,10 +156,7 @@ func (w *eventStream) event(event *searchwatch.Event) (*watch.Event, error) {
 		}
 		return &watch.Event{Type: watch.Bookmark, Object: bookmark}, nil
 	}
-	object, err := newObject(&event.Item)
-	if err != nil {
-		return nil, err
-	}
+	object := newObject(&event.Item)
 	out := &watch.Event{Type: watch.Added, Object: object}
 	switch event.Type {
 	case searchwatch.Modified:

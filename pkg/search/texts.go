@@ -1,0 +1,188 @@
+package search
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+)
+
+// TextSeparator separates the elements of maps and lists in texts.
+const TextSeparator = "; "
+
+// AppendTexts appends an object of texts, as the public search service returns it: a map becomes
+// "k=v; k=v", and a list "a; b" with sorted elements. Properties that only the server sets are
+// omitted.
+func AppendTexts(dst []byte, object Object) []byte {
+	if own, is := object.(interface{ AppendTexts(dst []byte) []byte }); is {
+		return own.AppendTexts(dst)
+	}
+	encoded, is := object.(JSON)
+	if !is {
+		encoded = object.AppendJSON(nil)
+	}
+	dst = append(dst, '{')
+	first := true
+	WalkObject(encoded, func(key, value []byte) {
+		if value[0] == 'n' || query.Reserved(string(key[1:len(key)-1])) {
+			return
+		}
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		dst = append(dst, key...)
+		dst = append(dst, ':')
+		switch value[0] {
+		case '"':
+			dst = append(dst, value...)
+		case '{':
+			dst = appendMapText(dst, value)
+		case '[':
+			dst = AppendListText(dst, value)
+		default:
+			dst = append(dst, '"')
+			dst = append(dst, value...)
+			dst = append(dst, '"')
+		}
+	})
+	return append(dst, '}')
+}
+
+func appendMapText(dst, object []byte) []byte {
+	dst = append(dst, '"')
+	first := true
+	WalkObject(object, func(key, value []byte) {
+		if !first {
+			dst = append(dst, TextSeparator...)
+		}
+		first = false
+		dst = append(dst, key[1:len(key)-1]...)
+		dst = append(dst, '=')
+		dst = AppendInnerText(dst, value)
+	})
+	return append(dst, '"')
+}
+
+// AppendListText appends the text of a list in JSON, which must be compact and valid.
+func AppendListText(dst, list []byte) []byte {
+	// Elements are sorted, because public clients compare the texts of lists.
+	var few [8][]byte
+	elements := few[:0]
+	for i := 1; i < len(list) && list[i] != ']'; {
+		end := valueEnd(list, i)
+		elements = append(elements, list[i:end])
+		i = end
+		if i < len(list) && list[i] == ',' {
+			i++
+		}
+	}
+	slices.SortFunc(elements, bytes.Compare)
+	dst = append(dst, '"')
+	for i, element := range elements {
+		if i > 0 {
+			dst = append(dst, TextSeparator...)
+		}
+		dst = AppendInnerText(dst, element)
+	}
+	return append(dst, '"')
+}
+
+// AppendInnerText appends the text of a value in JSON without its quotes.
+func AppendInnerText(dst, value []byte) []byte {
+	switch value[0] {
+	case '"':
+		return append(dst, value[1:len(value)-1]...)
+	case '{', '[':
+		for _, c := range value {
+			if c == '"' || c == '\\' {
+				dst = append(dst, '\\')
+			}
+			dst = append(dst, c)
+		}
+		return dst
+	}
+	return append(dst, value...)
+}
+
+// LeafText returns the text of a value in JSON: of a string without quotes and escapes, and of other
+// values as it is.
+func LeafText(value []byte) string {
+	if value[0] != '"' {
+		return string(value)
+	}
+	if bytes.IndexByte(value, '\\') < 0 {
+		return string(value[1 : len(value)-1])
+	}
+	text, err := jsontext.AppendUnquote(nil, value)
+	if err != nil {
+		// The value is valid, so this error does not occur.
+		return string(value[1 : len(value)-1])
+	}
+	return string(text)
+}
+
+// WalkObject calls each with every quoted key and value of a compact, valid object.
+func WalkObject(object []byte, each func(key, value []byte)) {
+	for i := 1; i < len(object) && object[i] == '"'; {
+		keyEnd := stringEnd(object, i)
+		if keyEnd+1 >= len(object) {
+			return
+		}
+		end := valueEnd(object, keyEnd+1)
+		each(object[i:keyEnd], object[keyEnd+1:end])
+		i = end + 1
+	}
+}
+
+// valueEnd returns the end of the value that begins at i. The end is always after i.
+func valueEnd(data []byte, i int) int {
+	switch data[i] {
+	case '"':
+		return stringEnd(data, i)
+	case '{', '[':
+		depth := 0
+		for i < len(data) {
+			switch data[i] {
+			case '"':
+				i = stringEnd(data, i)
+				continue
+			case '{', '[':
+				depth++
+			case '}', ']':
+				depth--
+			}
+			i++
+			if depth == 0 {
+				return i
+			}
+		}
+		return i
+	}
+	i++
+	for i < len(data) && data[i] != ',' && data[i] != '}' && data[i] != ']' {
+		i++
+	}
+	return i
+}
+
+// stringEnd returns the end of the string that begins at i.
+func stringEnd(data []byte, i int) int {
+	for at := i + 1; ; {
+		quote := bytes.IndexByte(data[at:], '"')
+		if quote < 0 {
+			return len(data)
+		}
+		at += quote
+		escapes := 0
+		for at-1-escapes > i && data[at-1-escapes] == '\\' {
+			escapes++
+		}
+		at++
+		if escapes%2 == 0 {
+			return at
+		}
+	}
+}
