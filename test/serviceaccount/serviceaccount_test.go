@@ -97,8 +97,9 @@ func TestSecretIsRepaired(t *testing.T) {
 }
 
 // If a relabelled Secret still names its account as the owner, the agent restores its labels. A Secret
-// without an owner, or of another client, is a conflict. The account reports the conflict once, until
-// the Secret is deleted.
+// of another client is a conflict. The account reports the conflict once, until the Secret is deleted.
+// A Secret without an owner is also a conflict, unless the agent restores the owner before the hub
+// revokes its access to the Secret.
 func TestSecretDetachedFromAccount(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -141,6 +142,10 @@ func TestSecretDetachedFromAccount(t *testing.T) {
 				t.Fatal(err)
 			}
 			foreign := framework.Must(secrets.Get(t.Context(), name, metav1.GetOptions{}))(t)
+			if what == "without its owner" && f.restores(t, name) {
+				f.settles(t, name, authenticationv1beta1.ReasonTokenReported)
+				return
+			}
 			f.settles(t, name, authenticationv1beta1.ReasonSecretConflict)
 			if got := framework.Must(secrets.Get(t.Context(), name, metav1.GetOptions{}))(t); got.ResourceVersion != foreign.ResourceVersion {
 				t.Errorf("resourceVersion of the foreign Secret = %s, want it unchanged: %s", got.ResourceVersion, foreign.ResourceVersion)
@@ -151,6 +156,30 @@ func TestSecretDetachedFromAccount(t *testing.T) {
 			f.settles(t, name, authenticationv1beta1.ReasonTokenReported)
 		})
 	}
+}
+
+// restores waits until the agent either reports that the Secret of an account is a conflict, or has
+// restored the owner of the Secret. It reports whether the owner was restored.
+func (f *fleet) restores(t *testing.T, name string) bool {
+	t.Helper()
+	restored := false
+	framework.Eventually(t, "the owner of Secret "+name+" is restored, or the account reports a conflict", func(ctx context.Context) error {
+		account, err := f.GetAccount(ctx, framework.Cluster1, name)
+		if err != nil {
+			return err
+		}
+		secret, err := f.HubClient.CoreV1().Secrets(framework.Cluster1).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		restored = slices.ContainsFunc(secret.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID == account.UID })
+		reported := meta.FindStatusCondition(account.Status.Conditions, authenticationv1beta1.ConditionTokenReported)
+		if restored || reported != nil && reported.Reason == authenticationv1beta1.ReasonSecretConflict {
+			return nil
+		}
+		return fmt.Errorf("owners = %v, conditions = %v", secret.OwnerReferences, account.Status.Conditions)
+	})
+	return restored
 }
 
 // settles waits until TokenReported of an account of cluster1 has a reason and the account is not
