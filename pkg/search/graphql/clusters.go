@@ -104,3 +104,67 @@ func (r *root) addClusters(ctx context.Context, scope visibility.Scope, request 
 	}
 	return nil
 }
+
+// onlyClusters reports whether a query matches only resources of kind Cluster.
+func onlyClusters(q *query.Query) bool {
+	return slices.ContainsFunc(q.Filters, func(filter query.Filter) bool {
+		return filter.Property == query.Kind && !slices.ContainsFunc(filter.Comparisons, func(c query.Comparison) bool {
+			return c.Op != query.Equal || c.Wildcard() || !strings.EqualFold(c.Text, clusterKind)
+		})
+	})
+}
+
+// relateContents adds the resources of clusters to the related resources, if the clusters are the
+// matches. No such edges are stored, but public clients expect them.
+func (r *root) relateContents(ctx context.Context, scope visibility.Scope, request *search.Request, result *search.Result) error {
+	found, err := r.Engine.Search(ctx, scope, &search.Request{Query: request.Query, Now: request.Now, Items: true, Limit: unlimited})
+	if err != nil {
+		return fmt.Errorf("matching clusters: %w", err)
+	}
+	contents := query.Query{Filters: []query.Filter{
+		clustersOf(found.Items),
+		{Property: query.Kind, Comparisons: []query.Comparison{query.NewComparison(query.NotEqual, clusterKind)}},
+	}}
+	if len(found.Items) == 0 {
+		return nil
+	}
+	kinds, err := r.Engine.Complete(ctx, scope, &search.CompletionRequest{Property: query.Kind, Query: contents, Now: request.Now, Limit: unlimited})
+	if err != nil {
+		return fmt.Errorf("kinds in the clusters: %w", err)
+	}
+	returned := clustersOf(result.Items)
+	for i := range kinds.Values {
+		kind := kinds.Values[i].Value
+		if wanted := request.RelatedKinds; len(wanted) > 0 && !slices.ContainsFunc(wanted, func(k string) bool { return strings.EqualFold(k, kind) }) {
+			continue
+		}
+		related := search.Related{Kind: kind, Count: kinds.Values[i].Count}
+		if request.RelatedItems && len(result.Items) > 0 {
+			of, err := r.Engine.Search(ctx, scope, &search.Request{
+				Query: query.Query{Filters: []query.Filter{
+					returned, {Property: query.Kind, Comparisons: []query.Comparison{query.NewComparison(query.Equal, kind)}},
+				}},
+				Now: request.Now, Items: true, Limit: request.RelatedLimit,
+			})
+			if err != nil {
+				return fmt.Errorf("resources of kind %s in the clusters: %w", kind, err)
+			}
+			for _, item := range of.Items {
+				item.RelatedTo = []string{search.ClusterUIDPrefix + item.Cluster}
+				related.Items = append(related.Items, item)
+			}
+		}
+		at, _ := slices.BinarySearchFunc(result.Related, kind, func(r search.Related, kind string) int { return strings.Compare(r.Kind, kind) })
+		result.Related = slices.Insert(result.Related, at, related)
+	}
+	return nil
+}
+
+// clustersOf returns the filter of the clusters of items.
+func clustersOf(items []search.Item) query.Filter {
+	filter := query.Filter{Property: query.Cluster}
+	for i := range items {
+		filter.Comparisons = append(filter.Comparisons, query.NewComparison(query.Equal, items[i].Cluster))
+	}
+	return filter
+}

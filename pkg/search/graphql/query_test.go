@@ -152,6 +152,21 @@ func TestExchanges(t *testing.T) {
 			   "apigroup":"apps","name":"web","namespace":"shop","ready":"2","_relatedUids":["east/p2"]}]}]}]}}`,
 		},
 		{
+			"the contents of a cluster", "jane", relatedCount, `{"input":[{"filters":[{"property":"kind","values":["cluster"]}]}]}`,
+			`{"data":{"searchResult":[{"related":[{"kind":"ConfigMap","count":1},{"kind":"Deployment","count":1},{"kind":"Pod","count":2}]}]}}`,
+		},
+		{
+			"the Deployments of a cluster", "admin", relatedItems,
+			`{"input":[{"filters":[{"property":"kind","values":["Cluster"]},{"property":"name","values":["east","west"]}],"relatedKinds":["deployment"]}]}`,
+			`{"data":{"searchResult":[{"related":[
+			  {"kind":"Deployment","items":[{"_uid":"east/d1","cluster":"east","kind":"Deployment","kind_plural":"deployments",
+			   "apigroup":"apps","name":"web","namespace":"shop","ready":"2","_relatedUids":["cluster__east"]}]}]}]}}`,
+		},
+		{
+			"the contents of a cluster of others", "eve", relatedCount, `{"input":[{"filters":[{"property":"kind","values":["Cluster"]}]}]}`,
+			`{"data":{"searchResult":[{"related":[]}]}}`,
+		},
+		{
 			"items that are related to the returned items", "jane",
 			`query ($input: [SearchInput]) { search(input: $input) { items related { kind count items } } }`,
 			`{"input":[{"filters":[{"property":"kind","values":["Pod"]},{"property":"name","values":["web-*"]}],"orderBy":"name desc","limit":1}]}`,

@@ -77,6 +77,11 @@ func (r *root) search(ctx context.Context, scope visibility.Scope, input *search
 			return nil, serving.Error(ctx, err)
 		}
 	}
+	if related && onlyClusters(&request.Query) {
+		if err := r.relateContents(ctx, scope, request, result); err != nil {
+			return nil, serving.Error(ctx, err)
+		}
+	}
 	return result, nil
 }
 
