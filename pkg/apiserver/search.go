@@ -62,10 +62,10 @@ const (
 	rulesReviewTimeout = 10 * time.Second
 	searchClaimID      = "id"
 	graphqlResource    = "graphql"
-	// rowPeriod is the interval at which the number of Nodes of each cluster is counted. rowRetry is
+	// clusterPeriod is the interval at which the number of Nodes of each cluster is counted. clusterRetry is
 	// the interval while the engine is unavailable.
-	rowPeriod = time.Minute
-	rowRetry  = 5 * time.Second
+	clusterPeriod = time.Minute
+	clusterRetry  = 5 * time.Second
 )
 
 // SearchConfig configures search.
@@ -97,8 +97,8 @@ type fleetSearch struct {
 	bindings kubeinformers.SharedInformerFactory
 	// claim is nil for an engine that several servers may share, and if the claim of an embedded etcd applies.
 	claim *storageClaim
-	// rows keeps the resources of kind Cluster up to date.
-	rows reconcile.Loop
+	// clusters keeps the resources of kind Cluster up to date.
+	clusters reconcile.Loop
 }
 
 // openEngine starts to load the engine, so that everything else is served meanwhile.
@@ -197,19 +197,19 @@ func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinf
 	if _, err := clusters.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(any) { out.reports.Notify() }}); err != nil {
 		return nil, fmt.Errorf("following ManagedClusters: %w", err)
 	}
-	out.rows = reconcile.Loop{
-		Name:  "search-clusters",
+	out.clusters = reconcile.Loop{
+		Name:  "search-cluster-resources",
 		Feeds: []reconcile.Feed{{Informer: clusters.Informer(), Keys: reconcile.Own}},
 		Reconcile: func(ctx context.Context, key cache.ObjectName) (time.Duration, error) {
 			err := out.reports.UpdateCluster(ctx, key.Name)
 			if errors.Is(err, search.ErrUnavailable) {
 				klog.FromContext(ctx).V(2).Info("Cannot update the resource of kind Cluster yet", "err", err)
-				return 0, reconcile.RequeueAfter(wait.Jitter(rowRetry, 1))
+				return 0, reconcile.RequeueAfter(wait.Jitter(clusterRetry, 1))
 			}
 			if _, missing := clusters.Lister().Get(key.Name); missing != nil {
 				return 0, err
 			}
-			return wait.Jitter(rowPeriod, 1), err
+			return wait.Jitter(clusterPeriod, 1), err
 		},
 	}
 
@@ -311,8 +311,8 @@ func (f *fleetSearch) addHooks(s *Server, access *hubAccess) (map[string]func(co
 			f.scopes.Run(ctx)
 			<-ctx.Done()
 		},
-		"search-clusters":     f.reports.Run,
-		"search-cluster-rows": f.rows.Run,
+		"search-clusters":          f.reports.Run,
+		"search-cluster-resources": f.clusters.Run,
 	}, nil
 }
 

@@ -63,8 +63,8 @@ type Engine interface {
 	Close() error
 }
 
-// ClusterUIDPrefix is followed by the name of a cluster in the UID of its row: the resource of kind
-// Cluster that represents the cluster itself.
+// ClusterUIDPrefix is followed by the name of a cluster in the UID of the resource of kind Cluster.
+// That resource represents the cluster itself.
 const ClusterUIDPrefix = "cluster__"
 
 // Resource is one resource of a cluster.

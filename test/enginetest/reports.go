@@ -298,11 +298,11 @@ func testPseudoResource(t *testing.T, engine search.Engine) {
 
 // testChangeByServer checks that a change without a time is not a report of the cluster.
 func testChangeByServer(t *testing.T, engine search.Engine) {
-	change := delta(t, "c", object{"row", `{"kind":"Cluster","name":"c"}`})
+	change := delta(t, "c", object{"cluster", `{"kind":"Cluster","name":"c"}`})
 	change.Time = time.Time{}
 	apply(t, engine, change)
 	same(t, "before the first report", clusters(t, engine), []search.ClusterState{{Name: "c", Resources: 1}})
-	apply(t, engine, full(t, "c", pod("a", "Running"), object{"row", `{"kind":"Cluster","name":"c"}`}))
+	apply(t, engine, full(t, "c", pod("a", "Running"), object{"cluster", `{"kind":"Cluster","name":"c"}`}))
 	apply(t, engine, change)
 	same(t, "after a report", clusters(t, engine), []search.ClusterState{{Name: "c", Resources: 2, Reported: now}})
 }

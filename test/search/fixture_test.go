@@ -285,8 +285,8 @@ func searched(t *testing.T, client versioned.Interface, text string) *searchv1al
 	return framework.Must(search(t.Context(), client, textQuery(text)))(t)
 }
 
-// clusterRow is the UID, within the cluster, that uids returns for the resource of kind Cluster.
-const clusterRow = "cluster"
+// clusterItself is the UID, within the cluster, that uids returns for the resource of kind Cluster.
+const clusterItself = "cluster"
 
 // uids returns the UIDs of items within their clusters, in order.
 func uids(items []searchv1alpha1.SearchItem) []string {
@@ -294,7 +294,7 @@ func uids(items []searchv1alpha1.SearchItem) []string {
 	for _, item := range items {
 		_, uid, found := strings.Cut(item.UID, "/")
 		if !found && item.UID == "cluster__"+item.Cluster {
-			uid = clusterRow
+			uid = clusterItself
 		}
 		out = append(out, uid)
 	}

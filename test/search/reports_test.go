@@ -138,12 +138,12 @@ func searchClusters(t *testing.T, f *fleet) {
 	silent, other := f.SilentCluster(t), f.SilentCluster(t)
 	viewer := f.searcher(t, framework.Unique("clusters"))
 	viewer.views(t, silent)
-	finds(t, viewer.OCM, "kind:Cluster", clusterRow)
-	finds(t, f.OCM, "kind:Cluster cluster:"+other, clusterRow)
+	finds(t, viewer.OCM, "kind:Cluster", clusterItself)
+	finds(t, f.OCM, "kind:Cluster cluster:"+other, clusterItself)
 	mark := framework.Unique("mark")
 	patch := fmt.Sprintf(`{"metadata":{"labels":{"mark":%q}}}`, mark)
 	framework.Must(f.OCM.ClusterV1().ManagedClusters().Patch(t.Context(), silent, types.MergePatchType, []byte(patch), metav1.PatchOptions{}))(t)
-	finds(t, viewer.OCM, "kind:Cluster label:mark="+mark, clusterRow)
+	finds(t, viewer.OCM, "kind:Cluster label:mark="+mark, clusterItself)
 	state := framework.Must(f.OCM.SearchV1alpha1().Inventories(silent).Get(t.Context(), silent, metav1.GetOptions{}))(t).Status
 	if state.State != searchv1alpha1.InventoryAbsent || state.Resources != 0 {
 		t.Errorf("status of the Inventory of a cluster that has not reported = %+v, want state %s and no resources", state, searchv1alpha1.InventoryAbsent)
@@ -187,8 +187,8 @@ func searchReportsOfOtherClusters(t *testing.T, f *fleet) {
 	_, err := postReport(t.Context(), attacker.agent.OCM, syncPath(attacker.name), true, inventory.Sync{AddResources: []inventory.Resource{forged}})
 	isRefused(t, err, http.StatusUnprocessableEntity)
 	finds(t, f.OCM, "cluster:"+victim.name+" mark:genuine", "configmap.default.theirs")
-	finds(t, f.OCM, "cluster:"+victim.name, "configmap.default.theirs", clusterRow)
-	finds(t, f.OCM, "cluster:"+attacker.name, "configmap.default.own", clusterRow)
+	finds(t, f.OCM, "cluster:"+victim.name, "configmap.default.theirs", clusterItself)
+	finds(t, f.OCM, "cluster:"+attacker.name, "configmap.default.own", clusterItself)
 
 	// A user with permission to list all resources of the hub, but not to view clusters, finds no resource of a cluster.
 	hubOnly := f.searcher(t, framework.Unique("hub-only"))

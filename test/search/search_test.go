@@ -78,7 +78,7 @@ func searchQueries(t *testing.T, f *fleet) {
 		terms searchv1alpha1.SearchTerms
 		want  []string
 	}{
-		"everything but Secrets": {text(""), []string{a, b, job, bare, "configmap.default.settings", "node.node-1", "deployment.payments.web", "replicaset.payments.web-1", clusterRow}},
+		"everything but Secrets": {text(""), []string{a, b, job, bare, "configmap.default.settings", "node.node-1", "deployment.payments.web", "replicaset.payments.web-1", clusterItself}},
 		"a kind":                 {text("kind:Pod"), []string{a, b, job, bare}},
 		"a kind in lower case":   {text("kind:pod"), []string{a, b, job, bare}},
 		"several values":         {text("kind:Node,ConfigMap"), []string{"node.node-1", "configmap.default.settings"}},

@@ -290,7 +290,7 @@ func searchNeverFindsSecretsOfManagedClusters(t *testing.T, f *fleet) {
 	turned := r.resource("Secret", "default", "late", nil)
 	turned.UID = late.UID
 	r.changes(t, inventory.Sync{UpdateResources: []inventory.Resource{turned}})
-	finds(t, f.OCM, "cluster:"+r.name, "configmap.default.settings", clusterRow)
+	finds(t, f.OCM, "cluster:"+r.name, "configmap.default.settings", clusterItself)
 	request := textQuery("cluster:" + r.name)
 	request.Output = searchv1alpha1.OutputRelated
 	if got := framework.Must(search(t.Context(), f.OCM, request))(t); len(got.Related) != 0 {

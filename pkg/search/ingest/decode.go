@@ -89,7 +89,8 @@ type decoder struct {
 	json   *jsontext.Decoder
 	window *window
 	limits Limits
-	// prefix is the prefix of the UIDs of the cluster's resources. self is the UID of its row.
+	// prefix is the prefix of the UIDs of the cluster's resources. self is the UID of the
+	// resource of kind Cluster.
 	prefix, self string
 
 	report *search.Report

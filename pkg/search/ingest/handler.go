@@ -38,8 +38,8 @@ type Config struct {
 	HubCluster string
 	// ClusterExists reports whether a ManagedCluster exists. It is called for every report.
 	ClusterExists func(cluster string) bool
-	// Cluster returns the ManagedCluster that describes a cluster in its row, or nil if there is
-	// none. If Cluster is nil, clusters have no rows.
+	// Cluster returns the ManagedCluster that describes a cluster, or nil if there is
+	// none. If Cluster is nil, there are no resources of kind Cluster.
 	Cluster func(cluster string) *clusterv1.ManagedCluster
 	// Clusters returns the names of all ManagedClusters, or an error while the list is incomplete.
 	// The resources of other clusters are removed.
@@ -77,12 +77,12 @@ type Config struct {
 
 // Handler serves reports. It is safe for concurrent use.
 type Handler struct {
-	config  Config
-	started time.Time
-	slots   *slots
-	usage   *usage
-	notify  chan struct{}
-	rows    clusterRows
+	config    Config
+	started   time.Time
+	slots     *slots
+	usage     *usage
+	notify    chan struct{}
+	resources clusterResources
 
 	known  *cached[map[string]search.ClusterState]
 	states *cached[[]State]
@@ -116,9 +116,9 @@ func New(config Config) (*Handler, error) {
 			maxReports: config.Reports, maxLarge: config.LargeReports, largeBytes: config.LargeBytes, maxHeld: config.LargeTotal,
 			busy: map[string]struct{}{},
 		},
-		usage:  &usage{resources: config.ClusterResources, bytes: config.ClusterBytes, clusters: map[string]used{}},
-		notify: make(chan struct{}, 1),
-		rows:   clusterRows{stored: map[string]query.Properties{}},
+		usage:     &usage{resources: config.ClusterResources, bytes: config.ClusterBytes, clusters: map[string]used{}},
+		notify:    make(chan struct{}, 1),
+		resources: clusterResources{stored: map[string]query.Properties{}},
 	}
 	h.known = newCached(config.Clock, h.loadKnown)
 	h.states = newCached(config.Clock, h.loadStates)
@@ -244,14 +244,14 @@ func (h *Handler) apply(ctx context.Context, report *search.Report, bytes int64)
 		if err := h.config.Engine.RemoveCluster(ctx, report.Cluster); err != nil {
 			return nil, fmt.Errorf("removing the previous resources of %s: %w", report.Cluster, err)
 		}
-		h.rows.forget(report.Cluster)
+		h.resources.forget(report.Cluster)
 	}
-	row, err := h.storedRow(ctx, report.Cluster)
+	resource, err := h.storedResource(ctx, report.Cluster)
 	if err != nil {
 		return nil, err
 	}
-	if row != nil && report.Full {
-		report.Put = append(report.Put, search.Resource{UID: search.ClusterUIDPrefix + report.Cluster, Properties: row})
+	if resource != nil && report.Full {
+		report.Put = append(report.Put, search.Resource{UID: search.ClusterUIDPrefix + report.Cluster, Properties: resource})
 	}
 	applied, err := h.config.Engine.Apply(ctx, report)
 	if report.Full || before.Reported.IsZero() {
@@ -264,7 +264,7 @@ func (h *Handler) apply(ctx context.Context, report *search.Report, bytes int64)
 	if applied == nil {
 		return nil, nil
 	}
-	if row != nil {
+	if resource != nil {
 		// Collectors compare the total with the number of resources that they have reported.
 		applied.Resources--
 	}

@@ -19,38 +19,39 @@ const (
 	addonLabel = "feature.open-cluster-management.io/addon-"
 	// consoleClaim is the claim with the URL of the console of a cluster.
 	consoleClaim = "consoleurl.cluster.open-cluster-management.io"
-	// maxConditions bounds the conditions in the row of a cluster, because agents write them.
+	// maxConditions bounds the conditions of a ManagedCluster that become properties, because agents
+	// write them.
 	maxConditions = 64
 )
 
-// clusterRows contains the rows of clusters that this process has stored: the resources of kind
-// Cluster. They are not part of reports. Nil stands for a cluster without a row.
-type clusterRows struct {
+// clusterResources contains the resources of kind Cluster that this process has stored. They are not
+// part of reports. Nil stands for a cluster without such a resource.
+type clusterResources struct {
 	mu     sync.Mutex
 	stored map[string]query.Properties
 }
 
-func (r *clusterRows) get(cluster string) (query.Properties, bool) {
+func (r *clusterResources) get(cluster string) (query.Properties, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	properties, known := r.stored[cluster]
 	return properties, known
 }
 
-func (r *clusterRows) set(cluster string, properties query.Properties) {
+func (r *clusterResources) set(cluster string, properties query.Properties) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stored[cluster] = properties
 }
 
-func (r *clusterRows) forget(cluster string) {
+func (r *clusterResources) forget(cluster string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.stored, cluster)
 }
 
-// UpdateCluster stores the row of a cluster, the resource of kind Cluster, if its ManagedCluster or
-// the number of its Nodes has changed. It removes the row of a cluster without a ManagedCluster.
+// UpdateCluster stores the resource of kind Cluster if the ManagedCluster or the number of its Nodes
+// has changed. It removes the resource if there is no ManagedCluster.
 func (h *Handler) UpdateCluster(ctx context.Context, cluster string) error {
 	if h.config.Cluster == nil {
 		return nil
@@ -59,25 +60,25 @@ func (h *Handler) UpdateCluster(ctx context.Context, cluster string) error {
 	if err != nil {
 		return err
 	}
-	if before, known := h.rows.get(cluster); known && reflect.DeepEqual(before, properties) {
+	if before, known := h.resources.get(cluster); known && reflect.DeepEqual(before, properties) {
 		return nil
 	}
-	return h.storeRow(ctx, cluster, properties)
+	return h.storeResource(ctx, cluster, properties)
 }
 
-// storedRow returns the properties of the row of a cluster, after it has been stored. It returns nil
-// if the cluster has no row.
-func (h *Handler) storedRow(ctx context.Context, cluster string) (query.Properties, error) {
-	if _, known := h.rows.get(cluster); !known {
+// storedResource returns the properties of the resource of kind Cluster, after it has been stored. It
+// returns nil if there is none.
+func (h *Handler) storedResource(ctx context.Context, cluster string) (query.Properties, error) {
+	if _, known := h.resources.get(cluster); !known {
 		if err := h.UpdateCluster(ctx, cluster); err != nil {
 			return nil, err
 		}
 	}
-	properties, _ := h.rows.get(cluster)
+	properties, _ := h.resources.get(cluster)
 	return properties, nil
 }
 
-// describe returns the properties of the row of a cluster, or nil if it has no ManagedCluster.
+// describe returns the properties of a cluster, or nil if it has no ManagedCluster.
 func (h *Handler) describe(ctx context.Context, cluster string) (query.Properties, error) {
 	managed := h.config.Cluster(cluster)
 	if managed == nil {
@@ -97,9 +98,9 @@ func nodesOf(cluster string) query.Query {
 	return query.Query{Filters: []query.Filter{is(query.Kind, "Node"), is(query.Cluster, cluster)}}
 }
 
-// storeRow stores the row of a cluster, or removes it if properties is nil. Another server may have
-// done so already.
-func (h *Handler) storeRow(ctx context.Context, cluster string, properties query.Properties) error {
+// storeResource stores the resource of kind Cluster, or removes it if properties is nil. Another
+// server may have done so already.
+func (h *Handler) storeResource(ctx context.Context, cluster string, properties query.Properties) error {
 	uid := search.ClusterUIDPrefix + cluster
 	item, err := h.config.Engine.Get(ctx, visibility.Everything(), uid)
 	if err != nil {
@@ -112,7 +113,7 @@ func (h *Handler) storeRow(ctx context.Context, cluster string, properties query
 	case item != nil:
 		before, err := query.DecodeProperties(item.JSON())
 		if err == nil && reflect.DeepEqual(before, properties) {
-			h.rows.set(cluster, properties)
+			h.resources.set(cluster, properties)
 			return nil
 		}
 		fallthrough
@@ -127,14 +128,14 @@ func (h *Handler) storeRow(ctx context.Context, cluster string, properties query
 		h.states.invalidate()
 	}
 	if properties == nil && !h.hub(cluster) {
-		h.rows.forget(cluster)
+		h.resources.forget(cluster)
 		return nil
 	}
-	h.rows.set(cluster, properties)
+	h.resources.set(cluster, properties)
 	return nil
 }
 
-// clusterProperties returns the properties of the row of a cluster. Those that public clients use
+// clusterProperties returns the properties of a cluster. Those that public clients use
 // have the names of the public search service.
 func clusterProperties(managed *clusterv1.ManagedCluster, nodes int, hub bool, limits Limits) (query.Properties, error) {
 	content := map[string]any{

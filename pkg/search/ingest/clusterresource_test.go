@@ -52,8 +52,8 @@ func managedCluster(name, env string) *clusterv1.ManagedCluster {
 	}
 }
 
-// withRows starts a server whose cluster c1 has a ManagedCluster.
-func withRows(t *testing.T) (*server, *managed) {
+// withManagedCluster starts a server whose cluster c1 has a ManagedCluster.
+func withManagedCluster(t *testing.T) (*server, *managed) {
 	t.Helper()
 	m := &managed{clusters: map[string]*clusterv1.ManagedCluster{"c1": managedCluster("c1", "prod")}}
 	return serve(t, Config{Cluster: m.get}), m
@@ -66,8 +66,8 @@ func (s *server) update(t *testing.T, cluster string) {
 	}
 }
 
-// rows returns the UIDs of the resources of kind Cluster with a label.
-func (s *server) rows(t *testing.T, filter string) []string {
+// clustersWith returns the UIDs of the resources of kind Cluster with a label.
+func (s *server) clustersWith(t *testing.T, filter string) []string {
 	t.Helper()
 	q, err := query.Parse("kind:Cluster " + filter)
 	if err != nil {
@@ -84,26 +84,26 @@ func (s *server) rows(t *testing.T, filter string) []string {
 	return uids
 }
 
-func (s *server) wantRows(t *testing.T, filter string, want ...string) {
+func (s *server) wantClusters(t *testing.T, filter string, want ...string) {
 	t.Helper()
-	if got := s.rows(t, filter); !slices.Equal(got, want) {
+	if got := s.clustersWith(t, filter); !slices.Equal(got, want) {
 		t.Errorf("resources of kind Cluster with %s = %v, want %v", filter, got, want)
 	}
 }
 
-func TestRowOfAClusterThatNeverReported(t *testing.T) {
-	s, m := withRows(t)
+func TestClusterThatNeverReported(t *testing.T) {
+	s, m := withManagedCluster(t)
 	s.update(t, "c1")
 	item, err := s.engine.Get(t.Context(), visibility.Everything(), "cluster__c1")
 	if err != nil || item == nil {
-		t.Fatalf("Get(cluster__c1) = %v, %v, want the row of the cluster", item, err)
+		t.Fatalf("Get(cluster__c1) = %v, %v, want a resource of kind Cluster", item, err)
 	}
 	want := `{"ManagedClusterConditionAvailable":"True","addon":{"search-collector":"true"},"apiEndpoint":"https://c1",` +
 		`"apigroup":"cluster.open-cluster-management.io","apiversion":"v1","consoleURL":"https://console.c1","cpu":4,"created":"0001-01-01T00:00:00Z",` +
 		`"kind":"Cluster","kind_plural":"managedclusters","kubernetesVersion":"v1.36.3",` +
 		`"label":{"env":"prod","feature.open-cluster-management.io/addon-search-collector":"available"},"memory":8589934592,"name":"c1"}`
 	if got := string(item.JSON()); got != want {
-		t.Errorf("row of c1 = %s, want %s", got, want)
+		t.Errorf("properties of c1 = %s, want %s", got, want)
 	}
 	states, err := s.handler.States(t.Context())
 	if err != nil {
@@ -116,17 +116,17 @@ func TestRowOfAClusterThatNeverReported(t *testing.T) {
 
 	m.set("c1", managedCluster("c1", "test"))
 	s.update(t, "c1")
-	s.wantRows(t, "label:env=test", "cluster__c1")
-	s.wantRows(t, "label:env=prod")
+	s.wantClusters(t, "label:env=test", "cluster__c1")
+	s.wantClusters(t, "label:env=prod")
 	m.set("c1", nil)
 	s.update(t, "c1")
-	s.wantRows(t, "")
+	s.wantClusters(t, "")
 }
 
-// TestRowIsNotPartOfReports checks that reports of public collectors, which contain no row, neither
-// remove it nor count it.
-func TestRowIsNotPartOfReports(t *testing.T) {
-	s, _ := withRows(t)
+// TestClusterIsNotPartOfReports checks that reports of public collectors, which contain no resource of
+// kind Cluster, neither remove it nor count it.
+func TestClusterIsNotPartOfReports(t *testing.T) {
+	s, _ := withManagedCluster(t)
 	node := func(name string) string {
 		return fmt.Sprintf(`{"uid":"c1/%s","kind":"Node","properties":{"name":%q}}`, name, name)
 	}
@@ -139,27 +139,27 @@ func TestRowIsNotPartOfReports(t *testing.T) {
 	for _, test := range []struct {
 		name, body string
 		total      int
-		row        string
+		found      string
 	}{
 		{"first full report", full("c1", "a", "b"), 2, "name:c1"},
 		{"heartbeat", `{}`, 2, "name:c1"},
 		{"full report with a Node", `{"clearAll":true,"addResources":[` + pod("c1", "a") + `,` + node("n") + `]}`, 2, "nodes:1"},
-		{"report of its own row", `{"addResources":[{"uid":"cluster__c1","kind":"Cluster","properties":{"name":"c1","nodes":7}}]}`, 2, "nodes:1"},
-		{"deletion of its own row", `{"deleteResources":[{"uid":"cluster__c1"}]}`, 2, "nodes:1"},
+		{"report of the cluster itself", `{"addResources":[{"uid":"cluster__c1","kind":"Cluster","properties":{"name":"c1","nodes":7}}]}`, 2, "nodes:1"},
+		{"deletion of the cluster itself", `{"deleteResources":[{"uid":"cluster__c1"}]}`, 2, "nodes:1"},
 		{"empty full report", `{"clearAll":true}`, 0, "name:c1"},
 	} {
 		wantTotal(s.post(t, "c1", test.body), test.total)
-		if got := s.rows(t, test.row); !slices.Equal(got, []string{"cluster__c1"}) {
-			t.Errorf("%s: rows with %s = %v, want cluster__c1", test.name, test.row, got)
+		if got := s.clustersWith(t, test.found); !slices.Equal(got, []string{"cluster__c1"}) {
+			t.Errorf("%s: resources of kind Cluster with %s = %v, want cluster__c1", test.name, test.found, got)
 		}
 	}
-	// A new process does not know the rows that are stored.
-	s.handler.rows = clusterRows{stored: map[string]query.Properties{}}
+	// A new process does not know the stored resources of kind Cluster.
+	s.handler.resources = clusterResources{stored: map[string]query.Properties{}}
 	wantTotal(s.post(t, "c1", `{"addResources":[`+pod("c1", "a")+`]}`), 1)
-	s.wantRows(t, "", "cluster__c1")
+	s.wantClusters(t, "", "cluster__c1")
 	// The cluster c2 has no ManagedCluster that describes it.
 	wantTotal(s.post(t, "c2", full("c2", "a")), 1)
-	s.wantRows(t, "", "cluster__c1")
+	s.wantClusters(t, "", "cluster__c1")
 }
 
 func TestClusterPropertiesAreBounded(t *testing.T) {
@@ -173,7 +173,7 @@ func TestClusterPropertiesAreBounded(t *testing.T) {
 	}
 	ofHub, err := clusterProperties(cluster, 0, true, Limits{}.withDefaults())
 	if err != nil || !reflect.DeepEqual(search.Text(ofHub, query.HubResource), "true") {
-		t.Errorf("%s of the row of the hub = %q, %v, want true", query.HubResource, search.Text(ofHub, query.HubResource), err)
+		t.Errorf("%s of the hub = %q, %v, want true", query.HubResource, search.Text(ofHub, query.HubResource), err)
 	}
 	for i := range 2000 {
 		cluster.Labels[fmt.Sprintf("label-%060d", i)] = string(corev1.ConditionTrue)
