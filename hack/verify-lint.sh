@@ -15,5 +15,5 @@ echo "== import rules"
 hack/verify-imports.sh
 
 echo "== golangci-lint"
-bin/tools/golangci-lint run ./...
+bin/tools/golangci-lint run --allow-parallel-runners ./...
 bin/tools/golangci-lint fmt --diff
