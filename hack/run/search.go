@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,19 +33,25 @@ func searchFleet(ctx context.Context, fleet *localhub.Fleet) error {
 	if err != nil {
 		return err
 	}
+	// Clusters of an earlier run with more clusters stay registered, and may stop reporting.
+	names := []string{localhub.HubClusterName}
+	for _, member := range fleet.Members {
+		names = append(names, member.Name)
+	}
+	query := "kind:Namespace name:default cluster:" + strings.Join(names, ",")
 	missing := errors.New("not checked")
 	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, searchTimeout, true, func(ctx context.Context) (bool, error) {
 		found, err := client.SearchV1alpha1().Searches().Create(ctx, &searchv1alpha1.Search{
 			Spec: searchv1alpha1.SearchSpec{SearchRequest: searchv1alpha1.SearchRequest{
-				SearchTerms: searchv1alpha1.SearchTerms{Query: "kind:Namespace name:default"}, Output: searchv1alpha1.OutputCount,
+				SearchTerms: searchv1alpha1.SearchTerms{Query: query}, Output: searchv1alpha1.OutputCount,
 			}},
 		}, metav1.CreateOptions{})
 		if err != nil {
 			missing = err
 			return false, nil
 		}
-		missing = fmt.Errorf("%d of %d clusters have reported", found.Status.Count, len(fleet.Members)+1)
-		return int(found.Status.Count) == len(fleet.Members)+1, nil
+		missing = fmt.Errorf("%d of %d clusters have reported", found.Status.Count, len(names))
+		return int(found.Status.Count) == len(names), nil
 	})
 	if err != nil {
 		return fmt.Errorf("the fleet cannot be searched: %w", errors.Join(missing, ctx.Err()))
