@@ -10,7 +10,9 @@ import (
 	"net/http/httptest"
 	"slices"
 	"testing"
+	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -31,6 +33,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
+const storagePrefix = "/registry"
+
 // Database is an embedded etcd. Servers that share a Database serve the same objects.
 type Database struct {
 	endpoint string
@@ -47,9 +51,25 @@ func StartDatabase(t *testing.T) Database {
 	return Database{server.Endpoint()}
 }
 
+// Put stores an object as a server has stored it before. The key begins with the group and the
+// resource.
+func (d Database) Put(t *testing.T, key string, value []byte) {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{d.endpoint}, Context: t.Context()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := client.Put(ctx, storagePrefix+"/"+key, string(value)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // GetRESTOptions implements generic.RESTOptionsGetter.
 func (d Database) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
-	config := storagebackend.NewDefaultConfig("/registry", nil)
+	config := storagebackend.NewDefaultConfig(storagePrefix, nil)
 	config.Transport.ServerList = []string{d.endpoint}
 	return generic.RESTOptions{
 		StorageConfig: config.ForResource(resource), Decorator: generic.UndecoratedStorage,
