@@ -23,6 +23,8 @@ const (
 	headerSize  = 8 + 8 + sumSize + sumSize
 	// rewriteFrom is the amount of outdated data in bytes that a file of any size may contain.
 	rewriteFrom = 64 << 10
+	// replaceFrom is the number of changed resources that are always appended.
+	replaceFrom = 100
 	// flushSize is the amount of data in bytes per write.
 	flushSize = 256 << 10
 )

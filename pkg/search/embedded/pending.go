@@ -19,7 +19,7 @@ const (
 	directLimit = 1 << 10
 	digitBits   = 11
 	// keptPairs bounds the memory of pairs that is kept for the next transaction.
-	keptPairs = 1 << 17
+	keptPairs = 1 << 18
 )
 
 func (p *pending) add(key, number uint32) {

@@ -267,7 +267,8 @@ func (s *store) writeCluster(t *transaction, c *cluster, changes *storedCluster)
 			return err
 		}
 		return nil
-	case file == nil || changes.removed || file.length > 2*file.live+rewriteFrom:
+	case file == nil || changes.removed || file.length > 2*file.live+rewriteFrom || len(changes.rows) > max(replaceFrom, c.rows.count()/2):
+		// Appending most of the resources would only make the file due for replacement.
 		return s.replace(t, c)
 	default:
 		return s.append(t, c, changes, file)

@@ -3,17 +3,36 @@ package embedded
 // table is a hash table of the numbers of rows or terms. The number 0xffffffff does not occur. It
 // is shared and copied like a vector.
 type table struct {
-	buckets vector[bucket]
+	// slots contains the buckets one after the other. A leaf contains several whole buckets. Each
+	// change copies a leaf, so leaves are small.
+	slots vector[slot]
 	// mask is the number of buckets, a power of two, minus one.
 	mask uint32
 	// used is the number of slots that are not free, including removed slots.
 	used, removed int
 }
 
-// bucket contains the slots in one line of the processor's cache.
-type bucket [bucketSize]slot
-
+// bucketSize is the number of slots of a bucket, which is one line of the processor's cache.
 const bucketSize = 8
+
+// bucketIn returns a bucket from the leaf that contains it.
+func bucketIn(leaf *[leafSize]slot, bucket uint32) []slot {
+	first := bucket * bucketSize & (leafSize - 1)
+	return leaf[first : first+bucketSize]
+}
+
+// bucket returns a bucket, which must not be changed, or nil if it was never set.
+func (t *table) bucket(i uint32) []slot {
+	if leaf := t.slots.leafOf(i * bucketSize); leaf != nil {
+		return bucketIn(leaf, i)
+	}
+	return nil
+}
+
+// edit returns a bucket that the transaction may change.
+func (t *table) edit(transaction uint64, i uint32) []slot {
+	return bucketIn(t.slots.editLeaf(transaction, i*bucketSize), i)
+}
 
 // slot contains the number plus one, and the half of the hash that determines its bucket, so that
 // the table can grow without computing hashes again.
@@ -32,7 +51,7 @@ func (t *table) find(hash uint64, is func(number uint32) bool) (uint32, bool) {
 	}
 	short := uint32(hash >> 32)
 	for i := short & t.mask; ; i = (i + 1) & t.mask {
-		b := t.buckets.at(i)
+		b := t.bucket(i)
 		if b == nil {
 			return 0, false
 		}
@@ -58,7 +77,7 @@ func (t *table) insert(transaction, hash uint64, number uint32) {
 
 func (t *table) place(transaction uint64, placed slot) {
 	for i := placed.hash & t.mask; ; i = (i + 1) & t.mask {
-		b := t.buckets.edit(transaction, i)
+		b := t.edit(transaction, i)
 		for j := range b {
 			s := &b[j]
 			if s.number != slotFree && s.number != slotRemoved {
@@ -82,14 +101,13 @@ func (t *table) rebuild(transaction uint64) {
 		size *= 2
 	}
 	grown := table{mask: size - 1}
-	for i := range uint32(t.buckets.len()) {
-		b := t.buckets.at(i)
-		for j := range bucketSize {
-			if b != nil && b[j].number != slotFree && b[j].number != slotRemoved {
-				grown.place(transaction, b[j])
+	t.slots.each(func(_ uint32, slots *[leafSize]slot) {
+		for _, s := range slots {
+			if s.number != slotFree && s.number != slotRemoved {
+				grown.place(transaction, s)
 			}
 		}
-	}
+	})
 	*t = grown
 }
 
@@ -98,7 +116,7 @@ func (t *table) remove(transaction, hash uint64, number uint32) {
 		return
 	}
 	for i := uint32(hash>>32) & t.mask; ; i = (i + 1) & t.mask {
-		b := t.buckets.at(i)
+		b := t.bucket(i)
 		if b == nil {
 			return
 		}
@@ -107,7 +125,7 @@ func (t *table) remove(transaction, hash uint64, number uint32) {
 			case slotFree:
 				return
 			case number + 1:
-				t.buckets.edit(transaction, i)[j] = slot{number: slotRemoved}
+				t.edit(transaction, i)[j] = slot{number: slotRemoved}
 				t.removed++
 				return
 			}

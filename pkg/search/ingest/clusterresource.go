@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
-	"sync"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
@@ -24,32 +23,6 @@ const (
 	maxConditions = 64
 )
 
-// clusterResources contains the resources of kind Cluster that this process has stored. They are not
-// part of reports. Nil stands for a cluster without such a resource.
-type clusterResources struct {
-	mu     sync.Mutex
-	stored map[string]query.Properties
-}
-
-func (r *clusterResources) get(cluster string) (query.Properties, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	properties, known := r.stored[cluster]
-	return properties, known
-}
-
-func (r *clusterResources) set(cluster string, properties query.Properties) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stored[cluster] = properties
-}
-
-func (r *clusterResources) forget(cluster string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.stored, cluster)
-}
-
 // UpdateCluster stores the resource of kind Cluster if the ManagedCluster or the number of its Nodes
 // has changed. It removes the resource if there is no ManagedCluster.
 func (h *Handler) UpdateCluster(ctx context.Context, cluster string) error {
@@ -60,7 +33,7 @@ func (h *Handler) UpdateCluster(ctx context.Context, cluster string) error {
 	if err != nil {
 		return err
 	}
-	if before, known := h.resources.get(cluster); known && reflect.DeepEqual(before, properties) {
+	if before, known := h.resources.Load(cluster); known && reflect.DeepEqual(before, properties) {
 		return nil
 	}
 	return h.storeResource(ctx, cluster, properties)
@@ -69,13 +42,20 @@ func (h *Handler) UpdateCluster(ctx context.Context, cluster string) error {
 // storedResource returns the properties of the resource of kind Cluster, after it has been stored. It
 // returns nil if there is none.
 func (h *Handler) storedResource(ctx context.Context, cluster string) (query.Properties, error) {
-	if _, known := h.resources.get(cluster); !known {
+	if _, known := h.resources.Load(cluster); !known {
 		if err := h.UpdateCluster(ctx, cluster); err != nil {
 			return nil, err
 		}
 	}
-	properties, _ := h.resources.get(cluster)
-	return properties, nil
+	return h.resourceOf(cluster), nil
+}
+
+// resourceOf returns the properties of the resource of kind Cluster that this process has stored, or
+// nil if it has stored none.
+func (h *Handler) resourceOf(cluster string) query.Properties {
+	stored, _ := h.resources.Load(cluster)
+	properties, _ := stored.(query.Properties)
+	return properties
 }
 
 // describe returns the properties of a cluster, or nil if it has no ManagedCluster.
@@ -113,7 +93,7 @@ func (h *Handler) storeResource(ctx context.Context, cluster string, properties 
 	case item != nil:
 		before, err := query.DecodeProperties(item.JSON())
 		if err == nil && reflect.DeepEqual(before, properties) {
-			h.resources.set(cluster, properties)
+			h.resources.Store(cluster, properties)
 			return nil
 		}
 		fallthrough
@@ -128,10 +108,10 @@ func (h *Handler) storeResource(ctx context.Context, cluster string, properties 
 		h.states.invalidate()
 	}
 	if properties == nil && !h.hub(cluster) {
-		h.resources.forget(cluster)
+		h.resources.Delete(cluster)
 		return nil
 	}
-	h.resources.set(cluster, properties)
+	h.resources.Store(cluster, properties)
 	return nil
 }
 

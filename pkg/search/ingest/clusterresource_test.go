@@ -154,7 +154,7 @@ func TestClusterIsNotPartOfReports(t *testing.T) {
 		}
 	}
 	// A new process does not know the stored resources of kind Cluster.
-	s.handler.resources = clusterResources{stored: map[string]query.Properties{}}
+	s.handler.resources.Clear()
 	wantTotal(s.post(t, "c1", `{"addResources":[`+pod("c1", "a")+`]}`), 1)
 	s.wantClusters(t, "", "cluster__c1")
 	// The cluster c2 has no ManagedCluster that describes it.

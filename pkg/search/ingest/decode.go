@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -22,6 +23,9 @@ const (
 	// readBytes is the size of reads from the body.
 	readBytes = 64 << 10
 )
+
+// readers contains the buffers for bodies. Most reports are much smaller than a buffer.
+var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, readBytes) }}
 
 // ErrTooLarge is the error for a report that exceeds the Limits as a whole.
 var ErrTooLarge = errors.New("the report is too large")
@@ -61,7 +65,13 @@ func Decode(r io.Reader, cluster string, hub, full bool, limits Limits) (*search
 // whole report.
 func decode(r io.Reader, cluster string, hub, full bool, limits Limits, hold func(bytes int64) error) (*search.Report, *inventory.Response, int64, error) {
 	limits = limits.withDefaults()
-	w := &window{r: bufio.NewReaderSize(r, readBytes), size: valueBytes, left: limits.BodyBytes}
+	buffered := readers.Get().(*bufio.Reader)
+	buffered.Reset(r)
+	defer func() {
+		buffered.Reset(nil)
+		readers.Put(buffered)
+	}()
+	w := &window{r: buffered, size: valueBytes, left: limits.BodyBytes}
 	// Maps of names are expensive and not necessary: the last of duplicate names takes effect.
 	w.json = jsontext.NewDecoder(w, jsontext.AllowDuplicateNames(true))
 	d := &decoder{

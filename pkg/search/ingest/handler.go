@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,7 +22,6 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
-	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 	"open-cluster-management.io/hub-apiserver/pkg/search/serving"
 )
 
@@ -77,12 +77,14 @@ type Config struct {
 
 // Handler serves reports. It is safe for concurrent use.
 type Handler struct {
-	config    Config
-	started   time.Time
-	slots     *slots
-	usage     *usage
-	notify    chan struct{}
-	resources clusterResources
+	config  Config
+	started time.Time
+	slots   *slots
+	usage   *usage
+	notify  chan struct{}
+	// resources contains the properties of the resources of kind Cluster that this process has stored, by
+	// cluster. They are not part of reports. Nil stands for a cluster without such a resource.
+	resources sync.Map
 
 	known  *cached[map[string]search.ClusterState]
 	states *cached[[]State]
@@ -116,9 +118,8 @@ func New(config Config) (*Handler, error) {
 			maxReports: config.Reports, maxLarge: config.LargeReports, largeBytes: config.LargeBytes, maxHeld: config.LargeTotal,
 			busy: map[string]struct{}{},
 		},
-		usage:     &usage{resources: config.ClusterResources, bytes: config.ClusterBytes, clusters: map[string]used{}},
-		notify:    make(chan struct{}, 1),
-		resources: clusterResources{stored: map[string]query.Properties{}},
+		usage:  &usage{resources: config.ClusterResources, bytes: config.ClusterBytes, clusters: map[string]used{}},
+		notify: make(chan struct{}, 1),
 	}
 	h.known = newCached(config.Clock, h.loadKnown)
 	h.states = newCached(config.Clock, h.loadStates)
@@ -244,7 +245,7 @@ func (h *Handler) apply(ctx context.Context, report *search.Report, bytes int64)
 		if err := h.config.Engine.RemoveCluster(ctx, report.Cluster); err != nil {
 			return nil, fmt.Errorf("removing the previous resources of %s: %w", report.Cluster, err)
 		}
-		h.resources.forget(report.Cluster)
+		h.resources.Delete(report.Cluster)
 	}
 	resource, err := h.storedResource(ctx, report.Cluster)
 	if err != nil {

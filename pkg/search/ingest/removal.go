@@ -139,7 +139,7 @@ func (h *Handler) remove(ctx context.Context, cluster string) (bool, error) {
 		return false, fmt.Errorf("removing cluster %s: %w", cluster, err)
 	}
 	h.usage.forget(cluster)
-	h.resources.forget(cluster)
+	h.resources.Delete(cluster)
 	removedClusters.Inc()
 	klog.FromContext(ctx).Info("Removed the resources of a deleted cluster", "cluster", cluster)
 	return true, nil

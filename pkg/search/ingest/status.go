@@ -59,7 +59,7 @@ func (h *Handler) loadStates(ctx context.Context) ([]State, error) {
 	now := h.config.Clock.Now()
 	states := make([]State, 0, len(known)+len(existing))
 	for name, state := range known {
-		if resource, _ := h.resources.get(name); resource != nil {
+		if h.resourceOf(name) != nil {
 			state.Resources = max(0, state.Resources-1)
 		}
 		states = append(states, State{
