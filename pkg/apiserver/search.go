@@ -39,6 +39,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/graphql"
 	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
 	"open-cluster-management.io/hub-apiserver/pkg/search/postgres"
+	"open-cluster-management.io/hub-apiserver/pkg/search/serving"
 )
 
 // SearchEngine is the engine that stores the resources of the fleet.
@@ -321,8 +322,9 @@ func (c CompletedConfig) searched() bool {
 	return c.extra.Search != nil && c.generic.MergedResourceConfig.ResourceEnabled(searchv1alpha1.SchemeGroupVersion.WithResource("searches"))
 }
 
-// serveGraphQL makes a generic server serve GraphQL below the path of the group. The server authenticates the
-// caller and authorizes it to create or list graphql in the group. Like watches, subscriptions have no deadline.
+// serveGraphQL makes a generic server serve GraphQL below the path of the group, and adapts other requests to
+// the group. The server authenticates the caller and authorizes it to create or list graphql in the group. Like
+// watches, subscriptions have no deadline.
 func (f *fleetSearch) serveGraphQL(generic *genericapiserver.CompletedConfig) {
 	path := genericapiserver.APIGroupPrefix + "/" + searchv1alpha1.SchemeGroupVersion.String() + "/" + graphqlResource
 	build := generic.BuildHandlerChainFunc
@@ -332,7 +334,7 @@ func (f *fleetSearch) serveGraphQL(generic *genericapiserver.CompletedConfig) {
 				f.graphql.ServeHTTP(w, r)
 				return
 			}
-			api.ServeHTTP(w, r)
+			api.ServeHTTP(w, serving.Adapt(r))
 		}), config)
 	}
 	longRunning := generic.LongRunningFunc

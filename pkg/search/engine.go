@@ -5,6 +5,7 @@ package search
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -159,6 +160,11 @@ type Request struct {
 	RelatedItems bool
 	RelatedLimit int
 	RelatedDepth int
+}
+
+// RelatesKind reports whether the request relates resources of a kind.
+func (r *Request) RelatesKind(kind string) bool {
+	return len(r.RelatedKinds) == 0 || slices.ContainsFunc(r.RelatedKinds, func(k string) bool { return strings.EqualFold(k, kind) })
 }
 
 // Result is the result of a Request.

@@ -85,7 +85,8 @@ func (r *Resource) Group() string {
 	return r.Versions[0].Group
 }
 
-func (r *Resource) storedVersion() schema.GroupVersion {
+// StoredVersion returns the version in which objects are stored.
+func (r *Resource) StoredVersion() schema.GroupVersion {
 	if r.Stored.Empty() {
 		return r.Versions[0]
 	}

@@ -114,7 +114,7 @@ func (r *Resource) Storages(scheme *runtime.Scheme, codecs serializer.CodecFacto
 		return nil, err
 	}
 	bound := r.Strategy.bind(r, scheme)
-	store, err := r.store(bound, r.GroupResource(), storedAs{getter, codecs, r.storedVersion()})
+	store, err := r.store(bound, r.GroupResource(), storedAs{getter, codecs, r.StoredVersion()})
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (r *Resource) Storages(scheme *runtime.Scheme, codecs serializer.CodecFacto
 	for _, name := range slices.Sorted(maps.Keys(r.Stores)) {
 		used := store
 		if name != r.Name {
-			used, err = r.store(bound, schema.GroupResource{Group: r.Group(), Resource: name}, uncached{storedAs{getter, codecs, r.storedVersion()}})
+			used, err = r.store(bound, schema.GroupResource{Group: r.Group(), Resource: name}, uncached{storedAs{getter, codecs, r.StoredVersion()}})
 			if err != nil {
 				return nil, err
 			}

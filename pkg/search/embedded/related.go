@@ -2,12 +2,14 @@ package embedded
 
 import (
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/RoaringBitmap/roaring/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
 // relatedBytes is the memory for the UID of a match of a related item. seenCost is the cost of an
@@ -15,6 +17,9 @@ import (
 const (
 	relatedBytes = 40
 	seenCost     = 100
+	// rowsPerKind is the number of rows that can be read in the time in which the rows of a kind
+	// are counted.
+	rowsPerKind = 100
 )
 
 // walker follows edges between rows in the scope of the caller.
@@ -34,24 +39,26 @@ func (r *reader) related(found *roaring.Bitmap, page []uint32, request *search.R
 	if err != nil {
 		return nil, err
 	}
-	byKind := w.byKind(reached, request.RelatedKinds)
-	w.origins = w.found
-	ofPage := byKind
-	if request.RelatedItems && request.Items && len(page) < int(found.GetCardinality()) {
-		origins := roaring.BitmapOf(page...)
-		w.origins = r.denseOf(origins)
-		if reached, err = w.reach(origins); err != nil {
-			return nil, err
-		}
-		ofPage = w.byKind(reached, request.RelatedKinds)
+	counts, err := w.countKinds(reached, request)
+	if err != nil {
+		return nil, err
 	}
-	related := make([]search.Related, 0, len(byKind))
-	for kind, rows := range byKind {
-		one := search.Related{Kind: kind, Count: len(rows)}
-		if rows = ofPage[kind]; request.RelatedItems && len(rows) > 0 {
-			if request.RelatedLimit >= 0 {
-				rows = rows[:min(len(rows), request.RelatedLimit)]
+	w.origins = w.found
+	var rows map[string][]uint32
+	if request.RelatedItems {
+		if request.Items && len(page) < int(found.GetCardinality()) {
+			origins := roaring.BitmapOf(page...)
+			w.origins = r.denseOf(origins)
+			if reached, err = w.reach(origins); err != nil {
+				return nil, err
 			}
+		}
+		rows = w.byKind(reached, request.RelatedLimit)
+	}
+	related := make([]search.Related, 0, len(counts))
+	for kind, count := range counts {
+		one := search.Related{Kind: kind, Count: count}
+		if rows := rows[kind]; len(rows) > 0 {
 			if one.Items, err = r.items(rows); err != nil {
 				return nil, err
 			}
@@ -67,28 +74,26 @@ func (r *reader) related(found *roaring.Bitmap, page []uint32, request *search.R
 
 // passes reports whether paths continue after a row.
 func (w *walker) passes(number uint32) bool {
-	kind := w.kindOf(w.rows.at(number))
+	kind := w.kindOf(w.rows.at(number).kind)
 	return kind != "Node" && kind != "Channel"
 }
 
 // reach returns the rows that can be reached from the given rows, except the matching rows.
 func (w *walker) reach(origins *roaring.Bitmap) (dense, error) {
-	seen := w.dense(w.rows.len())
-	reached := w.dense(w.rows.len())
+	// unseen contains the visible rows that were not reached yet.
+	unseen := w.dense(w.rows.len())
+	copy(unseen, w.visible)
 	var level, next []uint32
-	visited := 0
 	edges := 0
 	step := func(number uint32, last bool) {
-		edges += len(w.adjacency.get(number)) + 1
-		for _, e := range w.adjacency.get(number) {
+		neighbours := w.adjacency.get(number)
+		edges += len(neighbours) + 1
+		for _, e := range neighbours {
 			other := e.other()
-			if seen.has(other) || !w.visible.has(other) {
+			if !unseen.has(other) {
 				continue
 			}
-			seen.set(other)
-			if !w.found.has(other) {
-				reached.set(other)
-			}
+			unseen.clear(other)
 			if !last && w.passes(other) {
 				next = append(next, other)
 			}
@@ -102,42 +107,107 @@ func (w *walker) reach(origins *roaring.Bitmap) (dense, error) {
 		}
 		return failed
 	}
-	origins.Iterate(func(number uint32) bool {
-		step(number, w.depth == 1)
-		visited++
-		return visited%checkEvery != 0 || pay() == nil
-	})
-	for i := 1; i < w.depth && len(next) > 0 && pay() == nil; i++ {
+	var batch [checkEvery]uint32
+	from := origins.ManyIterator()
+	for n := from.NextMany(batch[:]); n > 0 && pay() == nil; n = from.NextMany(batch[:]) {
+		w.fetch(batch[:n])
+		for _, number := range batch[:n] {
+			step(number, w.depth == 1)
+		}
+	}
+	for i := 1; i < w.depth && len(next) > 0; i++ {
 		level, next = next, level[:0]
-		for j, number := range level {
-			step(number, i == w.depth-1)
-			if j%checkEvery == checkEvery-1 && pay() != nil {
+		for numbers := range slices.Chunk(level, checkEvery) {
+			if pay() != nil {
 				break
 			}
+			w.fetch(numbers)
+			for _, number := range numbers {
+				step(number, i == w.depth-1)
+			}
 		}
+	}
+	reached := unseen
+	for i := range reached {
+		reached[i] = w.visible[i] &^ unseen[i] &^ w.found[i]
 	}
 	return reached, pay()
 }
 
-// byKind groups rows by their kind. If kinds is not empty, it omits all other kinds.
-func (w *walker) byKind(reached dense, kinds []string) map[string][]uint32 {
+// fetch reads the edges of rows into the cache of the processor, so that it waits for their memory
+// only once.
+func (w *walker) fetch(rows []uint32) {
+	var touched end
+	for _, number := range rows {
+		if edges := w.adjacency.get(number); len(edges) > 0 {
+			touched ^= edges[0]
+		}
+	}
+	runtime.KeepAlive(touched)
+}
+
+// countKinds counts rows by their kind. It omits the kinds that the request does not relate.
+func (w *walker) countKinds(reached dense, request *search.Request) (map[string]int, error) {
+	byTerm := map[uint32]int{}
+	all := selection{bitmap: roaring.FromDense(reached, false), dense: reached}
+	rest := int(all.bitmap.GetCardinality())
+	if property := w.kinds(); property != nil && property.terms() <= rest/rowsPerKind {
+		for at, steps := (position{}), 1; property.order.valid(at); at, steps = property.order.next(at), steps+1 {
+			if steps%checkEvery == 0 && w.pause() != nil {
+				return nil, w.ctx.Err()
+			}
+			number := property.order.term(at)
+			t := w.terms.at(number)
+			if w.fields.get(t.info().field()).kind >= query.Map {
+				continue
+			}
+			if count := t.postings.countIn(&all); count > 0 {
+				byTerm[number] = count
+				rest -= count
+			}
+		}
+		if rest > 0 {
+			byTerm[0] = rest
+		}
+	} else {
+		reached.each(func(number uint32) { byTerm[w.rows.at(number).kind]++ })
+	}
+	counts := map[string]int{}
+	for number, count := range byTerm {
+		if kind := w.kindOf(number); request.RelatesKind(kind) {
+			counts[kind] += count
+		}
+	}
+	return counts, nil
+}
+
+// kinds returns the property kind, or nil if no resource has it.
+func (w *walker) kinds() *property {
+	if id, known := w.propertyNames[query.Kind]; known {
+		return w.properties.get(id)
+	}
+	return nil
+}
+
+// byKind groups rows by their kind. It returns up to limit rows of each kind, or all if limit is
+// negative.
+func (w *walker) byKind(reached dense, limit int) map[string][]uint32 {
 	byTerm := map[uint32][]uint32{}
 	reached.each(func(number uint32) {
 		kind := w.rows.at(number).kind
-		byTerm[kind] = append(byTerm[kind], number)
+		if rows := byTerm[kind]; limit < 0 || len(rows) < limit {
+			byTerm[kind] = append(rows, number)
+		}
 	})
 	byKind := map[string][]uint32{}
 	for term, rows := range byTerm {
-		kind := ""
-		if term != 0 {
-			kind = w.terms.at(term).text
-		}
-		if len(kinds) > 0 && !slices.ContainsFunc(kinds, func(k string) bool { return strings.EqualFold(k, kind) }) {
-			continue
-		}
+		kind := w.kindOf(term)
 		if had := byKind[kind]; had != nil {
 			rows = slices.Concat(had, rows)
 			slices.Sort(rows)
+			if limit >= 0 {
+				rows = rows[:min(len(rows), limit)]
+			}
 		}
 		byKind[kind] = rows
 	}

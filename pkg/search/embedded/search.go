@@ -241,12 +241,12 @@ func (s *state) nameOf(data string) string {
 	return name
 }
 
-// kindOf returns the kind of a row.
-func (s *state) kindOf(r *row) string {
-	if r.kind == 0 {
+// kindOf returns the kind of a row from its term.
+func (s *state) kindOf(kind uint32) string {
+	if kind == 0 {
 		return ""
 	}
-	return s.terms.at(r.kind).text
+	return s.terms.at(kind).text
 }
 
 func expired(token string) error {

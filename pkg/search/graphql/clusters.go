@@ -13,11 +13,6 @@ import (
 
 const clusterKind = "Cluster"
 
-// wantsClusters reports whether the requested related kinds include clusters.
-func wantsClusters(kinds []string) bool {
-	return len(kinds) == 0 || slices.ContainsFunc(kinds, func(kind string) bool { return strings.EqualFold(kind, clusterKind) })
-}
-
 // relateClusters adds the clusters of all matches to the related resources. No such edges are
 // stored, but public clients expect them.
 func (r *root) relateClusters(ctx context.Context, scope visibility.Scope, request *search.Request, result *search.Result) error {
@@ -117,17 +112,21 @@ func onlyClusters(q *query.Query) bool {
 // relateContents adds the resources of clusters to the related resources, if the clusters are the
 // matches. No such edges are stored, but public clients expect them.
 func (r *root) relateContents(ctx context.Context, scope visibility.Scope, request *search.Request, result *search.Result) error {
-	found, err := r.Engine.Search(ctx, scope, &search.Request{Query: request.Query, Now: request.Now, Items: true, Limit: unlimited})
-	if err != nil {
-		return fmt.Errorf("matching clusters: %w", err)
-	}
-	contents := query.Query{Filters: []query.Filter{
-		clustersOf(found.Items),
-		{Property: query.Kind, Comparisons: []query.Comparison{query.NewComparison(query.NotEqual, clusterKind)}},
-	}}
-	if len(found.Items) == 0 {
+	if result.Count == 0 {
 		return nil
 	}
+	clusters := result.Items
+	if len(clusters) < result.Count {
+		found, err := r.Engine.Search(ctx, scope, &search.Request{Query: request.Query, Now: request.Now, Items: true, Limit: unlimited})
+		if err != nil {
+			return fmt.Errorf("matching clusters: %w", err)
+		}
+		clusters = found.Items
+	}
+	contents := query.Query{Filters: []query.Filter{
+		clustersOf(clusters),
+		{Property: query.Kind, Comparisons: []query.Comparison{query.NewComparison(query.NotEqual, clusterKind)}},
+	}}
 	kinds, err := r.Engine.Complete(ctx, scope, &search.CompletionRequest{Property: query.Kind, Query: contents, Now: request.Now, Limit: unlimited})
 	if err != nil {
 		return fmt.Errorf("kinds in the clusters: %w", err)
@@ -135,7 +134,7 @@ func (r *root) relateContents(ctx context.Context, scope visibility.Scope, reque
 	returned := clustersOf(result.Items)
 	for i := range kinds.Values {
 		kind := kinds.Values[i].Value
-		if wanted := request.RelatedKinds; len(wanted) > 0 && !slices.ContainsFunc(wanted, func(k string) bool { return strings.EqualFold(k, kind) }) {
+		if !request.RelatesKind(kind) {
 			continue
 		}
 		related := search.Related{Kind: kind, Count: kinds.Values[i].Count}

@@ -67,7 +67,7 @@ func (r *root) search(ctx context.Context, scope visibility.Scope, input *search
 	request.Now = r.Now()
 	// Related items are those of the items, even if the items are not selected.
 	request.Items, request.Related, request.RelatedItems = items || relatedItems, related, relatedItems
-	clusters := related && wantsClusters(request.RelatedKinds)
+	clusters := related && request.RelatesKind(clusterKind)
 	result, err := r.Engine.Search(ctx, scope, request)
 	if err != nil {
 		return nil, serving.Error(ctx, err)

@@ -69,7 +69,7 @@ func (v *view) related(ctx context.Context, i *inquiry, matches, page []node, re
 	case g != nil && len(origins) == len(matches):
 		related = relatedCounts(countsOf(byKind))
 	case request.RelatedDepth <= 1 && !i.byName:
-		counts, err := begin(matches, false).count(ctx, request.RelatedKinds)
+		counts, err := begin(matches, false).count(ctx, request)
 		if err != nil {
 			return nil, err
 		}
@@ -95,7 +95,7 @@ func (g *graph) neighbors(ctx context.Context, matching sets.Set[node], request 
 	}
 	byKind := map[string][]node{}
 	for at, one := range g.reached {
-		if !matching.Has(at) && wantedKind(request.RelatedKinds, one.kind) {
+		if !matching.Has(at) && request.RelatesKind(one.kind) {
 			byKind[one.kind] = append(byKind[one.kind], at)
 		}
 	}
@@ -119,13 +119,9 @@ func relatedCounts(byKind map[string]int) []search.Related {
 	return related
 }
 
-func wantedKind(kinds []string, kind string) bool {
-	return len(kinds) == 0 || slices.ContainsFunc(kinds, func(k string) bool { return strings.EqualFold(k, kind) })
-}
-
 // count counts related resources in the database, by kind. Classes alone must determine which
 // resources are in the scope.
-func (g *graph) count(ctx context.Context, kinds []string) (map[string]int, error) {
+func (g *graph) count(ctx context.Context, request *search.Request) (map[string]int, error) {
 	// If classes alone determine the matches, they also exclude matches from the counts.
 	byClass := len(g.inquiry.rest.Filters)+len(g.inquiry.rest.Keywords) == 0
 	byKind := map[string]int{}
@@ -137,7 +133,7 @@ func (g *graph) count(ctx context.Context, kinds []string) (map[string]int, erro
 		if byClass && g.inquiry.selection.has(class) {
 			return nil
 		}
-		if wantedKind(kinds, class.shape.kind) && g.visible(class, nil) {
+		if request.RelatesKind(class.shape.kind) && g.visible(class, nil) {
 			byKind[class.shape.kind] += n
 		}
 		return nil

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
-	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
 // pageSize is the number of items per page of a listing.
@@ -42,11 +41,7 @@ func (r *run) list(ctx context.Context, each func(*search.Item) error) (first, l
 // record records all matches as known to the client, without events.
 func (r *run) record(ctx context.Context) (first, last uint64, err error) {
 	return r.list(ctx, func(item *search.Item) error {
-		properties, err := properties(item)
-		if err != nil {
-			return err
-		}
-		return r.sent.add(item.UID, item.Cluster, item.Hub, item.Version, r.pass, properties)
+		return r.sent.add(item.UID, item.Cluster, item.Hub, item.Version, r.pass, identifying(item.JSON()))
 	})
 }
 
@@ -65,11 +60,10 @@ func (r *run) relist(ctx context.Context) (uint64, error) {
 		if was && item.Version <= known.version {
 			return nil
 		}
-		properties, err := properties(item)
-		if err != nil {
-			return err
-		}
+		// The receiver needs the encoded properties as well.
+		encoded := search.JSON(item.JSON())
 		event := Event{Type: Added, Item: *item, Version: r.position}
+		event.Item.Object = encoded
 		if was {
 			event.Type = Modified
 		}
@@ -79,7 +73,7 @@ func (r *run) relist(ctx context.Context) (uint64, error) {
 		if err := r.emit(ctx, event); err != nil {
 			return err
 		}
-		return r.sent.add(item.UID, item.Cluster, item.Hub, item.Version, r.pass, properties)
+		return r.sent.add(item.UID, item.Cluster, item.Hub, item.Version, r.pass, identifying(encoded))
 	})
 	return first, err
 }
@@ -129,12 +123,4 @@ func (r *run) uninterrupted(ctx context.Context, do func(context.Context) error)
 		err = r.resync(ctx)
 	}
 	return err
-}
-
-func properties(item *search.Item) (query.Properties, error) {
-	properties, err := query.DecodeProperties(item.JSON())
-	if err != nil {
-		return nil, fmt.Errorf("properties of %s: %w", item.UID, err)
-	}
-	return properties, nil
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
 // scopeBackoff bounds the time that a watch waits for a scope. It sends no events in that time.
@@ -137,7 +138,7 @@ func (r *run) purge() {
 			event.Before = nil
 		}
 		// Properties that cannot be decoded are not visible.
-		properties, err := properties(&event.Item)
+		properties, err := query.DecodeProperties(event.Item.JSON())
 		visible := err == nil && allows(r.scope, event.Item.Cluster, event.Item.Hub, properties)
 		switch {
 		case visible:

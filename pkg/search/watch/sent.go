@@ -82,6 +82,23 @@ func (t *sentItems) place(p place) uint32 {
 	return index
 }
 
+// identity contains the properties that identify a resource on its cluster.
+var identity = [...]string{query.Kind, query.Name, query.Namespace}
+
+// identifying returns the properties that identify an item. Decoding all properties would take most
+// of the time of a long listing.
+func identifying(encoded []byte) query.Properties {
+	out := make(query.Properties, 0, len(identity))
+	search.WalkObject(encoded, func(key, value []byte) {
+		for _, name := range identity {
+			if string(key[1:len(key)-1]) == name && value[0] != '{' && value[0] != '[' {
+				out = append(out, textProperty(name, search.LeafText(value)))
+			}
+		}
+	})
+	return out
+}
+
 // item returns an item with only the properties that identify it.
 func (t *sentItems) item(uid string, version uint64) search.Item {
 	known := t.items[uid]
@@ -104,10 +121,12 @@ func identityItem(uid string, p *place, name string, version uint64) search.Item
 		{query.Kind, p.kind}, {query.Name, name}, {query.Namespace, p.namespace},
 	} {
 		if known.text != "" {
-			properties = append(properties, query.Property{
-				Name: known.property, Type: query.String, Leaves: []query.Leaf{{Type: query.String, Text: known.text}},
-			})
+			properties = append(properties, textProperty(known.property, known.text))
 		}
 	}
 	return search.Item{UID: uid, Cluster: p.cluster, Hub: p.hub, Version: version, Object: properties}
+}
+
+func textProperty(name, text string) query.Property {
+	return query.Property{Name: name, Type: query.String, Leaves: []query.Leaf{{Type: query.String, Text: text}}}
 }

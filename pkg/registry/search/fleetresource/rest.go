@@ -5,6 +5,7 @@ package fleetresource
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,6 +28,9 @@ import (
 // maxChunk bounds the objects of a response with a limit. The client can continue such a list. maxList bounds the
 // objects of a response without a limit. Each object takes a few kilobytes until it is written.
 const maxChunk, maxList = 1000, 16_000
+
+// kubectlChunk is the default limit of kubectl.
+const kubectlChunk = 500
 
 // retrySeconds is the time after which a client may retry with a version that the engine has not
 // reached yet.
@@ -130,9 +134,8 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 	if options.Limit > 0 {
 		limit = int(min(options.Limit, maxChunk))
 	}
-	found, err := r.engine.Search(search.WithBudget(ctx), scope, &search.Request{
-		Query: selected.query, Now: time.Now(), Items: true, Limit: limit, Continue: options.Continue,
-	})
+	wanted := search.Request{Query: selected.query, Now: time.Now(), Items: true, Limit: limit, Continue: options.Continue}
+	found, err := r.find(search.WithBudget(ctx), scope, wanted, options.Limit >= kubectlChunk && serving.WantsTable(ctx))
 	if err != nil {
 		return nil, serving.Error(ctx, err)
 	}
@@ -153,6 +156,24 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 		list.Items = append(list.Items, *newObject(&found.Items[i]))
 	}
 	return list, nil
+}
+
+// find returns a chunk, or all matches of a table that is not too large. The API conventions allow servers to ignore
+// the limit. After ten requests, kubectl sends only five requests per second, so a table of 16,000 rows would take
+// five seconds in chunks.
+func (r *REST) find(ctx context.Context, scope visibility.Scope, wanted search.Request, whole bool) (*search.Result, error) {
+	found, err := r.engine.Search(ctx, scope, &wanted)
+	if err != nil || !whole || wanted.Continue != "" || found.Continue == "" || found.Count > maxList {
+		return found, err
+	}
+	wanted.Limit, wanted.Continue = found.Count-len(found.Items), found.Continue
+	rest, err := r.engine.Search(ctx, scope, &wanted)
+	if err != nil {
+		return nil, err
+	}
+	all := *found
+	all.Items, all.Continue = slices.Concat(found.Items, rest.Items), rest.Continue
+	return &all, nil
 }
 
 // listNamed lists the resources with a name: at most one in a namespace, and rarely more in all namespaces, because

@@ -2,6 +2,10 @@ package fleetresource
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +23,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+	"open-cluster-management.io/hub-apiserver/pkg/search/serving"
 )
 
 // everyone grants every caller the Scope of all resources.
@@ -117,6 +122,58 @@ func TestListByName(t *testing.T) {
 			}
 			if strings.Join(names, " ") != test.want {
 				t.Errorf("List() = %v, want %s", names, test.want)
+			}
+		})
+	}
+}
+
+// kubectl sends a limit of 500 and, after ten requests, five requests per second.
+func TestTableOfDefaultLimitIsWhole(t *testing.T) {
+	const resources = 700
+	fleet := newFleet(t)
+	report := &search.Report{Cluster: "north", Full: true, Time: time.Now()}
+	for i := range resources {
+		report.Put = append(report.Put, search.Resource{UID: fmt.Sprintf("north/%d", i)})
+	}
+	if _, err := fleet.engine.Apply(t.Context(), report); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		accept string
+		limit  int64
+		want   int
+	}{
+		"table":                    {"application/json;as=Table;v=v1;g=meta.k8s.io", 500, resources},
+		"table with a lower limit": {"application/json;as=Table;v=v1;g=meta.k8s.io", 499, 499},
+		"objects":                  {"application/json", 500, 500},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.Header.Set("Accept", test.accept)
+			info := &request.RequestInfo{APIGroup: searchv1alpha1.GroupName, Resource: "fleetresources"}
+			ctx := serving.Adapt(r.WithContext(request.WithRequestInfo(in(t, "north"), info))).Context()
+			var names []string
+			options := &metainternalversion.ListOptions{Limit: test.limit}
+			for page := 0; page == 0 || options.Continue != ""; page++ {
+				got, err := fleet.List(ctx, options)
+				if err != nil {
+					t.Fatal(err)
+				}
+				list := got.(*searchv1alpha1.FleetResourceList)
+				if page == 0 && len(list.Items) != test.want {
+					t.Errorf("objects in the first page of List() = %d, want %d", len(list.Items), test.want)
+				}
+				if page == 0 && (list.Continue != "") != (test.want < resources) {
+					t.Errorf("continue token of List() after %d of %d objects = %q, want one only if there are more", test.want, resources, list.Continue)
+				}
+				for i := range list.Items {
+					names = append(names, list.Items[i].Name)
+				}
+				options.Continue = list.Continue
+			}
+			slices.Sort(names)
+			if names = slices.Compact(names); len(names) != resources {
+				t.Errorf("different objects in all pages of List() = %d, want %d", len(names), resources)
 			}
 		})
 	}

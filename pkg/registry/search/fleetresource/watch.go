@@ -25,6 +25,10 @@ import (
 	searchwatch "open-cluster-management.io/hub-apiserver/pkg/search/watch"
 )
 
+// flushEvery is the maximum number of events between two flushes of a response. The API server flushes a watch
+// whenever no event waits.
+const flushEvery = 128
+
 // Watch implements rest.Watcher. Without a resource version, or with 0, it starts with the current state. With
 // another resource version, it starts with the changes since then. If the caller loses permission for an object,
 // it receives a DELETED event.
@@ -62,7 +66,7 @@ func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptio
 
 	ctx, cancel := context.WithCancel(ctx)
 	w := &eventStream{
-		events: make(chan watch.Event), stop: cancel,
+		events: make(chan watch.Event, flushEvery), stop: cancel,
 		bookmarks: options.AllowWatchBookmarks, markInitialEnd: wanted,
 	}
 	w.running.Go(func() { w.run(ctx, config) })
@@ -157,19 +161,19 @@ func (w *eventStream) event(event *searchwatch.Event) (*watch.Event, error) {
 		return &watch.Event{Type: watch.Bookmark, Object: bookmark}, nil
 	}
 	object := newObject(&event.Item)
-	out := &watch.Event{Type: watch.Added, Object: object}
+	is := watch.Added
 	switch event.Type {
 	case searchwatch.Modified:
-		out.Type = watch.Modified
+		is = watch.Modified
 	case searchwatch.Deleted:
-		out.Type = watch.Deleted
+		is = watch.Deleted
 	}
 	// A later watch continues from the version of the event. If the caller lost permission for the object, this
 	// version is later than the last change of the object.
 	if event.Version > event.Item.Version {
 		object.ResourceVersion = strconv.FormatUint(event.Version, 10)
 	}
-	return out, nil
+	return &watch.Event{Type: is, Object: &eventObject{FleetResource: object, event: is}}, nil
 }
 
 func status(err error) *metav1.Status {
