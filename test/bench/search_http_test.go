@@ -76,6 +76,9 @@ func BenchmarkSearchHTTP(b *testing.B) {
 		fmt.Printf("apiserver: %.0f MB resident with %d resources, %s\n", resident(b, f.Server.PID()), o.Clusters*o.PerCluster, when)
 	}
 	memory("just reported")
+	h.measureDeltas(b)
+	h.measureLists(b)
+	memory("after lists and watches")
 	for range b.N {
 		for _, way := range []way{
 			{"direct", f.Server.ServiceAccountConfig},
