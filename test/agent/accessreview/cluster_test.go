@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -91,6 +92,21 @@ func (m *managedCluster) agentConfig(t *testing.T, name string, rules ...rbacv1.
 	config.QPS = -1
 	m.clusterRole(t, name, nil, rules...)
 	m.clusterBinding(t, name, name, accountSubject(types.NamespacedName{Namespace: "open-cluster-management-agent", Name: name}))
+	client := kubernetes.NewForConfigOrDie(config).AuthorizationV1()
+	eventually(t, "the API server has the permission of "+name, func() error {
+		review, err := client.SelfSubjectRulesReviews().Create(t.Context(), &authorizationv1.SelfSubjectRulesReview{
+			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: metav1.NamespaceDefault},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		for _, granted := range review.Status.ResourceRules {
+			if slices.Contains(granted.Resources, "subjectaccessreviews") {
+				return nil
+			}
+		}
+		return errors.New("not in force")
+	})
 	return config
 }
 
