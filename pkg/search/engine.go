@@ -89,8 +89,10 @@ type Report struct {
 	// Hub is true if the cluster is the hub itself. The identity of the reporter determines it, not
 	// the content.
 	Hub bool
-	// Full is true if the report contains all resources. All other resources are then removed.
+	// Full is true if the report contains all resources. All other resources are then removed, except Keep.
 	Full bool
+	// Keep is the UID of a resource that is not part of full reports, or empty. The resource need not exist.
+	Keep string
 	// Time is the time of the report. It is zero if the server itself changes the cluster; that is
 	// not a report of the cluster.
 	Time time.Time

@@ -120,7 +120,7 @@ func (o *oracle) remove(c *oracleCluster, report *search.Report, applied *search
 			kept[r.UID] = true
 		}
 		for uid := range c.resources {
-			if !kept[uid] {
+			if !kept[uid] && uid != report.Keep {
 				gone = append(gone, uid)
 			}
 		}

@@ -151,10 +151,17 @@ func (m *model) report(t testing.TB) *search.Report {
 	}
 	gone := map[string]bool{}
 	if report.Full {
+		if m.one(2) {
+			report.Keep = m.uid(cluster)
+		}
+		kept := exists[report.Keep]
 		for uid := range exists {
-			gone[uid] = !put[uid]
+			gone[uid] = !put[uid] && uid != report.Keep
 		}
 		clear(exists)
+		if kept {
+			exists[report.Keep] = true
+		}
 		m.edges[cluster] = nil
 	} else {
 		report.Delete = append(report.Delete, cluster+"/nowhere")

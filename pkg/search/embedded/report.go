@@ -128,6 +128,11 @@ func (s *state) goneBy(c *cluster, report *search.Report, kept []uint32) []uint3
 		}
 	}
 	if report.Full {
+		if uid, ok := appendUID(uid[:0], c.name, report.Keep); ok {
+			if number, known := s.findRow(c.id, uid); known {
+				kept = append(kept, number)
+			}
+		}
 		gone = append(gone, missing(c, kept)...)
 	}
 	slices.SortFunc(gone, s.compareUIDs)

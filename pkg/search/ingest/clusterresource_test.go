@@ -162,6 +162,23 @@ func TestClusterIsNotPartOfReports(t *testing.T) {
 	s.wantClusters(t, "", "cluster__c1")
 }
 
+// TestFullReportKeepsCluster checks that a full report does not replace a resource of kind Cluster that another
+// server, or another goroutine of this one, has just stored.
+func TestFullReportKeepsCluster(t *testing.T) {
+	s, _ := withManagedCluster(t)
+	s.post(t, "c1", full("c1", "a"))
+	properties, err := query.DecodeProperties([]byte(`{"kind":"Cluster","name":"c1","label":{"env":"newer"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := &search.Report{Cluster: "c1", Put: []search.Resource{{UID: "cluster__c1", Properties: properties}}}
+	if _, err := s.engine.Apply(t.Context(), newer); err != nil {
+		t.Fatal(err)
+	}
+	s.post(t, "c1", full("c1", "a", "b"))
+	s.wantClusters(t, "label:env=newer", "cluster__c1")
+}
+
 func TestClusterPropertiesAreBounded(t *testing.T) {
 	cluster := managedCluster("c1", "prod")
 	for i := range 1000 {

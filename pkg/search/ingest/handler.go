@@ -251,9 +251,7 @@ func (h *Handler) apply(ctx context.Context, report *search.Report, bytes int64)
 	if err != nil {
 		return nil, err
 	}
-	if resource != nil && report.Full {
-		report.Put = append(report.Put, search.Resource{UID: search.ClusterUIDPrefix + report.Cluster, Properties: resource})
-	}
+	report.Keep = search.ClusterUIDPrefix + report.Cluster
 	applied, err := h.config.Engine.Apply(ctx, report)
 	if report.Full || before.Reported.IsZero() {
 		h.known.invalidate()

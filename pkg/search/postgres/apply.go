@@ -200,8 +200,9 @@ func (a *application) compare(ctx context.Context) error {
 func (a *application) gone(existing map[int64]stored) []int64 {
 	var gone []int64
 	if a.report.Full {
+		keep := a.engine.hash.resource(a.report.Cluster, a.report.Keep)
 		for rid := range existing {
-			if _, reported := a.reported[rid]; !reported {
+			if _, reported := a.reported[rid]; !reported && rid != keep {
 				gone = append(gone, rid)
 			}
 		}
