@@ -65,10 +65,11 @@ campaign: devhub build ## Run the fault, crash, scale and differential tests for
 		./test/registration ./test/server ./test/differential ./test/search
 
 .PHONY: test-skew
-test-skew: devhub build ## Run the conformance tests against hubs 1.36.3 and 1.35.4
-	KUBE_VERSION=1.35.4 hack/build-devhub.sh
-	go test -buildvcs=false -count=1 -timeout 20m ./test/conformance/...
-	HUB_KUBE_BIN=$(CURDIR)/bin/skew-1.35.4 go test -buildvcs=false -count=1 -timeout 20m ./test/conformance/...
+test-skew: devhub build ## Run the conformance tests against hubs of the two previous minor versions, 1.36.3 and 1.35.4
+	for version in 1.36.3 1.35.4; do \
+		KUBE_VERSION=$$version hack/build-devhub.sh; \
+		HUB_KUBE_BIN=$(CURDIR)/bin/kube-$$version go test -buildvcs=false -count=1 -timeout 20m ./test/conformance/...; \
+	done
 
 .PHONY: bench
 bench: devhub build postgres ## Run the benchmarks and print their figures

@@ -4,7 +4,7 @@
 # up to date.
 #
 #   hack/build-devhub.sh                       the hub of go.mod, into bin/
-#   KUBE_VERSION=1.35.4 hack/build-devhub.sh   the older hub of skew.mod, into bin/skew-1.35.4/
+#   KUBE_VERSION=1.35.4 hack/build-devhub.sh   the older hub of kube-1.35.mod, into bin/kube-1.35.4/
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -15,14 +15,17 @@ required() { # FILE: the Kubernetes version that this module file requires, with
 modfile=go.mod
 version=$(required go.mod)
 out=bin
-if [[ -n ${KUBE_VERSION:-} && ${KUBE_VERSION#v} != "$version" ]]; then
-  modfile=skew.mod
-  version=$(required skew.mod)
-  out=bin/skew-$version
-  if [[ ${KUBE_VERSION#v} != "$version" ]]; then
-    echo "build-devhub: KUBE_VERSION=$KUBE_VERSION is neither $(required go.mod) (go.mod) nor $version (skew.mod)" >&2
+wanted=${KUBE_VERSION:-$version}
+wanted=${wanted#v}
+if [[ $wanted != "$version" ]]; then
+  modfile=kube-${wanted%.*}.mod
+  if [[ ! -f $src/$modfile || $(required "$modfile") != "$wanted" ]]; then
+    echo "build-devhub: no module file in $src requires Kubernetes $wanted: set KUBE_VERSION to one of" \
+      "$(for file in "$src"/*.mod; do required "${file##*/}"; done | xargs)" >&2
     exit 2
   fi
+  version=$wanted
+  out=bin/kube-$version
 fi
 
 # The stamp identifies all inputs of the build.

@@ -1,6 +1,4 @@
-// The local hub is built from Kubernetes v1.35.4 and the etcd version it pins. It is
-// a module of its own so that the replace directives k8s.io/kubernetes needs
-// stay out of the root module, which uses a newer Kubernetes library version.
+// The local hub of make test-skew, built from Kubernetes v1.35.4 and the etcd version it pins.
 module open-cluster-management.io/hub-apiserver/hack/devhub
 
 go 1.26.0
