@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
 	componentbaseconfig "k8s.io/component-base/config"
 	baseversion "k8s.io/component-base/version"
 
@@ -31,6 +32,7 @@ import (
 	permissioncontroller "open-cluster-management.io/hub-apiserver/pkg/controllers/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/controllers/managedserviceaccount"
 	workcontroller "open-cluster-management.io/hub-apiserver/pkg/controllers/manifestwork"
+	"open-cluster-management.io/hub-apiserver/pkg/controllers/transition"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/openapi"
@@ -147,9 +149,11 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 	labelled := kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTweakListOptions(func(options *metav1.ListOptions) {
 		options.LabelSelector = clusterv1.ClusterNameLabel
 	}), kubeinformers.WithTransform(func(obj any) (any, error) { return withoutManagedFields(csr.Small(obj)) }))
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: hub.EventsV1()})
+	recorder := broadcaster.NewRecorder(scheme.Scheme, serverName)
 	registering := &clusterRegistration{}
 	if clients.clusters == clients.own {
-		if registering, err = c.newRegistration(clients, informers, hub, labelled); err != nil {
+		if registering, err = c.newRegistration(clients, informers, hub, labelled, recorder); err != nil {
 			return nil, err
 		}
 	} else {
@@ -227,7 +231,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.controllers = append(s.controllers, repair.Run)
+	s.controllers = append(s.controllers, repair.Run, record(broadcaster), transition.NewRecorder(recorder, transitions(clients, informers)...).Run)
 	s.controllers = append(s.controllers, registering.controllers...)
 	s.addClusterSets(resolver)
 	if clients.works == clients.own {

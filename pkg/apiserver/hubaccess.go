@@ -11,6 +11,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -78,6 +79,7 @@ func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, stores hub
 	add := a.required.add
 	add("", "authentication.k8s.io", "tokenreviews", "create")
 	add("", "authorization.k8s.io", "subjectaccessreviews", "create")
+	add("", eventsv1.GroupName, "events", "create", "patch")
 	for _, verb := range []string{"get", "list", "watch"} {
 		a.required.attributes = append(a.required.attributes, authorizationv1.ResourceAttributes{
 			Namespace: metav1.NamespaceSystem, Resource: "configmaps", Name: authenticationConfigMap, Verb: verb,

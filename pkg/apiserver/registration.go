@@ -9,7 +9,6 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	kubeinformers "k8s.io/client-go/informers"
@@ -17,12 +16,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
-	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/acceptance"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa/awsapply"
@@ -76,7 +73,6 @@ var registrationAccess = []struct {
 	{certificatesv1.GroupName, "certificatesigningrequests", []string{"create", "get", "list", "watch", "deletecollection"}},
 	{certificatesv1.GroupName, "certificatesigningrequests/approval", []string{"update"}},
 	{coordinationv1.GroupName, "leases", []string{"get", "list", "watch", "create", "delete"}},
-	{eventsv1.GroupName, "events", []string{"create", "patch"}},
 }
 
 // clusterRegistration registers clusters if this server serves ManagedClusters. Otherwise the controllers
@@ -107,7 +103,7 @@ func (r *clusterRegistration) guard(generic *genericapiserver.CompletedConfig) {
 	}
 }
 
-func (c CompletedConfig) newRegistration(clients *clients, informers informerFactories, hub kubernetes.Interface, labelled kubeinformers.SharedInformerFactory) (*clusterRegistration, error) {
+func (c CompletedConfig) newRegistration(clients *clients, informers informerFactories, hub kubernetes.Interface, labelled kubeinformers.SharedInformerFactory, recorder events.EventRecorder) (*clusterRegistration, error) {
 	config := c.extra.Registration
 	decisions := managedcluster.NewDecisions()
 	records := managedclusterregistration.NewRecords(decisions)
@@ -169,24 +165,17 @@ func (c CompletedConfig) newRegistration(clients *clients, informers informerFac
 		return registration.AgentsOf(options.Drivers, record).Groups
 	}
 
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: hub.EventsV1()})
 	controller := registration.NewController(registration.Options{
 		Clusters: clients.clusters.ClusterV1(), ClusterInformer: clusters, Registrations: registrations, Records: records,
 		Drivers: options.Drivers, Access: access, Hub: hub, HubInformers: labelled, Requests: requests, Works: clients.works.WorkV1(), Addons: clients.addons.AddonV1alpha1(),
-		CachedWorks: informers.works.Work().V1().ManifestWorks().Lister(), DrainTimeout: config.DrainTimeout, Events: broadcaster.NewRecorder(scheme.Scheme, "hub-apiserver"),
+		CachedWorks: informers.works.Work().V1().ManifestWorks().Lister(), DrainTimeout: config.DrainTimeout, Events: recorder,
 		Decisions: decisions, EnsureRecord: registrar.EnsureRecord, AutoApproval: config.AutoApproval,
 	})
 	alive := liveness.NewController(liveness.Options{
 		Clusters: clients.clusters.ClusterV1(), ClusterInformer: clusters,
 		Leases: hub.CoordinationV1(), LeaseInformer: labelled.Coordination().V1().Leases(), Clock: clock.RealClock{},
 	})
-	out.controllers = append(out.controllers, controller.Run, alive.Run, func(ctx context.Context) {
-		// The recording ends with ctx. The broadcaster lives as long as the process.
-		if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-			klog.FromContext(ctx).Error(err, "Failed to start recording events; events about deleted clusters are lost")
-		}
-		<-ctx.Done()
-	})
+	out.controllers = append(out.controllers, controller.Run, alive.Run)
 	return out, nil
 }
 

@@ -216,6 +216,7 @@ func TestExecutorRevokedLeavesObjectsAlone(t *testing.T) {
 		s.unbind("held")
 		s.refused(work.Name)
 		s.took("the revocation took effect", revoked)
+		s.HasEvent(t, work.Namespace, "ManifestWork", work.Name, corev1.EventTypeWarning, workv1.ReasonAppliedManifestWorkFailed, s.executor.Name)
 
 		position := s.now()
 		s.set("object", "drifted")

@@ -50,6 +50,17 @@ const (
 	reasonApprovalPending          = "ApprovalPending"
 )
 
+// IsIntermediate reports whether a condition of a ClusterPermission says only that a step is not finished yet.
+func IsIntermediate(condition metav1.Condition) bool {
+	switch condition.Reason {
+	case reasonApplyNotComplete, reasonManifestWorkBeingRemoved, reasonApprovalPending, reasonNamespacesNotReported:
+		return true
+	case reasonFailedBuildManifestWork: // the reason of the condition FullyDelivered repeats it
+		return condition.Status == metav1.ConditionUnknown
+	}
+	return false
+}
+
 // observation is the observed state from which the status of a ClusterPermission is computed.
 type observation struct {
 	// clusterExists is true if a ManagedCluster with the name of the namespace exists.
