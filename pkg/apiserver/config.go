@@ -40,6 +40,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/work/manifestwork"
+	"open-cluster-management.io/hub-apiserver/pkg/servingcert"
 )
 
 const serverName = "hub-apiserver"
@@ -55,7 +56,8 @@ const (
 type ExtraConfig struct {
 	// Identity is the unique name of this replica.
 	Identity string
-	// Namespace is the namespace of the hub that contains the Leases of the server.
+	// Namespace is the namespace of the hub that contains the Leases of the server, and the Secrets of
+	// its serving certificate.
 	Namespace string
 	// ManifestLimitBytes limits the manifests of one ManifestWork.
 	ManifestLimitBytes int64
@@ -84,6 +86,9 @@ type ExtraConfig struct {
 	Registration *RegistrationConfig
 	// Requests are the limits of each caller.
 	Requests RequestLimits
+	// ServingCertificate is the policy of the serving certificate in a Secret of the hub. It is nil if
+	// the server uses files or a self-signed certificate.
+	ServingCertificate *servingcert.Policy
 }
 
 // Config is the configuration of a server.
@@ -129,6 +134,10 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 	}
 	if serving := c.generic.SecureServing; serving != nil && serving.ClientCA != nil {
 		serving.ClientCA = &loadedCA{CAContentProvider: serving.ClientCA, hub: hub}
+	}
+	certificate, err := c.servingCertificate(hub)
+	if err != nil {
+		return nil, err
 	}
 	clients, err := c.clients()
 	if err != nil {
@@ -216,7 +225,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 
 	s := &Server{
 		generic: generic, hub: hub, extra: c.extra, clients: clients, informers: informers, hubRoles: hubRoles, addons: addons, search: fleet,
-		hubInformers: labelled, counters: countersOf(table), hubCheck: registering.check,
+		hubInformers: labelled, counters: countersOf(table), hubCheck: registering.check, certificate: certificate,
 	}
 	works := s.informers.works.Work().V1().ManifestWorks()
 	repair, err := permissioncontroller.NewController(deliverer, permissioncontroller.Informers{

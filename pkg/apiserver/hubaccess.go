@@ -17,12 +17,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/executor"
+	"open-cluster-management.io/hub-apiserver/pkg/servingcert"
 )
 
 const (
@@ -68,8 +70,9 @@ type hubStores struct {
 }
 
 // newHubAccess returns the check of the permissions that the server needs. executors are the executors that
-// the server uses for the ManifestWorks of ClusterPermissions.
-func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, stores hubStores, search bool, executors []string) *hubAccess {
+// the server uses for the ManifestWorks of ClusterPermissions. certificate is nil if the server does not
+// manage its serving certificate.
+func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, certificate *servingcert.Policy, stores hubStores, search bool, executors []string) *hubAccess {
 	a := &hubAccess{
 		hub:      hub,
 		required: permissionSet{warning: "The server lacks permissions that it requires on the hub"},
@@ -96,6 +99,10 @@ func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, stores hub
 	}
 	for _, namespace := range slices.Compact(leaseNamespaces) {
 		add(namespace, "coordination.k8s.io", "leases", "get", "create", "update")
+	}
+	if certificate != nil {
+		add(certificate.Namespace, "", "secrets", "get", "list", "watch", "create", "update")
+		add("", apiregistrationv1.GroupName, "apiservices", "list", "watch")
 	}
 	if stores.works {
 		add("", workv1.GroupName, "manifestworks", "get", "list", "watch", "create", "update", "delete")

@@ -22,6 +22,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
+	"open-cluster-management.io/hub-apiserver/pkg/servingcert"
 )
 
 const campaignPause = time.Second
@@ -47,6 +48,8 @@ type Server struct {
 	search *fleetSearch
 	// hubCheck checks the prerequisites of registration on the hub. It is nil without registration.
 	hubCheck func(context.Context)
+	// certificate keeps the serving certificate. It is nil if the server does not manage it.
+	certificate *servingcert.Controller
 	// controllers run on the leader, each until its context ends.
 	controllers []func(context.Context)
 
@@ -58,7 +61,7 @@ type Server struct {
 
 func (s *Server) addHooks() error {
 	leases := []string{s.extra.Namespace, s.extra.LeaderElection.ResourceNamespace}
-	access := newHubAccess(s.hub, leases, hubStores{
+	access := newHubAccess(s.hub, leases, s.extra.ServingCertificate, hubStores{
 		works:    s.clients.works != s.clients.own,
 		clusters: s.clients.clusters != s.clients.own,
 		sets:     s.clients.sets != s.clients.own,
@@ -86,6 +89,12 @@ func (s *Server) addHooks() error {
 	}
 	if s.clients.accounts != s.clients.own {
 		hooks["account-informers"] = s.runAccountInformers
+	}
+	if s.certificate != nil {
+		if err := s.generic.AddReadyzChecks(healthz.NamedCheck("serving-certificate", s.certificate.Ready)); err != nil {
+			return err
+		}
+		hooks["serving-certificate"] = s.certificate.Run
 	}
 	if s.hubCheck != nil {
 		hooks["registration-hub-check"] = s.hubCheck

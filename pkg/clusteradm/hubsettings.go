@@ -1,7 +1,6 @@
 package clusteradm
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
@@ -22,6 +21,14 @@ import (
 )
 
 const (
+	hubNamespace  = "open-cluster-management-hub"
+	serverName    = "hub-apiserver"
+	servingSecret = "hub-apiserver-serving"
+
+	// injectAnnotation is the annotation of APIServices into which the server writes its
+	// certificate authorities.
+	injectAnnotation = "open-cluster-management.io/inject-ca-from-secret"
+
 	kindAPIService     = "APIService"
 	kindDeployment     = "Deployment"
 	kindServiceAccount = "ServiceAccount"
@@ -71,7 +78,7 @@ func (h *hubSettings) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&h.arnPatterns, "auto-approved-arn-patterns", nil, "Regular expressions. A cluster is accepted automatically if one of them matches its whole claimed ARN.")
 	flags.StringSliceVar(&h.identities, "auto-approved-csr-identities", nil, "Users whose clusters are accepted automatically.")
 	flags.StringVar(&h.image, "image", "", "Image of the server and of the agents. Defaults to the image in the manifests.")
-	flags.StringVar(&h.serving, "serving-certificates", h.serving, "Source of the server's certificate: self-signed (this command creates it, valid for ten years) or cert-manager (which must be installed on the hub).")
+	flags.StringVar(&h.serving, "serving-certificates", h.serving, "Source of the server's certificate: self-signed (the server creates and renews it) or cert-manager (which must be installed on the hub).")
 	flags.StringSliceVar(&h.etcdServers, "etcd-servers", nil, "URLs of an etcd cluster, for two replicas of the server. The Secret hub-apiserver-etcd contains its certificates. If empty, one replica stores its data in a persistent volume.")
 	flags.StringVar(&h.search, "search-engine", "", "Search engine: embedded, postgres (the Secret hub-apiserver-postgres contains its URL) or none. Defaults to embedded, or to postgres with --etcd-servers.")
 	flags.StringVar(&h.storageSize, "storage-size", h.storageSize, "Size of the persistent volume.")
@@ -204,9 +211,8 @@ func annotate(object *unstructured.Unstructured, key, value string) {
 	object.SetAnnotations(annotations)
 }
 
-// server returns the objects that run and expose the server. The bundle verifies its
-// certificate, unless cert-manager injects it.
-func (h *hubSettings) server(bundle []byte) ([]*unstructured.Unstructured, error) {
+// server returns the objects that run and expose the server.
+func (h *hubSettings) server() ([]*unstructured.Unstructured, error) {
 	patterns := []string{"deploy/base/*.yaml", "apiservice/*.yaml"}
 	if h.serving == servingCertManager {
 		patterns = append([]string{"deploy/cert-manager/*.yaml"}, patterns...)
@@ -227,9 +233,8 @@ func (h *hubSettings) server(bundle []byte) ([]*unstructured.Unstructured, error
 		switch object.GetKind() {
 		case kindAPIService:
 			if h.serving == servingCertManager {
+				unstructured.RemoveNestedField(object.Object, "metadata", "annotations", injectAnnotation)
 				annotate(object, "cert-manager.io/inject-ca-from", hubNamespace+"/"+serverName)
-			} else if err := unstructured.SetNestedField(object.Object, base64.StdEncoding.EncodeToString(bundle), "spec", "caBundle"); err != nil {
-				return nil, err
 			}
 		case kindDeployment:
 			made, err := h.deployment(object)
@@ -258,6 +263,9 @@ func (h *hubSettings) deployment(manifest *unstructured.Unstructured) ([]*unstru
 	container := &pod.Containers[0]
 	if h.image != "" {
 		container.Image = h.image
+	}
+	if h.serving == servingCertManager {
+		mountCertificate(pod)
 	}
 	if h.search != searchPostgres {
 		container.Args = withoutFlag(container.Args, "search-postgres-url-file")
@@ -314,6 +322,16 @@ func (h *hubSettings) keepData(deployment *appsv1.Deployment) *corev1.Persistent
 			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(h.storageSize)}},
 		},
 	}
+}
+
+// mountCertificate makes the server use the certificate that cert-manager writes into the Secret.
+func mountCertificate(pod *corev1.PodSpec) {
+	const name, path = "certs", "/certs"
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: servingSecret}}})
+	container := &pod.Containers[0]
+	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path, ReadOnly: true})
+	container.Args = append(withoutFlag(container.Args, "serving-certificate-secret"),
+		"--tls-cert-file="+path+"/"+corev1.TLSCertKey, "--tls-private-key-file="+path+"/"+corev1.TLSPrivateKeyKey)
 }
 
 // withoutFlag removes a flag in the form --name=value from a command line.

@@ -186,27 +186,14 @@ func (i *initializing) run(ctx context.Context) error {
 	return i.next(ctx, kube, config)
 }
 
-// print prints the manifests. Without access to the hub, they contain a new serving
-// certificate.
+// print prints the manifests.
 func (i *initializing) print() error {
 	objects, err := i.hub.access()
 	if err != nil {
 		return err
 	}
 	if i.apiserver == modeDeploy {
-		var bundle []byte
-		if i.hub.serving == servingSelfSigned {
-			secret, err := newServingSecret(time.Now())
-			if err != nil {
-				return err
-			}
-			object, err := toUnstructured(secret)
-			if err != nil {
-				return err
-			}
-			objects, bundle = append(objects, object), secret.Data[caKey]
-		}
-		server, err := i.hub.server(bundle)
+		server, err := i.hub.server()
 		if err != nil {
 			return err
 		}
@@ -266,27 +253,11 @@ func (i *initializing) install(ctx context.Context, kube kubernetes.Interface, i
 	if i.apiserver == modeExternal {
 		return nil
 	}
-	var bundle []byte
-	if i.hub.serving == servingSelfSigned {
-		secret, created, err := ensureServingSecret(ctx, kube, time.Now())
-		if err != nil {
-			return err
-		}
-		outcome := "kept"
-		if created {
-			outcome = "created"
-		}
-		say(i.streams.Out, "secret/%s in %s %s", secret.Name, secret.Namespace, outcome)
-		var warning string
-		if bundle, warning, err = checkServingSecret(secret, time.Now()); err != nil {
-			return err
-		}
-		if warning != "" {
-			i.warn("%s", warning)
-		}
-	}
-	server, err := i.hub.server(bundle)
+	server, err := i.hub.server()
 	if err != nil {
+		return err
+	}
+	if err := keepBundles(ctx, install, server); err != nil {
 		return err
 	}
 	if err := install.apply(ctx, server...); err != nil {
@@ -327,6 +298,30 @@ func (i *initializing) next(ctx context.Context, kube kubernetes.Interface, conf
 		say(i.streams.Out, "\nor\n\n%s", join)
 	}
 	say(i.streams.Out, "\nand then on the hub\n\n    clusteradm accept --clusters CLUSTER_NAME")
+	return nil
+}
+
+// keepBundles adds the bundles of the existing APIServices to those that will be applied. An earlier
+// clusteradm init applied them, so they would be removed, and the hub would not trust the server until
+// the server writes them again.
+func keepBundles(ctx context.Context, install *installer, objects []*unstructured.Unstructured) error {
+	for _, object := range objects {
+		if object.GetKind() != kindAPIService {
+			continue
+		}
+		existing, err := install.client.Resource(apiServices).Get(ctx, object.GetName(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("APIService %s: %w", object.GetName(), err)
+		}
+		if bundle, _, _ := unstructured.NestedString(existing.Object, "spec", "caBundle"); bundle != "" {
+			if err := unstructured.SetNestedField(object.Object, bundle, "spec", "caBundle"); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
@@ -75,11 +74,13 @@ func TestInitPrintsManifests(t *testing.T) {
 		"clusterrole.rbac.authorization.k8s.io/open-cluster-management:managedcluster:registration",
 		"clusterrole.rbac.authorization.k8s.io/open-cluster-management:bootstrap",
 		"serviceaccount/agent-registration-bootstrap in open-cluster-management",
-		"secret/hub-apiserver-serving in " + hubNamespace,
 	} {
 		if !found[name] {
 			t.Errorf("printed manifests = %v, want them to contain %s", found, name)
 		}
+	}
+	if found["secret/hub-apiserver-serving in "+hubNamespace] {
+		t.Error("printed manifests contain the Secret of the serving certificate, want none: the server creates it")
 	}
 	if found["apiservice.apiregistration.k8s.io/v1alpha1.search.open-cluster-management.io"] {
 		t.Error("printed manifests contain the APIService of search, want none with --search-engine=none")
@@ -100,20 +101,47 @@ func TestOneValueIsNotSplit(t *testing.T) {
 	}
 }
 
-func TestCheckServingSecret(t *testing.T) {
-	now := time.Now()
-	secret, err := newServingSecret(now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, warning, err := checkServingSecret(secret, now); err != nil || warning != "" {
-		t.Errorf("checkServingSecret() of a new certificate = %q, %v, want no warning", warning, err)
-	}
-	if _, warning, err := checkServingSecret(secret, now.Add(servingLifetime-time.Hour)); err != nil || !strings.Contains(warning, "delete the Secret") {
-		t.Errorf("checkServingSecret() of an expiring certificate = %q, %v, want a warning with \"delete the Secret\"", warning, err)
-	}
-	delete(secret.Data, caKey)
-	if _, _, err := checkServingSecret(secret, now); err == nil || !strings.Contains(err.Error(), caKey) {
-		t.Errorf("checkServingSecret() without %s = %v, want an error that names the key", caKey, err)
+// A hub with one source of the certificate must not be configured for the other.
+func TestInitServingCertificates(t *testing.T) {
+	for source, want := range map[string]struct {
+		args, volumes []string
+		annotation    string
+	}{
+		servingSelfSigned:  {[]string{"--serving-certificate-secret=" + servingSecret}, nil, injectAnnotation},
+		servingCertManager: {[]string{"--tls-cert-file=/certs/tls.crt", "--tls-private-key-file=/certs/tls.key"}, []string{servingSecret}, "cert-manager.io/inject-ca-from"},
+	} {
+		t.Run(source, func(t *testing.T) {
+			objects, err := decodeManifests([]byte(runCommand(t, "init", "--output-manifests", "--serving-certificates="+source).done(t).out))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, object := range objects {
+				switch object.GetKind() {
+				case kindAPIService:
+					if annotations := object.GetAnnotations(); len(annotations) != 1 || annotations[want.annotation] == "" {
+						t.Errorf("annotations of %s = %v, want only %s", display(object), annotations, want.annotation)
+					}
+				case kindDeployment:
+					deployment := &appsv1.Deployment{}
+					if err := fromUnstructured(object, deployment); err != nil {
+						t.Fatal(err)
+					}
+					var args, volumes []string
+					for _, arg := range deployment.Spec.Template.Spec.Containers[0].Args {
+						if strings.HasPrefix(arg, "--tls-") || strings.HasPrefix(arg, "--serving-") {
+							args = append(args, arg)
+						}
+					}
+					for _, volume := range deployment.Spec.Template.Spec.Volumes {
+						if volume.Secret != nil {
+							volumes = append(volumes, volume.Secret.SecretName)
+						}
+					}
+					if !slices.Equal(args, want.args) || !slices.Equal(volumes, want.volumes) {
+						t.Errorf("arguments for the certificate = %q and mounted Secrets = %q, want %q and %q", args, volumes, want.args, want.volumes)
+					}
+				}
+			}
+		})
 	}
 }

@@ -30,7 +30,6 @@ const (
 	hubNamespace  = "open-cluster-management-hub"
 	serverName    = "hub-apiserver"
 	servingSecret = "hub-apiserver-serving"
-	caKey         = "ca.crt"
 	dataDir       = "/var/lib/hub-apiserver"
 
 	agentName               = "agent"

@@ -2,19 +2,19 @@ package clusteradm_test
 
 import (
 	"context"
-	"crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -47,14 +47,12 @@ func TestInitInstallsAHubOnce(t *testing.T) {
 	kube := kubeOf(t, hub)
 	first := run(t, hub, "init", "--image", "registry.example.com/hub:v1").done(t)
 	first.shows(t, "the hub signs client certificates", "deployment.apps/hub-apiserver in open-cluster-management-hub created",
-		"secret/hub-apiserver-serving in open-cluster-management-hub created", "clusteradm accept --clusters CLUSTER_NAME")
+		"clusteradm accept --clusters CLUSTER_NAME")
 	if strings.Contains(first.errOut, "Warning") {
 		t.Errorf("init printed %q to standard error, want no warning", first.errOut)
 	}
-	secret, err := kube.CoreV1().Secrets(hubNamespace).Get(t.Context(), servingSecret, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	// As the server does.
+	setBundles(t, hub.AdminConfig(), "first")
 
 	second := run(t, hub, "init", "--image", "registry.example.com/hub:v1").done(t)
 	for line := range strings.Lines(second.out) {
@@ -62,15 +60,7 @@ func TestInitInstallsAHubOnce(t *testing.T) {
 			t.Errorf("second init printed %q, want all objects unchanged", line)
 		}
 	}
-	again, err := kube.CoreV1().Secrets(hubNamespace).Get(t.Context(), servingSecret, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again.ResourceVersion != secret.ResourceVersion {
-		t.Errorf("resourceVersion of Secret %s after a second init = %s, want %s", servingSecret, again.ResourceVersion, secret.ResourceVersion)
-	}
-
-	verifyAPIServices(t, hub.AdminConfig(), secret)
+	verifyAPIServices(t, hub.AdminConfig(), "first")
 	deployment, err := kube.AppsV1().Deployments(hubNamespace).Get(t.Context(), serverName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -81,8 +71,8 @@ func TestInitInstallsAHubOnce(t *testing.T) {
 	}
 }
 
-// verifyAPIServices checks that the hub will trust the server behind every APIService.
-func verifyAPIServices(t *testing.T, config *rest.Config, secret *corev1.Secret) {
+// servedByHubAPIServer returns the APIServices of the server.
+func servedByHubAPIServer(t *testing.T, config *rest.Config) (aggregator.Interface, []apiregistrationv1.APIService) {
 	t.Helper()
 	client, err := aggregator.NewForConfig(config)
 	if err != nil {
@@ -92,22 +82,34 @@ func verifyAPIServices(t *testing.T, config *rest.Config, secret *corev1.Secret)
 	if err != nil {
 		t.Fatal(err)
 	}
-	block, _ := pem.Decode(secret.Data[corev1.TLSCertKey])
-	leaf, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var groups []string
-	for _, service := range list.Items {
-		if service.Spec.Service == nil {
-			continue
+	return client, slices.DeleteFunc(list.Items, func(service apiregistrationv1.APIService) bool { return service.Spec.Service == nil })
+}
+
+// setBundles sets the certificate authorities of the APIServices of the server.
+func setBundles(t *testing.T, config *rest.Config, bundle string) {
+	t.Helper()
+	client, services := servedByHubAPIServer(t, config)
+	patch := fmt.Appendf(nil, `{"spec":{"caBundle":%q}}`, base64.StdEncoding.EncodeToString([]byte(bundle)))
+	for _, service := range services {
+		if _, err := client.ApiregistrationV1().APIServices().Patch(t.Context(), service.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
 		}
+	}
+}
+
+// verifyAPIServices checks that the server will find its APIServices, and that init keeps the authorities
+// that the server wrote into them.
+func verifyAPIServices(t *testing.T, config *rest.Config, bundle string) {
+	t.Helper()
+	_, services := servedByHubAPIServer(t, config)
+	var groups []string
+	for _, service := range services {
 		groups = append(groups, service.Spec.Group)
-		roots := x509.NewCertPool()
-		roots.AppendCertsFromPEM(service.Spec.CABundle)
-		name := service.Spec.Service.Name + "." + service.Spec.Service.Namespace + ".svc"
-		if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: name}); err != nil {
-			t.Errorf("Verify(certificate of APIService %s) = %v, want nil", service.Name, err)
+		if got := service.Annotations["open-cluster-management.io/inject-ca-from-secret"]; got != hubNamespace+"/"+servingSecret {
+			t.Errorf("Secret in the annotation of APIService %s = %q, want %s/%s", service.Name, got, hubNamespace, servingSecret)
+		}
+		if got := string(service.Spec.CABundle); got != bundle {
+			t.Errorf("caBundle of APIService %s after a second init = %q, want %q", service.Name, got, bundle)
 		}
 	}
 	for _, group := range []string{clusterv1.GroupName, "work.open-cluster-management.io", "search.open-cluster-management.io"} {
@@ -130,8 +132,8 @@ func verifyOneReplica(t *testing.T, deployment *appsv1.Deployment) {
 		t.Errorf("image = %s, want registry.example.com/hub:v1, the value of --image", container.Image)
 	}
 	for _, volume := range pod.Volumes {
-		if volume.Secret != nil && volume.Secret.SecretName != servingSecret {
-			t.Errorf("Deployment mounts Secret %s, want only %s", volume.Secret.SecretName, servingSecret)
+		if volume.Secret != nil {
+			t.Errorf("Deployment mounts Secret %s, want none", volume.Secret.SecretName)
 		}
 	}
 	for _, arg := range container.Args {
@@ -139,7 +141,7 @@ func verifyOneReplica(t *testing.T, deployment *appsv1.Deployment) {
 			t.Errorf("arguments = %q, want no %s", container.Args, arg)
 		}
 	}
-	for _, arg := range []string{"--registration-auth=csr", "--search-engine=embedded", "--data-dir=" + dataDir + "/data"} {
+	for _, arg := range []string{"--serving-certificate-secret=" + servingSecret, "--registration-auth=csr", "--search-engine=embedded", "--data-dir=" + dataDir + "/data"} {
 		if !slices.Contains(container.Args, arg) {
 			t.Errorf("arguments = %q, want %s among them", container.Args, arg)
 		}

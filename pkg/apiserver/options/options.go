@@ -93,6 +93,7 @@ type Options struct {
 	Search               Search
 	Registration         Registration
 	Requests             Requests
+	ServingCertificate   ServingCertificate
 }
 
 // New returns options with their defaults.
@@ -116,6 +117,7 @@ func New() *Options {
 		Search:               newSearch(),
 		Registration:         newRegistration(),
 		Requests:             newRequests(),
+		ServingCertificate:   newServingCertificate(),
 	}
 	o.ServerRun.MaxRequestsInFlight, o.ServerRun.MaxMutatingRequestsInFlight = requestsInFlight(runtime.GOMAXPROCS(0))
 	if namespace := os.Getenv("POD_NAMESPACE"); namespace != "" {
@@ -150,6 +152,7 @@ func New() *Options {
 func (o *Options) Flags() cliflag.NamedFlagSets {
 	var sets cliflag.NamedFlagSets
 	o.Recommended.SecureServing.AddFlags(sets.FlagSet("secure serving"))
+	o.ServingCertificate.addFlags(sets.FlagSet("secure serving"))
 	o.Recommended.Authentication.AddFlags(sets.FlagSet("authentication"))
 	o.Recommended.Authorization.AddFlags(sets.FlagSet("authorization"))
 	o.Recommended.Audit.AddFlags(sets.FlagSet("auditing"))
@@ -187,7 +190,7 @@ func (o *Options) addWorkFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.NilExecutor, "nil-executor", o.NilExecutor,
 		"Action for writes of the spec of a ManifestWork without spec.executor. Allow accepts them from all users with permission to write ManifestWorks. Check also requires permission to execute-as "+executor.AgentExecutor+" on manifestworks in the namespace of the cluster. Deny refuses them.")
 	fs.StringVar(&o.Namespace, "namespace", o.Namespace,
-		"Namespace of the hub for the Leases of the server. --leader-elect-resource-namespace overrides it for the Lease of leader election. Defaults to the environment variable POD_NAMESPACE.")
+		"Namespace of the hub for the Leases of the server and for --serving-certificate-secret. --leader-elect-resource-namespace overrides it for the Lease of leader election. Defaults to the environment variable POD_NAMESPACE.")
 }
 
 func (o *Options) addPermissionFlags(fs *pflag.FlagSet) {
@@ -306,6 +309,7 @@ func (c Completed) Validate() error {
 	errs = append(errs, c.Search.validate(c.Embedded())...)
 	errs = append(errs, c.Registration.validate()...)
 	errs = append(errs, c.Requests.validate()...)
+	errs = append(errs, c.ServingCertificate.validate(c.Recommended.SecureServing)...)
 	for _, err := range componentbasevalidation.ValidateLeaderElectionConfiguration(&c.LeaderElection, field.NewPath("leader-elect")) {
 		errs = append(errs, err)
 	}
@@ -349,7 +353,11 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 	if embedded != nil {
 		c.Recommended.Etcd.StorageConfig.Transport.ServerList = []string{embedded.Endpoint()}
 	}
-	// The server creates a self-signed certificate if it has none.
+	// The server creates a self-signed certificate if it has none. It keeps it in memory if it serves it
+	// only until it has read --serving-certificate-secret.
+	if c.ServingCertificate.Secret != "" {
+		c.Recommended.SecureServing.ServerCert.CertDirectory = ""
+	}
 	if err := c.Recommended.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, nil); err != nil {
 		return nil, fmt.Errorf("creating a serving certificate: %w", err)
 	}
@@ -383,6 +391,7 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 			Search:               search,
 			Registration:         registration,
 			Requests:             c.Requests.config(),
+			ServingCertificate:   c.ServingCertificate.policy(c.Namespace),
 		},
 	}, nil
 }

@@ -1,0 +1,110 @@
+package servingcert
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+)
+
+// authority is a certificate authority with its key.
+type authority struct {
+	// chain contains its self-signed certificate, and the certificate of the same key that the
+	// previous authority signed, if there is one.
+	chain []*x509.Certificate
+	key   crypto.Signer
+	// bundle contains the authorities that clients must trust, with this one first.
+	bundle []*x509.Certificate
+}
+
+func (a *authority) cert() *x509.Certificate { return a.chain[0] }
+
+// issueAuthority creates an authority. previous is the authority that it replaces, or nil.
+func issueAuthority(service string, previous *authority, now time.Time, validity time.Duration) (*authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		// Each authority has a name of its own, so that a client finds the right one in a bundle.
+		Subject:   pkix.Name{CommonName: fmt.Sprintf("%s-ca@%d", service, now.UnixNano())},
+		NotBefore: now.Add(-min(maxSkew, validity/10)), NotAfter: now.Add(validity),
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, BasicConstraintsValid: true, IsCA: true,
+	}
+	cert, err := sign(template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	chain := []*x509.Certificate{cert}
+	if previous != nil {
+		if template.NotAfter.After(previous.cert().NotAfter) {
+			template.NotAfter = previous.cert().NotAfter
+		}
+		crossed, err := sign(template, previous.cert(), key.Public(), previous.key)
+		if err != nil {
+			return nil, err
+		}
+		chain = append(chain, crossed)
+	}
+	return &authority{chain: chain, key: key}, nil
+}
+
+// content returns the content of the Secret of the authority.
+func (a *authority) content(trusted []*x509.Certificate) (map[string][]byte, error) {
+	return pair(a.chain, a.key, unique(trusted))
+}
+
+// issueServing creates a serving certificate, and returns the content of its Secret without the bundle.
+func (a *authority) issueServing(names []string, now time.Time, validity time.Duration) (map[string][]byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
+		NotBefore: now.Add(-min(maxSkew, validity/10)), NotAfter: now.Add(validity),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	if template.NotAfter.After(a.cert().NotAfter) {
+		template.NotAfter = a.cert().NotAfter
+	}
+	leaf, err := sign(template, a.cert(), key.Public(), a.key)
+	if err != nil {
+		return nil, err
+	}
+	return pair(append([]*x509.Certificate{leaf}, a.chain[1:]...), key, nil)
+}
+
+func sign(template, parent *x509.Certificate, public crypto.PublicKey, key crypto.Signer) (*x509.Certificate, error) {
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, key)
+	if err != nil {
+		return nil, err
+	}
+	return x509.ParseCertificate(der)
+}
+
+func pair(chain []*x509.Certificate, key crypto.Signer, bundle []*x509.Certificate) (map[string][]byte, error) {
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		return nil, err
+	}
+	chainPEM, err := encode(chain)
+	if err != nil {
+		return nil, err
+	}
+	bundlePEM, err := encode(bundle)
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{corev1.TLSCertKey: chainPEM, corev1.TLSPrivateKeyKey: keyPEM, BundleKey: bundlePEM}, nil
+}
+
+func encode(certs []*x509.Certificate) ([]byte, error) { return certutil.EncodeCertificates(certs...) }
