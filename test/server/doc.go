@@ -1,8 +1,8 @@
 // Package server tests the reliability and the cost of the server, in fleets of test/framework:
 // restarts, crashes, outages of the hub and missing permissions (TestServer, TestCrashes,
-// TestMissingPermissionAffectsDependentsOnly, TestReportsWhileTheServerIsDown), hostile
-// tenants (TestQuotas) and many ClusterPermissions (TestManyPermissions). TestReplicas, with
-// two servers, is in test/search.
+// TestMissingPermissionAffectsDependentsOnly, TestReportsWhileTheServerIsDown), certificates
+// that two servers renew (TestServingCertificate), hostile tenants (TestQuotas) and many
+// ClusterPermissions (TestManyPermissions). TestReplicas is in test/search.
 //
 // These environment variables change the tests; `make campaign` sets them:
 //
