@@ -135,7 +135,9 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 	if serving := c.generic.SecureServing; serving != nil && serving.ClientCA != nil {
 		serving.ClientCA = &loadedCA{CAContentProvider: serving.ClientCA, hub: hub}
 	}
-	certificate, err := c.servingCertificate(hub)
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: hub.EventsV1()})
+	recorder := broadcaster.NewRecorder(scheme.Scheme, serverName)
+	certificate, err := c.servingCertificate(hub, broadcaster)
 	if err != nil {
 		return nil, err
 	}
@@ -158,8 +160,6 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 	labelled := kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTweakListOptions(func(options *metav1.ListOptions) {
 		options.LabelSelector = clusterv1.ClusterNameLabel
 	}), kubeinformers.WithTransform(func(obj any) (any, error) { return withoutManagedFields(csr.Small(obj)) }))
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: hub.EventsV1()})
-	recorder := broadcaster.NewRecorder(scheme.Scheme, serverName)
 	registering := &clusterRegistration{}
 	if clients.clusters == clients.own {
 		if registering, err = c.newRegistration(clients, informers, hub, labelled, recorder); err != nil {
@@ -225,7 +225,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 
 	s := &Server{
 		generic: generic, hub: hub, extra: c.extra, clients: clients, informers: informers, hubRoles: hubRoles, addons: addons, search: fleet,
-		hubInformers: labelled, counters: countersOf(table), hubCheck: registering.check, certificate: certificate,
+		hubInformers: labelled, counters: countersOf(table), hubCheck: registering.check, events: broadcaster, certificate: certificate,
 	}
 	works := s.informers.works.Work().V1().ManifestWorks()
 	repair, err := permissioncontroller.NewController(deliverer, permissioncontroller.Informers{
@@ -240,7 +240,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.controllers = append(s.controllers, repair.Run, record(broadcaster), transition.NewRecorder(recorder, transitions(clients, informers)...).Run)
+	s.controllers = append(s.controllers, repair.Run, transition.NewRecorder(recorder, transitions(clients, informers)...).Run)
 	s.controllers = append(s.controllers, registering.controllers...)
 	s.addClusterSets(resolver)
 	if clients.works == clients.own {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
@@ -50,6 +51,8 @@ type Server struct {
 	hubCheck func(context.Context)
 	// certificate keeps the serving certificate. It is nil if the server does not manage it.
 	certificate *servingcert.Controller
+	// events receives the Events of this replica.
+	events events.EventBroadcaster
 	// controllers run on the leader, each until its context ends.
 	controllers []func(context.Context)
 
@@ -86,6 +89,7 @@ func (s *Server) addHooks() error {
 		"hub-controllers": s.campaign,
 		"account-addons":  s.addons.run,
 		"quotas":          s.count,
+		"events":          s.recordEvents,
 	}
 	if s.clients.accounts != s.clients.own {
 		hooks["account-informers"] = s.runAccountInformers

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"k8s.io/client-go/kubernetes"
+	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"open-cluster-management.io/hub-apiserver/pkg/servingcert"
@@ -11,7 +13,7 @@ import (
 
 // servingCertificate makes the server serve the certificate of a Secret, and returns the controller that
 // keeps it. It returns nil if the server does not manage its certificate.
-func (c CompletedConfig) servingCertificate(hub kubernetes.Interface) (*servingcert.Controller, error) {
+func (c CompletedConfig) servingCertificate(hub kubernetes.Interface, broadcaster events.EventBroadcaster) (*servingcert.Controller, error) {
 	if c.extra.ServingCertificate == nil || c.generic.SecureServing == nil {
 		return nil, nil
 	}
@@ -19,7 +21,7 @@ func (c CompletedConfig) servingCertificate(hub kubernetes.Interface) (*servingc
 	if err != nil {
 		return nil, fmt.Errorf("building the client of APIServices: %w", err)
 	}
-	controller := servingcert.New(*c.extra.ServingCertificate, hub, client, c.generic.SecureServing.Cert)
+	controller := servingcert.New(*c.extra.ServingCertificate, hub, client, broadcaster.NewRecorder(kubernetesscheme.Scheme, serverName), c.generic.SecureServing.Cert)
 	c.generic.SecureServing.Cert = controller.Content()
 	return controller, nil
 }

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
@@ -19,14 +18,10 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/controllers/transition"
 )
 
-// record returns a controller that writes the Events of a broadcaster to the hub. The broadcaster itself lives
-// as long as the process.
-func record(broadcaster events.EventBroadcaster) func(context.Context) {
-	return func(ctx context.Context) {
-		if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-			klog.FromContext(ctx).Error(err, "Failed to start recording Events; they are lost")
-		}
-		<-ctx.Done()
+// recordEvents writes Events to the hub until ctx ends. The broadcaster itself lives as long as the process.
+func (s *Server) recordEvents(ctx context.Context) {
+	if err := s.events.StartRecordingToSinkWithContext(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to start recording Events; they are lost")
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	certutil "k8s.io/client-go/util/cert"
@@ -52,7 +51,6 @@ type Controller struct {
 	policy     Policy
 	hub        kubernetes.Interface
 	aggregator aggregator.Interface
-	broadcast  events.EventBroadcaster
 	events     events.EventRecorder
 	clock      clock.Clock
 	content    *Content
@@ -64,10 +62,9 @@ type Controller struct {
 
 // New returns a Controller. The server serves placeholder until Run has loaded the certificate, so that
 // probes reach it.
-func New(policy Policy, hub kubernetes.Interface, aggregator aggregator.Interface, placeholder dynamiccertificates.CertKeyContentProvider) *Controller {
-	broadcast := events.NewBroadcaster(&events.EventSinkImpl{Interface: hub.EventsV1()})
+func New(policy Policy, hub kubernetes.Interface, aggregator aggregator.Interface, recorder events.EventRecorder, placeholder dynamiccertificates.CertKeyContentProvider) *Controller {
 	c := &Controller{
-		policy: policy, hub: hub, aggregator: aggregator, broadcast: broadcast, events: broadcast.NewRecorder(scheme.Scheme, fieldManager), clock: clock.RealClock{},
+		policy: policy, hub: hub, aggregator: aggregator, events: recorder, clock: clock.RealClock{},
 		content:     &Content{name: "Secret " + policy.Namespace + "/" + policy.Secret},
 		apiServices: aggregatorinformers.NewSharedInformerFactory(aggregator, 0),
 	}
@@ -118,9 +115,6 @@ func (c *Controller) Run(ctx context.Context) {
 	}
 	c.apiServices.Start(ctx.Done())
 	defer c.apiServices.Shutdown()
-	if err := c.broadcast.StartRecordingToSinkWithContext(ctx); err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to start recording events; events about the serving certificate are lost")
-	}
 	c.loop.Run(ctx)
 }
 
