@@ -6,10 +6,17 @@ SHELL := /usr/bin/env bash
 # The version of the Kubernetes libraries leads, since they derive API levels
 # from it; our own follows as build metadata.
 KUBE_LIBRARIES := v1.37.2
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT  := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+# The date of the commit, so that the same commit gives the same binaries.
+EPOCH   := $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+commitdate = $(shell TZ=UTC git log -1 --format=%cd --date=format-local:$(1) 2>/dev/null)
+DIRTY   := $(shell [[ -z $$(git status --porcelain 2>/dev/null) ]] || echo dirty)
+# Without a tag, a version as Go gives it to a commit: valid for images and charts.
+VERSION ?= $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null || echo v0.0.0-$(call commitdate,%Y%m%d%H%M%S)-$(shell echo $(COMMIT) | cut -c1-12))$(addprefix -,$(DIRTY))
 STAMP   := k8s.io/component-base/version
-LDFLAGS := -s -w -X $(STAMP).gitVersion=$(KUBE_LIBRARIES)+hub-apiserver.$(VERSION) -X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=37 -X $(STAMP).gitCommit=$(COMMIT)
+LDFLAGS := -s -w -X $(STAMP).gitVersion=$(KUBE_LIBRARIES)+hub-apiserver.$(VERSION) -X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=37 \
+	-X $(STAMP).gitCommit=$(COMMIT) -X $(STAMP).gitTreeState=$(or $(DIRTY),clean) -X $(STAMP).buildDate=$(call commitdate,%Y-%m-%dT%H:%M:%SZ)
+RELEASE  = -version='$(VERSION)' -commit='$(COMMIT)' -epoch='$(EPOCH)' -ldflags='$(LDFLAGS)'
 GOBUILD := go build -buildvcs=false
 # Tests start many servers and link many binaries: collect garbage less often, and omit the symbols for debuggers.
 GOTEST := GOGC=200 go test -buildvcs=false -vet=off -ldflags=-w
@@ -43,6 +50,16 @@ run: devhub build ## Start a hub with CLUSTERS=2 managed clusters and show a ses
 	@$(GOBUILD) -o bin/run ./hack/run
 	@CLUSTERS=$(CLUSTERS) ONCE=$(ONCE) AWS=$(AWS) exec bin/run
 
+.PHONY: image
+image: ## Build OCI images of the server and the agent into dist/; PUSH=registry.example.com/project pushes them
+	@cd hack/release && $(GOBUILD) -o ../../bin/release .
+	@bin/release $(RELEASE) -only=images $(if $(PUSH),-push='$(PUSH)')
+
+.PHONY: release
+release: ## Build binaries, images, install manifests and checksums of all platforms into dist/
+	@cd hack/release && $(GOBUILD) -o ../../bin/release .
+	@bin/release $(RELEASE)
+
 .PHONY: test-unit
 test-unit: ## Run the tests of pkg, cmd and hack, which start no server
 	$(GOTEST) ./pkg/... ./cmd/... ./hack/...
@@ -56,6 +73,7 @@ integration: devhub build postgres ## Run the tests of one area on real servers:
 test: devhub build postgres ## Run all tests
 	@echo "== testing"
 	$(GOTEST) -parallel 4 -timeout 28m ./...
+	cd hack/release && $(GOTEST) ./...
 
 .PHONY: campaign
 campaign: devhub build ## Run the fault, crash, scale and differential tests for longer than `make test` does
@@ -98,4 +116,4 @@ lint: ## Run golangci-lint with the import rules of .golangci.yaml
 
 .PHONY: clean
 clean: ## Remove bin/ and the state of make run
-	rm -rf bin .run
+	rm -rf bin dist .run

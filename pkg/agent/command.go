@@ -13,9 +13,9 @@ import (
 	"k8s.io/component-base/cli/globalflag"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/term"
-	"k8s.io/component-base/version"
-	"k8s.io/component-base/version/verflag"
 	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
 // NewCommand returns the command of the agent. The command ends on SIGTERM and SIGINT.
@@ -30,11 +30,11 @@ namespace of the cluster on the hub, corrects drift of the applied objects,
 removes objects that have no manifest any more, and reports the state to the
 hub. It also keeps the ServiceAccounts of ManagedServiceAccounts and their
 tokens on the hub, and reports the resources of the cluster for searches.`,
+		Version:       version.Long(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(command *cobra.Command, _ []string) error {
-			verflag.PrintAndExitIfRequested()
 			if err := logsapi.ValidateAndApply(options.Logs, nil); err != nil {
 				return err
 			}
@@ -48,7 +48,6 @@ tokens on the hub, and reports the resources of the cluster for searches.`,
 		},
 	}
 	flags := options.Flags()
-	verflag.AddFlags(flags.FlagSet("global"))
 	globalflag.AddGlobalFlags(flags.FlagSet("global"), command.Name())
 	for _, set := range flags.FlagSets {
 		command.Flags().AddFlagSet(set)
@@ -90,7 +89,7 @@ func run(ctx context.Context, options *Options) error {
 	if config.Hub != nil {
 		hub = config.Hub.Host
 	}
-	klog.FromContext(ctx).Info("Starting", "version", version.Get().GitVersion, "cluster", config.ClusterName,
+	klog.FromContext(ctx).Info("Starting", "version", version.Short(), "cluster", config.ClusterName,
 		"hub", hub, "managedCluster", config.Managed.Host, "agentID", config.AgentID)
 	defer klog.Flush()
 	return agent.Run(ctx)

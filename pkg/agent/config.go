@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/component-base/version"
 	"k8s.io/utils/clock"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/inventory"
@@ -21,6 +20,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
+	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
 // Config is the configuration of an agent.
@@ -122,7 +122,7 @@ func (o *Options) Config() (*Config, error) {
 
 // tune sets the fields that all clients of a cluster share.
 func (o *Options) tune(config *rest.Config) {
-	config.UserAgent = "open-cluster-management-agent/" + version.Get().GitVersion
+	config.UserAgent = "open-cluster-management-agent/" + version.Short()
 	config.QPS, config.Burst = o.QPS, o.Burst
 	// Warnings concern manifests, and the authors of manifests do not read this log.
 	config.WarningHandlerWithContext = rest.NoWarnings{}

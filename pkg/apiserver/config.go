@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	componentbaseconfig "k8s.io/component-base/config"
-	baseversion "k8s.io/component-base/version"
 
 	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
@@ -41,6 +40,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/work/manifestwork"
 	"open-cluster-management.io/hub-apiserver/pkg/servingcert"
+	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
 const serverName = "hub-apiserver"
@@ -115,8 +115,8 @@ func DescribeAPI(generic *genericapiserver.RecommendedConfig) {
 	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
 	generic.OpenAPIConfig.Info.Title = serverName
 	generic.OpenAPIV3Config.Info.Title = serverName
-	generic.OpenAPIConfig.Info.Version = baseversion.Get().GitVersion
-	generic.OpenAPIV3Config.Info.Version = baseversion.Get().GitVersion
+	generic.OpenAPIConfig.Info.Version = version.Short()
+	generic.OpenAPIV3Config.Info.Version = version.Short()
 }
 
 // Complete derives the remaining configuration.

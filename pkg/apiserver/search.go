@@ -23,7 +23,6 @@ import (
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	baseversion "k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -40,6 +39,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
 	"open-cluster-management.io/hub-apiserver/pkg/search/postgres"
 	"open-cluster-management.io/hub-apiserver/pkg/search/serving"
+	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
 // SearchEngine is the engine that stores the resources of the fleet.
@@ -178,7 +178,7 @@ func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinf
 		return out, nil
 	}
 	out.reports, err = ingest.New(ingest.Config{
-		Engine: out.engine, HubCluster: config.HubCluster, Clusters: names, Version: baseversion.Get().GitVersion,
+		Engine: out.engine, HubCluster: config.HubCluster, Clusters: names, Version: version.Short(),
 		ClusterResources: config.ClusterResources, ClusterBytes: config.ClusterBytes,
 		ClusterExists: func(cluster string) bool {
 			_, err := clusters.Lister().Get(cluster)

@@ -34,7 +34,7 @@ const (
 type agentSettings struct {
 	cluster             string
 	namespace           string
-	image               string
+	image               imageSettings
 	driver              registerv1alpha1.RegistrationDriver
 	identity            *irsa.Identity
 	ca                  []byte
@@ -151,9 +151,7 @@ func (a *agentSettings) deployment() (*unstructured.Unstructured, error) {
 		return nil, fmt.Errorf("%s must have exactly one container", display(found[index]))
 	}
 	container := &pod.Containers[0]
-	if a.image != "" {
-		container.Image = a.image
-	}
+	container.Image = a.image.of(container.Image)
 	for _, flag := range []string{"cluster-name", "bootstrap-kubeconfig", "registration-auth", "registration-namespace", "hub-cluster-arn", "managed-cluster-arn"} {
 		container.Args = withoutFlag(container.Args, flag)
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	baseversion "k8s.io/component-base/version"
+
+	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
 // New returns the clusteradm command.
@@ -17,7 +18,7 @@ func New(in io.Reader, out, errOut io.Writer) *cobra.Command {
 	command := &cobra.Command{
 		Use:          "clusteradm",
 		Short:        "Work with an Open Cluster Management hub",
-		Version:      baseversion.Get().GitVersion,
+		Version:      version.Long(),
 		SilenceUsage: true,
 	}
 	command.SetIn(in)

@@ -59,7 +59,7 @@ type hubSettings struct {
 	arnPatterns []string
 	identities  []string
 
-	image       string
+	image       imageSettings
 	serving     string
 	etcdServers []string
 	search      string
@@ -77,7 +77,7 @@ func (h *hubSettings) addFlags(flags *pflag.FlagSet) {
 	flags.StringToStringVar(&h.tags, "aws-resource-tags", nil, "Additional tags (key=value) of the resources that the server creates in AWS.")
 	flags.StringSliceVar(&h.arnPatterns, "auto-approved-arn-patterns", nil, "Regular expressions. A cluster is accepted automatically if one of them matches its whole claimed ARN.")
 	flags.StringSliceVar(&h.identities, "auto-approved-csr-identities", nil, "Users whose clusters are accepted automatically.")
-	flags.StringVar(&h.image, "image", "", "Image of the server and of the agents. Defaults to the image in the manifests.")
+	h.image.addFlags(flags, "server")
 	flags.StringVar(&h.serving, "serving-certificates", h.serving, "Source of the server's certificate: self-signed (the server creates and renews it) or cert-manager (which must be installed on the hub).")
 	flags.StringSliceVar(&h.etcdServers, "etcd-servers", nil, "URLs of an etcd cluster, for two replicas of the server. The Secret hub-apiserver-etcd contains its certificates. If empty, one replica stores its data in a persistent volume.")
 	flags.StringVar(&h.search, "search-engine", "", "Search engine: embedded, postgres (the Secret hub-apiserver-postgres contains its URL) or none. Defaults to embedded, or to postgres with --etcd-servers.")
@@ -261,9 +261,7 @@ func (h *hubSettings) deployment(manifest *unstructured.Unstructured) ([]*unstru
 		return nil, fmt.Errorf("%s must have one container", display(manifest))
 	}
 	container := &pod.Containers[0]
-	if h.image != "" {
-		container.Image = h.image
-	}
+	container.Image = h.image.of(container.Image)
 	if h.serving == servingCertManager {
 		mountCertificate(pod)
 	}

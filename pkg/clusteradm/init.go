@@ -279,7 +279,7 @@ func (i *initializing) next(ctx context.Context, kube kubernetes.Interface, conf
 	if err != nil {
 		return err
 	}
-	join := joinCommand{server: i.server, token: token, image: i.hub.image, drivers: i.hub.drivers, arn: i.hub.arn}
+	join := joinCommand{server: i.server, token: token, images: i.hub.image, drivers: i.hub.drivers, arn: i.hub.arn}
 	if join.server == "" {
 		join.server = config.Host
 	}

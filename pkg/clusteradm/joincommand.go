@@ -45,10 +45,11 @@ func hubAuthority(config *rest.Config) ([]byte, error) {
 
 // joinCommand is the command with which a cluster joins the hub.
 type joinCommand struct {
-	server, token, image string
-	ca                   []byte
-	drivers              []registerv1alpha1.RegistrationDriver
-	arn                  *irsa.ARN
+	server, token string
+	images        imageSettings
+	ca            []byte
+	drivers       []registerv1alpha1.RegistrationDriver
+	arn           *irsa.ARN
 }
 
 // String returns the command for the first driver, quoted for a shell.
@@ -60,8 +61,11 @@ func (j joinCommand) String() string {
 	if j.drivers[0] == registerv1alpha1.DriverAWSIRSA {
 		words = append(words, fmt.Sprintf("--registration-auth %s", registerv1alpha1.DriverAWSIRSA), "--eks-hub-cluster-arn "+j.arn.String())
 	}
-	if j.image != "" {
-		words = append(words, "--image "+j.image)
+	if j.images.registry != "" {
+		words = append(words, "--image-registry "+j.images.registry)
+		if j.images.version != "" {
+			words = append(words, "--bundle-version "+j.images.version)
+		}
 	}
 	return "    " + strings.Join(append(words, "--cluster-name CLUSTER_NAME"), " \\\n        ")
 }

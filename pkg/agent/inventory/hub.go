@@ -13,9 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/component-base/version"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
+	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
 const (
@@ -98,7 +98,7 @@ func (h *hub) send(ctx context.Context, b *batch) (*inventory.Response, error) {
 	return response, nil
 }
 
-func collectorVersion() string { return version.Get().GitVersion }
+func collectorVersion() string { return version.Short() }
 
 // stream encodes a batch while the body is read. The caller must call stop, which returns after the
 // encoder has ended.

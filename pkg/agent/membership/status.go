@@ -27,6 +27,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/managednamespaces"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	agentversion "open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
 // Reasons of the conditions that an agent writes.
@@ -47,6 +48,8 @@ const (
 	// Claims that every cluster reports.
 	claimID          = "id.k8s.io"
 	claimKubeVersion = "kubeversion.open-cluster-management.io"
+	// claimAgentVersion is the claim with the version of this agent.
+	claimAgentVersion = "agentversion.open-cluster-management.io"
 	// maxClaims bounds the number of reported claims.
 	maxClaims = 100
 	// statusPeriod, with a jitter of up to 50 %, is the interval at which the agent observes the
@@ -286,7 +289,7 @@ func (r *reporter) claims(ctx context.Context, version string) ([]clusterv1.Mana
 	if err != nil {
 		return nil, false
 	}
-	values[claimID] = string(system.UID)
+	values[claimID], values[claimAgentVersion] = string(system.UID), agentversion.Short()
 	if version != "" {
 		values[claimKubeVersion] = version
 	}

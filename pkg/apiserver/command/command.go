@@ -8,11 +8,11 @@ import (
 	"github.com/spf13/cobra"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/term"
-	baseversion "k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/options"
+	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
 // New returns the command that runs the API server.
@@ -24,7 +24,7 @@ func New() *cobra.Command {
 		Long: `Serve the APIs of an Open Cluster Management hub as an aggregated API server of a
 Kubernetes cluster: cluster permissions, managed service accounts, manifest works,
 managed clusters, add-ons and fleet search.`,
-		Version:      baseversion.Get().GitVersion,
+		Version:      version.Long(),
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -52,7 +52,7 @@ managed clusters, add-ons and fleet search.`,
 }
 
 func run(ctx context.Context, o options.Completed) (err error) {
-	klog.FromContext(ctx).Info("Starting hub-apiserver", "version", baseversion.Get().GitVersion)
+	klog.FromContext(ctx).Info("Starting hub-apiserver", "version", version.Long())
 	var embedded *etcd.Server
 	if o.Embedded() {
 		embedded, err = etcd.Start(ctx, o.EmbeddedEtcd)

@@ -15,11 +15,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go/middleware"
-	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa/awserror"
+	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
 const (
@@ -79,7 +79,7 @@ func loadConfig(ctx context.Context, region string) (aws.Config, error) {
 			return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = maxAttempts, maxBackoff })
 		}),
 		config.WithAPIOptions([]func(*middleware.Stack) error{
-			awsmiddleware.AddUserAgentKeyValue("hub-apiserver", version.Get().GitVersion),
+			awsmiddleware.AddUserAgentKeyValue("hub-apiserver", version.Short()),
 		}),
 	)
 	if err != nil {

@@ -1,0 +1,35 @@
+// Package version contains the version of the programs.
+package version
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/component-base/version"
+)
+
+// separator stands between the version of the Kubernetes libraries, from which they derive API levels, and the
+// version of this project. The Makefile sets both.
+const separator = "+hub-apiserver."
+
+// Short returns the version of this project, such as v0.1.0.
+func Short() string {
+	own, _ := split(version.Get().GitVersion)
+	return own
+}
+
+// Long returns the version of this project with its commit, and the versions of Go and of the Kubernetes
+// libraries.
+func Long() string {
+	info := version.Get()
+	own, libraries := split(info.GitVersion)
+	return fmt.Sprintf("%s, commit %s, %s, Kubernetes libraries %s", own, info.GitCommit, info.GoVersion, libraries)
+}
+
+func split(gitVersion string) (own, libraries string) {
+	libraries, own, stamped := strings.Cut(gitVersion, separator)
+	if !stamped {
+		return "unknown", gitVersion // built without the Makefile
+	}
+	return own, libraries
+}
