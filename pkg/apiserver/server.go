@@ -112,6 +112,7 @@ func (s *Server) addHooks() error {
 	}
 	if s.extra.Embedded != nil {
 		hooks["embedded-etcd-maintenance"] = s.extra.Embedded.Maintain
+		hooks["embedded-etcd-metrics"] = s.extra.Embedded.Observe
 	}
 	for name, run := range hooks {
 		err := s.generic.AddPostStartHook(name, func(hook genericapiserver.PostStartHookContext) error {

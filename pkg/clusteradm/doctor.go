@@ -39,13 +39,16 @@ type doctoring struct {
 }
 
 func newDoctor(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	hub, ofHub := newDoctorHub(access, streams)
 	command := &cobra.Command{
 		Use:   "doctor",
-		Short: "Report missing prerequisites, without changes",
+		Short: "Report problems and what to do, without changes",
+		Long:  ofHub.Long + "\n\nWithout a subcommand, the command does the same as clusteradm doctor hub.",
 		Args:  cobra.NoArgs,
-		RunE:  func(command *cobra.Command, _ []string) error { return command.Help() },
+		RunE:  func(command *cobra.Command, _ []string) error { return hub.run(command.Context()) },
 	}
-	command.AddCommand(newDoctorAWS(access, streams))
+	hub.addFlags(command)
+	command.AddCommand(ofHub, newDoctorAgent(access, streams), newDoctorAWS(access, streams))
 	return command
 }
 

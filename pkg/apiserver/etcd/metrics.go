@@ -1,0 +1,66 @@
+package etcd
+
+import (
+	"context"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+)
+
+const (
+	observationPeriod  = 10 * time.Second
+	observationTimeout = 5 * time.Second
+)
+
+var (
+	sizeGauge = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem: "hub_apiserver", Name: "etcd_size_bytes", StabilityLevel: metrics.ALPHA,
+		Help: "Size of the database of the embedded etcd on disk.",
+	})
+	quotaGauge = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem: "hub_apiserver", Name: "etcd_quota_bytes", StabilityLevel: metrics.ALPHA,
+		Help: "Size of the database at which the embedded etcd rejects writes (--data-quota-bytes). 0 without an embedded etcd.",
+	})
+	spaceGauge = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem: "hub_apiserver", Name: "etcd_out_of_space", StabilityLevel: metrics.ALPHA,
+		Help: "1 while the embedded etcd rejects writes because its database has reached the quota, 0 otherwise.",
+	})
+)
+
+func init() { legacyregistry.MustRegister(sizeGauge, quotaGauge, spaceGauge) }
+
+// Observe updates the metrics of the database until ctx ends.
+func (s *Server) Observe(ctx context.Context) {
+	quotaGauge.Set(float64(s.etcd.Server.Cfg.QuotaBackendBytes))
+	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, observationTimeout)
+		defer cancel()
+		if err := s.observe(ctx); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Reading the state of the embedded etcd failed")
+		}
+	}, observationPeriod, 0.1, true)
+}
+
+func (s *Server) observe(ctx context.Context) error {
+	status, err := s.client.Status(ctx, s.Endpoint())
+	if err != nil {
+		return err
+	}
+	alarms, err := s.client.AlarmList(ctx)
+	if err != nil {
+		return err
+	}
+	full := 0.0
+	for _, alarm := range alarms.Alarms {
+		if alarm.Alarm == etcdserverpb.AlarmType_NOSPACE {
+			full = 1
+		}
+	}
+	sizeGauge.Set(float64(status.DbSize))
+	spaceGauge.Set(full)
+	return nil
+}

@@ -1,0 +1,474 @@
+package clusteradm
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+	baseversion "k8s.io/component-base/version"
+)
+
+const (
+	// oldestHub and newestHub are the minor releases of Kubernetes on which the server is tested.
+	oldestHub, newestHub = 35, 36
+	// nearQuota is the share of a limit from which the doctor warns.
+	nearQuota = 0.8
+)
+
+// checkServer checks the server itself: it connects to it directly, with the client certificate of
+// the kubeconfig if it has one. It never sends a token: the server could use it for itself.
+func (d *hubDoctor) checkServer(ctx context.Context) []finding {
+	const subject = "server"
+	findings := d.hubVersion()
+	deployment, err := deploymentFinding(ctx, d.kube, hubNamespace, serverName)
+	switch {
+	case err != nil:
+		findings = append(findings, unknown("Deployment "+hubNamespace+"/"+serverName, err))
+	case deployment != nil:
+		findings = append(findings, *deployment)
+	}
+	bundle, port, err := d.registration(ctx)
+	if err != nil {
+		return append(findings, unknown(subject, err))
+	}
+	address, stop, err := d.locate(ctx, port)
+	if err != nil {
+		f := unknown(subject, err)
+		if !apierrors.IsForbidden(err) {
+			f.Remedy = "see the line of the APIServices for the view of the hub; for a server outside of the hub, set --server-address"
+		}
+		return append(findings, f)
+	}
+	defer stop()
+	client, credentials, err := d.serverClient()
+	if err != nil {
+		return append(findings, unknown(subject, err))
+	}
+	defer client.CloseIdleConnections()
+
+	base := "https://" + address
+	state, ready, err := presented(ctx, client, base+"/readyz?verbose")
+	if err != nil {
+		return append(findings, finding{State: stateUnknown, Subject: subject, Cause: "cannot be reached from here: " + err.Error(), Remedy: "see the line of the APIServices for the view of the hub; read the log of the server"})
+	}
+	certificate := validity("serving certificate of the server", state.PeerCertificates[0], "renew the Secret "+servingSecret+" in "+hubNamespace)
+	findings = append(findings, certificate)
+	if certificate.State != stateBad && len(bundle) > 0 {
+		if err := verify(state, bundle, serverName+"."+hubNamespace+".svc"); err != nil {
+			// Do not report what an unverified server says.
+			return append(findings, bad("serving certificate of the server", "the caBundle of the APIServices does not verify it: "+err.Error(), "run clusteradm init again, which sets caBundle"))
+		}
+	}
+	findings = append(findings, ready.clock("clock of the server"))
+	findings = append(findings, d.readiness(ctx, client, base, ready)...)
+	findings = append(findings, d.serverVersion(ctx, client, base))
+	return append(findings, d.measured(ctx, client, base, credentials)...)
+}
+
+// registration returns the certificate authority and the port of the server in its APIServices.
+func (d *hubDoctor) registration(ctx context.Context) (bundle []byte, port int32, err error) {
+	list, err := d.any.Resource(apiServices).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, 0, err
+	}
+	found := false
+	for _, service := range list.Items {
+		target, _, _ := unstructured.NestedMap(service.Object, "spec", "service")
+		if target["namespace"] != hubNamespace || target["name"] != serverName {
+			continue
+		}
+		found = true
+		number, ok := target["port"].(int64)
+		if !ok {
+			number = 443
+		}
+		encoded, _, _ := unstructured.NestedString(service.Object, "spec", "caBundle")
+		if bundle, err = base64.StdEncoding.DecodeString(encoded); err != nil {
+			return nil, 0, fmt.Errorf("APIService %s: caBundle: %w", service.GetName(), err)
+		}
+		if port = int32(number); len(bundle) > 0 {
+			return bundle, port, nil
+		}
+	}
+	if !found {
+		return nil, 0, errors.New("no APIService names the Service " + hubNamespace + "/" + serverName)
+	}
+	return nil, port, nil
+}
+
+// locate returns an address of the server, and a function that ends the connection to it.
+func (d *hubDoctor) locate(ctx context.Context, port int32) (address string, stop func(), err error) {
+	if d.server != "" {
+		return d.server, func() {}, nil
+	}
+	service, err := d.kube.CoreV1().Services(hubNamespace).Get(ctx, serverName, metav1.GetOptions{})
+	if err != nil {
+		return "", nil, err
+	}
+	if service.Spec.Type == corev1.ServiceTypeExternalName {
+		return net.JoinHostPort(service.Spec.ExternalName, strconv.Itoa(int(port))), func() {}, nil
+	}
+	if len(service.Spec.Selector) == 0 {
+		return "", nil, fmt.Errorf("the Service %s/%s selects no Pods", hubNamespace, serverName)
+	}
+	pods, err := d.kube.CoreV1().Pods(hubNamespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(metav1.SetAsLabelSelector(service.Spec.Selector))})
+	if err != nil {
+		return "", nil, err
+	}
+	index := slices.IndexFunc(pods.Items, func(pod corev1.Pod) bool {
+		return pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil
+	})
+	if index < 0 {
+		return "", nil, fmt.Errorf("the Service %s/%s has no running Pod", hubNamespace, serverName)
+	}
+	pod := &pods.Items[index]
+	target := targetPort(service, pod, port)
+	forwarded, stop, err := d.forward(ctx, pod.Name, target)
+	if err != nil {
+		return "", nil, fmt.Errorf("port forward to Pod %s: %w", pod.Name, err)
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(int(forwarded))), stop, nil
+}
+
+// targetPort returns the port of a Pod to which a Service forwards a port.
+func targetPort(service *corev1.Service, pod *corev1.Pod, port int32) int32 {
+	for _, entry := range service.Spec.Ports {
+		if entry.Port != port {
+			continue
+		}
+		if entry.TargetPort.Type == intstr.Int {
+			return entry.TargetPort.IntVal
+		}
+		for _, container := range pod.Spec.Containers {
+			for _, declared := range container.Ports {
+				if declared.Name == entry.TargetPort.StrVal {
+					return declared.ContainerPort
+				}
+			}
+		}
+	}
+	return port
+}
+
+// forward forwards a free local port to a Pod, until stop is called.
+func (d *hubDoctor) forward(ctx context.Context, pod string, port int32) (local uint16, stop func(), err error) {
+	transport, upgrader, err := spdy.RoundTripperFor(d.config)
+	if err != nil {
+		return 0, nil, err
+	}
+	address := d.kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(hubNamespace).Name(pod).SubResource("portforward").URL()
+	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, address)
+	end, ready := make(chan struct{}), make(chan struct{})
+	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, end, ready, io.Discard, io.Discard)
+	if err != nil {
+		return 0, nil, err
+	}
+	finished := make(chan error, 1)
+	go func() { finished <- forwarder.ForwardPorts() }()
+	stop = func() { close(end); <-finished }
+	select {
+	case err := <-finished:
+		return 0, nil, cmpError(err, "it ended")
+	case <-ctx.Done():
+		close(end)
+		return 0, nil, ctx.Err()
+	case <-ready:
+	}
+	ports, err := forwarder.GetPorts()
+	if err != nil {
+		stop()
+		return 0, nil, err
+	}
+	return ports[0].Local, stop, nil
+}
+
+// cmpError returns err, or an error with the text if err is nil.
+func cmpError(err error, text string) error {
+	if err == nil {
+		return errors.New(text)
+	}
+	return err
+}
+
+// serverClient returns a client for direct connections to the server, and whether it has a client
+// certificate. It does not verify the server: checkServer does, to report the certificate.
+func (d *hubDoctor) serverClient() (client *http.Client, credentials bool, err error) {
+	config := rest.CopyConfig(d.config)
+	config.TLSClientConfig.CAData, config.TLSClientConfig.CAFile = nil, ""
+	config.TLSClientConfig.Insecure, config.TLSClientConfig.ServerName = true, ""
+	settings, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return nil, false, err
+	}
+	if settings == nil {
+		settings = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
+	}
+	settings.ServerName = serverName + "." + hubNamespace + ".svc"
+	credentials = len(settings.Certificates) > 0 || settings.GetClientCertificate != nil
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: settings}}, credentials, nil
+}
+
+// presented sends a GET request and returns the state of the TLS connection too.
+func presented(ctx context.Context, client *http.Client, address string) (*tls.ConnectionState, *response, error) {
+	var state *tls.ConnectionState
+	settings := client.Transport.(*http.Transport).TLSClientConfig
+	settings.VerifyConnection = func(of tls.ConnectionState) error {
+		state = &of
+		return nil
+	}
+	answer, err := get(ctx, client, address)
+	if err == nil && state == nil {
+		err = errors.New("the server presented no certificate")
+	}
+	return state, answer, err
+}
+
+// readinessRemedies are what to do if a readiness check of the server fails.
+var readinessRemedies = map[string]string{
+	"etcd":            "start etcd, and check --etcd-servers and the network between the server and etcd",
+	"etcd-readiness":  "start etcd, and check --etcd-servers and the network between the server and etcd",
+	"hub-permissions": "apply artifacts/rbac: run clusteradm init again",
+	"informer-sync":   "see the line of the permissions of the server",
+	"stuck-workers":   "see /readyz/stuck-workers and the log of the server, and report it; a restart of the server ends it",
+	"search":          "see the line of the permissions of the server",
+	"shutdown":        "the server stops; wait for its replacement",
+}
+
+// readiness returns a finding for each failing readiness check of the server.
+func (d *hubDoctor) readiness(ctx context.Context, client *http.Client, base string, ready *response) []finding {
+	if ready.status == http.StatusOK {
+		return []finding{healthy("server", "ready")}
+	}
+	names := failing(ready.body)
+	if len(names) == 0 {
+		return []finding{{State: stateUnknown, Subject: "server", Cause: fmt.Sprintf("/readyz responds with %d", ready.status), Remedy: "read the log of the server"}}
+	}
+	var findings []finding
+	for _, name := range names {
+		cause := "the readiness check " + name + " fails"
+		if details, err := get(ctx, client, base+"/readyz/"+name); err == nil && details.status == http.StatusInternalServerError {
+			cause += ": " + strings.TrimSpace(strings.TrimPrefix(details.body, "internal server error: "))
+		}
+		remedy := readinessRemedies[name]
+		if remedy == "" {
+			remedy = "read the log of the server"
+		}
+		findings = append(findings, bad("server", cause, remedy))
+	}
+	return findings
+}
+
+// hubVersion returns a finding about the Kubernetes version of the hub.
+func (d *hubDoctor) hubVersion() []finding {
+	const subject = "version of the hub"
+	info, err := d.kube.Discovery().ServerVersion()
+	if err != nil {
+		return []finding{unknown(subject, err)}
+	}
+	parsed, err := version.ParseGeneric(info.GitVersion)
+	if err != nil {
+		return []finding{unknown(subject, err)}
+	}
+	if parsed.Major() != 1 || parsed.Minor() < oldestHub {
+		return []finding{warning(subject, info.GitVersion+" is older than the oldest supported one", fmt.Sprintf("upgrade the hub to Kubernetes 1.%d or later", oldestHub))}
+	}
+	if parsed.Minor() > newestHub {
+		return []finding{warning(subject, info.GitVersion+" is newer than the releases that are tested", fmt.Sprintf("the server is tested on Kubernetes 1.%d to 1.%d; upgrade the server when a release is available", oldestHub, newestHub))}
+	}
+	return []finding{healthy(subject, info.GitVersion)}
+}
+
+// release matches the minor release in a version of this project, as in v1.37.2+hub-apiserver.v0.5.1.
+var release = regexp.MustCompile(`hub-apiserver\.v(\d+)\.(\d+)`)
+
+// skew returns the finding about the version of another program of this project.
+func skew(subject, other, own string) finding {
+	theirs, ours := release.FindStringSubmatch(other), release.FindStringSubmatch(own)
+	if other == own {
+		return healthy(subject, other)
+	}
+	if theirs == nil || ours == nil {
+		return warning(subject, fmt.Sprintf("%s, and clusteradm is %s: not both are releases, so their skew is unknown", other, own), "use releases that are at most one minor release apart")
+	}
+	minor := func(match []string) int {
+		number, _ := strconv.Atoi(match[2])
+		return number
+	}
+	if theirs[1] != ours[1] || max(minor(theirs)-minor(ours), minor(ours)-minor(theirs)) > 1 {
+		return bad(subject, fmt.Sprintf("%s, and clusteradm is %s: more than one minor release apart", other, own), "upgrade the older one, one minor release at a time")
+	}
+	return healthy(subject, other)
+}
+
+func (d *hubDoctor) serverVersion(ctx context.Context, client *http.Client, base string) finding {
+	const subject = "version of the server"
+	answer, err := get(ctx, client, base+"/version")
+	if err != nil {
+		return unknown(subject, err)
+	}
+	var info struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	if err := json.Unmarshal([]byte(answer.body), &info); err != nil || info.GitVersion == "" {
+		return finding{State: stateUnknown, Subject: subject, Cause: fmt.Sprintf("/version responds with %d", answer.status), Remedy: "allow GET of /version, as the ClusterRole system:public-info-viewer does"}
+	}
+	return skew(subject, info.GitVersion, baseversion.Get().GitVersion)
+}
+
+// measured returns findings about storage and quotas from the metrics of the server.
+func (d *hubDoctor) measured(ctx context.Context, client *http.Client, base string, credentials bool) []finding {
+	const subject = "storage and quotas"
+	answer, err := get(ctx, client, base+"/metrics")
+	if err != nil {
+		return []finding{unknown(subject, err)}
+	}
+	if answer.status != http.StatusOK {
+		remedy := "grant get of the nonResourceURL /metrics, as the ClusterRole system:monitoring does"
+		if !credentials {
+			remedy = "use a kubeconfig with a client certificate, because the doctor sends no token to the server; or see hub_apiserver_etcd_out_of_space and hub_apiserver_quota_used_max in the metrics"
+		}
+		return []finding{{State: stateUnknown, Subject: subject, Cause: fmt.Sprintf("/metrics of the server responds with %d", answer.status), Remedy: remedy}}
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(answer.body))
+	if err != nil {
+		return []finding{unknown(subject, err)}
+	}
+	values := func(name string) map[string]float64 {
+		out := map[string]float64{}
+		family := families[name]
+		if family == nil {
+			return out
+		}
+		for _, metric := range family.Metric {
+			var labels []string
+			for _, label := range metric.Label {
+				labels = append(labels, label.GetName()+"="+label.GetValue())
+			}
+			slices.Sort(labels)
+			out[strings.Join(labels, ",")] = metric.GetGauge().GetValue()
+		}
+		return out
+	}
+	return append([]finding{storageFinding(values)}, d.quotas(ctx, values)...)
+}
+
+// storageFinding returns the finding about the space of the embedded etcd.
+func storageFinding(values func(string) map[string]float64) finding {
+	const subject, remedy = "storage", "delete objects; the server returns the space within minutes; or restart the server with a larger --data-quota-bytes, and a larger volume"
+	size, quota := values("hub_apiserver_etcd_size_bytes")[""], values("hub_apiserver_etcd_quota_bytes")[""]
+	use := fmt.Sprintf("%.0f of %.0f MiB", size/(1<<20), quota/(1<<20))
+	switch {
+	case quota == 0:
+		return healthy(subject, "external etcd: its own alarms show whether it is full")
+	case values("hub_apiserver_etcd_out_of_space")[""] > 0:
+		return bad(subject, "etcd full: the embedded etcd rejects writes at its quota, "+use, remedy)
+	case size >= nearQuota*quota:
+		return warning(subject, "the embedded etcd uses "+use, remedy)
+	}
+	return healthy(subject, "the embedded etcd uses "+use)
+}
+
+// quotas returns findings about the quotas of namespaces.
+func (d *hubDoctor) quotas(ctx context.Context, values func(string) map[string]float64) []finding {
+	const subject = "quotas of namespaces"
+	used := values("hub_apiserver_quota_used_max")
+	var findings []finding
+	for labels, limit := range values("hub_apiserver_quota_limit") {
+		share := used[labels] / limit
+		if limit == 0 || share < nearQuota {
+			continue
+		}
+		kind, resource := labelOf(labels, "limit"), labelOf(labels, "resource")
+		where := ""
+		if kind == "objects" {
+			where = d.fullest(ctx, resource)
+		}
+		cause := fmt.Sprintf("%.0f of %.0f %s of %s%s", used[labels], limit, kind, resource, where)
+		remedy := fmt.Sprintf("delete %s, or raise --namespace-quota-%s=%s=<limit>; see docs/limits.md", resource, kind, resource)
+		// A write may not fit before the last byte is used.
+		if share >= 1 || kind == "bytes" && share >= 0.99 {
+			findings = append(findings, bad(subject, "quota reached: "+cause, remedy))
+		} else {
+			findings = append(findings, warning(subject, "quota nearly reached: "+cause, remedy))
+		}
+	}
+	if len(findings) == 0 {
+		return []finding{healthy(subject, "no namespace uses 80 % of a quota")}
+	}
+	slices.SortFunc(findings, func(a, b finding) int { return strings.Compare(a.State+a.Cause, b.State+b.Cause) })
+	return findings
+}
+
+func labelOf(labels, name string) string {
+	for label := range strings.SplitSeq(labels, ",") {
+		if value, ok := strings.CutPrefix(label, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// fullest names the namespace with the most objects of a resource, or returns an empty string if
+// they cannot be counted.
+func (d *hubDoctor) fullest(ctx context.Context, resource string) string {
+	disco, err := discovery.NewDiscoveryClientForConfig(d.config)
+	if err != nil {
+		return ""
+	}
+	full, err := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco)).ResourceFor(schema.GroupVersionResource{Resource: resource})
+	if err != nil {
+		return ""
+	}
+	client, err := metadata.NewForConfig(d.config)
+	if err != nil {
+		return ""
+	}
+	counts, most := map[string]int{}, ""
+	options := metav1.ListOptions{Limit: inspectedPage}
+	for {
+		page, err := client.Resource(full).List(ctx, options)
+		if err != nil {
+			return ""
+		}
+		for i := range page.Items {
+			namespace := page.Items[i].Namespace
+			if counts[namespace]++; counts[namespace] > counts[most] {
+				most = namespace
+			}
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			break
+		}
+	}
+	if most == "" {
+		return ""
+	}
+	return " in namespace " + most
+}
