@@ -66,7 +66,7 @@ func (d *agentDoctor) run(ctx context.Context) error {
 	if d.config, err = d.access.ToRESTConfig(); err != nil {
 		return err
 	}
-	d.config.QPS = -1
+	d.config = impatient(d.config)
 	if d.kube, err = kubernetes.NewForConfig(d.config); err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (d *agentDoctor) identity(ctx context.Context) []finding {
 		// An agent without valid credentials registers again with the bootstrap Secret.
 		return append(findings, d.bootstrap(ctx)...)
 	}
-	client, err := versioned.NewForConfig(hub)
+	client, err := versioned.NewForConfig(impatient(hub))
 	if err != nil {
 		return append(findings, unknown("access of the agent on the hub", err))
 	}

@@ -87,8 +87,7 @@ func (d *hubDoctor) run(ctx context.Context) error {
 	if d.config, err = d.access.ToRESTConfig(); err != nil {
 		return err
 	}
-	// The checks run once, so they need no client-side limit.
-	d.config.QPS = -1
+	d.config = impatient(d.config)
 	if d.kube, err = kubernetes.NewForConfig(d.config); err != nil {
 		return err
 	}

@@ -1,0 +1,63 @@
+package clusteradm
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+)
+
+func TestSkewOfOneMinorReleaseIsSupported(t *testing.T) {
+	const own = "v1.37.2+hub-apiserver.v0.5.0"
+	for other, want := range map[string]string{
+		own:                                     stateOK,
+		"v1.37.9+hub-apiserver.v0.5.3":          stateOK,
+		"v1.36.6+hub-apiserver.v0.4.1":          stateOK,
+		"v1.38.0+hub-apiserver.v0.6.0":          stateOK,
+		"v1.36.6+hub-apiserver.v0.3.9":          stateBad,
+		"v1.39.0+hub-apiserver.v0.7.0":          stateBad,
+		"v1.37.2+hub-apiserver.v1.5.0":          stateBad,
+		"v1.37.2+hub-apiserver.d92cd9f-dirty":   stateWarning,
+		"v1.37.2+hub-apiserver.v0.5.1-3-gabcde": stateOK,
+	} {
+		if got := skew("server", other, own); got.State != want {
+			t.Errorf("skew(%s, %s) = %+v, want %s", other, own, got, want)
+		}
+	}
+}
+
+func TestClusterFinding(t *testing.T) {
+	now := time.Now()
+	condition := func(kind string, status metav1.ConditionStatus) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status}
+	}
+	joined := condition(clusterv1.ManagedClusterConditionJoined, metav1.ConditionTrue)
+	available := condition(clusterv1.ManagedClusterConditionAvailable, metav1.ConditionTrue)
+	for name, test := range map[string]struct {
+		accepted   bool
+		conditions []metav1.Condition
+		renewed    time.Time
+		want       string
+	}{
+		"available":                   {true, []metav1.Condition{joined, available}, now, stateOK},
+		"no permission to read Lease": {true, []metav1.Condition{joined, available}, time.Time{}, stateOK},
+		"not accepted":                {false, nil, time.Time{}, stateWarning},
+		"silent":                      {true, []metav1.Condition{joined, available}, now.Add(-6 * time.Minute), stateBad},
+		"lease in the future":         {true, []metav1.Condition{joined, available}, now.Add(time.Minute), stateBad},
+		"not joined":                  {true, nil, time.Time{}, stateWarning},
+		"clock not synchronized":      {true, []metav1.Condition{joined, available, condition(clusterv1.ManagedClusterConditionClockSynced, metav1.ConditionFalse)}, now, stateBad},
+		"API server away":             {true, []metav1.Condition{joined, condition(clusterv1.ManagedClusterConditionAvailable, metav1.ConditionFalse)}, now, stateBad},
+	} {
+		cluster := &clusterv1.ManagedCluster{Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: test.accepted}, Status: clusterv1.ManagedClusterStatus{Conditions: test.conditions}}
+		got := stateOK
+		f := clusterFinding(cluster, test.renewed, now)
+		if f != nil {
+			got = f.State
+		}
+		if got != test.want {
+			t.Errorf("clusterFinding() of a cluster that is %s = %+v, want %s", name, f, test.want)
+		}
+	}
+}
