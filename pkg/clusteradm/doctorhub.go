@@ -166,7 +166,10 @@ func (d *hubDoctor) apiServices(ctx context.Context) []finding {
 		default:
 			// The message repeats the name and the address, which would make every finding different.
 			short, _, _ := strings.Cut(reason, ":")
-			add(bad("", "not available: "+short, findServer+"; kubectl describe apiservice "+name), name)
+			if at := strings.LastIndex(reason, ": "); at > len(short) {
+				short += reason[at:]
+			}
+			add(bad("", "not available: "+short, findServer+"; kubectl describe apiservice shows the whole message"), name)
 		}
 	}
 	var findings []finding

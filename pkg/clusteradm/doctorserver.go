@@ -1,6 +1,7 @@
 package clusteradm
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
@@ -77,15 +78,16 @@ func (d *hubDoctor) checkServer(ctx context.Context) []finding {
 	if err != nil {
 		return append(findings, finding{State: stateUnknown, Subject: subject, Cause: "cannot be reached from here: " + err.Error(), Remedy: "see the line of the APIServices for the view of the hub; read the log of the server"})
 	}
-	certificate := validity("serving certificate of the server", state.PeerCertificates[0], "renew the Secret "+servingSecret+" in "+hubNamespace)
-	findings = append(findings, certificate)
-	if certificate.State != stateBad && len(bundle) > 0 {
-		if err := verify(state, bundle, serverName+"."+hubNamespace+".svc"); err != nil {
-			// Do not report what an unverified server says.
-			return append(findings, bad("serving certificate of the server", "the caBundle of the APIServices does not verify it: "+err.Error(), "run clusteradm init again, which sets caBundle"))
-		}
+	const presentedCertificate = "serving certificate of the server"
+	certificate := validity(presentedCertificate, state.PeerCertificates[0], "renew the Secret "+servingSecret+" in "+hubNamespace)
+	findings = append(findings, certificate, ready.clock("clock of the server"))
+	if certificate.State == stateBad || len(bundle) == 0 {
+		// Do not report what an unverified server says. The APIServices have a finding too.
+		return findings
 	}
-	findings = append(findings, ready.clock("clock of the server"))
+	if err := verify(state, bundle, serverName+"."+hubNamespace+".svc"); err != nil {
+		return append(findings, bad(presentedCertificate, "the caBundle of the APIServices does not verify it: "+err.Error(), "run clusteradm init again, which sets caBundle"))
+	}
 	findings = append(findings, d.readiness(ctx, client, base, ready)...)
 	findings = append(findings, d.serverVersion(ctx, client, base))
 	return append(findings, d.measured(ctx, client, base, credentials)...)
@@ -194,7 +196,7 @@ func (d *hubDoctor) forward(ctx context.Context, pod string, port int32) (local 
 	stop = func() { close(end); <-finished }
 	select {
 	case err := <-finished:
-		return 0, nil, cmpError(err, "it ended")
+		return 0, nil, cmp.Or(err, errors.New("it ended"))
 	case <-ctx.Done():
 		close(end)
 		return 0, nil, ctx.Err()
@@ -206,14 +208,6 @@ func (d *hubDoctor) forward(ctx context.Context, pod string, port int32) (local 
 		return 0, nil, err
 	}
 	return ports[0].Local, stop, nil
-}
-
-// cmpError returns err, or an error with the text if err is nil.
-func cmpError(err error, text string) error {
-	if err == nil {
-		return errors.New(text)
-	}
-	return err
 }
 
 // serverClient returns a client for direct connections to the server, and whether it has a client

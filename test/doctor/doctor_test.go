@@ -292,6 +292,14 @@ func (s *suite) agentDown(t *testing.T) {
 	secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey] = expired(t)
 	secret = framework.Must(secrets.Update(t.Context(), secret, metav1.UpdateOptions{}))(t)
 	says(t, s.managed, []string{"agent"}, bad, "client certificate for the hub, as the agent", "expired at")
+	bootstrap := framework.Must(secrets.Get(t.Context(), "bootstrap-hub-kubeconfig", metav1.GetOptions{}))(t)
+	registers := framework.Must(clientcmd.Load(bootstrap.Data["kubeconfig"]))(t)
+	for _, user := range registers.AuthInfos {
+		user.Token = "expired"
+	}
+	bootstrap.Data["kubeconfig"] = framework.Must(clientcmd.Write(*registers))(t)
+	framework.Must(secrets.Update(t.Context(), bootstrap, metav1.UpdateOptions{}))(t)
+	says(t, s.managed, []string{"agent"}, bad, "bootstrap-hub-kubeconfig", "token has expired", "clusteradm join")
 	secret.Data = previous
 	framework.Must(secrets.Update(t.Context(), secret, metav1.UpdateOptions{}))(t)
 
@@ -342,6 +350,10 @@ func (s *suite) etcdFull(t *testing.T) {
 		return nil
 	})
 	says(t, s.hub, nil, bad, "storage", "etcd full", "--data-quota-bytes")
+	// The remedy works: deletions are not rejected.
+	if err := works.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		t.Error(err)
+	}
 }
 
 func (s *suite) serverDown(t *testing.T) {
