@@ -20,10 +20,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	baseversion "k8s.io/component-base/version"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
 // fromHere is part of findings about connections: the agent may have another network.
@@ -101,7 +101,7 @@ func agentVersion(deployment *appsv1.Deployment) finding {
 	for _, container := range deployment.Spec.Template.Spec.Containers {
 		image, _, _ := strings.Cut(container.Image, "@")
 		if at := strings.LastIndex(image, ":"); at > strings.LastIndex(image, "/") {
-			return skew(subject, "hub-apiserver."+image[at+1:], baseversion.Get().GitVersion)
+			return skew(subject, image[at+1:], version.Short())
 		}
 	}
 	return finding{State: stateUnknown, Subject: subject, Cause: "its image has no tag", Remedy: "see the log of the agent"}

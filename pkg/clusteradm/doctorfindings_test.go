@@ -1,6 +1,7 @@
 package clusteradm
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -10,21 +11,38 @@ import (
 )
 
 func TestSkewOfOneMinorReleaseIsSupported(t *testing.T) {
-	const own = "v1.37.2+hub-apiserver.v0.5.0"
+	const own = "v0.5.0"
 	for other, want := range map[string]string{
-		own:                                     stateOK,
-		"v1.37.9+hub-apiserver.v0.5.3":          stateOK,
-		"v1.36.6+hub-apiserver.v0.4.1":          stateOK,
-		"v1.38.0+hub-apiserver.v0.6.0":          stateOK,
-		"v1.36.6+hub-apiserver.v0.3.9":          stateBad,
-		"v1.39.0+hub-apiserver.v0.7.0":          stateBad,
-		"v1.37.2+hub-apiserver.v1.5.0":          stateBad,
-		"v1.37.2+hub-apiserver.d92cd9f-dirty":   stateWarning,
-		"v1.37.2+hub-apiserver.v0.5.1-3-gabcde": stateOK,
+		own:                                  stateOK,
+		"v0.5.3":                             stateOK,
+		"v0.4.1":                             stateOK,
+		"v0.6.0":                             stateOK,
+		"v0.3.9":                             stateBad,
+		"v0.7.0":                             stateBad,
+		"v1.5.0":                             stateBad,
+		"v0.0.0-20261124020323-773cf8d45234": stateWarning,
+		"v0.5.1-3-gabcdef0":                  stateOK,
 	} {
 		if got := skew("server", other, own); got.State != want {
 			t.Errorf("skew(%s, %s) = %+v, want %s", other, own, got, want)
 		}
+	}
+}
+
+func TestAgentVersions(t *testing.T) {
+	cluster := func(name, version string) clusterv1.ManagedCluster {
+		out := clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		out.Status.ClusterClaims = []clusterv1.ManagedClusterClaim{{Name: "id.k8s.io", Value: "v0.1.0"}, {Name: clusterv1.AgentVersionClaim, Value: version}}
+		return out
+	}
+	clusters := []clusterv1.ManagedCluster{cluster("same", "v0.5.0"), cluster("next", "v0.6.1"), cluster("upstream", "")}
+	if got := agentVersions(clusters, "v0.5.0"); got != nil {
+		t.Errorf("agentVersions(%v) = %+v, want none", clusters, got)
+	}
+	clusters = append(clusters, cluster("old", "v0.3.9"))
+	got := agentVersions(clusters, "v0.5.0")
+	if len(got) != 1 || got[0].State != stateBad || !strings.Contains(got[0].Cause, "old (v0.3.9)") || strings.Contains(got[0].Cause, "next") {
+		t.Errorf("agentVersions(%v) = %+v, want one Bad finding that names only cluster old", clusters, got)
 	}
 }
 

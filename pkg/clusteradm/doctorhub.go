@@ -31,6 +31,7 @@ import (
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
 const (
@@ -111,7 +112,7 @@ func (d *hubDoctor) run(ctx context.Context) error {
 func (d *hubDoctor) apiServices(ctx context.Context) []finding {
 	const (
 		subject    = "APIServices"
-		renew      = "run clusteradm init again, which sets caBundle; with cert-manager, check its Certificate and its cainjector"
+		renew      = renewCertificate + "; with cert-manager, check its Certificate and its cainjector"
 		findServer = "start the server; see its Deployment and its log in " + hubNamespace
 	)
 	wanted, err := manifests("apiservice/*.yaml")
@@ -158,7 +159,7 @@ func (d *hubDoctor) apiServices(ctx context.Context) []finding {
 		case strings.Contains(reason, "unknown authority"):
 			add(bad("", "wrong CA: spec.caBundle is not the certificate authority of the server's certificate", renew), name)
 		case strings.Contains(reason, "certificate has expired"):
-			add(bad("", "the serving certificate of the server has expired", "renew the Secret "+servingSecret+" in "+hubNamespace), name)
+			add(bad("", "the serving certificate of the server has expired", renewCertificate), name)
 		case strings.HasPrefix(reason, "ServiceNotFound"):
 			add(bad("", "the Service "+hubNamespace+"/"+serverName+" is missing", "run clusteradm init"), name)
 		case strings.Contains(reason, "connection refused"), strings.HasPrefix(reason, "MissingEndpoints"), strings.HasPrefix(reason, "EndpointsNotFound"):
@@ -362,8 +363,25 @@ func (d *hubDoctor) clusters(ctx context.Context) []finding {
 		findings = append(findings, *f)
 	}
 	slices.SortStableFunc(findings, func(a, b finding) int { return strings.Compare(a.State, b.State) })
-	findings = abridged(findings, "ManagedClusters")
+	findings = append(abridged(findings, "ManagedClusters"), agentVersions(list.Items, version.Short())...)
 	return append(findings, healthy(subject, fmt.Sprintf("%d of %d are accepted and available", working, len(list.Items))))
+}
+
+// agentVersions returns a finding about the agents with a version that is too far from that of this command.
+func agentVersions(clusters []clusterv1.ManagedCluster, own string) []finding {
+	const subject = "versions of the agents"
+	var distant []string
+	for i := range clusters {
+		for _, claim := range clusters[i].Status.ClusterClaims {
+			if claim.Name == clusterv1.AgentVersionClaim && skew(subject, claim.Value, own).State == stateBad {
+				distant = append(distant, clusters[i].Name+" ("+claim.Value+")")
+			}
+		}
+	}
+	if len(distant) == 0 {
+		return nil
+	}
+	return []finding{bad(subject, "more than one minor release from clusteradm "+own+": "+some(distant), "upgrade them: run clusteradm join again on these clusters, one minor release at a time")}
 }
 
 // clusterFinding returns a finding about a cluster whose Lease was renewed at a time, or nil if the

@@ -24,7 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/version"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/metadata"
@@ -32,12 +33,15 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
-	baseversion "k8s.io/component-base/version"
+
+	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
 const (
 	// oldestHub and newestHub are the minor releases of Kubernetes on which the server is tested.
-	oldestHub, newestHub = 35, 36
+	oldestHub, newestHub = 35, 37
+	// renewCertificate is what to do about a certificate that the server should have renewed.
+	renewCertificate = "the server renews the Secret " + servingSecret + " and caBundle: read its log and /readyz/serving-certificate; if somebody else created that Secret, renew it, or delete it to let the server create one"
 	// nearQuota is the share of a limit from which the doctor warns.
 	nearQuota = 0.8
 )
@@ -79,14 +83,14 @@ func (d *hubDoctor) checkServer(ctx context.Context) []finding {
 		return append(findings, finding{State: stateUnknown, Subject: subject, Cause: "cannot be reached from here: " + err.Error(), Remedy: "see the line of the APIServices for the view of the hub; read the log of the server"})
 	}
 	const presentedCertificate = "serving certificate of the server"
-	certificate := validity(presentedCertificate, state.PeerCertificates[0], "renew the Secret "+servingSecret+" in "+hubNamespace)
+	certificate := validity(presentedCertificate, state.PeerCertificates[0], renewCertificate)
 	findings = append(findings, certificate, ready.clock("clock of the server"))
 	if certificate.State == stateBad || len(bundle) == 0 {
 		// Do not report what an unverified server says. The APIServices have a finding too.
 		return findings
 	}
 	if err := verify(state, bundle, serverName+"."+hubNamespace+".svc"); err != nil {
-		return append(findings, bad(presentedCertificate, "the caBundle of the APIServices does not verify it: "+err.Error(), "run clusteradm init again, which sets caBundle"))
+		return append(findings, bad(presentedCertificate, "the caBundle of the APIServices does not verify it: "+err.Error(), renewCertificate))
 	}
 	findings = append(findings, d.readiness(ctx, client, base, ready)...)
 	findings = append(findings, d.serverVersion(ctx, client, base))
@@ -245,13 +249,14 @@ func presented(ctx context.Context, client *http.Client, address string) (*tls.C
 
 // readinessRemedies are what to do if a readiness check of the server fails.
 var readinessRemedies = map[string]string{
-	"etcd":            "start etcd, and check --etcd-servers and the network between the server and etcd",
-	"etcd-readiness":  "start etcd, and check --etcd-servers and the network between the server and etcd",
-	"hub-permissions": "apply artifacts/rbac: run clusteradm init again",
-	"informer-sync":   "see the line of the permissions of the server",
-	"stuck-workers":   "see /readyz/stuck-workers and the log of the server, and report it; a restart of the server ends it",
-	"search":          "see the line of the permissions of the server",
-	"shutdown":        "the server stops; wait for its replacement",
+	"etcd":                "start etcd, and check --etcd-servers and the network between the server and etcd",
+	"etcd-readiness":      "start etcd, and check --etcd-servers and the network between the server and etcd",
+	"hub-permissions":     "apply artifacts/rbac: run clusteradm init again",
+	"serving-certificate": renewCertificate,
+	"informer-sync":       "see the line of the permissions of the server",
+	"stuck-workers":       "see /readyz/stuck-workers and the log of the server, and report it; a restart of the server ends it",
+	"search":              "see the line of the permissions of the server",
+	"shutdown":            "the server stops; wait for its replacement",
 }
 
 // readiness returns a finding for each failing readiness check of the server.
@@ -285,7 +290,7 @@ func (d *hubDoctor) hubVersion() []finding {
 	if err != nil {
 		return []finding{unknown(subject, err)}
 	}
-	parsed, err := version.ParseGeneric(info.GitVersion)
+	parsed, err := utilversion.ParseGeneric(info.GitVersion)
 	if err != nil {
 		return []finding{unknown(subject, err)}
 	}
@@ -298,8 +303,8 @@ func (d *hubDoctor) hubVersion() []finding {
 	return []finding{healthy(subject, info.GitVersion)}
 }
 
-// release matches the minor release in a version of this project, as in v1.37.2+hub-apiserver.v0.5.1.
-var release = regexp.MustCompile(`hub-apiserver\.v(\d+)\.(\d+)`)
+// release matches the version of a release, such as v0.5.1 or v0.5.0-rc.1, or of a commit after it.
+var release = regexp.MustCompile(`^v(\d+)\.(\d+)\.\d+(-[a-z]+\.\d+)?(-\d+-g[0-9a-f]+)?$`)
 
 // skew returns the finding about the version of another program of this project.
 func skew(subject, other, own string) finding {
@@ -326,13 +331,11 @@ func (d *hubDoctor) serverVersion(ctx context.Context, client *http.Client, base
 	if err != nil {
 		return unknown(subject, err)
 	}
-	var info struct {
-		GitVersion string `json:"gitVersion"`
-	}
+	var info apimachineryversion.Info
 	if err := json.Unmarshal([]byte(answer.body), &info); err != nil || info.GitVersion == "" {
 		return finding{State: stateUnknown, Subject: subject, Cause: fmt.Sprintf("/version responds with %d", answer.status), Remedy: "allow GET of /version, as the ClusterRole system:public-info-viewer does"}
 	}
-	return skew(subject, info.GitVersion, baseversion.Get().GitVersion)
+	return skew(subject, version.Of(info), version.Short())
 }
 
 // measured returns findings about storage and quotas from the metrics of the server.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/component-base/version"
 )
 
@@ -14,7 +15,12 @@ const separator = "+hub-apiserver."
 
 // Short returns the version of this project, such as v0.1.0.
 func Short() string {
-	own, _ := split(version.Get().GitVersion)
+	return Of(version.Get())
+}
+
+// Of returns the version of this project in the response of a server at /version.
+func Of(info apimachineryversion.Info) string {
+	own, _ := split(info.GitVersion)
 	return own
 }
 

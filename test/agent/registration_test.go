@@ -93,7 +93,7 @@ func testFirstJoin(t *testing.T, j *joiner) {
 			!meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ManagedClusterConditionHubAccepted):
 			return fmt.Errorf("conditions = %+v, want Joined, Available and HubAccepted True", cluster.Status.Conditions)
 		case cluster.Status.Version.Kubernetes == "", claims["id.k8s.io"] != string(system.UID),
-			claims["kubeversion.open-cluster-management.io"] != cluster.Status.Version.Kubernetes, claims["agentversion.open-cluster-management.io"] == "":
+			claims["kubeversion.open-cluster-management.io"] != cluster.Status.Version.Kubernetes, claims[clusterv1.AgentVersionClaim] == "":
 			return fmt.Errorf("version = %q, claims = %v, want the UID %s of kube-system, the version, and that of the agent", cluster.Status.Version.Kubernetes, claims, system.UID)
 		case lease.Spec.RenewTime == nil, time.Since(lease.Spec.RenewTime.Time) > time.Hour:
 			return fmt.Errorf("spec of the Lease = %+v, want a renewTime within one hour", lease.Spec)

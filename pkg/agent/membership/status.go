@@ -48,8 +48,6 @@ const (
 	// Claims that every cluster reports.
 	claimID          = "id.k8s.io"
 	claimKubeVersion = "kubeversion.open-cluster-management.io"
-	// claimAgentVersion is the claim with the version of this agent.
-	claimAgentVersion = "agentversion.open-cluster-management.io"
 	// maxClaims bounds the number of reported claims.
 	maxClaims = 100
 	// statusPeriod, with a jitter of up to 50 %, is the interval at which the agent observes the
@@ -289,7 +287,7 @@ func (r *reporter) claims(ctx context.Context, version string) ([]clusterv1.Mana
 	if err != nil {
 		return nil, false
 	}
-	values[claimID], values[claimAgentVersion] = string(system.UID), agentversion.Short()
+	values[claimID], values[clusterv1.AgentVersionClaim] = string(system.UID), agentversion.Short()
 	if version != "" {
 		values[claimKubeVersion] = version
 	}

@@ -9,6 +9,9 @@ import (
 // cluster.
 const ClusterNameLabel = "open-cluster-management.io/cluster-name"
 
+// AgentVersionClaim is the claim of a ManagedCluster with the version of its agent.
+const AgentVersionClaim = "agentversion.open-cluster-management.io"
+
 // ManagedClusterFinalizer keeps a deleted ManagedCluster until the server has removed all its objects from the
 // hub.
 const ManagedClusterFinalizer = "cluster.open-cluster-management.io/api-resource-cleanup"
