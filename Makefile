@@ -11,8 +11,9 @@ COMMIT  := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 EPOCH   := $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 commitdate = $(shell TZ=UTC git log -1 --format=%cd --date=format-local:$(1) 2>/dev/null)
 DIRTY   := $(shell [[ -z $$(git status --porcelain 2>/dev/null) ]] || echo dirty)
-# Without a tag, a version as Go gives it to a commit: valid for images and charts.
-VERSION ?= $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null || echo v0.0.0-$(call commitdate,%Y%m%d%H%M%S)-$(shell echo $(COMMIT) | cut -c1-12))$(addprefix -,$(DIRTY))
+# Without a tag, a version as Go gives it to a commit: valid for images and charts. The hash has a fixed length,
+# because git's default length depends on the number of objects in the clone.
+VERSION ?= $(shell git describe --tags --abbrev=12 --match 'v[0-9]*' 2>/dev/null || echo v0.0.0-$(call commitdate,%Y%m%d%H%M%S)-$(shell echo $(COMMIT) | cut -c1-12))$(addprefix -,$(DIRTY))
 STAMP   := k8s.io/component-base/version
 LDFLAGS := -s -w -X $(STAMP).gitVersion=$(KUBE_LIBRARIES)+hub-apiserver.$(VERSION) -X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=37 \
 	-X $(STAMP).gitCommit=$(COMMIT) -X $(STAMP).gitTreeState=$(or $(DIRTY),clean) -X $(STAMP).buildDate=$(call commitdate,%Y-%m-%dT%H:%M:%SZ)
@@ -56,9 +57,9 @@ image: ## Build OCI images of the server and the agent into dist/; PUSH=registry
 	@bin/release $(RELEASE) -only=images $(if $(PUSH),-push='$(PUSH)')
 
 .PHONY: release
-release: ## Build binaries, images, install manifests and checksums of all platforms into dist/
+release: ## Build binaries, images, install manifests and checksums of all platforms into dist/; PUSH as for image
 	@cd hack/release && $(GOBUILD) -o ../../bin/release .
-	@bin/release $(RELEASE)
+	@bin/release $(RELEASE) $(if $(PUSH),-push='$(PUSH)')
 
 .PHONY: test-unit
 test-unit: ## Run the tests of pkg, cmd and hack, which start no server

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"time"
 
+	"github.com/distribution/reference"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -29,9 +31,9 @@ const (
 	roots   = "etc/ssl/certs/ca-certificates.crt"
 	license = "Apache-2.0"
 	source  = "https://open-cluster-management.io/hub-apiserver"
-	// reference is the annotation that containerd and Docker take as the name of an image in an archive.
-	reference = "io.containerd.image.name"
-	tag       = "org.opencontainers.image.ref.name"
+	// annotation is the one that containerd and Docker take as the name of an image in an archive.
+	annotation = "io.containerd.image.name"
+	tag        = "org.opencontainers.image.ref.name"
 )
 
 // images maps the name of each image to its program.
@@ -40,8 +42,8 @@ var images = []struct{ name, program, title string }{
 	{"hub-apiserver-agent", "agent", "Agent of a managed cluster of an Open Cluster Management hub"},
 }
 
-// images writes an archive of each image for all platforms, and pushes it if repository is not empty.
-func (r *release) images(ctx context.Context, repository string) error {
+// images writes an archive of each image for all platforms, and pushes it if the release has a repository.
+func (r *release) images(ctx context.Context) error {
 	for _, image := range images {
 		var built []*program
 		for _, on := range linux {
@@ -64,10 +66,10 @@ func (r *release) images(ctx context.Context, repository string) error {
 			return fmt.Errorf("archive of image %s: %w", image.name, err)
 		}
 		say("%s: image %s:%s, %s", path, image.name, r.version, digest)
-		if repository == "" {
+		if r.repository == "" {
 			continue
 		}
-		target, err := name.NewTag(repository + "/" + image.name + ":" + r.version)
+		target, err := name.NewTag(r.in(image.name) + ":" + r.version)
 		if err != nil {
 			return err
 		}
@@ -78,6 +80,9 @@ func (r *release) images(ctx context.Context, repository string) error {
 	}
 	return nil
 }
+
+// in returns the name of an image in the repository of the release, without a tag.
+func (r *release) in(image string) string { return path.Join(r.repository, image) }
 
 // index returns the image of a program for all platforms.
 func (r *release) index(title string, built []*program) (v1.ImageIndex, error) {
@@ -161,6 +166,11 @@ func authorities() []byte {
 
 // save writes an OCI archive, which docker load, ctr image import, podman load and skopeo read.
 func (r *release) save(path, image string, index v1.ImageIndex) error {
+	// The name as Kubernetes completes it, because containerd looks it up literally.
+	full, err := reference.ParseNormalizedNamed(r.in(image) + ":" + r.version)
+	if err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp("", "image-*")
 	if err != nil {
 		return err
@@ -170,7 +180,7 @@ func (r *release) save(path, image string, index v1.ImageIndex) error {
 	if err != nil {
 		return err
 	}
-	if err := out.AppendIndex(index, layout.WithAnnotations(map[string]string{reference: image + ":" + r.version, tag: r.version})); err != nil {
+	if err := out.AppendIndex(index, layout.WithAnnotations(map[string]string{annotation: full.String(), tag: r.version})); err != nil {
 		return err
 	}
 	var files []file

@@ -22,6 +22,8 @@ type release struct {
 	ldflags         string
 	// root is the directory of the repository, dist that of the results.
 	root, dist string
+	// repository is where the images are pushed, and from where the manifests pull them. It may be empty.
+	repository string
 }
 
 func main() {
@@ -42,7 +44,7 @@ func run(ctx context.Context) error {
 	flag.StringVar(&r.dist, "dist", "dist", "Directory of the results.")
 	epoch := flag.Int64("epoch", 0, "Time of the files in archives and images, in seconds since 1970.")
 	only := flag.String("only", "", "Part to build: images, or empty for everything.")
-	push := flag.String("push", "", "Repository to which the images are pushed, such as registry.example.com/project.")
+	flag.StringVar(&r.repository, "push", "", "Repository to which the images are pushed, such as registry.example.com/project. The manifests then name it.")
 	flag.Parse()
 	r.date = time.Unix(*epoch, 0).UTC()
 	if r.version == "" {
@@ -56,7 +58,7 @@ func run(ctx context.Context) error {
 		if err := r.archives(ctx); err != nil {
 			return err
 		}
-		if err := r.images(ctx, *push); err != nil {
+		if err := r.images(ctx); err != nil {
 			return err
 		}
 		if err := r.manifests(); err != nil {
@@ -64,7 +66,7 @@ func run(ctx context.Context) error {
 		}
 		return r.checksums()
 	case "images":
-		return r.images(ctx, *push)
+		return r.images(ctx)
 	}
 	return fmt.Errorf("-only must be images or empty, not %q", *only)
 }

@@ -11,13 +11,14 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// manifests writes what each directory of artifacts/deploy with a kustomization installs, with the images of this release.
+// manifests writes what each directory of artifacts/deploy with a kustomization installs, and the agent, with the images
+// of this release.
 func (r *release) manifests() error {
 	found, err := filepath.Glob(filepath.Join(r.root, "artifacts/deploy/*/kustomization.yaml"))
 	if err != nil {
 		return err
 	}
-	for _, path := range found {
+	for _, path := range append(found, filepath.Join(r.root, "artifacts/agent/kustomization.yaml")) {
 		overlay := filepath.Dir(path)
 		// A directory of its own, because the working tree stays as it is.
 		content, err := r.render(overlay)
@@ -52,7 +53,7 @@ func (r *release) render(overlay string) ([]byte, error) {
 	}
 	content := fmt.Sprintf("resources: [%q]\nimages:\n", relative)
 	for _, image := range images {
-		content += fmt.Sprintf("- {name: %s, newTag: %s}\n", image.name, r.version)
+		content += fmt.Sprintf("- {name: %s, newName: %q, newTag: %q}\n", image.name, r.in(image.name), r.version)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(content), 0o600); err != nil {
 		return nil, err

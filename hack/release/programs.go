@@ -47,11 +47,12 @@ func (r *release) build(ctx context.Context, name string, on platform) (*program
 		out.path += ".exe"
 		file += ".exe"
 	}
+	say("building %s for %s", name, on)
 	began := time.Now()
-	// Neither the paths of this machine nor the state of the working tree are part of the result.
+	// Neither the paths and settings of this machine nor the state of the working tree are part of the result.
 	command := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath", "-ldflags", r.ldflags, "-o", filepath.Join(".cache", "release", on.String(), file), "./cmd/"+name)
 	command.Dir = r.root
-	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+on.os, "GOARCH="+on.arch, "GOFLAGS=")
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+on.os, "GOARCH="+on.arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=")
 	command.Stdout, command.Stderr = os.Stdout, os.Stderr
 	if err := command.Run(); err != nil {
 		return nil, fmt.Errorf("building %s for %s: %w", name, on, err)
@@ -88,7 +89,8 @@ func (r *release) archives(ctx context.Context) error {
 	return nil
 }
 
-// archive writes a program with its bill of materials into an archive: zip for Windows, tar.gz otherwise.
+// archive writes a program with its bill of materials, the license and the README into an archive, zip for Windows and
+// tar.gz otherwise, and the bill of materials also next to it.
 func (r *release) archive(p *program) error {
 	content, err := os.ReadFile(p.path)
 	if err != nil {
@@ -99,7 +101,17 @@ func (r *release) archive(p *program) error {
 		return err
 	}
 	files := []file{{filepath.Base(p.path), content, 0o755}, {p.name + ".cdx.json", bill, 0o644}}
+	for _, name := range []string{"LICENSE", "README.md"} {
+		content, err := os.ReadFile(filepath.Join(r.root, name))
+		if err != nil {
+			return err
+		}
+		files = append(files, file{name, content, 0o644})
+	}
 	base := fmt.Sprintf("%s-%s-%s", p.name, r.version, p.platform)
+	if err := create(filepath.Join(r.dist, "programs", base+".cdx.json"), func(w io.Writer) error { _, err := w.Write(bill); return err }); err != nil {
+		return err
+	}
 	if p.platform.os == "windows" {
 		return create(filepath.Join(r.dist, "programs", base+".zip"), func(w io.Writer) error { return r.zip(w, files) })
 	}

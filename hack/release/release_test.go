@@ -3,11 +3,13 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"io"
+	"maps"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -21,6 +23,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
@@ -76,6 +79,7 @@ func extract(t *testing.T, image v1.Image) (map[string][]byte, map[string]int64)
 
 // TestImage builds the image of the agent, pushes it to a registry, pulls it, and runs its program.
 func TestImage(t *testing.T) {
+	t.Parallel()
 	r := testRelease(t)
 	agent := built(t, "agent")
 	index := must(r.index("title", []*program{agent}))(t)
@@ -154,6 +158,7 @@ func TestImage(t *testing.T) {
 
 // TestArchives builds an archive of a program and of an image twice, and checks their checksums with sha256sum.
 func TestArchives(t *testing.T) {
+	t.Parallel()
 	var sums []string
 	for range 2 {
 		r := testRelease(t)
@@ -175,21 +180,85 @@ func TestArchives(t *testing.T) {
 		if out, err := check.CombinedOutput(); err != nil {
 			t.Errorf("sha256sum --check = %v\n%s", err, out)
 		}
+		checkArchive(t, r, agent)
 		sums = append(sums, string(must(os.ReadFile(filepath.Join(r.dist, "SHA256SUMS")))(t)))
 	}
 	if sums[0] != sums[1] {
 		t.Errorf("checksums of two builds differ:\n%s\n%s", sums[0], sums[1])
 	}
-	if !strings.Contains(sums[0], "install/") || !strings.Contains(sums[0], ".tar.gz") {
-		t.Errorf("checksums = %s, want install manifests and an archive", sums[0])
+	for _, want := range []string{"install/agent.yaml", ".tar.gz", ".cdx.json", "images/agent.tar"} {
+		if !strings.Contains(sums[0], want) {
+			t.Errorf("checksums = %s, want those of %s", sums[0], want)
+		}
+	}
+}
+
+// unpack returns the files of a tar archive.
+func unpack(t *testing.T, archive io.Reader) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	for in := tar.NewReader(archive); ; {
+		header, err := in.Next()
+		if err == io.EOF {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[header.Name] = must(io.ReadAll(in))(t)
+	}
+}
+
+// checkArchive checks the files of the archive of a program.
+func checkArchive(t *testing.T, r *release, p *program) {
+	t.Helper()
+	path := filepath.Join(r.dist, "programs", p.name+"-"+r.version+"-"+p.platform.String()+".tar.gz")
+	content := must(os.ReadFile(path))(t)
+	files := unpack(t, must(gzip.NewReader(bytes.NewReader(content)))(t))
+	got := slices.Sorted(maps.Keys(files))
+	if want := []string{"LICENSE", "README.md", p.name, p.name + ".cdx.json"}; !slices.Equal(got, want) {
+		t.Errorf("files in %s = %q, want %q", filepath.Base(path), got, want)
+	}
+	bill := must(os.ReadFile(strings.TrimSuffix(path, ".tar.gz") + ".cdx.json"))(t)
+	if !bytes.Equal(bill, files[p.name+".cdx.json"]) {
+		t.Error("the bill of materials next to the archive differs from the one in it")
+	}
+}
+
+// TestImageNames checks the name that an archive gives to its image. containerd looks it up literally, so it must be
+// complete.
+func TestImageNames(t *testing.T) {
+	t.Parallel()
+	for repository, want := range map[string]string{"": "/library/agent:v1.2.3-test", "registry.example.com/project": "registry.example.com/project/agent:v1.2.3-test"} {
+		r := testRelease(t)
+		r.repository = repository
+		path := filepath.Join(r.dist, "agent.tar")
+		if err := r.save(path, "agent", mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: empty.Image})); err != nil {
+			t.Fatal(err)
+		}
+		var index v1.IndexManifest
+		if err := json.Unmarshal(unpack(t, bytes.NewReader(must(os.ReadFile(path))(t)))["index.json"], &index); err != nil {
+			t.Fatal(err)
+		}
+		if len(index.Manifests) != 1 || !strings.HasSuffix(index.Manifests[0].Annotations[annotation], want) {
+			t.Errorf("manifests in repository %q = %+v, want one with the name …%s", repository, index.Manifests, want)
+		}
 	}
 }
 
 // TestManifests checks that the manifests run the images of the release, and no other.
 func TestManifests(t *testing.T) {
+	t.Parallel()
 	r := testRelease(t)
+	r.repository = "registry.example.com/project"
 	if err := r.manifests(); err != nil {
 		t.Fatal(err)
+	}
+	for _, path := range must(filepath.Glob(filepath.Join(root, "artifacts/agent/managed/*.yaml")))(t) {
+		kustomization := must(os.ReadFile(filepath.Join(root, "artifacts/agent/kustomization.yaml")))(t)
+		if name := "managed/" + filepath.Base(path); !bytes.Contains(kustomization, []byte("- "+name+"\n")) {
+			t.Errorf("artifacts/agent/kustomization.yaml does not contain %s", name)
+		}
 	}
 	found := must(filepath.Glob(filepath.Join(r.dist, "install", "*.yaml")))(t)
 	if len(found) == 0 {
@@ -197,14 +266,21 @@ func TestManifests(t *testing.T) {
 	}
 	for _, path := range found {
 		for line := range strings.Lines(string(must(os.ReadFile(path))(t))) {
-			if image, ok := strings.CutPrefix(strings.TrimSpace(line), "image: "); ok && !strings.HasSuffix(image, ":"+r.version) {
-				t.Errorf("%s: image = %s, want one with tag %s", filepath.Base(path), image, r.version)
+			if image, ok := strings.CutPrefix(strings.TrimSpace(line), "image: "); ok {
+				want := r.repository + "/hub-apiserver:" + r.version
+				if filepath.Base(path) == "agent.yaml" {
+					want = r.repository + "/hub-apiserver-agent:" + r.version
+				}
+				if image != want {
+					t.Errorf("%s: image = %s, want %s", filepath.Base(path), image, want)
+				}
 			}
 		}
 	}
 }
 
 func TestCreateRemovesPartialFiles(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
 	err := create(path, func(w io.Writer) error {
 		_, _ = w.Write([]byte("half"))
