@@ -22,7 +22,7 @@ func TestEvents(t *testing.T) {
 		f.Applied(t, name)
 		work := f.WorkOf(t, cp)
 		f.HasEvent(t, cp.Namespace, "ClusterPermission", name, corev1.EventTypeNormal, "ManifestWorkCreated", work.Name)
-		f.HasEvent(t, cp.Namespace, "ClusterPermission", name, corev1.EventTypeNormal, "AppliedManifestWorkComplete", work.Name)
+		f.HasEvent(t, cp.Namespace, "ClusterPermission", name, corev1.EventTypeNormal, "AppliedManifestWorkComplete", "All manifests are applied")
 		f.HasEvent(t, cp.Namespace, "ManifestWork", work.Name, corev1.EventTypeNormal, "AppliedManifestWorkComplete", "applied")
 		described, err := f.Kubectl(t, "", "describe", "clusterpermission", "-n", cp.Namespace, name)
 		if err != nil || !strings.Contains(described, "ManifestWorkCreated") || !strings.Contains(described, "hub-apiserver") {

@@ -158,8 +158,9 @@ func (r *Recorder) allowed(obj runtime.Object) bool {
 	return limit.(*rate.Limiter).Allow()
 }
 
-// clip truncates a note to the maximum length.
-func clip(note string) string {
+// clip returns the first line of a message, truncated to the maximum length. Further lines of a condition are hints.
+func clip(message string) string {
+	note, _, _ := strings.Cut(message, "\n")
 	if len(note) <= maxNoteBytes {
 		return note
 	}

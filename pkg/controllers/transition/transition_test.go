@@ -74,6 +74,9 @@ func TestEventsOfANamespaceAreBounded(t *testing.T) {
 }
 
 func TestClip(t *testing.T) {
+	if got := clip("cause\nhint"); got != "cause" {
+		t.Errorf("clip of two lines = %q, want the first", got)
+	}
 	for _, note := range []string{"", "short", strings.Repeat("é", maxNoteBytes)} {
 		got := clip(note)
 		if len(got) > maxNoteBytes || len(note) <= maxNoteBytes && got != note || !strings.HasPrefix(note, strings.TrimSuffix(got, "...")) {
