@@ -83,8 +83,15 @@ func testFairness(t *testing.T, c *cluster) {
 	c.gone(permission)
 	c.bound(role, false)
 
+	// The order of the ManifestWorks in the queue varies, so that any of them can be the busy one.
+	var waiting []string
+	for i := range flood {
+		if name := fmt.Sprintf("%s-flood-%d", c.name, i); name != busy {
+			waiting = append(waiting, name)
+		}
+	}
 	// Delete one ManifestWork with a hanging request, and one that waits for a worker.
-	for _, name := range []string{busy, fmt.Sprintf("%s-flood-%d", c.name, flood-1)} {
+	for _, name := range []string{busy, waiting[0]} {
 		c.delete(name)
 		c.gone(name)
 	}
@@ -93,10 +100,10 @@ func testFairness(t *testing.T, c *cluster) {
 		t.Errorf("readiness while requests hang = %v, want nil", err)
 	}
 	c.revoke()
-	for _, i := range []int{flood - 2, flood - 3} {
-		refused := c.condition(c.name+fmt.Sprintf("-flood-%d", i), workv1.WorkApplied, metav1.ConditionFalse)
+	for _, name := range waiting[1:3] {
+		refused := c.condition(name, workv1.WorkApplied, metav1.ConditionFalse)
 		if applied := appliedOf(refused, 0); applied.Message == "" {
-			t.Errorf("message of condition Applied of ManifestWork %d is empty, want a reason", i)
+			t.Errorf("message of condition Applied of ManifestWork %s is empty, want a reason", name)
 		}
 	}
 	h.mu.Lock()
