@@ -3,8 +3,7 @@ package artifacts
 
 import "embed"
 
-// FS has the manifests under the paths that they have in this directory.
+// FS contains the manifests and their kustomizations, under the paths that they have in this directory.
 //
-//go:embed rbac/*.yaml rbac/aws-auth/*.yaml apiservice/*.yaml deploy/base/*.yaml deploy/cert-manager/*.yaml
-//go:embed agent/hub/*.yaml agent/managed/*.yaml agent/deploy.yaml
+//go:embed rbac apiservice deploy agent
 var FS embed.FS

@@ -254,10 +254,12 @@ func TestManifests(t *testing.T) {
 	if err := r.manifests(); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range must(filepath.Glob(filepath.Join(root, "artifacts/agent/managed/*.yaml")))(t) {
-		kustomization := must(os.ReadFile(filepath.Join(root, "artifacts/agent/kustomization.yaml")))(t)
-		if name := "managed/" + filepath.Base(path); !bytes.Contains(kustomization, []byte("- "+name+"\n")) {
-			t.Errorf("artifacts/agent/kustomization.yaml does not contain %s", name)
+	for _, dir := range []string{"rbac", "apiservice", "agent/hub", "agent/managed"} {
+		kustomization := must(os.ReadFile(filepath.Join(root, "artifacts", dir, "Kustomization")))(t)
+		for _, path := range must(filepath.Glob(filepath.Join(root, "artifacts", dir, "*.yaml")))(t) {
+			if !bytes.Contains(kustomization, []byte("- "+filepath.Base(path)+"\n")) {
+				t.Errorf("artifacts/%s/Kustomization does not contain %s", dir, filepath.Base(path))
+			}
 		}
 	}
 	found := must(filepath.Glob(filepath.Join(r.dist, "install", "*.yaml")))(t)

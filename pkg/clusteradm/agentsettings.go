@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/kustomize/api/types"
 
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
@@ -22,6 +22,8 @@ const (
 	accountsNamespace = "open-cluster-management-agent-addon"
 	// agentName is the name of the Deployment and of the ServiceAccount of the agent.
 	agentName = "agent"
+	// agentImage is the image in the manifests.
+	agentImage = "hub-apiserver-agent:latest"
 
 	bootstrapSecret         = "bootstrap-hub-kubeconfig"
 	bootstrapKubeconfigFile = "/etc/bootstrap/kubeconfig"
@@ -62,19 +64,36 @@ func (a *agentSettings) arguments() []string {
 	return args
 }
 
-// objects returns all objects except the Deployment of the agent.
-func (a *agentSettings) objects() ([]*unstructured.Unstructured, error) {
-	objects, err := agentManifests(a.namespace)
+// objects returns the objects on the managed cluster, without the Deployment of the agent if the
+// agent runs elsewhere.
+func (a *agentSettings) objects(deploy bool) ([]*unstructured.Unstructured, error) {
+	k := &types.Kustomization{Resources: []string{"agent/managed"}}
+	if deploy {
+		k.Resources = []string{"agent"}
+		settings := []operation{
+			// The manifest has the name of the cluster and the bootstrap kubeconfig as first arguments.
+			{"test", containerPath + "/args/0", "--cluster-name=cluster1"},
+			{"test", containerPath + "/args/1", "--bootstrap-kubeconfig=" + bootstrapKubeconfigFile},
+			{"replace", containerPath + "/args/0", "--cluster-name=" + a.cluster},
+		}
+		for _, arg := range a.arguments()[2:] {
+			settings = append(settings, operation{"add", containerPath + "/args/-", arg})
+		}
+		if image := a.image.of(agentImage); image != agentImage {
+			settings = append(settings, operation{"replace", containerPath + "/image", image})
+		}
+		k.Patches = append(k.Patches, jsonPatch(kindDeployment, agentName, settings...))
+	}
+	if a.identity != nil {
+		k.Patches = append(k.Patches, jsonPatch(kindServiceAccount, agentName,
+			operation{"add", "/metadata/annotations", map[string]string{roleARNAnnotation: a.identity.ManagedClusterRoleARN()}}))
+	}
+	objects, err := buildAgent(k, a.namespace)
 	if err != nil {
 		return nil, err
 	}
 	if a.noWorks {
 		objects = slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool { return object.GetKind() == kindCRD })
-	}
-	for _, object := range objects {
-		if a.identity != nil && object.GetKind() == kindServiceAccount && object.GetName() == agentName && object.GetNamespace() == a.namespace {
-			annotate(object, roleARNAnnotation, a.identity.ManagedClusterRoleARN())
-		}
 	}
 	secret, err := toUnstructured(&corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
@@ -85,15 +104,21 @@ func (a *agentSettings) objects() ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(objects, secret), nil
+	// Before the Deployment, which mounts it.
+	return slices.Insert(objects, 1, secret), nil
 }
 
 // agentManifests returns the objects that an agent in this namespace needs, except its
-// Deployment and its Secret. If the namespace is not the default one, the names of
-// bindings outside of the namespace contain it. Agents share the roles, and each agent
-// has its own bindings.
+// Deployment and its Secret.
 func agentManifests(namespace string) ([]*unstructured.Unstructured, error) {
-	objects, err := manifests("agent/managed/namespace.yaml", "agent/managed/*.yaml")
+	return buildAgent(&types.Kustomization{Resources: []string{"agent/managed"}}, namespace)
+}
+
+// buildAgent returns the objects of a kustomization of the agent, moved to a namespace. If it is not
+// the default one, the names of bindings outside of the namespace contain it. Agents share the
+// roles, and each agent has its own bindings.
+func buildAgent(k *types.Kustomization, namespace string) ([]*unstructured.Unstructured, error) {
+	objects, err := build(k)
 	if err != nil {
 		return nil, err
 	}
@@ -129,34 +154,6 @@ func moveToNamespace(object *unstructured.Unstructured, namespace string) error 
 
 func isBinding(object *unstructured.Unstructured) bool {
 	return object.GetKind() == "ClusterRoleBinding" || object.GetKind() == "RoleBinding"
-}
-
-// deployment returns the Deployment of the agent with these settings.
-func (a *agentSettings) deployment() (*unstructured.Unstructured, error) {
-	found, err := manifests("agent/deploy.yaml")
-	if err != nil {
-		return nil, err
-	}
-	index := slices.IndexFunc(found, func(object *unstructured.Unstructured) bool { return object.GetKind() == kindDeployment })
-	if index < 0 {
-		return nil, fmt.Errorf("the manifests contain no %s of the agent", kindDeployment)
-	}
-	deployment := &appsv1.Deployment{}
-	if err := fromUnstructured(found[index], deployment); err != nil {
-		return nil, err
-	}
-	deployment.Namespace = a.namespace
-	pod := &deployment.Spec.Template.Spec
-	if len(pod.Containers) != 1 {
-		return nil, fmt.Errorf("%s must have exactly one container", display(found[index]))
-	}
-	container := &pod.Containers[0]
-	container.Image = a.image.of(container.Image)
-	for _, flag := range []string{"cluster-name", "bootstrap-kubeconfig", "registration-auth", "registration-namespace", "hub-cluster-arn", "managed-cluster-arn"} {
-		container.Args = withoutFlag(container.Args, flag)
-	}
-	container.Args = append(container.Args, a.arguments()...)
-	return toUnstructured(deployment)
 }
 
 // bootstrapKubeconfig returns the kubeconfig with which the agent registers its cluster.

@@ -9,12 +9,9 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
+	"sigs.k8s.io/kustomize/api/types"
 
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
@@ -24,10 +21,6 @@ const (
 	hubNamespace  = "open-cluster-management-hub"
 	serverName    = "hub-apiserver"
 	servingSecret = "hub-apiserver-serving"
-
-	// injectAnnotation is the annotation of APIServices into which the server writes its
-	// certificate authorities.
-	injectAnnotation = "open-cluster-management.io/inject-ca-from-secret"
 
 	kindAPIService     = "APIService"
 	kindDeployment     = "Deployment"
@@ -41,11 +34,9 @@ const (
 	searchPostgres = "postgres"
 	searchNone     = "none"
 
-	dataVolume = "data"
-	dataDir    = "/var/lib/hub-apiserver"
-	// serverGroup is the group of the files in the volume of the server. It equals
-	// runAsUser in the manifests.
-	serverGroup = 65532
+	// serverImage is the image in the manifests.
+	serverImage   = "hub-apiserver:latest"
+	containerPath = "/spec/template/spec/containers/0"
 )
 
 // hubSettings are the settings of a hub.
@@ -64,6 +55,8 @@ type hubSettings struct {
 	etcdServers []string
 	search      string
 	storageSize string
+	// existingOCM is true if the hub runs OCM, which keeps the registration of clusters.
+	existingOCM bool
 }
 
 func newHubSettings() hubSettings {
@@ -81,6 +74,7 @@ func (h *hubSettings) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&h.serving, "serving-certificates", h.serving, "Source of the server's certificate: self-signed (the server creates and renews it) or cert-manager (which must be installed on the hub).")
 	flags.StringSliceVar(&h.etcdServers, "etcd-servers", nil, "URLs of an etcd cluster, for two replicas of the server. The Secret hub-apiserver-etcd contains its certificates. If empty, one replica stores its data in a persistent volume.")
 	flags.StringVar(&h.search, "search-engine", "", "Search engine: embedded, postgres (the Secret hub-apiserver-postgres contains its URL) or none. Defaults to embedded, or to postgres with --etcd-servers.")
+	flags.BoolVar(&h.existingOCM, "existing-ocm", false, "The hub runs OCM, which continues to store ManifestWorks, ManagedClusters, sets and add-ons, and to register clusters. By default, init looks for its CustomResourceDefinitions.")
 	flags.StringVar(&h.storageSize, "storage-size", h.storageSize, "Size of the persistent volume.")
 }
 
@@ -186,163 +180,58 @@ func oneValue(value string) string {
 
 // access returns the RBAC objects of the server, the agents and the administrators.
 func (h *hubSettings) access() ([]*unstructured.Unstructured, error) {
-	patterns := []string{"rbac/namespace.yaml", "rbac/*.yaml", "agent/hub/*.yaml"}
-	if h.aws() && irsa.Mapping(h.eksAuth) == irsa.ConfigMap {
-		patterns = append(patterns, "rbac/aws-auth/*.yaml")
-	}
-	objects, err := manifests(patterns...)
-	if err != nil {
-		return nil, err
-	}
-	for _, object := range objects {
-		if h.aws() && object.GetKind() == kindServiceAccount && object.GetName() == serverName {
-			annotate(object, roleARNAnnotation, h.roleARN)
-		}
-	}
-	return objects, nil
+	k := &types.Kustomization{Resources: []string{"rbac", "agent/hub"}}
+	h.addAccess(k)
+	return build(k)
 }
 
-func annotate(object *unstructured.Unstructured, key, value string) {
-	annotations := object.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
+func (h *hubSettings) addAccess(k *types.Kustomization) {
+	if !h.aws() {
+		return
 	}
-	annotations[key] = value
-	object.SetAnnotations(annotations)
+	if irsa.Mapping(h.eksAuth) == irsa.ConfigMap {
+		k.Components = append(k.Components, "deploy/components/aws-auth")
+	}
+	k.Patches = append(k.Patches, jsonPatch(kindServiceAccount, serverName,
+		operation{"add", "/metadata/annotations", map[string]string{roleARNAnnotation: h.roleARN}}))
 }
 
-// server returns the objects that run and expose the server.
-func (h *hubSettings) server() ([]*unstructured.Unstructured, error) {
-	patterns := []string{"deploy/base/*.yaml", "apiservice/*.yaml"}
-	if h.serving == servingCertManager {
-		patterns = append([]string{"deploy/cert-manager/*.yaml"}, patterns...)
-	}
-	objects, err := manifests(patterns...)
-	if err != nil {
-		return nil, err
-	}
-	objects = slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
-		if h.search != searchNone || object.GetKind() != kindAPIService {
-			return false
+// objects returns all objects of a hub: those of access, and the objects that run and expose the
+// server. They equal the result of kubectl kustomize for artifacts/deploy with the same components,
+// except for the settings.
+func (h *hubSettings) objects() ([]*unstructured.Unstructured, error) {
+	k := &types.Kustomization{Resources: []string{"deploy/base"}}
+	for component, used := range map[string]bool{
+		"cert-manager":  h.serving == servingCertManager,
+		"existing-ocm":  h.existingOCM,
+		"external-etcd": len(h.etcdServers) > 0,
+		"no-search":     h.search == searchNone,
+		"postgres":      h.search == searchPostgres,
+	} {
+		if used {
+			k.Components = append(k.Components, "deploy/components/"+component)
 		}
-		group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
-		return group == "search.open-cluster-management.io" || group == "proxy.open-cluster-management.io"
-	})
-	var out []*unstructured.Unstructured
-	for _, object := range objects {
-		switch object.GetKind() {
-		case kindAPIService:
-			if h.serving == servingCertManager {
-				unstructured.RemoveNestedField(object.Object, "metadata", "annotations", injectAnnotation)
-				annotate(object, "cert-manager.io/inject-ca-from", hubNamespace+"/"+serverName)
-			}
-		case kindDeployment:
-			made, err := h.deployment(object)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, made...)
-			continue
-		}
-		out = append(out, object)
 	}
-	return out, nil
-}
-
-// deployment returns the Deployment of the server with these settings, and the claim of
-// its volume if it has one.
-func (h *hubSettings) deployment(manifest *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	deployment := &appsv1.Deployment{}
-	if err := fromUnstructured(manifest, deployment); err != nil {
-		return nil, err
-	}
-	pod := &deployment.Spec.Template.Spec
-	if len(pod.Containers) != 1 {
-		return nil, fmt.Errorf("%s must have one container", display(manifest))
-	}
-	container := &pod.Containers[0]
-	container.Image = h.image.of(container.Image)
-	if h.serving == servingCertManager {
-		mountCertificate(pod)
-	}
-	if h.search != searchPostgres {
-		container.Args = withoutFlag(container.Args, "search-postgres-url-file")
-		dropVolume(pod, "postgres")
-	}
-	container.Args = append(withoutFlag(container.Args, "search-engine"), "--search-engine="+h.search)
-	container.Args = withoutFlag(container.Args, "etcd-servers")
-	var out []*unstructured.Unstructured
+	slices.Sort(k.Components)
+	h.addAccess(k)
+	var settings []operation
 	if len(h.etcdServers) > 0 {
-		container.Args = append(container.Args, "--etcd-servers="+strings.Join(h.etcdServers, ","))
+		// The component has replaced this argument of the base.
+		settings = append(settings, operation{"replace", containerPath + "/args/2", "--etcd-servers=" + strings.Join(h.etcdServers, ",")})
 	} else {
-		for _, flag := range []string{"etcd-cafile", "etcd-certfile", "etcd-keyfile"} {
-			container.Args = withoutFlag(container.Args, flag)
+		k.Patches = append(k.Patches, jsonPatch("PersistentVolumeClaim", serverName,
+			operation{"replace", "/spec/resources/requests/storage", h.storageSize}))
+	}
+	if image := h.image.of(serverImage); image != serverImage {
+		settings = append(settings, operation{"replace", containerPath + "/image", image})
+	}
+	if !h.existingOCM {
+		for _, arg := range h.arguments() {
+			settings = append(settings, operation{"add", containerPath + "/args/-", arg})
 		}
-		dropVolume(pod, "etcd-certs")
-		claim, err := toUnstructured(h.keepData(deployment))
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, claim)
 	}
-	container.Args = append(container.Args, h.arguments()...)
-	object, err := toUnstructured(deployment)
-	if err != nil {
-		return nil, err
+	if len(settings) > 0 {
+		k.Patches = append(k.Patches, jsonPatch(kindDeployment, serverName, settings...))
 	}
-	return append(out, object), nil
-}
-
-// keepData configures one replica with a volume, and returns its claim. A second replica
-// could not start while the first runs, so the strategy is Recreate.
-func (h *hubSettings) keepData(deployment *appsv1.Deployment) *corev1.PersistentVolumeClaim {
-	deployment.Spec.Replicas = ptr.To[int32](1)
-	deployment.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
-	pod := &deployment.Spec.Template.Spec
-	if pod.SecurityContext == nil {
-		pod.SecurityContext = &corev1.PodSecurityContext{}
-	}
-	pod.SecurityContext.FSGroup = ptr.To[int64](serverGroup)
-	// The ownership of the files must change only once. Later changes would open the
-	// directory of etcd, which etcd restricts to its own user.
-	pod.SecurityContext.FSGroupChangePolicy = ptr.To(corev1.FSGroupChangeOnRootMismatch)
-	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: dataVolume, VolumeSource: corev1.VolumeSource{
-		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: serverName},
-	}})
-	container := &pod.Containers[0]
-	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: dataVolume, MountPath: dataDir})
-	container.Args = append(container.Args, "--data-dir="+dataDir+"/data")
-	return &corev1.PersistentVolumeClaim{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, Name: serverName},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(h.storageSize)}},
-		},
-	}
-}
-
-// mountCertificate makes the server use the certificate that cert-manager writes into the Secret.
-func mountCertificate(pod *corev1.PodSpec) {
-	const name, path = "certs", "/certs"
-	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: servingSecret}}})
-	container := &pod.Containers[0]
-	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path, ReadOnly: true})
-	container.Args = append(withoutFlag(container.Args, "serving-certificate-secret"),
-		"--tls-cert-file="+path+"/"+corev1.TLSCertKey, "--tls-private-key-file="+path+"/"+corev1.TLSPrivateKeyKey)
-}
-
-// withoutFlag removes a flag in the form --name=value from a command line.
-func withoutFlag(args []string, name string) []string {
-	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
-		return arg == "--"+name || strings.HasPrefix(arg, "--"+name+"=")
-	})
-}
-
-func dropVolume(pod *corev1.PodSpec, name string) {
-	pod.Volumes = slices.DeleteFunc(pod.Volumes, func(volume corev1.Volume) bool { return volume.Name == name })
-	for i := range pod.Containers {
-		mounts := &pod.Containers[i].VolumeMounts
-		*mounts = slices.DeleteFunc(*mounts, func(mount corev1.VolumeMount) bool { return mount.Name == name })
-	}
+	return build(k)
 }

@@ -19,6 +19,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/signing"
 )
@@ -154,7 +157,11 @@ func (i *initializing) run(ctx context.Context) error {
 		return err
 	}
 	if i.output {
-		return i.print()
+		objects, err := i.objects()
+		if err != nil {
+			return err
+		}
+		return writeManifests(i.streams.Out, objects)
 	}
 	ctx, cancel := context.WithTimeout(ctx, i.timeout)
 	defer cancel()
@@ -171,11 +178,11 @@ func (i *initializing) run(ctx context.Context) error {
 		return err
 	}
 	if i.apiserver == modeDeploy {
-		if err := refuseExistingHub(ctx, install); err != nil {
+		if err := i.detectOCM(ctx, install); err != nil {
 			return err
 		}
 	}
-	if slices.Contains(i.hub.drivers, registerv1alpha1.DriverCSR) && i.probeTimeout > 0 {
+	if !i.hub.existingOCM && slices.Contains(i.hub.drivers, registerv1alpha1.DriverCSR) && i.probeTimeout > 0 {
 		if err := i.probe(ctx, kube); err != nil {
 			return err
 		}
@@ -186,34 +193,51 @@ func (i *initializing) run(ctx context.Context) error {
 	return i.next(ctx, kube, config)
 }
 
-// print prints the manifests.
-func (i *initializing) print() error {
-	objects, err := i.hub.access()
+// objects returns the objects to install.
+func (i *initializing) objects() ([]*unstructured.Unstructured, error) {
+	if i.apiserver == modeExternal {
+		return i.hub.access()
+	}
+	return i.hub.objects()
+}
+
+// detectOCM finds out whether the hub runs OCM: its CustomResourceDefinitions then keep the kinds that an
+// APIService would hide. It returns an error if a kind that the server must serve has one.
+func (i *initializing) detectOCM(ctx context.Context, install *installer) error {
+	crds := install.client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	has := func(resource string, version schema.GroupVersion) (bool, error) {
+		name := resource + "." + version.Group
+		if _, err := crds.Get(ctx, name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+			return false, nil
+		} else if err != nil {
+			return false, fmt.Errorf("checking whether the hub runs OCM: %w", err)
+		}
+		// The server already serves this group: the CustomResourceDefinition is hidden.
+		aggregated, err := install.aggregates(ctx, version)
+		return !aggregated, err
+	}
+	found, err := has("managedclusters", clusterv1.SchemeGroupVersion)
 	if err != nil {
 		return err
 	}
-	if i.apiserver == modeDeploy {
-		server, err := i.hub.server()
+	i.hub.existingOCM = i.hub.existingOCM || found
+	if !i.hub.existingOCM {
+		return nil
+	}
+	for resource, version := range map[string]schema.GroupVersion{
+		"clusterpermissions":     rbacv1alpha1.SchemeGroupVersion,
+		"managedserviceaccounts": authenticationv1beta1.SchemeGroupVersion,
+	} {
+		found, err := has(resource, version)
 		if err != nil {
 			return err
 		}
-		objects = append(objects, server...)
+		if found {
+			return fmt.Errorf("the hub stores %s in a CustomResourceDefinition, which the server would hide. Move them to the server, or delete the CustomResourceDefinition %s.%s and its controller; see docs/operating.md", resource, resource, version.Group)
+		}
 	}
-	return writeManifests(i.streams.Out, objects)
-}
-
-// refuseExistingHub returns an error if the cluster is a hub that runs OCM, because an
-// APIService would hide its CustomResourceDefinitions.
-func refuseExistingHub(ctx context.Context, install *installer) error {
-	crds := install.client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-	_, err := crds.Get(ctx, "managedclusters.cluster.open-cluster-management.io", metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("checking whether the hub runs OCM: %w", err)
-	}
-	return errors.New("the hub already runs OCM, which serves ManagedClusters with a CustomResourceDefinition and registers clusters. To add the server to it, apply artifacts/deploy/existing-ocm instead")
+	say(i.streams.Out, "the hub runs OCM, which continues to store ManifestWorks, ManagedClusters, sets and add-ons, and to register clusters")
+	return nil
 }
 
 // probe prints a warning if the hub does not sign the certificates that clusters request.
@@ -243,38 +267,29 @@ func (i *initializing) warn(format string, args ...any) {
 }
 
 func (i *initializing) install(ctx context.Context, kube kubernetes.Interface, install *installer) error {
-	access, err := i.hub.access()
+	objects, err := i.objects()
 	if err != nil {
 		return err
 	}
-	if err := install.apply(ctx, access...); err != nil {
+	if err := install.apply(ctx, objects...); err != nil {
 		return err
 	}
-	if i.apiserver == modeExternal {
-		return nil
-	}
-	server, err := i.hub.server()
-	if err != nil {
-		return err
-	}
-	if err := keepBundles(ctx, install, server); err != nil {
-		return err
-	}
-	if err := install.apply(ctx, server...); err != nil {
-		return err
-	}
-	if !i.wait {
+	if !i.wait || i.apiserver == modeExternal {
 		return nil
 	}
 	say(i.streams.Out, "waiting for the server")
 	if err := waitForDeployment(ctx, kube, hubNamespace, serverName); err != nil {
 		return err
 	}
-	return waitForAPIServices(ctx, install, server)
+	return waitForAPIServices(ctx, install, objects)
 }
 
 // next prints the next steps.
 func (i *initializing) next(ctx context.Context, kube kubernetes.Interface, config *rest.Config) error {
+	if i.hub.existingOCM {
+		say(i.streams.Out, "\nThe server is installed. Clusters join as before.")
+		return nil
+	}
 	token, expires, err := bootstrapToken(ctx, kube, i.tokenDuration)
 	if err != nil {
 		return err
@@ -298,30 +313,6 @@ func (i *initializing) next(ctx context.Context, kube kubernetes.Interface, conf
 		say(i.streams.Out, "\nor\n\n%s", join)
 	}
 	say(i.streams.Out, "\nand then on the hub\n\n    clusteradm accept --clusters CLUSTER_NAME")
-	return nil
-}
-
-// keepBundles adds the bundles of the existing APIServices to those that will be applied. An earlier
-// clusteradm init applied them, so they would be removed, and the hub would not trust the server until
-// the server writes them again.
-func keepBundles(ctx context.Context, install *installer, objects []*unstructured.Unstructured) error {
-	for _, object := range objects {
-		if object.GetKind() != kindAPIService {
-			continue
-		}
-		existing, err := install.client.Resource(apiServices).Get(ctx, object.GetName(), metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("APIService %s: %w", object.GetName(), err)
-		}
-		if bundle, _, _ := unstructured.NestedString(existing.Object, "spec", "caBundle"); bundle != "" {
-			if err := unstructured.SetNestedField(object.Object, bundle, "spec", "caBundle"); err != nil {
-				return err
-			}
-		}
-	}
 	return nil
 }
 

@@ -107,7 +107,7 @@ func TestInitServingCertificates(t *testing.T) {
 		args, volumes []string
 		annotation    string
 	}{
-		servingSelfSigned:  {[]string{"--serving-certificate-secret=" + servingSecret}, nil, injectAnnotation},
+		servingSelfSigned:  {[]string{"--serving-certificate-secret=" + servingSecret}, nil, "open-cluster-management.io/inject-ca-from-secret"},
 		servingCertManager: {[]string{"--tls-cert-file=/certs/tls.crt", "--tls-private-key-file=/certs/tls.key"}, []string{servingSecret}, "cert-manager.io/inject-ca-from"},
 	} {
 		t.Run(source, func(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path"
 	"slices"
 	"strings"
 
@@ -52,9 +51,6 @@ func manifests(patterns ...string) ([]*unstructured.Unstructured, error) {
 			return nil, fmt.Errorf("no manifests match %s", pattern)
 		}
 		for _, file := range files {
-			if path.Base(file) == "kustomization.yaml" {
-				continue
-			}
 			content, err := artifacts.FS.ReadFile(file)
 			if err != nil {
 				return nil, err

@@ -197,16 +197,9 @@ func (j *joining) run(ctx context.Context) error {
 	if j.settings.bootstrapKubeconfig, err = bootstrapKubeconfig(j.server, j.token, j.settings.ca); err != nil {
 		return err
 	}
-	objects, err := j.settings.objects()
+	objects, err := j.settings.objects(j.agent == modeDeploy)
 	if err != nil {
 		return err
-	}
-	if j.agent == modeDeploy {
-		deployment, err := j.settings.deployment()
-		if err != nil {
-			return err
-		}
-		objects = append(objects, deployment)
 	}
 	if err := install.apply(ctx, objects...); err != nil {
 		return err

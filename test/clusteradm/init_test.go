@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,14 +13,19 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+	"sigs.k8s.io/yaml"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
 const (
@@ -204,11 +211,50 @@ func TestInitWarnsIfTheHubDoesNotSign(t *testing.T) {
 	}
 }
 
-func TestInitRejectsAHubThatRunsOCM(t *testing.T) {
-	hub := clusters.cluster(t, "public", false)
+func TestInitOnAHubThatRunsOCM(t *testing.T) {
+	hub := clusters.cluster(t, "ocm", false)
 	applyFile(t, hub, "test", "framework", "testdata", "managedclusters.crd.yaml")
-	run(t, hub, "init").refused(t, "already runs OCM", "existing-ocm")
+	clusterCRD, err := os.ReadFile(filepath.Join(localhub.Root(), "test", "framework", "testdata", "managedclusters.crd.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts := &unstructured.Unstructured{}
+	content := strings.NewReplacer("managedcluster", "managedserviceaccount", "ManagedCluster", "ManagedServiceAccount",
+		"cluster.open-cluster-management.io", "authentication.open-cluster-management.io").Replace(string(clusterCRD))
+	if err := yaml.Unmarshal([]byte(content), &accounts.Object); err != nil {
+		t.Fatal(err)
+	}
+	if err := hub.Apply(t.Context(), accounts); err != nil {
+		t.Fatal(err)
+	}
+	run(t, hub, "init").refused(t, "stores managedserviceaccounts in a CustomResourceDefinition", "delete the CustomResourceDefinition managedserviceaccounts.authentication.open-cluster-management.io")
 	if _, err := kubeOf(t, hub).AppsV1().Deployments(hubNamespace).Get(t.Context(), serverName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("Get(Deployment of the server) = %v, want NotFound", err)
+	}
+	client, err := dynamic.NewForConfig(hub.AdminConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	crds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	if err := crds.Delete(t.Context(), accounts.GetName(), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the CustomResourceDefinition is deleted", func(ctx context.Context) error {
+		if _, err := crds.Get(ctx, accounts.GetName(), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("Get(CustomResourceDefinition) = %w, want NotFound", err)
+		}
+		return nil
+	})
+	got := run(t, hub, "init").done(t)
+	got.shows(t, "the hub runs OCM", "Clusters join as before")
+	deployment, err := kubeOf(t, hub).AppsV1().Deployments(hubNamespace).Get(t.Context(), serverName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if args := strings.Join(deployment.Spec.Template.Spec.Containers[0].Args, " "); !strings.Contains(args, "cluster.open-cluster-management.io/v1=false") || strings.Contains(args, "--registration-auth") {
+		t.Errorf("arguments of the server = %s, want clusters left to OCM", args)
+	}
+	if _, err := ocmOf(t, hub).ClusterV1().ManagedClusters().List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("List(ManagedClusters) after init = %v, want the CustomResourceDefinition of OCM", err)
 	}
 }

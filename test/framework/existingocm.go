@@ -71,7 +71,7 @@ func ServerOfHubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) (*lo
 		t.Fatal(err)
 	}
 	// The server becomes ready only after the hub grants it all permissions that it needs.
-	grants, err := localhub.ReadManifests(filepath.Join(localhub.Root(), "artifacts", "deploy", "existing-ocm"))
+	grants, err := localhub.ReadManifests(filepath.Join(localhub.Root(), "artifacts", "deploy", "components", "existing-ocm"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func ServerOfHubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) (*lo
 	return hub, server
 }
 
-// overlayArgs returns the arguments of the server that artifacts/deploy/existing-ocm adds.
+// overlayArgs returns the arguments of the server that artifacts/deploy/components/existing-ocm adds.
 func overlayArgs(t *testing.T) []string {
 	t.Helper()
 	var overlay struct {
@@ -99,7 +99,7 @@ func overlayArgs(t *testing.T) []string {
 			Patch  string
 		}
 	}
-	content := Must(os.ReadFile(filepath.Join(localhub.Root(), "artifacts", "deploy", "existing-ocm", "kustomization.yaml")))(t)
+	content := Must(os.ReadFile(filepath.Join(localhub.Root(), "artifacts", "deploy", "components", "existing-ocm", "kustomization.yaml")))(t)
 	if err := yaml.Unmarshal(content, &overlay); err != nil {
 		t.Fatal(err)
 	}

@@ -7,9 +7,11 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 )
 
 // Ports are chosen below the range that Linux uses for outgoing connections (32768
@@ -23,6 +25,7 @@ const (
 var (
 	portsMu sync.Mutex
 	handed  = map[int]bool{} // ports that this program uses
+	locks   []*os.File       // files whose locks this program holds, open until it exits
 )
 
 // rememberedPort returns the port in file if nothing listens on it. Otherwise it returns
@@ -46,8 +49,19 @@ func rememberedPort(file string) (int, error) {
 }
 
 // claim records that this program uses a port, or returns an error if a process listens
-// on it. The caller holds portsMu.
+// on it, or another program has claimed it. The caller holds portsMu.
 func claim(port int) error {
+	if !handed[port] {
+		// Packages are tested by several programs at once. The kernel releases the lock when this one exits.
+		lock, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("localhub-port-%d.lock", port)), os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return err
+		}
+		if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+			return errors.Join(err, lock.Close())
+		}
+		locks = append(locks, lock)
+	}
 	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
 		return err

@@ -90,7 +90,7 @@ func (a *awsAuth) edit(ctx context.Context, create bool, change func(roles strin
 // remedy, or an empty string.
 func (a *awsAuth) check(ctx context.Context) (string, error) {
 	const (
-		grant = "apply the Role of artifacts/rbac/aws-auth, as clusteradm init --eks-auth=ConfigMap does"
+		grant = "apply the Role of artifacts/deploy/components/aws-auth, as clusteradm init --eks-auth=ConfigMap does"
 		name  = "ConfigMap " + authNamespace + "/" + authName
 	)
 	current, err := a.configMaps.Get(ctx, authName, metav1.GetOptions{})

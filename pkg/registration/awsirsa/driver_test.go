@@ -454,9 +454,9 @@ func TestCheck(t *testing.T) {
 		"no ConfigMap":            {irsa.ConfigMap, remove, nil},
 		"no access to AWS":        {irsa.ConfigMap, func(s *setting) { s.cloud.problem = "no EKS" }, nil},
 		"an invalid ConfigMap":    {irsa.ConfigMap, edit(map[string]string{"mapRoles": "{"}), []string{"mapRoles cannot be parsed", "correct it manually"}},
-		"no permission to read":   {irsa.ConfigMap, forbid("get"), []string{"cannot get the ConfigMap kube-system/aws-auth", "artifacts/rbac/aws-auth"}},
-		"no permission to write":  {irsa.ConfigMap, forbid("update"), []string{"cannot update the ConfigMap", "artifacts/rbac/aws-auth"}},
-		"no permission to create": {irsa.ConfigMap, func(s *setting) { remove(s); forbid("create")(s) }, []string{"cannot create the ConfigMap", "artifacts/rbac/aws-auth"}},
+		"no permission to read":   {irsa.ConfigMap, forbid("get"), []string{"cannot get the ConfigMap kube-system/aws-auth", "artifacts/deploy/components/aws-auth"}},
+		"no permission to write":  {irsa.ConfigMap, forbid("update"), []string{"cannot update the ConfigMap", "artifacts/deploy/components/aws-auth"}},
+		"no permission to create": {irsa.ConfigMap, func(s *setting) { remove(s); forbid("create")(s) }, []string{"cannot create the ConfigMap", "artifacts/deploy/components/aws-auth"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSetting(t)
