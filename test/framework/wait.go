@@ -13,7 +13,7 @@ import (
 )
 
 // Patience is the time that a test waits for an expected state before it fails.
-const Patience = time.Minute
+const Patience = 2 * time.Minute
 
 // Eventually waits until check returns nil. The failure message is "waiting until <what>: <error>",
 // so what names the expected state.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics/testutil"
@@ -52,6 +53,17 @@ type auditor struct {
 	direct *versioned.Clientset
 	// clusters is the number of managed clusters that TestManyPermissions joins.
 	clusters int
+	// onHub counts the writes in the hub's audit log up to position.
+	onHub    writesOfLog
+	position int64
+}
+
+// writesOfLog contains the counts of the writes in an audit log.
+type writesOfLog struct {
+	// renewals counts the lease renewals. others contains all other writes, except the server's
+	// CertificateSigningRequest.
+	renewals int
+	others   []string
 }
 
 // writes contains the counts of all writes by a server and by its clients.
@@ -61,10 +73,9 @@ type writes struct {
 	// requests counts the writing requests since the server's start. It includes the server's own
 	// requests, requests without a change and failed requests.
 	requests int
-	// renewals counts the lease renewals on the hub. others contains all other writes there, except
-	// the server's CertificateSigningRequest.
-	renewals int
-	others   []string
+	writesOfLog
+	// metrics contains all metrics of the server.
+	metrics testutil.Metrics
 }
 
 // sameAs returns an error that describes the writes since before, other than lease renewals, or nil
@@ -83,34 +94,34 @@ func (a *auditor) writes(ctx context.Context) (writes, error) {
 	if err != nil {
 		return writes{}, err
 	}
-	out := writes{revision: list.ResourceVersion}
-	measured, err := a.metrics(ctx)
+	raw, err := a.direct.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
 		return writes{}, err
 	}
+	measured := testutil.NewMetrics()
+	if err := testutil.ParseMetrics(string(raw), &measured); err != nil {
+		return writes{}, err
+	}
+	if err := a.readLog(); err != nil {
+		return writes{}, err
+	}
+	out := writes{revision: list.ResourceVersion, writesOfLog: a.onHub, metrics: measured}
 	for _, sample := range measured["apiserver_request_total"] {
 		if slices.Contains([]string{"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}, string(sample.Metric["verb"])) {
 			out.requests += int(sample.Value)
 		}
 	}
-	return out, a.onHub(&out)
+	return out, nil
 }
 
-func (a *auditor) metrics(ctx context.Context) (testutil.Metrics, error) {
-	raw, err := a.direct.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
-	if err != nil {
-		return nil, err
-	}
-	measured := testutil.NewMetrics()
-	return measured, testutil.ParseMetrics(string(raw), &measured)
-}
-
-// onHub counts the writes in the audit log of the hub.
-func (a *auditor) onHub(into *writes) error {
-	events, _, err := localhub.ReadAudit(a.Hub.AuditLog(), 0)
+// readLog counts the writes that the audit log of the hub contains after the previous call.
+func (a *auditor) readLog() error {
+	events, end, err := localhub.ReadAudit(a.Hub.AuditLog(), a.position)
 	if err != nil {
 		return err
 	}
+	a.position = end
+	into := &a.onHub
 	for _, event := range events {
 		if event.ObjectRef == nil {
 			into.others = append(into.others, event.Verb+" "+event.RequestURI)
@@ -130,20 +141,16 @@ func (a *auditor) onHub(into *writes) error {
 
 // drained returns an error if the queues of the server's controllers are not empty, or if fewer
 // ClusterPermissions were queued since its start.
-func (a *auditor) drained(ctx context.Context, permissions int) error {
-	measured, err := a.metrics(ctx)
-	if err != nil {
-		return err
-	}
+func (w writes) drained(permissions int) error {
 	for _, name := range []string{"workqueue_depth", "workqueue_unfinished_work_seconds"} {
-		for _, sample := range measured[name] {
+		for _, sample := range w.metrics[name] {
 			if sample.Value != 0 {
 				return fmt.Errorf("%s of queue %s = %s, want 0", name, sample.Metric["name"], sample.Value)
 			}
 		}
 	}
 	added := 0
-	for _, sample := range measured["workqueue_adds_total"] {
+	for _, sample := range w.metrics["workqueue_adds_total"] {
 		if sample.Metric["name"] == "clusterpermission" {
 			added += int(sample.Value)
 		}
@@ -155,28 +162,30 @@ func (a *auditor) drained(ctx context.Context, permissions int) error {
 }
 
 // quiet waits until the controllers have queued at least the given number of ClusterPermissions,
-// their queues are empty, and there are no new writes. It returns the counts of writes.
+// their queues are empty, and there were no new writes for some seconds. It returns the counts of
+// writes.
 func (a *auditor) quiet(t *testing.T, permissions int) writes {
 	t.Helper()
-	// Some controllers wait for a second before they act.
-	const unchanged = 30
+	// Some controllers wait for a second before they act. A number of checks instead of a time would
+	// need minutes on a busy machine.
+	const unchanged = 3 * time.Second
 	var last writes
-	times := 0
+	var since time.Time
 	framework.Eventually(t, "the server is quiet", func(ctx context.Context) error {
 		now, err := a.writes(ctx)
 		if err != nil {
 			return err
 		}
-		err = a.drained(ctx, permissions)
-		if err == nil {
-			err = now.sameAs(last)
-		}
+		err = now.sameAs(last)
 		if last = now; err != nil {
-			times = 0
+			since = time.Now()
 			return err
 		}
-		if times++; times < unchanged {
-			return fmt.Errorf("quiet in %d consecutive checks, want %d", times, unchanged)
+		if err := now.drained(permissions); err != nil {
+			return err
+		}
+		if quiet := time.Since(since); quiet < unchanged {
+			return fmt.Errorf("quiet for %v, want %v", quiet, unchanged)
 		}
 		return nil
 	})
