@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
@@ -72,7 +73,7 @@ func (d Database) GetRESTOptions(resource schema.GroupResource, _ runtime.Object
 	config := storagebackend.NewDefaultConfig(storagePrefix, nil)
 	config.Transport.ServerList = []string{d.endpoint}
 	return generic.RESTOptions{
-		StorageConfig: config.ForResource(resource), Decorator: generic.UndecoratedStorage,
+		StorageConfig: config.ForResource(resource), Decorator: genericregistry.StorageWithCacher(),
 		EnableGarbageCollection: true, DeleteCollectionWorkers: 1, ResourcePrefix: resource.Group + "/" + resource.Resource,
 	}, nil
 }

@@ -209,7 +209,17 @@ func (s *source) WatchWithContext(ctx context.Context, options metav1.ListOption
 	if err != nil {
 		return nil, err
 	}
-	return s.store.Watch(s.resource.requestContext(ctx, s.store, "watch", metav1.NamespaceAll), internal)
+	events, err := s.store.Watch(s.resource.requestContext(ctx, s.store, "watch", metav1.NamespaceAll), internal)
+	if err != nil {
+		return nil, err
+	}
+	return watch.Filter(events, func(event watch.Event) (watch.Event, bool) {
+		// The watch cache wraps the objects of an event for three or more watchers, to encode them once.
+		if wrapped, ok := event.Object.(runtime.CacheableObject); ok {
+			event.Object = wrapped.GetObject()
+		}
+		return event, true
+	}), nil
 }
 
 func internalOptions(options metav1.ListOptions) (*metainternalversion.ListOptions, error) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/registry/rest"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -521,6 +523,57 @@ func TestQuota(t *testing.T) {
 	if _, err := other.Create(t.Context(), inOther, metav1.CreateOptions{}); err != nil {
 		t.Errorf("Create() in another namespace = %v, want no error", err)
 	}
+}
+
+// TestQuotaOfReplicas checks that the counter of a replica counts what another one writes, while
+// clients watch. For several watchers, the cache wraps the objects of its events.
+func TestQuotaOfReplicas(t *testing.T) {
+	database := registrytest.StartDatabase(t)
+	replica := func() addonclient.ManagedClusterAddOnInterface {
+		row := newRow()
+		row.Quota = quota.Limits{Objects: 2}
+		row.Counter = quota.NewCounter(row.GroupResource(), row.Quota)
+		return database.Serve(t, nil, row).As(t, "alice").AddonV1alpha1().ManagedClusterAddOns(namespace)
+	}
+	one, other := replica(), replica()
+	// The counter has listed the objects before the other replica writes.
+	if _, err := one.Create(t.Context(), newAddOn("dry", ""), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		events, err := one.Watch(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer events.Stop()
+		go func() {
+			for range events.ResultChan() { //nolint:revive // the test needs only the watch
+			}
+		}()
+	}
+	for _, name := range []string{"a", "b"} {
+		if _, err := other.Create(t.Context(), newAddOn(name, ""), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	full := func(want bool) {
+		t.Helper()
+		err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+			_, err := one.Create(ctx, newAddOn("dry", ""), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err != nil && !apierrors.IsForbidden(err) {
+				return false, err
+			}
+			return (err != nil) == want, nil
+		})
+		if err != nil {
+			t.Errorf("waiting until full = %t: %v", want, err)
+		}
+	}
+	full(true)
+	if err := other.Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	full(false)
 }
 
 func TestObjectLimits(t *testing.T) {
