@@ -25,6 +25,8 @@ GOTEST := GOGC=200 go test -buildvcs=false -vet=off -ldflags=-w
 CLUSTERS ?= 2
 
 export HUB_BIN := $(CURDIR)/bin
+# Static programs, as in the images: tests run them in containers without files of this machine.
+export CGO_ENABLED := 0
 
 .PHONY: help
 help: ## List the targets

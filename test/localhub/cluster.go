@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -43,6 +44,9 @@ type ClusterOptions struct {
 	BinDir string
 	// NoControllerManager disables the controller manager.
 	NoControllerManager bool
+	// Controllers are controllers that the controller manager runs in addition to those that all
+	// clusters need.
+	Controllers []string
 	// NoFsync makes etcd faster on a slow disk. Its data then survives a kill,
 	// but not a crash of the machine.
 	NoFsync bool
@@ -218,7 +222,7 @@ func (c *Cluster) defineControllerManager(opts ClusterOptions, logFile string) e
 		Path: path,
 		Args: []string{
 			"--kubeconfig=" + kubeconfig,
-			"--controllers=" + strings.Join(controllers, ","),
+			"--controllers=" + strings.Join(append(slices.Clone(controllers), opts.Controllers...), ","),
 			"--leader-elect=false",
 			"--bind-address=127.0.0.1",
 			"--secure-port=" + strconv.Itoa(port),

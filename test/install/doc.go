@@ -1,0 +1,3 @@
+// Package install installs hubs and agents from the manifests, as users do, and runs their containers
+// with test/kubelet.
+package install

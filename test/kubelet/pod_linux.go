@@ -1,0 +1,299 @@
+package kubelet
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+// requestTimeout bounds the requests of a Pod to its cluster.
+const requestTimeout = 10 * time.Second
+
+// pod is a running Pod.
+type pod struct {
+	kubelet *Kubelet
+	object  *corev1.Pod
+	cancel  context.CancelFunc
+	ready   atomic.Bool
+	// stopped is closed when the container has ended.
+	stopped  chan struct{}
+	restarts int32
+}
+
+func (p *pod) socket() string { return p.kubelet.socket(string(p.object.UID)[:8]) }
+func (p *pod) dir() string    { return filepath.Join(p.kubelet.Dir, "pods", string(p.object.UID)) }
+
+// run runs the container, and restarts it when it ends, until ctx is done.
+func (p *pod) run(ctx context.Context) {
+	if p.object.Spec.NodeName == "" {
+		binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: p.object.Name, UID: p.object.UID}, Target: corev1.ObjectReference{Kind: "Node", Name: nodeName}}
+		if err := p.kubelet.client.CoreV1().Pods(p.object.Namespace).Bind(ctx, binding, metav1.CreateOptions{}); err != nil {
+			p.report(ctx, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "Unscheduled", Message: err.Error()}})
+		}
+	}
+	for delay := time.Second; ctx.Err() == nil; delay = min(2*delay, 10*time.Second) {
+		err := p.start(ctx)
+		p.ready.Store(false)
+		if ctx.Err() != nil {
+			break
+		}
+		p.report(ctx, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: fmt.Sprint(err)}})
+		select {
+		case <-ctx.Done():
+		case <-time.After(delay):
+		}
+	}
+	background, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	defer cancel()
+	// The Pod can be gone already, and the cluster can be stopped.
+	_ = p.kubelet.client.CoreV1().Pods(p.object.Namespace).Delete(background, p.object.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: ptr.To[int64](0), Preconditions: &metav1.Preconditions{UID: &p.object.UID},
+	})
+	_ = os.RemoveAll(p.dir())
+}
+
+// start runs the container once, and returns the reason of its end.
+func (p *pod) start(ctx context.Context) error {
+	if err := p.supported(); err != nil {
+		return err
+	}
+	described, refresh, err := p.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	content, err := json.Marshal(described)
+	if err != nil {
+		return err
+	}
+	spec := filepath.Join(p.dir(), "sandbox.json")
+	if err := os.WriteFile(spec, content, 0o600); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(filepath.Join(p.kubelet.Dir, p.object.Namespace+"_"+p.object.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	_ = os.Remove(p.socket())
+	command := exec.Command(self)
+	command.Env = []string{sandboxEnv + "=" + spec}
+	command.Stdout, command.Stderr = log, log
+	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	ended := make(chan error, 1)
+	started := make(chan error, 1)
+	go func() {
+		// Pdeathsig is sent when the thread that started the process ends.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := command.Start()
+		started <- err
+		if err == nil {
+			ended <- command.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	p.report(ctx, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}})
+	reason := p.watch(ctx, ended, refresh)
+	if reason.exited {
+		p.restarts++
+		return reason.err
+	}
+	// The grace period begins, after an unsuccessful probe too.
+	_ = command.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-ended:
+	case <-time.After(time.Duration(ptr.Deref(p.object.Spec.TerminationGracePeriodSeconds, 30)) * time.Second):
+		_ = command.Process.Kill()
+		<-ended
+	}
+	p.restarts++
+	return reason.err
+}
+
+type end struct {
+	err    error
+	exited bool
+}
+
+// watch probes the container until it ends, fails its liveness probe, or ctx is done.
+func (p *pod) watch(ctx context.Context, ended <-chan error, refresh func(context.Context) error) end {
+	container := &p.object.Spec.Containers[0]
+	startup, live, ready := newProber(container.StartupProbe), newProber(container.LivenessProbe), newProber(container.ReadinessProbe)
+	tick := time.NewTicker(resync)
+	defer tick.Stop()
+	refreshed := time.Now()
+	for {
+		select {
+		case err := <-ended:
+			return end{fmt.Errorf("the container ended: %w", errors.Join(err, errors.New("see its log"))), true}
+		case <-ctx.Done():
+			return end{err: ctx.Err()}
+		case <-tick.C:
+		}
+		if time.Since(refreshed) > time.Second {
+			refreshed = time.Now()
+			// The cluster can be unavailable for a while.
+			_ = refresh(ctx)
+		}
+		if !startup.passed(ctx, p) {
+			if startup.failed() {
+				return end{err: fmt.Errorf("startup probe: %w", startup.last)}
+			}
+			continue
+		}
+		live.passed(ctx, p)
+		if live.failed() {
+			return end{err: fmt.Errorf("liveness probe: %w", live.last)}
+		}
+		if now := ready.passed(ctx, p); now != p.ready.Load() && (now || ready.failed()) {
+			p.ready.Store(now)
+			p.report(ctx, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}})
+		}
+	}
+}
+
+// prober keeps the results of a probe.
+type prober struct {
+	probe    *corev1.Probe
+	next     time.Time
+	failures int32
+	success  bool
+	last     error
+}
+
+func newProber(probe *corev1.Probe) *prober { return &prober{probe: probe, success: probe == nil} }
+
+func (r *prober) failed() bool { return r.probe != nil && r.failures >= r.probe.FailureThreshold }
+
+// passed runs the probe if its period is over, and returns its last result.
+func (r *prober) passed(ctx context.Context, p *pod) bool {
+	if r.probe == nil || time.Now().Before(r.next) {
+		return r.success
+	}
+	r.next = time.Now().Add(time.Duration(r.probe.PeriodSeconds) * time.Second)
+	if r.last = p.get(ctx, r.probe); r.last != nil {
+		r.failures++
+		r.success = false
+		return false
+	}
+	r.failures, r.success = 0, true
+	return true
+}
+
+// get sends the request of a probe.
+func (p *pod) get(ctx context.Context, probe *corev1.Probe) error {
+	port, err := portOf(&p.object.Spec.Containers[0], probe.HTTPGet.Port)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(probe.TimeoutSeconds)*time.Second)
+	defer cancel()
+	address, err := url.Parse(probe.HTTPGet.Path)
+	if err != nil {
+		return err
+	}
+	address.Scheme, address.Host = "http", "pod"
+	if probe.HTTPGet.Scheme == corev1.URISchemeHTTPS {
+		address.Scheme = "https"
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
+	if err != nil {
+		return err
+	}
+	// As the kubelet, which has no certificate authority of the container.
+	transport := &http.Transport{
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see above
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return dialPort(p.socket(), port) },
+	}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return err
+	}
+	_ = response.Body.Close()
+	if response.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("%s: %s", probe.HTTPGet.Path, response.Status)
+	}
+	return nil
+}
+
+// report writes the status of the Pod.
+func (p *pod) report(ctx context.Context, state corev1.ContainerState) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	ready := corev1.ConditionFalse
+	if p.ready.Load() {
+		ready = corev1.ConditionTrue
+	}
+	status := corev1.PodStatus{
+		Phase: corev1.PodRunning, PodIP: "10.244.0.1", PodIPs: []corev1.PodIP{{IP: "10.244.0.1"}}, StartTime: ptr.To(metav1.Now()),
+		ContainerStatuses: []corev1.ContainerStatus{{
+			Name: p.object.Spec.Containers[0].Name, Image: p.object.Spec.Containers[0].Image, State: state,
+			Ready: p.ready.Load(), Started: ptr.To(state.Running != nil), RestartCount: p.restarts,
+		}},
+	}
+	for _, kind := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady} {
+		status.Conditions = append(status.Conditions, corev1.PodCondition{Type: kind, Status: ready, LastTransitionTime: metav1.Now()})
+	}
+	content, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.object.UID}, "status": status})
+	if err != nil {
+		return
+	}
+	// The next change is reported too, if this one cannot be.
+	_, _ = p.kubelet.client.CoreV1().Pods(p.object.Namespace).Patch(ctx, p.object.Name, types.StrategicMergePatchType, content, metav1.PatchOptions{}, "status")
+}
+
+// supported returns an error if the Pod has a setting that the package would ignore.
+func (p *pod) supported() error {
+	spec := &p.object.Spec
+	container := spec.Containers[0]
+	var errs []error
+	for name, used := range map[string]bool{
+		"several containers":  len(spec.Containers) != 1,
+		"initContainers":      len(spec.InitContainers) > 0,
+		"ephemeralContainers": len(spec.EphemeralContainers) > 0,
+		"hostNetwork":         spec.HostNetwork,
+		"hostAliases":         len(spec.HostAliases) > 0,
+		"envFrom":             len(container.EnvFrom) > 0,
+		"lifecycle":           container.Lifecycle != nil,
+		"workingDir":          container.WorkingDir != "",
+		"volumeDevices":       len(container.VolumeDevices) > 0,
+		"no command":          len(container.Command) == 0,
+		"privileged":          container.SecurityContext != nil && ptr.Deref(container.SecurityContext.Privileged, false),
+		"capabilities other than none": container.SecurityContext == nil || container.SecurityContext.Capabilities == nil ||
+			!slices.Equal(container.SecurityContext.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(container.SecurityContext.Capabilities.Add) > 0,
+	} {
+		if used {
+			errs = append(errs, fmt.Errorf("test/kubelet does not support %s", name))
+		}
+	}
+	for _, probe := range []*corev1.Probe{container.StartupProbe, container.LivenessProbe, container.ReadinessProbe} {
+		if probe != nil && (probe.HTTPGet == nil || len(probe.HTTPGet.HTTPHeaders) > 0 || probe.HTTPGet.Host != "" || probe.SuccessThreshold > 1 || probe.InitialDelaySeconds > 0) {
+			errs = append(errs, errors.New("test/kubelet supports only probes with httpGet, period, timeout and failureThreshold"))
+		}
+	}
+	return errors.Join(errs...)
+}
