@@ -70,8 +70,9 @@ func NewController(options Options) *Controller {
 		clock: options.Clock, seen: map[string]*sighting{},
 	}
 	c.loop = reconcile.Loop{
-		Name:      "registration-liveness",
-		Reconcile: c.reconcile,
+		Name:          "registration-liveness",
+		Reconcile:     c.reconcile,
+		ReportsStates: true,
 		Feeds: []reconcile.Feed{
 			{Informer: options.ClusterInformer.Informer(), Keys: reconcile.Own},
 			{Informer: options.LeaseInformer.Informer(), Keys: clusterOf},
@@ -102,11 +103,13 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time
 	cluster, err := c.lister.Get(name.Name)
 	if apierrors.IsNotFound(err) || err == nil && cluster.DeletionTimestamp != nil {
 		c.forget(name.Name)
+		c.loop.SetState(name, "")
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
+	c.loop.SetState(name, stateOf(cluster))
 	if !cluster.Spec.HubAcceptsClient {
 		c.forget(name.Name)
 		return 0, c.denied(ctx, cluster)

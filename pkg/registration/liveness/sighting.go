@@ -94,6 +94,23 @@ func isUnknown(cluster *clusterv1.ManagedCluster) bool {
 	return meta.IsStatusConditionPresentAndEqual(cluster.Status.Conditions, clusterv1.ManagedClusterConditionAvailable, metav1.ConditionUnknown)
 }
 
+// stateOf returns the state of a cluster in the metric.
+func stateOf(cluster *clusterv1.ManagedCluster) string {
+	available := meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ManagedClusterConditionAvailable)
+	switch {
+	case !cluster.Spec.HubAcceptsClient:
+		return "unaccepted"
+	case !meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ManagedClusterConditionJoined) || available == nil:
+		return "joining"
+	case available.Status == metav1.ConditionTrue:
+		return "available"
+	case available.Status == metav1.ConditionFalse:
+		return "unavailable"
+	default:
+		return "unreachable"
+	}
+}
+
 // renewTime returns the time of the last renewal, or zero for a missing Lease and for the one that the hub creates.
 func renewTime(lease *coordinationv1.Lease) time.Time {
 	if lease == nil || lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Equal(lease.Spec.AcquireTime) {
