@@ -3,7 +3,7 @@
 # Kubernetes libraries, or if the local hub uses other versions of libraries than the root module.
 set -o errexit -o nounset -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-for module in . hack/tools hack/release; do
+for module in . hack/tools hack/release hack/monitoring; do
 	(cd "$module" && go mod tidy -diff) || {
 		echo "go mod tidy would change $module" >&2
 		exit 1
