@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -361,17 +362,22 @@ func (s *suite) agentDown(t *testing.T) {
 
 // etcdFull fills the etcd. The rejected writes are server errors.
 func (s *suite) etcdFull(t *testing.T) {
-	works := s.OCM.WorkV1().ManifestWorks("default")
-	content := make([]byte, 75<<10)
+	// The client must not wait between its requests.
+	config := s.Hub.AdminConfig()
+	config.QPS = -1
+	works := framework.Must(versioned.NewForConfig(config))(t).WorkV1().ManifestWorks("default")
+	content := make([]byte, 150<<10)
 	framework.Must(rand.Read(content))(t)
 	write := func(ctx context.Context) {
 		var running sync.WaitGroup
-		for range 4 {
+		for range 8 {
 			running.Go(func() {
 				work := framework.ConfigMapWork("")
-				work.GenerateName = "large-"
+				work.Namespace, work.GenerateName = "default", "large-"
 				work.Spec.Workload.Manifests[0].Raw = fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"large","namespace":"default"},"data":{"content":"%x"}}`, content)
-				_, _ = works.Create(ctx, work, metav1.CreateOptions{}) // it is rejected in the end
+				if _, err := works.Create(ctx, work, metav1.CreateOptions{}); err != nil && !strings.Contains(err.Error(), "database space exceeded") && ctx.Err() == nil {
+					t.Errorf("Create(large ManifestWork) = %v, want success or that etcd is full", err)
+				}
 			})
 		}
 		running.Wait()
@@ -396,4 +402,3 @@ func (s *suite) serverDown(t *testing.T) {
 	}
 	s.fires(t, nil, "HubAPIServerDown")
 }
-
