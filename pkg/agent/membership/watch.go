@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -70,7 +71,9 @@ func (f *followed[T]) follow(ctx context.Context, see func(sight[T])) {
 		if err == nil {
 			see(sight[T]{object: live})
 			began := time.Now()
-			err = f.stream(ctx, live.GetResourceVersion(), see)
+			if err = f.stream(ctx, live.GetResourceVersion(), see); isExpired(err) {
+				err = f.streamNow(ctx, live.GetResourceVersion(), see)
+			}
 			if time.Since(began) > firstPause {
 				waits.reset()
 			}
@@ -87,19 +90,54 @@ func (f *followed[T]) follow(ctx context.Context, see func(sight[T])) {
 	}
 }
 
+// isExpired reports whether a watch began at a version that the server no longer knows: a server forgets the versions
+// of before its start, and an object may have had its version for long.
+func isExpired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
+
 // stream watches an object from the given version. It returns nil when the watch has ended.
 func (f *followed[T]) stream(ctx context.Context, version string, see func(sight[T])) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	seconds := int64((watchTimeout + rand.N(watchTimeout)).Seconds())
-	watcher, err := f.watch(ctx, metav1.ListOptions{
-		FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, f.name).String(),
-		ResourceVersion: version, TimeoutSeconds: &seconds,
-	})
+	watcher, err := f.start(ctx, version)
 	if err != nil {
 		return err
 	}
 	defer watcher.Stop()
+	return f.receive(ctx, watcher, see)
+}
+
+// streamNow watches an object from its current state, which the watch repeats. seen is the version of the last state.
+func (f *followed[T]) streamNow(ctx context.Context, seen string, see func(sight[T])) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watcher, err := f.start(ctx, "")
+	if err != nil {
+		return err
+	}
+	defer watcher.Stop()
+	// Such a watch does not report that the object has been deleted before.
+	getCtx, cancelGet := context.WithTimeout(ctx, requestTimeout)
+	defer cancelGet()
+	if _, err := f.get(getCtx); err != nil {
+		return err
+	}
+	return f.receive(ctx, watcher, func(next sight[T]) {
+		if order, err := resourceversion.CompareResourceVersion(next.object.GetResourceVersion(), seen); err != nil || order > 0 {
+			see(next)
+		}
+	})
+}
+
+func (f *followed[T]) start(ctx context.Context, version string) (watch.Interface, error) {
+	seconds := int64((watchTimeout + rand.N(watchTimeout)).Seconds())
+	return f.watch(ctx, metav1.ListOptions{
+		FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, f.name).String(),
+		ResourceVersion: version, TimeoutSeconds: &seconds,
+	})
+}
+
+// receive passes on the events of a watch until it ends.
+func (f *followed[T]) receive(ctx context.Context, watcher watch.Interface, see func(sight[T])) error {
 	for {
 		select {
 		case <-ctx.Done():

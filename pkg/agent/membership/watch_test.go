@@ -85,7 +85,7 @@ func TestFollow(t *testing.T) {
 		},
 		"an error event ends the watch": {
 			gets:   []error{nil},
-			events: []watch.Event{{Type: watch.Error, Object: &metav1.Status{Code: http.StatusGone}}, {Type: watch.Modified, Object: secret("3")}},
+			events: []watch.Event{{Type: watch.Error, Object: &metav1.Status{Code: http.StatusInternalServerError}}, {Type: watch.Modified, Object: secret("3")}},
 			want:   []string{"version 1, deleted false after 0s"},
 		},
 		"an unexpected object ends the watch": {
@@ -112,6 +112,42 @@ func TestFollow(t *testing.T) {
 	if got := follow(t, []error{slow, gone}); len(got) != 2 || got[1] != "error "+gone.Error()+" after 30s" {
 		t.Errorf("follow() = %q, want the second request after the 30 seconds of the server's Retry-After", got)
 	}
+}
+
+// TestFollowAfterRestart checks that the watch continues although the server does not know the version of the object.
+func TestFollowAfterRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var versions, seen []string
+		f := &followed[*corev1.Secret]{
+			name: "hub",
+			get:  func(context.Context) (*corev1.Secret, error) { return secret("1"), nil },
+			watch: func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+				versions = append(versions, options.ResourceVersion)
+				watcher := watch.NewFakeWithChanSize(3, false)
+				if options.ResourceVersion != "" {
+					watcher.Error(&apierrors.NewResourceExpired("too old").ErrStatus)
+				} else {
+					watcher.Add(secret("1"))
+					watcher.Modify(secret("9"))
+					watcher.Delete(secret("10"))
+				}
+				return watcher, nil
+			},
+		}
+		f.follow(ctx, func(s sight[*corev1.Secret]) {
+			if seen = append(seen, s.object.ResourceVersion); s.deleted {
+				cancel()
+			}
+		})
+		if diff := cmp.Diff([]string{"1", ""}, versions); diff != "" {
+			t.Errorf("versions of the watches (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"1", "9", "10"}, seen); diff != "" {
+			t.Errorf("versions seen (-want +got):\n%s", diff)
+		}
+	})
 }
 
 // TestFollowAgain checks that a signal immediately ends a watch and a pause.
