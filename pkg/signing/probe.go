@@ -15,7 +15,6 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -52,14 +51,11 @@ func Probe(ctx context.Context, kube kubernetes.Interface, name string, timeout 
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
-		failure := requests.Delete(ctx, created.Name, metav1.DeleteOptions{})
-		if apierrors.IsForbidden(failure) {
-			// The server has no permission to delete a single request by name.
-			failure = requests.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{
-				FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, created.Name).String(),
-			})
-		}
-		if failure != nil && !apierrors.IsNotFound(failure) {
+		// Not delete: the server may delete collections only, as it does for the requests of a cluster.
+		failure := requests.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{
+			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, created.Name).String(),
+		})
+		if failure != nil {
 			err = errors.Join(err, fmt.Errorf("delete the CertificateSigningRequest %s: %w", created.Name, failure))
 		}
 	}()
