@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,21 +24,28 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/test/kubelet"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
+	"open-cluster-management.io/hub-apiserver/test/postgrestest"
 )
 
 const (
 	// patience bounds each wait.
-	patience     = 2 * time.Minute
-	hubNamespace = "open-cluster-management-hub"
-	serverName   = "hub-apiserver"
+	patience       = 2 * time.Minute
+	hubNamespace   = "open-cluster-management-hub"
+	agentNamespace = "open-cluster-management-agent"
+	serverRole     = "open-cluster-management:hub-apiserver"
+	agentRole      = "open-cluster-management:managedcluster:"
+	agentAddonRole = "open-cluster-management-agent-addon/open-cluster-management:agent:serviceaccounts"
+	etcdName       = "etcd." + hubNamespace + ".svc"
+	postgresName   = "postgres." + hubNamespace + ".svc"
 )
 
 func TestMain(m *testing.M) {
 	kubelet.Main()
-	os.Exit(m.Run())
+	os.Exit(postgrestest.Main(m))
 }
 
 // site is a cluster whose Pods run.
@@ -69,7 +77,7 @@ func newSite(t *testing.T, name string, outside map[int]string) *site {
 		ports = map[int]string{}
 	}
 	pods, err := kubelet.New(kubelet.Options{
-		Dir: dir, Outside: ports, Names: []string{"etcd." + hubNamespace + ".svc"},
+		Dir: dir, Outside: ports, Names: []string{etcdName, postgresName},
 		Images: map[string]kubelet.Image{
 			"hub-apiserver:latest":       {Program: program("apiserver"), Path: "/apiserver"},
 			"hub-apiserver-agent:latest": {Program: program("agent"), Path: "/agent"},
@@ -79,7 +87,7 @@ func newSite(t *testing.T, name string, outside map[int]string) *site {
 		t.Fatal(err)
 	}
 	cluster, err := localhub.NewCluster(localhub.ClusterOptions{
-		Name: name, Dir: filepath.Join(dir, "cluster"), NoFsync: true, APIServerArgs: pods.APIServerArgs(),
+		Name: name, Dir: filepath.Join(dir, "cluster"), NoFsync: true, APIServerArgs: pods.APIServerArgs(), AuditPolicy: allRequests,
 		Controllers: []string{"deployment-controller", "replicaset-controller", "endpointslice-controller"},
 	})
 	if err != nil {
@@ -163,38 +171,47 @@ func (s *site) run(t *testing.T, program string, args ...string) string {
 	return string(out)
 }
 
-// replacePod deletes the Pod of a namespace, and waits until a new one is ready and serves all APIs.
-func (s *site) replacePod(t *testing.T, namespace string) {
+// replacePod deletes a Pod of a namespace that has the given number of them, and waits until a new one is ready,
+// and all APIs are served.
+func (s *site) replacePod(t *testing.T, namespace string, replicas int) {
 	t.Helper()
-	pods := s.kube.CoreV1().Pods(namespace)
-	before, err := pods.List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(before.Items) != 1 {
-		t.Fatalf("Pods in %s = %d, want 1", namespace, len(before.Items))
-	}
+	before := s.ready(t, namespace, replicas)
 	begin := time.Now()
-	if err := pods.Delete(t.Context(), before.Items[0].Name, metav1.DeleteOptions{}); err != nil {
+	if err := s.kube.CoreV1().Pods(namespace).Delete(t.Context(), before[0].Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the new Pod in "+namespace+" is ready", func(ctx context.Context) error {
-		now, err := pods.List(ctx, metav1.ListOptions{})
-		if err != nil {
+	eventually(t, "the Pod "+before[0].Name+" is gone", func(ctx context.Context) error {
+		if _, err := s.kube.CoreV1().Pods(namespace).Get(ctx, before[0].Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("Get(Pod) = %v, want NotFound", err)
+		}
+		return nil
+	})
+	s.ready(t, namespace, replicas)
+	t.Logf("Pod in %s replaced after %s", namespace, time.Since(begin).Round(100*time.Millisecond))
+}
+
+// ready waits until the Pods of a namespace are ready, and all APIs are served, and returns the Pods.
+func (s *site) ready(t *testing.T, namespace string, replicas int) []corev1.Pod {
+	t.Helper()
+	var list *corev1.PodList
+	eventually(t, "the Pods in "+namespace+" are ready", func(ctx context.Context) (err error) {
+		if list, err = s.kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{}); err != nil {
 			return err
 		}
-		if len(now.Items) != 1 || now.Items[0].UID == before.Items[0].UID {
-			return fmt.Errorf("Pods = %d, want only the new one", len(now.Items))
+		if len(list.Items) != replicas {
+			return fmt.Errorf("Pods = %d, want %d", len(list.Items), replicas)
 		}
-		if !slices.ContainsFunc(now.Items[0].Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-		}) {
-			return errors.New("the new Pod is not ready")
+		for _, pod := range list.Items {
+			if !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+			}) {
+				return fmt.Errorf("the Pod %s is not ready", pod.Name)
+			}
 		}
 		_, err = s.kube.Discovery().ServerPreferredResources()
 		return err
 	})
-	t.Logf("Pod in %s replaced after %s", namespace, time.Since(begin).Round(100*time.Millisecond))
+	return list.Items
 }
 
 func bindsOnCall(binding rbacv1.ClusterRoleBinding) bool {
@@ -215,6 +232,7 @@ func eventually(t *testing.T, what string, check func(context.Context) error) {
 // TestInstall installs a hub and a managed cluster with clusteradm, as README describes, until the managed
 // cluster has the first ClusterPermission. All containers run as in the manifests.
 func TestInstall(t *testing.T) {
+	t.Parallel()
 	hub := newSite(t, "hub", nil)
 	hubPort := portOf(t, hub)
 	managed := newSite(t, "managed", map[int]string{hubPort: net.JoinHostPort("127.0.0.1", strconv.Itoa(hubPort))})
@@ -244,12 +262,38 @@ func TestInstall(t *testing.T) {
 	})
 	t.Logf("from init to the first ClusterPermission on the managed cluster: %s", time.Since(begin).Round(100*time.Millisecond))
 
+	server := hub.newAccess(t, serverRole, hubNamespace+"/open-cluster-management:hub-apiserver:leases")
+	bootstrap := hub.newAccess(t, "open-cluster-management:bootstrap")
+	agentOnHub := hub.newAccess(t, agentRole+"registration", agentRole+"work",
+		agentRole+"serviceaccounts", agentRole+"namespaces",
+		agentRole+"inventory", agentRole+"cluster1")
+	agent := managed.newAccess(t, "open-cluster-management:agent", "open-cluster-management:agent:apply", "open-cluster-management:agent:executor",
+		"open-cluster-management:agent:inventory", "open-cluster-management:agent:namespaces",
+		agentNamespace+"/open-cluster-management:agent:registration", agentAddonRole)
+
+	hub.useAll(t, managed)
+
 	// The data of the server outlive its Pod, and the agent its restart.
-	hub.replacePod(t, hubNamespace)
-	managed.replacePod(t, "open-cluster-management-agent")
+	hub.replacePod(t, hubNamespace, 1)
+	managed.replacePod(t, agentNamespace, 1)
 	if _, err := hub.ocm.RbacV1alpha1().ClusterPermissions("cluster1").Get(t.Context(), "on-call", metav1.GetOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	const reviewsTokens = "open-cluster-management:agent: create tokenreviews.authentication.k8s.io"
+	eventually(t, "the new agent reviews the token of the account", func(context.Context) error {
+		agent.read(t, managed.AuditLog(), isAccount(agentNamespace, "agent"))
+		if _, unused := agent.unused[reviewsTokens]; unused {
+			return errors.New("it created no TokenReview")
+		}
+		return nil
+	})
+	hub.run(t, "kubectl", "delete", "-f", "artifacts/example/managedserviceaccount.yaml")
+	eventually(t, "the server deletes the Secret of the account", func(ctx context.Context) error {
+		if _, err := hub.kube.CoreV1().Secrets("cluster1").Get(ctx, "example", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("Get(Secret) = %v, want NotFound", err)
+		}
+		return nil
+	})
 	hub.run(t, "kubectl", "delete", "-f", "artifacts/example/clusterpermission.yaml")
 	eventually(t, "the new agent removes the ClusterPermission", func(ctx context.Context) error {
 		bindings, err := managed.kube.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
@@ -258,7 +302,6 @@ func TestInstall(t *testing.T) {
 		}
 		return err
 	})
-
 	managed.run(t, "clusteradm", "unjoin", "--cluster-name", "cluster1")
 	eventually(t, "the hub has no ManagedCluster", func(ctx context.Context) error {
 		if _, err := hub.ocm.ClusterV1().ManagedClusters().Get(ctx, "cluster1", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -266,4 +309,197 @@ func TestInstall(t *testing.T) {
 		}
 		return nil
 	})
+	server.check(t, "the server", hub.AuditLog(), isAccount(hubNamespace, "hub-apiserver"), map[string]string{
+		serverRole + ": change events.events.k8s.io":                                                         "only for an Event that is repeated while its object is unchanged",
+		serverRole + ": execute-as manifestworks.work.open-cluster-management.io":                            "only with --work-executor: test/executor",
+		serverRole + ": read mutatingadmissionpolicies.admissionregistration.k8s.io":                         "only with --enable-admission-plugins=MutatingAdmissionPolicy",
+		serverRole + ": read mutatingadmissionpolicybindings.admissionregistration.k8s.io":                   "as above",
+		serverRole + ": change apiservices.apiregistration.k8s.io v1alpha1.proxy.open-cluster-management.io": "only with artifacts/apiservice/optional",
+	})
+	bootstrap.check(t, "the joining agent", hub.AuditLog(), isAccount("open-cluster-management", "agent-registration-bootstrap"), map[string]string{
+		"open-cluster-management:bootstrap: create managedclusters/irsa.register.open-cluster-management.io": "only on EKS: test/registration",
+	})
+	const forUpstream = "upstream agents of add-ons and of OCM"
+	agentOnHub.check(t, "the agent on the hub", hub.AuditLog(), isMember(clusterv1.AllAgentsGroup), map[string]string{
+		agentRole + "registration: create events":                                                                     forUpstream,
+		agentRole + "registration: change events":                                                                     forUpstream,
+		agentRole + "registration: create events.events.k8s.io":                                                       forUpstream,
+		agentRole + "registration: change events.events.k8s.io":                                                       forUpstream,
+		agentRole + "registration: read managedclusteraddons.addon.open-cluster-management.io":                        forUpstream,
+		agentRole + "registration: change managedclusteraddons/status.addon.open-cluster-management.io":               forUpstream,
+		agentRole + "work: create events":                                                                             forUpstream,
+		agentRole + "work: change events":                                                                             forUpstream,
+		agentRole + "work: create events.events.k8s.io":                                                               forUpstream,
+		agentRole + "work: change events.events.k8s.io":                                                               forUpstream,
+		agentRole + "cluster1: create certificatesigningrequests.certificates.k8s.io":                                 "only to renew the certificate: test/registration",
+		agentRole + "cluster1: renew managedclusters/clientcertificates.register.open-cluster-management.io":          "as above",
+		agentRole + "cluster1: renew managedclusters/clientcertificates.register.open-cluster-management.io cluster1": "as above",
+	})
+	agent.check(t, "the agent on its cluster", managed.AuditLog(), isAccount(agentNamespace, "agent"), map[string]string{
+		"open-cluster-management:agent: create customresourcedefinitions.apiextensions.k8s.io":                                                      "if somebody removes it: test/agent",
+		"open-cluster-management:agent: change customresourcedefinitions.apiextensions.k8s.io appliedmanifestworks.work.open-cluster-management.io": "after an upgrade: test/agent",
+		"open-cluster-management:agent: change appliedmanifestworks/finalizers.work.open-cluster-management.io":                                     "checked by the admission plugin OwnerReferencesPermissionEnforcement",
+		agentAddonRole + ": change serviceaccounts":                                                                                                 "if the identity of the agent has changed: test/serviceaccount",
+		"open-cluster-management:agent:executor: read apiservices.apiregistration.k8s.io":                                                           "only with --executor-mode=Review: test/executor",
+	})
+}
+
+// useAll uses all features of a hub with the cluster cluster1.
+func (s *site) useAll(t *testing.T, managed *site) {
+	t.Helper()
+	s.run(t, "kubectl", "label", "managedclusters", "cluster1", "region=north")
+	for _, example := range []string{"managedclusterset", "managedserviceaccount", "clusterpermission-account", "manifestwork", "executor", "managedclusteraddon"} {
+		path := "artifacts/example/" + example
+		if example != "executor" {
+			path += ".yaml"
+		}
+		s.run(t, "kubectl", "apply", "-f", path)
+	}
+	// Permissions that the agent lacks.
+	s.apply(t, `{"apiVersion": "rbac.open-cluster-management.io/v1alpha1", "kind": "ClusterPermission", "metadata": {"namespace": "cluster1", "name": "metrics"}, "spec": {
+"clusterRole": {"rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]}, "clusterRoleBinding": {"subject": {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "prometheus"}},
+"roles": [{"namespace": "default", "rules": [{"apiGroups": ["example.com"], "resources": ["policies"], "verbs": ["use"]}]}]}}`)
+	eventually(t, "everything is delivered", func(ctx context.Context) error {
+		_, account := managed.kube.CoreV1().ServiceAccounts("open-cluster-management-agent-addon").Get(ctx, "example", metav1.GetOptions{})
+		_, token := s.kube.CoreV1().Secrets("cluster1").Get(ctx, "example", metav1.GetOptions{})
+		_, welcome := managed.kube.CoreV1().ConfigMaps("default").Get(ctx, "welcome", metav1.GetOptions{})
+		_, greeting := managed.kube.CoreV1().ConfigMaps("default").Get(ctx, "greeting", metav1.GetOptions{})
+		_, namespace := managed.kube.CoreV1().Namespaces().Get(ctx, "monitoring", metav1.GetOptions{})
+		_, metrics := managed.kube.RbacV1().ClusterRoles().Get(ctx, "metrics", metav1.GetOptions{})
+		return errors.Join(account, token, welcome, greeting, namespace, metrics)
+	})
+
+	// The hub follows the namespaces of the cluster.
+	managed.run(t, "kubectl", "create", "namespace", "team-a")
+	managed.run(t, "kubectl", "label", "namespace", "team-a", "team=a")
+	eventually(t, "the hub has the label of the namespace", func(ctx context.Context) error {
+		reported, err := s.ocm.RbacV1alpha1().ClusterNamespaces("cluster1").Get(ctx, "team-a", metav1.GetOptions{})
+		if err == nil && reported.Labels["team"] != "a" {
+			err = fmt.Errorf("labels = %v, want team=a", reported.Labels)
+		}
+		return err
+	})
+	managed.run(t, "kubectl", "delete", "namespace", "team-a")
+	eventually(t, "the hub does not have the namespace", func(ctx context.Context) error {
+		if _, err := s.ocm.RbacV1alpha1().ClusterNamespaces("cluster1").Get(ctx, "team-a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("Get(ClusterNamespace) = %v, want NotFound", err)
+		}
+		return nil
+	})
+
+	// The server restores the access of an agent, and leaves a namespace that is older than its cluster.
+	access := agentRole + "cluster1"
+	s.run(t, "kubectl", "patch", "clusterrolebinding", access, "--type=json", `--patch=[{"op": "remove", "path": "/subjects"}]`)
+	eventually(t, "the server restores the ClusterRoleBinding of the agent", func(ctx context.Context) error {
+		binding, err := s.kube.RbacV1().ClusterRoleBindings().Get(ctx, access, metav1.GetOptions{})
+		if err == nil && len(binding.Subjects) == 0 {
+			err = errors.New("it has no subjects")
+		}
+		return err
+	})
+	s.run(t, "kubectl", "create", "namespace", "older")
+	s.apply(t, `{"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster", "metadata": {"name": "older"}, "spec": {"hubAcceptsClient": true}}`)
+	eventually(t, "the server labels the namespace", s.isMarked("older", "older"))
+	s.run(t, "kubectl", "delete", "managedclusters", "older")
+	eventually(t, "the server removes its label", s.isMarked("older", ""))
+}
+
+// isMarked returns a check of the cluster to which a namespace of the hub belongs.
+func (s *site) isMarked(name, cluster string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		namespace, err := s.kube.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if err == nil && namespace.Labels[clusterv1.ClusterNameLabel] != cluster {
+			err = fmt.Errorf("labels of namespace %s = %v, want %s=%s", name, namespace.Labels, clusterv1.ClusterNameLabel, cluster)
+		}
+		return err
+	}
+}
+
+// apply applies an object in JSON.
+func (s *site) apply(t *testing.T, object string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "object.json")
+	if err := os.WriteFile(path, []byte(object), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.run(t, "kubectl", "apply", "-f", path)
+}
+
+// TestInstallReplicas installs two replicas that store their data in an etcd cluster with TLS, and search in PostgreSQL.
+func TestInstallReplicas(t *testing.T) {
+	t.Parallel()
+	certificates := t.TempDir()
+	if err := localhub.WriteTLS(certificates, etcdName); err != nil {
+		t.Fatal(err)
+	}
+	etcd := startEtcd(t, certificates)
+	socket, database := postgresOf(t)
+	hub := newSite(t, "hub", map[int]string{2379: etcd, 5432: socket})
+	hub.run(t, "kubectl", "create", "namespace", hubNamespace)
+	hub.run(t, "kubectl", "-n", hubNamespace, "create", "secret", "generic", "hub-apiserver-etcd",
+		"--from-file="+filepath.Join(certificates, "ca.crt"), "--from-file="+filepath.Join(certificates, "tls.crt"), "--from-file="+filepath.Join(certificates, "tls.key"))
+	hub.run(t, "kubectl", "-n", hubNamespace, "create", "secret", "generic", "hub-apiserver-postgres", "--from-literal=url="+database)
+	hub.run(t, "clusteradm", "init", "--wait", "--etcd-servers=https://"+etcdName+":2379")
+	hub.ready(t, hubNamespace, 2)
+
+	// Objects and requests outlive the Pods: one replica serves while the other is replaced.
+	hub.run(t, "kubectl", "create", "-f", "artifacts/example/managedclusterset.yaml")
+	ctx, stop := context.WithCancel(t.Context())
+	failed := make(chan error, 1)
+	go func() {
+		defer close(failed)
+		for ctx.Err() == nil {
+			if _, err := hub.ocm.ClusterV1beta2().ManagedClusterSets().List(ctx, metav1.ListOptions{}); err != nil && ctx.Err() == nil {
+				failed <- err
+				return
+			}
+		}
+	}()
+	for range 2 {
+		hub.replacePod(t, hubNamespace, 2)
+	}
+	stop()
+	if err := <-failed; err != nil {
+		t.Errorf("List(ManagedClusterSets) while Pods are replaced: %v", err)
+	}
+	hub.run(t, "kubectl", "get", "--raw", "/apis/search.open-cluster-management.io/v1alpha1/fleetresources?limit=1")
+}
+
+// startEtcd starts an etcd that accepts only clients with a certificate, and returns its address.
+func startEtcd(t *testing.T, certificates string) string {
+	t.Helper()
+	etcd, err := localhub.NewEtcd("external etcd", t.TempDir(), localhub.BinDir(), filepath.Join(certificates, "etcd.log"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := localhub.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	etcd.Args = append(etcd.Args, "--listen-client-urls=https://"+address, "--client-cert-auth",
+		"--trusted-ca-file="+filepath.Join(certificates, "ca.crt"), "--cert-file="+filepath.Join(certificates, "tls.crt"), "--key-file="+filepath.Join(certificates, "tls.key"))
+	etcd.Ready = nil
+	if err := etcd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := etcd.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return address
+}
+
+// postgresOf starts PostgreSQL, and returns its socket and the URL of a database for containers.
+func postgresOf(t *testing.T) (socket, database string) {
+	t.Helper()
+	config, err := pgx.ParseConfig(postgrestest.Start(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket = filepath.Join(config.Host, fmt.Sprintf(".s.PGSQL.%d", config.Port))
+	return socket, fmt.Sprintf("postgres://%s@%s:5432/%s?sslmode=disable", config.User, postgresName, config.Database)
 }

@@ -40,7 +40,8 @@ type Options struct {
 	Dir string
 	// Images are the images by the names in the manifests.
 	Images map[string]Image
-	// Outside maps the ports that containers may connect to on 127.0.0.1 to addresses of this machine.
+	// Outside maps the ports that containers may connect to on 127.0.0.1 to addresses of this machine, or to
+	// paths of unix sockets.
 	Outside map[int]string
 	// Names are host names that containers resolve to 127.0.0.1.
 	Names []string
@@ -112,7 +113,11 @@ func (k *Kubelet) Run(ctx context.Context, config *rest.Config) error {
 		if err != nil {
 			return nil, err
 		}
-		return net.Dial("tcp", k.Outside[port])
+		address := k.Outside[port]
+		if filepath.IsAbs(address) {
+			return net.Dial("unix", address)
+		}
+		return net.Dial("tcp", address)
 	})
 	defer k.work.Wait()
 	for {

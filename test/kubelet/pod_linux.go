@@ -29,12 +29,10 @@ const requestTimeout = 10 * time.Second
 
 // pod is a running Pod.
 type pod struct {
-	kubelet *Kubelet
-	object  *corev1.Pod
-	cancel  context.CancelFunc
-	ready   atomic.Bool
-	// stopped is closed when the container has ended.
-	stopped  chan struct{}
+	kubelet  *Kubelet
+	object   *corev1.Pod
+	cancel   context.CancelFunc
+	ready    atomic.Bool
 	restarts int32
 }
 

@@ -132,6 +132,26 @@ func (a *authority) issueServing(dir string, dnsNames ...string) (certFile, keyF
 	return writePair(dir, "serving", certPEM, keyPEM)
 }
 
+// WriteTLS creates an authority, and a certificate for the DNS names and 127.0.0.1, for servers and for
+// clients. It writes ca.crt, tls.crt and tls.key to the existing directory dir.
+func WriteTLS(dir string, dnsNames ...string) error {
+	ca, err := loadAuthority(dir, "ca")
+	if err != nil {
+		return err
+	}
+	certPEM, keyPEM, err := ca.issue(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: dnsNames[0]},
+		DNSNames:    dnsNames,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	})
+	if err != nil {
+		return err
+	}
+	_, _, err = writePair(dir, "tls", certPEM, keyPEM)
+	return err
+}
+
 // writePair writes a certificate and its key to <dir>/<name>.crt and .key.
 func writePair(dir, name string, certPEM, keyPEM []byte) (certFile, keyFile string, err error) {
 	certFile = filepath.Join(dir, name+".crt")
