@@ -75,9 +75,17 @@ integration: devhub build postgres ## Run the tests of one area on real servers:
 .PHONY: test
 test: devhub build postgres ## Run all tests
 	@echo "== testing"
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going test-root test-modules
+
+.PHONY: test-root
+test-root:
 	$(GOTEST) -parallel 4 -timeout 28m ./...
-	cd hack/release && $(GOTEST) ./...
+
+# At the same time as the others, because these mostly wait until an alert fires.
+.PHONY: test-modules
+test-modules:
 	cd hack/monitoring && $(GOTEST) ./...
+	cd hack/release && $(GOTEST) ./...
 
 .PHONY: campaign
 campaign: devhub build ## Run the fault, crash, scale and differential tests for longer than `make test` does

@@ -43,7 +43,7 @@ func run(ctx context.Context) error {
 	flag.StringVar(&r.root, "root", ".", "Directory of the repository.")
 	flag.StringVar(&r.dist, "dist", "dist", "Directory of the results.")
 	epoch := flag.Int64("epoch", 0, "Time of the files in archives and images, in seconds since 1970.")
-	only := flag.String("only", "", "Part to build: images, or empty for everything.")
+	only := flag.String("only", "", "Part to build: images, charts, or empty for everything.")
 	flag.StringVar(&r.repository, "push", "", "Repository to which the images are pushed, such as registry.example.com/project. The manifests then name it.")
 	flag.Parse()
 	r.date = time.Unix(*epoch, 0).UTC()
@@ -64,11 +64,16 @@ func run(ctx context.Context) error {
 		if err := r.manifests(); err != nil {
 			return err
 		}
+		if err := r.charts(); err != nil {
+			return err
+		}
 		return r.checksums()
 	case "images":
 		return r.images(ctx)
+	case "charts":
+		return r.charts()
 	}
-	return fmt.Errorf("-only must be images or empty, not %q", *only)
+	return fmt.Errorf("-only must be images, charts or empty, not %q", *only)
 }
 
 // say prints progress.

@@ -7,8 +7,10 @@ import (
 	"path/filepath"
 
 	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/resmap"
 	kustomize "sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
 )
 
 // manifests writes what each directory of artifacts/deploy with a kustomization installs, and the agent, with the images
@@ -20,7 +22,6 @@ func (r *release) manifests() error {
 	}
 	for _, path := range append(found, filepath.Join(r.root, "artifacts/agent/kustomization.yaml")) {
 		overlay := filepath.Dir(path)
-		// A directory of its own, because the working tree stays as it is.
 		content, err := r.render(overlay)
 		if err != nil {
 			return fmt.Errorf("manifests of %s: %w", overlay, err)
@@ -35,10 +36,19 @@ func (r *release) manifests() error {
 }
 
 func (r *release) render(overlay string) ([]byte, error) {
-	target, err := filepath.Abs(overlay)
+	k := &kustomize.Kustomization{Resources: []string{overlay}}
+	for _, image := range images {
+		k.Images = append(k.Images, kustomize.Image{Name: image.name, NewName: r.in(image.name), NewTag: r.version})
+	}
+	built, err := resources(k)
 	if err != nil {
 		return nil, err
 	}
+	return built.AsYaml()
+}
+
+// resources builds a kustomization in a directory of its own, because the working tree stays as it is.
+func resources(k *kustomize.Kustomization) (resmap.ResMap, error) {
 	dir, err := os.MkdirTemp("", "install-*")
 	if err != nil {
 		return nil, err
@@ -47,22 +57,25 @@ func (r *release) render(overlay string) ([]byte, error) {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return nil, err
 	}
-	relative, err := filepath.Rel(dir, target)
+	for _, paths := range [][]string{k.Resources, k.Components} {
+		for i, path := range paths {
+			if path, err = filepath.Abs(path); err != nil {
+				return nil, err
+			}
+			if paths[i], err = filepath.Rel(dir, path); err != nil {
+				return nil, err
+			}
+		}
+	}
+	k.TypeMeta = kustomize.TypeMeta{APIVersion: kustomize.KustomizationVersion, Kind: kustomize.KustomizationKind}
+	content, err := yaml.Marshal(k)
 	if err != nil {
 		return nil, err
 	}
-	content := fmt.Sprintf("resources: [%q]\nimages:\n", relative)
-	for _, image := range images {
-		content += fmt.Sprintf("- {name: %s, newName: %q, newTag: %q}\n", image.name, r.in(image.name), r.version)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(content), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), content, 0o600); err != nil {
 		return nil, err
 	}
 	options := krusty.MakeDefaultOptions()
 	options.LoadRestrictions = kustomize.LoadRestrictionsNone
-	resources, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), dir)
-	if err != nil {
-		return nil, err
-	}
-	return resources.AsYaml()
+	return krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), dir)
 }

@@ -173,8 +173,16 @@ func (p *pod) fill(ctx context.Context, volume *corev1.Volume, s *sandbox) error
 	mode := int32(0o644)
 	switch source := volume.VolumeSource; {
 	case source.PersistentVolumeClaim != nil:
-		if _, err := client.PersistentVolumeClaims(p.object.Namespace).Get(ctx, source.PersistentVolumeClaim.ClaimName, metav1.GetOptions{}); err != nil {
+		claims := client.PersistentVolumeClaims(p.object.Namespace)
+		claim, err := claims.Get(ctx, source.PersistentVolumeClaim.ClaimName, metav1.GetOptions{})
+		if err != nil {
 			return err
+		}
+		if claim.Status.Phase != corev1.ClaimBound {
+			claim.Status.Phase = corev1.ClaimBound
+			if _, err := claims.UpdateStatus(ctx, claim, metav1.UpdateOptions{}); err != nil {
+				return err
+			}
 		}
 		return p.writable(dir, s)
 	case source.EmptyDir != nil:
