@@ -41,6 +41,10 @@ tokens on the hub, and reports the resources of the cluster for searches.`,
 			if err := options.Validate(); err != nil {
 				return err
 			}
+			if options.Metrics.AllowListMapping == nil && options.Metrics.AllowListMappingManifest == "" {
+				// Otherwise the library logs an error about the missing file.
+				options.Metrics.AllowListMapping = map[string]string{}
+			}
 			options.Metrics.Apply()
 			ctx, stop := signal.NotifyContext(command.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()

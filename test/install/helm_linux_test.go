@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -23,7 +24,7 @@ import (
 )
 
 // TestInstallWithHelm installs a hub and a managed cluster from the charts of a release, with Helm itself, upgrades the
-// hub, and uninstalls both.
+// hub, and uninstalls both. The logs, in JSON, contain no token.
 func TestInstallWithHelm(t *testing.T) {
 	t.Parallel()
 	hub := newSite(t, "hub", nil)
@@ -31,7 +32,7 @@ func TestInstallWithHelm(t *testing.T) {
 	managed := newSite(t, "managed", map[int]string{hubPort: net.JoinHostPort("127.0.0.1", strconv.Itoa(hubPort))})
 	h := newHelm(t)
 
-	h.run(t, hub, "install", "hub", h.chart("hub-apiserver"), "--namespace=default", "--wait", "--set=image.tag=latest", "--set=extraArgs={--registration-auth=csr}")
+	h.run(t, hub, "install", "hub", h.chart("hub-apiserver"), "--namespace=default", "--wait", "--set=image.tag=latest", "--set=extraArgs={--logging-format=json,--v=6}")
 	hub.ready(t, hubNamespace, 1)
 	token := hub.run(t, "kubectl", "create", "token", "agent-registration-bootstrap", "--namespace=open-cluster-management", "--duration=1h")
 	config := clientcmdapi.NewConfig()
@@ -45,7 +46,7 @@ func TestInstallWithHelm(t *testing.T) {
 	}
 	managed.run(t, "kubectl", "create", "namespace", agentNamespace)
 	managed.run(t, "kubectl", "create", "secret", "generic", "bootstrap-hub-kubeconfig", "--namespace="+agentNamespace, "--from-file=kubeconfig="+kubeconfig)
-	h.run(t, managed, "install", "agent", h.chart("hub-agent"), "--namespace="+agentNamespace, "--set=image.tag=latest", "--set=clusterName=cluster1")
+	h.run(t, managed, "install", "agent", h.chart("hub-agent"), "--namespace="+agentNamespace, "--set=image.tag=latest", "--set=clusterName=cluster1", "--set=extraArgs={--logging-format=json,--v=6}")
 	eventually(t, "the cluster requests to join", func(ctx context.Context) error {
 		_, err := hub.ocm.ClusterV1().ManagedClusters().Get(ctx, "cluster1", metav1.GetOptions{})
 		return err
@@ -59,6 +60,14 @@ func TestInstallWithHelm(t *testing.T) {
 		}
 		return err
 	})
+
+	hub.run(t, "kubectl", "apply", "-f", "artifacts/example/managedserviceaccount.yaml")
+	eventually(t, "the hub has the token of the account", func(ctx context.Context) error {
+		_, err := hub.kube.CoreV1().Secrets("cluster1").Get(ctx, "example", metav1.GetOptions{})
+		return err
+	})
+	secrets := hub.secrets(t)
+	maps.Copy(secrets, managed.secrets(t))
 
 	// An upgrade keeps the data.
 	before := hub.ready(t, hubNamespace, 1)[0]
@@ -101,6 +110,8 @@ func TestInstallWithHelm(t *testing.T) {
 		}
 		return nil
 	})
+	hub.checkLogs(t, secrets)
+	managed.checkLogs(t, secrets)
 }
 
 // helm is a built Helm, and the charts of a release.

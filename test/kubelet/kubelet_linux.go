@@ -149,6 +149,7 @@ func (k *Kubelet) sync(ctx context.Context, list []corev1.Pod) {
 			k.work.Go(func() { p.run(inside) })
 		}
 		if object.DeletionTimestamp != nil {
+			p.deleted.Store(true)
 			p.cancel()
 		}
 	}
@@ -207,7 +208,7 @@ func (k *Kubelet) dialSelected(namespace string, selector labels.Selector, targe
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, p := range k.pods {
-		if p.object.Namespace == namespace && selector.Matches(labels.Set(p.object.Labels)) && p.ready.Load() {
+		if p.object.Namespace == namespace && selector.Matches(labels.Set(p.object.Labels)) && p.ready.Load() && !p.deleted.Load() {
 			port, err := portOf(&p.object.Spec.Containers[0], target)
 			if err != nil {
 				return nil, err

@@ -29,10 +29,12 @@ const requestTimeout = 10 * time.Second
 
 // pod is a running Pod.
 type pod struct {
-	kubelet  *Kubelet
-	object   *corev1.Pod
-	cancel   context.CancelFunc
-	ready    atomic.Bool
+	kubelet *Kubelet
+	object  *corev1.Pod
+	cancel  context.CancelFunc
+	ready   atomic.Bool
+	// deleted is true once the Pod is being deleted: Services do not use it any more.
+	deleted  atomic.Bool
 	restarts int32
 }
 
