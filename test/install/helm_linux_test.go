@@ -85,9 +85,11 @@ func TestInstallWithHelm(t *testing.T) {
 		return errors.New("there is no such Pod")
 	})
 	hub.ready(t, hubNamespace, 1)
-	if _, err := hub.ocm.RbacV1alpha1().ClusterPermissions("cluster1").Get(t.Context(), "on-call", metav1.GetOptions{}); err != nil {
-		t.Error(err)
-	}
+	// One replica: the aggregator may still return 503 for some kinds.
+	eventually(t, "the ClusterPermission exists after the upgrade", func(ctx context.Context) error {
+		_, err := hub.ocm.RbacV1alpha1().ClusterPermissions("cluster1").Get(ctx, "on-call", metav1.GetOptions{})
+		return err
+	})
 
 	h.run(t, managed, "uninstall", "agent", "--namespace="+agentNamespace)
 	h.run(t, hub, "uninstall", "hub", "--namespace=default")

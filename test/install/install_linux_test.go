@@ -276,9 +276,10 @@ func TestInstall(t *testing.T) {
 	// The data of the server outlive its Pod, and the agent its restart.
 	hub.replacePod(t, hubNamespace, 1)
 	managed.replacePod(t, agentNamespace, 1)
-	if _, err := hub.ocm.RbacV1alpha1().ClusterPermissions("cluster1").Get(t.Context(), "on-call", metav1.GetOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, "the ClusterPermission exists in the new Pod", func(ctx context.Context) error {
+		_, err := hub.ocm.RbacV1alpha1().ClusterPermissions("cluster1").Get(ctx, "on-call", metav1.GetOptions{})
+		return err
+	})
 	const reviewsTokens = "open-cluster-management:agent: create tokenreviews.authentication.k8s.io"
 	eventually(t, "the new agent reviews the token of the account", func(context.Context) error {
 		agent.read(t, managed.AuditLog(), isAccount(agentNamespace, "agent"))
