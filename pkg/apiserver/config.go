@@ -191,12 +191,19 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		Quotas:               &c.extra.Quotas,
 	})
 	limits := c.limitRequests()
+	importing, err := c.imports(hub)
+	if err != nil {
+		return nil, err
+	}
+	watches := &definition.Watches{}
 	for i := range table {
 		table[i].Written = limits.written
+		table[i].Watches = watches
+		importing.Add(&table[i])
 	}
 	// The gate wraps the authorizer before anything else keeps a reference to it.
 	registering.guard(&c.generic)
-	var virtual []definition.Virtual
+	virtual := []definition.Virtual{importRow(importing)}
 	var fleet *fleetSearch
 	if c.searched() {
 		fleet, err = c.newSearch(hub, informers.clusters.Cluster().V1().ManagedClusters(), hubRoles, informers.works.Work().V1().ManifestWorks().Informer(), deliverer, limits)
@@ -208,7 +215,9 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 				err = errors.Join(err, fleet.engine.Close())
 			}
 		}()
-		virtual = Virtual(SearchDependencies{Engine: fleet.engine, Scopes: fleet.scopes, Reports: fleet.reports, WatchMemory: limits.watchMemory})
+		virtual = Virtual(VirtualDependencies{Imports: importing, Search: SearchDependencies{
+			Engine: fleet.engine, Scopes: fleet.scopes, Reports: fleet.reports, WatchMemory: limits.watchMemory,
+		}})
 		fleet.serveGraphQL(&c.generic)
 	}
 	generic, err := c.generic.New(serverName, genericapiserver.NewEmptyDelegate())
@@ -226,6 +235,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 	s := &Server{
 		generic: generic, hub: hub, extra: c.extra, clients: clients, informers: informers, hubRoles: hubRoles, addons: addons, search: fleet,
 		hubInformers: labelled, counters: countersOf(table), hubCheck: registering.check, events: broadcaster, certificate: certificate,
+		watches: watches,
 	}
 	works := s.informers.works.Work().V1().ManifestWorks()
 	repair, err := permissioncontroller.NewController(deliverer, permissioncontroller.Informers{

@@ -15,6 +15,7 @@ import (
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 
 	authenticationvalidation "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/validation"
+	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
 	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
 	proxyv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
@@ -29,6 +30,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedclusterset"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedclustersetbinding"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/migration/imports"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/proxy/clusterstatus"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusternamespace"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
@@ -109,8 +111,25 @@ func Resources(d Dependencies) []definition.Resource {
 	return rows
 }
 
+// VirtualDependencies are the dependencies of resources that are served but not stored.
+type VirtualDependencies struct {
+	Search SearchDependencies
+	// Imports are the stores into which objects are imported.
+	Imports *imports.Stores
+}
+
 // Virtual returns the table of all resources that are served but not stored.
-func Virtual(d SearchDependencies) []definition.Virtual {
+func Virtual(d VirtualDependencies) []definition.Virtual {
+	return append(searchRows(d.Search), importRow(d.Imports))
+}
+
+func importRow(stores *imports.Stores) definition.Virtual {
+	return definition.Virtual{Name: "imports", Version: migrationv1alpha1.SchemeGroupVersion, Storages: func() map[string]rest.Storage {
+		return map[string]rest.Storage{"imports": imports.NewREST(stores)}
+	}}
+}
+
+func searchRows(d SearchDependencies) []definition.Virtual {
 	version := searchv1alpha1.SchemeGroupVersion
 	question := func(name string, build func(search.Options) rest.Storage) definition.Virtual {
 		return definition.Virtual{Name: name, Version: version, Storages: func() map[string]rest.Storage {
@@ -144,8 +163,9 @@ func DefaultResourceConfig(search *SearchConfig) *serverstorage.ResourceConfig {
 	for _, resource := range Resources(Dependencies{}) {
 		config.EnableVersions(resource.Versions...)
 	}
-	for _, row := range Virtual(SearchDependencies{}) {
-		if search != nil {
+	config.EnableVersions(migrationv1alpha1.SchemeGroupVersion)
+	if search != nil {
+		for _, row := range searchRows(SearchDependencies{}) {
 			config.EnableVersions(row.Version)
 		}
 	}

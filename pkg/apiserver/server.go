@@ -21,8 +21,10 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 
+	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/servingcert"
 )
 
@@ -51,6 +53,8 @@ type Server struct {
 	hubCheck func(context.Context)
 	// certificate keeps the serving certificate. It is nil if the server does not manage it.
 	certificate *servingcert.Controller
+	// watches are the watches of stored objects, which end when a migration begins.
+	watches *definition.Watches
 	// events receives the Events of this replica.
 	events events.EventBroadcaster
 	// controllers run on the leader, each until its context ends.
@@ -243,6 +247,7 @@ func (s *Server) lead(ctx context.Context) error {
 				s.runControllers(ctx)
 			},
 			OnStoppedLeading: func() {},
+			OnNewLeader:      func(identity string) { s.watches.Hold(identity == migrationv1alpha1.User) },
 		},
 	})
 	if err != nil {

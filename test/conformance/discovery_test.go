@@ -131,7 +131,7 @@ func TestAPIServices(t *testing.T) {
 	for _, k := range served() {
 		versions[k.version] = true
 	}
-	for _, row := range apiserver.Virtual(apiserver.SearchDependencies{}) {
+	for _, row := range apiserver.Virtual(apiserver.VirtualDependencies{}) {
 		versions[row.Version] = true
 	}
 	for version := range versions {

@@ -10,6 +10,7 @@ import (
 	addoninstall "open-cluster-management.io/hub-apiserver/pkg/apis/addon/install"
 	authenticationinstall "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/install"
 	clusterinstall "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/install"
+	migrationinstall "open-cluster-management.io/hub-apiserver/pkg/apis/migration/install"
 	proxyinstall "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/install"
 	rbacinstall "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/install"
 	registerinstall "open-cluster-management.io/hub-apiserver/pkg/apis/register/install"
@@ -30,6 +31,7 @@ func init() {
 	addoninstall.Install(Scheme)
 	authenticationinstall.Install(Scheme)
 	clusterinstall.Install(Scheme)
+	migrationinstall.Install(Scheme)
 	proxyinstall.Install(Scheme)
 	rbacinstall.Install(Scheme)
 	registerinstall.Install(Scheme)

@@ -22,6 +22,7 @@ import (
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	v1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
+	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
 	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
 	proxyv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1beta1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
@@ -225,6 +226,9 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1beta2.ManagedClusterSetSpec{}.OpenAPIModelName():                           schema_pkg_apis_cluster_v1beta2_ManagedClusterSetSpec(ref),
 		v1beta2.ManagedClusterSetStatus{}.OpenAPIModelName():                         schema_pkg_apis_cluster_v1beta2_ManagedClusterSetStatus(ref),
 		v1beta2.ManagedNamespaceConfig{}.OpenAPIModelName():                          schema_pkg_apis_cluster_v1beta2_ManagedNamespaceConfig(ref),
+		migrationv1alpha1.Import{}.OpenAPIModelName():                                schema_pkg_apis_migration_v1alpha1_Import(ref),
+		migrationv1alpha1.ImportSpec{}.OpenAPIModelName():                            schema_pkg_apis_migration_v1alpha1_ImportSpec(ref),
+		migrationv1alpha1.ImportStatus{}.OpenAPIModelName():                          schema_pkg_apis_migration_v1alpha1_ImportStatus(ref),
 		proxyv1alpha1.ManagedServiceAccount{}.OpenAPIModelName():                     schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccount(ref),
 		proxyv1alpha1.ManagedServiceAccountList{}.OpenAPIModelName():                 schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccountList(ref),
 		proxyv1beta1.ClusterStatus{}.OpenAPIModelName():                              schema_pkg_apis_proxy_v1beta1_ClusterStatus(ref),
@@ -9423,6 +9427,112 @@ func schema_pkg_apis_cluster_v1beta2_ManagedNamespaceConfig(ref common.Reference
 				Required: []string{"name"},
 			},
 		},
+	}
+}
+
+func schema_pkg_apis_migration_v1alpha1_Import(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Import stores an object in the server as it is elsewhere, with its UID and its status, or discards the stored objects of a kind. It is not stored itself: the response to its creation contains the stored object in status.\n\nThe server refuses it for a group and version that the hub forwards to the server, because it replaces objects without the checks of a request. Users with permission to create imports have all permissions that the imported objects grant.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec specifies what is imported or discarded.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(migrationv1alpha1.ImportSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is the result. It is read-only.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(migrationv1alpha1.ImportStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), migrationv1alpha1.ImportSpec{}.OpenAPIModelName(), migrationv1alpha1.ImportStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_migration_v1alpha1_ImportSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ImportSpec specifies an object or a kind. Exactly one field is required.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"object": {
+						SchemaProps: spec.SchemaProps{
+							Description: "object is the object, in a version that the server stores or serves. The server keeps its UID, creation time, deletion time, generation, finalizers, owners, managed fields and status. It replaces a stored object of the same name. A spec that the server would refuse in a request is refused here too.",
+							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
+						},
+					},
+					"discard": {
+						SchemaProps: spec.SchemaProps{
+							Description: "discard is a kind whose stored objects are all removed, regardless of finalizers.",
+							Ref:         ref(metav1.GroupVersionKind{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.GroupVersionKind{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_migration_v1alpha1_ImportStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ImportStatus is the result of an import.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"object": {
+						SchemaProps: spec.SchemaProps{
+							Description: "object is the object as it is stored.",
+							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
+						},
+					},
+					"discarded": {
+						SchemaProps: spec.SchemaProps{
+							Description: "discarded is the number of removed objects.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			runtime.RawExtension{}.OpenAPIModelName()},
 	}
 }
 

@@ -65,6 +65,9 @@ type Resource struct {
 	// Written limits how fast callers write. If it is nil, writes are not limited.
 	Written *callers.Written
 
+	// Watches are the watches of clients. If it is nil, they may continue with any resource version.
+	Watches *Watches
+
 	// Stores are functions that receive a store which the server uses outside of requests for
 	// the resource. The key is the name of the resource in storage. The key Name stands for the
 	// served store. Any other key stands for an additional store of the same type that is not served.

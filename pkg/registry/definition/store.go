@@ -23,6 +23,8 @@ type REST struct {
 	shortNames, categories []string
 	// server stores an object as a change of Rewrite returns it.
 	server *genericregistry.Store
+	// importing prepares an object that Import stores.
+	importing importStrategy
 	counted
 }
 
@@ -176,7 +178,7 @@ func (r *Resource) store(bound strategies, storedBy schema.GroupResource, getter
 func (r *Resource) newREST(store *genericregistry.Store, bound strategies) *REST {
 	server := new(*store)
 	server.UpdateStrategy = bound.server
-	return &REST{Store: store, server: server, counted: counted{counter: r.Counter, parts: bound.parts, resource: r}}
+	return &REST{Store: store, server: server, importing: bound.importing, counted: counted{counter: r.Counter, parts: bound.parts, resource: r}}
 }
 
 // paths returns the storages of the resource and its subresources by path.

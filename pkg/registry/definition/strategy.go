@@ -41,6 +41,10 @@ type Strategy[T runtime.Object] struct {
 	PrepareForCreate func(ctx context.Context, obj T)
 	PrepareForUpdate func(ctx context.Context, obj, old T)
 
+	// PrepareForImport completes an object that is imported with its status, before its validation. ctx
+	// contains the caller of the import.
+	PrepareForImport func(ctx context.Context, obj T)
+
 	// PrepareForStatusUpdate completes an object before the validation of its status.
 	// Everything except the status is as stored.
 	PrepareForStatusUpdate func(ctx context.Context, obj, old T)
@@ -68,6 +72,10 @@ type ServerStatus[T runtime.Object] struct {
 	Part func(T) any
 }
 
+type importStrategy interface {
+	prepareForImport(ctx context.Context, obj runtime.Object)
+}
+
 // AnyStrategy is a *Strategy of any type.
 type AnyStrategy interface {
 	hasStatus() bool
@@ -88,6 +96,7 @@ type strategies struct {
 		rest.ResetFieldsStrategy
 	}
 	server     rest.RESTUpdateStrategy
+	importing  importStrategy
 	attributes func(runtime.Object) (labels.Set, fields.Set, error)
 	parts      func(runtime.Object) quota.Parts
 }
@@ -101,7 +110,7 @@ func (s *Strategy[T]) selectableFields() []string {
 func (s *Strategy[T]) bind(r *Resource, scheme *runtime.Scheme) strategies {
 	main := &mainStrategy[T]{ObjectTyper: scheme, NameGenerator: names.SimpleNameGenerator, resource: r, s: s}
 	return strategies{
-		main: main, status: &statusStrategy[T]{mainStrategy: main}, server: &serverStrategy[T]{mainStrategy: main}, attributes: s.attributes(r),
+		main: main, status: &statusStrategy[T]{mainStrategy: main}, server: &serverStrategy[T]{mainStrategy: main}, importing: main, attributes: s.attributes(r),
 		parts: s.parts,
 	}
 }
@@ -167,6 +176,15 @@ func (m *mainStrategy[T]) PrepareForCreate(ctx context.Context, obj runtime.Obje
 	setGeneration(obj, 1)
 	if m.s.PrepareForCreate != nil {
 		m.s.PrepareForCreate(ctx, typed)
+	}
+}
+
+func (m *mainStrategy[T]) prepareForImport(ctx context.Context, obj runtime.Object) {
+	if generation(obj) == 0 {
+		setGeneration(obj, 1)
+	}
+	if m.s.PrepareForImport != nil {
+		m.s.PrepareForImport(ctx, obj.(T))
 	}
 }
 

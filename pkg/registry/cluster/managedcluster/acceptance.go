@@ -14,6 +14,10 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
+// upstreamCleanupFinalizer is the finalizer of the controller of OCM that removes the add-ons and the ManifestWorks
+// of a deleted cluster.
+const upstreamCleanupFinalizer = "cluster.open-cluster-management.io/resource-cleanup"
+
 // decisionKey is the key of the decision that a context carries to the strategy.
 type decisionKey struct{}
 
@@ -29,6 +33,18 @@ func stampCreation(ctx context.Context, c *cluster.ManagedCluster) {
 	addFinalizer(c)
 	if c.Spec.HubAcceptsClient {
 		decide(ctx, c, c.Generation)
+	}
+}
+
+// stampImport records the caller of an import as the user who accepted or denied the cluster, and leaves to this
+// server the cleanup after a deletion. It keeps a decision that was imported before.
+func stampImport(ctx context.Context, c *cluster.ManagedCluster) {
+	addFinalizer(c)
+	c.Finalizers = slices.DeleteFunc(c.Finalizers, func(finalizer string) bool { return finalizer == upstreamCleanupFinalizer })
+	accepted := meta.FindStatusCondition(c.Status.Conditions, clusterv1.ManagedClusterConditionHubAccepted) != nil
+	if c.Spec.HubAcceptsClient || accepted {
+		decide(ctx, c, c.Generation)
+		c.Status.Acceptance.EverAccepted = true
 	}
 }
 

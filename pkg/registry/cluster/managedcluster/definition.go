@@ -59,6 +59,11 @@ func Definition(o Options) definition.Resource {
 					stampUpdate(ctx, c, old)
 				}
 			},
+			PrepareForImport: func(ctx context.Context, c *cluster.ManagedCluster) {
+				if registered {
+					stampImport(ctx, c)
+				}
+			},
 			PrepareForStatusUpdate: func(ctx context.Context, c, old *cluster.ManagedCluster) {
 				if registered {
 					keepOwnConditions(ctx, c, old)

@@ -49,6 +49,8 @@ func Definition(o Options) definition.Resource {
 				Part: func(w *work.ManifestWork) any { return &w.Status.ExecutorChoice },
 			},
 			PrepareForCreate: recordChoice,
+			// The caller of an import vouches for the executor.
+			PrepareForImport: recordChoice,
 			PrepareForUpdate: func(ctx context.Context, w, old *work.ManifestWork) {
 				keepStoredJSON(w, old)
 				updateChoice(ctx, w, old)

@@ -1,0 +1,52 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// Import stores an object in the server as it is elsewhere, with its UID and its status, or discards the stored
+// objects of a kind. It is not stored itself: the response to its creation contains the stored object in status.
+//
+// The server refuses it for a group and version that the hub forwards to the server, because it replaces objects
+// without the checks of a request. Users with permission to create imports have all permissions that the imported
+// objects grant.
+type Import struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard object metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec specifies what is imported or discarded.
+	Spec ImportSpec `json:"spec"`
+
+	// status is the result. It is read-only.
+	// +optional
+	Status ImportStatus `json:"status,omitempty"`
+}
+
+// ImportSpec specifies an object or a kind. Exactly one field is required.
+type ImportSpec struct {
+	// object is the object, in a version that the server stores or serves. The server keeps its UID, creation
+	// time, deletion time, generation, finalizers, owners, managed fields and status. It replaces a stored object
+	// of the same name. A spec that the server would refuse in a request is refused here too.
+	// +optional
+	Object *runtime.RawExtension `json:"object,omitempty"`
+
+	// discard is a kind whose stored objects are all removed, regardless of finalizers.
+	// +optional
+	Discard *metav1.GroupVersionKind `json:"discard,omitempty"`
+}
+
+// ImportStatus is the result of an import.
+type ImportStatus struct {
+	// object is the object as it is stored.
+	// +optional
+	Object *runtime.RawExtension `json:"object,omitempty"`
+
+	// discarded is the number of removed objects.
+	// +optional
+	Discarded int64 `json:"discarded,omitempty"`
+}

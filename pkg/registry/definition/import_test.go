@@ -1,0 +1,133 @@
+package definition_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+)
+
+func TestImport(t *testing.T) {
+	row := newRow()
+	var store *definition.REST
+	row.Stores = map[string]func(*definition.REST){resource: func(s *definition.REST) { store = s }}
+	f := serve(t, row)
+	created := metav1.NewTime(time.Unix(1_700_000_000, 0))
+	imported := func(uid string) *addon.ManagedClusterAddOn {
+		return &addon.ManagedClusterAddOn{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "a", Namespace: namespace, UID: "uid-" + "1", Generation: 7, CreationTimestamp: created, ResourceVersion: "12345",
+				Finalizers: []string{"example.com/cleanup"}, DeletionTimestamp: &created,
+				ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "someone", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1"}},
+			},
+			Status: addon.ManagedClusterAddOnStatus{Namespace: uid},
+		}
+	}
+	if _, err := store.Import(t.Context(), imported("dry"), true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Get(t.Context(), "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("Get() after a dry run = %v, want NotFound", err)
+	}
+	for _, status := range []string{"first", "second"} {
+		if _, err := store.Import(t.Context(), imported(status), false); err != nil {
+			t.Fatal(err)
+		}
+		got := f.get(t, "a")
+		if got.UID != "uid-1" || got.Generation != 7 || !got.CreationTimestamp.Equal(&created) || !got.DeletionTimestamp.Equal(&created) ||
+			len(got.Finalizers) != 1 || len(got.ManagedFields) != 1 || got.Status.Namespace != status {
+			t.Errorf("imported object = %+v, want the UID, times, generation, finalizers, managed fields and status of the import", got)
+		}
+	}
+	without := imported("")
+	without.UID = ""
+	if _, err := store.Import(t.Context(), without, false); causes(err) != "metadata.uid" {
+		t.Errorf("Import() without UID = %v, want an error of metadata.uid", err)
+	}
+	if n, err := store.Discard(t.Context(), true); n != 1 || err != nil {
+		t.Errorf("Discard() as a dry run = %d, %v, want 1 and no error", n, err)
+	}
+	f.get(t, "a")
+	if n, err := store.Discard(t.Context(), false); n != 1 || err != nil {
+		t.Errorf("Discard() = %d, %v, want 1 and no error", n, err)
+	}
+	if _, err := f.Get(t.Context(), "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("Get() after Discard() of an object with a finalizer = %v, want NotFound", err)
+	}
+}
+
+// A client that has seen other data must list again: its watch would otherwise be silent.
+func TestWatchOfOtherData(t *testing.T) {
+	row := newRow()
+	row.Watches = &definition.Watches{}
+	f := serve(t, row)
+	stored := f.create(t, newAddOn("a", ""))
+	list, err := f.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	current, err := strconv.ParseUint(list.ResourceVersion, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expired := func(what, version string) {
+		t.Helper()
+		w, err := f.Watch(t.Context(), metav1.ListOptions{ResourceVersion: version})
+		if err == nil {
+			w.Stop()
+		}
+		if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+			t.Errorf("Watch() from %s = %v, want 410", what, err)
+		}
+	}
+	expired("the future", strconv.FormatUint(current+1000, 10))
+
+	open, err := f.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Stop()
+	f.create(t, newAddOn("b", ""))
+	if event := next(t, open); event.Type != watch.Added {
+		t.Errorf("event of a new object = %s, want ADDED", event.Type)
+	}
+	row.Watches.Hold(true)
+	select {
+	case event, running := <-open.ResultChan():
+		if running {
+			t.Errorf("event during a migration = %v, want the end of the watch", event)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("a watch continues during a migration, want its end")
+	}
+	expired("a version of this server during a migration", list.ResourceVersion)
+	row.Watches.Hold(false)
+	f.create(t, newAddOn("c", ""))
+	expired("a version before the migration", stored.ResourceVersion)
+	list, err = f.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := f.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		t.Fatalf("Watch() from the version of a list after the migration = %v, want no error", err)
+	}
+	again.Stop()
+}
+
+func next(t *testing.T, w watch.Interface) watch.Event {
+	t.Helper()
+	select {
+	case event := <-w.ResultChan():
+		return event
+	case <-time.After(30 * time.Second):
+		t.Fatal("no event within 30 seconds")
+		return watch.Event{}
+	}
+}

@@ -1,0 +1,131 @@
+package definition
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+)
+
+// Watches are the watches of clients, which must not continue with a resource version of other data: after objects have
+// moved between the server and CustomResourceDefinitions of the hub, or after a snapshot is restored. Such a watch
+// would be silent until the server reaches that version. The zero value is ready for use.
+type Watches struct {
+	mu   sync.Mutex
+	held bool
+	open map[*endable]struct{}
+	// term counts the migrations that this process has seen the end of. since are the resource versions from which
+	// a watch may continue, and terms the migrations after which they were read.
+	term  int
+	terms map[schema.GroupResource]int
+	since map[schema.GroupResource]uint64
+}
+
+// Hold ends all watches with held, and refuses new ones until it is called without.
+func (w *Watches) Hold(held bool) {
+	w.mu.Lock()
+	ended := w.open
+	if !held {
+		ended = nil
+	} else {
+		w.open = nil
+	}
+	if w.held && !held {
+		w.term++
+	}
+	w.held = held
+	w.mu.Unlock()
+	for e := range ended {
+		e.Interface.Stop()
+	}
+}
+
+// Watch implements rest.Watcher. It returns an error with status 410 for a resource version that the client must have
+// received from elsewhere, so that it lists the objects again.
+func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
+	w := r.resource.Watches
+	if w == nil || ByServer(ctx) {
+		return r.Store.Watch(ctx, options)
+	}
+	if err := w.admit(ctx, r.Store, options); err != nil {
+		return nil, err
+	}
+	inner, err := r.Store.Watch(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return w.track(inner)
+}
+
+func errMigrating() error {
+	return apierrors.NewResourceExpired("objects of Open Cluster Management are being migrated: list them again")
+}
+
+func (w *Watches) admit(ctx context.Context, store *genericregistry.Store, options *metainternalversion.ListOptions) error {
+	w.mu.Lock()
+	held, term := w.held, w.term
+	w.mu.Unlock()
+	if held {
+		return errMigrating()
+	}
+	if options == nil || options.ResourceVersion == "" || options.ResourceVersion == "0" {
+		return nil
+	}
+	requested, err := strconv.ParseUint(options.ResourceVersion, 10, 64)
+	if err != nil {
+		return nil // the store returns the error
+	}
+	current, err := store.Storage.Storage.GetCurrentResourceVersion(ctx)
+	if err != nil {
+		return apierrors.NewInternalError(fmt.Errorf("reading the current resource version: %w", err))
+	}
+	resource := store.DefaultQualifiedResource
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.terms[resource] != term {
+		if w.terms == nil {
+			w.terms, w.since = map[schema.GroupResource]int{}, map[schema.GroupResource]uint64{}
+		}
+		w.terms[resource], w.since[resource] = term, current
+	}
+	if requested > current || requested < w.since[resource] {
+		return apierrors.NewResourceExpired(fmt.Sprintf("resource version %d is not one of this server, which is at %d: list the objects again", requested, current))
+	}
+	return nil
+}
+
+// track makes Hold end a watch.
+func (w *Watches) track(inner watch.Interface) (watch.Interface, error) {
+	e := &endable{Interface: inner, of: w}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.held {
+		inner.Stop()
+		return nil, errMigrating()
+	}
+	if w.open == nil {
+		w.open = map[*endable]struct{}{}
+	}
+	w.open[e] = struct{}{}
+	return e, nil
+}
+
+// endable is a watch that Hold ends.
+type endable struct {
+	watch.Interface
+	of *Watches
+}
+
+// Stop implements watch.Interface.
+func (e *endable) Stop() {
+	e.of.mu.Lock()
+	delete(e.of.open, e)
+	e.of.mu.Unlock()
+	e.Interface.Stop()
+}

@@ -1,0 +1,208 @@
+// Package imports serves imports, which move objects with their identity into the stores of the server.
+package imports
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/util/dryrun"
+	"k8s.io/apiserver/pkg/warning"
+
+	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+)
+
+// Forwarded reports whether the hub forwards requests for a group and version to an API server.
+type Forwarded func(ctx context.Context, version schema.GroupVersion) (bool, error)
+
+// Idle reports whether a migration prevents that the controllers of the server run.
+type Idle func(ctx context.Context) (bool, error)
+
+// Stores are the stores into which objects are imported. They are empty until the rows are served.
+type Stores struct {
+	forwarded Forwarded
+	idle      Idle
+	rows      map[schema.GroupKind]*row
+	decoder   runtime.Decoder
+}
+
+type row struct {
+	versions    []schema.GroupVersion
+	serverOwned bool
+	store       definition.Handle[*definition.REST]
+}
+
+// NewStores returns Stores without rows. The server refuses to import versions that are forwarded to it, and to import
+// while its controllers may run.
+func NewStores(forwarded Forwarded, idle Idle) *Stores {
+	strict := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict)
+	return &Stores{forwarded: forwarded, idle: idle, rows: map[schema.GroupKind]*row{}, decoder: strict.UniversalDecoder()}
+}
+
+// Add makes objects of a row importable, once the row is served.
+func (s *Stores) Add(resource *definition.Resource) {
+	added := &row{versions: resource.Versions, serverOwned: resource.ServerOwned}
+	s.rows[resource.Versions[0].WithKind(resource.Kind).GroupKind()] = added
+	stores := map[string]func(*definition.REST){}
+	for name, receive := range resource.Stores {
+		stores[name] = receive
+	}
+	others := stores[resource.Name]
+	stores[resource.Name] = func(store *definition.REST) {
+		added.store.Set(store)
+		if others != nil {
+			others(store)
+		}
+	}
+	resource.Stores = stores
+}
+
+// REST serves imports.
+type REST struct {
+	stores *Stores
+}
+
+var (
+	_ rest.Creater              = &REST{}
+	_ rest.Scoper               = &REST{}
+	_ rest.SingularNameProvider = &REST{}
+)
+
+// NewREST returns the storage of imports.
+func NewREST(stores *Stores) *REST { return &REST{stores: stores} }
+
+// New implements rest.Storage.
+func (r *REST) New() runtime.Object { return &migrationv1alpha1.Import{} }
+
+// Destroy implements rest.Storage.
+func (r *REST) Destroy() {}
+
+// NamespaceScoped implements rest.Scoper.
+func (r *REST) NamespaceScoped() bool { return false }
+
+// GetSingularName implements rest.SingularNameProvider.
+func (r *REST) GetSingularName() string { return "import" }
+
+// Create implements rest.Creater. It imports the object, or discards the objects of the kind.
+func (r *REST) Create(ctx context.Context, obj runtime.Object, admit rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	request, ok := obj.(*migrationv1alpha1.Import)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("not an Import: %T", obj))
+	}
+	if admit != nil {
+		if err := admit(ctx, obj); err != nil {
+			return nil, err
+		}
+	}
+	path := field.NewPath("spec")
+	object, kind := request.Spec.Object, request.Spec.Discard
+	if (object == nil) == (kind == nil) {
+		return nil, invalid(request, field.Required(path, "exactly one of object and discard is required"))
+	}
+	out := request.DeepCopy()
+	out.Status = migrationv1alpha1.ImportStatus{}
+	dryRun := dryrun.IsDryRun(options.DryRun)
+	if kind != nil {
+		_, store, _, err := r.open(ctx, request, schema.GroupVersionKind(*kind), path.Child("discard"))
+		if err != nil {
+			return nil, err
+		}
+		out.Status.Discarded, err = store.Discard(ctx, dryRun)
+		return out, err
+	}
+	stored, err := r.importObject(ctx, request, options, dryRun)
+	if err != nil {
+		return nil, err
+	}
+	out.Spec.Object = nil
+	out.Status.Object = &runtime.RawExtension{Raw: stored}
+	return out, nil
+}
+
+func (r *REST) importObject(ctx context.Context, request *migrationv1alpha1.Import, options *metav1.CreateOptions, dryRun bool) ([]byte, error) {
+	path := field.NewPath("spec", "object")
+	decoded, gvk, err := r.stores.decoder.Decode(request.Spec.Object.Raw, nil, nil)
+	if unknown, strict := runtime.AsStrictDecodingError(err); strict && decoded != nil {
+		if options.FieldValidation == metav1.FieldValidationStrict {
+			return nil, invalid(request, field.Invalid(path, nameOf(decoded), unknown.Error()))
+		}
+		if options.FieldValidation != metav1.FieldValidationIgnore {
+			warning.AddWarning(ctx, "", unknown.Error())
+		}
+	} else if err != nil {
+		return nil, invalid(request, field.Invalid(path, field.OmitValueType{}, err.Error()))
+	}
+	row, store, ctx, err := r.open(ctx, request, *gvk, path)
+	if err != nil {
+		return nil, err
+	}
+	if row.serverOwned {
+		return nil, invalid(request, field.Forbidden(path, "only the server creates objects of this kind"))
+	}
+	stored, err := store.Import(ctx, decoded, dryRun)
+	if err != nil {
+		return nil, err
+	}
+	versioned, err := scheme.Scheme.ConvertToVersion(stored, gvk.GroupVersion())
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	versioned.GetObjectKind().SetGroupVersionKind(*gvk)
+	encoded, err := json.Marshal(versioned)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	return encoded, nil
+}
+
+// open returns the row and the store of a kind, and a context for it, or an error if it must not be imported now.
+func (r *REST) open(ctx context.Context, request *migrationv1alpha1.Import, kind schema.GroupVersionKind, path *field.Path) (*row, *definition.REST, context.Context, error) {
+	row, known := r.stores.rows[kind.GroupKind()]
+	if !known {
+		return nil, nil, nil, invalid(request, field.Invalid(path, kind.GroupKind().String(), "the server does not store this kind"))
+	}
+	ctx, store, err := row.store.Open(ctx, kind.Kind, "create", metav1.NamespaceAll)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	for _, version := range row.versions {
+		forwarded, err := r.stores.forwarded(ctx, version)
+		if err != nil {
+			return nil, nil, nil, apierrors.NewInternalError(fmt.Errorf("reading the APIService of %s: %w", version, err))
+		}
+		if forwarded {
+			return nil, nil, nil, apierrors.NewConflict(migrationv1alpha1.Resource("imports"), request.Name,
+				fmt.Errorf("the hub forwards %s to an API server: objects can only be imported before that", version))
+		}
+	}
+	switch idle, err := r.stores.idle(ctx); {
+	case err != nil:
+		return nil, nil, nil, apierrors.NewInternalError(fmt.Errorf("reading the Lease of the controllers: %w", err))
+	case !idle:
+		return nil, nil, nil, apierrors.NewConflict(migrationv1alpha1.Resource("imports"), request.Name,
+			fmt.Errorf("the controllers of the server may run: objects can only be imported while %s holds their Lease", migrationv1alpha1.User))
+	}
+	return row, store, ctx, nil
+}
+
+func nameOf(obj runtime.Object) string {
+	accessor, err := meta.Accessor(obj)
+	if err != nil {
+		return ""
+	}
+	return accessor.GetName()
+}
+
+func invalid(request *migrationv1alpha1.Import, errs ...*field.Error) error {
+	return apierrors.NewInvalid(migrationv1alpha1.SchemeGroupVersion.WithKind("Import").GroupKind(), request.Name, errs)
+}
