@@ -76,7 +76,7 @@ func (c *Controller) ensureAccount(ctx context.Context, st *accountState, owner 
 		_, labelled := live.Labels[v1beta1.ManagedServiceAccountLabel]
 		st.unlabelled = !labelled
 	}
-	switch judgeAccount(live, c.identity, owner.UID, c.recordedUID(owner)) {
+	switch judgeAccount(live, c.identity, owner.UID, c.recordedUID(owner), owner.Status.TokenSecretRef != nil) {
 	case usable:
 		return live, nil
 	case unclaimed:

@@ -32,8 +32,10 @@ const (
 	foreign
 )
 
-// judgeAccount returns the verdict on a ServiceAccount. recorded is its UID in the status.
-func judgeAccount(account *corev1.ServiceAccount, identity string, owner, recorded types.UID) accountVerdict {
+// judgeAccount returns the verdict on a ServiceAccount. recorded is its UID in the status. reported means that the
+// status contains a token: then a ManagedServiceAccount with another UID is the same one on another hub or in another
+// storage, because a new one has no status before its ServiceAccount is usable.
+func judgeAccount(account *corev1.ServiceAccount, identity string, owner, recorded types.UID, reported bool) accountVerdict {
 	labelled := account.Labels[v1beta1.ManagedServiceAccountLabel] == identity
 	madeFor := types.UID(account.Annotations[OwnerUIDAnnotation])
 	switch {
@@ -42,6 +44,8 @@ func judgeAccount(account *corev1.ServiceAccount, identity string, owner, record
 	case account.DeletionTimestamp != nil:
 		return terminating
 	case !labelled || madeFor == "":
+		return unclaimed
+	case madeFor != owner && (recorded == account.UID || recorded == "" && reported):
 		return unclaimed
 	case madeFor != owner:
 		return outlived

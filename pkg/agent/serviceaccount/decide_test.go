@@ -36,26 +36,30 @@ func TestJudgeAccount(t *testing.T) {
 	for what, test := range map[string]struct {
 		account  *corev1.ServiceAccount
 		recorded types.UID
+		reported bool
 		want     accountVerdict
 	}{
-		"ours":                            {testAccount("uid", "me", "owner"), "", usable},
-		"ours, recorded":                  {testAccount("uid", "me", "owner"), "uid", usable},
-		"ours, another recorded":          {testAccount("uid", "me", "owner"), "old", usable},
-		"of a previous owner":             {testAccount("uid", "me", "before"), "", outlived},
-		"handed over":                     {testAccount("uid", "me", ""), "", unclaimed},
-		"label removed":                   {testAccount("uid", "", "owner"), "uid", unclaimed},
-		"label changed":                   {testAccount("uid", "you", "owner"), "uid", unclaimed},
-		"unlabelled":                      {testAccount("uid", "", ""), "", foreign},
-		"unlabelled, copied marks":        {testAccount("uid", "", "owner"), "", foreign},
-		"unlabelled, other recorded":      {testAccount("uid", "", ""), "old", foreign},
-		"of another agent":                {testAccount("uid", "you", "owner"), "", foreign},
-		"of an upstream OCM agent":        {testAccount("uid", "true", ""), "", foreign},
-		"without UID, none recorded":      {testAccount("", "", ""), "", foreign},
-		"being deleted":                   {deleting, "", terminating},
-		"of another, being deleted":       {foreignDeleting, "", foreign},
-		"of another, previously recorded": {foreignDeleting, "uid", terminating},
+		"ours":                                     {testAccount("uid", "me", "owner"), "", false, usable},
+		"ours, recorded":                           {testAccount("uid", "me", "owner"), "uid", false, usable},
+		"ours, another recorded":                   {testAccount("uid", "me", "owner"), "old", false, usable},
+		"of a previous owner":                      {testAccount("uid", "me", "before"), "", false, outlived},
+		"handed over":                              {testAccount("uid", "me", ""), "", false, unclaimed},
+		"label removed":                            {testAccount("uid", "", "owner"), "uid", false, unclaimed},
+		"label changed":                            {testAccount("uid", "you", "owner"), "uid", false, unclaimed},
+		"unlabelled":                               {testAccount("uid", "", ""), "", false, foreign},
+		"unlabelled, copied marks":                 {testAccount("uid", "", "owner"), "", false, foreign},
+		"unlabelled, other recorded":               {testAccount("uid", "", ""), "old", false, foreign},
+		"of another agent":                         {testAccount("uid", "you", "owner"), "", false, foreign},
+		"of an upstream OCM agent":                 {testAccount("uid", "true", ""), "", false, foreign},
+		"without UID, none recorded":               {testAccount("", "", ""), "", false, foreign},
+		"being deleted":                            {deleting, "", false, terminating},
+		"of another, being deleted":                {foreignDeleting, "", false, foreign},
+		"of another, previously recorded":          {foreignDeleting, "uid", false, terminating},
+		"of a previous owner, recorded":            {testAccount("uid", "me", "before"), "uid", true, unclaimed},
+		"of a previous owner, reported":            {testAccount("uid", "me", "before"), "", true, unclaimed},
+		"of a previous owner, another is recorded": {testAccount("uid", "me", "before"), "old", true, outlived},
 	} {
-		if got := judgeAccount(test.account, "me", "owner", test.recorded); got != test.want {
+		if got := judgeAccount(test.account, "me", "owner", test.recorded, test.reported); got != test.want {
 			t.Errorf("%s: judgeAccount() = %d, want %d", what, got, test.want)
 		}
 	}
