@@ -68,7 +68,9 @@ type initializing struct {
 	timeout       time.Duration
 	probeTimeout  time.Duration
 	tokenDuration time.Duration
-	hub           hubSettings
+	// beforeMigration is true if the server must not serve what the hub stores in CustomResourceDefinitions yet.
+	beforeMigration bool
+	hub             hubSettings
 }
 
 func newInit(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
@@ -98,6 +100,7 @@ only what differs from the flags, and keeps certificates.`,
 	flags.DurationVar(&i.timeout, "timeout", i.timeout, "Maximum duration of the command.")
 	flags.DurationVar(&i.probeTimeout, "csr-probe-timeout", i.probeTimeout, "Time within which the hub must sign a test certificate. 0 skips the test.")
 	flags.DurationVar(&i.tokenDuration, "token-duration", i.tokenDuration, "Lifetime of the printed token.")
+	flags.BoolVar(&i.beforeMigration, "before-migration", false, "Install the server on a hub that runs OCM so that clusteradm migrate can move its objects to it. Until then, the server serves none of them and changes nothing.")
 	i.hub.addFlags(flags)
 	return command
 }
@@ -134,6 +137,9 @@ func (i *initializing) complete() error {
 	}
 	if i.timeout <= 0 {
 		errs = append(errs, fmt.Errorf("--timeout must be more than 0, not %s", i.timeout))
+	}
+	if i.beforeMigration && (i.hub.existingOCM || i.apiserver == modeExternal || i.output) {
+		errs = append(errs, errors.New("--before-migration excludes --existing-ocm, --apiserver=external and --output-manifests"))
 	}
 	errs = append(errs, i.hub.complete()...)
 	return errors.Join(errs...)
@@ -177,7 +183,7 @@ func (i *initializing) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if i.apiserver == modeDeploy {
+	if i.apiserver == modeDeploy && !i.beforeMigration {
 		if err := i.detectOCM(ctx, install); err != nil {
 			return err
 		}
@@ -233,7 +239,7 @@ func (i *initializing) detectOCM(ctx context.Context, install *installer) error 
 			return err
 		}
 		if found {
-			return fmt.Errorf("the hub stores %s in a CustomResourceDefinition, which the server would hide. Move them to the server, or delete the CustomResourceDefinition %s.%s and its controller; see docs/operating.md", resource, resource, version.Group)
+			return fmt.Errorf("the hub stores %s in a CustomResourceDefinition, which the server would hide. Move them to the server with clusteradm init --before-migration and clusteradm migrate, or delete the CustomResourceDefinition %s.%s and its controller; see docs/migration.md", resource, resource, version.Group)
 		}
 	}
 	say(i.streams.Out, "the hub runs OCM, which continues to store ManifestWorks, ManagedClusters, sets and add-ons, and to register clusters")
@@ -271,6 +277,11 @@ func (i *initializing) install(ctx context.Context, kube kubernetes.Interface, i
 	if err != nil {
 		return err
 	}
+	if i.beforeMigration {
+		if objects, err = i.stepAside(ctx, kube, install, objects); err != nil {
+			return err
+		}
+	}
 	if err := install.apply(ctx, objects...); err != nil {
 		return err
 	}
@@ -284,8 +295,56 @@ func (i *initializing) install(ctx context.Context, kube kubernetes.Interface, i
 	return waitForAPIServices(ctx, install, objects)
 }
 
+// stepAside returns the objects without the APIServices of kinds that the hub stores, and prevents that the server runs
+// its controllers.
+func (i *initializing) stepAside(ctx context.Context, kube kubernetes.Interface, install *installer, objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	versions := map[string]schema.GroupVersion{}
+	for _, version := range switchedVersions() {
+		versions[apiServiceName(version)] = version
+	}
+	var kept []*unstructured.Unstructured
+	waiting := false
+	for _, object := range objects {
+		switch {
+		case object.GetKind() == kindNamespace && object.GetName() == hubNamespace:
+			// It contains the Lease.
+			if err := install.apply(ctx, object); err != nil {
+				return nil, err
+			}
+			continue
+		case object.GetKind() == kindAPIService:
+			elsewhere, err := install.aggregatedElsewhere(ctx, object)
+			if err != nil {
+				return nil, err
+			}
+			if elsewhere {
+				continue
+			}
+			if version, moves := versions[object.GetName()]; moves {
+				forwarded, err := install.aggregates(ctx, version)
+				if err != nil {
+					return nil, err
+				}
+				if !forwarded {
+					waiting = true
+					continue
+				}
+			}
+		}
+		kept = append(kept, object)
+	}
+	if !waiting {
+		return kept, nil
+	}
+	return kept, holdControllers(ctx, kube.CoordinationV1().Leases(hubNamespace))
+}
+
 // next prints the next steps.
 func (i *initializing) next(ctx context.Context, kube kubernetes.Interface, config *rest.Config) error {
+	if i.beforeMigration {
+		say(i.streams.Out, "\nThe server is installed, and does nothing yet. Next:\n\n    clusteradm migrate --to %s --dry-run", toServer)
+		return nil
+	}
 	if i.hub.existingOCM {
 		say(i.streams.Out, "\nThe server is installed. Clusters join as before.")
 		return nil

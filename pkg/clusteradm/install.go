@@ -168,6 +168,24 @@ func (i *installer) aggregates(ctx context.Context, version schema.GroupVersion)
 	return elsewhere, err
 }
 
+// aggregatedElsewhere reports whether the hub forwards the version of an APIService to another server than its manifest
+// names.
+func (i *installer) aggregatedElsewhere(ctx context.Context, manifest *unstructured.Unstructured) (bool, error) {
+	current, err := i.client.Resource(apiServices).Get(ctx, manifest.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("APIService %s: %w", manifest.GetName(), err)
+	}
+	service, _, err := unstructured.NestedMap(current.Object, "spec", "service")
+	if err != nil || service == nil {
+		return false, err
+	}
+	wanted, _, err := unstructured.NestedMap(manifest.Object, "spec", "service")
+	return service["name"] != wanted["name"] || service["namespace"] != wanted["namespace"], err
+}
+
 func (i *installer) resource(object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	gvk := object.GroupVersionKind()
 	mapping, err := i.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)

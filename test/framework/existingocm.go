@@ -136,7 +136,7 @@ func CRD(t *testing.T, path ...string) *unstructured.Unstructured {
 }
 
 // Apply applies objects to a cluster.
-func Apply(t *testing.T, cluster *localhub.Cluster, objects ...*unstructured.Unstructured) {
+func Apply(t testing.TB, cluster *localhub.Cluster, objects ...*unstructured.Unstructured) {
 	t.Helper()
 	if err := cluster.Apply(t.Context(), objects...); err != nil {
 		t.Fatal(err)

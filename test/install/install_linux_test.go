@@ -59,7 +59,7 @@ type site struct {
 
 // newSite starts a cluster. outside are ports of this machine that its Pods may connect to, in addition
 // to that of its kube-apiserver.
-func newSite(t *testing.T, name string, outside map[int]string) *site {
+func newSite(t testing.TB, name string, outside map[int]string) *site {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("running containers requires root")
@@ -139,7 +139,7 @@ func newSite(t *testing.T, name string, outside map[int]string) *site {
 }
 
 // portOf returns the port of the kube-apiserver of a site.
-func portOf(t *testing.T, s *site) int {
+func portOf(t testing.TB, s *site) int {
 	t.Helper()
 	address, err := url.Parse(s.AdminConfig().Host)
 	if err != nil {
@@ -153,7 +153,17 @@ func portOf(t *testing.T, s *site) int {
 }
 
 // run runs a command on a site as its administrator.
-func (s *site) run(t *testing.T, program string, args ...string) string {
+func (s *site) run(t testing.TB, program string, args ...string) string {
+	t.Helper()
+	out, err := s.try(t, program, args...)
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// try does the same as run, and returns the error of the command.
+func (s *site) try(t testing.TB, program string, args ...string) (string, error) {
 	t.Helper()
 	path, err := localhub.Binary(localhub.BinDir(), program)
 	if err != nil {
@@ -165,10 +175,7 @@ func (s *site) run(t *testing.T, program string, args ...string) string {
 	command.Dir = localhub.Root()
 	command.Env = append(os.Environ(), "KUBECONFIG="+s.kubeconfig, "KUBECACHEDIR="+filepath.Join(s.dir, "cache"), "KUBERC=off")
 	out, err := command.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, out)
-	}
-	return string(out)
+	return string(out), err
 }
 
 // replacePod deletes a Pod of a namespace that has the given number of them, and waits until a new one is ready,
@@ -191,7 +198,7 @@ func (s *site) replacePod(t *testing.T, namespace string, replicas int) {
 }
 
 // ready waits until the Pods of a namespace are ready, and all APIs are served, and returns the Pods.
-func (s *site) ready(t *testing.T, namespace string, replicas int) []corev1.Pod {
+func (s *site) ready(t testing.TB, namespace string, replicas int) []corev1.Pod {
 	t.Helper()
 	var list *corev1.PodList
 	eventually(t, "the Pods in "+namespace+" are ready", func(ctx context.Context) (err error) {
@@ -218,7 +225,7 @@ func bindsOnCall(binding rbacv1.ClusterRoleBinding) bool {
 	return slices.ContainsFunc(binding.Subjects, func(subject rbacv1.Subject) bool { return subject.Name == "on-call" })
 }
 
-func eventually(t *testing.T, what string, check func(context.Context) error) {
+func eventually(t testing.TB, what string, check func(context.Context) error) {
 	t.Helper()
 	var last error
 	if err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
@@ -417,7 +424,7 @@ func (s *site) isMarked(name, cluster string) func(context.Context) error {
 }
 
 // apply applies an object in JSON.
-func (s *site) apply(t *testing.T, object string) {
+func (s *site) apply(t testing.TB, object string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "object.json")
 	if err := os.WriteFile(path, []byte(object), 0o600); err != nil {
