@@ -103,7 +103,7 @@ test-skew: devhub build ## Run the conformance tests against hubs of the two pre
 
 .PHONY: bench
 bench: devhub build postgres ## Run the benchmarks and print their figures
-	go test -buildvcs=false -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/bench/...
+	go test -buildvcs=false -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/bench/... ./test/install/...
 
 .PHONY: hostile
 hostile: devhub build ## Send hostile input to a hub and an agent, HOSTILE_INPUTS=4 of each class; fail if one costs too much

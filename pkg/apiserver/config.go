@@ -191,7 +191,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		Quotas:               &c.extra.Quotas,
 	})
 	limits := c.limitRequests()
-	importing, err := c.imports(hub)
+	importing, err := c.imports()
 	if err != nil {
 		return nil, err
 	}

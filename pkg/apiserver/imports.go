@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"k8s.io/utils/ptr"
 
@@ -17,8 +18,15 @@ import (
 
 // imports returns the stores into which objects are imported. The server refuses that if the hub forwards their version
 // to an API server, or if the controllers of the server may run, because these act on what is not imported yet.
-func (c CompletedConfig) imports(hub kubernetes.Interface) (*imports.Stores, error) {
-	client, err := aggregator.NewForConfig(c.hub)
+func (c CompletedConfig) imports() (*imports.Stores, error) {
+	// Each import reads both objects.
+	config := rest.CopyConfig(c.hub)
+	config.QPS = -1
+	hub, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("building the client of the hub: %w", err)
+	}
+	client, err := aggregator.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("building the client of APIServices: %w", err)
 	}

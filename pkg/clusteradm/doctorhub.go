@@ -102,7 +102,7 @@ func (d *hubDoctor) run(ctx context.Context) error {
 	if usable {
 		findings = append(findings, runChecks(ctx,
 			d.apiServices, d.checkServer, d.serverPermissions, d.agentRoles, d.clusters, d.requests,
-			d.works, d.clusterPermissions, d.search,
+			d.works, d.clusterPermissions, d.search, d.migration,
 		)...)
 	}
 	return printFindings(d.streams.Out, d.output, findings)

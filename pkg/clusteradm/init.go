@@ -277,6 +277,12 @@ func (i *initializing) install(ctx context.Context, kube kubernetes.Interface, i
 	if err != nil {
 		return err
 	}
+	switch frozen, err := writesFrozen(ctx, kube); {
+	case err != nil && !apierrors.IsForbidden(err):
+		return err
+	case frozen:
+		return errors.New("a migration has not ended: run clusteradm migrate again first")
+	}
 	if i.beforeMigration {
 		if objects, err = i.stepAside(ctx, kube, install, objects); err != nil {
 			return err
@@ -284,6 +290,12 @@ func (i *initializing) install(ctx context.Context, kube kubernetes.Interface, i
 	}
 	if err := install.apply(ctx, objects...); err != nil {
 		return err
+	}
+	if !i.beforeMigration {
+		// An installation for a migration that did not begin.
+		if err := releaseControllers(ctx, kube); err != nil {
+			return err
+		}
 	}
 	if !i.wait || i.apiserver == modeExternal {
 		return nil
@@ -298,6 +310,11 @@ func (i *initializing) install(ctx context.Context, kube kubernetes.Interface, i
 // stepAside returns the objects without the APIServices of kinds that the hub stores, and prevents that the server runs
 // its controllers.
 func (i *initializing) stepAside(ctx context.Context, kube kubernetes.Interface, install *installer, objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	if kinds, _, err := readKinds(ctx, install.client); err != nil {
+		return nil, err
+	} else if len(kinds) == 0 {
+		return nil, errors.New("the hub has no CustomResourceDefinitions of OCM: omit --before-migration")
+	}
 	versions := map[string]schema.GroupVersion{}
 	for _, version := range switchedVersions() {
 		versions[apiServiceName(version)] = version
@@ -336,7 +353,7 @@ func (i *initializing) stepAside(ctx context.Context, kube kubernetes.Interface,
 	if !waiting {
 		return kept, nil
 	}
-	return kept, holdControllers(ctx, kube.CoordinationV1().Leases(hubNamespace))
+	return kept, holdControllers(ctx, kube)
 }
 
 // next prints the next steps.

@@ -315,21 +315,21 @@ func (m *migration) moveToServer(ctx context.Context) error {
 	}
 	finish := []step{
 		{"accept writes", func(ctx context.Context) error { return m.removePolicy(ctx, freezePolicy) }},
-		{"start the controllers of the server", m.releaseControllers},
+		{"start the controllers of the server", func(ctx context.Context) error { return releaseControllers(ctx, m.kube) }},
 	}
 	// Without a freeze, both sides may differ because the server has accepted writes since.
 	pending, err := m.pending(ctx)
 	if err != nil {
 		return err
 	}
-	if frozen, err := m.frozen(ctx); err != nil {
+	if frozen, err := writesFrozen(ctx, m.kube); err != nil {
 		return err
 	} else if len(pending) == 0 && !frozen {
 		return m.steps(ctx, finish)
 	}
 	return m.steps(ctx, append([]step{
 		{"check all objects", m.checkPending},
-		{"prevent that the server changes anything yet", m.holdControllers},
+		{"prevent that the server changes anything yet", m.hold},
 		{"stop the controllers that the server replaces", m.stopControllers},
 		{"refuse writes", m.freeze},
 		{"copy the objects", m.copyPending},
@@ -341,6 +341,8 @@ func (m *migration) moveToServer(ctx context.Context) error {
 		{"grant upstream agents access to the server", m.grantUpstreamAgents},
 	}, finish...))
 }
+
+func (m *migration) hold(ctx context.Context) error { return holdControllers(ctx, m.kube) }
 
 // checkPending refuses to begin with objects that the server would refuse, while nothing has changed yet.
 func (m *migration) checkPending(ctx context.Context) error {
@@ -382,14 +384,6 @@ func (m *migration) compare(ctx context.Context) error {
 	return m.refuse(findings)
 }
 
-func (m *migration) frozen(ctx context.Context) (bool, error) {
-	_, err := m.kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(ctx, freezePolicy, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 func (m *migration) moveToCRDs(ctx context.Context) error {
 	closing := step{"close the CustomResourceDefinitions", func(ctx context.Context) error { return keepVersions(ctx, m.client, m.kinds, false) }}
 	finish := []step{
@@ -409,7 +403,7 @@ func (m *migration) moveToCRDs(ctx context.Context) error {
 	return m.steps(ctx, append([]step{
 		{"open the CustomResourceDefinitions", func(ctx context.Context) error { return keepVersions(ctx, m.client, m.kinds, true) }},
 		{"refuse writes", func(ctx context.Context) error { return errors.Join(m.freeze(ctx), m.freezeSecrets(ctx)) }},
-		{"stop the controllers of the server", m.holdControllers},
+		{"stop the controllers of the server", m.hold},
 		{"copy the objects", m.copyBack},
 		{"wait until all watches of the server have ended", m.waitNoticed},
 		{"release the Secrets of accounts that have another UID", m.detachSecrets},

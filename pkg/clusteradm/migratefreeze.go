@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/utils/ptr"
 
 	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
@@ -151,9 +153,36 @@ func (m *migration) keepUnchanged(ctx context.Context) error {
 	return m.applyPolicy(ctx, keepPolicy, keepMessage, []string{keptVersion}, m.groups(), m.resources(), nil)
 }
 
-// holdControllers prevents that a replica of the server runs the controllers, by its Lease.
-func (m *migration) holdControllers(ctx context.Context) error {
-	return holdControllers(ctx, m.kube.CoordinationV1().Leases(hubNamespace))
+// writesFrozen reports whether a migration refuses writes.
+func writesFrozen(ctx context.Context, kube kubernetes.Interface) (bool, error) {
+	_, err := kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(ctx, freezePolicy, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// migration is the check of a migration that has not ended. It is healthy without a finding.
+func (d *hubDoctor) migration(ctx context.Context) []finding {
+	const subject, remedy = "migration", "run clusteradm migrate again, with --to server or --to crds"
+	frozen, err := writesFrozen(ctx, d.kube)
+	if err != nil {
+		return []finding{unknown(subject, err)}
+	}
+	if frozen {
+		return []finding{bad(subject, "it has not ended, and writes of ManifestWorks, clusters, ClusterPermissions and accounts are refused", remedy)}
+	}
+	lease, err := d.kube.CoordinationV1().Leases(hubNamespace).Get(ctx, leaseName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return []finding{unknown(subject, err)}
+	}
+	if ptr.Deref(lease.Spec.HolderIdentity, "") == migrationUser {
+		return []finding{warning(subject, "the server waits for it: its controllers do not run", remedy+", or clusteradm init on a hub without OCM")}
+	}
+	return nil
 }
 
 // waitNoticed waits until each replica of the server has noticed that a migration holds the Lease: the replica that had
@@ -176,13 +205,9 @@ func (m *migration) waitNoticed(ctx context.Context) error {
 	}
 }
 
-type leases interface {
-	Get(ctx context.Context, name string, options metav1.GetOptions) (*coordinationv1.Lease, error)
-	Create(ctx context.Context, lease *coordinationv1.Lease, options metav1.CreateOptions) (*coordinationv1.Lease, error)
-	Update(ctx context.Context, lease *coordinationv1.Lease, options metav1.UpdateOptions) (*coordinationv1.Lease, error)
-}
-
-func holdControllers(ctx context.Context, client leases) error {
+// holdControllers prevents that a replica of the server runs the controllers, by its Lease.
+func holdControllers(ctx context.Context, kube kubernetes.Interface) error {
+	client := kube.CoordinationV1().Leases(hubNamespace)
 	now := metav1.NowMicro()
 	held := coordinationv1.LeaseSpec{
 		HolderIdentity: ptr.To(migrationUser), LeaseDurationSeconds: ptr.To[int32](heldSeconds), AcquireTime: &now, RenewTime: &now,
@@ -199,8 +224,8 @@ func holdControllers(ctx context.Context, client leases) error {
 }
 
 // releaseControllers lets the server run its controllers.
-func (m *migration) releaseControllers(ctx context.Context) error {
-	return changeLease(ctx, m.kube.CoordinationV1().Leases(hubNamespace), false, func(spec *coordinationv1.LeaseSpec) bool {
+func releaseControllers(ctx context.Context, kube kubernetes.Interface) error {
+	return changeLease(ctx, kube.CoordinationV1().Leases(hubNamespace), false, func(spec *coordinationv1.LeaseSpec) bool {
 		if ptr.Deref(spec.HolderIdentity, "") != migrationUser {
 			return false
 		}
@@ -210,7 +235,7 @@ func (m *migration) releaseControllers(ctx context.Context) error {
 }
 
 // changeLease changes the Lease, again while others change it. A replica of the server renews it every two seconds.
-func changeLease(ctx context.Context, client leases, create bool, change func(*coordinationv1.LeaseSpec) bool) error {
+func changeLease(ctx context.Context, client coordinationclient.LeaseInterface, create bool, change func(*coordinationv1.LeaseSpec) bool) error {
 	return poll(ctx, func(ctx context.Context) (string, error) {
 		lease, err := client.Get(ctx, leaseName, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
