@@ -232,8 +232,13 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		return nil, fmt.Errorf("installing the API groups: %w", err)
 	}
 
+	migrator, err := c.migrator(table)
+	if err != nil {
+		return nil, err
+	}
 	s := &Server{
-		generic: generic, hub: hub, extra: c.extra, clients: clients, informers: informers, hubRoles: hubRoles, addons: addons, search: fleet,
+		migrator: migrator,
+		generic:  generic, hub: hub, extra: c.extra, clients: clients, informers: informers, hubRoles: hubRoles, addons: addons, search: fleet,
 		hubInformers: labelled, counters: countersOf(table), hubCheck: registering.check, events: broadcaster, certificate: certificate,
 		watches: watches,
 	}
@@ -250,7 +255,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.controllers = append(s.controllers, repair.Run, transition.NewRecorder(recorder, transitions(clients, informers)...).Run)
+	s.controllers = append(s.controllers, migrator.Run, repair.Run, transition.NewRecorder(recorder, transitions(clients, informers)...).Run)
 	s.controllers = append(s.controllers, registering.controllers...)
 	s.addClusterSets(resolver)
 	if clients.works == clients.own {

@@ -26,6 +26,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/servingcert"
+	"open-cluster-management.io/hub-apiserver/pkg/storagemigration"
 )
 
 const campaignPause = time.Second
@@ -55,6 +56,8 @@ type Server struct {
 	certificate *servingcert.Controller
 	// watches are the watches of stored objects, which end when a migration begins.
 	watches *definition.Watches
+	// migrator rewrites objects of earlier releases.
+	migrator *storagemigration.Migrator
 	// events receives the Events of this replica.
 	events events.EventBroadcaster
 	// controllers run on the leader, each until its context ends.
@@ -135,6 +138,7 @@ func (s *Server) addHooks() error {
 func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer s.closeSearch()
+	defer s.closeMigrator()
 	defer s.running.Wait()
 	defer cancel(nil)
 
@@ -155,6 +159,11 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 		})
 	}
+	leave, err := s.enterStorage(ctx, cancel)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	stopAfter := func(what string, failed <-chan error) {
 		s.running.Go(func() {
 			select {

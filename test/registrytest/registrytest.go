@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -42,9 +43,9 @@ type Database struct {
 }
 
 // StartDatabase starts an etcd that stops when the test ends.
-func StartDatabase(t *testing.T) Database {
+func StartDatabase(t testing.TB) Database {
 	t.Helper()
-	server, err := etcd.Start(t.Context(), etcd.Options{DataDir: t.TempDir(), QuotaBytes: 64 << 20})
+	server, err := etcd.Start(t.Context(), etcd.Options{DataDir: t.TempDir(), QuotaBytes: 512 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,18 +55,41 @@ func StartDatabase(t *testing.T) Database {
 
 // Put stores an object as a server has stored it before. The key begins with the group and the
 // resource.
-func (d Database) Put(t *testing.T, key string, value []byte) {
+func (d Database) Put(t testing.TB, key string, value []byte) {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{d.endpoint}, Context: t.Context()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := d.Client(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, err := client.Put(ctx, storagePrefix+"/"+key, string(value)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Get returns what is stored for a key, or fails the test. The key begins with the group and the
+// resource.
+func (d Database) Get(t testing.TB, key string) *mvccpb.KeyValue {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	stored, err := d.Client(t).Get(ctx, storagePrefix+"/"+key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(stored.Kvs) != 1 {
+		t.Fatalf("number of values of %s = %d, want 1", key, len(stored.Kvs))
+	}
+	return stored.Kvs[0]
+}
+
+// Client returns a client of etcd that is closed when the test ends.
+func (d Database) Client(t testing.TB) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{d.endpoint}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
