@@ -30,7 +30,7 @@ export CGO_ENABLED := 0
 
 .PHONY: help
 help: ## List the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/apiserver, bin/agent and bin/clusteradm
@@ -95,11 +95,16 @@ campaign: devhub build ## Run the fault, crash, scale and differential tests for
 		./test/registration ./test/server ./test/differential ./test/search
 
 .PHONY: test-skew
-test-skew: devhub build ## Run the conformance tests against hubs of the two previous minor versions, 1.36.3 and 1.35.4
+test-skew: test-skew-release ## Run test-skew-release, and the conformance tests against hubs of the two previous minor versions, 1.36.3 and 1.35.4
 	for version in 1.36.3 1.35.4; do \
 		KUBE_VERSION=$$version hack/build-devhub.sh; \
 		HUB_KUBE_BIN=$(CURDIR)/bin/kube-$$version go test -buildvcs=false -count=1 -timeout 20m ./test/conformance/...; \
 	done
+
+.PHONY: test-skew-release
+test-skew-release: devhub build ## Run this version together with PREVIOUS=v0.1.0, by default the previous release in the history
+	@PREVIOUS='$(PREVIOUS)' hack/build-previous.sh
+	$(GOTEST) -tags skew -count=1 -timeout 20m ./test/skew
 
 .PHONY: bench
 bench: devhub build postgres ## Run the benchmarks and print their figures
