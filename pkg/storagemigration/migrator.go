@@ -102,7 +102,7 @@ func New(config Config) (*Migrator, error) {
 	}
 	m.loop = reconcile.Loop{
 		Name: "storage-migration", Reconcile: m.reconcile, Initial: []cache.ObjectName{cache.NewObjectName("", "storage")},
-		Workers: 1, UrgentWorkers: 1, LastRetry: lastRetry, ReportsStates: true,
+		Workers: 1, UrgentWorkers: 1, LastRetry: lastRetry,
 	}
 	return m, nil
 }
