@@ -429,8 +429,10 @@ func TestOlderReplicaDelaysMigration(t *testing.T) {
 	stop()
 
 	// A replica that starts during the pass may store objects that the pass has already seen.
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
 	for version := ""; version != current.String(); version, _ = storedAs(t, database, names[0]) {
-		if _, err := m.Step(t.Context()); err != nil {
+		if _, err := m.Step(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
