@@ -370,7 +370,7 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 	if err := c.APIEnablement.ApplyTo(&generic.Config, apiserver.DefaultResourceConfig(search), scheme.Scheme); err != nil {
 		return nil, err
 	}
-	if err := c.Recommended.ApplyTo(generic); err != nil {
+	if err := c.applyRecommended(generic); err != nil {
 		return nil, err
 	}
 	return &apiserver.Config{

@@ -13,6 +13,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -31,6 +32,7 @@ import (
 	rbaclisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/rbac/v1alpha1"
 	worklisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/work/v1"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
+	"open-cluster-management.io/hub-apiserver/pkg/tracing"
 )
 
 // Deliverer renders ClusterPermissions and writes their ManifestWorks. It is safe for concurrent use by
@@ -50,6 +52,9 @@ type Deliverer struct {
 	Executor *workv1.ManifestWorkExecutor
 	// SizeLimitBytes limits the manifests of one ManifestWork.
 	SizeLimitBytes int64
+
+	// requests are the traced requests that store ClusterPermissions.
+	requests requests
 }
 
 // CheckCluster returns an error of metadata.namespace if no ManagedCluster has the name of the
@@ -70,25 +75,17 @@ func (d *Deliverer) CheckCluster(ctx context.Context, namespace string) (*field.
 // CheckRender returns the errors of a ClusterPermission that cannot be rendered. It includes errors
 // that would occur only when all its ManagedServiceAccounts exist on the managed cluster.
 func (d *Deliverer) CheckRender(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (field.ErrorList, error) {
-	in, err := d.inputs(ctx, permission)
-	if err != nil {
-		return nil, err
-	}
-	in.Accounts = render.LargestAccounts(permission)
-	_, errs := render.Render(permission, in)
-	return errs, nil
+	d.requests.add(ctx, permission.UID)
+	_, errs, err := d.evaluate(ctx, permission, func(in *render.Inputs) { in.Accounts = render.LargestAccounts(permission) })
+	return errs, err
 }
 
 // Work renders a ClusterPermission without writing anything. It returns nil if no part of the
 // ClusterPermission can be delivered.
 func (d *Deliverer) Work(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (*workv1.ManifestWork, field.ErrorList, error) {
-	in, err := d.inputs(ctx, permission)
-	if err != nil {
-		return nil, nil, err
-	}
-	result, errs := render.Render(permission, in)
-	if len(errs) > 0 {
-		return nil, errs, nil
+	result, errs, err := d.evaluate(ctx, permission, nil)
+	if err != nil || len(errs) > 0 {
+		return nil, errs, err
 	}
 	return result.Work, nil, nil
 }
@@ -131,24 +128,36 @@ func (d *Deliverer) Deliver(ctx context.Context, permission *rbacv1alpha1.Cluste
 	if gone, err := d.CheckCluster(ctx, permission.Namespace); gone != nil || err != nil {
 		return err
 	}
+	ctx, span := tracing.Start(ctx, "Deliver ClusterPermission", attributes(permission)...)
 	_, _, err := d.sync(ctx, permission, nil)
+	tracing.End(span, tracing.Reason(err))
 	observeDelivery(sourceRequest, started, err)
 	return err
 }
 
-// inputs reads the objects on which a ClusterPermission depends.
-func (d *Deliverer) inputs(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (render.Inputs, error) {
+// evaluate reads the objects on which a ClusterPermission depends, and renders it. adjust changes the inputs, and
+// may be nil.
+func (d *Deliverer) evaluate(ctx context.Context, permission *rbacv1alpha1.ClusterPermission, adjust func(*render.Inputs)) (*render.Result, field.ErrorList, error) {
+	ctx, span := startRender(ctx, permission)
 	in, err := d.Sources.inputs(ctx, permission, true)
+	if err != nil {
+		tracing.End(span, tracing.Reason(err))
+		return nil, nil, err
+	}
 	in.Executor, in.SizeLimitBytes = d.Executor, d.SizeLimitBytes
-	return in, err
+	if adjust != nil {
+		adjust(&in)
+	}
+	result, errs := render.Render(permission, in)
+	endRender(span, result, errs)
+	return result, errs, nil
 }
 
 func (d *Deliverer) render(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (*render.Result, error) {
-	in, err := d.inputs(ctx, permission)
+	result, errs, err := d.evaluate(ctx, permission, nil)
 	if err != nil {
 		return nil, err
 	}
-	result, errs := render.Render(permission, in)
 	if len(errs) > 0 {
 		return nil, &unrenderableError{errs}
 	}
@@ -158,12 +167,13 @@ func (d *Deliverer) render(ctx context.Context, permission *rbacv1alpha1.Cluster
 // sync renders a ClusterPermission and makes its ManifestWork equal to the rendering. It returns both.
 // known is the cached ManifestWork, or nil.
 func (d *Deliverer) sync(ctx context.Context, permission *rbacv1alpha1.ClusterPermission, known *workv1.ManifestWork) (*render.Result, *workv1.ManifestWork, error) {
+	ctx = d.requests.join(ctx, permission.UID)
 	result, err := d.render(ctx, permission)
 	if err != nil {
 		return nil, known, err
 	}
 	if known == nil && result.Work != nil {
-		created, err := d.Works.ManifestWorks(permission.Namespace).Create(ctx, result.Work, metav1.CreateOptions{})
+		created, err := d.create(ctx, result.Work)
 		if err == nil {
 			return result, created, nil
 		}
@@ -213,7 +223,7 @@ func (d *Deliverer) replace(ctx context.Context, permission *rbacv1alpha1.Cluste
 	case work == nil && result.Work == nil:
 		return result, nil, nil
 	case work == nil:
-		created, err := works.Create(ctx, result.Work, metav1.CreateOptions{})
+		created, err := d.create(ctx, result.Work)
 		if err != nil {
 			return result, nil, err
 		}
@@ -232,11 +242,21 @@ func (d *Deliverer) replace(ctx context.Context, permission *rbacv1alpha1.Cluste
 	for name, value := range result.Work.Annotations {
 		metav1.SetMetaDataAnnotation(&update.ObjectMeta, name, value)
 	}
+	// On a hub that stores ManifestWorks in a CustomResourceDefinition, nothing else sets the annotation.
+	tracing.Annotate(ctx, &update.ObjectMeta, workv1.TraceparentAnnotation)
 	updated, err := works.Update(ctx, update, metav1.UpdateOptions{})
 	if err != nil {
 		return result, work, err
 	}
 	return result, updated, nil
+}
+
+// create creates the ManifestWork of a rendering.
+func (d *Deliverer) create(ctx context.Context, rendered *workv1.ManifestWork) (*workv1.ManifestWork, error) {
+	work := *rendered
+	work.Annotations = maps.Clone(rendered.Annotations)
+	tracing.Annotate(ctx, &work.ObjectMeta, workv1.TraceparentAnnotation)
+	return d.Works.ManifestWorks(work.Namespace).Create(ctx, &work, metav1.CreateOptions{})
 }
 
 // withdraw deletes the ManifestWork of a ClusterPermission if no part of it can be delivered any more.

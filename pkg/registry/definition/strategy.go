@@ -36,8 +36,12 @@ type Strategy[T runtime.Object] struct {
 	// ServerStatus is the part of the status that writes of the status do not change, if any.
 	ServerStatus *ServerStatus[T]
 
+	// ServerAnnotations are the annotations that only PrepareForCreate and PrepareForUpdate change.
+	// The values of callers are ignored.
+	ServerAnnotations []string
+
 	// PrepareForCreate and PrepareForUpdate complete an object before its validation. Its
-	// status is the stored one, and they may change it.
+	// status and its ServerAnnotations are the stored ones, and they may change them.
 	PrepareForCreate func(ctx context.Context, obj T)
 	PrepareForUpdate func(ctx context.Context, obj, old T)
 
@@ -174,6 +178,7 @@ func (m *mainStrategy[T]) PrepareForCreate(ctx context.Context, obj runtime.Obje
 		status.SetZero()
 	}
 	setGeneration(obj, 1)
+	m.keepAnnotations(obj, nil)
 	if m.s.PrepareForCreate != nil {
 		m.s.PrepareForCreate(ctx, typed)
 	}
@@ -193,12 +198,43 @@ func (m *mainStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime
 	if m.s.Status != nil {
 		assign(m.s.Status, typed, typedOld)
 	}
+	m.keepAnnotations(obj, old)
 	if m.s.PrepareForUpdate != nil {
 		m.s.PrepareForUpdate(ctx, typed, typedOld)
 	}
 	if !equality.Semantic.DeepEqual(m.s.Spec(typed), m.s.Spec(typedOld)) {
 		setGeneration(obj, generation(old)+1)
 	}
+}
+
+// keepAnnotations restores the ServerAnnotations of old, which is nil for a new object.
+func (m *mainStrategy[T]) keepAnnotations(obj, old runtime.Object) {
+	if len(m.s.ServerAnnotations) == 0 {
+		return
+	}
+	to, err := meta.Accessor(obj)
+	if err != nil {
+		return
+	}
+	var stored map[string]string
+	if old != nil {
+		if from, err := meta.Accessor(old); err == nil {
+			stored = from.GetAnnotations()
+		}
+	}
+	annotations := to.GetAnnotations()
+	for _, name := range m.s.ServerAnnotations {
+		value, known := stored[name]
+		if !known {
+			delete(annotations, name)
+			continue
+		}
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[name] = value
+	}
+	to.SetAnnotations(annotations)
 }
 
 func (m *mainStrategy[T]) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
@@ -246,10 +282,17 @@ func (m *mainStrategy[T]) WarningsOnUpdate(ctx context.Context, obj, old runtime
 
 // GetResetFields implements rest.ResetFieldsStrategy.
 func (m *mainStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	if m.s.Status == nil {
+	reset := fieldpath.NewSet()
+	if m.s.Status != nil {
+		reset.Insert(fieldpath.MakePathOrDie("status"))
+	}
+	for _, name := range m.s.ServerAnnotations {
+		reset.Insert(fieldpath.MakePathOrDie("metadata", "annotations", name))
+	}
+	if reset.Empty() {
 		return nil
 	}
-	return m.resource.perVersion(fieldpath.NewSet(fieldpath.MakePathOrDie("status")))
+	return m.resource.perVersion(reset)
 }
 
 type statusStrategy[T runtime.Object] struct {

@@ -16,6 +16,10 @@ const (
 	// ManifestWorkReplicaSetLabel is set on the ManifestWorks of a ManifestWorkReplicaSet, which recreates them
 	// if they are deleted.
 	ManifestWorkReplicaSetLabel = "work.open-cluster-management.io/manifestworkreplicaset"
+
+	// TraceparentAnnotation is the W3C traceparent of the request that last wrote the spec, if its trace was
+	// sampled. Only the server sets it.
+	TraceparentAnnotation = "work.open-cluster-management.io/traceparent"
 )
 
 // Condition types of a ManifestWork and of each of its manifests.

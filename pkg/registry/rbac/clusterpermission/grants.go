@@ -21,6 +21,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/authz/escalation"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
+	"open-cluster-management.io/hub-apiserver/pkg/tracing"
 )
 
 // EscalationCheck is the action for a ClusterPermission that grants more than its author may grant.
@@ -71,7 +72,15 @@ func (g *grants) refusal(ctx context.Context, obj, old *rbac.ClusterPermission) 
 	if err != nil {
 		return nil, err
 	}
-	return g.checker.Check(ctx, permission, delivered)
+	ctx, span := tracing.Start(ctx, "Check escalation",
+		tracing.Text("clusterpermission.namespace", permission.Namespace), tracing.Text("clusterpermission.name", permission.Name))
+	refusal, err := g.checker.Check(ctx, permission, delivered)
+	reason := tracing.Reason(err)
+	if refusal != nil {
+		reason = string(metav1.StatusReasonForbidden)
+	}
+	tracing.End(span, reason)
+	return refusal, err
 }
 
 // admit checks an object that is complete and valid. old is nil for a new object.

@@ -16,6 +16,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/work/validation"
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+	"open-cluster-management.io/hub-apiserver/pkg/tracing"
 )
 
 // Executors checks whether callers may use executors.
@@ -51,9 +52,18 @@ func Definition(o Options) definition.Resource {
 			PrepareForCreate: recordChoice,
 			// The caller of an import vouches for the executor.
 			PrepareForImport: recordChoice,
+			ServerAnnotations: []string{workv1.TraceparentAnnotation},
+			PrepareForCreate: func(ctx context.Context, w *work.ManifestWork) {
+				recordChoice(ctx, w)
+				tracing.Annotate(ctx, &w.ObjectMeta, workv1.TraceparentAnnotation)
+			},
 			PrepareForUpdate: func(ctx context.Context, w, old *work.ManifestWork) {
 				keepStoredJSON(w, old)
 				updateChoice(ctx, w, old)
+				// Other writes keep the annotation, so that the same spec under another trace is no change.
+				if !equality.Semantic.DeepEqual(w.Spec, old.Spec) {
+					tracing.Annotate(ctx, &w.ObjectMeta, workv1.TraceparentAnnotation)
+				}
 			},
 			Validate: func(w *work.ManifestWork) field.ErrorList {
 				return validation.ValidateManifestWork(w, o.LimitBytes)
@@ -92,7 +102,7 @@ func Definition(o Options) definition.Resource {
 func executorGuard(executors Executors) definition.Guard[*work.ManifestWork] {
 	return definition.Guard[*work.ManifestWork]{
 		Create: func(ctx context.Context, w *work.ManifestWork) error {
-			return executors.Check(ctx, w.Namespace, w.Name, w.Spec.Executor)
+			return check(ctx, executors, w, w.Spec.Executor)
 		},
 		Update: func(ctx context.Context, w, old *work.ManifestWork) error {
 			if equality.Semantic.DeepEqual(w.Spec, old.Spec) {
@@ -101,9 +111,9 @@ func executorGuard(executors Executors) definition.Guard[*work.ManifestWork] {
 			if w.Spec.Executor == nil && old.Spec.Executor != nil {
 				// Without the executor the agent applies the spec as itself, with more permissions.
 				// Users without permission to use the executor must not gain these permissions.
-				return executors.Check(ctx, w.Namespace, w.Name, old.Spec.Executor, nil)
+				return check(ctx, executors, w, old.Spec.Executor, nil)
 			}
-			return executors.Check(ctx, w.Namespace, w.Name, w.Spec.Executor)
+			return check(ctx, executors, w, w.Spec.Executor)
 		},
 	}
 }

@@ -1,0 +1,16 @@
+package manifestwork
+
+import (
+	"context"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/work"
+	"open-cluster-management.io/hub-apiserver/pkg/tracing"
+)
+
+// check checks executors in a span.
+func check(ctx context.Context, executors Executors, w *work.ManifestWork, of ...*work.ManifestWorkExecutor) error {
+	ctx, span := tracing.Start(ctx, "Check executor", tracing.Text("manifestwork.namespace", w.Namespace), tracing.Text("manifestwork.name", w.Name))
+	err := executors.Check(ctx, w.Namespace, w.Name, of...)
+	tracing.End(span, tracing.Reason(err))
+	return err
+}

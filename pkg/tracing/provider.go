@@ -1,0 +1,86 @@
+package tracing
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/sdk/resource"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/apis/apiserver/install"
+	"k8s.io/component-base/tracing"
+	tracingapi "k8s.io/component-base/tracing/api/v1"
+	"k8s.io/klog/v2"
+)
+
+// shutdownTimeout bounds the export of the last spans. A collector that does not respond must not delay the
+// end of the process.
+const shutdownTimeout = 5 * time.Second
+
+var codecs = func() serializer.CodecFactory {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	return serializer.NewCodecFactory(scheme, serializer.EnableStrict)
+}()
+
+// Service identifies the process in its spans.
+type Service struct {
+	Name, Instance, Version string
+}
+
+// ReadConfiguration reads a TracingConfiguration of apiserver.config.k8s.io, the format of kube-apiserver. It
+// returns an error if the file contains unknown fields or invalid values.
+func ReadConfiguration(file string) (*tracingapi.TracingConfiguration, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	config := &apiserver.TracingConfiguration{}
+	if err := runtime.DecodeInto(codecs.UniversalDecoder(), content, config); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if errs := tracingapi.ValidateTracingConfiguration(&config.TracingConfiguration, nil, nil); len(errs) > 0 {
+		return nil, fmt.Errorf("%s: %w", file, errs.ToAggregate())
+	}
+	return &config.TracingConfiguration, nil
+}
+
+// NewProvider returns a provider that exports spans to the collector of a configuration. It does not connect to
+// the collector before it has spans. The caller must shut it down, which takes at most 5 seconds.
+func NewProvider(ctx context.Context, config *tracingapi.TracingConfiguration, service Service, options ...otlptracegrpc.Option) (tracing.TracerProvider, error) {
+	inner, err := tracing.NewProvider(ctx, config, options, []resource.Option{resource.WithAttributes(
+		attribute.String("service.name", service.Name),
+		attribute.String("service.instance.id", service.Instance),
+		attribute.String("service.version", service.Version),
+	)})
+	if err != nil {
+		return nil, err
+	}
+	// The default provider of metrics keeps every instrument of the instrumented clients in memory.
+	otel.SetMeterProvider(noop.NewMeterProvider())
+	// The default handler does not write in the format of the log.
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		klog.Background().Error(err, "Failed to export spans")
+	}))
+	return &provider{TracerProvider: inner, timeout: shutdownTimeout}, nil
+}
+
+type provider struct {
+	tracing.TracerProvider
+	timeout time.Duration
+}
+
+// Shutdown exports the remaining spans, until its own timeout at the latest.
+func (p *provider) Shutdown(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	return p.TracerProvider.Shutdown(ctx)
+}
