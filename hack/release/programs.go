@@ -50,7 +50,7 @@ func (r *release) build(ctx context.Context, name string, on platform) (*program
 	say("building %s for %s", name, on)
 	began := time.Now()
 	// Neither the paths and settings of this machine nor the state of the working tree are part of the result.
-	command := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath", "-ldflags", r.ldflags, "-o", filepath.Join(".cache", "release", on.String(), file), "./cmd/"+name)
+	command := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-tags=grpcnotrace", "-trimpath", "-ldflags", r.ldflags, "-o", filepath.Join(".cache", "release", on.String(), file), "./cmd/"+name)
 	command.Dir = r.root
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+on.os, "GOARCH="+on.arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=")
 	command.Stdout, command.Stderr = os.Stdout, os.Stderr

@@ -81,6 +81,19 @@ func run(ctx context.Context, options *Options) error {
 	if register := config.Registration; register != nil && options.Registration.Dir == "" {
 		defer func() { _ = os.RemoveAll(register.Dir) }()
 	}
+	provider, err := options.tracer(ctx, config)
+	if err != nil {
+		return err
+	}
+	if provider != nil {
+		config.Tracer = provider
+		defer func() {
+			// ctx has ended, and the last spans are still to be exported.
+			if err := provider.Shutdown(context.WithoutCancel(ctx)); err != nil {
+				klog.FromContext(ctx).Error(err, "Failed to export the last spans")
+			}
+		}()
+	}
 	completed, err := config.Complete()
 	if err != nil {
 		return err

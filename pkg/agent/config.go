@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -20,6 +22,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
+	"open-cluster-management.io/hub-apiserver/pkg/tracing"
 	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
@@ -73,6 +76,8 @@ type Config struct {
 	// ManagedCA reads the CA bundle of the managed cluster's API server. It defaults to the CA in
 	// Managed.
 	ManagedCA func() ([]byte, error)
+	// Tracer records the spans of ManifestWorks. Nil disables tracing.
+	Tracer trace.TracerProvider
 	// Clock determines the expiry of tokens. It defaults to the system clock.
 	Clock clock.WithTicker
 }
@@ -168,7 +173,7 @@ func (c *Config) Complete() (CompletedConfig, error) {
 	if c.WorkersPerTenant == 0 {
 		c.WorkersPerTenant = c.Workers
 	}
-	c.Managed = watched(c.Managed)
+	c.Managed = c.instrumented(c.Managed)
 	var err error
 	if completed.managed, err = versioned.NewForConfig(c.Managed); err != nil {
 		return CompletedConfig{}, fmt.Errorf("managed cluster client: %w", err)
@@ -192,11 +197,14 @@ func (c *Config) Complete() (CompletedConfig, error) {
 	return CompletedConfig{completed}, nil
 }
 
-// watched returns a copy of the configuration whose requests report progress to the watchdog of
-// stuck workers.
-func watched(config *rest.Config) *rest.Config {
+// instrumented returns a copy of a client configuration whose requests report progress to the watchdog
+// of stuck workers, and have spans.
+func (c *Config) instrumented(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(fair.Transport)
+	if c.Tracer != nil {
+		config.Wrap(tracing.Transport(c.Tracer))
+	}
 	return config
 }
 

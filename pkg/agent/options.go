@@ -71,6 +71,8 @@ type Options struct {
 	TokenVerifyInterval time.Duration
 	// Inventory selects the resources of the managed cluster that are reported to the hub.
 	Inventory *inventory.Options
+	// TracingConfigFile is the file with the configuration of traces. Empty disables them.
+	TracingConfigFile string
 
 	Logs    *logs.Options
 	Metrics *metrics.Options
@@ -124,6 +126,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	fs.DurationVar(&o.TokenVerifyInterval, "token-verify-interval", o.TokenVerifyInterval, "How often a reported token is checked without a trigger. The agent reads the Secret on the hub and sends a TokenReview to the managed cluster.")
 	o.Registration.AddFlags(flags.FlagSet("registration"))
 	o.Inventory.AddFlags(flags.FlagSet("inventory"))
+	flags.FlagSet("traces").StringVar(&o.TracingConfigFile, "tracing-config-file", o.TracingConfigFile, "File with a TracingConfiguration of apiserver.config.k8s.io, as for kube-apiserver. If it is empty, the agent records no traces.")
 	logsapi.AddFlags(o.Logs, flags.FlagSet("logs"))
 	o.Metrics.AddFlags(flags.FlagSet("metrics"))
 	return flags

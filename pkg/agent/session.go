@@ -37,7 +37,7 @@ type session struct {
 // the managed cluster.
 func (c CompletedConfig) newSession(hub *rest.Config, hash string) (*session, error) {
 	s := &session{config: c}
-	hub = watched(hub)
+	hub = c.instrumented(hub)
 	client, err := versioned.NewForConfig(hub)
 	if err != nil {
 		return nil, fmt.Errorf("hub client: %w", err)
@@ -57,7 +57,7 @@ func (c CompletedConfig) newSession(hub *rest.Config, hash string) (*session, er
 			Workers: c.Workers, WorkersPerTenant: c.WorkersPerTenant, PriorityWorkers: c.PriorityWorkers,
 			EvictionGracePeriod: c.EvictionGracePeriod,
 			Hub:                 client, Managed: c.managed, Metadata: c.metadata, Discovery: c.discovery,
-			Executors: executors, FeedbackJSONPaths: c.FeedbackJSONPaths,
+			Executors: executors, FeedbackJSONPaths: c.FeedbackJSONPaths, Tracer: c.Tracer,
 		})
 		if err != nil {
 			return nil, err

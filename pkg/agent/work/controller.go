@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
@@ -49,7 +51,7 @@ const (
 )
 
 // Config is the configuration of a Controller. All fields except WorkersPerTenant,
-// PriorityWorkers, Slice, EvictionGracePeriod and FeedbackJSONPaths are required.
+// PriorityWorkers, Slice, EvictionGracePeriod, FeedbackJSONPaths and Tracer are required.
 type Config struct {
 	// ClusterName is the name of the managed cluster and the namespace of its ManifestWorks.
 	ClusterName string
@@ -81,6 +83,8 @@ type Config struct {
 	Discovery discovery.DiscoveryInterface
 	// Executors decides with which permissions a ManifestWork acts.
 	Executors Executors
+	// Tracer records the spans of passes. If it is nil, there are none.
+	Tracer trace.TracerProvider
 }
 
 // Controller applies the ManifestWorks of one managed cluster. Its loop reconciles ManifestWorks
@@ -96,6 +100,7 @@ type Controller struct {
 	mapper       *discoveryMapper
 	evaluator    *decide.Evaluator
 	remover      *removal.Remover
+	tracer       *tracer
 	now          func() time.Time
 
 	hubInformers, managedInformers externalversions.SharedInformerFactory
@@ -126,6 +131,7 @@ func New(config Config) (*Controller, error) {
 		clusterName: config.ClusterName, hubHash: config.HubHash, agentID: config.AgentID, workers: config.Workers,
 		evictionGrace: config.EvictionGracePeriod, sliceTime: cmp.Or(config.Slice, defaultSlice), feedbackPaths: feedbackPaths,
 		hub: config.Hub, managed: config.Managed, executors: config.Executors,
+		tracer: newTracer(config.Tracer, time.Now),
 		mapper: mapper, evaluator: decide.NewEvaluator(feedbackPaths), now: time.Now,
 		remover: &removal.Remover{Objects: config.Metadata, Records: config.Managed.WorkV1().AppliedManifestWorks(), Served: mapper.served, Now: time.Now},
 		hubInformers: externalversions.NewSharedInformerFactoryWithOptions(config.Hub, 0,

@@ -12,6 +12,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/removal"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/tracing"
 )
 
 // cachedWork returns the newest known version of a ManifestWork, or nil if the informer does not
@@ -87,8 +88,16 @@ func (c *Controller) setStatus(ctx context.Context, st *workState, work *workv1.
 	if status.ResourceStatus.Manifests == nil {
 		status.ResourceStatus.Manifests = []workv1.ManifestCondition{}
 	}
+	// The report is the end of the trace, so it is recorded even if there are many objects.
+	ctx, _ = tracing.WithBudget(ctx, reportSpans)
+	ctx, span := tracing.Start(ctx, "Report status")
 	_, err := c.patchWork(ctx, st, work, map[string]any{"metadata": map[string]any{"uid": work.UID}, "status": status}, "status")
-	return err
+	if err != nil {
+		tracing.End(span, reasonOf(err))
+		return err
+	}
+	tracing.End(span, "")
+	return nil
 }
 
 // workGone reports whether a ManifestWork does not exist on the hub. A response that does not

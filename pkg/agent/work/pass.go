@@ -186,11 +186,13 @@ func (p *pass) attempt(ctx context.Context, it *decide.Item, state *itemState) {
 	}
 	var live *unstructured.Unstructured
 	var err error
+	spanCtx, span := startItem(ctx, it)
 	if frozen {
-		live, err = p.applier.Read(ctx, t)
+		live, err = p.applier.Read(spanCtx, t)
 	} else {
-		live, err = p.applier.Apply(ctx, t)
+		live, err = p.applier.Apply(spanCtx, t)
 	}
+	endItem(span, err)
 
 	var held *apply.HeldBackError
 	if errors.As(err, &held) {

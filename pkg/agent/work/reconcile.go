@@ -46,16 +46,18 @@ type wakeup struct {
 }
 
 // reconcile makes one pass over a ManifestWork, or over a record of a previous hub.
-func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName, why wakeup) (outcome, error) {
+func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName, why wakeup) (came outcome, err error) {
 	st := c.states.get(key)
 	if key.Namespace == "" {
 		return c.evictFormer(ctx, key, st)
 	}
 	work := c.cachedWork(key.Name, st)
-	switch {
-	case work == nil:
+	if work == nil {
 		return c.evict(ctx, key, st)
-	case work.DeletionTimestamp != nil:
+	}
+	ctx, span := c.tracer.start(ctx, work, st)
+	defer func() { span.end(came, err) }()
+	if work.DeletionTimestamp != nil {
 		return c.finalize(ctx, key, work, st)
 	}
 	if st.generation != work.Generation {
@@ -85,7 +87,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName, why wa
 		results: make([]status.Result, len(items)), again: resyncPeriod, budget: bounded.NewBudget(),
 	}
 	p.acting = p.acts(decide.Order(items))
-	client, err := c.executors.Admit(ctx, AdmitRequest{Work: work, Targets: targets(work, items), Acting: p.acting})
+	client, err := p.admit(ctx)
 	var refusal *Refusal
 	if errors.As(err, &refusal) {
 		return c.refuse(ctx, p, refusal)

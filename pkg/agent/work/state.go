@@ -41,6 +41,9 @@ type workState struct {
 	// slice left objects to the next slice.
 	round int
 	cut   bool
+	// joined is the number of passes over joinedGeneration that have joined the trace of a request.
+	joined           int
+	joinedGeneration int64
 }
 
 // itemState is the state of one object of a ManifestWork that the agent keeps in memory between

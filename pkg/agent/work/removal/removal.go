@@ -19,6 +19,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	workclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/tracing"
 )
 
 // concurrency is the number of objects of a ManifestWork that are removed in parallel.
@@ -77,7 +78,7 @@ func (r *Remover) RemoveAll(ctx context.Context, record *workv1.AppliedManifestW
 			if i < len(entries)-1 && r.expired(options) {
 				return
 			}
-			outcomes[i] = r.remove(ctx, owner, entries[i], options)
+			outcomes[i] = r.traced(ctx, owner, entries[i], options)
 		})
 		end = start
 	}
@@ -120,7 +121,17 @@ func finished(err error) outcome {
 
 // Remove removes the object of one entry. It does not wait for the deletion.
 func (r *Remover) Remove(ctx context.Context, owner metav1.OwnerReference, entry workv1.AppliedManifestResourceMeta, options Options) error {
-	return r.remove(ctx, owner, entry, options).err
+	return r.traced(ctx, owner, entry, options).err
+}
+
+// traced removes an object in a span.
+func (r *Remover) traced(ctx context.Context, owner metav1.OwnerReference, entry workv1.AppliedManifestResourceMeta, options Options) outcome {
+	ctx, span := tracing.Start(ctx, "Remove object",
+		tracing.Text("object.resource", schema.GroupResource{Group: entry.Group, Resource: entry.Resource}.String()), tracing.Text("object.version", entry.Version),
+		tracing.Text("object.namespace", entry.Namespace), tracing.Text("object.name", entry.Name))
+	came := r.remove(ctx, owner, entry, options)
+	tracing.End(span, tracing.Reason(came.err))
+	return came
 }
 
 // remove deletes an object. If the object stays, existed before, or has other owners, it removes
