@@ -40,9 +40,9 @@ type FleetOptions struct {
 	KubeBinDir string
 	// NoFsync is as in [ClusterOptions].
 	NoFsync bool
-	// HubArgs, APIServerArgs and AgentArgs are additional arguments of the hub's
-	// kube-apiserver, our apiserver and every agent.
-	HubArgs, APIServerArgs, AgentArgs []string
+	// HubArgs, APIServerArgs, AgentArgs and ManagedArgs are additional arguments of the hub's
+	// kube-apiserver, our apiserver, every agent and every managed cluster's kube-apiserver.
+	HubArgs, APIServerArgs, AgentArgs, ManagedArgs []string
 	// HubAuditPolicy, ServerAuditPolicy and ManagedAuditPolicy are the audit policies of
 	// the hub, our apiserver and every managed cluster, as in [ClusterOptions].
 	HubAuditPolicy, ServerAuditPolicy, ManagedAuditPolicy string
@@ -167,7 +167,7 @@ func NewFleet(opts FleetOptions) (*Fleet, error) {
 			BinDir:      opts.BinDir,
 			NoFsync:     opts.NoFsync,
 			EKS:         opts.eks(ManagedARN(name)),
-			AuditPolicy: opts.ManagedAuditPolicy,
+			AuditPolicy: opts.ManagedAuditPolicy, APIServerArgs: opts.ManagedArgs,
 		})
 		if err != nil {
 			return nil, err
