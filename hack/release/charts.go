@@ -61,6 +61,7 @@ var charts = []*chart{
 			{condition: `eq .Values.search.engine "postgres"`, component: "deploy/components/postgres"},
 			{condition: `eq .Values.search.engine "none"`, component: "deploy/components/no-search", excludes: true},
 			{condition: `eq .Values.servingCertificates "cert-manager"`, component: "deploy/components/cert-manager"},
+			{condition: ".Values.tracing.endpoint", component: "deploy/components/tracing"},
 			{condition: ".Values.aws.configMap", component: "deploy/components/aws-auth", alone: true},
 			{condition: ".Values.monitoring", component: "deploy/components/monitoring", alone: true},
 			{condition: ".Values.aws.roleARN", patch: patch("ServiceAccount", "hub-apiserver", `[{"op": "add", "path": "/metadata/annotations", "value": {"eks.amazonaws.com/role-arn": "ROLE-ARN"}}]`), alone: true},
@@ -71,6 +72,8 @@ var charts = []*chart{
 		}),
 		fill: slices.Concat(containerFill, []string{
 			"--etcd-servers=https://etcd.open-cluster-management-hub.svc:2379", `{{ print "--etcd-servers=" (join "," .Values.etcd.servers) | quote }}`,
+			"endpoint: opentelemetry-collector.observability.svc:4317", "endpoint: {{ .Values.tracing.endpoint }}",
+			"samplingRatePerMillion: 10000", "samplingRatePerMillion: {{ int .Values.tracing.samplingRatePerMillion }}",
 			"STORAGE-SIZE", "{{ .Values.storage.size | quote }}",
 			"STORAGE-CLASS", "{{ .Values.storage.className | quote }}",
 			"ROLE-ARN", "{{ .Values.aws.roleARN | quote }}",
@@ -80,12 +83,14 @@ var charts = []*chart{
 		name:      "hub-agent",
 		resources: []string{"agent"},
 		options: []option{
+			{condition: ".Values.tracing.endpoint", component: "agent/tracing", alone: true},
 			{condition: ".Values.monitoring", component: "agent/monitoring", alone: true},
 			{condition: ".Values.aws.roleARN", patch: patch("ServiceAccount", "agent", `[{"op": "add", "path": "/metadata/annotations", "value": {"eks.amazonaws.com/role-arn": "ROLE-ARN"}}]`), alone: true},
 		},
 		settings: slices.Concat(keepObjects, containerSettings("agent")),
 		fill: slices.Concat(containerFill, []string{
 			"--cluster-name=cluster1", `{{ print "--cluster-name=" .Values.clusterName | quote }}`,
+			"endpoint: opentelemetry-collector.observability.svc:4317", "endpoint: {{ .Values.tracing.endpoint }}",
 			"ROLE-ARN", "{{ .Values.aws.roleARN | quote }}",
 		}),
 	},

@@ -109,18 +109,26 @@ func TestChartsEqualKustomizations(t *testing.T) {
 			values: []string{
 				"search.engine=none", "etcd.servers={https://a:1,https://b:2}", "servingCertificates=cert-manager", "existingOCM=true",
 				"aws.configMap=true", "monitoring=true", "aws.roleARN=arn:aws:iam::123456789012:role/r", "extraArgs={--v=2,--a=\"b\"}", "resources.limits.memory=8Gi",
+				"tracing.endpoint=collector:1", "tracing.samplingRatePerMillion=1",
 			},
-			components: []string{"existing-ocm", "external-etcd", "no-search", "cert-manager", "aws-auth", "monitoring"},
+			components: []string{"existing-ocm", "external-etcd", "no-search", "cert-manager", "tracing", "aws-auth", "monitoring"},
 			patches: []kustomize.Patch{
 				*patch("Deployment", "hub-apiserver", `[{"op": "replace", "path": "/spec/template/spec/containers/0/args/2", "value": "--etcd-servers=https://a:1,https://b:2"},
 {"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--v=2"}, {"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--a=\"b\""},
 {"op": "replace", "path": "/spec/template/spec/containers/0/resources/limits/memory", "value": "8Gi"}]`),
 				*patch("ServiceAccount", "hub-apiserver", `[{"op": "add", "path": "/metadata/annotations", "value": {"eks.amazonaws.com/role-arn": "arn:aws:iam::123456789012:role/r"}}]`),
+				*patch("ConfigMap", "hub-apiserver-tracing", `[{"op": "replace", "path": "/data/tracing.yaml", "value": "# The connection to the collector is not encrypted. One request in a hundred is traced.\napiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoint: collector:1\nsamplingRatePerMillion: 1\n"}]`),
 			},
 		},
 		"volume": {
 			chart: "hub-apiserver", values: []string{"storage.size=20Gi", "storage.className=fast"},
 			patches: []kustomize.Patch{*patch("PersistentVolumeClaim", "hub-apiserver", `[{"op": "replace", "path": "/spec/resources/requests/storage", "value": "20Gi"}, {"op": "add", "path": "/spec/storageClassName", "value": "fast"}]`)},
+		},
+		"traces": {
+			chart: "hub-apiserver", values: []string{"tracing.endpoint=opentelemetry-collector.observability.svc:4317"}, components: []string{"tracing"},
+		},
+		"agent with traces": {
+			chart: "hub-agent", values: []string{"clusterName=cluster1", "tracing.endpoint=opentelemetry-collector.observability.svc:4317"}, components: []string{"tracing"},
 		},
 		"agent": {
 			chart: "hub-agent", values: []string{"clusterName=cluster1"},
@@ -170,6 +178,8 @@ func TestChartsRefuseBadValues(t *testing.T) {
 		"hub-apiserver etcd.servers={https://a:2379}":        "search.engine: embedded supports one replica",
 		"hub-apiserver serach.engine=none":                   "'serach' not allowed",
 		"hub-apiserver aws.roleARN=role":                     "/aws/roleARN",
+		"hub-apiserver tracing.endpoint=a b":                 "/tracing/endpoint",
+		"hub-apiserver tracing.samplingRatePerMillion=-1":    "/tracing/samplingRatePerMillion",
 		"hub-agent clusterName=":                             "/clusterName",
 		"hub-agent clusterName=a,extraArgs={v}":              "/extraArgs/0",
 		"hub-agent clusterName=a,image.pullPolicy=Sometimes": "/image/pullPolicy",
