@@ -21,6 +21,8 @@ RELEASE  = -version='$(VERSION)' -commit='$(COMMIT)' -epoch='$(EPOCH)' -ldflags=
 # Without the request log of gRPC, which nobody serves: it makes the linker keep unused code, 24 MB in the agent.
 TAGS := -tags=grpcnotrace
 GOBUILD := go build -buildvcs=false $(TAGS)
+# Compilers and linkers are short processes: collect garbage less often.
+GOBUILD := GOGC=400 go build -buildvcs=false
 # Tests start many servers and link many binaries: collect garbage less often, and omit the symbols for debuggers.
 GOTEST := GOGC=200 go test -buildvcs=false $(TAGS) -vet=off -ldflags=-w
 
@@ -38,22 +40,25 @@ help: ## List the targets
 build: ## Build bin/apiserver, bin/agent and bin/clusteradm
 	@echo "== building bin/apiserver, bin/agent and bin/clusteradm (the first build takes some minutes)"
 	@mkdir -p bin
-	$(GOBUILD) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/apiserver ./cmd/agent ./cmd/clusteradm
+	$(GOBUILD) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/apiserver ./cmd/agent ./cmd/clusteradm $(ALSO)
 	@ln -sf clusteradm bin/kubectl-clusteradm # with bin on the PATH: kubectl clusteradm
 
 .PHONY: devhub
 devhub: ## Build bin/devhub: etcd, kube-apiserver, kube-controller-manager and kubectl in one binary
 	@hack/build-devhub.sh
 
+.PHONY: programs
+programs: ## Build what the targets devhub and build do, in less time
+	@hack/build-devhub.sh $(MAKE) --no-print-directory build
+
 .PHONY: postgres
 postgres: ## Install PostgreSQL for the tests, if it is missing
 	@hack/install-postgres.sh
 
 .PHONY: run
-run: devhub build ## Start a hub with CLUSTERS=2 managed clusters and show a session; ONCE=1 stops it afterwards; AWS=fake registers the last cluster by IAM roles
-	@mkdir -p bin
-	@$(GOBUILD) -o bin/run ./hack/run
-	@CLUSTERS=$(CLUSTERS) ONCE=$(ONCE) AWS=$(AWS) exec bin/run
+run: export ALSO := ./hack/run
+run: programs ## Start a hub with CLUSTERS=2 managed clusters and show a session; ONCE=1 stops it afterwards; AWS=fake registers the last cluster by IAM roles
+	@CLUSTERS=$(CLUSTERS) ONCE=$(ONCE) AWS=$(AWS) GOGC=400 exec bin/run # most of the programs have just started
 
 .PHONY: image
 image: ## Build OCI images of the server and the agent into dist/; PUSH=registry.example.com/project pushes them
@@ -70,12 +75,12 @@ test-unit: ## Run the tests of pkg, cmd and hack, which start no server
 	$(GOTEST) ./pkg/... ./cmd/... ./hack/...
 
 .PHONY: integration
-integration: devhub build postgres ## Run the tests of one area on real servers: PKG=search; RUN=TestName selects tests
+integration: programs postgres ## Run the tests of one area on real servers: PKG=search; RUN=TestName selects tests
 	@[[ -n "$(PKG)" ]] || { echo "integration: set PKG to one of:" $$(ls test) >&2; exit 2; }
 	$(GOTEST) -count=1 -parallel 4 -timeout 28m $(if $(RUN),-run '$(RUN)') ./test/$(PKG)/...
 
 .PHONY: test
-test: devhub build postgres ## Run all tests
+test: programs postgres ## Run all tests
 	@echo "== testing"
 	@$(MAKE) --no-print-directory --jobs=2 --keep-going test-root test-modules
 
@@ -90,7 +95,7 @@ test-modules:
 	cd hack/release && $(GOTEST) ./...
 
 .PHONY: campaign
-campaign: devhub build ## Run the fault, crash, scale and differential tests for longer than `make test` does
+campaign: programs ## Run the fault, crash, scale and differential tests for longer than `make test` does
 	REGISTRATION_SEQUENCES=150 CRASH_CREATES=1000 CRASH_ROUNDS=4 SCALE_CLUSTERS=100 SCALE_IDLE_SECONDS=60 EXECUTOR_TRIPLES=5000 SEARCH_DECISIONS=100000 \
 		$(GOTEST) -count=1 -p 1 -timeout 60m \
 		-run 'TestRegistrationFaults|TestCrashes|TestManyPermissions|TestExecutorDecisionsMatchAPIServer|TestVisibilityIsExact' \
@@ -98,6 +103,7 @@ campaign: devhub build ## Run the fault, crash, scale and differential tests for
 
 .PHONY: test-skew
 test-skew: test-skew-release ## Run test-skew-release, and the conformance tests against hubs of the two previous minor versions, 1.36.3 and 1.35.4
+test-skew: programs ## Run the conformance tests against hubs of the two previous minor versions, 1.36.3 and 1.35.4
 	for version in 1.36.3 1.35.4; do \
 		KUBE_VERSION=$$version hack/build-devhub.sh; \
 		HUB_KUBE_BIN=$(CURDIR)/bin/kube-$$version go test -buildvcs=false -count=1 -timeout 20m ./test/conformance/...; \
@@ -111,9 +117,11 @@ test-skew-release: devhub build ## Run this version together with PREVIOUS=v0.1.
 .PHONY: bench
 bench: devhub build postgres ## Run the benchmarks and print their figures
 	go test -buildvcs=false -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/bench/... ./test/install/...
+bench: programs postgres ## Run the benchmarks and print their figures
+	go test -buildvcs=false -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/bench/...
 
 .PHONY: hostile
-hostile: devhub build ## Send hostile input to a hub and an agent, HOSTILE_INPUTS=4 of each class; fail if one costs too much
+hostile: programs ## Send hostile input to a hub and an agent, HOSTILE_INPUTS=4 of each class; fail if one costs too much
 	@$(GOBUILD) -o bin/hostile ./hack/hostile
 	@exec bin/hostile
 
