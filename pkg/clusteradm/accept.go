@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +30,9 @@ const acceptExample = `  # Accept two clusters after they have requested to join
 
   # Take all access away from one
   clusteradm accept --clusters cluster1 --deny --reason 'credentials leaked'`
+
+// parallelDecisions is the maximum number of clusters that are decided about at the same time.
+const parallelDecisions = 20
 
 // accepting is the command clusteradm accept.
 type accepting struct {
@@ -107,14 +114,35 @@ func (a *accepting) run(ctx context.Context) error {
 	if !registers {
 		decide = a.decidePublic
 	}
-	var errs []error
-	for _, cluster := range a.clusters {
-		// A failure for one cluster must not block the others.
-		if err := a.one(ctx, cluster, decide); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", cluster, err))
-		}
+	var mu sync.Mutex
+	a.streams.Out, a.streams.ErrOut = lines{&mu, a.streams.Out}, lines{&mu, a.streams.ErrOut}
+	clusters := unique(a.clusters)
+	errs := make([]error, len(clusters))
+	var running errgroup.Group
+	running.SetLimit(parallelDecisions)
+	for i, cluster := range clusters {
+		// Neither a failure nor a wait for one cluster must block the others.
+		running.Go(func() error {
+			if err := a.one(ctx, cluster, decide); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", cluster, err)
+			}
+			return nil
+		})
 	}
+	_ = running.Wait() // errs contains the errors
 	return errors.Join(errs...)
+}
+
+// lines is a writer of whole lines for several goroutines.
+type lines struct {
+	mu  *sync.Mutex
+	out io.Writer
+}
+
+func (l lines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out.Write(line)
 }
 
 // servesRegistration reports whether the hub serves the registration API. On a hub
@@ -168,7 +196,7 @@ func (a *accepting) cluster(ctx context.Context, name string) (*clusterv1.Manage
 
 // decide accepts or denies a cluster by a request to the accept subresource.
 func (a *accepting) decide(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
-	requesters := a.requesters
+	requesters := slices.Clone(a.requesters)
 	if a.anyRequester {
 		pending, err := a.pendingRequests(ctx, cluster.Name)
 		if err != nil {

@@ -15,13 +15,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-const pollInterval = 500 * time.Millisecond
+// delays are the delays of poll. The first are short, because most waits end within milliseconds.
+var delays = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.5, Steps: 10, Cap: 500 * time.Millisecond}
 
 // poll calls check until it returns no reason to wait, or ctx ends. The error then
 // contains the last reason. An error of check ends poll unless it may be temporary.
 func poll(ctx context.Context, check func(context.Context) (reason string, err error)) error {
 	var last string
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+	err := delays.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		reason, err := check(ctx)
 		switch {
 		case err == nil:

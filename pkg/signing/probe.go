@@ -74,7 +74,9 @@ func Probe(ctx context.Context, kube kubernetes.Interface, name string, timeout 
 	if err != nil {
 		return "", fmt.Errorf("approve the CertificateSigningRequest %s: %w", created.Name, err)
 	}
-	err = wait.PollUntilContextCancel(ctx, 250*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+	// kube-controller-manager usually signs within milliseconds.
+	delays := wait.Backoff{Duration: 25 * time.Millisecond, Factor: 2, Steps: 10, Cap: 500 * time.Millisecond}
+	err = delays.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		current, err := requests.Get(ctx, created.Name, metav1.GetOptions{})
 		if err != nil {
 			return false, err
