@@ -22,8 +22,8 @@ import (
 const (
 	// forbiddenTries and unauthorizedTries are the numbers of consecutive responses that take
 	// effect. A starting hub may not have its RBAC rules or authenticators yet.
-	forbiddenTries    = 3
-	unauthorizedTries = 5
+	forbiddenTries    = 4
+	unauthorizedTries = 6
 	// movePeriod is the interval of checks whether the bootstrap kubeconfig contains another
 	// address.
 	movePeriod = time.Minute

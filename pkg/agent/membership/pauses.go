@@ -10,15 +10,18 @@ import (
 // pauses are exponential delays with a jitter of up to half of the delay.
 type pauses struct {
 	first, most time.Duration
-	next        time.Duration
+	// soon is an additional delay before the first one, if set.
+	soon time.Duration
+	next time.Duration
 }
 
 func (p *pauses) step() time.Duration {
-	if p.next == 0 {
+	if p.next == 0 && p.soon > 0 {
 		p.next = p.first
+		return wait.Jitter(p.soon, 0.5)
 	}
-	pause := p.next
-	p.next = min(2*p.next, p.most)
+	pause := max(p.next, p.first)
+	p.next = min(2*pause, p.most)
 	return wait.Jitter(pause, 0.5)
 }
 

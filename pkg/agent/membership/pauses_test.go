@@ -21,6 +21,19 @@ func TestPausesGrowUpToALimit(t *testing.T) {
 	}
 }
 
+func TestPausesBeginSoon(t *testing.T) {
+	p := pauses{first: time.Second, most: 5 * time.Second, soon: 100 * time.Millisecond}
+	for range 2 {
+		for i, base := range []time.Duration{100, 1000, 2000} {
+			base *= time.Millisecond
+			if got := p.step(); got < base || got > base*3/2 {
+				t.Errorf("step() %d = %s, want %s to %s", i, got, base, base*3/2)
+			}
+		}
+		p.reset()
+	}
+}
+
 // The test uses the clock of synctest, so it takes no time.
 func TestPause(t *testing.T) {
 	for name, test := range map[string]struct {

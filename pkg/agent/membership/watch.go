@@ -26,6 +26,9 @@ const (
 	// firstPause and mostPause bound the delay after a failed request.
 	firstPause = 500 * time.Millisecond
 	mostPause  = 2 * time.Minute
+	// soonPause is the delay after the first failed request for a followed object: the hub grants the
+	// access of a new cluster a moment after its certificate.
+	soonPause = 200 * time.Millisecond
 	// followPause bounds the delay for followed objects. It is short, because an agent without
 	// access learns only by a request that it has access again.
 	followPause = 20 * time.Second
@@ -60,7 +63,7 @@ type followed[T object] struct {
 // follow calls see with each state of an object and with each error of a get request until ctx
 // ends. An informer would hide the errors.
 func (f *followed[T]) follow(ctx context.Context, see func(sight[T])) {
-	waits := pauses{first: firstPause, most: followPause}
+	waits := pauses{first: firstPause, most: followPause, soon: soonPause}
 	for ctx.Err() == nil {
 		getCtx, cancel := context.WithTimeout(ctx, requestTimeout)
 		live, err := f.get(getCtx)

@@ -59,7 +59,7 @@ func follow(t *testing.T, gets []error, events ...watch.Event) []string {
 				text = fmt.Sprintf("version %s, deleted %t", s.object.ResourceVersion, s.deleted)
 			}
 			// The jitter of a pause is at most half of it.
-			seen = append(seen, fmt.Sprintf("%s after %s", text, time.Since(began).Truncate(500*time.Millisecond)))
+			seen = append(seen, fmt.Sprintf("%s after %s", text, time.Since(began).Truncate(soonPause)))
 		})
 	})
 	return seen
@@ -100,7 +100,7 @@ func TestFollow(t *testing.T) {
 		},
 		"errors are reported": {
 			gets: []error{gone, errors.New("no route")},
-			want: []string{"error " + gone.Error() + " after 0s", "error no route after 500ms"},
+			want: []string{"error " + gone.Error() + " after 0s", "error no route after 200ms"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
