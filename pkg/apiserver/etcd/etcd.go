@@ -32,6 +32,10 @@ const (
 	// snapshotCount is the maximum number of writes that etcd replays at startup.
 	snapshotCount = 1000
 
+	// electionMilliseconds is the maximum time until the member elects itself; etcd requires five ticks.
+	electionMilliseconds = 100
+	tickMilliseconds     = electionMilliseconds / 5
+
 	// defragmentAtStartMegabytes is the free space above which a start defragments the database.
 	defragmentAtStartMegabytes = 128
 )
@@ -112,6 +116,8 @@ func (s *Server) config(options Options) *embed.Config {
 	config.QuotaBackendBytes = options.QuotaBytes
 	config.BootstrapDefragThresholdMegabytes = defragmentAtStartMegabytes
 	config.StrictReconfigCheck = false
+	// Without followers, the only effect of these is that the start takes less time.
+	config.TickMs, config.ElectionMs = tickMilliseconds, electionMilliseconds
 	// By default, etcd keeps 5,000 past writes of up to 1.5 MiB in memory for followers.
 	config.SnapshotCatchUpEntries = catchUpEntries
 	config.SnapshotCount = snapshotCount
