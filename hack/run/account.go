@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -67,22 +68,31 @@ func settled(ctx context.Context, client versioned.Interface, example *unstructu
 	return nil
 }
 
+// fetchAccount returns steps that store what requests to a cluster with the example account need.
+func fetchAccount(cluster string) []step {
+	secret := []string{"get", "secret", exampleAccount, "--namespace", cluster, "-o"}
+	into := func(file, output string) string {
+		return fmt.Sprintf("%s > %s/%s.%s", output, stateDir, exampleAccount, file)
+	}
+	return []step{
+		get("get", "managedserviceaccounts", "--all-namespaces"),
+		{comment: "the token of the account, the CA certificates and the URL of the cluster", reads: true},
+		get(append(secret, into("token", "jsonpath='{.data.token}' | base64 -d"))...),
+		get(append(secret, into("crt", `jsonpath='{.data.ca\.crt}' | base64 -d`))...),
+		get("get", "managedcluster", cluster, "-o", into("server", "jsonpath='{.spec.managedClusterClientConfigs[0].url}'")),
+	}
+}
+
 // useAccount shows requests to a cluster with the token of the example account, from kubectl and
 // from a program.
-func useAccount(ctx context.Context, cluster string) error {
-	secret := fmt.Sprintf("kubectl get secret %s --namespace %s -o ", exampleAccount, cluster)
+func useAccount(ctx context.Context, out io.Writer, cluster string) error {
 	as := fmt.Sprintf(`kubectl --kubeconfig /dev/null --server "$(cat %[1]s/%[2]s.server)" --certificate-authority %[1]s/%[2]s.crt --token "$(cat %[1]s/%[2]s.token)" `, stateDir, exampleAccount)
-	return steps(ctx, []step{
-		{line: "kubectl get managedserviceaccounts --all-namespaces"},
-		{comment: "the token of the account, the CA certificates and the URL of the cluster"},
-		{line: secret + fmt.Sprintf("jsonpath='{.data.token}' | base64 -d > %s/%s.token", stateDir, exampleAccount)},
-		{line: secret + fmt.Sprintf(`jsonpath='{.data.ca\.crt}' | base64 -d > %s/%s.crt`, stateDir, exampleAccount)},
-		{line: fmt.Sprintf("kubectl get managedcluster %s -o jsonpath='{.spec.managedClusterClientConfigs[0].url}' > %s/%s.server", cluster, stateDir, exampleAccount)},
-		{comment: "on the cluster, the token allows what the ClusterPermission grants"},
-		{line: as + "get configmaps --namespace default"},
-		{comment: "and nothing else"},
-		{line: as + "get secrets --namespace default", refusal: "Error from server (Forbidden)"},
-		{comment: "a program that uses the account, also after the token is rotated"},
-		{line: fmt.Sprintf("go run ./examples/clusterclient --cluster %s --account %s list configmaps --namespace default", cluster, exampleAccount)},
-	})
+	return steps(ctx, out,
+		step{comment: "on the cluster, the token allows what the ClusterPermission grants"},
+		step{line: as + "get configmaps --namespace default"},
+		step{comment: "and nothing else"},
+		step{line: as + "get secrets --namespace default", refusal: "Error from server (Forbidden)"},
+		step{comment: "a program that uses the account, also after the token is rotated"},
+		step{line: fmt.Sprintf("go run ./examples/clusterclient --cluster %s --account %s list configmaps --namespace default", cluster, exampleAccount)},
+	)
 }

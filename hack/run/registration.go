@@ -104,16 +104,7 @@ func irsaClusters(clusters []string) ([]string, error) {
 
 // showRegistration shows the registered clusters.
 func showRegistration(ctx context.Context) error {
-	for _, command := range [][]string{
-		{"get", "managedclusters"},
-		{"get", "mclr"},
-		{"get", "certificatesigningrequests"},
-	} {
-		if err := kubectl(ctx, command...); err != nil {
-			return err
-		}
-	}
-	return nil
+	return steps(ctx, os.Stdout, get("get", "managedclusters"), get("get", "mclr"), get("get", "certificatesigningrequests"))
 }
 
 // showAWS shows the IAM role and the access entry of a cluster.

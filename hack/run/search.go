@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -24,8 +25,8 @@ const (
 )
 
 // searchFleet shows the searches of an administrator, and of a user who may view one cluster.
-func searchFleet(ctx context.Context, fleet *localhub.Fleet) error {
-	fmt.Printf("# %s may search, view %s, and list the objects in the namespace default of the hub\n", viewer, fleet.Members[0].Name)
+func searchFleet(ctx context.Context, out io.Writer, fleet *localhub.Fleet) error {
+	about := fmt.Sprintf("%s may search, view %s, and list the objects in the namespace default of the hub", viewer, fleet.Members[0].Name)
 	if err := fleet.Hub.Apply(ctx, viewerBindings(fleet.Members[0].Name)...); err != nil {
 		return err
 	}
@@ -56,18 +57,15 @@ func searchFleet(ctx context.Context, fleet *localhub.Fleet) error {
 	if err != nil {
 		return fmt.Errorf("the fleet cannot be searched: %w", errors.Join(missing, ctx.Err()))
 	}
-	for _, command := range [][]string{
-		{"get", "inventories", "--all-namespaces"},
-		{"get", "fleetresources", "--all-namespaces", "--field-selector", "kind=Namespace,name=default"},
-		{"get", "fleetresources", "--all-namespaces", "--field-selector", "kind=Namespace,name=default", "--as", viewer},
-		{"get", "fleetresources", "--all-namespaces", "--field-selector", "kind=ConfigMap,name=kube-root-ca.crt,namespace=default"},
-		{"get", "fleetresources", "--all-namespaces", "--field-selector", "kind=ConfigMap,name=kube-root-ca.crt,namespace=default", "--as", viewer},
-	} {
-		if err := kubectl(ctx, command...); err != nil {
-			return err
-		}
-	}
-	return nil
+	const namespace, configMap = "kind=Namespace,name=default", "kind=ConfigMap,name=kube-root-ca.crt,namespace=default"
+	return steps(ctx, out,
+		step{comment: about},
+		get("get", "inventories", "--all-namespaces"),
+		get("get", "fleetresources", "--all-namespaces", "--field-selector", namespace),
+		get("get", "fleetresources", "--all-namespaces", "--field-selector", namespace, "--as", viewer),
+		get("get", "fleetresources", "--all-namespaces", "--field-selector", configMap),
+		get("get", "fleetresources", "--all-namespaces", "--field-selector", configMap, "--as", viewer),
+	)
 }
 
 func viewerBindings(cluster string) []*unstructured.Unstructured {

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -24,6 +27,9 @@ import (
 // deliveryTimeout bounds the wait until the examples are on the first managed cluster.
 const deliveryTimeout = time.Minute
 
+// commands limits the commands that run at the same time.
+var commands = make(chan struct{}, 4)
+
 // transcript applies the examples, waits until they are on the first managed
 // cluster, and prints the kubectl commands that show them, with their output.
 func transcript(ctx context.Context, fleet *localhub.Fleet) error {
@@ -31,16 +37,14 @@ func transcript(ctx context.Context, fleet *localhub.Fleet) error {
 	if err != nil {
 		return err
 	}
+	// The managed cluster of the example has already joined, and its agent reports its namespaces.
+	examples = slices.DeleteFunc(examples, func(path string) bool {
+		base := filepath.Base(path)
+		return base == "managedcluster.yaml" || base == "clusternamespace.yaml"
+	})
 	applied := time.Now()
-	for _, example := range examples {
-		// The managed cluster of the example has already joined, and its agent reports
-		// its namespaces.
-		if base := filepath.Base(example); base == "managedcluster.yaml" || base == "clusternamespace.yaml" {
-			continue
-		}
-		if err := kubectl(ctx, "apply", "-f", example); err != nil {
-			return err
-		}
+	if err := steps(ctx, os.Stdout, step{line: "kubectl apply -f " + strings.Join(examples, ",")}); err != nil {
+		return err
 	}
 	member := fleet.Members[0]
 	manifests, err := localhub.ReadManifests(filepath.Join("artifacts", "example"))
@@ -57,10 +61,10 @@ func transcript(ctx context.Context, fleet *localhub.Fleet) error {
 	fmt.Printf("# delivered to %s %.1fs after the first apply\n", member.Name, time.Since(applied).Seconds())
 
 	managed := filepath.Join(stateDir, member.Name+".kubeconfig")
-	commands := [][]string{
-		{"get", "clusterpermissions", "--all-namespaces"},
-		{"get", "manifestworks", "--namespace", member.Name},
-		{"explain", "clusterpermission.spec.roles"},
+	show := []step{
+		get("get", "clusterpermissions", "--all-namespaces"),
+		get("get", "manifestworks", "--namespace", member.Name),
+		get("explain", "clusterpermission.spec.roles"),
 	}
 	for _, namespace := range namespaces(rbac) {
 		command := []string{"--kubeconfig", managed, "get"}
@@ -72,48 +76,90 @@ func transcript(ctx context.Context, fleet *localhub.Fleet) error {
 				command = append(command, object.resource.Resource+"/"+object.name)
 			}
 		}
-		commands = append(commands, command)
+		show = append(show, get(command...))
 	}
-	for _, command := range commands {
-		if err := kubectl(ctx, command...); err != nil {
-			return err
-		}
-	}
-	if err := useAccount(ctx, member.Name); err != nil {
+	if err := steps(ctx, os.Stdout, append(show, fetchAccount(member.Name)...)...); err != nil {
 		return err
 	}
-	if err := useExecutor(ctx, member.Name, managed); err != nil {
-		return err
-	}
-	if err := searchFleet(ctx, fleet); err != nil {
+	err = parallel(ctx, os.Stdout,
+		func(ctx context.Context, out io.Writer) error { return useAccount(ctx, out, member.Name) },
+		func(ctx context.Context, out io.Writer) error { return useExecutor(ctx, out, member.Name, managed) },
+		func(ctx context.Context, out io.Writer) error { return searchFleet(ctx, out, fleet) },
+	)
+	if err != nil {
 		return err
 	}
 	fmt.Println()
 	return nil
 }
 
-// step is a comment of the transcript, or a line that a shell runs. If refusal is set, the line
-// must fail with this text.
-type step struct {
-	comment, line, refusal string
-}
+// section writes a part of the transcript.
+type section func(ctx context.Context, out io.Writer) error
 
-func steps(ctx context.Context, all []step) error {
-	for _, s := range all {
-		if s.comment != "" {
-			fmt.Printf("# %s\n", s.comment)
-			continue
-		}
-		if err := shell(ctx, s.line, s.refusal); err != nil {
-			return err
+// parallel runs sections at the same time, and writes them in their order.
+func parallel(ctx context.Context, out io.Writer, sections ...section) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	written := make([]bytes.Buffer, len(sections))
+	results := make([]chan error, len(sections))
+	for i, run := range sections {
+		results[i] = make(chan error, 1)
+		running.Go(func() { results[i] <- run(ctx, &written[i]) })
+	}
+	for i := range sections {
+		err := <-results[i]
+		if _, failure := written[i].WriteTo(out); err != nil || failure != nil {
+			return errors.Join(err, failure)
 		}
 	}
 	return nil
 }
 
-// kubectl runs kubectl, and prints the command and its output.
-func kubectl(ctx context.Context, args ...string) error {
-	return shell(ctx, "kubectl "+strings.Join(args, " "), "")
+// step is a comment of the transcript, or a line that a shell runs. If refusal is set, the line
+// must fail with this text. A line that only reads runs at the same time as its neighbours that do.
+type step struct {
+	comment, line, refusal string
+	reads                  bool
+}
+
+// get returns a step that runs kubectl, which only reads.
+func get(args ...string) step {
+	return step{line: "kubectl " + strings.Join(args, " "), reads: true}
+}
+
+// run writes the comment, or the line and its output.
+func (s step) run(ctx context.Context, out io.Writer) error {
+	if s.comment != "" {
+		_, err := fmt.Fprintf(out, "# %s\n", s.comment)
+		return err
+	}
+	if _, err := fmt.Fprintf(out, "$ %s\n", s.line); err != nil {
+		return err
+	}
+	output, err := shell(ctx, s.line, s.refusal)
+	_, failure := out.Write(output)
+	return errors.Join(err, failure)
+}
+
+// steps runs steps, and writes them in their order.
+func steps(ctx context.Context, out io.Writer, all ...step) error {
+	for len(all) > 0 {
+		count := 1
+		for all[0].reads && count < len(all) && all[count].reads {
+			count++
+		}
+		var together []section
+		for _, s := range all[:count] {
+			together = append(together, s.run)
+		}
+		all = all[count:]
+		if err := parallel(ctx, out, together...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reference names an object on a managed cluster.
@@ -197,14 +243,13 @@ func namespaces(references []reference) []string {
 	return slices.Compact(result)
 }
 
-// shell runs a line, and prints it and its output. If refusal is set, the line must fail with
-// this text. A hub merges its OpenAPI document a moment after the API is available, so shell
-// retries a failed line.
-func shell(ctx context.Context, line, refusal string) error {
-	fmt.Printf("$ %s\n", line)
-	var output []byte
+// shell runs a line and returns its output. If refusal is set, the line must fail with this text. A
+// hub merges its OpenAPI document a moment after the API is available, so shell retries a failed line.
+func shell(ctx context.Context, line, refusal string) (output []byte, err error) {
+	commands <- struct{}{}
+	defer func() { <-commands }()
 	var failure error
-	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, 15*time.Second, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, 15*time.Second, true, func(ctx context.Context) (bool, error) {
 		command := exec.CommandContext(ctx, "bash", "-c", "set -o pipefail; umask 077; "+line)
 		command.Env = append(os.Environ(), "PATH="+localhub.BinDir()+":"+os.Getenv("PATH"),
 			"KUBECONFIG="+hubConfig, "KUBECACHEDIR="+kubectlDir, "KUBERC=off")
@@ -214,12 +259,11 @@ func shell(ctx context.Context, line, refusal string) error {
 		}
 		return failure == nil, nil
 	})
-	fmt.Printf("%s", output)
 	switch {
 	case err == nil:
-		return nil
+		return output, nil
 	case refusal != "" && failure == nil:
-		return fmt.Errorf("%s: succeeded, want an error that contains %q", line, refusal)
+		return output, fmt.Errorf("%s: succeeded, want an error that contains %q", line, refusal)
 	}
-	return fmt.Errorf("%s: %w", line, errors.Join(failure, ctx.Err()))
+	return output, fmt.Errorf("%s: %w", line, errors.Join(failure, ctx.Err()))
 }

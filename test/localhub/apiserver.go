@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,8 @@ const (
 	HubNamespace = "open-cluster-management-hub"
 	// ServerName is the name of our apiserver's Service and ServiceAccount in HubNamespace.
 	ServerName = "hub-apiserver"
+	// registeredAnnotation is the time of the last registration of the APIServices, on the Service.
+	registeredAnnotation = "localhub/registered"
 	// loopback is the external name of the apiserver's Service. It is an address,
 	// because localhost can resolve to ::1, where another process may listen.
 	loopback = "127.0.0.1"
@@ -275,11 +278,15 @@ func (c *Cluster) RegisterAPIServices(ctx context.Context, port int, caBundle []
 		manifests = append(manifests, optional...)
 	}
 	// The Service comes first. An APIService without its Service is unavailable, and
-	// the hub checks it again only later.
+	// the hub checks it again only later. If the Service exists, its change makes the hub
+	// check again at once, as new endpoints do in production.
 	service := &corev1.Service{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: HubNamespace, Name: ServerName},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: loopback},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: HubNamespace, Name: ServerName,
+			Annotations: map[string]string{registeredAnnotation: time.Now().Format(time.RFC3339Nano)},
+		},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: loopback},
 	}
 	object, err := toUnstructured(service)
 	if err != nil {

@@ -18,8 +18,10 @@ import (
 type Clusteradm struct {
 	// BinDir contains the program; [BinDir]() if empty.
 	BinDir string
-	// Ran is called with each successful command, if set.
+	// Ran is called with each successful command, if set, and never twice at the same time.
 	Ran Ran
+
+	mu sync.Mutex
 }
 
 // Ran receives each successful command of an administrator: the cluster, the words and the output.
@@ -46,6 +48,8 @@ func (a *Clusteradm) Run(ctx context.Context, cluster *Cluster, args ...string) 
 		return "", fmt.Errorf("clusteradm %s on %s: %w\n%s", args[0], cluster.Name, errors.Join(err, ctx.Err()), all.String())
 	}
 	if a.Ran != nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
 		a.Ran(cluster, append([]string{"clusteradm"}, args...), all.String())
 	}
 	return output.String(), nil

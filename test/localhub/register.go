@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,31 +66,35 @@ func (f *Fleet) Invite(ctx context.Context) (*Invitation, error) {
 	return f.adm.Init(ctx, f.Hub, append(args, f.options.InitArgs...)...)
 }
 
+// join runs clusteradm join for an agent, and launches it.
+func (f *Fleet) join(ctx context.Context, agent *Agent) error {
+	var args []string
+	if slices.Contains(f.options.IRSA, agent.clusterName) {
+		args = []string{"--registration-auth=aws-irsa", "--eks-hub-cluster-arn=" + HubARN, "--managed-cluster-arn=" + agent.managed.EKS().ARN}
+	}
+	if err := agent.Join(ctx, f.adm, f.invitation, args...); err != nil {
+		return err
+	}
+	return agent.Launch(ctx)
+}
+
 // register joins every cluster to the hub, accepts it, and returns when the agents are ready.
 func (f *Fleet) register(ctx context.Context) error {
-	for _, m := range f.Members {
-		var args []string
-		if slices.Contains(f.options.IRSA, m.Name) {
-			args = []string{"--registration-auth=aws-irsa", "--eks-hub-cluster-arn=" + HubARN, "--managed-cluster-arn=" + m.EKS().ARN}
-		}
-		if err := m.Agent.Join(ctx, f.adm, f.invitation, args...); err != nil {
-			return err
-		}
-	}
-	if f.HubAgent != nil {
-		if err := f.HubAgent.Join(ctx, f.adm, f.invitation); err != nil {
-			return err
-		}
-	}
 	agents := f.agents()
+	names := make([]string, len(agents))
+	joined := make([]error, len(agents))
+	var joining sync.WaitGroup
+	for i, agent := range agents {
+		names[i] = agent.clusterName
+		joining.Go(func() { joined[i] = f.join(ctx, agent) })
+	}
+	joining.Wait()
+	if err := errors.Join(joined...); err != nil {
+		return err
+	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	names := make([]string, 0, len(agents))
 	for _, agent := range agents {
-		if err := agent.Launch(ctx); err != nil {
-			return err
-		}
-		names = append(names, agent.clusterName)
 		exited := agent.Exited()
 		go func() {
 			// An agent that has exited never requests to join.
