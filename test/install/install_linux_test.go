@@ -79,8 +79,10 @@ func newSite(t testing.TB, name string, outside map[int]string) *site {
 	pods, err := kubelet.New(kubelet.Options{
 		Dir: dir, Outside: ports, Names: []string{etcdName, postgresName},
 		Images: map[string]kubelet.Image{
-			"hub-apiserver:latest":       {Program: program("apiserver"), Path: "/apiserver"},
-			"hub-apiserver-agent:latest": {Program: program("agent"), Path: "/agent"},
+			"hub-apiserver:latest":                       {Program: program("apiserver"), Path: "/apiserver"},
+			"hub-apiserver-agent:latest":                 {Program: program("agent"), Path: "/agent"},
+			loaded + "hub-apiserver:" + version(t):       {Program: program("apiserver"), Path: "/apiserver"},
+			loaded + "hub-apiserver-agent:" + version(t): {Program: program("agent"), Path: "/agent"},
 		},
 	})
 	if err != nil {
@@ -236,8 +238,8 @@ func eventually(t testing.TB, what string, check func(context.Context) error) {
 	}
 }
 
-// TestInstall installs a hub and a managed cluster with clusteradm, as README describes, until the managed
-// cluster has the first ClusterPermission. All containers run as in the manifests.
+// TestInstall installs a hub and a managed cluster with the commands of README, until the managed cluster
+// has the first ClusterPermission. All containers run as in the manifests.
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	hub := newSite(t, "hub", nil)
@@ -245,29 +247,11 @@ func TestInstall(t *testing.T) {
 	managed := newSite(t, "managed", map[int]string{hubPort: net.JoinHostPort("127.0.0.1", strconv.Itoa(hubPort))})
 
 	begin := time.Now()
-	out := hub.run(t, "clusteradm", "init", "--wait")
-	_, command, ok := strings.Cut(out, "clusteradm join \\\n")
-	if !ok {
-		t.Fatalf("clusteradm init printed\n%s\nwant a join command", out)
+	last := newRelease(t, map[string]*site{"hub": hub, "cluster1": managed}).follow(t)
+	if want := "ClusterRole/view"; !strings.Contains(last, want) {
+		t.Errorf("the last command of README printed %q, want a ClusterRoleBinding with %s", last, want)
 	}
-	command, _, _ = strings.Cut(command, "\n\n")
-	args := append([]string{"join", "--wait"}, strings.Fields(strings.ReplaceAll(command, "\\\n", " "))...)
-	for i := range args {
-		if args[i] == "--cluster-name" {
-			args[i+1] = "cluster1"
-		}
-	}
-	managed.run(t, "clusteradm", args...)
-	hub.run(t, "clusteradm", "accept", "--clusters", "cluster1", "--wait")
-	hub.run(t, "kubectl", "apply", "-f", "artifacts/example/clusterpermission.yaml")
-	eventually(t, "the managed cluster has the ClusterRole", func(ctx context.Context) error {
-		bindings, err := managed.kube.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
-		if err == nil && !slices.ContainsFunc(bindings.Items, bindsOnCall) {
-			err = fmt.Errorf("none of %d ClusterRoleBindings is that of on-call", len(bindings.Items))
-		}
-		return err
-	})
-	t.Logf("from init to the first ClusterPermission on the managed cluster: %s", time.Since(begin).Round(100*time.Millisecond))
+	t.Logf("from the archive to the first ClusterPermission on the managed cluster: %s", time.Since(begin).Round(100*time.Millisecond))
 
 	server := hub.newAccess(t, serverRole, hubNamespace+"/open-cluster-management:hub-apiserver:leases")
 	bootstrap := hub.newAccess(t, "open-cluster-management:bootstrap")
@@ -356,7 +340,7 @@ func TestInstall(t *testing.T) {
 func (s *site) useAll(t *testing.T, managed *site) {
 	t.Helper()
 	s.run(t, "kubectl", "label", "managedclusters", "cluster1", "region=north")
-	for _, example := range []string{"managedclusterset", "managedserviceaccount", "clusterpermission-account", "manifestwork", "executor", "managedclusteraddon"} {
+	for _, example := range []string{"managedclusterset", "managedserviceaccount", "clusterpermission", "clusterpermission-account", "manifestwork", "executor", "managedclusteraddon"} {
 		path := "artifacts/example/" + example
 		if example != "executor" {
 			path += ".yaml"

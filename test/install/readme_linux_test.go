@@ -1,0 +1,173 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+// mostCommands is the maximum number of commands in the section Install of README.
+const mostCommands = 9
+
+// loaded is the repository of images that are imported from the archives of a release.
+const loaded = "docker.io/library/"
+
+// ctr replaces the command that imports images on a node: the images of test/kubelet need no import.
+const ctr = `#!/bin/sh
+test "$*" = "--namespace k8s.io images import $5" && test -f "$5" && echo "$5" >> imported
+`
+
+// version returns the version of clusteradm, which is that of the release.
+func version(t *testing.T) string {
+	t.Helper()
+	path, err := localhub.Binary(localhub.BinDir(), "clusteradm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), path, "--version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`^clusteradm version ([^,]+),`).FindSubmatch(out)
+	if found == nil {
+		t.Fatalf("clusteradm --version = %q, want a version", out)
+	}
+	return string(found[1])
+}
+
+// installCommands returns the commands in the section Install of README.
+func installCommands(t *testing.T) []string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(localhub.Root(), "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(content), "\n## Install\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var commands []string
+	for line := range strings.Lines(section) {
+		switch line, ok := strings.CutPrefix(line, "    "); {
+		case !ok:
+		case strings.HasPrefix(line, " "):
+			commands[len(commands)-1] += line
+		default:
+			commands = append(commands, line)
+		}
+	}
+	if len(commands) == 0 || len(commands) > mostCommands {
+		t.Fatalf("README has %d commands in the section Install, want 1 to %d", len(commands), mostCommands)
+	}
+	return commands
+}
+
+// release is the directory of a downloaded release, with the contexts of a user.
+type release struct {
+	dir, version string
+}
+
+func newRelease(t *testing.T, contexts map[string]*site) *release {
+	t.Helper()
+	r := &release{t.TempDir(), version(t)}
+	config := clientcmdapi.NewConfig()
+	for name, s := range contexts {
+		admin := s.AdminConfig()
+		config.Clusters[name] = &clientcmdapi.Cluster{Server: admin.Host, CertificateAuthorityData: admin.CAData}
+		config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: admin.CertData, ClientKeyData: admin.KeyData}
+		config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	}
+	if err := clientcmd.WriteToFile(*config, r.path("kubeconfig")); err != nil {
+		t.Fatal(err)
+	}
+	for path, content := range map[string]string{
+		"bin/ctr":                ctr,
+		r.image("hub-apiserver"): "", r.image("hub-apiserver-agent"): "",
+		r.program(): "",
+	} {
+		if err := os.MkdirAll(filepath.Dir(r.path(path)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(r.path(path), []byte(content), 0o700); err != nil { //nolint:gosec // a program
+			t.Fatal(err)
+		}
+	}
+	archive := exec.CommandContext(t.Context(), "tar", "--use-compress-program=gzip -1", "-cf", r.path(r.program()), "-C", localhub.BinDir(), "clusteradm")
+	if out, err := archive.CombinedOutput(); err != nil {
+		t.Fatalf("tar: %v\n%s", err, out)
+	}
+	return r
+}
+
+func (r *release) path(name string) string  { return filepath.Join(r.dir, name) }
+func (r *release) image(name string) string { return "images/" + name + "-" + r.version + ".tar" }
+func (r *release) program() string          { return "programs/clusteradm-" + r.version + "-linux-amd64.tar.gz" }
+
+// run runs a command as a user does, and returns its output.
+func (r *release) run(t *testing.T, line string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	command := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", line)
+	command.Dir = r.dir
+	command.Env = append(os.Environ(), "PATH="+r.path("bin")+":"+localhub.BinDir()+":"+os.Getenv("PATH"),
+		"KUBECONFIG="+r.path("kubeconfig"), "KUBECACHEDIR="+r.path("cache"), "KUBERC=off")
+	out, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", line, err, out)
+	}
+	return string(out)
+}
+
+// follow runs the commands of README with the values of placeholders, and returns the output of the last one.
+func (r *release) follow(t *testing.T) (last string) {
+	t.Helper()
+	values := map[string]string{"VERSION": r.version}
+	placeholder := regexp.MustCompile(`\b(VERSION|TOKEN|URL|CA)\b`)
+	for _, line := range installCommands(t) {
+		if strings.Contains(line, "TOKEN") {
+			// The printed command has no context and does not wait.
+			for _, word := range strings.Fields(values["join"]) {
+				if !strings.Contains(line, word) && strings.HasPrefix(word, "--") {
+					t.Errorf("the join command of README lacks %s, which init printed", word)
+				}
+			}
+		}
+		last = r.run(t, placeholder.ReplaceAllStringFunc(line, func(name string) string {
+			value, known := values[name]
+			if !known {
+				t.Fatalf("%s: %s has no value yet", line, name)
+			}
+			return value
+		}))
+		if _, join, found := strings.Cut(last, "clusteradm join"); found {
+			join, _, _ = strings.Cut(join, "\n\n")
+			values["join"] = join
+			words := strings.Fields(strings.ReplaceAll(join, "\\\n", " "))
+			for name, flag := range map[string]string{"TOKEN": "--hub-token", "URL": "--hub-apiserver", "CA": "--ca-data"} {
+				at := slices.Index(words, flag)
+				if at < 0 || at+1 == len(words) {
+					t.Fatalf("clusteradm init printed %q, want %s", join, flag)
+				}
+				values[name] = words[at+1]
+			}
+		}
+	}
+	imported, err := os.ReadFile(r.path("imported"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(imported), fmt.Sprintf("%s\n%s\n", r.image("hub-apiserver"), r.image("hub-apiserver-agent")); got != want {
+		t.Errorf("imported images = %q, want %q", got, want)
+	}
+	return last
+}
