@@ -61,7 +61,7 @@ func (r *release) images(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("image %s: %w", image.name, err)
 		}
-		path := filepath.Join(r.dist, "images", fmt.Sprintf("%s-%s.tar", image.name, r.version))
+		path := r.imageArchive(image.name)
 		if err := r.save(path, image.name, index); err != nil {
 			return fmt.Errorf("archive of image %s: %w", image.name, err)
 		}
@@ -79,6 +79,11 @@ func (r *release) images(ctx context.Context) error {
 		say("pushed %s@%s", target, digest)
 	}
 	return nil
+}
+
+// imageArchive returns the path of the archive of an image.
+func (r *release) imageArchive(name string) string {
+	return filepath.Join(r.dist, "images", fmt.Sprintf("%s-%s.tar", name, r.version))
 }
 
 // in returns the name of an image in the repository of the release, without a tag.

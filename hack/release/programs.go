@@ -108,20 +108,25 @@ func (r *release) archive(p *program) error {
 		}
 		files = append(files, file{name, content, 0o644})
 	}
-	base := fmt.Sprintf("%s-%s-%s", p.name, r.version, p.platform)
-	if err := create(filepath.Join(r.dist, "programs", base+".cdx.json"), func(w io.Writer) error { _, err := w.Write(bill); return err }); err != nil {
+	base := r.base(p)
+	if err := create(base+".cdx.json", func(w io.Writer) error { _, err := w.Write(bill); return err }); err != nil {
 		return err
 	}
 	if p.platform.os == "windows" {
-		return create(filepath.Join(r.dist, "programs", base+".zip"), func(w io.Writer) error { return r.zip(w, files) })
+		return create(base+".zip", func(w io.Writer) error { return r.zip(w, files) })
 	}
-	return create(filepath.Join(r.dist, "programs", base+".tar.gz"), func(w io.Writer) error {
+	return create(base+".tar.gz", func(w io.Writer) error {
 		compressed := gzip.NewWriter(w)
 		if err := r.tar(compressed, files); err != nil {
 			return err
 		}
 		return compressed.Close()
 	})
+}
+
+// base returns the path of the files of a program, without extension.
+func (r *release) base(p *program) string {
+	return filepath.Join(r.dist, "programs", fmt.Sprintf("%s-%s-%s", p.name, r.version, p.platform))
 }
 
 // file is a file of an archive or of a layer of an image.

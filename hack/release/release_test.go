@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -242,6 +243,30 @@ func TestImageNames(t *testing.T) {
 		}
 		if len(index.Manifests) != 1 || !strings.HasSuffix(index.Manifests[0].Annotations[annotation], want) {
 			t.Errorf("manifests in repository %q = %+v, want one with the name …%s", repository, index.Manifests, want)
+		}
+	}
+}
+
+// TestFilesOfREADME checks that a release has the files that README installs, under the same names.
+func TestFilesOfREADME(t *testing.T) {
+	t.Parallel()
+	r := testRelease(t)
+	var built []string
+	for _, image := range images {
+		built = append(built, r.imageArchive(image.name))
+	}
+	for _, on := range platforms["clusteradm"] {
+		built = append(built, r.base(&program{name: "clusteradm", platform: on})+".tar.gz")
+	}
+	_, section, _ := strings.Cut(string(must(os.ReadFile(filepath.Join(root, "README.md")))(t)), "\n## Install\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	named := regexp.MustCompile(`(?:programs|images)/\S+`).FindAllString(section, -1)
+	if len(named) == 0 {
+		t.Error("README names no file of a release in the section Install")
+	}
+	for _, name := range named {
+		if path := filepath.Join(r.dist, strings.ReplaceAll(name, "VERSION", r.version)); !slices.Contains(built, path) {
+			t.Errorf("README names %s, want one of %q", path, built)
 		}
 	}
 }
