@@ -25,6 +25,8 @@ const (
 	agentAccount = "agent"
 	// bootstrapSecret is the Secret that clusteradm join writes for the agent.
 	bootstrapSecret = "bootstrap-hub-kubeconfig"
+	// identitySecret is the Secret that the agent writes when it has registered.
+	identitySecret = "hub-kubeconfig-secret"
 )
 
 // AgentOptions are the options of an [Agent]. Managed and Dir are required.

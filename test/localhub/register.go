@@ -10,7 +10,9 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
@@ -75,7 +77,50 @@ func (f *Fleet) join(ctx context.Context, agent *Agent) error {
 	if err := agent.Join(ctx, f.adm, f.invitation, args...); err != nil {
 		return err
 	}
-	return agent.Launch(ctx)
+	if err := agent.Launch(ctx); err != nil {
+		return err
+	}
+	return f.forget(ctx, agent)
+}
+
+// forget deletes the identity of an agent whose cluster has been deleted on the hub, as a user does who
+// joins the cluster again. If the deletion is not complete, the agent must run.
+func (f *Fleet) forget(ctx context.Context, agent *Agent) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	managed, err := kubernetes.NewForConfig(agent.managed.AdminConfig())
+	if err != nil {
+		return err
+	}
+	hub, err := versioned.NewForConfig(f.Hub.AdminConfig())
+	if err != nil {
+		return err
+	}
+	secrets := managed.CoreV1().Secrets(agent.namespace)
+	identity, err := secrets.Get(ctx, identitySecret, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && len(identity.Data["kubeconfig"]) == 0 {
+		return nil // the cluster has not joined before
+	}
+	if err != nil {
+		return err
+	}
+	deleted := false
+	err = poll(ctx, func(ctx context.Context) (retry, final error) {
+		cluster, err := hub.ClusterV1().ManagedClusters().Get(ctx, agent.clusterName, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			deleted = true
+		case err != nil:
+			return err, nil
+		case cluster.DeletionTimestamp != nil:
+			return fmt.Errorf("ManagedCluster %s is being deleted", cluster.Name), nil
+		}
+		return nil, nil
+	})
+	if err != nil || !deleted {
+		return err
+	}
+	return secrets.Delete(ctx, identitySecret, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(identity.UID))})
 }
 
 // register joins every cluster to the hub, accepts it, and returns when the agents are ready.

@@ -132,19 +132,37 @@ func TestFleetThatRegisters(t *testing.T) {
 		}
 	}
 
-	for _, process := range fleet.Processes() {
-		if err := process.Kill(); err != nil {
+	kill := func(fleet *localhub.Fleet, aws *fakeaws.Server) {
+		t.Helper()
+		for _, process := range fleet.Processes() {
+			if err := process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := aws.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := aws.Close(); err != nil {
-		t.Fatal(err)
-	}
-	again, _, _ := registering(t, dir)
+	kill(fleet, aws)
+	again, aws, _ := registering(t, dir)
 	delivers(again, "second")
 	if asked := requests(again); len(asked) != 2 {
 		t.Errorf("clusters with CertificateSigningRequests after a restart = %v, want 2", asked)
 	}
+
+	// A cluster that is being deleted when the fleet stops joins again.
+	if err := again.Members[0].Agent.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if ocm, err = versioned.NewForConfig(again.Hub.AdminConfig()); err != nil {
+		t.Fatal(err)
+	}
+	if err := ocm.ClusterV1().ManagedClusters().Delete(t.Context(), "cluster1", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	kill(again, aws)
+	last, _, _ := registering(t, dir)
+	delivers(last, "third")
 }
 
 func TestFleetRefusesOptionsWithoutRegistration(t *testing.T) {
