@@ -78,11 +78,13 @@ func transcript(ctx context.Context, fleet *localhub.Fleet) error {
 		}
 		show = append(show, get(command...))
 	}
-	if err := steps(ctx, os.Stdout, append(show, fetchAccount(member.Name)...)...); err != nil {
-		return err
-	}
 	err = parallel(ctx, os.Stdout,
-		func(ctx context.Context, out io.Writer) error { return useAccount(ctx, out, member.Name) },
+		func(ctx context.Context, out io.Writer) error {
+			if err := steps(ctx, out, append(show, fetchAccount(member.Name)...)...); err != nil {
+				return err
+			}
+			return useAccount(ctx, out, member.Name)
+		},
 		func(ctx context.Context, out io.Writer) error { return useExecutor(ctx, out, member.Name, managed) },
 		func(ctx context.Context, out io.Writer) error { return searchFleet(ctx, out, fleet) },
 	)

@@ -281,7 +281,17 @@ func failedChecks(body string) string {
 // Start starts the processes that do not run yet and returns when the cluster is
 // ready. If a process fails, the others keep running; call Stop.
 func (c *Cluster) Start(ctx context.Context) error {
-	for _, p := range c.Processes() {
+	return startAll(ctx, c.Processes()...)
+}
+
+// startAPI starts the cluster without its controllers.
+func (c *Cluster) startAPI(ctx context.Context) error {
+	return startAll(ctx, c.Etcd.Process, c.APIServer)
+}
+
+// startAll starts processes that do not run yet, each when the one before it is ready.
+func startAll(ctx context.Context, processes ...*Process) error {
+	for _, p := range processes {
 		if p.Running() {
 			continue
 		}

@@ -225,11 +225,20 @@ func (f *Fleet) start(ctx context.Context) error {
 		})
 	}
 	err := func() error {
-		if err := f.Hub.Start(ctx); err != nil {
+		if err := f.Hub.startAPI(ctx); err != nil {
 			return err
 		}
-		done("hub is up")
-		if err := f.startServer(ctx); err != nil {
+		// The server starts in parallel with the controllers.
+		controllers := make(chan error, 1)
+		go func() {
+			err := f.Hub.Start(ctx)
+			if err == nil {
+				done("hub is up")
+			}
+			controllers <- err
+		}()
+		err := f.startServer(ctx)
+		if err := errors.Join(<-controllers, err); err != nil {
 			return err
 		}
 		started(f.Server.Process)
