@@ -20,9 +20,8 @@ LDFLAGS := -s -w -X $(STAMP).gitVersion=$(KUBE_LIBRARIES)+hub-apiserver.$(VERSIO
 RELEASE  = -version='$(VERSION)' -commit='$(COMMIT)' -epoch='$(EPOCH)' -ldflags='$(LDFLAGS)'
 # Without the request log of gRPC, which nobody serves: it makes the linker keep unused code, 24 MB in the agent.
 TAGS := -tags=grpcnotrace
-GOBUILD := go build -buildvcs=false $(TAGS)
 # Compilers and linkers are short processes: collect garbage less often.
-GOBUILD := GOGC=400 go build -buildvcs=false
+GOBUILD := GOGC=400 go build -buildvcs=false $(TAGS)
 # Tests start many servers and link many binaries: collect garbage less often, and omit the symbols for debuggers.
 GOTEST := GOGC=200 go test -buildvcs=false $(TAGS) -vet=off -ldflags=-w
 
@@ -102,23 +101,20 @@ campaign: programs ## Run the fault, crash, scale and differential tests for lon
 		./test/registration ./test/server ./test/differential ./test/search
 
 .PHONY: test-skew
-test-skew: test-skew-release ## Run test-skew-release, and the conformance tests against hubs of the two previous minor versions, 1.36.3 and 1.35.4
-test-skew: programs ## Run the conformance tests against hubs of the two previous minor versions, 1.36.3 and 1.35.4
+test-skew: programs test-skew-release ## Run test-skew-release, and the conformance tests against hubs of the two previous minor versions, 1.36.3 and 1.35.4
 	for version in 1.36.3 1.35.4; do \
 		KUBE_VERSION=$$version hack/build-devhub.sh; \
 		HUB_KUBE_BIN=$(CURDIR)/bin/kube-$$version go test -buildvcs=false -count=1 -timeout 20m ./test/conformance/...; \
 	done
 
 .PHONY: test-skew-release
-test-skew-release: devhub build ## Run this version together with PREVIOUS=v0.1.0, by default the previous release in the history
+test-skew-release: programs ## Run this version together with PREVIOUS=v0.1.0, by default the previous release in the history
 	@PREVIOUS='$(PREVIOUS)' hack/build-previous.sh
 	$(GOTEST) -tags skew -count=1 -timeout 20m ./test/skew
 
 .PHONY: bench
-bench: devhub build postgres ## Run the benchmarks and print their figures
-	go test -buildvcs=false -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/bench/... ./test/install/...
 bench: programs postgres ## Run the benchmarks and print their figures
-	go test -buildvcs=false -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/bench/...
+	go test -buildvcs=false -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/bench/... ./test/install/...
 
 .PHONY: hostile
 hostile: programs ## Send hostile input to a hub and an agent, HOSTILE_INPUTS=4 of each class; fail if one costs too much

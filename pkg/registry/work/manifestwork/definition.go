@@ -49,9 +49,8 @@ func Definition(o Options) definition.Resource {
 				Name: "executorChoice",
 				Part: func(w *work.ManifestWork) any { return &w.Status.ExecutorChoice },
 			},
-			PrepareForCreate: recordChoice,
 			// The caller of an import vouches for the executor.
-			PrepareForImport: recordChoice,
+			PrepareForImport:  recordChoice,
 			ServerAnnotations: []string{workv1.TraceparentAnnotation},
 			PrepareForCreate: func(ctx context.Context, w *work.ManifestWork) {
 				recordChoice(ctx, w)
