@@ -37,6 +37,7 @@ type agentSettings struct {
 	cluster             string
 	namespace           string
 	image               imageSettings
+	resources           resourceSettings
 	driver              registerv1alpha1.RegistrationDriver
 	identity            *irsa.Identity
 	ca                  []byte
@@ -82,6 +83,7 @@ func (a *agentSettings) objects(deploy bool) ([]*unstructured.Unstructured, erro
 		if image := a.image.of(agentImage); image != agentImage {
 			settings = append(settings, operation{"replace", containerPath + "/image", image})
 		}
+		settings = append(settings, a.resources.operations()...)
 		k.Patches = append(k.Patches, jsonPatch(kindDeployment, agentName, settings...))
 	}
 	if a.identity != nil {

@@ -51,6 +51,7 @@ type hubSettings struct {
 	identities  []string
 
 	image       imageSettings
+	resources   resourceSettings
 	serving     string
 	etcdServers []string
 	search      string
@@ -71,6 +72,7 @@ func (h *hubSettings) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&h.arnPatterns, "auto-approved-arn-patterns", nil, "Regular expressions. A cluster is accepted automatically if one of them matches its whole claimed ARN.")
 	flags.StringSliceVar(&h.identities, "auto-approved-csr-identities", nil, "Users whose clusters are accepted automatically.")
 	h.image.addFlags(flags, "server")
+	h.resources.addFlags(flags, "server")
 	flags.StringVar(&h.serving, "serving-certificates", h.serving, "Source of the server's certificate: self-signed (the server creates and renews it) or cert-manager (which must be installed on the hub).")
 	flags.StringSliceVar(&h.etcdServers, "etcd-servers", nil, "URLs of an etcd cluster, for two replicas of the server. The Secret hub-apiserver-etcd contains its certificates. If empty, one replica stores its data in a persistent volume.")
 	flags.StringVar(&h.search, "search-engine", "", "Search engine: embedded, postgres (the Secret hub-apiserver-postgres contains its URL) or none. Defaults to embedded, or to postgres with --etcd-servers.")
@@ -101,6 +103,7 @@ func (h *hubSettings) complete() []error {
 	if _, err := resource.ParseQuantity(h.storageSize); err != nil {
 		errs = append(errs, fmt.Errorf("--storage-size %q: %w", h.storageSize, err))
 	}
+	errs = append(errs, h.resources.check()...)
 	for _, pattern := range h.arnPatterns {
 		if _, err := regexp.Compile(pattern); err != nil {
 			errs = append(errs, fmt.Errorf("--auto-approved-arn-patterns: %w", err))
@@ -225,6 +228,7 @@ func (h *hubSettings) objects() ([]*unstructured.Unstructured, error) {
 	if image := h.image.of(serverImage); image != serverImage {
 		settings = append(settings, operation{"replace", containerPath + "/image", image})
 	}
+	settings = append(settings, h.resources.operations()...)
 	if !h.existingOCM {
 		for _, arg := range h.arguments() {
 			settings = append(settings, operation{"add", containerPath + "/args/-", arg})

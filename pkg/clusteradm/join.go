@@ -82,6 +82,7 @@ changes only what differs from the flags, and the cluster keeps its identity.`,
 	flags.StringVar(&j.hubARN, "hub-cluster-arn", "", "Same as --eks-hub-cluster-arn.")
 	flags.StringVar(&j.managedARN, "managed-cluster-arn", "", "ARN of this EKS cluster, for aws-irsa. Defaults to the name of the cluster in the kubeconfig if it is an ARN.")
 	j.settings.image.addFlags(flags, "agent")
+	j.settings.resources.addFlags(flags, "agent")
 	flags.StringVar(&j.settings.namespace, "agent-namespace", j.settings.namespace, "Namespace of the agent. Each hub requires its own namespace.")
 	flags.StringVar(&j.agent, "agent", j.agent, "deploy runs the agent on this cluster. external installs all objects except its Deployment, for an agent that runs elsewhere.")
 	flags.BoolVar(&j.wait, "wait", false, "Wait until the agent has registered with the hub.")
@@ -113,6 +114,7 @@ func (j *joining) complete() error {
 	if j.timeout <= 0 {
 		errs = append(errs, fmt.Errorf("--timeout must be more than 0, not %s", j.timeout))
 	}
+	errs = append(errs, j.settings.resources.check()...)
 	drivers, err := parseDrivers(j.auth)
 	switch {
 	case err != nil:

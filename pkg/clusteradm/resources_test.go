@@ -1,0 +1,76 @@
+package clusteradm
+
+import (
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+)
+
+// resourcesOf returns the resources of the only Deployment.
+func resourcesOf(t *testing.T, objects []*unstructured.Unstructured) corev1.ResourceRequirements {
+	t.Helper()
+	for _, object := range objects {
+		if object.GetKind() == kindDeployment {
+			deployment := &appsv1.Deployment{}
+			if err := fromUnstructured(object, deployment); err != nil {
+				t.Fatal(err)
+			}
+			return deployment.Spec.Template.Spec.Containers[0].Resources
+		}
+	}
+	t.Fatal("there is no Deployment")
+	return corev1.ResourceRequirements{}
+}
+
+func TestResources(t *testing.T) {
+	hub := func(args ...string) corev1.ResourceRequirements {
+		t.Helper()
+		objects, err := decodeManifests([]byte(runCommand(t, append([]string{"init", "--output-manifests"}, args...)...).done(t).out))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resourcesOf(t, objects)
+	}
+	agent := func(resources resourceSettings) corev1.ResourceRequirements {
+		t.Helper()
+		settings := agentSettings{cluster: "c1", namespace: defaultAgentNamespace, driver: registerv1alpha1.DriverCSR, resources: resources}
+		objects, err := settings.objects(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resourcesOf(t, objects)
+	}
+	defaults := hub()
+	got := hub("--resource-requests=cpu=2,memory=3Gi", "--resource-limits=memory=9Gi")
+	if got.Requests.Cpu().String() != "2" || got.Requests.Memory().String() != "3Gi" || got.Limits.Memory().String() != "9Gi" || !got.Limits.Cpu().IsZero() {
+		t.Errorf("resources of the server = %v, want requests of 2 and 3Gi, and a limit of 9Gi", got)
+	}
+	if got := hub("--resource-limits=memory=9Gi"); !got.Requests.Memory().Equal(*defaults.Requests.Memory()) || !got.Requests.Cpu().Equal(*defaults.Requests.Cpu()) {
+		t.Errorf("requests of the server with another limit = %v, want those of the manifest, %v", got.Requests, defaults.Requests)
+	}
+	got = agent(resourceSettings{requests: map[string]string{"memory": "300Mi"}, limits: map[string]string{"memory": "2Gi", "cpu": "1"}})
+	if got.Requests.Memory().String() != "300Mi" || got.Limits.Memory().String() != "2Gi" || got.Limits.Cpu().String() != "1" {
+		t.Errorf("resources of the agent = %v, want a request of 300Mi and limits of 2Gi and 1", got)
+	}
+}
+
+func TestResourcesRefused(t *testing.T) {
+	for name, test := range map[string]struct{ arg, want string }{
+		"no quantity":              {"--resource-limits=memory=much", `--resource-limits: memory "much"`},
+		"nothing":                  {"--resource-requests=cpu=0", "--resource-requests: cpu must be more than 0"},
+		"another resource":         {"--resource-limits=pods=1", `--resource-limits must be of cpu or memory, not "pods"`},
+		"request above the limit":  {"--resource-requests=memory=4Gi --resource-limits=memory=2Gi", "--resource-requests: memory is more than its limit"},
+		"no value for the request": {"--resource-requests=memory", "memory must be formatted as key=value"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := strings.Fields(test.arg)
+			runCommand(t, append([]string{"init", "--output-manifests"}, args...)...).refused(t, test.want)
+			runCommand(t, append([]string{"join", "--hub-token=token", "--hub-apiserver=https://127.0.0.1:1", "--cluster-name=c1"}, args...)...).refused(t, test.want)
+		})
+	}
+}
