@@ -48,6 +48,7 @@ const (
 // registrationHub is a hub that simulated clusters join. No process of these clusters runs.
 type registrationHub struct {
 	*localhub.Fleet
+	dir                    string
 	admin, bootstrap       *versioned.Clientset
 	hub, bootstrapRequests *kubernetes.Clientset
 }
@@ -61,7 +62,7 @@ func startRegistrationHub(b *testing.B, name string, env []string, args ...strin
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		b.Fatal(err)
 	}
-	h := &registrationHub{}
+	h := &registrationHub{dir: dir}
 	var err error
 	h.Fleet, err = localhub.NewFleet(localhub.FleetOptions{Dir: dir, HubAuditPolicy: auditOf(serverUser), APIServerArgs: args})
 	if err != nil {

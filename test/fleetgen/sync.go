@@ -9,22 +9,31 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
+// syncResource is an inventory.Resource whose properties are encoded already: a fleet has millions of these.
+type syncResource struct {
+	Kind           string          `json:"kind,omitempty"`
+	UID            string          `json:"uid"`
+	ResourceString string          `json:"resourceString,omitempty"`
+	Properties     json.RawMessage `json:"properties"`
+}
+
 // Sync returns a report as the JSON body that public collectors send. The resources of a full
 // report are added; the resources of any other report are updated.
 func Sync(report *search.Report) ([]byte, error) {
-	resources := make([]inventory.Resource, len(report.Put))
+	resources := make([]syncResource, len(report.Put))
 	for i := range report.Put {
 		r := &report.Put[i]
-		resource := inventory.Resource{
+		resources[i] = syncResource{
 			Kind: search.Text(r.Properties, query.Kind), UID: r.UID,
-			ResourceString: search.Text(r.Properties, query.KindPlural),
+			ResourceString: search.Text(r.Properties, query.KindPlural), Properties: r.Properties.AppendJSON(nil),
 		}
-		if err := json.Unmarshal(r.Properties.AppendJSON(nil), &resource.Properties); err != nil {
-			return nil, fmt.Errorf("properties of %s: %w", r.UID, err)
-		}
-		resources[i] = resource
 	}
-	body := inventory.Sync{ClearAll: report.Full, AddEdges: edges(report.AddEdges), DeleteEdges: edges(report.DeleteEdges)}
+	var body struct {
+		inventory.Sync
+		AddResources    []syncResource `json:"addResources,omitempty"`
+		UpdateResources []syncResource `json:"updateResources,omitempty"`
+	}
+	body.Sync = inventory.Sync{ClearAll: report.Full, AddEdges: edges(report.AddEdges), DeleteEdges: edges(report.DeleteEdges)}
 	if report.Full {
 		body.AddResources = resources
 	} else {
