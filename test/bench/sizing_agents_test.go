@@ -51,6 +51,8 @@ const (
 	statusPeriod = 5 * time.Minute
 	// admitPoll is the interval of checks whether a cluster has access.
 	admitPoll = 200 * time.Millisecond
+	// retryPeriod is the time between attempts.
+	retryPeriod = 5 * time.Second
 )
 
 // simulatedAgent has the watches of an agent, and sends its requests: through the hub, with the identity of the agent.
@@ -60,6 +62,8 @@ type simulatedAgent struct {
 	ocm     *versioned.Clientset
 	leases  coordinationclient.LeaseInterface
 	pods    chan *search.Report
+	// resources is the number of resources of the last full report.
+	resources int
 }
 
 // addAgent joins a cluster, creates its objects, and starts its agent.
@@ -70,7 +74,7 @@ func (s *sizingHub) addAgent(ctx context.Context, cluster string) (*simulatedAge
 	if err := s.addObjects(ctx, cluster); err != nil {
 		return nil, err
 	}
-	if err := s.reportState(ctx, cluster); err != nil {
+	if err := repeatedly(ctx, func(ctx context.Context) error { return s.reportState(ctx, cluster) }); err != nil {
 		return nil, fmt.Errorf("state of %s: %w", cluster, err)
 	}
 	config := s.Hub.AdminConfig()
@@ -99,41 +103,62 @@ func (s *sizingHub) addAgent(ctx context.Context, cluster string) (*simulatedAge
 	return a, nil
 }
 
+// repeatedly calls write until it returns no error, because servers that many clusters join at the same time may not
+// answer in time. An object that exists is one of an earlier attempt.
+func repeatedly(ctx context.Context, write func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, retryPeriod, true, func(ctx context.Context) (bool, error) {
+		last = write(ctx)
+		return last == nil || apierrors.IsAlreadyExists(last), nil
+	})
+	if err != nil {
+		return errors.Join(err, last)
+	}
+	return nil
+}
+
+// create creates an object, and tries again after an error.
+func create[T any](ctx context.Context, do func(context.Context, T, metav1.CreateOptions) (T, error), object T) error {
+	return repeatedly(ctx, func(ctx context.Context) error {
+		_, err := do(ctx, object, metav1.CreateOptions{})
+		return err
+	})
+}
+
 // admit creates an accepted cluster, and waits until its agent has access.
 func (s *sizingHub) admit(ctx context.Context, name string) error {
 	clusters := s.direct.ClusterV1().ManagedClusters()
 	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}}
-	if _, err := clusters.Create(ctx, cluster, metav1.CreateOptions{}); err != nil {
+	if err := create(ctx, clusters.Create, cluster); err != nil {
 		return err
 	}
 	return wait.PollUntilContextCancel(ctx, admitPoll, false, func(ctx context.Context) (bool, error) {
 		cluster, err := clusters.Get(ctx, name, metav1.GetOptions{})
-		return err == nil && meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ManagedClusterConditionHubAccepted), err
+		return err == nil && meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ManagedClusterConditionHubAccepted), nil
 	})
 }
 
 // addObjects creates what users create for a cluster.
 func (s *sizingHub) addObjects(ctx context.Context, cluster string) error {
 	for i := range worksOfCluster {
-		if _, err := s.direct.WorkV1().ManifestWorks(cluster).Create(ctx, sizingWork(cluster, i), metav1.CreateOptions{}); err != nil {
+		if err := create(ctx, s.direct.WorkV1().ManifestWorks(cluster).Create, sizingWork(cluster, i)); err != nil {
 			return err
 		}
 	}
 	grant := permission("developers")
 	grant.Namespace = cluster
-	if _, err := s.direct.RbacV1alpha1().ClusterPermissions(cluster).Create(ctx, grant, metav1.CreateOptions{}); err != nil {
+	if err := create(ctx, s.direct.RbacV1alpha1().ClusterPermissions(cluster).Create, grant); err != nil {
 		return err
 	}
 	account := &authenticationv1beta1.ManagedServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "pipeline"}}
-	if _, err := s.direct.AuthenticationV1beta1().ManagedServiceAccounts(cluster).Create(ctx, account, metav1.CreateOptions{}); err != nil {
+	if err := create(ctx, s.direct.AuthenticationV1beta1().ManagedServiceAccounts(cluster).Create, account); err != nil {
 		return err
 	}
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: account.Name, Labels: map[string]string{authenticationv1beta1.ManagedServiceAccountLabel: "true"}},
 		Data:       map[string][]byte{"token": bytes.Repeat([]byte("t"), 1200), "ca.crt": bytes.Repeat([]byte("c"), 1100)},
 	}
-	_, err := s.hub.CoreV1().Secrets(cluster).Create(ctx, secret, metav1.CreateOptions{})
-	return err
+	return create(ctx, s.hub.CoreV1().Secrets(cluster).Create, secret)
 }
 
 // sizingWork returns a ManifestWork of an application.
@@ -170,7 +195,10 @@ func (s *sizingHub) reportState(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	status["conditions"] = append(cluster.Status.Conditions, status["conditions"].([]metav1.Condition)...)
+	for _, condition := range status["conditions"].([]metav1.Condition) {
+		meta.SetStatusCondition(&cluster.Status.Conditions, condition)
+	}
+	status["conditions"] = cluster.Status.Conditions
 	if _, err := s.direct.ClusterV1().ManagedClusters().Patch(ctx, name, types.MergePatchType, patchOf("status", status), metav1.PatchOptions{}, "status"); err != nil {
 		return err
 	}
@@ -178,7 +206,7 @@ func (s *sizingHub) reportState(ctx context.Context, name string) error {
 		namespace := &rbacv1alpha1.ClusterNamespace{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: fmt.Sprintf("namespace-%d", i), Labels: map[string]string{"team": fmt.Sprintf("team-%d", i)}}}
 		namespace.Labels["kubernetes.io/metadata.name"] = namespace.Name
 		namespace.Spec.NamespaceUID = types.UID(fmt.Sprintf("%s-%d", name, i))
-		if _, err := s.direct.RbacV1alpha1().ClusterNamespaces(name).Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+		if err := create(ctx, s.direct.RbacV1alpha1().ClusterNamespaces(name).Create, namespace); err != nil {
 			return err
 		}
 	}
@@ -290,11 +318,12 @@ func (a *simulatedAgent) report(ctx context.Context) {
 	})
 }
 
-// reportFull sends a full report, again if the server has no capacity.
+// reportFull sends a full report, again after an error, as the agent does.
 func (a *simulatedAgent) reportFull(ctx context.Context, full *search.Report) error {
-	if err := retryBusy(ctx, func() error { return a.send(ctx, full) }); err != nil {
+	if err := repeatedly(ctx, func(ctx context.Context) error { return a.send(ctx, full) }); err != nil {
 		return fmt.Errorf("full report of %s: %w", a.cluster, err)
 	}
+	a.resources = len(full.Put)
 	pods := onlyPods(full)
 	pods.Full = false
 	pods.Put = append([]search.Resource(nil), pods.Put[:min(keptPods, len(pods.Put))]...)
@@ -304,17 +333,6 @@ func (a *simulatedAgent) reportFull(ctx context.Context, full *search.Report) er
 	}
 	a.pods <- pods
 	return nil
-}
-
-// retryBusy calls send until it returns another error than 429.
-func retryBusy(ctx context.Context, send func() error) error {
-	return wait.PollUntilContextCancel(ctx, time.Second, true, func(context.Context) (bool, error) {
-		err := send()
-		if apierrors.IsTooManyRequests(err) {
-			return false, nil
-		}
-		return err == nil, err
-	})
 }
 
 // send sends a report, compressed as the agent does.

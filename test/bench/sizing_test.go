@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,28 +33,25 @@ const (
 	sizingPatience = 10 * time.Minute
 )
 
-// fleetSizing is the size of a measured fleet. Without resources, each cluster reports smallCluster of them.
+// fleetSizing is a size of a fleet. Clusters report smallCluster resources, unless the fleet has more.
 type fleetSizing struct{ clusters, resources int }
 
-func (s fleetSizing) String() string {
-	return fmt.Sprintf("clusters=%d,resources=%d", s.clusters, max(s.resources, s.clusters*smallCluster))
-}
-
-// fleetSizings returns the fleets that the environment selects.
-func fleetSizings(b *testing.B) []fleetSizing {
+// fleetSizings returns the measured sizes that the environment selects: of each hub, in the order in which it grows.
+func fleetSizings(b *testing.B) [][]fleetSizing {
 	b.Helper()
 	if os.Getenv("SIZING_CLUSTERS") != "" {
-		size := fleetSizing{clusters: number(b, "SIZING_CLUSTERS", 1)}
+		clusters := number(b, "SIZING_CLUSTERS", 1)
+		sizes := []fleetSizing{{clusters: clusters}}
 		if os.Getenv("SIZING_RESOURCES") != "" {
-			size.resources = number(b, "SIZING_RESOURCES", 1)
+			sizes = append(sizes, fleetSizing{clusters, number(b, "SIZING_RESOURCES", 1)})
 		}
-		return []fleetSizing{size}
+		return [][]fleetSizing{sizes}
 	}
 	switch size := os.Getenv("SIZING"); size {
 	case "":
-		return []fleetSizing{{100, 100_000}, {1_000, 1_000_000}}
+		return [][]fleetSizing{{{100, 0}, {100, 100_000}, {1_000, 0}, {1_000, 1_000_000}}}
 	case "large":
-		return []fleetSizing{{5_000, 0}, {1_000, 10_000_000}}
+		return [][]fleetSizing{{{5_000, 0}}, {{500, 0}, {500, 10_000_000}}}
 	default:
 		b.Fatalf("SIZING = %q, want large or nothing", size)
 		return nil
@@ -81,8 +79,10 @@ type sizingRow struct {
 // agents. docs/sizing.md contains the figures.
 func BenchmarkSizing(b *testing.B) {
 	var rows []sizingRow
-	for _, size := range fleetSizings(b) {
-		b.Run(size.String(), func(b *testing.B) { rows = append(rows, measureSizing(b, size)...) })
+	for _, sizes := range fleetSizings(b) {
+		b.Run(fmt.Sprintf("clusters=%d", sizes[len(sizes)-1].clusters), func(b *testing.B) {
+			measureSizings(b, sizes, func(row sizingRow) { rows = append(rows, row) })
+		})
 	}
 	fmt.Println("| clusters | resources | memory, steady | memory, peak | Go heap | CPU to load | CPU, steady | etcd | search | restart | CPU to restart |")
 	fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|")
@@ -92,31 +92,26 @@ func BenchmarkSizing(b *testing.B) {
 	}
 }
 
-// measureSizing measures one fleet: without clusters, then with clusters that report few resources, and then with
-// all resources.
-func measureSizing(b *testing.B, size fleetSizing) []sizingRow {
+// measureSizings measures a server without clusters, and then with growing fleets.
+func measureSizings(b *testing.B, sizes []fleetSizing, add func(sizingRow)) {
 	s := startSizing(b)
-	rows := []sizingRow{s.measure(b, 0, 0, 0)}
-
-	before := processorTime(b, s.Server.PID())
-	agents := make([]*simulatedAgent, size.clusters)
-	s.parallel(b, registrars, len(agents), func(ctx context.Context, i int) (err error) {
-		agents[i], err = s.addAgent(ctx, fleetgen.ClusterName(i+1))
-		return err
-	})
-	fleet := fleetgen.Options{Clusters: size.clusters + 1, PerCluster: smallCluster}
-	s.reportFull(b, agents, fleet)
-	rows = append(rows, s.measure(b, size.clusters, size.clusters*smallCluster, processorTime(b, s.Server.PID())-before))
-	s.restart(b, &rows[len(rows)-1])
-
-	if size.resources > 0 {
-		before = processorTime(b, s.Server.PID())
-		fleet.PerCluster = max(smallCluster, size.resources/size.clusters)
-		s.reportFull(b, agents, fleet)
-		rows = append(rows, s.measure(b, size.clusters, size.clusters*fleet.PerCluster, processorTime(b, s.Server.PID())-before))
-		s.restart(b, &rows[len(rows)-1])
+	add(s.measure(b, 0))
+	for _, size := range sizes {
+		before := processorTime(b, s.Server.PID())
+		joined := len(s.agents)
+		s.agents = append(s.agents, make([]*simulatedAgent, size.clusters-joined)...)
+		s.parallel(b, registrars, size.clusters-joined, func(ctx context.Context, i int) (err error) {
+			s.agents[joined+i], err = s.addAgent(ctx, fleetgen.ClusterName(joined+i+1))
+			return err
+		})
+		s.reportFull(b, s.agents[joined:], smallCluster)
+		if size.resources > 0 {
+			s.reportFull(b, s.agents, size.resources/size.clusters)
+		}
+		row := s.measure(b, processorTime(b, s.Server.PID())-before)
+		s.restart(b, &row)
+		add(row)
 	}
-	return rows
 }
 
 // sizingHub is a hub with the measured server.
@@ -125,6 +120,7 @@ type sizingHub struct {
 	// running is the context of the agents, and goroutines are those of the agents.
 	running    context.Context
 	goroutines *errgroup.Group
+	agents     []*simulatedAgent
 	memory     *memorySampler
 	// direct is a client of an administrator that sends requests directly to the server.
 	direct *versioned.Clientset
@@ -185,6 +181,9 @@ func (s *sizingHub) parallel(b *testing.B, limit, count int, do func(ctx context
 	group.SetLimit(limit)
 	for i := range count {
 		group.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			ctx, cancel := context.WithTimeout(ctx, sizingPatience)
 			defer cancel()
 			return do(ctx, i)
@@ -195,18 +194,22 @@ func (s *sizingHub) parallel(b *testing.B, limit, count int, do func(ctx context
 	}
 }
 
-// reportFull sends a full report of each cluster, as its agent.
-func (s *sizingHub) reportFull(b *testing.B, agents []*simulatedAgent, fleet fleetgen.Options) {
+// reportFull sends a full report with a number of resources of each cluster, as its agent.
+func (s *sizingHub) reportFull(b *testing.B, agents []*simulatedAgent, resources int) {
 	b.Helper()
 	s.parallel(b, reporters, len(agents), func(ctx context.Context, i int) error {
-		return agents[i].reportFull(ctx, fleetgen.Cluster(fleet, i+1))
+		fleet := fleetgen.Options{Clusters: len(s.agents) + 1, PerCluster: resources}
+		return agents[i].reportFull(ctx, fleetgen.Cluster(fleet, slices.Index(s.agents, agents[i])+1))
 	})
 }
 
 // measure waits until the state of the server is steady, and measures it.
-func (s *sizingHub) measure(b *testing.B, clusters, resources int, loaded time.Duration) sizingRow {
+func (s *sizingHub) measure(b *testing.B, loaded time.Duration) sizingRow {
 	b.Helper()
-	row := sizingRow{clusters: clusters, resources: resources, loaded: loaded}
+	row := sizingRow{clusters: len(s.agents), loaded: loaded}
+	for _, a := range s.agents {
+		row.resources += a.resources
+	}
 	s.wait(b, s.period)
 	_, row.peak = s.memory.take()
 	before := processorTime(b, s.Server.PID())
@@ -214,7 +217,7 @@ func (s *sizingHub) measure(b *testing.B, clusters, resources int, loaded time.D
 	row.cores = (processorTime(b, s.Server.PID()) - before).Seconds() / s.period.Seconds()
 	var peak float64
 	row.steady, peak = s.memory.take()
-	fmt.Printf("%d clusters, %d resources: peak %.0f MiB while they were added, %.0f MiB afterwards\n", clusters, resources, row.peak, peak)
+	fmt.Printf("%d clusters, %d resources: peak %.0f MiB while they were added, mean %.0f MiB afterwards, %.2f cores\n", row.clusters, row.resources, row.peak, row.steady, row.cores)
 	row.peak = max(row.peak, peak)
 	row.heap = s.metric(b, "go_memstats_heap_alloc_bytes") / (1 << 20)
 	data := filepath.Join(s.dir, "apiserver", "etcd")
