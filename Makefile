@@ -113,10 +113,8 @@ test-skew-release: programs ## Run this version together with PREVIOUS=v0.1.0, b
 	$(GOTEST) -tags skew -count=1 -timeout 20m ./test/skew
 
 .PHONY: bench
-bench: programs postgres ## Run the benchmarks and print their figures
-	go test -buildvcs=false -run '^$$' -bench . -benchtime 1x -timeout 30m ./test/bench/... ./test/install/...
-bench: devhub build postgres ## Run the benchmarks and print their figures: RUN=Sizing selects some; SIZING=large measures large fleets
-	go test -buildvcs=false -run '^$$' -bench '$(or $(RUN),.)' -benchtime 1x -timeout 90m ./test/bench/...
+bench: programs postgres ## Run the benchmarks and print their figures: RUN=Sizing selects some; SIZING=large measures large fleets
+	go test -buildvcs=false -run '^$$' -bench '$(or $(RUN),.)' -benchtime 1x -timeout 90m ./test/bench/... ./test/install/...
 
 .PHONY: hostile
 hostile: programs ## Send hostile input to a hub and an agent, HOSTILE_INPUTS=4 of each class; fail if one costs too much

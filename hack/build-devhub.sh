@@ -72,7 +72,7 @@ done
 wait "$standard"
 
 log=$out/devhub.build.log
-(cd "$src" && exec go build -v -modfile="$modfile" -ldflags "$ldflags" -o "../../$out/devhub.new" .) >"$log" 2>&1 9>&- &
+(cd "$src" && exec go build -v -tags=grpcnotrace -modfile="$modfile" -ldflags "$ldflags" -o "../../$out/devhub.new" .) >"$log" 2>&1 9>&- &
 build=$!
 if (($# > 0)); then
   # Downloads the modules of the command while the hub compiles. The command reports errors.
