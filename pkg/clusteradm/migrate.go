@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/dynamic"
@@ -34,6 +36,9 @@ const migrateExample = `  # Move a hub that runs OCM to the server
   clusteradm migrate --to server --dry-run
   clusteradm migrate --to server
 
+  # Remove what OCM stored, which gives up the way back
+  clusteradm migrate --to server --delete-crds
+
   # Move it back
   clusteradm migrate --to crds --dry-run
   clusteradm migrate --to crds`
@@ -45,6 +50,7 @@ type migration struct {
 
 	to      string
 	dryRun  bool
+	finish  bool
 	stop    []string
 	timeout time.Duration
 
@@ -73,6 +79,7 @@ it again.`,
 	flags := command.Flags()
 	flags.StringVar(&m.to, "to", "", "server or crds.")
 	flags.BoolVar(&m.dryRun, "dry-run", false, "Check everything and change nothing.")
+	flags.BoolVar(&m.finish, "delete-crds", false, "With --to=server, delete the CustomResourceDefinitions of OCM and the objects that they keep, once the hub is moved.")
 	flags.StringSliceVar(&m.stop, "controllers", m.stop, "Deployments (namespace/name) of the controllers of OCM that the server replaces. They are stopped, or started after a migration back. Those that do not exist are ignored.")
 	flags.DurationVar(&m.timeout, "timeout", m.timeout, "Maximum duration of the command.")
 	return command
@@ -84,6 +91,9 @@ func (m *migration) run(ctx context.Context) error {
 	}
 	if m.timeout <= 0 {
 		return fmt.Errorf("--timeout must be more than 0, not %s", m.timeout)
+	}
+	if m.finish && (m.to != toServer || m.dryRun) {
+		return fmt.Errorf("--delete-crds requires --to=%s, and excludes --dry-run", toServer)
 	}
 	for _, name := range m.stop {
 		if namespace, name, ok := strings.Cut(name, "/"); !ok || namespace == "" || name == "" {
@@ -105,6 +115,8 @@ func (m *migration) run(ctx context.Context) error {
 	switch {
 	case m.dryRun:
 		return m.check(ctx)
+	case m.finish:
+		return m.deleteKept(ctx)
 	case m.to == toServer:
 		return m.moveToServer(ctx)
 	}
@@ -410,6 +422,82 @@ func (m *migration) moveToCRDs(ctx context.Context) error {
 		closing,
 		{"serve requests from the CustomResourceDefinitions", m.serveLocally},
 	}, finish...))
+}
+
+// deleteKept deletes the CustomResourceDefinitions, with the objects that they keep.
+func (m *migration) deleteKept(ctx context.Context) error {
+	pending, err := m.pending(ctx)
+	if err != nil {
+		return err
+	}
+	if frozen, err := writesFrozen(ctx, m.kube); err != nil {
+		return err
+	} else if len(pending) > 0 || frozen {
+		return fmt.Errorf("the migration has not ended: run clusteradm migrate --to %s first", toServer)
+	}
+	return m.steps(ctx, []step{
+		{"release the kept objects", m.releaseKept},
+		{"delete the CustomResourceDefinitions", m.deleteDefinitions},
+		{"delete what a migration back would need", func(ctx context.Context) error {
+			err := m.kube.CoreV1().ConfigMaps(hubNamespace).Delete(ctx, savedWebhooks, metav1.DeleteOptions{})
+			if apierrors.IsNotFound(err) {
+				err = nil
+			}
+			return errors.Join(err, m.removePolicy(ctx, keepPolicy))
+		}},
+	})
+}
+
+// releaseKept removes the finalizers of kept objects, for which no controller is left.
+func (m *migration) releaseKept(ctx context.Context) error {
+	for _, kind := range m.kinds {
+		objects, err := listAll(ctx, m.client, kind.kept())
+		if err != nil {
+			return err
+		}
+		group, running := errgroup.WithContext(ctx)
+		group.SetLimit(copyWorkers)
+		for _, object := range objects {
+			if len(object.GetFinalizers()) == 0 {
+				continue
+			}
+			group.Go(func() error {
+				err := persist(running, func(ctx context.Context) error {
+					_, err := m.client.Resource(kind.kept()).Namespace(object.GetNamespace()).
+						Patch(ctx, object.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{FieldManager: fieldManager})
+					return err
+				})
+				if err != nil && !apierrors.IsNotFound(err) {
+					return fmt.Errorf("release %s: %w", display(object), err)
+				}
+				return nil
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *migration) deleteDefinitions(ctx context.Context) error {
+	client := m.client.Resource(customResourceDefinitions)
+	for _, kind := range m.kinds {
+		if err := client.Delete(ctx, kind.crd.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("customresourcedefinitions/%s: %w", kind.crd.GetName(), err)
+		}
+	}
+	for _, kind := range m.kinds {
+		if err := poll(ctx, func(ctx context.Context) (string, error) {
+			if _, err := client.Get(ctx, kind.crd.GetName(), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				return "its objects are being deleted", err
+			}
+			return "", nil
+		}); err != nil {
+			return fmt.Errorf("customresourcedefinitions/%s: %w", kind.crd.GetName(), err)
+		}
+	}
+	return nil
 }
 
 func (m *migration) copyBack(ctx context.Context) error {

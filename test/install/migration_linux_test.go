@@ -486,6 +486,27 @@ func TestMigration(t *testing.T) {
 		}
 		return err
 	})
+
+	// The other way again, without a way back.
+	applied, err = h.spokeObjects(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.run(t, "clusteradm", "init", "--before-migration", "--wait", "--csr-probe-timeout=0")
+	h.run(t, "clusteradm", "migrate", "--to", "server")
+	if before, err = h.hubObjects(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.run(t, "clusteradm", "migrate", "--to", "server", "--delete-crds")
+	h.create(t, "manifestworks", work(migratedCluster, "late3"))
+	h.grown(t, applied, 1)
+	after, err := h.hubObjects(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if missing := lost(before, after); len(missing) > 0 {
+		t.Errorf("objects on the hub after the CustomResourceDefinitions are deleted: %s", strings.Join(missing, "; "))
+	}
 }
 
 // refusesInvalid checks that a dry run reports an object that the server refuses, and changes nothing.

@@ -29,7 +29,7 @@ test "$*" = "--namespace k8s.io images import $5" && test -f "$5" && echo "$5" >
 `
 
 // version returns the version of clusteradm, which is that of the release.
-func version(t *testing.T) string {
+func version(t testing.TB) string {
 	t.Helper()
 	path, err := localhub.Binary(localhub.BinDir(), "clusteradm")
 	if err != nil {
