@@ -499,7 +499,8 @@ func TestMigration(t *testing.T) {
 	}
 	h.run(t, "clusteradm", "migrate", "--to", "server", "--delete-crds")
 	h.create(t, "manifestworks", work(migratedCluster, "late3"))
-	h.grown(t, applied, 1)
+	// The server also delivers the ClusterPermission again, whose ManifestWork was deleted.
+	h.grown(t, applied, 5)
 	after, err := h.hubObjects(t.Context())
 	if err != nil {
 		t.Fatal(err)
