@@ -3,17 +3,19 @@ package clusteradm
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 
@@ -45,35 +47,42 @@ var replacedServices = []string{"cluster-manager-registration-webhook", "cluster
 
 // stopControllers scales the controllers of OCM to zero, and removes their webhooks.
 func (m *migration) stopControllers(ctx context.Context) error {
-	for _, name := range m.stop {
-		namespace, name, _ := strings.Cut(name, "/")
-		deployments := m.kube.AppsV1().Deployments(namespace)
-		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-			deployment, err := deployments.Get(ctx, name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			replicas := ptr.Deref(deployment.Spec.Replicas, 1)
-			if replicas == 0 {
-				return nil
-			}
-			metav1.SetMetaDataAnnotation(&deployment.ObjectMeta, replicasAnnotation, strconv.Itoa(int(replicas)))
-			deployment.Spec.Replicas = ptr.To[int32](0)
-			_, err = deployments.Update(ctx, deployment, metav1.UpdateOptions{})
-			if err == nil {
-				m.say("deployment/%s in %s stopped", name, namespace)
-			}
-			return err
-		})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("stopping deployment/%s in %s: %w", name, namespace, err)
+	if err := m.scale(ctx, "stopped", func(deployment *appsv1.Deployment) (bool, error) {
+		replicas := ptr.Deref(deployment.Spec.Replicas, 1)
+		if replicas == 0 {
+			return false, nil
 		}
+		metav1.SetMetaDataAnnotation(&deployment.ObjectMeta, replicasAnnotation, strconv.Itoa(int(replicas)))
+		deployment.Spec.Replicas = ptr.To[int32](0)
+		return true, nil
+	}); err != nil {
+		return err
 	}
 	return m.removeWebhooks(ctx)
 }
 
 // startControllers reverts stopControllers.
 func (m *migration) startControllers(ctx context.Context) error {
+	if err := m.scale(ctx, "started", func(deployment *appsv1.Deployment) (bool, error) {
+		saved, found := deployment.Annotations[replicasAnnotation]
+		if !found {
+			return false, nil
+		}
+		replicas, err := strconv.ParseInt(saved, 10, 32)
+		if err != nil {
+			return false, fmt.Errorf("annotation %s: %w", replicasAnnotation, err)
+		}
+		delete(deployment.Annotations, replicasAnnotation)
+		deployment.Spec.Replicas = ptr.To(int32(replicas))
+		return true, nil
+	}); err != nil {
+		return err
+	}
+	return m.restoreWebhooks(ctx)
+}
+
+// scale updates the Deployments of the controllers of OCM that exist and that change changes.
+func (m *migration) scale(ctx context.Context, done string, change func(*appsv1.Deployment) (bool, error)) error {
 	for _, name := range m.stop {
 		namespace, name, _ := strings.Cut(name, "/")
 		deployments := m.kube.AppsV1().Deployments(namespace)
@@ -82,85 +91,78 @@ func (m *migration) startControllers(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			saved, found := deployment.Annotations[replicasAnnotation]
-			if !found {
-				return nil
+			if changed, err := change(deployment); err != nil || !changed {
+				return err
 			}
-			replicas, err := strconv.ParseInt(saved, 10, 32)
-			if err != nil {
-				return fmt.Errorf("annotation %s: %w", replicasAnnotation, err)
-			}
-			delete(deployment.Annotations, replicasAnnotation)
-			deployment.Spec.Replicas = ptr.To(int32(replicas))
-			_, err = deployments.Update(ctx, deployment, metav1.UpdateOptions{})
-			if err == nil {
-				m.say("deployment/%s in %s started", name, namespace)
+			if _, err = deployments.Update(ctx, deployment, metav1.UpdateOptions{}); err == nil {
+				m.say("deployment/%s in %s %s", name, namespace, done)
 			}
 			return err
 		})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("starting deployment/%s in %s: %w", name, namespace, err)
+			return fmt.Errorf("deployment/%s in %s: %w", name, namespace, err)
 		}
 	}
-	return m.restoreWebhooks(ctx)
+	return nil
 }
 
-func replaced(config *admissionregistrationv1.WebhookClientConfig) bool {
-	return config.Service != nil && slices.Contains(replacedServices, config.Service.Name)
+// webhookConfigurations are the kinds of webhooks that a migration removes.
+var webhookConfigurations = []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"}
+
+func (m *migration) webhooks(resource string) dynamic.ResourceInterface {
+	return m.client.Resource(admissionregistrationv1.SchemeGroupVersion.WithResource(resource))
+}
+
+// calls reports whether a configuration contains a webhook of a stopped controller.
+func calls(config *unstructured.Unstructured) bool {
+	list, _, _ := unstructured.NestedSlice(config.Object, "webhooks")
+	return slices.ContainsFunc(list, func(item any) bool {
+		webhook, ok := item.(map[string]any)
+		if !ok {
+			return false
+		}
+		service, _, _ := unstructured.NestedString(webhook, "clientConfig", "service", "name")
+		return slices.Contains(replacedServices, service)
+	})
 }
 
 // removeWebhooks saves the webhooks of the stopped controllers in a ConfigMap, and then removes them: without their
 // controllers, they would refuse each write.
 func (m *migration) removeWebhooks(ctx context.Context) error {
-	client := m.kube.AdmissionregistrationV1()
-	validating, err := client.ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	mutating, err := client.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	for i := range validating.Items {
-		config := &validating.Items[i]
-		if !slices.ContainsFunc(config.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool { return replaced(&w.ClientConfig) }) {
-			continue
-		}
-		if err := m.saveWebhook(ctx, "validating."+config.Name, config); err != nil {
+	for _, resource := range webhookConfigurations {
+		list, err := m.webhooks(resource).List(ctx, metav1.ListOptions{})
+		if err != nil {
 			return err
 		}
-		if err := client.ValidatingWebhookConfigurations().Delete(ctx, config.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			return err
+		for i := range list.Items {
+			config := &list.Items[i]
+			if !calls(config) {
+				continue
+			}
+			if err := m.saveWebhooks(ctx, resource+"."+config.GetName(), config); err != nil {
+				return err
+			}
+			if err := m.webhooks(resource).Delete(ctx, config.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+			m.say("%s removed", display(config))
 		}
-		m.say("validatingwebhookconfiguration/%s removed", config.Name)
-	}
-	for i := range mutating.Items {
-		config := &mutating.Items[i]
-		if !slices.ContainsFunc(config.Webhooks, func(w admissionregistrationv1.MutatingWebhook) bool { return replaced(&w.ClientConfig) }) {
-			continue
-		}
-		if err := m.saveWebhook(ctx, "mutating."+config.Name, config); err != nil {
-			return err
-		}
-		if err := client.MutatingWebhookConfigurations().Delete(ctx, config.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			return err
-		}
-		m.say("mutatingwebhookconfiguration/%s removed", config.Name)
 	}
 	return nil
 }
 
-func (m *migration) saveWebhook(ctx context.Context, key string, config metav1.Object) error {
-	config.SetResourceVersion("")
-	config.SetUID("")
-	config.SetManagedFields(nil)
-	content, err := json.Marshal(config)
+func (m *migration) saveWebhooks(ctx context.Context, key string, config *unstructured.Unstructured) error {
+	saved := config.DeepCopy()
+	saved.SetResourceVersion("")
+	saved.SetUID("")
+	saved.SetManagedFields(nil)
+	content, err := json.Marshal(saved)
 	if err != nil {
 		return err
 	}
 	maps := m.kube.CoreV1().ConfigMaps(hubNamespace)
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		saved, err := maps.Get(ctx, savedWebhooks, metav1.GetOptions{})
+		current, err := maps.Get(ctx, savedWebhooks, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: savedWebhooks}, Data: map[string]string{key: string(content)}}, metav1.CreateOptions{})
 			return err
@@ -168,11 +170,11 @@ func (m *migration) saveWebhook(ctx context.Context, key string, config metav1.O
 		if err != nil {
 			return err
 		}
-		if saved.Data == nil {
-			saved.Data = map[string]string{}
+		if current.Data == nil {
+			current.Data = map[string]string{}
 		}
-		saved.Data[key] = string(content)
-		_, err = maps.Update(ctx, saved, metav1.UpdateOptions{})
+		current.Data[key] = string(content)
+		_, err = maps.Update(ctx, current, metav1.UpdateOptions{})
 		return err
 	})
 }
@@ -186,26 +188,14 @@ func (m *migration) restoreWebhooks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	client := m.kube.AdmissionregistrationV1()
 	for key, content := range saved.Data {
-		switch kind, _, _ := strings.Cut(key, "."); kind {
-		case "validating":
-			config := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-			if err := json.Unmarshal([]byte(content), config); err != nil {
-				return fmt.Errorf("configmap/%s: %s: %w", savedWebhooks, key, err)
-			}
-			_, err = client.ValidatingWebhookConfigurations().Create(ctx, config, metav1.CreateOptions{})
-		case "mutating":
-			config := &admissionregistrationv1.MutatingWebhookConfiguration{}
-			if err := json.Unmarshal([]byte(content), config); err != nil {
-				return fmt.Errorf("configmap/%s: %s: %w", savedWebhooks, key, err)
-			}
-			_, err = client.MutatingWebhookConfigurations().Create(ctx, config, metav1.CreateOptions{})
-		default:
-			err = errors.New("unknown key")
+		resource, _, _ := strings.Cut(key, ".")
+		config := &unstructured.Unstructured{}
+		if err := json.Unmarshal([]byte(content), &config.Object); err != nil || !slices.Contains(webhookConfigurations, resource) {
+			return fmt.Errorf("configmap/%s in %s: %s is not a saved webhook", savedWebhooks, hubNamespace, key)
 		}
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("configmap/%s: %s: %w", savedWebhooks, key, err)
+		if _, err := m.webhooks(resource).Create(ctx, config, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("configmap/%s in %s: %s: %w", savedWebhooks, hubNamespace, key, err)
 		}
 	}
 	if err := maps.Delete(ctx, savedWebhooks, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
