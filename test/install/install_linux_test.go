@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,6 +56,8 @@ type site struct {
 	kubeconfig string
 	kube       kubernetes.Interface
 	ocm        versioned.Interface
+	// limit bounds each command; patience if 0.
+	limit time.Duration
 }
 
 // newSite starts a cluster. outside are ports of this machine that its Pods may connect to, in addition
@@ -171,7 +174,7 @@ func (s *site) try(t testing.TB, program string, args ...string) (string, error)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(s.limit, patience))
 	defer cancel()
 	command := exec.CommandContext(ctx, path, args...)
 	command.Dir = localhub.Root()
