@@ -51,12 +51,12 @@ func (w *Watches) Hold(held bool) {
 func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
 	w := r.resource.Watches
 	if w == nil || ByServer(ctx) {
-		return r.Store.Watch(ctx, options)
+		return r.watchStore(ctx, options)
 	}
 	if err := w.admit(ctx, r.Store, options); err != nil {
 		return nil, err
 	}
-	inner, err := r.Store.Watch(ctx, options)
+	inner, err := r.watchStore(ctx, options)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,126 @@
+package definition
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/utils/ptr"
+)
+
+// watchStore watches the store. If a watch of a namespace begins with the existing objects, the watch cache would read the
+// objects of all namespaces to find them, for each agent of the fleet. A list reads those of the namespace only.
+func (r *REST) watchStore(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
+	if options == nil || request.NamespaceValue(ctx) == "" || !beginsWithObjects(options) {
+		return r.Store.Watch(ctx, options)
+	}
+	read := options.DeepCopy()
+	read.SendInitialEvents, read.AllowWatchBookmarks = nil, false
+	if read.ResourceVersion == "" {
+		read.ResourceVersionMatch = ""
+	}
+	list, err := r.List(ctx, read)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := meta.ExtractList(list)
+	if err != nil {
+		return nil, err
+	}
+	accessor, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, err
+	}
+	follow := options.DeepCopy()
+	follow.ResourceVersion, follow.ResourceVersionMatch, follow.SendInitialEvents = accessor.GetResourceVersion(), "", nil
+	inner, err := r.Store.Watch(ctx, follow)
+	if err != nil {
+		return nil, err
+	}
+	initial := make([]watch.Event, 0, len(objects)+1)
+	for _, object := range objects {
+		initial = append(initial, watch.Event{Type: watch.Added, Object: object})
+	}
+	if ptr.Deref(options.SendInitialEvents, false) && options.AllowWatchBookmarks {
+		end, err := r.endOfObjects(follow.ResourceVersion)
+		if err != nil {
+			inner.Stop()
+			return nil, err
+		}
+		initial = append(initial, watch.Event{Type: watch.Bookmark, Object: end})
+	}
+	return precede(initial, inner), nil
+}
+
+// beginsWithObjects reports whether a watch begins with the existing objects.
+func beginsWithObjects(options *metainternalversion.ListOptions) bool {
+	if options.SendInitialEvents != nil {
+		return *options.SendInitialEvents
+	}
+	return options.ResourceVersion == "" || options.ResourceVersion == "0"
+}
+
+// endOfObjects returns the bookmark after the existing objects.
+func (r *REST) endOfObjects(resourceVersion string) (runtime.Object, error) {
+	end := r.New()
+	accessor, err := meta.Accessor(end)
+	if err != nil {
+		return nil, err
+	}
+	accessor.SetResourceVersion(resourceVersion)
+	accessor.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	return end, nil
+}
+
+// precedingWatch is a watch that begins with events.
+type precedingWatch struct {
+	inner   watch.Interface
+	events  chan watch.Event
+	stopped chan struct{}
+	stop    sync.Once
+}
+
+// precede returns a watch that sends events before those of inner. It ends with inner or by Stop.
+func precede(events []watch.Event, inner watch.Interface) watch.Interface {
+	w := &precedingWatch{inner: inner, events: make(chan watch.Event), stopped: make(chan struct{})}
+	go w.run(events)
+	return w
+}
+
+func (w *precedingWatch) run(events []watch.Event) {
+	defer close(w.events)
+	for i := range events {
+		if !w.send(events[i]) {
+			return
+		}
+		events[i] = watch.Event{} // the watch lives longer than its initial objects
+	}
+	for event := range w.inner.ResultChan() {
+		if !w.send(event) {
+			return
+		}
+	}
+}
+
+func (w *precedingWatch) send(event watch.Event) bool {
+	select {
+	case w.events <- event:
+		return true
+	case <-w.stopped:
+		return false
+	}
+}
+
+// ResultChan implements watch.Interface.
+func (w *precedingWatch) ResultChan() <-chan watch.Event { return w.events }
+
+// Stop implements watch.Interface.
+func (w *precedingWatch) Stop() {
+	w.stop.Do(func() { close(w.stopped) })
+	w.inner.Stop()
+}
