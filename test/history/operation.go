@@ -61,6 +61,9 @@ type operation struct {
 	// got is the object after an operation with outcome OK. After a delete, only its rv is set, if a
 	// watcher saw it.
 	got version
+	// until is the resource version up to which an operation with outcome Unknown may have had an effect
+	// that nobody saw.
+	until int64
 }
 
 // version is the state of one object.
