@@ -47,7 +47,9 @@ func (h *recording) check(ctx context.Context) ([]Violation, error) {
 			h.violations = append(h.violations, Violation{Kind: kind, Text: fmt.Sprintf("%d more", n-maximumReports)})
 		}
 	}
-	slices.SortStableFunc(h.violations, func(a, b Violation) int { return slices.Compare([]string{string(a.Kind), a.Key}, []string{string(b.Kind), b.Key}) })
+	slices.SortStableFunc(h.violations, func(a, b Violation) int {
+		return slices.Compare([]string{string(a.Kind), a.Key}, []string{string(b.Kind), b.Key})
+	})
 	return h.violations, err
 }
 

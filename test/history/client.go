@@ -279,6 +279,13 @@ func (c *client) note(done call, err error, outcome Outcome) {
 	}
 }
 
+// succeeded returns the number of calls that succeeded.
+func (c *client) succeeded() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.outcomes[OK] + c.outcomes[Refused]
+}
+
 // succeededSince reports whether the client has completed a call that began after a time.
 func (c *client) succeededSince(from time.Duration) bool {
 	c.mu.Lock()

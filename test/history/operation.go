@@ -187,7 +187,7 @@ func describe(err error) string {
 	var errno syscall.Errno
 	switch {
 	case errors.As(err, &status):
-		return fmt.Sprintf("%d %s", status.Status().Code, apierrors.ReasonForError(err))
+		return strings.TrimSpace(fmt.Sprintf("%d %s", status.Status().Code, apierrors.ReasonForError(err)))
 	case errors.As(err, &network) && errors.As(err, &errno):
 		return network.Op + ": " + errno.Error()
 	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout():

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"strings"
@@ -191,6 +190,15 @@ func (r *Run) Mark(name string) {
 	r.marks = append(r.marks, mark{name, r.since()})
 }
 
+// Succeeded returns the number of calls that succeeded so far.
+func (r *Run) Succeeded() int {
+	n := 0
+	for _, c := range r.clients {
+		n += c.succeeded()
+	}
+	return n
+}
+
 // Recovered waits until each client has completed a call that it began after the call of Recovered, and
 // returns the time that this took. It returns an error when ctx ends first.
 func (r *Run) Recovered(ctx context.Context) (time.Duration, error) {
@@ -365,31 +373,28 @@ type Recovery struct {
 // cannot be written.
 func (r *Run) Check(ctx context.Context) (*Result, error) {
 	r.mu.Lock()
-	done, marks, fence := r.done, r.marks, r.fence
+	done, marks := r.done, r.marks
 	r.mu.Unlock()
 	if !done {
 		return nil, errors.New("the history is not stopped")
 	}
-	h := &recording{config: r.config, fence: fence}
+	h := r.recording()
 	result := &Result{Operations: map[Outcome]int{}, Failures: map[string]int{}}
 	for _, c := range r.clients {
-		h.operations = append(h.operations, c.operations...)
-		h.lists = append(h.lists, c.lists...)
-		maps.Copy(result.Failures, sum(result.Failures, c.failures))
-		maps.Copy(result.Operations, sum(result.Operations, c.outcomes))
+		add(result.Operations, c.outcomes)
+		add(result.Failures, c.failures)
 	}
-	for i := range h.operations {
-		if o := &h.operations[i]; o.outcome == OK && o.kind.writes() {
+	for _, o := range h.operations {
+		if o.outcome == OK && o.kind.writes() {
 			result.Acknowledged++
 		}
 	}
 	for _, w := range r.watchers {
-		h.watches = append(h.watches, w.segments...)
 		result.Resumes += w.resumes
 		result.Relists += max(len(w.segments)-1, 0)
-		for _, s := range w.segments {
-			result.Events += len(s.events)
-		}
+	}
+	for _, s := range h.watches {
+		result.Events += len(s.events)
 	}
 	result.Unavailable = unavailable(r.clients, r.stopped)
 	result.Marks = recoveries(r.clients, marks)
@@ -398,10 +403,21 @@ func (r *Run) Check(ctx context.Context) (*Result, error) {
 	return result, err
 }
 
-func sum[K comparable](a, b map[K]int) map[K]int {
-	out := map[K]int{}
-	for k, n := range b {
-		out[k] = a[k] + n
+// recording returns what the clients and the watchers of a stopped run have seen.
+func (r *Run) recording() *recording {
+	h := &recording{config: r.config, fence: r.fence}
+	for _, c := range r.clients {
+		h.operations = append(h.operations, c.operations...)
+		h.lists = append(h.lists, c.lists...)
 	}
-	return out
+	for _, w := range r.watchers {
+		h.watches = append(h.watches, w.segments...)
+	}
+	return h
+}
+
+func add[K comparable](to, counts map[K]int) {
+	for k, n := range counts {
+		to[k] += n
+	}
 }
