@@ -44,10 +44,12 @@ func recoveries(clients []*client, marks []mark) []Recovery {
 		for _, c := range clients {
 			failing := false
 			for _, done := range c.calls {
-				if done.end < m.at || done.end >= next {
-					continue
+				if done.end >= next {
+					break
 				}
-				if !done.succeeded {
+				if done.end < m.at {
+					failing = !done.succeeded
+				} else if !done.succeeded {
 					recovery.Failed++
 					failing = true
 				} else if failing || done.end-done.begin > slow {

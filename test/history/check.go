@@ -197,7 +197,8 @@ func (h *recording) checkCachedReads(ref *reference) {
 
 // checkWatch checks one segment. last is true for the last segment of a watcher.
 func (h *recording) checkWatch(ref *reference, s segment, last bool) {
-	objects := maps.Clone(s.items)
+	objects := map[string]version{}
+	maps.Copy(objects, s.items)
 	received := map[int64]bool{}
 	at := s.from
 	for _, e := range s.events {

@@ -9,7 +9,6 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -147,30 +146,33 @@ func outcomeOf(err error, key string) Outcome {
 		}
 		return Unknown
 	}
-	if refusedByHub(status.Status()) {
-		return Failed
-	}
-	about := status.Status().Details != nil && status.Status().Details.Name == key
-	if about && (apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err)) {
+	text, unexpected := unexpectedResponse(status.Status())
+	code := status.Status().Code
+	switch {
+	case !unexpected && status.Status().Details != nil && status.Status().Details.Name == key &&
+		(apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err)):
 		return Refused
-	}
-	// The hub returns 404 for a group that it does not serve at the moment.
-	if code := status.Status().Code; code >= 400 && code < 500 && code != http.StatusRequestTimeout {
+	case code >= 400 && code < 500 && code != http.StatusRequestTimeout:
 		return Failed
+	// The hub has no connection to the server.
+	case code == http.StatusServiceUnavailable && (text == "service unavailable" || strings.HasPrefix(text, "error trying to reach service: dial ")):
+		return Failed
+	default:
+		return Unknown
 	}
-	return Unknown
 }
 
-// refusedByHub reports whether the hub's aggregation layer answered without a connection to the server.
-func refusedByHub(status metav1.Status) bool {
-	if status.Code != http.StatusServiceUnavailable || status.Details == nil {
-		return false
+// unexpectedResponse returns the text of a response that is not an API object, such as those of the hub for a group
+// that it does not serve at the moment.
+func unexpectedResponse(status metav1.Status) (string, bool) {
+	if status.Details != nil {
+		for _, cause := range status.Details.Causes {
+			if cause.Type == metav1.CauseTypeUnexpectedServerResponse {
+				return strings.TrimSpace(cause.Message), true
+			}
+		}
 	}
-	return slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool {
-		text := strings.TrimSpace(cause.Message)
-		return cause.Type == metav1.CauseTypeUnexpectedServerResponse &&
-			(text == "service unavailable" || strings.HasPrefix(text, "error trying to reach service: dial "))
-	})
+	return "", false
 }
 
 // notSent reports whether the connection failed before the request was sent.

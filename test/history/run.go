@@ -363,9 +363,10 @@ type Recovery struct {
 	// Failed is the number of failed calls that ended between this mark and the next one.
 	Failed int
 	// Recovered is the time from the mark until the last call, before the next mark, that succeeded after
-	// failures of its client or took longer than a second. It is 0 if there is none.
+	// a failed call of its client or took longer than a second. The failed call can be before the mark. It is
+	// 0 if there is none.
 	Recovered time.Duration
-	// Incomplete is true if a client failed, and did not succeed before the next mark or the end.
+	// Incomplete is true if a client was failing when the next mark or the end came.
 	Incomplete bool
 }
 

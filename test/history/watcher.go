@@ -91,20 +91,27 @@ func (w *watcher) work(ctx context.Context) {
 
 // watch lists if necessary, and watches until the watch ends. It reports whether the server sent anything.
 func (w *watcher) watch(ctx context.Context) (progress bool, err error) {
-	selector := runLabel + "=" + w.run.id
+	options := metav1.ListOptions{LabelSelector: runLabel + "=" + w.run.id, AllowWatchBookmarks: true, TimeoutSeconds: new(int64(watchSeconds))}
 	from := w.position()
-	if from == 0 {
-		if from, err = w.begin(ctx, selector); err != nil {
-			return false, err
-		}
-	} else {
+	// Informers list in one of two ways. The watchers use both.
+	var initial *segment
+	switch {
+	case from != 0:
 		w.mu.Lock()
 		w.resumes++
 		w.mu.Unlock()
+	case w.number%2 == 0:
+		if from, err = w.list(ctx, options.LabelSelector); err != nil {
+			return false, err
+		}
+	default:
+		initial = &segment{watcher: w.number, items: map[string]version{}}
+		options.SendInitialEvents, options.ResourceVersionMatch = new(true), metav1.ResourceVersionMatchNotOlderThan
 	}
-	stream, err := w.works.Watch(ctx, metav1.ListOptions{
-		LabelSelector: selector, ResourceVersion: strconv.FormatInt(from, 10), AllowWatchBookmarks: true, TimeoutSeconds: new(int64(watchSeconds)),
-	})
+	if from != 0 {
+		options.ResourceVersion = strconv.FormatInt(from, 10)
+	}
+	stream, err := w.works.Watch(ctx, options)
 	if err != nil {
 		return false, w.expired(err)
 	}
@@ -122,14 +129,26 @@ func (w *watcher) watch(ctx context.Context) (progress bool, err error) {
 		if err != nil {
 			return progress, err
 		}
-		w.record(event{kind: received.Type, key: work.Name, version: v, resumed: resumed})
-		progress, resumed = true, 0
+		switch {
+		case initial == nil:
+			w.record(event{kind: received.Type, key: work.Name, version: v, resumed: resumed})
+			resumed = 0
+		case received.Type == watch.Deleted:
+			delete(initial.items, work.Name)
+		case received.Type != watch.Bookmark:
+			initial.items[work.Name] = v
+		case work.Annotations[metav1.InitialEventsAnnotationKey] == "true":
+			initial.from, initial.to = v.rv, v.rv
+			w.begin(*initial)
+			initial, resumed = nil, v.rv
+		}
+		progress = true
 	}
 	return progress, ctx.Err()
 }
 
-// begin lists and starts a segment.
-func (w *watcher) begin(ctx context.Context, selector string) (int64, error) {
+// list lists, starts a segment, and returns the resource version of the list.
+func (w *watcher) list(ctx context.Context, selector string) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.run.config.RequestTimeout)
 	defer cancel()
 	answer, err := w.works.List(ctx, metav1.ListOptions{LabelSelector: selector})
@@ -146,17 +165,22 @@ func (w *watcher) begin(ctx context.Context, selector string) (int64, error) {
 			return 0, err
 		}
 	}
+	w.begin(s)
+	return s.from, nil
+}
+
+// begin starts a segment.
+func (w *watcher) begin(s segment) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.segments = append(w.segments, s)
-	return s.from, nil
 }
 
 // expired returns err. If it says that the events are no longer available, the next watch lists again.
 func (w *watcher) expired(err error) error {
-	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.segments) > 0 && (apierrors.IsResourceExpired(err) || apierrors.IsGone(err)) {
 		w.segments[len(w.segments)-1].ended = true
 	}
 	return err
