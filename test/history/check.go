@@ -229,7 +229,7 @@ func (h *recording) checkWatch(ref *reference, s segment, last bool) {
 	for _, rv := range ref.revisions {
 		if rv > s.from && rv <= s.to && !received[rv] {
 			c := ref.changes[rv]
-			h.report(WatchMissing, c.key, "watcher %d received changes up to resource version %d, but not %s of %s", s.watcher, s.to, c, c.source)
+			h.report(WatchMissing, c.key, "watcher %d received changes up to resource version %d, but not %s, which %s saw", s.watcher, s.to, c, c.source)
 		}
 	}
 	if !last {

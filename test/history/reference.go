@@ -51,22 +51,22 @@ func (h *recording) newReference() *reference {
 			return
 		}
 		if previous.key != c.key || previous.version != c.version || previous.deleted != c.deleted {
-			h.report(Revision, c.key, "resource version %d is %s of %s for %s, and %s of %s for %s", c.rv, previous, previous.key, previous.source, c, c.key, c.source)
+			h.report(Revision, c.key, "resource version %d is %s of %s for %s, but %s of %s for %s", c.rv, previous, previous.key, previous.source, c, c.key, c.source)
 		}
 	}
 	for _, o := range h.operations {
 		if o.outcome == OK && o.got.exists {
-			add(change{key: o.key, version: o.got, source: fmt.Sprintf("a %s of client %d", o.kind, o.client)})
+			add(change{key: o.key, version: o.got, source: fmt.Sprintf("client %d (%s)", o.client, o.kind)})
 		}
 	}
 	for _, l := range h.lists {
 		for key, v := range l.items {
-			add(change{key: key, version: v, source: fmt.Sprintf("a list of client %d", l.client)})
+			add(change{key: key, version: v, source: fmt.Sprintf("client %d (list)", l.client)})
 		}
 	}
 	for _, s := range h.watches {
 		for key, v := range s.items {
-			add(change{key: key, version: v, source: fmt.Sprintf("the list of watcher %d", s.watcher)})
+			add(change{key: key, version: v, source: fmt.Sprintf("watcher %d (list)", s.watcher)})
 		}
 		for _, e := range s.events {
 			if e.kind != watch.Bookmark {

@@ -38,8 +38,9 @@ func TestMain(m *testing.M) {
 	os.Exit(framework.Run(m))
 }
 
-// TestServers runs the clients against the server, which is killed meanwhile, and against servers with a
-// defect. The checker must find each defect, and nothing else.
+// TestServers runs the clients against two servers and their hub, where processes are killed meanwhile, and against
+// servers with a defect. The checker must find each defect, and nothing else. The environment variables
+// HISTORY_CALLS (successful calls before and after each kill), HISTORY_KILLS and HISTORY_SEED make longer runs.
 func TestServers(t *testing.T) {
 	t.Parallel()
 	f := framework.OwnFleet(t, localhub.FleetOptions{})
@@ -51,12 +52,14 @@ func TestServers(t *testing.T) {
 		t.Run("server", func(t *testing.T) {
 			t.Parallel()
 			direct := framework.Must(f.Server.UserConfig("admin", "system:masters"))(t)
-			run := start(t, f.Hub.AdminConfig(), direct)
+			replica := framework.Must(f.StartServers(t, nil)[0].UserConfig("admin", "system:masters"))(t)
+			run := start(t, f.Hub.AdminConfig(), direct, replica)
 			calls := framework.Environment(t, "HISTORY_CALLS", 300)
 			succeed(t, run, calls)
-			for range framework.Environment(t, "HISTORY_KILLS", 1) {
+			victims := []*localhub.Process{f.Server.Process, f.Hub.APIServer, f.Hub.Etcd.Process}
+			for i := range framework.Environment(t, "HISTORY_KILLS", 1) {
 				run.Mark("kill")
-				if err := f.Server.Restart(t.Context()); err != nil {
+				if err := victims[i%len(victims)].Restart(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				run.Mark("restart")

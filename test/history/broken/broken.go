@@ -32,7 +32,7 @@ const (
 	// AcknowledgesEarly acknowledges writes before they are in etcd. After 100 of them, the server kills
 	// itself (SIGKILL) while one is not stored.
 	AcknowledgesEarly Defect = "acknowledges-early"
-	// DropsEvents omits one of 50 events from each watch.
+	// DropsEvents omits one of 20 events from each watch.
 	DropsEvents Defect = "drops-events"
 	// ServesStaleReads answers a get with the object that it has read up to 300 ms before.
 	ServesStaleReads Defect = "serves-stale-reads"
@@ -41,7 +41,7 @@ const (
 const (
 	resource = "manifestworks"
 	// dropEvery is the number of events of which a watch omits one.
-	dropEvery = 50
+	dropEvery = 20
 	// staleFor is the age up to which a read is repeated.
 	staleFor = 300 * time.Millisecond
 )

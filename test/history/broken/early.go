@@ -30,7 +30,7 @@ const (
 	// killAfter is the number of writes after which the process ends with one that is not stored.
 	killAfter = 100
 	// answerTime is the time for the acknowledgement of this write to reach the client.
-	answerTime = 500 * time.Millisecond
+	answerTime = 2 * time.Second
 )
 
 // early is a proxy of etcd that acknowledges a write before it stores it. Its other answers are those of etcd:
