@@ -38,10 +38,10 @@ func TestMain(m *testing.M) {
 	os.Exit(framework.Run(m))
 }
 
-// TestServers runs the clients against two servers and their hub, where processes are killed meanwhile, and against
+// TestHistory runs the clients against two servers and their hub, where processes are killed meanwhile, and against
 // servers with a defect. The checker must find each defect, and nothing else. The environment variables
 // HISTORY_CALLS (successful calls before and after each kill), HISTORY_KILLS and HISTORY_SEED make longer runs.
-func TestServers(t *testing.T) {
+func TestHistory(t *testing.T) {
 	t.Parallel()
 	f := framework.OwnFleet(t, localhub.FleetOptions{})
 	if err := framework.MakeNamespace(t.Context(), f.HubClient, namespace); err != nil {
