@@ -95,10 +95,10 @@ test-modules:
 
 .PHONY: campaign
 campaign: programs ## Run the fault, crash, scale and differential tests for longer than `make test` does
-	REGISTRATION_SEQUENCES=150 CRASH_CREATES=1000 CRASH_ROUNDS=4 SCALE_CLUSTERS=100 SCALE_IDLE_SECONDS=60 EXECUTOR_TRIPLES=5000 SEARCH_DECISIONS=100000 \
+	REGISTRATION_SEQUENCES=150 CRASH_CREATES=1000 CRASH_ROUNDS=4 SCALE_CLUSTERS=100 SCALE_IDLE_SECONDS=60 EXECUTOR_TRIPLES=5000 SEARCH_DECISIONS=100000 HISTORY_KILLS=12 HISTORY_CALLS=2000 \
 		$(GOTEST) -count=1 -p 1 -timeout 60m \
-		-run 'TestRegistrationFaults|TestCrashes|TestManyPermissions|TestExecutorDecisionsMatchAPIServer|TestVisibilityIsExact' \
-		./test/registration ./test/server ./test/differential ./test/search
+		-run 'TestRegistrationFaults|TestCrashes|TestManyPermissions|TestExecutorDecisionsMatchAPIServer|TestVisibilityIsExact|TestHistory' \
+		./test/registration ./test/server ./test/differential ./test/search ./test/history
 
 .PHONY: test-skew
 test-skew: programs test-skew-release ## Run test-skew-release, and the conformance tests against hubs of the two previous minor versions, 1.36.3 and 1.35.4

@@ -1,0 +1,424 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+
+	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+)
+
+const (
+	// runLabel is the label of the objects of a run. generationLabel is the label of the objects of one
+	// generation of keys.
+	runLabel        = "history.example.com/run"
+	generationLabel = "history.example.com/generation"
+
+	defaultClients        = 8
+	defaultWatchers       = 4
+	defaultKeys           = 16
+	defaultRequestTimeout = 10 * time.Second
+	defaultPause          = 20 * time.Millisecond
+	defaultKeyLifetime    = time.Minute
+	defaultCheckTimeout   = 30 * time.Second
+
+	dialTimeout  = 5 * time.Second
+	pollInterval = 50 * time.Millisecond
+)
+
+// Config configures a [Run]. Targets and Namespace are required.
+type Config struct {
+	// Targets are the servers: client and watcher number i use Targets[i % len(Targets)]. All must
+	// serve the same etcd, through a hub or directly. The user needs every verb on ManifestWorks.
+	Targets []*rest.Config
+	// Namespace contains the ManifestWorks. It must exist, and no agent may handle it.
+	Namespace string
+	// Clients is the number of clients; 8 if zero.
+	Clients int
+	// Watchers is the number of watchers; 4 if zero.
+	Watchers int
+	// Keys is the number of objects that the clients write at the same time; 16 if zero.
+	Keys int
+	// Seed makes the choices of the clients repeatable; their interleaving is not.
+	Seed uint64
+	// RequestTimeout limits each call of a client, including the retries of client-go; 10 s if zero.
+	RequestTimeout time.Duration
+	// Pause is the mean pause of a client between two calls; 20 ms if zero.
+	Pause time.Duration
+	// KeyLifetime is the time after which the clients continue on new objects; a minute if zero. It
+	// bounds the history of one object, and thereby the cost of the check.
+	KeyLifetime time.Duration
+	// CheckTimeout limits the check of one object; 30 s if zero. If it expires, the check reports
+	// a violation of kind [Undecided].
+	CheckTimeout time.Duration
+	// Dir receives an HTML file for each object that is not linearizable. Without it, there are no files.
+	Dir string
+}
+
+func (c Config) complete() Config {
+	setDefault(&c.Clients, defaultClients)
+	setDefault(&c.Watchers, defaultWatchers)
+	setDefault(&c.Keys, defaultKeys)
+	setDefault(&c.RequestTimeout, defaultRequestTimeout)
+	setDefault(&c.Pause, defaultPause)
+	setDefault(&c.KeyLifetime, defaultKeyLifetime)
+	setDefault(&c.CheckTimeout, defaultCheckTimeout)
+	return c
+}
+
+func setDefault[T comparable](field *T, value T) {
+	if *field == *new(T) {
+		*field = value
+	}
+}
+
+// Run is a load of clients and watchers, with its history. Its methods are safe for concurrent use.
+type Run struct {
+	config Config
+	// id is the value of runLabel, and the prefix of all names.
+	id       string
+	begin    time.Time
+	clients  []*client
+	watchers []*watcher
+
+	cancelClients, cancelWatchers  context.CancelFunc
+	runningClients, runningWatches sync.WaitGroup
+
+	mu      sync.Mutex
+	marks   []mark
+	stopped time.Duration // 0 while the clients run
+	// fence is the resource version that every watcher must reach.
+	fence int64
+	done  bool
+}
+
+type mark struct {
+	name string
+	at   time.Duration
+}
+
+// Start starts the clients and the watchers, and returns when each watcher watches. They run until
+// Stop, or until ctx ends.
+func Start(ctx context.Context, config Config) (*Run, error) {
+	config = config.complete()
+	if len(config.Targets) == 0 || config.Namespace == "" {
+		return nil, errors.New("Targets and Namespace are required")
+	}
+	r := &Run{config: config, id: "history-" + utilrand.String(6), begin: time.Now()}
+	for i := range config.Clients {
+		c, err := newClient(r, i)
+		if err != nil {
+			return nil, err
+		}
+		r.clients = append(r.clients, c)
+	}
+	for i := range config.Watchers {
+		w, err := newWatcher(r, i)
+		if err != nil {
+			return nil, err
+		}
+		r.watchers = append(r.watchers, w)
+	}
+	watching, cancelWatchers := context.WithCancel(ctx)
+	writing, cancelClients := context.WithCancel(ctx)
+	r.cancelWatchers, r.cancelClients = cancelWatchers, cancelClients
+	for _, w := range r.watchers {
+		r.runningWatches.Go(func() { w.work(watching) })
+	}
+	// The history of the watchers begins before the first write.
+	err := r.poll(ctx, func() error {
+		for _, w := range r.watchers {
+			if !w.listed() {
+				return fmt.Errorf("watcher %d has no list: %w", w.number, w.failure())
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		cancelClients()
+		cancelWatchers()
+		r.runningWatches.Wait()
+		return nil, err
+	}
+	for _, c := range r.clients {
+		r.runningClients.Go(func() { c.work(writing) })
+	}
+	return r, nil
+}
+
+// poll calls check until it returns nil or ctx ends, and then returns its last error.
+func (r *Run) poll(ctx context.Context, check func() error) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) {
+		last = check()
+		return last == nil, nil
+	})
+	if err != nil {
+		return errors.Join(err, last)
+	}
+	return nil
+}
+
+// since returns the time in the history.
+func (r *Run) since() time.Duration { return time.Since(r.begin) }
+
+// connect returns a client of the target of client or watcher number i, with connections of its own.
+func (r *Run) connect(i int, timeout time.Duration) (versioned.Interface, error) {
+	config := rest.CopyConfig(r.config.Targets[i%len(r.config.Targets)])
+	config.QPS, config.Timeout = -1, timeout
+	// client-go shares connections between configurations with the same dialer.
+	config.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	config.Wrap(r.recordAttempts)
+	return versioned.NewForConfig(config)
+}
+
+// Mark records the begin or the end of a fault. [Result.Marks] contains the time from each mark until
+// all clients succeed.
+func (r *Run) Mark(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.marks = append(r.marks, mark{name, r.since()})
+}
+
+// Succeeded returns the number of calls that succeeded so far.
+func (r *Run) Succeeded() int {
+	n := 0
+	for _, c := range r.clients {
+		n += c.succeeded()
+	}
+	return n
+}
+
+// Recovered waits until each client has completed a call that it began after the call of Recovered, and
+// returns the time that this took. It returns an error when ctx ends first.
+func (r *Run) Recovered(ctx context.Context) (time.Duration, error) {
+	from := r.since()
+	err := r.poll(ctx, func() error {
+		for _, c := range r.clients {
+			if !c.succeededSince(from) {
+				return fmt.Errorf("client %d has not succeeded since; its last error: %w", c.number, c.failure())
+			}
+		}
+		return nil
+	})
+	return r.since() - from, err
+}
+
+// Stop stops the clients, reads each object a last time, waits until each watcher has received everything,
+// stops the watchers and deletes the objects of the run. The server must be available. If ctx ends, Stop
+// returns an error; the run has then stopped all the same, and Check reports the watchers that are late.
+func (r *Run) Stop(ctx context.Context) error {
+	r.cancelClients()
+	r.runningClients.Wait()
+	r.mu.Lock()
+	r.stopped = r.since()
+	r.mu.Unlock()
+	err := r.finish(ctx)
+	r.cancelWatchers()
+	r.runningWatches.Wait()
+	r.mu.Lock()
+	r.done = true
+	r.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("stop the history: %w", err)
+	}
+	return r.clients[0].works.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: runLabel + "=" + r.id})
+}
+
+// finish records the last reads, and waits until the watchers have received the change after them.
+func (r *Run) finish(ctx context.Context) error {
+	last := r.clients[0]
+	for generation := range r.generation(r.stopped) + 1 {
+		for slot := range r.config.Keys {
+			key := r.key(generation, slot)
+			if err := r.poll(ctx, func() error { return last.get(ctx, key, "") }); err != nil {
+				return fmt.Errorf("last read of %s: %w", key, err)
+			}
+		}
+	}
+	fence := r.id + "-fence"
+	if err := r.poll(ctx, func() error { return last.create(ctx, fence) }); err != nil {
+		return fmt.Errorf("create %s: %w", fence, err)
+	}
+	if err := r.poll(ctx, func() error { return last.get(ctx, fence, "") }); err != nil {
+		return fmt.Errorf("get %s: %w", fence, err)
+	}
+	r.mu.Lock()
+	r.fence = last.seen[fence].rv
+	r.mu.Unlock()
+	return r.poll(ctx, func() error {
+		for _, w := range r.watchers {
+			if at := w.position(); at < r.fence {
+				return fmt.Errorf("watcher %d has received resource version %d of %d: %w", w.number, at, r.fence, w.failure())
+			}
+		}
+		return nil
+	})
+}
+
+// generation returns the number of the keys that are in use at a time.
+func (r *Run) generation(at time.Duration) int { return int(at / r.config.KeyLifetime) }
+
+func (r *Run) key(generation, slot int) string {
+	return fmt.Sprintf("%s-%d-%02d", r.id, generation, slot)
+}
+
+// labels returns the labels of an object.
+func (r *Run) labels(key string) map[string]string {
+	labels := map[string]string{runLabel: r.id}
+	if generation, _, ok := strings.Cut(strings.TrimPrefix(key, r.id+"-"), "-"); ok {
+		labels[generationLabel] = generation
+	}
+	return labels
+}
+
+// random returns the source of the choices of client number i.
+func (r *Run) random(i int) *rand.Rand { return rand.New(rand.NewPCG(r.config.Seed, uint64(i))) }
+
+// Outcome is what a client knows about one operation.
+type Outcome string
+
+const (
+	// OK is the outcome of an operation that the server confirmed.
+	OK Outcome = "ok"
+	// Refused is the outcome of an operation without effect whose error states something about the
+	// object: AlreadyExists, Conflict or NotFound.
+	Refused Outcome = "refused"
+	// Failed is the outcome of an operation that certainly had no effect.
+	Failed Outcome = "failed"
+	// Unknown is the outcome of an operation that may take effect at any later time, or never.
+	Unknown Outcome = "unknown"
+)
+
+// Kind is the promise that a [Violation] breaks.
+type Kind string
+
+const (
+	// Linearizability is the kind of an object whose operations have no possible order.
+	Linearizability Kind = "linearizability"
+	// Revision is the kind of two changes with one resource version.
+	Revision Kind = "revision"
+	// List is the kind of a list or read that does not show the state at its resource version.
+	List Kind = "list"
+	// WatchOrder is the kind of an event that is late, repeated or does not fit the previous one.
+	WatchOrder Kind = "watch order"
+	// WatchMissing is the kind of a change that a watcher did not receive.
+	WatchMissing Kind = "watch missing"
+	// Unexplained is the kind of a change that no operation made.
+	Unexplained Kind = "unexplained"
+	// Undecided is the kind of a check without a result.
+	Undecided Kind = "undecided"
+)
+
+// Violation is an observation that no correct server can cause.
+type Violation struct {
+	Kind Kind
+	// Key is the name of the ManifestWork, or "" if the violation is not about one object.
+	Key string
+	// Text describes the observation.
+	Text string
+}
+
+// String returns the violation in one line.
+func (v Violation) String() string {
+	if v.Key == "" {
+		return fmt.Sprintf("%s: %s", v.Kind, v.Text)
+	}
+	return fmt.Sprintf("%s: %s: %s", v.Kind, v.Key, v.Text)
+}
+
+// Result is the result of [Run.Check].
+type Result struct {
+	// Violations are the broken promises; none if the server is correct.
+	Violations []Violation
+	// Operations is the number of operations by outcome. A list is one operation.
+	Operations map[Outcome]int
+	// Acknowledged is the number of writes that the server confirmed.
+	Acknowledged int
+	// Failures is the number of failed calls by error. A call can be several operations.
+	Failures map[string]int
+	// Unavailable is the longest time that a client needed until a call succeeded, repetitions included.
+	Unavailable time.Duration
+	// Marks are the marks in their order.
+	Marks []Recovery
+	// Events, Resumes and Relists count what the watchers received, and how often they continued at
+	// their resource version or had to list again.
+	Events, Resumes, Relists int
+}
+
+// Recovery is a mark and what followed.
+type Recovery struct {
+	// Name is the name of the mark.
+	Name string
+	// Failed is the number of failed calls that ended between this mark and the next one.
+	Failed int
+	// Recovered is the time from the mark until the last call, before the next mark, that succeeded after
+	// a failed call of its client or took longer than a second. The failed call can be before the mark. It is
+	// 0 if there is none.
+	Recovered time.Duration
+	// Incomplete is true if a client was failing when the next mark or the end came.
+	Incomplete bool
+}
+
+// Check judges the history of a stopped run. It returns an error if the run is not stopped, or if a file
+// cannot be written.
+func (r *Run) Check(ctx context.Context) (*Result, error) {
+	r.mu.Lock()
+	done, marks := r.done, r.marks
+	r.mu.Unlock()
+	if !done {
+		return nil, errors.New("the history is not stopped")
+	}
+	h := r.recording()
+	result := &Result{Operations: map[Outcome]int{}, Failures: map[string]int{}}
+	for _, c := range r.clients {
+		add(result.Operations, c.outcomes)
+		add(result.Failures, c.failures)
+	}
+	for _, o := range h.operations {
+		if o.outcome == OK && o.kind.writes() {
+			result.Acknowledged++
+		}
+	}
+	for _, w := range r.watchers {
+		result.Resumes += w.resumes
+		result.Relists += max(len(w.segments)-1, 0)
+	}
+	for _, s := range h.watches {
+		result.Events += len(s.events)
+	}
+	result.Unavailable = unavailable(r.clients, r.stopped)
+	result.Marks = recoveries(r.clients, marks)
+	var err error
+	result.Violations, err = h.check(ctx)
+	return result, err
+}
+
+// recording returns what the clients and the watchers of a stopped run have seen.
+func (r *Run) recording() *recording {
+	h := &recording{config: r.config, fence: r.fence}
+	for _, c := range r.clients {
+		h.operations = append(h.operations, c.operations...)
+		h.lists = append(h.lists, c.lists...)
+	}
+	for _, w := range r.watchers {
+		h.watches = append(h.watches, w.segments...)
+	}
+	return h
+}
+
+func add[K comparable](to, counts map[K]int) {
+	for k, n := range counts {
+		to[k] += n
+	}
+}

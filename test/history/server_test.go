@@ -1,0 +1,205 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/rest"
+
+	"open-cluster-management.io/hub-apiserver/test/framework"
+	"open-cluster-management.io/hub-apiserver/test/history/broken"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+const (
+	namespace = "history"
+	// defectVariable makes this program a server with a defect.
+	defectVariable = "HISTORY_DEFECT"
+	// patience is the time within which a run stops.
+	patience = time.Minute
+	// lifetime is the lifetime of keys. It is short, so that a run has several generations of objects.
+	lifetime = 5 * time.Second
+)
+
+func TestMain(m *testing.M) {
+	if defect := os.Getenv(defectVariable); defect != "" {
+		err := broken.Run(genericapiserver.SetupSignalContext(), broken.Defect(defect), os.Args[1:])
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(framework.Run(m))
+}
+
+// TestHistory runs the clients against two servers and their hub, where processes are killed meanwhile, and against
+// servers with a defect. The checker must find each defect, and nothing else. The environment variables
+// HISTORY_CALLS (successful calls before and after each kill), HISTORY_KILLS and HISTORY_SEED make longer runs.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	f := framework.OwnFleet(t, localhub.FleetOptions{})
+	if err := framework.MakeNamespace(t.Context(), f.HubClient, namespace); err != nil {
+		t.Fatal(err)
+	}
+	// The subtests run in parallel, and the fleet must run until they end.
+	t.Run("group", func(t *testing.T) {
+		t.Run("server", func(t *testing.T) {
+			t.Parallel()
+			direct := framework.Must(f.Server.UserConfig("admin", "system:masters"))(t)
+			replica := framework.Must(f.StartServers(t, nil)[0].UserConfig("admin", "system:masters"))(t)
+			run := start(t, f.Hub.AdminConfig(), direct, replica)
+			calls := framework.Environment(t, "HISTORY_CALLS", 300)
+			succeed(t, run, calls)
+			victims := []*localhub.Process{f.Server.Process, f.Hub.APIServer, f.Hub.Etcd.Process}
+			for i := range framework.Environment(t, "HISTORY_KILLS", 1) {
+				run.Mark("kill")
+				if err := victims[i%len(victims)].Restart(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				run.Mark("restart")
+				if _, err := run.Recovered(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				succeed(t, run, calls)
+			}
+			result := stop(t, run)
+			for _, v := range result.Violations {
+				t.Error(v)
+			}
+			if kill := result.Marks[0]; kill.Name != "kill" || kill.Failed == 0 || !kill.Incomplete && kill.Recovered == 0 {
+				t.Errorf("mark = %+v, want failed calls", kill)
+			}
+			if restart := result.Marks[1]; restart.Incomplete || result.Unavailable < restart.Recovered {
+				t.Errorf("mark = %+v, longest unavailability %s; want recovery in this time", restart, result.Unavailable)
+			}
+			if result.Operations[OK] == 0 || result.Acknowledged == 0 || result.Failures["dial: connection refused"]+result.Failures["503 ServiceUnavailable"] == 0 || result.Events < result.Acknowledged || result.Resumes == 0 {
+				t.Errorf("result = %+v, want acknowledged writes, failures, events and resumed watches", result)
+			}
+			mutations(t, run)
+		})
+		for _, row := range []struct {
+			defect broken.Defect
+			want   Kind
+			// also are further consequences that the defect can have.
+			also []Kind
+		}{
+			{broken.AcknowledgesEarly, Linearizability, []Kind{Revision, List, WatchOrder, WatchMissing, Unexplained}},
+			{broken.DropsEvents, WatchMissing, []Kind{WatchOrder}},
+			{broken.ServesStaleReads, Linearizability, nil},
+		} {
+			t.Run(string(row.defect), func(t *testing.T) {
+				t.Parallel()
+				server := startBroken(t, f.Hub, row.defect)
+				run := start(t, framework.Must(server.UserConfig("admin", "system:masters"))(t))
+				if row.defect == broken.AcknowledgesEarly {
+					framework.Eventually(t, "the server kills itself", func(context.Context) error {
+						if server.Running() {
+							return errors.New("it runs")
+						}
+						return nil
+					})
+					// It must not kill itself again.
+					server.Process.Path = framework.Must(localhub.Binary(localhub.BinDir(), "apiserver"))(t)
+					if err := server.Process.Start(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := run.Recovered(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				succeed(t, run, 300)
+				result := stop(t, run)
+				found := map[Kind]int{}
+				for _, v := range result.Violations {
+					found[v.Kind]++
+					if v.Kind != row.want && !slices.Contains(row.also, v.Kind) {
+						t.Errorf("violation = %s, want only kinds %s and %s", v, row.want, row.also)
+					}
+				}
+				if found[row.want] == 0 {
+					t.Errorf("violations = %v, want %s: %+v", found, row.want, result)
+				} else {
+					t.Log(result.Violations[0])
+				}
+			})
+		}
+	})
+}
+
+// start starts a run.
+func start(t *testing.T, targets ...*rest.Config) *Run {
+	t.Helper()
+	dir := filepath.Join(framework.OwnDir(t), "history")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	run, err := Start(t.Context(), Config{
+		Targets: targets, Namespace: namespace, Seed: uint64(framework.Environment(t, "HISTORY_SEED", 1)), Dir: dir, KeyLifetime: lifetime,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// succeed waits for more calls that succeed.
+func succeed(t *testing.T, run *Run, calls int) {
+	t.Helper()
+	want := run.Succeeded() + calls
+	framework.Eventually(t, "the clients make progress", func(context.Context) error {
+		if n := run.Succeeded(); n < want {
+			return fmt.Errorf("%d of %d calls succeeded", n, want)
+		}
+		return nil
+	})
+}
+
+// stop stops a run and returns its result.
+func stop(t *testing.T, run *Run) *Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := run.Stop(ctx); err != nil {
+		t.Log(err) // the result contains the reason
+	}
+	result, err := run.Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d acknowledged writes, operations %v, failures %v, %d events, %d resumes, %d relists, unavailable %s, marks %+v",
+		result.Acknowledged, result.Operations, result.Failures, result.Events, result.Resumes, result.Relists, result.Unavailable, result.Marks)
+	return result
+}
+
+// startBroken starts a server with a defect on an etcd of its own.
+func startBroken(t *testing.T, hub *localhub.Cluster, defect broken.Defect) *localhub.APIServer {
+	t.Helper()
+	dir := framework.OwnDir(t)
+	bin := t.TempDir()
+	if err := os.Symlink(framework.Must(os.Executable())(t), filepath.Join(bin, "apiserver")); err != nil {
+		t.Fatal(err)
+	}
+	name := string(defect)
+	etcd := framework.Must(localhub.NewEtcd(name+" etcd", filepath.Join(dir, "etcd"), localhub.BinDir(), filepath.Join(dir, "logs", "etcd.log"), false))(t)
+	framework.StopLater(t, etcd.Stop)
+	if err := etcd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	server := framework.Must(localhub.NewAPIServer(localhub.APIServerOptions{
+		Hub: hub, Name: name, Dir: filepath.Join(dir, "server"), BinDir: bin, Granted: true, EtcdServers: []string{etcd.Endpoint},
+		// Sockets have short paths.
+		Env:  []string{defectVariable + "=" + name, "TMPDIR=" + bin},
+		Args: []string{"--search-engine=none", "--leader-elect-resource-name=" + strings.ToLower(name)},
+	}))(t)
+	framework.StopLater(t, server.Stop)
+	if err := server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return server
+}
