@@ -85,13 +85,16 @@ func TestHistory(t *testing.T) {
 		})
 		for _, row := range []struct {
 			defect broken.Defect
-			want   Kind
+			// want are the kinds of violations of which the checker must find one.
+			want []Kind
 			// also are further consequences that the defect can have.
 			also []Kind
 		}{
-			{broken.AcknowledgesEarly, Linearizability, []Kind{Revision, List, WatchOrder, WatchMissing, Unexplained}},
-			{broken.DropsEvents, WatchMissing, []Kind{WatchOrder}},
-			{broken.ServesStaleReads, Linearizability, nil},
+			// If a patch without a precondition replaces the lost write before anyone reads the object, only the watches
+			// lack the write. If another change gets its resource version, there are two changes with this version.
+			{broken.AcknowledgesEarly, []Kind{Linearizability, WatchMissing, Revision}, []Kind{List, WatchOrder, Unexplained}},
+			{broken.DropsEvents, []Kind{WatchMissing}, []Kind{WatchOrder}},
+			{broken.ServesStaleReads, []Kind{Linearizability}, nil},
 		} {
 			t.Run(string(row.defect), func(t *testing.T) {
 				t.Parallel()
@@ -115,18 +118,16 @@ func TestHistory(t *testing.T) {
 				}
 				succeed(t, run, 300)
 				result := stop(t, run)
-				found := map[Kind]int{}
 				for _, v := range result.Violations {
-					found[v.Kind]++
-					if v.Kind != row.want && !slices.Contains(row.also, v.Kind) {
+					if !slices.Contains(row.want, v.Kind) && !slices.Contains(row.also, v.Kind) {
 						t.Errorf("violation = %s, want only kinds %s and %s", v, row.want, row.also)
 					}
 				}
-				if found[row.want] == 0 {
-					t.Errorf("violations = %v, want %s: %+v", found, row.want, result)
-				} else {
-					t.Log(result.Violations[0])
+				found := slices.IndexFunc(result.Violations, func(v Violation) bool { return slices.Contains(row.want, v.Kind) })
+				if found < 0 {
+					t.Fatalf("violations = %v, want one of %s", result.Violations, row.want)
 				}
+				t.Log(result.Violations[found])
 			})
 		}
 	})
