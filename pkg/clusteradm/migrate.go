@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 
 	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
@@ -515,13 +516,15 @@ func (m *migration) copyBack(ctx context.Context) error {
 func (m *migration) stopServer(ctx context.Context) error {
 	deployments := m.kube.AppsV1().Deployments(hubNamespace)
 	if err := persist(ctx, func(ctx context.Context) error {
-		deployment, err := deployments.Get(ctx, serverName, metav1.GetOptions{})
-		if err != nil || ptr.Deref(deployment.Spec.Replicas, 1) == 0 {
+		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			deployment, err := deployments.Get(ctx, serverName, metav1.GetOptions{})
+			if err != nil || ptr.Deref(deployment.Spec.Replicas, 1) == 0 {
+				return err
+			}
+			deployment.Spec.Replicas = ptr.To[int32](0)
+			_, err = deployments.Update(ctx, deployment, metav1.UpdateOptions{})
 			return err
-		}
-		deployment.Spec.Replicas = ptr.To[int32](0)
-		_, err = deployments.Update(ctx, deployment, metav1.UpdateOptions{})
-		return err
+		})
 	}); apierrors.IsNotFound(err) {
 		m.say("the server does not run on the hub: stop it, so that clients notice that it does not serve any more")
 		return nil

@@ -262,15 +262,21 @@ func listAll(ctx context.Context, client dynamic.Interface, resource schema.Grou
 	return objects, nil
 }
 
-// persist repeats a request while its error may be temporary, for at most a minute.
+// persist repeats a request while its error may be temporary, for at most a minute. It returns a conflict at once, because
+// the same request would get it again.
 func persist(ctx context.Context, request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	return poll(ctx, func(ctx context.Context) (string, error) {
+	var conflict error
+	if err := poll(ctx, func(ctx context.Context) (string, error) {
 		err := request(ctx)
-		if apierrors.IsConflict(err) || err == nil {
-			return "", err
+		if apierrors.IsConflict(err) {
+			conflict = err
+			return "", nil
 		}
 		return "", err
-	})
+	}); err != nil {
+		return err
+	}
+	return conflict
 }
