@@ -177,7 +177,15 @@ func (r *Run) connect(i int, timeout time.Duration) (versioned.Interface, error)
 	config := rest.CopyConfig(r.config.Targets[i%len(r.config.Targets)])
 	config.QPS, config.Timeout = -1, timeout
 	// client-go shares connections between configurations with the same dialer.
-	config.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	dial := config.Dial
+	if dial == nil {
+		dial = (&net.Dialer{}).DialContext
+	}
+	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+		defer cancel()
+		return dial(ctx, network, address)
+	}
 	config.Wrap(r.recordAttempts)
 	return versioned.NewForConfig(config)
 }
