@@ -159,6 +159,11 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 		})
 	}
+	if s.extra.Embedded == nil {
+		if err := s.checkEtcdVersions(ctx, cancel); err != nil {
+			return err
+		}
+	}
 	leave, err := s.enterStorage(ctx, cancel)
 	if err != nil {
 		return err

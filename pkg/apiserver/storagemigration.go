@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
+	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/storagemigration"
@@ -20,15 +23,24 @@ import (
 // the server does not serve, because a later release may serve them.
 func StorageMigration(rows []definition.Resource, getter generic.RESTOptionsGetter) (storagemigration.Config, error) {
 	config := storagemigration.Config{Size: func(obj runtime.Object) int64 { return quota.Size(obj) }}
+	// No resource has an empty name, so these are the options without --etcd-servers-overrides.
+	common, err := getter.GetRESTOptions(schema.GroupResource{}, nil)
+	if err != nil {
+		return config, fmt.Errorf("storage: %w", err)
+	}
+	config.Transport, config.Prefix = common.StorageConfig.Transport, common.StorageConfig.Prefix
 	for _, row := range rows {
 		for _, name := range row.InStorage() {
 			options, err := getter.GetRESTOptions(name, row.New())
 			if err != nil {
 				return config, fmt.Errorf("storage of %s: %w", name, err)
 			}
-			config.Transport, config.Prefix = options.StorageConfig.Transport, options.StorageConfig.Prefix
+			var servers []string
+			if of := options.StorageConfig.Transport.ServerList; !slices.Equal(of, config.Transport.ServerList) {
+				servers = of
+			}
 			config.Resources = append(config.Resources, storagemigration.Resource{
-				Name: name.String(), Prefix: "/" + options.ResourcePrefix + "/",
+				Name: name.String(), Prefix: "/" + options.ResourcePrefix + "/", Servers: servers,
 				Stored: row.StoredForm(), Readable: row.ReadableForms(scheme.Scheme), New: row.New,
 				Open: func() (storage.Interface, func(), error) {
 					store, destroy, err := row.OpenStorage(scheme.Codecs, getter, name)
@@ -70,6 +82,26 @@ func (s *Server) enterStorage(ctx context.Context, cancel context.CancelCauseFun
 		}
 	})
 	return leave, nil
+}
+
+// checkEtcdVersions returns an error if a member of an etcd cluster is too old. It does not wait for members that do
+// not respond: cancel stops the server if one of them turns out to be too old.
+func (s *Server) checkEtcdVersions(ctx context.Context, cancel context.CancelCauseFunc) error {
+	for _, cluster := range s.migrator.Clients() {
+		silent, err := etcd.CheckVersions(ctx, cluster, cluster.Endpoints())
+		if err != nil {
+			return err
+		}
+		if len(silent) == 0 {
+			continue
+		}
+		s.running.Go(func() {
+			if err := etcd.AwaitVersions(ctx, cluster, silent); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	return nil
 }
 
 func (s *Server) closeMigrator() {

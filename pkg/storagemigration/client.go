@@ -21,7 +21,7 @@ const (
 	keepaliveTimeout = 10 * time.Second
 )
 
-// newClient returns a client of the etcd in which the server stores objects. It does not wait for a
+// newClient returns a client of an etcd in which the server stores objects. It does not wait for a
 // connection. The store of a resource hides its client, and has neither leases nor transactions over
 // several keys.
 func newClient(config storagebackend.TransportConfig) (*clientv3.Client, error) {

@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -74,6 +75,8 @@ type Config struct {
 type Migrator struct {
 	config Config
 	client *clientv3.Client
+	// others are the clients of other etcd clusters, by their servers.
+	others map[string]*clientv3.Client
 	// root begins the keys of objects, and prefix those of this package.
 	root, prefix string
 	loop         reconcile.Loop
@@ -98,7 +101,18 @@ func New(config Config) (*Migrator, error) {
 	m := &Migrator{
 		config: config, client: client, root: root, prefix: root + stateKey,
 		checks: rate.NewLimiter(checkRate, 1), writes: rate.NewLimiter(writeRate, 1), bytes: rate.NewLimiter(byteRate, byteRate),
-		step: stepPeriod,
+		step: stepPeriod, others: map[string]*clientv3.Client{},
+	}
+	for _, r := range config.Resources {
+		key := serversKey(r.Servers)
+		if key == "" || m.others[key] != nil {
+			continue
+		}
+		transport := config.Transport
+		transport.ServerList = r.Servers
+		if m.others[key], err = newClient(transport); err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
 	}
 	m.loop = reconcile.Loop{
 		Name: "storage-migration", Reconcile: m.reconcile, Initial: []cache.ObjectName{cache.NewObjectName("", "storage")},
@@ -107,8 +121,31 @@ func New(config Config) (*Migrator, error) {
 	return m, nil
 }
 
-// Close closes the connection to etcd.
-func (m *Migrator) Close() error { return m.client.Close() }
+// Close closes the connections to etcd.
+func (m *Migrator) Close() error {
+	errs := []error{m.client.Close()}
+	for _, client := range m.others {
+		if client != nil {
+			errs = append(errs, client.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Clients returns a client of each etcd in which the server stores objects, until Close.
+func (m *Migrator) Clients() []*clientv3.Client {
+	return append([]*clientv3.Client{m.client}, slices.Collect(maps.Values(m.others))...)
+}
+
+func serversKey(servers []string) string { return strings.Join(servers, ";") }
+
+// clientOf returns the client of the etcd that stores a resource.
+func (m *Migrator) clientOf(r *Resource) *clientv3.Client {
+	if len(r.Servers) == 0 {
+		return m.client
+	}
+	return m.others[serversKey(r.Servers)]
+}
 
 // Enter makes this server known to the other replicas, and records the versions that it stores. Call
 // it before the server serves. It returns an IncompatibleError if the server must not serve.
@@ -340,7 +377,7 @@ func (m *Migrator) advance(ctx context.Context) (bool, error) {
 			}
 			p.next = m.root + r.Prefix
 		}
-		keys, err := m.client.Get(ctx, p.next, clientv3.WithRange(clientv3.GetPrefixRangeEnd(m.root+r.Prefix)),
+		keys, err := m.clientOf(r).Get(ctx, p.next, clientv3.WithRange(clientv3.GetPrefixRangeEnd(m.root+r.Prefix)),
 			clientv3.WithKeysOnly(), clientv3.WithLimit(keysLimit))
 		if err != nil {
 			return false, fmt.Errorf("listing %s: %w", r.Name, err)

@@ -18,6 +18,8 @@ type Resource struct {
 	Name string
 	// Prefix begins the key of each object, without the prefix of the server. It begins and ends with a slash.
 	Prefix string
+	// Servers are the endpoints of the etcd that stores the resource, if it is another than that of Config.Transport.
+	Servers []string
 	// Stored is the version in which this server stores objects. Readable are the versions that it reads.
 	Stored   string
 	Readable []string

@@ -281,6 +281,7 @@ func (c Completed) Validate() error {
 	} else {
 		errs = append(errs, c.Recommended.Etcd.Validate()...)
 	}
+	errs = append(errs, c.validateOverrides()...)
 	if c.Namespace == "" {
 		errs = append(errs, fmt.Errorf("--namespace must not be empty"))
 	}

@@ -21,8 +21,11 @@ const serviceName = "hub-apiserver"
 // etcd and of the hub use the provider.
 func (c Completed) applyRecommended(generic *genericapiserver.RecommendedConfig) error {
 	recommended := *c.Recommended
-	recommended.Traces = nil
+	recommended.Traces, recommended.Etcd = nil, nil
 	if c.Recommended.Traces.ConfigFile == "" {
+		if err := c.applyEtcd(generic); err != nil {
+			return err
+		}
 		return recommended.ApplyTo(generic)
 	}
 	config, err := tracing.ReadConfiguration(c.Recommended.Traces.ConfigFile)
@@ -43,7 +46,10 @@ func (c Completed) applyRecommended(generic *genericapiserver.RecommendedConfig)
 		return fmt.Errorf("--tracing-config-file: %w", err)
 	}
 	generic.TracerProvider = provider
-	recommended.Etcd.StorageConfig.Transport.TracerProvider = provider
+	c.Recommended.Etcd.StorageConfig.Transport.TracerProvider = provider
+	if err := c.applyEtcd(generic); err != nil {
+		return err
+	}
 	if err := recommended.ApplyTo(generic); err != nil {
 		return err
 	}
