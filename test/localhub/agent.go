@@ -52,6 +52,8 @@ type AgentOptions struct {
 	Args []string
 	// Env is added to the agent's environment, as KEY=value.
 	Env []string
+	// Host is the host of the agent. Nil means this machine.
+	Host *Host
 }
 
 // Agent is our agent of one managed cluster.
@@ -94,7 +96,11 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	address := "127.0.0.1:" + strconv.Itoa(port)
+	address := opts.Host.address() + ":" + strconv.Itoa(port)
+	health := http.DefaultClient
+	if opts.Host != nil {
+		health = &http.Client{Transport: &http.Transport{DialContext: opts.Host.Dial}}
+	}
 	a := &Agent{
 		hub:               opts.Hub,
 		managed:           opts.Managed,
@@ -121,7 +127,8 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 		Args:    slices.Concat(a.defaults, opts.Args),
 		Env:     opts.Env,
 		LogFile: filepath.Join(opts.LogDir, opts.ClusterName+"-agent.log"),
-		Ready:   func(ctx context.Context) error { return httpOK(ctx, "http://"+address+"/readyz") },
+		Host:    opts.Host,
+		Ready:   func(ctx context.Context) error { return httpOK(ctx, health, "http://"+address+"/readyz") },
 	}
 	return a, nil
 }
@@ -131,12 +138,12 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 func (a *Agent) hubKubeconfig() string       { return filepath.Join(a.dir, "hub.kubeconfig") }
 func (a *Agent) bootstrapKubeconfig() string { return filepath.Join(a.dir, "bootstrap.kubeconfig") }
 
-func httpOK(ctx context.Context, url string) error {
+func httpOK(ctx context.Context, client *http.Client, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return err
 	}

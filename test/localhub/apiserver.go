@@ -29,9 +29,6 @@ const (
 	ServerName = "hub-apiserver"
 	// registeredAnnotation is the time of the last registration of the APIServices, on the Service.
 	registeredAnnotation = "localhub/registered"
-	// loopback is the external name of the apiserver's Service. It is an address,
-	// because localhost can resolve to ::1, where another process may listen.
-	loopback = "127.0.0.1"
 )
 
 // APIServerOptions are the options of an [APIServer]. Hub and Dir are required.
@@ -61,12 +58,16 @@ type APIServerOptions struct {
 	Args []string
 	// Env is added to the server's environment, as KEY=value.
 	Env []string
+	// Host is the host of the server. Nil means this machine.
+	Host *Host
+	// Port is the port of the server. If it is zero, NewAPIServer chooses one.
+	Port int
 }
 
 // APIServer is our apiserver in front of a hub.
 type APIServer struct {
 	*Process
-	// Port is the server's port on 127.0.0.1.
+	// Port is the server's port on its host.
 	Port int
 
 	hub       *Cluster
@@ -107,23 +108,26 @@ func NewAPIServer(opts APIServerOptions) (*APIServer, error) {
 	}
 	s := &APIServer{hub: opts.Hub, kubeconfig: filepath.Join(dir, "hub.kubeconfig"), dir: dir, granted: opts.Granted, env: opts.Env}
 	// If the port changed, the hub would use the previous one for a moment.
-	if s.Port, err = rememberedPort(filepath.Join(dir, "port")); err != nil {
-		return nil, err
+	if s.Port = opts.Port; s.Port == 0 {
+		if s.Port, err = rememberedPort(filepath.Join(dir, "port")); err != nil {
+			return nil, err
+		}
 	}
 	if s.authority, err = loadAuthority(opts.PKIDir, "apiserver-ca"); err != nil {
 		return nil, err
 	}
 	service := ServerName + "." + HubNamespace + ".svc"
-	certFile, keyFile, err := s.authority.issueServing(dir, service, ServerName+"."+HubNamespace, "localhost")
+	certFile, keyFile, err := s.authority.issueServing(dir, opts.Host.address(), service, ServerName+"."+HubNamespace, "localhost")
 	if err != nil {
 		return nil, err
 	}
+	s.Process = &Process{Host: opts.Host}
 	probe, err := s.probe()
 	if err != nil {
 		return nil, err
 	}
 	args := []string{
-		"--bind-address=127.0.0.1",
+		"--bind-address=" + opts.Host.address(),
 		"--secure-port=" + strconv.Itoa(s.Port),
 		"--tls-cert-file=" + certFile,
 		"--tls-private-key-file=" + keyFile,
@@ -149,6 +153,7 @@ func NewAPIServer(opts APIServerOptions) (*APIServer, error) {
 		Env:     opts.Env,
 		LogFile: filepath.Join(opts.LogDir, opts.Name+".log"),
 		Ready:   probe,
+		Host:    opts.Host,
 	}
 	return s, nil
 }
@@ -233,10 +238,10 @@ func (s *APIServer) config(config *rest.Config) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.Host = "https://127.0.0.1:" + strconv.Itoa(s.Port)
+	config.Host = "https://" + s.Process.Host.address() + ":" + strconv.Itoa(s.Port)
 	config.CAData = bundle
 	config.QPS = -1
-	return config, nil
+	return s.Process.Host.reach(config), nil
 }
 
 // CABundle returns the authority of the server's serving certificate in PEM.
@@ -254,6 +259,19 @@ func (s *APIServer) Register(ctx context.Context, groups ...string) error {
 	return s.hub.RegisterAPIServices(ctx, s.Port, bundle, groups...)
 }
 
+// RegisterReplicas registers the APIServices of artifacts/apiservice for all Pods with the label app=hub-apiserver
+// that are ready, and waits until the hub serves them.
+func (s *APIServer) RegisterReplicas(ctx context.Context) error {
+	bundle, err := s.CABundle()
+	if err != nil {
+		return err
+	}
+	return s.hub.registerAPIServices(ctx, corev1.ServiceSpec{
+		Selector: map[string]string{"app": ServerName},
+		Ports:    []corev1.ServicePort{{Name: "https", Port: int32(s.Port)}},
+	}, s.Port, bundle)
+}
+
 // RegisterAPIServices applies the APIServices of artifacts/apiservice with the port
 // and the CA bundle, and their Service, which points to the port on 127.0.0.1. It
 // returns when all APIServices are Available and in discovery. At the deadline of
@@ -264,6 +282,10 @@ func (s *APIServer) Register(ctx context.Context, groups ...string) error {
 // registered, for a hub that serves the other groups itself. They may be groups of
 // artifacts/apiservice/optional.
 func (c *Cluster) RegisterAPIServices(ctx context.Context, port int, caBundle []byte, groups ...string) error {
+	return c.registerAPIServices(ctx, corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: loopback}, port, caBundle, groups...)
+}
+
+func (c *Cluster) registerAPIServices(ctx context.Context, spec corev1.ServiceSpec, port int, caBundle []byte, groups ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	manifests, err := ReadManifests(filepath.Join(Root(), "artifacts", "apiservice"))
@@ -286,7 +308,7 @@ func (c *Cluster) RegisterAPIServices(ctx context.Context, port int, caBundle []
 			Namespace: HubNamespace, Name: ServerName,
 			Annotations: map[string]string{registeredAnnotation: time.Now().Format(time.RFC3339Nano)},
 		},
-		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: loopback},
+		Spec: spec,
 	}
 	object, err := toUnstructured(service)
 	if err != nil {

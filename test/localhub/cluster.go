@@ -52,11 +52,15 @@ type ClusterOptions struct {
 	NoFsync bool
 	// EKS makes the cluster an EKS cluster, if set.
 	EKS *EKS
+	// ControllerArgs are additional arguments of the controller manager.
+	ControllerArgs []string
 	// AuditPolicy is the audit policy of kube-apiserver, in YAML. It logs to
 	// [Cluster.AuditLog]. Without a policy, there is no audit log.
 	AuditPolicy string
 	// APIServerArgs are additional arguments of kube-apiserver.
 	APIServerArgs []string
+	// Host is the host of the cluster's processes. Nil means this machine.
+	Host *Host
 }
 
 // Cluster is one Kubernetes control plane: etcd, kube-apiserver and
@@ -77,6 +81,7 @@ type Cluster struct {
 	pki    *controlPlanePKI
 	admin  *rest.Config
 	eks    *EKS
+	on     *Host
 }
 
 // NewCluster creates the cluster's keys in Dir, or uses the existing keys and data, and
@@ -108,10 +113,10 @@ func newCluster(opts ClusterOptions) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{
-		Name: opts.Name, dir: dir, eks: opts.EKS,
-		host: "https://127.0.0.1:" + strconv.Itoa(port), issuer: "https://kubernetes.default.svc",
+		Name: opts.Name, dir: dir, eks: opts.EKS, on: opts.Host,
+		host: "https://" + opts.Host.address() + ":" + strconv.Itoa(port), issuer: "https://kubernetes.default.svc",
 	}
-	if c.pki, err = loadControlPlanePKI(filepath.Join(dir, "pki")); err != nil {
+	if c.pki, err = loadControlPlanePKI(filepath.Join(dir, "pki"), opts.Host.address()); err != nil {
 		return nil, err
 	}
 	if c.admin, err = c.UserConfig("admin", "system:masters"); err != nil {
@@ -143,6 +148,7 @@ func newCluster(opts ClusterOptions) (*Cluster, error) {
 	if err := c.defineAPIServer(opts, port, logFile("kube-apiserver")); err != nil {
 		return nil, err
 	}
+	c.Etcd.Host = opts.Host
 	if !opts.NoControllerManager {
 		if err := c.defineControllerManager(opts, logFile("kube-controller-manager")); err != nil {
 			return nil, err
@@ -163,13 +169,14 @@ func (c *Cluster) defineAPIServer(opts ClusterOptions, port int, logFile string)
 	c.APIServer = &Process{
 		Name: c.Name + " kube-apiserver",
 		Path: path,
+		Host: c.on,
 		Args: append([]string{
 			"--etcd-servers=" + c.Etcd.Endpoint,
-			"--bind-address=127.0.0.1",
+			"--bind-address=" + c.on.address(),
 			"--secure-port=" + strconv.Itoa(port),
 			// The cluster has no nodes, which would need the endpoints of the Service
 			// kubernetes, and a loopback address is not a valid endpoint.
-			"--advertise-address=127.0.0.1",
+			"--advertise-address=" + c.on.address(),
 			"--endpoint-reconciler-type=none",
 			"--tls-cert-file=" + c.pki.servingCert,
 			"--tls-private-key-file=" + c.pki.servingKey,
@@ -212,7 +219,7 @@ func (c *Cluster) defineControllerManager(opts ClusterOptions, logFile string) e
 		return err
 	}
 	config := c.AnonymousConfig()
-	config.Host = "https://127.0.0.1:" + strconv.Itoa(port)
+	config.Host = "https://" + c.on.address() + ":" + strconv.Itoa(port)
 	health, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
@@ -220,11 +227,12 @@ func (c *Cluster) defineControllerManager(opts ClusterOptions, logFile string) e
 	c.ControllerManager = &Process{
 		Name: c.Name + " kube-controller-manager",
 		Path: path,
-		Args: []string{
+		Host: c.on,
+		Args: append([]string{
 			"--kubeconfig=" + kubeconfig,
 			"--controllers=" + strings.Join(append(slices.Clone(controllers), opts.Controllers...), ","),
 			"--leader-elect=false",
-			"--bind-address=127.0.0.1",
+			"--bind-address=" + c.on.address(),
 			"--secure-port=" + strconv.Itoa(port),
 			"--tls-cert-file=" + c.pki.servingCert,
 			"--tls-private-key-file=" + c.pki.servingKey,
@@ -241,7 +249,7 @@ func (c *Cluster) defineControllerManager(opts ClusterOptions, logFile string) e
 			// 20 requests per second, this would take most of the time of the tests.
 			"--kube-api-qps=200",
 			"--kube-api-burst=400",
-		},
+		}, opts.ControllerArgs...),
 		LogFile: logFile,
 		// /healthz succeeds before the controllers work. One of the controllers
 		// creates the default ServiceAccount of a new cluster.

@@ -81,11 +81,11 @@ func (c *Cluster) anonymousConfig() (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &rest.Config{
+	return c.on.reach(&rest.Config{
 		Host:            c.host,
 		TLSClientConfig: rest.TLSClientConfig{CAData: bundle},
 		QPS:             -1,
-	}, nil
+	}), nil
 }
 
 // WriteKubeconfig writes a kubeconfig with the credentials of UserConfig to path.

@@ -23,7 +23,7 @@
 //
 // # Guarantees
 //
-// Every server listens on 127.0.0.1 or on a Unix socket. Ports are chosen when the
+// Every server listens on 127.0.0.1, on the address of its [Host] or on a Unix socket. Ports are chosen when the
 // object is created, and stay the same over restarts. The cluster's directory contains
 // the keys, the certificates and the port. A new object with the same directory
 // therefore finds its data, and existing credentials stay valid. It chooses another

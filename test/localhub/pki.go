@@ -117,13 +117,13 @@ func (a *authority) issueClient(user string, groups []string) (certPEM, keyPEM [
 	})
 }
 
-// issueServing issues a serving certificate for the DNS names and 127.0.0.1
+// issueServing issues a serving certificate for the DNS names, an address and 127.0.0.1
 // and writes it to <dir>/serving.crt and .key.
-func (a *authority) issueServing(dir string, dnsNames ...string) (certFile, keyFile string, err error) {
+func (a *authority) issueServing(dir, address string, dnsNames ...string) (certFile, keyFile string, err error) {
 	certPEM, keyPEM, err := a.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: dnsNames[0]},
 		DNSNames:    dnsNames,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.ParseIP(address)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
 	if err != nil {
@@ -174,7 +174,7 @@ type controlPlanePKI struct {
 // frontProxyName is the common name in the client certificate of the aggregation layer.
 const frontProxyName = "front-proxy-client"
 
-func loadControlPlanePKI(dir string) (*controlPlanePKI, error) {
+func loadControlPlanePKI(dir, address string) (*controlPlanePKI, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -194,7 +194,7 @@ func loadControlPlanePKI(dir string) (*controlPlanePKI, error) {
 	if _, err = loadKey(p.serviceAccountKey); err != nil {
 		return nil, err
 	}
-	p.servingCert, p.servingKey, err = p.serving.issueServing(dir, "localhost", "kubernetes.default.svc", "kubernetes.default", "kubernetes")
+	p.servingCert, p.servingKey, err = p.serving.issueServing(dir, address, "localhost", "kubernetes.default.svc", "kubernetes.default", "kubernetes")
 	if err != nil {
 		return nil, err
 	}

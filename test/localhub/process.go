@@ -49,6 +49,8 @@ type Process struct {
 	Ready func(context.Context) error
 	// Prepare runs before each start, if set.
 	Prepare func() error
+	// Host is the host on which the process runs. Nil means this machine.
+	Host *Host
 	// StopTimeout is the time that Stop waits between SIGTERM and SIGKILL; 20 s if zero.
 	StopTimeout time.Duration
 
@@ -143,7 +145,7 @@ func (p *Process) launch() error {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer func() { _ = log.Close() }()
-		err := cmd.Start()
+		err := p.Host.run(cmd.Start)
 		launched <- err
 		if err != nil {
 			return
@@ -263,6 +265,12 @@ func (p *Process) Kill() error {
 	<-exited
 	return nil
 }
+
+// Pause sends SIGSTOP to the process, which then does nothing until Continue.
+func (p *Process) Pause() error { return p.signal(syscall.SIGSTOP) }
+
+// Continue sends SIGCONT to the process.
+func (p *Process) Continue() error { return p.signal(syscall.SIGCONT) }
 
 func (p *Process) signal(sig syscall.Signal) error {
 	p.mu.Lock()

@@ -1,0 +1,174 @@
+package framework
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+
+	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+	"open-cluster-management.io/hub-apiserver/test/network"
+)
+
+// Replicas is the number of replicas and of etcd members of a Replicated hub.
+const Replicas = 3
+
+// ReplicatedOptions are the options of a Replicated hub.
+type ReplicatedOptions struct {
+	// Clusters are the names of the managed clusters.
+	Clusters []string
+	// Database is the URL of a PostgreSQL database for search.
+	Database string
+	// Args are additional arguments of the replicas.
+	Args []string
+	// EtcdArgs are additional arguments of the etcd members, and EtcdDataDirs the directories of their data.
+	EtcdArgs     []string
+	EtcdDataDirs []string
+}
+
+// Replicated is a hub with several replicas of the server on an etcd cluster. Each replica, each etcd member, the
+// hub, each managed cluster and each agent has a host of its own in a network that the test can break. The requests
+// of the clients go through the aggregation layer of the hub, which chooses a replica from the endpoints of the
+// Service.
+type Replicated struct {
+	*Fleet
+	Network *network.Network
+	// Nodes are the hosts by name: client, hub, etcd-0, replica-0, the name of a managed cluster, and
+	// <cluster>-agent. Processes of the hub and of a managed cluster share a host with their etcd.
+	Nodes    map[string]*network.Node
+	Etcd     *localhub.EtcdCluster
+	Replicas []*localhub.Replica
+}
+
+// RequireRoot skips a test that cannot create network namespaces.
+func RequireRoot(t testing.TB) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("network namespaces require root")
+	}
+}
+
+// StartReplicated starts a Replicated hub for one test.
+func StartReplicated(t testing.TB, dir string, opts ReplicatedOptions) *Replicated {
+	t.Helper()
+	RequireRoot(t)
+	r := &Replicated{Network: network.New(), Nodes: map[string]*network.Node{}}
+	t.Cleanup(func() {
+		if err := r.Network.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.host(t, "client")
+
+	hub, err := localhub.NewCluster(localhub.ClusterOptions{
+		Name: "hub", Dir: filepath.Join(dir, "hub"), NoFsync: true, Host: r.host(t, "hub"),
+		APIServerArgs: []string{"--enable-aggregator-routing=true"},
+		Controllers:   localhub.ReplicaControllers, ControllerArgs: localhub.ReplicaControllerArgs,
+	})
+	must(err)
+	StopLater(t, hub.Stop)
+	r.Fleet = &Fleet{Fleet: &localhub.Fleet{Hub: hub}}
+
+	var hosts []*localhub.Host
+	for i := range Replicas {
+		hosts = append(hosts, r.host(t, fmt.Sprintf("etcd-%d", i)))
+	}
+	r.Etcd, err = localhub.NewEtcdCluster(localhub.EtcdClusterOptions{Dir: filepath.Join(dir, "etcd"), Hosts: hosts, Args: opts.EtcdArgs, DataDirs: opts.EtcdDataDirs})
+	must(err)
+	StopLater(t, r.Etcd.Stop)
+
+	for _, name := range opts.Clusters {
+		member := &localhub.Member{}
+		member.Cluster, err = localhub.NewCluster(localhub.ClusterOptions{Name: name, Dir: filepath.Join(dir, name), NoFsync: true, Host: r.host(t, name)})
+		must(err)
+		StopLater(t, member.Stop)
+		member.Agent, err = localhub.NewAgent(localhub.AgentOptions{
+			Hub: hub, Managed: member.Cluster, Dir: filepath.Join(dir, name, "agent"), Host: r.host(t, name+"-agent"),
+		})
+		must(err)
+		StopLater(t, member.Agent.Stop)
+		r.Members = append(r.Members, member)
+	}
+
+	var starting sync.WaitGroup
+	errs := make([]error, 2+len(r.Members))
+	starting.Go(func() { errs[0] = hub.Start(t.Context()) })
+	starting.Go(func() { errs[1] = r.Etcd.Start(t.Context()) })
+	for i, member := range r.Members {
+		starting.Go(func() { errs[2+i] = member.Cluster.Start(t.Context()) })
+	}
+	starting.Wait()
+	for _, err := range errs {
+		must(err)
+	}
+	database := filepath.Join(dir, "database-url")
+	must(os.WriteFile(database, []byte(opts.Database+"\n"), 0o600))
+	for i := range Replicas {
+		name := fmt.Sprintf("replica-%d", i)
+		certs := filepath.Join(dir, name, "etcd-certs")
+		must(r.Etcd.IssueClient(certs))
+		replica, err := localhub.NewReplica(localhub.APIServerOptions{
+			Hub: hub, Name: name, Dir: filepath.Join(dir, name), PKIDir: filepath.Join(dir, "pki"), Host: r.host(t, name), Port: 10250,
+			EtcdServers: r.Etcd.Endpoints, Granted: i > 0,
+			Args: append(append(r.Etcd.ServerArgs(certs), "--search-engine=postgres", "--search-postgres-url-file="+database,
+				"--shutdown-delay-duration=5s"), opts.Args...),
+		})
+		must(err)
+		StopLater(t, replica.Stop)
+		r.Replicas = append(r.Replicas, replica)
+	}
+	// The first start grants the permissions of all replicas.
+	for i := range r.Replicas {
+		if i == 0 {
+			must(r.Replicas[0].Start(t.Context()))
+			continue
+		}
+		starting.Go(func() { errs[i-1] = r.Replicas[i].Start(t.Context()) })
+	}
+	starting.Wait()
+	for _, err := range errs {
+		must(err)
+	}
+	must(r.Replicas[0].RegisterReplicas(t.Context()))
+	must(r.Connect(t.Context()))
+	for _, member := range r.Members {
+		must(localhub.JoinRunning(t.Context(), hub, member.Cluster))
+		must(member.Agent.Start(t.Context()))
+	}
+	return r
+}
+
+// host adds a host to the network.
+func (r *Replicated) host(t testing.TB, name string) *localhub.Host {
+	t.Helper()
+	node, err := r.Network.Add(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Nodes[name] = node
+	return &localhub.Host{Address: node.Address, Run: node.Do, Dial: r.Nodes["client"].DialContext, Local: node.DialContext}
+}
+
+// Clients returns clients of the hub with the identity of an administrator and connections of their own.
+func (r *Replicated) Clients(t testing.TB) (*kubernetes.Clientset, *versioned.Clientset) {
+	t.Helper()
+	hub, err := kubernetes.NewForConfig(r.Hub.AdminConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ocm, err := versioned.NewForConfig(r.Hub.AdminConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hub, ocm
+}
