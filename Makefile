@@ -94,7 +94,12 @@ test-modules:
 	cd hack/release && $(GOTEST) ./...
 
 .PHONY: campaign
-campaign: programs ## Run the fault, crash, scale and differential tests for longer than `make test` does
+campaign: programs postgres ## Break each part of a hub and write docs/reliability.md, ROW=etcd: some rows, DURATION=30m of random faults; without ROW also run the random tests for longer
+	CAMPAIGN=1 ROW='$(ROW)' $(if $(DURATION),DURATION='$(DURATION)') $(GOTEST) -count=1 -timeout 5h -v -run TestCampaign ./test/campaign
+	@$(if $(ROW),,$(MAKE) --no-print-directory campaign-random)
+
+.PHONY: campaign-random
+campaign-random:
 	REGISTRATION_SEQUENCES=150 CRASH_CREATES=1000 CRASH_ROUNDS=4 SCALE_CLUSTERS=100 SCALE_IDLE_SECONDS=60 EXECUTOR_TRIPLES=5000 SEARCH_DECISIONS=100000 HISTORY_KILLS=12 HISTORY_CALLS=2000 \
 		$(GOTEST) -count=1 -p 1 -timeout 60m \
 		-run 'TestRegistrationFaults|TestCrashes|TestManyPermissions|TestExecutorDecisionsMatchAPIServer|TestVisibilityIsExact|TestHistory' \

@@ -185,12 +185,19 @@ func (c *EtcdCluster) IssueServing(m *EtcdMember) error {
 }
 
 // IssueClient writes ca.crt, tls.crt and tls.key of a new client to dir.
-func (c *EtcdCluster) IssueClient(dir string) error {
+func (c *EtcdCluster) IssueClient(dir string) error { return c.IssueClientUntil(dir, time.Time{}) }
+
+// IssueClientUntil does the same with a certificate that expires at a time, or in a year if the time is zero.
+func (c *EtcdCluster) IssueClientUntil(dir string, expires time.Time) error {
 	bundle, err := c.serving.bundle()
 	if err != nil {
 		return err
 	}
-	certPEM, keyPEM, err := c.client.issueClient(filepath.Base(dir), nil)
+	certPEM, keyPEM, err := c.client.issue(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: filepath.Base(dir)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		NotAfter:    expires,
+	})
 	if err != nil {
 		return err
 	}

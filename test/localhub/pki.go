@@ -92,7 +92,9 @@ func (a *authority) issue(template *x509.Certificate) (certPEM, keyPEM []byte, e
 	}
 	// The certificate is valid from a minute ago, because the clock may step back.
 	template.NotBefore = time.Now().Add(-time.Minute)
-	template.NotAfter = template.NotBefore.Add(leafLifetime)
+	if template.NotAfter.IsZero() {
+		template.NotAfter = template.NotBefore.Add(leafLifetime)
+	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {
@@ -120,10 +122,16 @@ func (a *authority) issueClient(user string, groups []string) (certPEM, keyPEM [
 // issueServing issues a serving certificate for the DNS names, an address and 127.0.0.1
 // and writes it to <dir>/serving.crt and .key.
 func (a *authority) issueServing(dir, address string, dnsNames ...string) (certFile, keyFile string, err error) {
+	return a.issueServingUntil(time.Time{}, dir, address, dnsNames...)
+}
+
+// issueServingUntil issues a serving certificate that expires at a time, or after leafLifetime if it is zero.
+func (a *authority) issueServingUntil(expires time.Time, dir, address string, dnsNames ...string) (certFile, keyFile string, err error) {
 	certPEM, keyPEM, err := a.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: dnsNames[0]},
 		DNSNames:    dnsNames,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.ParseIP(address)},
+		NotAfter:    expires,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
 	if err != nil {

@@ -81,6 +81,8 @@ func NewReplica(opts APIServerOptions) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A kubelet does not verify the certificate.
+	probes.TLSClientConfig = rest.TLSClientConfig{Insecure: true}
 	probes.Dial = config.Dial
 	probing, err := kubernetes.NewForConfig(probes)
 	if err != nil {
@@ -332,14 +334,15 @@ func (r *Replica) Stop(ctx context.Context) error {
 	return r.Process.Kill()
 }
 
-// IssueServing replaces the serving certificate, which the server reloads.
-func (r *Replica) IssueServing() error {
+// IssueServing replaces the serving certificate, which the server reloads. It expires at a time, or in a year if the
+// time is zero.
+func (r *Replica) IssueServing(expires time.Time) error {
 	service := ServerName + "." + HubNamespace + ".svc"
 	dir := filepath.Join(r.dir, "next")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	certFile, keyFile, err := r.authority.issueServing(dir, r.Process.Host.address(), service, ServerName+"."+HubNamespace, "localhost")
+	certFile, keyFile, err := r.authority.issueServingUntil(expires, dir, r.Process.Host.address(), service, ServerName+"."+HubNamespace, "localhost")
 	if err != nil {
 		return err
 	}

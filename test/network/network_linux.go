@@ -1,5 +1,5 @@
 // Package network connects processes of a test over a network that the test can break: every node has a network
-// namespace of its own, with one interface and one address. The interface is a TUN device, whose packets the test
+// namespace and a host name of its own, with one interface and one address. The interface is a TUN device, whose packets the test
 // forwards. A link between two nodes can be cut in one or both directions, and can lose or delay packets, without
 // netem or a packet filter in the kernel. No packet leaves the network, and nothing outside of the namespaces
 // changes. It requires root.
@@ -59,14 +59,51 @@ type delayed struct {
 
 // Node is one address of a network.
 type Node struct {
-	// Name identifies the node in errors.
+	// Name is the host name of the node.
 	Name string
 	// Address is the IPv4 address of the node.
 	Address string
 
-	network   *Network
-	namespace *os.File
-	device    *os.File
+	network *Network
+	// namespaces are those of the network and of the host name.
+	namespaces []*os.File
+	device     *os.File
+}
+
+// kinds are the namespaces of a node, and their names in /proc.
+var kinds = []struct {
+	flag int
+	name string
+}{{unix.CLONE_NEWNET, "net"}, {unix.CLONE_NEWUTS, "uts"}}
+
+// current returns the namespaces of this thread.
+func current() (out []*os.File, err error) {
+	for _, kind := range kinds {
+		file, err := os.Open(fmt.Sprintf("/proc/self/task/%d/ns/%s", unix.Gettid(), kind.name))
+		if err != nil {
+			return nil, errors.Join(err, closeAll(out))
+		}
+		out = append(out, file)
+	}
+	return out, nil
+}
+
+func closeAll(files []*os.File) error {
+	var errs []error
+	for _, file := range files {
+		errs = append(errs, file.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// enter makes namespaces those of this thread.
+func enter(namespaces []*os.File) error {
+	for i, kind := range kinds {
+		if err := unix.Setns(int(namespaces[i].Fd()), kind.flag); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // New returns a network without nodes.
@@ -100,7 +137,7 @@ func (n *Network) Close() error {
 	n.mu.Lock()
 	var errs []error
 	for _, node := range n.nodes {
-		errs = append(errs, node.device.Close(), node.namespace.Close())
+		errs = append(errs, node.device.Close(), closeAll(node.namespaces))
 	}
 	n.mu.Unlock()
 	n.forwarding.Wait()
@@ -137,11 +174,14 @@ func (n *Network) Heal() {
 
 // create makes the namespace of this thread that of the node, and creates its interface.
 func (node *Node) create(address [4]byte) error {
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("create a network namespace, which requires root: %w", err)
+	if err := unix.Unshare(unix.CLONE_NEWNET | unix.CLONE_NEWUTS); err != nil {
+		return fmt.Errorf("create namespaces, which requires root: %w", err)
+	}
+	if err := unix.Sethostname([]byte(node.Name)); err != nil {
+		return err
 	}
 	var err error
-	if node.namespace, err = os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())); err != nil {
+	if node.namespaces, err = current(); err != nil {
 		return err
 	}
 	tun, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
@@ -243,16 +283,17 @@ func (n *Network) deliver(queue chan delayed, to *Node) {
 func (node *Node) Do(run func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	own, err := os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
+	own, err := current()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = own.Close() }()
-	if err := unix.Setns(int(node.namespace.Fd()), unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("enter the network of %s: %w", node.Name, err)
+	defer func() { _ = closeAll(own) }()
+	if err = enter(node.namespaces); err != nil {
+		err = fmt.Errorf("enter the network of %s: %w", node.Name, err)
+	} else {
+		err = run()
 	}
-	err = run()
-	if back := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); back != nil {
+	if back := enter(own); back != nil {
 		// The thread must not be used by others, and ends with this goroutine.
 		runtime.LockOSThread()
 		return errors.Join(err, back)

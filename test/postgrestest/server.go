@@ -89,6 +89,63 @@ func Start(t testing.TB) (dsn string) {
 	return s.dsn(name)
 }
 
+// Server is a PostgreSQL server that a test may kill and start again.
+type Server struct {
+	// DSN is the connection string of an empty database.
+	DSN string
+
+	server *server
+	bin    string
+	owner  *identity
+}
+
+// Own starts a server for one test. It ends with the test.
+func Own(t testing.TB) *Server {
+	t.Helper()
+	out := &Server{}
+	var err error
+	if out.bin, err = binaries(t.Context()); err == nil {
+		out.owner, err = owner()
+	}
+	if err == nil {
+		out.server, err = start(context.WithoutCancel(t.Context()))
+	}
+	if err != nil {
+		t.Fatalf("PostgreSQL: %v", err)
+	}
+	t.Cleanup(out.server.stop)
+	const database = "own"
+	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
+	defer cancel()
+	if err := out.server.execute(ctx, "CREATE DATABASE "+database); err != nil {
+		t.Fatalf("PostgreSQL: creating a database: %v", err)
+	}
+	out.DSN = out.server.dsn(database)
+	return out
+}
+
+// Kill sends SIGKILL to the server, and returns when it has ended. Its children end by themselves.
+func (s *Server) Kill() error {
+	if err := s.Signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-s.server.exited
+	return nil
+}
+
+// Signal sends a signal to all processes of the server.
+func (s *Server) Signal(signal syscall.Signal) error {
+	return syscall.Kill(-s.server.command.Process.Pid, signal)
+}
+
+// Start starts the server again after Kill.
+func (s *Server) Start(ctx context.Context) error {
+	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
+		// The children of the killed server still have the shared memory for a moment.
+		return s.server.launch(ctx, s.bin, s.owner) == nil, nil
+	})
+}
+
 // release stops the server after the last test that uses it.
 func (s *server) release() {
 	mu.Lock()
@@ -138,6 +195,15 @@ func (s *server) run(ctx context.Context, bin string, owner *identity) error {
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}
+	return s.launch(ctx, bin, owner)
+}
+
+// launch starts the server on its data, and returns when it accepts connections.
+func (s *server) launch(ctx context.Context, bin string, owner *identity) error {
+	limited, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	data := filepath.Join(s.directory, "data")
+	s.exited = make(chan struct{})
 	log := &tail{}
 	s.command = exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-k", s.directory,
 		"-c", "listen_addresses=", "-c", "unix_socket_permissions=0700", "-c", "max_connections=200",

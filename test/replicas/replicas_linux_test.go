@@ -264,7 +264,7 @@ func (r *replicated) rotateServing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := replica.IssueServing(); err != nil {
+		if err := replica.IssueServing(time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		framework.Eventually(t, replica.Node+" serves the new certificate", func(ctx context.Context) error {

@@ -1,0 +1,64 @@
+package localhub
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// clockEnv makes this test program print the Unix time again and again.
+const clockEnv = "LOCALHUB_PRINT_CLOCK"
+
+func init() {
+	if os.Getenv(clockEnv) == "" {
+		return
+	}
+	for {
+		fmt.Println(time.Now().Unix())
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestShiftClock(t *testing.T) {
+	if os.Getuid() != 0 || runtime.GOARCH != "amd64" {
+		t.Skip("writing the memory of another process requires root, and the code is for amd64")
+	}
+	log := filepath.Join(t.TempDir(), "log")
+	process := &Process{Name: "clock", Path: os.Args[0], Env: []string{clockEnv + "=1"}, LogFile: log}
+	if err := process.Launch(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = process.Kill() })
+	for _, offset := range []time.Duration{0, time.Hour, -time.Hour, 0} {
+		if err := process.ShiftClock(offset); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		err := poll(ctx, func(context.Context) (error, error) {
+			content, err := os.ReadFile(log)
+			if err != nil {
+				return err, nil
+			}
+			lines := strings.Split(string(bytes.TrimSpace(content)), "\n")
+			seen, err := strconv.ParseInt(lines[len(lines)-1], 10, 64)
+			if err != nil {
+				return err, nil
+			}
+			if got := time.Unix(seen, 0).Sub(time.Now()); (got - offset).Abs() > time.Minute {
+				return fmt.Errorf("offset of the clock = %s, want %s", got, offset), nil
+			}
+			return nil, nil
+		})
+		cancel()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
