@@ -78,6 +78,8 @@ type ExtraConfig struct {
 	LeaderElection componentbaseconfig.LeaderElectionConfiguration
 	// Embedded is the etcd in this process, or nil if the server uses another etcd.
 	Embedded *etcd.Server
+	// EtcdFailover makes the stores use the other members if one does not respond. It is nil for a single member.
+	EtcdFailover *etcd.Failover
 	// Search is nil for a server without fleet search.
 	Search *SearchConfig
 	// Quotas limit the objects of namespaces and the size of objects.

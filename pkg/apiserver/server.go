@@ -164,6 +164,13 @@ func (s *Server) Run(ctx context.Context) error {
 			return err
 		}
 	}
+	if s.extra.EtcdFailover != nil {
+		members, err := s.migrator.Members()
+		if err != nil {
+			return err
+		}
+		s.running.Go(func() { s.watchEtcd(ctx, members) })
+	}
 	leave, err := s.enterStorage(ctx, cancel)
 	if err != nil {
 		return err

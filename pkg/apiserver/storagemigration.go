@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -102,6 +103,16 @@ func (s *Server) checkEtcdVersions(ctx context.Context, cancel context.CancelCau
 		})
 	}
 	return nil
+}
+
+// watchEtcd makes the stores use the members of etcd that respond, until ctx ends.
+func (s *Server) watchEtcd(ctx context.Context, members map[string]*clientv3.Client) {
+	s.extra.EtcdFailover.Run(ctx, members)
+	for _, client := range members {
+		if err := client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+			klog.FromContext(ctx).Error(err, "Failed to close the connection to a member of etcd")
+		}
+	}
 }
 
 func (s *Server) closeMigrator() {

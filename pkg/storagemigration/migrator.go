@@ -137,6 +137,23 @@ func (m *Migrator) Clients() []*clientv3.Client {
 	return append([]*clientv3.Client{m.client}, slices.Collect(maps.Values(m.others))...)
 }
 
+// Members returns a new client of each member of the etcd clusters, by its URL. The caller must close them.
+func (m *Migrator) Members() (map[string]*clientv3.Client, error) {
+	out := map[string]*clientv3.Client{}
+	for _, cluster := range m.Clients() {
+		for _, member := range cluster.Endpoints() {
+			transport := m.config.Transport
+			transport.ServerList = []string{member}
+			client, err := newClient(transport)
+			if err != nil {
+				return nil, err
+			}
+			out[member] = client
+		}
+	}
+	return out, nil
+}
+
 func serversKey(servers []string) string { return strings.Join(servers, ";") }
 
 // clientOf returns the client of the etcd that stores a resource.

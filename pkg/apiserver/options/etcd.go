@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver"
+	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
 )
 
 // storageFactory is the SimpleStorageFactory of the library with --etcd-servers-overrides, which that ignores.
@@ -51,6 +52,15 @@ func (c Completed) applyEtcd(generic *genericapiserver.RecommendedConfig) error 
 	}
 	for _, override := range overrides {
 		factory.overrides[override.GroupResource] = override.Servers
+	}
+	all := c.Recommended.Etcd.StorageConfig.Transport.ServerList
+	for _, override := range overrides {
+		all = slices.Concat(all, override.Servers)
+	}
+	if etcd.Redundant(all) && c.Recommended.Etcd.StorageConfig.Transport.EgressLookup == nil {
+		c.failover = etcd.NewFailover()
+		// The health checks of the library use these options too.
+		c.Recommended.Etcd.StorageConfig.Transport.EgressLookup = c.failover.Lookup
 	}
 	factory.StorageConfig = c.Recommended.Etcd.StorageConfig
 	factory.StorageConfig.StorageObjectCountTracker = generic.StorageObjectCountTracker

@@ -244,7 +244,7 @@ func (o *Options) Complete() (Completed, error) {
 	if o.LeaderElection.ResourceNamespace == "" {
 		o.LeaderElection.ResourceNamespace = o.Namespace
 	}
-	return Completed{&completed{o}}, nil
+	return Completed{&completed{Options: o}}, nil
 }
 
 // Completed can only be created by Options.Complete.
@@ -254,6 +254,8 @@ type Completed struct {
 
 type completed struct {
 	*Options
+	// failover is set by Config for an etcd cluster with several members.
+	failover *etcd.Failover
 }
 
 // Validate returns the errors of the options.
@@ -388,6 +390,7 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 			ReservedAccountNames: c.ReservedAccountNames,
 			LeaderElection:       c.LeaderElection,
 			Embedded:             embedded,
+			EtcdFailover:         c.failover,
 			Quotas:               c.Quotas,
 			Search:               search,
 			Registration:         registration,

@@ -1,0 +1,171 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/server/egressselector"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// A member is silent after probeFailures probes without an answer. The etcd client of the library notices it only
+	// after 40 seconds, and until then sends it a share of all requests.
+	probePeriod   = 2 * time.Second
+	probeTimeout  = 2 * time.Second
+	probeFailures = 2
+	probeKey      = "health"
+)
+
+// Failover closes the connections to a member of an etcd cluster that does not respond while another member does, so
+// that the client of etcd uses the others. A process that is stopped, or a link that loses all packets, otherwise
+// looks like a member that has nothing to send.
+type Failover struct {
+	mu    sync.Mutex
+	conns map[string]map[*trackedConn]struct{}
+}
+
+// NewFailover returns a Failover without connections.
+func NewFailover() *Failover {
+	return &Failover{conns: map[string]map[*trackedConn]struct{}{}}
+}
+
+// Redundant reports whether the servers are several members that a Failover can distinguish.
+func Redundant(servers []string) bool {
+	for _, server := range servers {
+		if !strings.HasPrefix(server, "https://") && !strings.HasPrefix(server, "http://") {
+			return false
+		}
+	}
+	return len(servers) > 1
+}
+
+// Lookup returns the dialer of all connections to etcd. It is an egressselector.Lookup.
+func (f *Failover) Lookup(egressselector.NetworkContext) (utilnet.DialFunc, error) {
+	return f.dial, nil
+}
+
+func (f *Failover) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	inner, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	conn := &trackedConn{Conn: inner, failover: f, address: address}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.conns[address] == nil {
+		f.conns[address] = map[*trackedConn]struct{}{}
+	}
+	f.conns[address][conn] = struct{}{}
+	return conn, nil
+}
+
+type trackedConn struct {
+	net.Conn
+	failover *Failover
+	address  string
+}
+
+// Close closes the connection and forgets it.
+func (c *trackedConn) Close() error {
+	c.failover.mu.Lock()
+	delete(c.failover.conns[c.address], c)
+	c.failover.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// disconnect closes all connections to an address, and returns their number.
+func (f *Failover) disconnect(address string) int {
+	f.mu.Lock()
+	var conns []*trackedConn
+	for conn := range f.conns[address] {
+		conns = append(conns, conn)
+	}
+	f.mu.Unlock()
+	for _, conn := range conns {
+		_ = conn.Close()
+	}
+	return len(conns)
+}
+
+// Run probes the members of a cluster until ctx ends. The clients are by the URL of the member, and have connections
+// of their own.
+func (f *Failover) Run(ctx context.Context, members map[string]*clientv3.Client) {
+	silent := map[string]int{}
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		responds := probe(ctx, members)
+		if ctx.Err() != nil {
+			return
+		}
+		anyone := false
+		for _, ok := range responds {
+			anyone = anyone || ok
+		}
+		for member, ok := range responds {
+			if ok {
+				silent[member] = 0
+				continue
+			}
+			silent[member]++
+			// If no member responds, the reason may be this process, and there is no better connection.
+			if !anyone || silent[member] < probeFailures {
+				continue
+			}
+			if closed := f.disconnect(address(member)); closed > 0 {
+				klog.FromContext(ctx).Info("An etcd member does not respond; using the others", "member", member, "closedConnections", closed)
+			}
+		}
+	}, probePeriod)
+}
+
+// probe reports which members respond. A member responds without a quorum.
+func probe(ctx context.Context, members map[string]*clientv3.Client) map[string]bool {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	out := map[string]bool{}
+	var mu sync.Mutex
+	var probes sync.WaitGroup
+	for member, client := range members {
+		probes.Go(func() {
+			// A serializable read is answered by the member itself.
+			_, err := client.Get(ctx, probeKey, clientv3.WithSerializable(), clientv3.WithCountOnly())
+			mu.Lock()
+			defer mu.Unlock()
+			out[member] = answered(err)
+		})
+	}
+	probes.Wait()
+	return out
+}
+
+// answered reports whether a result is an answer of the member, which can be an error such as a missing permission.
+func answered(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return false
+	}
+	switch status.Code(err) {
+	case codes.DeadlineExceeded, codes.Unavailable, codes.Canceled:
+		return false
+	default:
+		return true
+	}
+}
+
+// address returns the address that the client of etcd dials for the URL of a member.
+func address(member string) string {
+	parsed, err := url.Parse(member)
+	if err != nil {
+		return member
+	}
+	return parsed.Host
+}

@@ -1,0 +1,97 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// silentListener accepts connections and never answers, as the kernel does for a stopped process.
+func silentListener(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	return listener.Addr().String()
+}
+
+// open reports whether nothing has closed a connection within some probes.
+func open(t *testing.T, conn net.Conn, patience time.Duration) bool {
+	t.Helper()
+	if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil && !errors.Is(err, net.ErrClosed) {
+		t.Fatal(err)
+	}
+	_, err := conn.Read(make([]byte, 1))
+	if err == nil || errors.Is(err, io.EOF) {
+		t.Fatalf("Read() = %v, want no answer", err)
+	}
+	return !errors.Is(err, net.ErrClosed)
+}
+
+func TestFailover(t *testing.T) {
+	f := NewFailover()
+	dial := func(address string) net.Conn {
+		conn, err := f.dial(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	silent, other := silentListener(t), silentListener(t)
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + silent}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	run := func(members map[string]*clientv3.Client) (stop func()) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			f.Run(ctx, members)
+		}()
+		return func() { cancel(); <-ended }
+	}
+
+	// Without a member that responds, connections stay.
+	toSilent := dial(silent)
+	stop := run(map[string]*clientv3.Client{"http://" + silent: client})
+	if !open(t, toSilent, (probeFailures+1)*(probePeriod+probeTimeout)) {
+		t.Error("the connection to the only member was closed, want it open")
+	}
+	stop()
+
+	toOther := dial(other)
+	responds := start(t, filepath.Join(t.TempDir(), "data"))
+	stop = run(map[string]*clientv3.Client{"http://" + silent: client, responds.Endpoint(): responds.client})
+	defer stop()
+	if open(t, toSilent, time.Minute) {
+		t.Error("the connection to a silent member is open, want it closed, because another member responds")
+	}
+	if !open(t, toOther, 10*time.Millisecond) {
+		t.Error("the connection to another address was closed, want it open")
+	}
+}
+
+func TestRedundant(t *testing.T) {
+	for servers, want := range map[[2]string]bool{
+		{"https://a:2379", "https://b:2379"}: true,
+		{"http://a:2379", "unix:///b"}:       false,
+	} {
+		if got := Redundant(servers[:]); got != want {
+			t.Errorf("Redundant(%q) = %t, want %t", servers, got, want)
+		}
+	}
+	if Redundant([]string{"https://a:2379"}) {
+		t.Error("Redundant() of one member = true, want false")
+	}
+}
