@@ -15,6 +15,7 @@ import (
 	"k8s.io/component-base/term"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/hub-apiserver/pkg/keepalive"
 	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
@@ -46,6 +47,9 @@ tokens on the hub, and reports the resources of the cluster for searches.`,
 				options.Metrics.AllowListMapping = map[string]string{}
 			}
 			options.Metrics.Apply()
+			if err := keepalive.Use(); err != nil {
+				return err
+			}
 			ctx, stop := signal.NotifyContext(command.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
 			return run(ctx, options)

@@ -12,6 +12,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/options"
+	"open-cluster-management.io/hub-apiserver/pkg/keepalive"
 	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
@@ -53,6 +54,9 @@ managed clusters, add-ons and fleet search.`,
 
 func run(ctx context.Context, o options.Completed) (err error) {
 	klog.FromContext(ctx).Info("Starting hub-apiserver", "version", version.Long())
+	if err := keepalive.Use(); err != nil {
+		return err
+	}
 	var embedded *etcd.Server
 	if o.Embedded() {
 		embedded, err = etcd.Start(ctx, o.EmbeddedEtcd)
