@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 )
 
@@ -175,6 +176,11 @@ func (r *Replica) report(ctx context.Context) error {
 	if err != nil && !apierrors.IsNotFound(err) { // the namespace is created after the start of the hub
 		return err
 	}
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error { return r.reportNode(ctx) })
+}
+
+// reportNode reports that the node is ready.
+func (r *Replica) reportNode(ctx context.Context) error {
 	node, err := r.kubelet.CoreV1().Nodes().Get(ctx, r.Node, metav1.GetOptions{})
 	if err != nil {
 		return err
