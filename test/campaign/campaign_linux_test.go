@@ -160,26 +160,20 @@ func (c *campaign) measure(t *testing.T, r *row) *result {
 		Name: r.name, Fault: r.fault, Errors: checked.Failures, Violations: len(checked.Violations), Note: note,
 		Longest: checked.Unavailable.Seconds(), Delivery: delivery.longest().Seconds(), Search: searches.longest().Seconds(),
 	}
+	out.Duration = ended.Sub(begun).Seconds()
 	for _, n := range checked.Operations {
 		out.Calls += n
 	}
 	for _, n := range checked.Failures {
 		out.Failed += n
 	}
-	from, recovered := begun, time.Duration(0)
+	recovered := max(delivery.recovered(begun, ended, r.outage), searches.recovered(begun, ended, r.outage))
 	for _, mark := range checked.Marks {
-		at := mark.Recovered
-		if mark.Name == "end" && !r.outage && at > 0 {
-			at += ended.Sub(begun)
-		}
 		if mark.Name == "end" || !r.outage {
-			recovered = max(recovered, at)
+			recovered = max(recovered, mark.Recovered)
 		}
 	}
-	if r.outage {
-		from = ended
-	}
-	out.Recovery = max(recovered, delivery.recovered(from), searches.recovered(from)).Seconds()
+	out.Recovery = recovered.Seconds()
 	t.Logf("%s\nfault %s, marks %+v, %d acknowledged, %d events, %d resumes, %d relists", strings.Join(out.cells(), " | "),
 		ended.Sub(begun).Round(time.Millisecond), checked.Marks, checked.Acknowledged, checked.Events, checked.Resumes, checked.Relists)
 	for _, text := range slices.Sorted(maps.Keys(checked.Failures)) {

@@ -87,10 +87,15 @@ func (p *probe) longest() time.Duration {
 	return out
 }
 
-// recovered returns the time from a moment until the last success that took long.
-func (p *probe) recovered(from time.Time) time.Duration {
+// recovered returns the time from the begin of a fault, or from its end, until the last success that took long. With
+// an outage, everything waits until the end.
+func (p *probe) recovered(begun, ended time.Time, outage bool) time.Duration {
 	var out time.Duration
 	for _, s := range p.spans {
+		from := begun
+		if outage || s.begin.After(ended) {
+			from = ended
+		}
 		if s.end.After(from) && s.end.Sub(s.begin) > slow {
 			out = max(out, s.end.Sub(from))
 		}

@@ -25,6 +25,8 @@ type result struct {
 	// times until a ManifestWork was applied, and until a search was answered. Recovery is the time from the begin
 	// of the fault until no client fails, or from its end if nothing redundant was left. All are in seconds.
 	Longest, Delivery, Search, Recovery float64
+	// Duration is the time from the begin of the fault until its end, in seconds.
+	Duration float64
 	// Note is more text about the row, or empty.
 	Note string
 }
@@ -62,12 +64,12 @@ func (r *result) cells() []string {
 	}
 	second := func(value float64) string { return fmt.Sprintf("%.1f", value) }
 	return []string{
-		"`" + r.Name + "`", r.Fault, fmt.Sprintf("%d of %d", r.Failed, r.Calls), seen, second(r.Longest), second(r.Delivery), second(r.Search), lost, second(r.Recovery),
+		"`" + r.Name + "`", r.Fault, second(r.Duration), fmt.Sprintf("%d of %d", r.Failed, r.Calls), seen, second(r.Longest), second(r.Delivery), second(r.Search), lost, second(r.Recovery),
 	}
 }
 
 // header is the head of the table.
-var header = []string{"row", "fault", "failed calls", "what clients see", "longest call", "longest delivery", "longest search", "lost", "recovery"}
+var header = []string{"row", "fault", "duration", "failed calls", "what clients see", "longest call", "longest delivery", "longest search", "lost", "recovery"}
 
 // update returns the document with new rows. Rows that did not run stay, in the order of names.
 func update(document string, names []string, results map[string]*result) (string, error) {
@@ -125,10 +127,10 @@ func TestUpdate(t *testing.T) {
 	add(&result{Name: "first", Fault: "again", Calls: 8})
 	want := "# Title\n\n" + begin + `
 
-| row | fault | failed calls | what clients see | longest call | longest delivery | longest search | lost | recovery |
-|---|---|---|---|---|---|---|---|---|
-| ` + "`first`" + ` | again | 0 of 8 | no errors | 0.0 | 0.0 | 0.0 | nothing | 0.0 |
-| ` + "`third`" + ` | c | 3 of 10 | 503 / x (2), timeout (1) | 0.0 | 0.0 | 0.0 | nothing | 1.3 |
+| row | fault | duration | failed calls | what clients see | longest call | longest delivery | longest search | lost | recovery |
+|---|---|---|---|---|---|---|---|---|---|
+| ` + "`first`" + ` | again | 0.0 | 0 of 8 | no errors | 0.0 | 0.0 | 0.0 | nothing | 0.0 |
+| ` + "`third`" + ` | c | 0.0 | 3 of 10 | 503 / x (2), timeout (1) | 0.0 | 0.0 | 0.0 | nothing | 1.3 |
 
 ` + end + "\n\nText\n"
 	if document != want {

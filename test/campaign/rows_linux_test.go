@@ -36,13 +36,13 @@ func allRows() []row {
 		{name: "replica-kill", fault: "kill -9 of a replica; its kubelet starts it again", single: true, short: true, run: kill(anyReplica)},
 		{name: "replica-restart", fault: "a replica is deleted, and replaced by a new one", single: true, run: replaceReplica},
 		{name: "replica-stop", fault: "SIGSTOP of a replica", single: true, run: pause(anyReplica)},
-		{name: "leader-kill", fault: "kill -9 of the replica that runs the controllers", single: true, run: kill(leader)},
-		{name: "leader-stop", fault: "SIGSTOP of the replica that runs the controllers", single: true, run: pause(leader)},
-		{name: "etcd-member-kill", fault: "kill -9 of an etcd member that follows; started after a minute", single: true, run: down(etcdFollower)},
+		{name: "leader-kill", fault: "kill -9 of the replica that runs the controllers", single: true, run: takeOver(kill(leader))},
+		{name: "leader-stop", fault: "SIGSTOP of the replica that runs the controllers", single: true, run: takeOver(pause(leader))},
+		{name: "etcd-member-kill", fault: "kill -9 of an etcd member that follows; started later", single: true, run: down(etcdFollower)},
 		{name: "etcd-member-stop", fault: "SIGSTOP of an etcd member that follows", single: true, run: pause(etcdFollower)},
-		{name: "etcd-leader-kill", fault: "kill -9 of the leader of etcd; started after a minute", single: true, short: true, run: down(etcdLeader)},
+		{name: "etcd-leader-kill", fault: "kill -9 of the leader of etcd; started later", single: true, short: true, run: down(etcdLeader)},
 		{name: "etcd-leader-stop", fault: "SIGSTOP of the leader of etcd", single: true, run: pause(etcdLeader)},
-		{name: "etcd-majority-kill", fault: "kill -9 of two of three etcd members; started after a minute", outage: true, run: etcdMajority(kill9, start)},
+		{name: "etcd-majority-kill", fault: "kill -9 of two of three etcd members; started later", outage: true, run: etcdMajority(kill9, start)},
 		{name: "etcd-majority-stop", fault: "SIGSTOP of two of three etcd members", outage: true, run: etcdMajority((*localhub.Process).Pause, resume)},
 		{name: "hub-kill", fault: "kill -9 of the hub's kube-apiserver; started at once", single: true, outage: true, run: restart(hubServer)},
 		{name: "hub-stop", fault: "SIGSTOP of the hub's kube-apiserver", single: true, outage: true, run: pause(hubServer)},
@@ -81,8 +81,8 @@ func allRows() []row {
 		{name: "clock-leader-ahead", fault: "the clock of the replica that runs the controllers is an hour ahead", run: shift(leader, time.Hour)},
 		{name: "clock-agent-ahead", fault: "the clock of the agent is an hour ahead", run: shift(agent, time.Hour)},
 		{name: "clock-agent-behind", fault: "the clock of the agent is an hour behind", run: shift(agent, -time.Hour)},
-		{name: "apiservice-down", fault: "all replicas are down for an hour, while namespaces are deleted", outage: true, run: apiServiceDown},
-		{name: "random", fault: "faults of this table at random, up to three at once, for 30 minutes", outage: true, run: random},
+		{name: "apiservice-down", fault: "all replicas are down, while namespaces are deleted", outage: true, run: apiServiceDown},
+		{name: "random", fault: "faults of this table at random, up to three at once", outage: true, run: random},
 	}
 }
 
@@ -102,12 +102,54 @@ func leader(ctx context.Context, c *campaign) (*localhub.Process, error) {
 	return replica.Process, nil
 }
 
-func (c *campaign) leader(ctx context.Context) (*localhub.Replica, error) {
+// takeOver adds the time until another replica runs the controllers to a fault of the leader.
+func takeOver(inner fault) fault {
+	return func(ctx context.Context, c *campaign) (string, error) {
+		before, err := c.holder(ctx)
+		if err != nil {
+			return "", err
+		}
+		began := time.Now()
+		took := make(chan time.Duration, 1)
+		failed := make(chan error, 1)
+		go func() {
+			failed <- framework.Poll(ctx, func(ctx context.Context) error {
+				now, err := c.holder(ctx)
+				if err == nil && (now == before || now == "") {
+					return fmt.Errorf("the leader is still %q", before)
+				}
+				if err == nil {
+					took <- time.Since(began)
+				}
+				return err
+			})
+		}()
+		_, err = inner(ctx, c)
+		if err := errors.Join(err, <-failed); err != nil {
+			return "", err
+		}
+		taken := <-took
+		if taken > bar {
+			err = fmt.Errorf("another replica leads after %s, want at most %s", taken, bar)
+		}
+		return fmt.Sprintf("Another replica leads after %.0f s", taken.Seconds()), err
+	}
+}
+
+// holder returns the identity of the leader.
+func (c *campaign) holder(ctx context.Context) (string, error) {
 	lease, err := c.HubClient.CoordinationV1().Leases(localhub.HubNamespace).Get(ctx, "hub-apiserver-controllers", metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	return ptr.Deref(lease.Spec.HolderIdentity, ""), nil
+}
+
+func (c *campaign) leader(ctx context.Context) (*localhub.Replica, error) {
+	holder, err := c.holder(ctx)
 	if err != nil {
 		return nil, err
 	}
-	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
 	for _, replica := range c.Replicas {
 		if strings.HasPrefix(holder, replica.Node+"_") {
 			return replica, nil

@@ -20,10 +20,12 @@ import (
 
 const (
 	// A member is silent after probeFailures probes without an answer. The etcd client of the library notices it only
-	// after 40 seconds, and until then sends it a share of all requests.
+	// after 40 seconds, and until then sends it a share of all requests. New connections are not used before the member
+	// has answered the TLS handshake, so they are closed less often: a member that resumes would lose good ones.
 	probePeriod   = 2 * time.Second
 	probeTimeout  = 2 * time.Second
 	probeFailures = 2
+	probesBetween = 10
 	probeKey      = "health"
 )
 
@@ -118,7 +120,7 @@ func (f *Failover) Run(ctx context.Context, members map[string]*clientv3.Client)
 			}
 			silent[member]++
 			// If no member responds, the reason may be this process, and there is no better connection.
-			if !anyone || silent[member] < probeFailures {
+			if !anyone || silent[member]%probesBetween != probeFailures {
 				continue
 			}
 			if closed := f.disconnect(address(member)); closed > 0 {

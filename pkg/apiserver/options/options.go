@@ -138,9 +138,10 @@ func New() *Options {
 	o.Recommended.Admission.DefaultOffPlugins.Insert(mutatingadmissionpolicy.PluginName)
 
 	o.LeaderElection = componentbaseconfig.LeaderElectionConfiguration{
-		LeaderElect:   true,
-		LeaseDuration: metav1.Duration{Duration: 15 * time.Second},
-		RenewDeadline: metav1.Duration{Duration: 10 * time.Second},
+		LeaderElect: true,
+		// Replicas try to become the leader every 2.0 to 4.4 seconds, so another one leads after 15 seconds.
+		LeaseDuration: metav1.Duration{Duration: 10 * time.Second},
+		RenewDeadline: metav1.Duration{Duration: 7 * time.Second},
 		RetryPeriod:   metav1.Duration{Duration: 2 * time.Second},
 		ResourceLock:  resourcelock.LeasesResourceLock,
 		ResourceName:  defaultLeaseName,
