@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -21,6 +22,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/membership"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/pkg/keepalive"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
 	"open-cluster-management.io/hub-apiserver/pkg/tracing"
 	"open-cluster-management.io/hub-apiserver/pkg/version"
@@ -94,6 +96,7 @@ func (o *Options) Config() (*Config, error) {
 			return nil, fmt.Errorf("--hub-kubeconfig: %w", err)
 		}
 		o.tune(hub)
+		hub.Dial = (&net.Dialer{Timeout: keepalive.DialTimeout, KeepAlive: 30 * time.Second}).DialContext
 	} else {
 		register.Tune = o.tune
 	}
@@ -129,6 +132,7 @@ func (o *Options) Config() (*Config, error) {
 func (o *Options) tune(config *rest.Config) {
 	config.UserAgent = "open-cluster-management-agent/" + version.Short()
 	config.QPS, config.Burst = o.QPS, o.Burst
+	config.Wrap(keepalive.Repeat)
 	// Warnings concern manifests, and the authors of manifests do not read this log.
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	if o.QPS > 0 {

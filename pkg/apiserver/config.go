@@ -35,6 +35,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/openapi"
+	"open-cluster-management.io/hub-apiserver/pkg/keepalive"
 	"open-cluster-management.io/hub-apiserver/pkg/registration/csr"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
@@ -125,6 +126,7 @@ func DescribeAPI(generic *genericapiserver.RecommendedConfig) {
 func (c *Config) Complete() CompletedConfig {
 	hub := rest.CopyConfig(c.Generic.ClientConfig)
 	hub.QPS, hub.Burst = hubQPS, hubBurst
+	hub.Wrap(keepalive.Repeat)
 	return CompletedConfig{&completedConfig{generic: c.Generic.Complete(), hub: hub, extra: &c.Extra}}
 }
 

@@ -24,10 +24,11 @@ const (
 // newClient returns a client of an etcd in which the server stores objects. It does not wait for a
 // connection. The store of a resource hides its client, and has neither leases nor transactions over
 // several keys.
-func newClient(config storagebackend.TransportConfig) (*clientv3.Client, error) {
+func newClient(config storagebackend.TransportConfig, options ...grpc.DialOption) (*clientv3.Client, error) {
 	out := clientv3.Config{
 		Endpoints: config.ServerList, DialTimeout: dialTimeout,
 		DialKeepAliveTime: keepaliveTime, DialKeepAliveTimeout: keepaliveTimeout,
+		DialOptions: options,
 	}
 	if config.CertFile != "" || config.KeyFile != "" || config.TrustedCAFile != "" {
 		info := transport.TLSInfo{CertFile: config.CertFile, KeyFile: config.KeyFile, TrustedCAFile: config.TrustedCAFile}

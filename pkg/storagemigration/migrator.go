@@ -22,6 +22,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/storage"
@@ -50,6 +52,9 @@ const (
 	waitPeriod = 5 * time.Second
 	stepPeriod = 10 * time.Second
 	lastRetry  = 5 * time.Minute
+
+	memberBackoff = time.Second
+	memberConnect = 3 * time.Second
 
 	// checkRate and writeRate are objects per second, and byteRate bytes per second. They keep a
 	// migration far below the capacity of etcd: it has weeks.
@@ -137,14 +142,17 @@ func (m *Migrator) Clients() []*clientv3.Client {
 	return append([]*clientv3.Client{m.client}, slices.Collect(maps.Values(m.others))...)
 }
 
-// Members returns a new client of each member of the etcd clusters, by its URL. The caller must close them.
+// Members returns a new client of each member of the etcd clusters, by its URL. It connects soon after a member has
+// started. The caller must close the clients.
 func (m *Migrator) Members() (map[string]*clientv3.Client, error) {
 	out := map[string]*clientv3.Client{}
 	for _, cluster := range m.Clients() {
 		for _, member := range cluster.Endpoints() {
 			transport := m.config.Transport
-			transport.ServerList = []string{member}
-			client, err := newClient(transport)
+			transport.ServerList, transport.EgressLookup = []string{member}, nil
+			client, err := newClient(transport, grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff: backoff.Config{BaseDelay: memberBackoff, MaxDelay: memberBackoff, Multiplier: 1}, MinConnectTimeout: memberConnect,
+			}))
 			if err != nil {
 				return nil, err
 			}

@@ -10,6 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/connrotation"
+
+	"open-cluster-management.io/hub-apiserver/pkg/keepalive"
 )
 
 // reloadDelay is the time during which client-go may still use a certificate after its file has
@@ -32,7 +34,7 @@ func (r *Registrar) connect() (*connection, error) {
 		return nil, fmt.Errorf("hub client: %w", err)
 	}
 	r.tune(config)
-	dialer := connrotation.NewDialer((&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext)
+	dialer := connrotation.NewDialer((&net.Dialer{Timeout: keepalive.DialTimeout, KeepAlive: 30 * time.Second}).DialContext)
 	config.Dial = dialer.DialContext
 	transport, err := rest.TransportFor(config)
 	if err != nil {

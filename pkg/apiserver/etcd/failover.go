@@ -3,8 +3,11 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,26 +23,27 @@ import (
 
 const (
 	// A member is silent after probeFailures probes without an answer. The etcd client of the library notices it only
-	// after 40 seconds, and until then sends it a share of all requests. New connections are not used before the member
-	// has answered the TLS handshake, so they are closed less often: a member that resumes would lose good ones.
+	// after 40 seconds, and until then sends it a share of all requests.
 	probePeriod   = 2 * time.Second
 	probeTimeout  = 2 * time.Second
 	probeFailures = 2
-	probesBetween = 10
 	probeKey      = "health"
 )
 
-// Failover closes the connections to a member of an etcd cluster that does not respond while another member does, so
-// that the client of etcd uses the others. A process that is stopped, or a link that loses all packets, otherwise
-// looks like a member that has nothing to send.
+// Failover makes the clients of an etcd cluster use the members that respond. If a member does not respond while
+// another one does, it closes the connections to it. A process that is stopped, or a link that loses all packets,
+// otherwise looks like a member that has nothing to send. New connections to a member wait until it responds: the
+// client of etcd waits up to two minutes after it has failed to connect.
 type Failover struct {
 	mu    sync.Mutex
 	conns map[string]map[*trackedConn]struct{}
+	// silent contains the addresses of members that do not respond. The channel is closed when one responds again.
+	silent map[string]chan struct{}
 }
 
 // NewFailover returns a Failover without connections.
 func NewFailover() *Failover {
-	return &Failover{conns: map[string]map[*trackedConn]struct{}{}}
+	return &Failover{conns: map[string]map[*trackedConn]struct{}{}, silent: map[string]chan struct{}{}}
 }
 
 // Redundant reports whether the servers are several members that a Failover can distinguish.
@@ -58,6 +62,16 @@ func (f *Failover) Lookup(egressselector.NetworkContext) (utilnet.DialFunc, erro
 }
 
 func (f *Failover) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	f.mu.Lock()
+	responds := f.silent[address]
+	f.mu.Unlock()
+	if responds != nil {
+		select {
+		case <-responds:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the etcd member %s does not respond: %w", address, context.Cause(ctx))
+		}
+	}
 	inner, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
@@ -103,24 +117,22 @@ func (f *Failover) disconnect(address string) int {
 // Run probes the members of a cluster until ctx ends. The clients are by the URL of the member, and have connections
 // of their own.
 func (f *Failover) Run(ctx context.Context, members map[string]*clientv3.Client) {
-	silent := map[string]int{}
+	failures := map[string]int{}
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		responds := probe(ctx, members)
 		if ctx.Err() != nil {
 			return
 		}
-		anyone := false
-		for _, ok := range responds {
-			anyone = anyone || ok
-		}
+		anyone := slices.Contains(slices.Collect(maps.Values(responds)), true)
 		for member, ok := range responds {
 			if ok {
-				silent[member] = 0
-				continue
+				failures[member] = 0
+			} else {
+				failures[member]++
 			}
-			silent[member]++
+			f.mark(address(member), failures[member] >= probeFailures)
 			// If no member responds, the reason may be this process, and there is no better connection.
-			if !anyone || silent[member]%probesBetween != probeFailures {
+			if !anyone || failures[member] < probeFailures {
 				continue
 			}
 			if closed := f.disconnect(address(member)); closed > 0 {
@@ -130,7 +142,21 @@ func (f *Failover) Run(ctx context.Context, members map[string]*clientv3.Client)
 	}, probePeriod)
 }
 
-// probe reports which members respond. A member responds without a quorum.
+// mark records whether a member is silent.
+func (f *Failover) mark(address string, silent bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	responds := f.silent[address]
+	switch {
+	case silent && responds == nil:
+		f.silent[address] = make(chan struct{})
+	case !silent && responds != nil:
+		close(responds)
+		delete(f.silent, address)
+	}
+}
+
+// probe reports which members respond with the current state, which requires the leader of the cluster.
 func probe(ctx context.Context, members map[string]*clientv3.Client) map[string]bool {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -139,8 +165,7 @@ func probe(ctx context.Context, members map[string]*clientv3.Client) map[string]
 	var probes sync.WaitGroup
 	for member, client := range members {
 		probes.Go(func() {
-			// A serializable read is answered by the member itself.
-			_, err := client.Get(ctx, probeKey, clientv3.WithSerializable(), clientv3.WithCountOnly())
+			_, err := client.Get(ctx, probeKey, clientv3.WithCountOnly())
 			mu.Lock()
 			defer mu.Unlock()
 			out[member] = answered(err)

@@ -77,6 +77,11 @@ func TestFailover(t *testing.T) {
 	if open(t, toSilent, time.Minute) {
 		t.Error("the connection to a silent member is open, want it closed, because another member responds")
 	}
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := f.dial(short, "tcp", silent); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("dial() to a silent member = %v, want it to wait until the member responds", err)
+	}
 	if !open(t, toOther, 10*time.Millisecond) {
 		t.Error("the connection to another address was closed, want it open")
 	}

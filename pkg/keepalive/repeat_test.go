@@ -1,0 +1,98 @@
+package keepalive
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// server is unavailable until it is told otherwise.
+func server(t *testing.T) (client *http.Client, url string, available *atomic.Bool, requests *atomic.Int64) {
+	t.Helper()
+	available, requests = &atomic.Bool{}, &atomic.Int64{}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
+		if !available.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return &http.Client{Transport: Repeat(s.Client().Transport)}, s.URL, available, requests
+}
+
+func TestRepeat(t *testing.T) {
+	client, url, available, requests := server(t)
+	get := func(ctx context.Context, query string) (int, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+query, nil)
+		if err != nil {
+			return 0, err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return 0, err
+		}
+		return response.StatusCode, response.Body.Close()
+	}
+	if code, err := get(t.Context(), "/objects/name"); err != nil || code != http.StatusServiceUnavailable {
+		t.Errorf("get of an object = %d, %v, want 503 at once", code, err)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := get(ctx, "/objects?watch=true"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("watch whose context ends = %v, want DeadlineExceeded", err)
+	}
+
+	// Many requests wait for one that tries.
+	requests.Store(0)
+	const count = 50
+	var waiting sync.WaitGroup
+	for i := range count {
+		query := "/objects?resourceVersion=0"
+		if i%2 == 0 {
+			query = "/objects?watch=true"
+		}
+		waiting.Go(func() {
+			if code, err := get(t.Context(), query); err != nil || code != http.StatusOK {
+				t.Errorf("%s = %d, %v, want 200 after the server is available", query, code, err)
+			}
+		})
+	}
+	deadline := time.Now().Add(time.Minute)
+	for requests.Load() < count && time.Now().Before(deadline) {
+		time.Sleep(time.Millisecond)
+	}
+	first := requests.Load()
+	available.Store(true)
+	waiting.Wait()
+	// Each request tried once, one request repeated it, and then all others did.
+	if total := requests.Load(); first != count || total > 2*count+1 {
+		t.Errorf("requests = %d before and %d in all, want %d and at most %d", first, total, count, 2*count+1)
+	}
+}
+
+// TestRepeatAfterGivingUp checks that another request tries if the one that tries for all ends.
+func TestRepeatAfterGivingUp(t *testing.T) {
+	client, url, available, _ := server(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	first, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"?watch=true", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Do(first); err == nil || !strings.Contains(err.Error(), "deadline") {
+		t.Errorf("Do() = %v, want the deadline", err)
+	}
+	available.Store(true)
+	response, err := client.Get(url + "?watch=true")
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("Get() = %v, %v, want 200", response, err)
+	}
+	_ = response.Body.Close()
+}
