@@ -204,13 +204,12 @@ func (r *Replica) run(ctx context.Context) {
 	// The Lease is independent of the Pod.
 	running.Go(func() { wait.UntilWithContext(ctx, func(ctx context.Context) { _ = r.report(ctx) }, nodeLeasePeriod) })
 	ready, alive := 0, 0
-	reported := false
 	set := func(now bool) {
 		r.mu.Lock()
 		r.ready = now
 		r.mu.Unlock()
-		// Reported again by the next probe, if the hub does not respond.
-		reported = r.reportPod(ctx, now) == nil
+		// The next probe reports it again if the hub does not respond, or a controller has changed it.
+		_ = r.reportPod(ctx, now)
 	}
 	began, lastLiveness := time.Now(), time.Now()
 	tick := time.NewTicker(readinessPeriod)
@@ -239,14 +238,11 @@ func (r *Replica) run(ctx context.Context) {
 			err := r.probe(ctx, "/readyz")
 			switch {
 			case err == nil:
-				if ready = 0; !r.PodReady() || !reported {
-					set(true)
-				}
-			case ready < readinessFailures:
-				if ready++; ready == readinessFailures {
-					set(false)
-				}
-			case !reported:
+				ready = 0
+				set(true)
+			case ready < readinessFailures-1:
+				ready++
+			default:
 				set(false)
 			}
 			if time.Since(lastLiveness) < livenessPeriod {
@@ -280,6 +276,9 @@ func (r *Replica) reportPod(ctx context.Context, ready bool) error {
 	status := corev1.ConditionFalse
 	if ready {
 		status = corev1.ConditionTrue
+	}
+	if slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == status }) {
+		return nil
 	}
 	address := r.Process.Host.address()
 	pod.Status.Phase, pod.Status.PodIP, pod.Status.PodIPs = corev1.PodRunning, address, []corev1.PodIP{{IP: address}}
