@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"os"
 	"slices"
 	"time"
@@ -72,26 +73,36 @@ func (f *clusterFile) header() []byte {
 	return binary.BigEndian.AppendUint32(header, crc32.Checksum(header, sumTable))
 }
 
-// parseHeader returns the entries of a file with a valid header.
-func parseHeader(data []byte, cluster string) ([]byte, *clusterFile, error) {
+// parseHeader returns the entries of a file with a valid header. If the file begins with known
+// entries, it returns only the entries after them, and true.
+func parseHeader(data []byte, cluster string, known *clusterFile) ([]byte, *clusterFile, bool, error) {
 	if len(data) < headerSize || string(data[:len(formatMagic)]) != formatMagic {
-		return nil, nil, errCorrupt
+		return nil, nil, false, errCorrupt
 	}
 	if data[len(formatMagic)] != format {
-		return nil, nil, errFormat
+		return nil, nil, false, errFormat
 	}
 	header, entries := data[:headerSize], data[headerSize:]
 	end := headerSize - sumSize
 	length := binary.BigEndian.Uint64(header[8:])
 	if crc32.Checksum(header[:end], sumTable) != binary.BigEndian.Uint32(header[end:]) || length > uint64(len(entries)) {
-		return nil, nil, errCorrupt
+		return nil, nil, false, errCorrupt
 	}
 	entries = entries[:length]
-	file := &clusterFile{length: len(entries), sum: crc32.Update(newSum(cluster), sumTable, entries)}
-	if file.sum != binary.BigEndian.Uint32(header[16:]) {
-		return nil, nil, errCorrupt
+	before := 0
+	if known != nil && known.length <= len(entries) {
+		before = known.length
 	}
-	return entries, file, nil
+	sum := crc32.Update(newSum(cluster), sumTable, entries[:before])
+	later := before > 0 && sum == known.sum
+	file := &clusterFile{length: len(entries), sum: crc32.Update(sum, sumTable, entries[before:])}
+	if file.sum != binary.BigEndian.Uint32(header[16:]) {
+		return nil, nil, false, errCorrupt
+	}
+	if later {
+		entries, file.live = entries[before:], known.live
+	}
+	return entries, file, later, nil
 }
 
 // entryWriter appends entries to one file at a time.
@@ -182,11 +193,13 @@ func (s *store) replace(t *transaction, c *cluster) error {
 	return os.Rename(path+temporarySuffix, path)
 }
 
+func (c *cluster) record() clusterRecord {
+	return clusterRecord{Hub: c.hub, Reported: c.reported, Incomplete: c.incomplete, Resources: c.rows.count(), Edges: c.edges}
+}
+
 // end writes the record of the cluster and the header. The header makes all entries valid.
 func (s *store) end(t *transaction, c *cluster, w *entryWriter, file *clusterFile) error {
-	record, err := json.Marshal(clusterRecord{
-		Hub: c.hub, Reported: c.reported, Incomplete: c.incomplete, Resources: c.rows.count(), Edges: c.edges,
-	})
+	record, err := json.Marshal(c.record())
 	w.entry(entryCluster, "", record)
 	w.flush()
 	if err = errors.Join(err, w.err); err == nil {
@@ -227,22 +240,51 @@ func (s *state) writeEdges(w *entryWriter, c *cluster, number uint32) {
 // entry is a part of a file. It shares the memory of the file.
 type entry struct{ key, value []byte }
 
-// clusterEntries is the content of a file.
+// readInto returns the content of a file, in the memory of buffer if it is large enough.
+func readInto(buffer []byte, path string) (content []byte, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	buffer = slices.Grow(buffer[:0], int(info.Size()))[:info.Size()]
+	_, err = io.ReadFull(f, buffer)
+	return buffer, err
+}
+
+// clusterEntries is the content of a file. If later is true, it is only what follows the known
+// entries.
 type clusterEntries struct {
 	file             *clusterFile
+	later, unchanged bool
 	record           clusterRecord
 	resources, edges []entry
 }
 
-// read reads the file of a cluster.
-func (s *store) read(cluster string) (*clusterEntries, error) {
-	data, err := os.ReadFile(s.path(cluster))
+// read reads the file of a cluster. If the file begins with known entries, it returns only the
+// entries after them.
+func (s *store) read(cluster string, known *clusterFile) (*clusterEntries, error) {
+	var err error
+	if s.content, err = readInto(s.content, s.path(cluster)); err != nil {
+		return nil, err
+	}
+	entries, file, later, err := parseHeader(s.content, cluster, known)
 	if err != nil {
 		return nil, err
 	}
-	entries, file, err := parseHeader(data, cluster)
-	if err != nil {
-		return nil, err
+	result := &clusterEntries{file: file, later: later}
+	if result.unchanged = later && len(entries) == 0; result.unchanged {
+		return result, nil
+	}
+	if later {
+		entries = slices.Clone(entries)
+	} else {
+		// The result refers to the content.
+		s.content = nil
 	}
 	var latest [entryKinds][]entry
 	for kind := range s.places {
@@ -262,9 +304,12 @@ func (s *store) read(cluster string) (*clusterEntries, error) {
 		}
 		latest[kind][place].value = value
 	}
-	result := &clusterEntries{file: file, resources: latest[entryResource], edges: latest[entryEdges]}
+	result.resources, result.edges = latest[entryResource], latest[entryEdges]
 	if len(latest[entryCluster]) != 1 || json.Unmarshal(latest[entryCluster][0].value, &result.record) != nil {
 		return nil, fmt.Errorf("record of the cluster: %w", errCorrupt)
+	}
+	if later {
+		return result, nil
 	}
 	for _, entries := range latest {
 		for _, e := range entries {

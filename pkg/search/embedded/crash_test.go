@@ -66,6 +66,11 @@ func reportForever(dir string) error {
 			}
 			fmt.Printf("%s %d\n", cluster, n)
 		}
+		if n%7 == 0 {
+			if err := engine.Checkpoint(); err != nil {
+				return err
+			}
+		}
 	}
 }
 

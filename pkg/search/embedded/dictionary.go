@@ -86,8 +86,12 @@ func (d *dictionaryWriter) property(name string) uint32 {
 	id := d.free.take(propertyNumbers, d.properties.len())
 	name = strings.Clone(name)
 	d.propertyNames[name] = id
-	*d.properties.edit(d.id, id) = &property{owner: d.id, name: name, hidden: query.Hidden(name), reserved: query.Reserved(name), json: quoted(name) + ":"}
+	*d.properties.edit(d.id, id) = newProperty(d.id, name)
 	return id
+}
+
+func newProperty(owner uint64, name string) *property {
+	return &property{owner: owner, name: name, hidden: query.Hidden(name), reserved: query.Reserved(name), json: quoted(name) + ":"}
 }
 
 func (d *dictionaryWriter) cloneNames() {
@@ -117,15 +121,22 @@ func (d *dictionaryWriter) field(propertyID uint32, kind query.Type, key string)
 		return id
 	}
 	id := d.free.take(fieldNumbers, d.fields.len())
-	f := &field{property: propertyID, kind: kind, key: strings.Clone(key)}
+	f := newField(propertyID, kind, strings.Clone(key))
 	if kind == query.Map {
-		f.keyJSON = quoted(key) + ":"
 		p := d.editProperty(propertyID)
 		p.keys = append(slices.Clip(p.keys), id)
 	}
 	*d.fields.edit(d.id, id) = f
 	d.fieldNumbers[fieldKey{propertyID, kind, f.key}] = id
 	return id
+}
+
+func newField(propertyID uint32, kind query.Type, key string) *field {
+	f := &field{property: propertyID, kind: kind, key: key}
+	if kind == query.Map {
+		f.keyJSON = quoted(key) + ":"
+	}
+	return f
 }
 
 // term returns the number of the term of a leaf in a field. textHash is the hash of the text.

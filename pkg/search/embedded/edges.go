@@ -126,12 +126,18 @@ func (w *graphWriter) removeKey(c *cluster, key edgeKey, counts *edgeCounts) {
 
 // removeRow removes all edges at a row.
 func (w *graphWriter) removeRow(c *cluster, number uint32, counts *edgeCounts) {
+	w.removeFrom(c, number, counts)
 	for _, e := range slices.Clone(w.adjacency.get(number)) {
-		key := edgeKey{number, e.other(), e.relation()}
-		if e.in() {
-			key.source, key.dest = key.dest, key.source
+		w.removeKey(c, edgeKey{e.other(), number, e.relation()}, counts)
+	}
+}
+
+// removeFrom removes all edges from a row.
+func (w *graphWriter) removeFrom(c *cluster, number uint32, counts *edgeCounts) {
+	for _, e := range slices.Clone(w.adjacency.get(number)) {
+		if !e.in() {
+			w.removeKey(c, edgeKey{number, e.other(), e.relation()}, counts)
 		}
-		w.removeKey(c, key, counts)
 	}
 }
 

@@ -1,5 +1,5 @@
 // Package embedded is the search engine for one machine. It keeps all data in memory, indexed, and
-// on disk, so that it can search immediately after a restart.
+// on disk, together with a checkpoint of the indexes, so that it can search soon after a restart.
 //
 // A value of a property is a term, and a resource is a row of terms. The index contains the
 // postings of each term, the terms of each property in order, and the postings of trigrams. The
@@ -75,6 +75,8 @@ type Engine struct {
 	log         changeLog
 	current     atomic.Pointer[state]
 
+	// indexed is the number of resources that were indexed when the data were loaded.
+	indexed int
 	// writer is used only by the goroutine that writes.
 	writer *writer
 	queue  chan *job
@@ -90,10 +92,11 @@ type Engine struct {
 
 var _ search.Engine = (*Engine)(nil)
 
-// job is a report to apply, or a cluster to remove.
+// job is a report to apply, a snapshot to take, or a cluster to remove.
 type job struct {
-	report  *search.Report
-	cluster string
+	report   *search.Report
+	cluster  string
+	snapshot *snapshot
 	// claimed is set by the writer when it starts the job, or by the caller when it withdraws the job.
 	claimed atomic.Bool
 	applied *search.Applied
@@ -195,6 +198,7 @@ func (e *Engine) commit(batch []*job) {
 			continue
 		}
 		switch {
+		case j.snapshot != nil:
 		case j.report == nil:
 			t.removeCluster(j.cluster)
 		default:
@@ -217,9 +221,20 @@ func (e *Engine) commit(batch []*job) {
 	for _, j := range applied {
 		if err != nil {
 			j.err = fmt.Errorf("write: %w", err)
+		} else if j.snapshot != nil {
+			*j.snapshot = e.snapshot()
 		}
 		close(j.done)
 	}
+}
+
+// snapshot returns the current state and the files that contain it.
+func (e *Engine) snapshot() snapshot {
+	s := snapshot{state: e.current.Load(), files: make(map[string]clusterFile, len(e.store.files))}
+	for name, file := range e.store.files {
+		s.files[name] = *file
+	}
+	return s
 }
 
 // publish makes a transaction visible to readers.

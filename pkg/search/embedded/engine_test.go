@@ -8,7 +8,13 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/enginetest"
 )
 
-func TestEngine(t *testing.T) {
+func TestEngine(t *testing.T) { testEngine(t, func(*testing.T, *embedded.Engine) {}) }
+
+// TestEngineFromCheckpoints opens the engine from checkpoints.
+func TestEngineFromCheckpoints(t *testing.T) { testEngine(t, checkpoint) }
+
+// testEngine tests the engine. It calls closing before the engine is closed and opened again.
+func testEngine(t *testing.T, closing func(*testing.T, *embedded.Engine)) {
 	dirs := map[search.Engine]string{}
 	openIn := func(t *testing.T, dir string) search.Engine {
 		t.Helper()
@@ -26,6 +32,7 @@ func TestEngine(t *testing.T) {
 	}
 	enginetest.Run(t, func(t *testing.T) search.Engine { return openIn(t, t.TempDir()) }, enginetest.Options{
 		Reopen: func(t *testing.T, engine search.Engine) search.Engine {
+			closing(t, engine.(*embedded.Engine))
 			if err := engine.Close(); err != nil {
 				t.Fatal(err)
 			}

@@ -1,15 +1,20 @@
 package embedded
 
-import "open-cluster-management.io/hub-apiserver/pkg/search"
+import (
+	"fmt"
+
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+)
 
 // OnBoot returns options that simulate a machine with the given boot ID.
 func OnBoot(id string) Options { return Options{boot: id} }
 
 // Names in the directory of an engine.
 const (
-	StateFile    = stateFile
-	DiscardedDir = discardedDir
-	FormerFile   = formerFile
+	StateFile      = stateFile
+	CheckpointFile = checkpointFile
+	DiscardedDir   = discardedDir
+	FormerFile     = formerFile
 )
 
 // ClusterFile returns the name of the file of a cluster.
@@ -36,3 +41,20 @@ func (e *Engine) TextBytes() int {
 	})
 	return size
 }
+
+// Checkpoint writes a checkpoint.
+func (e *Engine) Checkpoint() error {
+	_, err := e.checkpoint()
+	return err
+}
+
+// Indexed returns the number of resources that were not in the checkpoint when the data were loaded.
+func (e *Engine) Indexed() int { return e.indexed }
+
+// CheckpointRecord returns the record of a checkpoint as text, without files.
+func (e *Engine) CheckpointRecord() string {
+	return fmt.Sprintf("%+v", *e.current.Load().record(nil))
+}
+
+// CheckpointHeader is the size of the header of a checkpoint.
+const CheckpointHeader = checkpointHeader

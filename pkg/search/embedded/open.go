@@ -76,16 +76,17 @@ func (d *Data) Load(ctx context.Context) (*Engine, error) {
 	if err := e.open(ctx, d.store); err != nil {
 		return nil, err
 	}
-	e.running.Add(2)
+	e.running.Add(3)
 	go e.write()
 	go e.forgetIdle()
+	go e.writeCheckpoints()
 	return e, nil
 }
 
 // open loads the data.
 func (e *Engine) open(ctx context.Context, s *store) error {
 	start := time.Now()
-	t, err := loadAll(ctx, s)
+	t, indexed, err := loadAll(ctx, s)
 	if err == nil {
 		err = e.distrust(s, t)
 	}
@@ -94,10 +95,10 @@ func (e *Engine) open(ctx context.Context, s *store) error {
 		return err
 	}
 	if t.visible > 0 {
-		e.logger.Info("Loaded the search data", "resources", t.visible, "clusters", len(t.clusters), "duration", time.Since(start))
+		e.logger.Info("Loaded the search data", "resources", t.visible, "clusters", len(t.clusters), "indexed", indexed, "duration", time.Since(start))
 	}
 	current := t.state
-	e.store, e.writer = s, t.writer
+	e.store, e.writer, e.indexed = s, t.writer, indexed
 	e.current.Store(&current)
 	e.log.reset(&current)
 	current.measure()
@@ -125,21 +126,28 @@ func (e *Engine) distrust(s *store, t *transaction) error {
 	return nil
 }
 
-// loadAll reads the files of all clusters, until ctx ends.
-func loadAll(ctx context.Context, s *store) (*transaction, error) {
-	t := newWriter(&state{}, 0).begin(&state{
-		version: s.Version, clusterNames: map[string]uint32{},
-		dictionary: dictionary{propertyNames: map[string]uint32{}}, graph: graph{relationNames: map[string]uint32{}},
-	})
+// loadAll reads the checkpoint and the files of all clusters, until ctx ends. It returns the number
+// of resources that were not in the checkpoint.
+func loadAll(ctx context.Context, s *store) (*transaction, int, error) {
+	from, err := s.readCheckpoint()
+	if err != nil {
+		return nil, 0, fmt.Errorf("checkpoint of the search data: %w", err)
+	}
+	from.state.version = max(from.state.version, s.Version)
+	t := newWriter(&from.state, 0).begin(&from.state)
 	t.journal.recording = false
-	if err := t.load(ctx, s); err != nil {
-		return nil, fmt.Errorf("load the search data: %w", err)
+	indexed, err := t.load(ctx, s, from.files)
+	if err != nil {
+		return nil, 0, fmt.Errorf("load the search data: %w", err)
 	}
 	if err := t.prepare(ctx.Err); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	t.finish()
-	t.compact()
-	t.moved, t.journal.stored = nil, storedChanges{}
-	return t, nil
+	if len(from.files) == 0 {
+		t.compact()
+	}
+	t.moved, t.touched, t.journal.stored = nil, nil, storedChanges{}
+	t.firstMoved, t.firstTouched = 0, 0
+	return t, indexed, nil
 }

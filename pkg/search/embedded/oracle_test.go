@@ -119,16 +119,30 @@ func TestAnswersEqualOracle(t *testing.T) {
 	}
 	t.Logf("repeat with SEARCH_SEED=%d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
-	for name, options := range map[string]embedded.Options{"WithRankings": {}, "WithoutRankings": embedded.WithoutRankings()} {
+	for name, options := range map[string]embedded.Options{"WithRankings": {}, "WithoutRankings": embedded.WithoutRankings(), "FromCheckpoints": {}} {
 		t.Run(name, func(t *testing.T) {
-			engine := open(t, t.TempDir(), options)
-			defer closed(t, engine)
-			compareAll(t, engine, fleetgen.Options{Clusters: 4, PerCluster: 1500, Seed: seed | 1}, r)
+			dir := t.TempDir()
+			engine := open(t, dir, options)
+			defer func() { closed(t, engine) }()
+			compareAll(t, engine, fleetgen.Options{Clusters: 4, PerCluster: 1500, Seed: seed | 1}, r, func(changed bool) search.Engine {
+				switch {
+				case name != "FromCheckpoints":
+				case changed:
+					// Some changes follow the checkpoint.
+					closed(t, engine)
+					engine = open(t, dir, options)
+				default:
+					checkpoint(t, engine)
+				}
+				return engine
+			})
 		})
 	}
 }
 
-func compareAll(t *testing.T, engine search.Engine, options fleetgen.Options, r *rand.Rand) {
+// compareAll compares the answers of an engine and the oracle. It calls next amid changes and after them,
+// and continues with the returned engine.
+func compareAll(t *testing.T, engine search.Engine, options fleetgen.Options, r *rand.Rand, next func(changed bool) search.Engine) {
 	t.Helper()
 	oracle := &naive{resources: map[string]search.Resource{}, clusters: map[string]*search.Report{}}
 	var reports []*search.Report
@@ -149,7 +163,10 @@ func compareAll(t *testing.T, engine search.Engine, options fleetgen.Options, r 
 			}
 			compare(t, engine, oracle, scope, &q, text, r)
 		}
-		for range 20 {
+		for i := range 20 {
+			if i == 10 {
+				engine = next(false)
+			}
 			delta := fleetgen.Update(r, reports[r.IntN(len(reports))], 1+r.IntN(30))
 			gone := reports[slices.IndexFunc(reports, func(full *search.Report) bool { return full.Cluster == delta.Cluster })].Put
 			for range r.IntN(5) {
@@ -158,6 +175,7 @@ func compareAll(t *testing.T, engine search.Engine, options fleetgen.Options, r 
 			apply(t, engine, &delta)
 			oracle.apply(&delta)
 		}
+		engine = next(true)
 	}
 }
 

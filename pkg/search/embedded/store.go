@@ -61,9 +61,8 @@ type storeState struct {
 // store keeps the reports of clusters on disk, with one file for each cluster. A write survives a
 // crash of the process. It becomes durable against a crash of the machine when the store is closed.
 //
-// No answer is read from disk. Files are read when the store is opened, and each file has a
-// checksum of its whole content. A file that does not match its checksum is moved aside, and its
-// cluster reports again.
+// Files are read when the store is opened, and each file has a checksum of its whole content. A file
+// that does not match its checksum is moved aside, and its cluster reports again.
 type store struct {
 	storeState
 	dir    string
@@ -74,8 +73,9 @@ type store struct {
 	trusted bool
 	entries entryWriter
 	// places contains the positions of the latest entries of each kind, by key, while a file is
-	// read.
-	places [entryKinds]map[string]int
+	// read. content is a buffer for files.
+	places  [entryKinds]map[string]int
+	content []byte
 }
 
 // bootID returns the ID of the current run of the machine, or "" if the system provides none.
@@ -93,9 +93,6 @@ func openStore(dir, boot string, logger klog.Logger) (_ *store, err error) {
 		return nil, fmt.Errorf("directory of the search data: %w", err)
 	}
 	s := &store{dir: dir, logger: logger, files: map[string]*clusterFile{}}
-	for kind := range s.places {
-		s.places[kind] = map[string]int{}
-	}
 	if s.lock, err = os.OpenFile(filepath.Join(dir, stateFile), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, fmt.Errorf("search data: %w", err)
 	}

@@ -70,7 +70,7 @@ func (t *table) find(hash uint64, is func(number uint32) bool) (uint32, bool) {
 // insert adds a number, which must not be in the table yet.
 func (t *table) insert(transaction, hash uint64, number uint32) {
 	if t.mask == 0 || t.used > int(t.mask+1)*bucketSize/4*3 {
-		t.rebuild(transaction)
+		t.rebuild(transaction, 2*(t.used-t.removed))
 	}
 	t.place(transaction, slot{hash: uint32(hash >> 32), number: number + 1})
 }
@@ -94,10 +94,10 @@ func (t *table) place(transaction uint64, placed slot) {
 	}
 }
 
-// rebuild increases the size, and drops removed slots.
-func (t *table) rebuild(transaction uint64) {
+// rebuild gives the table more than a number of slots, and drops removed slots.
+func (t *table) rebuild(transaction uint64, slots int) {
 	size := uint32(tableMin)
-	for live := t.used - t.removed; int(size)*bucketSize < live*2+1; {
+	for int(size)*bucketSize <= slots {
 		size *= 2
 	}
 	grown := table{mask: size - 1}
