@@ -150,20 +150,21 @@ func (r *checkpointRecord) restore(s *state) {
 	}
 }
 
-// sets returns the postings that are not in the dictionary.
-func (s *state) sets() []*postings {
+// sets returns the postings outside of the dictionary, of the classes, properties and clusters that
+// another state has, too.
+func (s *state) sets(of *state) []*postings {
 	var sets []*postings
-	for i := range uint32(s.classes.len()) {
+	for i := range uint32(of.classes.len()) {
 		sets = append(sets, &s.classes.at(i).rows)
 	}
-	for i := range uint32(s.properties.len()) {
+	for i := range uint32(of.properties.len()) {
 		p := s.properties.get(i)
 		for j := range p.variants {
 			sets = append(sets, &p.variants[j])
 		}
 		sets = append(sets, &p.empties)
 	}
-	for _, c := range s.clusters {
+	for _, c := range s.clusters[:len(of.clusters)] {
 		sets = append(sets, &c.rows, &c.secrets, &c.unknown)
 	}
 	return sets
@@ -347,7 +348,7 @@ func (w *checkpointWriter) state(from *snapshot) {
 		}
 		return &postings{}
 	})
-	sets := s.sets()
+	sets := s.sets(s)
 	w.postings(len(sets), func(i uint32) *postings { return sets[i] })
 
 	column(w, s.adjacency.len(), func(i uint32) uint32 { return uint32(len(s.adjacency.get(i))) })
@@ -392,22 +393,39 @@ func newCheckpoint() *checkpoint {
 	}}
 }
 
+// openCheckpoint maps the checkpoint into memory and checks it.
+func (s *store) openCheckpoint() (*checkpointReader, error) {
+	data, err := mapFile(filepath.Join(s.dir, checkpointFile))
+	if err != nil {
+		return nil, err
+	}
+	header, content := data[:checkpointHeader], data[checkpointHeader:]
+	switch {
+	case string(header[:8]) != checkpointMagic || binary.NativeEndian.Uint32(header[8:]) != checkpointFormat:
+		err = errFormat
+	case binary.NativeEndian.Uint64(header[16:]) != uint64(len(content)) || crc32.Checksum(content, sumTable) != binary.NativeEndian.Uint32(header[12:]):
+		err = errCorrupt
+	default:
+		return &checkpointReader{decoder: decoder{rest: content}, size: len(content)}, nil
+	}
+	return nil, errors.Join(err, syscall.Munmap(data))
+}
+
 // readCheckpoint returns the checkpoint, or an empty one if there is none that can be used.
 func (s *store) readCheckpoint() (*checkpoint, error) {
 	path := filepath.Join(s.dir, checkpointFile)
 	if err := os.Remove(path + temporarySuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	data, err := mapFile(path)
+	r, err := s.openCheckpoint()
 	if errors.Is(err, fs.ErrNotExist) {
 		return newCheckpoint(), nil
 	}
 	if err == nil {
-		var found *checkpoint
-		if found, err = parseCheckpoint(data); err == nil {
+		if found := r.checkpoint(); r.complete() {
 			return found, nil
 		}
-		err = errors.Join(err, syscall.Munmap(data))
+		err = errCorrupt
 	}
 	s.logger.Info("The checkpoint of the search data cannot be used and is removed. All data are indexed again, which takes longer", "reason", err.Error())
 	return newCheckpoint(), os.Remove(path)
@@ -430,28 +448,15 @@ func mapFile(path string) (data []byte, err error) {
 	return syscall.Mmap(int(f.Fd()), 0, int(info.Size()), syscall.PROT_READ, syscall.MAP_SHARED)
 }
 
-func parseCheckpoint(data []byte) (*checkpoint, error) {
-	header, content := data[:checkpointHeader], data[checkpointHeader:]
-	if string(header[:8]) != checkpointMagic || binary.NativeEndian.Uint32(header[8:]) != checkpointFormat {
-		return nil, errFormat
-	}
-	if binary.NativeEndian.Uint64(header[16:]) != uint64(len(content)) || crc32.Checksum(content, sumTable) != binary.NativeEndian.Uint32(header[12:]) {
-		return nil, errCorrupt
-	}
-	r := &checkpointReader{decoder: decoder{rest: content}, size: len(content)}
-	found := r.checkpoint()
-	if r.failed || len(r.rest) > 0 {
-		return nil, errCorrupt
-	}
-	return found, nil
-}
-
 // checkpointReader reads what checkpointWriter writes. Its results share the memory of the data.
 type checkpointReader struct {
 	decoder
 	size  int
 	lists []postingList
 }
+
+// complete reports whether everything was read.
+func (r *checkpointReader) complete() bool { return !r.failed && len(r.rest) == 0 }
 
 func (r *checkpointReader) align() { r.take(uint64(-(r.size - len(r.rest)) & (checkpointAlign - 1))) }
 
@@ -484,7 +489,18 @@ func (r *checkpointReader) texts(count int, set func(i uint32, text string)) {
 	}
 }
 
-// postings sets the rows of each set.
+// ends calls set with the ends of each row that has some.
+func (r *checkpointReader) ends(count int, set func(i uint32, ends []end)) {
+	degrees := readColumn[uint32](r, count)
+	r.align()
+	for i, degree := range degrees {
+		if degree > 0 {
+			set(uint32(i), slices.Clip(readValues[end](r, int(degree))))
+		}
+	}
+}
+
+// postings sets the rows of each set, unless at returns nil for it.
 func (r *checkpointReader) postings(count int, at func(i uint32) *postings) {
 	heads := readColumn[uint32](r, count)
 	r.align()
@@ -495,21 +511,31 @@ func (r *checkpointReader) postings(count int, at func(i uint32) *postings) {
 		}
 		set := at(uint32(i))
 		if head&setMany == 0 {
-			set.one = head
+			if set != nil {
+				set.one = head
+			}
 			continue
 		}
 		rows := readValues[uint32](r, int(head&^setMany))
-		set.many = &packed(&r.lists, []postingList{{list: rows[:len(rows):len(rows)]}})[0]
+		var many *postingList
+		if set != nil {
+			many = &packed(&r.lists, []postingList{{list: slices.Clip(rows)}})[0]
+			set.many = many
+		}
 		if len(rows) == 0 {
-			bitmaps = append(bitmaps, set.many)
+			bitmaps = append(bitmaps, many)
 		}
 	}
-	for _, set := range bitmaps {
-		set.list, set.bitmap = nil, roaring.New()
-		if _, err := set.bitmap.FromUnsafeBytes(readList[byte](r)); err != nil {
+	for _, many := range bitmaps {
+		data := readList[byte](r)
+		if many == nil {
+			continue
+		}
+		many.bitmap = roaring.New()
+		if _, err := many.bitmap.FromUnsafeBytes(data); err != nil {
 			r.failed = true
 		}
-		set.bitmap.SetCopyOnWrite(true)
+		many.bitmap.SetCopyOnWrite(true)
 	}
 }
 
@@ -550,17 +576,10 @@ func (r *checkpointReader) checkpoint() *checkpoint {
 	tables.Go(s.indexTerms)
 	tables.Go(s.indexRows)
 	r.postings(trigrams, func(i uint32) *postings { return s.trigrams.edit(0, i) })
-	sets := s.sets()
+	sets := s.sets(s)
 	r.postings(len(sets), func(i uint32) *postings { return sets[i] })
 
-	degrees := readColumn[uint32](r, adjacency)
-	r.align()
-	for i, degree := range degrees {
-		if degree > 0 {
-			ends := readValues[end](r, int(degree))
-			*s.adjacency.edit(0, uint32(i)) = slices.Clip(ends)
-		}
-	}
+	r.ends(adjacency, func(i uint32, ends []end) { *s.adjacency.edit(0, i) = ends })
 	for i := range record.Properties {
 		r.property(s.properties.get(uint32(i)))
 	}

@@ -23,7 +23,7 @@ import (
 
 func checkpoint(t *testing.T, engine *embedded.Engine) {
 	t.Helper()
-	if err := engine.Checkpoint(); err != nil {
+	if err := engine.Checkpoint(nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -69,8 +69,17 @@ func TestCheckpoint(t *testing.T) {
 		apply(t, engine, fulls[i])
 	}
 	for n := range 6 {
-		checkpoint(t, engine)
 		reports := someReports(r, fulls, n)
+		if n%2 == 0 {
+			checkpoint(t, engine)
+		} else if err := engine.Checkpoint(func() {
+			// The engine uses the mapping after some of the reports.
+			apply(t, engine, &reports[0])
+			apply(t, engine, &reports[1])
+			reports = reports[2:]
+		}); err != nil {
+			t.Fatal(err)
+		}
 		for i := range reports {
 			apply(t, engine, &reports[i])
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"time"
+	"unsafe"
 )
 
 const (
@@ -21,6 +22,9 @@ func (e *Engine) writeCheckpoints() {
 	defer e.running.Done()
 	// All that was indexed when the data were loaded counts as changed.
 	changed := -e.indexed
+	// mapped is the number of resources whose data are in a mapping. Each mapping keeps the space of its
+	// file on disk, so a new one is used only when it contains more than twice as many.
+	mapped := e.current.Load().visible - e.indexed
 	wait := checkpointPause
 	for {
 		select {
@@ -40,8 +44,14 @@ func (e *Engine) writeCheckpoints() {
 			}
 			continue
 		}
-		changed = written.changes()
-		e.logger.Info("Wrote a checkpoint of the search data", "version", written.version, "duration", time.Since(start))
+		changed = written.state.changes()
+		e.logger.Info("Wrote a checkpoint of the search data", "version", written.state.version, "duration", time.Since(start))
+		if written.state.visible > 2*mapped {
+			if err := e.useCheckpoint(written); err != nil {
+				e.logger.Error(err, "The new checkpoint of the search data cannot be mapped into memory; the server needs more memory")
+			}
+			mapped = written.state.visible
+		}
 		wait = max(wait, checkpointShare*time.Since(start))
 	}
 }
@@ -51,11 +61,80 @@ func (s *state) changes() int {
 	return int(s.nextMoved()) + int(s.firstTouched) + len(s.touched)
 }
 
-// checkpoint writes a checkpoint of the current state, and returns the state.
-func (e *Engine) checkpoint() (*state, error) {
+// checkpoint writes a checkpoint of the current state, and returns what it contains.
+func (e *Engine) checkpoint() (*snapshot, error) {
 	j := &job{snapshot: &snapshot{}, done: make(chan struct{})}
 	if err := e.do(context.Background(), j); err != nil {
 		return nil, err
 	}
-	return j.snapshot.state, e.store.writeCheckpoint(j.snapshot, e.giveWay)
+	return j.snapshot, e.store.writeCheckpoint(j.snapshot, e.giveWay)
+}
+
+// useCheckpoint replaces the data in memory that a checkpoint contains by its mapping.
+func (e *Engine) useCheckpoint(written *snapshot) error {
+	r, err := e.store.openCheckpoint()
+	if err != nil {
+		return err
+	}
+	return e.do(context.Background(), &job{mapping: r, snapshot: written, done: make(chan struct{})})
+}
+
+// use replaces the texts, rows, lists and bitmaps that have not changed since a checkpoint of an
+// earlier state was written. Answers do not change.
+func (t *transaction) use(r *checkpointReader, from *state) {
+	readList[byte](r)
+	counts := readList[uint64](r)
+	rows, terms, trigrams, adjacency := int(counts[0]), int(counts[1]), int(counts[2]), int(counts[3])
+	readColumn[uint64](r, rows)
+	readColumn[uint32](r, rows)
+	readColumn[uint32](r, rows)
+	r.texts(rows, func(i uint32, data string) {
+		if sameMemory(from.rows.at(i).data, t.rows.at(i).data) {
+			t.rows.edit(t.id, i).data = data
+		}
+	})
+	readColumn[termInfo](r, terms)
+	r.texts(terms, func(i uint32, text string) {
+		if sameMemory(from.terms.at(i).text, t.terms.at(i).text) {
+			t.terms.edit(t.id, i).text = text
+		}
+	})
+	r.postings(terms, func(i uint32) *postings {
+		if many := from.terms.at(i).postings.many; many != nil && many == t.terms.at(i).postings.many {
+			return &t.terms.edit(t.id, i).postings
+		}
+		return nil
+	})
+	r.postings(trigrams, func(i uint32) *postings {
+		if many := from.trigrams.at(i).many; many != nil && many == t.trigrams.at(i).many {
+			return t.trigrams.edit(t.id, i)
+		}
+		return nil
+	})
+	for i := range uint32(from.classes.len()) {
+		t.classes.edit(t.id, i)
+	}
+	for i := range uint32(from.properties.len()) {
+		t.dict.editProperty(i)
+	}
+	for i := range from.clusters {
+		t.editCluster(uint32(i))
+	}
+	before, now := from.sets(from), t.sets(from)
+	r.postings(len(now), func(i uint32) *postings {
+		if many := before[i].many; many != nil && many == now[i].many {
+			return now[i]
+		}
+		return nil
+	})
+	r.ends(adjacency, func(i uint32, ends []end) {
+		if now := t.adjacency.get(i); len(now) == len(ends) && &now[0] == &from.adjacency.get(i)[0] {
+			*t.adjacency.edit(t.id, i) = ends
+		}
+	})
+}
+
+// sameMemory reports whether two texts are the same memory. It is false for empty texts.
+func sameMemory(a, b string) bool {
+	return len(a) > 0 && len(a) == len(b) && unsafe.StringData(a) == unsafe.StringData(b)
 }

@@ -67,7 +67,7 @@ func reportForever(dir string) error {
 			fmt.Printf("%s %d\n", cluster, n)
 		}
 		if n%7 == 0 {
-			if err := engine.Checkpoint(); err != nil {
+			if err := engine.Checkpoint(func() {}); err != nil {
 				return err
 			}
 		}

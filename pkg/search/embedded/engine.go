@@ -92,11 +92,13 @@ type Engine struct {
 
 var _ search.Engine = (*Engine)(nil)
 
-// job is a report to apply, a snapshot to take, or a cluster to remove.
+// job is a report to apply, a cluster to remove, a snapshot to take, or a mapping of a checkpoint of
+// a snapshot to use.
 type job struct {
 	report   *search.Report
 	cluster  string
 	snapshot *snapshot
+	mapping  *checkpointReader
 	// claimed is set by the writer when it starts the job, or by the caller when it withdraws the job.
 	claimed atomic.Bool
 	applied *search.Applied
@@ -193,11 +195,15 @@ func (e *Engine) commit(batch []*job) {
 	before := e.current.Load()
 	t := e.writer.begin(before)
 	var applied []*job
+	remapped := false
 	for _, j := range batch {
 		if !j.claimed.CompareAndSwap(false, true) {
 			continue
 		}
 		switch {
+		case j.mapping != nil:
+			t.use(j.mapping, j.snapshot.state)
+			remapped = true
 		case j.snapshot != nil:
 		case j.report == nil:
 			t.removeCluster(j.cluster)
@@ -210,7 +216,7 @@ func (e *Engine) commit(batch []*job) {
 		applied = append(applied, j)
 	}
 	var err error
-	if t.version != before.version {
+	if remapped || t.version != before.version {
 		if err = t.prepare(func() error { return e.store.write(t) }); err == nil {
 			t.finish()
 			e.publish(t)
@@ -221,7 +227,7 @@ func (e *Engine) commit(batch []*job) {
 	for _, j := range applied {
 		if err != nil {
 			j.err = fmt.Errorf("write: %w", err)
-		} else if j.snapshot != nil {
+		} else if j.snapshot != nil && j.mapping == nil {
 			*j.snapshot = e.snapshot()
 		}
 		close(j.done)

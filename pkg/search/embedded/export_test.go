@@ -42,10 +42,15 @@ func (e *Engine) TextBytes() int {
 	return size
 }
 
-// Checkpoint writes a checkpoint.
-func (e *Engine) Checkpoint() error {
-	_, err := e.checkpoint()
-	return err
+// Checkpoint writes a checkpoint. It calls then before the engine uses the mapping of the checkpoint, unless then is
+// nil, in which case the engine does not use it.
+func (e *Engine) Checkpoint(then func()) error {
+	written, err := e.checkpoint()
+	if err != nil || then == nil {
+		return err
+	}
+	then()
+	return e.useCheckpoint(written)
 }
 
 // Indexed returns the number of resources that were not in the checkpoint when the data were loaded.
