@@ -14,7 +14,7 @@ const (
 	// checkpointPause is the minimum time between checkpoints. checkpointShare is the minimum ratio
 	// of the time between checkpoints to the time that the last one took.
 	checkpointPause = time.Minute
-	checkpointShare = 20
+	checkpointShare = 10
 )
 
 // writeCheckpoints writes checkpoints until the engine is closed.
