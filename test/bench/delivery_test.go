@@ -267,16 +267,19 @@ func resident(b *testing.B, pid int) float64 {
 }
 
 // residentMemory returns the resident memory of a process in MB.
-func residentMemory(pid int) (float64, error) {
+func residentMemory(pid int) (float64, error) { return memoryOf(pid, "VmRSS") }
+
+// memoryOf returns a part of the memory of a process in MiB: VmRSS, RssAnon or RssFile.
+func memoryOf(pid int, part string) (float64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if rest, ok := strings.CutPrefix(line, part+":"); ok {
 			kilobytes, err := strconv.Atoi(strings.Fields(rest)[0])
 			return float64(kilobytes) / 1024, err
 		}
 	}
-	return 0, fmt.Errorf("/proc/%d/status has no VmRSS", pid)
+	return 0, fmt.Errorf("/proc/%d/status has no %s", pid, part)
 }

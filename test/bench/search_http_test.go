@@ -93,7 +93,7 @@ func BenchmarkSearchHTTP(b *testing.B) {
 				post func(*searchQuery, context.Context, rest.Interface, searchUser) error
 			}{{"searches", (*searchQuery).post}, {"GraphQL", (*searchQuery).postGraphQL}} {
 				fmt.Printf("over HTTP, %s, by %s:\n", way.name, api.name)
-				compareWithBaseline(b, h.users, func(count int, u searchUser, q *searchQuery) []time.Duration {
+				compareWithBaseline(b, h.users, []int{1, searchClients}, func(count int, u searchUser, q *searchQuery) []time.Duration {
 					ask := func(int) error { return api.post(q, b.Context(), clients[u.name], u) }
 					for i := range searchClients {
 						if err := ask(i); err != nil {

@@ -154,9 +154,9 @@ func repeat(ctx context.Context, b *testing.B, clients, kinds int, ask func(int)
 
 func ms(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
-// measureQueries prints p50 and p99 of every query, and the ratio of the baseline to p50.
-func (f *searchedFleet) measureQueries(b *testing.B) {
-	compareWithBaseline(b, f.users, func(clients int, u searchUser, q *searchQuery) []time.Duration {
+// measureQueries prints p50 and p99 of every query for each number of clients, and the ratio of the baseline to p50.
+func (f *searchedFleet) measureQueries(b *testing.B, clients ...int) {
+	compareWithBaseline(b, f.users, clients, func(clients int, u searchUser, q *searchQuery) []time.Duration {
 		if err := q.ask(b.Context(), f, u); err != nil {
 			b.Error(err)
 			return nil
@@ -167,12 +167,12 @@ func (f *searchedFleet) measureQueries(b *testing.B) {
 	})
 }
 
-func compareWithBaseline(b *testing.B, users []searchUser, measure func(clients int, u searchUser, q *searchQuery) []time.Duration) {
+func compareWithBaseline(b *testing.B, users []searchUser, clientCounts []int, measure func(clients int, u searchUser, q *searchQuery) []time.Duration) {
 	fmt.Println("the baseline is of 100 clusters of 5000 resources; times is how many times lower p50 is")
 	fmt.Printf("%-4s%-42s%-7s%3s %10s %10s %10s %8s\n", "", "ms", "user", "c", "p50", "p99", "baseline", "times")
 	for _, q := range searchQueries {
 		for _, u := range users {
-			for _, clients := range []int{1, searchClients} {
+			for _, clients := range clientCounts {
 				took := measure(clients, u, q)
 				if len(took) == 0 {
 					continue

@@ -61,16 +61,21 @@ func restricted(b *testing.B, policy string) visibility.Scope {
 	return visibilitytest.Scope(b, policy, &user.DefaultInfo{Name: fleetgen.User})
 }
 
-// reportFleet reports the whole fleet to an engine, and prints the rate.
-func reportFleet(b *testing.B, engine search.Engine, o fleetgen.Options) *searchedFleet {
+func searchUsers(b *testing.B, o fleetgen.Options) []searchUser {
 	b.Helper()
 	seen := max(1, o.Clusters/5)
 	last := max(1, o.Clusters-seen)
-	f := &searchedFleet{engine: engine, options: o, users: []searchUser{
+	return []searchUser{
 		{"admin", visibility.Everything(), 1},
 		{"U20", restricted(b, fleetgen.Policy(1, seen, 50)), 1},
 		{"U80", restricted(b, fleetgen.Policy(last, seen, 50)), last},
-	}}
+	}
+}
+
+// reportFleet reports the whole fleet to an engine, and prints the rate.
+func reportFleet(b *testing.B, engine search.Engine, o fleetgen.Options) *searchedFleet {
+	b.Helper()
+	f := &searchedFleet{engine: engine, options: o, users: searchUsers(b, o)}
 	var took time.Duration
 	var each []time.Duration
 	resources, edges := 0, 0
@@ -130,7 +135,7 @@ func reportUpdates(ctx context.Context, b *testing.B, clusters []*search.Report,
 func benchmarkEngine(b *testing.B, engine search.Engine) {
 	f := reportFleet(b, engine, fleetSize(b))
 	f.measureReports(b)
-	f.measureQueries(b)
+	f.measureQueries(b, 1, searchClients)
 	f.measureUnderUpdates(b)
 	f.measureColdCallers(b)
 }
