@@ -48,6 +48,18 @@ type record struct {
 	Versions map[string][]string `json:"versions"`
 }
 
+// IsRecord reports whether a key of etcd is that of the record of a server, whatever its prefix.
+func IsRecord(key string) bool { return strings.HasSuffix(key, stateKey+recordKey) }
+
+// ParseRecord returns the API versions in which a record says that objects may be stored, by resource.
+func ParseRecord(value []byte) (map[string][]string, error) {
+	var r record
+	if err := json.Unmarshal(value, &r); err != nil {
+		return nil, fmt.Errorf("decoding the versions of stored objects: %w", err)
+	}
+	return r.Versions, nil
+}
+
 // state is what etcd contains about versions, at one revision.
 type state struct {
 	revision int64

@@ -43,6 +43,7 @@ managed clusters, add-ons and fleet search.`,
 			return run(command.Context(), completed)
 		},
 	}
+	command.AddCommand(newSnapshot())
 	sets := o.Flags()
 	for _, set := range sets.FlagSets {
 		command.Flags().AddFlagSet(set)

@@ -55,6 +55,7 @@ type Server struct {
 	lock      *os.File
 	socket    string
 	tempDir   string // of the socket, if the path of the data directory is too long
+	link      string // to the socket in tempDir, in the data directory
 	storageID string
 }
 
@@ -69,6 +70,10 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 	s := &Server{}
 	var err error
 	if s.lock, err = lock(ctx, options.DataDir); err != nil {
+		return nil, err
+	}
+	if err := interrupted(options.DataDir); err != nil {
+		s.Stop()
 		return nil, err
 	}
 	if s.storageID, err = ReadStorageID(filepath.Join(options.DataDir, idFile)); err != nil {
@@ -149,7 +154,7 @@ func (s *Server) Stop() {
 		s.etcd = nil
 	}
 	if s.tempDir != "" {
-		if err := os.RemoveAll(s.tempDir); err != nil {
+		if err := errors.Join(os.Remove(s.link), os.RemoveAll(s.tempDir)); err != nil {
 			klog.Background().Error(err, "Failed to remove the socket of the embedded etcd")
 		}
 		s.tempDir = ""
@@ -177,7 +182,15 @@ func (s *Server) placeSocket(dataDir string) error {
 		s.tempDir = dir
 	}
 	s.socket = filepath.Join(dir, socketFile)
-	return nil
+	// A process that saves a snapshot finds the socket in the data directory.
+	s.link = filepath.Join(dataDir, socketFile)
+	if err := os.Remove(s.link); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if s.tempDir == "" {
+		return nil
+	}
+	return os.Symlink(s.socket, s.link)
 }
 
 // ReadStorageID reads the ID of data from a file. If there is none, it creates one.

@@ -51,6 +51,23 @@ func lock(ctx context.Context, dataDir string) (*os.File, error) {
 	return file, nil
 }
 
+// tryLock locks the data directory without changing it, or returns nil if another process has locked it.
+func tryLock(dataDir string) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(dataDir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking the data directory: %w", err)
+	}
+	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		return file, nil
+	}
+	closed := file.Close()
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, closed
+	}
+	return nil, errors.Join(fmt.Errorf("locking the data directory: %w", err), closed)
+}
+
 func holder(file *os.File) string {
 	content, err := io.ReadAll(io.NewSectionReader(file, 0, 32))
 	if err != nil || len(content) == 0 {

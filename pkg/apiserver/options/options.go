@@ -40,14 +40,16 @@ import (
 )
 
 const (
-	etcdPathPrefix = "/registry/open-cluster-management.io"
+	// EtcdPathPrefix is the default prefix of the keys of the server in etcd.
+	EtcdPathPrefix = "/registry/open-cluster-management.io"
+	// DefaultDataDir is the default directory of the embedded etcd.
+	DefaultDataDir = "/var/lib/hub-apiserver"
 
 	// This is the port of the kubelet, which firewalls between managed control planes and nodes allow.
 	defaultSecurePort = 10250
 
 	defaultNamespace          = "open-cluster-management-hub"
 	defaultLeaseName          = "hub-apiserver-controllers"
-	defaultDataDir            = "/var/lib/hub-apiserver"
 	defaultQuotaBytes         = 8 << 30
 	defaultLimitBytes         = 500 << 10
 	defaultWatchGrace         = 5 * time.Second
@@ -101,9 +103,9 @@ func New() *Options {
 	o := &Options{
 		ServerRun: genericoptions.NewServerRunOptions(),
 		// Each resource has its own storage codec.
-		Recommended:   genericoptions.NewRecommendedOptions(etcdPathPrefix, nil),
+		Recommended:   genericoptions.NewRecommendedOptions(EtcdPathPrefix, nil),
 		APIEnablement: genericoptions.NewAPIEnablementOptions(),
-		EmbeddedEtcd:  etcd.Options{DataDir: defaultDataDir, QuotaBytes: defaultQuotaBytes},
+		EmbeddedEtcd:  etcd.Options{DataDir: DefaultDataDir, QuotaBytes: defaultQuotaBytes},
 		Logs:          logs.NewOptions(),
 
 		Namespace:          defaultNamespace,

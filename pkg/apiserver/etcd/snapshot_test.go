@@ -1,0 +1,239 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+const prefix = "/registry/test"
+
+func put(t *testing.T, server *Server, key, value string) int64 {
+	t.Helper()
+	answer, err := server.client.Put(t.Context(), key, value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.Header.Revision
+}
+
+func value(t *testing.T, server *Server, key string) string {
+	t.Helper()
+	answer, err := server.client.Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(answer.Kvs) == 0 {
+		return ""
+	}
+	return string(answer.Kvs[0].Value)
+}
+
+// saved returns a data directory with a stopped server, and a snapshot of it with the key a, but not b.
+func saved(t *testing.T) (dataDir, file string, last int64) {
+	t.Helper()
+	dataDir, file = filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "snapshot.db")
+	server := start(t, dataDir)
+	put(t, server, "/registry/test/storage-versions/record", `{"versions":{"things.example.com":["example.com/v1"]}}`)
+	put(t, server, "a", "1")
+	status, err := SaveSnapshot(t.Context(), dataDir, file, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status.Revision != 3 || status.Keys != 2 || !slices.Equal(status.StoredVersions["things.example.com"], []string{"example.com/v1"}) || status.Restored != nil {
+		t.Errorf("SaveSnapshot() = %+v, want 2 keys at revision 3 and the recorded versions", status)
+	}
+	last = put(t, server, "b", "2")
+	server.Stop()
+	return dataDir, file, last
+}
+
+func restore(t *testing.T, file, dataDir string) *Mark {
+	t.Helper()
+	mark, err := RestoreSnapshot(t.Context(), RestoreOptions{File: file, DataDir: dataDir, Prefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mark
+}
+
+// TestRestore checks that restored data have a new ID and newer revisions, and that watches from before end.
+func TestRestore(t *testing.T) {
+	dataDir, file, last := saved(t)
+	before, err := ReadStorageID(filepath.Join(dataDir, idFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := filepath.Join(t.TempDir(), "restored")
+	mark := restore(t, file, target)
+
+	server := start(t, target)
+	if a, b := value(t, server, "a"), value(t, server, "b"); a != "1" || b != "" {
+		t.Errorf("values after the restore = %q, %q, want those of the snapshot", a, b)
+	}
+	if server.StorageID() == before || server.StorageID() != mark.ID {
+		t.Errorf("StorageID() = %s, want the new one %s", server.StorageID(), mark.ID)
+	}
+	if got, err := ReadMark(t.Context(), server.client, prefix); err != nil || *got != *mark {
+		t.Errorf("ReadMark() = %v, %v, want %v", got, err, mark)
+	}
+	if revision := put(t, server, "c", "3"); revision <= last {
+		t.Errorf("revision of a write = %d, want one above %d, which clients have seen", revision, last)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	answer := <-server.client.Watch(ctx, "a", clientv3.WithRev(last))
+	if !errors.Is(answer.Err(), rpctypes.ErrCompacted) {
+		t.Errorf("Watch() from revision %d of the lost data = %v, want ErrCompacted", last, answer.Err())
+	}
+
+	again := filepath.Join(t.TempDir(), "again.db")
+	status, err := SaveSnapshot(t.Context(), target, again, false)
+	if err != nil || status.Restored == nil || *status.Restored != *mark {
+		t.Errorf("SaveSnapshot() of restored data = %+v, %v, want the mark of the restore", status, err)
+	}
+}
+
+func TestSaveOfAStoppedServer(t *testing.T) {
+	dataDir, _, last := saved(t)
+	status, err := SaveSnapshot(t.Context(), dataDir, filepath.Join(t.TempDir(), "stopped.db"), false)
+	if err != nil || status.Revision != last {
+		t.Errorf("SaveSnapshot() of a stopped server = %+v, %v, want revision %d", status, err, last)
+	}
+	if _, err := SaveSnapshot(t.Context(), t.TempDir(), filepath.Join(t.TempDir(), "none.db"), false); err == nil {
+		t.Error("SaveSnapshot() of a directory without data = nil, want an error")
+	}
+}
+
+// TestSaveWithTheSocketElsewhere saves from a server whose socket is in a temporary directory.
+func TestSaveWithTheSocketElsewhere(t *testing.T) {
+	dataDir := filepath.Join(t.TempDir(), strings.Repeat("a-path-too-long-for-a-socket/", 5))
+	put(t, start(t, dataDir), "a", "1")
+	if _, err := SaveSnapshot(t.Context(), dataDir, filepath.Join(t.TempDir(), "snapshot.db"), false); err != nil {
+		t.Errorf("SaveSnapshot() = %v", err)
+	}
+}
+
+func TestSaveKeepsExistingFiles(t *testing.T) {
+	dataDir, file, last := saved(t)
+	// A killed process leaves this.
+	if err := os.WriteFile(file+partSuffix, []byte("a part"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := SaveSnapshot(t.Context(), dataDir, file, false); err == nil || !strings.Contains(err.Error(), "exists") {
+		t.Errorf("SaveSnapshot() to an existing file = %v, want a refusal", err)
+	}
+	if status, err := ReadSnapshot(file); err != nil || status.Revision == last {
+		t.Errorf("the existing file = %+v, %v, want the first snapshot", status, err)
+	}
+	if _, err := SaveSnapshot(t.Context(), dataDir, file, true); err != nil {
+		t.Fatal(err)
+	}
+	if status, err := ReadSnapshot(file); err != nil || status.Revision != last {
+		t.Errorf("the overwritten file = %+v, %v, want revision %d", status, err, last)
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode of the file = %v, %v, want 0600", info.Mode(), err)
+	}
+	if entries, err := os.ReadDir(filepath.Dir(file)); err != nil || len(entries) != 1 {
+		t.Errorf("files = %v, %v, want the snapshot only", entries, err)
+	}
+}
+
+func TestDamagedSnapshots(t *testing.T) {
+	_, file, _ := saved(t)
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flipped := slices.Clone(content)
+	flipped[len(flipped)/2] ^= 1
+	for name, damaged := range map[string][]byte{
+		"changed": flipped, "cut": content[:len(content)-4096], "without hash": content[:len(content)-32], "empty": nil,
+	} {
+		path := filepath.Join(t.TempDir(), "damaged.db")
+		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadSnapshot(path); err == nil || !strings.Contains(err.Error(), "hash") {
+			t.Errorf("ReadSnapshot() of a snapshot that is %s = %v, want an error about the hash", name, err)
+		}
+		target := filepath.Join(t.TempDir(), "data")
+		if _, err := RestoreSnapshot(t.Context(), RestoreOptions{File: path, DataDir: target}); err == nil {
+			t.Errorf("RestoreSnapshot() of a snapshot that is %s = nil, want an error", name)
+		}
+		if _, err := os.Stat(target); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("data directory after a refused restore: %v, want none", err)
+		}
+	}
+}
+
+func TestRestoreRefusesOtherDirectories(t *testing.T) {
+	dataDir, file, _ := saved(t)
+	if _, err := RestoreSnapshot(t.Context(), RestoreOptions{File: file, DataDir: dataDir}); err == nil || !strings.Contains(err.Error(), "contains data") {
+		t.Errorf("RestoreSnapshot() into existing data = %v, want a refusal", err)
+	}
+	server := start(t, dataDir)
+	_, err := RestoreSnapshot(t.Context(), RestoreOptions{File: file, DataDir: dataDir, Replace: true})
+	if err == nil || !strings.Contains(err.Error(), "is using") {
+		t.Errorf("RestoreSnapshot() while a server runs = %v, want a refusal", err)
+	}
+	if value(t, server, "b") != "2" {
+		t.Error("the running server has lost data")
+	}
+	other := t.TempDir()
+	if err := os.WriteFile(filepath.Join(other, "thesis.tex"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := RestoreSnapshot(t.Context(), RestoreOptions{File: file, DataDir: other, Replace: true}); err == nil || !strings.Contains(err.Error(), "thesis.tex") {
+		t.Errorf("RestoreSnapshot() into a directory with other files = %v, want a refusal that names them", err)
+	}
+}
+
+func TestRestoreReplaces(t *testing.T) {
+	dataDir, file, _ := saved(t)
+	if _, err := RestoreSnapshot(t.Context(), RestoreOptions{File: file, DataDir: dataDir, Replace: true}); err != nil {
+		t.Fatal(err)
+	}
+	server := start(t, dataDir)
+	if a, b := value(t, server, "a"), value(t, server, "b"); a != "1" || b != "" {
+		t.Errorf("values after the restore = %q, %q, want those of the snapshot", a, b)
+	}
+	server.Stop()
+	replaced, err := filepath.Glob(filepath.Join(dataDir, replacedPrefix+"*"))
+	if err != nil || len(replaced) != 1 {
+		t.Fatalf("replaced data = %v, %v, want one directory", replaced, err)
+	}
+	if b := value(t, start(t, replaced[0]), "b"); b != "2" {
+		t.Errorf("value in the replaced data = %q, want 2", b)
+	}
+}
+
+// TestInterruptedRestore checks that a server does not start without data after a restore was killed.
+func TestInterruptedRestore(t *testing.T) {
+	dataDir, file, _ := saved(t)
+	empty := filepath.Join(t.TempDir(), "data")
+	for _, dir := range []string{empty, dataDir} {
+		if err := os.MkdirAll(filepath.Join(dir, restoreDir, memberDir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Start(t.Context(), Options{DataDir: empty, QuotaBytes: quotaBytes}); err == nil || !strings.Contains(err.Error(), "interrupted") {
+		t.Errorf("Start() after an interrupted restore = %v, want an error", err)
+	}
+	if b := value(t, start(t, dataDir), "b"); b != "2" {
+		t.Errorf("value after a restore that did not reach the previous data = %q, want 2", b)
+	}
+	restore(t, file, empty)
+	if a := value(t, start(t, empty), "a"); a != "1" {
+		t.Errorf("value after the second restore = %q, want 1", a)
+	}
+}
