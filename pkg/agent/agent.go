@@ -9,8 +9,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/membership"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/restored"
 )
 
 // Agent connects one managed cluster to its hub.
@@ -26,17 +28,22 @@ type Agent struct {
 func (c CompletedConfig) New() (*Agent, error) {
 	a := &Agent{config: c}
 	if c.Registration != nil {
-		c.Registration.Stuck = a.stuck
+		c.Registration.Stuck, c.Registration.Retained = a.stuck, a.retained
 		var err error
 		a.registrar, err = membership.New(*c.Registration)
 		return a, err
 	}
-	s, err := c.newSession(c.Hub, HubHash(c.Hub.Host))
+	s, err := c.configuredSession()
 	if err != nil {
 		return nil, err
 	}
 	a.session.Store(s)
 	return a, nil
+}
+
+// configuredSession returns a session with configured credentials.
+func (c CompletedConfig) configuredSession() (*session, error) {
+	return c.newSession(c.Hub, HubHash(c.Hub.Host), nil)
 }
 
 // Ready returns an error with the reason why the agent is not ready, or nil.
@@ -70,20 +77,39 @@ func (a *Agent) Run(ctx context.Context) error {
 		if a.registrar != nil {
 			return a.registrar.Run(ctx, a)
 		}
-		return a.session.Load().run(ctx)
+		return a.serve(ctx, a.config.configuredSession)
 	})
 	return parts.Wait()
 }
 
 // Serve implements membership.Workload.
 func (a *Agent) Serve(ctx context.Context, hub membership.Hub) error {
-	s, err := a.config.newSession(hub.Config, hub.Hash)
-	if err != nil {
-		return err
-	}
-	a.session.Store(s)
 	defer a.session.Store(nil)
-	return s.run(ctx)
+	return a.serve(ctx, func() (*session, error) { return a.config.newSession(hub.Config, hub.Hash, hub.Latest) })
+}
+
+// serve runs a session, and another one after each restore of the hub, until ctx ends or one fails.
+func (a *Agent) serve(ctx context.Context, open func() (*session, error)) error {
+	for {
+		s, err := open()
+		if err != nil {
+			return err
+		}
+		a.session.Store(s)
+		if err := s.run(ctx); !errors.Is(err, restored.ErrRestored) {
+			return err
+		}
+		klog.FromContext(ctx).Info("The hub was restored from a snapshot; objects that it does not know stay until an administrator confirms the restore")
+	}
+}
+
+// retained lists the objects that stay because a restored hub does not know them, or returns an empty
+// string.
+func (a *Agent) retained() string {
+	if s := a.session.Load(); s != nil {
+		return s.restored.Message()
+	}
+	return ""
 }
 
 // Remove implements membership.Workload.
@@ -93,7 +119,7 @@ func (a *Agent) Remove(ctx context.Context, hub membership.Hub) error {
 		// No request is sent to the hub.
 		config = &rest.Config{}
 	}
-	s, err := a.config.newSession(config, hub.Hash)
+	s, err := a.config.newSession(config, hub.Hash, nil)
 	if err != nil {
 		return err
 	}

@@ -15,8 +15,10 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/namespaces"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/restored"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/serviceaccount"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work"
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 )
 
@@ -29,13 +31,15 @@ type session struct {
 	namespaces *namespaces.Controller
 	// inventory is nil if the report of resources is disabled.
 	inventory *inventory.Controller
+	// restored keeps objects that a restored hub does not know.
+	restored *restored.Guard
 	// prepared is set once the managed cluster serves AppliedManifestWorks.
 	prepared atomic.Bool
 }
 
 // newSession returns a session with a hub. It makes no request. The hash identifies the hub on
-// the managed cluster.
-func (c CompletedConfig) newSession(hub *rest.Config, hash string) (*session, error) {
+// the managed cluster. latest returns the last known own ManagedCluster, and may be nil.
+func (c CompletedConfig) newSession(hub *rest.Config, hash string, latest func() *clusterv1.ManagedCluster) (*session, error) {
 	s := &session{config: c}
 	hub = c.instrumented(hub)
 	client, err := versioned.NewForConfig(hub)
@@ -46,6 +50,7 @@ func (c CompletedConfig) newSession(hub *rest.Config, hash string) (*session, er
 	if err != nil {
 		return nil, fmt.Errorf("hub client: %w", err)
 	}
+	s.restored = restored.New(restored.Config{ClusterName: c.ClusterName, Clusters: client.ClusterV1().ManagedClusters(), Latest: latest})
 	id := c.agentID(hash)
 	if !c.NoWorks {
 		executors, err := c.newExecutors()
@@ -57,7 +62,7 @@ func (c CompletedConfig) newSession(hub *rest.Config, hash string) (*session, er
 			Workers: c.Workers, WorkersPerTenant: c.WorkersPerTenant, PriorityWorkers: c.PriorityWorkers,
 			EvictionGracePeriod: c.EvictionGracePeriod,
 			Hub:                 client, Managed: c.managed, Metadata: c.metadata, Discovery: c.discovery,
-			Executors: executors, FeedbackJSONPaths: c.FeedbackJSONPaths, Tracer: c.Tracer,
+			Executors: executors, FeedbackJSONPaths: c.FeedbackJSONPaths, Tracer: c.Tracer, Restored: s.restored,
 		})
 		if err != nil {
 			return nil, err
@@ -66,7 +71,7 @@ func (c CompletedConfig) newSession(hub *rest.Config, hash string) (*session, er
 	s.accounts, err = serviceaccount.New(serviceaccount.Config{
 		ClusterName: c.ClusterName, Identity: serviceaccount.Identity(id, c.ClusterName), HubHost: hub.Host,
 		Namespace: c.ServiceAccountNamespace, Workers: min(c.Workers, c.WorkersPerTenant), VerifyInterval: c.TokenVerifyInterval,
-		Hub: client, HubSecrets: kube, Managed: c.managedKube, CA: c.ManagedCA, Clock: c.Clock,
+		Hub: client, HubSecrets: kube, Managed: c.managedKube, CA: c.ManagedCA, Clock: c.Clock, Restored: s.restored,
 	})
 	if err != nil {
 		return nil, err
@@ -141,9 +146,14 @@ func (s *session) ready() error {
 	return s.stuck()
 }
 
-// run runs all controllers until ctx ends or one fails, and returns when all have ended.
+// run runs all controllers until ctx ends or one fails, and returns when all have ended. It returns
+// restored.ErrRestored if a new session is required.
 func (s *session) run(ctx context.Context) error {
+	if err := s.restored.Begin(ctx); err != nil {
+		return nil //nolint:nilerr // ctx has ended
+	}
 	parts, ctx := errgroup.WithContext(ctx)
+	parts.Go(func() error { return s.restored.Run(ctx) })
 	if s.works != nil {
 		parts.Go(func() error {
 			if err := ensureCRD(ctx, s.config.dynamic); err != nil {

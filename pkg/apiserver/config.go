@@ -173,7 +173,10 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		c.generic.MergedResourceConfig.DisableVersions(registerv1alpha1.SchemeGroupVersion)
 	}
 	executors, bindings := c.executors(clients, hub, deliverer.Sources)
+	restored := &restoredData{}
+	restored.guard(&c.generic)
 	table := Resources(Dependencies{
+		Restore: restored.id,
 		Permissions: clusterpermission.Options{
 			Delivery:        deliverer,
 			Authorizer:      c.generic.Authorization.Authorizer,
@@ -244,7 +247,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		migrator: migrator,
 		generic:  generic, hub: hub, extra: c.extra, clients: clients, informers: informers, hubRoles: hubRoles, addons: addons, search: fleet,
 		hubInformers: labelled, counters: countersOf(table), hubCheck: registering.check, events: broadcaster, certificate: certificate,
-		watches: watches,
+		watches: watches, restored: restored,
 	}
 	works := s.informers.works.Work().V1().ManifestWorks()
 	repair, err := permissioncontroller.NewController(deliverer, permissioncontroller.Informers{

@@ -60,6 +60,8 @@ type Dependencies struct {
 	ReservedAccountNames []string
 	// Registration is nil for a server that does not register clusters.
 	Registration *RegistrationDependencies
+	// Restore returns the ID of the last restore of the server's data, or an empty string.
+	Restore func() string
 	// Quotas change the default limits of the rows. They may be nil.
 	Quotas *Quotas
 }
@@ -83,7 +85,7 @@ type SearchDependencies struct {
 
 // Resources returns the table of all stored resources.
 func Resources(d Dependencies) []definition.Resource {
-	clusters := managedcluster.Options{Authorizer: d.Authorizer}
+	clusters := managedcluster.Options{Authorizer: d.Authorizer, Restore: d.Restore}
 	var registrations managedclusterregistration.Options
 	if r := d.Registration; r != nil {
 		clusters.Registration, clusters.Decisions = r.Registrar, r.Decisions

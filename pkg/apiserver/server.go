@@ -56,6 +56,8 @@ type Server struct {
 	certificate *servingcert.Controller
 	// watches are the watches of stored objects, which end when a migration begins.
 	watches *definition.Watches
+	// restored knows whether the data were restored from a snapshot.
+	restored *restoredData
 	// migrator rewrites objects of earlier releases.
 	migrator *storagemigration.Migrator
 	// events receives the Events of this replica.
@@ -120,6 +122,7 @@ func (s *Server) addHooks() error {
 	if s.extra.Embedded != nil {
 		hooks["embedded-etcd-maintenance"] = s.extra.Embedded.Maintain
 		hooks["embedded-etcd-metrics"] = s.extra.Embedded.Observe
+		hooks["embedded-etcd-snapshots"] = s.extra.Embedded.SaveSnapshots
 	}
 	for name, run := range hooks {
 		err := s.generic.AddPostStartHook(name, func(hook genericapiserver.PostStartHookContext) error {
@@ -176,6 +179,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	defer leave()
+	s.markRestored(ctx)
 	stopAfter := func(what string, failed <-chan error) {
 		s.running.Go(func() {
 			select {

@@ -172,6 +172,22 @@ func (m *Migrator) clientOf(r *Resource) *clientv3.Client {
 	return m.others[serversKey(r.Servers)]
 }
 
+// Client returns the client of etcd, which Close closes.
+func (m *Migrator) Client() *clientv3.Client { return m.client }
+
+// Prefix returns the prefix of the keys of the server in etcd.
+func (m *Migrator) Prefix() string { return m.root }
+
+// Resource returns a resource by its name in storage, or nil.
+func (m *Migrator) Resource(name string) *Resource {
+	for i := range m.config.Resources {
+		if m.config.Resources[i].Name == name {
+			return &m.config.Resources[i]
+		}
+	}
+	return nil
+}
+
 // Enter makes this server known to the other replicas, and records the versions that it stores. Call
 // it before the server serves. It returns an IncompatibleError if the server must not serve.
 func (m *Migrator) Enter(ctx context.Context) error {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 )
@@ -59,6 +60,9 @@ type Config struct {
 	// Stuck returns an error that names the objects from which workers of the agent do not return,
 	// or nil. Stuck may be nil.
 	Stuck func() error
+	// Retained lists the objects that stay because a restored hub does not know them, or returns an empty
+	// string. Retained may be nil.
+	Retained func() string
 }
 
 // Hub contains the data to connect to the hub.
@@ -68,6 +72,8 @@ type Hub struct {
 	// Hash identifies the hub on the managed cluster. It stays the same when the address of the hub
 	// changes, as long as the Secret exists.
 	Hash string
+	// Latest returns the last known state of the own ManagedCluster, or nil. It may be nil.
+	Latest func() *clusterv1.ManagedCluster
 }
 
 // Workload is the part of an agent that runs while the hub accepts the cluster.

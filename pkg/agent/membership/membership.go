@@ -63,6 +63,8 @@ type membership struct {
 	// Only run uses the fields below.
 	mode mode
 	task *task
+	// restore is the restore of the hub's data when the current mode began.
+	restore string
 	// accepted is true if the hub has accepted the cluster since this process started.
 	accepted bool
 	// draining is the UID of the own ManagedCluster while the hub deletes the objects that it
@@ -113,7 +115,7 @@ func (r *Registrar) newMembership(known *identity, workload Workload) (*membersh
 	conn, err := r.connect()
 	switch {
 	case err == nil:
-		m.conn, m.hub = conn, Hub{Config: conn.config, Hash: known.get(keyHubHash)}
+		m.conn, m.hub = conn, Hub{Config: conn.config, Hash: known.get(keyHubHash), Latest: m.latest.Load}
 	case known.deleted != nil:
 		// The remaining tasks do not require the hub.
 		m.hub = Hub{Hash: known.get(keyHubHash)}
@@ -268,6 +270,11 @@ func (m *membership) see(ctx context.Context, seen sight[*clusterv1.ManagedClust
 		// A delayed event must not accept a deleted cluster again.
 	case accepted(cluster):
 		m.accepted, m.draining = true, nil
+		if restore := cluster.Annotations[clusterv1.RestoredAnnotation]; restore != m.restore {
+			// A new session reads all objects of the restored hub.
+			m.idle()
+			m.restore = restore
+		}
 		m.serve(ctx)
 	default:
 		m.idle()

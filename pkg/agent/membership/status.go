@@ -71,6 +71,7 @@ type reporter struct {
 // observed is the observed state of a managed cluster.
 type observed struct {
 	available, workers    metav1.Condition
+	retained              metav1.Condition
 	version               string
 	capacity, allocatable clusterv1.ResourceList
 	claims                []clusterv1.ManagedClusterClaim
@@ -213,7 +214,7 @@ func (r *reporter) observe(ctx context.Context) *observed {
 	seen := &observed{available: metav1.Condition{
 		Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionTrue,
 		Reason: reasonAvailable, Message: "The API server of the cluster is ready",
-	}, workers: r.workers(), namespaces: r.namespaces.Condition}
+	}, workers: r.workers(), retained: r.retained(), namespaces: r.namespaces.Condition}
 	if err := r.ready(ctx); err != nil {
 		seen.available.Status, seen.available.Reason = metav1.ConditionFalse, reasonNotAvailable
 		seen.available.Message = fmt.Sprintf("The API server of the cluster is not ready: %v", err)
@@ -243,6 +244,20 @@ func (r *reporter) workers() metav1.Condition {
 		return metav1.Condition{Type: conditionWorkers, Status: metav1.ConditionFalse, Reason: reasonStuck, Message: err.Error()}
 	}
 	return metav1.Condition{Type: conditionWorkers, Status: metav1.ConditionTrue, Reason: reasonResponding, Message: "All workers of the agent return"}
+}
+
+// retained returns the condition that objects stay that a restored hub does not know.
+func (r *reporter) retained() metav1.Condition {
+	condition := metav1.Condition{
+		Type: clusterv1.ManagedClusterConditionObjectsRetained, Status: metav1.ConditionFalse,
+		Reason: clusterv1.ReasonNothingRetained, Message: "No objects stay that the hub does not know",
+	}
+	if r.config.Retained != nil {
+		if message := r.config.Retained(); message != "" {
+			condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, clusterv1.ReasonUnknownToRestoredHub, message
+		}
+	}
+	return condition
 }
 
 // ready returns an error if the API server is not ready. If the API server does not serve /readyz
@@ -360,7 +375,11 @@ func difference(status *clusterv1.ManagedClusterStatus, seen *observed) map[stri
 		// duration. A change of only the duration is not written.
 		workers = meta.SetStatusCondition(&conditions, seen.workers)
 	}
-	if available := meta.SetStatusCondition(&conditions, seen.available); joined || available || workers {
+	retained := false
+	if reported := meta.FindStatusCondition(conditions, seen.retained.Type); reported != nil || seen.retained.Status == metav1.ConditionTrue {
+		retained = meta.SetStatusCondition(&conditions, seen.retained)
+	}
+	if available := meta.SetStatusCondition(&conditions, seen.available); joined || available || workers || retained {
 		change["conditions"] = conditions
 	}
 	if seen.version != "" && seen.version != status.Version.Kubernetes {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/restored"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
@@ -214,26 +215,36 @@ func (c *Controller) forget(account *corev1.ServiceAccount) {
 	}
 }
 
-// revoke deletes the ServiceAccount of a ManagedServiceAccount that does not exist or is being
-// deleted, if it belongs to this agent.
-func (c *Controller) revoke(ctx context.Context, name string, deleting bool) error {
+// revoke deletes the ServiceAccount of a ManagedServiceAccount that does not exist or is being deleted,
+// which revokes its tokens. It reports whether the ServiceAccount stays, because a restored hub does not
+// know the ManagedServiceAccount. seen is true if the session has seen it on the hub.
+func (c *Controller) revoke(ctx context.Context, name string, deleting, seen bool) (retained bool, err error) {
 	if !c.accountInformer.HasSynced() {
-		return nil // the informer triggers a pass for each ServiceAccount
+		return false, nil // the informer triggers a pass for each ServiceAccount
 	}
+	ref := restored.Ref{Resource: "managedserviceaccounts", Name: name}
 	account := c.knownAccount(name)
 	if account == nil || account.DeletionTimestamp != nil || account.Labels[v1beta1.ManagedServiceAccountLabel] != c.identity {
-		return nil
+		c.restored.Release(ref)
+		return false, nil
 	}
 	if !deleting {
 		if gone, err := c.ownerGone(ctx, name); !gone {
-			return err
+			return false, err
+		}
+		if keeps, err := c.restored.Keeps(ctx, seen); err != nil {
+			return false, err
+		} else if keeps {
+			c.restored.Retain(ref, fmt.Sprintf("ServiceAccount %s/%s", account.Namespace, name))
+			return true, nil
 		}
 	}
+	c.restored.Release(ref)
 	if err := c.deleteAccount(ctx, account); err != nil {
 		failures.WithLabelValues("serviceaccount").Inc()
-		return err
+		return false, err
 	}
-	return nil
+	return false, nil
 }
 
 // ownerGone reports whether a ManagedServiceAccount does not exist on the hub. A response that does

@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/restored"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	authenticationinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/authentication/v1beta1"
@@ -40,7 +41,7 @@ const (
 	revocationWorkers = 4
 )
 
-// Config is the configuration of a Controller. All fields are required.
+// Config is the configuration of a Controller. All fields except Restored are required.
 type Config struct {
 	// ClusterName is the name of the managed cluster and the namespace of its accounts.
 	ClusterName string
@@ -64,6 +65,8 @@ type Config struct {
 	// CA reads the PEM bundle that verifies the API server of the managed cluster.
 	CA    func() ([]byte, error)
 	Clock clock.WithTicker
+	// Restored keeps ServiceAccounts that a restored hub does not know. If it is nil, none stay.
+	Restored *restored.Guard
 }
 
 // Controller maintains the ServiceAccounts of one managed cluster and their tokens. Its loop
@@ -75,6 +78,7 @@ type Controller struct {
 	hubSecrets, managed                       kubernetes.Interface
 	caSource                                  func() ([]byte, error)
 	clock                                     clock.WithTicker
+	restored                                  *restored.Guard
 	// skew is the time in nanoseconds by which the clock of the managed cluster is ahead of the
 	// agent's clock.
 	skew atomic.Int64
@@ -101,6 +105,7 @@ func New(config Config) (*Controller, error) {
 		clusterName: config.ClusterName, identity: config.Identity, hubHost: config.HubHost, namespace: config.Namespace,
 		verifyInterval: config.VerifyInterval,
 		hub:            config.Hub, hubSecrets: config.HubSecrets, managed: config.Managed, caSource: config.CA, clock: config.Clock,
+		restored:    config.Restored,
 		hubAccounts: reconcile.Optional{Resource: "ManagedServiceAccounts"},
 		created:     map[string]*corev1.ServiceAccount{},
 	}

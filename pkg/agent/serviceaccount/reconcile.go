@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/restored"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
@@ -19,6 +20,7 @@ const (
 	reportPause = 30 * time.Second
 
 	stateReported = "reported"
+	stateRetained = "retained"
 )
 
 // outcome is the result of a pass.
@@ -39,7 +41,11 @@ type outcome struct {
 func (c *Controller) reconcile(ctx context.Context, name string, st *accountState) (outcome, error) {
 	owner := c.newest(name, st)
 	if owner == nil || owner.DeletionTimestamp != nil {
-		err := c.revoke(ctx, name, owner != nil)
+		// An account that the session has seen existed on the restored hub.
+		retained, err := c.revoke(ctx, name, owner != nil, st.uid != "")
+		if retained {
+			return outcome{state: stateRetained, again: restored.Pause}, err
+		}
 		if err == nil && owner == nil {
 			c.states.drop(name)
 		}

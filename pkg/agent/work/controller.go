@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/restored"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/removal"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
@@ -47,6 +48,7 @@ const (
 	stateFailed   = reconcile.StateFailed
 	stateRefused  = "refused"
 	stateDeleting = "deleting"
+	stateRetained = "retained"
 	stateGone     = ""
 )
 
@@ -83,6 +85,8 @@ type Config struct {
 	Discovery discovery.DiscoveryInterface
 	// Executors decides with which permissions a ManifestWork acts.
 	Executors Executors
+	// Restored keeps objects that a restored hub does not know. If it is nil, none stay.
+	Restored *restored.Guard
 	// Tracer records the spans of passes. If it is nil, there are none.
 	Tracer trace.TracerProvider
 }
@@ -100,6 +104,7 @@ type Controller struct {
 	mapper       *discoveryMapper
 	evaluator    *decide.Evaluator
 	remover      *removal.Remover
+	restored     *restored.Guard
 	tracer       *tracer
 	now          func() time.Time
 
@@ -131,7 +136,7 @@ func New(config Config) (*Controller, error) {
 		clusterName: config.ClusterName, hubHash: config.HubHash, agentID: config.AgentID, workers: config.Workers,
 		evictionGrace: config.EvictionGracePeriod, sliceTime: cmp.Or(config.Slice, defaultSlice), feedbackPaths: feedbackPaths,
 		hub: config.Hub, managed: config.Managed, executors: config.Executors,
-		tracer: newTracer(config.Tracer, time.Now),
+		restored: config.Restored, tracer: newTracer(config.Tracer, time.Now),
 		mapper: mapper, evaluator: decide.NewEvaluator(feedbackPaths), now: time.Now,
 		remover: &removal.Remover{Objects: config.Metadata, Records: config.Managed.WorkV1().AppliedManifestWorks(), Served: mapper.served, Now: time.Now},
 		hubInformers: externalversions.NewSharedInformerFactoryWithOptions(config.Hub, 0,

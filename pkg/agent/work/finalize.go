@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/restored"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/removal"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
@@ -74,6 +75,10 @@ func (c *Controller) evict(ctx context.Context, key cache.ObjectName, st *workSt
 	if record == nil {
 		return c.drop(key, st)
 	}
+	if retained, err := c.retainRecord(ctx, st, record); retained || err != nil {
+		return outcome{state: stateRetained, again: restored.Pause}, err
+	}
+	st.confirmed = c.restored.Release(retainedRef(name)) || st.confirmed
 	return c.evictRecord(ctx, key, st, record)
 }
 
@@ -116,6 +121,7 @@ func (c *Controller) evictRecord(ctx context.Context, key cache.ObjectName, st *
 
 // drop removes the state of an object of the loop that does not exist.
 func (c *Controller) drop(key cache.ObjectName, st *workState) (outcome, error) {
+	c.restored.Release(retainedRef(key.Name))
 	c.watches.track(key, nil)
 	c.states.drop(key)
 	c.schedule.forget(key)
@@ -126,7 +132,7 @@ func (c *Controller) drop(key cache.ObjectName, st *workState) (outcome, error) 
 // grace returns the time that the objects of a record without a ManifestWork still stay. The status
 // of the record contains the time when the agent first found that the ManifestWork does not exist.
 func (c *Controller) grace(ctx context.Context, st *workState, record *workv1.AppliedManifestWork) (time.Duration, error) {
-	if c.evictionGrace == 0 || record.DeletionTimestamp != nil {
+	if c.evictionGrace == 0 || record.DeletionTimestamp != nil || st.confirmed {
 		return 0, nil
 	}
 	if start := record.Status.EvictionStartTime; start != nil {

@@ -55,6 +55,7 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName, why wa
 	if work == nil {
 		return c.evict(ctx, key, st)
 	}
+	st.seen = true
 	ctx, span := c.tracer.start(ctx, work, st)
 	defer func() { span.end(came, err) }()
 	if work.DeletionTimestamp != nil {
@@ -161,7 +162,12 @@ func (p *pass) run(ctx context.Context, client dynamic.Interface) (outcome, erro
 	errs := []error{p.failed}
 	current, left := decide.Outcomes(record.Status.AppliedResources, ordered, p.uids)
 	until := p.started.Add(p.sliceTime)
-	remaining, err := p.removeLeft(ctx, record, decide.Without(left, current), until)
+	kept, left, err := p.retain(ctx, decide.Without(left, current))
+	if err != nil {
+		errs = append(errs, err)
+	}
+	remaining, err := p.removeLeft(ctx, record, left, until)
+	current = append(current, kept...)
 	if err != nil {
 		errs = append(errs, err)
 	} else if len(remaining) > 0 {

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/apply"
@@ -32,6 +33,13 @@ type workState struct {
 	waits map[objectRef]version
 	// generation is the generation to which notBefore belongs.
 	generation int64
+	// seen is true if the hub has had the ManifestWork since the session began. compared is true after the
+	// first pass over all manifests, and retained are the objects that had none then.
+	seen, compared bool
+	retained       sets.Set[decide.ObjectID]
+	// confirmed is true if an administrator has confirmed that the objects of a ManifestWork that a
+	// restored hub does not know are removed.
+	confirmed bool
 	// executor is the executor of the last pass. It is empty if the ManifestWork names no executor.
 	executor types.NamespacedName
 	// denied is true if the last pass failed because the executor lacks permissions. A change of

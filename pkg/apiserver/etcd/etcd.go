@@ -46,6 +46,8 @@ type Options struct {
 	DataDir string
 	// QuotaBytes is the size of the database at which writes are refused.
 	QuotaBytes int64
+	// Snapshots is the schedule of snapshots.
+	Snapshots Schedule
 }
 
 // Server is a running etcd.
@@ -55,6 +57,8 @@ type Server struct {
 	lock      *os.File
 	socket    string
 	tempDir   string // of the socket, if the path of the data directory is too long
+	dataDir   string
+	snapshots Schedule
 	link      string // to the socket in tempDir, in the data directory
 	storageID string
 }
@@ -67,7 +71,7 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 	if err := os.MkdirAll(options.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	s := &Server{}
+	s := &Server{dataDir: options.DataDir, snapshots: options.Snapshots}
 	var err error
 	if s.lock, err = lock(ctx, options.DataDir); err != nil {
 		return nil, err

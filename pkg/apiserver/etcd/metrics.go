@@ -31,7 +31,28 @@ var (
 	})
 )
 
-func init() { legacyregistry.MustRegister(sizeGauge, quotaGauge, spaceGauge) }
+var (
+	intervalGauge = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem: "hub_apiserver", Name: "snapshot_interval_seconds", StabilityLevel: metrics.ALPHA,
+		Help: "Interval of snapshots of the embedded etcd (--snapshot-interval). 0 without a schedule.",
+	})
+	lastGauge = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem: "hub_apiserver", Name: "snapshot_last_success_timestamp_seconds", StabilityLevel: metrics.ALPHA,
+		Help: "Time of the last complete snapshot in --snapshot-dir, in seconds since 1970. 0 if there is none.",
+	})
+	bytesGauge = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem: "hub_apiserver", Name: "snapshot_size_bytes", StabilityLevel: metrics.ALPHA,
+		Help: "Size of the last complete snapshot in --snapshot-dir.",
+	})
+	failuresCounter = metrics.NewCounter(&metrics.CounterOpts{
+		Subsystem: "hub_apiserver", Name: "snapshot_failures_total", StabilityLevel: metrics.ALPHA,
+		Help: "Scheduled snapshots that failed.",
+	})
+)
+
+func init() {
+	legacyregistry.MustRegister(sizeGauge, quotaGauge, spaceGauge, intervalGauge, lastGauge, bytesGauge, failuresCounter)
+}
 
 // Observe updates the metrics of the database until ctx ends.
 func (s *Server) Observe(ctx context.Context) {

@@ -237,3 +237,46 @@ func TestInterruptedRestore(t *testing.T) {
 		t.Errorf("value after the second restore = %q, want 1", a)
 	}
 }
+
+// TestSchedule checks that scheduled snapshots replace the oldest ones, and that other files stay.
+func TestSchedule(t *testing.T) {
+	dataDir := filepath.Join(t.TempDir(), "data")
+	put(t, start(t, dataDir), "a", "1")
+	schedule := Schedule{Interval: time.Hour, Dir: filepath.Join(t.TempDir(), "snapshots"), Keep: 2}
+	if last, err := schedule.observe(); err != nil || !last.IsZero() {
+		t.Fatalf("observe() without snapshots = %v, %v, want no time", last, err)
+	}
+	for _, name := range []string{"keep-me.db", "hub-apiserver-20260101T000000Z.db.part"} {
+		if err := os.WriteFile(filepath.Join(schedule.Dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	noon := time.Now().UTC().Truncate(time.Second).Add(-12 * time.Hour)
+	for hour := range 4 {
+		if err := schedule.save(t.Context(), dataDir, noon.Add(time.Duration(hour)*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last, err := schedule.observe()
+	if want := noon.Add(3 * time.Hour); err != nil || !last.Equal(want) {
+		t.Errorf("observe() = %v, %v, want %v", last, err, want)
+	}
+	entries, err := os.ReadDir(schedule.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	want := []string{
+		"hub-apiserver-" + noon.Add(2*time.Hour).Format(snapshotTime) + ".db",
+		"hub-apiserver-" + noon.Add(3*time.Hour).Format(snapshotTime) + ".db", "keep-me.db",
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("files = %v, want %v", names, want)
+	}
+	if _, err := ReadSnapshot(filepath.Join(schedule.Dir, names[1])); err != nil {
+		t.Error(err)
+	}
+}

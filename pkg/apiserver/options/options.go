@@ -51,6 +51,7 @@ const (
 	defaultNamespace          = "open-cluster-management-hub"
 	defaultLeaseName          = "hub-apiserver-controllers"
 	defaultQuotaBytes         = 8 << 30
+	defaultSnapshots          = 14
 	defaultLimitBytes         = 500 << 10
 	defaultWatchGrace         = 5 * time.Second
 	defaultCompactionInterval = time.Minute
@@ -105,8 +106,9 @@ func New() *Options {
 		// Each resource has its own storage codec.
 		Recommended:   genericoptions.NewRecommendedOptions(EtcdPathPrefix, nil),
 		APIEnablement: genericoptions.NewAPIEnablementOptions(),
-		EmbeddedEtcd:  etcd.Options{DataDir: DefaultDataDir, QuotaBytes: defaultQuotaBytes},
-		Logs:          logs.NewOptions(),
+		EmbeddedEtcd: etcd.Options{DataDir: DefaultDataDir, QuotaBytes: defaultQuotaBytes,
+			Snapshots: etcd.Schedule{Keep: defaultSnapshots}},
+		Logs: logs.NewOptions(),
 
 		Namespace:          defaultNamespace,
 		ManifestLimitBytes: defaultLimitBytes,
@@ -185,6 +187,12 @@ func (o *Options) addEmbeddedEtcdFlags(fs *pflag.FlagSet) {
 		"Directory for the data of the embedded etcd, which the server runs if --etcd-servers is not set. Only one server may use it.")
 	fs.Int64Var(&o.EmbeddedEtcd.QuotaBytes, "data-quota-bytes", o.EmbeddedEtcd.QuotaBytes,
 		"Maximum size in bytes of the database in --data-dir. If it is exceeded, writes are refused.")
+	fs.DurationVar(&o.EmbeddedEtcd.Snapshots.Interval, "snapshot-interval", o.EmbeddedEtcd.Snapshots.Interval,
+		"Interval of snapshots of the embedded etcd in --snapshot-dir, at least 1m. 0 disables them.")
+	fs.StringVar(&o.EmbeddedEtcd.Snapshots.Dir, "snapshot-dir", o.EmbeddedEtcd.Snapshots.Dir,
+		"Directory for the snapshots of --snapshot-interval. Use another volume than that of --data-dir. The server creates it, and deletes nothing in it but its own older snapshots.")
+	fs.IntVar(&o.EmbeddedEtcd.Snapshots.Keep, "snapshot-keep", o.EmbeddedEtcd.Snapshots.Keep,
+		"Number of snapshots in --snapshot-dir. The server deletes older ones after a new one is complete.")
 }
 
 func (o *Options) addWorkFlags(fs *pflag.FlagSet) {
@@ -283,7 +291,11 @@ func (c Completed) Validate() error {
 		if c.EmbeddedEtcd.QuotaBytes < minimumQuotaBytes {
 			errs = append(errs, fmt.Errorf("--data-quota-bytes must be at least %d, not %d", minimumQuotaBytes, c.EmbeddedEtcd.QuotaBytes))
 		}
+		errs = append(errs, c.EmbeddedEtcd.Snapshots.Validate()...)
 	} else {
+		if c.EmbeddedEtcd.Snapshots.Interval != 0 {
+			errs = append(errs, fmt.Errorf("--snapshot-interval saves the embedded etcd: schedule snapshots of --etcd-servers with etcdctl"))
+		}
 		errs = append(errs, c.Recommended.Etcd.Validate()...)
 	}
 	errs = append(errs, c.validateOverrides()...)

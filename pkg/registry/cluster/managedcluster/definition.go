@@ -27,11 +27,16 @@ type Options struct {
 	Registration Registration
 	// Decisions receives the store. It may be nil.
 	Decisions *Decisions
+	// Restore returns the ID of the last restore of the server's data, or an empty string. It may be nil.
+	Restore func() string
 }
 
 // Definition returns the row of ManagedClusters.
 func Definition(o Options) definition.Resource {
 	registered := o.Registration != nil
+	if o.Restore == nil {
+		o.Restore = func() string { return "" }
+	}
 	return definition.Resource{
 		Name: "managedclusters", Singular: "managedcluster", Kind: "ManagedCluster",
 		ShortNames: []string{"mcl", "mcls"}, Categories: []string{"ocm"},
@@ -48,6 +53,7 @@ func Definition(o Options) definition.Resource {
 			PrepareForCreate: func(ctx context.Context, c *cluster.ManagedCluster) {
 				stampTaints(c, nil)
 				defaultClusterSet(c)
+				setRestored(c, o.Restore())
 				if registered {
 					stampCreation(ctx, c)
 				}
@@ -55,11 +61,13 @@ func Definition(o Options) definition.Resource {
 			PrepareForUpdate: func(ctx context.Context, c, old *cluster.ManagedCluster) {
 				stampTaints(c, old.Spec.Taints)
 				defaultClusterSet(c)
+				setRestored(c, old.Annotations[clusterv1.RestoredAnnotation])
 				if registered {
 					stampUpdate(ctx, c, old)
 				}
 			},
 			PrepareForImport: func(ctx context.Context, c *cluster.ManagedCluster) {
+				setRestored(c, o.Restore())
 				if registered {
 					stampImport(ctx, c)
 				}

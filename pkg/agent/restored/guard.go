@@ -1,0 +1,216 @@
+// Package restored keeps objects on the managed cluster that a restored hub does not know.
+//
+// After a snapshot of the hub is restored, the hub lacks what was written since. The server marks such
+// data with an annotation of every ManagedCluster. Until an administrator confirms the restore for the
+// cluster, the agent removes only objects whose deletion it has observed: those of ManifestWorks,
+// manifests and ManagedServiceAccounts that it has seen on the restored hub.
+package restored
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	clusterclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
+)
+
+// ErrRestored is the error of a session that began before the hub was restored. A new session must list
+// all objects of the hub again.
+var ErrRestored = errors.New("the hub was restored from a snapshot; reading its objects again")
+
+const (
+	// Pause is the time after which the removal of a retained object is tried again.
+	Pause = 20 * time.Second
+
+	requestTimeout      = 30 * time.Second
+	firstRetry, retries = 500 * time.Millisecond, 8
+	// listed is the maximum number of objects in the message of the condition.
+	listed = 50
+)
+
+var retainedGauge = metrics.NewGaugeVec(&metrics.GaugeOpts{
+	Subsystem: "hub_agent", Name: "retained_objects", StabilityLevel: metrics.ALPHA,
+	Help: "ManifestWorks and ManagedServiceAccounts whose objects stay although a restored hub does not know them, by resource.",
+}, []string{"resource"})
+
+func init() { legacyregistry.MustRegister(retainedGauge) }
+
+// Config is the configuration of a Guard.
+type Config struct {
+	// ClusterName is the name of the managed cluster.
+	ClusterName string
+	// Clusters reads the own ManagedCluster.
+	Clusters clusterclient.ManagedClusterInterface
+	// Latest returns the last known state of the own ManagedCluster, or nil. It may be nil.
+	Latest func() *clusterv1.ManagedCluster
+}
+
+// Guard decides for one session with a hub whether objects that the hub does not know may be removed.
+// A nil Guard allows it.
+type Guard struct {
+	config Config
+	// changed is closed when the hub was restored after the session began.
+	changed chan struct{}
+	once    sync.Once
+
+	mu sync.Mutex
+	// restore is the restore of the hub's data when the session began. found is true if the ManagedCluster
+	// existed then.
+	restore string
+	found   bool
+	// retained describes what stays, by resource and name.
+	retained map[Ref]string
+}
+
+// Ref is a ManifestWork or a ManagedServiceAccount.
+type Ref struct{ Resource, Name string }
+
+// New returns a Guard. It makes no request.
+func New(config Config) *Guard {
+	retainedGauge.Reset()
+	return &Guard{config: config, changed: make(chan struct{}), retained: map[Ref]string{}}
+}
+
+// Begin reads the ManagedCluster. The session must not list objects of the hub before. It returns an
+// error only if ctx has ended.
+func (g *Guard) Begin(ctx context.Context) error {
+	backoff := wait.Backoff{Duration: firstRetry, Factor: 2, Jitter: 0.5, Steps: retries, Cap: requestTimeout}
+	delay := backoff.DelayFunc()
+	return delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		cluster, err := g.read(ctx)
+		if err != nil {
+			klog.FromContext(ctx).V(1).Info("Failed to read the ManagedCluster", "cluster", g.config.ClusterName, "err", err)
+			return false, nil
+		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.found = cluster != nil; g.found {
+			g.restore = cluster.Annotations[clusterv1.RestoredAnnotation]
+		}
+		return true, nil
+	})
+}
+
+// Run returns ErrRestored when the hub has been restored since the session began, or nil when ctx ends.
+func (g *Guard) Run(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-g.changed:
+		return ErrRestored
+	}
+}
+
+// read returns the own ManagedCluster, or nil if the hub does not have it or does not allow to read it.
+func (g *Guard) read(ctx context.Context) (*clusterv1.ManagedCluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	cluster, err := g.config.Clusters.Get(ctx, g.config.ClusterName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return nil, nil
+	}
+	return cluster, err
+}
+
+// Keeps reports whether objects that the hub does not know must stay. seen is true if the session has
+// seen them on the hub; then they stay only if the hub was restored since. Call Keeps after the hub has
+// answered that it does not know them: only then is the answer about the same data. It returns an error
+// if this is not known.
+func (g *Guard) Keeps(ctx context.Context, seen bool) (bool, error) {
+	if g == nil {
+		return false, nil
+	}
+	g.mu.Lock()
+	restore, found := g.restore, g.found
+	g.mu.Unlock()
+	// The last known state may be older than the data, but it delays a removal at most.
+	if g.config.Latest != nil && !seen {
+		if latest := g.config.Latest(); latest != nil && latest.Annotations[clusterv1.RestoredAnnotation] == restore && latest.PendingRestore() != "" {
+			return true, nil
+		}
+	}
+	cluster, err := g.read(ctx)
+	switch {
+	case err != nil:
+		return true, fmt.Errorf("reading the ManagedCluster to find out whether the hub was restored: %w", err)
+	case cluster == nil && found:
+		return true, errors.New("the hub does not return the ManagedCluster any more, so it may have lost data")
+	case cluster == nil:
+		return false, nil
+	case cluster.Annotations[clusterv1.RestoredAnnotation] != restore:
+		g.once.Do(func() { close(g.changed) })
+		return true, ErrRestored
+	}
+	return !seen && cluster.PendingRestore() != "", nil
+}
+
+// Retain records that objects stay. The text describes them.
+func (g *Guard) Retain(ref Ref, text string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.retained[ref] = text
+	g.count(ref.Resource)
+}
+
+// Release records that no objects stay because of the Guard. It reports whether some did.
+func (g *Guard) Release(ref Ref) bool {
+	if g == nil {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, retained := g.retained[ref]
+	if retained {
+		delete(g.retained, ref)
+		g.count(ref.Resource)
+	}
+	return retained
+}
+
+func (g *Guard) count(resource string) {
+	count := 0
+	for ref := range g.retained {
+		if ref.Resource == resource {
+			count++
+		}
+	}
+	retainedGauge.WithLabelValues(resource).Set(float64(count))
+}
+
+// Message lists what stays, one object per line, or returns an empty string.
+func (g *Guard) Message() string {
+	if g == nil {
+		return ""
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.retained) == 0 {
+		return ""
+	}
+	refs := slices.SortedFunc(maps.Keys(g.retained), func(a, b Ref) int {
+		return strings.Compare(a.Resource+"/"+a.Name, b.Resource+"/"+b.Name)
+	})
+	out := &strings.Builder{}
+	fmt.Fprintf(out, "The restored hub does not know these objects. They stay until \"clusteradm restore confirm %s\":", g.config.ClusterName)
+	for i, ref := range refs {
+		if i == listed {
+			fmt.Fprintf(out, "\n%d more", len(refs)-listed)
+			break
+		}
+		fmt.Fprintf(out, "\n%s/%s: %s", ref.Resource, ref.Name, g.retained[ref])
+	}
+	return out.String()
+}

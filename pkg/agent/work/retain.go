@@ -1,0 +1,75 @@
+package work
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"open-cluster-management.io/hub-apiserver/pkg/agent/restored"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+)
+
+func retainedRef(work string) restored.Ref {
+	return restored.Ref{Resource: "manifestworks", Name: work}
+}
+
+// retainRecord reports whether the objects of a record stay because a restored hub does not know the
+// ManifestWork.
+func (c *Controller) retainRecord(ctx context.Context, st *workState, record *workv1.AppliedManifestWork) (bool, error) {
+	keeps, err := c.restored.Keeps(ctx, st.seen)
+	if keeps && err == nil {
+		c.restored.Retain(retainedRef(record.Spec.ManifestWorkName), counted(len(record.Status.AppliedResources)))
+	}
+	return keeps, err
+}
+
+// retain splits the entries of recorded objects that have no manifest. Those of the first pass stay while
+// a restore is not confirmed, because a restored hub may have an older version of the ManifestWork. Those
+// that lose their manifest afterwards are removed.
+func (p *pass) retain(ctx context.Context, left []workv1.AppliedManifestResourceMeta) (kept, removable []workv1.AppliedManifestResourceMeta, err error) {
+	st, ref := p.st, retainedRef(p.work.Name)
+	if len(left) == 0 {
+		st.compared, st.retained = true, nil
+		p.restored.Release(ref)
+		return nil, nil, nil
+	}
+	for _, entry := range left {
+		if !st.compared || st.retained.Has(decide.EntryID(entry)) {
+			kept = append(kept, entry)
+		} else {
+			removable = append(removable, entry)
+		}
+	}
+	if len(removable) > 0 {
+		if _, err := p.restored.Keeps(ctx, true); err != nil {
+			return left, nil, err
+		}
+	}
+	keeps := false
+	if len(kept) > 0 {
+		if keeps, err = p.restored.Keeps(ctx, false); err != nil {
+			return left, nil, err
+		}
+	}
+	st.compared, st.retained = true, nil
+	if !keeps {
+		p.restored.Release(ref)
+		return nil, left, nil
+	}
+	st.retained = sets.New[decide.ObjectID]()
+	for _, entry := range kept {
+		st.retained.Insert(decide.EntryID(entry))
+	}
+	p.restored.Retain(ref, counted(len(kept))+" without a manifest")
+	p.soon(restored.Pause)
+	return kept, removable, nil
+}
+
+func counted(objects int) string {
+	if objects == 1 {
+		return "1 object"
+	}
+	return fmt.Sprintf("%d objects", objects)
+}

@@ -1,0 +1,172 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+const (
+	snapshotPrefix = "hub-apiserver-"
+	snapshotSuffix = ".db"
+	// snapshotTime is the format of the time in the name of a snapshot, in UTC. Names sort by time.
+	snapshotTime = "20060102T150405Z"
+
+	minimumSnapshotInterval = time.Minute
+	// snapshotDeadline bounds one snapshot. firstSnapshotRetry and lastSnapshotRetry bound the delay after
+	// a failure.
+	snapshotDeadline   = 30 * time.Minute
+	firstSnapshotRetry = time.Minute
+	lastSnapshotRetry  = time.Hour
+)
+
+// Schedule is a schedule of snapshots.
+type Schedule struct {
+	// Interval is the time between two snapshots. 0 means none.
+	Interval time.Duration
+	// Dir is the directory of the snapshots, and Keep their number.
+	Dir  string
+	Keep int
+}
+
+// Validate returns the errors of the flags of a schedule.
+func (s Schedule) Validate() []error {
+	var errs []error
+	if s.Interval != 0 && s.Interval < minimumSnapshotInterval {
+		errs = append(errs, fmt.Errorf("--snapshot-interval must be 0 or at least %s, not %s", minimumSnapshotInterval, s.Interval))
+	}
+	if s.Interval != 0 && s.Dir == "" {
+		errs = append(errs, errors.New("--snapshot-interval requires --snapshot-dir"))
+	}
+	if s.Keep < 1 {
+		errs = append(errs, fmt.Errorf("--snapshot-keep must be at least 1, not %d", s.Keep))
+	}
+	return errs
+}
+
+// SaveSnapshots saves snapshots by the schedule until ctx ends. After a restart, the next one is due an
+// interval after the last.
+func (s *Server) SaveSnapshots(ctx context.Context) {
+	intervalGauge.Set(s.snapshots.Interval.Seconds())
+	if s.snapshots.Interval == 0 {
+		return
+	}
+	retry := firstSnapshotRetry
+	for {
+		last, err := s.snapshots.observe()
+		if err == nil {
+			if !pause(ctx, time.Until(last.Add(s.snapshots.Interval))) {
+				return
+			}
+			err = s.snapshots.save(ctx, s.dataDir, time.Now())
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			retry = firstSnapshotRetry
+			continue
+		}
+		failuresCounter.Inc()
+		klog.FromContext(ctx).Error(err, "Failed to save a snapshot of the embedded etcd", "directory", s.snapshots.Dir, "retryAfter", retry)
+		if !pause(ctx, retry) {
+			return
+		}
+		retry = min(2*retry, lastSnapshotRetry)
+	}
+}
+
+// pause waits. It returns false if ctx ends.
+func pause(ctx context.Context, delay time.Duration) bool {
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// save saves a snapshot and deletes the oldest.
+func (s Schedule) save(ctx context.Context, dataDir string, now time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, snapshotDeadline)
+	defer cancel()
+	file := filepath.Join(s.Dir, snapshotPrefix+now.UTC().Format(snapshotTime)+snapshotSuffix)
+	status, err := SaveSnapshot(ctx, dataDir, file, true)
+	if err != nil {
+		return err
+	}
+	klog.FromContext(ctx).Info("Saved a snapshot of the embedded etcd", "file", file, "revision", status.Revision, "bytes", status.SizeBytes)
+	names, err := s.list()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range names[:max(len(names)-s.Keep, 0)] {
+		errs = append(errs, os.Remove(filepath.Join(s.Dir, name)))
+	}
+	return errors.Join(errs...)
+}
+
+// observe sets the metrics of the last snapshot, and returns its time, or the zero time. It creates the
+// directory, and deletes the parts that killed processes have left.
+func (s Schedule) observe() (time.Time, error) {
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+		return time.Time{}, err
+	}
+	parts, err := filepath.Glob(filepath.Join(s.Dir, snapshotPrefix+"*"+snapshotSuffix+partSuffix))
+	if err != nil {
+		return time.Time{}, err
+	}
+	for _, part := range parts {
+		if err := os.Remove(part); err != nil {
+			return time.Time{}, err
+		}
+	}
+	names, err := s.list()
+	if err != nil || len(names) == 0 {
+		return time.Time{}, err
+	}
+	last := names[len(names)-1]
+	info, err := os.Stat(filepath.Join(s.Dir, last))
+	if err != nil {
+		return time.Time{}, err
+	}
+	at, err := timeOf(last)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if now := time.Now(); at.After(now) {
+		at = now // the clock was set back
+	}
+	lastGauge.Set(float64(at.Unix()))
+	bytesGauge.Set(float64(info.Size()))
+	return at, nil
+}
+
+// list returns the names of the snapshots of the schedule, the oldest first.
+func (s Schedule) list() ([]string, error) {
+	entries, err := os.ReadDir(s.Dir)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, entry := range entries {
+		if _, err := timeOf(entry.Name()); err == nil && entry.Type().IsRegular() {
+			names = append(names, entry.Name())
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func timeOf(name string) (time.Time, error) {
+	return time.Parse(snapshotPrefix+snapshotTime+snapshotSuffix, name)
+}

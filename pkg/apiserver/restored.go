@@ -1,0 +1,176 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
+	"open-cluster-management.io/hub-apiserver/pkg/registration"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedcluster"
+	"open-cluster-management.io/hub-apiserver/pkg/storagemigration"
+)
+
+const (
+	restoredTimeout = time.Minute
+	restoredPause   = time.Second
+	// clusterPage is the number of ManagedClusters that are read at once.
+	clusterPage = 500
+)
+
+// restoredData finds out whether the data were restored from a snapshot, and marks their ManagedClusters.
+// No object is served before: an agent that lists its ManifestWorks first would remove the objects of those
+// that the snapshot does not contain.
+type restoredData struct {
+	known   atomic.Bool
+	restore atomic.Pointer[string]
+}
+
+// id returns the ID of the last restore, or an empty string if there was none.
+func (r *restoredData) id() string { return ptr.Deref(r.restore.Load(), "") }
+
+// guard makes a generic server refuse requests for objects until the data are known.
+func (r *restoredData) guard(generic *genericapiserver.CompletedConfig) {
+	build := generic.BuildHandlerChainFunc
+	generic.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
+		return build(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			info, ok := request.RequestInfoFrom(req.Context())
+			if r.known.Load() || ok && !info.IsResourceRequest {
+				api.ServeHTTP(w, req)
+				return
+			}
+			err := apierrors.NewServiceUnavailable("the server has not yet read from etcd whether its data were restored from a snapshot")
+			err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(restoredPause / time.Second)}
+			responsewriters.ErrorNegotiated(err, config.Serializer, schema.GroupVersion{Version: "v1"}, w, req)
+		}), config)
+	}
+}
+
+// markRestored marks the ManagedClusters of restored data. Without a connection to etcd or to the hub, it
+// continues in the background.
+func (s *Server) markRestored(ctx context.Context) {
+	err := s.tryMarkRestored(ctx)
+	if err == nil {
+		return
+	}
+	klog.FromContext(ctx).Error(err, "Failed to find out whether the data were restored from a snapshot; objects are not served until then")
+	s.running.Go(func() {
+		_ = wait.PollUntilContextCancel(ctx, restoredPause, false, func(ctx context.Context) (bool, error) {
+			if err = s.tryMarkRestored(ctx); err != nil {
+				klog.FromContext(ctx).V(1).Info("Failed to find out whether the data were restored from a snapshot", "err", err)
+			}
+			return err == nil, nil
+		})
+	})
+}
+
+func (s *Server) tryMarkRestored(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, restoredTimeout)
+	defer cancel()
+	mark, err := etcd.ReadMark(ctx, s.migrator.Client(), s.migrator.Prefix())
+	if err != nil {
+		return fmt.Errorf("reading the last restore: %w", err)
+	}
+	if mark != nil {
+		if err := s.stampClusters(ctx, mark); err != nil {
+			return fmt.Errorf("marking the ManagedClusters of the restore %s: %w", mark.ID, err)
+		}
+		s.restored.restore.Store(&mark.ID)
+	}
+	s.restored.known.Store(true)
+	return nil
+}
+
+// stampClusters marks all stored ManagedClusters that are not marked yet.
+func (s *Server) stampClusters(ctx context.Context, mark *etcd.Mark) error {
+	resource := s.migrator.Resource(clusterv1.Resource("managedclusters").String())
+	if resource == nil {
+		return nil
+	}
+	store, destroy, err := resource.Open()
+	if err != nil {
+		return err
+	}
+	defer destroy()
+	withdrawn := func(string) bool { return false }
+	asked, stamped, denied := false, 0, 0
+	options := storage.ListOptions{Recursive: true, Predicate: storage.Everything}
+	options.Predicate.Limit = clusterPage
+	for {
+		var page cluster.ManagedClusterList
+		if err := store.GetList(ctx, resource.Prefix, options, &page); err != nil {
+			return err
+		}
+		for i := range page.Items {
+			if page.Items[i].Annotations[clusterv1.RestoredAnnotation] == mark.ID {
+				continue
+			}
+			if !asked {
+				if withdrawn, err = s.withdrawn(ctx); err != nil {
+					return err
+				}
+				asked = true
+			}
+			accepted, err := stampCluster(ctx, store, resource, page.Items[i].Name, mark.ID, withdrawn)
+			if err != nil {
+				return err
+			}
+			stamped++
+			if page.Items[i].Spec.HubAcceptsClient && !accepted {
+				denied++
+				klog.FromContext(ctx).Info("Denied a ManagedCluster of the restored data, because the hub has withdrawn its access", "cluster", page.Items[i].Name)
+			}
+		}
+		if options.Predicate.Continue = page.Continue; page.Continue == "" {
+			break
+		}
+	}
+	if stamped > 0 {
+		klog.FromContext(ctx).Info("The data were restored from a snapshot; agents keep objects that it does not contain until the restore is confirmed",
+			"restore", mark.ID, "time", mark.Time, "clusters", stamped, "denied", denied)
+	}
+	return nil
+}
+
+func stampCluster(ctx context.Context, store storage.Interface, resource *storagemigration.Resource, name, restore string, withdrawn func(string) bool) (accepted bool, err error) {
+	stored := &cluster.ManagedCluster{}
+	err = store.GuaranteedUpdate(ctx, resource.Prefix+name, stored, true, nil, storage.SimpleUpdate(func(obj runtime.Object) (runtime.Object, error) {
+		c, ok := obj.(*cluster.ManagedCluster)
+		if !ok {
+			return nil, fmt.Errorf("unexpected type %T in the store of ManagedClusters", obj)
+		}
+		managedcluster.StampRestored(ctx, c, restore, withdrawn(name))
+		return c, nil
+	}), nil)
+	return stored.Spec.HubAcceptsClient, err
+}
+
+// withdrawn returns a function that reports whether the hub has withdrawn the access of a cluster that the
+// snapshot contains as accepted. On a hub on which this server has never run, no cluster has access yet.
+func (s *Server) withdrawn(ctx context.Context) (func(string) bool, error) {
+	lease := s.extra.LeaderElection
+	_, err := s.hub.CoordinationV1().Leases(lease.ResourceNamespace).Get(ctx, lease.ResourceName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return func(string) bool { return false }, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the Lease %s of the hub: %w", lease.ResourceName, err)
+	}
+	return registration.Withdrawn(ctx, s.hub)
+}
