@@ -27,7 +27,7 @@ func New(in io.Reader, out, errOut io.Writer) *cobra.Command {
 	access.AddFlags(command.PersistentFlags())
 	command.AddCommand(
 		newInit(access, streams), newJoin(access, streams), newAccept(access, streams), newUnjoin(access, streams),
-		newSearch(access, streams), newDoctor(access, streams), newMigrate(access, streams),
+		newSearch(access, streams), newDoctor(access, streams), newMigrate(access, streams), newRestore(access, streams),
 	)
 	return command
 }

@@ -364,6 +364,7 @@ func (d *hubDoctor) clusters(ctx context.Context) []finding {
 	}
 	slices.SortStableFunc(findings, func(a, b finding) int { return strings.Compare(a.State, b.State) })
 	findings = append(abridged(findings, "ManagedClusters"), agentVersions(list.Items, version.Short())...)
+	findings = append(findings, restoreFindings(list.Items)...)
 	return append(findings, healthy(subject, fmt.Sprintf("%d of %d are accepted and available", working, len(list.Items))))
 }
 
