@@ -48,6 +48,14 @@ func testSeries(t *testing.T, fired map[string]bool) {
 		{"HubAPIServerSlow",
 			series{latency(hub, "0.8", "0+0x80"), latency(hub, "2", "0+9x80"), latency(hub, "+Inf", "0+9x80")},
 			series{latency(hub, "0.8", "0+9x80"), latency(hub, "2", "0+9x80"), latency(hub, "+Inf", "0+9x80")}},
+		// A schedule has at least a minute between snapshots, and the alert waits for 15. Series begin in 1970.
+		{"HubAPIServerSnapshotsFail",
+			series{`hub_apiserver_snapshot_last_success_timestamp_seconds{` + hub + `} 0x80`, `hub_apiserver_snapshot_interval_seconds{` + hub + `} 60x80`},
+			series{`hub_apiserver_snapshot_last_success_timestamp_seconds{` + hub + `} 0x80`, `hub_apiserver_snapshot_interval_seconds{` + hub + `} 0x80`}},
+		// The alert waits for an hour, because an administrator needs time to confirm a restore.
+		{"HubAgentObjectsRetained",
+			series{`agent_retained_objects{` + cluster + `,resource="manifestworks"} 3x140`},
+			series{`agent_retained_objects{` + cluster + `,resource="manifestworks"} 3x60 0x80`}},
 		// Only a defect of the server makes its evaluation of RBAC differ.
 		{"HubAPIServerSearchPermissionsDisagree",
 			series{`hub_apiserver_search_scope_disagreements_total{` + hub + `} 0x5 1x5`},

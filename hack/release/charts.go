@@ -57,7 +57,8 @@ var charts = []*chart{
 		resources: []string{"deploy/base"},
 		options: []option{
 			{condition: ".Values.existingOCM", component: "deploy/components/existing-ocm"},
-			{condition: ".Values.etcd.servers", component: "deploy/components/external-etcd"},
+			{condition: ".Values.snapshots.interval", component: "deploy/components/backup"},
+			{condition: ".Values.etcd.servers", component: "deploy/components/external-etcd", excludes: true},
 			{condition: `eq .Values.search.engine "postgres"`, component: "deploy/components/postgres"},
 			{condition: `eq .Values.search.engine "none"`, component: "deploy/components/no-search", excludes: true},
 			{condition: `eq .Values.servingCertificates "cert-manager"`, component: "deploy/components/cert-manager"},
@@ -69,11 +70,15 @@ var charts = []*chart{
 		},
 		settings: slices.Concat(keepObjects, containerSettings("hub-apiserver"), []kustomize.Patch{
 			*patch("PersistentVolumeClaim", "hub-apiserver", `[{"op": "replace", "path": "/spec/resources/requests/storage", "value": "STORAGE-SIZE"}]`),
+			*patch("PersistentVolumeClaim", "hub-apiserver-snapshots", `[{"op": "replace", "path": "/spec/resources/requests/storage", "value": "SNAPSHOT-SIZE"}]`),
 		}),
 		fill: slices.Concat(containerFill, []string{
 			"--etcd-servers=https://etcd.open-cluster-management-hub.svc:2379", `{{ print "--etcd-servers=" (join "," .Values.etcd.servers) | quote }}`,
 			"endpoint: opentelemetry-collector.observability.svc:4317", "endpoint: {{ .Values.tracing.endpoint }}",
 			"samplingRatePerMillion: 10000", "samplingRatePerMillion: {{ int .Values.tracing.samplingRatePerMillion }}",
+			"--snapshot-interval=6h", `{{ print "--snapshot-interval=" .Values.snapshots.interval | quote }}`,
+			"--snapshot-keep=14", `{{ print "--snapshot-keep=" (int .Values.snapshots.keep) | quote }}`,
+			"SNAPSHOT-SIZE", "{{ .Values.snapshots.size | quote }}",
 			"STORAGE-SIZE", "{{ .Values.storage.size | quote }}",
 			"STORAGE-CLASS", "{{ .Values.storage.className | quote }}",
 			"ROLE-ARN", "{{ .Values.aws.roleARN | quote }}",

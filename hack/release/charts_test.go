@@ -124,6 +124,13 @@ func TestChartsEqualKustomizations(t *testing.T) {
 			chart: "hub-apiserver", values: []string{"storage.size=20Gi", "storage.className=fast"},
 			patches: []kustomize.Patch{*patch("PersistentVolumeClaim", "hub-apiserver", `[{"op": "replace", "path": "/spec/resources/requests/storage", "value": "20Gi"}, {"op": "add", "path": "/spec/storageClassName", "value": "fast"}]`)},
 		},
+		"snapshots": {
+			chart: "hub-apiserver", values: []string{"snapshots.interval=1h", "snapshots.keep=3", "snapshots.size=5Gi"}, components: []string{"backup"},
+			patches: []kustomize.Patch{
+				*patch("Deployment", "hub-apiserver", `[{"op": "replace", "path": "/spec/template/spec/containers/0/args/5", "value": "--snapshot-interval=1h"}, {"op": "replace", "path": "/spec/template/spec/containers/0/args/7", "value": "--snapshot-keep=3"}]`),
+				*patch("PersistentVolumeClaim", "hub-apiserver-snapshots", `[{"op": "replace", "path": "/spec/resources/requests/storage", "value": "5Gi"}]`),
+			},
+		},
 		"traces": {
 			chart: "hub-apiserver", values: []string{"tracing.endpoint=opentelemetry-collector.observability.svc:4317"}, components: []string{"tracing"},
 		},
@@ -174,15 +181,17 @@ func TestChartsRefuseBadValues(t *testing.T) {
 	t.Parallel()
 	paths := packages(t)
 	for values, want := range map[string]string{
-		"hub-apiserver search.engine=sqlite":                 "/search/engine",
-		"hub-apiserver etcd.servers={https://a:2379}":        "search.engine: embedded supports one replica",
-		"hub-apiserver serach.engine=none":                   "'serach' not allowed",
-		"hub-apiserver aws.roleARN=role":                     "/aws/roleARN",
-		"hub-apiserver tracing.endpoint=a b":                 "/tracing/endpoint",
-		"hub-apiserver tracing.samplingRatePerMillion=-1":    "/tracing/samplingRatePerMillion",
-		"hub-agent clusterName=":                             "/clusterName",
-		"hub-agent clusterName=a,extraArgs={v}":              "/extraArgs/0",
-		"hub-agent clusterName=a,image.pullPolicy=Sometimes": "/image/pullPolicy",
+		"hub-apiserver search.engine=sqlite":                                                   "/search/engine",
+		"hub-apiserver etcd.servers={https://a:2379}":                                          "search.engine: embedded supports one replica",
+		"hub-apiserver search.engine=none,etcd.servers={https://a:2379},snapshots.interval=1h": "snapshots.interval: the server saves",
+		"hub-apiserver snapshots.interval=daily":                                               "/snapshots/interval",
+		"hub-apiserver serach.engine=none":                                                     "'serach' not allowed",
+		"hub-apiserver aws.roleARN=role":                                                       "/aws/roleARN",
+		"hub-apiserver tracing.endpoint=a b":                                                   "/tracing/endpoint",
+		"hub-apiserver tracing.samplingRatePerMillion=-1":                                      "/tracing/samplingRatePerMillion",
+		"hub-agent clusterName=":                                                               "/clusterName",
+		"hub-agent clusterName=a,extraArgs={v}":                                                "/extraArgs/0",
+		"hub-agent clusterName=a,image.pullPolicy=Sometimes":                                   "/image/pullPolicy",
 	} {
 		chart, value, _ := strings.Cut(values, " ")
 		_, err := helm(t, "template", "release", paths[chart], "--set", value)

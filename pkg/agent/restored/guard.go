@@ -42,7 +42,7 @@ const (
 )
 
 var retainedGauge = metrics.NewGaugeVec(&metrics.GaugeOpts{
-	Subsystem: "hub_agent", Name: "retained_objects", StabilityLevel: metrics.ALPHA,
+	Subsystem: "agent", Name: "retained_objects", StabilityLevel: metrics.ALPHA,
 	Help: "ManifestWorks and ManagedServiceAccounts whose objects stay although a restored hub does not know them, by resource.",
 }, []string{"resource"})
 
