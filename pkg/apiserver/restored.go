@@ -49,17 +49,21 @@ func (r *restoredData) id() string { return ptr.Deref(r.restore.Load(), "") }
 func (r *restoredData) guard(generic *genericapiserver.CompletedConfig) {
 	build := generic.BuildHandlerChainFunc
 	generic.BuildHandlerChainFunc = func(api http.Handler, config *genericapiserver.Config) http.Handler {
-		return build(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-			info, ok := request.RequestInfoFrom(req.Context())
-			if r.known.Load() || ok && !info.IsResourceRequest {
-				api.ServeHTTP(w, req)
-				return
-			}
-			err := apierrors.NewServiceUnavailable("the server has not yet read from etcd whether its data were restored from a snapshot")
-			err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(restoredPause / time.Second)}
-			responsewriters.ErrorNegotiated(err, config.Serializer, schema.GroupVersion{Version: "v1"}, w, req)
-		}), config)
+		return build(r.handle(api, config.Serializer), config)
 	}
+}
+
+func (r *restoredData) handle(api http.Handler, codecs runtime.NegotiatedSerializer) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		info, ok := request.RequestInfoFrom(req.Context())
+		if r.known.Load() || ok && !info.IsResourceRequest {
+			api.ServeHTTP(w, req)
+			return
+		}
+		err := apierrors.NewServiceUnavailable("the server has not yet read from etcd whether its data were restored from a snapshot")
+		err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(restoredPause / time.Second)}
+		responsewriters.ErrorNegotiated(err, codecs, schema.GroupVersion{Version: "v1"}, w, req)
+	})
 }
 
 // markRestored marks the ManagedClusters of restored data. Without a connection to etcd or to the hub, it

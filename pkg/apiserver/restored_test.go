@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"k8s.io/apiserver/pkg/endpoints/request"
-	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 )
@@ -14,12 +13,8 @@ import (
 // TestNoObjectsBeforeTheDataAreKnown checks that a client cannot read objects of data that may have been restored,
 // and that health checks and discovery are served meanwhile.
 func TestNoObjectsBeforeTheDataAreKnown(t *testing.T) {
-	config := genericapiserver.NewConfig(scheme.Codecs)
-	config.BuildHandlerChainFunc = func(api http.Handler, _ *genericapiserver.Config) http.Handler { return api }
-	completed := config.Complete(nil)
 	restored := &restoredData{}
-	restored.guard(&completed)
-	handler := completed.BuildHandlerChainFunc(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), config)
+	handler := restored.handle(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), scheme.Codecs)
 	status := func(info *request.RequestInfo) *httptest.ResponseRecorder {
 		recorder := httptest.NewRecorder()
 		req := httptest.NewRequest(http.MethodGet, "/", nil)
