@@ -17,6 +17,7 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -305,4 +306,36 @@ func (f *fleet) markStays(t *testing.T) {
 	if added.PendingRestore() != cluster.PendingRestore() {
 		t.Errorf("mark of a new ManagedCluster = %q, want %q", added.PendingRestore(), cluster.PendingRestore())
 	}
+}
+
+// TestRegisteredAfterTheSnapshot restores a snapshot without the cluster. Its agent changes nothing, also after the
+// ManagedCluster is created again.
+func TestRegisteredAfterTheSnapshot(t *testing.T) {
+	t.Parallel()
+	f := &fleet{framework.OwnFleet(t, localhub.FleetOptions{
+		Clusters: []string{framework.Cluster1}, Join: localhub.JoinByRegistration,
+		AgentArgs: []string{"--eviction-grace-period=0s"},
+	}), &localhub.Clusteradm{}}
+	f.create(t, "after")
+	before := f.objects(t, "after")
+	account := f.serviceAccount(t, "unknown")
+
+	empty := framework.OwnDir(t) + "-empty"
+	server := framework.Must(etcd.Start(t.Context(), etcd.Options{DataDir: empty, QuotaBytes: 64 << 20}))(t)
+	t.Cleanup(server.Stop)
+	file := snapshotFile(t, "empty")
+	framework.Must(save(t.Context(), empty, file))(t)
+	restore(t, f.Fleet, file)
+	if _, err := f.OCM.ClusterV1().ManagedClusters().Get(t.Context(), framework.Cluster1, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Fatalf("Get(%s) on the restored hub = %v, want NotFound", framework.Cluster1, err)
+	}
+	framework.Eventually(t, "the ManagedCluster is created again", func(ctx context.Context) error {
+		_, err := f.OCM.ClusterV1().ManagedClusters().Create(ctx, &clusterv1.ManagedCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: framework.Cluster1}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true},
+		}, metav1.CreateOptions{})
+		return err
+	})
+	f.retains(t, "managedserviceaccounts/unknown", "manifestworks/after")
+	f.unchanged(t, "after the cluster is known again", before)
+	f.accountUnchanged(t, "unknown", account)
 }
