@@ -46,7 +46,7 @@ ManagedServiceAccounts that the restored hub does not know, until you confirm th
 	})
 	confirm := &cobra.Command{
 		Use:   "confirm CLUSTER... | --all",
-		Short: "Let agents delete what the restored hub does not know",
+		Short: "Let agents delete objects that the restored hub does not know",
 		Long: `Let the agents of the clusters delete the objects that the restored hub does not know. To keep an
 object, first create its ManifestWork or its ManagedServiceAccount again, with the same name.`,
 		Example: `  clusteradm restore list
@@ -151,7 +151,7 @@ func (r *restoring) confirm(ctx context.Context, names []string) error {
 			errs = append(errs, fmt.Errorf("%s: %w", cluster.Name, err))
 			continue
 		}
-		_, _ = fmt.Fprintf(r.streams.Out, "%s: confirmed; its agent deletes what the hub does not know\n", cluster.Name)
+		_, _ = fmt.Fprintf(r.streams.Out, "%s: confirmed; its agent deletes the objects that the hub does not know\n", cluster.Name)
 	}
 	return errors.Join(errs...)
 }
@@ -169,5 +169,5 @@ func restoreFindings(clusters []clusterv1.ManagedCluster) []finding {
 		return nil
 	}
 	return []finding{warning(subject, "agents keep objects that the restored hub does not know: "+some(keeping),
-		"run clusteradm restore list; create again what must stay, then run clusteradm restore confirm")}
+		"run clusteradm restore list; create the ManifestWorks and accounts that must stay again, then run clusteradm restore confirm")}
 }

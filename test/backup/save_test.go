@@ -73,12 +73,17 @@ func (l *load) acknowledged() sets.Set[string] {
 // TestSnapshots saves snapshots of a server under load, kills commands at random times, and restores.
 func TestSnapshots(t *testing.T) {
 	t.Parallel()
-	f := framework.OwnFleet(t, localhub.FleetOptions{APIServerArgs: []string{"--namespace-quota-bytes=manifestworks=0", "--namespace-quota-objects=manifestworks=0"}})
+	scheduled := filepath.Join(t.TempDir(), "scheduled")
+	f := framework.OwnFleet(t, localhub.FleetOptions{APIServerArgs: []string{
+		"--namespace-quota-bytes=manifestworks=0", "--namespace-quota-objects=manifestworks=0",
+		"--snapshot-interval=1m", "--snapshot-dir=" + scheduled, "--snapshot-keep=1",
+	}})
 	if err := framework.MakeNamespace(t.Context(), f.HubClient, framework.Cluster1); err != nil {
 		t.Fatal(err)
 	}
 	fill(t, f)
 	data := dataDir(t, f)
+	first := newest(t, scheduled, "")
 
 	writes := startLoad(t, f)
 	framework.Eventually(t, "the server acknowledges writes", func(context.Context) error {
@@ -108,6 +113,15 @@ func TestSnapshots(t *testing.T) {
 	}
 	killRestores(t, file, status.Revision)
 
+	second := newest(t, scheduled, first)
+	framework.Eventually(t, "the first scheduled snapshot is deleted", func(context.Context) error {
+		_, err := os.Stat(first)
+		if err == nil {
+			return fmt.Errorf("%s exists", first)
+		}
+		return nil
+	})
+	framework.Must(snapshot(t.Context(), "status", second))(t)
 	restore(t, f, file)
 	list := framework.Must(f.OCM.WorkV1().ManifestWorks(framework.Cluster1).List(t.Context(), metav1.ListOptions{}))(t)
 	restored := sets.New[string]()
@@ -132,6 +146,23 @@ func TestSnapshots(t *testing.T) {
 			}
 		}
 	}
+}
+
+// newest waits for a scheduled snapshot after another one, and returns its path.
+func newest(t *testing.T, dir, after string) string {
+	t.Helper()
+	var found string
+	framework.Eventually(t, "the server has saved a scheduled snapshot", func(context.Context) error {
+		files, err := filepath.Glob(filepath.Join(dir, "hub-apiserver-*.db"))
+		if err == nil && (len(files) == 0 || files[len(files)-1] == after) {
+			err = fmt.Errorf("files = %v", files)
+		}
+		if err == nil {
+			found = files[len(files)-1]
+		}
+		return err
+	})
+	return found
 }
 
 // fill makes the database large.
