@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/fence"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/membership"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
@@ -179,6 +180,14 @@ func (c *Config) Complete() (CompletedConfig, error) {
 	}
 	c.Managed = c.instrumented(c.Managed)
 	var err error
+	if r := c.Registration; r != nil {
+		// The Secret that the fence reads must be writable while the fence is closed.
+		if r.Identity, err = kubernetes.NewForConfig(c.Managed); err != nil {
+			return CompletedConfig{}, fmt.Errorf("managed cluster client: %w", err)
+		}
+		r.Fence = fence.New(membership.ReadEpoch(r.Identity.CoreV1(), r.Namespace, r.SecretName))
+		c.Managed.Wrap(r.Fence.Transport)
+	}
 	if completed.managed, err = versioned.NewForConfig(c.Managed); err != nil {
 		return CompletedConfig{}, fmt.Errorf("managed cluster client: %w", err)
 	}

@@ -109,6 +109,9 @@ func (r *Registrar) bootstrapUntilDone(ctx context.Context) (*identity, error) {
 	for {
 		began := time.Now()
 		known, err := r.bootstrapOnce(ctx, missing)
+		if ctx.Err() == nil {
+			r.responded(err)
+		}
 		if err == nil {
 			registrations.WithLabelValues("success").Inc()
 			return known, nil
@@ -116,7 +119,7 @@ func (r *Registrar) bootstrapUntilDone(ctx context.Context) (*identity, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if foreign := (*foreignError)(nil); errors.As(err, &foreign) || errors.Is(err, errSecretDeleted) {
+		if foreign := (*foreignError)(nil); errors.As(err, &foreign) || errors.Is(err, errSecretDeleted) || errors.Is(err, errRaised) {
 			return nil, err
 		}
 		// The message that asks the user to delete the Secret remains valid after other errors.

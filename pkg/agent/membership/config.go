@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"open-cluster-management.io/hub-apiserver/pkg/agent/fence"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
@@ -53,6 +54,10 @@ type Config struct {
 	// Managed and Dynamic are clients of the managed cluster.
 	Managed kubernetes.Interface
 	Dynamic dynamic.Interface
+	// Identity is a client of the managed cluster for the Secrets of the registration. It defaults to Managed.
+	Identity kubernetes.Interface
+	// Fence is open while the agent serves a hub. All other clients of the managed cluster must use it. It may be nil.
+	Fence *fence.Fence
 	// Tune sets the common fields of all clients of the hub, such as the user agent.
 	Tune func(*rest.Config)
 	// Clock determines the expiry of certificates.

@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/clock"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
 )
 
 // csrDriver authenticates to the hub with client certificates that the hub signs.
@@ -202,6 +203,10 @@ func (d *csrDriver) request(ctx context.Context, hub kubernetes.Interface, known
 			Request: encoded, SignerName: certificatesv1.KubeAPIServerClientSignerName,
 			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth},
 		},
+	}
+	if proof, err := rehoming.Prove(known.data[keyRehomingKey], encoded); err == nil {
+		// A hub that has adopted the cluster approves the request because of it.
+		request.Annotations = map[string]string{rehoming.ProofAnnotation: proof}
 	}
 	if d.lifetime > 0 {
 		request.Spec.ExpirationSeconds = csrutil.DurationToExpirationSeconds(d.lifetime)

@@ -73,17 +73,42 @@ func endpointOf(config *clientcmdapi.Config) (*endpoint, error) {
 	return e, nil
 }
 
-// bootstrapFile is the path of a bootstrap kubeconfig. It is read for each use, because its tokens
-// are replaced.
-type bootstrapFile string
+// bootstrap is the bootstrap kubeconfig. It is read for each use, because its tokens are replaced.
+type bootstrap struct {
+	// file is the path of --bootstrap-kubeconfig, or empty.
+	file string
+	// known returns the identity, or nil. It contains the kubeconfig of a standby hub to which the cluster has moved.
+	known func() *identity
+}
 
 var errNoBootstrap = errors.New("--bootstrap-kubeconfig is required to register")
 
-func (b bootstrapFile) load() (*clientcmdapi.Config, error) {
-	if b == "" {
+// fileServer returns the address of the hub in the file, or an empty string.
+func (b bootstrap) fileServer() string {
+	config, err := b.loadFile()
+	if err != nil {
+		return ""
+	}
+	e, err := endpointOf(config)
+	if err != nil {
+		return ""
+	}
+	return e.server
+}
+
+func (b bootstrap) load() (*clientcmdapi.Config, error) {
+	// An administrator who joins the cluster to yet another hub replaces the file.
+	if known := b.known(); known != nil && len(known.data[keyStandbyKubeconfig]) > 0 && known.get(keyStandbyFor) == b.fileServer() {
+		return loadStandby(known.data[keyStandbyKubeconfig])
+	}
+	return b.loadFile()
+}
+
+func (b bootstrap) loadFile() (*clientcmdapi.Config, error) {
+	if b.file == "" {
 		return nil, errNoBootstrap
 	}
-	config, err := clientcmd.LoadFromFile(string(b))
+	config, err := clientcmd.LoadFromFile(b.file)
 	if err != nil {
 		return nil, fmt.Errorf("--bootstrap-kubeconfig: %w", err)
 	}
@@ -93,7 +118,7 @@ func (b bootstrapFile) load() (*clientcmdapi.Config, error) {
 	return config, nil
 }
 
-func (b bootstrapFile) endpoint() (*endpoint, error) {
+func (b bootstrap) endpoint() (*endpoint, error) {
 	config, err := b.load()
 	if err != nil {
 		return nil, err
@@ -105,7 +130,7 @@ func (b bootstrapFile) endpoint() (*endpoint, error) {
 	return e, nil
 }
 
-func (b bootstrapFile) config() (*rest.Config, error) {
+func (b bootstrap) config() (*rest.Config, error) {
 	config, err := b.load()
 	if err != nil {
 		return nil, err

@@ -130,7 +130,7 @@ func (m *membership) run(ctx context.Context) (verdict, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var following sync.WaitGroup
 	defer func() {
-		m.task.stop()
+		m.become(idle)
 		cancel()
 		following.Wait()
 		if m.conn != nil {
@@ -165,11 +165,14 @@ func (m *membership) run(ctx context.Context) (verdict, error) {
 			}
 			move = nil
 		case seen := <-clusters:
-			if m.see(ctx, seen) == rejected {
-				return rejected, nil
+			if came := m.see(ctx, seen); came != stopped {
+				return came, nil
 			}
 		case seen := <-secrets:
-			m.seeSecret(ctx, seen)
+			if m.seeSecret(ctx, seen) == superseded {
+				klog.FromContext(ctx).Info("Another process of the agent has moved the cluster to another hub")
+				return superseded, nil
+			}
 		case <-m.task.ended():
 			if err := m.task.err; err != nil {
 				return stopped, err
@@ -198,7 +201,7 @@ func sender[T any](ctx context.Context, to chan<- T) func(T) {
 // returns false if ctx ends.
 func (m *membership) hasMoved(ctx context.Context) bool {
 	before, err := knownEndpoint(m.known)
-	if err != nil || m.bootstrap == "" {
+	if _, none := m.bootstrap.load(); err != nil || errors.Is(none, errNoBootstrap) {
 		return false
 	}
 	for pause(ctx, wait.Jitter(movePeriod, 0.5), nil) {
@@ -212,6 +215,7 @@ func (m *membership) hasMoved(ctx context.Context) bool {
 // see handles the state of the own ManagedCluster, or the error of reading it.
 func (m *membership) see(ctx context.Context, seen sight[*clusterv1.ManagedCluster]) verdict {
 	name := m.config.ClusterName
+	m.responded(seen.err)
 	switch {
 	case apierrors.IsUnauthorized(seen.err):
 		m.forbidden = 0
@@ -260,6 +264,10 @@ func (m *membership) see(ctx context.Context, seen sight[*clusterv1.ManagedClust
 	}
 	m.unauthorized, m.forbidden = 0, 0
 	cluster := seen.object
+	// A hub that another hub has replaced must not delete anything either.
+	if came, obeys := m.obeys(ctx, cluster); !obeys {
+		return came
+	}
 	m.setLatest(cluster)
 	switch {
 	case !seen.deleted && m.known.deleted == nil && m.drains(cluster):
@@ -366,6 +374,11 @@ func aboutObject(err error, name string) bool {
 func (m *membership) become(next mode) {
 	m.task.stop()
 	m.task, m.mode = nil, next
+	if next == idle {
+		m.closeFence()
+	} else {
+		m.openFence()
+	}
 }
 
 func (m *membership) idle() {
@@ -383,6 +396,7 @@ func (m *membership) serve(ctx context.Context) {
 	m.known.deleted = nil
 	klog.FromContext(ctx).Info("The hub accepts this cluster", "cluster", m.config.ClusterName, "agent", m.known.get(keyAgentName))
 	m.task = startTask(ctx, func(ctx context.Context) error {
+		m.awaitOthers(ctx)
 		if unmark && !m.mark(ctx, nil) {
 			return nil
 		}
@@ -473,11 +487,15 @@ func (m *membership) mark(ctx context.Context, deleted *types.UID) bool {
 }
 
 // seeSecret restores the Secret after its deletion. The Secret of a deleted cluster is not
-// restored: the user deletes it to register the cluster again.
-func (m *membership) seeSecret(ctx context.Context, seen sight[*corev1.Secret]) {
+// restored: the user deletes it to register the cluster again. If the Secret contains a higher epoch
+// of the hub, seeSecret returns superseded.
+func (m *membership) seeSecret(ctx context.Context, seen sight[*corev1.Secret]) verdict {
 	switch gone := seen.deleted || apierrors.IsNotFound(seen.err); {
 	case !gone && seen.err == nil:
 		m.secretGone = false
+		if raised(identityOf(seen.object), m.known) {
+			return superseded
+		}
 	case gone && m.known.deleted != nil:
 		m.secretGone = true
 	case gone:
@@ -487,6 +505,7 @@ func (m *membership) seeSecret(ctx context.Context, seen sight[*corev1.Secret]) 
 			klog.FromContext(ctx).Error(err, "Failed to restore the deleted Secret with the identity of the cluster")
 		}
 	}
+	return stopped
 }
 
 // suspect triggers a read of the own ManagedCluster after an error that indicates a loss of access.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
 )
 
 const (
@@ -26,9 +27,14 @@ const (
 // Registrar registers a cluster with its hub and keeps it registered.
 type Registrar struct {
 	config    Config
-	bootstrap bootstrapFile
+	bootstrap bootstrap
 	store     *store
 	driver    driver
+	// lost is true while the hub does not respond. lostNow is signalled when it becomes true.
+	lost    atomic.Bool
+	lostNow chan struct{}
+	// raisedAt is the time at which this process raised the epoch of the hub. Only Run and what it calls write it.
+	raisedAt time.Time
 	// waiting is the message of Waiting. It is nil while the agent works.
 	waiting atomic.Pointer[string]
 }
@@ -45,10 +51,14 @@ func New(config Config) (*Registrar, error) {
 	if config.Dir, err = filepath.Abs(config.Dir); err != nil {
 		return nil, fmt.Errorf("registration: --hub-kubeconfig-dir: %w", err)
 	}
-	r := &Registrar{
-		config: config, bootstrap: bootstrapFile(config.BootstrapKubeconfig),
-		store: &store{secrets: config.Managed.CoreV1().Secrets(config.Namespace), name: config.SecretName, clusterName: config.ClusterName},
+	if config.Identity == nil {
+		config.Identity = config.Managed
 	}
+	r := &Registrar{
+		config: config, lostNow: make(chan struct{}, 1),
+		store: &store{secrets: config.Identity.CoreV1().Secrets(config.Namespace), name: config.SecretName, clusterName: config.ClusterName},
+	}
+	r.bootstrap = bootstrap{file: config.BootstrapKubeconfig, known: r.store.last}
 	if r.driver, err = newDriver(&r.config, r.store); err != nil {
 		return nil, fmt.Errorf("registration: %w", err)
 	}
@@ -87,6 +97,8 @@ const (
 	// afresh means that the Secret of a deleted cluster was deleted, so the cluster registers
 	// again.
 	afresh
+	// superseded means that another process of the agent has moved the cluster to another hub.
+	superseded
 )
 
 // Run registers the cluster and runs the workload while the hub accepts the cluster, until ctx
@@ -94,38 +106,46 @@ const (
 func (r *Registrar) Run(ctx context.Context, workload Workload) error {
 	logger := klog.FromContext(ctx)
 	rejoins := pauses{first: rejoinPause, most: maxRejoinPause}
-	came := afresh
+	came, delay := afresh, time.Duration(0)
 	for ctx.Err() == nil {
-		if came == afresh {
+		if came == afresh || came == superseded {
 			r.store.hold(nil)
 		}
-		known, err := r.join(ctx, came)
-		if errors.Is(err, errSecretDeleted) {
-			logger.Info("The Secret of a cluster that does not exist on the hub was deleted; registering the cluster again", "cluster", r.config.ClusterName)
-			came = afresh
-			continue
-		}
-		if err != nil {
-			return ignoreEnd(ctx, err)
-		}
 		began := time.Now()
-		m, err := r.newMembership(known, workload)
+		var err error
+		came, err = r.guarded(ctx, func(ctx context.Context) (verdict, error) {
+			if !pause(ctx, delay, nil) {
+				return stopped, nil
+			}
+			known, err := r.join(ctx, came)
+			if errors.Is(err, errSecretDeleted) {
+				logger.Info("The Secret of a cluster that does not exist on the hub was deleted; registering the cluster again", "cluster", r.config.ClusterName)
+				return afresh, nil
+			}
+			if errors.Is(err, errRaised) {
+				return superseded, nil
+			}
+			if err != nil {
+				return stopped, ignoreEnd(ctx, err)
+			}
+			began = time.Now()
+			m, err := r.newMembership(known, workload)
+			if err != nil {
+				return stopped, err
+			}
+			return m.run(ctx)
+		})
 		if err != nil {
-			return err
-		}
-		if came, err = m.run(ctx); err != nil {
 			return ignoreEnd(ctx, err)
 		}
-		if came != rejected {
+		if delay = 0; came != rejected {
 			continue
 		}
 		logger.Info("The hub rejects the credentials of this cluster; registering again", "cluster", r.config.ClusterName)
 		if time.Since(began) > settledAfter {
 			rejoins.reset()
 		}
-		if !pause(ctx, rejoins.step(), nil) {
-			return nil
-		}
+		delay = rejoins.step()
 	}
 	return nil
 }
@@ -179,7 +199,7 @@ func (r *Registrar) settle(ctx context.Context, known *identity) (*identity, err
 	logger := klog.FromContext(ctx)
 	hub, err := r.bootstrap.endpoint()
 	if err != nil {
-		if r.bootstrap != "" {
+		if !errors.Is(err, errNoBootstrap) {
 			logger.Info("Failed to read the bootstrap kubeconfig; using the previous address of the hub", "err", err)
 		}
 		if hub, err = knownEndpoint(known); err != nil {
@@ -193,7 +213,7 @@ func (r *Registrar) settle(ctx context.Context, known *identity) (*identity, err
 		if err == nil {
 			return settled, nil
 		}
-		if foreign := (*foreignError)(nil); errors.As(err, &foreign) {
+		if foreign := (*foreignError)(nil); errors.As(err, &foreign) || errors.Is(err, errRaised) {
 			return nil, err
 		}
 		r.note(fmt.Sprintf("cannot store the identity of %s: %v", r.config.ClusterName, err))
@@ -212,6 +232,14 @@ func (r *Registrar) save(ctx context.Context, hub *endpoint, change func(*identi
 		change(i)
 		if i.get(keyHubHash) == "" {
 			i.set(keyHubHash, firstHash(i, hub))
+		}
+		if i.get(keyRehomingKey) == "" {
+			key, err := rehoming.NewKey()
+			if err != nil {
+				failed = err
+				return
+			}
+			i.data[keyRehomingKey] = key
 		}
 		if i.get(keyAgentName) == "" {
 			i.set(keyAgentName, agentOf(i, r.config.ClusterName))

@@ -116,7 +116,8 @@ func (s *store) check(secret *corev1.Secret) error {
 	return nil
 }
 
-// write changes the Secret, and creates it if it does not exist.
+// write changes the Secret, and creates it if it does not exist. It returns errRaised if the Secret records a higher
+// epoch than the last known content.
 func (s *store) write(ctx context.Context, change func(*identity)) (*identity, error) {
 	var known *identity
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -137,6 +138,9 @@ func (s *store) write(ctx context.Context, change func(*identity)) (*identity, e
 		}
 		before := secret.DeepCopy()
 		known = identityOf(secret)
+		if raised(known, s.last()) {
+			return errRaised
+		}
 		change(known)
 		known.set(keyClusterName, s.clusterName)
 		known.into(secret)

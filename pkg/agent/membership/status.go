@@ -27,6 +27,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/managednamespaces"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
 	agentversion "open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
@@ -318,6 +319,13 @@ func (r *reporter) claims(ctx context.Context, version string) ([]clusterv1.Mana
 			if err == nil && value != "" && (len(values) < maxClaims+own || values[claim.GetName()] != "") {
 				values[claim.GetName()] = value
 			}
+		}
+	}
+	// ClusterClaims must not replace it: a hub that adopts the cluster trusts the holder of the key.
+	delete(values, rehoming.KeyClaim)
+	if known := r.store.last(); known != nil {
+		if hash, err := rehoming.KeyHash(known.data[keyRehomingKey]); err == nil {
+			values[rehoming.KeyClaim] = hash
 		}
 	}
 	claims := make([]clusterv1.ManagedClusterClaim, 0, len(values))

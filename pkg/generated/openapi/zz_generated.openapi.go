@@ -9434,7 +9434,7 @@ func schema_pkg_apis_migration_v1alpha1_Import(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Import stores an object in the server as it is elsewhere, with its UID and its status, or discards the stored objects of a kind. It is not stored itself: the response to its creation contains the stored object in status.\n\nThe server refuses it for a group and version that the hub forwards to the server, because it replaces objects without the checks of a request. Users with permission to create imports have all permissions that the imported objects grant.",
+				Description: "Import stores an object in the server as it is elsewhere, with its UID and its status, or discards the stored objects of a kind. It is not stored itself: the response to its creation contains the stored object in status.\n\nThe server refuses it for a group and version that the hub forwards to the server, because it replaces objects without the checks of a request, unless spec.adopt is set. Users with permission to create imports have all permissions that the imported objects grant.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -9485,7 +9485,7 @@ func schema_pkg_apis_migration_v1alpha1_ImportSpec(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ImportSpec specifies an object or a kind. Exactly one field is required.",
+				Description: "ImportSpec specifies an object or a kind. Exactly one of object and discard is required.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"object": {
@@ -9498,6 +9498,13 @@ func schema_pkg_apis_migration_v1alpha1_ImportSpec(ref common.ReferenceCallback)
 						SchemaProps: spec.SchemaProps{
 							Description: "discard is a kind whose stored objects are all removed, regardless of finalizers.",
 							Ref:         ref(metav1.GroupVersionKind{}.OpenAPIModelName()),
+						},
+					},
+					"adopt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "adopt specifies that the object comes from another hub, which this hub replaces. The server then accepts the object although the hub forwards requests to the server, accepts ManagedClusterRegistrations too, and refuses to replace an object with another UID. It cannot be set together with discard.",
+							Type:        []string{"boolean"},
+							Format:      "",
 						},
 					},
 				},

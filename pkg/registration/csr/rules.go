@@ -11,6 +11,7 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
 )
 
 // BootstrapGroup is the group of the hub's bootstrap tokens for managed clusters.
@@ -45,6 +46,7 @@ const (
 	reasonAutoApproved = "AutoApprovedIdentity"
 	reasonAccepted     = "ManagedClusterAccepted"
 	reasonFirstAgent   = "FirstAgentOfManagedCluster"
+	reasonProved       = "AdoptedManagedClusterProved"
 
 	reasonDenied  = "ManagedClusterDenied"
 	reasonDeleted = "ManagedClusterDeleted"
@@ -56,6 +58,7 @@ const (
 	reasonMayNotRenew   = "RenewalNotAllowed"
 	reasonRequester     = "RequesterNotAllowed"
 	reasonAfterDecision = "RequestedAfterDecision"
+	reasonNotProved     = "AdoptedManagedClusterNotProved"
 
 	reasonInvalid      = "InvalidRequest"
 	reasonOtherDriver  = "OtherDriver"
@@ -127,8 +130,34 @@ func judge(in input) decision {
 		return d.because(reasonDenied, "the hub does not accept the cluster").denyIf(d.renewal || requester)
 	case d.renewal:
 		return d.judgeRenewal(in.mayRenew)
+	case adopted(in.cluster, in.registration):
+		return d.judgeAdopted(in)
 	}
 	return d.judgeFirst(in, requester)
+}
+
+// adopted reports whether a cluster was adopted from another hub, and nobody has decided about it on this hub. A
+// decision of the other hub must not cover a request to this one: it may be newer than a request that somebody prepared.
+func adopted(cluster *clusterv1.ManagedCluster, registration *registerv1alpha1.ManagedClusterRegistration) bool {
+	text, found := registration.Annotations[rehoming.AdoptedAnnotation]
+	if !found {
+		return false
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	decision := cluster.Status.Acceptance
+	return err != nil || decision == nil || !decision.DecidedAt.After(at)
+}
+
+// judgeAdopted decides a request for an adopted cluster. All clusters may have the same bootstrap identity, so only the
+// key that its agent reported to the former hub identifies the cluster.
+func (d decision) judgeAdopted(in input) decision {
+	err := rehoming.Verify(in.request.Annotations[rehoming.ProofAnnotation], in.registration.Annotations[rehoming.KeyAnnotation], in.request.Spec.Request)
+	if err != nil {
+		return d.because(reasonNotProved, "the cluster was adopted from another hub, and the request does not prove that it comes from that cluster: %v. Check it, and accept the cluster again", err)
+	}
+	d = d.because(reasonProved, "the cluster was adopted from another hub, and the request proves that it comes from that cluster")
+	d.verdict = verdictApprove
+	return d
 }
 
 // judgeRenewal decides the renewal of a certificate by an agent of an accepted cluster.

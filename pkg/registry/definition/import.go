@@ -3,6 +3,7 @@ package definition
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -20,10 +21,18 @@ import (
 // discardWorkers is the number of objects that Discard removes at the same time.
 const discardWorkers = 16
 
+// ImportOptions configure an import.
+type ImportOptions struct {
+	// DryRun checks the object and stores nothing.
+	DryRun bool
+	// SameUID refuses to replace a stored object with another UID.
+	SameUID bool
+}
+
 // Import stores an object of the internal type as it is elsewhere: with its UID, times, generation, finalizers,
-// managed fields and status. It replaces a stored object of that name, whatever its UID is. The spec is validated
-// and the limits of an object apply, but neither admission nor quotas do. The errors are API errors.
-func (r *REST) Import(ctx context.Context, obj runtime.Object, dryRun bool) (runtime.Object, error) {
+// managed fields and status. It replaces a stored object of that name. The spec is validated and the limits of an
+// object apply, but neither admission nor quotas do. The errors are API errors.
+func (r *REST) Import(ctx context.Context, obj runtime.Object, options ImportOptions) (runtime.Object, error) {
 	accessor, err := meta.Accessor(obj)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
@@ -39,9 +48,21 @@ func (r *REST) Import(ctx context.Context, obj runtime.Object, dryRun bool) (run
 		return nil, err
 	}
 	out := r.New()
-	err = r.Storage.GuaranteedUpdate(ctx, key, out, true, nil, func(runtime.Object, storage.ResponseMeta) (runtime.Object, *uint64, error) {
+	err = r.Storage.GuaranteedUpdate(ctx, key, out, true, nil, func(current runtime.Object, _ storage.ResponseMeta) (runtime.Object, *uint64, error) {
+		if options.SameUID {
+			stored, err := meta.Accessor(current)
+			if err != nil {
+				return nil, nil, err
+			}
+			if uid := stored.GetUID(); uid != "" && uid != accessor.GetUID() {
+				return nil, nil, apierrors.NewConflict(r.resource.GroupResource(), accessor.GetName(), fmt.Errorf("an object with another UID, %s, exists", uid))
+			}
+		}
 		return obj.DeepCopyObject(), nil, nil
-	}, dryRun, nil)
+	}, options.DryRun, nil)
+	if apierrors.IsConflict(err) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, storeerr.InterpretUpdateError(err, r.resource.GroupResource(), accessor.GetName())
 	}

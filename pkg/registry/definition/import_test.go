@@ -29,14 +29,14 @@ func TestImport(t *testing.T) {
 			Status: addon.ManagedClusterAddOnStatus{Namespace: uid},
 		}
 	}
-	if _, err := store.Import(t.Context(), imported("dry"), true); err != nil {
+	if _, err := store.Import(t.Context(), imported("dry"), definition.ImportOptions{DryRun: true}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.Get(t.Context(), "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("Get() after a dry run = %v, want NotFound", err)
 	}
 	for _, status := range []string{"first", "second"} {
-		if _, err := store.Import(t.Context(), imported(status), false); err != nil {
+		if _, err := store.Import(t.Context(), imported(status), definition.ImportOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		got := f.get(t, "a")
@@ -47,7 +47,7 @@ func TestImport(t *testing.T) {
 	}
 	without := imported("")
 	without.UID = ""
-	if _, err := store.Import(t.Context(), without, false); causes(err) != "metadata.uid" {
+	if _, err := store.Import(t.Context(), without, definition.ImportOptions{}); causes(err) != "metadata.uid" {
 		t.Errorf("Import() without UID = %v, want an error of metadata.uid", err)
 	}
 	if n, err := store.Discard(t.Context(), true); n != 1 || err != nil {

@@ -11,7 +11,7 @@ import (
 // objects of a kind. It is not stored itself: the response to its creation contains the stored object in status.
 //
 // The server refuses it for a group and version that the hub forwards to the server, because it replaces objects
-// without the checks of a request. Users with permission to create imports have all permissions that the imported
+// without the checks of a request, unless spec.adopt is set. Users with permission to create imports have all permissions that the imported
 // objects grant.
 type Import struct {
 	metav1.TypeMeta `json:",inline"`
@@ -27,7 +27,7 @@ type Import struct {
 	Status ImportStatus `json:"status,omitempty"`
 }
 
-// ImportSpec specifies an object or a kind. Exactly one field is required.
+// ImportSpec specifies an object or a kind. Exactly one of object and discard is required.
 type ImportSpec struct {
 	// object is the object, in a version that the server stores or serves. The server keeps its UID, creation
 	// time, deletion time, generation, finalizers, owners, managed fields and status. It replaces a stored object
@@ -38,6 +38,12 @@ type ImportSpec struct {
 	// discard is a kind whose stored objects are all removed, regardless of finalizers.
 	// +optional
 	Discard *metav1.GroupVersionKind `json:"discard,omitempty"`
+
+	// adopt specifies that the object comes from another hub, which this hub replaces. The server then accepts the
+	// object although the hub forwards requests to the server, accepts ManagedClusterRegistrations too, and refuses to
+	// replace an object with another UID. It cannot be set together with discard.
+	// +optional
+	Adopt bool `json:"adopt,omitempty"`
 }
 
 // ImportStatus is the result of an import.

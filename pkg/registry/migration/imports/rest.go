@@ -109,11 +109,14 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, admit rest.Valida
 	if (object == nil) == (kind == nil) {
 		return nil, invalid(request, field.Required(path, "exactly one of object and discard is required"))
 	}
+	if kind != nil && request.Spec.Adopt {
+		return nil, invalid(request, field.Forbidden(path.Child("adopt"), "it applies to an object"))
+	}
 	out := request.DeepCopy()
 	out.Status = migrationv1alpha1.ImportStatus{}
 	dryRun := dryrun.IsDryRun(options.DryRun)
 	if kind != nil {
-		_, store, _, err := r.open(ctx, request, schema.GroupVersionKind(*kind), path.Child("discard"))
+		_, store, _, err := r.open(ctx, request, schema.GroupVersionKind(*kind), path.Child("discard"), dryRun)
 		if err != nil {
 			return nil, err
 		}
@@ -142,14 +145,14 @@ func (r *REST) importObject(ctx context.Context, request *migrationv1alpha1.Impo
 	} else if err != nil {
 		return nil, invalid(request, field.Invalid(path, field.OmitValueType{}, err.Error()))
 	}
-	row, store, ctx, err := r.open(ctx, request, *gvk, path)
+	row, store, ctx, err := r.open(ctx, request, *gvk, path, dryRun)
 	if err != nil {
 		return nil, err
 	}
-	if row.serverOwned {
+	if row.serverOwned && !request.Spec.Adopt {
 		return nil, invalid(request, field.Forbidden(path, "only the server creates objects of this kind"))
 	}
-	stored, err := store.Import(ctx, decoded, dryRun)
+	stored, err := store.Import(ctx, decoded, definition.ImportOptions{DryRun: dryRun, SameUID: request.Spec.Adopt})
 	if err != nil {
 		return nil, err
 	}
@@ -165,8 +168,9 @@ func (r *REST) importObject(ctx context.Context, request *migrationv1alpha1.Impo
 	return encoded, nil
 }
 
-// open returns the row and the store of a kind, and a context for it, or an error if it must not be imported now.
-func (r *REST) open(ctx context.Context, request *migrationv1alpha1.Import, kind schema.GroupVersionKind, path *field.Path) (*row, *definition.REST, context.Context, error) {
+// open returns the row and the store of a kind, and a context for it, or an error if it must not be imported now. To
+// check an object that is adopted, the controllers need not be stopped.
+func (r *REST) open(ctx context.Context, request *migrationv1alpha1.Import, kind schema.GroupVersionKind, path *field.Path, dryRun bool) (*row, *definition.REST, context.Context, error) {
 	row, known := r.stores.rows[kind.GroupKind()]
 	if !known {
 		return nil, nil, nil, invalid(request, field.Invalid(path, kind.GroupKind().String(), "the server does not store this kind"))
@@ -175,7 +179,13 @@ func (r *REST) open(ctx context.Context, request *migrationv1alpha1.Import, kind
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	if request.Spec.Adopt && dryRun {
+		return row, store, ctx, nil
+	}
 	for _, version := range row.versions {
+		if request.Spec.Adopt {
+			break
+		}
 		forwarded, err := r.stores.forwarded(ctx, version)
 		if err != nil {
 			return nil, nil, nil, apierrors.NewInternalError(fmt.Errorf("reading the APIService of %s: %w", version, err))

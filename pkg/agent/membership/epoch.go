@@ -1,0 +1,137 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/hub-apiserver/pkg/agent/fence"
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
+)
+
+// keyHubEpoch is the key of the Secret with the epoch of the hub that may write to the cluster. It only increases.
+const keyHubEpoch = "hub-epoch"
+
+// errRaised is the error of a process whose hub another hub has replaced in the meantime.
+var errRaised = errors.New("another process of the agent has moved the cluster to another hub")
+
+// ReadEpoch returns a function that reads the epoch of the hub that may write to the cluster from the Secret with the
+// identity of the cluster. Without a Secret, it is the zero epoch.
+func ReadEpoch(secrets corev1client.SecretsGetter, namespace, name string) func(context.Context) (rehoming.Epoch, error) {
+	return func(ctx context.Context) (rehoming.Epoch, error) {
+		secret, err := secrets.Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return rehoming.Epoch{}, nil
+		}
+		if err != nil {
+			return rehoming.Epoch{}, err
+		}
+		return rehoming.ParseEpoch(string(secret.Data[keyHubEpoch]))
+	}
+}
+
+// epochOf returns the epoch that an identity records, and an error if it cannot be parsed.
+func epochOf(known *identity) (rehoming.Epoch, error) {
+	epoch, err := rehoming.ParseEpoch(known.get(keyHubEpoch))
+	if err != nil {
+		return epoch, fmt.Errorf("%s in the Secret with the identity of the cluster: %w", keyHubEpoch, err)
+	}
+	return epoch, nil
+}
+
+// raised reports whether a stored identity records a higher epoch than the known one.
+func raised(stored, known *identity) bool {
+	now, err := epochOf(stored)
+	if err != nil || known == nil {
+		return false
+	}
+	before, err := epochOf(known)
+	return err == nil && now.Follows(before)
+}
+
+// raise records a higher epoch, together with another change of the identity, unless the recorded epoch has changed.
+func (r *Registrar) raise(ctx context.Context, from, to rehoming.Epoch, change func(*identity)) (*identity, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	var failed error
+	known, err := r.store.write(ctx, func(i *identity) {
+		var stored rehoming.Epoch
+		if stored, failed = epochOf(i); failed != nil {
+			return
+		}
+		if stored != from {
+			failed = errRaised
+			return
+		}
+		i.set(keyHubEpoch, to.String())
+		change(i)
+	})
+	return known, errors.Join(failed, err)
+}
+
+// obeys reports whether the agent may obey the hub that this ManagedCluster is on. If the hub has replaced the recorded
+// one, obeys ends what the agent does for the former hub, and records the epoch first. If it may not, the note says why.
+func (m *membership) obeys(ctx context.Context, cluster *clusterv1.ManagedCluster) (verdict, bool) {
+	recorded, err := epochOf(m.known)
+	var offered rehoming.Epoch
+	if err == nil {
+		if offered, err = rehoming.ParseEpoch(cluster.Annotations[rehoming.EpochAnnotation]); err != nil {
+			err = fmt.Errorf("annotation %s of ManagedCluster %s: %w", rehoming.EpochAnnotation, cluster.Name, err)
+		}
+	}
+	switch {
+	case err != nil:
+		m.idle()
+		m.note(err.Error() + "; applied objects stay")
+		return stopped, false
+	case offered == recorded:
+		return stopped, true
+	case !offered.Follows(recorded):
+		m.idle()
+		m.note(fmt.Sprintf("the cluster belongs to the hub with epoch %q, and this hub has epoch %q: another hub has replaced it. Applied objects stay", recorded, offered))
+		return stopped, false
+	}
+	m.idle()
+	known, err := m.raise(ctx, recorded, offered, func(*identity) {})
+	if errors.Is(err, errRaised) {
+		return superseded, false
+	}
+	if err != nil {
+		m.note(fmt.Sprintf("cannot record the epoch of the hub: %v", err))
+		time.AfterFunc(firstPause, m.lookAgain)
+		return stopped, false
+	}
+	klog.FromContext(ctx).Info("This hub replaces the former one", "cluster", m.config.ClusterName, "epoch", offered, "formerEpoch", recorded)
+	m.known, m.raisedAt = known, time.Now()
+	return stopped, true
+}
+
+// awaitOthers waits until all other processes of the agent have noticed that this one has raised the epoch.
+func (r *Registrar) awaitOthers(ctx context.Context) {
+	if left := time.Until(r.raisedAt.Add(fence.Wait)); !r.raisedAt.IsZero() && left > 0 {
+		pause(ctx, left, nil)
+	}
+}
+
+// openFence allows writes for the hub of an identity.
+func (m *membership) openFence() {
+	if m.config.Fence == nil {
+		return
+	}
+	if epoch, err := epochOf(m.known); err == nil {
+		m.config.Fence.Open(epoch)
+	}
+}
+
+func (r *Registrar) closeFence() {
+	if r.config.Fence != nil {
+		r.config.Fence.Close()
+	}
+}
