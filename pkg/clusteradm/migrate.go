@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -235,18 +236,20 @@ func (m *migration) hiddenKinds(ctx context.Context) ([]finding, error) {
 	return findings, nil
 }
 
+func (m *migration) refuse(findings []finding) error { return refuse(m.streams.Out, findings) }
+
 // refuse prints findings and returns an error.
-func (m *migration) refuse(findings []finding) error {
+func refuse(out io.Writer, findings []finding) error {
 	const shown = 50
 	for _, f := range findings[:min(len(findings), shown)] {
 		line := fmt.Sprintf("%-8s %s: %s", f.State, f.Subject, printable(f.Cause))
 		if f.Remedy != "" {
 			line += "; to do: " + f.Remedy
 		}
-		m.say("%s", line)
+		say(out, "%s", line)
 	}
 	if len(findings) > shown {
-		m.say("… and %d more", len(findings)-shown)
+		say(out, "… and %d more", len(findings)-shown)
 	}
 	problems := 0
 	for _, f := range findings {
@@ -303,16 +306,22 @@ func (m *migration) check(ctx context.Context) error {
 	return nil
 }
 
-// steps runs steps in order, and prints the name of each. Each step can be repeated.
+// steps runs the steps of a migration.
 func (m *migration) steps(ctx context.Context, steps []step) error {
+	return runSteps(ctx, m.streams.Out, "run the command again to continue, or with the other value of --to to return", steps)
+}
+
+// runSteps runs steps in order, and prints the name of each. Each step can be repeated. The error of a step contains the
+// remedy.
+func runSteps(ctx context.Context, out io.Writer, remedy string, steps []step) error {
 	begin := time.Now()
 	for i, s := range steps {
-		m.say("%5.1fs  %d/%d  %s", time.Since(begin).Seconds(), i+1, len(steps), s.name)
+		say(out, "%5.1fs  %d/%d  %s", time.Since(begin).Seconds(), i+1, len(steps), s.name)
 		if err := s.run(ctx); err != nil {
-			return fmt.Errorf("%s: %w; run the command again to continue, or with the other value of --to to return", s.name, err)
+			return fmt.Errorf("%s: %w; %s", s.name, err, remedy)
 		}
 	}
-	m.say("%5.1fs  done", time.Since(begin).Seconds())
+	say(out, "%5.1fs  done", time.Since(begin).Seconds())
 	return nil
 }
 
@@ -418,7 +427,7 @@ func (m *migration) moveToCRDs(ctx context.Context) error {
 		{"refuse writes", func(ctx context.Context) error { return errors.Join(m.freeze(ctx), m.freezeSecrets(ctx)) }},
 		{"stop the controllers of the server", m.hold},
 		{"copy the objects", m.copyBack},
-		{"wait until all watches of the server have ended", m.waitNoticed},
+		{"wait until all watches of the server have ended", func(ctx context.Context) error { return waitNoticed(ctx, m.kube) }},
 		{"release the Secrets of accounts that have another UID", m.detachSecrets},
 		closing,
 		{"serve requests from the CustomResourceDefinitions", m.serveLocally},

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 
 	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
@@ -72,10 +73,6 @@ func (m *migration) discard(ctx context.Context, kinds []*customKind) error {
 // copyToServer copies the objects of the kinds to the server. If dryRun is true, the server only checks them. It returns
 // a finding for each object that the server refuses, or would store with a difference.
 func (m *migration) copyToServer(ctx context.Context, kinds []*customKind, dryRun bool) (map[string]int, []finding, error) {
-	options := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
-	if dryRun {
-		options.DryRun = []string{metav1.DryRunAll}
-	}
 	counts := map[string]int{}
 	var mu sync.Mutex
 	var findings []finding
@@ -89,25 +86,9 @@ func (m *migration) copyToServer(ctx context.Context, kinds []*customKind, dryRu
 		group.SetLimit(copyWorkers)
 		for _, object := range objects {
 			group.Go(func() error {
-				var imported *unstructured.Unstructured
-				err := persist(ctx, func(ctx context.Context) (err error) {
-					imported, err = m.client.Resource(imports).Create(ctx, importRequest(map[string]any{"object": object.Object}), options)
+				problem, err := importObject(ctx, m.client, object, map[string]any{"object": object.Object}, dryRun)
+				if err != nil {
 					return err
-				})
-				problem := ""
-				switch {
-				case refused(err):
-					problem = err.Error()
-				case err != nil:
-					return fmt.Errorf("import %s: %w", display(object), err)
-				default:
-					stored, _, err := unstructured.NestedMap(imported.Object, "status", "object")
-					if err != nil {
-						return fmt.Errorf("import %s: %w", display(object), err)
-					}
-					if lost := differences(comparable(object.Object), comparable(stored)); len(lost) > 0 {
-						problem = "the server would change " + strings.Join(lost[:min(len(lost), maxListed)], ", ")
-					}
 				}
 				if problem != "" {
 					mu.Lock()
@@ -123,6 +104,34 @@ func (m *migration) copyToServer(ctx context.Context, kinds []*customKind, dryRu
 	}
 	slices.SortFunc(findings, func(a, b finding) int { return strings.Compare(a.Subject, b.Subject) })
 	return counts, findings, nil
+}
+
+// importObject imports an object. If the server refuses it, or would store it with a difference, importObject returns the
+// problem.
+func importObject(ctx context.Context, client dynamic.Interface, object *unstructured.Unstructured, spec map[string]any, dryRun bool) (string, error) {
+	options := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	var imported *unstructured.Unstructured
+	err := persist(ctx, func(ctx context.Context) (err error) {
+		imported, err = client.Resource(imports).Create(ctx, importRequest(spec), options)
+		return err
+	})
+	switch {
+	case refused(err):
+		return err.Error(), nil
+	case err != nil:
+		return "", fmt.Errorf("import %s: %w", display(object), err)
+	}
+	stored, _, err := unstructured.NestedMap(imported.Object, "status", "object")
+	if err != nil {
+		return "", fmt.Errorf("import %s: %w", display(object), err)
+	}
+	if lost := differences(comparable(object.Object), comparable(stored)); len(lost) > 0 {
+		return "the server would change " + strings.Join(lost[:min(len(lost), maxListed)], ", "), nil
+	}
+	return "", nil
 }
 
 // comparable returns the parts of an object that both sides must have: everything except what each side sets itself.

@@ -187,8 +187,8 @@ func (d *hubDoctor) migration(ctx context.Context) []finding {
 
 // waitNoticed waits until each replica of the server has noticed that a migration holds the Lease: the replica that had
 // it tries to renew it for that long. Then all watches have ended, and clients list the objects again.
-func (m *migration) waitNoticed(ctx context.Context) error {
-	lease, err := m.kube.CoordinationV1().Leases(hubNamespace).Get(ctx, leaseName, metav1.GetOptions{})
+func waitNoticed(ctx context.Context, kube kubernetes.Interface) error {
+	lease, err := kube.CoordinationV1().Leases(hubNamespace).Get(ctx, leaseName, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}

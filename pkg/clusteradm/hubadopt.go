@@ -1,0 +1,511 @@
+package clusteradm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+
+	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
+	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
+)
+
+// adoptionState is the ConfigMap in the namespace of the server that records the adoption. With it, an interrupted
+// adoption continues.
+const adoptionState = "hub-adoption"
+
+// Keys of that ConfigMap, and the values of the last one.
+const (
+	adoptionArchive = "archive"
+	adoptionEpoch   = "epoch"
+	adoptionTime    = "adopted-at"
+	adoptionPhase   = "phase"
+
+	phaseImporting = "Importing"
+	phaseRaised    = "EpochRaised"
+	phaseDone      = "Done"
+)
+
+// adoption is the command clusteradm hub adopt.
+type adoption struct {
+	access  *genericclioptions.ConfigFlags
+	streams genericiooptions.IOStreams
+	dryRun  bool
+	number  int64
+	timeout time.Duration
+
+	kube    kubernetes.Interface
+	client  dynamic.Interface
+	install *installer
+	archive *archive
+	// epoch is the epoch of this hub, and at the time of the adoption. They stay the same when the command is run again.
+	epoch rehoming.Epoch
+	at    time.Time
+	phase string
+	// waves are the objects in the order in which they are imported: owners before dependents, which the garbage collector
+	// of the hub would otherwise delete.
+	waves [][]*unstructured.Unstructured
+	// unproved are the clusters whose agents have to be accepted again, and rejoining those that have to join again.
+	unproved, rejoining []string
+}
+
+func newHubAdopt(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	a := &adoption{access: access, streams: streams, timeout: 30 * time.Minute}
+	command := &cobra.Command{
+		Use:   "adopt FILE",
+		Short: "Take over the clusters of a hub that is lost",
+		Long: `Take over all clusters of another hub from a file of clusteradm hub export. The hub of the current context must be new:
+clusteradm init has installed the server, and it has no clusters. From then on, agents obey this hub only, even if the
+other hub returns. Objects on the managed clusters stay as they are. If the command is interrupted, run it again.`,
+		Example: `  clusteradm init --wait
+  clusteradm hub adopt /backup/hub.gz --dry-run
+  clusteradm hub adopt /backup/hub.gz`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, args []string) error { return a.run(command.Context(), args[0]) },
+	}
+	flags := command.Flags()
+	flags.BoolVar(&a.dryRun, "dry-run", false, "Check everything and change nothing.")
+	flags.Int64Var(&a.number, "epoch", 0, "Epoch of this hub. Defaults to the epoch in the file plus 1. If a third hub has adopted the clusters after the export, it must be higher than the epoch of that hub.")
+	flags.DurationVar(&a.timeout, "timeout", a.timeout, "Maximum duration of the command.")
+	return command
+}
+
+func (a *adoption) say(format string, args ...any) { say(a.streams.Out, format, args...) }
+
+func (a *adoption) run(ctx context.Context, path string) error {
+	if a.timeout <= 0 {
+		return fmt.Errorf("--timeout must be more than 0, not %s", a.timeout)
+	}
+	if a.number < 0 {
+		return fmt.Errorf("--epoch must not be negative, not %d", a.number)
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	var err error
+	if a.archive, err = readArchive(path); err != nil {
+		return err
+	}
+	if a.number != 0 && a.number <= a.archive.header.Epoch {
+		return fmt.Errorf("--epoch must be higher than the epoch of the exported hub, %d, not %d", a.archive.header.Epoch, a.number)
+	}
+	if err := a.connect(); err != nil {
+		return err
+	}
+	if err := a.resume(ctx); err != nil {
+		return err
+	}
+	if a.phase == phaseDone {
+		a.say("the hub has already adopted the clusters of this file, with epoch %d", a.epoch.Number)
+		return nil
+	}
+	findings, err := a.obstacles(ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.refuse(findings); err != nil {
+		return err
+	}
+	a.plan()
+	if a.dryRun {
+		if err := a.check(ctx); err != nil {
+			return err
+		}
+		a.say("the adoption is possible, with epoch %d; nothing was changed", a.epoch.Number)
+		return nil
+	}
+	finish := []step{
+		{"start the controllers of the server", func(ctx context.Context) error { return releaseControllers(ctx, a.kube) }},
+		{"record the end of the adoption", func(ctx context.Context) error { return a.record(ctx, phaseDone) }},
+	}
+	steps := append([]step{
+		{"check all objects", a.check},
+		{"record the adoption", func(ctx context.Context) error { return a.record(ctx, phaseImporting) }},
+		{"stop the controllers of the server", func(ctx context.Context) error { return holdControllers(ctx, a.kube) }},
+		{"create namespaces", a.createNamespaces},
+		{"wait until all replicas have stopped", func(ctx context.Context) error { return waitNoticed(ctx, a.kube) }},
+		{"import the objects", a.importAll},
+		{"raise the epoch", a.raise},
+		{"record that the epoch is raised", func(ctx context.Context) error { return a.record(ctx, phaseRaised) }},
+	}, finish...)
+	if a.phase == phaseRaised {
+		// The agents may have moved already, so the state in the file is outdated.
+		steps = finish
+	}
+	if err := runSteps(ctx, a.streams.Out, "run the command again to continue", steps); err != nil {
+		return err
+	}
+	a.summarize()
+	return nil
+}
+
+func (a *adoption) connect() error {
+	config, err := clientConfig(a.access)
+	if err != nil {
+		return err
+	}
+	// A finding reports what the server does not store.
+	config.WarningHandler = rest.NoWarnings{}
+	if a.kube, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	if a.client, err = dynamic.NewForConfig(config); err != nil {
+		return err
+	}
+	a.install, err = newInstaller(config, a.streams.Out)
+	return err
+}
+
+// resume reads the state of an adoption that was interrupted, or begins a new one.
+func (a *adoption) resume(ctx context.Context) error {
+	a.epoch = rehoming.Epoch{Number: max(a.number, a.archive.header.Epoch+1), Hub: string(uuid.NewUUID())}
+	a.at = time.Now().UTC().Truncate(time.Second)
+	state, err := a.kube.CoreV1().ConfigMaps(hubNamespace).Get(ctx, adoptionState, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if id := state.Data[adoptionArchive]; id != a.archive.header.ID {
+		return fmt.Errorf("the hub adopts or has adopted the clusters of another file, with ID %s, not %s: continue with that file, or use another hub", printable(id), a.archive.header.ID)
+	}
+	if a.epoch, err = rehoming.ParseEpoch(state.Data[adoptionEpoch]); err != nil {
+		return fmt.Errorf("ConfigMap %s in %s: %w", adoptionState, hubNamespace, err)
+	}
+	if a.number != 0 && a.number != a.epoch.Number {
+		return fmt.Errorf("--epoch cannot change once an adoption has begun: it is %d", a.epoch.Number)
+	}
+	if a.at, err = time.Parse(time.RFC3339, state.Data[adoptionTime]); err != nil {
+		return fmt.Errorf("ConfigMap %s in %s: %s: %w", adoptionState, hubNamespace, adoptionTime, err)
+	}
+	a.phase = state.Data[adoptionPhase]
+	return nil
+}
+
+// record writes the state of the adoption.
+func (a *adoption) record(ctx context.Context, phase string) error {
+	client := a.kube.CoreV1().ConfigMaps(hubNamespace)
+	data := map[string]string{
+		adoptionArchive: a.archive.header.ID, adoptionEpoch: a.epoch.String(), adoptionTime: a.at.Format(time.RFC3339), adoptionPhase: phase,
+	}
+	return persist(ctx, func(ctx context.Context) error {
+		state, err := client.Get(ctx, adoptionState, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			_, err = client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: adoptionState}, Data: data}, metav1.CreateOptions{})
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		if state.Data[adoptionEpoch] != data[adoptionEpoch] {
+			return errors.New("another process adopts clusters at the same time")
+		}
+		state.Data = data
+		_, err = client.Update(ctx, state, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+// obstacles returns what prevents an adoption.
+func (a *adoption) obstacles(ctx context.Context) ([]finding, error) {
+	var findings []finding
+	checked := sets.New[string]()
+	for _, version := range append(switchedVersions(), migrationv1alpha1.SchemeGroupVersion) {
+		name := apiServiceName(version)
+		if checked.Has(name) {
+			continue
+		}
+		checked.Insert(name)
+		service, err := a.client.Resource(apiServices).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			findings = append(findings, bad("APIService "+name, "it does not exist", "clusteradm init --wait"))
+		case err != nil:
+			return nil, err
+		default:
+			if reason := unavailable(service); reason != "" {
+				findings = append(findings, bad("APIService "+name, reason, "clusteradm doctor"))
+			}
+		}
+	}
+	if len(findings) > 0 || a.phase != "" {
+		return findings, nil
+	}
+	for _, kind := range ExportedKinds() {
+		list, err := a.client.Resource(kind.Resource).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", kind.Resource.GroupResource(), err)
+		}
+		for i := range list.Items {
+			if object := &list.Items[i]; !servedAnyway(kind.Kind, object.GetName()) {
+				findings = append(findings, bad(display(object), "the hub is not new", "use a hub without clusters, or delete the object"))
+			}
+		}
+	}
+	return findings, nil
+}
+
+// servedAnyway reports whether the server creates an object itself.
+func servedAnyway(kind, name string) bool {
+	return kind == kindClusterSet && (name == clusterv1beta2.DefaultClusterSet || name == clusterv1beta2.GlobalClusterSet)
+}
+
+func (a *adoption) refuse(findings []finding) error { return refuse(a.streams.Out, findings) }
+
+// plan prepares the objects of the file for this hub, and sorts them.
+func (a *adoption) plan() {
+	keys, drivers := map[string]string{}, map[string]string{}
+	known := map[types.UID]*unstructured.Unstructured{}
+	for _, object := range a.archive.objects {
+		known[object.GetUID()] = object
+		switch object.GetKind() {
+		case kindManagedCluster:
+			keys[object.GetName()] = claimOf(object, rehoming.KeyClaim)
+		case kindRegistration:
+			drivers[object.GetName()], _, _ = unstructured.NestedString(object.Object, "spec", "driver")
+		}
+	}
+	depths := map[types.UID]int{}
+	for _, object := range a.archive.objects {
+		// The hub does not have these owners, so its garbage collector would delete the object.
+		object.SetOwnerReferences(slices.DeleteFunc(object.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return known[owner.UID] == nil }))
+	}
+	var depthOf func(object *unstructured.Unstructured, above int) int
+	depthOf = func(object *unstructured.Unstructured, above int) int {
+		if depth, done := depths[object.GetUID()]; done {
+			return depth
+		}
+		depth := 0
+		for _, owner := range object.GetOwnerReferences() {
+			if above < len(ExportedKinds()) {
+				depth = max(depth, 1+depthOf(known[owner.UID], above+1))
+			}
+		}
+		depths[object.GetUID()] = depth
+		return depth
+	}
+	order := map[string]int{}
+	for i, kind := range ExportedKinds() {
+		order[kind.Kind] = i
+	}
+	waves := map[[2]int][]*unstructured.Unstructured{}
+	for _, object := range a.archive.objects {
+		name := object.GetName()
+		object.SetResourceVersion("")
+		switch object.GetKind() {
+		case kindRegistration:
+			if drivers[name] != string(registerv1alpha1.DriverCSR) {
+				// The IAM roles of the claim belong to the other hub.
+				a.rejoining = append(a.rejoining, name)
+				continue
+			}
+			unstructured.RemoveNestedField(object.Object, "status")
+			annotations := object.GetAnnotations()
+			if annotations == nil {
+				annotations = map[string]string{}
+			}
+			annotations[rehoming.AdoptedAnnotation] = a.at.Format(time.RFC3339)
+			delete(annotations, rehoming.KeyAnnotation)
+			if keys[name] != "" {
+				annotations[rehoming.KeyAnnotation] = keys[name]
+			} else {
+				a.unproved = append(a.unproved, name)
+			}
+			object.SetAnnotations(annotations)
+		case kindManagedCluster:
+			if drivers[name] == "" {
+				a.unproved = append(a.unproved, name)
+			}
+			// No agent obeys this epoch. raise sets the right one when everything is imported.
+			setEpoch(object, rehoming.Epoch{Number: 0, Hub: a.epoch.Hub})
+		case kindClusterSet:
+			if servedAnyway(kindClusterSet, name) {
+				continue
+			}
+		}
+		wave := [2]int{depthOf(object, 0), order[object.GetKind()]}
+		waves[wave] = append(waves[wave], object)
+	}
+	var sorted [][2]int
+	for wave := range waves {
+		sorted = append(sorted, wave)
+	}
+	slices.SortFunc(sorted, func(x, y [2]int) int { return slices.Compare(x[:], y[:]) })
+	for _, wave := range sorted {
+		a.waves = append(a.waves, waves[wave])
+	}
+}
+
+func setEpoch(cluster *unstructured.Unstructured, epoch rehoming.Epoch) {
+	annotations := cluster.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[rehoming.EpochAnnotation] = epoch.String()
+	cluster.SetAnnotations(annotations)
+}
+
+// claimOf returns the value of a claim of a ManagedCluster.
+func claimOf(cluster *unstructured.Unstructured, name string) string {
+	claims, _, _ := unstructured.NestedSlice(cluster.Object, "status", "clusterClaims")
+	for _, item := range claims {
+		if claim, ok := item.(map[string]any); ok && claim["name"] == name {
+			value, _ := claim["value"].(string)
+			return value
+		}
+	}
+	return ""
+}
+
+// check refuses objects that the server would refuse or change.
+func (a *adoption) check(ctx context.Context) error { return a.importWaves(ctx, a.waves, true) }
+
+func (a *adoption) importAll(ctx context.Context) error {
+	if err := a.importWaves(ctx, a.waves, false); err != nil {
+		return err
+	}
+	for _, object := range a.archive.objects {
+		if servedAnyway(object.GetKind(), object.GetName()) {
+			if err := a.copySet(ctx, object); err != nil {
+				return err
+			}
+		}
+	}
+	counts := map[string]int{}
+	for _, object := range slices.Concat(a.waves...) {
+		counts[object.GetKind()]++
+	}
+	for _, kind := range ExportedKinds() {
+		a.say("%6d %s", counts[kind.Kind], kind.Resource.GroupResource())
+	}
+	return nil
+}
+
+// copySet copies a ManagedClusterSet that the server has created itself.
+func (a *adoption) copySet(ctx context.Context, set *unstructured.Unstructured) error {
+	client := a.client.Resource(clusterv1beta2.SchemeGroupVersion.WithResource("managedclustersets"))
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		current, err := client.Get(ctx, set.GetName(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			created := set.DeepCopy()
+			unstructured.RemoveNestedField(created.Object, "status")
+			created.SetUID("")
+			_, err = client.Create(ctx, created, metav1.CreateOptions{})
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		current.SetLabels(set.GetLabels())
+		current.SetAnnotations(set.GetAnnotations())
+		current.Object["spec"] = set.Object["spec"]
+		_, err = client.Update(ctx, current, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", display(set), err)
+	}
+	return nil
+}
+
+// raise gives all clusters the epoch of this hub, by which their agents obey it.
+func (a *adoption) raise(ctx context.Context) error {
+	var clusters []*unstructured.Unstructured
+	for _, object := range a.archive.objects {
+		if object.GetKind() == kindManagedCluster {
+			setEpoch(object, a.epoch)
+			clusters = append(clusters, object)
+		}
+	}
+	return a.importWaves(ctx, [][]*unstructured.Unstructured{clusters}, false)
+}
+
+func (a *adoption) importWaves(ctx context.Context, waves [][]*unstructured.Unstructured, dryRun bool) error {
+	var mu sync.Mutex
+	var findings []finding
+	for _, wave := range waves {
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(copyWorkers)
+		for _, object := range wave {
+			group.Go(func() error {
+				problem, err := importObject(ctx, a.client, object, map[string]any{"object": object.Object, "adopt": true}, dryRun)
+				if err != nil || problem == "" {
+					return err
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				findings = append(findings, bad(display(object), problem, "use the release of the exported hub, or change the object there and export again"))
+				return nil
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(findings, func(x, y finding) int { return strings.Compare(x.Subject, y.Subject) })
+	return a.refuse(findings)
+}
+
+func (a *adoption) createNamespaces(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(copyWorkers)
+	for _, namespace := range a.archive.namespaces {
+		group.Go(func() error {
+			err := persist(ctx, func(ctx context.Context) error {
+				_, err := a.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+					Name: namespace.Name, Labels: namespace.Labels, Annotations: namespace.Annotations,
+				}}, metav1.CreateOptions{})
+				if apierrors.IsAlreadyExists(err) {
+					return nil
+				}
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("namespace %s: %w", namespace.Name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// summarize prints what remains to be done.
+func (a *adoption) summarize() {
+	a.say("\nThis hub has adopted the clusters, with epoch %s. Agents with a standby hub move to it now; see\n\n    kubectl get managedclusters", strconv.FormatInt(a.epoch.Number, 10))
+	names := func(list []string) string {
+		slices.Sort(list)
+		text := strings.Join(list[:min(len(list), maxListed)], ",")
+		if len(list) > maxListed {
+			text += fmt.Sprintf(" and %d more", len(list)-maxListed)
+		}
+		return printable(text)
+	}
+	if len(a.unproved) > 0 {
+		a.say("\nThe agents of these clusters did not report a key, so their requests wait for you to accept them again:\n%s\n\n    clusteradm accept --clusters CLUSTER_NAME", names(a.unproved))
+	}
+	if len(a.rejoining) > 0 {
+		a.say("\nThe IAM roles of these clusters belong to the other hub. On each, run clusteradm join with the ARN of this hub:\n%s", names(a.rejoining))
+	}
+}
