@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // archiveFormat is the format of the archives that this program writes and reads.
@@ -51,7 +52,7 @@ type archiveEnd struct {
 type archiveLine struct {
 	Header    *archiveHeader     `json:"header,omitempty"`
 	Namespace *archivedNamespace `json:"namespace,omitempty"`
-	Object    map[string]any     `json:"object,omitempty"`
+	Object    json.RawMessage    `json:"object,omitempty"`
 	End       *archiveEnd        `json:"end,omitempty"`
 }
 
@@ -76,26 +77,25 @@ func (a *archive) write(path string) (err error) {
 func (a *archive) encode(to io.Writer) error {
 	compressed := gzip.NewWriter(to)
 	encoder := json.NewEncoder(compressed)
-	lines := func(yield func(archiveLine) bool) {
-		if !yield(archiveLine{Header: &a.header}) {
-			return
-		}
-		for i := range a.namespaces {
-			if !yield(archiveLine{Namespace: &a.namespaces[i]}) {
-				return
-			}
-		}
-		for _, object := range a.objects {
-			if !yield(archiveLine{Object: object.Object}) {
-				return
-			}
-		}
-		yield(archiveLine{End: &archiveEnd{Namespaces: len(a.namespaces), Objects: len(a.objects)}})
+	if err := encoder.Encode(archiveLine{Header: &a.header}); err != nil {
+		return err
 	}
-	for line := range lines {
-		if err := encoder.Encode(line); err != nil {
+	for i := range a.namespaces {
+		if err := encoder.Encode(archiveLine{Namespace: &a.namespaces[i]}); err != nil {
 			return err
 		}
+	}
+	for _, object := range a.objects {
+		content, err := json.Marshal(object.Object)
+		if err != nil {
+			return err
+		}
+		if err := encoder.Encode(archiveLine{Object: content}); err != nil {
+			return err
+		}
+	}
+	if err := encoder.Encode(archiveLine{End: &archiveEnd{Namespaces: len(a.namespaces), Objects: len(a.objects)}}); err != nil {
+		return err
 	}
 	return compressed.Close()
 }
@@ -143,7 +143,12 @@ func decodeArchive(from io.Reader) (*archive, error) {
 		case line.Namespace != nil:
 			a.namespaces = append(a.namespaces, *line.Namespace)
 		case line.Object != nil:
-			a.objects = append(a.objects, &unstructured.Unstructured{Object: line.Object})
+			object := &unstructured.Unstructured{}
+			// This package keeps whole numbers whole.
+			if err := utiljson.Unmarshal(line.Object, &object.Object); err != nil {
+				return nil, fmt.Errorf("line %d: %w", number, err)
+			}
+			a.objects = append(a.objects, object)
 		case line.End != nil:
 			end = line.End
 		}

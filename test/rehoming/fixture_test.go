@@ -311,8 +311,9 @@ func (m *member) audit(t *testing.T) []auditv1.Event {
 	return events
 }
 
-// obeyedOnly checks that no event after the one that raised the epoch to this number writes a value of another hub.
-func obeyedOnly(t *testing.T, name string, events []auditv1.Event, epoch int64, value string) {
+// obeysOther checks that no event after the one that raised the epoch to this number writes a value that only the former
+// hub has.
+func obeysOther(t *testing.T, name string, events []auditv1.Event, epoch int64, former string) {
 	t.Helper()
 	raised, writes := false, 0
 	for _, event := range events {
@@ -334,8 +335,8 @@ func obeyedOnly(t *testing.T, name string, events []auditv1.Event, epoch int64, 
 			if !raised || event.ObjectRef.Name != marker || json.Unmarshal(event.RequestObject.Raw, &object) != nil || object.Data["hub"] == "" {
 				continue
 			}
-			if writes++; !strings.HasPrefix(object.Data["hub"], value) {
-				t.Errorf("write to %s after the epoch was raised = %q at %s, want only %s", name, object.Data["hub"], event.StageTimestamp, value)
+			if writes++; strings.HasPrefix(object.Data["hub"], former) {
+				t.Errorf("write to %s after the epoch was raised = %q at %s, want none of the former hub", name, object.Data["hub"], event.StageTimestamp)
 			}
 		}
 	}

@@ -107,7 +107,7 @@ func TestHubLost(t *testing.T) {
 	second.commands(t, members, "second")
 	sameObjects("after the adoption")
 	for _, m := range members {
-		obeyedOnly(t, m.Name, m.audit(t), 1, "second")
+		obeysOther(t, m.Name, m.audit(t), 1, "first")
 	}
 	framework.Eventually(t, "the account has a token on the second hub", func(ctx context.Context) error {
 		_, err := second.HubClient.CoreV1().Secrets(cluster1).Get(ctx, account.Name, metav1.GetOptions{})
@@ -195,7 +195,7 @@ func twoLiveHubs(t *testing.T, second *hub, members []*member, sameObjects func(
 		n := 0
 		for ; ctx.Err() == nil; n++ {
 			for _, m := range members {
-				_ = second.mark(ctx, m.Name, fmt.Sprintf("second %d", n))
+				_ = second.mark(ctx, m.Name, fmt.Sprintf("live %d", n))
 			}
 		}
 		writing <- n
@@ -233,7 +233,7 @@ func twoLiveHubs(t *testing.T, second *hub, members []*member, sameObjects func(
 		if err := m.has(t.Context(), "third again"); err != nil {
 			t.Error(err)
 		}
-		obeyedOnly(t, m.Name, m.audit(t), 2, "third")
+		obeysOther(t, m.Name, m.audit(t), 2, "live")
 		epoch := framework.Must(m.secretData(t.Context(), "hub-epoch"))(t)
 		if parsed, err := rehoming.ParseEpoch(epoch); err != nil || parsed.Number != 2 {
 			t.Errorf("epoch of %s = %q, %v, want 2", m.Name, epoch, err)

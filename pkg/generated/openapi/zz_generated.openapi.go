@@ -9502,7 +9502,7 @@ func schema_pkg_apis_migration_v1alpha1_ImportSpec(ref common.ReferenceCallback)
 					},
 					"adopt": {
 						SchemaProps: spec.SchemaProps{
-							Description: "adopt specifies that the object comes from another hub, which this hub replaces. The server then accepts the object although the hub forwards requests to the server, accepts ManagedClusterRegistrations too, and refuses to replace an object with another UID. It cannot be set together with discard.",
+							Description: "adopt specifies that the object comes from another hub, which this hub replaces. The server then accepts the object although the hub forwards requests to the server, accepts ManagedClusterRegistrations too, keeps what only the other server wrote, such as who accepted a cluster, and refuses to replace an object with another UID. It cannot be set together with discard.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},

@@ -25,8 +25,9 @@ const discardWorkers = 16
 type ImportOptions struct {
 	// DryRun checks the object and stores nothing.
 	DryRun bool
-	// SameUID refuses to replace a stored object with another UID.
-	SameUID bool
+	// Adopt imports an object from the server of another hub: it keeps what only a server writes, and refuses to replace a
+	// stored object with another UID.
+	Adopt bool
 }
 
 // Import stores an object of the internal type as it is elsewhere: with its UID, times, generation, finalizers,
@@ -39,7 +40,9 @@ func (r *REST) Import(ctx context.Context, obj runtime.Object, options ImportOpt
 	}
 	ctx = r.Context(ctx, "create", accessor.GetNamespace())
 	accessor.SetResourceVersion("")
-	r.importing.prepareForImport(ctx, obj)
+	if !options.Adopt {
+		r.importing.prepareForImport(ctx, obj)
+	}
 	if errs := r.validateImport(ctx, obj, accessor); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(r.resource.Versions[0].WithKind(r.resource.Kind).GroupKind(), accessor.GetName(), first(errs))
 	}
@@ -49,7 +52,7 @@ func (r *REST) Import(ctx context.Context, obj runtime.Object, options ImportOpt
 	}
 	out := r.New()
 	err = r.Storage.GuaranteedUpdate(ctx, key, out, true, nil, func(current runtime.Object, _ storage.ResponseMeta) (runtime.Object, *uint64, error) {
-		if options.SameUID {
+		if options.Adopt {
 			stored, err := meta.Accessor(current)
 			if err != nil {
 				return nil, nil, err

@@ -45,6 +45,14 @@ func TestImport(t *testing.T) {
 			t.Errorf("imported object = %+v, want the UID, times, generation, finalizers, managed fields and status of the import", got)
 		}
 	}
+	other := imported("third")
+	other.UID = "uid-2"
+	if _, err := store.Import(t.Context(), other, definition.ImportOptions{Adopt: true}); !apierrors.IsConflict(err) || f.get(t, "a").Status.Namespace != "second" {
+		t.Errorf("Import() of another UID with Adopt = %v, want a conflict and no change", err)
+	}
+	if _, err := store.Import(t.Context(), imported("fourth"), definition.ImportOptions{Adopt: true}); err != nil || f.get(t, "a").Status.Namespace != "fourth" {
+		t.Errorf("Import() of the same UID with Adopt = %v, want the import", err)
+	}
 	without := imported("")
 	without.UID = ""
 	if _, err := store.Import(t.Context(), without, definition.ImportOptions{}); causes(err) != "metadata.uid" {

@@ -40,8 +40,8 @@ type ImportSpec struct {
 	Discard *metav1.GroupVersionKind `json:"discard,omitempty"`
 
 	// adopt specifies that the object comes from another hub, which this hub replaces. The server then accepts the
-	// object although the hub forwards requests to the server, accepts ManagedClusterRegistrations too, and refuses to
-	// replace an object with another UID. It cannot be set together with discard.
+	// object although the hub forwards requests to the server, accepts ManagedClusterRegistrations too, keeps what only
+	// the other server wrote, such as who accepted a cluster, and refuses to replace an object with another UID. It cannot be set together with discard.
 	// +optional
 	Adopt bool `json:"adopt,omitempty"`
 }

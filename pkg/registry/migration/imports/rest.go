@@ -152,7 +152,7 @@ func (r *REST) importObject(ctx context.Context, request *migrationv1alpha1.Impo
 	if row.serverOwned && !request.Spec.Adopt {
 		return nil, invalid(request, field.Forbidden(path, "only the server creates objects of this kind"))
 	}
-	stored, err := store.Import(ctx, decoded, definition.ImportOptions{DryRun: dryRun, SameUID: request.Spec.Adopt})
+	stored, err := store.Import(ctx, decoded, definition.ImportOptions{DryRun: dryRun, Adopt: request.Spec.Adopt})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,168 @@
+package membership
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"open-cluster-management.io/hub-apiserver/pkg/agent/fence"
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
+)
+
+const standbyKubeconfig = `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"h","user":"u"}}],
+"clusters":[{"name":"h","cluster":{"server":"https://standby"}}],"users":[{"name":"u","user":{"token":"t"}}]}`
+
+// TestStandbyKubeconfig checks that a kubeconfig that comes over the hub cannot make the agent read files or run programs.
+func TestStandbyKubeconfig(t *testing.T) {
+	if _, err := loadStandby([]byte(standbyKubeconfig)); err != nil {
+		t.Errorf("loadStandby() = %v, want no error", err)
+	}
+	for _, replaced := range []struct{ old, new string }{
+		{`"token":"t"`, `"tokenFile":"/etc/passwd"`},
+		{`"token":"t"`, `"client-certificate":"/etc/passwd"`},
+		{`"token":"t"`, `"client-key":"/etc/passwd"`},
+		{`"token":"t"`, `"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"sh","interactiveMode":"Never"}`},
+		{`"token":"t"`, `"auth-provider":{"name":"x"}`},
+		{`"server":"https://standby"`, `"server":"https://standby","certificate-authority":"/etc/passwd"`},
+		{`"server":"https://standby"`, `"server":""`},
+		{`"current-context":"c"`, `"current-context":"d"`},
+	} {
+		text := strings.Replace(standbyKubeconfig, replaced.old, replaced.new, 1)
+		if _, err := loadStandby([]byte(text)); err == nil {
+			t.Errorf("loadStandby(%s) = no error, want one", text)
+		}
+	}
+}
+
+// storedEpoch writes an epoch into the Secret, as another process does.
+func storedEpoch(t *testing.T, r *Registrar, epoch string) {
+	t.Helper()
+	secrets := r.config.Managed.CoreV1().Secrets(r.config.Namespace)
+	secret, err := secrets.Get(t.Context(), r.config.SecretName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret.Data[keyHubEpoch] = []byte(epoch)
+	if _, err := secrets.Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestObeys checks which hubs an agent obeys, and what it records.
+func TestObeys(t *testing.T) {
+	for name, test := range map[string]struct {
+		recorded, offered, other string
+		obeys                    bool
+		came                     verdict
+		want, note               string
+	}{
+		"never adopted":                     {obeys: true},
+		"the same hub":                      {recorded: "1/a", offered: "1/a", obeys: true, want: "1/a"},
+		"the first successor":               {offered: "1/a", obeys: true, want: "1/a"},
+		"a later successor":                 {recorded: "1/a", offered: "3/b", obeys: true, want: "3/b"},
+		"the former hub":                    {recorded: "1/a", want: "1/a", note: "another hub has replaced it"},
+		"an earlier successor":              {recorded: "2/b", offered: "1/a", want: "2/b", note: "another hub has replaced it"},
+		"another successor of the same hub": {recorded: "1/a", offered: "1/b", want: "1/a", note: "another hub has replaced it"},
+		"a hub that is still importing":     {offered: "0/b", note: "another hub has replaced it"},
+		"an invalid epoch":                  {recorded: "1/a", offered: "x", want: "1/a", note: "not an epoch"},
+		"another process was faster":        {offered: "1/a", other: "2/b", came: superseded, want: "2/b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRegistrar(t, Config{})
+			known, err := r.store.write(t.Context(), func(i *identity) { i.set(keyHubEpoch, test.recorded) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.other != "" {
+				storedEpoch(t, r, test.other)
+			}
+			m := &membership{Registrar: r, known: known, again: make(chan struct{}, 1)}
+			cluster := managedCluster(func(c *clusterv1.ManagedCluster) {
+				c.Annotations = map[string]string{rehoming.EpochAnnotation: test.offered}
+			})
+			came, obeys := m.obeys(t.Context(), cluster)
+			if came != test.came || obeys != test.obeys {
+				t.Errorf("obeys() = %d, %t, want %d, %t", came, obeys, test.came, test.obeys)
+			}
+			if test.note != "" && !strings.Contains(r.Waiting(), test.note) {
+				t.Errorf("Waiting() = %q, want %q", r.Waiting(), test.note)
+			}
+			stored, err := ReadEpoch(r.config.Managed.CoreV1(), r.config.Namespace, r.config.SecretName)(t.Context())
+			if err != nil || stored.String() != test.want {
+				t.Errorf("stored epoch = %q, %v, want %q", stored, err, test.want)
+			}
+		})
+	}
+}
+
+// TestFormerHubDeletesNothing checks that a hub that another hub has replaced cannot make the agent remove the applied
+// objects.
+func TestFormerHubDeletesNothing(t *testing.T) {
+	r := newRegistrar(t, Config{})
+	known, err := r.store.write(t.Context(), func(i *identity) { i.set(keyHubEpoch, "1/a") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &membership{Registrar: r, known: known, again: make(chan struct{}, 1)}
+	for _, seen := range []sight[*clusterv1.ManagedCluster]{
+		{object: managedCluster(nil), deleted: true},
+		{object: managedCluster(func(c *clusterv1.ManagedCluster) { c.DeletionTimestamp = new(metav1.Now()) })},
+		{object: managedCluster(func(c *clusterv1.ManagedCluster) { c.Spec.HubAcceptsClient = true })},
+	} {
+		if came := m.see(t.Context(), seen); came != stopped || m.mode != idle || m.known.deleted != nil {
+			t.Errorf("see(%+v) of the former hub = %d in mode %d, want the agent idle", seen, came, m.mode)
+		}
+	}
+}
+
+// TestMoveTo checks what a cluster that has moved remembers: the other hub replaces the bootstrap kubeconfig until an
+// administrator changes that.
+func TestMoveTo(t *testing.T) {
+	path := t.TempDir() + "/bootstrap"
+	write := func(server string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(strings.Replace(standbyKubeconfig, "https://standby", server, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("https://former")
+	r := newRegistrar(t, Config{BootstrapKubeconfig: path, Fence: fence.New(func(context.Context) (rehoming.Epoch, error) { return rehoming.Epoch{}, nil })})
+	if _, err := r.store.write(t.Context(), func(i *identity) {
+		for _, key := range []string{keyCertificate, keyPrivateKey, keyPendingKey} {
+			i.data[key] = []byte("of the former hub")
+		}
+		i.set(keyHubHash, "hash")
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.moveTo(t.Context(), &standbyHub{kubeconfig: []byte(standbyKubeconfig), server: "https://standby", epoch: rehoming.Epoch{Number: 1, Hub: "a"}}); err != nil {
+		t.Fatal(err)
+	}
+	secret, err := r.config.Managed.CoreV1().Secrets(r.config.Namespace).Get(t.Context(), r.config.SecretName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(secret.Data[keyHubEpoch]) != "1/a" || string(secret.Data[keyHubHash]) != "hash" || hasAny(secret, keyCertificate, keyPrivateKey, keyPendingKey) {
+		t.Errorf("Secret = %q, want the epoch and the hash, and no credentials of the former hub", secret.Data)
+	}
+	for server, want := range map[string]string{"https://former": "https://standby", "https://third": "https://third"} {
+		write(server)
+		if got, err := r.bootstrap.endpoint(); err != nil || got.server != want {
+			t.Errorf("endpoint() with %s in the bootstrap kubeconfig = %+v, %v, want %s", server, got, err, want)
+		}
+	}
+}
+
+func hasAny(secret *corev1.Secret, keys ...string) bool {
+	for _, key := range keys {
+		if _, found := secret.Data[key]; found {
+			return true
+		}
+	}
+	return false
+}
