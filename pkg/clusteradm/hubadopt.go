@@ -204,6 +204,15 @@ func (a *adoption) resume(ctx context.Context) error {
 	return nil
 }
 
+// adoptionRuns reports whether an adoption has begun and not ended.
+func adoptionRuns(ctx context.Context, kube kubernetes.Interface) (bool, error) {
+	state, err := kube.CoreV1().ConfigMaps(hubNamespace).Get(ctx, adoptionState, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return false, nil
+	}
+	return err == nil && state.Data[adoptionPhase] != phaseDone, err
+}
+
 // record writes the state of the adoption.
 func (a *adoption) record(ctx context.Context, phase string) error {
 	client := a.kube.CoreV1().ConfigMaps(hubNamespace)

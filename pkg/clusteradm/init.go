@@ -283,6 +283,11 @@ func (i *initializing) install(ctx context.Context, kube kubernetes.Interface, i
 	case frozen:
 		return errors.New("a migration has not ended: run clusteradm migrate again first")
 	}
+	if adopting, err := adoptionRuns(ctx, kube); err != nil {
+		return err
+	} else if adopting {
+		return errors.New("an adoption has not ended: run clusteradm hub adopt again first")
+	}
 	if i.beforeMigration {
 		if objects, err = i.stepAside(ctx, kube, install, objects); err != nil {
 			return err
