@@ -70,7 +70,9 @@ type initializing struct {
 	tokenDuration time.Duration
 	// beforeMigration is true if the server must not serve what the hub stores in CustomResourceDefinitions yet.
 	beforeMigration bool
-	hub             hubSettings
+	// standby is true if the hub waits to adopt the clusters of another hub.
+	standby bool
+	hub     hubSettings
 }
 
 func newInit(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
@@ -101,6 +103,7 @@ only what differs from the flags, and keeps certificates.`,
 	flags.DurationVar(&i.probeTimeout, "csr-probe-timeout", i.probeTimeout, "Time within which the hub must sign a test certificate. 0 skips the test.")
 	flags.DurationVar(&i.tokenDuration, "token-duration", i.tokenDuration, "Lifetime of the printed token.")
 	flags.BoolVar(&i.beforeMigration, "before-migration", false, "Install the server on a hub that runs OCM so that clusteradm migrate can move its objects to it. Until then, the server serves none of them and changes nothing.")
+	flags.BoolVar(&i.standby, "standby", false, "Install a hub that waits to adopt the clusters of another hub. Until clusteradm hub adopt, or clusteradm init without this flag, the server registers no clusters.")
 	i.hub.addFlags(flags)
 	return command
 }
@@ -140,6 +143,9 @@ func (i *initializing) complete() error {
 	}
 	if i.beforeMigration && (i.hub.existingOCM || i.apiserver == modeExternal || i.output) {
 		errs = append(errs, errors.New("--before-migration excludes --existing-ocm, --apiserver=external and --output-manifests"))
+	}
+	if i.standby && (i.beforeMigration || i.hub.existingOCM || i.output) {
+		errs = append(errs, errors.New("--standby excludes --before-migration, --existing-ocm and --output-manifests"))
 	}
 	errs = append(errs, i.hub.complete()...)
 	return errors.Join(errs...)
@@ -293,10 +299,19 @@ func (i *initializing) install(ctx context.Context, kube kubernetes.Interface, i
 			return err
 		}
 	}
+	if i.standby {
+		if err := refuseClusters(ctx, install); err != nil {
+			return err
+		}
+	}
 	if err := install.apply(ctx, objects...); err != nil {
 		return err
 	}
-	if !i.beforeMigration {
+	if i.standby {
+		if err := holdControllers(ctx, kube); err != nil {
+			return err
+		}
+	} else if !i.beforeMigration {
 		// An installation for a migration that did not begin.
 		if err := releaseControllers(ctx, kube); err != nil {
 			return err
@@ -310,6 +325,21 @@ func (i *initializing) install(ctx context.Context, kube kubernetes.Interface, i
 		return err
 	}
 	return waitForAPIServices(ctx, install, objects)
+}
+
+// refuseClusters returns an error if the hub has clusters, for which a standby hub would do nothing.
+func refuseClusters(ctx context.Context, install *installer) error {
+	list, err := install.client.Resource(clusterv1.SchemeGroupVersion.WithResource("managedclusters")).List(ctx, metav1.ListOptions{Limit: 1})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if len(list.Items) > 0 {
+		return fmt.Errorf("the hub has clusters, such as %s: a standby hub must have none", printable(list.Items[0].GetName()))
+	}
+	return nil
 }
 
 // stepAside returns the objects without the APIServices of kinds that the hub stores, and prevents that the server runs
@@ -384,6 +414,10 @@ func (i *initializing) next(ctx context.Context, kube kubernetes.Interface, conf
 	}
 	if i.apiserver == modeExternal {
 		say(i.streams.Out, "\nStart the server with: %s", strings.Join(i.hub.arguments(), " "))
+	}
+	if i.standby {
+		say(i.streams.Out, "\nThe hub waits to adopt clusters. On the hub whose clusters it may adopt, run before %s\n\n%s", expires.Format(time.RFC3339), join.standby())
+		return nil
 	}
 	if i.hub.aws() {
 		say(i.streams.Out, "\nIn AWS, the server assumes the role %s\nwhich must exist with the policies of docs/registration-aws.md.", i.hub.roleARN)

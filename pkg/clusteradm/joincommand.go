@@ -52,12 +52,25 @@ type joinCommand struct {
 	arn           *irsa.ARN
 }
 
-// String returns the command for the first driver, quoted for a shell.
-func (j joinCommand) String() string {
-	words := []string{"clusteradm join", "--hub-token " + j.token, "--hub-apiserver " + j.server}
+// hub returns the flags that name the hub.
+func (j joinCommand) hub() []string {
+	words := []string{"--hub-token " + j.token, "--hub-apiserver " + j.server}
 	if len(j.ca) > 0 {
 		words = append(words, "--ca-data "+base64.StdEncoding.EncodeToString(j.ca))
 	}
+	return words
+}
+
+// standby returns the command that names the hub as the standby hub of clusters, quoted for a shell.
+func (j joinCommand) standby() string {
+	return shellCommand(append([]string{"clusteradm hub standby"}, j.hub()...))
+}
+
+func shellCommand(words []string) string { return "    " + strings.Join(words, " \\\n        ") }
+
+// String returns the command for the first driver, quoted for a shell.
+func (j joinCommand) String() string {
+	words := append([]string{"clusteradm join"}, j.hub()...)
 	if j.drivers[0] == registerv1alpha1.DriverAWSIRSA {
 		words = append(words, fmt.Sprintf("--registration-auth %s", registerv1alpha1.DriverAWSIRSA), "--eks-hub-cluster-arn "+j.arn.String())
 	}
@@ -67,5 +80,5 @@ func (j joinCommand) String() string {
 			words = append(words, "--bundle-version "+j.images.version)
 		}
 	}
-	return "    " + strings.Join(append(words, "--cluster-name CLUSTER_NAME"), " \\\n        ")
+	return shellCommand(append(words, "--cluster-name CLUSTER_NAME"))
 }

@@ -62,11 +62,15 @@ type hub struct {
 	invitation *localhub.Invitation
 }
 
-// startHub starts a hub, with managed clusters that join it.
+// startHub starts a hub with managed clusters that join it, or a standby hub without.
 func startHub(t *testing.T, name string, clusters ...string) *hub {
 	t.Helper()
+	var args []string
+	if len(clusters) == 0 {
+		args = []string{"--standby"}
+	}
 	h := &hub{Fleet: framework.Must(framework.StartFleet(t.Context(), localhub.FleetOptions{
-		Dir: filepath.Join(framework.OwnDir(t), name), Clusters: clusters, Join: localhub.JoinByRegistration, NoFsync: true, ManagedAuditPolicy: auditWrites,
+		Dir: filepath.Join(framework.OwnDir(t), name), Clusters: clusters, Join: localhub.JoinByRegistration, InitArgs: args, NoFsync: true, ManagedAuditPolicy: auditWrites,
 	}))(t)}
 	framework.StopLater(t, h.Stop)
 	h.invitation = framework.Must(h.Invite(t.Context()))(t)

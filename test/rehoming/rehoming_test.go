@@ -88,6 +88,9 @@ func TestHubLost(t *testing.T) {
 	if output, err := adm.Run(t.Context(), first.Hub, "hub", "adopt", file); err == nil || !strings.Contains(err.Error(), "the hub is not new") {
 		t.Errorf("clusteradm hub adopt on the exported hub = %s, %v, want a refusal", output, err)
 	}
+	if output, err := adm.Run(t.Context(), first.Hub, "init", "--apiserver=external", "--standby"); err == nil || !strings.Contains(err.Error(), "the hub has clusters") {
+		t.Errorf("clusteradm init --standby on a hub with clusters = %s, %v, want a refusal", output, err)
+	}
 	second.clusteradm(t, "hub", "adopt", file, "--dry-run")
 	if clusters := framework.Must(second.OCM.ClusterV1().ManagedClusters().List(t.Context(), metav1.ListOptions{}))(t).Items; len(clusters) > 0 {
 		t.Fatalf("ManagedClusters after a dry run = %d, want none", len(clusters))
@@ -200,8 +203,15 @@ func twoLiveHubs(t *testing.T, second *hub, members []*member, sameObjects func(
 		}
 		writing <- n
 	}()
+	const importing = 6
 	for step := 1; ; step++ {
 		killed, output := third.adoptUntil(t, step, file)
+		if step == importing {
+			// The controllers would act on half of the objects.
+			if output, err := adm.Run(t.Context(), third.Hub, "init", "--apiserver=external"); err == nil || !strings.Contains(err.Error(), "an adoption has not ended") {
+				t.Errorf("clusteradm init during an adoption = %s, %v, want a refusal", output, err)
+			}
+		}
 		if !killed {
 			t.Logf("the adoption was killed at %d steps; the last attempt:\n%s", step-1, output)
 			break
