@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -83,15 +84,16 @@ func (r *Registrar) guarded(ctx context.Context, run func(context.Context) (verd
 func (r *Registrar) followStandby(ctx context.Context) *standbyHub {
 	waits := pauses{first: lostPeriod, most: maxLostPeriod}
 	var complaint string
+	period := waits.step()
 	for {
-		period := wait.Jitter(standbyPeriod, 0.5)
+		if !pause(ctx, period, r.lostNow) {
+			return nil
+		}
 		if r.lost.Load() {
 			period = waits.step()
 		} else {
+			period = wait.Jitter(standbyPeriod, 0.5)
 			waits.reset()
-		}
-		if !pause(ctx, period, r.lostNow) {
-			return nil
 		}
 		found, err := r.askStandby(ctx)
 		switch {
@@ -110,14 +112,6 @@ func (r *Registrar) followStandby(ctx context.Context) *standbyHub {
 
 // askStandby returns the standby hub if it has adopted the cluster, and nil if there is none or it has not.
 func (r *Registrar) askStandby(ctx context.Context) (*standbyHub, error) {
-	known := r.store.last()
-	if known == nil || known.deleted != nil || known.get(keyKubeconfig) == "" {
-		return nil, nil
-	}
-	recorded, err := epochOf(known)
-	if err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	secret, err := r.store.secrets.Get(ctx, StandbySecret, metav1.GetOptions{})
@@ -131,6 +125,17 @@ func (r *Registrar) askStandby(ctx context.Context) (*standbyHub, error) {
 	config, err := loadStandby(found.kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("Secret %s: %w", StandbySecret, err)
+	}
+	known := r.store.last()
+	if known == nil || known.deleted != nil || known.get(keyKubeconfig) == "" {
+		return nil, nil
+	}
+	recorded, err := epochOf(known)
+	if err != nil {
+		return nil, err
+	}
+	if own, err := r.isOwn(ctx, known, config, found.kubeconfig); own || err != nil {
+		return nil, err
 	}
 	client, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
 	if err != nil {
@@ -156,6 +161,23 @@ func (r *Registrar) askStandby(ctx context.Context) (*standbyHub, error) {
 		return nil, nil
 	}
 	return found, nil
+}
+
+// isOwn reports whether a kubeconfig is for the current hub, to which the cluster has moved before. The identity then gets
+// its token, which may be newer.
+func (r *Registrar) isOwn(ctx context.Context, known *identity, config *clientcmdapi.Config, kubeconfig []byte) (bool, error) {
+	standby, err := endpointOf(config)
+	if err != nil {
+		return false, err
+	}
+	current, err := knownEndpoint(known)
+	if err != nil || !current.equal(standby) {
+		return false, nil
+	}
+	if before := known.data[keyStandbyKubeconfig]; len(before) > 0 && !bytes.Equal(before, kubeconfig) {
+		_, err = r.store.write(ctx, func(i *identity) { i.data[keyStandbyKubeconfig] = kubeconfig })
+	}
+	return true, err
 }
 
 // loadStandby parses a kubeconfig that does not come from the administrator of this process: it must not name files or

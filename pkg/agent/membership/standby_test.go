@@ -158,6 +158,30 @@ func TestMoveTo(t *testing.T) {
 	}
 }
 
+// TestOwnStandby checks that a cluster that has moved keeps the newest token for its hub, and does not ask the hub whether it
+// replaces itself.
+func TestOwnStandby(t *testing.T) {
+	newer := strings.Replace(standbyKubeconfig, `"token":"t"`, `"token":"newer"`, 1)
+	r := newRegistrar(t, Config{})
+	if _, err := r.store.write(t.Context(), func(i *identity) {
+		i.data[keyKubeconfig], i.data[keyStandbyKubeconfig] = []byte(standbyKubeconfig), []byte(standbyKubeconfig)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	secrets := r.config.Managed.CoreV1().Secrets(r.config.Namespace)
+	if _, err := secrets.Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: StandbySecret}, Data: map[string][]byte{keyKubeconfig: []byte(newer)},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := r.askStandby(t.Context()); found != nil || err != nil {
+		t.Errorf("askStandby() about the own hub = %+v, %v, want no standby hub", found, err)
+	}
+	if got := string(r.store.last().data[keyStandbyKubeconfig]); got != newer {
+		t.Errorf("bootstrap kubeconfig = %s, want the newer one", got)
+	}
+}
+
 func hasAny(secret *corev1.Secret, keys ...string) bool {
 	for _, key := range keys {
 		if _, found := secret.Data[key]; found {
