@@ -28,8 +28,11 @@ import (
 )
 
 const (
-	restoredTimeout = time.Minute
-	restoredPause   = time.Second
+	// markTimeout bounds the wait for etcd, since the server serves discovery without it. stampTimeout bounds
+	// the marking of all ManagedClusters.
+	markTimeout   = 5 * time.Second
+	stampTimeout  = time.Minute
+	restoredPause = time.Second
 	// clusterPage is the number of ManagedClusters that are read at once.
 	clusterPage = 500
 )
@@ -85,9 +88,11 @@ func (s *Server) markRestored(ctx context.Context) {
 }
 
 func (s *Server) tryMarkRestored(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, restoredTimeout)
+	ctx, cancel := context.WithTimeout(ctx, stampTimeout)
 	defer cancel()
-	mark, err := etcd.ReadMark(ctx, s.migrator.Client(), s.migrator.Prefix())
+	readCtx, cancelRead := context.WithTimeout(ctx, markTimeout)
+	defer cancelRead()
+	mark, err := etcd.ReadMark(readCtx, s.migrator.Client(), s.migrator.Prefix())
 	if err != nil {
 		return fmt.Errorf("reading the last restore: %w", err)
 	}
