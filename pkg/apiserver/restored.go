@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	// markTimeout bounds the wait for etcd, since the server serves discovery without it. stampTimeout bounds
+	// markTimeout bounds each read of the mark from etcd. stampTimeout bounds
 	// the marking of all ManagedClusters.
 	markTimeout   = 5 * time.Second
 	stampTimeout  = time.Minute
