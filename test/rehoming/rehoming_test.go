@@ -227,12 +227,14 @@ func twoLiveHubs(t *testing.T, second *hub, members []*member, sameObjects func(
 		t.Fatal(err)
 	}
 	third.commands(t, members, "third")
-	framework.Eventually(t, "the stopped process has noticed", func(context.Context) error {
+	if err := framework.Poll(t.Context(), func(context.Context) error {
 		if !strings.Contains(stale.LogTail(), "has moved the cluster to another hub") {
 			return errors.New("its log does not say so")
 		}
 		return nil
-	})
+	}); err != nil {
+		t.Errorf("the stopped process has not noticed that the cluster has moved: %v", err)
+	}
 	third.commands(t, members, "third again")
 	stop()
 	if writes := <-writing; writes < 10 {
