@@ -13,7 +13,8 @@ import (
 //
 // The file is mapped into memory. Texts, rows, lists and bitmaps stay in the mapping until they
 // change. They are pages of the file, which the kernel can drop and read again, and the garbage
-// collector does not read them. The mapping is never removed, because states refer to it.
+// collector does not read them. The mapping is never removed, because states refer to it. If the disk
+// cannot read a page, the process ends, and the next start finds the damage.
 const (
 	checkpointFile = "search.checkpoint"
 	// checkpointFormat must change if the file changes, or if the engine would derive other data

@@ -42,7 +42,7 @@ func (s *store) openCheckpoint() (*checkpointReader, error) {
 	case binary.NativeEndian.Uint64(header[16:]) != uint64(len(content)) || crc32.Checksum(content, sumTable) != binary.NativeEndian.Uint32(header[12:]):
 		err = errCorrupt
 	default:
-		return &checkpointReader{decoder: decoder{rest: content}, size: len(content)}, nil
+		return &checkpointReader{decoder: decoder{rest: content}, size: len(content), mapping: data}, nil
 	}
 	return nil, errors.Join(err, syscall.Munmap(data))
 }
@@ -59,6 +59,7 @@ func (s *store) readCheckpoint() (*checkpoint, error) {
 	}
 	if err == nil {
 		if found := r.checkpoint(); r.complete() {
+			s.mapping = r.mapping
 			return found, nil
 		}
 		err = errCorrupt
@@ -87,8 +88,9 @@ func mapFile(path string) (data []byte, err error) {
 // checkpointReader reads what checkpointWriter writes. Its results share the memory of the data.
 type checkpointReader struct {
 	decoder
-	size  int
-	lists []postingList
+	size    int
+	mapping []byte
+	lists   []postingList
 }
 
 // complete reports whether everything was read.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -76,7 +78,15 @@ func (e *Engine) useCheckpoint(written *snapshot) error {
 	if err != nil {
 		return err
 	}
-	return e.do(context.Background(), &job{mapping: r, snapshot: written, done: make(chan struct{})})
+	if err := e.do(context.Background(), &job{mapping: r, snapshot: written, done: make(chan struct{})}); err != nil {
+		return err
+	}
+	// Little refers to the previous mapping any more. Its pages are read again if they are required.
+	before := e.store.mapping
+	if e.store.mapping = r.mapping; len(before) == 0 {
+		return nil
+	}
+	return unix.Madvise(before, unix.MADV_DONTNEED)
 }
 
 // use replaces the texts, rows, lists and bitmaps that have not changed since a checkpoint of an

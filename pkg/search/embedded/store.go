@@ -76,6 +76,8 @@ type store struct {
 	// read. content is a buffer for files.
 	places  [entryKinds]map[string]int
 	content []byte
+	// mapping is the last mapping of a checkpoint, or empty.
+	mapping []byte
 }
 
 // bootID returns the ID of the current run of the machine, or "" if the system provides none.
