@@ -43,7 +43,7 @@ func allRows() []row {
 		{name: "etcd-member-stop", fault: "SIGSTOP of an etcd member that follows", single: true, run: pause(etcdFollower)},
 		{name: "etcd-leader-kill", fault: "kill -9 of the leader of etcd; started later", single: true, short: true, run: down(etcdLeader)},
 		{name: "etcd-leader-stop", fault: "SIGSTOP of the leader of etcd", single: true, run: pause(etcdLeader)},
-		{name: "etcd-majority-kill", fault: "kill -9 of two of three etcd members; started later", outage: true, run: etcdMajority(kill9, start)},
+		{name: "etcd-majority-kill", fault: "kill -9 of two of three etcd members; started later", outage: true, run: etcdMajority((*localhub.Process).Kill, start)},
 		{name: "etcd-majority-stop", fault: "SIGSTOP of two of three etcd members", outage: true, run: etcdMajority((*localhub.Process).Pause, resume)},
 		{name: "hub-kill", fault: "kill -9 of the hub's kube-apiserver; started at once", single: true, outage: true, run: restart(hubServer)},
 		{name: "hub-stop", fault: "SIGSTOP of the hub's kube-apiserver", single: true, outage: true, run: pause(hubServer)},
@@ -257,7 +257,6 @@ func replaceReplica(ctx context.Context, c *campaign) (string, error) {
 	return "", c.Replicas[1].Start(ctx)
 }
 
-func kill9(p *localhub.Process) error { return p.Kill() }
 func start(ctx context.Context, p *localhub.Process) error {
 	return p.Launch()
 }

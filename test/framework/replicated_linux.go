@@ -23,10 +23,7 @@ type ReplicatedOptions struct {
 	Clusters []string
 	// Database is the URL of a PostgreSQL database for search.
 	Database string
-	// Args are additional arguments of the replicas.
-	Args []string
-	// EtcdArgs are additional arguments of the etcd members, and EtcdDataDirs the directories of their data.
-	EtcdArgs     []string
+	// EtcdDataDirs are the directories of the data of the etcd members, if set.
 	EtcdDataDirs []string
 }
 
@@ -85,7 +82,7 @@ func StartReplicated(t testing.TB, dir string, opts ReplicatedOptions) *Replicat
 	for i := range Replicas {
 		hosts = append(hosts, r.host(t, fmt.Sprintf("etcd-%d", i)))
 	}
-	r.Etcd, err = localhub.NewEtcdCluster(localhub.EtcdClusterOptions{Dir: filepath.Join(dir, "etcd"), Hosts: hosts, Args: opts.EtcdArgs, DataDirs: opts.EtcdDataDirs})
+	r.Etcd, err = localhub.NewEtcdCluster(localhub.EtcdClusterOptions{Dir: filepath.Join(dir, "etcd"), Hosts: hosts, DataDirs: opts.EtcdDataDirs})
 	must(err)
 	StopLater(t, r.Etcd.Stop)
 
@@ -122,8 +119,7 @@ func StartReplicated(t testing.TB, dir string, opts ReplicatedOptions) *Replicat
 		replica, err := localhub.NewReplica(localhub.APIServerOptions{
 			Hub: hub, Name: name, Dir: filepath.Join(dir, name), PKIDir: filepath.Join(dir, "pki"), Host: r.host(t, name), Port: 10250,
 			EtcdServers: r.Etcd.Endpoints, Granted: i > 0,
-			Args: append(append(r.Etcd.ServerArgs(certs), "--search-engine=postgres", "--search-postgres-url-file="+database,
-				"--shutdown-delay-duration=5s"), opts.Args...),
+			Args: append(r.Etcd.ServerArgs(certs), "--search-engine=postgres", "--search-postgres-url-file="+database, "--shutdown-delay-duration=5s"),
 		})
 		must(err)
 		StopLater(t, replica.Stop)
