@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/hub-apiserver/test/framework"
@@ -200,11 +199,6 @@ func (c *campaign) healthy(ctx context.Context, t *testing.T) {
 
 func (c *campaign) whole(ctx context.Context) error {
 	return framework.Poll(ctx, func(ctx context.Context) error {
-		for _, replica := range c.Replicas {
-			if !replica.PodReady() {
-				return fmt.Errorf("%s is not ready", replica.Node)
-			}
-		}
 		for _, member := range c.Etcd.Members {
 			if err := member.Ready(ctx); err != nil {
 				return err
@@ -215,20 +209,8 @@ func (c *campaign) whole(ctx context.Context) error {
 				return fmt.Errorf("%s: %w", process.Name, err)
 			}
 		}
-		slices, err := c.HubClient.DiscoveryV1().EndpointSlices(localhub.HubNamespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
+		if err := c.Ready(ctx); err != nil {
 			return err
-		}
-		ready := 0
-		for _, slice := range slices.Items {
-			for _, endpoint := range slice.Endpoints {
-				if endpoint.Conditions.Ready != nil && *endpoint.Conditions.Ready {
-					ready++
-				}
-			}
-		}
-		if ready != len(c.Replicas) {
-			return fmt.Errorf("ready endpoints = %d, want %d", ready, len(c.Replicas))
 		}
 		return c.Members[0].Agent.Ready(ctx)
 	})

@@ -1,13 +1,16 @@
 package framework
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
@@ -169,4 +172,29 @@ func (r *Replicated) Clients(t testing.TB) (*kubernetes.Clientset, *versioned.Cl
 		t.Fatal(err)
 	}
 	return hub, ocm
+}
+
+// Ready returns nil if the hub can send requests to each replica.
+func (r *Replicated) Ready(ctx context.Context) error {
+	for _, replica := range r.Replicas {
+		if !replica.PodReady() {
+			return fmt.Errorf("%s is not ready", replica.Node)
+		}
+	}
+	slices, err := r.HubClient.DiscoveryV1().EndpointSlices(localhub.HubNamespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	ready := 0
+	for _, slice := range slices.Items {
+		for _, endpoint := range slice.Endpoints {
+			if ptr.Deref(endpoint.Conditions.Ready, false) {
+				ready++
+			}
+		}
+	}
+	if ready != len(r.Replicas) {
+		return fmt.Errorf("ready endpoints = %d, want %d", ready, len(r.Replicas))
+	}
+	return nil
 }

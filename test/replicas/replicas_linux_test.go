@@ -319,6 +319,8 @@ func (r *replicated) rotateEtcd(t *testing.T) {
 	l.stop(t, r.Replicated)
 	restart(r.Etcd.Members[leader])
 
+	framework.Eventually(t, "all replicas are ready after the leader of etcd has changed", r.Ready)
+
 	// All members accept the new certificates only.
 	l = startLoad(t, r.Replicated, 4)
 	l.more(t, 200)
