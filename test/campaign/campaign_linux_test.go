@@ -81,6 +81,8 @@ func TestCampaign(t *testing.T) {
 	var names []string
 	for _, r := range rows {
 		names = append(names, r.name)
+	}
+	for _, r := range rows {
 		if os.Getenv("ROW") != "" && !selected.MatchString(r.name) || os.Getenv("ROW") == "" && !full && !r.short {
 			continue
 		}
