@@ -105,9 +105,10 @@ func (s *Server) checkEtcdVersions(ctx context.Context, cancel context.CancelCau
 	return nil
 }
 
-// watchEtcd makes the stores use the members of etcd that respond, until ctx ends.
+// watchEtcd makes the stores use the members of etcd that respond, until ctx ends. Without etcd, watches would look as
+// if nothing changed, although other replicas may reach it.
 func (s *Server) watchEtcd(ctx context.Context, members map[string]*clientv3.Client) {
-	s.extra.EtcdFailover.Run(ctx, members)
+	s.extra.EtcdFailover.Run(ctx, members, s.watches.End)
 	for _, client := range members {
 		if err := client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 			klog.FromContext(ctx).Error(err, "Failed to close the connection to a member of etcd")

@@ -133,9 +133,28 @@ func (s *Server) Kill() error {
 	return nil
 }
 
-// Signal sends a signal to all processes of the server.
+// Signal sends a signal to all processes of the server. Each of its children is in a process group of its own.
 func (s *Server) Signal(signal syscall.Signal) error {
-	return syscall.Kill(-s.server.command.Process.Pid, signal)
+	main := s.server.command.Process.Pid
+	// The main process comes first, so that it does not replace the others.
+	processes := []int{main}
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", main, main))
+	if err != nil {
+		return err
+	}
+	for child := range strings.FieldsSeq(string(content)) {
+		pid, err := strconv.Atoi(child)
+		if err != nil {
+			return err
+		}
+		processes = append(processes, pid)
+	}
+	for _, pid := range processes {
+		if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
+	}
+	return nil
 }
 
 // Start starts the server again after Kill.

@@ -115,15 +115,23 @@ func (f *Failover) disconnect(address string) int {
 }
 
 // Run probes the members of a cluster until ctx ends. The clients are by the URL of the member, and have connections
-// of their own.
-func (f *Failover) Run(ctx context.Context, members map[string]*clientv3.Client) {
+// of their own. Run calls isolated when none of the members responds any more.
+func (f *Failover) Run(ctx context.Context, members map[string]*clientv3.Client, isolated func()) {
 	failures := map[string]int{}
+	alone := 0
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		responds := probe(ctx, members)
 		if ctx.Err() != nil {
 			return
 		}
 		anyone := slices.Contains(slices.Collect(maps.Values(responds)), true)
+		if alone++; anyone {
+			alone = 0
+		}
+		if alone == probeFailures {
+			klog.FromContext(ctx).Info("No etcd member responds; ending all watches, so that clients continue at another replica")
+			isolated()
+		}
 		for member, ok := range responds {
 			if ok {
 				failures[member] = 0

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,12 +53,13 @@ func TestFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
+	var isolated atomic.Int64
 	run := func(members map[string]*clientv3.Client) (stop func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			f.Run(ctx, members)
+			f.Run(ctx, members, func() { isolated.Add(1) })
 		}()
 		return func() { cancel(); <-ended }
 	}
@@ -69,6 +71,9 @@ func TestFailover(t *testing.T) {
 		t.Error("the connection to the only member was closed, want it open")
 	}
 	stop()
+	if n := isolated.Load(); n != 1 {
+		t.Errorf("calls of isolated = %d, want 1", n)
+	}
 
 	toOther := dial(other)
 	responds := start(t, filepath.Join(t.TempDir(), "data"))
@@ -81,6 +86,9 @@ func TestFailover(t *testing.T) {
 	defer cancel()
 	if _, err := f.dial(short, "tcp", silent); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("dial() to a silent member = %v, want it to wait until the member responds", err)
+	}
+	if n := isolated.Load(); n != 1 {
+		t.Errorf("calls of isolated while a member responds = %d, want none", n-1)
 	}
 	if !open(t, toOther, 10*time.Millisecond) {
 		t.Error("the connection to another address was closed, want it open")

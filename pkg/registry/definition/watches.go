@@ -46,6 +46,17 @@ func (w *Watches) Hold(held bool) {
 	}
 }
 
+// End ends all watches. Their clients continue with another replica, or with this one later.
+func (w *Watches) End() {
+	w.mu.Lock()
+	ended := w.open
+	w.open = nil
+	w.mu.Unlock()
+	for e := range ended {
+		e.Interface.Stop()
+	}
+}
+
 // Watch implements rest.Watcher. It returns an error with status 410 for a resource version that the client must have
 // received from elsewhere, so that it lists the objects again.
 func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
