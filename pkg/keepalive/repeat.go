@@ -57,10 +57,11 @@ func (r *repeater) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		available := (chan struct{})(nil)
 		if !tries {
-			tries, available = r.acquire()
+			if tries, available = r.acquire(); tries {
+				klog.FromContext(ctx).Info("The server is not available; trying again until it is", "host", request.URL.Host, "err", err)
+			}
 		}
 		if tries {
-			klog.FromContext(ctx).V(2).Info("The server is not available; trying again", "host", request.URL.Host, "err", err)
 			wait(ctx, nil, repeatPeriod+rand.N(repeatPeriod))
 		} else {
 			wait(ctx, available, waitAtMost)

@@ -53,10 +53,11 @@ func testNamespacesOutage(t *testing.T, c *cluster) {
 	c.run()
 	c.isReady()
 	c.allReported()
-	var failed atomic.Int32
+	var failed, failedReports atomic.Int32
 	away := func(request *http.Request) error {
+		failed.Add(1)
 		if isAboutReports(request) {
-			failed.Add(1)
+			failedReports.Add(1)
 		}
 		return errDead
 	}
@@ -64,16 +65,16 @@ func testNamespacesOutage(t *testing.T, c *cluster) {
 	c.labelNamespace(labelled, `{"team":"a"}`)
 	c.deleteNamespace(deleted)
 	c.createNamespace("-new", nil)
-	tried := func(n int32) {
+	tried := func(what string, requests *atomic.Int32, n int32) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("%d requests for ClusterNamespaces have failed", n), func(context.Context) error {
-			if failed.Load() < n {
-				return fmt.Errorf("failed requests = %d", failed.Load())
+		eventually(t, fmt.Sprintf("%d requests %s have failed", n, what), func(context.Context) error {
+			if requests.Load() < n {
+				return fmt.Errorf("failed requests = %d", requests.Load())
 			}
 			return nil
 		})
 	}
-	tried(6)
+	tried("for ClusterNamespaces", &failedReports, 6)
 	c.onHubRequest(nil)
 	c.allReported()
 	// The same holds for an agent that starts during the outage.
@@ -82,7 +83,7 @@ func testNamespacesOutage(t *testing.T, c *cluster) {
 	c.onHubRequest(away)
 	c.run()
 	c.labelNamespace(labelled, `{"team":"b"}`)
-	tried(2)
+	tried("to the hub", &failed, 2)
 	if c.agent.Ready() == nil {
 		t.Error("Ready() without the hub = nil, want an error")
 	}

@@ -75,12 +75,20 @@ type Guard struct {
 	retained map[Ref]string
 }
 
+// The resources of objects that an agent retains.
+const (
+	ManifestWorks          = "manifestworks"
+	ManagedServiceAccounts = "managedserviceaccounts"
+)
+
 // Ref is a ManifestWork or a ManagedServiceAccount.
 type Ref struct{ Resource, Name string }
 
 // New returns a Guard. It makes no request.
 func New(config Config) *Guard {
-	retainedGauge.Reset()
+	for _, resource := range []string{ManifestWorks, ManagedServiceAccounts} {
+		retainedGauge.WithLabelValues(resource).Set(0)
+	}
 	return &Guard{config: config, changed: make(chan struct{}), retained: map[Ref]string{}}
 }
 

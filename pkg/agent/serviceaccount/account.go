@@ -222,7 +222,7 @@ func (c *Controller) revoke(ctx context.Context, name string, deleting, seen boo
 	if !c.accountInformer.HasSynced() {
 		return false, nil // the informer triggers a pass for each ServiceAccount
 	}
-	ref := restored.Ref{Resource: "managedserviceaccounts", Name: name}
+	ref := restored.Ref{Resource: restored.ManagedServiceAccounts, Name: name}
 	account := c.knownAccount(name)
 	if account == nil || account.DeletionTimestamp != nil || account.Labels[v1beta1.ManagedServiceAccountLabel] != c.identity {
 		c.restored.Release(ref)

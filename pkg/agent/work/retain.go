@@ -12,7 +12,7 @@ import (
 )
 
 func retainedRef(work string) restored.Ref {
-	return restored.Ref{Resource: "manifestworks", Name: work}
+	return restored.Ref{Resource: restored.ManifestWorks, Name: work}
 }
 
 // retainRecord reports whether the objects of a record stay because a restored hub does not know the

@@ -1,25 +1,62 @@
 package etcd
 
 import (
+	"context"
 	"errors"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	etcdversion "go.etcd.io/etcd/api/v3/version"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 )
 
-// TestCheckVersions lets a real etcd report other versions than its own.
+// member reports the version of an etcd that cannot be built from the modules of this repository.
+type member struct {
+	pb.UnimplementedMaintenanceServer
+	version string
+}
+
+// Status implements pb.MaintenanceServer.
+func (m member) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
+	return &pb.StatusResponse{Header: &pb.ResponseHeader{}, Version: m.version}, nil
+}
+
+// serve starts the member, and returns its endpoint.
+func (m member) serve(t *testing.T) string {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "client")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	pb.RegisterMaintenanceServer(server, m)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return "unix://" + socket
+}
+
 func TestCheckVersions(t *testing.T) {
-	server := start(t, filepath.Join(t.TempDir(), "data"))
-	own := etcdversion.Version
-	t.Cleanup(func() { etcdversion.Version = own })
 	for reported, accepted := range map[string]bool{
-		own: true, "3.5.13": true, "3.6.0-rc.1": true, "4.0.0": true,
+		"3.5.13": true, "3.6.0-rc.1": true, "4.0.0": true,
 		"3.5.12": false, "3.5.13-rc.0": false, "3.4.31": false, "unknown": false,
 	} {
-		etcdversion.Version = reported
-		silent, err := CheckVersions(t.Context(), server.client, []string{server.Endpoint()})
+		endpoint := member{version: reported}.serve(t)
+		client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		silent, err := CheckVersions(t.Context(), client, []string{endpoint})
+		_ = client.Close()
 		if len(silent) > 0 {
 			t.Fatalf("CheckVersions() = %q, want the version of every member", silent)
 		}
