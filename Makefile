@@ -100,10 +100,10 @@ campaign: programs postgres ## Break each part of a hub and write docs/reliabili
 
 .PHONY: campaign-random
 campaign-random:
-	REGISTRATION_SEQUENCES=150 CRASH_CREATES=1000 CRASH_ROUNDS=4 SCALE_CLUSTERS=100 SCALE_IDLE_SECONDS=60 EXECUTOR_TRIPLES=5000 SEARCH_DECISIONS=100000 HISTORY_KILLS=12 HISTORY_CALLS=2000 \
+	REGISTRATION_SEQUENCES=150 CRASH_CREATES=1000 CRASH_ROUNDS=4 SCALE_CLUSTERS=100 SCALE_IDLE_SECONDS=60 EXECUTOR_TRIPLES=5000 SEARCH_DECISIONS=100000 HISTORY_KILLS=12 HISTORY_CALLS=2000 REHOMED=100 \
 		$(GOTEST) -count=1 -p 1 -timeout 60m \
-		-run 'TestRegistrationFaults|TestCrashes|TestManyPermissions|TestExecutorDecisionsMatchAPIServer|TestVisibilityIsExact|TestHistory' \
-		./test/registration ./test/server ./test/differential ./test/search ./test/history
+		-run 'TestRegistrationFaults|TestCrashes|TestManyPermissions|TestExecutorDecisionsMatchAPIServer|TestVisibilityIsExact|TestHistory|TestHubLost' \
+		./test/registration ./test/server ./test/differential ./test/search ./test/history ./test/rehoming
 
 .PHONY: test-skew
 test-skew: programs test-skew-release ## Run test-skew-release, and the conformance tests against hubs of the two previous minor versions, 1.36.3 and 1.35.4

@@ -29,7 +29,7 @@ import (
 )
 
 // simulatedAgents is the default number of simulated agents. REHOMED sets another.
-const simulatedAgents = 100
+const simulatedAgents = 20
 
 // TestHubLost replaces a hub that was killed, and then its successor, which lives. It checks that the objects on the
 // clusters stay as they are, that exactly one hub writes, that an interrupted adoption continues, and that nobody takes
