@@ -56,7 +56,7 @@ type SnapshotStatus struct {
 // which the next call replaces.
 func SaveSnapshot(ctx context.Context, dataDir, file string, overwrite bool) (*SnapshotStatus, error) {
 	if _, err := os.Lstat(file); err == nil && !overwrite {
-		return nil, fmt.Errorf("%s exists: choose another file, or allow to overwrite it", file)
+		return nil, fmt.Errorf("%s exists: choose another file, or use --overwrite", file)
 	}
 	part, err := os.OpenFile(file+partSuffix, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
