@@ -62,9 +62,9 @@ func (r *repeater) RoundTrip(request *http.Request) (*http.Response, error) {
 			}
 		}
 		if tries {
-			wait(ctx, nil, repeatPeriod+rand.N(repeatPeriod))
+			pause(ctx, nil, repeatPeriod+rand.N(repeatPeriod))
 		} else {
-			wait(ctx, available, waitAtMost)
+			pause(ctx, available, waitAtMost)
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -110,7 +110,7 @@ func unavailable(response *http.Response, err error) bool {
 	}
 }
 
-func wait(ctx context.Context, available <-chan struct{}, atMost time.Duration) {
+func pause(ctx context.Context, available <-chan struct{}, atMost time.Duration) {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
 	select {

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // server is unavailable until it is told otherwise.
@@ -64,9 +66,10 @@ func TestRepeat(t *testing.T) {
 			}
 		})
 	}
-	deadline := time.Now().Add(time.Minute)
-	for requests.Load() < count && time.Now().Before(deadline) {
-		time.Sleep(time.Millisecond)
+	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		return requests.Load() >= count, nil
+	}); err != nil {
+		t.Fatalf("waiting for %d requests: %v after %d", count, err, requests.Load())
 	}
 	first := requests.Load()
 	available.Store(true)
