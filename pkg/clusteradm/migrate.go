@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/dynamic"
@@ -31,6 +32,11 @@ import (
 const (
 	toServer = "server"
 	toCRDs   = "crds"
+
+	// watchesEndTimeout exceeds the two minutes for which a hub waits for requests before it ends watches.
+	watchesEndTimeout = 3 * time.Minute
+	// otherAPIServers is the time that the other API servers of a hub have to end their watches.
+	otherAPIServers = 3 * time.Second
 )
 
 const migrateExample = `  # Move a hub that runs OCM to the server
@@ -446,6 +452,7 @@ func (m *migration) deleteKept(ctx context.Context) error {
 		return fmt.Errorf("the migration has not ended: run clusteradm migrate --to %s first", toServer)
 	}
 	return m.steps(ctx, []step{
+		{"end the watches of the CustomResourceDefinitions", m.endWatches},
 		{"release the kept objects", m.releaseKept},
 		{"delete the CustomResourceDefinitions", m.deleteDefinitions},
 		{"delete what a migration back would need", func(ctx context.Context) error {
@@ -456,6 +463,70 @@ func (m *migration) deleteKept(ctx context.Context) error {
 			return errors.Join(err, m.removePolicy(ctx, keepPolicy))
 		}},
 	})
+}
+
+// endWatches ends the watches that clients opened before the hub forwarded the versions. A hub ends them a second or
+// more after a change of a CustomResourceDefinition, and later if requests are in flight. A garbage collector that
+// watched the deletion of the kept objects would delete the dependents of the objects in the server, which have the
+// same versions, names and UIDs.
+func (m *migration) endWatches(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, watchesEndTimeout)
+	defer cancel()
+	group, running := errgroup.WithContext(ctx)
+	for _, kind := range m.kinds {
+		group.Go(func() error {
+			if err := m.endWatchesOf(running, kind); err != nil {
+				return fmt.Errorf("watches of customresourcedefinitions/%s: %w", kind.crd.GetName(), err)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(otherAPIServers):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// endWatchesOf returns after a watch of the kept version has ended: the hub ends the watches of all versions at once.
+func (m *migration) endWatchesOf(ctx context.Context, kind *customKind) error {
+	var open watch.Interface
+	if err := poll(ctx, func(context.Context) (_ string, err error) {
+		open, err = m.client.Resource(kind.kept()).Watch(ctx, metav1.ListOptions{TimeoutSeconds: ptr.To(int64(2 * watchesEndTimeout.Seconds()))})
+		return "", err
+	}); err != nil {
+		return err
+	}
+	defer open.Stop()
+	if err := persist(ctx, func(ctx context.Context) error {
+		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			crd, err := m.client.Resource(customResourceDefinitions).Get(ctx, kind.crd.GetName(), metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if err := describeKept(crd, "An object as of the migration. Its deletion began at "+time.Now().UTC().Format(time.RFC3339Nano)+"."); err != nil {
+				return err
+			}
+			_, err = m.client.Resource(customResourceDefinitions).Update(ctx, crd, metav1.UpdateOptions{FieldManager: fieldManager})
+			return err
+		})
+	}); err != nil {
+		return err
+	}
+	for {
+		select {
+		case _, more := <-open.ResultChan():
+			if !more {
+				return ctx.Err()
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // releaseKept removes the finalizers of kept objects, for which no controller is left.

@@ -243,6 +243,22 @@ func keepVersion(crd *unstructured.Unstructured, like string, keep bool) (bool, 
 	return true, unstructured.SetNestedMap(crd.Object, map[string]any{"strategy": "None"}, "spec", "conversion")
 }
 
+// describeKept changes the description of the kept version: a change of the specification without an effect on objects.
+func describeKept(crd *unstructured.Unstructured, description string) error {
+	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	if err != nil {
+		return err
+	}
+	for _, item := range versions {
+		if version, ok := item.(map[string]any); ok && version["name"] == keptVersion {
+			if err := unstructured.SetNestedField(version, description, "schema", "openAPIV3Schema", "description"); err != nil {
+				return err
+			}
+		}
+	}
+	return unstructured.SetNestedSlice(crd.Object, versions, "spec", "versions")
+}
+
 // listAll returns all objects of a resource by namespace and name.
 func listAll(ctx context.Context, client dynamic.Interface, resource schema.GroupVersionResource) (map[string]*unstructured.Unstructured, error) {
 	objects := map[string]*unstructured.Unstructured{}
