@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	componentbaseconfig "k8s.io/component-base/config"
+	"k8s.io/utils/clock"
 
 	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
@@ -138,6 +139,9 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 	}
 	if serving := c.generic.SecureServing; serving != nil && serving.ClientCA != nil {
 		serving.ClientCA = &loadedCA{CAContentProvider: serving.ClientCA, hub: hub}
+	}
+	if authentication := &c.generic.Authentication; authentication.RequestHeaderConfig != nil {
+		authentication.Authenticator = newFrontProxy(authentication.RequestHeaderConfig, authentication.Authenticator, clock.RealClock{})
 	}
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: hub.EventsV1()})
 	recorder := broadcaster.NewRecorder(scheme.Scheme, serverName)

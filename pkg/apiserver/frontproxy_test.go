@@ -1,0 +1,159 @@
+package apiserver
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// authority is a certificate authority of front proxies.
+type authority struct {
+	certificate *x509.Certificate
+	key         crypto.Signer
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	content, err := keyutil.MakeEllipticPrivateKeyPEM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := keyutil.ParsePrivateKeyPEM(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key.(*ecdsa.PrivateKey)
+}
+
+func newAuthority(t *testing.T, name string) *authority {
+	t.Helper()
+	key := newKey(t)
+	certificate, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: name}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &authority{certificate, key}
+}
+
+// client returns a client certificate that expires.
+func (a *authority) client(t *testing.T, name string, expires time.Time) *x509.Certificate {
+	t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: expires,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	content, err := x509.CreateCertificate(rand.Reader, template, a.certificate, newKey(t).Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := x509.ParseCertificate(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certificate
+}
+
+// authorities are the certificate authorities that the hub publishes.
+type authorities struct {
+	dynamiccertificates.CAContentProvider
+	verified atomic.Int32
+}
+
+func (a *authorities) VerifyOptions() (x509.VerifyOptions, bool) {
+	a.verified.Add(1)
+	return a.CAContentProvider.VerifyOptions()
+}
+
+func (a *authorities) publish(t *testing.T, authority *authority) {
+	t.Helper()
+	content, err := certutil.EncodeCertificates(authority.certificate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.CAContentProvider, err = dynamiccertificates.NewStaticCAContent("front-proxy", content); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFrontProxy checks that a certificate is verified once, and again as soon as it can have lost its validity.
+func TestFrontProxy(t *testing.T) {
+	published, names := &authorities{}, []string{"front-proxy"}
+	first, second := newAuthority(t, "first"), newAuthority(t, "second")
+	published.publish(t, first)
+	start := time.Now()
+	clock := testingclock.NewFakePassiveClock(start)
+	proxy := newFrontProxy(&authenticatorfactory.RequestHeaderConfig{
+		UsernameHeaders: headerrequest.StaticStringSlice{"X-Remote-User"}, UIDHeaders: headerrequest.StaticStringSlice{"X-Remote-Uid"},
+		GroupHeaders: headerrequest.StaticStringSlice{"X-Remote-Group"}, ExtraHeaderPrefixes: headerrequest.StaticStringSlice{"X-Remote-Extra-"},
+		CAContentProvider:  published,
+		AllowedClientNames: headerrequest.StringSliceProviderFunc(func() []string { return names }),
+	}, authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+		return &authenticator.Response{User: &user.DefaultInfo{Name: "next"}}, true, nil
+	}), clock)
+	certificate := first.client(t, "front-proxy", start.Add(frontProxyPeriod/2))
+
+	// request returns the user of a request, and whether the certificate was verified.
+	request := func(certificate *x509.Certificate, header string) (string, bool) {
+		t.Helper()
+		r := &http.Request{Header: http.Header{}}
+		if header != "" {
+			r.Header.Set("X-Remote-User", header)
+		}
+		if certificate != nil {
+			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{certificate}}
+		}
+		before := published.verified.Load()
+		response, ok, err := proxy.AuthenticateRequest(r)
+		if err != nil || !ok {
+			t.Fatalf("AuthenticateRequest() = %t, %v, want a user", ok, err)
+		}
+		if response.User.GetName() == header && r.Header.Get("X-Remote-User") != "" {
+			t.Error("the header of the user is kept, want it removed")
+		}
+		return response.User.GetName(), published.verified.Load() > before
+	}
+	for _, step := range []struct {
+		name     string
+		change   func()
+		with     *x509.Certificate
+		header   string
+		user     string
+		verified bool
+	}{
+		{name: "no certificate", header: "alice", user: "next"},
+		{name: "certificate of another authority", with: second.client(t, "front-proxy", start.Add(time.Hour)), header: "alice", user: "next", verified: true},
+		{name: "certificate with another name", with: first.client(t, "other", start.Add(time.Hour)), header: "alice", user: "next", verified: true},
+		{name: "first request", with: certificate, header: "alice", user: "alice", verified: true},
+		{name: "next request", with: certificate, header: "bob", user: "bob"},
+		{name: "without user", with: certificate, user: "next"},
+		{name: "name not allowed any more", change: func() { names = []string{"renamed"} }, with: certificate, header: "alice", user: "next", verified: true},
+		{name: "name allowed again", change: func() { names = []string{"front-proxy"} }, with: certificate, header: "alice", user: "alice"},
+		{name: "authority replaced", change: func() { published.publish(t, second) }, with: certificate, header: "alice", user: "next", verified: true},
+		{name: "authority restored", change: func() { published.publish(t, first) }, with: certificate, header: "alice", user: "alice"},
+		{name: "certificate expired", change: func() { clock.SetTime(certificate.NotAfter) }, with: certificate, header: "alice", user: "alice", verified: true},
+	} {
+		if step.change != nil {
+			step.change()
+		}
+		if user, verified := request(step.with, step.header); user != step.user || verified != step.verified {
+			t.Errorf("%s: user = %s, verified = %t; want %s, %t", step.name, user, verified, step.user, step.verified)
+		}
+	}
+}
