@@ -19,6 +19,8 @@ const (
 	automanagedLabel = "kube-aggregator.kubernetes.io/automanaged"
 	// localPriorities are the priorities that the hub gives to such an APIService.
 	localGroupPriority, localVersionPriority = 1000, 100
+	// reasonLocal is the reason of the condition Available of an APIService whose versions the hub serves itself.
+	reasonLocal = "Local"
 )
 
 // forward makes the hub forward the migrated versions to the server. The manifests are those of an installation, and
@@ -153,7 +155,7 @@ func (m *migration) waitLocal(ctx context.Context) error {
 			}
 			conditions, _, _ := unstructured.NestedSlice(current.Object, "status", "conditions")
 			for _, item := range conditions {
-				if condition, ok := item.(map[string]any); ok && condition["type"] == "Available" && condition["reason"] == "Local" {
+				if condition, ok := item.(map[string]any); ok && condition["type"] == "Available" && condition["reason"] == reasonLocal {
 					return "", nil
 				}
 			}

@@ -98,6 +98,9 @@ func unavailable(apiService *unstructured.Unstructured) string {
 		if condition["type"] != "Available" {
 			continue
 		}
+		if _, forwarded, _ := unstructured.NestedMap(apiService.Object, "spec", "service"); forwarded && condition["reason"] == reasonLocal {
+			return "the hub has not checked it yet since it forwards requests to it"
+		}
 		if condition["status"] == string(metav1.ConditionTrue) {
 			return ""
 		}

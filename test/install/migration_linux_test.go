@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -334,6 +335,35 @@ func (h *ocmHub) watchConsistency(t testing.TB, want map[string]identity) (stop 
 	}
 }
 
+// watchDeletions watches all objects. The returned function waits until the hub has ended the watches, and returns the
+// objects that they reported as deleted.
+func (h *ocmHub) watchDeletions(t testing.TB) (deleted func() []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	var watches []watch.Interface
+	for _, kind := range framework.OCMKinds {
+		open, err := h.objects.Resource(resourceOf(kind.Resource)).Watch(ctx, metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		watches = append(watches, open)
+	}
+	return func() (out []string) {
+		defer cancel()
+		for _, open := range watches {
+			for event := range open.ResultChan() {
+				if object, ok := event.Object.(*unstructured.Unstructured); ok && event.Type == watch.Deleted {
+					out = append(out, object.GetKind()+" "+object.GetName())
+				}
+			}
+		}
+		if ctx.Err() != nil {
+			t.Error("watches are open, want the hub to end them")
+		}
+		return out
+	}
+}
+
 // lost returns the objects of want that got lacks or has with another identity.
 func lost(want, got map[string]identity) []string {
 	var out []string
@@ -493,11 +523,16 @@ func TestMigration(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.run(t, "clusteradm", "init", "--before-migration", "--wait", "--csr-probe-timeout=0")
+	deletions := h.watchDeletions(t)
 	h.run(t, "clusteradm", "migrate", "--to", "server")
 	if before, err = h.hubObjects(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	h.run(t, "clusteradm", "migrate", "--to", "server", "--delete-crds")
+	// The garbage collector would delete the dependents of such objects.
+	if deleted := deletions(); len(deleted) > 0 {
+		t.Errorf("objects that a watch of the CustomResourceDefinitions reports as deleted = %v, want none", deleted)
+	}
 	h.create(t, "manifestworks", work(migratedCluster, "late3"))
 	// The server also delivers the ClusterPermission again, whose ManifestWork was deleted.
 	h.grown(t, applied, 5)
