@@ -427,16 +427,7 @@ func BenchmarkCRDsMemory(b *testing.B) {
 			return crd, footprint{memory: resident(b, c.Server.PID()), disk: storedBytes(b, ownEtcd)}
 		}
 		crdBefore, ownBefore := measure()
-		for _, a := range []api{c.crd, c.direct} {
-			group, ctx := errgroup.WithContext(b.Context())
-			group.SetLimit(creators)
-			for i := range count {
-				group.Go(func() error { return a.create(ctx, "m", i) })
-			}
-			if err := group.Wait(); err != nil {
-				b.Fatal(err)
-			}
-		}
+		c.createBoth(b, count)
 		crd, own := measure()
 		each := func(after, before footprint) string {
 			return fmt.Sprintf("%.1f KiB | %.1f KiB |", (after.memory-before.memory)*1024/float64(count), float64(after.disk-before.disk)/1024/float64(count))
@@ -446,6 +437,59 @@ func BenchmarkCRDsMemory(b *testing.B) {
 			"| server with its embedded etcd | " + each(own, ownBefore) + "\n"
 		fmt.Print(table)
 		publish(b, "crds-memory", fmt.Sprintf("%d ManifestWorks of 1.5 KB:\n\n%s", count, table))
+	}
+}
+
+// BenchmarkCRDsMany compares lists of many ManifestWorks in pages, and measures the memory and the restart of the server
+// that stores them.
+func BenchmarkCRDsMany(b *testing.B) {
+	c := startComparison(b)
+	count := number(b, "BENCH_OBJECTS", 50000)
+	for range b.N {
+		c.createBoth(b, count)
+		f := &figures{}
+		f.compare(b, "list all in pages of 500", comparedLists, []api{c.crd, c.direct, c.aggregated}, func(ctx context.Context, a api, _ int) error {
+			return a.listPages(ctx)
+		})
+		loaded := resident(b, c.Server.PID())
+		ctx, cancel := context.WithTimeout(b.Context(), patience)
+		if err := c.Server.Stop(ctx); err != nil {
+			b.Fatal(err)
+		}
+		started := time.Now()
+		if err := c.Server.Start(ctx); err != nil {
+			b.Fatal(err)
+		}
+		ready := time.Since(started)
+		err := c.direct.listPages(ctx)
+		cancel()
+		if err != nil {
+			b.Fatal(err)
+		}
+		table := f.table(c.crd, c.direct, c.aggregated) + fmt.Sprintf(`
+| server with its embedded etcd | |
+|---|---|
+| memory after creates and lists | %.0f MiB |
+| time from its start until it is ready | %.1f s |
+| memory after the restart and a list of all | %.0f MiB |
+`, loaded, ready.Seconds(), resident(b, c.Server.PID()))
+		fmt.Print(table)
+		publish(b, "crds-many", fmt.Sprintf("%d ManifestWorks of 1.5 KB in %d namespaces:\n\n%s", count, comparedNamespaces, table))
+	}
+}
+
+// createBoth creates objects by the CustomResourceDefinition and in the server.
+func (c *comparison) createBoth(b *testing.B, count int) {
+	b.Helper()
+	for _, a := range []api{c.crd, c.direct} {
+		group, ctx := errgroup.WithContext(b.Context())
+		group.SetLimit(creators)
+		for i := range count {
+			group.Go(func() error { return a.create(ctx, "m", i) })
+		}
+		if err := group.Wait(); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

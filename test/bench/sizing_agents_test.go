@@ -9,6 +9,9 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -53,6 +56,8 @@ const (
 	admitPoll = 200 * time.Millisecond
 	// retryPeriod is the time between attempts.
 	retryPeriod = 5 * time.Second
+	// deliveredPermissions is the number of ClusterPermissions whose delivery is measured, one in each deliveryPeriod.
+	deliveredPermissions, deliveryPeriod = 300, 100 * time.Millisecond
 )
 
 // simulatedAgent has the watches of an agent, and sends its requests: through the hub, with the identity of the agent.
@@ -64,6 +69,8 @@ type simulatedAgent struct {
 	pods    chan *search.Report
 	// resources is the number of resources of the last full report.
 	resources int
+	// deliveries receives the ManifestWorks of the agent.
+	deliveries *deliveries
 }
 
 // addAgent joins a cluster, creates its objects, and starts its agent.
@@ -84,7 +91,7 @@ func (s *sizingHub) addAgent(ctx context.Context, cluster string) (*simulatedAge
 	if err != nil {
 		return nil, err
 	}
-	a := &simulatedAgent{cluster: cluster, pods: make(chan *search.Report, 1)}
+	a := &simulatedAgent{cluster: cluster, pods: make(chan *search.Report, 1), deliveries: &s.deliveries}
 	if a.ocm, err = versioned.NewForConfigAndClient(config, client); err != nil {
 		return nil, err
 	}
@@ -384,7 +391,18 @@ func follow[L runtime.Object](ctx context.Context, client any, expected runtime.
 
 func (a *simulatedAgent) followWorks(ctx context.Context) {
 	works := a.ocm.WorkV1().ManifestWorks(a.cluster)
-	follow(ctx, a.ocm, &workv1.ManifestWork{}, works.List, works.Watch)
+	follow(ctx, a.ocm, &workv1.ManifestWork{}, works.List, func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		watcher, err := works.Watch(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		return watch.Filter(watcher, func(event watch.Event) (watch.Event, bool) {
+			if work, ok := event.Object.(*workv1.ManifestWork); ok && event.Type == watch.Added {
+				a.deliveries.received(work)
+			}
+			return event, true
+		}), nil
+	})
 }
 
 func (a *simulatedAgent) followAccounts(ctx context.Context) {
@@ -422,4 +440,93 @@ func (a *simulatedAgent) followCluster(ctx context.Context) {
 			expired = expired || event.Type == watch.Error
 		}
 	}, time.Second)
+}
+
+// deliveries are the ClusterPermissions of which agents wait for the ManifestWork, with the time of the request.
+type deliveries struct {
+	lock    sync.Mutex
+	waiting map[types.NamespacedName]time.Time
+	took    []time.Duration
+}
+
+func (d *deliveries) expect(permission types.NamespacedName) {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	if d.waiting == nil {
+		d.waiting = map[types.NamespacedName]time.Time{}
+	}
+	d.waiting[permission] = time.Now()
+}
+
+func (d *deliveries) received(work *workv1.ManifestWork) {
+	now := time.Now()
+	owner := metav1.GetControllerOf(work)
+	if owner == nil {
+		return
+	}
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	permission := types.NamespacedName{Namespace: work.Namespace, Name: owner.Name}
+	if started, found := d.waiting[permission]; found {
+		d.took = append(d.took, now.Sub(started))
+		delete(d.waiting, permission)
+	}
+}
+
+// take returns the times, or false if an agent still waits.
+func (d *deliveries) take() ([]time.Duration, bool) {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	if len(d.waiting) > 0 {
+		return nil, false
+	}
+	took := d.took
+	d.took = nil
+	return took, true
+}
+
+// deliver creates ClusterPermissions of random clusters, one after another, and returns how long their agents waited.
+func (s *sizingHub) deliver(b *testing.B) []time.Duration {
+	b.Helper()
+	if len(s.agents) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(b.Context(), sizingPatience)
+	defer cancel()
+	ticker := time.NewTicker(deliveryPeriod)
+	defer ticker.Stop()
+	for i := range deliveredPermissions {
+		permission := permission(fmt.Sprintf("delivered-%d", i))
+		permission.Namespace = s.agents[rand.IntN(len(s.agents))].cluster
+		s.deliveries.expect(types.NamespacedName{Namespace: permission.Namespace, Name: permission.Name})
+		if _, err := s.admin.RbacV1alpha1().ClusterPermissions(permission.Namespace).Create(ctx, permission, metav1.CreateOptions{}); err != nil {
+			b.Fatal(err)
+		}
+		defer func() {
+			_ = s.admin.RbacV1alpha1().ClusterPermissions(permission.Namespace).Delete(context.WithoutCancel(ctx), permission.Name, metav1.DeleteOptions{})
+		}()
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			b.Fatal(ctx.Err())
+		}
+	}
+	var took []time.Duration
+	err := wait.PollUntilContextCancel(ctx, admitPoll, true, func(context.Context) (done bool, _ error) {
+		took, done = s.deliveries.take()
+		return done, nil
+	})
+	if err != nil {
+		b.Fatalf("waiting until agents have received %d ManifestWorks: %v", deliveredPermissions, err)
+	}
+	return took
+}
+
+// percentiles returns p50 and p99 as text.
+func percentiles(durations []time.Duration) string {
+	if len(durations) == 0 {
+		return ""
+	}
+	sorted := slices.Sorted(slices.Values(durations))
+	return fmt.Sprintf("%.0f / %.0f ms", percentile(sorted, 50).Seconds()*1000, percentile(sorted, 99).Seconds()*1000)
 }

@@ -65,8 +65,11 @@ type sizingRow struct {
 	steady, peak, heap float64
 	// loaded is the CPU time since the previous row, until all clusters and resources are stored.
 	loaded time.Duration
-	// cores is the CPU time for each second of steady state.
-	cores float64
+	// cores is the CPU time for each second of steady state, and hubCores that of kube-apiserver and its etcd.
+	cores, hubCores float64
+	// delivered are the times from before a request that creates a ClusterPermission until the agent has received the
+	// ManifestWork.
+	delivered []time.Duration
 	// etcd and search are the sizes of the files in MiB.
 	etcd, search float64
 	// ready is the time from a start of the server until it is ready and searches are complete, and started is its CPU
@@ -84,11 +87,11 @@ func BenchmarkSizing(b *testing.B) {
 			measureSizings(b, sizes, func(row sizingRow) { rows = append(rows, row) })
 		})
 	}
-	fmt.Println("| clusters | resources | memory, steady | memory, peak | Go heap | CPU to load | CPU, steady | etcd | search | restart | CPU to restart |")
-	fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|")
+	fmt.Println("| clusters | resources | memory, steady | memory, peak | Go heap | CPU to load | CPU, steady | CPU of the hub, steady | delivery p50 / p99 | etcd | search | restart | CPU to restart |")
+	fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, row := range rows {
-		fmt.Printf("| %d | %d | %.0f MiB | %.0f MiB | %.0f MiB | %.0f s | %.2f cores | %.0f MiB | %.0f MiB | %.0f s | %.0f s |\n", row.clusters, row.resources,
-			row.steady, row.peak, row.heap, row.loaded.Seconds(), row.cores, row.etcd, row.search, row.ready.Seconds(), row.started.Seconds())
+		fmt.Printf("| %d | %d | %.0f MiB | %.0f MiB | %.0f MiB | %.0f s | %.2f cores | %.2f cores | %s | %.0f MiB | %.0f MiB | %.0f s | %.0f s |\n", row.clusters, row.resources,
+			row.steady, row.peak, row.heap, row.loaded.Seconds(), row.cores, row.hubCores, percentiles(row.delivered), row.etcd, row.search, row.ready.Seconds(), row.started.Seconds())
 	}
 }
 
@@ -122,6 +125,8 @@ type sizingHub struct {
 	goroutines *errgroup.Group
 	agents     []*simulatedAgent
 	memory     *memorySampler
+	// deliveries contains the measured ClusterPermissions that no agent has received yet.
+	deliveries deliveries
 	// direct is a client of an administrator that sends requests directly to the server.
 	direct *versioned.Clientset
 	// period is the time until a steady state, and the duration of the measurement.
@@ -212,18 +217,26 @@ func (s *sizingHub) measure(b *testing.B, loaded time.Duration) sizingRow {
 	}
 	s.wait(b, s.period)
 	_, row.peak = s.memory.take()
-	before := processorTime(b, s.Server.PID())
+	before, hubBefore := processorTime(b, s.Server.PID()), s.hubTime(b)
 	s.wait(b, s.period)
 	row.cores = (processorTime(b, s.Server.PID()) - before).Seconds() / s.period.Seconds()
+	row.hubCores = (s.hubTime(b) - hubBefore).Seconds() / s.period.Seconds()
 	var peak float64
 	row.steady, peak = s.memory.take()
-	fmt.Printf("%d clusters, %d resources: peak %.0f MiB while they were added, mean %.0f MiB afterwards, %.2f cores\n", row.clusters, row.resources, row.peak, row.steady, row.cores)
+	fmt.Printf("%d clusters, %d resources: peak %.0f MiB while they were added, mean %.0f MiB afterwards, %.2f cores, hub %.2f cores\n", row.clusters, row.resources, row.peak, row.steady, row.cores, row.hubCores)
 	row.peak = max(row.peak, peak)
 	row.heap = s.metric(b, "go_memstats_heap_alloc_bytes") / (1 << 20)
 	data := filepath.Join(s.dir, "apiserver", "etcd")
 	row.search = directorySize(b, filepath.Join(data, "search"))
 	row.etcd = directorySize(b, data) - row.search
+	row.delivered = s.deliver(b)
 	return row
+}
+
+// hubTime returns the CPU time of kube-apiserver and its etcd.
+func (s *sizingHub) hubTime(b *testing.B) time.Duration {
+	b.Helper()
+	return processorTime(b, s.Hub.APIServer.PID()) + processorTime(b, s.Hub.Etcd.PID())
 }
 
 // restart restarts the server, while all agents connect again.
