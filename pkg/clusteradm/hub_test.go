@@ -21,7 +21,7 @@ func TestHubRefuses(t *testing.T) {
 		want []string
 	}{
 		"standby without a token":               {[]string{"standby", server}, []string{"--hub-token is required"}},
-		"standby with a token of two lines":     {[]string{"standby", server, "--hub-token=a\nb"}, []string{"--hub-token is required"}},
+		"standby with a token of two lines":     {[]string{"standby", server, "--hub-token=a\nb"}, []string{"--hub-token is not a token"}},
 		"standby over HTTP":                     {[]string{"standby", token, "--hub-apiserver=http://standby.example.com"}, []string{"--hub-apiserver", "https://"}},
 		"standby here and elsewhere":            {[]string{"standby", token, server, "--here", "--clusters=a"}, []string{"--here excludes --clusters"}},
 		"standby in an invalid namespace":       {[]string{"standby", token, server, "--agent-namespace=A"}, []string{"--agent-namespace"}},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/rest"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
@@ -28,6 +26,8 @@ const (
 	standbySecret = "standby-hub-kubeconfig"
 	// standbyWork is the ManifestWork that delivers it.
 	standbyWork = "standby-hub"
+	// standbyHub is its name in messages.
+	standbyHub = "the standby hub"
 )
 
 const standbyExample = `  # On the standby hub: print a token that is valid for a year
@@ -44,12 +44,11 @@ type standby struct {
 	access  *genericclioptions.ConfigFlags
 	streams genericiooptions.IOStreams
 
-	token, server  string
-	caFile, caData string
-	clusters       []string
-	namespace      string
-	here, remove   bool
-	timeout        time.Duration
+	address      hubAddress
+	clusters     []string
+	namespace    string
+	here, remove bool
+	timeout      time.Duration
 }
 
 func newHubStandby(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
@@ -65,10 +64,7 @@ command again for new clusters, and before the token expires.`,
 		RunE:    func(command *cobra.Command, _ []string) error { return s.run(command.Context()) },
 	}
 	flags := command.Flags()
-	flags.StringVar(&s.token, "hub-token", "", "Token that clusteradm init printed on the standby hub. Required without --remove.")
-	flags.StringVar(&s.server, "hub-apiserver", "", "URL of the standby hub. Required without --remove.")
-	flags.StringVar(&s.caFile, "ca-file", "", "PEM file with the certificate authority of the standby hub. If empty, the system must trust it or the hub must publish it.")
-	flags.StringVar(&s.caData, "ca-data", "", "Content of --ca-file in base64.")
+	s.address.addFlags(flags, standbyHub, "Required without --remove.")
 	flags.StringSliceVar(&s.clusters, "clusters", nil, "Names of clusters. Defaults to all accepted clusters.")
 	flags.StringVar(&s.namespace, "agent-namespace", s.namespace, "Namespace of the agents on the managed clusters.")
 	flags.BoolVar(&s.here, "here", false, "Write the Secret to the cluster of the current context, which is a managed cluster.")
@@ -79,13 +75,8 @@ command again for new clusters, and before the token expires.`,
 
 func (s *standby) complete() error {
 	var errs []error
-	if !s.remove && (s.token == "" || strings.ContainsFunc(s.token, func(r rune) bool { return r <= ' ' || r > '~' })) {
-		errs = append(errs, errors.New("--hub-token is required; clusteradm init prints one on the standby hub"))
-	}
 	if !s.remove {
-		if err := checkURL(s.server); err != nil {
-			errs = append(errs, fmt.Errorf("--hub-apiserver: %w", err))
-		}
+		errs = s.address.complete(standbyHub)
 	}
 	if s.here && len(s.clusters) > 0 {
 		errs = append(errs, errors.New("--here excludes --clusters"))
@@ -135,22 +126,9 @@ func (s *standby) run(ctx context.Context) error {
 
 // secret returns the Secret for the agents. It checks the address and the token, if this machine reaches the hub.
 func (s *standby) secret(ctx context.Context) (*unstructured.Unstructured, error) {
-	ca, err := givenAuthority(s.caFile, s.caData)
-	if err != nil {
-		return nil, err
-	}
 	within, cancel := context.WithTimeout(ctx, hubCheckTimeout)
 	defer cancel()
-	if ca == nil {
-		trust, err := discoverTrust(within, s.server)
-		if err != nil {
-			return nil, err
-		}
-		if ca = trust.ca; trust.fingerprint != "" {
-			say(s.streams.ErrOut, "Warning: the certificate authority of the standby hub was read from the hub itself and is not verified. The SHA-256 hash of the PEM is %s. To verify it, give --ca-file.", trust.fingerprint)
-		}
-	}
-	client, err := versioned.NewForConfig(&rest.Config{Host: s.server, BearerToken: s.token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: ca}})
+	client, err := s.address.client(within, standbyHub, func(format string, args ...any) { say(s.streams.ErrOut, "Warning: "+format, args...) })
 	if err != nil {
 		return nil, err
 	}
@@ -158,13 +136,13 @@ func (s *standby) secret(ctx context.Context) (*unstructured.Unstructured, error
 	switch {
 	case err == nil || missing(err):
 	case apierrors.IsUnauthorized(err):
-		return nil, fmt.Errorf("the standby hub %s rejects --hub-token, which may have expired; clusteradm init prints a new one", s.server)
+		return nil, s.address.rejected(standbyHub)
 	case isCertificateError(err):
-		return nil, fmt.Errorf("standby hub %s: %w", s.server, err)
+		return nil, fmt.Errorf("standby hub %s: %w", s.address.server, err)
 	default:
 		say(s.streams.ErrOut, "Warning: the standby hub was not checked: %s", printable(err.Error()))
 	}
-	kubeconfig, err := bootstrapKubeconfig(s.server, s.token, ca)
+	kubeconfig, err := bootstrapKubeconfig(s.address.server, s.address.token, s.address.ca)
 	if err != nil {
 		return nil, err
 	}

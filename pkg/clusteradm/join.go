@@ -16,7 +16,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
@@ -40,20 +39,22 @@ const joinExample = `  # The command that clusteradm init prints on the hub
 // cluster may reach the hub even if this machine cannot.
 const hubCheckTimeout = 15 * time.Second
 
+// theHub is the name of the hub of a cluster in messages.
+const theHub = "the hub"
+
 // joining is the command clusteradm join.
 type joining struct {
 	access  *genericclioptions.ConfigFlags
 	streams genericiooptions.IOStreams
 
-	token, server  string
-	caFile, caData string
-	auth           []string
-	hubARN         string
-	managedARN     string
-	agent          string
-	wait           bool
-	timeout        time.Duration
-	settings       agentSettings
+	address    hubAddress
+	auth       []string
+	hubARN     string
+	managedARN string
+	agent      string
+	wait       bool
+	timeout    time.Duration
+	settings   agentSettings
 }
 
 func newJoin(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
@@ -72,10 +73,7 @@ changes only what differs from the flags, and the cluster keeps its identity.`,
 		RunE:    func(command *cobra.Command, _ []string) error { return j.run(command.Context()) },
 	}
 	flags := command.Flags()
-	flags.StringVar(&j.token, "hub-token", "", "Token that clusteradm init printed. Required.")
-	flags.StringVar(&j.server, "hub-apiserver", "", "URL of the hub. Required.")
-	flags.StringVar(&j.caFile, "ca-file", "", "PEM file with the certificate authority of the hub. If empty, the system must trust it or the hub must publish it.")
-	flags.StringVar(&j.caData, "ca-data", "", "Content of --ca-file in base64.")
+	j.address.addFlags(flags, theHub, "Required.")
 	flags.StringVar(&j.settings.cluster, "cluster-name", "", "Name of this cluster on the hub. Required.")
 	flags.StringSliceVar(&j.auth, "registration-auth", j.auth, "Registration driver by which the agent authenticates: csr or aws-irsa.")
 	flags.StringVar(&j.hubARN, "eks-hub-cluster-arn", "", "ARN of the hub's EKS cluster. Required with aws-irsa.")
@@ -92,21 +90,8 @@ changes only what differs from the flags, and the cluster keeps its identity.`,
 
 // complete checks the flags and sets the defaults.
 func (j *joining) complete() error {
-	var errs []error
-	if j.token == "" {
-		errs = append(errs, errors.New("--hub-token is required; clusteradm init prints one on the hub"))
-	}
-	if strings.ContainsFunc(j.token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		errs = append(errs, errors.New("--hub-token is not a token"))
-	}
-	switch {
-	case j.server == "":
-		errs = append(errs, errors.New("--hub-apiserver is required"))
-	default:
-		if err := checkURL(j.server); err != nil {
-			errs = append(errs, fmt.Errorf("--hub-apiserver: %w", err))
-		}
-	}
+	errs := j.address.complete(theHub)
+	j.settings.ca = j.address.ca
 	errs = append(errs, checkName("cluster-name", j.settings.cluster), checkName("agent-namespace", j.settings.namespace))
 	if j.agent != modeDeploy && j.agent != modeExternal {
 		errs = append(errs, fmt.Errorf("--agent must be %s or %s, not %q", modeDeploy, modeExternal, j.agent))
@@ -128,9 +113,6 @@ func (j *joining) complete() error {
 	}
 	if len(drivers) > 0 {
 		j.settings.driver = drivers[0]
-	}
-	if j.settings.ca, err = givenAuthority(j.caFile, j.caData); err != nil {
-		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
@@ -196,7 +178,7 @@ func (j *joining) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if j.settings.bootstrapKubeconfig, err = bootstrapKubeconfig(j.server, j.token, j.settings.ca); err != nil {
+	if j.settings.bootstrapKubeconfig, err = bootstrapKubeconfig(j.address.server, j.address.token, j.settings.ca); err != nil {
 		return err
 	}
 	objects, err := j.settings.objects(j.agent == modeDeploy)
@@ -226,8 +208,8 @@ func (j *joining) registered(ctx context.Context, kube kubernetes.Interface) (bo
 	if name := credentials.cluster; name != "" && name != j.settings.cluster {
 		return false, fmt.Errorf("the agent in namespace %s is registered as cluster %s. Run clusteradm unjoin --cluster-name %s first, or join another hub with another --agent-namespace", j.settings.namespace, printable(name), printable(name))
 	}
-	if server := credentials.server(); server != "" && server != j.server {
-		j.warn("the agent in namespace %s has joined the hub %s and uses %s as another address of the same hub. If it is a different hub, choose another --agent-namespace.", j.settings.namespace, printable(server), j.server)
+	if server := credentials.server(); server != "" && server != j.address.server {
+		j.warn("the agent in namespace %s has joined the hub %s and uses %s as another address of the same hub. If it is a different hub, choose another --agent-namespace.", j.settings.namespace, printable(server), j.address.server)
 	}
 	return true, nil
 }
@@ -237,19 +219,11 @@ func (j *joining) registered(ctx context.Context, kube kubernetes.Interface) (bo
 func (j *joining) hub(ctx context.Context, joined bool) (versioned.Interface, error) {
 	within, cancel := context.WithTimeout(ctx, hubCheckTimeout)
 	defer cancel()
-	if j.settings.ca == nil {
-		trust, err := discoverTrust(within, j.server)
-		if err != nil {
-			return nil, err
-		}
-		if j.settings.ca = trust.ca; trust.fingerprint != "" {
-			j.warn("the certificate authority of the hub was read from the hub itself and is not verified. The SHA-256 hash of the PEM is %s. To verify it, give --ca-file.", trust.fingerprint)
-		}
-	}
-	hub, err := versioned.NewForConfig(&rest.Config{Host: j.server, BearerToken: j.token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: j.settings.ca}})
+	hub, err := j.address.client(within, theHub, j.warn)
 	if err != nil {
 		return nil, err
 	}
+	j.settings.ca = j.address.ca
 	_, err = hub.ClusterV1().ManagedClusters().Get(within, j.settings.cluster, metav1.GetOptions{})
 	var status apierrors.APIStatus
 	switch {
@@ -257,16 +231,16 @@ func (j *joining) hub(ctx context.Context, joined bool) (versioned.Interface, er
 		j.warn("ManagedCluster %s already exists on the hub. If it is not this cluster, choose another --cluster-name: the hub cannot distinguish them.", j.settings.cluster)
 	case err == nil:
 	case apierrors.IsUnauthorized(err):
-		return nil, fmt.Errorf("the hub %s rejects --hub-token, which may have expired; clusteradm init prints a new one", j.server)
+		return nil, j.address.rejected(theHub)
 	case apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("--hub-token has no permission to join a cluster: %w", err)
 	case apierrors.IsNotFound(err) && !missing(err):
-		return nil, fmt.Errorf("%s is not a hub: it does not serve ManagedClusters", j.server)
+		return nil, fmt.Errorf("%s is not a hub: it does not serve ManagedClusters", j.address.server)
 	case apierrors.IsNotFound(err):
 	case errors.As(err, &status):
 		j.warn("the hub returns an error: %s", printable(err.Error()))
 	case isCertificateError(err):
-		return nil, fmt.Errorf("hub %s: %w", j.server, err)
+		return nil, fmt.Errorf("hub %s: %w", j.address.server, err)
 	default:
 		j.warn("the hub cannot be reached from here and was not checked: %s", printable(err.Error()))
 	}
