@@ -392,8 +392,16 @@ func fill(member *localhub.EtcdMember) (free func() error, err error) {
 	return free, file.Close()
 }
 
-// fillDisks fills the disks of members until the duration of a fault is over, and then starts those that have ended.
-func (c *campaign) fillDisks(ctx context.Context, members ...*localhub.EtcdMember) error {
+// ballast is the key of the values that fill a disk, and ballastBytes the size of each.
+const (
+	ballast      = "ballast"
+	ballastBytes = 1 << 20
+)
+
+// fillDisks fills the disks of members, and writes until each of them has ended because its database cannot grow:
+// the files of the log are reserved, so without these writes a full disk has no effect. After the duration of a fault,
+// it frees the space and starts the members again.
+func (c *campaign) fillDisks(ctx context.Context, members ...*localhub.EtcdMember) (note string, err error) {
 	var free []func() error
 	var errs []error
 	for _, member := range members {
@@ -404,7 +412,11 @@ func (c *campaign) fillDisks(ctx context.Context, members ...*localhub.EtcdMembe
 		}
 		free = append(free, mend)
 	}
-	errs = append(errs, c.hold(ctx))
+	ended := 0
+	if len(errs) == 0 {
+		ended, err = c.exhaust(ctx, members)
+		errs = append(errs, err, c.hold(ctx))
+	}
 	for _, mend := range free {
 		errs = append(errs, mend())
 	}
@@ -416,7 +428,42 @@ func (c *campaign) fillDisks(ctx context.Context, members ...*localhub.EtcdMembe
 	for _, member := range members {
 		errs = append(errs, member.WaitReady(ctx))
 	}
-	return errors.Join(errs...)
+	return fmt.Sprintf("%d of %d members ended with `no space left on device`", ended, len(c.Etcd.Members)), errors.Join(errs...)
+}
+
+// exhaust writes to etcd until the members with a full disk have ended, and checks that they have ended for this reason.
+// When most members have ended, nothing more can be written, so the others still run.
+func (c *campaign) exhaust(ctx context.Context, members []*localhub.EtcdMember) (ended int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	client, err := c.Etcd.Client()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = client.Close() }()
+	want := min(len(members), len(c.Etcd.Members)/2+1)
+	for ended < want && ctx.Err() == nil {
+		// A put fails when most members, or the leader, have ended.
+		putting, cancel := context.WithTimeout(ctx, time.Second)
+		_, _ = client.Put(putting, ballast, strings.Repeat("x", ballastBytes))
+		cancel()
+		ended = 0
+		for _, member := range members {
+			if !member.Running() {
+				ended++
+			}
+		}
+	}
+	var errs []error
+	for _, member := range members {
+		switch {
+		case member.Running() && ended < want:
+			errs = append(errs, fmt.Errorf("%s runs on a full disk%s", member.Name, member.LogTail()))
+		case !member.Running() && !strings.Contains(member.LogTail(), syscall.ENOSPC.Error()):
+			errs = append(errs, fmt.Errorf("%w, want: %w", member.Failure(), syscall.ENOSPC))
+		}
+	}
+	return ended, errors.Join(errs...)
 }
 
 func fillMember(ctx context.Context, c *campaign) (string, error) {
@@ -424,11 +471,11 @@ func fillMember(ctx context.Context, c *campaign) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "", c.fillDisks(ctx, c.Etcd.Members[i])
+	return c.fillDisks(ctx, c.Etcd.Members[i])
 }
 
 func fillEtcd(ctx context.Context, c *campaign) (string, error) {
-	return "", c.fillDisks(ctx, c.Etcd.Members...)
+	return c.fillDisks(ctx, c.Etcd.Members...)
 }
 
 // compact removes all old revisions again and again, so that watches that are behind cannot continue.
