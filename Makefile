@@ -94,7 +94,7 @@ test-modules:
 	cd hack/release && $(GOTEST) ./...
 
 .PHONY: campaign
-campaign: programs postgres ## Break each part of a hub and write docs/reliability.md, ROW=etcd: some rows, DURATION=30m of random faults; without ROW also run the random tests for longer
+campaign: programs postgres ## Break each part of a hub and write docs/reliability.md, ROW=etcd: some rows, DURATION=30m of random faults and of an unavailable APIService; without ROW also run the random tests for longer
 	CAMPAIGN=1 ROW='$(ROW)' $(if $(DURATION),DURATION='$(DURATION)') $(GOTEST) -count=1 -timeout 5h -v -run TestCampaign ./test/campaign
 	@$(if $(ROW),,$(MAKE) --no-print-directory campaign-random)
 

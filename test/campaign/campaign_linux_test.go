@@ -16,7 +16,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/history"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
-	"open-cluster-management.io/hub-apiserver/test/postgrestest"
 )
 
 const (
@@ -31,7 +30,6 @@ const (
 // campaign is the hub that the rows break, one after the other.
 type campaign struct {
 	*framework.Replicated
-	postgres *postgrestest.Server
 	// full is true with CAMPAIGN.
 	full bool
 	// pause is the duration of a fault, and outage that of an unavailable APIService.
@@ -55,25 +53,27 @@ type row struct {
 	run func(ctx context.Context, c *campaign) (note string, err error)
 }
 
-func duration(t *testing.T, name string, otherwise time.Duration) time.Duration {
-	t.Helper()
-	return time.Duration(framework.Environment(t, name, int(otherwise/time.Second))) * time.Second
-}
-
 func TestCampaign(t *testing.T) {
 	full := os.Getenv("CAMPAIGN") == "1"
-	pause, outage := 5*time.Second, 10*time.Second
+	pause, outage, random := 5*time.Second, 10*time.Second, 20*time.Second
 	if full {
-		pause, outage = time.Minute, time.Hour
+		pause, outage, random = time.Minute, time.Hour, 30*time.Minute
+	}
+	if text := os.Getenv("DURATION"); text != "" {
+		random = framework.Must(time.ParseDuration(text))(t)
+		outage = random
 	}
 	selected := framework.Must(regexp.Compile(os.Getenv("ROW")))(t)
-	c := &campaign{full: full, pause: duration(t, "FAULT_SECONDS", pause), outage: duration(t, "OUTAGE_SECONDS", outage)}
-	c.random, c.seed = randomDuration(t, c), uint64(framework.Environment(t, "SEED", int(time.Now().UnixNano()%1e6)))
+	c := &campaign{
+		full: full, outage: outage, random: random,
+		pause: time.Duration(framework.Environment(t, "FAULT_SECONDS", int(pause/time.Second))) * time.Second,
+		seed:  uint64(framework.Environment(t, "SEED", int(time.Now().UnixNano()%1e6))),
+	}
 	framework.RequireRoot(t)
 	dir := framework.OwnDir(t)
-	c.postgres = postgrestest.Own(t)
 	c.Replicated = framework.StartReplicated(t, dir, framework.ReplicatedOptions{
-		Clusters: []string{framework.Cluster1}, Database: c.postgres.DSN, EtcdDataDirs: smallDisks(t, dir),
+		Clusters: []string{framework.Cluster1}, EtcdDataDirs: smallDisks(t, dir),
+		PreparePostgres: func(directory string) error { return mountDisk(t, directory, postgresDiskBytes) },
 	})
 	if err := localhub.JoinCluster(t.Context(), c.Hub, namespace); err != nil {
 		t.Fatal(err)

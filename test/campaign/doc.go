@@ -9,8 +9,8 @@
 //	CAMPAIGN        1 runs all rows, checks the time of recovery and writes docs/reliability.md
 //	ROW             regular expression of the names of rows to run
 //	FAULT_SECONDS   duration of a fault; 60 with CAMPAIGN, 5 otherwise
-//	OUTAGE_SECONDS  duration of an unavailable APIService; 3600 with CAMPAIGN, 10 otherwise
-//	DURATION        duration of random faults, such as 30m, which is the default with CAMPAIGN; 20s otherwise
+//	DURATION        duration of an unavailable APIService and of random faults, such as 10m; with CAMPAIGN 1h and 30m,
+//	                otherwise 10s and 20s
 //	SEED            seed of the random faults
 //
 // Hosts are network namespaces, which require root.

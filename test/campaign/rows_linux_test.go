@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 	"open-cluster-management.io/hub-apiserver/test/network"
@@ -67,13 +68,18 @@ func allRows() []row {
 		{name: "cut-agent-to-hub", fault: "no packets from the agent to the hub", single: true, outage: true, run: cut("cluster1-agent", "hub", true, false)},
 		{name: "cut-hub-to-agent", fault: "no packets from the hub to the agent", single: true, outage: true, run: cut("cluster1-agent", "hub", false, true)},
 		{name: "cut-agent-managed", fault: "no packets between the agent and the managed cluster", single: true, outage: true, run: cut("cluster1-agent", "cluster1", true, true)},
+		{name: "cut-replica-postgres", fault: "no packets between a replica and PostgreSQL", short: true, run: cut("replica-1", "postgres", true, true)},
+		{name: "cut-replica-to-postgres", fault: "no packets from a replica to PostgreSQL", run: cut("replica-1", "postgres", true, false)},
+		{name: "cut-postgres-to-replica", fault: "no packets from PostgreSQL to a replica", run: cut("replica-1", "postgres", false, true)},
 		{name: "lossy-hub-replica", fault: "5 % loss and 20 ms delay between the hub and a replica", run: degrade("hub", "replica-0")},
 		{name: "lossy-replica-etcd", fault: "5 % loss and 20 ms delay between a replica and an etcd member", run: degrade("replica-0", "etcd-0")},
 		{name: "lossy-etcd", fault: "5 % loss and 20 ms delay between two etcd members", run: degrade("etcd-0", "etcd-1")},
+		{name: "lossy-replica-postgres", fault: "5 % loss and 20 ms delay between a replica and PostgreSQL", run: degrade("replica-1", "postgres")},
 		{name: "lossy-agent-hub", fault: "5 % loss and 20 ms delay between the agent and the hub", run: degrade("cluster1-agent", "hub")},
 
 		{name: "disk-full-member", fault: "the disk of an etcd member is full, then has space", single: true, run: fillMember},
 		{name: "disk-full-etcd", fault: "the disks of all etcd members are full, then have space", outage: true, run: fillEtcd},
+		{name: "disk-full-postgres", fault: "the disk of PostgreSQL is full while clusters report, then has space", single: true, outage: true, run: fillPostgres},
 		{name: "etcd-compaction", fault: "etcd is compacted to its last revision ten times per second", run: compact},
 		{name: "serving-certificate-expired", fault: "the serving certificate of a replica expires, and is replaced", single: true, outage: true, run: expireServing},
 		{name: "etcd-client-certificate-expired", fault: "the etcd client certificate of a replica expires, all members restart, and it is replaced", single: true, outage: true, run: expireEtcdClient},
@@ -82,7 +88,7 @@ func allRows() []row {
 		{name: "clock-leader-ahead", fault: "the clock of the replica that runs the controllers is an hour ahead", run: shift(leader, time.Hour)},
 		{name: "clock-agent-ahead", fault: "the clock of the agent is an hour ahead", run: shift(agent, time.Hour)},
 		{name: "clock-agent-behind", fault: "the clock of the agent is an hour behind", run: shift(agent, -time.Hour)},
-		{name: "apiservice-down", fault: "all replicas are down, while namespaces are deleted", outage: true, run: apiServiceDown},
+		{name: "apiservice-down", fault: "all replicas are down, while namespaces with ManifestWorks are deleted", outage: true, run: apiServiceDown},
 		{name: "random", fault: "faults of this table at random, up to three at once", outage: true, run: random},
 	}
 }
@@ -283,17 +289,17 @@ func etcdMajority(breaks func(*localhub.Process) error, mends func(context.Conte
 }
 
 func killPostgres(ctx context.Context, c *campaign) (string, error) {
-	if err := c.postgres.Kill(); err != nil {
+	if err := c.Postgres.Kill(); err != nil {
 		return "", err
 	}
-	return "", c.postgres.Start(ctx)
+	return "", c.Postgres.Start(ctx)
 }
 
 func stopPostgres(ctx context.Context, c *campaign) (string, error) {
-	if err := c.postgres.Signal(syscall.SIGSTOP); err != nil {
+	if err := c.Postgres.Signal(syscall.SIGSTOP); err != nil {
 		return "", err
 	}
-	return "", errors.Join(c.hold(ctx), c.postgres.Signal(syscall.SIGCONT))
+	return "", errors.Join(c.hold(ctx), c.Postgres.Signal(syscall.SIGCONT))
 }
 
 // cut drops all packets between two hosts, in one or both directions.
@@ -356,26 +362,31 @@ func smallDisks(t *testing.T, dir string) []string {
 	var out []string
 	for i := range framework.Replicas {
 		path := filepath.Join(dir, fmt.Sprintf("disk-%d", i))
-		if err := os.MkdirAll(path, 0o700); err != nil {
+		if err := errors.Join(os.MkdirAll(path, 0o700), mountDisk(t, path, diskBytes)); err != nil {
 			t.Fatal(err)
 		}
-		if err := syscall.Mount("tmpfs", path, "tmpfs", 0, fmt.Sprintf("size=%d,mode=700", diskBytes)); err != nil {
-			t.Fatalf("mount a small disk: %v", err)
-		}
-		// The members end first, because their cleanup is registered later.
-		t.Cleanup(func() {
-			if err := syscall.Unmount(path, syscall.MNT_DETACH); err != nil {
-				t.Error(err)
-			}
-		})
 		out = append(out, filepath.Join(path, "data"))
 	}
 	return out
 }
 
-// fill fills the disk of a member, and returns a function that frees the space.
-func fill(member *localhub.EtcdMember) (free func() error, err error) {
-	path := filepath.Join(filepath.Dir(member.Data), "filler")
+// mountDisk mounts a small file system until the end of the test. Processes that use it must end first, by a cleanup
+// that is registered later.
+func mountDisk(t *testing.T, path string, bytes int) error {
+	if err := syscall.Mount("tmpfs", path, "tmpfs", 0, fmt.Sprintf("size=%d,mode=700", bytes)); err != nil {
+		return fmt.Errorf("mount a small disk: %w", err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(syscall.Unmount(path, syscall.MNT_DETACH), os.RemoveAll(path)); err != nil {
+			t.Error(err)
+		}
+	})
+	return nil
+}
+
+// fill fills a disk, and returns a function that frees the space.
+func fill(disk string) (free func() error, err error) {
+	path := filepath.Join(disk, "filler")
 	file, err := os.Create(path)
 	if err != nil {
 		return nil, err
@@ -405,7 +416,7 @@ func (c *campaign) fillDisks(ctx context.Context, members ...*localhub.EtcdMembe
 	var free []func() error
 	var errs []error
 	for _, member := range members {
-		mend, err := fill(member)
+		mend, err := fill(filepath.Dir(member.Data))
 		if err != nil {
 			errs = append(errs, err)
 			break
@@ -478,6 +489,68 @@ func fillEtcd(ctx context.Context, c *campaign) (string, error) {
 	return c.fillDisks(ctx, c.Etcd.Members...)
 }
 
+// postgresDiskBytes is the size of the disk of PostgreSQL.
+const postgresDiskBytes = 384 << 20
+
+// fillPostgres fills the disk of PostgreSQL, and creates objects on the managed cluster until PostgreSQL cannot store
+// what its agent reports. When there is space again, searches must find all of them.
+func fillPostgres(ctx context.Context, c *campaign) (note string, err error) {
+	const label, batch = "campaign.example.com/reported", 50
+	name := framework.Unique("reported")
+	objects := c.ManagedClient.CoreV1().ConfigMaps(metav1.NamespaceDefault)
+	free, err := fill(c.Postgres.Directory())
+	if err != nil {
+		return "", err
+	}
+	before := c.Postgres.Log()
+	created := 0
+	full := framework.Poll(ctx, func(ctx context.Context) error {
+		if strings.Contains(strings.TrimPrefix(c.Postgres.Log(), before), "No space left on device") {
+			return nil
+		}
+		for range batch {
+			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, created), Labels: map[string]string{label: name}}}
+			for i := range 10 {
+				object.Labels[fmt.Sprintf("campaign.example.com/%d", i)] = fmt.Sprintf("%060d", created)
+			}
+			if _, err := objects.Create(ctx, object, metav1.CreateOptions{}); err != nil {
+				return err
+			}
+			created++
+		}
+		return fmt.Errorf("PostgreSQL has stored %d objects on a full disk: %s", created, c.Postgres.Log())
+	})
+	err = errors.Join(full, c.hold(ctx), free())
+	ended := !c.Postgres.Running()
+	if ended {
+		err = errors.Join(err, c.Postgres.Start(ctx))
+	}
+	if err != nil {
+		return "", err
+	}
+	began := time.Now()
+	err = framework.Poll(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		found, err := c.OCM.SearchV1alpha1().Searches().Create(ctx, &searchv1alpha1.Search{Spec: searchv1alpha1.SearchSpec{SearchRequest: searchv1alpha1.SearchRequest{
+			SearchTerms: searchv1alpha1.SearchTerms{Query: "kind:ConfigMap label:" + label + "=" + name}, Output: searchv1alpha1.OutputCount,
+		}}}, metav1.CreateOptions{})
+		if err == nil && found.Status.Count != int64(created) {
+			return fmt.Errorf("the search found %d objects, want %d", found.Status.Count, created)
+		}
+		return err
+	})
+	took := time.Since(began)
+	if took > bar {
+		err = errors.Join(err, fmt.Errorf("the objects are found after %s, want at most %s", took, bar))
+	}
+	note = fmt.Sprintf("%d objects that were created on a full disk are found %.0f s after its end", created, took.Seconds())
+	if ended {
+		note = "PostgreSQL ended and was started again. " + note
+	}
+	return note, errors.Join(err, objects.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: label + "=" + name}))
+}
+
 // compact removes all old revisions again and again, so that watches that are behind cannot continue.
 func compact(ctx context.Context, c *campaign) (string, error) {
 	client, err := c.Etcd.Client()
@@ -501,13 +574,19 @@ func compact(ctx context.Context, c *campaign) (string, error) {
 	return "", nil
 }
 
-// apiServiceDown removes all replicas. Namespaces that are deleted in the meantime wait for them.
+// apiServiceDown removes all replicas, and deletes namespaces with ManifestWorks. Their deletion waits for the replicas,
+// and nothing is lost or left over.
 func apiServiceDown(ctx context.Context, c *campaign) (string, error) {
 	namespaces := c.HubClient.CoreV1().Namespaces()
 	var names []string
 	for i := range 3 {
 		name := framework.Unique(fmt.Sprintf("deleted-%d", i))
 		if _, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			return "", err
+		}
+		work := framework.ConfigMapWork("deleted")
+		work.Namespace = name
+		if _, err := c.OCM.WorkV1().ManifestWorks(name).Create(ctx, work, metav1.CreateOptions{}); err != nil {
 			return "", err
 		}
 		names = append(names, name)
@@ -525,6 +604,11 @@ func apiServiceDown(ctx context.Context, c *campaign) (string, error) {
 	if err := sleep(ctx, c.outage); err != nil {
 		return "", err
 	}
+	for _, name := range names {
+		if _, err := namespaces.Get(ctx, name, metav1.GetOptions{}); err != nil {
+			return "", fmt.Errorf("namespace %s with a ManifestWork, while the APIService is down: %w", name, err)
+		}
+	}
 	for _, replica := range c.Replicas {
 		if err := replica.Start(ctx); err != nil {
 			return "", err
@@ -535,6 +619,10 @@ func apiServiceDown(ctx context.Context, c *campaign) (string, error) {
 		for _, name := range names {
 			if _, err := namespaces.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				return fmt.Errorf("namespace %s is not gone: %w", name, err)
+			}
+			works, err := c.OCM.WorkV1().ManifestWorks(name).List(ctx, metav1.ListOptions{})
+			if err != nil || len(works.Items) > 0 {
+				return fmt.Errorf("ManifestWorks in the deleted namespace %s: %v, %w", name, works, err)
 			}
 		}
 		return nil
@@ -594,18 +682,6 @@ func shift(of target, offset time.Duration) fault {
 		}
 		return "", errors.Join(c.hold(ctx), process.ShiftClock(0))
 	}
-}
-
-func randomDuration(t *testing.T, c *campaign) time.Duration {
-	t.Helper()
-	out := 20 * time.Second
-	if c.full {
-		out = 30 * time.Minute
-	}
-	if text := os.Getenv("DURATION"); text != "" {
-		out = framework.Must(time.ParseDuration(text))(t)
-	}
-	return out
 }
 
 // part returns the part of the hub that a row breaks, or "" if the row does not run at random.

@@ -15,6 +15,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 	"open-cluster-management.io/hub-apiserver/test/network"
+	"open-cluster-management.io/hub-apiserver/test/postgrestest"
 )
 
 // Replicas is the number of replicas and of etcd members of a Replicated hub.
@@ -24,8 +25,10 @@ const Replicas = 3
 type ReplicatedOptions struct {
 	// Clusters are the names of the managed clusters.
 	Clusters []string
-	// Database is the URL of a PostgreSQL database for search.
+	// Database is the URL of a PostgreSQL database for search. If it is empty, PostgreSQL runs on a host of its own.
 	Database string
+	// PreparePostgres is called with the empty directory of that PostgreSQL, if set.
+	PreparePostgres func(directory string) error
 	// EtcdDataDirs are the directories of the data of the etcd members, if set.
 	EtcdDataDirs []string
 }
@@ -37,11 +40,13 @@ type ReplicatedOptions struct {
 type Replicated struct {
 	*Fleet
 	Network *network.Network
-	// Nodes are the hosts by name: client, hub, etcd-0, replica-0, the name of a managed cluster, and
+	// Nodes are the hosts by name: client, hub, etcd-0, replica-0, postgres, the name of a managed cluster, and
 	// <cluster>-agent. Processes of the hub and of a managed cluster share a host with their etcd.
 	Nodes    map[string]*network.Node
 	Etcd     *localhub.EtcdCluster
 	Replicas []*localhub.Replica
+	// Postgres is the server of search, or nil if it belongs to the caller.
+	Postgres *postgrestest.Server
 }
 
 // RequireRoot skips a test that cannot create network namespaces.
@@ -112,6 +117,11 @@ func StartReplicated(t testing.TB, dir string, opts ReplicatedOptions) *Replicat
 	starting.Wait()
 	for _, err := range errs {
 		must(err)
+	}
+	if opts.Database == "" {
+		host := r.host(t, "postgres")
+		r.Postgres = postgrestest.Own(t, &postgrestest.Host{Address: host.Address, Run: host.Run, Prepare: opts.PreparePostgres})
+		opts.Database = r.Postgres.DSN
 	}
 	database := filepath.Join(dir, "database-url")
 	must(os.WriteFile(database, []byte(opts.Database+"\n"), 0o600))

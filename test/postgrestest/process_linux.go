@@ -15,14 +15,14 @@ func restrict(command *exec.Cmd, owner *identity) {
 	}
 }
 
-// startBound starts a command and closes exited when it has ended. It uses its own thread, because
+// startBound starts a command with run and closes exited when it has ended. It uses its own thread, because
 // Pdeathsig is sent when the thread that started the command ends.
-func startBound(command *exec.Cmd, exited chan<- struct{}) error {
+func startBound(command *exec.Cmd, run func(start func() error) error, exited chan<- struct{}) error {
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		err := command.Start()
+		err := run(command.Start)
 		started <- err
 		if err == nil {
 			// The log contains the reason why the command ended.

@@ -15,9 +15,9 @@ func restrict(command *exec.Cmd, owner *identity) {
 	}
 }
 
-// startBound starts a command and closes exited when it has ended.
-func startBound(command *exec.Cmd, exited chan<- struct{}) error {
-	if err := command.Start(); err != nil {
+// startBound starts a command with run and closes exited when it has ended.
+func startBound(command *exec.Cmd, run func(start func() error) error, exited chan<- struct{}) error {
+	if err := run(command.Start); err != nil {
 		return err
 	}
 	go func() {

@@ -30,14 +30,30 @@ const (
 	callTimeout  = 30 * time.Second
 )
 
+// port is the port of a server on a host of its own.
+const port = 5432
+
+// Host is a machine on which a server runs, such as a node of test/network.
+type Host struct {
+	// Address is the IP address of the server.
+	Address string
+	// Run calls a function that starts a process, such that the process runs on the host.
+	Run func(start func() error) error
+	// Prepare is called with the empty directory of the server, if set, such as to mount a disk there.
+	Prepare func(directory string) error
+}
+
 // server is a PostgreSQL server that listens on a socket in its own directory.
 type server struct {
 	directory string
+	// host is the host on whose address the server also listens, if set.
+	host      *Host
 	command   *exec.Cmd
 	databases atomic.Int64
 	users     int
 	// exited is closed when the process has ended.
 	exited chan struct{}
+	log    tail
 }
 
 var (
@@ -71,7 +87,7 @@ func Start(t testing.TB) (dsn string) {
 	mu.Lock()
 	defer mu.Unlock()
 	if shared == nil {
-		started, err := start(context.WithoutCancel(t.Context()))
+		started, err := start(context.WithoutCancel(t.Context()), nil)
 		if err != nil {
 			t.Fatalf("PostgreSQL: %v", err)
 		}
@@ -99,8 +115,8 @@ type Server struct {
 	owner  *identity
 }
 
-// Own starts a server for one test. It ends with the test.
-func Own(t testing.TB) *Server {
+// Own starts a server for one test. It ends with the test. With a host, the connection string contains its address.
+func Own(t testing.TB, on *Host) *Server {
 	t.Helper()
 	out := &Server{}
 	var err error
@@ -108,7 +124,7 @@ func Own(t testing.TB) *Server {
 		out.owner, err = owner()
 	}
 	if err == nil {
-		out.server, err = start(context.WithoutCancel(t.Context()))
+		out.server, err = start(context.WithoutCancel(t.Context()), on)
 	}
 	if err != nil {
 		t.Fatalf("PostgreSQL: %v", err)
@@ -121,6 +137,9 @@ func Own(t testing.TB) *Server {
 		t.Fatalf("PostgreSQL: creating a database: %v", err)
 	}
 	out.DSN = out.server.dsn(database)
+	if on != nil {
+		out.DSN = dsn(fmt.Sprintf("%s port=%d", on.Address, port), database)
+	}
 	return out
 }
 
@@ -132,6 +151,22 @@ func (s *Server) Kill() error {
 	<-s.server.exited
 	return nil
 }
+
+// Running reports whether the main process of the server runs.
+func (s *Server) Running() bool {
+	select {
+	case <-s.server.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// Directory returns the directory of the server.
+func (s *Server) Directory() string { return s.server.directory }
+
+// Log returns the end of the log of the server.
+func (s *Server) Log() string { return s.server.log.String() }
 
 // Signal sends a signal to all processes of the server. Each of its children is in a process group of its own.
 func (s *Server) Signal(signal syscall.Signal) error {
@@ -178,7 +213,7 @@ func (s *server) release() {
 	}
 }
 
-func start(ctx context.Context) (*server, error) {
+func start(ctx context.Context, on *Host) (*server, error) {
 	bin, err := binaries(ctx)
 	if err != nil {
 		return nil, err
@@ -192,7 +227,7 @@ func start(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{directory: directory, exited: make(chan struct{})}
+	s := &server{directory: directory, host: on, exited: make(chan struct{})}
 	if err := s.run(ctx, bin, owner); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(directory))
 	}
@@ -200,6 +235,11 @@ func start(ctx context.Context) (*server, error) {
 }
 
 func (s *server) run(ctx context.Context, bin string, owner *identity) error {
+	if s.host != nil && s.host.Prepare != nil {
+		if err := s.host.Prepare(s.directory); err != nil {
+			return err
+		}
+	}
 	if owner != nil {
 		if err := os.Chown(s.directory, owner.uid, owner.gid); err != nil {
 			return err
@@ -214,6 +254,17 @@ func (s *server) run(ctx context.Context, bin string, owner *identity) error {
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}
+	if s.host != nil {
+		// initdb trusts the socket and the loopback addresses only.
+		access, err := os.OpenFile(filepath.Join(data, "pg_hba.conf"), os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		_, err = access.WriteString("host all all samenet trust\n")
+		if err := errors.Join(err, access.Close()); err != nil {
+			return err
+		}
+	}
 	return s.launch(ctx, bin, owner)
 }
 
@@ -223,16 +274,19 @@ func (s *server) launch(ctx context.Context, bin string, owner *identity) error 
 	defer cancel()
 	data := filepath.Join(s.directory, "data")
 	s.exited = make(chan struct{})
-	log := &tail{}
+	addresses, run := "", func(start func() error) error { return start() }
+	if s.host != nil {
+		addresses, run = s.host.Address, s.host.Run
+	}
 	s.command = exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-k", s.directory,
-		"-c", "listen_addresses=", "-c", "unix_socket_permissions=0700", "-c", "max_connections=200",
+		"-c", "listen_addresses="+addresses, "-c", fmt.Sprintf("port=%d", port), "-c", "unix_socket_permissions=0700", "-c", "max_connections=200",
 		// Except for fsync, these are the settings of the operator of the public search service.
 		"-c", "fsync=off", "-c", "shared_buffers="+setting("HUB_POSTGRES_SHARED_BUFFERS", "128MB"),
 		"-c", "work_mem=64MB", "-c", "effective_cache_size=2GB", "-c", "max_parallel_workers_per_gather=8",
 		"-c", "max_wal_size=4GB", "-c", "autovacuum_naptime=5s")
 	s.prepare(s.command, owner)
-	s.command.Stdout, s.command.Stderr = log, log
-	if err := startBound(s.command, s.exited); err != nil {
+	s.command.Stdout, s.command.Stderr = &s.log, &s.log
+	if err := startBound(s.command, run, s.exited); err != nil {
 		return fmt.Errorf("postgres: %w", err)
 	}
 	err := wait.PollUntilContextCancel(limited, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
@@ -246,7 +300,7 @@ func (s *server) launch(ctx context.Context, bin string, owner *identity) error 
 	if err != nil {
 		s.kill()
 		<-s.exited
-		return fmt.Errorf("postgres is not ready: %w\n%s", err, log)
+		return fmt.Errorf("postgres is not ready: %w\n%s", err, &s.log)
 	}
 	return nil
 }
@@ -280,8 +334,10 @@ func (s *server) stop() {
 	_ = os.RemoveAll(s.directory)
 }
 
-func (s *server) dsn(database string) string {
-	return fmt.Sprintf("host=%s user=%s dbname=%s sslmode=disable", s.directory, superuser, database)
+func (s *server) dsn(database string) string { return dsn(s.directory, database) }
+
+func dsn(host, database string) string {
+	return fmt.Sprintf("host=%s user=%s dbname=%s sslmode=disable", host, superuser, database)
 }
 
 func (s *server) execute(ctx context.Context, statement string) error {
