@@ -30,6 +30,10 @@ const (
 // campaign is the hub that the rows break, one after the other.
 type campaign struct {
 	*framework.Replicated
+	// history is that of the current row.
+	history *history.Run
+	// restore is what the row snapshot-restored has left.
+	restore *restoration
 	// full is true with CAMPAIGN.
 	full bool
 	// pause is the duration of a fault, and outage that of an unavailable APIService.
@@ -51,6 +55,8 @@ type row struct {
 	short bool
 	// run begins the fault, holds it and ends it. It returns a note for the document, or "".
 	run func(ctx context.Context, c *campaign) (note string, err error)
+	// then runs after everything works again, if set. It checks what the fault must not have changed.
+	then func(ctx context.Context, c *campaign) error
 }
 
 func TestCampaign(t *testing.T) {
@@ -73,6 +79,8 @@ func TestCampaign(t *testing.T) {
 	dir := framework.OwnDir(t)
 	c.Replicated = framework.StartReplicated(t, dir, framework.ReplicatedOptions{
 		Clusters: []string{framework.Cluster1}, EtcdDataDirs: smallDisks(t, dir),
+		// Nothing but the retention after a restore keeps the objects of a missing ManifestWork.
+		AgentArgs:       []string{"--eviction-grace-period=0s"},
 		PreparePostgres: func(directory string) error { return mountDisk(t, directory, postgresDiskBytes) },
 	})
 	if err := localhub.JoinCluster(t.Context(), c.Hub, namespace); err != nil {
@@ -116,6 +124,7 @@ func (c *campaign) measure(t *testing.T, r *row) *result {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.history = run
 	managed, ocm := c.ManagedClient, c.OCM
 	delivery := startProbe(ctx, "delivery", deliver(ocm, managed, framework.Unique("deliver")))
 	searches := startProbe(ctx, "search", search(ocm))
@@ -149,6 +158,9 @@ func (c *campaign) measure(t *testing.T, r *row) *result {
 	must("after the fault", err)
 	must("after the fault", delivery.succeeded(ctx))
 	must("after the fault", searches.succeeded(ctx))
+	if r.then != nil {
+		must("after the fault", r.then(ctx, c))
+	}
 	stop()
 	must("after the fault", run.Stop(ctx))
 	checked, err := run.Check(ctx)

@@ -88,6 +88,7 @@ func allRows() []row {
 		{name: "clock-leader-ahead", fault: "the clock of the replica that runs the controllers is an hour ahead", run: shift(leader, time.Hour)},
 		{name: "clock-agent-ahead", fault: "the clock of the agent is an hour ahead", run: shift(agent, time.Hour)},
 		{name: "clock-agent-behind", fault: "the clock of the agent is an hour behind", run: shift(agent, -time.Hour)},
+		{name: "snapshot-restored", fault: "etcd is restored from a snapshot that was saved before further writes, with the agent connected", single: true, outage: true, run: restoreSnapshot, then: confirmRestore},
 		{name: "apiservice-down", fault: "all replicas are down, while namespaces with ManifestWorks are deleted", outage: true, run: apiServiceDown},
 		{name: "random", fault: "faults of this table at random, up to three at once", outage: true, run: random},
 	}

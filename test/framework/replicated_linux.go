@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -29,6 +30,8 @@ type ReplicatedOptions struct {
 	Database string
 	// PreparePostgres is called with the empty directory of that PostgreSQL, if set.
 	PreparePostgres func(directory string) error
+	// AgentArgs are additional arguments of each agent.
+	AgentArgs []string
 	// EtcdDataDirs are the directories of the data of the etcd members, if set.
 	EtcdDataDirs []string
 }
@@ -45,6 +48,8 @@ type Replicated struct {
 	Nodes    map[string]*network.Node
 	Etcd     *localhub.EtcdCluster
 	Replicas []*localhub.Replica
+	// Administrator runs clusteradm on the host client.
+	Administrator *localhub.Clusteradm
 	// Postgres is the server of search, or nil if it belongs to the caller.
 	Postgres *postgrestest.Server
 }
@@ -73,7 +78,7 @@ func StartReplicated(t testing.TB, dir string, opts ReplicatedOptions) *Replicat
 			t.Fatal(err)
 		}
 	}
-	r.host(t, "client")
+	r.Administrator = &localhub.Clusteradm{Host: r.host(t, "client")}
 
 	hub, err := localhub.NewCluster(localhub.ClusterOptions{
 		Name: "hub", Dir: filepath.Join(dir, "hub"), NoFsync: true, Host: r.host(t, "hub"),
@@ -100,7 +105,7 @@ func StartReplicated(t testing.TB, dir string, opts ReplicatedOptions) *Replicat
 		must(err)
 		StopLater(t, member.Stop)
 		member.Agent, err = localhub.NewAgent(localhub.AgentOptions{
-			Hub: hub, Managed: member.Cluster, Dir: filepath.Join(dir, name, "agent"), Host: r.host(t, name+"-agent"),
+			Managed: member.Cluster, Dir: filepath.Join(dir, name, "agent"), Host: r.host(t, name+"-agent"), Args: opts.AgentArgs,
 		})
 		must(err)
 		StopLater(t, member.Agent.Stop)
@@ -118,6 +123,8 @@ func StartReplicated(t testing.TB, dir string, opts ReplicatedOptions) *Replicat
 	for _, err := range errs {
 		must(err)
 	}
+	invitation, err := r.Administrator.Init(t.Context(), hub)
+	must(err)
 	if opts.Database == "" {
 		host := r.host(t, "postgres")
 		r.Postgres = postgrestest.Own(t, &postgrestest.Host{Address: host.Address, Run: host.Run, Prepare: opts.PreparePostgres})
@@ -131,20 +138,16 @@ func StartReplicated(t testing.TB, dir string, opts ReplicatedOptions) *Replicat
 		must(r.Etcd.IssueClient(certs))
 		replica, err := localhub.NewReplica(localhub.APIServerOptions{
 			Hub: hub, Name: name, Dir: filepath.Join(dir, name), PKIDir: filepath.Join(dir, "pki"), Host: r.host(t, name), Port: 10250,
-			EtcdServers: r.Etcd.Endpoints, Granted: i > 0,
-			Args: append(r.Etcd.ServerArgs(certs), "--search-engine=postgres", "--search-postgres-url-file="+database, "--shutdown-delay-duration=5s"),
+			EtcdServers: r.Etcd.Endpoints, Granted: true,
+			Args: slices.Concat(r.Etcd.ServerArgs(certs), invitation.ServerArgs, []string{"--search-engine=postgres", "--search-postgres-url-file=" + database, "--shutdown-delay-duration=5s"}),
 		})
 		must(err)
 		StopLater(t, replica.Stop)
 		r.Replicas = append(r.Replicas, replica)
 	}
-	// The first start grants the permissions of all replicas.
-	for i := range r.Replicas {
-		if i == 0 {
-			must(r.Replicas[0].Start(t.Context()))
-			continue
-		}
-		starting.Go(func() { errs[i-1] = r.Replicas[i].Start(t.Context()) })
+	errs = make([]error, len(r.Replicas))
+	for i, replica := range r.Replicas {
+		starting.Go(func() { errs[i] = replica.Start(t.Context()) })
 	}
 	starting.Wait()
 	for _, err := range errs {
@@ -153,8 +156,10 @@ func StartReplicated(t testing.TB, dir string, opts ReplicatedOptions) *Replicat
 	must(r.Replicas[0].RegisterReplicas(t.Context()))
 	must(r.Connect(t.Context()))
 	for _, member := range r.Members {
-		must(localhub.JoinRunning(t.Context(), hub, member.Cluster))
-		must(member.Agent.Start(t.Context()))
+		must(member.Agent.Join(t.Context(), r.Administrator, invitation))
+		must(member.Agent.Launch(t.Context()))
+		must(r.Administrator.Accept(t.Context(), hub, member.Name))
+		must(member.Agent.WaitReady(t.Context()))
 	}
 	return r
 }
@@ -191,12 +196,12 @@ func (r *Replicated) Ready(ctx context.Context) error {
 			return fmt.Errorf("%s is not ready", replica.Node)
 		}
 	}
-	slices, err := r.HubClient.DiscoveryV1().EndpointSlices(localhub.HubNamespace).List(ctx, metav1.ListOptions{})
+	endpoints, err := r.HubClient.DiscoveryV1().EndpointSlices(localhub.HubNamespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
 	ready := 0
-	for _, slice := range slices.Items {
+	for _, slice := range endpoints.Items {
 		for _, endpoint := range slice.Endpoints {
 			if ptr.Deref(endpoint.Conditions.Ready, false) {
 				ready++

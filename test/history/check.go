@@ -25,6 +25,8 @@ type recording struct {
 	watches    []segment
 	// fence is the resource version that each watcher must reach.
 	fence int64
+	// restored is nil if the data were not restored from a snapshot.
+	restored *restoration
 
 	violations []Violation
 	reported   map[Kind]int
@@ -41,7 +43,7 @@ func (h *recording) check(ctx context.Context) ([]Violation, error) {
 		last := i == len(h.watches)-1 || h.watches[i+1].watcher != s.watcher
 		h.checkWatch(ref, s, last)
 	}
-	err := h.checkObjects(ctx, operations)
+	err := h.checkObjects(ctx, ref, operations)
 	for kind, n := range h.reported {
 		if n > maximumReports {
 			h.violations = append(h.violations, Violation{Kind: kind, Text: fmt.Sprintf("%d more", n-maximumReports)})
@@ -62,7 +64,7 @@ func (h *recording) report(kind Kind, key, format string, args ...any) {
 
 // checkObjects checks that the operations of each object are linearizable. A quorum list reads each of its
 // objects.
-func (h *recording) checkObjects(ctx context.Context, operations []operation) error {
+func (h *recording) checkObjects(ctx context.Context, ref *reference, operations []operation) error {
 	objects := map[string][]porcupine.Operation{}
 	add := func(o operation) {
 		objects[o.key] = append(objects[o.key], porcupine.Operation{ClientId: o.client, Input: o, Call: int64(o.call), Return: int64(o.ret)})
@@ -87,6 +89,17 @@ func (h *recording) checkObjects(ctx context.Context, operations []operation) er
 	for _, key := range slices.Sorted(maps.Keys(objects)) {
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if r := h.restored; r != nil {
+			state, _ := ref.at(key, r.revision)
+			if state.deleted {
+				state.version = version{rv: state.rv}
+			}
+			if !ref.complete(state.rv, r.revision) {
+				h.report(Undecided, key, "no watcher saw the state at the revision %d of the snapshot", r.revision)
+				continue
+			}
+			add(operation{client: h.config.Clients, key: key, kind: restore, call: r.at, ret: r.at + 1, outcome: OK, got: state.version})
 		}
 		switch porcupine.CheckOperationsTimeout(model, objects[key], h.config.CheckTimeout) {
 		case porcupine.Illegal:
@@ -185,7 +198,16 @@ func (h *recording) checkCachedReads(ref *reference) {
 		if !o.cached || o.rv == 0 {
 			continue
 		}
-		last, next := ref.at(o.key, o.rv)
+		rv := o.rv
+		if r := h.restored; r != nil && rv < r.from {
+			if o.ret >= r.at && o.call <= r.at {
+				continue
+			}
+			if o.call > r.at {
+				rv = min(rv, r.revision)
+			}
+		}
+		last, next := ref.at(o.key, rv)
 		switch {
 		case o.got.exists && o.got.rv < last.rv:
 			h.report(List, o.key, "%s of client %d at %s is older than %s", o, o.client, o.ret.Round(1000), last)
@@ -226,6 +248,9 @@ func (h *recording) checkWatch(ref *reference, s segment, last bool) {
 			objects[e.key] = e.version
 		}
 	}
+	if r := h.restored; r != nil && s.from < r.from && s.to >= r.from {
+		h.report(WatchMissing, "", "watcher %d continued from resource version %d across the restore to %d, want a new list", s.watcher, s.from, s.to)
+	}
 	for _, rv := range ref.revisions {
 		if rv > s.from && rv <= s.to && !received[rv] {
 			c := ref.changes[rv]
@@ -241,7 +266,7 @@ func (h *recording) checkWatch(ref *reference, s segment, last bool) {
 	}
 	deleted := map[types.UID]bool{}
 	for _, o := range h.operations {
-		if o.kind == remove && o.outcome == OK {
+		if o.kind == remove && o.outcome == OK && (h.restored == nil || o.call > h.restored.at) {
 			deleted[o.uid] = true
 		}
 	}

@@ -99,6 +99,55 @@ func TestUnknownOutcomes(t *testing.T) {
 	}
 }
 
+// TestRestored checks that a snapshot takes back what was written after it, and nothing else.
+func TestRestored(t *testing.T) {
+	t.Parallel()
+	// The snapshot is of revision 5. The write with revision 8 is lost. The server is back at revision 1000.
+	create5, lost8 := confirmedWrite(create, 1, "a", 5), confirmedWrite(patch, 3, "b", 8)
+	before := segment{from: 1, to: 10, events: []event{received(watch.Added, "a", 5), received(watch.Modified, "b", 8)}, ended: true}
+	after := func(value string, rv int64, events ...event) segment {
+		return segment{from: 1001, to: 1100, items: map[string]version{key: {exists: true, uid: "u", value: value, rv: rv}}, events: events}
+	}
+	both := []segment{before, after("a", 5)}
+	for _, row := range []struct {
+		name       string
+		operations []operation
+		watches    []segment
+		want       []Kind
+	}{
+		{"the state of the snapshot", []operation{create5, lost8, quorumRead(30, "a", 5)}, both, nil},
+		{"the lost write is still there", []operation{create5, lost8, quorumRead(30, "b", 8)}, []segment{before, after("b", 8)}, []Kind{Linearizability, List}},
+		{"a reader sees the lost write after the restore", []operation{create5, lost8, quorumRead(30, "a", 5), quorumRead(32, "b", 8)}, both, []Kind{Linearizability}},
+		{"an object of the snapshot is missing", []operation{create5, lost8, refusal(get, 30, metav1.StatusReasonNotFound)}, []segment{before, {from: 1001, to: 1100}}, []Kind{Linearizability}},
+		{"a write after the restore is lost", []operation{create5, lost8, confirmedWrite(patch, 30, "c", 1005), quorumRead(33, "a", 5)},
+			[]segment{before, after("a", 5, received(watch.Modified, "c", 1005))}, []Kind{Linearizability}},
+		{"a watcher misses a write after the restore", []operation{create5, lost8, confirmedWrite(patch, 30, "c", 1005)}, both, []Kind{WatchMissing}},
+		{"a watch continues across the restore", []operation{create5, lost8, quorumRead(30, "a", 5)},
+			[]segment{{from: 1, to: 1100, events: before.events}}, []Kind{WatchMissing}},
+		{"a cached read with a lost resource version", []operation{create5, lost8, {key: key, kind: get, call: 30, ret: 31, outcome: OK, cached: true, rv: 8, got: create5.got}}, both, nil},
+		{"the snapshot is older than the watchers", []operation{create5, lost8}, []segment{{from: 8, to: 10, items: map[string]version{key: lost8.got}, ended: true}, after("a", 5)}, nil},
+		{"nobody watched when the snapshot was saved", []operation{create5, lost8},
+			[]segment{{from: 1, to: 4, ended: true}, {from: 6, to: 10, items: map[string]version{key: create5.got}, events: []event{received(watch.Modified, "b", 8)}, ended: true}, after("a", 5)}, []Kind{Undecided}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			h := &recording{config: Config{CheckTimeout: time.Minute}, operations: row.operations, watches: row.watches, fence: 1100, restored: &restoration{at: 20, revision: 5, from: 1000}}
+			violations, err := h.check(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var kinds []Kind
+			for _, v := range violations {
+				kinds = append(kinds, v.Kind)
+			}
+			slices.Sort(kinds)
+			if diff := cmp.Diff(row.want, slices.Compact(kinds)); diff != "" {
+				t.Errorf("kinds of %v (-want +got):\n%s", violations, diff)
+			}
+		})
+	}
+}
+
 // TestOutages bounds the cost of many requests of unknown outcome.
 func TestOutages(t *testing.T) {
 	t.Parallel()

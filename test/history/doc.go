@@ -27,5 +27,10 @@
 // The watches determine the fate of unknown operations: if the watches together have no gap, a write
 // that no watcher and no reader saw had no effect. Otherwise the checker tries both.
 //
-// The checks assume one etcd cluster whose data are never replaced by an older copy.
+// # Restored snapshots
+//
+// After [Run.Restored], the changes after the snapshot are lost by the decision of an administrator. Each object then
+// has the state of the snapshot, exactly, and everything that follows is checked as before: nothing after the restore
+// may be lost, lists and reads must not show lost changes, and no watch may continue across the restore. Without the
+// call, the checks assume one etcd cluster whose data are never replaced by an older copy.
 package history

@@ -43,6 +43,8 @@ func confirmed(s state, o operation) (bool, state) {
 		return s == after, s
 	case create:
 		return !s.exists && o.got.rv > s.rv && o.got.value == o.value, after
+	case restore:
+		return true, after
 	case remove:
 		after.rv = max(o.got.rv, s.rv)
 		return s.exists && s.holds(o) && (o.got.rv == 0 || o.got.rv > s.rv), after

@@ -34,6 +34,8 @@ const (
 	update kind = "update"
 	patch  kind = "patch"
 	remove kind = "delete"
+	// restore replaces the object by that of a snapshot. The checker adds it to the operations of each object.
+	restore kind = "restore"
 )
 
 func (k kind) writes() bool { return k != get }

@@ -39,6 +39,9 @@ type reference struct {
 	revisions []int64
 	timelines map[string][]change
 	gaps      []gap
+	// restored is nil if the data were not restored. surviving are then the timelines without lost changes.
+	restored  *restoration
+	surviving map[string][]change
 }
 
 // newReference collects the changes. It reports each resource version that belongs to two changes.
@@ -83,6 +86,14 @@ func (h *recording) newReference() *reference {
 		slices.SortFunc(timeline, func(a, b change) int { return cmp.Compare(a.rv, b.rv) })
 	}
 	ref.gaps = h.gaps()
+	if ref.restored = h.restored; ref.restored != nil {
+		ref.surviving = map[string][]change{}
+		for key, timeline := range ref.timelines {
+			ref.surviving[key] = slices.DeleteFunc(slices.Clone(timeline), func(c change) bool {
+				return c.rv > h.restored.revision && c.rv < h.restored.from
+			})
+		}
+	}
 	return ref
 }
 
@@ -114,6 +125,9 @@ func (ref *reference) complete(from, to int64) bool {
 // at returns the last change of an object up to a resource version, and whether there is a later one.
 func (ref *reference) at(key string, rv int64) (last, next change) {
 	timeline := ref.timelines[key]
+	if ref.restored != nil && rv >= ref.restored.from {
+		timeline = ref.surviving[key]
+	}
 	i := sort.Search(len(timeline), func(i int) bool { return timeline[i].rv > rv })
 	if i > 0 {
 		last = timeline[i-1]

@@ -98,8 +98,16 @@ type Run struct {
 	marks   []mark
 	stopped time.Duration // 0 while the clients run
 	// fence is the resource version that every watcher must reach.
-	fence int64
-	done  bool
+	fence    int64
+	restored *restoration
+	done     bool
+}
+
+// restoration is the replacement of the data by those of a snapshot.
+type restoration struct {
+	at time.Duration
+	// revision is that of the snapshot. All later changes have larger revisions than from. Changes in between are lost.
+	revision, from int64
 }
 
 type mark struct {
@@ -196,6 +204,14 @@ func (r *Run) Mark(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.marks = append(r.marks, mark{name, r.since()})
+}
+
+// Restored records that the data are those of a snapshot from now on: changes after revision are lost, and new ones
+// have larger resource versions than from. No server and no etcd may run during the call. A run can be restored once.
+func (r *Run) Restored(revision, from int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.restored = &restoration{r.since(), revision, from}
 }
 
 // Succeeded returns the number of calls that succeeded so far.
@@ -414,7 +430,7 @@ func (r *Run) Check(ctx context.Context) (*Result, error) {
 
 // recording returns what the clients and the watchers of a stopped run have seen.
 func (r *Run) recording() *recording {
-	h := &recording{config: r.config, fence: r.fence}
+	h := &recording{config: r.config, fence: r.fence, restored: r.restored}
 	for _, c := range r.clients {
 		h.operations = append(h.operations, c.operations...)
 		h.lists = append(h.lists, c.lists...)

@@ -18,6 +18,8 @@ import (
 type Clusteradm struct {
 	// BinDir contains the program; [BinDir]() if empty.
 	BinDir string
+	// Host is the host on which it runs. Nil means this machine.
+	Host *Host
 	// Ran is called with each successful command, if set, and never twice at the same time.
 	Ran Ran
 
@@ -44,7 +46,7 @@ func (a *Clusteradm) Run(ctx context.Context, cluster *Cluster, args ...string) 
 	command := exec.CommandContext(ctx, path, args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+cluster.adminKubeconfig(), "KUBECACHEDIR="+filepath.Join(cluster.dir, "clusteradm-cache"), "KUBERC=off")
 	command.Stdout, command.Stderr = io.MultiWriter(&output, &all), &all
-	if err := command.Run(); err != nil {
+	if err := a.Host.run(command.Run); err != nil {
 		return "", fmt.Errorf("clusteradm %s on %s: %w\n%s", args[0], cluster.Name, errors.Join(err, ctx.Err()), all.String())
 	}
 	if a.Ran != nil {
