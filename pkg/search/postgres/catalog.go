@@ -73,7 +73,7 @@ type view struct {
 
 // read calls look while the catalog is locked, and then use with only the snapshot.
 func (e *Engine) read(ctx context.Context, look func(*view) error, use func(*view) error) error {
-	connection, err := e.pool.Acquire(ctx)
+	connection, err := e.reads.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
 	}

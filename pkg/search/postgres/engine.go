@@ -17,8 +17,10 @@ import (
 // Engine is a search.Engine on PostgreSQL. It is as durable as the database.
 type Engine struct {
 	options Options
-	pool    *pgxpool.Pool
 	hash    hasher
+	// reads is the pool of searches, and writes that of reports and maintenance, so that neither waits for the other.
+	reads, writes *pgxpool.Pool
+	reports       queue
 
 	// catalog contains the clusters and classes that this process has read.
 	catalog catalog
@@ -42,13 +44,12 @@ func Open(ctx context.Context, options Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("search on PostgreSQL: %w", err)
 	}
-	pool, err := connect(ctx, options)
-	if err != nil {
+	e := &Engine{options: options, selections: lru.New(selectionsKept), merges: newMerges(), reports: queue{busy: map[string]bool{}}}
+	if err := e.connect(ctx); err != nil {
 		return nil, fmt.Errorf("search on PostgreSQL: %w", classified(err))
 	}
-	e := &Engine{options: options, pool: pool, selections: lru.New(selectionsKept), merges: newMerges()}
 	if err := e.prepare(ctx); err != nil {
-		pool.Close()
+		e.disconnect()
 		return nil, fmt.Errorf("search on PostgreSQL: %w", classified(err))
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -59,27 +60,26 @@ func Open(ctx context.Context, options Options) (*Engine, error) {
 	return e, nil
 }
 
-func connect(ctx context.Context, options Options) (*pgxpool.Pool, error) {
-	config, err := options.poolConfig()
-	if err != nil {
-		return nil, err
+func (e *Engine) connect(ctx context.Context) (err error) {
+	if e.reads, err = e.options.connect(ctx, e.options.readConfig); err != nil {
+		return err
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		return nil, err
+	if e.writes, err = e.options.connect(ctx, e.options.writeConfig); err != nil {
+		e.reads.Close()
 	}
-	if err := pool.Ping(ctx); err != nil {
-		pool.Close()
-		return nil, err
-	}
-	return pool, nil
+	return err
+}
+
+func (e *Engine) disconnect() {
+	e.reads.Close()
+	e.writes.Close()
 }
 
 func (e *Engine) prepare(ctx context.Context) error {
 	if err := e.migrate(ctx); err != nil {
 		return fmt.Errorf("migrating the schema %s: %w", e.options.Schema, err)
 	}
-	if err := e.pool.QueryRow(ctx, "SELECT secret FROM "+e.table("meta")).Scan(&e.hash.secret); err != nil {
+	if err := e.writes.QueryRow(ctx, "SELECT secret FROM "+e.table("meta")).Scan(&e.hash.secret); err != nil {
 		return fmt.Errorf("reading the schema %s: %w", e.options.Schema, err)
 	}
 	if len(e.hash.secret) == 0 {
@@ -90,7 +90,7 @@ func (e *Engine) prepare(ctx context.Context) error {
 
 // Ping checks the connection to the database.
 func (e *Engine) Ping(ctx context.Context) error {
-	if err := e.pool.Ping(ctx); err != nil {
+	if err := e.reads.Ping(ctx); err != nil {
 		return fmt.Errorf("search on PostgreSQL: %w", err)
 	}
 	return nil
@@ -101,7 +101,7 @@ func (e *Engine) Close() error {
 	e.closed.Do(func() {
 		e.stop()
 		e.ended.Wait()
-		e.pool.Close()
+		e.disconnect()
 	})
 	return nil
 }
@@ -110,7 +110,7 @@ func (e *Engine) Close() error {
 func (e *Engine) Version(ctx context.Context) (_ uint64, err error) {
 	defer observe("version", time.Now(), &err)
 	var version int64
-	if err := e.pool.QueryRow(ctx, "SELECT version FROM "+e.table("meta")).Scan(&version); err != nil {
+	if err := e.reads.QueryRow(ctx, "SELECT version FROM "+e.table("meta")).Scan(&version); err != nil {
 		return 0, fmt.Errorf("reading the version: %w", err)
 	}
 	return uint64(version), nil
@@ -119,7 +119,7 @@ func (e *Engine) Version(ctx context.Context) (_ uint64, err error) {
 // Clusters implements search.Engine.
 func (e *Engine) Clusters(ctx context.Context) (_ []search.ClusterState, err error) {
 	defer observe("clusters", time.Now(), &err)
-	rows, err := e.pool.Query(ctx, `SELECT c.name, c.hub, c.resources, c.edges, c.reported,
+	rows, err := e.reads.Query(ctx, `SELECT c.name, c.hub, c.resources, c.edges, c.reported,
 		coalesce((SELECT sum(s.n) FROM `+e.table("classes")+` s WHERE s.cluster = c.id AND s.id < 0), 0)::bigint
 		FROM `+e.table("clusters")+" c ORDER BY c.name")
 	if err != nil {

@@ -3,10 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
-
-	"github.com/jackc/pgx/v5"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
@@ -122,7 +119,7 @@ func (f *facets) keys() []facetKey {
 
 // store updates the tables. If the cluster is fresh, the tables contain no rows of it yet. The
 // caller must hold the lock of the cluster.
-func (f *facets) store(ctx context.Context, e *Engine, tx pgx.Tx, cluster int32, fresh bool) error {
+func (f *facets) store(ctx context.Context, p *pipeline, e *Engine, cluster int32, fresh bool) error {
 	var rows facetRows
 	var gone []int64
 	for _, key := range f.keys() {
@@ -135,26 +132,25 @@ func (f *facets) store(ctx context.Context, e *Engine, tx pgx.Tx, cluster int32,
 	switch {
 	case len(rows.leaf) == 0:
 	case fresh:
-		if err := rows.copy(ctx, e, tx, cluster); err != nil {
-			return fmt.Errorf("storing values: %w", err)
+		columns := []string{"cluster", "secret", "property", "leaf", "pair", "key", "value", "n"}
+		err := p.insert(ctx, "storing values", "facets", columns, len(rows.leaf), func(i int) []any {
+			return []any{cluster, rows.secret[i], rows.property[i], rows.leaf[i], rows.pair[i], rows.key[i], rows.value[i], rows.number[i]}
+		})
+		if err != nil {
+			return err
 		}
 	default:
-		_, err := tx.Exec(ctx, "INSERT INTO "+e.table("facets")+` AS f (cluster, secret, property, leaf, pair, key, value, n)
+		p.add("storing values", "INSERT INTO "+e.table("facets")+` AS f (cluster, secret, property, leaf, pair, key, value, n)
 			SELECT $1, * FROM unnest($2::boolean[], $3::bigint[], $4::bigint[], $5::boolean[], $6::text[], $7::text[], $8::bigint[])
 			ON CONFLICT (property, cluster, secret, leaf) DO UPDATE SET n = f.n + excluded.n`,
 			cluster, rows.secret, rows.property, rows.leaf, rows.pair, rows.key, rows.value, rows.number)
-		if err != nil {
-			return fmt.Errorf("storing values: %w", err)
-		}
 	}
 	if len(gone) > 0 {
-		_, err := tx.Exec(ctx, "DELETE FROM "+e.table("facets")+` f USING unnest($2::bigint[], $3::bigint[]) g(property, leaf)
+		p.add("removing values", "DELETE FROM "+e.table("facets")+` f USING unnest($2::bigint[], $3::bigint[]) g(property, leaf)
 			WHERE f.cluster = $1 AND f.property = g.property AND f.leaf = g.leaf AND f.n <= 0`, cluster, f.propertiesOf(gone), gone)
-		if err != nil {
-			return fmt.Errorf("removing values: %w", err)
-		}
 	}
-	return f.storeProperties(ctx, e, tx, cluster)
+	f.storeProperties(p, e, cluster)
+	return nil
 }
 
 // propertiesOf returns the properties of leaves.
@@ -170,7 +166,7 @@ func (f *facets) propertiesOf(leaves []int64) []int64 {
 	return properties
 }
 
-func (f *facets) storeProperties(ctx context.Context, e *Engine, tx pgx.Tx, cluster int32) error {
+func (f *facets) storeProperties(p *pipeline, e *Engine, cluster int32) {
 	var secret, isTime []bool
 	var names []string
 	var properties, counts []int64
@@ -186,20 +182,14 @@ func (f *facets) storeProperties(ctx context.Context, e *Engine, tx pgx.Tx, clus
 		kinds, counts = append(kinds, int16(key.kind)), append(counts, count)
 	}
 	if len(names) > 0 {
-		_, err := tx.Exec(ctx, "INSERT INTO "+e.table("properties")+` AS p (cluster, secret, name, property, type, is_time, n)
+		p.add("storing properties", "INSERT INTO "+e.table("properties")+` AS p (cluster, secret, name, property, type, is_time, n)
 			SELECT $1, * FROM unnest($2::boolean[], $3::text[], $4::bigint[], $5::smallint[], $6::boolean[], $7::bigint[])
 			ON CONFLICT (cluster, secret, property, type, is_time) DO UPDATE SET n = p.n + excluded.n`,
 			cluster, secret, names, properties, kinds, isTime, counts)
-		if err != nil {
-			return fmt.Errorf("storing properties: %w", err)
-		}
 	}
 	if fewer {
-		if _, err := tx.Exec(ctx, "DELETE FROM "+e.table("properties")+" WHERE cluster = $1 AND n <= 0", cluster); err != nil {
-			return fmt.Errorf("removing properties: %w", err)
-		}
+		p.add("removing properties", "DELETE FROM "+e.table("properties")+" WHERE cluster = $1 AND n <= 0", cluster)
 	}
-	return nil
 }
 
 // facetRows contains the columns of facets.
@@ -215,12 +205,4 @@ func (r *facetRows) add(key facetKey, f *facet) {
 	r.property, r.leaf = append(r.property, f.property), append(r.leaf, key.leaf)
 	r.key, r.value = append(r.key, escape(f.leaf.Key)), append(r.value, escape(f.leaf.Text))
 	r.number = append(r.number, f.number)
-}
-
-func (r *facetRows) copy(ctx context.Context, e *Engine, tx pgx.Tx, cluster int32) error {
-	columns := []string{"cluster", "secret", "property", "leaf", "pair", "key", "value", "n"}
-	_, err := tx.CopyFrom(ctx, pgx.Identifier{e.options.Schema, "facets"}, columns, pgx.CopyFromSlice(len(r.leaf), func(i int) ([]any, error) {
-		return []any{cluster, r.secret[i], r.property[i], r.leaf[i], r.pair[i], r.key[i], r.value[i], r.number[i]}, nil
-	}))
-	return err
 }

@@ -114,7 +114,7 @@ func (e *Engine) mergeRegularly(ctx context.Context) {
 func (e *Engine) merge(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, e.options.ApplyTimeout)
 	defer cancel()
-	_, err := e.pool.Exec(ctx, `SELECT gin_clean_pending_list(i.indexrelid)
+	_, err := e.writes.Exec(ctx, `SELECT gin_clean_pending_list(i.indexrelid)
 		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam
 		WHERE m.amname = 'gin' AND c.relkind = 'i' AND i.indisvalid AND c.relnamespace = to_regnamespace($1)`, pgx.Identifier{e.options.Schema}.Sanitize())
 	if err != nil {

@@ -28,7 +28,7 @@ func lockKey(schema, purpose, name string) int64 {
 // migrate creates or updates the tables. Servers that start at the same time do this one after the
 // other.
 func (e *Engine) migrate(ctx context.Context) error {
-	return pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, e.writes, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", lockKey(e.options.Schema, "migrate", "")); err != nil {
 			return fmt.Errorf("waiting for the lock of the schema: %w", err)
 		}

@@ -2,8 +2,10 @@ package postgres
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,8 +18,8 @@ type Options struct {
 	DSN string
 	// Schema is the schema of the tables, hub_search by default. Open creates it.
 	Schema string
-	// MaxConns bounds the connections of this process, in addition to the connection that listens
-	// for notifications; 16 by default.
+	// MaxConns bounds the connections of this process for reads; 12 by default. It has writeConns further connections,
+	// and one that listens for notifications.
 	MaxConns int32
 	// Partitions is the number of partitions of large tables, from 1 to 256; 4 by default. Each partition adds
 	// planning time to every statement, and simplifies the maintenance of large tables. It takes effect when the
@@ -41,7 +43,7 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("a connection string is required")
 	}
 	o.Schema = cmp.Or(o.Schema, "hub_search")
-	o.MaxConns = cmp.Or(o.MaxConns, 16)
+	o.MaxConns = cmp.Or(o.MaxConns, 12)
 	o.Partitions = cmp.Or(o.Partitions, 4)
 	o.StatementTimeout = cmp.Or(o.StatementTimeout, time.Minute)
 	o.ApplyTimeout = cmp.Or(o.ApplyTimeout, 5*time.Minute)
@@ -61,34 +63,62 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
+// writeConns is the number of connections for groups of reports, for merges and for the removal of old changes.
+const writeConns = smallGroups + largeGroups + 2
+
+// readConfig returns the configuration of connections for reads.
+func (o Options) readConfig() (*pgxpool.Config, error) {
+	return o.poolConfig(o.MaxConns, o.StatementTimeout, map[string]string{
+		// The best plan depends on the arguments, because a scope may contain one class or the
+		// whole fleet.
+		"plan_cache_mode": "force_custom_plan",
+	})
+}
+
+// writeConfig returns the configuration of connections for reports and maintenance.
+func (o Options) writeConfig() (*pgxpool.Config, error) {
+	return o.poolConfig(writeConns, o.ApplyTimeout, map[string]string{"gin_pending_list_limit": pendingLimit})
+}
+
 // poolConfig returns the configuration of connections.
-func (o Options) poolConfig() (*pgxpool.Config, error) {
+func (o Options) poolConfig(connections int32, statementTimeout time.Duration, settings map[string]string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(o.DSN)
 	if err != nil {
 		return nil, fmt.Errorf("connection string: %w", err)
 	}
-	config.MaxConns = o.MaxConns
+	config.MaxConns = connections
 	config.MaxConnIdleTime = 5 * time.Minute
 	config.ConnConfig.ConnectTimeout = 10 * time.Second
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
-	settings := map[string]string{
+	maps.Copy(config.ConnConfig.RuntimeParams, map[string]string{
 		"application_name":                    "hub-apiserver",
-		"statement_timeout":                   milliseconds(o.StatementTimeout),
+		"statement_timeout":                   milliseconds(statementTimeout),
 		"idle_in_transaction_session_timeout": milliseconds(o.ApplyTimeout),
-		// The best plan depends on the arguments, because a scope may contain one class or the
-		// whole fleet.
-		"plan_cache_mode": "force_custom_plan",
-		"jit":             "off",
+		"jit":                                 "off",
 		// The start of parallel workers takes longer than most statements.
 		"max_parallel_workers_per_gather": "0",
-		"gin_pending_list_limit":          pendingLimit,
 		"standard_conforming_strings":     "on",
 		"timezone":                        "UTC",
-	}
-	for name, value := range settings {
-		config.ConnConfig.RuntimeParams[name] = value
-	}
+	})
+	maps.Copy(config.ConnConfig.RuntimeParams, settings)
 	return config, nil
+}
+
+// connect connects to a database.
+func (o Options) connect(ctx context.Context, configure func() (*pgxpool.Config, error)) (*pgxpool.Pool, error) {
+	config, err := configure()
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return pool, nil
 }
 
 func milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }

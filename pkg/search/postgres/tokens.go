@@ -101,7 +101,7 @@ func (t *tokenCounts) sorted(of int) []string {
 
 // store updates the table. If the cluster is fresh, the table contains no rows of it yet. The
 // caller must hold the lock of the cluster.
-func (t *tokenCounts) store(ctx context.Context, e *Engine, tx pgx.Tx, cluster int32, fresh bool) error {
+func (t *tokenCounts) store(ctx context.Context, p *pipeline, e *Engine, cluster int32, fresh bool) error {
 	var texts []string
 	var secret []bool
 	var terms, more, fewer []int64
@@ -119,26 +119,15 @@ func (t *tokenCounts) store(ctx context.Context, e *Engine, tx pgx.Tx, cluster i
 		return nil
 	}
 	if fresh {
-		columns := []string{"cluster", "secret", "token", "term", "n"}
-		_, err := tx.CopyFrom(ctx, pgx.Identifier{e.options.Schema, "tokens"}, columns, pgx.CopyFromSlice(len(texts), func(i int) ([]any, error) {
-			return []any{cluster, secret[i], texts[i], terms[i], more[i]}, nil
-		}))
-		if err != nil {
-			return fmt.Errorf("storing words: %w", err)
-		}
-		return nil
+		return p.insert(ctx, "storing words", "tokens", []string{"cluster", "secret", "token", "term", "n"}, len(texts), func(i int) []any {
+			return []any{cluster, secret[i], texts[i], terms[i], more[i]}
+		})
 	}
-	_, err := tx.Exec(ctx, "INSERT INTO "+e.table("tokens")+` AS t (cluster, secret, token, term, n)
+	p.add("storing words", "INSERT INTO "+e.table("tokens")+` AS t (cluster, secret, token, term, n)
 		SELECT $1, * FROM unnest($2::boolean[], $3::text[], $4::bigint[], $5::bigint[])
 		ON CONFLICT (term, cluster, secret) DO UPDATE SET n = t.n + excluded.n`, cluster, secret, texts, terms, more)
-	if err != nil {
-		return fmt.Errorf("storing words: %w", err)
-	}
 	if len(fewer) > 0 {
-		_, err := tx.Exec(ctx, "DELETE FROM "+e.table("tokens")+" WHERE cluster = $1 AND term = ANY($2) AND n <= 0", cluster, fewer)
-		if err != nil {
-			return fmt.Errorf("removing words: %w", err)
-		}
+		p.add("removing words", "DELETE FROM "+e.table("tokens")+" WHERE cluster = $1 AND term = ANY($2) AND n <= 0", cluster, fewer)
 	}
 	return nil
 }
