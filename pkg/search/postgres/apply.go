@@ -192,7 +192,7 @@ func (a *application) compare(context.Context) error {
 	a.applied.Resources += a.applied.Added - a.applied.Deleted
 	a.readBefore()
 	a.readEdges()
-	a.readClasses()
+	a.readFormer()
 	return inParallel(len(a.changed), func(i int) error {
 		if c := &a.changed[i]; c.after != nil {
 			c.columns = a.engine.hash.columns(c.after)

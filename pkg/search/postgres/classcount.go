@@ -24,12 +24,13 @@ type classCount struct {
 	more       int64
 }
 
-// readClasses reads the stored classes of new shapes and of the previous resources.
-func (a *application) readClasses() {
+// readFormer determines the shapes of the changed resources, and reads the classes of the previous resources, which
+// most changes keep.
+func (a *application) readFormer() {
 	counts := &classCounts{byShape: map[string]*classCount{}, byID: map[int64]*classCount{}}
 	a.classes = counts
 	var scratch []byte
-	var digests, former []int64
+	var former []int64
 	seen := map[int64]bool{}
 	for i := range a.changed {
 		c := &a.changed[i]
@@ -48,31 +49,52 @@ func (a *application) readClasses() {
 			one = &classCount{shape: string(scratch), hub: a.report.Hub, secret: !a.report.Hub && class.Secret()}
 			one.digest = a.engine.hash.sum(hashDocument, one.shape)
 			counts.byShape[one.shape] = one
-			digests = append(digests, one.digest)
 		}
 		c.shape = one
 	}
-	if a.created || len(digests)+len(former) == 0 {
-		return
+	if len(former) > 0 {
+		a.readClasses("id", former)
 	}
+}
+
+// readClasses reads the stored classes of the cluster with one of the values in a column.
+func (a *application) readClasses(column string, values []int64) {
 	var found classCount
 	a.pipeline.read("reading classes", []any{&found.id, &found.hub, &found.shape, &found.digest, &found.stored}, func() error {
-		one := counts.byShape[found.shape]
-		if one == nil || one.hub != found.hub {
+		one := a.classes.byShape[found.shape]
+		if one == nil || one.hub != found.hub || one.id != 0 && one.id != found.id {
 			kept := found
 			one = &kept
 		} else {
 			one.id, one.stored = found.id, found.stored
 		}
-		counts.byID[one.id] = one
+		a.classes.byID[one.id] = one
 		return nil
-	}, "SELECT id, hub, shape, digest, n FROM "+a.engine.table("classes")+
-		" WHERE cluster = $1 AND (digest = ANY($2) OR id = ANY($3))", a.cluster, digests, former)
+	}, "SELECT id, hub, shape, digest, n FROM "+a.engine.table("classes")+" WHERE cluster = $1 AND "+column+" = ANY($2)", a.cluster, values)
 }
 
-// classify compares edges, and creates the classes of new shapes.
-func (a *application) classify(context.Context) error {
+// findClasses reads the classes of the shapes that no previous resource has.
+func (a *application) findClasses(context.Context) error {
 	a.compareEdges()
+	if digests := a.classes.unknown(); len(digests) > 0 && !a.created {
+		a.readClasses("digest", digests)
+	}
+	return nil
+}
+
+// unknown returns the digests of the shapes without a class.
+func (c *classCounts) unknown() []int64 {
+	var digests []int64
+	for _, one := range c.byShape {
+		if one.id == 0 {
+			digests = append(digests, one.digest)
+		}
+	}
+	return digests
+}
+
+// createClasses creates the classes of new shapes.
+func (a *application) createClasses(context.Context) error {
 	var fresh []*classCount
 	for _, one := range a.classes.byShape {
 		if one.id == 0 {

@@ -164,7 +164,7 @@ func (t *transaction) run(ctx context.Context) (omitted []*application, err erro
 		return omitted, err
 	}
 	for _, phase := range []func(*application, context.Context) error{
-		(*application).readExisting, (*application).compare, (*application).classify, (*application).store,
+		(*application).readExisting, (*application).compare, (*application).findClasses, (*application).createClasses, (*application).store,
 	} {
 		if err := t.each(ctx, phase); err != nil {
 			return omitted, err

@@ -17,6 +17,10 @@ const (
 	// maxUnmerged is the number of written resources from which on reports wait for a merge, because every search
 	// reads all unmerged entries.
 	maxUnmerged = 7_500
+	// urgentFrom is the number of written resources from which on a merge does not wait for mergeInterval.
+	urgentFrom = maxUnmerged / 2
+	// mergeInterval is the minimum time between two merges: values that many resources share are then merged once.
+	mergeInterval = time.Second
 	// pendingLimit is the size from which on PostgreSQL merges within a report.
 	pendingLimit = "64MB"
 )
@@ -30,12 +34,12 @@ type merges struct {
 	failing bool
 	// merged is closed after the merge in progress.
 	merged chan struct{}
-	// wanted contains an element if a merge is due.
-	wanted chan struct{}
+	// wanted contains an element if a merge is due, and urgent if it must not wait.
+	wanted, urgent chan struct{}
 }
 
 func newMerges() *merges {
-	return &merges{merged: make(chan struct{}), wanted: make(chan struct{}, 1)}
+	return &merges{merged: make(chan struct{}), wanted: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
 }
 
 // add counts written resources. If too many are unmerged, it waits for a merge.
@@ -43,10 +47,10 @@ func (m *merges) add(ctx context.Context, resources int) {
 	m.mu.Lock()
 	m.resources += resources
 	if m.resources >= mergeFrom {
-		select {
-		case m.wanted <- struct{}{}:
-		default:
-		}
+		signal(m.wanted)
+	}
+	if m.resources >= urgentFrom {
+		signal(m.urgent)
 	}
 	for !m.failing && m.resources > max(maxUnmerged, resources) {
 		merged := m.merged
@@ -59,6 +63,13 @@ func (m *merges) add(ctx context.Context, resources int) {
 		m.mu.Lock()
 	}
 	m.mu.Unlock()
+}
+
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
 
 // begin returns the number of unmerged resources.
@@ -84,12 +95,20 @@ func (e *Engine) mergeRegularly(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithName("search-postgres")
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: time.Minute}
 	delay := backoff
+	last := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-e.merges.wanted:
 		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.merges.urgent:
+		case <-time.After(time.Until(last.Add(mergeInterval))):
+		}
+		last = time.Now()
 		resources := e.merges.begin()
 		err := e.merge(ctx)
 		e.merges.end(resources, err != nil)

@@ -219,7 +219,8 @@ CREATE TABLE {schema}.edges (
 CREATE INDEX edges_dest ON {schema}.edges (cluster, dest, source);
 
 -- The leaves of a cluster by their terms, with the number of resources that
--- have them. Secrets of managed clusters are counted apart.
+-- have them. Secrets of managed clusters are counted apart. Pages have space for new counts, so that these do not
+-- require new entries in indexes.
 CREATE TABLE {schema}.facets (
 	cluster integer NOT NULL,
 	secret boolean NOT NULL,
@@ -230,7 +231,7 @@ CREATE TABLE {schema}.facets (
 	value text COLLATE "C" NOT NULL,
 	n bigint NOT NULL,
 	PRIMARY KEY (property, cluster, secret, leaf)
-);
+) WITH (fillfactor = 80);
 
 -- The tokens of a cluster, with the number of resources that have them.
 CREATE TABLE {schema}.tokens (
@@ -240,7 +241,7 @@ CREATE TABLE {schema}.tokens (
 	term bigint NOT NULL,
 	n bigint NOT NULL,
 	PRIMARY KEY (term, cluster, secret)
-) WITH (autovacuum_vacuum_cost_delay = 0);
+) WITH (fillfactor = 80, autovacuum_vacuum_cost_delay = 0);
 
 CREATE TABLE {schema}.properties (
 	cluster integer NOT NULL,
