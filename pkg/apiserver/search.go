@@ -76,6 +76,9 @@ type SearchConfig struct {
 	DataDir string
 	// PostgresURL is the URL of the database of the engine postgres.
 	PostgresURL string
+	// PostgresReplicaURLs are the URLs of its read replicas, and PostgresMaxStaleness is the maximum age of their state.
+	PostgresReplicaURLs  []string
+	PostgresMaxStaleness time.Duration
 	// Visibility is the mode in which visibility is decided.
 	Visibility visibility.Mode
 	// HubCluster is the name of the cluster that is the hub itself.
@@ -119,7 +122,7 @@ func (c *SearchConfig) openEngine() (*search.Loading, error) {
 		return search.Load(func(ctx context.Context) (search.Engine, error) {
 			ctx, cancel := context.WithTimeout(ctx, searchOpenTimeout)
 			defer cancel()
-			return postgres.Open(ctx, postgres.Options{DSN: c.PostgresURL})
+			return postgres.Open(ctx, postgres.Options{DSN: c.PostgresURL, ReplicaDSNs: c.PostgresReplicaURLs, MaxStaleness: c.PostgresMaxStaleness})
 		}), nil
 	}
 	return nil, fmt.Errorf("unknown search engine %q", c.Engine)

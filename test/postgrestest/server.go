@@ -28,6 +28,8 @@ const (
 	superuser    = "hub"
 	startTimeout = time.Minute
 	callTimeout  = 30 * time.Second
+	// ownDatabase is the database of a Server.
+	ownDatabase = "own"
 )
 
 // port is the port of a server on a host of its own.
@@ -130,17 +132,50 @@ func Own(t testing.TB, on *Host) *Server {
 		t.Fatalf("PostgreSQL: %v", err)
 	}
 	t.Cleanup(out.server.stop)
-	const database = "own"
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()
-	if err := out.server.execute(ctx, "CREATE DATABASE "+database); err != nil {
+	if err := out.server.execute(ctx, "CREATE DATABASE "+ownDatabase); err != nil {
 		t.Fatalf("PostgreSQL: creating a database: %v", err)
 	}
-	out.DSN = out.server.dsn(database)
+	out.DSN = out.server.dsn(ownDatabase)
 	if on != nil {
-		out.DSN = dsn(fmt.Sprintf("%s port=%d", on.Address, port), database)
+		out.DSN = dsn(fmt.Sprintf("%s port=%d", on.Address, port), ownDatabase)
 	}
 	return out
+}
+
+// Replica starts a streaming replica of the server. It ends with the test.
+func (s *Server) Replica(t testing.TB) *Server {
+	t.Helper()
+	directory, err := os.MkdirTemp("", "pg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &Server{bin: s.bin, owner: s.owner, server: &server{directory: directory, exited: make(chan struct{})}}
+	if err := out.server.copyOf(context.WithoutCancel(t.Context()), s); err != nil {
+		t.Fatalf("PostgreSQL: replica: %v", errors.Join(err, os.RemoveAll(directory)))
+	}
+	t.Cleanup(out.server.stop)
+	out.DSN = out.server.dsn(ownDatabase)
+	return out
+}
+
+// copyOf copies the data of another server, and launches the server as its replica.
+func (s *server) copyOf(ctx context.Context, other *Server) error {
+	if owner := other.owner; owner != nil {
+		if err := os.Chown(s.directory, owner.uid, owner.gid); err != nil {
+			return err
+		}
+	}
+	limited, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	backup := exec.CommandContext(limited, filepath.Join(other.bin, "pg_basebackup"), "--host="+other.server.directory, "--username="+superuser,
+		"--pgdata="+filepath.Join(s.directory, "data"), "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+	s.prepare(backup, other.owner)
+	if out, err := backup.CombinedOutput(); err != nil {
+		return fmt.Errorf("pg_basebackup: %w\n%s", err, out)
+	}
+	return s.launch(ctx, other.bin, other.owner)
 }
 
 // Kill sends SIGKILL to the server, and returns when it has ended. Its children end by themselves.
@@ -190,6 +225,12 @@ func (s *Server) Signal(signal syscall.Signal) error {
 		}
 	}
 	return nil
+}
+
+// Restart waits until the killed server has ended, and starts it again.
+func (s *Server) Restart(ctx context.Context) error {
+	<-s.server.exited
+	return s.Start(ctx)
 }
 
 // Start starts the server again after Kill.

@@ -21,7 +21,10 @@ import (
 
 const (
 	defaultHubCluster = "local-cluster"
-	searchDataFolder  = "search"
+	// defaultMaxStaleness and minMaxStaleness are in relation to the interval at which replicas are checked.
+	defaultMaxStaleness = 5 * time.Second
+	minMaxStaleness     = time.Second
+	searchDataFolder    = "search"
 )
 
 var searchVisibilities = []visibility.Mode{visibility.Auto, visibility.RBAC, visibility.Reviews}
@@ -34,6 +37,10 @@ type Search struct {
 	DataDir string
 	// PostgresURLFile is the file with the URL of the database of the engine postgres.
 	PostgresURLFile string
+	// PostgresReplicaURLsFile is the file with the URLs of its read replicas. PostgresMaxStaleness bounds the age of
+	// their state.
+	PostgresReplicaURLsFile string
+	PostgresMaxStaleness    time.Duration
 	// Visibility is one of searchVisibilities.
 	Visibility string
 	// HubCluster is the name of the cluster that is the hub itself.
@@ -49,6 +56,7 @@ func newSearch() Search {
 	return Search{
 		MaxRequestCost: search.DefaultCost, ClusterResources: ingest.DefaultClusterResources, ClusterBytes: ingest.DefaultClusterBytes,
 		Engine: string(apiserver.EmbeddedSearch), Visibility: string(visibility.Auto), HubCluster: defaultHubCluster,
+		PostgresMaxStaleness: defaultMaxStaleness,
 	}
 }
 
@@ -59,6 +67,10 @@ func (s *Search) addFlags(fs *pflag.FlagSet) {
 		"Directory for the data of the embedded search engine. Defaults to the directory search in --data-dir.")
 	fs.StringVar(&s.PostgresURLFile, "search-postgres-url-file", s.PostgresURLFile,
 		"File with the URL or the connection string of the database for the search engine postgres.")
+	fs.StringVar(&s.PostgresReplicaURLsFile, "search-postgres-replica-urls-file", s.PostgresReplicaURLsFile,
+		"File with the URLs or the connection strings of streaming replicas of this database, one per line. Searches, completions and schemas are sent to a replica if its state is recent enough, otherwise to the primary. Lists and watches of fleetresources, subscriptions and reports always use the primary.")
+	fs.DurationVar(&s.PostgresMaxStaleness, "search-postgres-max-staleness", s.PostgresMaxStaleness,
+		"Maximum age of the state of a replica that answers searches. A replica that lags further behind gets no searches.")
 	fs.StringVar(&s.Visibility, "search-visibility", s.Visibility,
 		"How the server decides which resources a caller can find. RBAC: it evaluates the roles and bindings of the hub. Reviews: it sends SubjectAccessReviews to the hub for each kind and namespace, which works with any authorizer. Auto: RBAC if the hub uses only RBAC, otherwise Reviews.")
 	fs.StringVar(&s.HubCluster, "hub-cluster-name", s.HubCluster,
@@ -85,6 +97,12 @@ func (s *Search) validate(embeddedEtcd bool) []error {
 	}
 	if engine == apiserver.PostgresSearch && s.PostgresURLFile == "" {
 		errs = append(errs, fmt.Errorf("--search-postgres-url-file is required with --search-engine=%s", s.Engine))
+	}
+	if s.PostgresReplicaURLsFile != "" && engine != apiserver.PostgresSearch {
+		errs = append(errs, fmt.Errorf("--search-postgres-replica-urls-file requires --search-engine=%s", apiserver.PostgresSearch))
+	}
+	if s.PostgresMaxStaleness < minMaxStaleness {
+		errs = append(errs, fmt.Errorf("--search-postgres-max-staleness must be at least %s, not %s", minMaxStaleness, s.PostgresMaxStaleness))
 	}
 	if s.MaxRequestCost <= 0 {
 		errs = append(errs, fmt.Errorf("--search-max-request-cost must be positive, not %s", s.MaxRequestCost))
@@ -119,6 +137,28 @@ func (s *Search) config(dataDir string) (*apiserver.SearchConfig, error) {
 			return nil, fmt.Errorf("--search-postgres-url-file: %w", err)
 		}
 		config.PostgresURL = strings.TrimSpace(string(content))
+		if config.PostgresReplicaURLs, err = readLines(s.PostgresReplicaURLsFile); err != nil {
+			return nil, fmt.Errorf("--search-postgres-replica-urls-file: %w", err)
+		}
+		config.PostgresMaxStaleness = s.PostgresMaxStaleness
 	}
 	return config, nil
+}
+
+// readLines returns the lines of a file that are not empty, or none without a file.
+func readLines(file string) ([]string, error) {
+	if file == "" {
+		return nil, nil
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	for line := range strings.Lines(string(content)) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines, nil
 }

@@ -196,7 +196,7 @@ func (h *handler) execute(ctx context.Context, op *operationRequest) *graphqlgo.
 	if doc.subscribes(op.OperationName) {
 		return &graphqlgo.Response{Errors: queryErrors(badRequest("subscriptions require a WebSocket"))}
 	}
-	response := h.schema.Exec(search.WithBudget(ctx), op.Query, op.OperationName, op.Variables)
+	response := h.schema.Exec(search.AllowStale(search.WithBudget(ctx)), op.Query, op.OperationName, op.Variables)
 	response.Errors = someErrors(response.Errors)
 	return response
 }

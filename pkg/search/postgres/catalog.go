@@ -62,7 +62,8 @@ type shape struct {
 // view is the state of one read: a snapshot of the database, and the catalog in the state of the
 // snapshot.
 type view struct {
-	engine *Engine
+	engine  *Engine
+	catalog *catalog
 	// tx is a connection in a read-only transaction.
 	tx      *pgxpool.Conn
 	version int64
@@ -72,28 +73,28 @@ type view struct {
 }
 
 // read calls look while the catalog is locked, and then use with only the snapshot.
-func (e *Engine) read(ctx context.Context, look func(*view) error, use func(*view) error) error {
-	connection, err := e.reads.Acquire(ctx)
+func (d *database) read(ctx context.Context, look func(*view) error, use func(*view) error) error {
+	connection, err := d.pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("connecting: %w", err)
 	}
 	defer connection.Release()
 	// If the rollback fails, the connection is closed.
-	defer func() { _ = e.rollBack(ctx, connection) }()
-	v := &view{engine: e, tx: connection}
+	defer func() { _ = d.engine.rollBack(ctx, connection) }()
+	v := &view{engine: d.engine, catalog: &d.catalog, tx: connection}
 	err = func() error {
 		// Snapshots are taken one after the other, so that the catalog is never newer than a
 		// snapshot.
-		e.catalog.mu.Lock()
-		defer e.catalog.mu.Unlock()
+		d.catalog.mu.Lock()
+		defer d.catalog.mu.Unlock()
 		// If the caller disconnects, the refresh continues. Otherwise, other callers would have to
 		// read the whole catalog again.
-		refreshing, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.options.StatementTimeout)
+		refreshing, cancel := d.refreshing(ctx)
 		defer cancel()
-		if err := e.catalog.refresh(refreshing, e, connection); err != nil {
+		if err := d.catalog.refresh(refreshing, d.engine, connection); err != nil {
 			return fmt.Errorf("reading classes: %w", err)
 		}
-		v.version, v.classes, v.resources = e.catalog.version, e.catalog.classes, e.catalog.resources
+		v.version, v.classes, v.resources = d.catalog.version, d.catalog.classes, d.catalog.resources
 		return look(v)
 	}()
 	if err != nil || use == nil {
@@ -233,8 +234,8 @@ func (c *catalog) readClasses(results pgx.BatchResults) error {
 
 // class returns the class with the given ID, or nil if it is unknown.
 func (v *view) class(id int64) *class {
-	v.engine.catalog.known.RLock()
-	defer v.engine.catalog.known.RUnlock()
+	v.catalog.known.RLock()
+	defer v.catalog.known.RUnlock()
 	return v.classes[id]
 }
 
@@ -268,13 +269,13 @@ func (e *Engine) HubClasses(ctx context.Context) (_ []visibility.Class, _ uint64
 	defer observe("classes", time.Now(), &err)
 	classes := map[visibility.Class]struct{}{}
 	var version uint64
-	err = e.read(ctx, func(*view) error {
-		for _, one := range e.catalog.classes {
+	err = e.primary.read(ctx, func(*view) error {
+		for _, one := range e.primary.catalog.classes {
 			if one.is.Hub && one.n > 0 {
 				classes[one.is] = struct{}{}
 			}
 		}
-		version = uint64(e.catalog.hubClasses)
+		version = uint64(e.primary.catalog.hubClasses)
 		return nil
 	}, nil)
 	if err != nil {

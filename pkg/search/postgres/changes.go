@@ -69,7 +69,7 @@ func (e *Engine) listen(ctx context.Context) {
 
 // listenOnce listens on a separate connection until the connection fails.
 func (e *Engine) listenOnce(ctx context.Context) (connected bool, err error) {
-	config := e.reads.Config().ConnConfig.Copy()
+	config := e.primary.pool.Config().ConnConfig.Copy()
 	connection, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return false, err
@@ -125,7 +125,7 @@ func (e *Engine) changesNow(ctx context.Context, after uint64, most int) (_ []se
 	var changes []search.Change
 	var version, trimmed int64
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err = pgx.BeginTxFunc(ctx, e.reads, options, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, e.primary.pool, options, func(tx pgx.Tx) error {
 		if err := tx.QueryRow(ctx, "SELECT version, trimmed FROM "+e.table("meta")).Scan(&version, &trimmed); err != nil {
 			return err
 		}

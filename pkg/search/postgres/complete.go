@@ -74,8 +74,16 @@ func (v *values) addProperty(p *query.Property, resources int) {
 // Complete implements search.Engine.
 func (e *Engine) Complete(ctx context.Context, scope visibility.Scope, request *search.CompletionRequest) (_ *search.Completion, err error) {
 	defer observe("complete", time.Now(), &err)
+	gathered, err := answer(ctx, e, func(ctx context.Context, d *database) (*values, error) { return d.complete(ctx, scope, request) })
+	if err != nil {
+		return nil, fmt.Errorf("values of property %s: %w", request.Property, err)
+	}
+	return gathered.completion(request.Limit), nil
+}
+
+func (d *database) complete(ctx context.Context, scope visibility.Scope, request *search.CompletionRequest) (*values, error) {
 	gathered := newValues(request.Property, request.Prefix)
-	err = e.inquire(ctx, scope, &request.Query, request.Now, func(v *view, i *inquiry) error {
+	err := d.inquire(ctx, scope, &request.Query, request.Now, func(v *view, i *inquiry) error {
 		c, err := i.compile(ctx, v)
 		if err != nil {
 			return err
@@ -85,10 +93,7 @@ func (e *Engine) Complete(ctx context.Context, scope visibility.Scope, request *
 		}
 		return c.completeResources(ctx, v, gathered, request.Limit)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("values of property %s: %w", request.Property, err)
-	}
-	return gathered.completion(request.Limit), nil
+	return gathered, err
 }
 
 func (v *values) completion(limit int) *search.Completion {

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"k8s.io/utils/lru"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
@@ -18,14 +18,13 @@ import (
 type Engine struct {
 	options Options
 	hash    hasher
-	// reads is the pool of searches, and writes that of reports and maintenance, so that neither waits for the other.
-	reads, writes *pgxpool.Pool
-	reports       queue
-
-	// catalog contains the clusters and classes that this process has read.
-	catalog catalog
-	// selections caches selections by scope and query.
-	selections *lru.Cache
+	// writes is the pool of reports and maintenance. Neither reads nor writes wait for a connection of the other.
+	writes  *pgxpool.Pool
+	reports queue
+	primary *database
+	// replicas answer searches. turn counts these searches.
+	replicas []*replica
+	turn     atomic.Uint32
 
 	news   news
 	merges *merges
@@ -44,7 +43,7 @@ func Open(ctx context.Context, options Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("search on PostgreSQL: %w", err)
 	}
-	e := &Engine{options: options, selections: lru.New(selectionsKept), merges: newMerges(), reports: queue{busy: map[string]bool{}}}
+	e := &Engine{options: options, merges: newMerges(), reports: queue{busy: map[string]bool{}}}
 	if err := e.connect(ctx); err != nil {
 		return nil, fmt.Errorf("search on PostgreSQL: %w", classified(err))
 	}
@@ -57,22 +56,34 @@ func Open(ctx context.Context, options Options) (*Engine, error) {
 	e.ended.Go(func() { e.listen(background) })
 	e.ended.Go(func() { e.trimRegularly(background) })
 	e.ended.Go(func() { e.mergeRegularly(background) })
+	for _, r := range e.replicas {
+		e.ended.Go(func() { r.follow(background) })
+	}
 	return e, nil
 }
 
 func (e *Engine) connect(ctx context.Context) (err error) {
-	if e.reads, err = e.options.connect(ctx, e.options.readConfig); err != nil {
+	reads, err := e.options.connect(ctx, e.options.readConfig)
+	if err != nil {
 		return err
 	}
+	e.primary = newDatabase(e, reads)
 	if e.writes, err = e.options.connect(ctx, e.options.writeConfig); err != nil {
-		e.reads.Close()
+		reads.Close()
+		return err
+	}
+	if err = e.openReplicas(ctx); err != nil {
+		e.disconnect()
 	}
 	return err
 }
 
 func (e *Engine) disconnect() {
-	e.reads.Close()
+	e.primary.pool.Close()
 	e.writes.Close()
+	for _, r := range e.replicas {
+		r.pool.Close()
+	}
 }
 
 func (e *Engine) prepare(ctx context.Context) error {
@@ -90,7 +101,7 @@ func (e *Engine) prepare(ctx context.Context) error {
 
 // Ping checks the connection to the database.
 func (e *Engine) Ping(ctx context.Context) error {
-	if err := e.reads.Ping(ctx); err != nil {
+	if err := e.primary.pool.Ping(ctx); err != nil {
 		return fmt.Errorf("search on PostgreSQL: %w", err)
 	}
 	return nil
@@ -110,7 +121,7 @@ func (e *Engine) Close() error {
 func (e *Engine) Version(ctx context.Context) (_ uint64, err error) {
 	defer observe("version", time.Now(), &err)
 	var version int64
-	if err := e.reads.QueryRow(ctx, "SELECT version FROM "+e.table("meta")).Scan(&version); err != nil {
+	if err := e.primary.pool.QueryRow(ctx, "SELECT version FROM "+e.table("meta")).Scan(&version); err != nil {
 		return 0, fmt.Errorf("reading the version: %w", err)
 	}
 	return uint64(version), nil
@@ -119,7 +130,7 @@ func (e *Engine) Version(ctx context.Context) (_ uint64, err error) {
 // Clusters implements search.Engine.
 func (e *Engine) Clusters(ctx context.Context) (_ []search.ClusterState, err error) {
 	defer observe("clusters", time.Now(), &err)
-	rows, err := e.reads.Query(ctx, `SELECT c.name, c.hub, c.resources, c.edges, c.reported,
+	rows, err := e.primary.pool.Query(ctx, `SELECT c.name, c.hub, c.resources, c.edges, c.reported,
 		coalesce((SELECT sum(s.n) FROM `+e.table("classes")+` s WHERE s.cluster = c.id AND s.id < 0), 0)::bigint
 		FROM `+e.table("clusters")+" c ORDER BY c.name")
 	if err != nil {

@@ -23,7 +23,25 @@ var compared = metrics.NewCounter(&metrics.CounterOpts{
 	StabilityLevel: metrics.ALPHA,
 })
 
-var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(operationDuration, compared) })
+var replicaReads = metrics.NewCounterVec(&metrics.CounterOpts{
+	Subsystem:      "hub_apiserver",
+	Name:           "search_postgres_replica_reads_total",
+	Help:           "Searches for which the server has looked for a replica, by result: sent to a replica, failed there, or sent to the primary because no replica was within the bound (stale).",
+	StabilityLevel: metrics.ALPHA,
+}, []string{"result"})
+
+const (
+	readSent   = "sent"
+	readFailed = "failed"
+	readStale  = "stale"
+)
+
+func countReplicaRead(result string) {
+	registerMetrics()
+	replicaReads.WithLabelValues(result).Inc()
+}
+
+var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(operationDuration, compared, replicaReads) })
 
 // observe records an operation and classifies its error. It is deferred with the returned error.
 func observe(operation string, started time.Time, err *error) {

@@ -16,6 +16,10 @@ import (
 type Options struct {
 	// DSN is the connection string, as a URL or as keywords and values. It is required.
 	DSN string
+	// ReplicaDSNs are the connection strings of streaming replicas, which answer searches that may be stale.
+	ReplicaDSNs []string
+	// MaxStaleness is the maximum age of the state in which a replica answers; five seconds by default.
+	MaxStaleness time.Duration
 	// Schema is the schema of the tables, hub_search by default. Open creates it.
 	Schema string
 	// MaxConns bounds the connections of this process for reads; 12 by default. It has writeConns further connections,
@@ -43,6 +47,7 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("a connection string is required")
 	}
 	o.Schema = cmp.Or(o.Schema, "hub_search")
+	o.MaxStaleness = cmp.Or(o.MaxStaleness, 5*time.Second)
 	o.MaxConns = cmp.Or(o.MaxConns, 12)
 	o.Partitions = cmp.Or(o.Partitions, 4)
 	o.StatementTimeout = cmp.Or(o.StatementTimeout, time.Minute)
@@ -55,7 +60,7 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("%d partitions: must be from 1 to 256", o.Partitions)
 	case o.MaxConns < 1:
 		return o, fmt.Errorf("%d connections: must be at least 1", o.MaxConns)
-	case o.StatementTimeout < 0 || o.ApplyTimeout < 0 || o.PollInterval < 0 || o.TrimInterval < 0:
+	case o.StatementTimeout < 0 || o.ApplyTimeout < 0 || o.PollInterval < 0 || o.TrimInterval < 0 || o.MaxStaleness < 0:
 		return o, errors.New("durations must not be negative")
 	case len(o.Schema) > 40:
 		return o, errors.New("the name of the schema is too long")
@@ -63,8 +68,9 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// writeConns is the number of connections for groups of reports, for merges and for the removal of old changes.
-const writeConns = smallGroups + largeGroups + 2
+// writeConns is the number of connections for groups of reports, for merges, for the removal of old changes, and for checks of
+// replicas.
+const writeConns = smallGroups + largeGroups + 3
 
 // readConfig returns the configuration of connections for reads.
 func (o Options) readConfig() (*pgxpool.Config, error) {

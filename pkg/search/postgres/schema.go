@@ -50,8 +50,16 @@ func (s schemas) sorted() []search.PropertySchema {
 // Schema implements search.Engine.
 func (e *Engine) Schema(ctx context.Context, scope visibility.Scope, q *query.Query, now time.Time) (_ []search.PropertySchema, err error) {
 	defer observe("schema", time.Now(), &err)
+	found, err := answer(ctx, e, func(ctx context.Context, d *database) (schemas, error) { return d.schema(ctx, scope, q, now) })
+	if err != nil {
+		return nil, fmt.Errorf("schema: %w", err)
+	}
+	return found.sorted(), nil
+}
+
+func (d *database) schema(ctx context.Context, scope visibility.Scope, q *query.Query, now time.Time) (schemas, error) {
 	found := schemas{}
-	err = e.inquire(ctx, scope, q, now, func(v *view, i *inquiry) error {
+	err := d.inquire(ctx, scope, q, now, func(v *view, i *inquiry) error {
 		c, err := i.compile(ctx, v)
 		if err != nil {
 			return err
@@ -72,10 +80,7 @@ func (e *Engine) Schema(ctx context.Context, scope visibility.Scope, q *query.Qu
 			return nil
 		})
 	})
-	if err != nil {
-		return nil, fmt.Errorf("schema: %w", err)
-	}
-	return found.sorted(), nil
+	return found, err
 }
 
 // addSchemas adds the properties of whole clusters.

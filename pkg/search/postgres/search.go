@@ -33,18 +33,18 @@ type inquiry struct {
 }
 
 // inquire decides about classes, and calls use with the result.
-func (e *Engine) inquire(ctx context.Context, scope visibility.Scope, q *query.Query, now time.Time, use func(*view, *inquiry) error) error {
+func (d *database) inquire(ctx context.Context, scope visibility.Scope, q *query.Query, now time.Time, use func(*view, *inquiry) error) error {
 	classes, rest := split(q)
 	i := &inquiry{scope: scope, now: now, rest: rest}
-	return e.read(ctx, func(v *view) error {
-		i.clusters = len(e.catalog.clusters)
-		i.selection = e.selection(scope, &classes, now)
+	return d.read(ctx, func(v *view) error {
+		i.clusters = len(d.catalog.clusters)
+		i.selection = d.selection(scope, &classes, now)
 		if len(i.rest.Filters)+len(i.rest.Keywords) == 0 {
 			i.numbers = i.selection.numbers()
 		} else {
 			i.candidates = i.selection.candidates()
 		}
-		i.byName = len(e.selection(scope, &query.Query{}, now).named) > 0
+		i.byName = len(d.selection(scope, &query.Query{}, now).named) > 0
 		i.version = uint64(v.version)
 		return nil
 	}, func(v *view) error { return use(v, i) })
@@ -61,8 +61,18 @@ func (e *Engine) Search(ctx context.Context, scope visibility.Scope, request *se
 	if err != nil {
 		return nil, fmt.Errorf("search: %w", err)
 	}
+	result, err := answer(ctx, e, func(ctx context.Context, d *database) (*search.Result, error) {
+		return d.search(ctx, scope, request, position)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("search: %w", err)
+	}
+	return result, nil
+}
+
+func (d *database) search(ctx context.Context, scope visibility.Scope, request *search.Request, position *position) (*search.Result, error) {
 	result := &search.Result{}
-	err = e.inquire(ctx, scope, &request.Query, request.Now, func(v *view, i *inquiry) error {
+	err := d.inquire(ctx, scope, &request.Query, request.Now, func(v *view, i *inquiry) error {
 		result.Version = i.version
 		c, err := i.compile(ctx, v)
 		if err != nil {
@@ -101,10 +111,7 @@ func (e *Engine) Search(ctx context.Context, scope visibility.Scope, request *se
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("search: %w", err)
-	}
-	return result, nil
+	return result, err
 }
 
 // maxCandidates bounds the number of candidates for each item of a page, and maxRead bounds their
@@ -167,9 +174,9 @@ func (e *Engine) Get(ctx context.Context, scope visibility.Scope, uid string) (_
 	var rids []int64
 	var likely [2]*cluster
 	var item *search.Item
-	err = e.read(ctx, func(*view) error {
+	err = e.primary.read(ctx, func(*view) error {
 		name, _, isResource := strings.Cut(uid, "/")
-		for _, of := range e.catalog.clusters {
+		for _, of := range e.primary.catalog.clusters {
 			if isResource && of.name == name {
 				likely[0] = of
 			} else if uid == search.ClusterUIDPrefix+of.name {

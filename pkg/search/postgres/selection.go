@@ -94,17 +94,17 @@ func selectionKeyOf(q *query.Query) string {
 }
 
 // selection returns the selection for a scope and a query on classes. The caller must hold the lock of the catalog.
-func (e *Engine) selection(scope visibility.Scope, q *query.Query, now time.Time) *selection {
+func (d *database) selection(scope visibility.Scope, q *query.Query, now time.Time) *selection {
 	key := selectionKey{scope: scope.ID(), query: selectionKeyOf(q)}
 	cacheable := key.query != "" || len(q.Filters) == 0
 	if cacheable {
-		if kept, ok := e.selections.Get(key); ok && kept.(*selection).epoch == e.catalog.epoch {
+		if kept, ok := d.selections.Get(key); ok && kept.(*selection).epoch == d.catalog.epoch {
 			return kept.(*selection)
 		}
 	}
-	s := e.catalog.selection(scope, q, now)
+	s := d.catalog.selection(scope, q, now)
 	if cacheable {
-		e.selections.Add(key, s)
+		d.selections.Add(key, s)
 	}
 	return s
 }

@@ -82,7 +82,7 @@ func (r *questionREST[T, P]) Create(ctx context.Context, obj runtime.Object, val
 	}
 	// Fields of objects that are not stored have no managers.
 	question.SetManagedFields(nil)
-	return r.answer(engine.WithBudget(ctx), question)
+	return r.answer(engine.AllowStale(engine.WithBudget(ctx)), question)
 }
 
 func invalid(kind, name string, errs field.ErrorList) error {

@@ -1,0 +1,278 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/lru"
+
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+)
+
+const (
+	// replicaTimeout bounds a connection attempt to a replica and each of its checks.
+	replicaTimeout = 2 * time.Second
+	// maxCheckInterval is the maximum interval between checks of a replica.
+	maxCheckInterval = time.Second
+)
+
+// database is a server that answers reads: the primary or a replica.
+type database struct {
+	engine *Engine
+	pool   *pgxpool.Pool
+	// catalog contains the clusters and classes that this process has read.
+	catalog catalog
+	// selections caches selections by scope and query.
+	selections *lru.Cache
+	// replica is nil for the primary.
+	replica *replica
+}
+
+func newDatabase(e *Engine, pool *pgxpool.Pool) *database {
+	return &database{engine: e, pool: pool, selections: lru.New(selectionsKept)}
+}
+
+// replica is a read replica of the database. Searches use it as long as it is known to contain all reports that were
+// acknowledged up to a moment within the bound.
+//
+// A check reads the position of the primary's write-ahead log, and then the position that the replica has replayed.
+// When the replica has passed a position of the primary, it contains everything that was acknowledged before that
+// position was read. So no clock of another machine is involved, and a replica of an idle primary is up to date.
+type replica struct {
+	*database
+	config *pgxpool.Config
+
+	mu sync.Mutex
+	// responding ends when the replica does not respond. It is nil until the replica responds again.
+	responding context.Context
+	end        context.CancelFunc
+	// fresh is the moment up to which the replica contains all reports.
+	fresh time.Time
+}
+
+// mark is a position in the write-ahead log of the primary.
+type mark struct {
+	read     time.Time
+	position int64
+}
+
+// openReplicas returns the replicas, without connecting to them.
+func (e *Engine) openReplicas(ctx context.Context) error {
+	for i, dsn := range e.options.ReplicaDSNs {
+		options := e.options
+		options.DSN = dsn
+		config, err := options.readConfig()
+		if err != nil {
+			return fmt.Errorf("replica %d: %w", i+1, err)
+		}
+		config.ConnConfig.ConnectTimeout = replicaTimeout
+		pool, err := pgxpool.NewWithConfig(ctx, config)
+		if err != nil {
+			return fmt.Errorf("replica %d: %w", i+1, err)
+		}
+		r := &replica{config: config, database: newDatabase(e, pool)}
+		r.database.replica = r
+		e.replicas = append(e.replicas, r)
+	}
+	return nil
+}
+
+// answer answers a read from a replica, if ctx allows that and a replica is fresh, or else from the primary. If the
+// replica fails, the primary answers.
+func answer[T any](ctx context.Context, e *Engine, call func(context.Context, *database) (T, error)) (T, error) {
+	r, running, cancel := e.freshReplica(ctx)
+	if r == nil {
+		return call(ctx, e.primary)
+	}
+	result, err := call(running, r.database)
+	cancel()
+	if err == nil || ctx.Err() != nil || !ofReplica(err) {
+		return result, err
+	}
+	countReplicaRead(readFailed)
+	if away(err) {
+		r.lost(err)
+	}
+	return call(ctx, e.primary)
+}
+
+// ofReplica reports whether the primary may answer where a replica has failed. It may not if the request itself is
+// invalid or too expensive.
+func ofReplica(err error) bool {
+	var refused *pgconn.PgError
+	return !errors.Is(err, search.ErrExpired) && !(errors.As(err, &refused) && refused.Code == queryCanceled)
+}
+
+// freshReplica returns one of the fresh replicas in turn, and a context that ends when the replica stops responding. It
+// returns nil if there is none.
+func (e *Engine) freshReplica(ctx context.Context) (*replica, context.Context, context.CancelFunc) {
+	if len(e.replicas) == 0 || !search.StaleAllowed(ctx) {
+		return nil, nil, nil
+	}
+	first := int(e.turn.Add(1))
+	for i := range e.replicas {
+		r := e.replicas[(first+i)%len(e.replicas)]
+		if responding := r.usable(); responding != nil {
+			countReplicaRead(readSent)
+			running, cancel := whileResponding(ctx, responding)
+			return r, running, cancel
+		}
+	}
+	countReplicaRead(readStale)
+	return nil, nil, nil
+}
+
+// whileResponding returns a context that ends with ctx, or when a replica stops responding.
+func whileResponding(ctx, responding context.Context) (context.Context, context.CancelFunc) {
+	running, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(responding, cancel)
+	return running, func() { stop(); cancel() }
+}
+
+// usable returns the context of a fresh replica, or nil.
+func (r *replica) usable() context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.responding == nil || time.Since(r.fresh) > r.engine.options.MaxStaleness {
+		return nil
+	}
+	return r.responding
+}
+
+// refreshing returns the context in which a read updates the catalog. It ends with the replica, but not with the caller.
+func (d *database) refreshing(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.engine.options.StatementTimeout)
+	if d.replica == nil {
+		return ctx, cancel
+	}
+	d.replica.mu.Lock()
+	responding := d.replica.responding
+	d.replica.mu.Unlock()
+	if responding == nil {
+		cancel()
+		return ctx, cancel
+	}
+	stop := context.AfterFunc(responding, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// lost ends the searches on a replica.
+func (r *replica) lost(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.responding == nil {
+		return
+	}
+	r.end()
+	r.responding = nil
+	klog.Background().WithName("search-postgres").Error(err, "Cannot use a replica of the search database; the primary answers its searches",
+		"host", r.config.ConnConfig.Host, "port", r.config.ConnConfig.Port)
+}
+
+// found makes searches use a replica that contains all reports up to a moment.
+func (r *replica) found(ctx context.Context, fresh time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fresh = fresh
+	if r.responding == nil {
+		r.responding, r.end = context.WithCancel(ctx)
+		klog.Background().WithName("search-postgres").Info("Using a replica of the search database",
+			"host", r.config.ConnConfig.Host, "port", r.config.ConnConfig.Port)
+	}
+}
+
+// follow checks a replica until ctx ends.
+func (r *replica) follow(ctx context.Context) {
+	interval := min(maxCheckInterval, r.engine.options.MaxStaleness/5)
+	backoff := wait.Backoff{Duration: interval, Factor: 2, Jitter: 0.2, Steps: 5, Cap: 15 * time.Second}
+	delay := backoff
+	var connection *pgx.Conn
+	disconnect := func() {
+		if connection != nil {
+			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), replicaTimeout)
+			defer cancel()
+			_ = connection.Close(closing)
+			connection = nil
+		}
+	}
+	defer disconnect()
+	var marks []mark
+	for {
+		pause := interval
+		err := r.engine.addMark(ctx, &marks)
+		if err == nil {
+			connection, err = r.check(ctx, connection, &marks)
+			if err != nil && ctx.Err() == nil {
+				r.lost(err)
+				disconnect()
+				pause = delay.Step()
+			} else {
+				delay = backoff
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait.Jitter(pause, 0.1)):
+		}
+	}
+}
+
+// addMark adds the current position of the primary, and forgets positions before the bound.
+func (e *Engine) addMark(ctx context.Context, marks *[]mark) error {
+	ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
+	defer cancel()
+	now := mark{read: time.Now()}
+	if err := e.writes.QueryRow(ctx, "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint").Scan(&now.position); err != nil {
+		return err
+	}
+	kept := (*marks)[:0]
+	for _, one := range *marks {
+		if now.read.Sub(one.read) <= e.options.MaxStaleness {
+			kept = append(kept, one)
+		}
+	}
+	*marks = append(kept, now)
+	return nil
+}
+
+// check reads the position of a replica on a connection, which it opens if necessary.
+func (r *replica) check(ctx context.Context, connection *pgx.Conn, marks *[]mark) (*pgx.Conn, error) {
+	limited, cancel := context.WithTimeout(ctx, replicaTimeout)
+	defer cancel()
+	if connection == nil {
+		var err error
+		if connection, err = pgx.ConnectConfig(limited, r.config.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	var standby bool
+	var position int64
+	var secret []byte
+	err := connection.QueryRow(limited, "SELECT pg_is_in_recovery(), pg_wal_lsn_diff(coalesce(pg_last_wal_replay_lsn(), '0/0'), '0/0')::bigint, secret FROM "+
+		r.engine.table("meta")).Scan(&standby, &position, &secret)
+	switch {
+	case err != nil:
+		return connection, err
+	case !standby:
+		return connection, errors.New("the server is not a replica; it may have been promoted")
+	case !bytes.Equal(secret, r.engine.hash.secret):
+		return connection, errors.New("the server is a replica of another database")
+	}
+	for i := len(*marks) - 1; i >= 0; i-- {
+		if (*marks)[i].position <= position {
+			r.found(ctx, (*marks)[i].read)
+			break
+		}
+	}
+	return connection, nil
+}

@@ -1,0 +1,175 @@
+package postgres_test
+
+import (
+	"context"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
+	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/postgres"
+	"open-cluster-management.io/hub-apiserver/test/postgrestest"
+)
+
+// replicated is an engine with a replica.
+type replicated struct {
+	*postgres.Engine
+	replica *postgrestest.Server
+	bound   time.Duration
+}
+
+func openReplicated(t *testing.T, bound time.Duration) *replicated {
+	t.Helper()
+	primary := postgrestest.Own(t)
+	open(t, postgres.Options{DSN: primary.DSN})
+	replica := primary.Replica(t)
+	engine := open(t, postgres.Options{DSN: primary.DSN, ReplicaDSNs: []string{replica.DSN}, MaxStaleness: bound})
+	return &replicated{engine, replica, bound}
+}
+
+// report stores a resource with a name in cluster c1.
+func (r *replicated) report(t *testing.T, name string) {
+	t.Helper()
+	mustApply(t, r, &search.Report{Cluster: "c1", Time: time.Now(), Put: []search.Resource{resource("c1", name, text("kind", "Pod"), text("name", name))}})
+}
+
+// finds reports whether a search, which may be stale, finds a resource.
+func (r *replicated) finds(t *testing.T, scope visibility.Scope, name string) bool {
+	t.Helper()
+	result, err := r.Search(search.AllowStale(within(t)), scope, &search.Request{Query: equals("name", name), Items: true, Limit: 1, Now: time.Now()})
+	if err != nil {
+		t.Fatalf("search for %s: %v", name, err)
+	}
+	return result.Count > 0
+}
+
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextCancel(within(t), 20*time.Millisecond, true, func(context.Context) (bool, error) { return condition(), nil })
+	if err != nil {
+		t.Fatalf("waiting until %s: %v", what, err)
+	}
+}
+
+// pause stops the replica from replaying. It reports a resource, and waits until the replica answers, which does not
+// contain it.
+func (r *replicated) pause(t *testing.T, name string) {
+	t.Helper()
+	query1[any](t, r.replica.DSN, "SELECT true FROM pg_wal_replay_pause()")
+	eventually(t, "the replay is paused", func() bool {
+		return query1[string](t, r.replica.DSN, "SELECT pg_get_wal_replay_pause_state()") == "paused"
+	})
+	r.report(t, name)
+	eventually(t, "the replica answers searches", func() bool { return !r.finds(t, visibility.Everything(), name) })
+}
+
+// TestReplicaAnswersSearches checks which reads a replica answers, in which scope, and that it is replaced by the
+// primary while it is stopped, dead or promoted.
+func TestReplicaAnswersSearches(t *testing.T) {
+	r := openReplicated(t, time.Hour)
+	r.report(t, "a")
+	policy := `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: viewer}
+rules: [{apiGroups: [view.open-cluster-management.io], resources: [managedclusterviews], verbs: [create]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: viewer, namespace: c1}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: viewer}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: dana}]
+`
+	dana := visibilitytest.Scope(t, policy, &user.DefaultInfo{Name: "dana"})
+	eve := visibilitytest.Scope(t, policy, &user.DefaultInfo{Name: "eve"})
+	r.pause(t, "b")
+	if !r.finds(t, dana, "a") || r.finds(t, dana, "b") || r.finds(t, eve, "a") {
+		t.Error("searches on the paused replica: want the earlier resource for dana, and nothing for eve")
+	}
+	// Reads that may not be stale, such as lists, watches and those of reports, see every report.
+	if found := uids(t, r, dana, equals("name", "b")); !slices.Equal(found, []string{"c1/b"}) {
+		t.Errorf("search that may not be stale = %v, want c1/b", found)
+	}
+	if item, err := r.Get(search.AllowStale(within(t)), dana, "c1/b"); err != nil || item == nil {
+		t.Errorf("Get(c1/b) = %v, %v, want the resource", item, err)
+	}
+	if version, err := r.Version(search.AllowStale(within(t))); err != nil || version != 2 {
+		t.Errorf("Version() = %d, %v, want 2", version, err)
+	}
+	query1[any](t, r.replica.DSN, "SELECT true FROM pg_wal_replay_resume()")
+	eventually(t, "the replica has replayed the report", func() bool { return r.finds(t, dana, "b") })
+
+	// Nobody gets an error or an endless search from a replica that stops or dies.
+	for what, signal := range map[string]syscall.Signal{"stopped": syscall.SIGSTOP, "killed": syscall.SIGKILL} {
+		r.pause(t, what)
+		if err := r.replica.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the primary answers for the "+what+" replica", func() bool { return r.finds(t, dana, what) })
+		if signal == syscall.SIGSTOP {
+			if err := r.replica.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := r.replica.Restart(within(t)); err != nil {
+			t.Fatal(err)
+		}
+		query1[any](t, r.replica.DSN, "SELECT true FROM pg_wal_replay_resume()")
+	}
+
+	// A promoted server is no replica any more, whatever it contains.
+	r.pause(t, "last")
+	query1[any](t, r.replica.DSN, "SELECT true FROM pg_wal_replay_resume()")
+	query1[bool](t, r.replica.DSN, "SELECT pg_promote()")
+	query1[int](t, r.replica.DSN, "WITH gone AS (DELETE FROM hub_search.resources RETURNING 1) SELECT count(*) FROM gone")
+	r.report(t, "after")
+	eventually(t, "the primary answers for the promoted server", func() bool { return r.finds(t, dana, "after") })
+	for range 20 {
+		if !r.finds(t, dana, "after") || !r.finds(t, dana, "a") {
+			t.Fatal("a search after the promotion does not find the resources of the primary")
+		}
+	}
+}
+
+// TestReplicaWithinTheBound checks that no search that starts after the bound misses a report.
+func TestReplicaWithinTheBound(t *testing.T) {
+	r := openReplicated(t, time.Second)
+	r.report(t, "a")
+	query1[any](t, r.replica.DSN, "SELECT true FROM pg_wal_replay_pause()")
+	for _, name := range []string{"b", "c", "d"} {
+		r.report(t, name)
+		acknowledged := time.Now()
+		for beyond := 0; beyond < 20; {
+			started := time.Now()
+			found := r.finds(t, visibility.Everything(), name)
+			if late := started.Sub(acknowledged) - r.bound; late > 0 {
+				beyond++
+				if !found {
+					t.Fatalf("a search for %s that started %s after the bound does not find it", name, late)
+				}
+			}
+		}
+	}
+}
+
+// TestReplicaOfAnotherDatabase checks that a wrong URL has no effect on results.
+func TestReplicaOfAnotherDatabase(t *testing.T) {
+	wrong := postgrestest.Start(t)
+	open(t, postgres.Options{DSN: wrong})
+	engine := open(t, postgres.Options{DSN: postgrestest.Start(t), ReplicaDSNs: []string{wrong, "host=/nowhere user=x dbname=x"}, MaxStaleness: time.Hour})
+	r := &replicated{Engine: engine}
+	r.report(t, "a")
+	eventually(t, "the other database is checked", func() bool {
+		return query1[int](t, wrong, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'SELECT pg_is_in_recovery%'") > 0
+	})
+	for range 20 {
+		if !r.finds(t, visibility.Everything(), "a") {
+			t.Fatal("a search does not find the resource of the primary")
+		}
+	}
+}
