@@ -63,10 +63,15 @@ func (r *restoredData) handle(api http.Handler, codecs runtime.NegotiatedSeriali
 			api.ServeHTTP(w, req)
 			return
 		}
-		err := apierrors.NewServiceUnavailable("the server has not yet read from etcd whether its data were restored from a snapshot")
-		err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(restoredPause / time.Second)}
-		responsewriters.ErrorNegotiated(err, codecs, schema.GroupVersion{Version: "v1"}, w, req)
+		refuse(w, req, codecs, "the server has not yet read from etcd whether its data were restored from a snapshot")
 	})
+}
+
+// refuse answers a request with status 503, which clients repeat.
+func refuse(w http.ResponseWriter, req *http.Request, codecs runtime.NegotiatedSerializer, reason string) {
+	err := apierrors.NewServiceUnavailable(reason)
+	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(restoredPause / time.Second)}
+	responsewriters.ErrorNegotiated(err, codecs, schema.GroupVersion{Version: "v1"}, w, req)
 }
 
 // markRestored marks the ManagedClusters of restored data. Without a connection to etcd or to the hub, it

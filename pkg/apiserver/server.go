@@ -168,7 +168,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 	}
 	if s.extra.EtcdFailover != nil {
-		members, err := s.migrator.Members()
+		members, err := s.migrator.Members(true)
 		if err != nil {
 			return err
 		}

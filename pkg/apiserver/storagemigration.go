@@ -109,6 +109,10 @@ func (s *Server) checkEtcdVersions(ctx context.Context, cancel context.CancelCau
 // if nothing changed, although other replicas may reach it.
 func (s *Server) watchEtcd(ctx context.Context, members map[string]*clientv3.Client) {
 	s.extra.EtcdFailover.Run(ctx, members, s.watches.End)
+	closeMembers(ctx, members)
+}
+
+func closeMembers(ctx context.Context, members map[string]*clientv3.Client) {
 	for _, client := range members {
 		if err := client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 			klog.FromContext(ctx).Error(err, "Failed to close the connection to a member of etcd")

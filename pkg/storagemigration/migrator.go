@@ -143,13 +143,16 @@ func (m *Migrator) Clients() []*clientv3.Client {
 }
 
 // Members returns a new client of each member of the etcd clusters, by its URL. It connects soon after a member has
-// started. The caller must close the clients.
-func (m *Migrator) Members() (map[string]*clientv3.Client, error) {
+// started. If direct is true, it does not use the dialer of the stores. The caller must close the clients.
+func (m *Migrator) Members(direct bool) (map[string]*clientv3.Client, error) {
 	out := map[string]*clientv3.Client{}
 	for _, cluster := range m.Clients() {
 		for _, member := range cluster.Endpoints() {
 			transport := m.config.Transport
-			transport.ServerList, transport.EgressLookup = []string{member}, nil
+			transport.ServerList = []string{member}
+			if direct {
+				transport.EgressLookup = nil
+			}
 			client, err := newClient(transport, grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff: backoff.Config{BaseDelay: memberBackoff, MaxDelay: memberBackoff, Multiplier: 1}, MinConnectTimeout: memberConnect,
 			}))

@@ -70,7 +70,14 @@ func run(ctx context.Context, o options.Completed) (err error) {
 	if err != nil {
 		return err
 	}
-	server, err := config.Complete().New()
+	completed := config.Complete()
+	if err := completed.AwaitEtcd(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // stopped while it waits
+		}
+		return err
+	}
+	server, err := completed.New()
 	if err != nil {
 		return err
 	}

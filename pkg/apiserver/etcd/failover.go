@@ -120,11 +120,11 @@ func (f *Failover) Run(ctx context.Context, members map[string]*clientv3.Client,
 	failures := map[string]int{}
 	alone := 0
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		responds := probe(ctx, members)
+		silence := probe(ctx, members)
 		if ctx.Err() != nil {
 			return
 		}
-		anyone := slices.Contains(slices.Collect(maps.Values(responds)), true)
+		anyone := slices.Contains(slices.Collect(maps.Values(silence)), nil)
 		if alone++; anyone {
 			alone = 0
 		}
@@ -132,8 +132,8 @@ func (f *Failover) Run(ctx context.Context, members map[string]*clientv3.Client,
 			klog.FromContext(ctx).Info("No etcd member responds; ending all watches, so that clients continue at another replica")
 			isolated()
 		}
-		for member, ok := range responds {
-			if ok {
+		for member, err := range silence {
+			if err == nil {
 				failures[member] = 0
 			} else {
 				failures[member]++
@@ -164,19 +164,36 @@ func (f *Failover) mark(address string, silent bool) {
 	}
 }
 
-// probe reports which members respond with the current state, which requires the leader of the cluster.
-func probe(ctx context.Context, members map[string]*clientv3.Client) map[string]bool {
+// Unavailable returns an error that names the clusters of which no member responds, or nil. The clients are by the URL
+// of the member.
+func Unavailable(ctx context.Context, clusters [][]string, members map[string]*clientv3.Client) error {
+	silence := probe(ctx, members)
+	var errs []error
+	for _, cluster := range clusters {
+		if !slices.ContainsFunc(cluster, func(member string) bool { return silence[member] == nil }) {
+			errs = append(errs, fmt.Errorf("etcd %s does not respond: %w", strings.Join(cluster, ","), silence[cluster[0]]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// probe returns for each member nil if it responds with the current state, which requires the leader of the cluster, or
+// the reason why it does not.
+func probe(ctx context.Context, members map[string]*clientv3.Client) map[string]error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	out := map[string]bool{}
+	out := map[string]error{}
 	var mu sync.Mutex
 	var probes sync.WaitGroup
 	for member, client := range members {
 		probes.Go(func() {
 			_, err := client.Get(ctx, probeKey, clientv3.WithCountOnly())
+			if answered(err) {
+				err = nil
+			}
 			mu.Lock()
 			defer mu.Unlock()
-			out[member] = answered(err)
+			out[member] = err
 		})
 	}
 	probes.Wait()
