@@ -67,8 +67,11 @@ type adoption struct {
 	// waves are the objects in the order in which they are imported: owners before dependents, which the garbage collector
 	// of the hub would otherwise delete.
 	waves [][]*unstructured.Unstructured
-	// unproved are the clusters whose agents have to be accepted again, and rejoining those that have to join again.
-	unproved, rejoining []string
+	// unproved are the clusters whose agents have to be accepted again.
+	unproved []string
+	// roles are the clusters that authenticate with IAM roles. offersRoles is true if this hub enables their driver.
+	roles       []*iamCluster
+	offersRoles bool
 }
 
 func newHubAdopt(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
@@ -127,6 +130,9 @@ func (a *adoption) run(ctx context.Context, path string) error {
 	if err := a.refuse(findings); err != nil {
 		return err
 	}
+	if a.offersRoles, err = a.enablesRoles(ctx); err != nil {
+		return err
+	}
 	a.plan()
 	if a.dryRun {
 		if err := a.check(ctx); err != nil {
@@ -136,6 +142,7 @@ func (a *adoption) run(ctx context.Context, path string) error {
 		return nil
 	}
 	finish := []step{
+		{"reserve the IAM identities of the clusters", a.claimRoles},
 		{"start the controllers of the server", func(ctx context.Context) error { return releaseControllers(ctx, a.kube) }},
 		{"record the end of the adoption", func(ctx context.Context) error { return a.record(ctx, phaseDone) }},
 	}
@@ -325,10 +332,9 @@ func (a *adoption) plan() {
 		object.SetResourceVersion("")
 		switch object.GetKind() {
 		case kindRegistration:
-			if drivers[name] != string(registerv1alpha1.DriverCSR) {
-				// The IAM roles of the claim belong to the other hub.
-				a.rejoining = append(a.rejoining, name)
-				continue
+			byRole := drivers[name] == string(registerv1alpha1.DriverAWSIRSA)
+			if byRole {
+				a.addRoles(object)
 			}
 			unstructured.RemoveNestedField(object.Object, "status")
 			annotations := object.GetAnnotations()
@@ -339,7 +345,7 @@ func (a *adoption) plan() {
 			delete(annotations, rehoming.KeyAnnotation)
 			if keys[name] != "" {
 				annotations[rehoming.KeyAnnotation] = keys[name]
-			} else {
+			} else if !byRole {
 				a.unproved = append(a.unproved, name)
 			}
 			object.SetAnnotations(annotations)
@@ -514,7 +520,5 @@ func (a *adoption) summarize() {
 	if len(a.unproved) > 0 {
 		a.say("\nThe agents of these clusters did not report a key, so their requests wait for you to accept them again:\n%s\n\n    clusteradm accept --clusters CLUSTER_NAME", names(a.unproved))
 	}
-	if len(a.rejoining) > 0 {
-		a.say("\nThe IAM roles of these clusters belong to the other hub. On each, run clusteradm join with the ARN of this hub:\n%s", names(a.rejoining))
-	}
+	a.summarizeRoles()
 }

@@ -77,12 +77,16 @@ func TestPlan(t *testing.T) {
 	work := archived("ManifestWork", "owned", "w1", nil, "p1", "gone")
 	unowned := archived("ManifestWork", "unowned", "w2", nil, "gone")
 	registration := archived(kindRegistration, "cluster1", "r1", csr)
-	irsa := archived(kindRegistration, "eks", "r2", map[string]any{"spec": map[string]any{"driver": "aws-irsa"}})
+	byRole := archived(kindRegistration, "eks", "r2", map[string]any{
+		"spec": map[string]any{"driver": "aws-irsa", "irsa": map[string]any{"managedClusterARN": managedARN}}, "status": map[string]any{"irsa": map[string]any{"hubRoleARN": "former"}},
+	})
+	withoutDriver := byRole.DeepCopy()
 	cluster := archived(kindManagedCluster, "cluster1", "c1", claims)
 	a := &adoption{
 		streams: genericiooptions.IOStreams{Out: &bytes.Buffer{}}, epoch: rehoming.Epoch{Number: 2, Hub: "b"}, at: time.Unix(1_700_000_000, 0).UTC(),
+		offersRoles: true,
 		archive: &archive{objects: []*unstructured.Unstructured{
-			work, unowned, archived("ClusterPermission", "permission", "p1", nil), registration, irsa, cluster,
+			work, unowned, archived("ClusterPermission", "permission", "p1", nil), registration, byRole, cluster,
 			archived(kindRegistration, "silent", "r3", csr), archived(kindManagedCluster, "silent", "c2", nil), archived(kindClusterSet, "default", "s1", nil),
 		}},
 	}
@@ -93,8 +97,8 @@ func TestPlan(t *testing.T) {
 			position[object.GetUID()] = i + 1
 		}
 	}
-	if position["r1"] == 0 || position["r1"] >= position["c1"] || position["p1"] >= position["w1"] || position["w2"] == 0 || position["r2"] != 0 || position["s1"] != 0 {
-		t.Errorf("positions = %v, want registrations before clusters, owners before dependents, and neither IRSA registrations nor the default set", position)
+	if position["r1"] == 0 || position["r1"] >= position["c1"] || position["p1"] >= position["w1"] || position["w2"] == 0 || position["r2"] == 0 || position["s1"] != 0 {
+		t.Errorf("positions = %v, want registrations before clusters, owners before dependents, and not the default set", position)
 	}
 	if owners := work.GetOwnerReferences(); len(owners) != 1 || owners[0].UID != "p1" || len(unowned.GetOwnerReferences()) != 0 {
 		t.Errorf("owners = %v and %v, want only the exported one", owners, unowned.GetOwnerReferences())
@@ -105,7 +109,18 @@ func TestPlan(t *testing.T) {
 	if got := cluster.GetAnnotations()[rehoming.EpochAnnotation]; got != "0/b" {
 		t.Errorf("epoch before all objects are imported = %q, want 0/b, which no agent obeys", got)
 	}
-	if !reflect.DeepEqual(a.unproved, []string{"silent"}) || !reflect.DeepEqual(a.rejoining, []string{"eks"}) {
-		t.Errorf("clusters to accept again = %v, to join again = %v, want silent and eks", a.unproved, a.rejoining)
+	if !reflect.DeepEqual(a.unproved, []string{"silent"}) {
+		t.Errorf("clusters to accept again = %v, want silent", a.unproved)
+	}
+	claim, _, _ := unstructured.NestedString(byRole.Object, "spec", "irsa", "managedClusterARN")
+	if claim != managedARN || byRole.Object["status"] != nil || len(a.roles) != 1 || a.roles[0].arn != managedARN || a.roles[0].former.HubRoleARN != "former" {
+		t.Errorf("registration by roles = %v, clusters = %+v, want the claim, and the roles of the other hub only in the summary", byRole.Object, a.roles)
+	}
+	// On a hub without the driver, the cluster has to prove its identity with its key.
+	b := &adoption{archive: &archive{objects: []*unstructured.Unstructured{withoutDriver}}}
+	b.plan()
+	spec, _, _ := unstructured.NestedMap(withoutDriver.Object, "spec")
+	if !reflect.DeepEqual(spec, map[string]any{"driver": "csr"}) || withoutDriver.GetAnnotations()[rehoming.AdoptedAnnotation] == "" {
+		t.Errorf("registration on a hub without the driver = %v, want an adopted one with certificates", withoutDriver.Object)
 	}
 }

@@ -147,7 +147,12 @@ func setClaim(registration *registerv1alpha1.ManagedClusterRegistration, identit
 	registration.Annotations[claimReadAnnotation] = "true"
 	registration.Spec.Driver = registerv1alpha1.DriverAWSIRSA
 	registration.Spec.IRSA = &claimed
-	registration.Status.IRSA = &registerv1alpha1.IRSAStatus{
+	registration.Status.IRSA = statusOf(identity)
+}
+
+// statusOf returns the names of the roles of an identity.
+func statusOf(identity irsa.Identity) *registerv1alpha1.IRSAStatus {
+	return &registerv1alpha1.IRSAStatus{
 		Hash:                  identity.Hash(),
 		HubRoleARN:            identity.HubRoleARN(),
 		ManagedClusterRoleARN: identity.ManagedClusterRoleARN(),

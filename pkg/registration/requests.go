@@ -92,6 +92,11 @@ func (r *Registrar) Claim(ctx context.Context, cluster string, given *registerv1
 	case current != nil && current.Withdrawn:
 		return nil, refused(cluster, "the previous claim of the cluster is being withdrawn: try again later")
 	case current != nil && current.ManagedClusterARN == identity.Managed.String():
+		if registration.Status.IRSA == nil && !dryRun {
+			if registration, err = r.reclaim(ctx, mc, registration, identity); err != nil {
+				return nil, unclaimable(cluster, err)
+			}
+		}
 		return r.answer(mc, registration, given.Spec)
 	case current != nil:
 		return nil, refused(cluster, "the cluster has claimed another ARN: withdraw that claim first")
@@ -123,6 +128,23 @@ func (r *Registrar) Claim(ctx context.Context, cluster string, given *registerv1
 		return nil, err
 	}
 	return r.answer(mc, registration, given.Spec)
+}
+
+// reclaim reserves the identity of a registration that was adopted from another hub.
+func (r *Registrar) reclaim(ctx context.Context, mc *clusterv1.ManagedCluster, registration *registerv1alpha1.ManagedClusterRegistration, identity irsa.Identity) (*registerv1alpha1.ManagedClusterRegistration, error) {
+	claimed := *registration.Spec.IRSA
+	if err := r.reserve(ctx, identity, mc, claimed, false); err != nil {
+		return nil, err
+	}
+	return r.Records.Update(ctx, mc.Name, func(current *registerv1alpha1.ManagedClusterRegistration) error {
+		if current.Spec.IRSA == nil || current.Spec.IRSA.ManagedClusterARN != claimed.ManagedClusterARN || current.Spec.IRSA.Withdrawn {
+			return errStale
+		}
+		if current.Status.IRSA == nil {
+			current.Status.IRSA = statusOf(identity)
+		}
+		return nil
+	})
 }
 
 // registered returns a cluster and its registration, which it creates if there is none.

@@ -29,6 +29,8 @@ type FleetOptions struct {
 	// AWS makes all clusters EKS clusters, and enables the drivers csr and aws-irsa. It requires
 	// [JoinByRegistration], and must run from before NewFleet until after Stop.
 	AWS *fakeaws.Server
+	// HubARN is the ARN of the hub with AWS; [HubARN] if empty.
+	HubARN string
 	// ForeignHub makes the hub a cluster with aws-iam-authenticator instead of EKS. It requires AWS.
 	ForeignHub bool
 	// IRSA are the names of the managed clusters with the driver aws-irsa; the others use csr.
@@ -102,6 +104,9 @@ func NewFleet(opts FleetOptions) (*Fleet, error) {
 	}
 	if opts.KubeBinDir == "" {
 		opts.KubeBinDir = opts.BinDir
+	}
+	if opts.HubARN == "" {
+		opts.HubARN = HubARN
 	}
 	if opts.Progress == nil {
 		opts.Progress = func(string, time.Duration) {}

@@ -33,7 +33,7 @@ func (o *FleetOptions) eks(arn string) *EKS {
 
 // hubEKS returns the EKS cluster of the hub.
 func (o *FleetOptions) hubEKS() *EKS {
-	hub := o.eks(HubARN)
+	hub := o.eks(o.HubARN)
 	if hub != nil {
 		hub.Foreign = o.ForeignHub
 	}
@@ -60,7 +60,7 @@ func (f *Fleet) Invite(ctx context.Context) (*Invitation, error) {
 		if err := f.Hub.makeServerRole(ctx); err != nil {
 			return nil, fmt.Errorf("create the role of the server: %w", err)
 		}
-		args = []string{"--registration-auth=csr,aws-irsa", "--hub-cluster-arn=" + HubARN}
+		args = []string{"--registration-auth=csr,aws-irsa", "--hub-cluster-arn=" + f.options.HubARN}
 		if f.options.ForeignHub {
 			args = append(args, "--eks-auth=ConfigMap")
 		}
@@ -72,7 +72,7 @@ func (f *Fleet) Invite(ctx context.Context) (*Invitation, error) {
 func (f *Fleet) join(ctx context.Context, agent *Agent) error {
 	var args []string
 	if slices.Contains(f.options.IRSA, agent.clusterName) {
-		args = []string{"--registration-auth=aws-irsa", "--eks-hub-cluster-arn=" + HubARN, "--managed-cluster-arn=" + agent.managed.EKS().ARN}
+		args = []string{"--registration-auth=aws-irsa", "--eks-hub-cluster-arn=" + f.options.HubARN, "--managed-cluster-arn=" + agent.managed.EKS().ARN}
 	}
 	if err := agent.Join(ctx, f.adm, f.invitation, args...); err != nil {
 		return err
