@@ -81,7 +81,6 @@ func TestHistory(t *testing.T) {
 			if result.Operations[OK] == 0 || result.Acknowledged == 0 || result.Failures["dial: connection refused"]+result.Failures["503 ServiceUnavailable"] == 0 || result.Events < result.Acknowledged || result.Resumes == 0 {
 				t.Errorf("result = %+v, want acknowledged writes, failures, events and resumed watches", result)
 			}
-			mutations(t, run)
 		})
 		for _, row := range []struct {
 			defect broken.Defect
