@@ -3,6 +3,7 @@ package upgrade
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -31,26 +32,13 @@ const (
 func TestMigrationSurvivesKill(t *testing.T) {
 	t.Parallel()
 	const number = 2000
-	older := authenticationv1alpha1.SchemeGroupVersion
 	// Compaction writes a key of its own.
 	f := framework.OwnFleet(t, localhub.FleetOptions{APIServerArgs: []string{"--etcd-compaction-interval=0"}})
 	if err := f.Server.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	withData(t, func(ctx context.Context, client *clientv3.Client) {
-		for i := range number {
-			account := &authenticationv1alpha1.ManagedServiceAccount{ObjectMeta: metav1.ObjectMeta{
-				Namespace: framework.Cluster1, Name: fmt.Sprintf("account-%d", i), UID: "e0f4", Generation: 3, CreationTimestamp: metav1.Now(),
-			}}
-			account.Spec.Rotation.Validity = time.Hour.String()
-			content, err := runtime.Encode(scheme.Codecs.LegacyCodec(older), account)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := client.Put(ctx, accountsPrefix+framework.Cluster1+"/"+account.Name, string(content)); err != nil {
-				t.Fatal(err)
-			}
-		}
+		storeOlder(ctx, t, client, number)
 		// The data of a release without migrations have no record.
 		if _, err := client.Delete(ctx, recordKey); err != nil {
 			t.Fatal(err)
@@ -64,19 +52,7 @@ func TestMigrationSurvivesKill(t *testing.T) {
 	// version, and the revision of etcd.
 	state := func() (left int, revision int64) {
 		withEtcd(t, endpoint, func(ctx context.Context, client *clientv3.Client) {
-			answer, err := client.Get(ctx, accountsPrefix, clientv3.WithPrefix())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(answer.Kvs) != number {
-				t.Errorf("number of stored accounts = %d, want %d", len(answer.Kvs), number)
-			}
-			for _, kv := range answer.Kvs {
-				if bytes.Contains(kv.Value, []byte(`"apiVersion":"`+older.String()+`"`)) {
-					left++
-				}
-			}
-			revision = answer.Header.Revision
+			left, revision = countOlder(ctx, t, client, number)
 		})
 		return left, revision
 	}
@@ -97,18 +73,124 @@ func TestMigrationSurvivesKill(t *testing.T) {
 	if left != 0 {
 		t.Errorf("accounts in %s after the migration = %d, want 0", older, left)
 	}
-	accounts := framework.Must(f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).List(t.Context(), metav1.ListOptions{}))(t)
-	for _, account := range accounts.Items {
-		if account.Generation != 3 || account.UID != "e0f4" || account.Spec.Rotation.Validity != time.Hour.String() {
-			t.Errorf("account after the migration = %+v, want the generation, the uid and the spec that were stored", account)
-		}
-	}
+	unchanged(t, f)
 	if err := f.Server.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	restart(t, f)
 	if _, revision := state(); revision != written {
 		t.Errorf("revision of etcd after another start = %d, want %d", revision, written)
+	}
+}
+
+// TestMigrationOfOverriddenResource migrates accounts that have an etcd of their own. The record of versions is in the
+// other etcd, and must say that the accounts are migrated only after they are.
+func TestMigrationOfOverriddenResource(t *testing.T) {
+	t.Parallel()
+	const number = 100
+	dir := framework.OwnDir(t)
+	start := func(name string) *localhub.Etcd {
+		etcd := framework.Must(localhub.NewEtcd(name, filepath.Join(dir, name), localhub.BinDir(), filepath.Join(dir, name+".log"), false))(t)
+		framework.StopLater(t, etcd.Stop)
+		if err := etcd.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return etcd
+	}
+	common, accounts := start("common"), start("accounts")
+	f := framework.OwnFleet(t, localhub.FleetOptions{APIServerArgs: []string{
+		"--etcd-servers=" + common.Endpoint, "--search-data-dir=" + filepath.Join(dir, "search"), "--etcd-compaction-interval=0",
+		"--etcd-servers-overrides=" + older.Group + "/managedserviceaccounts#" + accounts.Endpoint,
+	}})
+	if err := f.Server.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	withEtcd(t, accounts.Endpoint, func(ctx context.Context, client *clientv3.Client) { storeOlder(ctx, t, client, number) })
+	withEtcd(t, common.Endpoint, func(ctx context.Context, client *clientv3.Client) {
+		if _, err := client.Delete(ctx, recordKey); err != nil {
+			t.Fatal(err)
+		}
+	})
+	state := func() (left int, revision int64, versions []string) {
+		withEtcd(t, common.Endpoint, func(ctx context.Context, client *clientv3.Client) {
+			var record struct{ Versions map[string][]string }
+			answer, err := client.Get(ctx, recordKey)
+			if err != nil || len(answer.Kvs) != 1 || json.Unmarshal(answer.Kvs[0].Value, &record) != nil {
+				t.Fatalf("record of versions = %v, %v, want one", answer, err)
+			}
+			versions = record.Versions["managedserviceaccounts."+older.Group]
+		})
+		withEtcd(t, accounts.Endpoint, func(ctx context.Context, client *clientv3.Client) {
+			left, revision = countOlder(ctx, t, client, number)
+			foreign, err := client.Get(ctx, storagePrefix+"/storage-versions/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+			if err != nil || foreign.Count != 0 {
+				t.Errorf("keys of versions in the etcd of the accounts = %v, %v, want none", foreign, err)
+			}
+		})
+		return left, revision, versions
+	}
+	restart(t, f)
+	left, written, versions := state()
+	if left != 0 || len(versions) != 1 || versions[0] == older.Version {
+		t.Errorf("accounts in %s after the migration = %d, versions in the record = %v, want none, and the current version only", older, left, versions)
+	}
+	unchanged(t, f)
+	if err := f.Server.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	restart(t, f)
+	if _, revision, _ := state(); revision != written {
+		t.Errorf("revision of the etcd of the accounts after another start = %d, want %d", revision, written)
+	}
+}
+
+// older is a version in which earlier releases stored accounts.
+var older = authenticationv1alpha1.SchemeGroupVersion
+
+// storeOlder writes accounts in the older version.
+func storeOlder(ctx context.Context, t *testing.T, client *clientv3.Client, number int) {
+	t.Helper()
+	for i := range number {
+		account := &authenticationv1alpha1.ManagedServiceAccount{ObjectMeta: metav1.ObjectMeta{
+			Namespace: framework.Cluster1, Name: fmt.Sprintf("account-%d", i), UID: "e0f4", Generation: 3, CreationTimestamp: metav1.Now(),
+		}}
+		account.Spec.Rotation.Validity = time.Hour.String()
+		content, err := runtime.Encode(scheme.Codecs.LegacyCodec(older), account)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Put(ctx, accountsPrefix+framework.Cluster1+"/"+account.Name, string(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// countOlder returns how many accounts are stored in the older version, and the revision of etcd.
+func countOlder(ctx context.Context, t *testing.T, client *clientv3.Client, number int) (left int, revision int64) {
+	t.Helper()
+	answer, err := client.Get(ctx, accountsPrefix, clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(answer.Kvs) != number {
+		t.Errorf("number of stored accounts = %d, want %d", len(answer.Kvs), number)
+	}
+	for _, kv := range answer.Kvs {
+		if bytes.Contains(kv.Value, []byte(`"apiVersion":"`+older.String()+`"`)) {
+			left++
+		}
+	}
+	return left, answer.Header.Revision
+}
+
+// unchanged checks that the accounts are those that storeOlder wrote.
+func unchanged(t *testing.T, f *framework.Fleet) {
+	t.Helper()
+	accounts := framework.Must(f.OCM.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).List(t.Context(), metav1.ListOptions{}))(t)
+	for _, account := range accounts.Items {
+		if account.Generation != 3 || account.UID != "e0f4" || account.Spec.Rotation.Validity != time.Hour.String() {
+			t.Errorf("account after the migration = %+v, want the generation, the uid and the spec that were stored", account)
+		}
 	}
 }
 
