@@ -217,8 +217,8 @@ func (c *EtcdCluster) ServerArgs(dir string) []string {
 	}
 }
 
-// adminTLS returns the TLS configuration of the test's own client. It reads the current certificate.
-func (c *EtcdCluster) adminTLS() *tls.Config {
+// AdminTLS returns the TLS configuration of the test's own client. It reads the current certificate.
+func (c *EtcdCluster) AdminTLS() *tls.Config {
 	roots := x509.NewCertPool()
 	roots.AddCert(c.serving.cert)
 	dir := filepath.Join(c.dir, "admin")
@@ -233,7 +233,7 @@ func (c *EtcdCluster) IssueAdmin() error { return c.IssueClient(filepath.Join(c.
 
 // healthy returns a readiness check, which fails while the member has no leader.
 func (c *EtcdCluster) healthy(m *EtcdMember) (func(context.Context) error, error) {
-	transport := &http.Transport{TLSClientConfig: c.adminTLS(), DisableKeepAlives: true}
+	transport := &http.Transport{TLSClientConfig: c.AdminTLS(), DisableKeepAlives: true}
 	if m.Host != nil {
 		transport.DialContext = m.Host.Dial
 	}
@@ -246,7 +246,7 @@ func (c *EtcdCluster) Client(endpoints ...string) (*clientv3.Client, error) {
 	if len(endpoints) == 0 {
 		endpoints = c.Endpoints
 	}
-	config := clientv3.Config{Endpoints: endpoints, TLS: c.adminTLS(), Logger: zap.NewNop(), DialTimeout: 5 * time.Second}
+	config := clientv3.Config{Endpoints: endpoints, TLS: c.AdminTLS(), Logger: zap.NewNop(), DialTimeout: 5 * time.Second}
 	if host := c.Members[0].Host; host != nil {
 		config.DialOptions = append(config.DialOptions, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			return host.Dial(ctx, "tcp", address)
