@@ -83,6 +83,10 @@ func allRows() []row {
 		{name: "etcd-compaction", fault: "etcd is compacted to its last revision ten times per second", run: compact},
 		{name: "serving-certificate-expired", fault: "the serving certificate of a replica expires, and is replaced", single: true, outage: true, run: expireServing},
 		{name: "etcd-client-certificate-expired", fault: "the etcd client certificate of a replica expires, all members restart, and it is replaced", single: true, outage: true, run: expireEtcdClient},
+		{name: "agent-certificate-expired", fault: "the hub client certificate of the agent expires while the agent is stopped; started later", single: true, outage: true, run: expireAgent},
+		{name: "front-proxy-certificate-expired", fault: "the client certificate of the hub's aggregation layer expires, and is replaced", single: true, outage: true, run: expireFrontProxy},
+		{name: "front-proxy-authority-replaced", fault: "the authority and the client certificate of the hub's aggregation layer are replaced", single: true, outage: true, run: replaceFrontProxy},
+		{name: "hub-authority-replaced", fault: "the authority of the hub's serving certificate is replaced, after all clients trust the new one", single: true, outage: true, run: replaceHubAuthority},
 		{name: "clock-replica-ahead", fault: "the clock of a replica is an hour ahead", run: shift(anyReplica, time.Hour)},
 		{name: "clock-replica-behind", fault: "the clock of a replica is an hour behind", run: shift(anyReplica, -time.Hour)},
 		{name: "clock-leader-ahead", fault: "the clock of the replica that runs the controllers is an hour ahead", run: shift(leader, time.Hour)},
@@ -629,46 +633,6 @@ func apiServiceDown(ctx context.Context, c *campaign) (string, error) {
 		return nil
 	})
 	return fmt.Sprintf("Three deleted namespaces are gone %.0f s after the replicas are back", time.Since(began).Seconds()), err
-}
-
-// shortLived is the validity of a certificate that expires during a row.
-const shortLived = 10 * time.Second
-
-// expireServing lets the serving certificate of a replica expire. Connections of the hub that exist continue.
-func expireServing(ctx context.Context, c *campaign) (string, error) {
-	replica := c.Replicas[1]
-	expires := time.Now().Add(shortLived)
-	if err := replica.IssueServing(expires); err != nil {
-		return "", err
-	}
-	if err := errors.Join(sleep(ctx, time.Until(expires)), c.hold(ctx)); err != nil {
-		return "", err
-	}
-	return "", replica.IssueServing(time.Time{})
-}
-
-// expireEtcdClient lets the etcd client certificate of a replica expire, and restarts the members, so that the replica
-// needs new connections. The leader is last, to have one change of the leader only.
-func expireEtcdClient(ctx context.Context, c *campaign) (string, error) {
-	certs := filepath.Join(filepath.Dir(c.Etcd.Members[0].LogFile), "..", "..", c.Replicas[1].Node, "etcd-certs")
-	expires := time.Now().Add(shortLived)
-	if err := c.Etcd.IssueClientUntil(certs, expires); err != nil {
-		return "", err
-	}
-	if err := sleep(ctx, time.Until(expires)); err != nil {
-		return "", err
-	}
-	leads, err := c.Etcd.Leader(ctx)
-	if err != nil {
-		return "", err
-	}
-	for i := range c.Etcd.Members {
-		member := c.Etcd.Members[(leads+1+i)%len(c.Etcd.Members)]
-		if err := errors.Join(member.Stop(ctx), member.Start(ctx)); err != nil {
-			return "", err
-		}
-	}
-	return "", errors.Join(c.hold(ctx), c.Etcd.IssueClient(certs))
 }
 
 // shift changes the clock of a process.

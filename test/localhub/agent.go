@@ -10,10 +10,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/cert"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 )
@@ -210,6 +213,39 @@ func (a *Agent) Launch(ctx context.Context) error {
 		return fmt.Errorf("start %s: %w", a.Name, err)
 	}
 	return a.Process.Launch()
+}
+
+// ExpireIdentity replaces the certificate with which an agent has registered by one of the hub that expires at a time.
+// The agent must not run: it uses the certificate from its next start.
+func (a *Agent) ExpireIdentity(ctx context.Context, hub *Cluster, expires time.Time) error {
+	client, err := kubernetes.NewForConfig(a.managed.AdminConfig())
+	if err != nil {
+		return err
+	}
+	secret, err := client.CoreV1().Secrets(a.namespace).Get(ctx, identitySecret, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	current, err := cert.ParseCertsPEM(secret.Data[corev1.TLSCertKey])
+	if err != nil {
+		return err
+	}
+	subject := current[0].Subject
+	secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey], err = hub.pki.client.issueClientUntil(expires, subject.CommonName, subject.Organization)
+	if err != nil {
+		return err
+	}
+	_, err = client.CoreV1().Secrets(a.namespace).Update(ctx, secret, metav1.UpdateOptions{})
+	return err
+}
+
+// Identity returns the Secret with the credentials with which an agent has registered.
+func (a *Agent) Identity(ctx context.Context) (*corev1.Secret, error) {
+	client, err := kubernetes.NewForConfig(a.managed.AdminConfig())
+	if err != nil {
+		return nil, err
+	}
+	return client.CoreV1().Secrets(a.namespace).Get(ctx, identitySecret, metav1.GetOptions{})
 }
 
 func (a *Agent) prepareRegistration(ctx context.Context) error {

@@ -2,6 +2,7 @@ package localhub
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -9,10 +10,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 )
 
 // controllers are the controllers that the controller manager runs: those that our
@@ -125,6 +128,9 @@ func newCluster(opts ClusterOptions) (*Cluster, error) {
 	if err := c.WriteAdminKubeconfig(c.adminKubeconfig()); err != nil {
 		return nil, err
 	}
+	if c.admin.CAData, err = cert.EncodeCertificates(c.pki.serving.cert, c.pki.nextServing.cert); err != nil {
+		return nil, err
+	}
 	if c.eks != nil {
 		args, err := c.enterAWS()
 		if err != nil {
@@ -206,8 +212,8 @@ func (c *Cluster) defineControllerManager(opts ClusterOptions, logFile string) e
 	if err != nil {
 		return err
 	}
-	kubeconfig := filepath.Join(c.dir, "controller-manager.kubeconfig")
-	if err := c.WriteKubeconfig(kubeconfig, "system:kube-controller-manager"); err != nil {
+	kubeconfig, err := c.writeControllerManagerKubeconfig()
+	if err != nil {
 		return err
 	}
 	port, err := FreePort()
@@ -284,6 +290,48 @@ func failedChecks(body string) string {
 		}
 	}
 	return strings.Join(failed, ", ")
+}
+
+// IssueFrontProxy replaces the client certificate of the aggregation layer. It expires at a time, or in a year if the
+// time is zero. The cluster uses it for all requests after its kube-apiserver has restarted.
+func (c *Cluster) IssueFrontProxy(expires time.Time) error {
+	return c.pki.issueFrontProxy(filepath.Join(c.dir, "pki"), expires)
+}
+
+// ReplaceFrontProxyAuthority does the same with a new authority.
+func (c *Cluster) ReplaceFrontProxyAuthority() error {
+	if err := errors.Join(os.Remove(c.pki.frontProxy.certFile), os.Remove(c.pki.frontProxy.keyFile)); err != nil {
+		return err
+	}
+	var err error
+	if c.pki.frontProxy, err = loadAuthority(filepath.Join(c.dir, "pki"), "front-proxy-ca"); err != nil {
+		return err
+	}
+	return c.IssueFrontProxy(time.Time{})
+}
+
+func (c *Cluster) writeControllerManagerKubeconfig() (string, error) {
+	path := filepath.Join(c.dir, "controller-manager.kubeconfig")
+	return path, c.WriteKubeconfig(path, "system:kube-controller-manager")
+}
+
+// TrustNextServing makes the kubeconfigs of the administrator and of the controller manager, and those that the cluster
+// writes from now on, trust the next authority of serving certificates in addition to the current one.
+func (c *Cluster) TrustNextServing() error {
+	c.pki.trusted = []*x509.Certificate{c.pki.serving.cert, c.pki.nextServing.cert}
+	bundle, err := cert.EncodeCertificates(c.pki.trusted...)
+	if err != nil {
+		return err
+	}
+	_, err = c.writeControllerManagerKubeconfig()
+	// The controller manager publishes the content of the file to all namespaces.
+	return errors.Join(err, c.WriteAdminKubeconfig(c.adminKubeconfig()), writeFile(c.pki.serving.certFile, bundle))
+}
+
+// ReplaceServing replaces the serving certificate by one of the next authority.
+func (c *Cluster) ReplaceServing() error {
+	c.pki.serving = c.pki.nextServing
+	return c.pki.issueServing(filepath.Join(c.dir, "pki"), c.on.address())
 }
 
 // Start starts the processes that do not run yet and returns when the cluster is

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
 )
 
@@ -77,7 +78,7 @@ func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name stri
 }
 
 func (c *Cluster) anonymousConfig() (*rest.Config, error) {
-	bundle, err := c.pki.serving.bundle()
+	bundle, err := cert.EncodeCertificates(c.pki.trusted...)
 	if err != nil {
 		return nil, err
 	}

@@ -113,8 +113,14 @@ func (a *authority) issue(template *x509.Certificate) (certPEM, keyPEM []byte, e
 
 // issueClient issues a client certificate, which Kubernetes maps to the user and the groups.
 func (a *authority) issueClient(user string, groups []string) (certPEM, keyPEM []byte, err error) {
+	return a.issueClientUntil(time.Time{}, user, groups)
+}
+
+// issueClientUntil issues a client certificate that expires at a time, or after leafLifetime if it is zero.
+func (a *authority) issueClientUntil(expires time.Time, user string, groups []string) (certPEM, keyPEM []byte, err error) {
 	return a.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
+		NotAfter:    expires,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 }
@@ -173,6 +179,10 @@ func writePair(dir, name string, certPEM, keyPEM []byte) (certFile, keyFile stri
 // controlPlanePKI contains all keys and certificates of one control plane.
 type controlPlanePKI struct {
 	serving, client, frontProxy *authority
+	// nextServing replaces serving if a test replaces the authority. The test's own clients trust both.
+	nextServing *authority
+	// trusted are the authorities in the kubeconfigs that the cluster writes.
+	trusted []*x509.Certificate
 
 	servingCert, servingKey       string
 	frontProxyCert, frontProxyKey string
@@ -193,6 +203,10 @@ func loadControlPlanePKI(dir, address string) (*controlPlanePKI, error) {
 	if p.serving, err = loadAuthority(dir, "serving-ca"); err != nil {
 		return nil, err
 	}
+	if p.nextServing, err = loadAuthority(dir, "next-serving-ca"); err != nil {
+		return nil, err
+	}
+	p.trusted = []*x509.Certificate{p.serving.cert}
 	if p.client, err = loadAuthority(dir, "client-ca"); err != nil {
 		return nil, err
 	}
@@ -202,14 +216,25 @@ func loadControlPlanePKI(dir, address string) (*controlPlanePKI, error) {
 	if _, err = loadKey(p.serviceAccountKey); err != nil {
 		return nil, err
 	}
-	p.servingCert, p.servingKey, err = p.serving.issueServing(dir, address, "localhost", "kubernetes.default.svc", "kubernetes.default", "kubernetes")
-	if err != nil {
+	if err := p.issueServing(dir, address); err != nil {
 		return nil, err
 	}
-	certPEM, keyPEM, err := p.frontProxy.issueClient(frontProxyName, nil)
+	return p, p.issueFrontProxy(dir, time.Time{})
+}
+
+// issueServing writes a serving certificate for an address.
+func (p *controlPlanePKI) issueServing(dir, address string) (err error) {
+	p.servingCert, p.servingKey, err = p.serving.issueServing(dir, address, "localhost", "kubernetes.default.svc", "kubernetes.default", "kubernetes")
+	return err
+}
+
+// issueFrontProxy writes a client certificate of the aggregation layer that expires at a time, or after leafLifetime if
+// it is zero.
+func (p *controlPlanePKI) issueFrontProxy(dir string, expires time.Time) error {
+	certPEM, keyPEM, err := p.frontProxy.issueClientUntil(expires, frontProxyName, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	p.frontProxyCert, p.frontProxyKey, err = writePair(dir, frontProxyName, certPEM, keyPEM)
-	return p, err
+	return err
 }
