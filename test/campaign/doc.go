@@ -1,5 +1,5 @@
 // Package campaign breaks a hub with three replicas of the server, three members of etcd, PostgreSQL, a managed
-// cluster and its agent in every way that administrators fear. Each row of docs/reliability.md is one test, which
+// cluster and its registered agent in every way that administrators fear. Each row of docs/reliability.md is one test, which
 // breaks one thing while clients of test/history write, read and watch, works are delivered to the managed cluster,
 // and searches run. It fails if an acknowledged write is lost, or if the history has a violation.
 //

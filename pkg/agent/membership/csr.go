@@ -214,7 +214,7 @@ func (d *csrDriver) request(ctx context.Context, hub kubernetes.Interface, known
 	if _, err := hub.CertificatesV1().CertificateSigningRequests().Create(ctx, request, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return "", fmt.Errorf("create CertificateSigningRequest: %w", err)
 	}
-	klog.FromContext(ctx).Info("Requested a client certificate", "request", name, "user", user)
+	klog.FromContext(ctx).Info("Requested a client certificate; unless the hub approves it by itself, an administrator does with clusteradm accept", "request", name, "user", user)
 	return name, nil
 }
 

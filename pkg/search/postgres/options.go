@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -40,6 +41,9 @@ type Options struct {
 	PollInterval time.Duration
 	// TrimInterval is the interval at which old changes are removed; one minute by default.
 	TrimInterval time.Duration
+
+	// dial opens connections; the default dials without a check of reach.
+	dial pgconn.DialFunc
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -95,6 +99,9 @@ func (o Options) poolConfig(connections int32, statementTimeout time.Duration, s
 	config.MaxConns = connections
 	config.MaxConnIdleTime = 5 * time.Minute
 	config.ConnConfig.ConnectTimeout = 10 * time.Second
+	if o.dial != nil {
+		config.ConnConfig.DialFunc = o.dial
+	}
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	maps.Copy(config.ConnConfig.RuntimeParams, map[string]string{
 		"application_name":                    "hub-apiserver",
