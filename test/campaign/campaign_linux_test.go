@@ -159,6 +159,7 @@ func (c *campaign) measure(t *testing.T, r *row) *result {
 	must("after the fault", delivery.succeeded(ctx))
 	must("after the fault", searches.succeeded(ctx))
 	if r.then != nil {
+		run.Mark("then")
 		must("after the fault", r.then(ctx, c))
 	}
 	stop()
@@ -182,7 +183,7 @@ func (c *campaign) measure(t *testing.T, r *row) *result {
 	}
 	recovered := max(delivery.recovered(begun, ended, r.outage), searches.recovered(begun, ended, r.outage))
 	for _, mark := range checked.Marks {
-		if mark.Name == "end" || !r.outage {
+		if mark.Name == "end" || mark.Name == "begin" && !r.outage {
 			recovered = max(recovered, mark.Recovered)
 		}
 	}
