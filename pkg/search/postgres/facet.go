@@ -120,13 +120,12 @@ func (f *facets) keys() []facetKey {
 // store updates the tables. If the cluster is fresh, the tables contain no rows of it yet. The
 // caller must hold the lock of the cluster.
 func (f *facets) store(ctx context.Context, p *pipeline, e *Engine, cluster int32, fresh bool) error {
-	var rows facetRows
-	var gone []int64
+	var rows, gone facetRows
 	for _, key := range f.keys() {
 		one := f.leaves[key]
 		rows.add(key, one)
 		if one.number < 0 {
-			gone = append(gone, key.leaf)
+			gone.add(key, one)
 		}
 	}
 	switch {
@@ -145,25 +144,14 @@ func (f *facets) store(ctx context.Context, p *pipeline, e *Engine, cluster int3
 			ON CONFLICT (property, cluster, secret, leaf) DO UPDATE SET n = f.n + excluded.n`,
 			cluster, rows.secret, rows.property, rows.leaf, rows.pair, rows.key, rows.value, rows.number)
 	}
-	if len(gone) > 0 {
-		p.add("removing values", "DELETE FROM "+e.table("facets")+` f USING unnest($2::bigint[], $3::bigint[]) g(property, leaf)
-			WHERE f.cluster = $1 AND f.property = g.property AND f.leaf = g.leaf AND f.n <= 0`, cluster, f.propertiesOf(gone), gone)
+	if len(gone.leaf) > 0 {
+		// The condition contains the whole key. Otherwise PostgreSQL reads all values of the property for each.
+		p.add("removing values", "DELETE FROM "+e.table("facets")+` f USING unnest($2::boolean[], $3::bigint[], $4::bigint[]) g(secret, property, leaf)
+			WHERE f.cluster = $1 AND f.secret = g.secret AND f.property = g.property AND f.leaf = g.leaf AND f.n <= 0`,
+			cluster, gone.secret, gone.property, gone.leaf)
 	}
 	f.storeProperties(p, e, cluster)
 	return nil
-}
-
-// propertiesOf returns the properties of leaves.
-func (f *facets) propertiesOf(leaves []int64) []int64 {
-	properties := make([]int64, len(leaves))
-	for i, leaf := range leaves {
-		one := f.leaves[facetKey{leaf: leaf}]
-		if one == nil {
-			one = f.leaves[facetKey{secret: true, leaf: leaf}]
-		}
-		properties[i] = one.property
-	}
-	return properties
 }
 
 func (f *facets) storeProperties(p *pipeline, e *Engine, cluster int32) {
