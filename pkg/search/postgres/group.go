@@ -36,22 +36,28 @@ func (q *queue) wait(ctx context.Context, a *application) ([]*application, error
 		return group, nil
 	case <-ctx.Done():
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for i, one := range q.waiting {
-		if one == a {
-			q.waiting = append(q.waiting[:i], q.waiting[i+1:]...)
-			return nil, fmt.Errorf("waiting for other reports: %w", ctx.Err())
-		}
+	if q.remove(a) {
+		return nil, fmt.Errorf("waiting for other reports: %w", ctx.Err())
 	}
 	// The report is in a group already. The group has a deadline.
 	return <-a.lead, nil
 }
 
-func (q *queue) add(reports ...*application) {
+// remove removes a report that waits, and reports whether it did.
+func (q *queue) remove(a *application) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.waiting = append(q.waiting, reports...)
+	i := slices.Index(q.waiting, a)
+	if i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+	}
+	return i >= 0
+}
+
+func (q *queue) add(a *application) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(q.waiting, a)
 	q.start()
 }
 
