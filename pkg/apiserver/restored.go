@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -113,6 +115,9 @@ func (s *Server) tryMarkRestored(ctx context.Context) error {
 
 // stampClusters marks all stored ManagedClusters that are not marked yet.
 func (s *Server) stampClusters(ctx context.Context, mark *etcd.Mark) error {
+	if s.clients.clusters != s.clients.own {
+		return s.stampHubClusters(ctx, mark)
+	}
 	resource := s.migrator.Resource(clusterv1.Resource("managedclusters").String())
 	if resource == nil {
 		return nil
@@ -158,6 +163,41 @@ func (s *Server) stampClusters(ctx context.Context, mark *etcd.Mark) error {
 	if stamped > 0 {
 		klog.FromContext(ctx).Info("The data were restored from a snapshot; agents keep objects that it does not contain until the restore is confirmed",
 			"restore", mark.ID, "time", mark.Time, "clusters", stamped, "denied", denied)
+	}
+	return nil
+}
+
+// stampHubClusters marks the ManagedClusters that the hub stores in a CustomResourceDefinition. Their data were not
+// restored, but the accounts of the clusters were.
+func (s *Server) stampHubClusters(ctx context.Context, mark *etcd.Mark) error {
+	clusters, stamped := s.clients.clusters.ClusterV1().ManagedClusters(), 0
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{clusterv1.RestoredAnnotation: mark.ID}}})
+	if err != nil {
+		return err
+	}
+	for options := (metav1.ListOptions{Limit: clusterPage}); ; {
+		page, err := clusters.List(ctx, options)
+		if err != nil {
+			return err
+		}
+		for _, c := range page.Items {
+			if c.Annotations[clusterv1.RestoredAnnotation] == mark.ID {
+				continue
+			}
+			if _, err := clusters.Patch(ctx, c.Name, types.MergePatchType, patch, metav1.PatchOptions{}); apierrors.IsNotFound(err) {
+				continue
+			} else if err != nil {
+				return err
+			}
+			stamped++
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			break
+		}
+	}
+	if stamped > 0 {
+		klog.FromContext(ctx).Info("The data were restored from a snapshot; agents keep accounts that it does not contain until the restore is confirmed",
+			"restore", mark.ID, "time", mark.Time, "clusters", stamped)
 	}
 	return nil
 }
