@@ -94,7 +94,9 @@ type SearchConfig struct {
 
 // fleetSearch contains the parts of search.
 type fleetSearch struct {
-	engine   *search.Loading
+	engine *search.Loading
+	// database is nil for an engine without a database.
+	database *postgres.Reach
 	scopes   *visibility.Compiler
 	reports  *ingest.Handler
 	graphql  http.Handler
@@ -106,7 +108,7 @@ type fleetSearch struct {
 }
 
 // openEngine starts to load the engine, so that everything else is served meanwhile.
-func (c *SearchConfig) openEngine() (*search.Loading, error) {
+func (c *SearchConfig) openEngine(database *postgres.Reach) (*search.Loading, error) {
 	switch c.Engine {
 	case EmbeddedSearch:
 		spareMemory()
@@ -122,7 +124,7 @@ func (c *SearchConfig) openEngine() (*search.Loading, error) {
 		return search.Load(func(ctx context.Context) (search.Engine, error) {
 			ctx, cancel := context.WithTimeout(ctx, searchOpenTimeout)
 			defer cancel()
-			return postgres.Open(ctx, postgres.Options{DSN: c.PostgresURL, ReplicaDSNs: c.PostgresReplicaURLs, MaxStaleness: c.PostgresMaxStaleness})
+			return postgres.Open(ctx, postgres.Options{DSN: c.PostgresURL, ReplicaDSNs: c.PostgresReplicaURLs, MaxStaleness: c.PostgresMaxStaleness, Reach: database})
 		}), nil
 	}
 	return nil, fmt.Errorf("unknown search engine %q", c.Engine)
@@ -150,7 +152,10 @@ func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinf
 	out := &fleetSearch{
 		bindings: kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTransform(onlySubjects)),
 	}
-	if out.engine, err = config.openEngine(); err != nil {
+	if config.Engine == PostgresSearch {
+		out.database = postgres.NewReach()
+	}
+	if out.engine, err = config.openEngine(out.database); err != nil {
 		return nil, fmt.Errorf("search engine %s: %w", config.Engine, err)
 	}
 	defer func() {
@@ -308,7 +313,7 @@ func (f *fleetSearch) addHooks(s *Server, access *hubAccess) (map[string]func(co
 	if err != nil {
 		return nil, err
 	}
-	return map[string]func(context.Context){
+	hooks := map[string]func(context.Context){
 		"search-permissions": func(ctx context.Context) {
 			f.bindings.Start(ctx.Done())
 			defer f.bindings.Shutdown()
@@ -317,7 +322,13 @@ func (f *fleetSearch) addHooks(s *Server, access *hubAccess) (map[string]func(co
 		},
 		"search-clusters":          f.reports.Run,
 		"search-cluster-resources": f.clusters.Run,
-	}, nil
+	}
+	if f.database != nil && s.extra.Embedded == nil {
+		check := newDatabaseCheck(f.database.Away, s.migrator.Client(), s.migrator.Prefix(), s.extra.Identity)
+		hooks["search-database"] = check.run
+		err = s.generic.AddReadyzChecks(healthz.NamedCheck("search-database", check.ready))
+	}
+	return hooks, err
 }
 
 // searched reports whether the server serves search.

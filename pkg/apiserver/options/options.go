@@ -35,6 +35,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/executor"
+	"open-cluster-management.io/hub-apiserver/pkg/keepalive"
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
 )
@@ -128,6 +129,8 @@ func New() *Options {
 		o.Namespace = namespace
 	}
 	o.Recommended.SecureServing.BindPort = defaultSecurePort
+	// Requests of the hub are refused until its current authorities are known.
+	o.Recommended.Authentication.WithCustomRoundTripper(keepalive.Repeat)
 	// ManifestWorks are larger and change more often than most objects, and the memory of the embedded
 	// etcd contains the replaced revisions.
 	o.Recommended.Etcd.StorageConfig.CompactionInterval = defaultCompactionInterval

@@ -43,8 +43,6 @@ func Open(ctx context.Context, options Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("search on PostgreSQL: %w", err)
 	}
-	reach := newReach()
-	options.dial = reach.dial
 	e := &Engine{options: options, merges: newMerges(), reports: queue{busy: map[string]bool{}}}
 	if err := e.connect(ctx); err != nil {
 		return nil, fmt.Errorf("search on PostgreSQL: %w", classified(err))
@@ -55,7 +53,7 @@ func Open(ctx context.Context, options Options) (*Engine, error) {
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stop = stop
-	e.ended.Go(func() { reach.run(background) })
+	e.ended.Go(func() { options.Reach.run(background) })
 	e.ended.Go(func() { e.listen(background) })
 	e.ended.Go(func() { e.trimRegularly(background) })
 	e.ended.Go(func() { e.mergeRegularly(background) })

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -21,6 +20,8 @@ type Options struct {
 	ReplicaDSNs []string
 	// MaxStaleness is the maximum age of the state in which a replica answers; five seconds by default.
 	MaxStaleness time.Duration
+	// Reach knows whether the database answers. Without it, the engine has one of its own.
+	Reach *Reach
 	// Schema is the schema of the tables, hub_search by default. Open creates it.
 	Schema string
 	// MaxConns bounds the connections of this process for reads; 12 by default. It has writeConns further connections,
@@ -41,14 +42,14 @@ type Options struct {
 	PollInterval time.Duration
 	// TrimInterval is the interval at which old changes are removed; one minute by default.
 	TrimInterval time.Duration
-
-	// dial opens connections; the default dials without a check of reach.
-	dial pgconn.DialFunc
 }
 
 func (o Options) withDefaults() (Options, error) {
 	if o.DSN == "" {
 		return o, errors.New("a connection string is required")
+	}
+	if o.Reach == nil {
+		o.Reach = NewReach()
 	}
 	o.Schema = cmp.Or(o.Schema, "hub_search")
 	o.MaxStaleness = cmp.Or(o.MaxStaleness, 5*time.Second)
@@ -99,8 +100,8 @@ func (o Options) poolConfig(connections int32, statementTimeout time.Duration, s
 	config.MaxConns = connections
 	config.MaxConnIdleTime = 5 * time.Minute
 	config.ConnConfig.ConnectTimeout = 10 * time.Second
-	if o.dial != nil {
-		config.ConnConfig.DialFunc = o.dial
+	if o.Reach != nil {
+		config.ConnConfig.DialFunc = o.Reach.dial
 	}
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	maps.Copy(config.ConnConfig.RuntimeParams, map[string]string{

@@ -19,9 +19,9 @@ const (
 	probeFailures = 2
 )
 
-// reach makes operations fail at once while the servers of the database do not answer. A server that answers, even with
+// Reach makes operations fail at once while the servers of the database do not answer. A server that answers, even with
 // a refusal, or that is slow, is not away.
-type reach struct {
+type Reach struct {
 	dialer net.Dialer
 
 	mu      sync.Mutex
@@ -35,10 +35,11 @@ type target struct {
 	failures int
 }
 
-func newReach() *reach { return &reach{servers: map[string]*target{}} }
+// NewReach returns a Reach without servers.
+func NewReach() *Reach { return &Reach{servers: map[string]*target{}} }
 
 // dial connects to a server. It returns an error at once if the server is away.
-func (r *reach) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (r *Reach) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if network == "unix" {
 		return r.dialer.DialContext(ctx, network, address)
 	}
@@ -63,10 +64,10 @@ func (r *reach) dial(ctx context.Context, network, address string) (net.Conn, er
 	return conn, nil
 }
 
-// reachConn is a connection that reach can close.
+// reachConn is a connection that Reach can close.
 type reachConn struct {
 	net.Conn
-	reach   *reach
+	reach   *Reach
 	address string
 }
 
@@ -84,12 +85,26 @@ func (c *reachConn) Close() error {
 	return c.Conn.Close()
 }
 
+// Away reports whether packets to the database get lost: a server does not answer, and no other one does.
+func (r *Reach) Away() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	away := false
+	for _, server := range r.servers {
+		if server.failures < probeFailures {
+			return false
+		}
+		away = true
+	}
+	return away
+}
+
 // run probes the servers with connections until ctx ends.
-func (r *reach) run(ctx context.Context) {
+func (r *Reach) run(ctx context.Context) {
 	wait.UntilWithContext(ctx, r.probeAll, probePeriod)
 }
 
-func (r *reach) probeAll(ctx context.Context) {
+func (r *Reach) probeAll(ctx context.Context) {
 	r.mu.Lock()
 	networks := map[string]string{}
 	for address, server := range r.servers {
@@ -103,7 +118,7 @@ func (r *reach) probeAll(ctx context.Context) {
 	probes.Wait()
 }
 
-func (r *reach) probe(ctx context.Context, network, address string) {
+func (r *Reach) probe(ctx context.Context, network, address string) {
 	for {
 		probing, cancel := context.WithTimeout(ctx, probeTimeout)
 		conn, err := r.dialer.DialContext(probing, network, address)
@@ -119,7 +134,7 @@ func (r *reach) probe(ctx context.Context, network, address string) {
 }
 
 // mark records the result of a probe, and reports whether the next probe is due at once.
-func (r *reach) mark(ctx context.Context, address string, silent bool) (again bool) {
+func (r *Reach) mark(ctx context.Context, address string, silent bool) (again bool) {
 	r.mu.Lock()
 	server := r.servers[address]
 	if server == nil {

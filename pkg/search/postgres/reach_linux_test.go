@@ -55,7 +55,7 @@ func silentServer(t *testing.T) (address string, answer func()) {
 func TestReach(t *testing.T) {
 	t.Parallel()
 	address, answer := silentServer(t)
-	r := newReach()
+	r := NewReach()
 	dial := func() (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -79,6 +79,10 @@ func TestReach(t *testing.T) {
 		t.Errorf("dial to a silent server = %v, want an error at once that means that the database is away", err)
 	}
 
+	if !r.Away() {
+		t.Error("Away() with a silent server = false, want true")
+	}
+
 	answer()
 	deadline := time.Now().Add(time.Minute)
 	for r.probeAll(t.Context()); ; r.probeAll(t.Context()) {
@@ -90,7 +94,7 @@ func TestReach(t *testing.T) {
 			t.Fatalf("dial to a server that answers again = %v, want none", err)
 		}
 	}
-	if len(r.servers) != 0 {
+	if len(r.servers) != 0 || r.Away() {
 		t.Errorf("servers without connections = %v, want none", r.servers)
 	}
 }

@@ -70,6 +70,7 @@ func (e *Engine) openReplicas(ctx context.Context) error {
 	for i, dsn := range e.options.ReplicaDSNs {
 		options := e.options
 		options.DSN = dsn
+		options.Reach = nil // each replica has checks of its own
 		config, err := options.readConfig()
 		if err != nil {
 			return fmt.Errorf("replica %d: %w", i+1, err)
