@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	databasePeriod  = 2 * time.Second
+	databasePeriod  = time.Second
 	databaseTimeout = 4 * time.Second
 	// databaseSeconds is the time after which a replica that has crashed no longer counts.
 	databaseSeconds = 10
@@ -52,8 +52,8 @@ func (d *databaseCheck) run(ctx context.Context) {
 		limited, cancel := context.WithTimeout(ctx, databaseTimeout)
 		defer cancel()
 		if err := d.update(limited); err != nil {
+			// Without etcd, the replica is not ready for another reason.
 			klog.FromContext(ctx).V(2).Info("Cannot compare the access to the database of search with that of other replicas", "err", err)
-			d.unready.Store(false)
 		}
 	}, databasePeriod)
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), databaseTimeout)
