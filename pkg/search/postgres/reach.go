@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 )
@@ -22,7 +23,7 @@ const (
 // Reach makes operations fail at once while the servers of the database do not answer. A server that answers, even with
 // a refusal, or that is slow, is not away.
 type Reach struct {
-	dialer net.Dialer
+	connect pgconn.DialFunc
 
 	mu      sync.Mutex
 	servers map[string]*target
@@ -36,12 +37,14 @@ type target struct {
 }
 
 // NewReach returns a Reach without servers.
-func NewReach() *Reach { return &Reach{servers: map[string]*target{}} }
+func NewReach() *Reach {
+	return &Reach{connect: (&net.Dialer{}).DialContext, servers: map[string]*target{}}
+}
 
 // dial connects to a server. It returns an error at once if the server is away.
 func (r *Reach) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if network == "unix" {
-		return r.dialer.DialContext(ctx, network, address)
+		return r.connect(ctx, network, address)
 	}
 	r.mu.Lock()
 	known := r.servers[address]
@@ -50,7 +53,7 @@ func (r *Reach) dial(ctx context.Context, network, address string) (net.Conn, er
 	if away {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: fmt.Errorf("%s does not answer", address)}
 	}
-	inner, err := r.dialer.DialContext(ctx, network, address)
+	inner, err := r.connect(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +124,7 @@ func (r *Reach) probeAll(ctx context.Context) {
 func (r *Reach) probe(ctx context.Context, network, address string) {
 	for {
 		probing, cancel := context.WithTimeout(ctx, probeTimeout)
-		conn, err := r.dialer.DialContext(probing, network, address)
+		conn, err := r.connect(probing, network, address)
 		timedOut := probing.Err() != nil
 		cancel()
 		if err == nil {

@@ -1,0 +1,69 @@
+package postgres
+
+import (
+	"context"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestReach checks that connections to a server that does not answer are closed, and that new ones fail at once until
+// the server answers again.
+func TestReach(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const address = "192.0.2.1:5432"
+		silent := false
+		r := NewReach()
+		r.connect = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if silent {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			client, server := net.Pipe()
+			go func() { // the server closes its side when the client does
+				_, _ = server.Read(make([]byte, 1))
+				_ = server.Close()
+			}()
+			return client, nil
+		}
+		conn, err := r.dial(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.probeAll(t.Context())
+		if r.Away() {
+			t.Error("Away() with a server that answers = true, want false")
+		}
+
+		silent = true
+		started := time.Now()
+		r.probeAll(t.Context())
+		if took := time.Since(started); took > probeFailures*probeTimeout {
+			t.Errorf("a silent server was noticed after %s, want at most %s", took, probeFailures*probeTimeout)
+		}
+		if _, err := conn.Write([]byte{1}); err == nil {
+			t.Error("write to a connection of a silent server = nil, want an error")
+		}
+		started = time.Now()
+		if _, err := r.dial(t.Context(), "tcp", address); err == nil || !away(err) || time.Since(started) > 0 {
+			t.Errorf("dial to a silent server = %v after %s, want an error at once that means that the database is away", err, time.Since(started))
+		}
+		if !r.Away() {
+			t.Error("Away() with a silent server = false, want true")
+		}
+
+		silent = false
+		r.probeAll(t.Context())
+		if conn, err = r.dial(t.Context(), "tcp", address); err != nil {
+			t.Fatalf("dial to a server that answers again = %v, want none", err)
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+		if len(r.servers) != 0 || r.Away() {
+			t.Errorf("servers without connections = %v, want none", r.servers)
+		}
+	})
+}
