@@ -26,7 +26,7 @@ type replicated struct {
 
 func openReplicated(t *testing.T, bound time.Duration) *replicated {
 	t.Helper()
-	primary := postgrestest.Own(t)
+	primary := postgrestest.Own(t, nil)
 	open(t, postgres.Options{DSN: primary.DSN})
 	replica := primary.Replica(t)
 	engine := open(t, postgres.Options{DSN: primary.DSN, ReplicaDSNs: []string{replica.DSN}, MaxStaleness: bound})
