@@ -83,19 +83,25 @@ func TestUnknownOutcomes(t *testing.T) {
 				}
 			}
 			h := &recording{config: Config{CheckTimeout: time.Minute}, operations: row.operations, watches: row.watches, fence: 100}
-			violations, err := h.check(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			var kinds []Kind
-			for _, v := range violations {
-				kinds = append(kinds, v.Kind)
-			}
-			slices.Sort(kinds)
-			if diff := cmp.Diff(row.want, slices.Compact(kinds)); diff != "" {
-				t.Errorf("kinds of %v (-want +got):\n%s", violations, diff)
-			}
+			h.expect(t, row.want)
 		})
+	}
+}
+
+// expect checks the kinds of the violations of a recording.
+func (h *recording) expect(t *testing.T, want []Kind) {
+	t.Helper()
+	violations, err := h.check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []Kind
+	for _, v := range violations {
+		kinds = append(kinds, v.Kind)
+	}
+	slices.Sort(kinds)
+	if diff := cmp.Diff(want, slices.Compact(kinds)); diff != "" {
+		t.Errorf("kinds of %v (-want +got):\n%s", violations, diff)
 	}
 }
 
@@ -132,18 +138,7 @@ func TestRestored(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			h := &recording{config: Config{CheckTimeout: time.Minute}, operations: row.operations, watches: row.watches, fence: 1100, restored: &restoration{at: 20, revision: 5, from: 1000}}
-			violations, err := h.check(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			var kinds []Kind
-			for _, v := range violations {
-				kinds = append(kinds, v.Kind)
-			}
-			slices.Sort(kinds)
-			if diff := cmp.Diff(row.want, slices.Compact(kinds)); diff != "" {
-				t.Errorf("kinds of %v (-want +got):\n%s", violations, diff)
-			}
+			h.expect(t, row.want)
 		})
 	}
 }
