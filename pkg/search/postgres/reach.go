@@ -2,9 +2,11 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -125,12 +127,13 @@ func (r *Reach) probe(ctx context.Context, network, address string) {
 	for {
 		probing, cancel := context.WithTimeout(ctx, probeTimeout)
 		conn, err := r.connect(probing, network, address)
-		timedOut := probing.Err() != nil
+		// A host that does not answer ARP, or that no route leads to, does not answer either.
+		silent := err != nil && (probing.Err() != nil || errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH))
 		cancel()
 		if err == nil {
 			_ = conn.Close()
 		}
-		if ctx.Err() != nil || !r.mark(ctx, address, err != nil && timedOut) {
+		if ctx.Err() != nil || !r.mark(ctx, address, silent) {
 			return
 		}
 	}

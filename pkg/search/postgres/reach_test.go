@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"net"
+	"os"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,14 +14,25 @@ import (
 // the server answers again.
 func TestReach(t *testing.T) {
 	t.Parallel()
+	for name, silence := range map[string]func(context.Context) error{
+		"lost packets": func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		},
+		"unreachable host": func(context.Context) error { return os.NewSyscallError("connect", syscall.EHOSTUNREACH) },
+	} {
+		t.Run(name, func(t *testing.T) { testReach(t, silence) })
+	}
+}
+
+func testReach(t *testing.T, silence func(context.Context) error) {
 	synctest.Test(t, func(t *testing.T) {
 		const address = "192.0.2.1:5432"
 		silent := false
 		r := NewReach()
 		r.connect = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if silent {
-				<-ctx.Done()
-				return nil, ctx.Err()
+				return nil, silence(ctx)
 			}
 			client, server := net.Pipe()
 			go func() { // the server closes its side when the client does
