@@ -127,16 +127,21 @@ func (r *Reach) probe(ctx context.Context, network, address string) {
 	for {
 		probing, cancel := context.WithTimeout(ctx, probeTimeout)
 		conn, err := r.connect(probing, network, address)
-		// A host that does not answer ARP, or that no route leads to, does not answer either.
-		silent := err != nil && (probing.Err() != nil || errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH))
 		cancel()
 		if err == nil {
 			_ = conn.Close()
 		}
-		if ctx.Err() != nil || !r.mark(ctx, address, silent) {
+		if ctx.Err() != nil || !r.mark(ctx, address, silent(err)) {
 			return
 		}
 	}
+}
+
+// silent reports whether a connection attempt failed because nothing answered. A host that does not answer ARP, or that
+// no route leads to, is silent too. The dialer may give up shortly before its context, so the context does not decide.
+func silent(err error) bool {
+	var failed net.Error
+	return errors.As(err, &failed) && failed.Timeout() || errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH)
 }
 
 // mark records the result of a probe, and reports whether the next probe is due at once.

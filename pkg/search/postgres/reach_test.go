@@ -19,6 +19,10 @@ func TestReach(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		},
+		"timeout of the dialer": func(context.Context) error {
+			time.Sleep(probeTimeout - time.Nanosecond)
+			return os.ErrDeadlineExceeded
+		},
 		"unreachable host": func(context.Context) error { return os.NewSyscallError("connect", syscall.EHOSTUNREACH) },
 	} {
 		t.Run(name, func(t *testing.T) { testReach(t, silence) })
