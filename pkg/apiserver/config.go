@@ -38,6 +38,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/generated/openapi"
 	"open-cluster-management.io/hub-apiserver/pkg/keepalive"
 	"open-cluster-management.io/hub-apiserver/pkg/registration/csr"
+	managedclusterview "open-cluster-management.io/hub-apiserver/pkg/registry/clusterview/managedcluster"
+	managedclustersetview "open-cluster-management.io/hub-apiserver/pkg/registry/clusterview/managedclusterset"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/work/manifestwork"
@@ -226,9 +228,16 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 				err = errors.Join(err, fleet.engine.Close())
 			}
 		}()
-		virtual = Virtual(VirtualDependencies{Imports: importing, Search: SearchDependencies{
+		dependencies := VirtualDependencies{Imports: importing, Search: SearchDependencies{
 			Engine: fleet.engine, Scopes: fleet.scopes, Reports: fleet.reports, WatchMemory: limits.watchMemory,
-		}})
+		}}
+		if dependencies.ManagedClusterViews, err = managedclusterview.NewREST(informers.clusters.Cluster().V1().ManagedClusters().Informer(), fleet.scopes); err != nil {
+			return nil, err
+		}
+		if dependencies.ManagedClusterSetViews, err = managedclustersetview.NewREST(informers.sets.Cluster().V1beta2().ManagedClusterSets().Informer(), fleet.scopes); err != nil {
+			return nil, err
+		}
+		virtual = Virtual(dependencies)
 		fleet.serveGraphQL(&c.generic)
 	}
 	generic, err := c.generic.New(serverName, genericapiserver.NewEmptyDelegate())

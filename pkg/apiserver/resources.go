@@ -15,6 +15,8 @@ import (
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 
 	authenticationvalidation "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/validation"
+	clusterviewv1 "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/v1"
+	clusterviewv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/v1alpha1"
 	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
 	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
 	proxyv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1beta1"
@@ -116,13 +118,25 @@ func Resources(d Dependencies) []definition.Resource {
 // VirtualDependencies are the dependencies of resources that are served but not stored.
 type VirtualDependencies struct {
 	Search SearchDependencies
+	// ManagedClusterViews and ManagedClusterSetViews are the storages of the views of callers.
+	ManagedClusterViews, ManagedClusterSetViews rest.Storage
 	// Imports are the stores into which objects are imported.
 	Imports *imports.Stores
 }
 
 // Virtual returns the table of all resources that are served but not stored.
 func Virtual(d VirtualDependencies) []definition.Virtual {
-	return append(searchRows(d.Search), importRow(d.Imports))
+	return slices.Concat(searchRows(d.Search), clusterViewRows(d), []definition.Virtual{importRow(d.Imports)})
+}
+
+func clusterViewRows(d VirtualDependencies) []definition.Virtual {
+	one := func(name string, version schema.GroupVersion, storage rest.Storage) definition.Virtual {
+		return definition.Virtual{Name: name, Version: version, Storages: func() map[string]rest.Storage { return map[string]rest.Storage{name: storage} }}
+	}
+	return []definition.Virtual{
+		one("managedclusters", clusterviewv1.SchemeGroupVersion, d.ManagedClusterViews),
+		one("managedclustersets", clusterviewv1alpha1.SchemeGroupVersion, d.ManagedClusterSetViews),
+	}
 }
 
 func importRow(stores *imports.Stores) definition.Virtual {
@@ -159,7 +173,8 @@ func searchRows(d SearchDependencies) []definition.Virtual {
 var optional = []schema.GroupVersion{proxyv1alpha1.SchemeGroupVersion}
 
 // DefaultResourceConfig enables all versions in the tables except optional ones. If search is nil,
-// it does not enable the versions of search. --runtime-config changes it.
+// it does not enable the versions of search and of the views of callers, which have the same
+// permissions. --runtime-config changes it.
 func DefaultResourceConfig(search *SearchConfig) *serverstorage.ResourceConfig {
 	config := serverstorage.NewResourceConfig()
 	for _, resource := range Resources(Dependencies{}) {
@@ -167,7 +182,7 @@ func DefaultResourceConfig(search *SearchConfig) *serverstorage.ResourceConfig {
 	}
 	config.EnableVersions(migrationv1alpha1.SchemeGroupVersion)
 	if search != nil {
-		for _, row := range searchRows(SearchDependencies{}) {
+		for _, row := range slices.Concat(searchRows(SearchDependencies{}), clusterViewRows(VirtualDependencies{})) {
 			config.EnableVersions(row.Version)
 		}
 	}

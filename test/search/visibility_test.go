@@ -56,15 +56,16 @@ func listing(group string, resources []string, names ...string) rbacv1.PolicyRul
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, ResourceNames: names, Verbs: []string{"list"}}
 }
 
-// mayEverywhere grants rules with a ClusterRole and a ClusterRoleBinding.
-func (c *caller) mayEverywhere(t *testing.T, rules ...rbacv1.PolicyRule) {
+// mayEverywhere grants rules with a ClusterRole and a ClusterRoleBinding. The returned function deletes the binding.
+func (c *caller) mayEverywhere(t *testing.T, rules ...rbacv1.PolicyRule) func() {
 	t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("test")}, Rules: rules}
 	framework.CreateClusterRole(t, c.HubClient, role)
-	c.bindEverywhere(t, role.Name)
+	unbind := c.bindEverywhere(t, role.Name)
 	for _, rule := range rules {
 		c.AwaitAllowed(t, "", rule)
 	}
+	return unbind
 }
 
 // TestSearchOnTheHubFollowsList checks that a search returns exactly the resources of the hub that the hub allows the

@@ -10,6 +10,7 @@ import (
 	addoninstall "open-cluster-management.io/hub-apiserver/pkg/apis/addon/install"
 	authenticationinstall "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/install"
 	clusterinstall "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/install"
+	clusterviewinstall "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/install"
 	migrationinstall "open-cluster-management.io/hub-apiserver/pkg/apis/migration/install"
 	proxyinstall "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/install"
 	rbacinstall "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/install"
@@ -31,6 +32,7 @@ func init() {
 	addoninstall.Install(Scheme)
 	authenticationinstall.Install(Scheme)
 	clusterinstall.Install(Scheme)
+	clusterviewinstall.Install(Scheme)
 	migrationinstall.Install(Scheme)
 	proxyinstall.Install(Scheme)
 	rbacinstall.Install(Scheme)

@@ -3,6 +3,8 @@ package visibility
 import (
 	"slices"
 	"sync/atomic"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 )
 
 // allowed is the content of a Scope. It is immutable.
@@ -25,6 +27,8 @@ type decider interface {
 	// whole reports whether the caller may list everything.
 	whole() bool
 	decide(group, resource, namespace string) Decision
+	// gets decides about a resource of the group of ManagedClusters.
+	gets(resource string) Decision
 }
 
 var lastID atomic.Uint64
@@ -85,6 +89,16 @@ func (g *grants) decide(group, resource, namespace string) Decision {
 		decision.Names = union(decision.Names, there.Names)
 	}
 	return decision
+}
+
+func (g *grants) gets(resource string) Decision {
+	switch {
+	case g.everything:
+		return Decision{All: true}
+	case g.wide == nil:
+		return Decision{}
+	}
+	return g.wide.gets.decide(clusterv1.GroupName, resource)
 }
 
 // union returns the union of two sorted lists. It copies only if neither is empty.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz"
 )
 
@@ -26,11 +27,16 @@ type answers struct {
 	// classes has a Decision for each class that was checked. Those without a namespace
 	// are cluster-wide.
 	classes map[reviewedClass]Decision
+	// cluster has the Decisions about getting the resources of gettable, by resource.
+	cluster map[string]Decision
 	// anyView and views are the decisions on creating managedclusterviews, everywhere
 	// and by cluster.
 	anyView bool
 	views   map[string]bool
 }
+
+// gettable are the cluster-scoped resources of the group of ManagedClusters that Scope.Gets decides about.
+var gettable = []string{"managedclusters", "managedclustersets"}
 
 type reviewedClass struct{ group, resource, namespace string }
 
@@ -43,6 +49,8 @@ func (a *answers) decide(group, resource, namespace string) Decision {
 	}
 	return a.classes[reviewedClass{group, resource, namespace}]
 }
+
+func (a *answers) gets(resource string) Decision { return a.cluster[resource] }
 
 // review sends access reviews to the hub to determine the resources that an identity may
 // find. It reuses answers that are still valid.
@@ -58,7 +66,7 @@ func (c *Compiler) review(ctx context.Context, e *entry, now *finding) error {
 		authorizer: c.config.Authorizer,
 		identity:   e.identity,
 		named:      c.policy.compile(hubSubjects(e.identity), nil).grants,
-		answers:    &answers{version: version, classes: map[reviewedClass]Decision{}, views: map[string]bool{}},
+		answers:    &answers{version: version, classes: map[reviewedClass]Decision{}, cluster: map[string]Decision{}, views: map[string]bool{}},
 	}
 	before := e.found.Load()
 	if before != nil && before.answers != nil && before.changes == now.changes && started.Before(before.expires) {
@@ -101,6 +109,10 @@ func (a *answers) allowed() *allowed {
 			digest.strings(d.Names)
 		}
 	}
+	for _, resource := range gettable {
+		digest.flag(a.cluster[resource].All)
+		digest.strings(a.cluster[resource].Names)
+	}
 	result.fingerprint = digest.sum()
 	return result
 }
@@ -137,7 +149,22 @@ func (r *review) run(ctx context.Context, known []Class, clusters []string) erro
 	if err := r.each(ctx, maps.Keys(spaced), r.checkClass); err != nil {
 		return err
 	}
+	for _, resource := range gettable {
+		if err := r.checkGets(ctx, resource); err != nil {
+			return err
+		}
+	}
 	return r.checkClusters(ctx, clusters)
+}
+
+func (r *review) checkGets(ctx context.Context, resource string) error {
+	if r.before != nil {
+		r.answers.cluster[resource] = r.before.cluster[resource]
+		return nil
+	}
+	decision, err := r.decide(ctx, verbGet, reviewedClass{group: clusterv1.GroupName, resource: resource}, r.named.gets(resource).Names)
+	r.answers.cluster[resource] = decision
+	return err
 }
 
 // each checks classes in parallel, and stops at the first error.
@@ -160,24 +187,31 @@ func (r *review) checkClass(ctx context.Context, key reviewedClass) error {
 			return nil
 		}
 	}
-	all, err := r.allows(ctx, verbList, key, "")
+	decision, err := r.decide(ctx, verbList, key, r.named.decide(key.group, key.resource, key.namespace).Names)
 	if err != nil {
 		return err
 	}
-	decision := Decision{All: all}
-	if !all {
-		for _, name := range r.named.decide(key.group, key.resource, key.namespace).Names {
-			one, err := r.allows(ctx, verbList, key, name)
-			if err != nil {
-				return err
-			}
-			if one {
-				decision.Names = append(decision.Names, name)
-			}
-		}
-	}
 	r.set(key, decision)
 	return nil
+}
+
+// decide checks an access to all objects, and otherwise to each of the names.
+func (r *review) decide(ctx context.Context, verb string, key reviewedClass, names []string) (Decision, error) {
+	all, err := r.allows(ctx, verb, key, "")
+	if err != nil || all {
+		return Decision{All: all}, err
+	}
+	var decision Decision
+	for _, name := range names {
+		one, err := r.allows(ctx, verb, key, name)
+		if err != nil {
+			return Decision{}, err
+		}
+		if one {
+			decision.Names = append(decision.Names, name)
+		}
+	}
+	return decision, nil
 }
 
 func (r *review) set(key reviewedClass, decision Decision) {

@@ -9,9 +9,12 @@ import (
 	"sync/atomic"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 )
 
 const (
+	verbGet    = "get"
 	verbList   = "list"
 	verbCreate = "create"
 
@@ -38,6 +41,8 @@ type ruleSet struct {
 	view bool
 	// common is set for the rules of a default ClusterRole, which every cluster has.
 	common bool
+	// gets are the rules that allow to get objects of the group of ManagedClusters, or nil.
+	gets *ruleSet
 	// anyResource are the rules for all resources, byResource those for single ones.
 	// Rules without names come first.
 	anyResource []rule
@@ -66,21 +71,50 @@ func (r *rule) matches(group string) bool {
 	return found
 }
 
-// newRuleSet returns the rules of a role that allow to list resources or to create
-// managedclusterviews, or nil if there are none.
+// newRuleSet returns the rules of a role that allow to list resources, to create
+// managedclusterviews or to get ManagedClusters and sets, or nil if there are none.
 func newRuleSet(given []rbacv1.PolicyRule) *ruleSet {
-	var set ruleSet
-	digest := newDigest()
-	for i := range given {
-		set.add(&given[i], digest)
+	set := newRulesFor(verbList, "", given)
+	set.gets = newRulesFor(verbGet, clusterv1.GroupName, given)
+	if set.gets.empty() {
+		set.gets = nil
 	}
-	if !set.view && len(set.anyResource) == 0 && len(set.byResource) == 0 {
+	set.view = slices.ContainsFunc(given, allowsView)
+	if set.empty() && set.gets == nil && !set.view {
 		return nil
 	}
+	digest := newDigest()
+	digest.bytes(set.fingerprint[:])
 	digest.flag(set.view)
+	if set.gets != nil {
+		digest.bytes(set.gets.fingerprint[:])
+	}
+	set.fingerprint = digest.sum()
+	return set
+}
+
+// newRulesFor returns the rules that allow a verb for resources of a group, or of any group if it is empty.
+func newRulesFor(verb, group string, given []rbacv1.PolicyRule) *ruleSet {
+	set := &ruleSet{}
+	digest := newDigest()
+	for i := range given {
+		set.add(&given[i], verb, group, digest)
+	}
 	set.fingerprint = digest.sum()
 	set.arrange()
-	return &set
+	return set
+}
+
+func (s *ruleSet) empty() bool { return len(s.anyResource) == 0 && len(s.byResource) == 0 }
+
+// allowsView reports whether a rule allows to create managedclusterviews. A create request has no name, so a rule with
+// names does not allow it.
+func allowsView(r rbacv1.PolicyRule) bool {
+	has := func(list []string, all, wanted string) bool {
+		return slices.Contains(list, all) || slices.Contains(list, wanted)
+	}
+	return has(r.Verbs, rbacv1.VerbAll, verbCreate) && has(r.APIGroups, rbacv1.APIGroupAll, viewGroup) &&
+		has(r.Resources, rbacv1.ResourceAll, viewResource) && (len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, ""))
 }
 
 // DefaultRoleLabel is the label of the default ClusterRoles of an API server. Informers of
@@ -103,23 +137,15 @@ func (s *ruleSet) asDefault() *ruleSet {
 // Equal implements rbac.Rules.
 func (s *ruleSet) Equal(other *ruleSet) bool { return s.fingerprint == other.fingerprint }
 
-func (s *ruleSet) add(given *rbacv1.PolicyRule, digest *digest) {
-	if len(given.APIGroups) == 0 || len(given.Resources) == 0 {
+func (s *ruleSet) add(given *rbacv1.PolicyRule, verb, group string, digest *digest) {
+	if len(given.APIGroups) == 0 || len(given.Resources) == 0 ||
+		!slices.Contains(given.Verbs, rbacv1.VerbAll) && !slices.Contains(given.Verbs, verb) {
 		return
 	}
 	groups, resources, names := sorted(given.APIGroups), sorted(given.Resources), sorted(given.ResourceNames)
 	anyGroup := slices.Contains(groups, rbacv1.APIGroupAll)
 	anyResource := slices.Contains(resources, rbacv1.ResourceAll)
-	anyVerb := slices.Contains(given.Verbs, rbacv1.VerbAll)
-
-	// A create request has no name, so a rule with names does not allow it.
-	if (anyVerb || slices.Contains(given.Verbs, verbCreate)) &&
-		(anyGroup || slices.Contains(groups, viewGroup)) &&
-		(anyResource || slices.Contains(resources, viewResource)) &&
-		(len(names) == 0 || names[0] == "") {
-		s.view = true
-	}
-	if !anyVerb && !slices.Contains(given.Verbs, verbList) {
+	if group != "" && !anyGroup && !slices.Contains(groups, group) {
 		return
 	}
 	digest.strings(groups)
@@ -157,14 +183,19 @@ func joined(sets []*ruleSet) *ruleSet {
 	}
 	all := &ruleSet{byResource: map[string][]rule{}}
 	digest := newDigest()
+	var gets []*ruleSet
 	for _, set := range sets {
 		digest.bytes(set.fingerprint[:])
 		all.view = all.view || set.view
+		if set.gets != nil {
+			gets = append(gets, set.gets)
+		}
 		all.anyResource = append(all.anyResource, set.anyResource...)
 		for resource, rules := range set.byResource {
 			all.byResource[resource] = append(all.byResource[resource], rules...)
 		}
 	}
+	all.gets = joined(gets)
 	all.fingerprint = digest.sum()
 	all.arrange()
 	return all

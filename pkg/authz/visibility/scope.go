@@ -79,14 +79,27 @@ func (s Scope) Decide(class Class) Decision {
 	return s.allowed.decide(class)
 }
 
-// Allows reports whether the caller may find one object.
-func (s Scope) Allows(object Object) bool {
-	decision := s.Decide(object.Class)
-	if decision.All {
+// Gets returns the names of the objects of a cluster-scoped resource of the group of ManagedClusters that the caller may
+// get on the hub.
+func (s Scope) Gets(resource string) Decision {
+	if s.allowed == nil {
+		return Decision{}
+	}
+	return s.allowed.hub.gets(resource)
+}
+
+// Includes reports whether the decision contains a name.
+func (d Decision) Includes(name string) bool {
+	if d.All {
 		return true
 	}
-	_, found := slices.BinarySearch(decision.Names, object.Name)
+	_, found := slices.BinarySearch(d.Names, name)
 	return found
+}
+
+// Allows reports whether the caller may find one object.
+func (s Scope) Allows(object Object) bool {
+	return s.Decide(object.Class).Includes(object.Name)
 }
 
 // Object is an object that Allows decides about.

@@ -2,6 +2,7 @@ package visibility_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -218,5 +219,33 @@ func TestDecideAllocatesNothing(t *testing.T) {
 	})
 	if allocations != 0 {
 		t.Errorf("allocations of Allows() = %v, want 0", allocations)
+	}
+}
+
+func TestGets(t *testing.T) {
+	ann := &user.DefaultInfo{Name: "ann"}
+	for _, test := range []struct {
+		name   string
+		policy string
+		caller user.Info
+		want   visibility.Decision
+	}{
+		{"no policy", "", ann, visibility.Decision{}},
+		{"all names", clusterWide(`{apiGroups: [cluster.open-cluster-management.io], resources: [managedclusters], verbs: [get]}`), ann, visibility.Decision{All: true}},
+		{"names", clusterWide(`{apiGroups: [cluster.open-cluster-management.io], resources: [managedclusters], resourceNames: [b, a], verbs: [get]}`), ann, visibility.Decision{Names: []string{"a", "b"}}},
+		{"any group and resource", clusterWide(`{apiGroups: ["*"], resources: ["*"], resourceNames: [a], verbs: ["*"]}`), ann, visibility.Decision{Names: []string{"a"}}},
+		{"list is not get", clusterWide(`{apiGroups: [cluster.open-cluster-management.io], resources: [managedclusters], verbs: [list, watch]}`), ann, visibility.Decision{}},
+		{"a subresource", clusterWide(`{apiGroups: [cluster.open-cluster-management.io], resources: [managedclusters/status], verbs: [get]}`), ann, visibility.Decision{}},
+		{"another group", clusterWide(`{apiGroups: [register.open-cluster-management.io], resources: [managedclusters], verbs: [get]}`), ann, visibility.Decision{}},
+		{"another resource", clusterWide(`{apiGroups: [cluster.open-cluster-management.io], resources: [managedclustersets], verbs: [get]}`), ann, visibility.Decision{}},
+		{"a RoleBinding", strings.Replace(clusterWide(`{apiGroups: ["*"], resources: ["*"], verbs: [get]}`), annEverywhere, annInOne, 1), ann, visibility.Decision{}},
+		{"the privileged group", "", &user.DefaultInfo{Name: "root", Groups: []string{user.SystemPrivilegedGroup}}, visibility.Decision{All: true}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := visibilitytest.Scope(t, test.policy, test.caller).Gets("managedclusters")
+			if got.All != test.want.All || !slices.Equal(got.Names, test.want.Names) {
+				t.Errorf("Gets() = %+v, want %+v", got, test.want)
+			}
+		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	metatable "k8s.io/apimachinery/pkg/api/meta/table"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
 )
 
 var (
@@ -51,6 +52,9 @@ func (c Columns[T]) cells(obj runtime.Object, wide bool) []any {
 	}
 	return out
 }
+
+// NewTableConvertor returns a convertor for resources that are not rows of the table of stored resources.
+func NewTableConvertor(columns ColumnSet) rest.TableConvertor { return tableConvertor{columns} }
 
 // tableConvertor implements rest.TableConvertor. The columns have the same order as for
 // Pods: NAME, the narrow columns, AGE, the wide columns.

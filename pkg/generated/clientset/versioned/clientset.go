@@ -17,6 +17,8 @@ import (
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/authentication/v1beta1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1beta2"
+	clusterviewv1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/clusterview/v1"
+	clusterviewv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/clusterview/v1alpha1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/register/v1alpha1"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/search/v1alpha1"
@@ -31,6 +33,8 @@ type Interface interface {
 	AuthenticationV1beta1() authenticationv1beta1.AuthenticationV1beta1Interface
 	ClusterV1() clusterv1.ClusterV1Interface
 	ClusterV1beta2() clusterv1beta2.ClusterV1beta2Interface
+	ClusterviewV1() clusterviewv1.ClusterviewV1Interface
+	ClusterviewV1alpha1() clusterviewv1alpha1.ClusterviewV1alpha1Interface
 	RbacV1alpha1() rbacv1alpha1.RbacV1alpha1Interface
 	RegisterV1alpha1() registerv1alpha1.RegisterV1alpha1Interface
 	SearchV1alpha1() searchv1alpha1.SearchV1alpha1Interface
@@ -46,6 +50,8 @@ type Clientset struct {
 	authenticationV1beta1  *authenticationv1beta1.AuthenticationV1beta1Client
 	clusterV1              *clusterv1.ClusterV1Client
 	clusterV1beta2         *clusterv1beta2.ClusterV1beta2Client
+	clusterviewV1          *clusterviewv1.ClusterviewV1Client
+	clusterviewV1alpha1    *clusterviewv1alpha1.ClusterviewV1alpha1Client
 	rbacV1alpha1           *rbacv1alpha1.RbacV1alpha1Client
 	registerV1alpha1       *registerv1alpha1.RegisterV1alpha1Client
 	searchV1alpha1         *searchv1alpha1.SearchV1alpha1Client
@@ -80,6 +86,16 @@ func (c *Clientset) ClusterV1() clusterv1.ClusterV1Interface {
 // ClusterV1beta2 retrieves the ClusterV1beta2Client
 func (c *Clientset) ClusterV1beta2() clusterv1beta2.ClusterV1beta2Interface {
 	return c.clusterV1beta2
+}
+
+// ClusterviewV1 retrieves the ClusterviewV1Client
+func (c *Clientset) ClusterviewV1() clusterviewv1.ClusterviewV1Interface {
+	return c.clusterviewV1
+}
+
+// ClusterviewV1alpha1 retrieves the ClusterviewV1alpha1Client
+func (c *Clientset) ClusterviewV1alpha1() clusterviewv1alpha1.ClusterviewV1alpha1Interface {
+	return c.clusterviewV1alpha1
 }
 
 // RbacV1alpha1 retrieves the RbacV1alpha1Client
@@ -170,6 +186,14 @@ func NewForConfigAndClient(c *rest.Config, httpClient *http.Client) (*Clientset,
 	if err != nil {
 		return nil, err
 	}
+	cs.clusterviewV1, err = clusterviewv1.NewForConfigAndClient(&configShallowCopy, httpClient)
+	if err != nil {
+		return nil, err
+	}
+	cs.clusterviewV1alpha1, err = clusterviewv1alpha1.NewForConfigAndClient(&configShallowCopy, httpClient)
+	if err != nil {
+		return nil, err
+	}
 	cs.rbacV1alpha1, err = rbacv1alpha1.NewForConfigAndClient(&configShallowCopy, httpClient)
 	if err != nil {
 		return nil, err
@@ -213,6 +237,8 @@ func New(c rest.Interface) *Clientset {
 	cs.authenticationV1beta1 = authenticationv1beta1.New(c)
 	cs.clusterV1 = clusterv1.New(c)
 	cs.clusterV1beta2 = clusterv1beta2.New(c)
+	cs.clusterviewV1 = clusterviewv1.New(c)
+	cs.clusterviewV1alpha1 = clusterviewv1alpha1.New(c)
 	cs.rbacV1alpha1 = rbacv1alpha1.New(c)
 	cs.registerV1alpha1 = registerv1alpha1.New(c)
 	cs.searchV1alpha1 = searchv1alpha1.New(c)

@@ -19,6 +19,7 @@ import (
 	addon "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/addon"
 	authentication "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/authentication"
 	cluster "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster"
+	clusterview "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/clusterview"
 	internalinterfaces "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/internalinterfaces"
 	rbac "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/rbac"
 	register "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/register"
@@ -320,6 +321,7 @@ type SharedInformerFactory interface {
 	Addon() addon.Interface
 	Authentication() authentication.Interface
 	Cluster() cluster.Interface
+	Clusterview() clusterview.Interface
 	Rbac() rbac.Interface
 	Register() register.Interface
 	Search() search.Interface
@@ -336,6 +338,10 @@ func (f *sharedInformerFactory) Authentication() authentication.Interface {
 
 func (f *sharedInformerFactory) Cluster() cluster.Interface {
 	return cluster.New(f, f.namespace, f.tweakListOptions)
+}
+
+func (f *sharedInformerFactory) Clusterview() clusterview.Interface {
+	return clusterview.New(f, f.namespace, f.tweakListOptions)
 }
 
 func (f *sharedInformerFactory) Rbac() rbac.Interface {

@@ -15,6 +15,8 @@ import (
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	v1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	v1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
+	clusterviewv1 "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/v1"
+	clusterviewv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/v1alpha1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
@@ -80,6 +82,14 @@ func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Cluster().V1beta2().ManagedClusterSets().Informer()}, nil
 	case v1beta2.SchemeGroupVersion.WithResource("managedclustersetbindings"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Cluster().V1beta2().ManagedClusterSetBindings().Informer()}, nil
+
+		// Group=clusterview.open-cluster-management.io, Version=v1
+	case clusterviewv1.SchemeGroupVersion.WithResource("managedclusters"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Clusterview().V1().ManagedClusters().Informer()}, nil
+
+		// Group=clusterview.open-cluster-management.io, Version=v1alpha1
+	case clusterviewv1alpha1.SchemeGroupVersion.WithResource("managedclustersets"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Clusterview().V1alpha1().ManagedClusterSets().Informer()}, nil
 
 		// Group=rbac.open-cluster-management.io, Version=v1alpha1
 	case rbacv1alpha1.SchemeGroupVersion.WithResource("clusternamespaces"):

@@ -25,6 +25,10 @@ import (
 	fakeclusterv1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1/fake"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1beta2"
 	fakeclusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1beta2/fake"
+	clusterviewv1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/clusterview/v1"
+	fakeclusterviewv1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/clusterview/v1/fake"
+	clusterviewv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/clusterview/v1alpha1"
+	fakeclusterviewv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/clusterview/v1alpha1/fake"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1"
 	fakerbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1/fake"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/register/v1alpha1"
@@ -168,6 +172,16 @@ func (c *Clientset) ClusterV1() clusterv1.ClusterV1Interface {
 // ClusterV1beta2 retrieves the ClusterV1beta2Client
 func (c *Clientset) ClusterV1beta2() clusterv1beta2.ClusterV1beta2Interface {
 	return &fakeclusterv1beta2.FakeClusterV1beta2{Fake: &c.Fake}
+}
+
+// ClusterviewV1 retrieves the ClusterviewV1Client
+func (c *Clientset) ClusterviewV1() clusterviewv1.ClusterviewV1Interface {
+	return &fakeclusterviewv1.FakeClusterviewV1{Fake: &c.Fake}
+}
+
+// ClusterviewV1alpha1 retrieves the ClusterviewV1alpha1Client
+func (c *Clientset) ClusterviewV1alpha1() clusterviewv1alpha1.ClusterviewV1alpha1Interface {
+	return &fakeclusterviewv1alpha1.FakeClusterviewV1alpha1{Fake: &c.Fake}
 }
 
 // RbacV1alpha1 retrieves the RbacV1alpha1Client

@@ -16,6 +16,8 @@ import (
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
+	clusterviewv1 "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/v1"
+	clusterviewv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/v1alpha1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
@@ -32,6 +34,8 @@ var localSchemeBuilder = runtime.SchemeBuilder{
 	authenticationv1beta1.AddToScheme,
 	clusterv1.AddToScheme,
 	clusterv1beta2.AddToScheme,
+	clusterviewv1.AddToScheme,
+	clusterviewv1alpha1.AddToScheme,
 	rbacv1alpha1.AddToScheme,
 	registerv1alpha1.AddToScheme,
 	searchv1alpha1.AddToScheme,

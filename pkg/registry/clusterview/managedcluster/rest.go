@@ -1,0 +1,40 @@
+// Package managedcluster serves the ManagedClusters that the caller may get.
+package managedcluster
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	clusterviewv1 "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/clusterview/view"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+)
+
+// NewREST returns the storage. The informer is of ManagedClusters.
+func NewREST(clusters cache.SharedIndexInformer, scopes view.Scopes) (*view.REST, error) {
+	conditions := func(c *clusterviewv1.ManagedCluster) []metav1.Condition { return c.Status.Conditions }
+	return view.NewREST(view.Options{
+		Resource: clusterviewv1.Resource("managedclusters"), Singular: "managedcluster", ShortNames: []string{"mcv", "mcvs"},
+		New:     func() view.Object { return &clusterviewv1.ManagedCluster{} },
+		NewList: func() runtime.Object { return &clusterviewv1.ManagedClusterList{} },
+		Columns: definition.Columns[*clusterviewv1.ManagedCluster]{
+			{Name: "Hub Accepted", Description: "Whether the hub accepts the agent of the cluster.", Value: func(c *clusterviewv1.ManagedCluster) any {
+				return fmt.Sprint(c.Spec.HubAcceptsClient)
+			}},
+			definition.ConditionColumn("Joined", "Whether the agent of the cluster has joined.", clusterv1.ManagedClusterConditionJoined, conditions),
+			definition.ConditionColumn("Available", "Whether the cluster is available.", clusterv1.ManagedClusterConditionAvailable, conditions),
+		},
+		Source: clusters, Scopes: scopes,
+		Show: func(source view.Object) view.Object {
+			c, ok := source.(*clusterv1.ManagedCluster)
+			if !ok {
+				return &clusterviewv1.ManagedCluster{}
+			}
+			return &clusterviewv1.ManagedCluster{ObjectMeta: c.ObjectMeta, Spec: c.Spec, Status: c.Status}
+		},
+	})
+}

@@ -1,0 +1,34 @@
+// Package managedclusterset serves the ManagedClusterSets that the caller may get.
+package managedclusterset
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
+	clusterviewv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/clusterview/view"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+)
+
+// NewREST returns the storage. The informer is of ManagedClusterSets.
+func NewREST(sets cache.SharedIndexInformer, scopes view.Scopes) (*view.REST, error) {
+	return view.NewREST(view.Options{
+		Resource: clusterviewv1alpha1.Resource("managedclustersets"), Singular: "managedclusterset", ShortNames: []string{"mcsv", "mcsvs"},
+		New:     func() view.Object { return &clusterviewv1alpha1.ManagedClusterSet{} },
+		NewList: func() runtime.Object { return &clusterviewv1alpha1.ManagedClusterSetList{} },
+		Columns: definition.Columns[*clusterviewv1alpha1.ManagedClusterSet]{
+			definition.ConditionColumn("Empty", "Whether the set has no clusters.", clusterv1beta2.ConditionClusterSetEmpty,
+				func(s *clusterviewv1alpha1.ManagedClusterSet) []metav1.Condition { return s.Status.Conditions }),
+		},
+		Source: sets, Scopes: scopes,
+		Show: func(source view.Object) view.Object {
+			s, ok := source.(*clusterv1beta2.ManagedClusterSet)
+			if !ok {
+				return &clusterviewv1alpha1.ManagedClusterSet{}
+			}
+			return &clusterviewv1alpha1.ManagedClusterSet{ObjectMeta: s.ObjectMeta, Spec: s.Spec, Status: s.Status}
+		},
+	})
+}
