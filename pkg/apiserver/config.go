@@ -144,6 +144,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 	}
 	if authentication := &c.generic.Authentication; authentication.RequestHeaderConfig != nil {
 		authentication.Authenticator = newFrontProxy(authentication.RequestHeaderConfig, authentication.Authenticator, clock.RealClock{})
+		c.generic.Authorization.Authorizer = authorizedByHub(c.generic.Authorization.Authorizer)
 	}
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: hub.EventsV1()})
 	recorder := broadcaster.NewRecorder(scheme.Scheme, serverName)

@@ -58,6 +58,7 @@ func TestServer(t *testing.T) {
 	s := &serverUnderTest{fleet: f, direct: framework.OCMClient(t, config, nil), config: config, dir: framework.OwnDir(t)}
 
 	t.Run("audit log names the creator", s.audits)
+	t.Run("the hub authorizes what it forwards", s.trustsHub)
 	t.Run("data and watches survive a kill", s.outlastsKill)
 	t.Run("hub outage", s.outlastsHub)
 	t.Run("a second server with other data does not start", s.refusesSecond)
@@ -82,6 +83,37 @@ func (s *serverUnderTest) audits(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// trustsHub checks that the server reviews a request that a client sends directly, and leaves the decision to the hub for a
+// request that the hub forwards.
+func (s *serverUnderTest) trustsHub(t *testing.T) {
+	caller := framework.NewCaller(t, s.Hub, framework.Unique("carla")).IsAdmin(t).IsGranter(t)
+	framework.CreatePermission(t, caller.OCM, framework.Permission("forwarded"))
+	framework.CreatePermission(t, caller.At(t, s.Server), framework.Permission("direct"))
+	const annotation = "authorization.k8s.io/reason"
+	reasons := map[string]string{}
+	framework.Eventually(t, "the audit log contains both requests", func(context.Context) error {
+		events, _, err := localhub.ReadAudit(s.Server.AuditLog(), 0)
+		if err != nil {
+			return err
+		}
+		for _, event := range events {
+			if event.User.Username == caller.Name && event.ObjectRef.Resource == "clusterpermissions" {
+				reasons[event.ObjectRef.Name] = event.Annotations[annotation]
+			}
+		}
+		if len(reasons) < 2 {
+			return fmt.Errorf("reasons = %v", reasons)
+		}
+		return nil
+	})
+	if !strings.Contains(reasons["forwarded"], "the hub authorized") {
+		t.Errorf("reason for the forwarded request = %q, want that of the hub", reasons["forwarded"])
+	}
+	if !strings.Contains(reasons["direct"], "RBAC: allowed") {
+		t.Errorf("reason for the direct request = %q, want that of a SubjectAccessReview", reasons["direct"])
+	}
 }
 
 func (s *serverUnderTest) outlastsKill(t *testing.T) {
