@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -80,6 +81,11 @@ func (m *managed) runTimed(t testing.TB, cluster string, hub *endpoint, configur
 	if config.Discovery, err = discovery.NewDiscoveryClientForConfig(m.config); err != nil {
 		t.Fatal(err)
 	}
+	kube, err := kubernetes.NewForConfig(m.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.RulesReviews = kube.AuthorizationV1().SelfSubjectRulesReviews()
 	if c, err = inventory.New(config); err != nil {
 		t.Fatal(err)
 	}
