@@ -22,6 +22,8 @@ const (
 	// maxChanges is the number of changes that are read together. fetchTimeout bounds the wait for a change.
 	maxChanges   = 1000
 	fetchTimeout = 10 * time.Second
+	// idle is the pause after a read without changes.
+	idle = 20 * time.Millisecond
 	// maxLag is the time after which a feed that does not reach the current version is behind.
 	maxLag = 15 * time.Second
 	// maxReads bounds the clusters that are read in parallel.
@@ -310,6 +312,10 @@ func (f *Feed) fetch(ctx context.Context, after uint64, out chan<- batch) {
 		if err != nil {
 			return
 		}
+		if version <= after {
+			// An engine may wait for less time than requested.
+			pause(ctx, idle)
+		}
 		after = version
 	}
 }
@@ -358,12 +364,15 @@ func (f *Feed) applyDelta(ctx context.Context, name string, c *cluster, d *delta
 		f.publish(name, c)
 		d.update = newUpdate(true)
 		c.objects, c.bytes, c.refused = 0, 0, ""
-	} else if c.refused != "" || c.bytes > f.maxBytes {
-		// Bytes includes replaced content.
+	} else if c.refused != "" {
 		c.schedule(time.Now(), f.timing.reread)
 		return
 	} else if !c.current().Known {
 		f.publish(name, c)
+	}
+	if c.bytes > f.maxBytes {
+		// It includes replaced content, so only a read shows the size. The index has a bound of its own.
+		c.schedule(time.Now(), f.timing.reread)
 	}
 	if err := f.config.Index.Update(name, d.update); err != nil {
 		updates.WithLabelValues(resultRefused).Inc()
