@@ -228,7 +228,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		}()
 		virtual = Virtual(VirtualDependencies{Imports: importing, Search: SearchDependencies{
 			Engine: fleet.engine, Scopes: fleet.scopes, Reports: fleet.reports, WatchMemory: limits.watchMemory,
-		}})
+		}, Access: fleet.reviews(informers, c.extra.Search.HubCluster)})
 		fleet.serveGraphQL(&c.generic)
 	}
 	generic, err := c.generic.New(serverName, genericapiserver.NewEmptyDelegate())

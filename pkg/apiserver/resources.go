@@ -14,6 +14,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 
+	accessv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/access/v1alpha1"
 	authenticationvalidation "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/validation"
 	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
 	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
@@ -21,6 +22,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/access/fleetreview"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/addon/addondeploymentconfig"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/addon/clustermanagementaddon"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/addon/managedclusteraddon"
@@ -116,13 +118,28 @@ func Resources(d Dependencies) []definition.Resource {
 // VirtualDependencies are the dependencies of resources that are served but not stored.
 type VirtualDependencies struct {
 	Search SearchDependencies
+	// Access are the dependencies of the group access.open-cluster-management.io.
+	Access fleetreview.Options
 	// Imports are the stores into which objects are imported.
 	Imports *imports.Stores
 }
 
 // Virtual returns the table of all resources that are served but not stored.
 func Virtual(d VirtualDependencies) []definition.Virtual {
-	return append(searchRows(d.Search), importRow(d.Imports))
+	return slices.Concat(searchRows(d.Search), accessRows(d.Access), []definition.Virtual{importRow(d.Imports)})
+}
+
+func accessRows(o fleetreview.Options) []definition.Virtual {
+	row := func(name string, build func(fleetreview.Options) rest.Storage) definition.Virtual {
+		return definition.Virtual{Name: name, Version: accessv1alpha1.SchemeGroupVersion, Storages: func() map[string]rest.Storage {
+			return map[string]rest.Storage{name: build(o)}
+		}}
+	}
+	return []definition.Virtual{
+		row("selffleetaccessreviews", fleetreview.NewSelf),
+		row("fleetaccessreviews", fleetreview.NewAccess),
+		row("fleetsubjectreviews", fleetreview.NewSubjects),
+	}
 }
 
 func importRow(stores *imports.Stores) definition.Virtual {
@@ -159,7 +176,7 @@ func searchRows(d SearchDependencies) []definition.Virtual {
 var optional = []schema.GroupVersion{proxyv1alpha1.SchemeGroupVersion}
 
 // DefaultResourceConfig enables all versions in the tables except optional ones. If search is nil,
-// it does not enable the versions of search. --runtime-config changes it.
+// it does not enable the versions of search and of access, which depends on its reports. --runtime-config changes it.
 func DefaultResourceConfig(search *SearchConfig) *serverstorage.ResourceConfig {
 	config := serverstorage.NewResourceConfig()
 	for _, resource := range Resources(Dependencies{}) {
@@ -167,7 +184,7 @@ func DefaultResourceConfig(search *SearchConfig) *serverstorage.ResourceConfig {
 	}
 	config.EnableVersions(migrationv1alpha1.SchemeGroupVersion)
 	if search != nil {
-		for _, row := range searchRows(SearchDependencies{}) {
+		for _, row := range slices.Concat(searchRows(SearchDependencies{}), accessRows(fleetreview.Options{})) {
 			config.EnableVersions(row.Version)
 		}
 	}

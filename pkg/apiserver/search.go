@@ -35,6 +35,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/controllers/clusterpermission"
 	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/access/fleetreview"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/graphql"
@@ -272,6 +273,15 @@ func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinf
 	}
 	out.graphql, err = graphql.New(graphql.Config{Engine: out.engine, Scopes: out.scopes, Stale: out.staleClusters, Authorizer: c.generic.Authorization.Authorizer, Watches: limits.watches, WatchMemory: limits.watchMemory})
 	return out, err
+}
+
+// reviews returns the dependencies of reviews of fleet access.
+func (f *fleetSearch) reviews(informers informerFactories, hubCluster string) fleetreview.Options {
+	clusters, sets := informers.clusters.Cluster().V1().ManagedClusters(), informers.sets.Cluster().V1beta2().ManagedClusterSets()
+	return fleetreview.Options{
+		Index: f.access, Scopes: f.scopes, Clusters: clusters.Lister(), Sets: sets.Lister(), HubCluster: hubCluster,
+		Synced: func() bool { return clusters.Informer().HasSynced() && sets.Informer().HasSynced() },
+	}
 }
 
 // staleClusters returns the names of the clusters whose resources are unknown or may be out of date.
