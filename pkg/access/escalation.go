@@ -223,42 +223,50 @@ type whoEvaluation struct {
 func (q *whoEvaluation) findDirect() {
 	q.accounts, q.direct, q.escalating = map[word]*set{}, map[*subject]*set{}, map[*node][]*role{}
 	q.anyAccount = newBitmap(len(q.index.slots))
-	for _, chain := range q.index.records.ruleSets {
-		for rules := chain; rules != nil; rules = rules.next {
-			if len(rules.escalations) > 0 {
-				for _, r := range rules.users {
-					q.escalating[r.node] = append(q.escalating[r.node], r)
-				}
+	records := &q.index.records
+	for at, rules := range records.sets {
+		if records.marks[at]&q.marks == 0 {
+			continue
+		}
+		rule := rules.allows(q.request)
+		if rule < 0 {
+			continue
+		}
+		for _, r := range rules.users {
+			v := q.verdicts[r.node]
+			if v == nil {
+				v = &verdict{}
+				q.verdicts[r.node] = v
 			}
-			rule := rules.allows(q.request)
-			if rule < 0 {
-				continue
-			}
-			for _, r := range rules.users {
-				v := q.verdicts[r.node]
-				if v == nil {
-					v = &verdict{}
-					q.verdicts[r.node] = v
-				}
-				v.permits = append(v.permits, permit{r, rule})
-			}
+			v.permits = append(v.permits, permit{r, rule})
 		}
 	}
 	for n, v := range q.verdicts {
-		for _, b := range n.bindings {
-			if !q.applies(b) || !q.grants(b, v) {
-				continue
-			}
-			for _, ref := range b.subjects {
-				q.found[ref.subject] = true
-				if namespace := ref.subject.accounts; namespace != noString {
-					in := q.accounts[namespace]
-					if in == nil {
-						in = &set{}
-						q.accounts[namespace] = in
-					}
-					q.each(b, v, func(_ *permit, id uint32) bool { in.add(id); q.anyAccount.add(id); return true })
+		q.findIn(records.buckets[bucketKey{n, noString}], v)
+		if q.namespace != noString {
+			q.findIn(records.buckets[bucketKey{n, q.namespace}], v)
+		}
+	}
+}
+
+// findIn finds the subjects of a bucket, which may be nil.
+func (q *whoEvaluation) findIn(in *bucket, v *verdict) {
+	if in == nil {
+		return
+	}
+	for _, b := range in.bindings {
+		if !q.grants(b, v) {
+			continue
+		}
+		for _, ref := range b.subjects {
+			q.found[ref.subject] = true
+			if namespace := ref.subject.accounts; namespace != noString {
+				in := q.accounts[namespace]
+				if in == nil {
+					in = &set{}
+					q.accounts[namespace] = in
 				}
+				q.each(b, v, func(_ *permit, id uint32) bool { in.add(id); q.anyAccount.add(id); return true })
 			}
 		}
 	}
@@ -274,27 +282,32 @@ func (q *whoEvaluation) verdictOf(n *node) *verdict {
 
 // findEscalations finds the subjects that can gain the permission.
 func (q *whoEvaluation) findEscalations() {
+	for _, rules := range q.index.records.sets {
+		if len(rules.escalations) > 0 {
+			for _, r := range rules.users {
+				q.escalating[r.node] = append(q.escalating[r.node], r)
+			}
+		}
+	}
 	for n, roles := range q.escalating {
-		for _, b := range n.bindings {
-			if !q.canEscalate(b) {
+		for _, in := range n.buckets {
+			if !q.canEscalate(in.namespace) {
 				continue
 			}
-			grants := false
-			for _, r := range roles {
-				grants = grants || !q.eachEscalation(b, r, func(escalation, uint32) bool { return false })
-			}
-			if grants {
-				for _, ref := range b.subjects {
-					q.found[ref.subject] = true
+			for _, b := range in.bindings {
+				if slices.ContainsFunc(roles, func(r *role) bool { return !q.eachEscalation(b, r, func(escalation, uint32) bool { return false }) }) {
+					for _, ref := range b.subjects {
+						q.found[ref.subject] = true
+					}
 				}
 			}
 		}
 	}
 }
 
-// canEscalate reports whether the namespace of a binding matters at all.
-func (q *whoEvaluation) canEscalate(b *binding) bool {
-	return q.applies(b) || q.accounts[b.namespace] != nil || q.accounts[anyWord] != nil
+// canEscalate reports whether the bindings of a namespace matter at all.
+func (q *whoEvaluation) canEscalate(namespace word) bool {
+	return namespace == noString || namespace == q.namespace || q.accounts[namespace] != nil || q.accounts[anyWord] != nil
 }
 
 // eachEscalation calls yield with the rules of a role that lead to the permission through a
@@ -482,7 +495,7 @@ func (q *whoEvaluation) answer(s *subject, w *Who) SubjectAnswer {
 	}
 	memberships := make([]membership, 0, len(s.bindings))
 	for _, entry := range s.bindings {
-		if b := entry.binding; b.node != nil && (q.applies(b) && q.verdicts[b.node] != nil || w.Escalations && q.escalating[b.node] != nil && q.canEscalate(b)) {
+		if b := entry.binding; b.node != nil && (q.applies(b) && q.verdicts[b.node] != nil || w.Escalations && q.escalating[b.node] != nil && q.canEscalate(b.namespace)) {
 			memberships = append(memberships, membership{b, s})
 		}
 	}

@@ -21,8 +21,13 @@ type records struct {
 	ruleSets map[uint64]*ruleSet
 	bindings map[uint64]*binding
 	nodes    map[nodeKey]*node
+	buckets  map[bucketKey]*bucket
 	subjects map[subjectKey]*subject
 	lastID   uint64
+	// sets are all rule sets, and marks the marks of each at the same position. Most questions skip most rule sets by
+	// their marks, which lie next to each other in memory.
+	sets  []*ruleSet
+	marks []uint64
 }
 
 // nodeKey identifies a Role, or a ClusterRole if the namespace is empty.
@@ -33,9 +38,23 @@ type nodeKey struct{ namespace, name word }
 type node struct {
 	nodeKey
 	// id orders the roles of a cluster.
-	id       uint64
-	roles    []*role
+	id    uint64
+	roles []*role
+	// buckets contain the bindings.
+	buckets []*bucket
+}
+
+// bucket contains the bindings of one namespace that refer to a node. Questions are about one namespace.
+type bucket struct {
+	bucketKey
 	bindings []*binding
+	// nodeAt is the position in the list of the node.
+	nodeAt uint32
+}
+
+type bucketKey struct {
+	node      *node
+	namespace word
 }
 
 func (k nodeKey) key() rbac.Key {
@@ -61,13 +80,14 @@ type binding struct {
 	next *binding
 	// namespace is empty for a ClusterRoleBinding.
 	namespace, name word
-	// node is nil if there cannot be such a role.
+	// node and bucket are nil if there cannot be such a role.
 	node     *node
+	bucket   *bucket
 	subjects []subjectRef
 	clusters set
-	// nodeAt is the position in the list of the node.
-	nodeAt uint32
-	size   uint32
+	// bucketAt is the position in the list of the bucket.
+	bucketAt uint32
+	size     uint32
 }
 
 func (b *binding) key() rbac.Key {
@@ -116,7 +136,7 @@ type subjectBinding struct {
 func newRecords() records {
 	return records{
 		seed: maphash.MakeSeed(), ruleSets: map[uint64]*ruleSet{}, bindings: map[uint64]*binding{},
-		nodes: map[nodeKey]*node{}, subjects: map[subjectKey]*subject{},
+		nodes: map[nodeKey]*node{}, buckets: map[bucketKey]*bucket{}, subjects: map[subjectKey]*subject{},
 	}
 }
 
@@ -133,9 +153,29 @@ func (x *records) node(key rbac.Key) *node {
 
 // tidy deletes a node without roles and bindings.
 func (x *records) tidy(n *node) {
-	if len(n.roles) == 0 && len(n.bindings) == 0 {
+	if len(n.roles) == 0 && len(n.buckets) == 0 {
 		delete(x.nodes, n.nodeKey)
 	}
+}
+
+func (x *records) bucket(n *node, namespace word) *bucket {
+	k := bucketKey{n, namespace}
+	b := x.buckets[k]
+	if b == nil {
+		b = &bucket{bucketKey: k, nodeAt: uint32(len(n.buckets))}
+		n.buckets = append(n.buckets, b)
+		x.buckets[k] = b
+	}
+	return b
+}
+
+func (x *records) deleteBucket(b *bucket) {
+	n := b.node
+	moved := n.buckets[len(n.buckets)-1]
+	n.buckets[b.nodeAt], moved.nodeAt = moved, b.nodeAt
+	n.buckets = shorter(n.buckets)
+	delete(x.buckets, b.bucketKey)
+	x.tidy(n)
 }
 
 // newRole is a role of an Update.
@@ -156,6 +196,8 @@ func (x *records) role(given *newRole) *role {
 		rules = newRuleSet(given.rules, given.hash)
 		rules.next = x.ruleSets[given.hash]
 		x.ruleSets[given.hash] = rules
+		rules.at = uint32(len(x.sets))
+		x.sets, x.marks = append(x.sets, rules), append(x.marks, marksOf(rules))
 	}
 	n := x.node(given.key)
 	// One of the lists is short, unless many clusters have many names for the same rules.
@@ -189,6 +231,10 @@ func (x *records) deleteRole(r *role) {
 	if r.rules.users = shorter(users); len(r.rules.users) > 0 {
 		return
 	}
+	last := len(x.sets) - 1
+	x.sets[r.rules.at], x.marks[r.rules.at] = x.sets[last], x.marks[last]
+	x.sets[last].at = r.rules.at
+	x.sets, x.marks = shorter(x.sets), shorter(x.marks)
 	unchain(x.ruleSets, r.rules.hash, r.rules, func(s *ruleSet) **ruleSet { return &s.next })
 }
 
@@ -245,8 +291,9 @@ func (x *records) binding(given *newBinding) *binding {
 	x.bindings[given.hash] = b
 	if given.is.Role != (rbac.Key{}) {
 		b.node = x.node(given.is.Role)
-		b.nodeAt = uint32(len(b.node.bindings))
-		b.node.bindings = append(b.node.bindings, b)
+		b.bucket = x.bucket(b.node, b.namespace)
+		b.bucketAt = uint32(len(b.bucket.bindings))
+		b.bucket.bindings = append(b.bucket.bindings, b)
 	}
 	for i, s := range given.is.Subjects {
 		k := subjectKey{unique.Make(s.Name), s.Group}
@@ -277,11 +324,12 @@ func accountsOf(s rbac.Subject) word {
 }
 
 func (x *records) deleteBinding(b *binding) {
-	if n := b.node; n != nil {
-		moved := n.bindings[len(n.bindings)-1]
-		n.bindings[b.nodeAt], moved.nodeAt = moved, b.nodeAt
-		n.bindings = shorter(n.bindings)
-		x.tidy(n)
+	if in := b.bucket; in != nil {
+		moved := in.bindings[len(in.bindings)-1]
+		in.bindings[b.bucketAt], moved.bucketAt = moved, b.bucketAt
+		if in.bindings = shorter(in.bindings); len(in.bindings) == 0 {
+			x.deleteBucket(in)
+		}
 	}
 	for _, ref := range b.subjects {
 		s := ref.subject

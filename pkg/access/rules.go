@@ -26,7 +26,39 @@ type ruleSet struct {
 	// escalations are the rules that allow to gain other permissions.
 	escalations []escalation
 	users       []*role
+	// at is the position in the list of all rule sets.
+	at uint32
 }
+
+// The marks of a rule set are a bit for each of its resources, by hash, and one of these bits.
+const (
+	markAny  = 1 << 63 // rules for all resources, or for a subresource of all resources
+	markURLs = 1 << 62
+	markBits = 62
+)
+
+// marksOf returns the marks of a rule set. A rule set without the mark of a request does not allow it.
+func marksOf(r *ruleSet) uint64 {
+	var marks uint64
+	for i := range r.rules {
+		_, _, resources, _, urls := r.lists(i)
+		if len(urls) > 0 {
+			marks |= markURLs
+		}
+		for _, resource := range resources {
+			if text := resource.Value(); strings.HasPrefix(text, "*") {
+				marks |= markAny
+			} else {
+				marks |= mark(text)
+			}
+		}
+	}
+	return marks
+}
+
+var markSeed = maphash.MakeSeed()
+
+func mark(resource string) uint64 { return 1 << (maphash.String(markSeed, resource) % markBits) }
 
 // rule contains the ends of its lists in the words of the ruleSet. The first list begins
 // where the previous rule ends.
@@ -118,6 +150,8 @@ type request struct {
 	resource, anyParent word
 	nonResource         bool
 	path                string
+	// marks are those of which a rule set that allows the request has one.
+	marks uint64
 }
 
 func newRequest(a *Attributes) *request {
@@ -129,6 +163,9 @@ func newRequest(a *Attributes) *request {
 	}
 	q.resource, q.group = unique.Make(resource), unique.Make(a.Group)
 	q.name = unique.Make(all(a.Name))
+	if q.marks = markAny | mark(resource); a.NonResource {
+		q.marks = markURLs
+	}
 	return q
 }
 
