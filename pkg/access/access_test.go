@@ -261,3 +261,37 @@ func TestAllNames(t *testing.T) {
 		}
 	}
 }
+
+// TestUpdateIsAtomic replaces the role and the binding of alice again and again: a reader that sees only a part of an
+// update would find her denied.
+func TestUpdateIsAtomic(t *testing.T) {
+	states := make([]*Update, 2)
+	for i := range states {
+		role := fmt.Sprintf("cleaner-%d", i)
+		states[i] = newUpdate()
+		states[i].Roles[clusterRole(role)] = rules("delete", "", "secrets")
+		states[i].bind("", "cleaner", role, "alice")
+	}
+	x := newIndex(t, map[string]*Update{"one": states[0]})
+	done := make(chan error, 1)
+	go func() {
+		for i := range 2000 {
+			if err := x.Update("one", states[i%2]); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	for asked := 0; ; asked++ {
+		if got := x.CanI(Subject{User: "alice"}, deleteSecrets, []string{"one"}, 1)[0]; got.Decision != Allowed {
+			t.Errorf("question %d: alice is %s (%s), want Allowed", asked, got.Decision, got.Reason)
+		}
+		select {
+		case err := <-done:
+			must(t, err)
+			return
+		default:
+		}
+	}
+}
