@@ -278,9 +278,12 @@ func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinf
 // reviews returns the dependencies of reviews of fleet access.
 func (f *fleetSearch) reviews(informers informerFactories, hubCluster string) fleetreview.Options {
 	clusters, sets := informers.clusters.Cluster().V1().ManagedClusters(), informers.sets.Cluster().V1beta2().ManagedClusterSets()
+	works := informers.works.Work().V1().ManifestWorks()
 	return fleetreview.Options{
-		Index: f.access, Scopes: f.scopes, Clusters: clusters.Lister(), Sets: sets.Lister(), HubCluster: hubCluster,
-		Synced: func() bool { return clusters.Informer().HasSynced() && sets.Informer().HasSynced() },
+		Works: works.Lister(), Index: f.access, Scopes: f.scopes, Clusters: clusters.Lister(), Sets: sets.Lister(), HubCluster: hubCluster,
+		Synced: func() bool {
+			return clusters.Informer().HasSynced() && sets.Informer().HasSynced() && works.Informer().HasSynced()
+		},
 	}
 }
 

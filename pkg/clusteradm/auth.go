@@ -356,16 +356,16 @@ func (a *asking) decisions(status *accessv1alpha1.FleetAccessReviewStatus) error
 		return nil
 	}
 	w := printers.GetNewTabWriter(a.streams.Out)
-	if err := row(w, "CLUSTER", "DECISION", "BINDING", "ROLE", "REASON"); err != nil {
+	if err := row(w, "CLUSTER", "DECISION", "BINDING", "ROLE", "CLUSTERPERMISSION", "REASON"); err != nil {
 		return err
 	}
 	for i := range status.Clusters {
 		c := &status.Clusters[i]
-		binding, role := "", ""
+		binding, role, permission := "", "", ""
 		if len(c.Chains) > 0 {
-			binding, role = referenceText(c.Chains[0].Binding), referenceText(c.Chains[0].Role)
+			binding, role, permission = referenceText(c.Chains[0].Binding), referenceText(c.Chains[0].Role), c.Chains[0].ClusterPermission
 		}
-		if err := row(w, c.Cluster, string(c.Decision), binding, role, c.Reason); err != nil {
+		if err := row(w, c.Cluster, string(c.Decision), binding, role, permission, c.Reason); err != nil {
 			return err
 		}
 	}
@@ -379,14 +379,14 @@ func (a *asking) decisions(status *accessv1alpha1.FleetAccessReviewStatus) error
 func (a *asking) holdings(status *accessv1alpha1.FleetAccessReviewStatus) error {
 	w := printers.GetNewTabWriter(a.streams.Out)
 	if a.output == outputTable {
-		if err := row(w, "CLUSTER", "BINDING", "ROLE", "AS", "ESCALATIONS", "REASON"); err != nil {
+		if err := row(w, "CLUSTER", "BINDING", "ROLE", "AS", "CLUSTERPERMISSION", "ESCALATIONS", "REASON"); err != nil {
 			return err
 		}
 	}
 	for i := range status.Clusters {
 		c := &status.Clusters[i]
 		if a.output == outputTable && c.Reason != "" {
-			if err := row(w, c.Cluster, "", "", "", "", strings.TrimSpace(string(c.Decision)+" "+c.Reason)); err != nil {
+			if err := row(w, c.Cluster, "", "", "", "", "", strings.TrimSpace(string(c.Decision)+" "+c.Reason)); err != nil {
 				return err
 			}
 		}
@@ -402,7 +402,7 @@ func (a *asking) holdings(status *accessv1alpha1.FleetAccessReviewStatus) error 
 			if h.Missing {
 				role += " (missing)"
 			}
-			if err := row(w, c.Cluster, referenceText(h.Binding), role, subjectText(h.Subject), strings.Join(h.Escalations, ","), ""); err != nil {
+			if err := row(w, c.Cluster, referenceText(h.Binding), role, subjectText(h.Subject), h.ClusterPermission, strings.Join(h.Escalations, ","), ""); err != nil {
 				return err
 			}
 		}

@@ -196,3 +196,27 @@ func TestReviewsNeedPermission(t *testing.T) {
 		t.Errorf("fleetsubjectreview of a user with view: error = %v, want forbidden", err)
 	}
 }
+
+// TestReviewNamesTheClusterPermission grants by a ClusterPermission, and reads who delivered the binding.
+func TestReviewNamesTheClusterPermission(t *testing.T) {
+	f := framework.Shared(t)
+	reviewer, user := framework.NewCaller(t, f.Hub, framework.Unique("reviewer")), framework.Unique("user")
+	bindEverywhere(t, reviewer, reviewRole)
+	reviewer.Bind(t, framework.Cluster1, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: viewRole})
+	cp := framework.Permission(framework.Unique("delivered"))
+	(*cp.Spec.Roles)[0].Rules = []rbacv1.PolicyRule{{Verbs: []string{"delete"}, APIGroups: []string{""}, Resources: []string{"secrets"}}}
+	(*cp.Spec.RoleBindings)[0].Subject = framework.UserSubject(user)
+	framework.CreatePermission(t, f.OCM, cp)
+	f.Applied(t, cp.Name)
+	framework.Eventually(t, "the review names the ClusterPermission", func(ctx context.Context) error {
+		got := decides(t, reviewer, user, accessv1alpha1.AccessAllowed)
+		if len(got.Chains) != 1 || got.Chains[0].ClusterPermission != cp.Name {
+			return fmt.Errorf("chains = %s, want one of the ClusterPermission %s", framework.ToJSON(got.Chains), cp.Name)
+		}
+		return nil
+	})
+	out, complaints, code := reviewer.Clusteradm(t, "auth", "explain", "user", user)
+	if code != 0 || !strings.Contains(out, cp.Name) {
+		t.Errorf("clusteradm auth explain: exit code %d, want 0 and the ClusterPermission %s:\n%s%s", code, cp.Name, out, complaints)
+	}
+}

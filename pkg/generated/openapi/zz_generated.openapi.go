@@ -3750,6 +3750,13 @@ func schema_pkg_apis_access_v1alpha1_AccessChain(ref common.ReferenceCallback) c
 							Ref:         ref(v1.PolicyRule{}.OpenAPIModelName()),
 						},
 					},
+					"clusterPermission": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusterPermission is the name of the ClusterPermission that delivered the binding to the cluster. It is set in answers about one cluster.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 				},
 				Required: []string{"binding", "subject", "role", "rule"},
 			},
@@ -3800,6 +3807,13 @@ func schema_pkg_apis_access_v1alpha1_AccessEscalation(ref common.ReferenceCallba
 							Description: "rule is the rule of the role that allows the request.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1.PolicyRule{}.OpenAPIModelName()),
+						},
+					},
+					"clusterPermission": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusterPermission is the name of the ClusterPermission that delivered the binding to the cluster. It is set in answers about one cluster.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"clusterCount": {
@@ -3873,6 +3887,13 @@ func schema_pkg_apis_access_v1alpha1_AccessGrant(ref common.ReferenceCallback) c
 							Ref:         ref(v1.PolicyRule{}.OpenAPIModelName()),
 						},
 					},
+					"clusterPermission": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusterPermission is the name of the ClusterPermission that delivered the binding to the cluster. It is set in answers about one cluster.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"clusterCount": {
 						SchemaProps: spec.SchemaProps{
 							Description: "clusterCount is the number of clusters.",
@@ -3935,6 +3956,13 @@ func schema_pkg_apis_access_v1alpha1_AccessHolding(ref common.ReferenceCallback)
 							Description: "role is the role of the binding.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.RBACReference{}.OpenAPIModelName()),
+						},
+					},
+					"clusterPermission": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusterPermission is the name of the ClusterPermission that delivered the binding to the cluster.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"missing": {

@@ -259,6 +259,10 @@ type AccessChain struct {
 	Role RBACReference `json:"role"`
 	// rule is the rule of the role that allows the request.
 	Rule rbacv1.PolicyRule `json:"rule"`
+	// clusterPermission is the name of the ClusterPermission that delivered the binding to the cluster. It is set in
+	// answers about one cluster.
+	// +optional
+	ClusterPermission string `json:"clusterPermission,omitempty"`
 }
 
 // AccessHolding is a binding that contains a subject, with all rules of its role.
@@ -269,6 +273,9 @@ type AccessHolding struct {
 	Subject AccessSubject `json:"subject"`
 	// role is the role of the binding.
 	Role RBACReference `json:"role"`
+	// clusterPermission is the name of the ClusterPermission that delivered the binding to the cluster.
+	// +optional
+	ClusterPermission string `json:"clusterPermission,omitempty"`
 	// missing is true if the cluster has no such role, so that the binding grants nothing.
 	// +optional
 	Missing bool `json:"missing,omitempty"`

@@ -20,6 +20,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
 	setlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1beta2"
+	worklisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
@@ -40,7 +41,8 @@ type Options struct {
 	Scopes   search.Scopes
 	Clusters clusterlisters.ManagedClusterLister
 	Sets     setlisters.ManagedClusterSetLister
-	// Synced reports whether both are listed.
+	Works    worklisters.ManifestWorkLister
+	// Synced reports whether all of them are listed.
 	Synced func() bool
 	// HubCluster is the name of the cluster that is the hub itself. It may be empty.
 	HubCluster string
@@ -81,8 +83,8 @@ func NewSelf(o Options) rest.Storage {
 				}
 				return onManagedCluster(caller)
 			}
-			review.Status = o.review(on, a, clusters, limitOf(&spec.Page), after)
-			return review, nil
+			review.Status, err = o.review(on, a, clusters, limitOf(&spec.Page), after)
+			return review, err
 		},
 	}
 }
@@ -124,8 +126,8 @@ func NewAccess(o Options) rest.Storage {
 				s = access.SubjectFor(serviceaccount.MakeUsername(account.Namespace, account.Name), nil)
 				clusters = slices.DeleteFunc(clusters, func(name string) bool { return name != account.Cluster })
 			}
-			review.Status = o.review(func(string) (access.Subject, string) { return s, "" }, a, clusters, limitOf(&spec.Page), after)
-			return review, nil
+			review.Status, err = o.review(func(string) (access.Subject, string) { return s, "" }, a, clusters, limitOf(&spec.Page), after)
+			return review, err
 		},
 	}
 }
@@ -134,7 +136,7 @@ func NewAccess(o Options) rest.Storage {
 type subjectOn func(cluster string) (s access.Subject, none string)
 
 // review answers for each of the clusters, which are sorted. Without attributes, it returns what the subject holds.
-func (o Options) review(on subjectOn, a *access.Attributes, clusters []string, limit int, after string) accessv1alpha1.FleetAccessReviewStatus {
+func (o Options) review(on subjectOn, a *access.Attributes, clusters []string, limit int, after string) (accessv1alpha1.FleetAccessReviewStatus, error) {
 	status := accessv1alpha1.FleetAccessReviewStatus{}
 	first, found := slices.BinarySearch(clusters, after)
 	if found {
@@ -168,13 +170,38 @@ func (o Options) review(on subjectOn, a *access.Attributes, clusters []string, l
 	left := newBudget()
 	n := 0
 	for ; n < len(page) && !left.spent(); n++ {
-		status.Clusters = append(status.Clusters, entries(n, left))
+		entry := entries(n, left)
+		if err := o.name(&entry); err != nil {
+			return status, err
+		}
+		status.Clusters = append(status.Clusters, entry)
 	}
 	if rest := len(clusters) - first - n; rest > 0 {
 		status.Continue = continueAfter(page[n-1])
 		status.RemainingItemCount = ptr.To(int64(rest))
 	}
-	return status
+	return status, nil
+}
+
+// name sets the ClusterPermissions that delivered the bindings of an entry.
+func (o Options) name(entry *accessv1alpha1.ClusterAccess) error {
+	if len(entry.Chains) == 0 && len(entry.Holdings) == 0 {
+		return nil
+	}
+	names, err := o.deliveredBy(entry.Cluster)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	of := func(r accessv1alpha1.RBACReference) string {
+		return names[rbac.Key{Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}]
+	}
+	for i := range entry.Chains {
+		entry.Chains[i].ClusterPermission = of(entry.Chains[i].Binding)
+	}
+	for i := range entry.Holdings {
+		entry.Holdings[i].ClusterPermission = of(entry.Holdings[i].Binding)
+	}
+	return nil
 }
 
 // split calls ask with the clusters on which the subject is the same: the hub, and the others around it.

@@ -21,10 +21,13 @@ import (
 	accessv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/access/v1alpha1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
 	setlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1beta2"
+	worklisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
@@ -76,7 +79,8 @@ func (s scopes) Scope(_ context.Context, caller user.Info) (visibility.Scope, er
 func (scopes) Subscribe(user.Info) (<-chan struct{}, func()) { return nil, func() {} }
 
 // newOptions returns a fleet of the hub and the clusters a to e. On all but c, alice may
-// delete Secrets. Nothing is known of b. Clusters a and d are in the set north.
+// delete Secrets. Nothing is known of b. Clusters a and d are in the set north. The ClusterPermission
+// cleaners delivered the binding to a.
 func newOptions(t *testing.T) Options {
 	t.Helper()
 	index := access.New()
@@ -110,8 +114,19 @@ func newOptions(t *testing.T) Options {
 	if err := sets.Add(&clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "north"}}); err != nil {
 		t.Fatal(err)
 	}
+	works := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	delivered := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "work", OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: rbacv1alpha1.SchemeGroupVersion.String(), Kind: "ClusterPermission", Name: "cleaners", Controller: ptr.To(true)},
+	}}}
+	delivered.Status.ResourceStatus.Manifests = []workv1.ManifestCondition{{
+		ResourceMeta: workv1.ManifestResourceMeta{Group: rbacv1.GroupName, Kind: "ClusterRoleBinding", Name: "cleaner"},
+		Conditions:   []metav1.Condition{{Type: workv1.WorkApplied, Status: metav1.ConditionTrue}},
+	}}
+	if err := works.Add(delivered); err != nil {
+		t.Fatal(err)
+	}
 	return Options{
-		Index: index, Scopes: scopes{t}, Clusters: clusterlisters.NewManagedClusterLister(clusters), Sets: setlisters.NewManagedClusterSetLister(sets),
+		Works: worklisters.NewManifestWorkLister(works), Index: index, Scopes: scopes{t}, Clusters: clusterlisters.NewManagedClusterLister(clusters), Sets: setlisters.NewManagedClusterSetLister(sets),
 		Synced: func() bool { return true }, HubCluster: "hub",
 	}
 }
@@ -176,6 +191,9 @@ func TestAccessReview(t *testing.T) {
 				t.Errorf("review of %s = %s, want %s", c.caller, text(&got), c.want)
 			}
 			for _, entry := range got.Clusters {
+				if want := map[bool]string{true: "cleaners"}[entry.Cluster == "a"]; len(entry.Chains) > 0 && entry.Chains[0].ClusterPermission != want {
+					t.Errorf("ClusterPermission on %s = %q, want %q", entry.Cluster, entry.Chains[0].ClusterPermission, want)
+				}
 				if (entry.Decision == accessv1alpha1.AccessAllowed) != (len(entry.Chains) == 1) || (entry.Reason == "") != (len(entry.Chains) == 1) {
 					t.Errorf("cluster %s is %s with %d chains and reason %q", entry.Cluster, entry.Decision, len(entry.Chains), entry.Reason)
 				}
