@@ -100,9 +100,9 @@ campaign: programs postgres ## Break each part of a hub and write docs/reliabili
 
 .PHONY: campaign-random
 campaign-random:
-	REGISTRATION_SEQUENCES=150 CRASH_CREATES=1000 CRASH_ROUNDS=4 SCALE_CLUSTERS=100 SCALE_IDLE_SECONDS=60 EXECUTOR_TRIPLES=5000 SEARCH_DECISIONS=100000 HISTORY_KILLS=12 HISTORY_CALLS=2000 REHOMED=100 \
+	REGISTRATION_SEQUENCES=150 CRASH_CREATES=1000 CRASH_ROUNDS=4 SCALE_CLUSTERS=100 SCALE_IDLE_SECONDS=60 EXECUTOR_TRIPLES=5000 ACCESS_REVIEWS=200000 SEARCH_DECISIONS=100000 HISTORY_KILLS=12 HISTORY_CALLS=2000 REHOMED=100 \
 		$(GOTEST) -count=1 -p 1 -timeout 60m \
-		-run 'TestRegistrationFaults|TestCrashes|TestManyPermissions|TestExecutorDecisionsMatchAPIServer|TestVisibilityIsExact|TestHistory|TestHubLost' \
+		-run 'TestRegistrationFaults|TestCrashes|TestManyPermissions|TestExecutorDecisionsMatchAPIServer|TestFleetAccessMatchesAPIServer|TestVisibilityIsExact|TestHistory|TestHubLost' \
 		./test/registration ./test/server ./test/differential ./test/search ./test/history ./test/rehoming
 
 .PHONY: test-skew

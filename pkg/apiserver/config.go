@@ -231,7 +231,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		}()
 		dependencies := VirtualDependencies{Imports: importing, Search: SearchDependencies{
 			Engine: fleet.engine, Scopes: fleet.scopes, Reports: fleet.reports, WatchMemory: limits.watchMemory,
-		}}
+		}, Access: fleet.reviews(informers, c.extra.Search.HubCluster)}
 		if dependencies.ManagedClusterViews, err = managedclusterview.NewREST(informers.clusters.Cluster().V1().ManagedClusters().Informer(), fleet.scopes); err != nil {
 			return nil, err
 		}

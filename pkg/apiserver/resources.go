@@ -14,6 +14,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 
+	accessv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/access/v1alpha1"
 	authenticationvalidation "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/validation"
 	clusterviewv1 "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/v1"
 	clusterviewv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/v1alpha1"
@@ -23,6 +24,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/access/fleetreview"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/addon/addondeploymentconfig"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/addon/clustermanagementaddon"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/addon/managedclusteraddon"
@@ -118,6 +120,8 @@ func Resources(d Dependencies) []definition.Resource {
 // VirtualDependencies are the dependencies of resources that are served but not stored.
 type VirtualDependencies struct {
 	Search SearchDependencies
+	// Access are the dependencies of the group access.open-cluster-management.io.
+	Access fleetreview.Options
 	// ManagedClusterViews and ManagedClusterSetViews are the storages of the views of callers.
 	ManagedClusterViews, ManagedClusterSetViews rest.Storage
 	// Imports are the stores into which objects are imported.
@@ -126,7 +130,7 @@ type VirtualDependencies struct {
 
 // Virtual returns the table of all resources that are served but not stored.
 func Virtual(d VirtualDependencies) []definition.Virtual {
-	return slices.Concat(searchRows(d.Search), clusterViewRows(d), []definition.Virtual{importRow(d.Imports)})
+	return slices.Concat(searchRows(d.Search), accessRows(d.Access), clusterViewRows(d), []definition.Virtual{importRow(d.Imports)})
 }
 
 func clusterViewRows(d VirtualDependencies) []definition.Virtual {
@@ -136,6 +140,19 @@ func clusterViewRows(d VirtualDependencies) []definition.Virtual {
 	return []definition.Virtual{
 		one("managedclusters", clusterviewv1.SchemeGroupVersion, d.ManagedClusterViews),
 		one("managedclustersets", clusterviewv1alpha1.SchemeGroupVersion, d.ManagedClusterSetViews),
+	}
+}
+
+func accessRows(o fleetreview.Options) []definition.Virtual {
+	row := func(name string, build func(fleetreview.Options) rest.Storage) definition.Virtual {
+		return definition.Virtual{Name: name, Version: accessv1alpha1.SchemeGroupVersion, Storages: func() map[string]rest.Storage {
+			return map[string]rest.Storage{name: build(o)}
+		}}
+	}
+	return []definition.Virtual{
+		row("selffleetaccessreviews", fleetreview.NewSelf),
+		row("fleetaccessreviews", fleetreview.NewAccess),
+		row("fleetsubjectreviews", fleetreview.NewSubjects),
 	}
 }
 
@@ -173,8 +190,8 @@ func searchRows(d SearchDependencies) []definition.Virtual {
 var optional = []schema.GroupVersion{proxyv1alpha1.SchemeGroupVersion}
 
 // DefaultResourceConfig enables all versions in the tables except optional ones. If search is nil,
-// it does not enable the versions of search and of the views of callers, which have the same
-// permissions. --runtime-config changes it.
+// it does not enable the versions of search, of access, which depends on its reports, and of the views of callers, which
+// have the same permissions. --runtime-config changes it.
 func DefaultResourceConfig(search *SearchConfig) *serverstorage.ResourceConfig {
 	config := serverstorage.NewResourceConfig()
 	for _, resource := range Resources(Dependencies{}) {
@@ -182,7 +199,7 @@ func DefaultResourceConfig(search *SearchConfig) *serverstorage.ResourceConfig {
 	}
 	config.EnableVersions(migrationv1alpha1.SchemeGroupVersion)
 	if search != nil {
-		for _, row := range slices.Concat(searchRows(SearchDependencies{}), clusterViewRows(VirtualDependencies{})) {
+		for _, row := range slices.Concat(searchRows(SearchDependencies{}), accessRows(fleetreview.Options{}), clusterViewRows(VirtualDependencies{})) {
 			config.EnableVersions(row.Version)
 		}
 	}

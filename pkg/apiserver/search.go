@@ -25,6 +25,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"open-cluster-management.io/hub-apiserver/pkg/access"
+	"open-cluster-management.io/hub-apiserver/pkg/access/feed"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
@@ -33,6 +35,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/controllers/clusterpermission"
 	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/access/fleetreview"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/graphql"
@@ -105,6 +108,11 @@ type fleetSearch struct {
 	claim *storageClaim
 	// clusters keeps the resources of kind Cluster up to date.
 	clusters reconcile.Loop
+	// access contains the RBAC of the fleet. accessFeed fills it from reports, and hubAccess, which is nil if the hub is
+	// not a cluster, from the informers of the hub.
+	access     *access.Index
+	accessFeed *feed.Feed
+	hubAccess  *feed.HubFeed
 }
 
 // openEngine starts to load the engine, so that everything else is served meanwhile.
@@ -252,8 +260,31 @@ func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinf
 	if out.scopes, err = visibility.New(scopes); err != nil {
 		return nil, err
 	}
+	out.access = access.New()
+	out.accessFeed = feed.New(feed.Config{Engine: out.engine, Index: out.access, HubCluster: config.HubCluster, States: out.reports.States})
+	if config.HubCluster != "" {
+		out.hubAccess, err = feed.NewHub(feed.HubConfig{
+			Index: out.access, Cluster: config.HubCluster, OtherAuthorizers: scopes.RulesReview,
+			Informers: []cache.SharedIndexInformer{scopes.Roles, scopes.ClusterRoles, scopes.RoleBindings, scopes.ClusterRoleBindings},
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
 	out.graphql, err = graphql.New(graphql.Config{Engine: out.engine, Scopes: out.scopes, Stale: out.staleClusters, Authorizer: c.generic.Authorization.Authorizer, Watches: limits.watches, WatchMemory: limits.watchMemory})
 	return out, err
+}
+
+// reviews returns the dependencies of reviews of fleet access.
+func (f *fleetSearch) reviews(informers informerFactories, hubCluster string) fleetreview.Options {
+	clusters, sets := informers.clusters.Cluster().V1().ManagedClusters(), informers.sets.Cluster().V1beta2().ManagedClusterSets()
+	works := informers.works.Work().V1().ManifestWorks()
+	return fleetreview.Options{
+		Works: works.Lister(), Index: f.access, Scopes: f.scopes, Clusters: clusters.Lister(), Sets: sets.Lister(), HubCluster: hubCluster,
+		Synced: func() bool {
+			return clusters.Informer().HasSynced() && sets.Informer().HasSynced() && works.Informer().HasSynced()
+		},
+	}
 }
 
 // staleClusters returns the names of the clusters whose resources are unknown or may be out of date.
@@ -303,9 +334,9 @@ func onlySubjects(obj any) (any, error) {
 
 // addHooks adds the background work of search to the generic server. A server that has just started is not ready
 // before it can search. If it lacks permission to read the RBAC of the hub, it is ready without search.
-func (f *fleetSearch) addHooks(s *Server, access *hubAccess) (map[string]func(context.Context), error) {
+func (f *fleetSearch) addHooks(s *Server, hub *hubAccess) (map[string]func(context.Context), error) {
 	err := s.generic.AddReadyzChecks(healthz.NamedCheck("search", func(*http.Request) error {
-		if !f.scopes.HasSynced() && !access.deniesSearch() {
+		if !f.scopes.HasSynced() && !hub.deniesSearch() {
 			return visibility.ErrNotSynced
 		}
 		return nil
@@ -322,6 +353,11 @@ func (f *fleetSearch) addHooks(s *Server, access *hubAccess) (map[string]func(co
 		},
 		"search-clusters":          f.reports.Run,
 		"search-cluster-resources": f.clusters.Run,
+		// Neither delays readiness: until they are done, the index says that clusters are unknown.
+		"access-feed": f.accessFeed.Run,
+	}
+	if f.hubAccess != nil {
+		hooks["access-hub-feed"] = f.hubAccess.Run
 	}
 	if f.database != nil && s.extra.Embedded == nil {
 		check := newDatabaseCheck(f.database.Away, s.migrator.Client(), s.migrator.Prefix(), s.extra.Identity)

@@ -56,6 +56,10 @@ type Engine interface {
 	// It returns ErrExpired for a version that is too old or unknown. It takes no Scope: watches
 	// match each change themselves.
 	Changes(ctx context.Context, after uint64, max int) ([]Change, uint64, error)
+	// Internal calls visit with each resource of a cluster that has internal properties, in any order, and returns
+	// the version of the state that it reads. It ends with the error of visit, if any. The resource is valid only
+	// during the call of visit. Internal takes no Scope: the caller must not pass the resources on to users.
+	Internal(ctx context.Context, cluster string, visit func(*Resource) error) (uint64, error)
 	// HubClasses returns the classes of the stored resources of the hub, and a number that changes
 	// whenever the classes change.
 	HubClasses(ctx context.Context) ([]visibility.Class, uint64, error)
@@ -73,6 +77,9 @@ type Resource struct {
 	// UID is "<cluster>/<uid>", or ClusterUIDPrefix and the name of the cluster.
 	UID        string
 	Properties query.Properties
+	// Internal contains properties for the server itself. They are strings, ordered by name and unique. No search
+	// returns or finds them; only Changes and Engine.Internal do. Equal texts are stored once.
+	Internal query.Properties
 }
 
 // Edge relates two resources of one cluster.
@@ -270,6 +277,8 @@ type Change struct {
 	// Before and After are the properties. Before is nil for a new resource. After is nil for a
 	// deleted resource.
 	Before, After query.Properties
+	// Internal contains the internal properties after the change.
+	Internal query.Properties
 }
 
 // ClassOf returns the class of a resource, which decides which callers can find it. A resource is a

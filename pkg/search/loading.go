@@ -136,6 +136,11 @@ func (l *Loading) Changes(ctx context.Context, after uint64, max int) ([]Change,
 	return (*engine).Changes(ctx, after, max)
 }
 
+// Internal implements Engine.
+func (l *Loading) Internal(ctx context.Context, cluster string, visit func(*Resource) error) (uint64, error) {
+	return loaded(l, func(e Engine) (uint64, error) { return e.Internal(ctx, cluster, visit) })
+}
+
 // HubClasses implements Engine.
 func (l *Loading) HubClasses(ctx context.Context) ([]visibility.Class, uint64, error) {
 	engine := l.engine.Load()

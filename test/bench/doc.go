@@ -13,6 +13,7 @@
 //	HOSTILE_SEED      seed of the requests of hostile authors; 1 if not set
 //	SEARCH_CLUSTERS   clusters of the searched fleet; 100 if not set
 //	SEARCH_PER_CLUSTER  resources of each of these clusters; 5000 if not set
+//	ACCESS_CLUSTERS, ACCESS_BINDINGS  clusters whose RBAC is read after a restart, and bindings of each; 1000 if not set
 //	SIZING            large measures 5,000 clusters and 10,000,000 resources, with 16 GB of memory or more, instead
 //	                  of 100 and 1,000 clusters with 100,000 and 1,000,000 resources
 //	SIZING_CLUSTERS, SIZING_RESOURCES  measure one fleet of this size instead; without resources, each cluster has 50

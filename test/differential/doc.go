@@ -1,5 +1,7 @@
-// Package differential compares the agent's decisions about executors with those of a real
-// kube-apiserver.
+// Package differential compares decisions with those of a real kube-apiserver: the decisions
+// of the agent about executors, and those of the index of fleet access.
+//
+// # Executors
 //
 // A triple is a random RBAC policy, an executor and a ManifestWork with one or two manifests.
 // The test uses the agent's check as a library, in mode Impersonate. It compares the decision
@@ -17,4 +19,14 @@
 //
 //	EXECUTOR_TRIPLES  number of triples; the default is 1000, and 5000 in `make campaign`
 //	EXECUTOR_SEED     seed of the random values; the default is 1
+//
+// # Fleet access
+//
+// The RBAC of a cluster changes at random, with aggregated ClusterRoles, and is reported to
+// the index in full or as a difference. For random subjects and attributes, the index must give
+// the answer of a SubjectAccessReview. If the request is allowed, the binding in the reason of
+// the API server must be in one of the chains.
+//
+//	ACCESS_REVIEWS  number of reviews; the default is 20000, and 200000 in `make campaign`
+//	ACCESS_SEED     seed of the random values; the default is 1
 package differential

@@ -128,6 +128,7 @@ func testReopen(t *testing.T, open func(t *testing.T) search.Engine, reopen func
 	pending := delta(t, "c1")
 	pending.AddEdges = []search.Edge{edge("c1", "pod1", "Pod", "later", "Pod", "ownedBy")}
 	pending.Delete = []string{"c1/svc"}
+	pending.Put = append(pending.Put, role(t, "c1", "admin", roleText))
 	apply(t, engine, pending)
 	apply(t, engine, full(t, "gone", pod("a", "Running")))
 	if err := engine.RemoveCluster(deadline(t), "gone"); err != nil {
@@ -140,6 +141,7 @@ func testReopen(t *testing.T, open func(t *testing.T) search.Engine, reopen func
 		Labels   *search.Completion
 		Schema   []search.PropertySchema
 		Version  uint64
+		Internal []string
 	}
 	read := func() state {
 		t.Helper()
@@ -148,7 +150,7 @@ func testReopen(t *testing.T, open func(t *testing.T) search.Engine, reopen func
 		return state{
 			Found: result.Items, Related: sorted(related(t, engine, "set,pod1,deploy")), Clusters: clusters(t, engine), Version: version(t, engine),
 			Labels: complete(t, engine, everything(), &search.CompletionRequest{Property: query.Label, Limit: -1}),
-			Schema: schema(t, engine, everything(), query.Query{}),
+			Schema: schema(t, engine, everything(), query.Query{}), Internal: internal(t, engine, "c1"),
 		}
 	}
 	before := read()

@@ -115,9 +115,9 @@ func (d *differential) mark(round int) {
 
 // changed is a change without its version, because the contract does not define the numbers.
 type changed struct {
-	Cluster, UID  string
-	Hub           bool
-	Before, After string
+	Cluster, UID            string
+	Hub                     bool
+	Before, After, Internal string
 }
 
 func (d *differential) compareChanges(gotVersion, wantVersion uint64) {
@@ -136,6 +136,7 @@ func (d *differential) compareChanges(gotVersion, wantVersion uint64) {
 			if change.After != nil {
 				one.After = string(change.After.AppendJSON(nil))
 			}
+			one.Internal = string(change.Internal.AppendJSON(nil))
 			reports[len(reports)-1] = append(reports[len(reports)-1], one)
 		}
 		for _, report := range reports {
@@ -157,6 +158,8 @@ func (d *differential) compareStates() {
 		return slices.SortedFunc(slices.Values(found), compareClasses)
 	}
 	d.equal("classes of the hub", classes(d.got), classes(d.want))
+	cluster := choose(d.model, randomClusters)
+	d.equal("internal properties of "+cluster, internal(d, d.got, cluster), internal(d, d.want, cluster))
 }
 
 func (d *differential) ask() {

@@ -32,6 +32,7 @@ func Run(t *testing.T, open func(t *testing.T) search.Engine, options Options) {
 		{"Scope", testScopes},
 		{"Apply", testApply},
 		{"Changes", testChanges},
+		{"Internal", testInternal},
 		{"Concurrency", testConcurrency},
 	}
 	for _, group := range groups {

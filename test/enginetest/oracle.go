@@ -40,6 +40,7 @@ type oracleResource struct {
 	hub          bool
 	version      uint64
 	properties   query.Properties
+	internal     query.Properties
 }
 
 // edgeKey identifies an edge.
@@ -97,10 +98,10 @@ func (o *oracle) Apply(ctx context.Context, report *search.Report) (*search.Appl
 func (o *oracle) put(c *oracleCluster, report *search.Report, applied *search.Applied) {
 	for _, r := range report.Put {
 		old, had := c.resources[r.UID]
-		if had && sameProperties(old.properties, r.Properties) {
+		if had && sameProperties(old.properties, r.Properties) && sameProperties(old.internal, r.Internal) {
 			continue
 		}
-		change := search.Change{Version: o.version, Cluster: report.Cluster, Hub: report.Hub, UID: r.UID, After: r.Properties}
+		change := search.Change{Version: o.version, Cluster: report.Cluster, Hub: report.Hub, UID: r.UID, After: r.Properties, Internal: r.Internal}
 		if had {
 			change.Before = old.properties
 			applied.Updated++
@@ -108,7 +109,7 @@ func (o *oracle) put(c *oracleCluster, report *search.Report, applied *search.Ap
 			applied.Added++
 		}
 		o.changes = append(o.changes, change)
-		c.resources[r.UID] = oracleResource{uid: r.UID, cluster: report.Cluster, hub: report.Hub, version: o.version, properties: r.Properties}
+		c.resources[r.UID] = oracleResource{uid: r.UID, cluster: report.Cluster, hub: report.Hub, version: o.version, properties: r.Properties, internal: r.Internal}
 	}
 }
 
@@ -211,6 +212,22 @@ func (o *oracle) Changes(ctx context.Context, after uint64, limit int) ([]search
 			return nil, version, nil
 		}
 	}
+}
+
+func (o *oracle) Internal(_ context.Context, cluster string, visit func(*search.Resource) error) (uint64, error) {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	if c := o.clusters[cluster]; c != nil {
+		for _, r := range c.resources {
+			if len(r.internal) == 0 {
+				continue
+			}
+			if err := visit(&search.Resource{UID: r.uid, Properties: r.properties, Internal: r.internal}); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return o.version, nil
 }
 
 func (o *oracle) HubClasses(context.Context) ([]visibility.Class, uint64, error) {

@@ -146,7 +146,7 @@ func (m *model) report(t testing.TB) *search.Report {
 	for range puts {
 		if uid := m.uid(cluster); !put[uid] {
 			put[uid] = true
-			report.Put = append(report.Put, search.Resource{UID: uid, Properties: m.properties(t)})
+			report.Put = append(report.Put, search.Resource{UID: uid, Properties: m.properties(t), Internal: m.internal()})
 		}
 	}
 	gone := map[string]bool{}
@@ -331,4 +331,19 @@ func (m *model) request() *search.Request {
 		}
 	}
 	return request
+}
+
+// internal returns the internal properties of a resource. Some have the names or the values of others.
+func (m *model) internal() query.Properties {
+	var internal query.Properties
+	for _, name := range []string{"_rules", "_subjects", "status"} {
+		if m.one(4) {
+			text := m.word()
+			if m.one(3) {
+				text = choose(m, randomTimes)
+			}
+			internal = append(internal, query.Property{Name: name, Type: query.String, Leaves: []query.Leaf{{Type: query.String, Text: text}}})
+		}
+	}
+	return internal
 }

@@ -42,8 +42,8 @@ func Poll(ctx context.Context, check func(context.Context) error) error {
 }
 
 // Must returns the value of a call that must not fail.
-func Must[T any](value T, err error) func(t *testing.T) T {
-	return func(t *testing.T) T {
+func Must[T any](value T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)

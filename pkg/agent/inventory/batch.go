@@ -13,8 +13,10 @@ type batch struct {
 	full bool
 	// greeting is true for a report that checks whether the hub accepts reports.
 	greeting bool
-	puts     []item
-	removes  []string
+	// access is true if the batch contains the content of RBAC objects. urgent is true if it contains changes of them.
+	access, urgent bool
+	puts           []item
+	removes        []string
 	// adds and drops are edges.
 	adds, drops []edgeName
 	// resources and edges are the totals on the hub after the batch.
@@ -29,12 +31,17 @@ type item struct {
 	resource   *resource
 	uid        string
 	properties []byte
+	access     []byte
 	// known is true if the hub may know the record.
 	known bool
 }
 
 func (b *batch) put(r *record) {
-	b.puts = append(b.puts, item{r.resource, r.uid, r.properties, r.known})
+	it := item{resource: r.resource, uid: r.uid, properties: r.properties, known: r.known}
+	if b.access {
+		it.access = r.access
+	}
+	b.puts = append(b.puts, it)
 	r.known = true
 }
 
@@ -68,7 +75,7 @@ func (b *batch) exceeds(bytes int) bool {
 		if size > bytes {
 			return true
 		}
-		size += each + len(b.puts[i].properties)
+		size += each + len(b.puts[i].properties) + len(b.puts[i].access)
 	}
 	return size > bytes
 }
@@ -97,7 +104,14 @@ func (b *batch) encode(to io.Writer, version string) error {
 				w.text(`,"resourceString":`)
 				w.value(it.resource.Resource)
 				w.text(`,"properties":`)
-				w.bytes(it.properties)
+				if len(it.access) > 0 {
+					w.bytes(it.properties[:len(it.properties)-1])
+					w.text(`,`)
+					w.bytes(it.access)
+					w.text(`}`)
+				} else {
+					w.bytes(it.properties)
+				}
 				w.text(`}`)
 			}
 		}

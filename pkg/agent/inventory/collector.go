@@ -59,8 +59,10 @@ type collector struct {
 	// listed is true once the state contains the objects. denied is true if the agent
 	// lacks permission to list them.
 	listed, denied atomic.Bool
-	deniedSince    time.Time
-	listedNow      func()
+	// brokenSince is the time in nanoseconds since which the objects are not watched, or 0.
+	brokenSince atomic.Int64
+	deniedSince time.Time
+	listedNow   func()
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -115,6 +117,7 @@ func (c *collector) acquire(ctx context.Context) (release func()) {
 
 // failed records that a list or a watch failed.
 func (c *collector) failed(ctx context.Context, err error) {
+	c.watching(false)
 	logger := klog.FromContext(ctx)
 	if !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) && !apierrors.IsMethodNotSupported(err) {
 		c.deniedSince = time.Time{}
@@ -165,6 +168,7 @@ func (c *collector) listWatch() *cache.ListWatch {
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			opened, err := open(ctx, options)
+			c.watching(err == nil)
 			if err != nil && ptr.Deref(options.SendInitialEvents, false) && !apierrors.IsResourceExpired(err) {
 				// The reflector retries some errors of a streaming list without regard to
 				// ctx. For an unknown error, it falls back to a paged list.
@@ -215,6 +219,8 @@ func (c *collector) Replace(objects []any, _ string) error {
 	c.denied.Store(false)
 	c.deniedSince = time.Time{}
 	c.listed.Store(true)
+	c.watching(true)
+	c.state.signal()
 	c.listedNow()
 	c.notice()
 	return nil

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -27,6 +28,8 @@ type Config struct {
 	Metadata  metadata.Interface
 	Dynamic   dynamic.Interface
 	Discovery discovery.DiscoveryInterface
+	// RulesReviews finds out which authorizers the managed cluster has.
+	RulesReviews authorizationclient.SelfSubjectRulesReviewInterface
 	// Timing is DefaultTiming, except in tests.
 	Timing Timing
 }
@@ -50,13 +53,17 @@ func New(config Config) (*Controller, error) {
 		return nil, err
 	}
 	state := newState()
+	access := &accessSources{
+		settings: config.Settings, reviews: config.RulesReviews, changed: state.signal, collectors: map[schema.GroupResource]*collector{},
+	}
+	state.access.reports(config.ClusterName, access.report)
 	c := &Controller{
 		cluster: config.ClusterName,
 		collection: &collection{
 			cluster: config.ClusterName, settings: config.Settings,
 			discovery: discovery.ToDiscoveryInterfaceWithContext(config.Discovery),
 			clients:   clients{config.Metadata, config.Dynamic},
-			state:     state, timing: config.Timing,
+			state:     state, access: access, timing: config.Timing,
 			lists: make(chan struct{}, maxLists), noticed: make(chan struct{}, 1),
 			collectors: map[schema.GroupResource]*collector{},
 		},
@@ -108,6 +115,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { c.collection.run(ctx) })
+	running.Go(func() { c.collection.access.review(ctx) })
 	begin := time.Now()
 	for !c.collection.settled() {
 		if !pause(ctx, settleInterval, nil) {

@@ -34,6 +34,7 @@ type collection struct {
 	discovery discovery.DiscoveryInterfaceWithContext
 	clients   clients
 	state     *state
+	access    *accessSources
 	timing    Timing
 
 	lists   chan struct{}
@@ -112,6 +113,7 @@ func (f *collection) discover(ctx context.Context) error {
 		c.stop()
 		<-c.done
 		delete(f.collectors, gr)
+		f.access.set(gr, nil)
 		if !ok {
 			f.state.replace(gr, nil)
 		}
@@ -141,6 +143,7 @@ func (f *collection) collect(ctx context.Context, r *resource) error {
 		c.noticed = f.notice
 	}
 	f.collectors[r.GroupResource()] = c
+	f.access.set(r.GroupResource(), c)
 	c.start(ctx)
 	return nil
 }

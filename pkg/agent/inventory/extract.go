@@ -158,6 +158,9 @@ func (e *extractor) extractContent(object *unstructured.Unstructured, r *record,
 	if e.row.pod {
 		e.extractPod(object, r, properties, found)
 	}
+	if e.row.access != nil {
+		e.extractAccess(c, r, properties)
+	}
 	for _, field := range e.fields {
 		if value := field.value(object.Object); value != nil {
 			properties[field.name] = value

@@ -24,6 +24,10 @@ type record struct {
 	uid, namespace, name string
 	// properties is a JSON object. It is replaced, never modified.
 	properties []byte
+	// access contains the members of the JSON object that only hubs with Response.Access receive. It is replaced,
+	// never modified. omitted is true for an RBAC object whose content is too large.
+	access     []byte
+	omitted    bool
 	references []reference
 	// labels are the labels of an object that selectors can match, encoded by selectable.
 	labels string
@@ -50,7 +54,7 @@ func (r *record) DeepCopyObject() runtime.Object {
 
 // says reports whether two records have the same content.
 func (r *record) says(other *record) bool {
-	return bytes.Equal(r.properties, other.properties) && r.refersAs(other) &&
+	return bytes.Equal(r.properties, other.properties) && bytes.Equal(r.access, other.access) && r.refersAs(other) &&
 		r.labels == other.labels && *r.resource == *other.resource
 }
 

@@ -18,6 +18,8 @@ type Timing struct {
 	// Interval is added.
 	Settle, Interval time.Duration
 	Jitter           float64
+	// Urgent is the minimum time between reports if roles or bindings have changed.
+	Urgent time.Duration
 	// Heartbeat is the time after which the Controller sends a report without changes. A random
 	// time of up to Jitter times Heartbeat is added. The report shows the hub that the cluster is
 	// connected. The response shows the agent whether the hub lacks data.
@@ -36,7 +38,7 @@ type Timing struct {
 
 // DefaultTiming is the timing of an agent.
 var DefaultTiming = Timing{
-	Settle: 100 * time.Millisecond, Interval: 2 * time.Second, Jitter: 0.5, Heartbeat: time.Minute,
+	Settle: 100 * time.Millisecond, Interval: 2 * time.Second, Jitter: 0.5, Urgent: 500 * time.Millisecond, Heartbeat: time.Minute,
 	Retry: time.Second, MaxRetry: 10 * time.Minute, Absent: 5 * time.Second, MaxAbsent: 3 * time.Minute,
 	Discover: 5 * time.Minute, Patience: time.Minute,
 }
@@ -66,9 +68,9 @@ type reporter struct {
 	timing Timing
 
 	failures, absences, repairs backoff
-	// earliest is the earliest time of the next report. full is the time of the next full report,
-	// or zero if none is due.
-	earliest, full time.Time
+	// earliest is the earliest time of the next report, or urgent if roles or bindings have changed. full is the time
+	// of the next full report, or zero if none is due.
+	earliest, urgent, full time.Time
 	// pending is the time since which a change has been waiting, or zero if no change waits.
 	pending time.Time
 	// beat is the time of the next report without changes.
@@ -132,11 +134,15 @@ func (r *reporter) run(ctx context.Context) {
 // due returns the time of the next report, and reports whether it is a full report.
 func (r *reporter) due() (at time.Time, full bool) {
 	at = latest(r.earliest, r.beat)
-	if !r.state.idle() {
+	if idle, urgent := r.state.idle(); !idle {
 		if r.pending.IsZero() {
 			r.pending = time.Now()
 		}
-		at = latest(r.earliest, r.pending.Add(r.timing.Settle))
+		earliest := r.earliest
+		if urgent {
+			earliest = r.urgent
+		}
+		at = latest(earliest, r.pending.Add(r.timing.Settle))
 	}
 	if !r.full.IsZero() {
 		if due := latest(r.earliest, r.full); !due.After(at) {
@@ -162,6 +168,7 @@ func (r *reporter) report(ctx context.Context, b *batch) error {
 		result = "unserved"
 		r.absent(true)
 		r.earliest = r.last.Add(r.absences.next())
+		r.urgent = r.earliest
 		r.complain(logger, "The hub takes no inventory of this cluster; asking again", err)
 	case err != nil:
 		result = "error"
@@ -171,6 +178,7 @@ func (r *reporter) report(ctx context.Context, b *batch) error {
 			delay = max(delay, time.Duration(asked)*time.Second)
 		}
 		r.earliest = r.last.Add(delay)
+		r.urgent = r.earliest
 		r.complain(logger, "Inventory is not reported", err)
 	default:
 		r.absent(false)
@@ -178,6 +186,7 @@ func (r *reporter) report(ctx context.Context, b *batch) error {
 		r.absences.reset()
 		if !b.greeting {
 			r.earliest = r.last.Add(wait.Jitter(r.timing.Interval, r.timing.Jitter))
+			r.urgent = r.last.Add(r.timing.Urgent)
 		}
 		r.complaint = ""
 	}
@@ -188,6 +197,12 @@ func (r *reporter) report(ctx context.Context, b *batch) error {
 	}
 	if b.full {
 		r.full = time.Time{}
+	}
+	if r.state.accept(response.Access) && !b.greeting {
+		// The hub has been replaced by another release.
+		r.full = r.last
+	}
+	if b.full {
 		logger.V(2).Info("Reported the whole inventory", "resources", b.resources, "edges", b.edges, "took", r.last.Sub(start))
 	}
 	r.check(logger, b, response)

@@ -29,6 +29,7 @@ type state struct {
 	edges int
 
 	pending pending
+	access  accessState
 }
 
 // pending contains the changes that are not reported yet. Its size is bounded by the number of
@@ -143,6 +144,7 @@ func (s *state) store(r *record) bool {
 
 func (s *state) add(r *record) {
 	s.records[r.uid] = r
+	s.access.count(r, 1)
 	insert(s.members, r.resource.GroupResource(), r)
 	s.pending.put.Insert(r)
 	if edges, ok := s.pending.removed[r.uid]; ok {
@@ -157,10 +159,12 @@ func (s *state) add(r *record) {
 }
 
 func (s *state) update(old, r *record) {
-	if string(old.properties) != string(r.properties) {
+	if string(old.properties) != string(r.properties) || s.access.accepted && string(old.access) != string(r.access) {
 		s.pending.put.Insert(old)
 	}
-	old.resource, old.properties = r.resource, r.properties
+	s.access.count(old, -1)
+	old.resource, old.properties, old.access, old.omitted = r.resource, r.properties, r.access, r.omitted
+	s.access.count(old, 1)
 	if old.labels != r.labels {
 		old.labels = r.labels
 		s.reselect(old)
@@ -177,6 +181,7 @@ func (s *state) update(old, r *record) {
 
 func (s *state) drop(r *record) {
 	delete(s.records, r.uid)
+	s.access.count(r, -1)
 	erase(s.members, r.resource.GroupResource(), r)
 	s.pending.put.Delete(r)
 	s.pending.related.Delete(r)
@@ -209,11 +214,12 @@ func (s *state) size() (records, edges int) {
 	return len(s.records), s.edges
 }
 
-// idle reports whether nothing is pending.
-func (s *state) idle() bool {
+// idle reports whether nothing is pending, and whether changes of RBAC objects are.
+func (s *state) idle() (idle, urgent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.pending.empty()
+	s.describe()
+	return s.pending.empty(), s.access.urgent
 }
 
 // begin returns a batch of the pending changes, or of all records for a full report. The caller
@@ -221,8 +227,9 @@ func (s *state) idle() bool {
 func (s *state) begin(full bool) *batch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := &batch{full: full, taken: s.pending, resources: len(s.records), edges: s.edges}
-	s.pending = newPending()
+	s.describe()
+	b := &batch{full: full, taken: s.pending, resources: len(s.records), edges: s.edges, access: s.access.accepted, urgent: s.access.urgent}
+	s.pending, s.access.urgent = newPending(), false
 	put, related := b.taken.put, b.taken.related
 	if full {
 		b.puts = make([]item, 0, len(s.records))
@@ -267,6 +274,7 @@ func (s *state) end(b *batch, taken bool) {
 		}
 		return
 	}
+	s.access.urgent = s.access.urgent || b.urgent
 	for r := range b.taken.put {
 		if s.records[r.uid] == r {
 			s.pending.put.Insert(r)

@@ -13,6 +13,8 @@ type row struct {
 	conditions bool
 	// pod is true for Pods. Their status depends on the complete object.
 	pod bool
+	// access is nil for objects other than roles and bindings.
+	access func(content) []accessText
 	// references and selector are nil if the objects have none.
 	references func(content, *references)
 	selector   func(content) map[string]string
@@ -139,6 +141,10 @@ var table = map[schema.GroupResource]row{
 		{"reclaimPolicy", text("reclaimPolicy")},
 		{"volumeBindingMode", text("volumeBindingMode")},
 	}},
+	roles:               {access: rules},
+	clusterRoles:        {access: rules},
+	roleBindings:        {access: bindingContent},
+	clusterRoleBindings: {access: bindingContent},
 	{Group: "apiregistration.k8s.io", Resource: "apiservices"}:                 {conditions: true},
 	{Group: "work.open-cluster-management.io", Resource: "manifestworks"}:      {conditions: true},
 	{Group: "rbac.open-cluster-management.io", Resource: "clusterpermissions"}: {conditions: true},

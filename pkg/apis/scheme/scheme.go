@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 
+	accessinstall "open-cluster-management.io/hub-apiserver/pkg/apis/access/install"
 	addoninstall "open-cluster-management.io/hub-apiserver/pkg/apis/addon/install"
 	authenticationinstall "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/install"
 	clusterinstall "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/install"
@@ -29,6 +30,7 @@ var (
 )
 
 func init() {
+	accessinstall.Install(Scheme)
 	addoninstall.Install(Scheme)
 	authenticationinstall.Install(Scheme)
 	clusterinstall.Install(Scheme)

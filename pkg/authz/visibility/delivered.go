@@ -189,7 +189,7 @@ func (d *delivered) boundTo(role rbac.Key) []rbac.Subject {
 
 // compile adds the permissions of an identity on managed clusters.
 func (d *delivered) compile(identity user.Info, a *allowed) {
-	subjects := managedSubjects(identity)
+	subjects := ManagedSubjects(identity)
 	found := map[string]*deliveredPolicy{}
 	d.mu.RLock()
 	for _, s := range subjects {

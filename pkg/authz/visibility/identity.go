@@ -27,9 +27,9 @@ func hubSubjects(identity user.Info) []rbac.Subject {
 	return subjects
 }
 
-// managedSubjects returns the subjects on a managed cluster that include an identity of the
+// ManagedSubjects returns the subjects on a managed cluster that include an identity of the
 // hub.
-func managedSubjects(identity user.Info) []rbac.Subject {
+func ManagedSubjects(identity user.Info) []rbac.Subject {
 	return slices.DeleteFunc(hubSubjects(identity), func(s rbac.Subject) bool {
 		return s.Name == "" || slices.ContainsFunc(localPrefixes, func(prefix string) bool { return strings.HasPrefix(s.Name, prefix) })
 	})

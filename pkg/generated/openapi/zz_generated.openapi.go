@@ -16,7 +16,8 @@ import (
 	version "k8s.io/apimachinery/pkg/version"
 	common "k8s.io/kube-openapi/pkg/common"
 	spec "k8s.io/kube-openapi/pkg/validation/spec"
-	v1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
+	v1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/access/v1alpha1"
+	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	v1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1beta1"
 	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
@@ -103,50 +104,72 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		runtime.Unknown{}.OpenAPIModelName():                                         schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
 		intstr.IntOrString{}.OpenAPIModelName():                                      schema_apimachinery_pkg_util_intstr_IntOrString(ref),
 		version.Info{}.OpenAPIModelName():                                            schema_k8sio_apimachinery_pkg_version_Info(ref),
-		v1alpha1.AddOnConfig{}.OpenAPIModelName():                                    schema_pkg_apis_addon_v1alpha1_AddOnConfig(ref),
-		v1alpha1.AddOnDeploymentConfig{}.OpenAPIModelName():                          schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfig(ref),
-		v1alpha1.AddOnDeploymentConfigList{}.OpenAPIModelName():                      schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigList(ref),
-		v1alpha1.AddOnDeploymentConfigSpec{}.OpenAPIModelName():                      schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigSpec(ref),
-		v1alpha1.AddOnMeta{}.OpenAPIModelName():                                      schema_pkg_apis_addon_v1alpha1_AddOnMeta(ref),
-		v1alpha1.ClusterManagementAddOn{}.OpenAPIModelName():                         schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOn(ref),
-		v1alpha1.ClusterManagementAddOnList{}.OpenAPIModelName():                     schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnList(ref),
-		v1alpha1.ClusterManagementAddOnSpec{}.OpenAPIModelName():                     schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnSpec(ref),
-		v1alpha1.ClusterManagementAddOnStatus{}.OpenAPIModelName():                   schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnStatus(ref),
-		v1alpha1.ConfigCoordinates{}.OpenAPIModelName():                              schema_pkg_apis_addon_v1alpha1_ConfigCoordinates(ref),
-		v1alpha1.ConfigGroupResource{}.OpenAPIModelName():                            schema_pkg_apis_addon_v1alpha1_ConfigGroupResource(ref),
-		v1alpha1.ConfigMeta{}.OpenAPIModelName():                                     schema_pkg_apis_addon_v1alpha1_ConfigMeta(ref),
-		v1alpha1.ConfigReference{}.OpenAPIModelName():                                schema_pkg_apis_addon_v1alpha1_ConfigReference(ref),
-		v1alpha1.ConfigReferent{}.OpenAPIModelName():                                 schema_pkg_apis_addon_v1alpha1_ConfigReferent(ref),
-		v1alpha1.ConfigSpecHash{}.OpenAPIModelName():                                 schema_pkg_apis_addon_v1alpha1_ConfigSpecHash(ref),
-		v1alpha1.ContainerResourceRequirements{}.OpenAPIModelName():                  schema_pkg_apis_addon_v1alpha1_ContainerResourceRequirements(ref),
-		v1alpha1.CustomizedVariable{}.OpenAPIModelName():                             schema_pkg_apis_addon_v1alpha1_CustomizedVariable(ref),
-		v1alpha1.DefaultConfigReference{}.OpenAPIModelName():                         schema_pkg_apis_addon_v1alpha1_DefaultConfigReference(ref),
-		v1alpha1.HealthCheck{}.OpenAPIModelName():                                    schema_pkg_apis_addon_v1alpha1_HealthCheck(ref),
-		v1alpha1.ImageMirror{}.OpenAPIModelName():                                    schema_pkg_apis_addon_v1alpha1_ImageMirror(ref),
-		v1alpha1.InstallConfigReference{}.OpenAPIModelName():                         schema_pkg_apis_addon_v1alpha1_InstallConfigReference(ref),
-		v1alpha1.InstallProgression{}.OpenAPIModelName():                             schema_pkg_apis_addon_v1alpha1_InstallProgression(ref),
-		v1alpha1.InstallStrategy{}.OpenAPIModelName():                                schema_pkg_apis_addon_v1alpha1_InstallStrategy(ref),
-		v1alpha1.ManagedClusterAddOn{}.OpenAPIModelName():                            schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOn(ref),
-		v1alpha1.ManagedClusterAddOnList{}.OpenAPIModelName():                        schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnList(ref),
-		v1alpha1.ManagedClusterAddOnSpec{}.OpenAPIModelName():                        schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnSpec(ref),
-		v1alpha1.ManagedClusterAddOnStatus{}.OpenAPIModelName():                      schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnStatus(ref),
-		v1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName():                         schema_pkg_apis_addon_v1alpha1_MandatoryDecisionGroup(ref),
-		v1alpha1.MandatoryDecisionGroups{}.OpenAPIModelName():                        schema_pkg_apis_addon_v1alpha1_MandatoryDecisionGroups(ref),
-		v1alpha1.NodePlacement{}.OpenAPIModelName():                                  schema_pkg_apis_addon_v1alpha1_NodePlacement(ref),
-		v1alpha1.ObjectReference{}.OpenAPIModelName():                                schema_pkg_apis_addon_v1alpha1_ObjectReference(ref),
-		v1alpha1.PlacementRef{}.OpenAPIModelName():                                   schema_pkg_apis_addon_v1alpha1_PlacementRef(ref),
-		v1alpha1.PlacementStrategy{}.OpenAPIModelName():                              schema_pkg_apis_addon_v1alpha1_PlacementStrategy(ref),
-		v1alpha1.ProxyConfig{}.OpenAPIModelName():                                    schema_pkg_apis_addon_v1alpha1_ProxyConfig(ref),
-		v1alpha1.RegistrationConfig{}.OpenAPIModelName():                             schema_pkg_apis_addon_v1alpha1_RegistrationConfig(ref),
-		v1alpha1.ResourceClaim{}.OpenAPIModelName():                                  schema_pkg_apis_addon_v1alpha1_ResourceClaim(ref),
-		v1alpha1.ResourceRequirements{}.OpenAPIModelName():                           schema_pkg_apis_addon_v1alpha1_ResourceRequirements(ref),
-		v1alpha1.RolloutAll{}.OpenAPIModelName():                                     schema_pkg_apis_addon_v1alpha1_RolloutAll(ref),
-		v1alpha1.RolloutConfig{}.OpenAPIModelName():                                  schema_pkg_apis_addon_v1alpha1_RolloutConfig(ref),
-		v1alpha1.RolloutProgressive{}.OpenAPIModelName():                             schema_pkg_apis_addon_v1alpha1_RolloutProgressive(ref),
-		v1alpha1.RolloutProgressivePerGroup{}.OpenAPIModelName():                     schema_pkg_apis_addon_v1alpha1_RolloutProgressivePerGroup(ref),
-		v1alpha1.RolloutStrategy{}.OpenAPIModelName():                                schema_pkg_apis_addon_v1alpha1_RolloutStrategy(ref),
-		v1alpha1.Subject{}.OpenAPIModelName():                                        schema_pkg_apis_addon_v1alpha1_Subject(ref),
-		v1alpha1.Toleration{}.OpenAPIModelName():                                     schema_pkg_apis_addon_v1alpha1_Toleration(ref),
+		v1alpha1.AccessChain{}.OpenAPIModelName():                                    schema_pkg_apis_access_v1alpha1_AccessChain(ref),
+		v1alpha1.AccessEscalation{}.OpenAPIModelName():                               schema_pkg_apis_access_v1alpha1_AccessEscalation(ref),
+		v1alpha1.AccessGrant{}.OpenAPIModelName():                                    schema_pkg_apis_access_v1alpha1_AccessGrant(ref),
+		v1alpha1.AccessHolding{}.OpenAPIModelName():                                  schema_pkg_apis_access_v1alpha1_AccessHolding(ref),
+		v1alpha1.AccessRequest{}.OpenAPIModelName():                                  schema_pkg_apis_access_v1alpha1_AccessRequest(ref),
+		v1alpha1.AccessSubject{}.OpenAPIModelName():                                  schema_pkg_apis_access_v1alpha1_AccessSubject(ref),
+		v1alpha1.ClusterAccess{}.OpenAPIModelName():                                  schema_pkg_apis_access_v1alpha1_ClusterAccess(ref),
+		v1alpha1.ClusterSelection{}.OpenAPIModelName():                               schema_pkg_apis_access_v1alpha1_ClusterSelection(ref),
+		v1alpha1.ClusterServiceAccount{}.OpenAPIModelName():                          schema_pkg_apis_access_v1alpha1_ClusterServiceAccount(ref),
+		v1alpha1.FleetAccessReview{}.OpenAPIModelName():                              schema_pkg_apis_access_v1alpha1_FleetAccessReview(ref),
+		v1alpha1.FleetAccessReviewSpec{}.OpenAPIModelName():                          schema_pkg_apis_access_v1alpha1_FleetAccessReviewSpec(ref),
+		v1alpha1.FleetAccessReviewStatus{}.OpenAPIModelName():                        schema_pkg_apis_access_v1alpha1_FleetAccessReviewStatus(ref),
+		v1alpha1.FleetSubjectReview{}.OpenAPIModelName():                             schema_pkg_apis_access_v1alpha1_FleetSubjectReview(ref),
+		v1alpha1.FleetSubjectReviewSpec{}.OpenAPIModelName():                         schema_pkg_apis_access_v1alpha1_FleetSubjectReviewSpec(ref),
+		v1alpha1.FleetSubjectReviewStatus{}.OpenAPIModelName():                       schema_pkg_apis_access_v1alpha1_FleetSubjectReviewStatus(ref),
+		v1alpha1.NonResourceAttributes{}.OpenAPIModelName():                          schema_pkg_apis_access_v1alpha1_NonResourceAttributes(ref),
+		v1alpha1.Page{}.OpenAPIModelName():                                           schema_pkg_apis_access_v1alpha1_Page(ref),
+		v1alpha1.RBACReference{}.OpenAPIModelName():                                  schema_pkg_apis_access_v1alpha1_RBACReference(ref),
+		v1alpha1.ResourceAttributes{}.OpenAPIModelName():                             schema_pkg_apis_access_v1alpha1_ResourceAttributes(ref),
+		v1alpha1.SelfFleetAccessReview{}.OpenAPIModelName():                          schema_pkg_apis_access_v1alpha1_SelfFleetAccessReview(ref),
+		v1alpha1.SelfFleetAccessReviewSpec{}.OpenAPIModelName():                      schema_pkg_apis_access_v1alpha1_SelfFleetAccessReviewSpec(ref),
+		v1alpha1.SubjectAccess{}.OpenAPIModelName():                                  schema_pkg_apis_access_v1alpha1_SubjectAccess(ref),
+		addonv1alpha1.AddOnConfig{}.OpenAPIModelName():                               schema_pkg_apis_addon_v1alpha1_AddOnConfig(ref),
+		addonv1alpha1.AddOnDeploymentConfig{}.OpenAPIModelName():                     schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfig(ref),
+		addonv1alpha1.AddOnDeploymentConfigList{}.OpenAPIModelName():                 schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigList(ref),
+		addonv1alpha1.AddOnDeploymentConfigSpec{}.OpenAPIModelName():                 schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigSpec(ref),
+		addonv1alpha1.AddOnMeta{}.OpenAPIModelName():                                 schema_pkg_apis_addon_v1alpha1_AddOnMeta(ref),
+		addonv1alpha1.ClusterManagementAddOn{}.OpenAPIModelName():                    schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOn(ref),
+		addonv1alpha1.ClusterManagementAddOnList{}.OpenAPIModelName():                schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnList(ref),
+		addonv1alpha1.ClusterManagementAddOnSpec{}.OpenAPIModelName():                schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnSpec(ref),
+		addonv1alpha1.ClusterManagementAddOnStatus{}.OpenAPIModelName():              schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnStatus(ref),
+		addonv1alpha1.ConfigCoordinates{}.OpenAPIModelName():                         schema_pkg_apis_addon_v1alpha1_ConfigCoordinates(ref),
+		addonv1alpha1.ConfigGroupResource{}.OpenAPIModelName():                       schema_pkg_apis_addon_v1alpha1_ConfigGroupResource(ref),
+		addonv1alpha1.ConfigMeta{}.OpenAPIModelName():                                schema_pkg_apis_addon_v1alpha1_ConfigMeta(ref),
+		addonv1alpha1.ConfigReference{}.OpenAPIModelName():                           schema_pkg_apis_addon_v1alpha1_ConfigReference(ref),
+		addonv1alpha1.ConfigReferent{}.OpenAPIModelName():                            schema_pkg_apis_addon_v1alpha1_ConfigReferent(ref),
+		addonv1alpha1.ConfigSpecHash{}.OpenAPIModelName():                            schema_pkg_apis_addon_v1alpha1_ConfigSpecHash(ref),
+		addonv1alpha1.ContainerResourceRequirements{}.OpenAPIModelName():             schema_pkg_apis_addon_v1alpha1_ContainerResourceRequirements(ref),
+		addonv1alpha1.CustomizedVariable{}.OpenAPIModelName():                        schema_pkg_apis_addon_v1alpha1_CustomizedVariable(ref),
+		addonv1alpha1.DefaultConfigReference{}.OpenAPIModelName():                    schema_pkg_apis_addon_v1alpha1_DefaultConfigReference(ref),
+		addonv1alpha1.HealthCheck{}.OpenAPIModelName():                               schema_pkg_apis_addon_v1alpha1_HealthCheck(ref),
+		addonv1alpha1.ImageMirror{}.OpenAPIModelName():                               schema_pkg_apis_addon_v1alpha1_ImageMirror(ref),
+		addonv1alpha1.InstallConfigReference{}.OpenAPIModelName():                    schema_pkg_apis_addon_v1alpha1_InstallConfigReference(ref),
+		addonv1alpha1.InstallProgression{}.OpenAPIModelName():                        schema_pkg_apis_addon_v1alpha1_InstallProgression(ref),
+		addonv1alpha1.InstallStrategy{}.OpenAPIModelName():                           schema_pkg_apis_addon_v1alpha1_InstallStrategy(ref),
+		addonv1alpha1.ManagedClusterAddOn{}.OpenAPIModelName():                       schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOn(ref),
+		addonv1alpha1.ManagedClusterAddOnList{}.OpenAPIModelName():                   schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnList(ref),
+		addonv1alpha1.ManagedClusterAddOnSpec{}.OpenAPIModelName():                   schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnSpec(ref),
+		addonv1alpha1.ManagedClusterAddOnStatus{}.OpenAPIModelName():                 schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnStatus(ref),
+		addonv1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName():                    schema_pkg_apis_addon_v1alpha1_MandatoryDecisionGroup(ref),
+		addonv1alpha1.MandatoryDecisionGroups{}.OpenAPIModelName():                   schema_pkg_apis_addon_v1alpha1_MandatoryDecisionGroups(ref),
+		addonv1alpha1.NodePlacement{}.OpenAPIModelName():                             schema_pkg_apis_addon_v1alpha1_NodePlacement(ref),
+		addonv1alpha1.ObjectReference{}.OpenAPIModelName():                           schema_pkg_apis_addon_v1alpha1_ObjectReference(ref),
+		addonv1alpha1.PlacementRef{}.OpenAPIModelName():                              schema_pkg_apis_addon_v1alpha1_PlacementRef(ref),
+		addonv1alpha1.PlacementStrategy{}.OpenAPIModelName():                         schema_pkg_apis_addon_v1alpha1_PlacementStrategy(ref),
+		addonv1alpha1.ProxyConfig{}.OpenAPIModelName():                               schema_pkg_apis_addon_v1alpha1_ProxyConfig(ref),
+		addonv1alpha1.RegistrationConfig{}.OpenAPIModelName():                        schema_pkg_apis_addon_v1alpha1_RegistrationConfig(ref),
+		addonv1alpha1.ResourceClaim{}.OpenAPIModelName():                             schema_pkg_apis_addon_v1alpha1_ResourceClaim(ref),
+		addonv1alpha1.ResourceRequirements{}.OpenAPIModelName():                      schema_pkg_apis_addon_v1alpha1_ResourceRequirements(ref),
+		addonv1alpha1.RolloutAll{}.OpenAPIModelName():                                schema_pkg_apis_addon_v1alpha1_RolloutAll(ref),
+		addonv1alpha1.RolloutConfig{}.OpenAPIModelName():                             schema_pkg_apis_addon_v1alpha1_RolloutConfig(ref),
+		addonv1alpha1.RolloutProgressive{}.OpenAPIModelName():                        schema_pkg_apis_addon_v1alpha1_RolloutProgressive(ref),
+		addonv1alpha1.RolloutProgressivePerGroup{}.OpenAPIModelName():                schema_pkg_apis_addon_v1alpha1_RolloutProgressivePerGroup(ref),
+		addonv1alpha1.RolloutStrategy{}.OpenAPIModelName():                           schema_pkg_apis_addon_v1alpha1_RolloutStrategy(ref),
+		addonv1alpha1.Subject{}.OpenAPIModelName():                                   schema_pkg_apis_addon_v1alpha1_Subject(ref),
+		addonv1alpha1.Toleration{}.OpenAPIModelName():                                schema_pkg_apis_addon_v1alpha1_Toleration(ref),
 		v1beta1.AddOnConfig{}.OpenAPIModelName():                                     schema_pkg_apis_addon_v1beta1_AddOnConfig(ref),
 		v1beta1.AddOnDeploymentConfig{}.OpenAPIModelName():                           schema_pkg_apis_addon_v1beta1_AddOnDeploymentConfig(ref),
 		v1beta1.AddOnDeploymentConfigList{}.OpenAPIModelName():                       schema_pkg_apis_addon_v1beta1_AddOnDeploymentConfigList(ref),
@@ -3698,6 +3721,1339 @@ func schema_k8sio_apimachinery_pkg_version_Info(ref common.ReferenceCallback) co
 	}
 }
 
+func schema_pkg_apis_access_v1alpha1_AccessChain(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AccessChain says how a subject receives a permission.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"binding": {
+						SchemaProps: spec.SchemaProps{
+							Description: "binding contains the subject.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.RBACReference{}.OpenAPIModelName()),
+						},
+					},
+					"subject": {
+						SchemaProps: spec.SchemaProps{
+							Description: "subject is the subject in the binding.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.AccessSubject{}.OpenAPIModelName()),
+						},
+					},
+					"role": {
+						SchemaProps: spec.SchemaProps{
+							Description: "role is the role of the binding.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.RBACReference{}.OpenAPIModelName()),
+						},
+					},
+					"rule": {
+						SchemaProps: spec.SchemaProps{
+							Description: "rule is the rule of the role that allows the request.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.PolicyRule{}.OpenAPIModelName()),
+						},
+					},
+					"clusterPermission": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusterPermission is the name of the ClusterPermission that delivered the binding to the cluster. It is set in answers about one cluster.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"binding", "subject", "role", "rule"},
+			},
+		},
+		Dependencies: []string{
+			v1.PolicyRule{}.OpenAPIModelName(), v1alpha1.AccessSubject{}.OpenAPIModelName(), v1alpha1.RBACReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_access_v1alpha1_AccessEscalation(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AccessEscalation is a way to gain a permission.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"type": {
+						SchemaProps: spec.SchemaProps{
+							Description: "type is Bind, Escalate, ImpersonateUsers, ImpersonateGroups, ImpersonateServiceAccounts, CreatePods, ExecPods, CreateTokens, ReadSecrets, ProxyNodes or ApproveCertificates.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"binding": {
+						SchemaProps: spec.SchemaProps{
+							Description: "binding contains the subject.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.RBACReference{}.OpenAPIModelName()),
+						},
+					},
+					"subject": {
+						SchemaProps: spec.SchemaProps{
+							Description: "subject is the subject in the binding.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.AccessSubject{}.OpenAPIModelName()),
+						},
+					},
+					"role": {
+						SchemaProps: spec.SchemaProps{
+							Description: "role is the role of the binding.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.RBACReference{}.OpenAPIModelName()),
+						},
+					},
+					"rule": {
+						SchemaProps: spec.SchemaProps{
+							Description: "rule is the rule of the role that allows the request.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.PolicyRule{}.OpenAPIModelName()),
+						},
+					},
+					"clusterPermission": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusterPermission is the name of the ClusterPermission that delivered the binding to the cluster. It is set in answers about one cluster.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"clusterCount": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusterCount is the number of clusters.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"clusters": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "clusters are at most 100 of the clusters.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"type", "binding", "subject", "role", "rule", "clusterCount", "clusters"},
+			},
+		},
+		Dependencies: []string{
+			v1.PolicyRule{}.OpenAPIModelName(), v1alpha1.AccessSubject{}.OpenAPIModelName(), v1alpha1.RBACReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_access_v1alpha1_AccessGrant(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AccessGrant is a chain on the clusters where it exists.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"binding": {
+						SchemaProps: spec.SchemaProps{
+							Description: "binding contains the subject.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.RBACReference{}.OpenAPIModelName()),
+						},
+					},
+					"subject": {
+						SchemaProps: spec.SchemaProps{
+							Description: "subject is the subject in the binding.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.AccessSubject{}.OpenAPIModelName()),
+						},
+					},
+					"role": {
+						SchemaProps: spec.SchemaProps{
+							Description: "role is the role of the binding.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.RBACReference{}.OpenAPIModelName()),
+						},
+					},
+					"rule": {
+						SchemaProps: spec.SchemaProps{
+							Description: "rule is the rule of the role that allows the request.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.PolicyRule{}.OpenAPIModelName()),
+						},
+					},
+					"clusterPermission": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusterPermission is the name of the ClusterPermission that delivered the binding to the cluster. It is set in answers about one cluster.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"clusterCount": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusterCount is the number of clusters.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"clusters": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "clusters are at most 100 of the clusters.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"binding", "subject", "role", "rule", "clusterCount", "clusters"},
+			},
+		},
+		Dependencies: []string{
+			v1.PolicyRule{}.OpenAPIModelName(), v1alpha1.AccessSubject{}.OpenAPIModelName(), v1alpha1.RBACReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_access_v1alpha1_AccessHolding(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AccessHolding is a binding that contains a subject, with all rules of its role.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"binding": {
+						SchemaProps: spec.SchemaProps{
+							Description: "binding contains the subject.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.RBACReference{}.OpenAPIModelName()),
+						},
+					},
+					"subject": {
+						SchemaProps: spec.SchemaProps{
+							Description: "subject is the subject in the binding.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.AccessSubject{}.OpenAPIModelName()),
+						},
+					},
+					"role": {
+						SchemaProps: spec.SchemaProps{
+							Description: "role is the role of the binding.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.RBACReference{}.OpenAPIModelName()),
+						},
+					},
+					"clusterPermission": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusterPermission is the name of the ClusterPermission that delivered the binding to the cluster.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"missing": {
+						SchemaProps: spec.SchemaProps{
+							Description: "missing is true if the cluster has no such role, so that the binding grants nothing.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"rules": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "rules are the rules of the role.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1.PolicyRule{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"escalations": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "escalations are the ways to gain other permissions that the rules contain.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"binding", "subject", "role"},
+			},
+		},
+		Dependencies: []string{
+			v1.PolicyRule{}.OpenAPIModelName(), v1alpha1.AccessSubject{}.OpenAPIModelName(), v1alpha1.RBACReference{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_access_v1alpha1_AccessRequest(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AccessRequest specifies a request. Without attributes, a FleetAccessReview returns everything that the subject holds.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"resourceAttributes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resourceAttributes describe a request for a resource.",
+							Ref:         ref(v1alpha1.ResourceAttributes{}.OpenAPIModelName()),
+						},
+					},
+					"nonResourceAttributes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "nonResourceAttributes describe a request for a path.",
+							Ref:         ref(v1alpha1.NonResourceAttributes{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.NonResourceAttributes{}.OpenAPIModelName(), v1alpha1.ResourceAttributes{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_access_v1alpha1_AccessSubject(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AccessSubject is a subject of bindings.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "kind is User, Group or ServiceAccount.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace is the namespace of a ServiceAccount.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is the name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"kind", "name"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_access_v1alpha1_ClusterAccess(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClusterAccess is the answer for one cluster.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"cluster": {
+						SchemaProps: spec.SchemaProps{
+							Description: "cluster is the name of the cluster.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"decision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "decision is Allowed, Denied or Unknown. It is empty in a review without attributes, except Unknown.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason is a sentence that explains the decision where no chain does.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"chains": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "chains are at most 10 chains that allow the request.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.AccessChain{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"holdings": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "holdings are the bindings of the subject. They are set in a review without attributes, at most 200.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.AccessHolding{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"cluster"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.AccessChain{}.OpenAPIModelName(), v1alpha1.AccessHolding{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_access_v1alpha1_ClusterSelection(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClusterSelection selects the clusters that match all fields that are set.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"names": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "names is a list of at most 1000 names of clusters.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"labelSelector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "labelSelector selects ManagedClusters by their labels.",
+							Ref:         ref(metav1.LabelSelector{}.OpenAPIModelName()),
+						},
+					},
+					"clusterSets": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "clusterSets is a list of at most 100 ManagedClusterSets, one of which must contain the cluster.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.LabelSelector{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_access_v1alpha1_ClusterServiceAccount(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClusterServiceAccount is a ServiceAccount of a managed cluster. It has no permissions on other clusters.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"cluster": {
+						SchemaProps: spec.SchemaProps{
+							Description: "cluster is the name of the ManagedCluster.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace is its namespace on that cluster.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is its name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"cluster", "namespace", "name"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_access_v1alpha1_FleetAccessReview(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "FleetAccessReview says on which clusters a user or a ServiceAccount is allowed a request, and why. It is not stored: the response to its creation contains the result in status. The result covers the clusters that the caller may view.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec specifies the subject, the request and the clusters.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.FleetAccessReviewSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is the result. It is read-only.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.FleetAccessReviewStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.FleetAccessReviewSpec{}.OpenAPIModelName(), v1alpha1.FleetAccessReviewStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_access_v1alpha1_FleetAccessReviewSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "FleetAccessReviewSpec specifies a request of a subject.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"user": {
+						SchemaProps: spec.SchemaProps{
+							Description: "user is the name of a user. The groups that an API server adds to authenticated users apply.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"groups": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "groups are the groups of the user. If user is empty, the review is about a user that is in these groups only.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"extra": {
+						SchemaProps: spec.SchemaProps{
+							Description: "extra is accepted as in a SubjectAccessReview. RBAC ignores it.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type: []string{"array"},
+										Items: &spec.SchemaOrArray{
+											Schema: &spec.Schema{
+												SchemaProps: spec.SchemaProps{
+													Type:   []string{"string"},
+													Format: "",
+												},
+											},
+										},
+									},
+								},
+							},
+						},
+					},
+					"serviceAccount": {
+						SchemaProps: spec.SchemaProps{
+							Description: "serviceAccount is a ServiceAccount of one managed cluster, instead of user and groups.",
+							Ref:         ref(v1alpha1.ClusterServiceAccount{}.OpenAPIModelName()),
+						},
+					},
+					"resourceAttributes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resourceAttributes describe a request for a resource.",
+							Ref:         ref(v1alpha1.ResourceAttributes{}.OpenAPIModelName()),
+						},
+					},
+					"nonResourceAttributes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "nonResourceAttributes describe a request for a path.",
+							Ref:         ref(v1alpha1.NonResourceAttributes{}.OpenAPIModelName()),
+						},
+					},
+					"limit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "limit is the maximum number of entries in the response, at most 1000. The default is 100.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"continue": {
+						SchemaProps: spec.SchemaProps{
+							Description: "continue is the value of status.continue in the previous response.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"clusters": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusters selects clusters. If it is empty, all clusters that the caller may view are selected.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ClusterSelection{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ClusterSelection{}.OpenAPIModelName(), v1alpha1.ClusterServiceAccount{}.OpenAPIModelName(), v1alpha1.NonResourceAttributes{}.OpenAPIModelName(), v1alpha1.ResourceAttributes{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_access_v1alpha1_FleetAccessReviewStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "FleetAccessReviewStatus is the result of a review.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"allowed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "allowed is the number of selected clusters on which the request is allowed, on all pages.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"denied": {
+						SchemaProps: spec.SchemaProps{
+							Description: "denied is the number of selected clusters on which the request is denied, on all pages.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"unknown": {
+						SchemaProps: spec.SchemaProps{
+							Description: "unknown is the number of selected clusters for which the hub cannot tell, on all pages.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"clusters": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "clusters are the answers, in the order of the names of the clusters.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ClusterAccess{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"continue": {
+						SchemaProps: spec.SchemaProps{
+							Description: "continue is set if there are more clusters.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"remainingItemCount": {
+						SchemaProps: spec.SchemaProps{
+							Description: "remainingItemCount is the number of clusters on the following pages.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+				Required: []string{"allowed", "denied", "unknown"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ClusterAccess{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_access_v1alpha1_FleetSubjectReview(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "FleetSubjectReview says who is allowed a request on the clusters of the fleet, and why. It is not stored: the response to its creation contains the result in status. The result covers the clusters that the caller may view.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec specifies the request and the clusters.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.FleetSubjectReviewSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is the result. It is read-only.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.FleetSubjectReviewStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.FleetSubjectReviewSpec{}.OpenAPIModelName(), v1alpha1.FleetSubjectReviewStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_access_v1alpha1_FleetSubjectReviewSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "FleetSubjectReviewSpec specifies a request.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"resourceAttributes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resourceAttributes describe a request for a resource.",
+							Ref:         ref(v1alpha1.ResourceAttributes{}.OpenAPIModelName()),
+						},
+					},
+					"nonResourceAttributes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "nonResourceAttributes describe a request for a path.",
+							Ref:         ref(v1alpha1.NonResourceAttributes{}.OpenAPIModelName()),
+						},
+					},
+					"limit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "limit is the maximum number of entries in the response, at most 1000. The default is 100.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"continue": {
+						SchemaProps: spec.SchemaProps{
+							Description: "continue is the value of status.continue in the previous response.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"clusters": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusters selects clusters. If it is empty, all clusters that the caller may view are selected.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ClusterSelection{}.OpenAPIModelName()),
+						},
+					},
+					"escalations": {
+						SchemaProps: spec.SchemaProps{
+							Description: "escalations includes the subjects that are not allowed the request, but hold a permission by which they can gain it.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ClusterSelection{}.OpenAPIModelName(), v1alpha1.NonResourceAttributes{}.OpenAPIModelName(), v1alpha1.ResourceAttributes{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_access_v1alpha1_FleetSubjectReviewStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "FleetSubjectReviewStatus is the result of a review.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"total": {
+						SchemaProps: spec.SchemaProps{
+							Description: "total is the number of subjects on all pages.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"unknown": {
+						SchemaProps: spec.SchemaProps{
+							Description: "unknown is the number of selected clusters that the result does not cover.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"subjects": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "subjects are the subjects: users and ServiceAccounts first, then groups.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.SubjectAccess{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"unknownClusters": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "unknownClusters are at most 100 clusters that the result does not cover, with the reason.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ClusterAccess{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"otherAuthorizers": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "otherAuthorizers are at most 100 clusters on which another authorizer may allow other subjects.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"notes": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "notes are sentences about the limits of the result, for example that groups are not expanded.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"continue": {
+						SchemaProps: spec.SchemaProps{
+							Description: "continue is set if there are more subjects.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"remainingItemCount": {
+						SchemaProps: spec.SchemaProps{
+							Description: "remainingItemCount is the number of subjects on the following pages.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+				Required: []string{"total", "unknown"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ClusterAccess{}.OpenAPIModelName(), v1alpha1.SubjectAccess{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_access_v1alpha1_NonResourceAttributes(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NonResourceAttributes describe a request for a path, as in a SubjectAccessReview.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"path": {
+						SchemaProps: spec.SchemaProps{
+							Description: "path is the path of the request.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"verb": {
+						SchemaProps: spec.SchemaProps{
+							Description: "verb is the verb, in lower case.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"path", "verb"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_access_v1alpha1_Page(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Page bounds the entries of a response.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"limit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "limit is the maximum number of entries in the response, at most 1000. The default is 100.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"continue": {
+						SchemaProps: spec.SchemaProps{
+							Description: "continue is the value of status.continue in the previous response.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_access_v1alpha1_RBACReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RBACReference is a role or a binding on a cluster.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "kind is Role, ClusterRole, RoleBinding or ClusterRoleBinding.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace is the namespace of a Role or a RoleBinding.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is the name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"kind", "name"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_access_v1alpha1_ResourceAttributes(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ResourceAttributes describe a request for a resource, as in a SubjectAccessReview.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace is the namespace of the request. Empty and \"*\" stand for all namespaces, and for resources that are cluster-scoped.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"verb": {
+						SchemaProps: spec.SchemaProps{
+							Description: "verb is the verb, such as get, list, create, delete or bind.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"group": {
+						SchemaProps: spec.SchemaProps{
+							Description: "group is the API group. The core group is empty.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"version": {
+						SchemaProps: spec.SchemaProps{
+							Description: "version is accepted as in a SubjectAccessReview. RBAC ignores it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"resource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resource is the plural name of the resource.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"subresource": {
+						SchemaProps: spec.SchemaProps{
+							Description: "subresource is the name of the subresource.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is the name of the object. Empty and \"*\" stand for all names.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"verb", "resource"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_access_v1alpha1_SelfFleetAccessReview(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SelfFleetAccessReview says on which clusters the caller is allowed a request, and why. It is not stored: the response to its creation contains the result in status. The result covers the clusters that the caller may view.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec specifies the request and the clusters.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.SelfFleetAccessReviewSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is the result. It is read-only.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.FleetAccessReviewStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.FleetAccessReviewStatus{}.OpenAPIModelName(), v1alpha1.SelfFleetAccessReviewSpec{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_access_v1alpha1_SelfFleetAccessReviewSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SelfFleetAccessReviewSpec specifies a request of the caller.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"resourceAttributes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resourceAttributes describe a request for a resource.",
+							Ref:         ref(v1alpha1.ResourceAttributes{}.OpenAPIModelName()),
+						},
+					},
+					"nonResourceAttributes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "nonResourceAttributes describe a request for a path.",
+							Ref:         ref(v1alpha1.NonResourceAttributes{}.OpenAPIModelName()),
+						},
+					},
+					"limit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "limit is the maximum number of entries in the response, at most 1000. The default is 100.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"continue": {
+						SchemaProps: spec.SchemaProps{
+							Description: "continue is the value of status.continue in the previous response.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"clusters": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusters selects clusters. If it is empty, all clusters that the caller may view are selected.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.ClusterSelection{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ClusterSelection{}.OpenAPIModelName(), v1alpha1.NonResourceAttributes{}.OpenAPIModelName(), v1alpha1.ResourceAttributes{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_access_v1alpha1_SubjectAccess(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SubjectAccess is a subject that is allowed a request, or can gain the permission.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "kind is User, Group or ServiceAccount.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace is the namespace of a ServiceAccount.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is the name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason says why a subject is allowed the request without a binding.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"grants": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "grants are at most 10 chains that allow the request.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.AccessGrant{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"escalations": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "escalations are at most 10 ways to gain the permission.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.AccessEscalation{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"truncated": {
+						SchemaProps: spec.SchemaProps{
+							Description: "truncated is true if there are more grants or escalations.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"kind", "name"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.AccessEscalation{}.OpenAPIModelName(), v1alpha1.AccessGrant{}.OpenAPIModelName()},
+	}
+}
+
 func schema_pkg_apis_addon_v1alpha1_AddOnConfig(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -3775,14 +5131,14 @@ func schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfig(ref common.ReferenceCa
 						SchemaProps: spec.SchemaProps{
 							Description: "spec specifies how agents are deployed.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.AddOnDeploymentConfigSpec{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.AddOnDeploymentConfigSpec{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			metav1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.AddOnDeploymentConfigSpec{}.OpenAPIModelName()},
+			metav1.ObjectMeta{}.OpenAPIModelName(), addonv1alpha1.AddOnDeploymentConfigSpec{}.OpenAPIModelName()},
 	}
 }
 
@@ -3821,7 +5177,7 @@ func schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigList(ref common.Referen
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.AddOnDeploymentConfig{}.OpenAPIModelName()),
+										Ref: ref(addonv1alpha1.AddOnDeploymentConfig{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -3832,7 +5188,7 @@ func schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigList(ref common.Referen
 			},
 		},
 		Dependencies: []string{
-			metav1.ListMeta{}.OpenAPIModelName(), v1alpha1.AddOnDeploymentConfig{}.OpenAPIModelName()},
+			metav1.ListMeta{}.OpenAPIModelName(), addonv1alpha1.AddOnDeploymentConfig{}.OpenAPIModelName()},
 	}
 }
 
@@ -3858,7 +5214,7 @@ func schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigSpec(ref common.Referen
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.CustomizedVariable{}.OpenAPIModelName()),
+										Ref: ref(addonv1alpha1.CustomizedVariable{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -3867,7 +5223,7 @@ func schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigSpec(ref common.Referen
 					"nodePlacement": {
 						SchemaProps: spec.SchemaProps{
 							Description: "nodePlacement selects the nodes of the agents. If it is not set, the manager of the add-on selects them.",
-							Ref:         ref(v1alpha1.NodePlacement{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.NodePlacement{}.OpenAPIModelName()),
 						},
 					},
 					"registries": {
@@ -3882,7 +5238,7 @@ func schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigSpec(ref common.Referen
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.ImageMirror{}.OpenAPIModelName()),
+										Ref: ref(addonv1alpha1.ImageMirror{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -3892,7 +5248,7 @@ func schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigSpec(ref common.Referen
 						SchemaProps: spec.SchemaProps{
 							Description: "proxyConfig is the proxy of the agents.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.ProxyConfig{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.ProxyConfig{}.OpenAPIModelName()),
 						},
 					},
 					"agentInstallNamespace": {
@@ -3918,7 +5274,7 @@ func schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigSpec(ref common.Referen
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.ContainerResourceRequirements{}.OpenAPIModelName()),
+										Ref: ref(addonv1alpha1.ContainerResourceRequirements{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -3928,7 +5284,7 @@ func schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigSpec(ref common.Referen
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ContainerResourceRequirements{}.OpenAPIModelName(), v1alpha1.CustomizedVariable{}.OpenAPIModelName(), v1alpha1.ImageMirror{}.OpenAPIModelName(), v1alpha1.NodePlacement{}.OpenAPIModelName(), v1alpha1.ProxyConfig{}.OpenAPIModelName()},
+			addonv1alpha1.ContainerResourceRequirements{}.OpenAPIModelName(), addonv1alpha1.CustomizedVariable{}.OpenAPIModelName(), addonv1alpha1.ImageMirror{}.OpenAPIModelName(), addonv1alpha1.NodePlacement{}.OpenAPIModelName(), addonv1alpha1.ProxyConfig{}.OpenAPIModelName()},
 	}
 }
 
@@ -3991,21 +5347,21 @@ func schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOn(ref common.ReferenceC
 						SchemaProps: spec.SchemaProps{
 							Description: "spec describes the add-on and its install strategy.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.ClusterManagementAddOnSpec{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.ClusterManagementAddOnSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
 							Description: "status reports the progress of the installation.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.ClusterManagementAddOnStatus{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.ClusterManagementAddOnStatus{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			metav1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.ClusterManagementAddOnSpec{}.OpenAPIModelName(), v1alpha1.ClusterManagementAddOnStatus{}.OpenAPIModelName()},
+			metav1.ObjectMeta{}.OpenAPIModelName(), addonv1alpha1.ClusterManagementAddOnSpec{}.OpenAPIModelName(), addonv1alpha1.ClusterManagementAddOnStatus{}.OpenAPIModelName()},
 	}
 }
 
@@ -4044,7 +5400,7 @@ func schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnList(ref common.Refere
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.ClusterManagementAddOn{}.OpenAPIModelName()),
+										Ref: ref(addonv1alpha1.ClusterManagementAddOn{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4055,7 +5411,7 @@ func schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnList(ref common.Refere
 			},
 		},
 		Dependencies: []string{
-			metav1.ListMeta{}.OpenAPIModelName(), v1alpha1.ClusterManagementAddOn{}.OpenAPIModelName()},
+			metav1.ListMeta{}.OpenAPIModelName(), addonv1alpha1.ClusterManagementAddOn{}.OpenAPIModelName()},
 	}
 }
 
@@ -4070,14 +5426,14 @@ func schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnSpec(ref common.Refere
 						SchemaProps: spec.SchemaProps{
 							Description: "addOnMeta is the description of the add-on.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.AddOnMeta{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.AddOnMeta{}.OpenAPIModelName()),
 						},
 					},
 					"addOnConfiguration": {
 						SchemaProps: spec.SchemaProps{
 							Description: "addOnConfiguration refers to the configuration. Deprecated: use supportedConfigs.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.ConfigCoordinates{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.ConfigCoordinates{}.OpenAPIModelName()),
 						},
 					},
 					"supportedConfigs": {
@@ -4096,7 +5452,7 @@ func schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnSpec(ref common.Refere
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.ConfigMeta{}.OpenAPIModelName()),
+										Ref: ref(addonv1alpha1.ConfigMeta{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4106,14 +5462,14 @@ func schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnSpec(ref common.Refere
 						SchemaProps: spec.SchemaProps{
 							Description: "installStrategy selects the clusters to install the add-on on.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.InstallStrategy{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.InstallStrategy{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.AddOnMeta{}.OpenAPIModelName(), v1alpha1.ConfigCoordinates{}.OpenAPIModelName(), v1alpha1.ConfigMeta{}.OpenAPIModelName(), v1alpha1.InstallStrategy{}.OpenAPIModelName()},
+			addonv1alpha1.AddOnMeta{}.OpenAPIModelName(), addonv1alpha1.ConfigCoordinates{}.OpenAPIModelName(), addonv1alpha1.ConfigMeta{}.OpenAPIModelName(), addonv1alpha1.InstallStrategy{}.OpenAPIModelName()},
 	}
 }
 
@@ -4136,7 +5492,7 @@ func schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnStatus(ref common.Refe
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.DefaultConfigReference{}.OpenAPIModelName()),
+										Ref: ref(addonv1alpha1.DefaultConfigReference{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4154,7 +5510,7 @@ func schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnStatus(ref common.Refe
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.InstallProgression{}.OpenAPIModelName()),
+										Ref: ref(addonv1alpha1.InstallProgression{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4164,7 +5520,7 @@ func schema_pkg_apis_addon_v1alpha1_ClusterManagementAddOnStatus(ref common.Refe
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.DefaultConfigReference{}.OpenAPIModelName(), v1alpha1.InstallProgression{}.OpenAPIModelName()},
+			addonv1alpha1.DefaultConfigReference{}.OpenAPIModelName(), addonv1alpha1.InstallProgression{}.OpenAPIModelName()},
 	}
 }
 
@@ -4258,7 +5614,7 @@ func schema_pkg_apis_addon_v1alpha1_ConfigMeta(ref common.ReferenceCallback) com
 					"defaultConfig": {
 						SchemaProps: spec.SchemaProps{
 							Description: "defaultConfig is the configuration of clusters that have no other configuration of this kind.",
-							Ref:         ref(v1alpha1.ConfigReferent{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.ConfigReferent{}.OpenAPIModelName()),
 						},
 					},
 				},
@@ -4266,7 +5622,7 @@ func schema_pkg_apis_addon_v1alpha1_ConfigMeta(ref common.ReferenceCallback) com
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ConfigReferent{}.OpenAPIModelName()},
+			addonv1alpha1.ConfigReferent{}.OpenAPIModelName()},
 	}
 }
 
@@ -4319,13 +5675,13 @@ func schema_pkg_apis_addon_v1alpha1_ConfigReference(ref common.ReferenceCallback
 					"desiredConfig": {
 						SchemaProps: spec.SchemaProps{
 							Description: "desiredConfig is the desired configuration of the add-on.",
-							Ref:         ref(v1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
 						},
 					},
 					"lastAppliedConfig": {
 						SchemaProps: spec.SchemaProps{
 							Description: "lastAppliedConfig is the configuration that was last applied.",
-							Ref:         ref(v1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
 						},
 					},
 				},
@@ -4333,7 +5689,7 @@ func schema_pkg_apis_addon_v1alpha1_ConfigReference(ref common.ReferenceCallback
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ConfigSpecHash{}.OpenAPIModelName()},
+			addonv1alpha1.ConfigSpecHash{}.OpenAPIModelName()},
 	}
 }
 
@@ -4422,7 +5778,7 @@ func schema_pkg_apis_addon_v1alpha1_ContainerResourceRequirements(ref common.Ref
 						SchemaProps: spec.SchemaProps{
 							Description: "resources are the resources of these containers.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.ResourceRequirements{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.ResourceRequirements{}.OpenAPIModelName()),
 						},
 					},
 				},
@@ -4430,7 +5786,7 @@ func schema_pkg_apis_addon_v1alpha1_ContainerResourceRequirements(ref common.Ref
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ResourceRequirements{}.OpenAPIModelName()},
+			addonv1alpha1.ResourceRequirements{}.OpenAPIModelName()},
 	}
 }
 
@@ -4490,7 +5846,7 @@ func schema_pkg_apis_addon_v1alpha1_DefaultConfigReference(ref common.ReferenceC
 					"desiredConfig": {
 						SchemaProps: spec.SchemaProps{
 							Description: "desiredConfig is the desired configuration of the add-on.",
-							Ref:         ref(v1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
 						},
 					},
 				},
@@ -4498,7 +5854,7 @@ func schema_pkg_apis_addon_v1alpha1_DefaultConfigReference(ref common.ReferenceC
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ConfigSpecHash{}.OpenAPIModelName()},
+			addonv1alpha1.ConfigSpecHash{}.OpenAPIModelName()},
 	}
 }
 
@@ -4579,19 +5935,19 @@ func schema_pkg_apis_addon_v1alpha1_InstallConfigReference(ref common.ReferenceC
 					"desiredConfig": {
 						SchemaProps: spec.SchemaProps{
 							Description: "desiredConfig is the desired configuration of the add-on.",
-							Ref:         ref(v1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
 						},
 					},
 					"lastKnownGoodConfig": {
 						SchemaProps: spec.SchemaProps{
 							Description: "lastKnownGoodConfig is the last configuration whose rollout succeeded.",
-							Ref:         ref(v1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
 						},
 					},
 					"lastAppliedConfig": {
 						SchemaProps: spec.SchemaProps{
 							Description: "lastAppliedConfig is the configuration that was applied to all clusters of the Placement.",
-							Ref:         ref(v1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.ConfigSpecHash{}.OpenAPIModelName()),
 						},
 					},
 				},
@@ -4599,7 +5955,7 @@ func schema_pkg_apis_addon_v1alpha1_InstallConfigReference(ref common.ReferenceC
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ConfigSpecHash{}.OpenAPIModelName()},
+			addonv1alpha1.ConfigSpecHash{}.OpenAPIModelName()},
 	}
 }
 
@@ -4638,7 +5994,7 @@ func schema_pkg_apis_addon_v1alpha1_InstallProgression(ref common.ReferenceCallb
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.InstallConfigReference{}.OpenAPIModelName()),
+										Ref: ref(addonv1alpha1.InstallConfigReference{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4672,7 +6028,7 @@ func schema_pkg_apis_addon_v1alpha1_InstallProgression(ref common.ReferenceCallb
 			},
 		},
 		Dependencies: []string{
-			metav1.Condition{}.OpenAPIModelName(), v1alpha1.InstallConfigReference{}.OpenAPIModelName()},
+			metav1.Condition{}.OpenAPIModelName(), addonv1alpha1.InstallConfigReference{}.OpenAPIModelName()},
 	}
 }
 
@@ -4707,7 +6063,7 @@ func schema_pkg_apis_addon_v1alpha1_InstallStrategy(ref common.ReferenceCallback
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.PlacementStrategy{}.OpenAPIModelName()),
+										Ref: ref(addonv1alpha1.PlacementStrategy{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4717,7 +6073,7 @@ func schema_pkg_apis_addon_v1alpha1_InstallStrategy(ref common.ReferenceCallback
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.PlacementStrategy{}.OpenAPIModelName()},
+			addonv1alpha1.PlacementStrategy{}.OpenAPIModelName()},
 	}
 }
 
@@ -4753,21 +6109,21 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOn(ref common.ReferenceCall
 						SchemaProps: spec.SchemaProps{
 							Description: "spec specifies how the add-on is installed on this cluster.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.ManagedClusterAddOnSpec{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.ManagedClusterAddOnSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
 							Description: "status is the observed state of the add-on on this cluster.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.ManagedClusterAddOnStatus{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.ManagedClusterAddOnStatus{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			metav1.ObjectMeta{}.OpenAPIModelName(), v1alpha1.ManagedClusterAddOnSpec{}.OpenAPIModelName(), v1alpha1.ManagedClusterAddOnStatus{}.OpenAPIModelName()},
+			metav1.ObjectMeta{}.OpenAPIModelName(), addonv1alpha1.ManagedClusterAddOnSpec{}.OpenAPIModelName(), addonv1alpha1.ManagedClusterAddOnStatus{}.OpenAPIModelName()},
 	}
 }
 
@@ -4806,7 +6162,7 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnList(ref common.Reference
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.ManagedClusterAddOn{}.OpenAPIModelName()),
+										Ref: ref(addonv1alpha1.ManagedClusterAddOn{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4817,7 +6173,7 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnList(ref common.Reference
 			},
 		},
 		Dependencies: []string{
-			metav1.ListMeta{}.OpenAPIModelName(), v1alpha1.ManagedClusterAddOn{}.OpenAPIModelName()},
+			metav1.ListMeta{}.OpenAPIModelName(), addonv1alpha1.ManagedClusterAddOn{}.OpenAPIModelName()},
 	}
 }
 
@@ -4848,7 +6204,7 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnSpec(ref common.Reference
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.AddOnConfig{}.OpenAPIModelName()),
+										Ref: ref(addonv1alpha1.AddOnConfig{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4858,7 +6214,7 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnSpec(ref common.Reference
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.AddOnConfig{}.OpenAPIModelName()},
+			addonv1alpha1.AddOnConfig{}.OpenAPIModelName()},
 	}
 }
 
@@ -4904,7 +6260,7 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnStatus(ref common.Referen
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.ObjectReference{}.OpenAPIModelName()),
+										Ref: ref(addonv1alpha1.ObjectReference{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4914,14 +6270,14 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnStatus(ref common.Referen
 						SchemaProps: spec.SchemaProps{
 							Description: "addOnMeta is the description of the add-on, copied from its ClusterManagementAddOn.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.AddOnMeta{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.AddOnMeta{}.OpenAPIModelName()),
 						},
 					},
 					"addOnConfiguration": {
 						SchemaProps: spec.SchemaProps{
 							Description: "addOnConfiguration refers to the configuration. Deprecated: use configReferences.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.ConfigCoordinates{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.ConfigCoordinates{}.OpenAPIModelName()),
 						},
 					},
 					"supportedConfigs": {
@@ -4940,7 +6296,7 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnStatus(ref common.Referen
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.ConfigGroupResource{}.OpenAPIModelName()),
+										Ref: ref(addonv1alpha1.ConfigGroupResource{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4958,7 +6314,7 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnStatus(ref common.Referen
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.ConfigReference{}.OpenAPIModelName()),
+										Ref: ref(addonv1alpha1.ConfigReference{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4983,7 +6339,7 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnStatus(ref common.Referen
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.RegistrationConfig{}.OpenAPIModelName()),
+										Ref: ref(addonv1alpha1.RegistrationConfig{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -4993,7 +6349,7 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnStatus(ref common.Referen
 						SchemaProps: spec.SchemaProps{
 							Description: "healthCheck specifies how the health of the add-on is determined.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.HealthCheck{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.HealthCheck{}.OpenAPIModelName()),
 						},
 					},
 					"kubeClientDriver": {
@@ -5007,7 +6363,7 @@ func schema_pkg_apis_addon_v1alpha1_ManagedClusterAddOnStatus(ref common.Referen
 			},
 		},
 		Dependencies: []string{
-			metav1.Condition{}.OpenAPIModelName(), v1alpha1.AddOnMeta{}.OpenAPIModelName(), v1alpha1.ConfigCoordinates{}.OpenAPIModelName(), v1alpha1.ConfigGroupResource{}.OpenAPIModelName(), v1alpha1.ConfigReference{}.OpenAPIModelName(), v1alpha1.HealthCheck{}.OpenAPIModelName(), v1alpha1.ObjectReference{}.OpenAPIModelName(), v1alpha1.RegistrationConfig{}.OpenAPIModelName()},
+			metav1.Condition{}.OpenAPIModelName(), addonv1alpha1.AddOnMeta{}.OpenAPIModelName(), addonv1alpha1.ConfigCoordinates{}.OpenAPIModelName(), addonv1alpha1.ConfigGroupResource{}.OpenAPIModelName(), addonv1alpha1.ConfigReference{}.OpenAPIModelName(), addonv1alpha1.HealthCheck{}.OpenAPIModelName(), addonv1alpha1.ObjectReference{}.OpenAPIModelName(), addonv1alpha1.RegistrationConfig{}.OpenAPIModelName()},
 	}
 }
 
@@ -5057,7 +6413,7 @@ func schema_pkg_apis_addon_v1alpha1_MandatoryDecisionGroups(ref common.Reference
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName()),
+										Ref: ref(addonv1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -5067,7 +6423,7 @@ func schema_pkg_apis_addon_v1alpha1_MandatoryDecisionGroups(ref common.Reference
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName()},
+			addonv1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName()},
 	}
 }
 
@@ -5105,7 +6461,7 @@ func schema_pkg_apis_addon_v1alpha1_NodePlacement(ref common.ReferenceCallback) 
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.Toleration{}.OpenAPIModelName()),
+										Ref: ref(addonv1alpha1.Toleration{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -5115,7 +6471,7 @@ func schema_pkg_apis_addon_v1alpha1_NodePlacement(ref common.ReferenceCallback) 
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.Toleration{}.OpenAPIModelName()},
+			addonv1alpha1.Toleration{}.OpenAPIModelName()},
 	}
 }
 
@@ -5229,7 +6585,7 @@ func schema_pkg_apis_addon_v1alpha1_PlacementStrategy(ref common.ReferenceCallba
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.AddOnConfig{}.OpenAPIModelName()),
+										Ref: ref(addonv1alpha1.AddOnConfig{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -5239,7 +6595,7 @@ func schema_pkg_apis_addon_v1alpha1_PlacementStrategy(ref common.ReferenceCallba
 						SchemaProps: spec.SchemaProps{
 							Description: "rolloutStrategy specifies how a change of a configuration is rolled out.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.RolloutStrategy{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.RolloutStrategy{}.OpenAPIModelName()),
 						},
 					},
 				},
@@ -5247,7 +6603,7 @@ func schema_pkg_apis_addon_v1alpha1_PlacementStrategy(ref common.ReferenceCallba
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.AddOnConfig{}.OpenAPIModelName(), v1alpha1.RolloutStrategy{}.OpenAPIModelName()},
+			addonv1alpha1.AddOnConfig{}.OpenAPIModelName(), addonv1alpha1.RolloutStrategy{}.OpenAPIModelName()},
 	}
 }
 
@@ -5316,7 +6672,7 @@ func schema_pkg_apis_addon_v1alpha1_RegistrationConfig(ref common.ReferenceCallb
 						SchemaProps: spec.SchemaProps{
 							Description: "subject is the subject of the certificate. Defaults to the user system:open-cluster-management:cluster:<cluster>:addon:<add-on>:agent:<agent>.",
 							Default:     map[string]interface{}{},
-							Ref:         ref(v1alpha1.Subject{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.Subject{}.OpenAPIModelName()),
 						},
 					},
 				},
@@ -5324,7 +6680,7 @@ func schema_pkg_apis_addon_v1alpha1_RegistrationConfig(ref common.ReferenceCallb
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.Subject{}.OpenAPIModelName()},
+			addonv1alpha1.Subject{}.OpenAPIModelName()},
 	}
 }
 
@@ -5407,7 +6763,7 @@ func schema_pkg_apis_addon_v1alpha1_ResourceRequirements(ref common.ReferenceCal
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.ResourceClaim{}.OpenAPIModelName()),
+										Ref: ref(addonv1alpha1.ResourceClaim{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -5417,7 +6773,7 @@ func schema_pkg_apis_addon_v1alpha1_ResourceRequirements(ref common.ReferenceCal
 			},
 		},
 		Dependencies: []string{
-			resource.Quantity{}.OpenAPIModelName(), v1alpha1.ResourceClaim{}.OpenAPIModelName()},
+			resource.Quantity{}.OpenAPIModelName(), addonv1alpha1.ResourceClaim{}.OpenAPIModelName()},
 	}
 }
 
@@ -5527,7 +6883,7 @@ func schema_pkg_apis_addon_v1alpha1_RolloutProgressive(ref common.ReferenceCallb
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName()),
+										Ref: ref(addonv1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -5543,7 +6899,7 @@ func schema_pkg_apis_addon_v1alpha1_RolloutProgressive(ref common.ReferenceCallb
 			},
 		},
 		Dependencies: []string{
-			metav1.Duration{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName(), v1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName()},
+			metav1.Duration{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName(), addonv1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName()},
 	}
 }
 
@@ -5585,7 +6941,7 @@ func schema_pkg_apis_addon_v1alpha1_RolloutProgressivePerGroup(ref common.Refere
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName()),
+										Ref: ref(addonv1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -5595,7 +6951,7 @@ func schema_pkg_apis_addon_v1alpha1_RolloutProgressivePerGroup(ref common.Refere
 			},
 		},
 		Dependencies: []string{
-			metav1.Duration{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName(), v1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName()},
+			metav1.Duration{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName(), addonv1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName()},
 	}
 }
 
@@ -5618,26 +6974,26 @@ func schema_pkg_apis_addon_v1alpha1_RolloutStrategy(ref common.ReferenceCallback
 					"all": {
 						SchemaProps: spec.SchemaProps{
 							Description: "all contains the settings for type All.",
-							Ref:         ref(v1alpha1.RolloutAll{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.RolloutAll{}.OpenAPIModelName()),
 						},
 					},
 					"progressive": {
 						SchemaProps: spec.SchemaProps{
 							Description: "progressive contains the settings for type Progressive.",
-							Ref:         ref(v1alpha1.RolloutProgressive{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.RolloutProgressive{}.OpenAPIModelName()),
 						},
 					},
 					"progressivePerGroup": {
 						SchemaProps: spec.SchemaProps{
 							Description: "progressivePerGroup contains the settings for type ProgressivePerGroup.",
-							Ref:         ref(v1alpha1.RolloutProgressivePerGroup{}.OpenAPIModelName()),
+							Ref:         ref(addonv1alpha1.RolloutProgressivePerGroup{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.RolloutAll{}.OpenAPIModelName(), v1alpha1.RolloutProgressive{}.OpenAPIModelName(), v1alpha1.RolloutProgressivePerGroup{}.OpenAPIModelName()},
+			addonv1alpha1.RolloutAll{}.OpenAPIModelName(), addonv1alpha1.RolloutProgressive{}.OpenAPIModelName(), addonv1alpha1.RolloutProgressivePerGroup{}.OpenAPIModelName()},
 	}
 }
 

@@ -124,11 +124,11 @@ func (s *state) change(c *change) search.Change {
 	result := search.Change{Version: c.version, Cluster: name, Hub: c.hub}
 	if c.before != "" {
 		result.UID = string(appendUIDText(nil, name, c.before))
-		result.Before = s.decoded(c.before)
+		_, result.Before = splitInternal(s.decoded(c.before))
 	}
 	if c.after != "" {
 		result.UID = string(appendUIDText(nil, name, c.after))
-		result.After = s.decoded(c.after)
+		result.Internal, result.After = splitInternal(s.decoded(c.after))
 	}
 	return result
 }

@@ -91,7 +91,10 @@ func (d *dictionaryWriter) property(name string) uint32 {
 }
 
 func newProperty(owner uint64, name string) *property {
-	return &property{owner: owner, name: name, hidden: query.Hidden(name), reserved: query.Reserved(name), json: quoted(name) + ":"}
+	internal := isInternal(name)
+	return &property{
+		owner: owner, name: name, hidden: internal || query.Hidden(name), reserved: query.Reserved(name), internal: internal, json: quoted(name) + ":",
+	}
 }
 
 func (d *dictionaryWriter) cloneNames() {
@@ -182,7 +185,7 @@ func (d *dictionaryWriter) newTerm(fieldID uint32, info termInfo, text string, h
 	d.termCount++
 	f.terms++
 	p := d.editProperty(f.property)
-	if !info.empty() {
+	if !info.empty() && !p.internal {
 		d.fresh[f.property] = append(d.fresh[f.property], number)
 		p.counts[info.order()>>4]++
 		if f.kind == query.Map && f.key == "" {
@@ -254,8 +257,9 @@ func (d *dictionaryWriter) removeUnused(version uint64) {
 	unused := map[uint32][]uint32{}
 	for _, number := range emptied {
 		if e := d.terms.at(number); e.postings.empty() && !e.info().empty() {
-			id := d.fields.get(e.info().field()).property
-			unused[id] = append(unused[id], number)
+			if id := d.fields.get(e.info().field()).property; !d.properties.get(id).internal {
+				unused[id] = append(unused[id], number)
+			}
 		}
 	}
 	for id, terms := range unused {
@@ -285,7 +289,7 @@ func (d *dictionaryWriter) removeTerm(number uint32, e *term, version uint64) {
 	if indexed(p, info) {
 		eachTrigram(f, text, func(trigram uint32) { d.trigrams.edit(d.id, trigram).remove(d.id, number) })
 	}
-	if !info.empty() {
+	if !info.empty() && !p.internal {
 		p.counts[info.order()>>4]--
 		if f.kind == query.Map && f.key == "" {
 			p.emptyKeys--

@@ -50,7 +50,7 @@ func (o *object) AppendJSON(dst []byte) []byte { return o.state.appendJSON(dst, 
 func (s *state) appendJSON(dst []byte, data string) []byte {
 	dst = append(dst, '{')
 	last, open := ^uint32(0), query.String
-	for at := uidEnd(data); at < len(data); {
+	for at := s.internalEnd(data); at < len(data); {
 		var number uint32
 		number, at = uvarint(data, at)
 		t := s.terms.at(number)
@@ -91,7 +91,7 @@ func (s *state) appendTexts(dst []byte, data string) []byte {
 	list := few[:0]
 	dst = append(dst, '{')
 	last, open, reserved := ^uint32(0), query.String, false
-	for at := uidEnd(data); at < len(data); {
+	for at := s.internalEnd(data); at < len(data); {
 		var number uint32
 		number, at = uvarint(data, at)
 		t := s.terms.at(number)
@@ -180,7 +180,7 @@ func closed(dst []byte, kind query.Type) []byte {
 	}
 }
 
-// decoded returns the properties of a row.
+// decoded returns the properties of a row. The internal ones come first, and have the names that internalName returns.
 func (s *state) decoded(data string) query.Properties {
 	return s.decodeInto(&decodedMemory{}, data)
 }

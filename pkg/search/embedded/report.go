@@ -52,6 +52,7 @@ func (s *state) roomFor(report *search.Report) error {
 		for j := range report.Put[i].Properties {
 			leaves += max(1, len(report.Put[i].Properties[j].Leaves))
 		}
+		leaves += len(report.Put[i].Internal)
 	}
 	rows := len(report.Put) + 2*len(report.AddEdges)
 	if s.fields.len()+leaves > fieldLimit || s.terms.len()+leaves > math.MaxUint32/2 || s.rows.len()+rows > math.MaxUint32/2 {

@@ -53,7 +53,7 @@ const (
 
 // put stores a resource, and returns its row.
 func (w *rowWriter) put(c *cluster, resource *search.Resource) (number uint32, outcome int) {
-	properties := normalized(resource.Properties)
+	properties := withInternal(normalized(resource.Properties), resource.Internal)
 	w.key, _ = appendUID(w.key[:0], c.name, resource.UID)
 	w.hashes = appendHashes(w.hashes[:0], properties)
 	w.data = w.encoder.encode(append(w.data[:0], w.key...), properties, w.hashes, &w.now)

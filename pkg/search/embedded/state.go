@@ -145,6 +145,8 @@ type property struct {
 	hidden bool
 	// reserved is true if only the server may set the property.
 	reserved bool
+	// internal is true if no search returns or finds the property.
+	internal bool
 	// json is the name as a JSON string with a colon.
 	json string
 	// variants contains the rows whose property has a type. Times have their own variant.

@@ -177,7 +177,7 @@ func (d *decoder) resource(refused *refusals) error {
 		return err
 	}
 	var uid, kind, plural string
-	var properties query.Properties
+	var properties, internal query.Properties
 	problem := "properties are missing"
 	err := d.fields(func(name field) (err error) {
 		switch name {
@@ -203,16 +203,19 @@ func (d *decoder) resource(refused *refusals) error {
 	if problem == "" {
 		properties, problem = complete(properties, kind, plural, d.report.Hub, d.limits.Properties)
 	}
+	if problem == "" {
+		properties, internal, problem = splitAccess(properties, uid == d.prefix+inventory.AccessReportID)
+	}
 	if problem != "" {
 		refused.add(uid, problem)
 		return nil
 	}
 	if at, again := d.put[uid]; again {
-		d.report.Put[at].Properties = properties
+		d.report.Put[at].Properties, d.report.Put[at].Internal = properties, internal
 		return nil
 	}
 	d.put[uid] = len(d.report.Put)
-	d.report.Put = append(d.report.Put, search.Resource{UID: uid, Properties: properties})
+	d.report.Put = append(d.report.Put, search.Resource{UID: uid, Properties: properties, Internal: internal})
 	return d.grow(resourceCost + len(uid))
 }
 
@@ -225,17 +228,18 @@ func (d *decoder) properties() (query.Properties, string, error) {
 		return nil, "properties must be an object", d.skip()
 	}
 	// The window includes the white space around the value.
-	d.window.size = int64(d.limits.ResourceBytes) + readBytes
+	longest := d.limits.ResourceBytes + accessBytes
+	d.window.size = int64(longest) + readBytes
 	value, err := d.json.ReadValue()
 	d.window.size = valueBytes
 	if errors.Is(err, errWindow) {
-		return nil, d.tooLong(), d.skip()
+		return nil, tooLong(d.limits), d.skip()
 	}
 	if err != nil {
 		return nil, "", d.failed(err)
 	}
-	if len(value) > d.limits.ResourceBytes {
-		return nil, d.tooLong(), nil
+	if len(value) > longest {
+		return nil, tooLong(d.limits), nil
 	}
 	properties, err := query.DecodeProperties(value)
 	if err != nil {
@@ -253,6 +257,9 @@ func (d *decoder) properties() (query.Properties, string, error) {
 	if d.values += values; d.values > d.limits.Values {
 		return nil, "", fmt.Errorf("%w: more than %d values", ErrTooLarge, d.limits.Values)
 	}
+	if problem == "" && len(value) > d.limits.ResourceBytes && withoutAccess(properties) > d.limits.ResourceBytes {
+		problem = tooLong(d.limits)
+	}
 	if problem != "" {
 		return nil, problem, nil
 	}
@@ -263,8 +270,8 @@ func (d *decoder) properties() (query.Properties, string, error) {
 	return properties, "", nil
 }
 
-func (d *decoder) tooLong() string {
-	return fmt.Sprintf("properties are longer than %d bytes", d.limits.ResourceBytes)
+func tooLong(limits Limits) string {
+	return fmt.Sprintf("properties are longer than %d bytes", limits.ResourceBytes)
 }
 
 func (d *decoder) deletion() error {

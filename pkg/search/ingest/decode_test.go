@@ -312,8 +312,8 @@ func TestDecodeMemoryIsBounded(t *testing.T) {
 			if len(report.Put) != 0 {
 				t.Errorf("decoded resources = %d, want 0", len(report.Put))
 			}
-			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 2<<20 {
-				t.Errorf("allocated bytes for a rejected body = %d, want at most 2 MiB", allocated)
+			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 4<<20 {
+				t.Errorf("allocated bytes for a rejected body = %d, want at most 4 MiB", allocated)
 			}
 		})
 	}

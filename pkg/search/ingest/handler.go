@@ -195,7 +195,7 @@ func (h *Handler) sync(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if err != nil {
 		return nil, engineFailure(ctx, err)
 	}
-	response.Version = h.config.Version
+	response.Version, response.Access = h.config.Version, true
 	if applied == nil {
 		resyncs.Inc()
 		response.TotalResources, response.TotalEdges = resync, resync

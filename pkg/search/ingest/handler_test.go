@@ -24,7 +24,7 @@ import (
 // it must send a full report.
 func TestExchange(t *testing.T) {
 	s := serve(t, Config{})
-	const empty = `"AddErrors":[],"UpdateErrors":[],"DeleteErrors":[],"AddEdgeErrors":[],"DeleteEdgeErrors":[],"Version":"v1"}` + "\n"
+	const empty = `"AddErrors":[],"UpdateErrors":[],"DeleteErrors":[],"AddEdgeErrors":[],"DeleteEdgeErrors":[],"Version":"v1","Access":true}` + "\n"
 	steps := []struct {
 		name, body string
 		header     []string
@@ -56,7 +56,7 @@ func TestExchange(t *testing.T) {
 			body: `{"addResources":[` + pod("c2", "x") + `],"updateResources":[{"uid":"c1/y","properties":{"kind":"Pod"}}]}`,
 			want: `{"TotalAdded":0,"TotalUpdated":0,"TotalDeleted":0,"TotalResources":3,"TotalEdgesAdded":0,"TotalEdgesDeleted":0,"TotalEdges":1,` +
 				`"AddErrors":[{"ResourceUID":"c2/x","Message":"uid must begin with \"c1/\" in reports of this cluster"}],` +
-				`"UpdateErrors":[{"ResourceUID":"c1/y","Message":"name is missing"}],"DeleteErrors":[],"AddEdgeErrors":[],"DeleteEdgeErrors":[],"Version":"v1"}` + "\n",
+				`"UpdateErrors":[{"ResourceUID":"c1/y","Message":"name is missing"}],"DeleteErrors":[],"AddEdgeErrors":[],"DeleteEdgeErrors":[],"Version":"v1","Access":true}` + "\n",
 		},
 		{
 			name: "the following full report", header: []string{"X-Overwrite-State", "true"},

@@ -312,12 +312,12 @@ func (a *application) insertResources(ctx context.Context, version int64) error 
 	}
 	// Resources of one class are usually read together.
 	slices.SortFunc(put, func(x, y *change) int { return cmp.Or(cmp.Compare(x.class, y.class), cmp.Compare(x.rid, y.rid)) })
-	columns := []string{"cluster", "rid", "class", "version", "digest", "created", "created_other", "uid", "name", "name_key", "doc", "terms", "words"}
+	columns := []string{"cluster", "rid", "class", "version", "digest", "created", "created_other", "uid", "name", "name_key", "doc", "terms", "words", "internal"}
 	return a.pipeline.insert(ctx, "storing resources", "resources", columns, len(put), func(i int) []any {
 		c := put[i]
 		return []any{
 			a.cluster, c.rid, c.class, version, c.after.digest, c.columns.created, c.columns.createdOther, escape(c.uid),
-			c.columns.name, c.columns.nameKey, c.after.doc, c.columns.terms, c.columns.words,
+			c.columns.name, c.columns.nameKey, c.after.doc, c.columns.terms, c.columns.words, c.after.storedInternal(),
 		}
 	})
 }
@@ -329,10 +329,10 @@ func (a *application) insertChanges(ctx context.Context, version int64) error {
 		}
 		return &r.doc
 	}
-	columns := []string{"version", "seq", "cluster", "hub", "uid", "before", "after"}
+	columns := []string{"version", "seq", "cluster", "hub", "uid", "before", "after", "internal"}
 	return a.pipeline.insert(ctx, "storing changes", "changes", columns, len(a.changed), func(i int) []any {
 		c := &a.changed[i]
-		return []any{version, int32(i), escape(a.report.Cluster), a.report.Hub, escape(c.uid), doc(c.before), doc(c.after)}
+		return []any{version, int32(i), escape(a.report.Cluster), a.report.Hub, escape(c.uid), doc(c.before), doc(c.after), c.after.storedInternal()}
 	})
 }
 

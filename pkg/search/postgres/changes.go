@@ -149,7 +149,7 @@ func (e *Engine) changesNow(ctx context.Context, after uint64, most int) (_ []se
 
 // readChanges reads the changes between two versions.
 func (e *Engine) readChanges(ctx context.Context, tx pgx.Tx, after, upTo int64) ([]search.Change, error) {
-	rows, err := tx.Query(ctx, "SELECT version, cluster, hub, uid, before, after FROM "+e.table("changes")+
+	rows, err := tx.Query(ctx, "SELECT version, cluster, hub, uid, before, after, internal FROM "+e.table("changes")+
 		" WHERE version > $1 AND version <= $2 ORDER BY version, seq", after, upTo)
 	if err != nil {
 		return nil, err
@@ -157,14 +157,17 @@ func (e *Engine) readChanges(ctx context.Context, tx pgx.Tx, after, upTo int64) 
 	var changes []search.Change
 	var one search.Change
 	var version int64
-	var before, now *string
-	_, err = pgx.ForEachRow(rows, []any{&version, &one.Cluster, &one.Hub, &one.UID, &before, &now}, func() error {
+	var before, now, internal *string
+	_, err = pgx.ForEachRow(rows, []any{&version, &one.Cluster, &one.Hub, &one.UID, &before, &now, &internal}, func() error {
 		one.Version, one.Cluster, one.UID = uint64(version), unescape(one.Cluster), unescape(one.UID)
 		var err error
 		if one.Before, err = decoded(before); err != nil {
 			return err
 		}
 		if one.After, err = decoded(now); err != nil {
+			return err
+		}
+		if one.Internal, err = decoded(internal); err != nil {
 			return err
 		}
 		changes = append(changes, one)

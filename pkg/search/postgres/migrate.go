@@ -47,10 +47,30 @@ func (e *Engine) migrate(ctx context.Context) error {
 		case version > schemaVersion:
 			return fmt.Errorf("the tables have version %d, and this server supports %d: %w", version, schemaVersion, errNewerSchema)
 		case version == schemaVersion:
-			return nil
+			return e.addInternal(ctx, tx)
 		}
 		return e.create(ctx, tx)
 	})
+}
+
+// addInternal adds the columns for internal properties to tables of an earlier release. Servers of that release ignore
+// the columns, so the version of the schema stays.
+func (e *Engine) addInternal(ctx context.Context, tx pgx.Tx) error {
+	var exists bool
+	err := tx.QueryRow(ctx, "SELECT count(*) > 0 FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = 'internal'", e.table("resources")).Scan(&exists)
+	if err != nil || exists {
+		return err
+	}
+	for _, statement := range []string{
+		"ALTER TABLE " + e.table("resources") + " ADD COLUMN internal text COLLATE \"C\"",
+		"ALTER TABLE " + e.table("changes") + " ADD COLUMN internal text COLLATE \"C\"",
+		"CREATE INDEX resources_internal ON " + e.table("resources") + " (cluster) WHERE internal IS NOT NULL",
+	} {
+		if _, err := tx.Exec(ctx, statement); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	return nil
 }
 
 // storedVersion returns the version of the existing tables, or 0 if no tables exist.
@@ -201,8 +221,11 @@ CREATE TABLE {schema}.resources (
 	terms bigint[] NOT NULL,
 	-- The texts in which keywords are searched, in lower case.
 	words text COLLATE "C" NOT NULL,
+	-- The JSON of the internal properties, which no search returns.
+	internal text COLLATE "C",
 	PRIMARY KEY (cluster, rid) INCLUDE (class)
 ) PARTITION BY HASH (cluster);
+CREATE INDEX resources_internal ON {schema}.resources (cluster) WHERE internal IS NOT NULL;
 CREATE INDEX resources_class ON {schema}.resources (class, rid) INCLUDE (name);
 CREATE INDEX resources_name ON {schema}.resources (name, class) INCLUDE (rid);
 CREATE INDEX resources_name_key ON {schema}.resources (cluster) WHERE name_key IS NOT NULL;
@@ -262,6 +285,7 @@ CREATE TABLE {schema}.changes (
 	uid text COLLATE "C" NOT NULL,
 	before text COLLATE "C",
 	after text COLLATE "C",
+	internal text COLLATE "C",
 	PRIMARY KEY (version, seq)
 );
 `

@@ -39,25 +39,41 @@ type resource struct {
 	rid        int64
 	properties query.Properties
 	doc        string
-	digest     int64
+	// internal is the JSON of the internal properties, or empty.
+	internal string
+	digest   int64
 }
 
 // newResource encodes a resource. It stores the properties in the form that decoding the JSON
 // returns.
 func (h hasher) newResource(cluster string, r *search.Resource) (resource, error) {
-	properties := r.Properties
-	doc := string(properties.AppendJSON(nil))
-	if !canonical(properties) {
-		decoded, err := query.DecodeProperties([]byte(doc))
-		if err != nil {
-			return resource{}, err
-		}
-		properties = decoded
-		doc = string(properties.AppendJSON(nil))
+	properties, doc, err := encoded(r.Properties)
+	if err != nil {
+		return resource{}, err
 	}
-	return resource{
-		uid: r.UID, rid: h.resource(cluster, r.UID), properties: properties, doc: doc, digest: h.sum(hashDocument, doc),
-	}, nil
+	stored := resource{uid: r.UID, rid: h.resource(cluster, r.UID), properties: properties, doc: doc}
+	if len(r.Internal) == 0 {
+		stored.digest = h.sum(hashDocument, doc)
+		return stored, nil
+	}
+	if _, stored.internal, err = encoded(r.Internal); err != nil {
+		return resource{}, err
+	}
+	stored.digest = h.sum(hashDocument, doc+stored.internal)
+	return stored, nil
+}
+
+// encoded returns properties in the form that decoding their JSON returns, and their JSON.
+func encoded(properties query.Properties) (query.Properties, string, error) {
+	doc := properties.AppendJSON(nil)
+	if canonical(properties) {
+		return properties, string(doc), nil
+	}
+	decoded, err := query.DecodeProperties(doc)
+	if err != nil {
+		return nil, "", err
+	}
+	return decoded, string(decoded.AppendJSON(nil)), nil
 }
 
 // canonical reports whether properties are in the form that DecodeProperties returns.

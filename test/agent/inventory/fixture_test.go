@@ -80,6 +80,11 @@ func (m *managed) runTimed(t testing.TB, cluster string, hub *endpoint, configur
 	if config.Discovery, err = discovery.NewDiscoveryClientForConfig(m.config); err != nil {
 		t.Fatal(err)
 	}
+	kube, err := kubernetes.NewForConfig(m.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.RulesReviews = kube.AuthorizationV1().SelfSubjectRulesReviews()
 	if c, err = inventory.New(config); err != nil {
 		t.Fatal(err)
 	}

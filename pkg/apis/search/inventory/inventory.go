@@ -58,6 +58,8 @@ type Response struct {
 	AddEdgeErrors     []SyncError
 	DeleteEdgeErrors  []SyncError
 	Version           string
+	// Access is true if the hub stores the content of RBAC objects; see Rules.
+	Access bool `json:",omitempty"`
 }
 
 // SyncError describes why a part of a report was not stored.

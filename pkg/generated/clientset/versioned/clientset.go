@@ -11,6 +11,7 @@ import (
 	discovery "k8s.io/client-go/discovery"
 	rest "k8s.io/client-go/rest"
 	flowcontrol "k8s.io/client-go/util/flowcontrol"
+	accessv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/access/v1alpha1"
 	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/addon/v1alpha1"
 	addonv1beta1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/addon/v1beta1"
 	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/authentication/v1alpha1"
@@ -27,6 +28,7 @@ import (
 
 type Interface interface {
 	Discovery() discovery.DiscoveryInterfaces
+	AccessV1alpha1() accessv1alpha1.AccessV1alpha1Interface
 	AddonV1alpha1() addonv1alpha1.AddonV1alpha1Interface
 	AddonV1beta1() addonv1beta1.AddonV1beta1Interface
 	AuthenticationV1alpha1() authenticationv1alpha1.AuthenticationV1alpha1Interface
@@ -44,6 +46,7 @@ type Interface interface {
 // Clientset contains the clients for groups.
 type Clientset struct {
 	*discovery.DiscoveryClient
+	accessV1alpha1         *accessv1alpha1.AccessV1alpha1Client
 	addonV1alpha1          *addonv1alpha1.AddonV1alpha1Client
 	addonV1beta1           *addonv1beta1.AddonV1beta1Client
 	authenticationV1alpha1 *authenticationv1alpha1.AuthenticationV1alpha1Client
@@ -56,6 +59,11 @@ type Clientset struct {
 	registerV1alpha1       *registerv1alpha1.RegisterV1alpha1Client
 	searchV1alpha1         *searchv1alpha1.SearchV1alpha1Client
 	workV1                 *workv1.WorkV1Client
+}
+
+// AccessV1alpha1 retrieves the AccessV1alpha1Client
+func (c *Clientset) AccessV1alpha1() accessv1alpha1.AccessV1alpha1Interface {
+	return c.accessV1alpha1
 }
 
 // AddonV1alpha1 retrieves the AddonV1alpha1Client
@@ -162,6 +170,10 @@ func NewForConfigAndClient(c *rest.Config, httpClient *http.Client) (*Clientset,
 
 	var cs Clientset
 	var err error
+	cs.accessV1alpha1, err = accessv1alpha1.NewForConfigAndClient(&configShallowCopy, httpClient)
+	if err != nil {
+		return nil, err
+	}
 	cs.addonV1alpha1, err = addonv1alpha1.NewForConfigAndClient(&configShallowCopy, httpClient)
 	if err != nil {
 		return nil, err
@@ -231,6 +243,7 @@ func NewForConfigOrDie(c *rest.Config) *Clientset {
 // New creates a new Clientset for the given RESTClient.
 func New(c rest.Interface) *Clientset {
 	var cs Clientset
+	cs.accessV1alpha1 = accessv1alpha1.New(c)
 	cs.addonV1alpha1 = addonv1alpha1.New(c)
 	cs.addonV1beta1 = addonv1beta1.New(c)
 	cs.authenticationV1alpha1 = authenticationv1alpha1.New(c)

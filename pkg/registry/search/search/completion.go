@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	engine "open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 	"open-cluster-management.io/hub-apiserver/pkg/search/serving"
@@ -16,9 +17,10 @@ import (
 
 // NewCompletions returns the storage of searchcompletions.
 func NewCompletions(options Options) rest.Storage {
-	return &questionREST[searchv1alpha1.SearchCompletion, *searchv1alpha1.SearchCompletion]{
-		singular: "searchcompletion",
-		answer: func(ctx context.Context, question *searchv1alpha1.SearchCompletion) (runtime.Object, error) {
+	return &definition.Question[searchv1alpha1.SearchCompletion, *searchv1alpha1.SearchCompletion]{
+		Singular: "searchcompletion",
+		Answer: func(ctx context.Context, question *searchv1alpha1.SearchCompletion) (runtime.Object, error) {
+			ctx = bounded(ctx)
 			path := field.NewPath("spec")
 			q, errs := serving.Query(&question.Spec.SearchTerms, path)
 			limit, limitErrs := serving.Limit(question.Spec.Limit, path.Child("limit"))
@@ -57,9 +59,10 @@ func NewCompletions(options Options) rest.Storage {
 
 // NewSchemas returns the storage of searchschemas.
 func NewSchemas(options Options) rest.Storage {
-	return &questionREST[searchv1alpha1.SearchSchema, *searchv1alpha1.SearchSchema]{
-		singular: "searchschema",
-		answer: func(ctx context.Context, question *searchv1alpha1.SearchSchema) (runtime.Object, error) {
+	return &definition.Question[searchv1alpha1.SearchSchema, *searchv1alpha1.SearchSchema]{
+		Singular: "searchschema",
+		Answer: func(ctx context.Context, question *searchv1alpha1.SearchSchema) (runtime.Object, error) {
+			ctx = bounded(ctx)
 			q, errs := serving.Query(&question.Spec, field.NewPath("spec"))
 			if len(errs) > 0 {
 				return nil, invalid("SearchSchema", question.Name, errs)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -17,6 +16,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	engine "open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
@@ -38,52 +38,8 @@ type Options struct {
 	States func(context.Context) ([]ingest.State, error)
 }
 
-// object is a pointer to a T that is an API object.
-type object[T any] interface {
-	*T
-	runtime.Object
-	metav1.Object
-}
-
-// questionREST serves a resource that can only be created. The response contains the result.
-type questionREST[T any, P object[T]] struct {
-	singular string
-	answer   func(context.Context, P) (runtime.Object, error)
-}
-
-var (
-	_ rest.Creater              = &questionREST[searchv1alpha1.Search, *searchv1alpha1.Search]{}
-	_ rest.Scoper               = &questionREST[searchv1alpha1.Search, *searchv1alpha1.Search]{}
-	_ rest.SingularNameProvider = &questionREST[searchv1alpha1.Search, *searchv1alpha1.Search]{}
-)
-
-// New implements rest.Storage.
-func (r *questionREST[T, P]) New() runtime.Object { return P(new(T)) }
-
-// Destroy implements rest.Storage.
-func (r *questionREST[T, P]) Destroy() {}
-
-// NamespaceScoped implements rest.Scoper.
-func (r *questionREST[T, P]) NamespaceScoped() bool { return false }
-
-// GetSingularName implements rest.SingularNameProvider.
-func (r *questionREST[T, P]) GetSingularName() string { return r.singular }
-
-// Create implements rest.Creater.
-func (r *questionREST[T, P]) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
-	if validate != nil {
-		if err := validate(ctx, obj.DeepCopyObject()); err != nil {
-			return nil, err
-		}
-	}
-	question, ok := obj.(P)
-	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("expected a %T, got a %T", P(nil), obj))
-	}
-	// Fields of objects that are not stored have no managers.
-	question.SetManagedFields(nil)
-	return r.answer(engine.AllowStale(engine.WithBudget(ctx)), question)
-}
+// bounded returns the context of a request whose searches share a budget.
+func bounded(ctx context.Context) context.Context { return engine.AllowStale(engine.WithBudget(ctx)) }
 
 func invalid(kind, name string, errs field.ErrorList) error {
 	return apierrors.NewInvalid(searchv1alpha1.SchemeGroupVersion.WithKind(kind).GroupKind(), name, errs)
@@ -92,9 +48,10 @@ func invalid(kind, name string, errs field.ErrorList) error {
 // NewSearches returns the storage of searches.
 func NewSearches(options Options) rest.Storage {
 	plain := plainJSON(scheme.Codecs)
-	return &questionREST[searchv1alpha1.Search, *searchv1alpha1.Search]{
-		singular: "search",
-		answer: func(ctx context.Context, question *searchv1alpha1.Search) (runtime.Object, error) {
+	return &definition.Question[searchv1alpha1.Search, *searchv1alpha1.Search]{
+		Singular: "search",
+		Answer: func(ctx context.Context, question *searchv1alpha1.Search) (runtime.Object, error) {
+			ctx = bounded(ctx)
 			requests, errs := newRequests(&question.Spec)
 			if len(errs) > 0 {
 				return nil, invalid("Search", question.Name, errs)

@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/testing"
 	applyconfiguration "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration"
 	clientset "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	accessv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/access/v1alpha1"
+	fakeaccessv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/access/v1alpha1/fake"
 	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/addon/v1alpha1"
 	fakeaddonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/addon/v1alpha1/fake"
 	addonv1beta1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/addon/v1beta1"
@@ -143,6 +145,11 @@ var (
 	_ clientset.Interface = &Clientset{}
 	_ testing.FakeClient  = &Clientset{}
 )
+
+// AccessV1alpha1 retrieves the AccessV1alpha1Client
+func (c *Clientset) AccessV1alpha1() accessv1alpha1.AccessV1alpha1Interface {
+	return &fakeaccessv1alpha1.FakeAccessV1alpha1{Fake: &c.Fake}
+}
 
 // AddonV1alpha1 retrieves the AddonV1alpha1Client
 func (c *Clientset) AddonV1alpha1() addonv1alpha1.AddonV1alpha1Interface {

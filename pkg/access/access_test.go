@@ -1,0 +1,297 @@
+package access
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
+)
+
+func clusterRole(name string) rbac.Key { return rbac.Key{Kind: rbac.KindClusterRole, Name: name} }
+
+func rules(verb, group, resource string, names ...string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{Verbs: []string{verb}, APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names}}
+}
+
+// bind adds a binding of a ClusterRole. The subject is a group with the prefix "group:",
+// or a user.
+func (u *Update) bind(namespace, name, role, subject string) {
+	key := rbac.Key{Kind: rbac.KindRoleBinding, Namespace: namespace, Name: name}
+	if namespace == "" {
+		key.Kind = rbac.KindClusterRoleBinding
+	}
+	s := rbacv1.Subject{Kind: rbacv1.UserKind, Name: subject}
+	if group, ok := strings.CutPrefix(subject, "group:"); ok {
+		s = rbacv1.Subject{Kind: rbacv1.GroupKind, Name: group}
+	}
+	u.Bindings[key] = Binding{RoleRef: rbacv1.RoleRef{Kind: rbac.KindClusterRole, Name: role}, Subjects: []rbacv1.Subject{s}}
+}
+
+func newUpdate() *Update {
+	return &Update{Full: true, Roles: map[rbac.Key][]rbacv1.PolicyRule{}, Bindings: map[rbac.Key]Binding{}}
+}
+
+func newIndex(t *testing.T, clusters map[string]*Update) *Index {
+	t.Helper()
+	x := New()
+	for name, u := range clusters {
+		must(t, x.Update(name, u))
+		x.SetState(name, State{Known: true})
+	}
+	return x
+}
+
+var deleteSecrets = Attributes{Verb: "delete", Resource: "secrets", Namespace: "prod"}
+
+// TestEscalations checks where each way leads to the permission, and where it does not.
+func TestEscalations(t *testing.T) {
+	const account = "system:serviceaccount:ops:cleaner"
+	const rbacGroup = rbacv1.GroupName
+	for _, c := range []struct {
+		name      string
+		namespace string
+		rules     []rbacv1.PolicyRule
+		want      EscalationKind
+	}{
+		{"bind everywhere", "", rules("bind", rbacGroup, "clusterroles"), Bind},
+		{"bind in the namespace", "prod", rules("bind", rbacGroup, "clusterroles"), Bind},
+		{"bind in another namespace", "ops", rules("bind", rbacGroup, "clusterroles"), ""},
+		{"bind a role that allows it", "prod", rules("bind", rbacGroup, "clusterroles", "cleaner"), Bind},
+		{"bind a role that does not", "prod", rules("bind", rbacGroup, "clusterroles", "harmless"), ""},
+		{"escalate", "prod", rules("escalate", rbacGroup, "roles"), Escalate},
+		{"escalate in another namespace", "ops", rules("escalate", rbacGroup, "roles"), ""},
+		{"impersonate all users", "", rules("impersonate", "", "users"), ImpersonateUsers},
+		{"impersonate in a namespace", "prod", rules("impersonate", "", "users"), ""},
+		{"impersonate the user", "", rules("impersonate", "", "users", account), ImpersonateUsers},
+		{"impersonate another user", "", rules("impersonate", "", "users", "carol"), ""},
+		{"impersonate the group", "", rules("impersonate", "", "groups", "cleaners"), ImpersonateGroups},
+		{"impersonate the ServiceAccount", "ops", rules("impersonate", "", "serviceaccounts"), ImpersonateAccounts},
+		{"impersonate by name", "ops", rules("impersonate", "", "serviceaccounts", "cleaner"), ImpersonateAccounts},
+		{"impersonate another ServiceAccount", "ops", rules("impersonate", "", "serviceaccounts", "default"), ""},
+		{"Pods beside the ServiceAccount", "ops", rules("create", "", "pods"), CreatePods},
+		{"Pods everywhere", "", rules("*", "*", "*", "x"), CreatePods},
+		{"Pods in the namespace of the Secrets", "prod", rules("create", "", "pods"), ""},
+		{"Deployments beside the ServiceAccount", "ops", rules("create", "apps", "deployments"), CreatePods},
+		{"reading Pods", "ops", rules("get", "", "pods"), ""},
+		{"exec", "ops", rules("create", "", "pods/exec"), ExecPods},
+		{"token", "ops", rules("create", "", "serviceaccounts/token"), CreateTokens},
+		{"token by name", "ops", rules("create", "", "serviceaccounts/token", "cleaner"), CreateTokens},
+		{"token of another", "ops", rules("create", "", "serviceaccounts/token", "default"), ""},
+		{"tokens in Secrets", "ops", rules("list", "", "secrets"), ReadSecrets},
+		{"Secrets elsewhere", "prod", rules("list", "", "secrets"), ""},
+		{"nodes", "", rules("get", "", "nodes/proxy"), ProxyNodes},
+		{"certificates", "", rules("approve", "certificates.k8s.io", "signers", "kubernetes.io/kube-apiserver-client"), ApproveCertificates},
+		{"certificates of kubelets", "", rules("approve", "certificates.k8s.io", "signers", "kubernetes.io/kubelet-serving"), ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			u := newUpdate()
+			u.Roles[clusterRole("cleaner")] = rules("delete", "", "secrets")
+			u.Roles[clusterRole("harmless")] = rules("get", "", "pods")
+			u.bind("prod", "cleaner", "cleaner", account)
+			u.bind("prod", "cleaners", "cleaner", "group:cleaners")
+			// The other cluster has the way, but nothing that it leads to.
+			other := newUpdate()
+			for _, on := range []*Update{u, other} {
+				on.Roles[clusterRole("way")] = c.rules
+				on.bind(c.namespace, "way", "way", "mallory")
+			}
+			x := newIndex(t, map[string]*Update{"one": u, "other": other})
+			var got []EscalationKind
+			found := false
+			for _, s := range x.WhoCan(Who{Attributes: deleteSecrets, Clusters: []string{"one"}, Escalations: true, Limit: 10, MaxGrants: 10}).Subjects {
+				if s.Name != "mallory" {
+					continue
+				}
+				found = true
+				for _, e := range s.Escalations {
+					if !slices.Contains(got, e.Kind) {
+						got = append(got, e.Kind)
+					}
+					if len(e.Clusters) != 1 || e.Binding.Name != "way" || e.Role.Name != "way" {
+						t.Errorf("escalation %s by %s on %v, want by binding way on one cluster", e.Kind, e.Describe(), e.Clusters)
+					}
+				}
+			}
+			if found != (c.want != "") || c.want != "" && !slices.Contains(got, c.want) {
+				t.Errorf("escalations of mallory = %v, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestEscalationStaysOnItsCluster checks that what leads to a permission on one cluster is
+// no way on another.
+func TestEscalationStaysOnItsCluster(t *testing.T) {
+	one, two := newUpdate(), newUpdate()
+	one.Roles[clusterRole("cleaner")] = rules("delete", "", "secrets")
+	one.bind("", "cleaner", "cleaner", "system:serviceaccount:ops:cleaner")
+	for _, u := range []*Update{one, two} {
+		u.Roles[clusterRole("pods")] = rules("create", "", "pods")
+		u.bind("ops", "pods", "pods", "mallory")
+	}
+	x := newIndex(t, map[string]*Update{"one": one, "two": two})
+	for _, s := range x.WhoCan(Who{Attributes: deleteSecrets, Clusters: []string{"one", "two"}, Escalations: true, Limit: 10, MaxGrants: 10}).Subjects {
+		for _, e := range s.Escalations {
+			if s.Name != "mallory" || !slices.Equal(e.Clusters, []string{"one"}) {
+				t.Errorf("escalation of %s on %v, want one of mallory on [one]", s.Name, e.Clusters)
+			}
+		}
+		if s.Name == "mallory" && len(s.Grants)+len(s.Escalations) != 1 {
+			t.Errorf("mallory: %d grants and %d escalations, want 0 and 1", len(s.Grants), len(s.Escalations))
+		}
+	}
+}
+
+// TestStates checks the answers where roles do not decide.
+func TestStates(t *testing.T) {
+	u := newUpdate()
+	u.Roles[clusterRole("cleaner")] = rules("delete", "", "secrets")
+	u.bind("", "cleaner", "cleaner", "alice")
+	x := newIndex(t, map[string]*Update{"known": u, "stale": u, "webhook": u})
+	x.SetState("stale", State{Reason: "the agent is not connected"})
+	x.SetState("webhook", State{Known: true, OtherAuthorizers: true})
+	clusters := []string{"known", "stale", "webhook", "never"}
+	for _, c := range []struct {
+		subject Subject
+		want    []Decision
+	}{
+		{Subject{User: "alice"}, []Decision{Allowed, Unknown, Allowed, Unknown}},
+		{Subject{User: "bob"}, []Decision{Denied, Unknown, Unknown, Unknown}},
+		{Subject{User: "root", Groups: []string{"system:masters"}}, []Decision{Allowed, Unknown, Allowed, Unknown}},
+		{Subject{User: "system:node:n", Groups: []string{"system:nodes"}}, []Decision{Unknown, Unknown, Unknown, Unknown}},
+		{Subject{User: "system:node:n"}, []Decision{Denied, Unknown, Unknown, Unknown}},
+	} {
+		var got []Decision
+		for _, answer := range x.CanI(c.subject, deleteSecrets, clusters, 1) {
+			got = append(got, answer.Decision)
+			if len(answer.Chains) == 0 && answer.Reason == "" {
+				t.Errorf("CanI(%v) on %s = %s without chain or reason", c.subject, answer.Cluster, answer.Decision)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("CanI(%v) = %v, want %v", c.subject, got, c.want)
+		}
+	}
+	who := x.WhoCan(Who{Attributes: deleteSecrets, Clusters: clusters, Limit: 10, MaxGrants: 10})
+	var got []string
+	for _, s := range who.Subjects {
+		got = append(got, fmt.Sprintf("%s %d %t", s.Name, len(s.Grants), s.Reason != ""))
+	}
+	if want := []string{"alice 1 false", "system:masters 0 true"}; !slices.Equal(got, want) || len(who.Unknown) != 2 || !slices.Equal(who.OtherAuthorizers, []string{"webhook"}) {
+		t.Errorf("WhoCan = %v with %d unknown clusters and other authorizers on %v, want %v with 2 and [webhook]", got, len(who.Unknown), who.OtherAuthorizers, want)
+	}
+	holdings, more := x.Holdings(Subject{User: "alice"}, clusters, 10)
+	if more != 0 || len(holdings[0].Holdings) != 1 || holdings[1].Known || len(holdings[2].Holdings) != 1 || holdings[0].Holdings[0] != holdings[2].Holdings[0] {
+		t.Errorf("Holdings(alice) = %+v and %d more, want one shared holding on known and webhook", holdings, more)
+	}
+}
+
+func TestSubjectFor(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		groups []string
+		want   []string
+	}{
+		{"alice", []string{"devs"}, []string{"devs", "system:authenticated"}},
+		{"system:anonymous", nil, []string{"system:unauthenticated"}},
+		{"system:serviceaccount:ns:a", nil, []string{"system:authenticated", "system:serviceaccounts", "system:serviceaccounts:ns"}},
+	} {
+		if got := SubjectFor(c.name, c.groups); got.User != c.name || !slices.Equal(got.Groups, c.want) {
+			t.Errorf("SubjectFor(%s, %v) = %v, want groups %v", c.name, c.groups, got, c.want)
+		}
+	}
+}
+
+// TestRefusedUpdate checks that a refused update changes nothing.
+func TestRefusedUpdate(t *testing.T) {
+	good := newUpdate()
+	good.Roles[clusterRole("cleaner")] = rules("delete", "", "secrets")
+	good.bind("", "cleaner", "cleaner", "alice")
+	huge := newUpdate()
+	huge.Roles[clusterRole("huge")] = rules(strings.Repeat("x", MaxBytes), "", "secrets")
+	for name, u := range map[string]*Update{
+		"role of unknown kind":      {Full: true, Roles: map[rbac.Key][]rbacv1.PolicyRule{{Kind: "RoleBinding", Name: "a"}: nil}},
+		"Role without namespace":    {Full: true, Roles: map[rbac.Key][]rbacv1.PolicyRule{{Kind: "Role", Name: "a"}: nil}},
+		"ClusterRole in namespace":  {Full: true, Roles: map[rbac.Key][]rbacv1.PolicyRule{{Kind: "ClusterRole", Namespace: "a", Name: "a"}: nil}},
+		"binding without name":      {Full: true, Bindings: map[rbac.Key]Binding{{Kind: "ClusterRoleBinding"}: {}}},
+		"deleted role without name": {DeletedRoles: []rbac.Key{{Kind: "ClusterRole"}}},
+		"set and deleted":           {Roles: good.Roles, DeletedRoles: []rbac.Key{clusterRole("cleaner")}},
+		"too much text":             huge,
+	} {
+		x := newIndex(t, map[string]*Update{"one": good})
+		if err := x.Update("one", u); err == nil || !strings.Contains(err.Error(), `cluster "one"`) {
+			t.Errorf("%s: Update = %v, want an error that names the cluster", name, err)
+		}
+		if err := x.Update("two", u); err == nil || x.clusters["two"] != nil {
+			t.Errorf("%s: Update of a new cluster = %v, want an error and no cluster", name, err)
+		}
+		if got := x.CanI(Subject{User: "alice"}, deleteSecrets, []string{"one"}, 1)[0].Decision; got != Allowed {
+			t.Errorf("%s: after the refused update alice is %s, want Allowed", name, got)
+		}
+	}
+}
+
+// TestAllNames checks that "*" stands for all namespaces and names.
+func TestAllNames(t *testing.T) {
+	u := newUpdate()
+	u.Roles[clusterRole("one")] = rules("get", "", "secrets", "a")
+	u.Roles[clusterRole("all")] = rules("get", "", "secrets")
+	u.bind("", "one", "one", "alice")
+	u.bind("", "all", "all", "bob")
+	u.bind("prod", "all", "all", "carol")
+	x := newIndex(t, map[string]*Update{"c": u})
+	for _, c := range []struct {
+		user, namespace, name string
+		want                  Decision
+	}{
+		{"alice", "prod", "a", Allowed},
+		{"alice", "prod", "*", Denied},
+		{"alice", "*", "a", Allowed},
+		{"bob", "*", "*", Allowed},
+		{"carol", "prod", "*", Allowed},
+		{"carol", "*", "*", Denied},
+	} {
+		a := Attributes{Verb: "get", Resource: "secrets", Namespace: c.namespace, Name: c.name}
+		if got := x.CanI(Subject{User: c.user}, a, []string{"c"}, 1)[0].Decision; got != c.want {
+			t.Errorf("CanI(%s, namespace %q, name %q) = %s, want %s", c.user, c.namespace, c.name, got, c.want)
+		}
+	}
+}
+
+// TestUpdateIsAtomic replaces the role and the binding of alice again and again: a reader that sees only a part of an
+// update would find her denied.
+func TestUpdateIsAtomic(t *testing.T) {
+	states := make([]*Update, 2)
+	for i := range states {
+		role := fmt.Sprintf("cleaner-%d", i)
+		states[i] = newUpdate()
+		states[i].Roles[clusterRole(role)] = rules("delete", "", "secrets")
+		states[i].bind("", "cleaner", role, "alice")
+	}
+	x := newIndex(t, map[string]*Update{"one": states[0]})
+	done := make(chan error, 1)
+	go func() {
+		for i := range 2000 {
+			if err := x.Update("one", states[i%2]); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	for asked := 0; ; asked++ {
+		if got := x.CanI(Subject{User: "alice"}, deleteSecrets, []string{"one"}, 1)[0]; got.Decision != Allowed {
+			t.Errorf("question %d: alice is %s (%s), want Allowed", asked, got.Decision, got.Reason)
+		}
+		select {
+		case err := <-done:
+			must(t, err)
+			return
+		default:
+		}
+	}
+}

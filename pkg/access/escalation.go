@@ -1,0 +1,566 @@
+package access
+
+import (
+	"slices"
+	"strings"
+	"unique"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
+)
+
+// EscalationKind is a way to gain a permission that a subject does not hold.
+type EscalationKind string
+
+// The ways. docs/fleet-access.md describes where each of them leads to the permission.
+const (
+	Bind                EscalationKind = "Bind"
+	Escalate            EscalationKind = "Escalate"
+	ImpersonateUsers    EscalationKind = "ImpersonateUsers"
+	ImpersonateGroups   EscalationKind = "ImpersonateGroups"
+	ImpersonateAccounts EscalationKind = "ImpersonateServiceAccounts"
+	CreatePods          EscalationKind = "CreatePods"
+	ExecPods            EscalationKind = "ExecPods"
+	CreateTokens        EscalationKind = "CreateTokens"
+	ReadSecrets         EscalationKind = "ReadSecrets"
+	ProxyNodes          EscalationKind = "ProxyNodes"
+	ApproveCertificates EscalationKind = "ApproveCertificates"
+)
+
+// escalation is a rule that is a way to gain permissions.
+type escalation struct {
+	kind EscalationKind
+	rule int
+}
+
+// way describes the requests of one kind. One allowed request suffices.
+type way struct {
+	kind      EscalationKind
+	verbs     []string
+	group     string
+	resources []string
+}
+
+var (
+	impersonation = []string{"impersonate", "impersonate:user-info", "impersonate:serviceaccount", "impersonate:arbitrary-node", "impersonate:associated-node"}
+	ways          = prepareWays([]way{
+		{Bind, []string{"bind"}, rbacv1.GroupName, []string{"roles", "clusterroles"}},
+		{Escalate, []string{"escalate"}, rbacv1.GroupName, []string{"roles", "clusterroles"}},
+		{ImpersonateUsers, impersonation, "", []string{"users"}},
+		{ImpersonateUsers, impersonation, "authentication.k8s.io", []string{"users"}},
+		{ImpersonateGroups, impersonation, "", []string{"groups"}},
+		{ImpersonateGroups, impersonation, "authentication.k8s.io", []string{"groups"}},
+		{ImpersonateAccounts, impersonation, "", []string{"serviceaccounts"}},
+		{ImpersonateAccounts, impersonation, "authentication.k8s.io", []string{"serviceaccounts"}},
+		{CreatePods, []string{"create"}, "", []string{"pods", "replicationcontrollers"}},
+		{CreatePods, []string{"create"}, "apps", []string{"deployments", "daemonsets", "replicasets", "statefulsets"}},
+		{CreatePods, []string{"create"}, "batch", []string{"jobs", "cronjobs"}},
+		// A patch of a controller or of an existing template changes the ServiceAccount of its Pods.
+		{CreatePods, []string{"update", "patch"}, "", []string{"replicationcontrollers"}},
+		{CreatePods, []string{"update", "patch"}, "apps", []string{"deployments", "daemonsets", "replicasets", "statefulsets"}},
+		{CreatePods, []string{"update", "patch"}, "batch", []string{"cronjobs"}},
+		// Upgraded connections are authorized as create or get.
+		{ExecPods, []string{"create", "get"}, "", []string{"pods/exec", "pods/attach"}},
+		{ExecPods, []string{"update", "patch"}, "", []string{"pods/ephemeralcontainers"}},
+		{CreateTokens, []string{"create"}, "", []string{"serviceaccounts/token"}},
+		{ReadSecrets, []string{"get", "list", "watch"}, "", []string{"secrets"}},
+		{ProxyNodes, []string{"get", "create"}, "", []string{"nodes/proxy"}},
+		{ApproveCertificates, []string{"approve"}, "certificates.k8s.io", []string{"signers"}},
+	})
+)
+
+// preparedWay is a way in the form in which rules are compared.
+type preparedWay struct {
+	kind     EscalationKind
+	requests []request
+}
+
+func prepareWays(ways []way) []preparedWay {
+	prepared := make([]preparedWay, len(ways))
+	for i, w := range ways {
+		prepared[i].kind = w.kind
+		for _, verb := range w.verbs {
+			for _, resource := range w.resources {
+				a := Attributes{Verb: verb, Group: w.group}
+				a.Resource, a.Subresource, _ = strings.Cut(resource, "/")
+				prepared[i].requests = append(prepared[i].requests, *newRequest(&a))
+			}
+		}
+	}
+	return prepared
+}
+
+// escalationsOf returns the rules that are ways to gain permissions. Rules for single
+// names are included.
+func escalationsOf(r *ruleSet) []escalation {
+	var found []escalation
+	for i := range r.rules {
+		verbs, groups, resources, _, _ := r.lists(i)
+		for _, w := range ways {
+			e := escalation{w.kind, i}
+			if slices.Contains(found, e) {
+				continue
+			}
+			for j := range w.requests {
+				q := &w.requests[j]
+				if containsOrAny(verbs, q.verb) && containsOrAny(groups, q.group) && q.matchesResource(resources) {
+					found = append(found, e)
+					break
+				}
+			}
+		}
+	}
+	return found
+}
+
+// Grant is a chain on the clusters where it exists.
+type Grant struct {
+	*Chain
+	// Clusters are sorted. Grants share them: callers must not change them.
+	Clusters []string
+
+	binding *binding
+	permit  permit
+	ids     []uint32
+}
+
+// Escalation is a way to gain the permission, and the chain that grants the way.
+type Escalation struct {
+	Kind EscalationKind
+	Grant
+}
+
+// SubjectAnswer is a subject that is allowed a request, or can gain the permission.
+type SubjectAnswer struct {
+	rbac.Subject
+	// Reason says why a subject without chain is allowed.
+	Reason string
+	// Grants are the chains that allow the request. They are empty for a subject that can
+	// only gain the permission.
+	Grants      []Grant
+	Escalations []Escalation
+	// More means that there are more grants or escalations than the question asks for.
+	More bool
+}
+
+// Who asks who is allowed a request.
+type Who struct {
+	Attributes Attributes
+	Clusters   []string
+	// Escalations includes the subjects that can gain the permission.
+	Escalations bool
+	// Limit bounds the number of subjects. After is the last subject of the previous page.
+	Limit int
+	After *rbac.Subject
+	// MaxGrants bounds the grants and the escalations of each subject.
+	MaxGrants int
+}
+
+// WhoAnswer is a page of subjects, users first and then by name.
+type WhoAnswer struct {
+	Subjects []SubjectAnswer
+	// Total is the number of subjects of all pages, and Remaining that of the following ones.
+	Total, Remaining int
+	// Unknown are the clusters that are not known. The answer does not cover them.
+	Unknown []Answer
+	// OtherAuthorizers are the clusters on which other subjects may be allowed too.
+	OtherAuthorizers []string
+}
+
+// WhoCan returns the subjects that are allowed a request.
+func (x *Index) WhoCan(w Who) WhoAnswer {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var result WhoAnswer
+	asked := newBitmap(len(x.slots))
+	for _, name := range w.Clusters {
+		c := x.clusters[name]
+		if c == nil || !c.state.Known {
+			result.Unknown = append(result.Unknown, x.answer(name, Subject{}, false))
+			continue
+		}
+		asked.add(c.id)
+		if c.state.OtherAuthorizers {
+			result.OtherAuthorizers = append(result.OtherAuthorizers, name)
+		}
+	}
+	if asked.size == 0 {
+		return result
+	}
+	q := &whoEvaluation{evaluation: x.newEvaluation(w.Attributes, asked), found: map[*subject]bool{}}
+	q.findDirect()
+	if w.Escalations {
+		q.findEscalations()
+	}
+	subjects := q.page(&w, &result)
+	for _, s := range subjects {
+		result.Subjects = append(result.Subjects, q.answer(s, &w))
+	}
+	return result
+}
+
+// whoEvaluation is the evaluation of a question for subjects.
+type whoEvaluation struct {
+	*evaluation
+	found map[*subject]bool
+	// accounts are the clusters on which a ServiceAccount of the namespace is allowed. The
+	// namespace "*" stands for all namespaces.
+	accounts map[word]*set
+	// anyAccount are the clusters on which any ServiceAccount is allowed.
+	anyAccount set
+	// escalating are the roles with ways to gain permissions.
+	escalating map[*node][]*role
+	// direct caches the clusters on which a subject is allowed.
+	direct map[*subject]*set
+	// names caches the names of all asked clusters.
+	names []string
+}
+
+// findDirect finds the subjects that are allowed the request.
+func (q *whoEvaluation) findDirect() {
+	q.accounts, q.direct, q.escalating = map[word]*set{}, map[*subject]*set{}, map[*node][]*role{}
+	q.anyAccount = newBitmap(len(q.index.slots))
+	records := &q.index.records
+	for at, rules := range records.sets {
+		if records.marks[at]&q.marks == 0 {
+			continue
+		}
+		rule := rules.allows(q.request)
+		if rule < 0 {
+			continue
+		}
+		for _, r := range rules.users {
+			v := q.verdicts[r.node]
+			if v == nil {
+				v = &verdict{}
+				q.verdicts[r.node] = v
+			}
+			v.permits = append(v.permits, permit{r, rule})
+		}
+	}
+	for n, v := range q.verdicts {
+		q.findIn(records.buckets[bucketKey{n, noString}], v)
+		if q.namespace != noString {
+			q.findIn(records.buckets[bucketKey{n, q.namespace}], v)
+		}
+	}
+}
+
+// findIn finds the subjects of a bucket, which may be nil.
+func (q *whoEvaluation) findIn(in *bucket, v *verdict) {
+	if in == nil {
+		return
+	}
+	for _, b := range in.bindings {
+		if !q.grants(b, v) {
+			continue
+		}
+		for _, ref := range b.subjects {
+			q.found[ref.subject] = true
+			if namespace := ref.subject.accounts; namespace != noString {
+				in := q.accounts[namespace]
+				if in == nil {
+					in = &set{}
+					q.accounts[namespace] = in
+				}
+				q.each(b, v, func(_ *permit, id uint32) bool { in.add(id); q.anyAccount.add(id); return true })
+			}
+		}
+	}
+}
+
+// verdictOf returns the verdict of a node without evaluating it: findDirect has found all.
+func (q *whoEvaluation) verdictOf(n *node) *verdict {
+	if v := q.verdicts[n]; v != nil {
+		return v
+	}
+	return noVerdict
+}
+
+// findEscalations finds the subjects that can gain the permission.
+func (q *whoEvaluation) findEscalations() {
+	for _, rules := range q.index.records.sets {
+		if len(rules.escalations) > 0 {
+			for _, r := range rules.users {
+				q.escalating[r.node] = append(q.escalating[r.node], r)
+			}
+		}
+	}
+	for n, roles := range q.escalating {
+		for _, in := range n.buckets {
+			if !q.canEscalate(in.namespace) {
+				continue
+			}
+			for _, b := range in.bindings {
+				if slices.ContainsFunc(roles, func(r *role) bool { return !q.eachEscalation(b, r, func(escalation, uint32) bool { return false }) }) {
+					for _, ref := range b.subjects {
+						q.found[ref.subject] = true
+					}
+				}
+			}
+		}
+	}
+}
+
+// canEscalate reports whether the bindings of a namespace matter at all.
+func (q *whoEvaluation) canEscalate(namespace word) bool {
+	return namespace == noString || namespace == q.namespace || q.accounts[namespace] != nil || q.accounts[anyWord] != nil
+}
+
+// eachEscalation calls yield with the rules of a role that lead to the permission through a
+// binding, and the clusters where they do, until yield returns false.
+func (q *whoEvaluation) eachEscalation(b *binding, r *role, yield func(e escalation, cluster uint32) bool) bool {
+	for _, e := range r.rules.escalations {
+		_, _, _, names, _ := r.rules.lists(e.rule)
+		leads := q.leads(b, e.kind, names)
+		if leads != nil && !eachCommon(&b.clusters, &r.clusters, &q.asked, func(id uint32) bool { return !leads(id) || yield(e, id) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// leads returns whether a way leads to the permission on a cluster, or nil if it does on
+// none. Without names, the way is open for all names.
+func (q *whoEvaluation) leads(b *binding, kind EscalationKind, names []word) func(uint32) bool {
+	always := func(uint32) bool { return true }
+	switch kind {
+	case Bind:
+		// The binding that the subject would create must apply to the request.
+		if !q.applies(b) {
+			return nil
+		}
+		if len(names) == 0 {
+			return always
+		}
+		return func(id uint32) bool {
+			return slices.ContainsFunc(names, func(name word) bool {
+				return q.roleAllows(nodeKey{noString, name}, id) || q.namespace != noString && q.roleAllows(nodeKey{q.namespace, name}, id)
+			})
+		}
+	case Escalate:
+		if !q.applies(b) {
+			return nil
+		}
+		return always
+	case ImpersonateUsers, ImpersonateGroups:
+		// Users and groups have no namespace.
+		if b.namespace != noString {
+			return nil
+		}
+		if len(names) == 0 {
+			return always
+		}
+		return q.anyDirect(names, kind == ImpersonateGroups)
+	case ImpersonateAccounts, CreateTokens:
+		if len(names) > 0 && b.namespace != noString {
+			accounts := make([]word, len(names))
+			for i, name := range names {
+				accounts[i] = unique.Make(serviceaccount.MakeUsername(b.namespace.Value(), name.Value()))
+			}
+			return q.anyDirect(accounts, false)
+		}
+		return q.accountsIn(b.namespace)
+	case CreatePods, ExecPods, ReadSecrets:
+		return q.accountsIn(b.namespace)
+	case ProxyNodes:
+		if b.namespace != noString {
+			return nil
+		}
+		return q.anyAccount.has
+	case ApproveCertificates:
+		// Signers have no namespace.
+		if b.namespace != noString || len(names) > 0 && !slices.ContainsFunc(names, issuesClients) {
+			return nil
+		}
+		return always
+	}
+	return nil
+}
+
+// issuesClients reports whether a name of a rule for signers includes the signer of client
+// certificates.
+func issuesClients(name word) bool {
+	return slices.Contains([]string{"kubernetes.io/kube-apiserver-client", "kubernetes.io/*"}, name.Value())
+}
+
+// accountsIn returns the clusters on which a ServiceAccount of a namespace is allowed; the
+// empty namespace stands for all namespaces.
+func (q *whoEvaluation) accountsIn(namespace word) func(uint32) bool {
+	if namespace == noString {
+		return q.anyAccount.has
+	}
+	in, all := q.accounts[namespace], q.accounts[anyWord]
+	if in == nil && all == nil {
+		return nil
+	}
+	return func(id uint32) bool { return in != nil && in.has(id) || all != nil && all.has(id) }
+}
+
+func (q *whoEvaluation) roleAllows(k nodeKey, id uint32) bool {
+	n := q.index.records.nodes[k]
+	if n == nil {
+		return false
+	}
+	return slices.ContainsFunc(q.verdictOf(n).permits, func(p permit) bool { return p.role.clusters.has(id) })
+}
+
+// anyDirect returns the clusters on which any of the users or groups is allowed.
+func (q *whoEvaluation) anyDirect(names []word, groups bool) func(uint32) bool {
+	var on []*set
+	for _, name := range names {
+		if s := q.index.records.subjects[subjectKey{name, groups}]; s != nil && q.found[s] {
+			on = append(on, q.directOf(s))
+		}
+	}
+	if len(on) == 0 {
+		return nil
+	}
+	return func(id uint32) bool { return slices.ContainsFunc(on, func(s *set) bool { return s.has(id) }) }
+}
+
+func (q *whoEvaluation) directOf(s *subject) *set {
+	if on := q.direct[s]; on != nil {
+		return on
+	}
+	on := &set{}
+	q.direct[s] = on
+	for _, entry := range s.bindings {
+		if b := entry.binding; q.applies(b) {
+			q.each(b, q.verdictOf(b.node), func(_ *permit, id uint32) bool { on.add(id); return true })
+		}
+	}
+	return on
+}
+
+// page returns the subjects of a page in their order.
+func (q *whoEvaluation) page(w *Who, result *WhoAnswer) []*subject {
+	masters := q.masters()
+	q.found[masters] = true
+	result.Total = len(q.found)
+	compare := func(a, b *subject) int { return compareSubjects(a.subject(), b.subject()) }
+	// The buffer holds the first subjects so far: sorting all of them would take longer.
+	var buffer []*subject
+	var last *subject
+	candidates := 0
+	for s := range q.found {
+		if w.After != nil && compareSubjects(s.subject(), *w.After) <= 0 {
+			continue
+		}
+		candidates++
+		if last != nil && compare(s, last) >= 0 {
+			continue
+		}
+		if buffer = append(buffer, s); len(buffer) == 2*w.Limit {
+			slices.SortFunc(buffer, compare)
+			buffer = buffer[:w.Limit]
+			last = buffer[w.Limit-1]
+		}
+	}
+	slices.SortFunc(buffer, compare)
+	buffer = buffer[:min(len(buffer), w.Limit)]
+	result.Remaining = candidates - len(buffer)
+	return buffer
+}
+
+// compareSubjects orders users first, and then by name.
+func compareSubjects(a, b rbac.Subject) int {
+	switch {
+	case a.Group == b.Group:
+		return strings.Compare(a.Name, b.Name)
+	case a.Group:
+		return 1
+	}
+	return -1
+}
+
+// masters returns the group that API servers allow everything, also if no binding
+// contains it.
+func (q *whoEvaluation) masters() *subject {
+	k := subjectKey{unique.Make(user.SystemPrivilegedGroup), true}
+	if s := q.index.records.subjects[k]; s != nil {
+		return s
+	}
+	return &subject{subjectKey: k}
+}
+
+// answer returns the grants and escalations of a subject.
+func (q *whoEvaluation) answer(s *subject, w *Who) SubjectAnswer {
+	a := SubjectAnswer{Subject: s.subject()}
+	if a.Group && a.Name == user.SystemPrivilegedGroup {
+		a.Reason = ReasonMasters
+	}
+	memberships := make([]membership, 0, len(s.bindings))
+	for _, entry := range s.bindings {
+		if b := entry.binding; b.node != nil && (q.applies(b) && q.verdicts[b.node] != nil || w.Escalations && q.escalating[b.node] != nil && q.canEscalate(b.namespace)) {
+			memberships = append(memberships, membership{b, s})
+		}
+	}
+	slices.SortFunc(memberships, compareMemberships)
+	for _, m := range memberships {
+		if q.applies(m.binding) {
+			q.each(m.binding, q.verdictOf(m.binding.node), func(p *permit, id uint32) bool {
+				at := slices.IndexFunc(a.Grants, func(g Grant) bool { return g.binding == m.binding && g.permit == *p })
+				if at < 0 {
+					if len(a.Grants) == w.MaxGrants {
+						a.More = true
+						return false
+					}
+					at = len(a.Grants)
+					a.Grants = append(a.Grants, Grant{Chain: newChain(m, p), binding: m.binding, permit: *p})
+				}
+				a.Grants[at].ids = append(a.Grants[at].ids, id)
+				return true
+			})
+		}
+		if w.Escalations {
+			for _, r := range q.escalating[m.binding.node] {
+				q.eachEscalation(m.binding, r, func(e escalation, id uint32) bool {
+					p := permit{r, e.rule}
+					if last := len(a.Escalations) - 1; last < 0 || a.Escalations[last].Kind != e.kind || a.Escalations[last].permit != p || a.Escalations[last].binding != m.binding {
+						if len(a.Escalations) == w.MaxGrants {
+							a.More = true
+							return false
+						}
+						a.Escalations = append(a.Escalations, Escalation{Kind: e.kind, Grant: Grant{Chain: newChain(m, &p), binding: m.binding, permit: p}})
+					}
+					g := &a.Escalations[len(a.Escalations)-1]
+					g.ids = append(g.ids, id)
+					return true
+				})
+			}
+		}
+	}
+	for i := range a.Grants {
+		q.name(&a.Grants[i])
+	}
+	for i := range a.Escalations {
+		q.name(&a.Escalations[i].Grant)
+	}
+	return a
+}
+
+// name sets the names of the clusters of a grant. Grants on all clusters share the list.
+func (q *whoEvaluation) name(g *Grant) {
+	if len(g.ids) < int(q.asked.size) {
+		g.Clusters = q.clusterNames(g.ids)
+	} else {
+		if q.names == nil {
+			q.names = q.clusterNames(g.ids)
+		}
+		g.Clusters = q.names
+	}
+	g.ids = nil
+}
+
+func (q *whoEvaluation) clusterNames(ids []uint32) []string {
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = q.index.slots[id].name
+	}
+	slices.Sort(names)
+	return names
+}

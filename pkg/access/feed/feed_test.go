@@ -1,0 +1,390 @@
+package feed
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	kubeinformers "k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+
+	"open-cluster-management.io/hub-apiserver/pkg/access"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
+	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
+	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
+)
+
+const (
+	hub     = "local-cluster"
+	timeout = 30 * time.Second
+	// maxBytes is the bound of the content of a cluster in these tests.
+	maxBytes = 1 << 20
+)
+
+// fleet is a feed of an engine, with the index that it fills.
+type fleet struct {
+	t      *testing.T
+	dir    string
+	log    int
+	engine *embedded.Engine
+	index  *access.Index
+	// stop ends the feed.
+	stop func()
+
+	mu     sync.Mutex
+	states map[string]ingest.State
+}
+
+func newFleet(t *testing.T, changeLog int) *fleet {
+	f := &fleet{t: t, dir: t.TempDir(), log: changeLog, states: map[string]ingest.State{}}
+	f.open()
+	t.Cleanup(func() { f.close() })
+	return f
+}
+
+func (f *fleet) open() {
+	f.t.Helper()
+	engine, err := embedded.Open(f.dir, embedded.Options{ChangeLog: f.log})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.engine, f.index = engine, access.New()
+	feed := New(Config{Engine: engine, Index: f.index, HubCluster: hub, States: f.list})
+	feed.maxBytes = maxBytes
+	feed.timing = timing{tick: 10 * time.Millisecond, states: 20 * time.Millisecond, reread: wait.Backoff{Duration: 5 * time.Millisecond, Steps: 1}}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		feed.Run(ctx)
+	}()
+	f.stop = func() {
+		cancel()
+		<-done
+	}
+}
+
+func (f *fleet) close() {
+	f.stop()
+	if err := f.engine.Close(); err != nil {
+		f.t.Error(err)
+	}
+}
+
+func (f *fleet) list(context.Context) ([]ingest.State, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	states := []ingest.State{{Name: hub, Hub: true}}
+	for _, s := range f.states {
+		states = append(states, s)
+	}
+	return states, nil
+}
+
+func (f *fleet) set(s ingest.State) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.states[s.Name] = s
+}
+
+// report stores a report. It returns the errors of resources.
+func (f *fleet) report(cluster string, full bool, report inventory.Sync) []inventory.SyncError {
+	f.t.Helper()
+	f.mu.Lock()
+	if _, known := f.states[cluster]; !known && cluster != hub {
+		f.states[cluster] = ingest.State{Name: cluster}
+	}
+	f.mu.Unlock()
+	body, err := json.Marshal(report)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	decoded, response, err := ingest.Decode(strings.NewReader(string(body)), cluster, cluster == hub, full, ingest.Limits{})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	decoded.Time = time.Now()
+	if _, err := f.engine.Apply(f.t.Context(), decoded); err != nil {
+		f.t.Fatal(err)
+	}
+	return append(response.AddErrors, response.DeleteErrors...)
+}
+
+// ask asks whether a user may list Secrets in the namespace prod of a cluster.
+func (f *fleet) ask(cluster, user string) access.Answer {
+	a := access.Attributes{Verb: "list", Resource: "secrets", Namespace: "prod"}
+	return f.index.CanI(access.Subject{User: user}, a, []string{cluster}, 1)[0]
+}
+
+// wants waits for a decision about a user, with a reason that contains a text.
+func (f *fleet) wants(cluster, user string, decision access.Decision, reason string) {
+	f.t.Helper()
+	var got access.Answer
+	err := wait.PollUntilContextTimeout(f.t.Context(), 5*time.Millisecond, timeout, true, func(context.Context) (bool, error) {
+		got = f.ask(cluster, user)
+		return got.Decision == decision && strings.Contains(got.Reason, reason), nil
+	})
+	if err != nil {
+		f.t.Fatalf("decision about %s on %s = %s (%s), want %s (%s)", user, cluster, got.Decision, got.Reason, decision, reason)
+	}
+}
+
+func quoted(text string) json.RawMessage {
+	encoded, _ := json.Marshal(text)
+	return encoded
+}
+
+func resource(cluster, id, kind, namespace, name string, internal map[string]string) inventory.Resource {
+	r := inventory.Resource{UID: cluster + "/" + id, Kind: kind, Properties: map[string]json.RawMessage{
+		"apigroup": quoted(rbacv1.GroupName), "name": quoted(name),
+	}}
+	if namespace != "" {
+		r.Properties["namespace"] = quoted(namespace)
+	}
+	for name, text := range internal {
+		r.Properties[name] = quoted(text)
+	}
+	return r
+}
+
+const secretRules = `[{"verbs":["list"],"apiGroups":[""],"resources":["secrets"]}]`
+
+func role(cluster, id, rules string) inventory.Resource {
+	return resource(cluster, id, "ClusterRole", "", "reader", map[string]string{inventory.Rules: rules})
+}
+
+func binding(cluster, id, user string) inventory.Resource {
+	return resource(cluster, id, "RoleBinding", "prod", "readers", map[string]string{
+		inventory.RoleRef:  `{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"reader"}`,
+		inventory.Subjects: fmt.Sprintf(`[{"kind":"User","apiGroup":"rbac.authorization.k8s.io","name":%q}]`, user),
+	})
+}
+
+func accessReport(cluster string, report inventory.AccessReport) inventory.Resource {
+	text, _ := json.Marshal(report)
+	return inventory.Resource{
+		UID: cluster + "/" + inventory.AccessReportID, Kind: inventory.AccessReportKind,
+		Properties: map[string]json.RawMessage{"name": quoted("access-report"), "apigroup": quoted(inventory.AccessGroup), inventory.Access: quoted(string(text))},
+	}
+}
+
+func complete(cluster string, objects int) inventory.Resource {
+	return accessReport(cluster, inventory.AccessReport{Complete: true, Objects: objects})
+}
+
+// grants is a full report in which alice may list Secrets.
+func grants(cluster string) inventory.Sync {
+	return inventory.Sync{AddResources: []inventory.Resource{role(cluster, "r", secretRules), binding(cluster, "b", "alice"), complete(cluster, 2)}}
+}
+
+func TestChanges(t *testing.T) {
+	f := newFleet(t, 0)
+	f.report("c1", true, grants("c1"))
+	f.wants("c1", "alice", access.Allowed, "")
+	f.wants("c1", "bob", access.Denied, "")
+
+	f.report("c1", false, inventory.Sync{UpdateResources: []inventory.Resource{binding("c1", "b", "bob")}})
+	f.wants("c1", "bob", access.Allowed, "")
+	f.wants("c1", "alice", access.Denied, "")
+
+	// The binding is deleted and created again with the same name.
+	f.report("c1", false, inventory.Sync{
+		AddResources: []inventory.Resource{binding("c1", "b2", "carol")}, DeleteResources: []inventory.Deleted{{UID: "c1/b"}},
+	})
+	f.wants("c1", "carol", access.Allowed, "")
+	f.wants("c1", "bob", access.Denied, "")
+
+	f.report("c1", false, inventory.Sync{
+		AddResources: []inventory.Resource{complete("c1", 1)}, DeleteResources: []inventory.Deleted{{UID: "c1/b2"}},
+	})
+	f.wants("c1", "carol", access.Denied, "")
+
+	f.report("c1", true, grants("c1"))
+	f.wants("c1", "alice", access.Allowed, "")
+	if err := f.engine.RemoveCluster(t.Context(), "c1"); err != nil {
+		t.Fatal(err)
+	}
+	f.wants("c1", "alice", access.Unknown, "does not report")
+}
+
+// TestUnknown checks which reports make a cluster unknown, and that they do not change what is known about another.
+func TestUnknown(t *testing.T) {
+	invalid := func(rules string) inventory.Sync {
+		return inventory.Sync{AddResources: []inventory.Resource{role("c1", "r", rules), binding("c1", "b", "alice"), complete("c1", 2)}}
+	}
+	large := grants("c1")
+	for i := range maxBytes/inventory.MaxAccessBytes + 1 {
+		rules := fmt.Sprintf(`[{"verbs":["%s"],"nonResourceURLs":["/%d"]}]`, strings.Repeat("x", inventory.MaxAccessBytes-60), i)
+		large.AddResources = append(large.AddResources, resource("c1", fmt.Sprint("large", i), "ClusterRole", "", fmt.Sprint("large", i), map[string]string{inventory.Rules: rules}))
+	}
+	for _, test := range []struct {
+		name   string
+		report inventory.Sync
+		reason string
+	}{
+		{"a public collector", inventory.Sync{AddResources: []inventory.Resource{resource("c1", "r", "ClusterRole", "", "reader", nil), resource("c1", "b", "RoleBinding", "prod", "readers", nil)}}, "does not report"},
+		{"content without a statement that it is complete", inventory.Sync{AddResources: grants("c1").AddResources[:2]}, "does not report"},
+		{"an incomplete report", inventory.Sync{AddResources: append(grants("c1").AddResources[:2], accessReport("c1", inventory.AccessReport{Reason: "no permission", Objects: 2}))}, "no permission"},
+		{"a role without content", inventory.Sync{AddResources: []inventory.Resource{resource("c1", "r", "ClusterRole", "", "reader", nil), binding("c1", "b", "alice"), complete("c1", 2)}}, "content of 1 roles and bindings; the cluster reports 2"},
+		{"rules that are not JSON", invalid(`[`), "content of 1"},
+		{"rules that are an object", invalid(`{}`), "content of 1"},
+		{"rules with more data", invalid(`[] []`), "content of 1"},
+		{"rules with a field that could restrict them", invalid(`[{"verbs":["list"],"apiGroups":[""],"resources":["secrets"],"condition":"false"}]`), "content of 1"},
+		{"a namespaced role without a namespace", inventory.Sync{AddResources: append(grants("c1").AddResources[:2], resource("c1", "x", "Role", "", "x", map[string]string{inventory.Rules: "[]"}), complete("c1", 3))}, "content of 2"},
+		{"more content than a cluster may report", large, "exceed"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFleet(t, 0)
+			f.report("c2", true, grants("c2"))
+			f.report("c1", true, grants("c1"))
+			f.wants("c1", "alice", access.Allowed, "")
+			f.report("c1", true, test.report)
+			f.wants("c1", "alice", access.Unknown, test.reason)
+			f.wants("c1", "nobody", access.Unknown, test.reason)
+			f.wants("c2", "alice", access.Allowed, "")
+			f.wants("c2", "bob", access.Denied, "")
+			f.report("c1", true, grants("c1"))
+			f.wants("c1", "alice", access.Allowed, "")
+			f.wants("c1", "bob", access.Denied, "")
+		})
+	}
+}
+
+func TestOtherAuthorizers(t *testing.T) {
+	f := newFleet(t, 0)
+	f.report("c1", true, inventory.Sync{AddResources: append(grants("c1").AddResources[:2], accessReport("c1", inventory.AccessReport{Complete: true, OtherAuthorizers: true, Objects: 2}))})
+	f.wants("c1", "alice", access.Allowed, "")
+	f.wants("c1", "bob", access.Unknown, "another authorizer")
+}
+
+// TestHostile checks that a cluster cannot write into the entry of another cluster or of the hub.
+func TestHostile(t *testing.T) {
+	f := newFleet(t, 0)
+	f.report("c1", true, grants("c1"))
+	f.report("c2", true, inventory.Sync{AddResources: []inventory.Resource{role("c2", "r", secretRules), complete("c2", 1)}})
+	f.wants("c2", "mallory", access.Denied, "")
+	refused := f.report("c1", false, inventory.Sync{
+		AddResources: []inventory.Resource{
+			binding("c2", "b", "mallory"), complete("c2", 2), binding(hub, "b", "mallory"), role("c2", "r", "[]"), complete(hub, 1),
+		},
+		DeleteResources: []inventory.Deleted{{UID: "c2/r"}},
+	})
+	if len(refused) != 6 {
+		t.Errorf("refused resources = %v, want all 6", refused)
+	}
+	// A report of the hub itself is stored for searches, and does not reach the index.
+	f.report(hub, true, inventory.Sync{AddResources: []inventory.Resource{role(hub, "r", secretRules), binding(hub, "b", "mallory"), complete(hub, 2)}})
+	// The next change shows that the feed has read all of the above.
+	f.report("c1", false, inventory.Sync{UpdateResources: []inventory.Resource{binding("c1", "b", "bob")}})
+	f.wants("c1", "bob", access.Allowed, "")
+	f.wants("c2", "mallory", access.Denied, "")
+	f.wants(hub, "mallory", access.Unknown, "")
+}
+
+func TestLiveness(t *testing.T) {
+	f := newFleet(t, 0)
+	f.report("c1", true, grants("c1"))
+	f.wants("c1", "alice", access.Allowed, "")
+	for _, test := range []struct {
+		state  ingest.State
+		reason string
+	}{
+		{ingest.State{Name: "c1", Silent: true, LastReport: time.Unix(0, 0)}, "since 1970-01-01T00:00:00Z"},
+		{ingest.State{Name: "c1", Incomplete: true}, "must report all"},
+		{ingest.State{Name: "c1", Removed: true}, "does not exist"},
+		{ingest.State{Name: "c1", Absent: true}, "never reported"},
+	} {
+		f.set(test.state)
+		f.wants("c1", "alice", access.Unknown, test.reason)
+	}
+	f.set(ingest.State{Name: "c1"})
+	f.wants("c1", "alice", access.Allowed, "")
+	f.mu.Lock()
+	delete(f.states, "c1")
+	f.mu.Unlock()
+	f.wants("c1", "alice", access.Unknown, "has not reported its roles")
+}
+
+func TestRestart(t *testing.T) {
+	f := newFleet(t, 0)
+	f.report("c1", true, grants("c1"))
+	f.wants("c1", "alice", access.Allowed, "")
+	f.close()
+	f.open()
+	f.wants("c1", "alice", access.Allowed, "")
+	f.wants("c1", "bob", access.Denied, "")
+}
+
+// TestExpired checks that the feed reads everything again if the engine no longer has the changes.
+func TestExpired(t *testing.T) {
+	f := newFleet(t, 4)
+	f.report("c1", true, grants("c1"))
+	f.wants("c1", "alice", access.Allowed, "")
+	for round := range 3 {
+		user := fmt.Sprint("user", round)
+		report := inventory.Sync{UpdateResources: []inventory.Resource{binding("c1", "b", user)}}
+		for i := range 8 {
+			// Other changes fill the log.
+			report.AddResources = append(report.AddResources, inventory.Resource{
+				UID: fmt.Sprint("c1/pod", i), Kind: "Pod", Properties: map[string]json.RawMessage{"name": quoted(user)},
+			})
+		}
+		f.report("c1", false, report)
+		f.wants("c1", user, access.Allowed, "")
+		f.wants("c1", "alice", access.Denied, "")
+	}
+	if _, _, err := f.engine.Changes(t.Context(), 1, 10); err == nil {
+		t.Fatal("the engine still has all changes, want search.ErrExpired")
+	}
+}
+
+func TestHub(t *testing.T) {
+	client := fake.NewClientset(
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"secrets"}}}},
+	)
+	factory := kubeinformers.NewSharedInformerFactory(client, 0)
+	rbac := factory.Rbac().V1()
+	f := &fleet{t: t, index: access.New()}
+	others := make(chan bool, 1)
+	feed, err := NewHub(HubConfig{
+		Index: f.index, Cluster: hub,
+		Informers:        []cache.SharedIndexInformer{rbac.Roles().Informer(), rbac.ClusterRoles().Informer(), rbac.RoleBindings().Informer(), rbac.ClusterRoleBindings().Informer()},
+		OtherAuthorizers: func(context.Context) (bool, error) { return <-others, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { feed.Run(ctx) })
+	f.wants(hub, "alice", access.Unknown, "not listed")
+	factory.Start(ctx.Done())
+	defer factory.Shutdown()
+	defer cancel()
+	f.wants(hub, "alice", access.Unknown, "authorizers of the hub")
+	others <- false
+	f.wants(hub, "alice", access.Denied, "")
+	made, err := client.RbacV1().RoleBindings("prod").Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "readers", Namespace: "prod"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "reader"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.wants(hub, "alice", access.Allowed, "")
+	if err := client.RbacV1().RoleBindings("prod").Delete(ctx, made.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.wants(hub, "alice", access.Denied, "")
+}

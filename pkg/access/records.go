@@ -1,0 +1,373 @@
+package access
+
+import (
+	"hash/maphash"
+	"slices"
+	"strings"
+	"unique"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
+)
+
+// records contains the roles and bindings of all clusters, each different one once. A
+// record is deleted with the last cluster that has it.
+type records struct {
+	seed maphash.Seed
+	// ruleSets and bindings are found by the hash of their content. Records with equal
+	// hashes are chained.
+	ruleSets map[uint64]*ruleSet
+	bindings map[uint64]*binding
+	nodes    map[nodeKey]*node
+	buckets  map[bucketKey]*bucket
+	subjects map[subjectKey]*subject
+	lastID   uint64
+	// sets are all rule sets, and marks the marks of each at the same position. Most questions skip most rule sets by
+	// their marks, which lie next to each other in memory.
+	sets  []*ruleSet
+	marks []uint64
+}
+
+// nodeKey identifies a Role, or a ClusterRole if the namespace is empty.
+type nodeKey struct{ namespace, name word }
+
+// node is the name of a role: the roles with this name on different clusters, and the
+// bindings that refer to them.
+type node struct {
+	nodeKey
+	// id orders the roles of a cluster.
+	id    uint64
+	roles []*role
+	// buckets contain the bindings.
+	buckets []*bucket
+}
+
+// bucket contains the bindings of one namespace that refer to a node. Questions are about one namespace.
+type bucket struct {
+	bucketKey
+	bindings []*binding
+	// nodeAt is the position in the list of the node.
+	nodeAt uint32
+}
+
+type bucketKey struct {
+	node      *node
+	namespace word
+}
+
+func (k nodeKey) key() rbac.Key {
+	if k.namespace == noString {
+		return rbac.Key{Kind: rbac.KindClusterRole, Name: k.name.Value()}
+	}
+	return rbac.Key{Kind: rbac.KindRole, Namespace: k.namespace.Value(), Name: k.name.Value()}
+}
+
+// role is a role on all clusters where it has the same rules.
+type role struct {
+	node     *node
+	rules    *ruleSet
+	clusters set
+	// nodeAt and userAt are the positions in the lists of the node and the ruleSet.
+	nodeAt, userAt uint32
+	size           uint32
+}
+
+// binding is a binding on all clusters where it has the same content.
+type binding struct {
+	hash uint64
+	next *binding
+	// namespace is empty for a ClusterRoleBinding.
+	namespace, name word
+	// node and bucket are nil if there cannot be such a role.
+	node     *node
+	bucket   *bucket
+	subjects []subjectRef
+	clusters set
+	// bucketAt is the position in the list of the bucket.
+	bucketAt uint32
+	size     uint32
+}
+
+func (b *binding) key() rbac.Key {
+	if b.namespace == noString {
+		return rbac.Key{Kind: rbac.KindClusterRoleBinding, Name: b.name.Value()}
+	}
+	return rbac.Key{Kind: rbac.KindRoleBinding, Namespace: b.namespace.Value(), Name: b.name.Value()}
+}
+
+// compare orders ClusterRoleBindings first, then by name.
+func (b *binding) compare(namespace, name string) int {
+	if c := strings.Compare(b.namespace.Value(), namespace); c != 0 {
+		return c
+	}
+	return strings.Compare(b.name.Value(), name)
+}
+
+type subjectKey struct {
+	name  word
+	group bool
+}
+
+func (k subjectKey) subject() rbac.Subject { return rbac.Subject{Group: k.group, Name: k.name.Value()} }
+
+// subject is a user or a group, and all bindings that contain it.
+type subject struct {
+	subjectKey
+	bindings []subjectBinding
+	// accounts is the namespace of the ServiceAccounts that the subject stands for. It is
+	// "*" for all namespaces, and empty if the subject is no ServiceAccount.
+	accounts word
+}
+
+// subjectRef is a subject of a binding, and the position of the binding in its list.
+type subjectRef struct {
+	subject *subject
+	at      uint32
+}
+
+// subjectBinding is a binding of a subject, and the position of the subject in its list.
+type subjectBinding struct {
+	binding *binding
+	at      uint32
+}
+
+func newRecords() records {
+	return records{
+		seed: maphash.MakeSeed(), ruleSets: map[uint64]*ruleSet{}, bindings: map[uint64]*binding{},
+		nodes: map[nodeKey]*node{}, buckets: map[bucketKey]*bucket{}, subjects: map[subjectKey]*subject{},
+	}
+}
+
+func (x *records) node(key rbac.Key) *node {
+	k := nodeKey{unique.Make(key.Namespace), unique.Make(key.Name)}
+	n := x.nodes[k]
+	if n == nil {
+		x.lastID++
+		n = &node{nodeKey: k, id: x.lastID}
+		x.nodes[k] = n
+	}
+	return n
+}
+
+// tidy deletes a node without roles and bindings.
+func (x *records) tidy(n *node) {
+	if len(n.roles) == 0 && len(n.buckets) == 0 {
+		delete(x.nodes, n.nodeKey)
+	}
+}
+
+func (x *records) bucket(n *node, namespace word) *bucket {
+	k := bucketKey{n, namespace}
+	b := x.buckets[k]
+	if b == nil {
+		b = &bucket{bucketKey: k, nodeAt: uint32(len(n.buckets))}
+		n.buckets = append(n.buckets, b)
+		x.buckets[k] = b
+	}
+	return b
+}
+
+func (x *records) deleteBucket(b *bucket) {
+	n := b.node
+	moved := n.buckets[len(n.buckets)-1]
+	n.buckets[b.nodeAt], moved.nodeAt = moved, b.nodeAt
+	n.buckets = shorter(n.buckets)
+	delete(x.buckets, b.bucketKey)
+	x.tidy(n)
+}
+
+// newRole is a role of an Update.
+type newRole struct {
+	key   rbac.Key
+	rules []rbacv1.PolicyRule
+	hash  uint64
+	size  int
+}
+
+// role returns the record of a role, which may have no cluster yet.
+func (x *records) role(given *newRole) *role {
+	rules := x.ruleSets[given.hash]
+	for rules != nil && !rules.equal(given.rules) {
+		rules = rules.next
+	}
+	if rules == nil {
+		rules = newRuleSet(given.rules, given.hash)
+		rules.next = x.ruleSets[given.hash]
+		x.ruleSets[given.hash] = rules
+		rules.at = uint32(len(x.sets))
+		x.sets, x.marks = append(x.sets, rules), append(x.marks, marksOf(rules))
+	}
+	n := x.node(given.key)
+	// One of the lists is short, unless many clusters have many names for the same rules.
+	if len(n.roles) <= len(rules.users) {
+		for _, r := range n.roles {
+			if r.rules == rules {
+				return r
+			}
+		}
+	} else {
+		for _, r := range rules.users {
+			if r.node == n {
+				return r
+			}
+		}
+	}
+	r := &role{node: n, rules: rules, nodeAt: uint32(len(n.roles)), userAt: uint32(len(rules.users)), size: uint32(given.size)}
+	n.roles = append(n.roles, r)
+	rules.users = append(rules.users, r)
+	return r
+}
+
+func (x *records) deleteRole(r *role) {
+	moved := r.node.roles[len(r.node.roles)-1]
+	r.node.roles[r.nodeAt], moved.nodeAt = moved, r.nodeAt
+	r.node.roles = shorter(r.node.roles)
+	x.tidy(r.node)
+	users := r.rules.users
+	moved = users[len(users)-1]
+	users[r.userAt], moved.userAt = moved, r.userAt
+	if r.rules.users = shorter(users); len(r.rules.users) > 0 {
+		return
+	}
+	last := len(x.sets) - 1
+	x.sets[r.rules.at], x.marks[r.rules.at] = x.sets[last], x.marks[last]
+	x.sets[last].at = r.rules.at
+	x.sets, x.marks = shorter(x.sets), shorter(x.marks)
+	unchain(x.ruleSets, r.rules.hash, r.rules, func(s *ruleSet) **ruleSet { return &s.next })
+}
+
+// newBinding is a binding of an Update.
+type newBinding struct {
+	key  rbac.Key
+	is   *rbac.Binding
+	hash uint64
+	size int
+}
+
+func prepareBinding(seed maphash.Seed, key rbac.Key, given *Binding) *newBinding {
+	b := &newBinding{key: key, is: rbac.NewBinding(key.Namespace, given.RoleRef, given.Subjects)}
+	h := newHash(seed)
+	for _, text := range [...]string{key.Namespace, key.Name, b.is.Role.Kind, b.is.Role.Namespace, b.is.Role.Name} {
+		h.text(text)
+	}
+	for _, s := range b.is.Subjects {
+		maphash.WriteComparable(&h.Hash, s.Group)
+		h.text(s.Name)
+	}
+	b.hash, b.size = h.Sum64(), h.size
+	return b
+}
+
+func (b *binding) equal(given *newBinding) bool {
+	if b.namespace.Value() != given.key.Namespace || b.name.Value() != given.key.Name || len(b.subjects) != len(given.is.Subjects) {
+		return false
+	}
+	if b.node == nil != (given.is.Role == rbac.Key{}) || b.node != nil && b.node.key() != given.is.Role {
+		return false
+	}
+	for i, s := range given.is.Subjects {
+		if own := b.subjects[i].subject; own.group != s.Group || own.name.Value() != s.Name {
+			return false
+		}
+	}
+	return true
+}
+
+// binding returns the record of a binding, which may have no cluster yet.
+func (x *records) binding(given *newBinding) *binding {
+	b := x.bindings[given.hash]
+	for b != nil && !b.equal(given) {
+		b = b.next
+	}
+	if b != nil {
+		return b
+	}
+	b = &binding{
+		hash: given.hash, next: x.bindings[given.hash], namespace: unique.Make(given.key.Namespace), name: unique.Make(given.key.Name),
+		subjects: make([]subjectRef, len(given.is.Subjects)), size: uint32(given.size),
+	}
+	x.bindings[given.hash] = b
+	if given.is.Role != (rbac.Key{}) {
+		b.node = x.node(given.is.Role)
+		b.bucket = x.bucket(b.node, b.namespace)
+		b.bucketAt = uint32(len(b.bucket.bindings))
+		b.bucket.bindings = append(b.bucket.bindings, b)
+	}
+	for i, s := range given.is.Subjects {
+		k := subjectKey{unique.Make(s.Name), s.Group}
+		of := x.subjects[k]
+		if of == nil {
+			of = &subject{subjectKey: k, accounts: accountsOf(s)}
+			x.subjects[k] = of
+		}
+		b.subjects[i] = subjectRef{of, uint32(len(of.bindings))}
+		of.bindings = append(of.bindings, subjectBinding{b, uint32(i)})
+	}
+	return b
+}
+
+// accountsOf returns the namespace of the ServiceAccounts that a subject stands for.
+func accountsOf(s rbac.Subject) word {
+	switch {
+	case s.Group && s.Name == serviceaccount.AllServiceAccountsGroup:
+		return anyWord
+	case s.Group && strings.HasPrefix(s.Name, serviceaccount.ServiceAccountGroupPrefix):
+		return unique.Make(strings.TrimPrefix(s.Name, serviceaccount.ServiceAccountGroupPrefix))
+	case !s.Group:
+		if namespace, _, err := serviceaccount.SplitUsername(s.Name); err == nil {
+			return unique.Make(namespace)
+		}
+	}
+	return noString
+}
+
+func (x *records) deleteBinding(b *binding) {
+	if in := b.bucket; in != nil {
+		moved := in.bindings[len(in.bindings)-1]
+		in.bindings[b.bucketAt], moved.bucketAt = moved, b.bucketAt
+		if in.bindings = shorter(in.bindings); len(in.bindings) == 0 {
+			x.deleteBucket(in)
+		}
+	}
+	for _, ref := range b.subjects {
+		s := ref.subject
+		moved := s.bindings[len(s.bindings)-1]
+		s.bindings[ref.at] = moved
+		moved.binding.subjects[moved.at].at = ref.at
+		if s.bindings = shorter(s.bindings); len(s.bindings) == 0 {
+			delete(x.subjects, s.subjectKey)
+		}
+	}
+	unchain(x.bindings, b.hash, b, func(b *binding) **binding { return &b.next })
+}
+
+// shorter returns a list without its last element, in less memory if most of it is unused.
+func shorter[T any](list []T) []T {
+	var none T
+	list[len(list)-1] = none
+	list = list[:len(list)-1]
+	if len(list) < cap(list)/4 {
+		return slices.Clone(list)
+	}
+	return list
+}
+
+// unchain removes a record from the chain of its hash.
+func unchain[T any](chains map[uint64]*T, hash uint64, record *T, next func(*T) **T) {
+	first := chains[hash]
+	if first == record {
+		if first = *next(record); first == nil {
+			delete(chains, hash)
+		} else {
+			chains[hash] = first
+		}
+		return
+	}
+	at := next(first)
+	for *at != record {
+		at = next(*at)
+	}
+	*at = *next(record)
+}

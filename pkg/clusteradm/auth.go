@@ -1,0 +1,507 @@
+package clusteradm
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
+	"k8s.io/utils/ptr"
+
+	accessv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/access/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+)
+
+const (
+	authTimeout = time.Minute
+	// authPage is the number of entries of one request.
+	authPage = 500
+)
+
+var (
+	// authVerbs are the verbs that are completed.
+	authVerbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "bind", "escalate", "impersonate", "approve"}
+	// authResources are the resources that are completed.
+	authResources = []string{
+		"pods", "pods/log", "pods/exec", "services", "secrets", "configmaps", "serviceaccounts", "serviceaccounts/token", "namespaces", "nodes", "nodes/proxy",
+		"deployments.apps", "daemonsets.apps", "statefulsets.apps", "jobs.batch", "cronjobs.batch",
+		"roles.rbac.authorization.k8s.io", "clusterroles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io",
+	}
+	explained = []string{"user", "group", "serviceaccount"}
+)
+
+// asking is one of the commands clusteradm auth.
+type asking struct {
+	access  *genericclioptions.ConfigFlags
+	streams genericiooptions.IOStreams
+
+	output      string
+	clusters    string
+	sets, names []string
+	all         bool
+	subject     string
+	groups      []string
+	escalations bool
+	limit       int
+}
+
+func newAuth(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "auth",
+		Short: "Show who may do what on the clusters of the fleet",
+		Long: `Show who may do what on the clusters of the fleet, and why: the binding, its role and the rule.
+The answers cover the clusters that you may view.`,
+	}
+	command.AddCommand(newCanI(access, streams), newWhoCan(access, streams), newExplain(access, streams))
+	return command
+}
+
+func (a *asking) flags(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringVarP(&a.output, "output", "o", outputTable, "Output format: table, json or name.")
+	flags.StringVar(&a.clusters, "clusters", "", "Label selector of the clusters, for example env=prod. The default is all clusters that you may view.")
+	flags.StringSliceVar(&a.names, "cluster", nil, "Name of a cluster. Can be repeated.")
+	flags.StringSliceVar(&a.sets, "clusterset", nil, "ManagedClusterSet of the clusters. Can be repeated.")
+	flags.IntVar(&a.limit, "limit", 1000, "Maximum number of clusters or subjects in the output.")
+	for name, complete := range map[string]cobra.CompletionFunc{
+		"output":     cobra.FixedCompletions([]string{outputTable, outputJSON, outputName}, cobra.ShellCompDirectiveNoFileComp),
+		"cluster":    a.completeObjects(clusterNames),
+		"clusterset": a.completeObjects(setNames),
+		"clusters":   cobra.NoFileCompletions,
+		"limit":      cobra.NoFileCompletions,
+	} {
+		// It fails only for a flag that does not exist.
+		_ = command.RegisterFlagCompletionFunc(name, complete)
+	}
+}
+
+func newCanI(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	a := &asking{access: access, streams: streams}
+	command := &cobra.Command{
+		Use:   "can-i VERB RESOURCE[.GROUP][/SUBRESOURCE] [NAME] | VERB /PATH",
+		Short: "Show on which clusters you or another user may do something",
+		Example: `  # On which production clusters may I delete Secrets in the namespace prod?
+  clusteradm auth can-i delete secrets -n prod --clusters env=prod
+
+  # And alice, in any namespace?
+  clusteradm auth can-i delete secrets -A --subject alice`,
+		Args:              cobra.RangeArgs(2, 3),
+		ValidArgsFunction: completeRequest,
+		RunE:              func(command *cobra.Command, args []string) error { return a.run(command.Context(), args, a.canI) },
+	}
+	a.flags(command)
+	command.Flags().StringVar(&a.subject, "subject", "", "User or ServiceAccount, for example alice or system:serviceaccount:ops:cleaner. The default is yourself.")
+	command.Flags().StringSliceVar(&a.groups, "group", nil, "Group of the subject. Can be repeated.")
+	command.Flags().BoolVarP(&a.all, "all-namespaces", "A", false, "Ask for all namespaces.")
+	return command
+}
+
+func newWhoCan(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	a := &asking{access: access, streams: streams}
+	command := &cobra.Command{
+		Use:   "who-can VERB RESOURCE[.GROUP][/SUBRESOURCE] [NAME] | VERB /PATH",
+		Short: "Show who may do something, and on which clusters",
+		Example: `  # Who may read Secrets of the namespace prod on cluster1, or can gain the permission?
+  clusteradm auth who-can get secrets -n prod --cluster cluster1 --escalations`,
+		Args:              cobra.RangeArgs(2, 3),
+		ValidArgsFunction: completeRequest,
+		RunE:              func(command *cobra.Command, args []string) error { return a.run(command.Context(), args, a.whoCan) },
+	}
+	a.flags(command)
+	command.Flags().BoolVarP(&a.all, "all-namespaces", "A", false, "Ask for all namespaces.")
+	command.Flags().BoolVar(&a.escalations, "escalations", false, "Show who can gain the permission, too.")
+	return command
+}
+
+func newExplain(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	a := &asking{access: access, streams: streams}
+	command := &cobra.Command{
+		Use:   "explain user|group|serviceaccount NAME",
+		Short: "Show everything that a user, group or ServiceAccount holds, by cluster",
+		Example: `  clusteradm auth explain user alice
+  clusteradm auth explain serviceaccount cluster1/ops/cleaner`,
+		Args: cobra.ExactArgs(2),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return explained, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(command *cobra.Command, args []string) error { return a.run(command.Context(), args, a.explain) },
+	}
+	a.flags(command)
+	command.Flags().StringSliceVar(&a.groups, "group", nil, "Group of the user. Can be repeated.")
+	return command
+}
+
+func completeRequest(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	switch len(args) {
+	case 0:
+		return authVerbs, cobra.ShellCompDirectiveNoFileComp
+	case 1:
+		return authResources, cobra.ShellCompDirectiveNoFileComp
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+func clusterNames(ctx context.Context, client versioned.Interface) (names []string, err error) {
+	list, err := client.ClusterV1().ManagedClusters().List(ctx, metav1.ListOptions{Limit: authPage})
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names, nil
+}
+
+func setNames(ctx context.Context, client versioned.Interface) (names []string, err error) {
+	list, err := client.ClusterV1beta2().ManagedClusterSets().List(ctx, metav1.ListOptions{Limit: authPage})
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names, nil
+}
+
+// completeObjects completes the names of objects of the hub.
+func (a *asking) completeObjects(list func(context.Context, versioned.Interface) ([]string, error)) cobra.CompletionFunc {
+	return func(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		client, err := a.client()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		ctx, cancel := context.WithTimeout(command.Context(), completionTimeout)
+		defer cancel()
+		names, err := list(ctx, client)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func (a *asking) client() (versioned.Interface, error) {
+	config, err := a.access.ToRESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	return versioned.NewForConfig(config)
+}
+
+func (a *asking) run(ctx context.Context, args []string, do func(context.Context, versioned.Interface, []string) error) error {
+	if a.output != outputTable && a.output != outputJSON && a.output != outputName {
+		return fmt.Errorf("--output must be %s, %s or %s, not %q", outputTable, outputJSON, outputName, a.output)
+	}
+	if a.limit < 1 {
+		return fmt.Errorf("--limit must be at least 1, not %d", a.limit)
+	}
+	client, err := a.client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, authTimeout)
+	defer cancel()
+	return do(ctx, client, args)
+}
+
+func (a *asking) selection() (accessv1alpha1.ClusterSelection, error) {
+	selection := accessv1alpha1.ClusterSelection{Names: a.names, ClusterSets: a.sets}
+	if a.clusters != "" {
+		selector, err := metav1.ParseToLabelSelector(a.clusters)
+		if err != nil {
+			return selection, fmt.Errorf("--clusters: %w", err)
+		}
+		selection.LabelSelector = selector
+	}
+	return selection, nil
+}
+
+// request returns the request that the arguments of can-i and who-can describe.
+func (a *asking) request(args []string) accessv1alpha1.AccessRequest {
+	if strings.HasPrefix(args[1], "/") {
+		return accessv1alpha1.AccessRequest{NonResourceAttributes: &accessv1alpha1.NonResourceAttributes{Verb: args[0], Path: args[1]}}
+	}
+	resource, subresource, _ := strings.Cut(args[1], "/")
+	resource, group, _ := strings.Cut(resource, ".")
+	attributes := &accessv1alpha1.ResourceAttributes{Verb: args[0], Group: group, Resource: resource, Subresource: subresource}
+	if len(args) > 2 {
+		attributes.Name = args[2]
+	}
+	if !a.all {
+		attributes.Namespace = ptr.Deref(a.access.Namespace, "")
+		if attributes.Namespace == "" {
+			attributes.Namespace, _, _ = a.access.ToRawKubeConfigLoader().Namespace()
+		}
+	}
+	return accessv1alpha1.AccessRequest{ResourceAttributes: attributes}
+}
+
+func (a *asking) canI(ctx context.Context, client versioned.Interface, args []string) error {
+	clusters, err := a.selection()
+	if err != nil {
+		return err
+	}
+	request := a.request(args)
+	if a.subject == "" && len(a.groups) == 0 {
+		return a.pages(func(page accessv1alpha1.Page) (*accessv1alpha1.FleetAccessReviewStatus, error) {
+			review := &accessv1alpha1.SelfFleetAccessReview{Spec: accessv1alpha1.SelfFleetAccessReviewSpec{AccessRequest: request, Page: page, Clusters: clusters}}
+			got, err := client.AccessV1alpha1().SelfFleetAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+			if err != nil {
+				return nil, err
+			}
+			return &got.Status, nil
+		}, a.decisions)
+	}
+	spec := accessv1alpha1.FleetAccessReviewSpec{User: a.subject, Groups: a.groups, AccessRequest: request, Clusters: clusters}
+	return a.review(ctx, client, spec, a.decisions)
+}
+
+func (a *asking) explain(ctx context.Context, client versioned.Interface, args []string) error {
+	clusters, err := a.selection()
+	if err != nil {
+		return err
+	}
+	spec := accessv1alpha1.FleetAccessReviewSpec{Groups: a.groups, Clusters: clusters}
+	switch args[0] {
+	case "user":
+		spec.User = args[1]
+	case "group":
+		spec.Groups = append(spec.Groups, args[1])
+	case "serviceaccount":
+		parts := strings.Split(args[1], "/")
+		switch {
+		case len(parts) == 3 && len(a.groups) == 0:
+			spec.ServiceAccount = &accessv1alpha1.ClusterServiceAccount{Cluster: parts[0], Namespace: parts[1], Name: parts[2]}
+		case len(parts) == 2:
+			spec.User = serviceaccount.MakeUsername(parts[0], parts[1])
+		default:
+			return fmt.Errorf("a ServiceAccount is CLUSTER/NAMESPACE/NAME, or NAMESPACE/NAME on all clusters, not %q", args[1])
+		}
+	default:
+		return fmt.Errorf("cannot explain %q: use one of %s", args[0], strings.Join(explained, ", "))
+	}
+	return a.review(ctx, client, spec, a.holdings)
+}
+
+// review sends a FleetAccessReview for each page.
+func (a *asking) review(ctx context.Context, client versioned.Interface, spec accessv1alpha1.FleetAccessReviewSpec, show func(*accessv1alpha1.FleetAccessReviewStatus) error) error {
+	return a.pages(func(page accessv1alpha1.Page) (*accessv1alpha1.FleetAccessReviewStatus, error) {
+		spec.Page = page
+		got, err := client.AccessV1alpha1().FleetAccessReviews().Create(ctx, &accessv1alpha1.FleetAccessReview{Spec: spec}, metav1.CreateOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return &got.Status, nil
+	}, show)
+}
+
+// pages joins the pages of a review and shows them.
+func (a *asking) pages(next func(accessv1alpha1.Page) (*accessv1alpha1.FleetAccessReviewStatus, error), show func(*accessv1alpha1.FleetAccessReviewStatus) error) error {
+	all := &accessv1alpha1.FleetAccessReviewStatus{}
+	for {
+		page, err := next(accessv1alpha1.Page{Limit: ptr.To(int32(min(authPage, a.limit-len(all.Clusters)))), Continue: all.Continue})
+		if err != nil {
+			return err
+		}
+		page.Clusters = slices.Concat(all.Clusters, page.Clusters)
+		if all = page; all.Continue == "" || len(all.Clusters) >= a.limit {
+			break
+		}
+	}
+	if a.output == outputJSON {
+		return a.json(all)
+	}
+	if err := show(all); err != nil {
+		return err
+	}
+	return a.omitted(all.RemainingItemCount, "clusters")
+}
+
+func (a *asking) json(status any) error {
+	encoder := json.NewEncoder(a.streams.Out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(status)
+}
+
+func (a *asking) omitted(remaining *int64, what string) error {
+	if remaining == nil {
+		return nil
+	}
+	_, err := fmt.Fprintf(a.streams.ErrOut, "%d more %s; --limit shows more\n", *remaining, what)
+	return err
+}
+
+// decisions shows a review with attributes. The names are those of the clusters that allow the request.
+func (a *asking) decisions(status *accessv1alpha1.FleetAccessReviewStatus) error {
+	if a.output == outputName {
+		for i := range status.Clusters {
+			if status.Clusters[i].Decision == accessv1alpha1.AccessAllowed {
+				if _, err := fmt.Fprintln(a.streams.Out, printable(status.Clusters[i].Cluster)); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	w := printers.GetNewTabWriter(a.streams.Out)
+	if err := row(w, "CLUSTER", "DECISION", "BINDING", "ROLE", "CLUSTERPERMISSION", "REASON"); err != nil {
+		return err
+	}
+	for i := range status.Clusters {
+		c := &status.Clusters[i]
+		binding, role, permission := "", "", ""
+		if len(c.Chains) > 0 {
+			binding, role, permission = referenceText(c.Chains[0].Binding), referenceText(c.Chains[0].Role), c.Chains[0].ClusterPermission
+		}
+		if err := row(w, c.Cluster, string(c.Decision), binding, role, permission, c.Reason); err != nil {
+			return err
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(a.streams.ErrOut, "%d allowed, %d denied, %d unknown\n", status.Allowed, status.Denied, status.Unknown)
+	return err
+}
+
+func (a *asking) holdings(status *accessv1alpha1.FleetAccessReviewStatus) error {
+	w := printers.GetNewTabWriter(a.streams.Out)
+	if a.output == outputTable {
+		if err := row(w, "CLUSTER", "BINDING", "ROLE", "AS", "CLUSTERPERMISSION", "ESCALATIONS", "REASON"); err != nil {
+			return err
+		}
+	}
+	for i := range status.Clusters {
+		c := &status.Clusters[i]
+		if a.output == outputTable && c.Reason != "" {
+			if err := row(w, c.Cluster, "", "", "", "", "", strings.TrimSpace(string(c.Decision)+" "+c.Reason)); err != nil {
+				return err
+			}
+		}
+		for j := range c.Holdings {
+			h := &c.Holdings[j]
+			if a.output == outputName {
+				if _, err := fmt.Fprintln(a.streams.Out, printable(c.Cluster+"/"+referenceText(h.Binding))); err != nil {
+					return err
+				}
+				continue
+			}
+			role := referenceText(h.Role)
+			if h.Missing {
+				role += " (missing)"
+			}
+			if err := row(w, c.Cluster, referenceText(h.Binding), role, subjectText(h.Subject), h.ClusterPermission, strings.Join(h.Escalations, ","), ""); err != nil {
+				return err
+			}
+		}
+	}
+	return w.Flush()
+}
+
+func (a *asking) whoCan(ctx context.Context, client versioned.Interface, args []string) error {
+	clusters, err := a.selection()
+	if err != nil {
+		return err
+	}
+	spec := accessv1alpha1.FleetSubjectReviewSpec{AccessRequest: a.request(args), Clusters: clusters, Escalations: a.escalations}
+	all := &accessv1alpha1.FleetSubjectReviewStatus{}
+	for {
+		spec.Page = accessv1alpha1.Page{Limit: ptr.To(int32(min(authPage, a.limit-len(all.Subjects)))), Continue: all.Continue}
+		page, err := client.AccessV1alpha1().FleetSubjectReviews().Create(ctx, &accessv1alpha1.FleetSubjectReview{Spec: spec}, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		page.Status.Subjects = slices.Concat(all.Subjects, page.Status.Subjects)
+		if all = &page.Status; all.Continue == "" || len(all.Subjects) >= a.limit {
+			break
+		}
+	}
+	for _, note := range all.Notes {
+		if _, err := fmt.Fprintf(a.streams.ErrOut, "Note: %s\n", note); err != nil {
+			return err
+		}
+	}
+	if all.Unknown > 0 {
+		if _, err := fmt.Fprintf(a.streams.ErrOut, "Note: the hub does not know the permissions on %d clusters\n", all.Unknown); err != nil {
+			return err
+		}
+	}
+	if a.output == outputJSON {
+		return a.json(all)
+	}
+	if err := a.subjects(all.Subjects); err != nil {
+		return err
+	}
+	return a.omitted(all.RemainingItemCount, "subjects")
+}
+
+func (a *asking) subjects(subjects []accessv1alpha1.SubjectAccess) error {
+	if a.output == outputName {
+		for i := range subjects {
+			if _, err := fmt.Fprintln(a.streams.Out, printable(subjectText(subjects[i].AccessSubject))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	w := printers.GetNewTabWriter(a.streams.Out)
+	if err := row(w, "SUBJECT", "BY", "CLUSTERS", "BINDING", "ROLE"); err != nil {
+		return err
+	}
+	for i := range subjects {
+		s := &subjects[i]
+		if s.Reason != "" {
+			if err := row(w, subjectText(s.AccessSubject), s.Reason, "", "", ""); err != nil {
+				return err
+			}
+		}
+		for j := range s.Grants {
+			if err := grantRow(w, s, "Binding", &s.Grants[j]); err != nil {
+				return err
+			}
+		}
+		for j := range s.Escalations {
+			if err := grantRow(w, s, s.Escalations[j].Type, &s.Escalations[j].AccessGrant); err != nil {
+				return err
+			}
+		}
+	}
+	return w.Flush()
+}
+
+func grantRow(w io.Writer, s *accessv1alpha1.SubjectAccess, by string, g *accessv1alpha1.AccessGrant) error {
+	const shown = 3
+	clusters := strings.Join(g.Clusters[:min(shown, len(g.Clusters))], ",")
+	if g.ClusterCount > shown {
+		clusters += fmt.Sprintf(" and %d more", g.ClusterCount-shown)
+	}
+	return row(w, subjectText(s.AccessSubject), by, clusters, referenceText(g.Binding), referenceText(g.Role))
+}
+
+// referenceText returns a role or a binding as kubectl names it.
+func referenceText(r accessv1alpha1.RBACReference) string {
+	text := strings.ToLower(r.Kind) + "/" + r.Name
+	if r.Namespace != "" {
+		text += " -n " + r.Namespace
+	}
+	return text
+}
+
+func subjectText(s accessv1alpha1.AccessSubject) string {
+	if s.Namespace != "" {
+		return strings.ToLower(s.Kind) + "/" + s.Namespace + "/" + s.Name
+	}
+	return strings.ToLower(s.Kind) + "/" + s.Name
+}

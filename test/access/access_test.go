@@ -1,0 +1,222 @@
+// Package access tests reviews of fleet access, from a binding on a managed cluster to the output of clusteradm.
+package access
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	accessv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/access/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
+)
+
+func TestMain(m *testing.M) { os.Exit(framework.Run(m)) }
+
+const (
+	reviewRole = "open-cluster-management:access:review"
+	viewRole   = "open-cluster-management:search:view-cluster"
+)
+
+var deleteSecrets = accessv1alpha1.AccessRequest{
+	ResourceAttributes: &accessv1alpha1.ResourceAttributes{Verb: "delete", Resource: "secrets", Namespace: "default"},
+}
+
+// bindEverywhere binds a ClusterRole of the hub to a caller until the end of the test.
+func bindEverywhere(t *testing.T, caller *framework.Caller, role string) {
+	t.Helper()
+	bindings := caller.HubClient.RbacV1().ClusterRoleBindings()
+	binding := framework.Must(bindings.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}, Subjects: []rbacv1.Subject{caller.Subject},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+	}, metav1.CreateOptions{}))(t)
+	t.Cleanup(func() {
+		if err := bindings.Delete(context.WithoutCancel(t.Context()), binding.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// grantOnCluster allows a user to delete Secrets on the managed cluster. The returned function revokes it.
+func grantOnCluster(t *testing.T, f *framework.Fleet, user string) (revoke func()) {
+	t.Helper()
+	framework.CreateRole(t, f.ManagedClient, &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: user},
+		Rules:      []rbacv1.PolicyRule{{Verbs: []string{"delete"}, APIGroups: []string{""}, Resources: []string{"secrets"}}},
+	})
+	bindings := f.ManagedClient.RbacV1().RoleBindings("default")
+	framework.Must(bindings.Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user}, Subjects: []rbacv1.Subject{*framework.UserSubject(user)},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
+	}, metav1.CreateOptions{}))(t)
+	revoke = func() {
+		if err := bindings.Delete(context.WithoutCancel(t.Context()), user, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(revoke)
+	return revoke
+}
+
+// decides waits until a review of the user by the caller has a decision for the managed cluster.
+func decides(t *testing.T, caller *framework.Caller, user string, want accessv1alpha1.AccessDecision) *accessv1alpha1.ClusterAccess {
+	t.Helper()
+	var found accessv1alpha1.ClusterAccess
+	framework.Eventually(t, fmt.Sprintf("%s is %s", user, want), func(ctx context.Context) error {
+		got, err := caller.OCM.AccessV1alpha1().FleetAccessReviews().Create(ctx, &accessv1alpha1.FleetAccessReview{
+			Spec: accessv1alpha1.FleetAccessReviewSpec{User: user, AccessRequest: deleteSecrets},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		if len(got.Status.Clusters) != 1 || got.Status.Clusters[0].Cluster != framework.Cluster1 || got.Status.Clusters[0].Decision != want {
+			return fmt.Errorf("review = %s", framework.ToJSON(got.Status))
+		}
+		found = got.Status.Clusters[0]
+		return nil
+	})
+	return &found
+}
+
+// TestReviewsFollowTheCluster grants and revokes a permission on a managed cluster, and reads the reviews of the hub.
+func TestReviewsFollowTheCluster(t *testing.T) {
+	f := framework.Shared(t)
+	reviewer, user := framework.NewCaller(t, f.Hub, framework.Unique("reviewer")), framework.NewCaller(t, f.Hub, framework.Unique("user"))
+	bindEverywhere(t, reviewer, reviewRole)
+	for _, caller := range []*framework.Caller{reviewer, user} {
+		caller.Bind(t, framework.Cluster1, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: viewRole})
+	}
+	decides(t, reviewer, user.Name, accessv1alpha1.AccessDenied)
+	revoke := grantOnCluster(t, f, user.Name)
+	allowed := decides(t, reviewer, user.Name, accessv1alpha1.AccessAllowed)
+	want := accessv1alpha1.AccessChain{
+		Binding: accessv1alpha1.RBACReference{Kind: "RoleBinding", Namespace: "default", Name: user.Name},
+		Subject: accessv1alpha1.AccessSubject{Kind: "User", Name: user.Name},
+		Role:    accessv1alpha1.RBACReference{Kind: "Role", Namespace: "default", Name: user.Name},
+		Rule:    rbacv1.PolicyRule{Verbs: []string{"delete"}, APIGroups: []string{""}, Resources: []string{"secrets"}},
+	}
+	if len(allowed.Chains) != 1 || framework.ToJSON(allowed.Chains[0]) != framework.ToJSON(want) {
+		t.Errorf("chains = %s, want %s", framework.ToJSON(allowed.Chains), framework.ToJSON(want))
+	}
+	t.Run("clusteradm", func(t *testing.T) { clusteradm(t, reviewer, user) })
+	revoke()
+	decides(t, reviewer, user.Name, accessv1alpha1.AccessDenied)
+}
+
+func clusteradm(t *testing.T, reviewer, user *framework.Caller) {
+	works := func(caller *framework.Caller, args ...string) string {
+		t.Helper()
+		out, complaints, code := caller.Clusteradm(t, args...)
+		if code != 0 {
+			t.Fatalf("clusteradm %v: exit code %d:\n%s%s", args, code, out, complaints)
+		}
+		return out
+	}
+	binding := "rolebinding/" + user.Name + " -n default"
+	for _, c := range []struct {
+		name   string
+		caller *framework.Caller
+		args   []string
+		want   []string
+	}{
+		{"can-i", user, []string{"auth", "can-i", "delete", "secrets", "-n", "default"}, []string{framework.Cluster1, "Allowed", binding}},
+		{"can-i as names", user, []string{"auth", "can-i", "delete", "secrets", "-n", "default", "-o", "name"}, []string{framework.Cluster1}},
+		{"can-i of another", reviewer, []string{"auth", "can-i", "delete", "secrets", "-n", "default", "--subject", user.Name}, []string{"Allowed", binding}},
+		{"can-i in all namespaces", user, []string{"auth", "can-i", "delete", "secrets", "-A"}, []string{framework.Cluster1, "Denied"}},
+		{"who-can", reviewer, []string{"auth", "who-can", "delete", "secrets", "-n", "default", "--cluster", framework.Cluster1}, []string{"user/" + user.Name, binding, "group/system:masters"}},
+		{"explain", reviewer, []string{"auth", "explain", "user", user.Name}, []string{framework.Cluster1, binding, "role/" + user.Name}},
+	} {
+		out := works(c.caller, c.args...)
+		for _, want := range c.want {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s: clusteradm %v does not contain %q:\n%s", c.name, c.args, want, out)
+			}
+		}
+	}
+	var status accessv1alpha1.FleetSubjectReviewStatus
+	out := works(reviewer, "auth", "who-can", "delete", "secrets", "-n", "default", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &status); err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	if !slices.ContainsFunc(status.Subjects, func(s accessv1alpha1.SubjectAccess) bool { return s.Name == user.Name && len(s.Grants) == 1 }) {
+		t.Errorf("subjects = %s, want %s with one grant", framework.ToJSON(status.Subjects), user.Name)
+	}
+	for what, args := range map[string][]string{
+		"secrets":          {"auth", "can-i", "delete", ""},
+		"serviceaccount":   {"auth", "explain", ""},
+		"name":             {"auth", "who-can", "-o", ""},
+		"deletecollection": {"auth", "can-i", ""},
+	} {
+		if out := works(reviewer, append([]string{"__complete"}, args...)...); !slices.Contains(strings.Fields(out), what) {
+			t.Errorf("completion of %v does not contain %s:\n%s", args, what, out)
+		}
+	}
+}
+
+// TestReviewsNeedPermission checks who may create which review, and that clusters stay hidden.
+func TestReviewsNeedPermission(t *testing.T) {
+	f := framework.Shared(t)
+	stranger := framework.NewCaller(t, f.Hub, framework.Unique("stranger"))
+	reviews := stranger.OCM.AccessV1alpha1()
+	// The hub may not know the binding of the role yet.
+	framework.Eventually(t, "a self review is allowed", func(ctx context.Context) error {
+		got, err := reviews.SelfFleetAccessReviews().Create(ctx, &accessv1alpha1.SelfFleetAccessReview{
+			Spec: accessv1alpha1.SelfFleetAccessReviewSpec{AccessRequest: deleteSecrets},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		if s := got.Status; len(s.Clusters) != 0 || s.Allowed+s.Denied+s.Unknown != 0 {
+			t.Errorf("review of a user who may view no cluster = %s, want no cluster", framework.ToJSON(s))
+		}
+		return nil
+	})
+	if _, err := reviews.FleetAccessReviews().Create(t.Context(), &accessv1alpha1.FleetAccessReview{
+		Spec: accessv1alpha1.FleetAccessReviewSpec{User: "alice", AccessRequest: deleteSecrets},
+	}, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("fleetaccessreview of a stranger: error = %v, want forbidden", err)
+	}
+	if _, err := reviews.FleetSubjectReviews().Create(t.Context(), &accessv1alpha1.FleetSubjectReview{
+		Spec: accessv1alpha1.FleetSubjectReviewSpec{AccessRequest: deleteSecrets},
+	}, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("fleetsubjectreview of a stranger: error = %v, want forbidden", err)
+	}
+	bindEverywhere(t, stranger, "view")
+	stranger.AwaitAllowed(t, "", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}})
+	if _, err := reviews.FleetSubjectReviews().Create(t.Context(), &accessv1alpha1.FleetSubjectReview{
+		Spec: accessv1alpha1.FleetSubjectReviewSpec{AccessRequest: deleteSecrets},
+	}, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("fleetsubjectreview of a user with view: error = %v, want forbidden", err)
+	}
+}
+
+// TestReviewNamesTheClusterPermission grants by a ClusterPermission, and reads who delivered the binding.
+func TestReviewNamesTheClusterPermission(t *testing.T) {
+	f := framework.Shared(t)
+	reviewer, user := framework.NewCaller(t, f.Hub, framework.Unique("reviewer")), framework.Unique("user")
+	bindEverywhere(t, reviewer, reviewRole)
+	reviewer.Bind(t, framework.Cluster1, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: viewRole})
+	cp := framework.Permission(framework.Unique("delivered"))
+	(*cp.Spec.Roles)[0].Rules = []rbacv1.PolicyRule{{Verbs: []string{"delete"}, APIGroups: []string{""}, Resources: []string{"secrets"}}}
+	(*cp.Spec.RoleBindings)[0].Subject = framework.UserSubject(user)
+	framework.CreatePermission(t, f.OCM, cp)
+	f.Applied(t, cp.Name)
+	framework.Eventually(t, "the review names the ClusterPermission", func(ctx context.Context) error {
+		got := decides(t, reviewer, user, accessv1alpha1.AccessAllowed)
+		if len(got.Chains) != 1 || got.Chains[0].ClusterPermission != cp.Name {
+			return fmt.Errorf("chains = %s, want one of the ClusterPermission %s", framework.ToJSON(got.Chains), cp.Name)
+		}
+		return nil
+	})
+	out, complaints, code := reviewer.Clusteradm(t, "auth", "explain", "user", user)
+	if code != 0 || !strings.Contains(out, cp.Name) {
+		t.Errorf("clusteradm auth explain: exit code %d, want 0 and the ClusterPermission %s:\n%s%s", code, cp.Name, out, complaints)
+	}
+}
