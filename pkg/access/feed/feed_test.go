@@ -18,6 +18,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/access"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
 )
@@ -271,6 +272,16 @@ func TestHostile(t *testing.T) {
 	f.report("c1", true, grants("c1"))
 	f.report("c2", true, inventory.Sync{AddResources: []inventory.Resource{role("c2", "r", secretRules), complete("c2", 1)}})
 	f.wants("c2", "mallory", access.Denied, "")
+	// The entry of the hub comes from elsewhere.
+	ofHub := newUpdate(true)
+	ofHub.Roles[rbac.Key{Kind: rbac.KindClusterRole, Name: "reader"}] = []rbacv1.PolicyRule{{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"secrets"}}}
+	ofHub.Bindings[rbac.Key{Kind: rbac.KindRoleBinding, Namespace: "prod", Name: "readers"}] = access.Binding{
+		RoleRef: rbacv1.RoleRef{Kind: rbac.KindClusterRole, Name: "reader"}, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "admin"}},
+	}
+	if err := f.index.Update(hub, ofHub); err != nil {
+		t.Fatal(err)
+	}
+	f.index.SetState(hub, access.State{Known: true})
 	refused := f.report("c1", false, inventory.Sync{
 		AddResources: []inventory.Resource{
 			binding("c2", "b", "mallory"), complete("c2", 2), binding(hub, "b", "mallory"), role("c2", "r", "[]"), complete(hub, 1),
@@ -286,7 +297,11 @@ func TestHostile(t *testing.T) {
 	f.report("c1", false, inventory.Sync{UpdateResources: []inventory.Resource{binding("c1", "b", "bob")}})
 	f.wants("c1", "bob", access.Allowed, "")
 	f.wants("c2", "mallory", access.Denied, "")
-	f.wants(hub, "mallory", access.Unknown, "")
+	for user, want := range map[string]access.Decision{"mallory": access.Denied, "admin": access.Allowed} {
+		if got := f.ask(hub, user); got.Decision != want {
+			t.Errorf("decision about %s on the hub after a report of the hub = %s (%s), want %s", user, got.Decision, got.Reason, want)
+		}
+	}
 }
 
 func TestLiveness(t *testing.T) {
@@ -351,12 +366,12 @@ func TestHub(t *testing.T) {
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"secrets"}}}},
 	)
 	factory := kubeinformers.NewSharedInformerFactory(client, 0)
-	rbac := factory.Rbac().V1()
+	informers := factory.Rbac().V1()
 	f := &fleet{t: t, index: access.New()}
 	others := make(chan bool, 1)
 	feed, err := NewHub(HubConfig{
 		Index: f.index, Cluster: hub,
-		Informers:        []cache.SharedIndexInformer{rbac.Roles().Informer(), rbac.ClusterRoles().Informer(), rbac.RoleBindings().Informer(), rbac.ClusterRoleBindings().Informer()},
+		Informers:        []cache.SharedIndexInformer{informers.Roles().Informer(), informers.ClusterRoles().Informer(), informers.RoleBindings().Informer(), informers.ClusterRoleBindings().Informer()},
 		OtherAuthorizers: func(context.Context) (bool, error) { return <-others, nil },
 	})
 	if err != nil {
