@@ -18,6 +18,7 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1beta2"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1"
+	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1beta1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/register/v1alpha1"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/search/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/work/v1"
@@ -32,6 +33,7 @@ type Interface interface {
 	ClusterV1() clusterv1.ClusterV1Interface
 	ClusterV1beta2() clusterv1beta2.ClusterV1beta2Interface
 	RbacV1alpha1() rbacv1alpha1.RbacV1alpha1Interface
+	RbacV1beta1() rbacv1beta1.RbacV1beta1Interface
 	RegisterV1alpha1() registerv1alpha1.RegisterV1alpha1Interface
 	SearchV1alpha1() searchv1alpha1.SearchV1alpha1Interface
 	WorkV1() workv1.WorkV1Interface
@@ -47,6 +49,7 @@ type Clientset struct {
 	clusterV1              *clusterv1.ClusterV1Client
 	clusterV1beta2         *clusterv1beta2.ClusterV1beta2Client
 	rbacV1alpha1           *rbacv1alpha1.RbacV1alpha1Client
+	rbacV1beta1            *rbacv1beta1.RbacV1beta1Client
 	registerV1alpha1       *registerv1alpha1.RegisterV1alpha1Client
 	searchV1alpha1         *searchv1alpha1.SearchV1alpha1Client
 	workV1                 *workv1.WorkV1Client
@@ -85,6 +88,11 @@ func (c *Clientset) ClusterV1beta2() clusterv1beta2.ClusterV1beta2Interface {
 // RbacV1alpha1 retrieves the RbacV1alpha1Client
 func (c *Clientset) RbacV1alpha1() rbacv1alpha1.RbacV1alpha1Interface {
 	return c.rbacV1alpha1
+}
+
+// RbacV1beta1 retrieves the RbacV1beta1Client
+func (c *Clientset) RbacV1beta1() rbacv1beta1.RbacV1beta1Interface {
+	return c.rbacV1beta1
 }
 
 // RegisterV1alpha1 retrieves the RegisterV1alpha1Client
@@ -174,6 +182,10 @@ func NewForConfigAndClient(c *rest.Config, httpClient *http.Client) (*Clientset,
 	if err != nil {
 		return nil, err
 	}
+	cs.rbacV1beta1, err = rbacv1beta1.NewForConfigAndClient(&configShallowCopy, httpClient)
+	if err != nil {
+		return nil, err
+	}
 	cs.registerV1alpha1, err = registerv1alpha1.NewForConfigAndClient(&configShallowCopy, httpClient)
 	if err != nil {
 		return nil, err
@@ -214,6 +226,7 @@ func New(c rest.Interface) *Clientset {
 	cs.clusterV1 = clusterv1.New(c)
 	cs.clusterV1beta2 = clusterv1beta2.New(c)
 	cs.rbacV1alpha1 = rbacv1alpha1.New(c)
+	cs.rbacV1beta1 = rbacv1beta1.New(c)
 	cs.registerV1alpha1 = registerv1alpha1.New(c)
 	cs.searchV1alpha1 = searchv1alpha1.New(c)
 	cs.workV1 = workv1.New(c)
