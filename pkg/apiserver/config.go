@@ -42,6 +42,7 @@ import (
 	managedclustersetview "open-cluster-management.io/hub-apiserver/pkg/registry/clusterview/managedclusterset"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/multiclusterroleassignment"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/work/manifestwork"
 	"open-cluster-management.io/hub-apiserver/pkg/servingcert"
 	"open-cluster-management.io/hub-apiserver/pkg/version"
@@ -179,6 +180,14 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 	} else {
 		c.generic.MergedResourceConfig.DisableVersions(registerv1alpha1.SchemeGroupVersion)
 	}
+	assignments, err := c.roleAssignments(clients, informers, resolver, hub, hubRoles.Rbac().V1(), deliverer)
+	if err != nil {
+		return nil, err
+	}
+	var assignmentOptions multiclusterroleassignment.Options
+	if assignments != nil {
+		assignmentOptions = assignments.options
+	}
 	executors, bindings := c.executors(clients, hub, deliverer.Sources)
 	restored := &restoredData{}
 	restored.guard(&c.generic)
@@ -190,6 +199,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 			EscalationCheck: c.extra.EscalationCheck,
 			HubNamespaces:   c.extra.NamespaceSource == NamespacesOfHub,
 		},
+		Assignments:     assignmentOptions,
 		Authorizer:      c.generic.Authorization.Authorizer,
 		Works:           manifestwork.Options{LimitBytes: c.extra.ManifestLimitBytes, Executors: executors},
 		AccountBindings: bindings,
@@ -277,6 +287,9 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		return nil, err
 	}
 	s.controllers = append(s.controllers, migrator.Run, repair.Run, transition.NewRecorder(recorder, transitions(clients, informers)...).Run)
+	if s.assignments = assignments; assignments != nil {
+		s.controllers = append(s.controllers, assignments.controller.Run)
+	}
 	s.controllers = append(s.controllers, registering.controllers...)
 	s.addClusterSets(resolver)
 	if clients.works == clients.own {

@@ -72,11 +72,11 @@ type hubStores struct {
 // newHubAccess returns the check of the permissions that the server needs. executors are the executors that
 // the server uses for the ManifestWorks of ClusterPermissions. certificate is nil if the server does not
 // manage its serving certificate.
-func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, certificate *servingcert.Policy, stores hubStores, search bool, executors []string) *hubAccess {
+func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, certificate *servingcert.Policy, stores hubStores, search, assignments bool, executors []string) *hubAccess {
 	a := &hubAccess{
 		hub:      hub,
 		required: permissionSet{warning: "The server lacks permissions that it requires on the hub"},
-		optional: permissionSet{warning: "The server lacks permissions on the hub that some ClusterPermissions require"},
+		optional: permissionSet{warning: "The server lacks permissions on the hub that some ClusterPermissions or MulticlusterRoleAssignments require"},
 		search:   permissionSet{warning: "The server refuses searches because it lacks permissions to read the RBAC objects of the hub"},
 	}
 	add := a.required.add
@@ -130,6 +130,9 @@ func newHubAccess(hub kubernetes.Interface, leaseNamespaces []string, certificat
 		a.optional.add("", rbacv1.GroupName, "roles", "get", "list", "watch")
 	}
 	a.optional.add("", rbacv1.GroupName, "clusterroles", "get", "list", "watch")
+	if assignments {
+		a.optional.add("", clusterv1.GroupName, "placementdecisions", "list", "watch")
+	}
 	if search {
 		for _, resource := range []string{"roles", "clusterroles", "rolebindings", "clusterrolebindings"} {
 			a.search.add("", rbacv1.GroupName, resource, "list", "watch")

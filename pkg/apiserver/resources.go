@@ -38,6 +38,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/proxy/clusterstatus"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusternamespace"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/multiclusterroleassignment"
 	managedclusterregistration "open-cluster-management.io/hub-apiserver/pkg/registry/register/managedclusterregistration"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/search/fleetresource"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/search/inventory"
@@ -51,6 +52,7 @@ import (
 // Dependencies are the dependencies of resources in addition to their storage.
 type Dependencies struct {
 	Permissions clusterpermission.Options
+	Assignments multiclusterroleassignment.Options
 	// Authorizer decides about permissions in addition to the permission for the request itself.
 	Authorizer authorizer.Authorizer
 	Works      manifestwork.Options
@@ -102,6 +104,7 @@ func Resources(d Dependencies) []definition.Resource {
 		managedclustersetbinding.Definition(d.Authorizer),
 		manifestwork.Definition(d.Works),
 		clusterpermission.Definition(d.Permissions),
+		multiclusterroleassignment.Definition(d.Assignments),
 		clusternamespace.Definition(),
 		managedserviceaccount.Definition(d.Placement, authenticationvalidation.Validator{
 			MaximumValidity: d.MaximumTokenValidity, ReservedNames: d.ReservedAccountNames,

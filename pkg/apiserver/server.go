@@ -46,6 +46,8 @@ type Server struct {
 	// accounts.
 	hubRoles informers.SharedInformerFactory
 	addons   *accountAddons
+	// assignments serve MulticlusterRoleAssignments. They are nil for a server that does not.
+	assignments *roleAssignments
 	// counters count the objects of namespaces for their quotas.
 	counters []*quota.Counter
 	// search is nil for a server without fleet search.
@@ -79,7 +81,7 @@ func (s *Server) addHooks() error {
 		sets:     s.clients.sets != s.clients.own,
 		accounts: s.secretInformers == nil,
 		addons:   s.clients.addons != s.clients.own,
-	}, s.search != nil, s.extra.executorNames())
+	}, s.search != nil, s.assignments != nil, s.extra.executorNames())
 	err := s.generic.AddReadyzChecks(
 		healthz.NamedCheck("hub-permissions", access.ready),
 		healthz.NamedCheck("stuck-workers", func(*http.Request) error { return reconcile.Stuck() }),
@@ -102,6 +104,9 @@ func (s *Server) addHooks() error {
 	}
 	if s.clients.accounts != s.clients.own {
 		hooks["account-informers"] = s.runAccountInformers
+	}
+	if s.assignments != nil {
+		hooks["placement-decisions"] = s.assignments.run
 	}
 	if s.certificate != nil {
 		if err := s.generic.AddReadyzChecks(healthz.NamedCheck("serving-certificate", s.certificate.Ready)); err != nil {

@@ -12,6 +12,7 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
@@ -53,6 +54,7 @@ func ExportedKinds() []ExportedKind {
 		{"ClusterNamespace", rbacv1alpha1.SchemeGroupVersion.WithResource("clusternamespaces")},
 		{"ManagedServiceAccount", authenticationv1beta1.SchemeGroupVersion.WithResource("managedserviceaccounts")},
 		{"ManagedServiceAccountBinding", authenticationv1alpha1.SchemeGroupVersion.WithResource("managedserviceaccountbindings")},
+		{"MulticlusterRoleAssignment", rbacv1beta1.SchemeGroupVersion.WithResource("multiclusterroleassignments")},
 		{"ClusterPermission", rbacv1alpha1.SchemeGroupVersion.WithResource("clusterpermissions")},
 		{"ManifestWork", workv1.SchemeGroupVersion.WithResource("manifestworks")},
 	}

@@ -23,6 +23,7 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
@@ -54,6 +55,7 @@ var migratedKinds = []migratedKind{
 	{"AddOnDeploymentConfig", addonv1beta1.Resource("addondeploymentconfigs"), []schema.GroupVersion{addonv1beta1.SchemeGroupVersion, addonv1alpha1.SchemeGroupVersion}},
 	{"ManagedClusterAddOn", addonv1beta1.Resource("managedclusteraddons"), []schema.GroupVersion{addonv1beta1.SchemeGroupVersion, addonv1alpha1.SchemeGroupVersion}},
 	{"ManagedServiceAccount", authenticationv1beta1.Resource("managedserviceaccounts"), []schema.GroupVersion{authenticationv1beta1.SchemeGroupVersion, authenticationv1alpha1.SchemeGroupVersion}},
+	{"MulticlusterRoleAssignment", rbacv1beta1.Resource("multiclusterroleassignments"), []schema.GroupVersion{rbacv1beta1.SchemeGroupVersion}},
 	{"ClusterPermission", rbacv1alpha1.Resource("clusterpermissions"), []schema.GroupVersion{rbacv1alpha1.SchemeGroupVersion}},
 	{"ManifestWork", workv1.Resource("manifestworks"), []schema.GroupVersion{workv1.SchemeGroupVersion}},
 }

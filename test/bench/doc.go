@@ -5,7 +5,7 @@
 //	BENCH_STORED      ClusterPermissions at which memory and moves are measured; 1000 if not set
 //	BENCH_NAMESPACES  namespaces that are labelled; 100 if not set
 //	BENCH_ACCOUNTS    idle ManagedServiceAccounts; 5000 if not set
-//	BENCH_CLUSTERS    clusters that register; 1000 if not set
+//	BENCH_CLUSTERS    clusters that register, or that a MulticlusterRoleAssignment selects; 1000 if not set
 //	BENCH_WORKS       idle ManifestWorks with executors; 1000 if not set
 //	BENCH_REVOCATIONS revocations of an executor's permission; 100 if not set
 //	HOSTILE_MINUTES   minutes with hostile authors, and with hostile callers; 1 if not set

@@ -18,12 +18,13 @@ var specChanges = map[string]string{
 	"ManagedServiceAccountBinding": `{"spec":{"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"erin"}]}}`,
 	"ManagedClusterSet":            `{"spec":{"clusterSelector":{"labelSelector":{"matchLabels":{"region":"south"}}}}}`,
 	// The only field of the spec, clusterSet, is immutable.
-	"ManagedClusterSetBinding": `{"metadata":{"annotations":{"changed":"yes"}}}`,
-	"ClusterNamespace":         `{"spec":{"namespaceUID":"0c1d2e3f-0000-4000-8000-000000000000"}}`,
-	"ManagedClusterAddOn":      `{"spec":{"configs":[{"group":"","resource":"configmaps","namespace":"default","name":"changed"}]}}`,
-	"ClusterManagementAddOn":   `{"spec":{"addOnMeta":{"displayName":"Changed"}}}`,
-	"AddOnDeploymentConfig":    `{"spec":{"agentInstallNamespace":"changed"}}`,
-	"ClusterPermission":        `{"spec":{"clusterRole":{"rules":[{"apiGroups":[""],"resources":["nodes"],"verbs":["get"]}]}}}`,
+	"ManagedClusterSetBinding":   `{"metadata":{"annotations":{"changed":"yes"}}}`,
+	"ClusterNamespace":           `{"spec":{"namespaceUID":"0c1d2e3f-0000-4000-8000-000000000000"}}`,
+	"ManagedClusterAddOn":        `{"spec":{"configs":[{"group":"","resource":"configmaps","namespace":"default","name":"changed"}]}}`,
+	"ClusterManagementAddOn":     `{"spec":{"addOnMeta":{"displayName":"Changed"}}}`,
+	"AddOnDeploymentConfig":      `{"spec":{"agentInstallNamespace":"changed"}}`,
+	"MulticlusterRoleAssignment": `{"spec":{"subject":{"name":"changed"}}}`,
+	"ClusterPermission":          `{"spec":{"clusterRole":{"rules":[{"apiGroups":[""],"resources":["nodes"],"verbs":["get"]}]}}}`,
 }
 
 // unattended changes an object so that controllers do not write to it after its creation, for the

@@ -84,7 +84,7 @@ func ServerOfHubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) (*lo
 		t.Fatal(err)
 	}
 	StopLater(t, server.Stop)
-	if err := server.Register(ctx, rbacv1alpha1.GroupName); err != nil {
+	if err := server.Register(ctx, rbacv1alpha1.SchemeGroupVersion.String()); err != nil {
 		t.Fatal(err)
 	}
 	return hub, server

@@ -309,6 +309,7 @@ func TestInstall(t *testing.T) {
 		serverRole + ": execute-as manifestworks.work.open-cluster-management.io":                            "only with --work-executor: test/executor",
 		serverRole + ": read mutatingadmissionpolicies.admissionregistration.k8s.io":                         "only with --enable-admission-plugins=MutatingAdmissionPolicy",
 		serverRole + ": read mutatingadmissionpolicybindings.admissionregistration.k8s.io":                   "as above",
+		serverRole + ": read placementdecisions.cluster.open-cluster-management.io":                          "only if the hub serves them: test/roleassignment",
 		serverRole + ": change apiservices.apiregistration.k8s.io v1alpha1.proxy.open-cluster-management.io": "only with artifacts/apiservice/optional",
 	})
 	bootstrap.check(t, "the joining agent", hub.AuditLog(), isAccount("open-cluster-management", "agent-registration-bootstrap"), map[string]string{

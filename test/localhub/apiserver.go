@@ -280,7 +280,7 @@ func (s *APIServer) RegisterReplicas(ctx context.Context) error {
 // The hub verifies the certificate with the Service's name and the bundle, as in
 // production; insecure APIServices are rejected. If groups are given, only these are
 // registered, for a hub that serves the other groups itself. They may be groups of
-// artifacts/apiservice/optional.
+// artifacts/apiservice/optional, and single versions of groups.
 func (c *Cluster) RegisterAPIServices(ctx context.Context, port int, caBundle []byte, groups ...string) error {
 	return c.registerAPIServices(ctx, corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: loopback}, port, caBundle, groups...)
 }
@@ -326,7 +326,7 @@ func (c *Cluster) registerAPIServices(ctx context.Context, spec corev1.ServiceSp
 			return fmt.Errorf("APIService %s: %w", manifest.GetName(), err)
 		}
 		spec := &registration.Spec
-		if len(groups) > 0 && !slices.Contains(groups, spec.Group) {
+		if len(groups) > 0 && !slices.Contains(groups, spec.Group) && !slices.Contains(groups, spec.Group+"/"+spec.Version) {
 			continue
 		}
 		if spec.InsecureSkipTLSVerify || spec.Service == nil || spec.Service.Namespace != HubNamespace || spec.Service.Name != ServerName {

@@ -28,6 +28,8 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&ClusterPermissionList{},
 		&ClusterNamespace{},
 		&ClusterNamespaceList{},
+		&MulticlusterRoleAssignment{},
+		&MulticlusterRoleAssignmentList{},
 	)
 	return nil
 }

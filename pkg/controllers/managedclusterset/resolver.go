@@ -113,6 +113,27 @@ func (r *Resolver) boundSets(namespace string) (sets []*clusterv1beta2.ManagedCl
 	return sets, missing, nil
 }
 
+// Members returns the sorted names of the clusters of a set, and reports whether the set exists. A set that is
+// being deleted still applies.
+func (r *Resolver) Members(name string) (names []string, found bool, err error) {
+	set, err := r.sets.Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	members, err := r.members(set)
+	if err != nil {
+		return nil, true, err
+	}
+	for _, cluster := range members {
+		names = append(names, cluster.Name)
+	}
+	slices.Sort(names)
+	return names, true, nil
+}
+
 // members returns the clusters of a set.
 func (r *Resolver) members(set *clusterv1beta2.ManagedClusterSet) ([]*clusterv1.ManagedCluster, error) {
 	if isExclusive(set) {

@@ -15,6 +15,7 @@ import (
 	v1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	v1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/addon/v1alpha1"
 	addonv1beta1 "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/addon/v1beta1"
@@ -24,6 +25,7 @@ import (
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/cluster/v1beta2"
 	internal "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/internal"
 	applyconfigurationrbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/rbac/v1alpha1"
+	applyconfigurationrbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/rbac/v1beta1"
 	applyconfigurationworkv1 "open-cluster-management.io/hub-apiserver/pkg/generated/applyconfiguration/work/v1"
 )
 
@@ -304,6 +306,36 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &applyconfigurationrbacv1alpha1.RoleBindingApplyConfiguration{}
 	case rbacv1alpha1.SchemeGroupVersion.WithKind("RoleRef"):
 		return &applyconfigurationrbacv1alpha1.RoleRefApplyConfiguration{}
+
+		// Group=rbac.open-cluster-management.io, Version=v1beta1
+	case rbacv1beta1.SchemeGroupVersion.WithKind("AssignmentAuthor"):
+		return &applyconfigurationrbacv1beta1.AssignmentAuthorApplyConfiguration{}
+	case rbacv1beta1.SchemeGroupVersion.WithKind("AssignmentChange"):
+		return &applyconfigurationrbacv1beta1.AssignmentChangeApplyConfiguration{}
+	case rbacv1beta1.SchemeGroupVersion.WithKind("AssignmentClusters"):
+		return &applyconfigurationrbacv1beta1.AssignmentClustersApplyConfiguration{}
+	case rbacv1beta1.SchemeGroupVersion.WithKind("AssignmentPreview"):
+		return &applyconfigurationrbacv1beta1.AssignmentPreviewApplyConfiguration{}
+	case rbacv1beta1.SchemeGroupVersion.WithKind("ClusterFailure"):
+		return &applyconfigurationrbacv1beta1.ClusterFailureApplyConfiguration{}
+	case rbacv1beta1.SchemeGroupVersion.WithKind("ClusterSelection"):
+		return &applyconfigurationrbacv1beta1.ClusterSelectionApplyConfiguration{}
+	case rbacv1beta1.SchemeGroupVersion.WithKind("Grant"):
+		return &applyconfigurationrbacv1beta1.GrantApplyConfiguration{}
+	case rbacv1beta1.SchemeGroupVersion.WithKind("MulticlusterRoleAssignment"):
+		return &applyconfigurationrbacv1beta1.MulticlusterRoleAssignmentApplyConfiguration{}
+	case rbacv1beta1.SchemeGroupVersion.WithKind("MulticlusterRoleAssignmentSpec"):
+		return &applyconfigurationrbacv1beta1.MulticlusterRoleAssignmentSpecApplyConfiguration{}
+	case rbacv1beta1.SchemeGroupVersion.WithKind("MulticlusterRoleAssignmentStatus"):
+		return &applyconfigurationrbacv1beta1.MulticlusterRoleAssignmentStatusApplyConfiguration{}
+	case rbacv1beta1.SchemeGroupVersion.WithKind("PlacementRef"):
+		return &applyconfigurationrbacv1beta1.PlacementRefApplyConfiguration{}
+	case rbacv1beta1.SchemeGroupVersion.WithKind("RoleAssignment"):
+		return &applyconfigurationrbacv1beta1.RoleAssignmentApplyConfiguration{}
+	case rbacv1beta1.SchemeGroupVersion.WithKind("RoleAssignmentStatus"):
+		return &applyconfigurationrbacv1beta1.RoleAssignmentStatusApplyConfiguration{}
+	case rbacv1beta1.SchemeGroupVersion.WithKind("Subject"):
+		return &applyconfigurationrbacv1beta1.SubjectApplyConfiguration{}
 
 		// Group=work.open-cluster-management.io, Version=v1
 	case workv1.SchemeGroupVersion.WithKind("AppliedManifestResourceMeta"):

@@ -29,6 +29,7 @@ import (
 	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
 	proxyv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1beta1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
@@ -282,6 +283,21 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		rbacv1alpha1.Role{}.OpenAPIModelName():                                       schema_pkg_apis_rbac_v1alpha1_Role(ref),
 		rbacv1alpha1.RoleBinding{}.OpenAPIModelName():                                schema_pkg_apis_rbac_v1alpha1_RoleBinding(ref),
 		rbacv1alpha1.RoleRef{}.OpenAPIModelName():                                    schema_pkg_apis_rbac_v1alpha1_RoleRef(ref),
+		rbacv1beta1.AssignmentAuthor{}.OpenAPIModelName():                            schema_pkg_apis_rbac_v1beta1_AssignmentAuthor(ref),
+		rbacv1beta1.AssignmentChange{}.OpenAPIModelName():                            schema_pkg_apis_rbac_v1beta1_AssignmentChange(ref),
+		rbacv1beta1.AssignmentClusters{}.OpenAPIModelName():                          schema_pkg_apis_rbac_v1beta1_AssignmentClusters(ref),
+		rbacv1beta1.AssignmentPreview{}.OpenAPIModelName():                           schema_pkg_apis_rbac_v1beta1_AssignmentPreview(ref),
+		rbacv1beta1.ClusterFailure{}.OpenAPIModelName():                              schema_pkg_apis_rbac_v1beta1_ClusterFailure(ref),
+		rbacv1beta1.ClusterSelection{}.OpenAPIModelName():                            schema_pkg_apis_rbac_v1beta1_ClusterSelection(ref),
+		rbacv1beta1.Grant{}.OpenAPIModelName():                                       schema_pkg_apis_rbac_v1beta1_Grant(ref),
+		rbacv1beta1.MulticlusterRoleAssignment{}.OpenAPIModelName():                  schema_pkg_apis_rbac_v1beta1_MulticlusterRoleAssignment(ref),
+		rbacv1beta1.MulticlusterRoleAssignmentList{}.OpenAPIModelName():              schema_pkg_apis_rbac_v1beta1_MulticlusterRoleAssignmentList(ref),
+		rbacv1beta1.MulticlusterRoleAssignmentSpec{}.OpenAPIModelName():              schema_pkg_apis_rbac_v1beta1_MulticlusterRoleAssignmentSpec(ref),
+		rbacv1beta1.MulticlusterRoleAssignmentStatus{}.OpenAPIModelName():            schema_pkg_apis_rbac_v1beta1_MulticlusterRoleAssignmentStatus(ref),
+		rbacv1beta1.PlacementRef{}.OpenAPIModelName():                                schema_pkg_apis_rbac_v1beta1_PlacementRef(ref),
+		rbacv1beta1.RoleAssignment{}.OpenAPIModelName():                              schema_pkg_apis_rbac_v1beta1_RoleAssignment(ref),
+		rbacv1beta1.RoleAssignmentStatus{}.OpenAPIModelName():                        schema_pkg_apis_rbac_v1beta1_RoleAssignmentStatus(ref),
+		rbacv1beta1.Subject{}.OpenAPIModelName():                                     schema_pkg_apis_rbac_v1beta1_Subject(ref),
 		registerv1alpha1.CSRStatus{}.OpenAPIModelName():                              schema_pkg_apis_register_v1alpha1_CSRStatus(ref),
 		registerv1alpha1.IAMRole{}.OpenAPIModelName():                                schema_pkg_apis_register_v1alpha1_IAMRole(ref),
 		registerv1alpha1.IRSAClaim{}.OpenAPIModelName():                              schema_pkg_apis_register_v1alpha1_IRSAClaim(ref),
@@ -12247,6 +12263,862 @@ func schema_pkg_apis_rbac_v1alpha1_RoleRef(ref common.ReferenceCallback) common.
 					},
 				},
 				Required: []string{"kind"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_rbac_v1beta1_AssignmentAuthor(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AssignmentAuthor is a user who wrote role assignments.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"username": {
+						SchemaProps: spec.SchemaProps{
+							Description: "username is the name of the user.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"uid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "uid is the UID of the user.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"groups": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "groups lists the groups of the user at the time of the request.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"extra": {
+						SchemaProps: spec.SchemaProps{
+							Description: "extra contains additional information of the authenticator.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type: []string{"array"},
+										Items: &spec.SchemaOrArray{
+											Schema: &spec.Schema{
+												SchemaProps: spec.SchemaProps{
+													Type:   []string{"string"},
+													Format: "",
+												},
+											},
+										},
+									},
+								},
+							},
+						},
+					},
+					"roleAssignments": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "roleAssignments lists the names of the role assignments that the user wrote.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"username", "roleAssignments"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_rbac_v1beta1_AssignmentChange(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AssignmentChange is a change of the grants on clusters.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"clusters": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "clusters lists the names of the clusters.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"grant": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "grant lists the grants that the clusters would get.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(rbacv1beta1.Grant{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"revoke": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "revoke lists the grants that the clusters would lose.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(rbacv1beta1.Grant{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"refuse": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "refuse lists the grants that the author may not make on the clusters.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(rbacv1beta1.Grant{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"clusters"},
+			},
+		},
+		Dependencies: []string{
+			rbacv1beta1.Grant{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_rbac_v1beta1_AssignmentClusters(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AssignmentClusters counts the clusters of a MulticlusterRoleAssignment.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"selected": {
+						SchemaProps: spec.SchemaProps{
+							Description: "selected is the number of clusters that the role assignments select.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"ready": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ready is the number of selected clusters that have applied all grants.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"failing": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "failing lists the first 100 clusters, sorted by name, with grants that are not applied.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(rbacv1beta1.ClusterFailure{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"selected", "ready"},
+			},
+		},
+		Dependencies: []string{
+			rbacv1beta1.ClusterFailure{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_rbac_v1beta1_AssignmentPreview(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "AssignmentPreview lists the changes that a request would make.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"selected": {
+						SchemaProps: spec.SchemaProps{
+							Description: "selected is the number of clusters that the role assignments select.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"changed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "changed is the number of clusters with changes.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"changes": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "changes lists the changes. Clusters with the same change share an item.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(rbacv1beta1.AssignmentChange{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"selected", "changed"},
+			},
+		},
+		Dependencies: []string{
+			rbacv1beta1.AssignmentChange{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_rbac_v1beta1_ClusterFailure(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClusterFailure is a cluster with grants that are not applied.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is the name of the cluster.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason is the reason in CamelCase.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message describes the reason.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "reason"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_rbac_v1beta1_ClusterSelection(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClusterSelection selects managed clusters.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"type": {
+						SchemaProps: spec.SchemaProps{
+							Description: "type is placements, clusterSets or labelSelector. The field of that name must be set, and the others must not be set.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"placements": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "placements lists Placements. The clusters in their decisions are selected. All role assignments together may refer to at most 200 Placements, ManagedClusterSets and requirements of label selectors.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(rbacv1beta1.PlacementRef{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"clusterSets": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "clusterSets lists the names of ManagedClusterSets. Their clusters are selected.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"labelSelector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "labelSelector selects clusters by their labels. An empty selector selects all clusters. All role assignments together may select at most 5,000 clusters, and make at most 100,000 grants on them.",
+							Ref:         ref(metav1.LabelSelector{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"type"},
+			},
+		},
+		Dependencies: []string{
+			metav1.LabelSelector{}.OpenAPIModelName(), rbacv1beta1.PlacementRef{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_rbac_v1beta1_Grant(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Grant is a ClusterRole that is granted to a subject.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"subject": {
+						SchemaProps: spec.SchemaProps{
+							Description: "subject is the subject: User, Group or ServiceAccount, a slash, and the name. The name of a ServiceAccount has the form namespace:name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"clusterRole": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusterRole is the name of the ClusterRole.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace is the namespace of the managed cluster, or empty for the whole cluster.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"subject", "clusterRole"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_rbac_v1beta1_MulticlusterRoleAssignment(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "MulticlusterRoleAssignment grants ClusterRoles to one subject on many managed clusters. The server writes a ClusterPermission into the namespace of each selected cluster. A cluster that is selected later gets the permissions, and a cluster that is no longer selected loses them. If the MulticlusterRoleAssignment is deleted, all clusters lose them.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec lists the roles to grant, and the clusters to grant them on.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(rbacv1beta1.MulticlusterRoleAssignmentSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status reports the clusters and their state. It is read-only.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(rbacv1beta1.MulticlusterRoleAssignmentStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"spec"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), rbacv1beta1.MulticlusterRoleAssignmentSpec{}.OpenAPIModelName(), rbacv1beta1.MulticlusterRoleAssignmentStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_rbac_v1beta1_MulticlusterRoleAssignmentList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "MulticlusterRoleAssignmentList is a list of MulticlusterRoleAssignments.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items is the list of MulticlusterRoleAssignments.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(rbacv1beta1.MulticlusterRoleAssignment{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ListMeta{}.OpenAPIModelName(), rbacv1beta1.MulticlusterRoleAssignment{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_rbac_v1beta1_MulticlusterRoleAssignmentSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "MulticlusterRoleAssignmentSpec lists the role assignments of one subject.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"subject": {
+						SchemaProps: spec.SchemaProps{
+							Description: "subject is the user, group or ServiceAccount that gets the roles.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(rbacv1beta1.Subject{}.OpenAPIModelName()),
+						},
+					},
+					"roleAssignments": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "roleAssignments lists the roles to grant. At least one is required, and at most 100 are allowed. Their names must be unique.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(rbacv1beta1.RoleAssignment{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"subject", "roleAssignments"},
+			},
+		},
+		Dependencies: []string{
+			rbacv1beta1.RoleAssignment{}.OpenAPIModelName(), rbacv1beta1.Subject{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_rbac_v1beta1_MulticlusterRoleAssignmentStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "MulticlusterRoleAssignmentStatus reports the clusters of a MulticlusterRoleAssignment and their state.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "type",
+								"x-kubernetes-patch-strategy":  "merge",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "conditions report the overall state. Known types are Applied and Ready.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"roleAssignments": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "roleAssignments reports the state of each role assignment.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(rbacv1beta1.RoleAssignmentStatus{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"appliedClusters": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "appliedClusters lists the clusters with a ClusterPermission of this MulticlusterRoleAssignment.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"clusters": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusters counts the clusters by their state.",
+							Ref:         ref(rbacv1beta1.AssignmentClusters{}.OpenAPIModelName()),
+						},
+					},
+					"authors": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "authors lists the users who wrote the role assignments, as the server identified them. A user who may not grant a role assignment on a cluster that is selected later grants nothing there. Only the server sets it.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(rbacv1beta1.AssignmentAuthor{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"preview": {
+						SchemaProps: spec.SchemaProps{
+							Description: "preview lists the changes that a request would make. It is set only in responses to requests with dryRun and to the subresource rendered, and never stored.",
+							Ref:         ref(rbacv1beta1.AssignmentPreview{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Condition{}.OpenAPIModelName(), rbacv1beta1.AssignmentAuthor{}.OpenAPIModelName(), rbacv1beta1.AssignmentClusters{}.OpenAPIModelName(), rbacv1beta1.AssignmentPreview{}.OpenAPIModelName(), rbacv1beta1.RoleAssignmentStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_rbac_v1beta1_PlacementRef(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PlacementRef refers to a Placement.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is the name of the Placement.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace is the namespace of the Placement.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "namespace"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_rbac_v1beta1_RoleAssignment(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RoleAssignment grants one ClusterRole on the selected clusters.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name identifies the role assignment.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"clusterRole": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusterRole is the name of the ClusterRole to bind. It must exist on the hub when the role assignment is written. The managed clusters apply the rules of their own ClusterRole of that name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"targetNamespaces": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "targetNamespaces lists the namespaces of the managed clusters in which the role is granted. If it is empty, the role is granted in the whole cluster. All role assignments together may have at most 1,000.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"clusterSelection": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusterSelection selects the clusters.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(rbacv1beta1.ClusterSelection{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"name", "clusterRole", "clusterSelection"},
+			},
+		},
+		Dependencies: []string{
+			rbacv1beta1.ClusterSelection{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_rbac_v1beta1_RoleAssignmentStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RoleAssignmentStatus reports the state of one role assignment.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is the name of the role assignment.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is Pending, Active or Error.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason is the reason of the status: Processing, InvalidReference, NoMatchingClusters, SuccessfullyApplied or ApplicationFailed.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message describes the status.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"createdAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "createdAt is the time at which the server first processed the role assignment.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"name", "status", "createdAt"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_rbac_v1beta1_Subject(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Subject is the subject of a MulticlusterRoleAssignment.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"apiGroup": {
+						SchemaProps: spec.SchemaProps{
+							Description: "apiGroup is the API group of the subject. It is rbac.authorization.k8s.io or empty for a user or a group, and must be empty for a ServiceAccount.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "kind is User, Group or ServiceAccount.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is the name of the subject.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "namespace is the namespace of a ServiceAccount on the managed clusters. It must not be set for a user or a group.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"kind", "name"},
 			},
 		},
 	}

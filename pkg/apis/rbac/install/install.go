@@ -7,6 +7,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
 )
 
 // Install registers the internal and versioned types of the group. It panics on a
@@ -14,5 +15,6 @@ import (
 func Install(scheme *runtime.Scheme) {
 	utilruntime.Must(rbac.AddToScheme(scheme))
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	utilruntime.Must(scheme.SetVersionPriority(v1alpha1.SchemeGroupVersion))
+	utilruntime.Must(v1beta1.AddToScheme(scheme))
+	utilruntime.Must(scheme.SetVersionPriority(v1alpha1.SchemeGroupVersion, v1beta1.SchemeGroupVersion))
 }

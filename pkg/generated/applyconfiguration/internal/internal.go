@@ -155,6 +155,16 @@ var schemaYAML = typed.YAMLObject(`types:
     elementType:
       namedType: __untyped_deduced_
     elementRelationship: separable
+- name: io.open-cluster-management.hub-apiserver.pkg.apis.rbac.v1beta1.MulticlusterRoleAssignment
+  scalar: untyped
+  list:
+    elementType:
+      namedType: __untyped_atomic_
+    elementRelationship: atomic
+  map:
+    elementType:
+      namedType: __untyped_deduced_
+    elementRelationship: separable
 - name: io.open-cluster-management.hub-apiserver.pkg.apis.work.v1.AppliedManifestWork
   scalar: untyped
   list:

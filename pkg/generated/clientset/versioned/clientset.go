@@ -21,6 +21,7 @@ import (
 	clusterviewv1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/clusterview/v1"
 	clusterviewv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/clusterview/v1alpha1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1"
+	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1beta1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/register/v1alpha1"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/search/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/work/v1"
@@ -38,6 +39,7 @@ type Interface interface {
 	ClusterviewV1() clusterviewv1.ClusterviewV1Interface
 	ClusterviewV1alpha1() clusterviewv1alpha1.ClusterviewV1alpha1Interface
 	RbacV1alpha1() rbacv1alpha1.RbacV1alpha1Interface
+	RbacV1beta1() rbacv1beta1.RbacV1beta1Interface
 	RegisterV1alpha1() registerv1alpha1.RegisterV1alpha1Interface
 	SearchV1alpha1() searchv1alpha1.SearchV1alpha1Interface
 	WorkV1() workv1.WorkV1Interface
@@ -56,6 +58,7 @@ type Clientset struct {
 	clusterviewV1          *clusterviewv1.ClusterviewV1Client
 	clusterviewV1alpha1    *clusterviewv1alpha1.ClusterviewV1alpha1Client
 	rbacV1alpha1           *rbacv1alpha1.RbacV1alpha1Client
+	rbacV1beta1            *rbacv1beta1.RbacV1beta1Client
 	registerV1alpha1       *registerv1alpha1.RegisterV1alpha1Client
 	searchV1alpha1         *searchv1alpha1.SearchV1alpha1Client
 	workV1                 *workv1.WorkV1Client
@@ -109,6 +112,11 @@ func (c *Clientset) ClusterviewV1alpha1() clusterviewv1alpha1.ClusterviewV1alpha
 // RbacV1alpha1 retrieves the RbacV1alpha1Client
 func (c *Clientset) RbacV1alpha1() rbacv1alpha1.RbacV1alpha1Interface {
 	return c.rbacV1alpha1
+}
+
+// RbacV1beta1 retrieves the RbacV1beta1Client
+func (c *Clientset) RbacV1beta1() rbacv1beta1.RbacV1beta1Interface {
+	return c.rbacV1beta1
 }
 
 // RegisterV1alpha1 retrieves the RegisterV1alpha1Client
@@ -210,6 +218,10 @@ func NewForConfigAndClient(c *rest.Config, httpClient *http.Client) (*Clientset,
 	if err != nil {
 		return nil, err
 	}
+	cs.rbacV1beta1, err = rbacv1beta1.NewForConfigAndClient(&configShallowCopy, httpClient)
+	if err != nil {
+		return nil, err
+	}
 	cs.registerV1alpha1, err = registerv1alpha1.NewForConfigAndClient(&configShallowCopy, httpClient)
 	if err != nil {
 		return nil, err
@@ -253,6 +265,7 @@ func New(c rest.Interface) *Clientset {
 	cs.clusterviewV1 = clusterviewv1.New(c)
 	cs.clusterviewV1alpha1 = clusterviewv1alpha1.New(c)
 	cs.rbacV1alpha1 = rbacv1alpha1.New(c)
+	cs.rbacV1beta1 = rbacv1beta1.New(c)
 	cs.registerV1alpha1 = registerv1alpha1.New(c)
 	cs.searchV1alpha1 = searchv1alpha1.New(c)
 	cs.workV1 = workv1.New(c)

@@ -18,6 +18,7 @@ import (
 	clusterviewv1 "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/v1"
 	clusterviewv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/v1alpha1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
@@ -96,6 +97,10 @@ func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Rbac().V1alpha1().ClusterNamespaces().Informer()}, nil
 	case rbacv1alpha1.SchemeGroupVersion.WithResource("clusterpermissions"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Rbac().V1alpha1().ClusterPermissions().Informer()}, nil
+
+		// Group=rbac.open-cluster-management.io, Version=v1beta1
+	case rbacv1beta1.SchemeGroupVersion.WithResource("multiclusterroleassignments"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Rbac().V1beta1().MulticlusterRoleAssignments().Informer()}, nil
 
 		// Group=register.open-cluster-management.io, Version=v1alpha1
 	case registerv1alpha1.SchemeGroupVersion.WithResource("managedclusters"):

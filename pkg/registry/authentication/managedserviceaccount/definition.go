@@ -37,7 +37,7 @@ func Definition(placement Placement, validator validation.Validator) definition.
 			Spec:   func(a *authentication.ManagedServiceAccount) any { return &a.Spec },
 			Status: func(a *authentication.ManagedServiceAccount) any { return &a.Status },
 			PrepareForCreate: func(ctx context.Context, a *authentication.ManagedServiceAccount) {
-				keepParent(ctx, a, &authentication.ManagedServiceAccount{})
+				keepParent(ctx, a, nil)
 				defaultValidity(a, validator.MaximumValidity)
 				a.Status.Conditions = pendingConditions()
 			},
@@ -111,27 +111,9 @@ func defaultValidity(a *authentication.ManagedServiceAccount, maximum time.Durat
 }
 
 // keepParent keeps the label and the annotation that identify the parent account of a replica.
-// Only the server may change them, because it deletes replicas by them.
-func keepParent(ctx context.Context, a, old *authentication.ManagedServiceAccount) {
-	if definition.ByServer(ctx) {
-		return
-	}
-	a.Labels = kept(a.Labels, old.Labels, authenticationv1beta1.ParentNamespaceLabel)
-	a.Annotations = kept(a.Annotations, old.Annotations, authenticationv1beta1.ParentUIDAnnotation)
-}
-
-// kept returns values with the entry that old has for a key.
-func kept(values, old map[string]string, key string) map[string]string {
-	value, had := old[key]
-	if !had {
-		delete(values, key)
-		return values
-	}
-	if values == nil {
-		values = map[string]string{}
-	}
-	values[key] = value
-	return values
+// Only the server may change them, because it deletes replicas by them. old is nil for a new account.
+func keepParent(ctx context.Context, a *authentication.ManagedServiceAccount, old metav1.Object) {
+	definition.KeepMetadata(ctx, a, old, []string{authenticationv1beta1.ParentNamespaceLabel}, []string{authenticationv1beta1.ParentUIDAnnotation})
 }
 
 func ready(a *authentication.ManagedServiceAccount) any {

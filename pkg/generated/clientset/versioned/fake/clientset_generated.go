@@ -33,6 +33,8 @@ import (
 	fakeclusterviewv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/clusterview/v1alpha1/fake"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1"
 	fakerbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1/fake"
+	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1beta1"
+	fakerbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1beta1/fake"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/register/v1alpha1"
 	fakeregisterv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/register/v1alpha1/fake"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/search/v1alpha1"
@@ -194,6 +196,11 @@ func (c *Clientset) ClusterviewV1alpha1() clusterviewv1alpha1.ClusterviewV1alpha
 // RbacV1alpha1 retrieves the RbacV1alpha1Client
 func (c *Clientset) RbacV1alpha1() rbacv1alpha1.RbacV1alpha1Interface {
 	return &fakerbacv1alpha1.FakeRbacV1alpha1{Fake: &c.Fake}
+}
+
+// RbacV1beta1 retrieves the RbacV1beta1Client
+func (c *Clientset) RbacV1beta1() rbacv1beta1.RbacV1beta1Interface {
+	return &fakerbacv1beta1.FakeRbacV1beta1{Fake: &c.Fake}
 }
 
 // RegisterV1alpha1 retrieves the RegisterV1alpha1Client

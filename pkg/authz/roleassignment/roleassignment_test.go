@@ -1,0 +1,154 @@
+package roleassignment
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/utils/ptr"
+
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/escalation"
+)
+
+// hub allows the listed requests, each as "verb resource[/subresource] [namespace/]name".
+type hub struct {
+	allowed []string
+	asked   atomic.Int32
+	err     error
+}
+
+func (h *hub) decide(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	h.asked.Add(1)
+	if h.err != nil {
+		return authorizer.DecisionNoOpinion, "", h.err
+	}
+	text := a.GetVerb() + " " + a.GetResource()
+	if a.GetSubresource() != "" {
+		text += "/" + a.GetSubresource()
+	}
+	for _, part := range []string{a.GetNamespace(), a.GetName()} {
+		if part != "" {
+			text += " " + part
+		}
+	}
+	if a.GetUser().GetName() == "ann" && slices.Contains(h.allowed, text) {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+}
+
+func (h *hub) pass() *Pass {
+	decides := authorizer.AuthorizerFunc(h.decide)
+	checker := &Checker{Authorizer: decides, Escalation: &escalation.Checker{
+		Authorizer: decides, Delivered: func(context.Context, string) ([]workv1.Manifest, error) { return nil, nil },
+	}}
+	return checker.NewPass()
+}
+
+// bindings returns a ClusterPermission that binds ClusterRole view everywhere and edit in the namespace default.
+func bindings() *rbacv1alpha1.ClusterPermission {
+	subject := &rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "bob"}
+	return &rbacv1alpha1.ClusterPermission{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: "p"},
+		Spec: rbacv1alpha1.ClusterPermissionSpec{
+			ClusterRoleBindings: &[]rbacv1alpha1.ClusterRoleBinding{{Name: "a", Subject: subject, RoleRef: &rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}}},
+			RoleBindings: &[]rbacv1alpha1.RoleBinding{{Name: "b", Namespace: "default", Subject: subject,
+				RoleRef: rbacv1alpha1.RoleRef{APIGroup: ptr.To(rbacv1.GroupName), Kind: "ClusterRole", Name: ptr.To("edit")}}},
+		},
+	}
+}
+
+func TestRefused(t *testing.T) {
+	view, edit := rbacv1beta1.Grant{ClusterRole: "view"}, rbacv1beta1.Grant{ClusterRole: "edit", Namespace: "default"}
+	sets := func() ([]string, error) { return []string{"east", "west"}, nil }
+	for name, test := range map[string]struct {
+		allowed []string
+		author  string
+		before  *rbacv1alpha1.ClusterPermissionSpec
+		want    []rbacv1beta1.Grant
+	}{
+		"nothing":                          {nil, "ann", nil, []rbacv1beta1.Grant{view, edit}},
+		"bind all ClusterPermissions":      {[]string{"bind clusterpermissions"}, "ann", nil, nil},
+		"bind of another user":             {[]string{"bind clusterpermissions"}, "bob", nil, []rbacv1beta1.Grant{view, edit}},
+		"bind in the namespace":            {[]string{"bind clusterpermissions cluster1 p"}, "ann", nil, nil},
+		"bind in another namespace":        {[]string{"bind clusterpermissions cluster2 p"}, "ann", nil, []rbacv1beta1.Grant{view, edit}},
+		"escalate does not suffice":        {[]string{"escalate clusterpermissions cluster1 p"}, "ann", nil, []rbacv1beta1.Grant{view, edit}},
+		"bind of the role only":            {[]string{"bind clusterroles view"}, "ann", nil, []rbacv1beta1.Grant{view, edit}},
+		"bind of a set only":               {[]string{"create managedclustersets/bind west"}, "ann", nil, []rbacv1beta1.Grant{view, edit}},
+		"bind of the role and a set":       {[]string{"bind clusterroles view", "create managedclustersets/bind west"}, "ann", nil, []rbacv1beta1.Grant{edit}},
+		"bind of the role and another set": {[]string{"bind clusterroles view", "create managedclustersets/bind north"}, "ann", nil, []rbacv1beta1.Grant{view, edit}},
+		"delivered before":                 {nil, "ann", &bindings().Spec, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &hub{allowed: test.allowed}
+			refused, err := h.pass().Refused(t.Context(), &rbacv1beta1.AssignmentAuthor{Username: test.author}, bindings(), sets, test.before)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := slices.Collect(maps.Keys(refused)); len(got) != len(test.want) || slices.ContainsFunc(test.want, func(g rbacv1beta1.Grant) bool { return refused[g] == "" }) {
+				t.Errorf("Refused() = %v, want reasons for %v", refused, test.want)
+			}
+		})
+	}
+}
+
+func TestErrors(t *testing.T) {
+	h := &hub{err: errors.New("the hub is down")}
+	author := &rbacv1beta1.AssignmentAuthor{Username: "ann"}
+	if _, err := h.pass().Refused(t.Context(), author, bindings(), func() ([]string, error) { return nil, nil }, nil); !apierrors.IsInternalError(err) {
+		t.Errorf("Refused() without the hub = %v, want an InternalError", err)
+	}
+	h.err = nil
+	if _, err := h.pass().Refused(t.Context(), author, bindings(), func() ([]string, error) { return nil, errors.New("no sets") }, nil); err == nil {
+		t.Error("Refused() without sets = nil, want an error")
+	}
+}
+
+func TestPassAsksOnce(t *testing.T) {
+	h := &hub{allowed: []string{"bind clusterpermissions"}}
+	pass := h.pass()
+	for range 3 {
+		if _, err := pass.Refused(t.Context(), &rbacv1beta1.AssignmentAuthor{Username: "ann"}, bindings(), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := h.asked.Load(); got != 1 {
+		t.Errorf("requests to the hub for three clusters = %d, want 1", got)
+	}
+}
+
+func TestSelects(t *testing.T) {
+	ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: "ann"})
+	for name, test := range map[string]struct {
+		selection rbacv1beta1.ClusterSelection
+		allowed   string
+		path      string
+	}{
+		"placement": {rbacv1beta1.ClusterSelection{Placements: []rbacv1beta1.PlacementRef{{Namespace: "n", Name: "p"}}}, "get placements n p", "path.placements[0]"},
+		"set":       {rbacv1beta1.ClusterSelection{ClusterSets: []string{"s"}}, "get managedclustersets s", "path.clusterSets[0]"},
+		"labels":    {rbacv1beta1.ClusterSelection{LabelSelector: &metav1.LabelSelector{}}, "list managedclusters", "path.labelSelector"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := (&hub{}).pass().Selects(ctx, "a", "path", &test.selection)
+			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), test.path+`: user "ann" cannot `+strings.Fields(test.allowed)[0]) {
+				t.Errorf("Selects() = %v, want 403 for %s", err, test.path)
+			}
+			if err := (&hub{allowed: []string{test.allowed}}).pass().Selects(ctx, "a", "path", &test.selection); err != nil {
+				t.Errorf("Selects() with permission = %v, want nil", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,132 @@
+package multiclusterroleassignment
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+)
+
+// PlacementDecisionResource is the resource of PlacementDecisions. The hub serves them if it has their
+// CustomResourceDefinition.
+var PlacementDecisionResource = schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1beta1", Resource: "placementdecisions"}
+
+const (
+	// placementLabel contains the name of the Placement of a PlacementDecision.
+	placementLabel = "cluster.open-cluster-management.io/placement"
+
+	byPlacement = "byPlacement"
+	byCluster   = "byCluster"
+)
+
+// Placements finds the clusters in the decisions of Placements. A hub may serve PlacementDecisions later.
+type Placements struct {
+	informer cache.SharedIndexInformer
+	served   atomic.Bool
+}
+
+// decision contains the clusters of a PlacementDecision.
+type decision struct {
+	metav1.ObjectMeta
+	clusters []string
+}
+
+// placement returns the name of the Placement.
+func (d *decision) placement() cache.ObjectName {
+	return cache.NewObjectName(d.Namespace, d.Labels[placementLabel])
+}
+
+// NewPlacements returns Placements that know no decisions until the caller calls Run.
+func NewPlacements(hub dynamic.Interface) (*Placements, error) {
+	decisions := hub.Resource(PlacementDecisionResource)
+	p := &Placements{informer: cache.NewSharedIndexInformer(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return decisions.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return decisions.Watch(ctx, options)
+		},
+	}, &unstructured.Unstructured{}, 0, cache.Indexers{
+		byPlacement: func(obj any) ([]string, error) {
+			if d, ok := obj.(*decision); ok {
+				return []string{d.placement().String()}, nil
+			}
+			return nil, nil
+		},
+		byCluster: func(obj any) ([]string, error) {
+			if d, ok := obj.(*decision); ok {
+				return d.clusters, nil
+			}
+			return nil, nil
+		},
+	})}
+	if err := p.informer.SetTransform(onlyClusters); err != nil {
+		return nil, fmt.Errorf("informer of PlacementDecisions: %w", err)
+	}
+	return p, nil
+}
+
+// Run watches the decisions until ctx ends. The hub must serve them.
+func (p *Placements) Run(ctx context.Context) {
+	p.served.Store(true)
+	p.informer.RunWithContext(ctx)
+}
+
+// known reports whether the decisions are known.
+func (p *Placements) known() bool { return p.served.Load() && p.informer.HasSynced() }
+
+// clusters returns the sorted clusters in the decisions of a Placement, and reports whether it has any
+// PlacementDecision.
+func (p *Placements) clusters(placement cache.ObjectName) (names []string, decided bool, err error) {
+	objects, err := p.informer.GetIndexer().ByIndex(byPlacement, placement.String())
+	if err != nil {
+		return nil, false, err
+	}
+	for _, obj := range objects {
+		names = append(names, obj.(*decision).clusters...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), len(objects) > 0, nil
+}
+
+// placementsOf returns the Placements whose decisions contain a cluster.
+func (p *Placements) placementsOf(cluster string) ([]cache.ObjectName, error) {
+	objects, err := p.informer.GetIndexer().ByIndex(byCluster, cluster)
+	if err != nil {
+		return nil, err
+	}
+	var placements []cache.ObjectName
+	for _, obj := range objects {
+		placements = append(placements, obj.(*decision).placement())
+	}
+	return placements, nil
+}
+
+// onlyClusters removes all fields of a PlacementDecision that the controller does not read.
+func onlyClusters(obj any) (any, error) {
+	object, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return obj, nil
+	}
+	d := &decision{ObjectMeta: metav1.ObjectMeta{
+		Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
+		Labels: map[string]string{placementLabel: object.GetLabels()[placementLabel]},
+	}}
+	items, _, _ := unstructured.NestedSlice(object.Object, "status", "decisions")
+	for _, item := range items {
+		if fields, ok := item.(map[string]any); ok {
+			if name, ok := fields["clusterName"].(string); ok && name != "" {
+				d.clusters = append(d.clusters, name)
+			}
+		}
+	}
+	return d, nil
+}

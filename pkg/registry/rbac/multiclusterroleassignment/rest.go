@@ -1,0 +1,218 @@
+package multiclusterroleassignment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/util/dryrun"
+	"k8s.io/apiserver/pkg/warning"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
+	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
+	"open-cluster-management.io/hub-apiserver/pkg/controllers/multiclusterroleassignment"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+	render "open-cluster-management.io/hub-apiserver/pkg/render/roleassignment"
+)
+
+var (
+	kind = rbac.SchemeGroupVersion.WithKind("MulticlusterRoleAssignment").GroupKind()
+
+	assignmentsPath = field.NewPath("spec", "roleAssignments")
+)
+
+// shownClusters is the number of clusters that a message names. It counts the others.
+const shownClusters = 10
+
+// REST serves MulticlusterRoleAssignments. Its checks run after admission, when the object is complete. The response to
+// a dry-run contains the changes that the write would make.
+type REST struct {
+	*definition.REST
+	Options
+}
+
+// Create implements rest.Creater.
+func (r *REST) Create(ctx context.Context, obj runtime.Object, admit rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	created, err := r.REST.Create(ctx, obj, r.guard().AdmitCreate(admit), options)
+	if err != nil || !dryrun.IsDryRun(options.DryRun) {
+		return created, err
+	}
+	return created, r.preview(ctx, created)
+}
+
+// Update implements rest.Updater. It also serves patches and server-side apply.
+func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, admitCreate rest.ValidateObjectFunc, admitUpdate rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	guard := r.guard()
+	updated, created, err := r.REST.Update(ctx, name, objInfo, guard.AdmitCreate(admitCreate), guard.AdmitUpdate(admitUpdate), forceAllowCreate, options)
+	if err != nil || !dryrun.IsDryRun(options.DryRun) {
+		return updated, created, err
+	}
+	return updated, created, r.preview(ctx, updated)
+}
+
+func (o *Options) guard() definition.Guard[*rbac.MulticlusterRoleAssignment] {
+	return definition.Guard[*rbac.MulticlusterRoleAssignment]{
+		Create: func(ctx context.Context, a *rbac.MulticlusterRoleAssignment) error {
+			return o.check(ctx, a, nil, o.Refuse)
+		},
+		Update: func(ctx context.Context, a, old *rbac.MulticlusterRoleAssignment) error {
+			// Labels, annotations and finalizers can be changed even if the unchanged spec could not be granted now.
+			if equality.Semantic.DeepEqual(a.Spec, old.Spec) {
+				return nil
+			}
+			return o.check(ctx, a, old, o.Refuse)
+		},
+	}
+}
+
+// check refuses role assignments that a write adds or changes and that the caller may not make. old is nil for a new
+// object.
+func (o *Options) check(ctx context.Context, a, old *rbac.MulticlusterRoleAssignment, refuse bool) error {
+	assignment, err := versioned(a)
+	if err != nil {
+		return err
+	}
+	changed := changedNames(a, old)
+	pass := o.Checker.NewPass()
+	var errs field.ErrorList
+	for i := range assignment.Spec.RoleAssignments {
+		item, path := &assignment.Spec.RoleAssignments[i], assignmentsPath.Index(i)
+		if !changed[item.Name] {
+			continue
+		}
+		exists, err := o.RoleExists(ctx, item.ClusterRole)
+		if err != nil {
+			return apierrors.NewInternalError(fmt.Errorf("looking up ClusterRole %q of the hub: %w", item.ClusterRole, err))
+		}
+		if !exists {
+			errs = append(errs, field.NotFound(path.Child("clusterRole"), item.ClusterRole))
+		}
+	}
+	if len(errs) > 0 {
+		return apierrors.NewInvalid(kind, a.Name, errs)
+	}
+	for i := range assignment.Spec.RoleAssignments {
+		if item := &assignment.Spec.RoleAssignments[i]; changed[item.Name] {
+			if err := pass.Selects(ctx, a.Name, assignmentsPath.Index(i).Child("clusterSelection").String(), &item.ClusterSelection); err != nil {
+				return err
+			}
+		}
+	}
+	plan, err := o.Planner.Plan(ctx, assignment, o.Refuse || o.Warn)
+	if err != nil {
+		return apierrors.NewInternalError(fmt.Errorf("selecting clusters: %w", err))
+	}
+	if n := len(plan.Excess); n > 0 {
+		return apierrors.NewInvalid(kind, a.Name, field.ErrorList{field.Forbidden(assignmentsPath, fmt.Sprintf(
+			"all role assignments together must select at most %d clusters and make at most %d grants on them; %d clusters exceed these limits; use several MulticlusterRoleAssignments",
+			rbacv1beta1.MaxClusters, rbacv1beta1.MaxGrants, n))})
+	}
+	lines := refusals(plan, changed)
+	if len(lines) > 0 && refuse {
+		return apierrors.NewForbidden(rbacv1beta1.Resource("multiclusterroleassignments"), a.Name, errors.New(strings.Join(lines, "\n")))
+	}
+	for _, line := range lines {
+		warning.AddWarning(ctx, "", line)
+	}
+	for i, selection := range plan.Selections {
+		if !changed[assignment.Spec.RoleAssignments[i].Name] {
+			continue
+		}
+		path := assignmentsPath.Index(i).Child("clusterSelection")
+		switch {
+		case selection.Unknown != "":
+			warning.AddWarning(ctx, "", fmt.Sprintf("%s: the clusters are not known: %s", path, selection.Unknown))
+		case len(selection.Clusters) == 0:
+			warning.AddWarning(ctx, "", fmt.Sprintf("%s: no cluster is selected%s", path, missing(selection.Missing)))
+		}
+	}
+	return nil
+}
+
+func missing(objects []string) string {
+	if len(objects) == 0 {
+		return ""
+	}
+	return ": " + objects[0]
+}
+
+// maxRefusals is the maximum number of role assignments in a refusal.
+const maxRefusals = 10
+
+// refusals returns a line for each changed role assignment with grants that the caller may not make.
+func refusals(plan *multiclusterroleassignment.Plan, changed map[string]bool) []string {
+	var lines []string
+	for i := range plan.Assignment.Spec.RoleAssignments {
+		item := &plan.Assignment.Spec.RoleAssignments[i]
+		if !changed[item.Name] || len(lines) == maxRefusals {
+			continue
+		}
+		grants := render.Grants(&plan.Assignment.Spec.Subject, item)
+		var names []string
+		reason, count := "", 0
+		for _, cluster := range plan.Clusters {
+			if !slices.ContainsFunc(cluster.Refused, func(g rbacv1beta1.Grant) bool { return slices.Contains(grants, g) }) {
+				continue
+			}
+			if count++; count <= shownClusters {
+				names = append(names, cluster.Name)
+			}
+			reason = cluster.Reason
+		}
+		if count == 0 {
+			continue
+		}
+		more := ""
+		if count > shownClusters {
+			more = fmt.Sprintf(" and %d more", count-shownClusters)
+		}
+		lines = append(lines, fmt.Sprintf("%s: refused on %d clusters (%s%s): %s", assignmentsPath.Index(i), count, strings.Join(names, ", "), more, reason))
+	}
+	return lines
+}
+
+// preview sets the changes that the object would make.
+func (o *Options) preview(ctx context.Context, obj runtime.Object) error {
+	a, ok := obj.(*rbac.MulticlusterRoleAssignment)
+	if !ok {
+		return nil
+	}
+	assignment, err := versioned(a)
+	if err != nil {
+		return err
+	}
+	plan, err := o.Planner.Plan(ctx, assignment, o.Refuse)
+	if err != nil {
+		return apierrors.NewInternalError(fmt.Errorf("selecting clusters: %w", err))
+	}
+	a.Status.Preview = &rbac.AssignmentPreview{}
+	if err := scheme.Scheme.Convert(plan.Preview(), a.Status.Preview, nil); err != nil {
+		return apierrors.NewInternalError(fmt.Errorf("converting a preview: %w", err))
+	}
+	return nil
+}
+
+func versioned(a *rbac.MulticlusterRoleAssignment) (*rbacv1beta1.MulticlusterRoleAssignment, error) {
+	out := &rbacv1beta1.MulticlusterRoleAssignment{}
+	if err := scheme.Scheme.Convert(a, out, nil); err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("converting a MulticlusterRoleAssignment: %w", err))
+	}
+	return out, nil
+}
+
+func subjectOf(a *rbac.MulticlusterRoleAssignment) string {
+	assignment, err := versioned(a)
+	if err != nil {
+		return "<unknown>"
+	}
+	return render.SubjectName(&assignment.Spec.Subject)
+}

@@ -1,0 +1,3 @@
+// Package roleassignment tests MulticlusterRoleAssignments, from the checks in the request to the bindings on a managed
+// cluster, in a fleet of test/framework.
+package roleassignment
