@@ -87,6 +87,7 @@ func transcript(ctx context.Context, fleet *localhub.Fleet) error {
 		},
 		func(ctx context.Context, out io.Writer) error { return useExecutor(ctx, out, member.Name, managed) },
 		func(ctx context.Context, out io.Writer) error { return searchFleet(ctx, out, fleet) },
+		func(ctx context.Context, out io.Writer) error { return fleetAccess(ctx, out, member.Name) },
 	)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package clusteradm
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -254,8 +255,9 @@ func (a *asking) canI(ctx context.Context, client versioned.Interface, args []st
 		return err
 	}
 	request := a.request(args)
+	var answer *accessv1alpha1.FleetAccessReviewStatus
 	if a.subject == "" && len(a.groups) == 0 {
-		return a.pages(func(page accessv1alpha1.Page) (*accessv1alpha1.FleetAccessReviewStatus, error) {
+		answer, err = a.pages(func(page accessv1alpha1.Page) (*accessv1alpha1.FleetAccessReviewStatus, error) {
 			review := &accessv1alpha1.SelfFleetAccessReview{Spec: accessv1alpha1.SelfFleetAccessReviewSpec{AccessRequest: request, Page: page, Clusters: clusters}}
 			got, err := client.AccessV1alpha1().SelfFleetAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 			if err != nil {
@@ -263,9 +265,15 @@ func (a *asking) canI(ctx context.Context, client versioned.Interface, args []st
 			}
 			return &got.Status, nil
 		}, a.decisions)
+	} else {
+		spec := accessv1alpha1.FleetAccessReviewSpec{User: a.subject, Groups: a.groups, AccessRequest: request, Clusters: clusters}
+		answer, err = a.review(ctx, client, spec, a.decisions)
 	}
-	spec := accessv1alpha1.FleetAccessReviewSpec{User: a.subject, Groups: a.groups, AccessRequest: request, Clusters: clusters}
-	return a.review(ctx, client, spec, a.decisions)
+	if err == nil && answer.Allowed == 0 {
+		// The exit code is 1, as that of kubectl auth can-i.
+		err = errors.New("no selected cluster is known to allow the request")
+	}
+	return err
 }
 
 func (a *asking) explain(ctx context.Context, client versioned.Interface, args []string) error {
@@ -292,11 +300,12 @@ func (a *asking) explain(ctx context.Context, client versioned.Interface, args [
 	default:
 		return fmt.Errorf("cannot explain %q: use one of %s", args[0], strings.Join(explained, ", "))
 	}
-	return a.review(ctx, client, spec, a.holdings)
+	_, err = a.review(ctx, client, spec, a.holdings)
+	return err
 }
 
 // review sends a FleetAccessReview for each page.
-func (a *asking) review(ctx context.Context, client versioned.Interface, spec accessv1alpha1.FleetAccessReviewSpec, show func(*accessv1alpha1.FleetAccessReviewStatus) error) error {
+func (a *asking) review(ctx context.Context, client versioned.Interface, spec accessv1alpha1.FleetAccessReviewSpec, show func(*accessv1alpha1.FleetAccessReviewStatus) error) (*accessv1alpha1.FleetAccessReviewStatus, error) {
 	return a.pages(func(page accessv1alpha1.Page) (*accessv1alpha1.FleetAccessReviewStatus, error) {
 		spec.Page = page
 		got, err := client.AccessV1alpha1().FleetAccessReviews().Create(ctx, &accessv1alpha1.FleetAccessReview{Spec: spec}, metav1.CreateOptions{})
@@ -307,13 +316,13 @@ func (a *asking) review(ctx context.Context, client versioned.Interface, spec ac
 	}, show)
 }
 
-// pages joins the pages of a review and shows them.
-func (a *asking) pages(next func(accessv1alpha1.Page) (*accessv1alpha1.FleetAccessReviewStatus, error), show func(*accessv1alpha1.FleetAccessReviewStatus) error) error {
+// pages joins the pages of a review, shows them and returns them.
+func (a *asking) pages(next func(accessv1alpha1.Page) (*accessv1alpha1.FleetAccessReviewStatus, error), show func(*accessv1alpha1.FleetAccessReviewStatus) error) (*accessv1alpha1.FleetAccessReviewStatus, error) {
 	all := &accessv1alpha1.FleetAccessReviewStatus{}
 	for {
 		page, err := next(accessv1alpha1.Page{Limit: ptr.To(int32(min(authPage, a.limit-len(all.Clusters)))), Continue: all.Continue})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		page.Clusters = slices.Concat(all.Clusters, page.Clusters)
 		if all = page; all.Continue == "" || len(all.Clusters) >= a.limit {
@@ -321,12 +330,12 @@ func (a *asking) pages(next func(accessv1alpha1.Page) (*accessv1alpha1.FleetAcce
 		}
 	}
 	if a.output == outputJSON {
-		return a.json(all)
+		return all, a.json(all)
 	}
 	if err := show(all); err != nil {
-		return err
+		return nil, err
 	}
-	return a.omitted(all.RemainingItemCount, "clusters")
+	return all, a.omitted(all.RemainingItemCount, "clusters")
 }
 
 func (a *asking) json(status any) error {
