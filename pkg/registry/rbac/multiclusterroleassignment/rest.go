@@ -49,11 +49,17 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, admit rest.Valida
 	return created, r.preview(ctx, created)
 }
 
-// Update implements rest.Updater. It also serves patches and server-side apply.
+// Update implements rest.Updater. It also serves patches and server-side apply. A dry-run that keeps the spec has no
+// preview, so that kubectl diff finds no difference.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, admitCreate rest.ValidateObjectFunc, admitUpdate rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	guard := r.guard()
+	guard, changed := r.guard(), true
+	check := guard.Update
+	guard.Update = func(ctx context.Context, a, old *rbac.MulticlusterRoleAssignment) error {
+		changed = !equality.Semantic.DeepEqual(a.Spec, old.Spec)
+		return check(ctx, a, old)
+	}
 	updated, created, err := r.REST.Update(ctx, name, objInfo, guard.AdmitCreate(admitCreate), guard.AdmitUpdate(admitUpdate), forceAllowCreate, options)
-	if err != nil || !dryrun.IsDryRun(options.DryRun) {
+	if err != nil || !dryrun.IsDryRun(options.DryRun) || !created && !changed {
 		return updated, created, err
 	}
 	return updated, created, r.preview(ctx, updated)
