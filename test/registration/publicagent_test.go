@@ -182,14 +182,21 @@ func (p *publicRegistration) begin(t *testing.T, annotations map[string]string) 
 func (c *publicClient) watch(t *testing.T, cluster string) func() *unstructured.Unstructured {
 	t.Helper()
 	ofName := func(options *metav1.ListOptions) { options.FieldSelector = "metadata.name=" + cluster }
-	// Agents of releases without streaming lists send a list and then a watch.
+	// Agents of releases without streaming lists send a list and then a watch. Such a list comes from the cache of the API
+	// server, which may not contain a new object yet.
 	options := metav1.ListOptions{ResourceVersion: "0"}
 	ofName(&options)
-	list := framework.Must(c.clusters().List(t.Context(), options))(t)
-	if len(list.Items) != 1 || list.Items[0].GetName() != cluster {
-		t.Errorf("list of ManagedCluster %s has %d items, want it only", cluster, len(list.Items))
-	}
-	options.ResourceVersion, options.AllowWatchBookmarks = list.GetResourceVersion(), true
+	framework.Eventually(t, "a list contains ManagedCluster "+cluster+" only", func(ctx context.Context) error {
+		list, err := c.clusters().List(ctx, options)
+		if err != nil {
+			return err
+		}
+		if len(list.Items) != 1 || list.Items[0].GetName() != cluster {
+			return fmt.Errorf("the list has %d items", len(list.Items))
+		}
+		options.ResourceVersion, options.AllowWatchBookmarks = list.GetResourceVersion(), true
+		return nil
+	})
 	framework.Must(c.clusters().Watch(t.Context(), options))(t).Stop()
 
 	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(c.dynamic, 0, metav1.NamespaceAll, ofName)
