@@ -11,7 +11,7 @@ import (
 
 // TestAuthorizedByHub checks that only the request itself that the hub has forwarded needs no review.
 func TestAuthorizedByHub(t *testing.T) {
-	ann := &forwardedUser{&user.DefaultInfo{Name: "ann"}}
+	ann := &forwardedUser{Info: &user.DefaultInfo{Name: "ann"}}
 	own := request.RequestInfo{
 		IsResourceRequest: true, Verb: "update", APIGroup: "work.open-cluster-management.io", APIVersion: "v1",
 		Namespace: "cluster1", Resource: "manifestworks", Subresource: "status", Name: "web",
@@ -36,7 +36,7 @@ func TestAuthorizedByHub(t *testing.T) {
 		"a request that a client sends directly":  {&user.DefaultInfo{Name: "ann"}, own, func(a *authorizer.AttributesRecord) { a.User = &user.DefaultInfo{Name: "ann"} }, false},
 		"an impersonated user":                    {&user.DefaultInfo{Name: "ben"}, own, func(a *authorizer.AttributesRecord) { a.User = &user.DefaultInfo{Name: "ben"} }, false},
 		"the impersonator":                        {&user.DefaultInfo{Name: "ben"}, own, func(*authorizer.AttributesRecord) {}, false},
-		"another forwarded user of the same name": {ann, own, func(a *authorizer.AttributesRecord) { a.User = &forwardedUser{ann.Info} }, false},
+		"another forwarded user of the same name": {ann, own, func(a *authorizer.AttributesRecord) { a.User = &forwardedUser{Info: ann.Info} }, false},
 		"a URL":                                 {ann, path, func(a *authorizer.AttributesRecord) { a.ResourceRequest = false }, false},
 		"a resource during a request for a URL": {ann, path, func(*authorizer.AttributesRecord) {}, false},
 		"another verb":                          {ann, own, func(a *authorizer.AttributesRecord) { a.Verb = "execute-as" }, false},
@@ -58,6 +58,11 @@ func TestAuthorizedByHub(t *testing.T) {
 			if err != nil || (decision == authorizer.DecisionAllow) != test.want || reviewed == test.want {
 				t.Errorf("Authorize() = %v, %v, reviewed %t, want allowed %t", decision, err, reviewed, test.want)
 			}
+			// An open connection checks again whether its caller is still allowed.
+			if decision, _, err := authorize.Authorize(ctx, attributes(test.change)); err != nil || decision == authorizer.DecisionAllow || !reviewed {
+				t.Errorf("second Authorize() = %v, %v, reviewed %t, want a review", decision, err, reviewed)
+			}
+			ann.authorized.Store(false)
 		})
 	}
 }

@@ -88,7 +88,7 @@ func (p *frontProxy) AuthenticateRequest(request *http.Request) (*authenticator.
 }
 
 func forwardedResponse(response *authenticator.Response) *authenticator.Response {
-	response.User = &forwardedUser{response.User}
+	response.User = &forwardedUser{Info: response.User}
 	return response
 }
 
