@@ -151,7 +151,7 @@ func (f *Feed) load(ctx context.Context) (uint64, error) {
 func (f *Feed) read(ctx context.Context, names []string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	todo := make(chan string)
+	queue := make(chan string)
 	type result struct {
 		*content
 		err error
@@ -160,17 +160,17 @@ func (f *Feed) read(ctx context.Context, names []string) error {
 	var readers sync.WaitGroup
 	for range min(maxReads, runtime.GOMAXPROCS(0), len(names)) {
 		readers.Go(func() {
-			for name := range todo {
+			for name := range queue {
 				found, err := f.readOne(ctx, name)
 				results <- result{found, err}
 			}
 		})
 	}
 	go func() {
-		defer close(todo)
+		defer close(queue)
 		for _, name := range names {
 			select {
-			case todo <- name:
+			case queue <- name:
 			case <-ctx.Done():
 				return
 			}

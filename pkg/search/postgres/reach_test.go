@@ -19,8 +19,10 @@ func TestReach(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		},
-		"timeout of the dialer": func(context.Context) error {
-			time.Sleep(probeTimeout - time.Nanosecond)
+		"timeout of the dialer": func(ctx context.Context) error {
+			dialing, cancel := context.WithTimeout(ctx, probeTimeout-time.Nanosecond)
+			defer cancel()
+			<-dialing.Done()
 			return os.ErrDeadlineExceeded
 		},
 		"unreachable host": func(context.Context) error { return os.NewSyscallError("connect", syscall.EHOSTUNREACH) },
