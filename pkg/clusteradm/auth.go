@@ -230,9 +230,9 @@ func (a *asking) selection() (accessv1alpha1.ClusterSelection, error) {
 }
 
 // request returns the request that the arguments of can-i and who-can describe.
-func (a *asking) request(args []string) accessv1alpha1.AccessRequest {
+func (a *asking) request(args []string) (accessv1alpha1.AccessRequest, error) {
 	if strings.HasPrefix(args[1], "/") {
-		return accessv1alpha1.AccessRequest{NonResourceAttributes: &accessv1alpha1.NonResourceAttributes{Verb: args[0], Path: args[1]}}
+		return accessv1alpha1.AccessRequest{NonResourceAttributes: &accessv1alpha1.NonResourceAttributes{Verb: args[0], Path: args[1]}}, nil
 	}
 	resource, subresource, _ := strings.Cut(args[1], "/")
 	resource, group, _ := strings.Cut(resource, ".")
@@ -243,10 +243,14 @@ func (a *asking) request(args []string) accessv1alpha1.AccessRequest {
 	if !a.all {
 		attributes.Namespace = ptr.Deref(a.access.Namespace, "")
 		if attributes.Namespace == "" {
-			attributes.Namespace, _, _ = a.access.ToRawKubeConfigLoader().Namespace()
+			namespace, _, err := a.access.ToRawKubeConfigLoader().Namespace()
+			if err != nil {
+				return accessv1alpha1.AccessRequest{}, err
+			}
+			attributes.Namespace = namespace
 		}
 	}
-	return accessv1alpha1.AccessRequest{ResourceAttributes: attributes}
+	return accessv1alpha1.AccessRequest{ResourceAttributes: attributes}, nil
 }
 
 func (a *asking) canI(ctx context.Context, client versioned.Interface, args []string) error {
@@ -254,7 +258,10 @@ func (a *asking) canI(ctx context.Context, client versioned.Interface, args []st
 	if err != nil {
 		return err
 	}
-	request := a.request(args)
+	request, err := a.request(args)
+	if err != nil {
+		return err
+	}
 	var answer *accessv1alpha1.FleetAccessReviewStatus
 	if a.subject == "" && len(a.groups) == 0 {
 		answer, err = a.pages(func(page accessv1alpha1.Page) (*accessv1alpha1.FleetAccessReviewStatus, error) {
@@ -424,7 +431,11 @@ func (a *asking) whoCan(ctx context.Context, client versioned.Interface, args []
 	if err != nil {
 		return err
 	}
-	spec := accessv1alpha1.FleetSubjectReviewSpec{AccessRequest: a.request(args), Clusters: clusters, Escalations: a.escalations}
+	request, err := a.request(args)
+	if err != nil {
+		return err
+	}
+	spec := accessv1alpha1.FleetSubjectReviewSpec{AccessRequest: request, Clusters: clusters, Escalations: a.escalations}
 	all := &accessv1alpha1.FleetSubjectReviewStatus{}
 	for {
 		spec.Page = accessv1alpha1.Page{Limit: ptr.To(int32(min(authPage, a.limit-len(all.Subjects)))), Continue: all.Continue}
