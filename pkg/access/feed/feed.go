@@ -78,8 +78,8 @@ type Feed struct {
 
 	// The goroutine of Run owns the following fields.
 	clusters map[string]*cluster
-	// states is the time of the next read of the states.
-	states time.Time
+	// states is the time of the next read of the states, and statesRead that of the last one.
+	states, statesRead time.Time
 	// reached is the last time at which the feed reached the current version of the engine. behind is true if that was
 	// long ago.
 	reached time.Time
@@ -335,7 +335,10 @@ func (f *Feed) apply(ctx context.Context, changes []search.Change) {
 			f.clusters[name] = c
 		}
 		if c.stale != "" {
-			f.states = time.Time{}
+			// Earlier, States returns the same states. With many clusters that join, each read takes time.
+			if soon := f.statesRead.Add(f.timing.tick); soon.Before(f.states) {
+				f.states = soon
+			}
 		}
 		if report[0].Version <= c.version {
 			return
@@ -458,7 +461,8 @@ func (f *Feed) readStates(ctx context.Context) error {
 			f.config.Index.Remove(name)
 		}
 	}
-	f.states = time.Now().Add(f.timing.states)
+	f.statesRead = time.Now()
+	f.states = f.statesRead.Add(f.timing.states)
 	return nil
 }
 
