@@ -80,6 +80,8 @@ type Feed struct {
 	clusters map[string]*cluster
 	// states is the time of the next read of the states, and statesRead that of the last one.
 	states, statesRead time.Time
+	// due is the time of the next read of a cluster, or zero.
+	due time.Time
 	// reached is the last time at which the feed reached the current version of the engine. behind is true if that was
 	// long ago.
 	reached time.Time
@@ -115,7 +117,7 @@ func (f *Feed) Run(ctx context.Context) {
 		} else {
 			klog.FromContext(ctx).V(2).Info("Cannot read roles and bindings from the search engine yet", "err", err)
 		}
-		f.check()
+		f.lag()
 		select {
 		case <-ctx.Done():
 		case <-time.After(backoff.Step()):
@@ -354,7 +356,7 @@ func (f *Feed) applyDelta(ctx context.Context, name string, c *cluster, d *delta
 	if c.report == nil {
 		if d.report != nil {
 			// The changes contain only the objects that the cluster has not reported before.
-			c.schedule(time.Now(), f.timing.reread)
+			f.schedule(c)
 		}
 		return
 	}
@@ -368,14 +370,14 @@ func (f *Feed) applyDelta(ctx context.Context, name string, c *cluster, d *delta
 		d.update = newUpdate(true)
 		c.objects, c.bytes, c.refused = 0, 0, ""
 	} else if c.refused != "" {
-		c.schedule(time.Now(), f.timing.reread)
+		f.schedule(c)
 		return
 	} else if !c.current().Known {
 		f.publish(name, c)
 	}
 	if c.bytes > f.maxBytes {
 		// It includes replaced content, so only a read shows the size. The index has a bound of its own.
-		c.schedule(time.Now(), f.timing.reread)
+		f.schedule(c)
 	}
 	if err := f.config.Index.Update(name, d.update); err != nil {
 		updates.WithLabelValues(resultRefused).Inc()
@@ -385,7 +387,7 @@ func (f *Feed) applyDelta(ctx context.Context, name string, c *cluster, d *delta
 		updates.WithLabelValues(resultApplied).Inc()
 	}
 	if c.disagrees() {
-		c.schedule(time.Now(), f.timing.reread)
+		f.schedule(c)
 	}
 	f.publish(name, c)
 }
@@ -398,25 +400,41 @@ func (f *Feed) periodic(ctx context.Context) error {
 			return err
 		}
 	}
-	var due []string
-	for name, c := range f.clusters {
-		if !c.reread.IsZero() && !now.Before(c.reread) {
-			due = append(due, name)
-		}
-	}
-	if len(due) > 0 {
-		if err := f.read(ctx, due); err != nil {
+	if !f.due.IsZero() && !now.Before(f.due) {
+		if err := f.readDue(ctx, now); err != nil {
 			return err
 		}
 	}
-	f.check()
+	f.lag()
 	return nil
 }
 
-// check updates what depends on the time.
-func (f *Feed) check() {
-	f.lag()
-	f.measure()
+// schedule makes the feed read a cluster again.
+func (f *Feed) schedule(c *cluster) {
+	c.schedule(time.Now(), f.timing.reread)
+	if f.due.IsZero() || c.reread.Before(f.due) {
+		f.due = c.reread
+	}
+}
+
+// readDue reads the clusters that are due.
+func (f *Feed) readDue(ctx context.Context, now time.Time) error {
+	f.due = time.Time{}
+	var due []string
+	for name, c := range f.clusters {
+		switch {
+		case c.reread.IsZero():
+		case !now.Before(c.reread):
+			due = append(due, name)
+		case f.due.IsZero() || c.reread.Before(f.due):
+			f.due = c.reread
+		}
+	}
+	if err := f.read(ctx, due); err != nil {
+		f.due = now // the clusters that are not read stay due
+		return err
+	}
+	return nil
 }
 
 // lag makes all clusters unknown while the feed is behind.
@@ -450,7 +468,7 @@ func (f *Feed) readStates(ctx context.Context) error {
 			c = &cluster{}
 			f.clusters[s.Name] = c
 			// The cluster may have reported before the version that is followed.
-			c.reread = time.Now()
+			f.schedule(c)
 		}
 		c.stale = stale(s)
 		f.publish(s.Name, c)
@@ -461,6 +479,7 @@ func (f *Feed) readStates(ctx context.Context) error {
 			f.config.Index.Remove(name)
 		}
 	}
+	f.measure()
 	f.statesRead = time.Now()
 	f.states = f.statesRead.Add(f.timing.states)
 	return nil
