@@ -29,6 +29,8 @@ type Index struct {
 	// slots are the clusters by number; a free slot is nil.
 	slots []*cluster
 	free  []uint32
+	// changes are touched while mu is held, so that whoever reads afterwards finds the change.
+	changes rbac.Interests
 }
 
 var _ Writer = &Index{}
@@ -46,6 +48,23 @@ type cluster struct {
 
 // New returns an empty Index.
 func New() *Index { return &Index{records: newRecords(), clusters: map[string]*cluster{}} }
+
+// Changes notifies of changes of what subjects hold on any cluster.
+func (x *Index) Changes() *rbac.Interests { return &x.changes }
+
+// touch notifies those with an interest in the subjects of bindings.
+func (x *Index) touch(bindings ...*binding) {
+	if x.changes.Empty() {
+		return
+	}
+	var subjects []rbac.Subject
+	for _, b := range bindings {
+		for _, ref := range b.subjects {
+			subjects = append(subjects, ref.subject.subject())
+		}
+	}
+	x.changes.Touch(subjects)
+}
 
 // cluster returns a cluster, which it adds if it is new.
 func (x *Index) cluster(name string) *cluster {
@@ -69,7 +88,10 @@ func (x *Index) cluster(name string) *cluster {
 func (x *Index) SetState(cluster string, s State) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.cluster(cluster).state = s
+	if c := x.cluster(cluster); c.state != s {
+		c.state = s
+		x.touch(c.bindings...)
+	}
 }
 
 // Remove implements Writer.
@@ -80,6 +102,7 @@ func (x *Index) Remove(cluster string) {
 	if c == nil {
 		return
 	}
+	x.touch(c.bindings...)
 	for _, r := range c.roles {
 		x.releaseRole(c, r)
 	}
@@ -232,9 +255,12 @@ func (x *Index) measure(c *cluster, u *Update, p *prepared) (roles, bindings, si
 
 func (x *Index) setRoles(c *cluster, u *Update, p *prepared) {
 	now := make([]*role, len(p.roles))
+	changed := map[*node]bool{}
 	for i := range p.roles {
 		now[i] = x.records.role(&p.roles[i])
-		now[i].clusters.add(c.id)
+		if now[i].clusters.add(c.id) {
+			changed[now[i].node] = true
+		}
 	}
 	byNode := func(a, b *role) int { return cmp.Compare(a.node.id, b.node.id) }
 	slices.SortFunc(now, byNode)
@@ -246,14 +272,27 @@ func (x *Index) setRoles(c *cluster, u *Update, p *prepared) {
 			}
 		}
 	}
-	c.roles = replace(c.roles, now, deleted, u.Full, byNode, func(r *role) { x.releaseRole(c, r) })
+	c.roles = replace(c.roles, now, deleted, u.Full, byNode, func(r *role) {
+		changed[r.node] = true
+		x.releaseRole(c, r)
+	})
+	if len(changed) == 0 || x.changes.Empty() {
+		return
+	}
+	for _, b := range c.bindings {
+		if changed[b.node] {
+			x.touch(b)
+		}
+	}
 }
 
 func (x *Index) setBindings(c *cluster, u *Update, p *prepared) {
 	now := make([]*binding, len(p.bindings))
 	for i, b := range p.bindings {
 		now[i] = x.records.binding(b)
-		now[i].clusters.add(c.id)
+		if now[i].clusters.add(c.id) {
+			x.touch(now[i])
+		}
 	}
 	byKey := func(a, b *binding) int { return a.compare(b.namespace.Value(), b.name.Value()) }
 	slices.SortFunc(now, byKey)
@@ -265,7 +304,10 @@ func (x *Index) setBindings(c *cluster, u *Update, p *prepared) {
 			}
 		}
 	}
-	c.bindings = replace(c.bindings, now, deleted, u.Full, byKey, func(b *binding) { x.releaseBinding(c, b) })
+	c.bindings = replace(c.bindings, now, deleted, u.Full, byKey, func(b *binding) {
+		x.touch(b)
+		x.releaseBinding(c, b)
+	})
 }
 
 // replace returns a sorted list after a change, and releases the records that are no

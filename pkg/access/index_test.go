@@ -49,23 +49,8 @@ func (m *model) allows(s Subject, a Attributes) []rbac.Key {
 		if key.Kind == rbac.KindRoleBinding && (a.NonResource || key.Namespace != a.Namespace) {
 			continue
 		}
-		if !slices.ContainsFunc(b.Subjects, func(of rbacv1.Subject) bool {
-			switch of.Kind {
-			case rbacv1.UserKind:
-				return of.Name == s.User
-			case rbacv1.GroupKind:
-				return slices.Contains(s.Groups, of.Name)
-			}
-			namespace := cmp.Or(of.Namespace, key.Namespace)
-			return namespace != "" && s.User == "system:serviceaccount:"+namespace+":"+of.Name
-		}) {
-			continue
-		}
-		role := rbac.Key{Kind: b.RoleRef.Kind, Name: b.RoleRef.Name}
-		if role.Kind == rbac.KindRole {
-			role.Namespace = key.Namespace
-		}
-		if slices.ContainsFunc(m.roles[role], func(rule rbacv1.PolicyRule) bool { return matches(rule, a) }) {
+		role, bound := roleBoundTo(key, b, s)
+		if bound && slices.ContainsFunc(m.roles[role], func(rule rbacv1.PolicyRule) bool { return matches(rule, a) }) {
 			by = append(by, key)
 		}
 	}
@@ -73,6 +58,24 @@ func (m *model) allows(s Subject, a Attributes) []rbac.Key {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	return by
+}
+
+// roleBoundTo returns the role of a binding, and reports whether the binding contains a subject.
+func roleBoundTo(key rbac.Key, b Binding, s Subject) (role rbac.Key, bound bool) {
+	role = rbac.Key{Kind: b.RoleRef.Kind, Name: b.RoleRef.Name}
+	if role.Kind == rbac.KindRole {
+		role.Namespace = key.Namespace
+	}
+	return role, slices.ContainsFunc(b.Subjects, func(of rbacv1.Subject) bool {
+		switch of.Kind {
+		case rbacv1.UserKind:
+			return of.Name == s.User
+		case rbacv1.GroupKind:
+			return slices.Contains(s.Groups, of.Name)
+		}
+		namespace := cmp.Or(of.Namespace, key.Namespace)
+		return namespace != "" && s.User == "system:serviceaccount:"+namespace+":"+of.Name
+	})
 }
 
 func matches(rule rbacv1.PolicyRule, a Attributes) bool {
@@ -198,6 +201,7 @@ func TestRandomFleet(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprintf("cluster%02d", i)
 	}
+	followers := newFollowers(x, names)
 	common := randomUpdate(r, newModel())
 	common.Full = true
 	for step := range 2000 {
@@ -227,6 +231,9 @@ func TestRandomFleet(t *testing.T) {
 		a := randomAttributes(r)
 		s := Subject{User: pick(r, someUsers), Groups: some(r, someGroupsOf, 2)}
 		wantAnswers(t, x, fleet, names, s, a)
+		for _, f := range followers {
+			f.check(t, fleet)
+		}
 		if step%20 == 0 {
 			wantWho(t, x, fleet, names, a)
 			wantTotals(t, x, fleet)

@@ -68,6 +68,30 @@ func SubjectFor(name string, groups []string) Subject {
 	return s
 }
 
+// SubjectOf returns a user with the groups that an API server adds, or false without subjects. The subjects are the user
+// and its groups; the user may be missing.
+func SubjectOf(subjects []rbac.Subject) (Subject, bool) {
+	var name string
+	var groups []string
+	for _, s := range subjects {
+		if s.Group {
+			groups = append(groups, s.Name)
+		} else {
+			name = s.Name
+		}
+	}
+	return SubjectFor(name, groups), len(subjects) > 0
+}
+
+// Subjects returns the user and its groups as subjects of bindings.
+func (s Subject) Subjects() []rbac.Subject {
+	subjects := []rbac.Subject{{Name: s.User}}
+	for _, group := range s.Groups {
+		subjects = append(subjects, rbac.Subject{Group: true, Name: group})
+	}
+	return subjects
+}
+
 // Decision is the answer to a request on one cluster.
 type Decision string
 

@@ -38,8 +38,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/generated/openapi"
 	"open-cluster-management.io/hub-apiserver/pkg/keepalive"
 	"open-cluster-management.io/hub-apiserver/pkg/registration/csr"
-	managedclusterview "open-cluster-management.io/hub-apiserver/pkg/registry/clusterview/managedcluster"
-	managedclustersetview "open-cluster-management.io/hub-apiserver/pkg/registry/clusterview/managedclusterset"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/multiclusterroleassignment"
@@ -242,10 +240,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		dependencies := VirtualDependencies{Imports: importing, Search: SearchDependencies{
 			Engine: fleet.engine, Scopes: fleet.scopes, Reports: fleet.reports, WatchMemory: limits.watchMemory,
 		}, Access: fleet.reviews(informers, c.extra.Search.HubCluster)}
-		if dependencies.ManagedClusterViews, err = managedclusterview.NewREST(informers.clusters.Cluster().V1().ManagedClusters().Informer(), fleet.scopes); err != nil {
-			return nil, err
-		}
-		if dependencies.ManagedClusterSetViews, err = managedclustersetview.NewREST(informers.sets.Cluster().V1beta2().ManagedClusterSets().Informer(), fleet.scopes); err != nil {
+		if dependencies.Views, err = fleet.views(informers, hubRoles, c.extra.Search.HubCluster); err != nil {
 			return nil, err
 		}
 		virtual = Virtual(dependencies)

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"maps"
 	"sync/atomic"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
+	clusterviewv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/controllers/clusterpermission"
@@ -65,16 +67,19 @@ func (c CompletedConfig) deliverer(clients *clients, informers informerFactories
 	return deliverer
 }
 
-// onlyRules removes all metadata of a role except its identity and the label of default roles.
+// onlyRules removes all metadata of a role except its identity and the labels that the server reads.
 func onlyRules(obj any) (any, error) {
 	switch role := obj.(type) {
 	case *rbacv1.Role:
 		role.ObjectMeta = identityOf(&role.ObjectMeta)
 	case *rbacv1.ClusterRole:
-		origin, known := role.Labels[visibility.DefaultRoleLabel]
+		kept := maps.Clone(role.Labels)
+		maps.DeleteFunc(kept, func(key, _ string) bool {
+			return key != visibility.DefaultRoleLabel && key != clusterviewv1alpha1.DiscoverableLabel
+		})
 		role.ObjectMeta, role.AggregationRule = identityOf(&role.ObjectMeta), nil
-		if known {
-			role.Labels = map[string]string{visibility.DefaultRoleLabel: origin}
+		if len(kept) > 0 {
+			role.Labels = kept
 		}
 	}
 	return obj, nil

@@ -125,24 +125,31 @@ type VirtualDependencies struct {
 	Search SearchDependencies
 	// Access are the dependencies of the group access.open-cluster-management.io.
 	Access fleetreview.Options
-	// ManagedClusterViews and ManagedClusterSetViews are the storages of the views of callers.
-	ManagedClusterViews, ManagedClusterSetViews rest.Storage
+	// Views are the storages of the views of callers.
+	Views Views
 	// Imports are the stores into which objects are imported.
 	Imports *imports.Stores
 }
 
-// Virtual returns the table of all resources that are served but not stored.
-func Virtual(d VirtualDependencies) []definition.Virtual {
-	return slices.Concat(searchRows(d.Search), accessRows(d.Access), clusterViewRows(d), []definition.Virtual{importRow(d.Imports)})
+// Views are the storages of the group clusterview.open-cluster-management.io.
+type Views struct {
+	ManagedClusters, ManagedClusterSets, UserPermissions, KubeVirtProjects rest.Storage
 }
 
-func clusterViewRows(d VirtualDependencies) []definition.Virtual {
+// Virtual returns the table of all resources that are served but not stored.
+func Virtual(d VirtualDependencies) []definition.Virtual {
+	return slices.Concat(searchRows(d.Search), accessRows(d.Access), clusterViewRows(d.Views), []definition.Virtual{importRow(d.Imports)})
+}
+
+func clusterViewRows(views Views) []definition.Virtual {
 	one := func(name string, version schema.GroupVersion, storage rest.Storage) definition.Virtual {
 		return definition.Virtual{Name: name, Version: version, Storages: func() map[string]rest.Storage { return map[string]rest.Storage{name: storage} }}
 	}
 	return []definition.Virtual{
-		one("managedclusters", clusterviewv1.SchemeGroupVersion, d.ManagedClusterViews),
-		one("managedclustersets", clusterviewv1alpha1.SchemeGroupVersion, d.ManagedClusterSetViews),
+		one("managedclusters", clusterviewv1.SchemeGroupVersion, views.ManagedClusters),
+		one("kubevirtprojects", clusterviewv1.SchemeGroupVersion, views.KubeVirtProjects),
+		one("managedclustersets", clusterviewv1alpha1.SchemeGroupVersion, views.ManagedClusterSets),
+		one("userpermissions", clusterviewv1alpha1.SchemeGroupVersion, views.UserPermissions),
 	}
 }
 
@@ -202,7 +209,7 @@ func DefaultResourceConfig(search *SearchConfig) *serverstorage.ResourceConfig {
 	}
 	config.EnableVersions(migrationv1alpha1.SchemeGroupVersion)
 	if search != nil {
-		for _, row := range slices.Concat(searchRows(SearchDependencies{}), accessRows(fleetreview.Options{}), clusterViewRows(VirtualDependencies{})) {
+		for _, row := range slices.Concat(searchRows(SearchDependencies{}), accessRows(fleetreview.Options{}), clusterViewRows(Views{})) {
 			config.EnableVersions(row.Version)
 		}
 	}

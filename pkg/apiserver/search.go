@@ -36,6 +36,11 @@ import (
 	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/access/fleetreview"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/clusterview/kubevirtproject"
+	managedclusterview "open-cluster-management.io/hub-apiserver/pkg/registry/clusterview/managedcluster"
+	managedclustersetview "open-cluster-management.io/hub-apiserver/pkg/registry/clusterview/managedclusterset"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/clusterview/userpermission"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/clusterview/view"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/graphql"
@@ -179,20 +184,7 @@ func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinf
 		out.claim = newStorageClaim(hub, c.extra.Namespace, searchClaim, id)
 	}
 
-	names := func() ([]string, error) {
-		if !clusters.Informer().HasSynced() {
-			return nil, errors.New("the ManagedClusters are not listed yet")
-		}
-		existing, err := clusters.Lister().List(labels.Everything())
-		if err != nil {
-			return nil, err
-		}
-		out := make([]string, 0, len(existing))
-		for _, cluster := range existing {
-			out = append(out, cluster.Name)
-		}
-		return out, nil
-	}
+	names := func() ([]string, error) { return namesOf(clusters) }
 	out.reports, err = ingest.New(ingest.Config{
 		Engine: out.engine, HubCluster: config.HubCluster, Clusters: names, Version: version.Short(),
 		ClusterResources: config.ClusterResources, ClusterBytes: config.ClusterBytes,
@@ -273,6 +265,39 @@ func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinf
 	}
 	out.graphql, err = graphql.New(graphql.Config{Engine: out.engine, Scopes: out.scopes, Stale: out.staleClusters, Authorizer: c.generic.Authorization.Authorizer, Watches: limits.watches, WatchMemory: limits.watchMemory})
 	return out, err
+}
+
+// views returns the storages of the views of callers.
+func (f *fleetSearch) views(informers informerFactories, roles kubeinformers.SharedInformerFactory, hubCluster string) (out Views, err error) {
+	clusters, sets := informers.clusters.Cluster().V1().ManagedClusters(), informers.sets.Cluster().V1beta2().ManagedClusterSets()
+	bound := &view.Bound{Index: f.access, Clusters: func() ([]string, error) { return namesOf(clusters) }, HubCluster: hubCluster}
+	out.KubeVirtProjects = kubevirtproject.NewREST(bound)
+	if out.ManagedClusters, err = managedclusterview.NewREST(clusters.Informer(), f.scopes); err != nil {
+		return out, err
+	}
+	if out.ManagedClusterSets, err = managedclustersetview.NewREST(sets.Informer(), f.scopes); err != nil {
+		return out, err
+	}
+	out.UserPermissions, err = userpermission.NewREST(userpermission.Options{
+		Bound: bound, ClusterRoles: roles.Rbac().V1().ClusterRoles().Informer(), Clusters: clusters.Informer(), Scopes: f.scopes,
+	})
+	return out, err
+}
+
+// namesOf returns the names of all ManagedClusters, or an error while they are not listed.
+func namesOf(clusters clusterinformers.ManagedClusterInformer) ([]string, error) {
+	if !clusters.Informer().HasSynced() {
+		return nil, errors.New("the ManagedClusters are not listed yet")
+	}
+	existing, err := clusters.Lister().List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	out := make([]string, 0, len(existing))
+	for _, cluster := range existing {
+		out = append(out, cluster.Name)
+	}
+	return out, nil
 }
 
 // reviews returns the dependencies of reviews of fleet access.

@@ -76,7 +76,7 @@ func BenchmarkFleetAccess(b *testing.B) {
 		b.Fatal(err)
 	}
 	for range b.N {
-		measureAccess(b, defaults)
+		measureAccess(b, client, defaults)
 	}
 	reviews := &stopwatch{}
 	r := rand.New(rand.NewPCG(3, 3))
@@ -106,7 +106,7 @@ func heapInUse() uint64 {
 	return m.HeapAlloc
 }
 
-func measureAccess(b *testing.B, defaults *access.Update) {
+func measureAccess(b *testing.B, hub kubernetes.Interface, defaults *access.Update) {
 	b.Helper()
 	before := heapInUse()
 	x := access.New()
@@ -128,6 +128,8 @@ func measureAccess(b *testing.B, defaults *access.Update) {
 	fmt.Printf("  %d clusters, %d bindings: %.1f MB, %.1f bytes for each binding and cluster, text included\n",
 		len(clusters), total, float64(used)/1e6, float64(used)/float64(total))
 	full.print("full report of a cluster")
+	bindOperators(b, x, clusters)
+	permissions := newUserPermissions(b, hub, x, clusters)
 
 	r := rand.New(rand.NewPCG(4, 4))
 	change := func() {
@@ -142,9 +144,10 @@ func measureAccess(b *testing.B, defaults *access.Update) {
 		}
 	}
 	ask := func(suffix string) {
-		r := rand.New(rand.NewPCG(5, 5))
-		canI, whoCan, escalations, explain := &stopwatch{}, &stopwatch{}, &stopwatch{}, &stopwatch{}
+		r, callers := rand.New(rand.NewPCG(5, 5)), rand.New(rand.NewPCG(7, 7))
+		canI, whoCan, escalations, explain, listed := &stopwatch{}, &stopwatch{}, &stopwatch{}, &stopwatch{}, &stopwatch{}
 		var found [3]int
+		var most, size int
 		for range accessAsked {
 			s, a := accessQuestion(r)
 			canI.time(func() {
@@ -161,11 +164,18 @@ func measureAccess(b *testing.B, defaults *access.Update) {
 				found[2] += x.WhoCan(access.Who{Attributes: a, Clusters: clusters, Limit: 100, MaxGrants: 10, Escalations: true}).Total
 			})
 			explain.time(func() { x.Holdings(s, clusters, 100) })
+			caller := permissionCaller(callers)
+			listed.time(func() {
+				bindings, bytes := permissions.list(b, caller)
+				most, size = max(most, bindings), max(size, bytes)
+			})
 		}
 		canI.print("can-i on all clusters" + suffix)
 		whoCan.print("who-can on all clusters" + suffix)
 		escalations.print("who-can with escalations" + suffix)
 		explain.print("holdings on all clusters" + suffix)
+		listed.print("list of userpermissions" + suffix)
+		fmt.Printf("  the longest list of userpermissions has %d bindings and %d KB of JSON\n", most, size/1000)
 		fmt.Printf("  a question found on average %d allowing clusters, %d subjects, %d with escalations\n", found[0]/accessAsked, found[1]/accessAsked, found[2]/accessAsked)
 	}
 	ask("")
@@ -190,6 +200,11 @@ func measureAccess(b *testing.B, defaults *access.Update) {
 		}
 	})
 	ask(", 100 changes/s")
+	started := time.Now()
+	stopWatches := permissions.watch(b, rand.New(rand.NewPCG(6, 6)))
+	fmt.Printf("  %d watches of userpermissions began within %.1f s\n", accessWatches, time.Since(started).Seconds())
+	ask(fmt.Sprintf(", and %d watches", accessWatches))
+	fmt.Printf("  they received %d events\n", stopWatches())
 	close(stop)
 	changing.Wait()
 	runtime.KeepAlive(x)

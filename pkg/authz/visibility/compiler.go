@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
 // Mode is the source of search permissions.
@@ -90,7 +91,7 @@ type Compiler struct {
 	clock     clock.Clock
 	policy    *policy
 	delivered *delivered
-	interests *interests
+	interests *rbac.Interests
 	scopes    *scopes
 	classes   *classes
 	feeds     []feed
@@ -108,7 +109,7 @@ type Compiler struct {
 	limiter *rate.Limiter
 
 	subscribersMu sync.Mutex
-	subscribers   map[*interest]user.Info
+	subscribers   map[*rbac.Interest]user.Info
 }
 
 // New returns a Compiler that follows the informers, or an error if the Config is
@@ -118,7 +119,7 @@ func New(config Config) (*Compiler, error) {
 		return nil, fmt.Errorf("visibility: %w", err)
 	}
 	registerMetrics()
-	interests := newInterests()
+	interests := &rbac.Interests{}
 	c := &Compiler{
 		config:      config,
 		clock:       config.Clock,
@@ -128,7 +129,7 @@ func New(config Config) (*Compiler, error) {
 		classes:     &classes{read: config.HubClasses, clock: config.Clock},
 		samples:     make(chan *entry, maxSamples),
 		limiter:     rate.NewLimiter(samplesPerSecond, sampleBurst),
-		subscribers: map[*interest]user.Info{},
+		subscribers: map[*rbac.Interest]user.Info{},
 	}
 	if config.Works != nil {
 		c.delivered = newDelivered(c)
@@ -287,19 +288,12 @@ func (c *Compiler) find(ctx context.Context, e *entry) (*finding, error) {
 // changed; Scope returns the new one. The caller must call stop, which ends the
 // subscription.
 func (c *Compiler) Subscribe(identity user.Info) (changed <-chan struct{}, stop func()) {
-	changes := make(chan struct{}, 1)
-	one := &interest{subjects: hubSubjects(identity), touched: func() {
-		select {
-		case changes <- struct{}{}:
-		default: // the pending value covers this change
-		}
-	}}
-	c.interests.add(one)
+	one, changed := c.interests.Subscribe(hubSubjects(identity))
 	c.subscribersMu.Lock()
 	c.subscribers[one] = copied(identity)
 	c.subscribersMu.Unlock()
-	return changes, func() {
-		c.interests.remove(one)
+	return changed, func() {
+		c.interests.Remove(one)
 		c.subscribersMu.Lock()
 		delete(c.subscribers, one)
 		c.subscribersMu.Unlock()

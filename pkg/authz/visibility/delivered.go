@@ -170,7 +170,7 @@ func (d *delivered) set(cluster string, manifests []workv1.Manifest) {
 		concerned = append(concerned, bound...)
 	}
 	d.mu.Unlock()
-	d.compiler.interests.touch(concerned)
+	d.compiler.interests.Touch(concerned)
 }
 
 // boundTo returns the subjects that are bound to a role of that name on any cluster.

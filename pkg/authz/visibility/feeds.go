@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
 // feed is an informer that the Compiler follows.
@@ -63,9 +65,9 @@ func (c *Compiler) unfollow() {
 // applied applies an event of the hub's RBAC.
 func (c *Compiler) applied(obj any, gone bool) {
 	changed, _ := c.policy.apply(obj, gone)
-	c.interests.touch(changed.concerned)
+	c.interests.Touch(changed.concerned)
 	if changed.role != nil && c.delivered != nil {
-		c.interests.touch(c.delivered.boundTo(*changed.role))
+		c.interests.Touch(c.delivered.boundTo(*changed.role))
 	}
 }
 
@@ -96,7 +98,7 @@ func (c *Compiler) Run(ctx context.Context) {
 // sends no event when its decisions change.
 func (c *Compiler) notifyReviewed(ctx context.Context) {
 	for c.pause(ctx, c.config.ReviewTTL) {
-		var concerned []*interest
+		var concerned []*rbac.Interest
 		c.subscribersMu.Lock()
 		for one, identity := range c.subscribers {
 			if c.asks(identity) {
@@ -105,7 +107,7 @@ func (c *Compiler) notifyReviewed(ctx context.Context) {
 		}
 		c.subscribersMu.Unlock()
 		for _, one := range concerned {
-			one.touched()
+			one.Touched()
 		}
 	}
 }

@@ -7,11 +7,13 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/utils/lru"
+
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
 // scopes caches the Scopes of identities.
 type scopes struct {
-	interests *interests
+	interests *rbac.Interests
 
 	mu      sync.Mutex
 	entries *lru.Cache
@@ -23,7 +25,7 @@ type scopes struct {
 // entry is the cached state of one identity.
 type entry struct {
 	identity *user.DefaultInfo
-	interest *interest
+	interest *rbac.Interest
 	// turn serializes the computation of the Scope.
 	turn chan struct{}
 	// changes counts the events that may have changed the Scope.
@@ -43,12 +45,12 @@ type finding struct {
 	expires time.Time
 }
 
-func newScopes(size int, interests *interests) *scopes {
+func newScopes(size int, interests *rbac.Interests) *scopes {
 	s := &scopes{interests: interests, byContent: lru.New(size)}
 	s.entries = lru.NewWithEvictionFunc(size, func(_ lru.Key, value any) {
 		if e, ok := value.(*entry); ok {
 			e.dropped.Store(true)
-			interests.remove(e.interest)
+			interests.Remove(e.interest)
 		}
 	})
 	return s
@@ -65,9 +67,9 @@ func (s *scopes) entry(identity user.Info) *entry {
 		}
 	}
 	e := &entry{identity: copied(identity), turn: make(chan struct{}, 1)}
-	e.interest = &interest{subjects: hubSubjects(identity), touched: func() { e.changes.Add(1) }}
+	e.interest = &rbac.Interest{Subjects: hubSubjects(identity), Touched: func() { e.changes.Add(1) }}
 	// Changes must be counted before anything is read.
-	s.interests.add(e.interest)
+	s.interests.Add(e.interest)
 	s.entries.Add(key, e)
 	cachedScopes.Set(float64(s.entries.Len()))
 	return e

@@ -254,8 +254,15 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1beta2.ManagedNamespaceConfig{}.OpenAPIModelName():                          schema_pkg_apis_cluster_v1beta2_ManagedNamespaceConfig(ref),
 		clusterviewv1.ManagedCluster{}.OpenAPIModelName():                            schema_pkg_apis_clusterview_v1_ManagedCluster(ref),
 		clusterviewv1.ManagedClusterList{}.OpenAPIModelName():                        schema_pkg_apis_clusterview_v1_ManagedClusterList(ref),
+		clusterviewv1.Project{}.OpenAPIModelName():                                   schema_pkg_apis_clusterview_v1_Project(ref),
+		clusterviewv1.ProjectList{}.OpenAPIModelName():                               schema_pkg_apis_clusterview_v1_ProjectList(ref),
+		clusterviewv1alpha1.ClusterBinding{}.OpenAPIModelName():                      schema_pkg_apis_clusterview_v1alpha1_ClusterBinding(ref),
+		clusterviewv1alpha1.ClusterRoleDefinition{}.OpenAPIModelName():               schema_pkg_apis_clusterview_v1alpha1_ClusterRoleDefinition(ref),
 		clusterviewv1alpha1.ManagedClusterSet{}.OpenAPIModelName():                   schema_pkg_apis_clusterview_v1alpha1_ManagedClusterSet(ref),
 		clusterviewv1alpha1.ManagedClusterSetList{}.OpenAPIModelName():               schema_pkg_apis_clusterview_v1alpha1_ManagedClusterSetList(ref),
+		clusterviewv1alpha1.UserPermission{}.OpenAPIModelName():                      schema_pkg_apis_clusterview_v1alpha1_UserPermission(ref),
+		clusterviewv1alpha1.UserPermissionList{}.OpenAPIModelName():                  schema_pkg_apis_clusterview_v1alpha1_UserPermissionList(ref),
+		clusterviewv1alpha1.UserPermissionStatus{}.OpenAPIModelName():                schema_pkg_apis_clusterview_v1alpha1_UserPermissionStatus(ref),
 		migrationv1alpha1.Import{}.OpenAPIModelName():                                schema_pkg_apis_migration_v1alpha1_Import(ref),
 		migrationv1alpha1.ImportSpec{}.OpenAPIModelName():                            schema_pkg_apis_migration_v1alpha1_ImportSpec(ref),
 		migrationv1alpha1.ImportStatus{}.OpenAPIModelName():                          schema_pkg_apis_migration_v1alpha1_ImportStatus(ref),
@@ -10909,6 +10916,174 @@ func schema_pkg_apis_clusterview_v1_ManagedClusterList(ref common.ReferenceCallb
 	}
 }
 
+func schema_pkg_apis_clusterview_v1_Project(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Project is a namespace of a cluster in which the caller has a role of KubeVirt. Its labels contain the names of the cluster and the namespace. It is read-only.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_clusterview_v1_ProjectList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ProjectList is a list of Projects.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items is the list of Projects.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(clusterviewv1.Project{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ListMeta{}.OpenAPIModelName(), clusterviewv1.Project{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_clusterview_v1alpha1_ClusterBinding(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClusterBinding shows where on a cluster the caller has the ClusterRole.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"cluster": {
+						SchemaProps: spec.SchemaProps{
+							Description: "cluster is the name of the cluster.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"scope": {
+						SchemaProps: spec.SchemaProps{
+							Description: "scope is cluster or namespace.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"namespaces": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "namespaces are the namespaces of the cluster, sorted. For scope cluster, it contains only \"*\".",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"cluster", "scope", "namespaces"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_clusterview_v1alpha1_ClusterRoleDefinition(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ClusterRoleDefinition contains the rules of a ClusterRole.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"rules": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "rules are the rules of the ClusterRole.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1.PolicyRule{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1.PolicyRule{}.OpenAPIModelName()},
+	}
+}
+
 func schema_pkg_apis_clusterview_v1alpha1_ManagedClusterSet(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -11007,6 +11182,142 @@ func schema_pkg_apis_clusterview_v1alpha1_ManagedClusterSetList(ref common.Refer
 		},
 		Dependencies: []string{
 			metav1.ListMeta{}.OpenAPIModelName(), clusterviewv1alpha1.ManagedClusterSet{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_clusterview_v1alpha1_UserPermission(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "UserPermission shows on which clusters the caller has a ClusterRole. It has the name of the ClusterRole, and is read-only.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status contains the clusters.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(clusterviewv1alpha1.UserPermissionStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName(), clusterviewv1alpha1.UserPermissionStatus{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_clusterview_v1alpha1_UserPermissionList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "UserPermissionList is a list of UserPermissions.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items is the list of UserPermissions.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(clusterviewv1alpha1.UserPermission{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			metav1.ListMeta{}.OpenAPIModelName(), clusterviewv1alpha1.UserPermission{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_clusterview_v1alpha1_UserPermissionStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "UserPermissionStatus contains the clusters on which the caller has a ClusterRole.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"bindings": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"cluster",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "bindings are the clusters, sorted by name.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(clusterviewv1alpha1.ClusterBinding{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"clusterRoleDefinition": {
+						SchemaProps: spec.SchemaProps{
+							Description: "clusterRoleDefinition contains the rules of the ClusterRole on the hub.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(clusterviewv1alpha1.ClusterRoleDefinition{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			clusterviewv1alpha1.ClusterBinding{}.OpenAPIModelName(), clusterviewv1alpha1.ClusterRoleDefinition{}.OpenAPIModelName()},
 	}
 }
 

@@ -3,6 +3,7 @@ package definition
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metatable "k8s.io/apimachinery/pkg/api/meta/table"
@@ -54,21 +55,27 @@ func (c Columns[T]) cells(obj runtime.Object, wide bool) []any {
 }
 
 // NewTableConvertor returns a convertor for resources that are not rows of the table of stored resources.
-func NewTableConvertor(columns ColumnSet) rest.TableConvertor { return tableConvertor{columns} }
+func NewTableConvertor(columns ColumnSet) rest.TableConvertor {
+	return tableConvertor{columns: columns}
+}
+
+// NewBareTableConvertor returns a convertor for objects that are computed for each request: without NAME and AGE.
+func NewBareTableConvertor(columns ColumnSet) rest.TableConvertor {
+	return tableConvertor{columns, true}
+}
 
 // tableConvertor implements rest.TableConvertor. The columns have the same order as for
-// Pods: NAME, the narrow columns, AGE, the wide columns.
+// Pods: NAME, the narrow columns, AGE, the wide columns. A bare one omits NAME and AGE.
 type tableConvertor struct {
 	columns ColumnSet
+	bare    bool
 }
 
 // ConvertToTable implements rest.TableConvertor.
 func (t tableConvertor) ConvertToTable(_ context.Context, object runtime.Object, tableOptions runtime.Object) (*metav1.Table, error) {
 	table := &metav1.Table{}
 	rows, err := metatable.MetaToTableRow(object, func(obj runtime.Object, _ metav1.Object, name, age string) ([]any, error) {
-		cells := append([]any{name}, t.columns.cells(obj, false)...)
-		cells = append(cells, age)
-		return append(cells, t.columns.cells(obj, true)...), nil
+		return frame[any](t, name, t.columns.cells(obj, false), age, t.columns.cells(obj, true)), nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("converting to a table: %w", err)
@@ -89,9 +96,15 @@ func (t tableConvertor) ConvertToTable(_ context.Context, object runtime.Object,
 }
 
 func (t tableConvertor) definitions() []metav1.TableColumnDefinition {
-	out := append([]metav1.TableColumnDefinition{nameColumn}, t.columns.definitions(false)...)
-	out = append(out, ageColumn)
-	return append(out, t.columns.definitions(true)...)
+	return frame(t, nameColumn, t.columns.definitions(false), ageColumn, t.columns.definitions(true))
+}
+
+// frame orders what belongs to the columns.
+func frame[T any](t tableConvertor, name T, narrow []T, age T, wide []T) []T {
+	if t.bare {
+		return slices.Concat(narrow, wide)
+	}
+	return slices.Concat([]T{name}, narrow, []T{age}, wide)
 }
 
 // ConditionColumn returns a column with the status of a condition. It shows Unknown until the

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/klog/v2"
 
@@ -17,6 +18,11 @@ func Scope(ctx context.Context, scopes search.Scopes) (visibility.Scope, error) 
 	if !ok {
 		return visibility.Scope{}, apierrors.NewUnauthorized("the request has no user")
 	}
+	return ScopeOf(ctx, scopes, caller)
+}
+
+// ScopeOf returns the scope of a user. Its errors are API errors.
+func ScopeOf(ctx context.Context, scopes search.Scopes, caller user.Info) (visibility.Scope, error) {
 	scope, err := scopes.Scope(ctx, caller)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot determine the scope of a search", "user", caller.GetName())

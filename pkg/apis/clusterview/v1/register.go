@@ -24,7 +24,9 @@ func Resource(resource string) schema.GroupResource {
 }
 
 // Types returns the objects of this version.
-func Types() []runtime.Object { return []runtime.Object{&ManagedCluster{}, &ManagedClusterList{}} }
+func Types() []runtime.Object {
+	return []runtime.Object{&ManagedCluster{}, &ManagedClusterList{}, &Project{}, &ProjectList{}}
+}
 
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion, Types()...)

@@ -16,3 +16,13 @@ func (in ManagedCluster) OpenAPIModelName() string {
 func (in ManagedClusterList) OpenAPIModelName() string {
 	return "io.open-cluster-management.clusterview.v1.ManagedClusterList"
 }
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Project) OpenAPIModelName() string {
+	return "io.open-cluster-management.clusterview.v1.Project"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ProjectList) OpenAPIModelName() string {
+	return "io.open-cluster-management.clusterview.v1.ProjectList"
+}

@@ -25,7 +25,7 @@ func Resource(resource string) schema.GroupResource {
 
 // Types returns the objects of this version.
 func Types() []runtime.Object {
-	return []runtime.Object{&ManagedClusterSet{}, &ManagedClusterSetList{}}
+	return []runtime.Object{&ManagedClusterSet{}, &ManagedClusterSetList{}, &UserPermission{}, &UserPermissionList{}}
 }
 
 func addKnownTypes(scheme *runtime.Scheme) error {

@@ -8,6 +8,16 @@
 package v1alpha1
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ClusterBinding) OpenAPIModelName() string {
+	return "io.open-cluster-management.clusterview.v1alpha1.ClusterBinding"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ClusterRoleDefinition) OpenAPIModelName() string {
+	return "io.open-cluster-management.clusterview.v1alpha1.ClusterRoleDefinition"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ManagedClusterSet) OpenAPIModelName() string {
 	return "io.open-cluster-management.clusterview.v1alpha1.ManagedClusterSet"
 }
@@ -15,4 +25,19 @@ func (in ManagedClusterSet) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ManagedClusterSetList) OpenAPIModelName() string {
 	return "io.open-cluster-management.clusterview.v1alpha1.ManagedClusterSetList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in UserPermission) OpenAPIModelName() string {
+	return "io.open-cluster-management.clusterview.v1alpha1.UserPermission"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in UserPermissionList) OpenAPIModelName() string {
+	return "io.open-cluster-management.clusterview.v1alpha1.UserPermissionList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in UserPermissionStatus) OpenAPIModelName() string {
+	return "io.open-cluster-management.clusterview.v1alpha1.UserPermissionStatus"
 }

@@ -91,6 +91,8 @@ func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource
 		// Group=clusterview.open-cluster-management.io, Version=v1alpha1
 	case clusterviewv1alpha1.SchemeGroupVersion.WithResource("managedclustersets"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Clusterview().V1alpha1().ManagedClusterSets().Informer()}, nil
+	case clusterviewv1alpha1.SchemeGroupVersion.WithResource("userpermissions"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Clusterview().V1alpha1().UserPermissions().Informer()}, nil
 
 		// Group=rbac.open-cluster-management.io, Version=v1alpha1
 	case rbacv1alpha1.SchemeGroupVersion.WithResource("clusternamespaces"):

@@ -92,19 +92,11 @@ func NewSelf(o Options) rest.Storage {
 // onManagedCluster returns the subject that a caller of the hub is on managed clusters, or the reason why
 // it is none.
 func onManagedCluster(caller user.Info) (access.Subject, string) {
-	var name string
-	var groups []string
-	for _, s := range visibility.ManagedSubjects(caller) {
-		if s.Group {
-			groups = append(groups, s.Name)
-		} else {
-			name = s.Name
-		}
-	}
-	if name == "" && len(groups) == 0 {
+	s, known := access.SubjectOf(visibility.ManagedSubjects(caller))
+	if !known {
 		return access.Subject{}, reasonLocalName
 	}
-	return access.SubjectFor(name, groups), ""
+	return s, ""
 }
 
 // NewAccess returns the storage of fleetaccessreviews.

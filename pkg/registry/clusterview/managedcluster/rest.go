@@ -2,7 +2,7 @@
 package managedcluster
 
 import (
-	"fmt"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -12,29 +12,32 @@ import (
 	clusterviewv1 "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/clusterview/view"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
 // NewREST returns the storage. The informer is of ManagedClusters.
-func NewREST(clusters cache.SharedIndexInformer, scopes view.Scopes) (*view.REST, error) {
+func NewREST(clusters cache.SharedIndexInformer, scopes search.Scopes) (*view.REST, error) {
+	source, err := view.NewSource(clusterviewv1.Resource("managedclusters"), clusters, scopes, func(source view.Object) view.Object {
+		c, ok := source.(*clusterv1.ManagedCluster)
+		if !ok {
+			return &clusterviewv1.ManagedCluster{}
+		}
+		return &clusterviewv1.ManagedCluster{ObjectMeta: c.ObjectMeta, Spec: c.Spec, Status: c.Status}
+	})
+	if err != nil {
+		return nil, err
+	}
 	conditions := func(c *clusterviewv1.ManagedCluster) []metav1.Condition { return c.Status.Conditions }
 	return view.NewREST(view.Options{
-		Resource: clusterviewv1.Resource("managedclusters"), Singular: "managedcluster", ShortNames: []string{"mcv", "mcvs"},
+		Singular: "managedcluster", ShortNames: []string{"mcv", "mcvs"}, Lister: source,
 		New:     func() view.Object { return &clusterviewv1.ManagedCluster{} },
 		NewList: func() runtime.Object { return &clusterviewv1.ManagedClusterList{} },
-		Columns: definition.Columns[*clusterviewv1.ManagedCluster]{
+		Table: definition.NewTableConvertor(definition.Columns[*clusterviewv1.ManagedCluster]{
 			{Name: "Hub Accepted", Description: "Whether the hub accepts the agent of the cluster.", Value: func(c *clusterviewv1.ManagedCluster) any {
-				return fmt.Sprint(c.Spec.HubAcceptsClient)
+				return strconv.FormatBool(c.Spec.HubAcceptsClient)
 			}},
 			definition.ConditionColumn("Joined", "Whether the agent of the cluster has joined.", clusterv1.ManagedClusterConditionJoined, conditions),
 			definition.ConditionColumn("Available", "Whether the cluster is available.", clusterv1.ManagedClusterConditionAvailable, conditions),
-		},
-		Source: clusters, Scopes: scopes,
-		Show: func(source view.Object) view.Object {
-			c, ok := source.(*clusterv1.ManagedCluster)
-			if !ok {
-				return &clusterviewv1.ManagedCluster{}
-			}
-			return &clusterviewv1.ManagedCluster{ObjectMeta: c.ObjectMeta, Spec: c.Spec, Status: c.Status}
-		},
-	})
+		}),
+	}), nil
 }

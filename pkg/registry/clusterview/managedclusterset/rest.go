@@ -10,25 +10,28 @@ import (
 	clusterviewv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/clusterview/view"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
 // NewREST returns the storage. The informer is of ManagedClusterSets.
-func NewREST(sets cache.SharedIndexInformer, scopes view.Scopes) (*view.REST, error) {
+func NewREST(sets cache.SharedIndexInformer, scopes search.Scopes) (*view.REST, error) {
+	source, err := view.NewSource(clusterviewv1alpha1.Resource("managedclustersets"), sets, scopes, func(source view.Object) view.Object {
+		s, ok := source.(*clusterv1beta2.ManagedClusterSet)
+		if !ok {
+			return &clusterviewv1alpha1.ManagedClusterSet{}
+		}
+		return &clusterviewv1alpha1.ManagedClusterSet{ObjectMeta: s.ObjectMeta, Spec: s.Spec, Status: s.Status}
+	})
+	if err != nil {
+		return nil, err
+	}
 	return view.NewREST(view.Options{
-		Resource: clusterviewv1alpha1.Resource("managedclustersets"), Singular: "managedclusterset", ShortNames: []string{"mcsv", "mcsvs"},
+		Singular: "managedclusterset", ShortNames: []string{"mcsv", "mcsvs"}, Lister: source,
 		New:     func() view.Object { return &clusterviewv1alpha1.ManagedClusterSet{} },
 		NewList: func() runtime.Object { return &clusterviewv1alpha1.ManagedClusterSetList{} },
-		Columns: definition.Columns[*clusterviewv1alpha1.ManagedClusterSet]{
+		Table: definition.NewTableConvertor(definition.Columns[*clusterviewv1alpha1.ManagedClusterSet]{
 			definition.ConditionColumn("Empty", "Whether the set has no clusters.", clusterv1beta2.ConditionClusterSetEmpty,
 				func(s *clusterviewv1alpha1.ManagedClusterSet) []metav1.Condition { return s.Status.Conditions }),
-		},
-		Source: sets, Scopes: scopes,
-		Show: func(source view.Object) view.Object {
-			s, ok := source.(*clusterv1beta2.ManagedClusterSet)
-			if !ok {
-				return &clusterviewv1alpha1.ManagedClusterSet{}
-			}
-			return &clusterviewv1alpha1.ManagedClusterSet{ObjectMeta: s.ObjectMeta, Spec: s.Spec, Status: s.Status}
-		},
-	})
+		}),
+	}), nil
 }

@@ -1,15 +1,15 @@
-// Package view serves views: for each object of another resource that the caller may get, a read-only object of the same
-// name. It contains what the resources of the group clusterview.open-cluster-management.io have in common.
+// Package view serves views: read-only objects that depend on the permissions of the caller. It contains what the resources
+// of the group clusterview.open-cluster-management.io have in common.
 //
-//	informer + permissions of the caller → visible objects → List, Get, Watch
+//	Lister: objects that the caller sees → REST: List, Get, Watch
 package view
 
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
+	"sync/atomic"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,44 +18,45 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/client-go/tools/cache"
-
-	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
-	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
-	"open-cluster-management.io/hub-apiserver/pkg/search/serving"
 )
 
-// Object is an object of a view or of its source.
+// Object is an object of a view or of its Lister.
 type Object interface {
 	runtime.Object
 	metav1.Object
 }
 
-// Scopes returns the permissions of callers, and reports their changes. A visibility.Compiler implements it.
-type Scopes interface {
-	Scope(ctx context.Context, identity user.Info) (visibility.Scope, error)
-	Subscribe(identity user.Info) (changed <-chan struct{}, stop func())
+// Lister finds the objects that a caller sees. Its errors are API errors.
+type Lister interface {
+	// Permit determines the permissions of a caller, for which it may send requests. The returned function computes the
+	// objects, and returns them in a new slice, by name. Callers must not change the objects.
+	Permit(ctx context.Context, identity user.Info) (visible func() ([]Object, error), err error)
+	// Get returns one of them.
+	Get(ctx context.Context, identity user.Info, name string) (Object, error)
+	// Show returns an object as clients receive it.
+	Show(object Object) Object
+	// Remember returns what a watch keeps of an object that its client knows: all that a DELETED event shows.
+	Remember(object Object) Object
+	// Subscribe returns channels that receive a value when the permissions of the caller or the objects may have changed.
+	// The caller must call stop.
+	Subscribe(identity user.Info) (permissions, objects <-chan struct{}, stop func())
 }
 
 // Options describe a view.
 type Options struct {
-	// Resource and Singular are the names of the view.
-	Resource   schema.GroupResource
+	// Singular and ShortNames are names of the view.
 	Singular   string
 	ShortNames []string
 	New        func() Object
 	NewList    func() runtime.Object
-	Columns    definition.ColumnSet
-	// Source contains the objects of which the view shows a part. Its resource is of the group of ManagedClusters, and
-	// has the name of the view.
-	Source cache.SharedIndexInformer
-	// Show returns the object of the view. It must not change the object of the source.
-	Show   func(source Object) Object
-	Scopes Scopes
+	// Table converts the objects to tables.
+	Table  rest.TableConvertor
+	Lister Lister
+	// Period is the minimum time between two passes of a watch, so that many changes cost little. By default, it is 100 ms.
+	Period time.Duration
 }
 
 // REST serves a view.
@@ -63,7 +64,9 @@ type REST struct {
 	rest.TableConvertor
 	options  Options
 	versions versions
-	changes  changes
+	watches  atomic.Int32
+	// turn serializes the passes of all watches after their start, so that they use one core at most.
+	turn chan struct{}
 }
 
 var (
@@ -75,17 +78,12 @@ var (
 	_ rest.ShortNamesProvider   = &REST{}
 )
 
-// NewREST returns the storage of a view. It returns an error if the source has stopped.
-func NewREST(options Options) (*REST, error) {
-	r := &REST{TableConvertor: definition.NewTableConvertor(options.Columns), options: options}
+// NewREST returns the storage of a view.
+func NewREST(options Options) *REST {
+	options.Period = cmp.Or(options.Period, defaultPeriod)
+	r := &REST{TableConvertor: options.Table, options: options, turn: make(chan struct{}, 1)}
 	r.versions.init()
-	_, err := options.Source.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { r.changes.notify() }, UpdateFunc: func(any, any) { r.changes.notify() }, DeleteFunc: func(any) { r.changes.notify() },
-	})
-	if err != nil {
-		return nil, fmt.Errorf("following the source of %s: %w", options.Resource, err)
-	}
-	return r, nil
+	return r
 }
 
 // New implements rest.Storage.
@@ -106,35 +104,36 @@ func (r *REST) GetSingularName() string { return r.options.Singular }
 // ShortNames implements rest.ShortNamesProvider.
 func (r *REST) ShortNames() []string { return r.options.ShortNames }
 
-// Get implements rest.Getter. A caller who may not get the object of the source receives 403, whether it exists or not.
+// Get implements rest.Getter.
 func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
-	may, err := r.permissions(ctx)
+	identity, err := Caller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if !may.Includes(name) {
-		return nil, apierrors.NewForbidden(r.options.Resource, name, errors.New("you may not get the object that it shows"))
-	}
-	found, exists, err := r.options.Source.GetStore().GetByKey(name)
+	found, err := r.options.Lister.Get(ctx, identity, name)
 	if err != nil {
-		return nil, apierrors.NewInternalError(err)
+		return nil, err
 	}
-	source, ok := found.(Object)
-	if !exists || !ok {
-		return nil, apierrors.NewNotFound(r.options.Resource, name)
-	}
-	return r.options.Show(source), nil
+	return r.options.Lister.Show(found), nil
 }
 
 // List implements rest.Lister. It returns all objects at once.
 func (r *REST) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
-	objects, err := r.visible(ctx, newSelection(options))
+	identity, err := Caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	visible, err := r.options.Lister.Permit(ctx, identity)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := NewSelection(options).of(visible)
 	if err != nil {
 		return nil, err
 	}
 	items := make([]runtime.Object, 0, len(objects))
 	for _, object := range objects {
-		items = append(items, r.options.Show(object))
+		items = append(items, r.options.Lister.Show(object))
 	}
 	list := r.options.NewList()
 	if err := meta.SetList(list, items); err != nil {
@@ -148,36 +147,8 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 	return list, nil
 }
 
-// permissions returns the names that the caller may get.
-func (r *REST) permissions(ctx context.Context) (visibility.Decision, error) {
-	if !r.options.Source.HasSynced() {
-		return visibility.Decision{}, serving.Unavailable(fmt.Sprintf("the %s are not listed yet; try again later", r.options.Resource.Resource))
-	}
-	scope, err := serving.Scope(ctx, r.options.Scopes)
-	if err != nil {
-		return visibility.Decision{}, err
-	}
-	return scope.Gets(r.options.Resource.Resource), nil
-}
-
-// visible returns the selected objects of the source that the caller may get, by name.
-func (r *REST) visible(ctx context.Context, selected selection) ([]Object, error) {
-	may, err := r.permissions(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var objects []Object
-	for _, stored := range r.options.Source.GetStore().List() {
-		if object, ok := stored.(Object); ok && may.Includes(object.GetName()) && selected.includes(object) {
-			objects = append(objects, object)
-		}
-	}
-	slices.SortFunc(objects, func(a, b Object) int { return cmp.Compare(a.GetName(), b.GetName()) })
-	return objects, nil
-}
-
-// caller returns the user of a request.
-func caller(ctx context.Context) (user.Info, error) {
+// Caller returns the user of a request.
+func Caller(ctx context.Context) (user.Info, error) {
 	identity, ok := request.UserFrom(ctx)
 	if !ok {
 		return nil, apierrors.NewUnauthorized("the request has no user")
@@ -185,14 +156,15 @@ func caller(ctx context.Context) (user.Info, error) {
 	return identity, nil
 }
 
-// selection contains the selectors of a request.
-type selection struct {
+// Selection contains the selectors of a request.
+type Selection struct {
 	byLabel labels.Selector
 	byField fields.Selector
 }
 
-func newSelection(options *metainternalversion.ListOptions) selection {
-	s := selection{byLabel: labels.Everything(), byField: fields.Everything()}
+// NewSelection returns the selectors of a list or watch.
+func NewSelection(options *metainternalversion.ListOptions) Selection {
+	s := Selection{byLabel: labels.Everything(), byField: fields.Everything()}
 	if options != nil && options.LabelSelector != nil {
 		s.byLabel = options.LabelSelector
 	}
@@ -202,6 +174,13 @@ func newSelection(options *metainternalversion.ListOptions) selection {
 	return s
 }
 
-func (s selection) includes(object Object) bool {
+// Includes reports whether an object is selected.
+func (s Selection) Includes(object metav1.Object) bool {
 	return s.byLabel.Matches(labels.Set(object.GetLabels())) && s.byField.Matches(fields.Set{metav1.ObjectNameField: object.GetName()})
+}
+
+// of returns the selected objects.
+func (s Selection) of(visible func() ([]Object, error)) ([]Object, error) {
+	objects, err := visible()
+	return slices.DeleteFunc(objects, func(o Object) bool { return !s.Includes(o) }), err
 }

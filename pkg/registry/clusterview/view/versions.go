@@ -48,36 +48,3 @@ func (v *versions) of(objects []Object) string {
 	}
 	return strconv.FormatUint(known.(uint64), 10)
 }
-
-// changes notifies subscribers. Its zero value is ready.
-type changes struct {
-	mu          sync.Mutex
-	subscribers map[chan struct{}]struct{}
-}
-
-// subscribe returns a channel that receives a value after a change. The caller must call stop.
-func (c *changes) subscribe() (changed <-chan struct{}, stop func()) {
-	channel := make(chan struct{}, 1)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.subscribers == nil {
-		c.subscribers = map[chan struct{}]struct{}{}
-	}
-	c.subscribers[channel] = struct{}{}
-	return channel, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.subscribers, channel)
-	}
-}
-
-func (c *changes) notify() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for channel := range c.subscribers {
-		select {
-		case channel <- struct{}{}:
-		default: // the pending value covers this change
-		}
-	}
-}

@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -12,16 +13,20 @@ import (
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/authentication/user"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 )
 
 const (
-	// passPeriod is the minimum time between two passes of a watch, so that many changes cost little.
-	passPeriod = 100 * time.Millisecond
+	// defaultPeriod is the default of Options.Period.
+	defaultPeriod = 100 * time.Millisecond
+	// maxWatches bounds the watches of a view, and watchRetrySeconds is the time after which a client may retry one.
+	maxWatches        = 5000
+	watchRetrySeconds = 30
 	// bookmarkPeriod is the time between bookmarks.
 	bookmarkPeriod = time.Minute
 	// eventBuffer is the number of events that wait for a slow client.
-	eventBuffer = 100
+	eventBuffer = 10
 )
 
 // Watch implements rest.Watcher. Changes that follow each other closely are one event. If the caller loses permission for
@@ -32,54 +37,60 @@ func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptio
 	if options == nil {
 		options = &metainternalversion.ListOptions{}
 	}
-	identity, err := caller(ctx)
+	identity, err := Caller(ctx)
 	if err != nil {
 		return nil, err
 	}
+	if r.watches.Add(1) > maxWatches {
+		r.watches.Add(-1)
+		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("the server has %d watches of this view; try again later", maxWatches), watchRetrySeconds)
+	}
 	w := &follower{
-		rest: r, selected: newSelection(options), events: make(chan watch.Event, eventBuffer), known: map[string]Object{}, bookmarks: options.AllowWatchBookmarks,
+		rest: r, identity: identity, selected: NewSelection(options), events: make(chan watch.Event, eventBuffer), known: map[string]Object{}, bookmarks: options.AllowWatchBookmarks,
 	}
 	// Subscriptions begin before the first read, so that no change is missed.
-	var stopPermissions, stopObjects func()
-	w.permissions, stopPermissions = r.options.Scopes.Subscribe(identity)
-	w.objects, stopObjects = r.changes.subscribe()
+	var unsubscribe func()
+	w.permissions, w.objects, unsubscribe = r.options.Lister.Subscribe(identity)
 	ctx, cancel := context.WithCancel(ctx)
 	w.stop = sync.OnceFunc(func() {
 		cancel()
-		stopPermissions()
-		stopObjects()
+		unsubscribe()
+		r.watches.Add(-1)
 	})
-	visible, err := r.visible(ctx, w.selected)
+	objects, err := w.read(ctx, true)
 	if err != nil {
 		w.stop()
 		return nil, err
 	}
 	initial := options.SendInitialEvents != nil && *options.SendInitialEvents
-	version := r.versions.of(visible)
 	switch from := options.ResourceVersion; {
 	case initial, options.SendInitialEvents == nil && (from == "" || from == "0"):
-	case from == "", from == "0", from == version:
-		w.learn(visible)
+	case from == "", from == "0", from == w.version:
+		for _, object := range objects {
+			w.known[object.GetName()] = r.options.Lister.Remember(object)
+		}
 	default:
 		w.stop()
 		return nil, apierrors.NewResourceExpired("what you may get has changed since this resource version; list again")
 	}
-	w.running.Go(func() { w.run(ctx, visible, initial) })
+	w.running.Go(func() { w.run(ctx, objects, initial) })
 	return w, nil
 }
 
 // follower implements watch.Interface.
 type follower struct {
 	rest      *REST
-	selected  selection
+	identity  user.Info
+	selected  Selection
 	bookmarks bool
 	events    chan watch.Event
 	stop      func()
 	running   sync.WaitGroup
 	// permissions and objects receive a value after a change.
 	permissions, objects <-chan struct{}
-	// known are the objects of the source that the client knows, by name.
-	known map[string]Object
+	// known are the objects of the Lister that the client knows, by name. version is the version of the last read.
+	known   map[string]Object
+	version string
 }
 
 // ResultChan implements watch.Interface.
@@ -91,33 +102,45 @@ func (w *follower) Stop() {
 	w.running.Wait()
 }
 
-// learn records objects that the client knows.
-func (w *follower) learn(objects []Object) {
-	for _, object := range objects {
-		w.known[object.GetName()] = object
+// read returns the selected objects that the caller sees. Except for the first time, it waits for its turn.
+func (w *follower) read(ctx context.Context, first bool) ([]Object, error) {
+	visible, err := w.rest.options.Lister.Permit(ctx, w.identity)
+	if err != nil {
+		return nil, err
 	}
+	if !first {
+		select {
+		case w.rest.turn <- struct{}{}:
+			defer func() { <-w.rest.turn }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	objects, err := w.selected.of(visible)
+	w.version = w.rest.versions.of(objects)
+	return objects, err
 }
 
 // run sends events until ctx ends.
-func (w *follower) run(ctx context.Context, visible []Object, markInitialEnd bool) {
+func (w *follower) run(ctx context.Context, objects []Object, markInitialEnd bool) {
 	defer close(w.events)
 	defer w.stop()
-	alive := w.pass(ctx, visible)
+	alive := w.pass(ctx, objects)
 	if alive && markInitialEnd {
-		alive = w.bookmark(ctx, visible, true)
+		alive = w.bookmark(ctx, true)
 	}
 	// API Priority and Fairness holds a seat for a watch until its initial events are sent.
 	utilflowcontrol.WatchInitialized(ctx)
 	bookmark := time.NewTicker(bookmarkPeriod)
 	defer bookmark.Stop()
-	pause := time.NewTimer(passPeriod)
+	pause := time.NewTimer(w.rest.options.Period)
 	defer pause.Stop()
 	for alive {
 		select {
 		case <-ctx.Done():
 			return
 		case <-bookmark.C:
-			alive = !w.bookmarks || w.bookmark(ctx, visible, false)
+			alive = !w.bookmarks || w.bookmark(ctx, false)
 			continue
 		case <-w.permissions:
 		case <-w.objects:
@@ -126,21 +149,21 @@ func (w *follower) run(ctx context.Context, visible []Object, markInitialEnd boo
 		case <-ctx.Done():
 			return
 		case <-pause.C:
-			pause.Reset(passPeriod)
+			pause.Reset(w.rest.options.Period)
 		}
-		var err error
-		if visible, err = w.rest.visible(ctx, w.selected); err != nil {
+		objects, err := w.read(ctx, false)
+		if err != nil {
 			w.fail(ctx, err)
 			return
 		}
-		alive = w.pass(ctx, visible)
+		alive = w.pass(ctx, objects)
 	}
 }
 
 // pass sends the differences between what the client knows and what it may see. It returns false if ctx has ended.
-func (w *follower) pass(ctx context.Context, visible []Object) bool {
+func (w *follower) pass(ctx context.Context, objects []Object) bool {
 	gone := maps.Clone(w.known)
-	for _, object := range visible {
+	for _, object := range objects {
 		name := object.GetName()
 		before := w.known[name]
 		delete(gone, name)
@@ -149,20 +172,20 @@ func (w *follower) pass(ctx context.Context, visible []Object) bool {
 		case before == nil:
 			event = watch.Added
 		case before.GetUID() != object.GetUID():
-			if !w.send(ctx, watch.Event{Type: watch.Deleted, Object: w.rest.options.Show(before)}) {
+			if !w.send(ctx, watch.Event{Type: watch.Deleted, Object: w.rest.options.Lister.Show(before)}) {
 				return false
 			}
 			event = watch.Added
 		case before.GetResourceVersion() == object.GetResourceVersion():
 			continue
 		}
-		if !w.send(ctx, watch.Event{Type: event, Object: w.rest.options.Show(object)}) {
+		if !w.send(ctx, watch.Event{Type: event, Object: w.rest.options.Lister.Show(object)}) {
 			return false
 		}
-		w.known[name] = object
+		w.known[name] = w.rest.options.Lister.Remember(object)
 	}
 	for _, name := range slices.Sorted(maps.Keys(gone)) {
-		if !w.send(ctx, watch.Event{Type: watch.Deleted, Object: w.rest.options.Show(gone[name])}) {
+		if !w.send(ctx, watch.Event{Type: watch.Deleted, Object: w.rest.options.Lister.Show(gone[name])}) {
 			return false
 		}
 		delete(w.known, name)
@@ -171,9 +194,9 @@ func (w *follower) pass(ctx context.Context, visible []Object) bool {
 }
 
 // bookmark sends the version of the state that the client knows.
-func (w *follower) bookmark(ctx context.Context, visible []Object, initialEnd bool) bool {
+func (w *follower) bookmark(ctx context.Context, initialEnd bool) bool {
 	object := w.rest.options.New()
-	object.SetResourceVersion(w.rest.versions.of(visible))
+	object.SetResourceVersion(w.version)
 	if initialEnd {
 		object.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 	}

@@ -7,3 +7,7 @@ package v1alpha1
 // ManagedClusterSetListerExpansion allows custom methods to be added to
 // ManagedClusterSetLister.
 type ManagedClusterSetListerExpansion interface{}
+
+// UserPermissionListerExpansion allows custom methods to be added to
+// UserPermissionLister.
+type UserPermissionListerExpansion interface{}

@@ -12,6 +12,8 @@ import (
 type Interface interface {
 	// ManagedClusterSets returns a ManagedClusterSetInformer.
 	ManagedClusterSets() TypedManagedClusterSetInformer
+	// UserPermissions returns a UserPermissionInformer.
+	UserPermissions() TypedUserPermissionInformer
 }
 
 type version struct {
@@ -28,4 +30,9 @@ func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakList
 // ManagedClusterSets returns a TypedManagedClusterSetInformer.
 func (v *version) ManagedClusterSets() TypedManagedClusterSetInformer {
 	return &managedClusterSetInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
+}
+
+// UserPermissions returns a TypedUserPermissionInformer.
+func (v *version) UserPermissions() TypedUserPermissionInformer {
+	return &userPermissionInformer{factory: v.factory, tweakListOptions: v.tweakListOptions}
 }

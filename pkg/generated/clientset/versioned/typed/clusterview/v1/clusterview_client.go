@@ -15,6 +15,7 @@ import (
 type ClusterviewV1Interface interface {
 	RESTClient() rest.Interface
 	ManagedClustersGetter
+	ProjectsGetter
 }
 
 // ClusterviewV1Client is used to interact with features provided by the clusterview.open-cluster-management.io group.
@@ -24,6 +25,10 @@ type ClusterviewV1Client struct {
 
 func (c *ClusterviewV1Client) ManagedClusters() ManagedClusterInterface {
 	return newManagedClusters(c)
+}
+
+func (c *ClusterviewV1Client) Projects() ProjectInterface {
+	return newProjects(c)
 }
 
 // NewForConfig creates a new ClusterviewV1Client for the given config.

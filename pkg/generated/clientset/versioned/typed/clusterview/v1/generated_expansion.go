@@ -5,3 +5,5 @@
 package v1
 
 type ManagedClusterExpansion interface{}
+
+type ProjectExpansion interface{}

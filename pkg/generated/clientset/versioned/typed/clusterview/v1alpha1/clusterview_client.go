@@ -15,6 +15,7 @@ import (
 type ClusterviewV1alpha1Interface interface {
 	RESTClient() rest.Interface
 	ManagedClusterSetsGetter
+	UserPermissionsGetter
 }
 
 // ClusterviewV1alpha1Client is used to interact with features provided by the clusterview.open-cluster-management.io group.
@@ -24,6 +25,10 @@ type ClusterviewV1alpha1Client struct {
 
 func (c *ClusterviewV1alpha1Client) ManagedClusterSets() ManagedClusterSetInterface {
 	return newManagedClusterSets(c)
+}
+
+func (c *ClusterviewV1alpha1Client) UserPermissions() UserPermissionInterface {
+	return newUserPermissions(c)
 }
 
 // NewForConfig creates a new ClusterviewV1alpha1Client for the given config.

@@ -18,6 +18,10 @@ func (c *FakeClusterviewV1) ManagedClusters() v1.ManagedClusterInterface {
 	return newFakeManagedClusters(c)
 }
 
+func (c *FakeClusterviewV1) Projects() v1.ProjectInterface {
+	return newFakeProjects(c)
+}
+
 // RESTClient returns a RESTClient that is used to communicate
 // with API server by this client implementation.
 func (c *FakeClusterviewV1) RESTClient() rest.Interface {

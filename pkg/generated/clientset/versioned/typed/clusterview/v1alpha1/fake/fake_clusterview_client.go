@@ -18,6 +18,10 @@ func (c *FakeClusterviewV1alpha1) ManagedClusterSets() v1alpha1.ManagedClusterSe
 	return newFakeManagedClusterSets(c)
 }
 
+func (c *FakeClusterviewV1alpha1) UserPermissions() v1alpha1.UserPermissionInterface {
+	return newFakeUserPermissions(c)
+}
+
 // RESTClient returns a RESTClient that is used to communicate
 // with API server by this client implementation.
 func (c *FakeClusterviewV1alpha1) RESTClient() rest.Interface {
