@@ -29,6 +29,8 @@ type Index struct {
 	// slots are the clusters by number; a free slot is nil.
 	slots []*cluster
 	free  []uint32
+	// changed is nil if nobody follows the changes.
+	changed func(cluster string, state bool, concerned []rbac.Subject)
 }
 
 var _ Writer = &Index{}
@@ -68,17 +70,29 @@ func (x *Index) cluster(name string) *cluster {
 // SetState implements Writer.
 func (x *Index) SetState(cluster string, s State) {
 	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.cluster(cluster).state = s
+	c := x.cluster(cluster)
+	var changes *changes
+	if c.state.Known != s.Known {
+		changes = x.changesOf(c)
+		changes.addAll()
+	}
+	c.state = s
+	x.mu.Unlock()
+	changes.publish(true)
 }
 
 // Remove implements Writer.
 func (x *Index) Remove(cluster string) {
 	x.mu.Lock()
-	defer x.mu.Unlock()
 	c := x.clusters[cluster]
 	if c == nil {
+		x.mu.Unlock()
 		return
+	}
+	var changes *changes
+	if c.state.Known {
+		changes = x.changesOf(c)
+		changes.addAll()
 	}
 	for _, r := range c.roles {
 		x.releaseRole(c, r)
@@ -89,6 +103,8 @@ func (x *Index) Remove(cluster string) {
 	delete(x.clusters, cluster)
 	x.slots[c.id] = nil
 	x.free = append(x.free, c.id)
+	x.mu.Unlock()
+	changes.publish(true)
 }
 
 // Totals returns the number of roles and bindings of a cluster.
@@ -174,6 +190,12 @@ func (x *Index) Update(name string, u *Update) error {
 	if err != nil {
 		return fmt.Errorf("RBAC of cluster %q: %w", name, err)
 	}
+	changes, err := x.update(name, u, p)
+	changes.publish(false)
+	return err
+}
+
+func (x *Index) update(name string, u *Update, p *prepared) (*changes, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	c := x.clusters[name]
@@ -182,14 +204,19 @@ func (x *Index) Update(name string, u *Update) error {
 	}
 	roles, bindings, size := x.measure(c, u, p)
 	if roles > MaxObjects || bindings > MaxObjects || size > MaxBytes {
-		return fmt.Errorf("RBAC of cluster %q: %d roles and %d bindings with %d bytes exceed the limits of %d roles, %d bindings and %d bytes",
+		return nil, fmt.Errorf("RBAC of cluster %q: %d roles and %d bindings with %d bytes exceed the limits of %d roles, %d bindings and %d bytes",
 			name, roles, bindings, size, MaxObjects, MaxObjects, MaxBytes)
 	}
 	c = x.cluster(name)
 	c.size = size
-	x.setRoles(c, u, p)
-	x.setBindings(c, u, p)
-	return nil
+	var changes *changes
+	if c.state.Known {
+		changes = x.changesOf(c)
+	}
+	x.setRoles(c, u, p, changes)
+	x.setBindings(c, u, p, changes)
+	changes.addBound()
+	return changes, nil
 }
 
 // measure returns the number of objects and the bytes of text after an update.
@@ -230,11 +257,13 @@ func (x *Index) measure(c *cluster, u *Update, p *prepared) (roles, bindings, si
 	return roles + len(p.roles), bindings + len(p.bindings), size
 }
 
-func (x *Index) setRoles(c *cluster, u *Update, p *prepared) {
+func (x *Index) setRoles(c *cluster, u *Update, p *prepared, changes *changes) {
 	now := make([]*role, len(p.roles))
 	for i := range p.roles {
 		now[i] = x.records.role(&p.roles[i])
-		now[i].clusters.add(c.id)
+		if now[i].clusters.add(c.id) {
+			changes.role(now[i])
+		}
 	}
 	byNode := func(a, b *role) int { return cmp.Compare(a.node.id, b.node.id) }
 	slices.SortFunc(now, byNode)
@@ -246,14 +275,19 @@ func (x *Index) setRoles(c *cluster, u *Update, p *prepared) {
 			}
 		}
 	}
-	c.roles = replace(c.roles, now, deleted, u.Full, byNode, func(r *role) { x.releaseRole(c, r) })
+	c.roles = replace(c.roles, now, deleted, u.Full, byNode, func(r *role) {
+		changes.role(r)
+		x.releaseRole(c, r)
+	})
 }
 
-func (x *Index) setBindings(c *cluster, u *Update, p *prepared) {
+func (x *Index) setBindings(c *cluster, u *Update, p *prepared, changes *changes) {
 	now := make([]*binding, len(p.bindings))
 	for i, b := range p.bindings {
 		now[i] = x.records.binding(b)
-		now[i].clusters.add(c.id)
+		if now[i].clusters.add(c.id) {
+			changes.binding(now[i])
+		}
 	}
 	byKey := func(a, b *binding) int { return a.compare(b.namespace.Value(), b.name.Value()) }
 	slices.SortFunc(now, byKey)
@@ -265,7 +299,10 @@ func (x *Index) setBindings(c *cluster, u *Update, p *prepared) {
 			}
 		}
 	}
-	c.bindings = replace(c.bindings, now, deleted, u.Full, byKey, func(b *binding) { x.releaseBinding(c, b) })
+	c.bindings = replace(c.bindings, now, deleted, u.Full, byKey, func(b *binding) {
+		changes.binding(b)
+		x.releaseBinding(c, b)
+	})
 }
 
 // replace returns a sorted list after a change, and releases the records that are no

@@ -254,13 +254,14 @@ func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinf
 			return known
 		},
 	}
+	out.access = access.New()
 	if config.ByClusterPermission {
 		scopes.Works, scopes.Delivered = works, deliverer.Delivered
+		scopes.Reported, scopes.HubCluster = out.access, config.HubCluster
 	}
 	if out.scopes, err = visibility.New(scopes); err != nil {
 		return nil, err
 	}
-	out.access = access.New()
 	out.accessFeed = feed.New(feed.Config{Engine: out.engine, Index: out.access, HubCluster: config.HubCluster, States: out.reports.States})
 	if config.HubCluster != "" {
 		out.hubAccess, err = feed.NewHub(feed.HubConfig{

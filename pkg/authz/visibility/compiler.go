@@ -70,6 +70,12 @@ type Config struct {
 	// called when a ManifestWork changes, and nil if Works is nil.
 	Delivered func(ctx context.Context, cluster string) ([]workv1.Manifest, error)
 
+	// Reported is the RBAC that managed clusters report. On clusters where it is known, it decides instead of what is
+	// delivered. It may be nil, and requires Works.
+	Reported Reported
+	// HubCluster is the name of the hub itself in Reported. It may be empty.
+	HubCluster string
+
 	// CacheSize is the number of cached Scopes; it defaults to 4,096.
 	CacheSize int
 	// ReviewTTL is the lifetime of cached responses of the hub. The actual lifetime is at
@@ -133,6 +139,9 @@ func New(config Config) (*Compiler, error) {
 	if config.Works != nil {
 		c.delivered = newDelivered(c)
 	}
+	if config.Reported != nil {
+		config.Reported.Follow(c.delivered.reportedChanged)
+	}
 	if err := c.follow(); err != nil {
 		return nil, fmt.Errorf("visibility: %w", err)
 	}
@@ -172,6 +181,8 @@ func (c *Config) complete() error {
 		return fmt.Errorf("mode %s requires RulesReview", c.Mode)
 	case (c.Works == nil) != (c.Delivered == nil):
 		return errors.New("fields Works and Delivered must be set together")
+	case c.Reported != nil && c.Works == nil:
+		return errors.New("field Reported requires Works")
 	}
 	return nil
 }
@@ -255,7 +266,7 @@ func (c *Compiler) fresh(ctx context.Context, e *entry) (*finding, error) {
 // find computes the permissions of an identity. The caller holds its turn.
 func (c *Compiler) find(ctx context.Context, e *entry) (*finding, error) {
 	started := c.clock.Now()
-	now := &finding{changes: e.changes.Load()}
+	now := &finding{changes: e.changes.Load(), hubChanges: e.hubChanges.Load()}
 	by, result := byRBAC, "success"
 	var err error
 	if c.asks(e.identity) {
@@ -288,7 +299,7 @@ func (c *Compiler) find(ctx context.Context, e *entry) (*finding, error) {
 // subscription.
 func (c *Compiler) Subscribe(identity user.Info) (changed <-chan struct{}, stop func()) {
 	changes := make(chan struct{}, 1)
-	one := &interest{subjects: hubSubjects(identity), touched: func() {
+	one := &interest{subjects: hubSubjects(identity), touched: func(bool) {
 		select {
 		case changes <- struct{}{}:
 		default: // the pending value covers this change

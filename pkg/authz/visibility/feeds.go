@@ -65,7 +65,7 @@ func (c *Compiler) applied(obj any, gone bool) {
 	changed, _ := c.policy.apply(obj, gone)
 	c.interests.touch(changed.concerned)
 	if changed.role != nil && c.delivered != nil {
-		c.interests.touch(c.delivered.boundTo(*changed.role))
+		c.interests.touchManaged(c.delivered.boundTo(*changed.role))
 	}
 }
 
@@ -105,7 +105,7 @@ func (c *Compiler) notifyReviewed(ctx context.Context) {
 		}
 		c.subscribersMu.Unlock()
 		for _, one := range concerned {
-			one.touched()
+			one.touched(false)
 		}
 	}
 }

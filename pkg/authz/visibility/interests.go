@@ -16,8 +16,8 @@ type interests struct {
 // interest is notified when the Scope of an identity may have changed.
 type interest struct {
 	subjects []rbac.Subject
-	// touched must not block.
-	touched func()
+	// touched must not block. managed is set if only permissions on managed clusters may have changed.
+	touched func(managed bool)
 }
 
 func newInterests() *interests {
@@ -47,7 +47,13 @@ func (i *interests) remove(one *interest) {
 	}
 }
 
-func (i *interests) touch(subjects []rbac.Subject) {
+// touch notifies the interests in subjects whose permissions on the hub may have changed.
+func (i *interests) touch(subjects []rbac.Subject) { i.notify(subjects, false) }
+
+// touchManaged notifies the interests in subjects whose permissions on managed clusters may have changed.
+func (i *interests) touchManaged(subjects []rbac.Subject) { i.notify(subjects, true) }
+
+func (i *interests) notify(subjects []rbac.Subject, managed bool) {
 	if len(subjects) == 0 {
 		return
 	}
@@ -58,7 +64,7 @@ func (i *interests) touch(subjects []rbac.Subject) {
 		for one := range i.bySubject[s] {
 			if _, done := touched[one]; !done {
 				touched[one] = struct{}{}
-				one.touched()
+				one.touched(managed)
 			}
 		}
 	}
@@ -68,6 +74,6 @@ func (i *interests) touchAll() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for one := range i.all {
-		one.touched()
+		one.touched(false)
 	}
 }

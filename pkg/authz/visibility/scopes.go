@@ -26,8 +26,9 @@ type entry struct {
 	interest *interest
 	// turn serializes the computation of the Scope.
 	turn chan struct{}
-	// changes counts the events that may have changed the Scope.
-	changes atomic.Uint64
+	// changes counts the events that may have changed the Scope, and hubChanges those of them that concern the hub. Both
+	// are read in this order, and written in the opposite one.
+	changes, hubChanges atomic.Uint64
 	// dropped is set when changes are no longer counted.
 	dropped atomic.Bool
 	found   atomic.Pointer[finding]
@@ -36,8 +37,8 @@ type entry struct {
 // finding is a computed Scope and its validity.
 type finding struct {
 	allowed *allowed
-	// changes is the count of changes that the finding takes into account.
-	changes uint64
+	// changes and hubChanges are the counts of changes that the finding takes into account.
+	changes, hubChanges uint64
 	// answers is set if the finding comes from reviews. It is valid until expires.
 	answers *answers
 	expires time.Time
@@ -65,7 +66,12 @@ func (s *scopes) entry(identity user.Info) *entry {
 		}
 	}
 	e := &entry{identity: copied(identity), turn: make(chan struct{}, 1)}
-	e.interest = &interest{subjects: hubSubjects(identity), touched: func() { e.changes.Add(1) }}
+	e.interest = &interest{subjects: hubSubjects(identity), touched: func(managed bool) {
+		if !managed {
+			e.hubChanges.Add(1)
+		}
+		e.changes.Add(1)
+	}}
 	// Changes must be counted before anything is read.
 	s.interests.add(e.interest)
 	s.entries.Add(key, e)
