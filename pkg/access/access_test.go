@@ -295,3 +295,25 @@ func TestUpdateIsAtomic(t *testing.T) {
 		}
 	}
 }
+
+// TestGrantsOfALargeCluster checks that a cluster that exceeds a bound has no grants, and that others keep theirs.
+func TestGrantsOfALargeCluster(t *testing.T) {
+	small, many, long := newUpdate(), newUpdate(), newUpdate()
+	for _, u := range []*Update{small, many, long} {
+		u.Roles[clusterRole("reader")] = rules("list", "", "pods")
+		u.bind("x", "reader", "reader", "alice")
+	}
+	for i := range maxGrants {
+		many.bind(fmt.Sprint("namespace", i), "reader", "reader", "alice")
+	}
+	long.Roles[clusterRole("long")] = rules("list", "", "pods", strings.Repeat("a", maxGrantBytes))
+	long.bind("", "long", "long", "alice")
+	x := newIndex(t, map[string]*Update{"small": small, "many": many, "long": long})
+	var got []string
+	unknown := x.Grants([]rbac.Subject{{Name: "alice"}}, "list", []string{"small", "many", "long"}, func(namespace string, _ []rbacv1.PolicyRule, clusters []string) {
+		got = append(got, fmt.Sprint(namespace, clusters))
+	})
+	if want := []string{"x[small]"}; !slices.Equal(got, want) || len(unknown) != 0 {
+		t.Errorf("Grants() = %v and unknown clusters %v, want %v and none", got, unknown, want)
+	}
+}

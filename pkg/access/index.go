@@ -29,8 +29,10 @@ type Index struct {
 	// slots are the clusters by number; a free slot is nil.
 	slots []*cluster
 	free  []uint32
-	// changes are touched while mu is held, so that whoever reads afterwards finds the change.
-	changes rbac.Interests
+	// changed is nil if nobody follows the changes.
+	changed func(cluster string, state bool, concerned []rbac.Subject)
+	// interests are notified of the same changes.
+	interests rbac.Interests
 }
 
 var _ Writer = &Index{}
@@ -49,22 +51,8 @@ type cluster struct {
 // New returns an empty Index.
 func New() *Index { return &Index{records: newRecords(), clusters: map[string]*cluster{}} }
 
-// Changes notifies of changes of what subjects hold on any cluster.
-func (x *Index) Changes() *rbac.Interests { return &x.changes }
-
-// touch notifies those with an interest in the subjects of bindings.
-func (x *Index) touch(bindings ...*binding) {
-	if x.changes.Empty() {
-		return
-	}
-	var subjects []rbac.Subject
-	for _, b := range bindings {
-		for _, ref := range b.subjects {
-			subjects = append(subjects, ref.subject.subject())
-		}
-	}
-	x.changes.Touch(subjects)
-}
+// Changes notifies of changes of what subjects hold on clusters that are known.
+func (x *Index) Changes() *rbac.Interests { return &x.interests }
 
 // cluster returns a cluster, which it adds if it is new.
 func (x *Index) cluster(name string) *cluster {
@@ -87,22 +75,30 @@ func (x *Index) cluster(name string) *cluster {
 // SetState implements Writer.
 func (x *Index) SetState(cluster string, s State) {
 	x.mu.Lock()
-	defer x.mu.Unlock()
-	if c := x.cluster(cluster); c.state != s {
-		c.state = s
-		x.touch(c.bindings...)
+	c := x.cluster(cluster)
+	var changes *changes
+	if c.state.Known != s.Known {
+		changes = x.changesOf(c)
+		changes.addAll()
 	}
+	c.state = s
+	x.mu.Unlock()
+	changes.publish(true)
 }
 
 // Remove implements Writer.
 func (x *Index) Remove(cluster string) {
 	x.mu.Lock()
-	defer x.mu.Unlock()
 	c := x.clusters[cluster]
 	if c == nil {
+		x.mu.Unlock()
 		return
 	}
-	x.touch(c.bindings...)
+	var changes *changes
+	if c.state.Known {
+		changes = x.changesOf(c)
+		changes.addAll()
+	}
 	for _, r := range c.roles {
 		x.releaseRole(c, r)
 	}
@@ -112,6 +108,8 @@ func (x *Index) Remove(cluster string) {
 	delete(x.clusters, cluster)
 	x.slots[c.id] = nil
 	x.free = append(x.free, c.id)
+	x.mu.Unlock()
+	changes.publish(true)
 }
 
 // Totals returns the number of roles and bindings of a cluster.
@@ -197,6 +195,12 @@ func (x *Index) Update(name string, u *Update) error {
 	if err != nil {
 		return fmt.Errorf("RBAC of cluster %q: %w", name, err)
 	}
+	changes, err := x.update(name, u, p)
+	changes.publish(false)
+	return err
+}
+
+func (x *Index) update(name string, u *Update, p *prepared) (*changes, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	c := x.clusters[name]
@@ -205,14 +209,19 @@ func (x *Index) Update(name string, u *Update) error {
 	}
 	roles, bindings, size := x.measure(c, u, p)
 	if roles > MaxObjects || bindings > MaxObjects || size > MaxBytes {
-		return fmt.Errorf("RBAC of cluster %q: %d roles and %d bindings with %d bytes exceed the limits of %d roles, %d bindings and %d bytes",
+		return nil, fmt.Errorf("RBAC of cluster %q: %d roles and %d bindings with %d bytes exceed the limits of %d roles, %d bindings and %d bytes",
 			name, roles, bindings, size, MaxObjects, MaxObjects, MaxBytes)
 	}
 	c = x.cluster(name)
 	c.size = size
-	x.setRoles(c, u, p)
-	x.setBindings(c, u, p)
-	return nil
+	var changes *changes
+	if c.state.Known {
+		changes = x.changesOf(c)
+	}
+	x.setRoles(c, u, p, changes)
+	x.setBindings(c, u, p, changes)
+	changes.addBound()
+	return changes, nil
 }
 
 // measure returns the number of objects and the bytes of text after an update.
@@ -253,13 +262,12 @@ func (x *Index) measure(c *cluster, u *Update, p *prepared) (roles, bindings, si
 	return roles + len(p.roles), bindings + len(p.bindings), size
 }
 
-func (x *Index) setRoles(c *cluster, u *Update, p *prepared) {
+func (x *Index) setRoles(c *cluster, u *Update, p *prepared, changes *changes) {
 	now := make([]*role, len(p.roles))
-	changed := map[*node]bool{}
 	for i := range p.roles {
 		now[i] = x.records.role(&p.roles[i])
 		if now[i].clusters.add(c.id) {
-			changed[now[i].node] = true
+			changes.role(now[i])
 		}
 	}
 	byNode := func(a, b *role) int { return cmp.Compare(a.node.id, b.node.id) }
@@ -273,25 +281,17 @@ func (x *Index) setRoles(c *cluster, u *Update, p *prepared) {
 		}
 	}
 	c.roles = replace(c.roles, now, deleted, u.Full, byNode, func(r *role) {
-		changed[r.node] = true
+		changes.role(r)
 		x.releaseRole(c, r)
 	})
-	if len(changed) == 0 || x.changes.Empty() {
-		return
-	}
-	for _, b := range c.bindings {
-		if changed[b.node] {
-			x.touch(b)
-		}
-	}
 }
 
-func (x *Index) setBindings(c *cluster, u *Update, p *prepared) {
+func (x *Index) setBindings(c *cluster, u *Update, p *prepared, changes *changes) {
 	now := make([]*binding, len(p.bindings))
 	for i, b := range p.bindings {
 		now[i] = x.records.binding(b)
 		if now[i].clusters.add(c.id) {
-			x.touch(now[i])
+			changes.binding(now[i])
 		}
 	}
 	byKey := func(a, b *binding) int { return a.compare(b.namespace.Value(), b.name.Value()) }
@@ -305,7 +305,7 @@ func (x *Index) setBindings(c *cluster, u *Update, p *prepared) {
 		}
 	}
 	c.bindings = replace(c.bindings, now, deleted, u.Full, byKey, func(b *binding) {
-		x.touch(b)
+		changes.binding(b)
 		x.releaseBinding(c, b)
 	})
 }

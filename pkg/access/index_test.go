@@ -45,12 +45,11 @@ func (m *model) apply(u *Update) {
 // allows returns the bindings that allow a request of a subject.
 func (m *model) allows(s Subject, a Attributes) []rbac.Key {
 	var by []rbac.Key
-	for key, b := range m.bindings {
+	for key := range m.bindings {
 		if key.Kind == rbac.KindRoleBinding && (a.NonResource || key.Namespace != a.Namespace) {
 			continue
 		}
-		role, bound := roleBoundTo(key, b, s)
-		if bound && slices.ContainsFunc(m.roles[role], func(rule rbacv1.PolicyRule) bool { return matches(rule, a) }) {
+		if slices.ContainsFunc(m.bound(key, s), func(rule rbacv1.PolicyRule) bool { return matches(rule, a) }) {
 			by = append(by, key)
 		}
 	}
@@ -76,6 +75,36 @@ func roleBoundTo(key rbac.Key, b Binding, s Subject) (role rbac.Key, bound bool)
 		namespace := cmp.Or(of.Namespace, key.Namespace)
 		return namespace != "" && s.User == "system:serviceaccount:"+namespace+":"+of.Name
 	})
+}
+
+// bound returns the rules that a binding grants to a subject.
+func (m *model) bound(key rbac.Key, s Subject) []rbacv1.PolicyRule {
+	role, bound := roleBoundTo(key, m.bindings[key], s)
+	if !bound {
+		return nil
+	}
+	return m.roles[role]
+}
+
+// grants returns the namespaces and rules with a verb that bindings grant to a subject, as texts.
+func (m *model) grants(s Subject, verb string) []string {
+	if m == nil || !m.state.Known {
+		return nil
+	}
+	var list []string
+	for key := range m.bindings {
+		var with []rbacv1.PolicyRule
+		for _, rule := range m.bound(key, s) {
+			if slices.Contains(rule.Verbs, verb) || slices.Contains(rule.Verbs, "*") {
+				with = append(with, rule)
+			}
+		}
+		if len(with) > 0 {
+			list = append(list, fmt.Sprint(key.Namespace, with))
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 func matches(rule rbacv1.PolicyRule, a Attributes) bool {
@@ -204,6 +233,13 @@ func TestRandomFleet(t *testing.T) {
 	followers := newFollowers(x, names)
 	common := randomUpdate(r, newModel())
 	common.Full = true
+	// concerned are the subjects of the change of a step.
+	var concerned []rbac.Subject
+	x.Follow(func(cluster string, _ bool, subjects []rbac.Subject) {
+		// The follower may ask.
+		x.Totals(cluster)
+		concerned = append(concerned, subjects...)
+	})
 	for step := range 2000 {
 		name := pick(r, names)
 		m := fleet[name]
@@ -211,6 +247,11 @@ func TestRandomFleet(t *testing.T) {
 			m = newModel()
 			fleet[name] = m
 		}
+		before := map[rbac.Subject][]string{}
+		for key, s := range someSubjects() {
+			before[key] = m.grants(s, "list")
+		}
+		concerned = nil
 		switch r.IntN(12) {
 		case 0:
 			m.state = State{Known: r.IntN(4) > 0, OtherAuthorizers: r.IntN(4) == 0}
@@ -233,6 +274,12 @@ func TestRandomFleet(t *testing.T) {
 		wantAnswers(t, x, fleet, names, s, a)
 		for _, f := range followers {
 			f.check(t, fleet)
+		}
+		wantGrants(t, x, fleet, names, s, a.Verb)
+		for key, s := range someSubjects() {
+			if now := fleet[name].grants(s, "list"); !slices.Equal(before[key], now) && !slices.Contains(concerned, key) {
+				t.Errorf("subjects of a change on %s = %v, want %v, whose grants change from %v to %v", name, concerned, key, before[key], now)
+			}
 		}
 		if step%20 == 0 {
 			wantWho(t, x, fleet, names, a)
@@ -283,6 +330,42 @@ func wantAnswers(t *testing.T, x *Index, fleet map[string]*model, names []string
 	}
 }
 
+// someSubjects returns the subjects of random bindings.
+func someSubjects() map[rbac.Subject]Subject {
+	users := append(slices.Clone(someUsers), "system:serviceaccount:z:a", "system:serviceaccount:x:view", "system:serviceaccount:z:b")
+	subjects := map[rbac.Subject]Subject{}
+	for _, name := range users {
+		subjects[rbac.Subject{Name: name}] = Subject{User: name}
+	}
+	for _, name := range someGroupsOf {
+		subjects[rbac.Subject{Group: true, Name: name}] = Subject{Groups: []string{name}}
+	}
+	return subjects
+}
+
+func wantGrants(t *testing.T, x *Index, fleet map[string]*model, names []string, s Subject, verb string) {
+	t.Helper()
+	subjects := []rbac.Subject{{Name: s.User}}
+	for _, group := range s.Groups {
+		subjects = append(subjects, rbac.Subject{Group: true, Name: group})
+	}
+	got := map[string][]string{}
+	unknown := x.Grants(subjects, verb, names, func(namespace string, rules []rbacv1.PolicyRule, clusters []string) {
+		for _, cluster := range clusters {
+			got[cluster] = append(got[cluster], fmt.Sprint(namespace, rules))
+		}
+	})
+	for _, name := range names {
+		slices.Sort(got[name])
+		if want := fleet[name].grants(s, verb); !slices.Equal(slices.Compact(got[name]), want) {
+			t.Errorf("Grants(%v, %s) on %s = %v, want %v", subjects, verb, name, got[name], want)
+		}
+		if known := fleet[name] != nil && fleet[name].state.Known; slices.Contains(unknown, name) == known {
+			t.Errorf("Grants() = %v, want %s unless it is known: %t", unknown, name, known)
+		}
+	}
+}
+
 // wantWho compares WhoCan with the answers of CanI for each subject.
 func wantWho(t *testing.T, x *Index, fleet map[string]*model, names []string, a Attributes) {
 	t.Helper()
@@ -309,15 +392,7 @@ func wantWho(t *testing.T, x *Index, fleet map[string]*model, names []string, a 
 			break
 		}
 	}
-	users := append(slices.Clone(someUsers), "system:serviceaccount:z:a", "system:serviceaccount:x:view", "system:serviceaccount:z:b")
-	subjects := map[rbac.Subject]Subject{}
-	for _, name := range users {
-		subjects[rbac.Subject{Name: name}] = Subject{User: name}
-	}
-	for _, name := range someGroupsOf {
-		subjects[rbac.Subject{Group: true, Name: name}] = Subject{Groups: []string{name}}
-	}
-	for key, s := range subjects {
+	for key, s := range someSubjects() {
 		for _, cluster := range names {
 			want := 0
 			if m := fleet[cluster]; m != nil && m.state.Known {

@@ -85,7 +85,7 @@ func (c CompletedConfig) newSession(hub *rest.Config, hash string, latest func()
 			Timing:      inventory.DefaultTiming,
 			ClusterName: c.ClusterName, Settings: c.Inventory, Hub: hub,
 			Metadata: c.metadata, Dynamic: c.dynamic, Discovery: c.discovery,
-			RulesReviews: c.managedKube.AuthorizationV1().SelfSubjectRulesReviews(),
+			Authorization: c.managedKube.AuthorizationV1(),
 		})
 		if err != nil {
 			return nil, err

@@ -281,7 +281,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.controllers = append(s.controllers, migrator.Run, repair.Run, transition.NewRecorder(recorder, transitions(clients, informers)...).Run)
+	s.controllers = append(s.controllers, migrator.Run, repair.Run, transition.NewRecorder(recorder, transitions(clients, informers, assignments)...).Run)
 	if s.assignments = assignments; assignments != nil {
 		s.controllers = append(s.controllers, assignments.controller.Run)
 	}

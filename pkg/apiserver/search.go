@@ -34,6 +34,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/controllers/clusterpermission"
 	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/access/fleetreview"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/clusterview/kubevirtproject"
@@ -246,17 +247,18 @@ func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinf
 			return known
 		},
 	}
+	out.access = access.New()
 	if config.ByClusterPermission {
 		scopes.Works, scopes.Delivered = works, deliverer.Delivered
+		scopes.Reported, scopes.HubCluster = out.access, config.HubCluster
 	}
 	if out.scopes, err = visibility.New(scopes); err != nil {
 		return nil, err
 	}
-	out.access = access.New()
 	out.accessFeed = feed.New(feed.Config{Engine: out.engine, Index: out.access, HubCluster: config.HubCluster, States: out.reports.States})
 	if config.HubCluster != "" {
 		out.hubAccess, err = feed.NewHub(feed.HubConfig{
-			Index: out.access, Cluster: config.HubCluster, OtherAuthorizers: scopes.RulesReview,
+			Index: out.access, Cluster: config.HubCluster, OtherAuthorizers: otherAuthorizers(hub),
 			Informers: []cache.SharedIndexInformer{scopes.Roles, scopes.ClusterRoles, scopes.RoleBindings, scopes.ClusterRoleBindings},
 		})
 		if err != nil {
@@ -340,6 +342,23 @@ func rulesReview(hub kubernetes.Interface) func(context.Context) (bool, error) {
 			return false, fmt.Errorf("reviewing rules: %w", err)
 		}
 		return review.Status.Incomplete, nil
+	}
+}
+
+// otherAuthorizers reports whether the hub asks another authorizer than RBAC.
+func otherAuthorizers(hub kubernetes.Interface) func(context.Context) (bool, error) {
+	incomplete := rulesReview(hub)
+	return func(ctx context.Context) (bool, error) {
+		if others, err := incomplete(ctx); err != nil || others {
+			return others, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, rulesReviewTimeout)
+		defer cancel()
+		probe, err := hub.AuthorizationV1().SubjectAccessReviews().Create(ctx, rbac.NewProbe(), metav1.CreateOptions{})
+		if err != nil {
+			return false, fmt.Errorf("reviewing the authorizers of the hub: %w", err)
+		}
+		return rbac.ShowsOtherAuthorizers(&probe.Status), nil
 	}
 }
 

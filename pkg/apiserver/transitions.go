@@ -13,6 +13,7 @@ import (
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/controllers/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/controllers/transition"
@@ -27,7 +28,7 @@ func (s *Server) recordEvents(ctx context.Context) {
 
 // transitions returns the kinds that have Events when their conditions change. For objects that the hub stores in
 // CustomResourceDefinitions, the controllers of the hub record Events.
-func transitions(clients *clients, informers informerFactories) []transition.Kind {
+func transitions(clients *clients, informers informerFactories, assignments *roleAssignments) []transition.Kind {
 	kinds := []transition.Kind{{
 		Informer: informers.own.Rbac().V1alpha1().ClusterPermissions().Informer(),
 		Conditions: func(obj runtime.Object) []metav1.Condition {
@@ -42,6 +43,17 @@ func transitions(clients *clients, informers informerFactories) []transition.Kin
 			{Condition: rbacv1alpha1.ConditionApproved, Action: "Approve"},
 		},
 	}}
+	if assignments != nil {
+		kinds = append(kinds, transition.Kind{
+			Informer: informers.own.Rbac().V1beta1().MulticlusterRoleAssignments().Informer(),
+			Conditions: func(obj runtime.Object) []metav1.Condition {
+				return obj.(*rbacv1beta1.MulticlusterRoleAssignment).Status.Conditions
+			},
+			Rules: []transition.Rule{{Condition: rbacv1beta1.ConditionReady, Action: "Assign", Omitted: func(c metav1.Condition) bool {
+				return c.Reason == rbacv1beta1.ReasonAssignmentsPending
+			}}},
+		})
+	}
 	if clients.works == clients.own {
 		kinds = append(kinds, transition.Kind{
 			Informer:   informers.works.Work().V1().ManifestWorks().Informer(),

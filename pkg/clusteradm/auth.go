@@ -477,13 +477,13 @@ func (a *asking) subjects(subjects []accessv1alpha1.SubjectAccess) error {
 		return nil
 	}
 	w := printers.GetNewTabWriter(a.streams.Out)
-	if err := row(w, "SUBJECT", "BY", "CLUSTERS", "BINDING", "ROLE"); err != nil {
+	if err := row(w, "SUBJECT", "BY", "CLUSTERS", "BINDING", "ROLE", "CLUSTERPERMISSION"); err != nil {
 		return err
 	}
 	for i := range subjects {
 		s := &subjects[i]
 		if s.Reason != "" {
-			if err := row(w, subjectText(s.AccessSubject), s.Reason, "", "", ""); err != nil {
+			if err := row(w, subjectText(s.AccessSubject), s.Reason, "", "", "", ""); err != nil {
 				return err
 			}
 		}
@@ -507,7 +507,7 @@ func grantRow(w io.Writer, s *accessv1alpha1.SubjectAccess, by string, g *access
 	if g.ClusterCount > shown {
 		clusters += fmt.Sprintf(" and %d more", g.ClusterCount-shown)
 	}
-	return row(w, subjectText(s.AccessSubject), by, clusters, referenceText(g.Binding), referenceText(g.Role))
+	return row(w, subjectText(s.AccessSubject), by, clusters, referenceText(g.Binding), referenceText(g.Role), g.ClusterPermission)
 }
 
 // referenceText returns a role or a binding as kubectl names it.

@@ -221,4 +221,14 @@ func TestReviewNamesTheClusterPermission(t *testing.T) {
 	if code != 0 || !strings.Contains(out, cp.Name) {
 		t.Errorf("clusteradm auth explain: exit code %d, want 0 and the ClusterPermission %s:\n%s%s", code, cp.Name, out, complaints)
 	}
+	var found accessv1alpha1.FleetSubjectReviewStatus
+	out, complaints, code = reviewer.Clusteradm(t, "auth", "who-can", "delete", "secrets", "-n", "default", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &found); err != nil || code != 0 {
+		t.Fatalf("clusteradm auth who-can: exit code %d, %v, want 0:\n%s%s", code, err, out, complaints)
+	}
+	if !slices.ContainsFunc(found.Subjects, func(s accessv1alpha1.SubjectAccess) bool {
+		return s.Name == user && len(s.Grants) == 1 && s.Grants[0].ClusterPermission == cp.Name
+	}) {
+		t.Errorf("subjects = %s, want %s with one grant of the ClusterPermission %s", framework.ToJSON(found.Subjects), user, cp.Name)
+	}
 }

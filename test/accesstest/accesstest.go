@@ -145,8 +145,8 @@ func (h *Hub) Report(t testing.TB, managed *rest.Config, configuration agent.Con
 	c := framework.Must(agent.New(agent.Config{
 		Timing: timing, ClusterName: Cluster, Settings: settings, Hub: h.Config(),
 		Metadata: framework.Must(metadata.NewForConfig(managed))(t), Dynamic: framework.Must(dynamic.NewForConfig(managed))(t),
-		Discovery:    framework.Must(discovery.NewDiscoveryClientForConfig(managed))(t),
-		RulesReviews: kube.AuthorizationV1().SelfSubjectRulesReviews(),
+		Discovery:     framework.Must(discovery.NewDiscoveryClientForConfig(managed))(t),
+		Authorization: kube.AuthorizationV1(),
 	}))(t)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)

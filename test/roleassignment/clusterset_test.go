@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -153,6 +154,15 @@ func TestClusterSet(t *testing.T) {
 		if p := rendered.Status.Preview; p == nil || p.Selected != 2 || p.Changed != 0 {
 			t.Errorf("preview of the stored object = %s, want 2 clusters without a change", framework.ToJSON(p))
 		}
+	})
+	t.Run("Events", func(t *testing.T) {
+		f.move(t, silent, "south")
+		f.HasEvent(t, home, "MulticlusterRoleAssignment", a.Name, corev1.EventTypeNormal, rbacv1beta1.ReasonAssignmentsReady, "active on 1 clusters")
+		framework.CreatePermission(t, f.OCM, framework.PermissionIn(framework.Cluster1, render.Name(home, "taken")))
+		taken := f.create(t, forSet("taken", "ann", "north", "view"))
+		f.HasEvent(t, home, "MulticlusterRoleAssignment", taken.Name, corev1.EventTypeWarning, rbacv1beta1.ReasonAssignmentsFailure, "1 of 1 role assignments")
+		f.move(t, silent, "north")
+		f.granted(t, a, framework.Cluster1, silent)
 	})
 	t.Run("delete", func(t *testing.T) {
 		if err := f.OCM.RbacV1beta1().MulticlusterRoleAssignments(home).Delete(t.Context(), a.Name, metav1.DeleteOptions{}); err != nil {

@@ -169,13 +169,12 @@ func (f *fleet) ignoresInvalidGrants(t *testing.T, m *marked, other *reporter) {
 			t.Errorf("Secrets found = %d, want 0", found.Count)
 		}
 	})
-	t.Run("grants that are not applied or not from a ClusterPermission", func(t *testing.T) {
+	t.Run("grants that are not applied", func(t *testing.T) {
 		t.Parallel()
 		c := f.searcher(t, framework.Unique("undelivered"))
 		// This cluster has no agent that would apply the grant.
 		cp := framework.CreatePermission(t, f.OCM, permissionOf(other.name, all(c.Subject)))
 		f.WorkOf(t, cp)
-		f.writesGrant(t, c.Subject, m.shop)
 		f.witnesses(t, m)
 		if err := m.answersEverywhere(t.Context(), t, c.OCM); err != nil {
 			t.Error(err)

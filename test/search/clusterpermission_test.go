@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
+	accessv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/access/v1alpha1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
@@ -176,6 +177,8 @@ func TestSearchByClusterPermission(t *testing.T) {
 	t.Run("revocations in searches and watches", func(t *testing.T) { f.revokesPermissions(t, m) })
 	t.Run("grants take effect when applied", func(t *testing.T) { f.findsAppliedOnly(t, m, other) })
 	t.Run("invalid grants have no effect", func(t *testing.T) { f.ignoresInvalidGrants(t, m, other) })
+	t.Run("permissions of the cluster", func(t *testing.T) { f.followsCluster(t, m) })
+	t.Run("the RBAC of the cluster is unknown", func(t *testing.T) { f.followsUnknownCluster(t, m) })
 	t.Run("resources of the hub", f.findsOwnResources)
 	// The remaining tests may break the fleet.
 	data := filepath.Join(framework.OwnDir(t), "apiserver", "etcd", "search")
@@ -443,7 +446,8 @@ func (f *fleet) findsOwnResources(t *testing.T) {
 	})
 }
 
-// TestSearchIgnoresClusterPermissions checks that ClusterPermissions have no effect on searches without the feature gate.
+// TestSearchIgnoresClusterPermissions checks that neither ClusterPermissions nor bindings of a cluster have an effect on
+// searches without the feature gate.
 func TestSearchIgnoresClusterPermissions(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
@@ -458,6 +462,8 @@ func TestSearchIgnoresClusterPermissions(t *testing.T) {
 		_, err := framework.Must(asUser, err)(t).CoreV1().ConfigMaps(m.shop).List(ctx, metav1.ListOptions{})
 		return err
 	})
+	f.bindOnCluster(t, m.back, c.Subject, lists("", "configmaps"))
+	f.awaitKnown(t, c.Name, m.back, accessv1alpha1.AccessAllowed)
 	c.findsMarked(t, m)
 	// Searches still follow the permissions on the hub.
 	revoke := c.views(t, framework.Cluster1)

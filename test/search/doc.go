@@ -25,5 +25,6 @@
 //  17. Authorizers except RBAC are ignored.    TestSearchOnAHubWithAnotherAuthorizer
 //
 // TestSearchOnPostgres sends the same queries to the engine postgres. TestSearchByClusterPermission tests the feature
-// gate SearchByClusterPermission, and TestSearchIgnoresClusterPermissions a server without it.
+// gate SearchByClusterPermission, with ClusterPermissions and with bindings of the cluster, and
+// TestSearchIgnoresClusterPermissions a server without it.
 package search

@@ -9,6 +9,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
 // The resources whose content the hub requires to know the permissions on the cluster.
@@ -182,12 +184,14 @@ func (s *state) accept(accepted bool) bool {
 type authorizers struct {
 	reviewed time.Time
 	others   bool
+	// denied is true if the agent lacks permission to review the access of others.
+	denied bool
 }
 
 // accessSources knows how far the collected RBAC objects can be relied on.
 type accessSources struct {
-	settings *Settings
-	reviews  authorizationclient.SelfSubjectRulesReviewInterface
+	settings      *Settings
+	authorization authorizationclient.AuthorizationV1Interface
 	// changed wakes the reporter.
 	changed func()
 
@@ -236,6 +240,8 @@ func (a *accessSources) problem() string {
 		}
 	}
 	switch {
+	case a.denied:
+		return "the agent lacks permission to create subjectaccessreviews.authorization.k8s.io"
 	case a.reviewed.IsZero():
 		return "the authorizers of the API server are not known yet"
 	case time.Since(a.reviewed) > reviewValidity:
@@ -244,8 +250,7 @@ func (a *accessSources) problem() string {
 	return ""
 }
 
-// review periodically finds out whether the API server asks other authorizers than RBAC, until ctx ends. Webhook
-// authorizers make the rules of every user incomplete.
+// review periodically finds out whether the API server asks other authorizers than RBAC, until ctx ends.
 func (a *accessSources) review(ctx context.Context) {
 	retry := backoff{first: reviewRetry, most: maxReviewRetry}
 	for ctx.Err() == nil {
@@ -263,14 +268,25 @@ func (a *accessSources) review(ctx context.Context) {
 func (a *accessSources) reviewOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
-	review, err := a.reviews.Create(ctx, &authorizationv1.SelfSubjectRulesReview{
+	// Webhook authorizers make the rules of every user incomplete.
+	rules, err := a.authorization.SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{
 		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: metav1.NamespaceDefault},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("review rules: %w", err)
 	}
+	// AlwaysAllow and ABAC do not.
+	probe, err := a.authorization.SubjectAccessReviews().Create(ctx, rbac.NewProbe(), metav1.CreateOptions{})
+	denied := apierrors.IsForbidden(err)
+	if err != nil && !denied {
+		return fmt.Errorf("review the access of others: %w", err)
+	}
+	result := authorizers{reviewed: time.Now(), others: rules.Status.Incomplete, denied: denied}
+	if !denied && rbac.ShowsOtherAuthorizers(&probe.Status) {
+		result.others = true
+	}
 	a.mu.Lock()
-	a.authorizers = authorizers{reviewed: time.Now(), others: review.Status.Incomplete}
+	a.authorizers = result
 	a.mu.Unlock()
 	a.changed()
 	return nil

@@ -28,8 +28,8 @@ type Config struct {
 	Metadata  metadata.Interface
 	Dynamic   dynamic.Interface
 	Discovery discovery.DiscoveryInterface
-	// RulesReviews finds out which authorizers the managed cluster has.
-	RulesReviews authorizationclient.SelfSubjectRulesReviewInterface
+	// Authorization finds out which authorizers the managed cluster has.
+	Authorization authorizationclient.AuthorizationV1Interface
 	// Timing is DefaultTiming, except in tests.
 	Timing Timing
 }
@@ -54,7 +54,7 @@ func New(config Config) (*Controller, error) {
 	}
 	state := newState()
 	access := &accessSources{
-		settings: config.Settings, reviews: config.RulesReviews, changed: state.signal, collectors: map[schema.GroupResource]*collector{},
+		settings: config.Settings, authorization: config.Authorization, changed: state.signal, collectors: map[schema.GroupResource]*collector{},
 	}
 	state.access.reports(config.ClusterName, access.report)
 	c := &Controller{

@@ -24,7 +24,11 @@ type compiled struct {
 // compile returns the permissions that a policy grants to any of the subjects. elsewhere
 // returns the rules of bound roles that the policy does not contain. It may be nil.
 func (p *policy) compile(subjects []rbac.Subject, elsewhere func(rbac.Key) *ruleSet) *compiled {
-	byNamespace := p.gather(subjects, elsewhere)
+	return compileRules(p.gather(subjects, elsewhere))
+}
+
+// compileRules returns the permissions that rules grant by namespace. Rules without a namespace are cluster-wide.
+func compileRules(byNamespace map[string][]*ruleSet) *compiled {
 	c := &compiled{grants: &grants{namespaces: make(map[string][]*ruleSet, len(byNamespace))}, views: map[string]struct{}{}}
 	digest := newDigest()
 	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {

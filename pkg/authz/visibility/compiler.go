@@ -71,6 +71,12 @@ type Config struct {
 	// called when a ManifestWork changes, and nil if Works is nil.
 	Delivered func(ctx context.Context, cluster string) ([]workv1.Manifest, error)
 
+	// Reported is the RBAC that managed clusters report. On clusters where it is known, it decides instead of what is
+	// delivered. It may be nil, and requires Works.
+	Reported Reported
+	// HubCluster is the name of the hub itself in Reported. It may be empty.
+	HubCluster string
+
 	// CacheSize is the number of cached Scopes; it defaults to 4,096.
 	CacheSize int
 	// ReviewTTL is the lifetime of cached responses of the hub. The actual lifetime is at
@@ -91,7 +97,7 @@ type Compiler struct {
 	clock     clock.Clock
 	policy    *policy
 	delivered *delivered
-	interests *rbac.Interests
+	interests *interests
 	scopes    *scopes
 	classes   *classes
 	feeds     []feed
@@ -119,7 +125,7 @@ func New(config Config) (*Compiler, error) {
 		return nil, fmt.Errorf("visibility: %w", err)
 	}
 	registerMetrics()
-	interests := &rbac.Interests{}
+	interests := &interests{}
 	c := &Compiler{
 		config:      config,
 		clock:       config.Clock,
@@ -133,6 +139,9 @@ func New(config Config) (*Compiler, error) {
 	}
 	if config.Works != nil {
 		c.delivered = newDelivered(c)
+	}
+	if config.Reported != nil {
+		config.Reported.Follow(c.delivered.reportedChanged)
 	}
 	if err := c.follow(); err != nil {
 		return nil, fmt.Errorf("visibility: %w", err)
@@ -173,6 +182,8 @@ func (c *Config) complete() error {
 		return fmt.Errorf("mode %s requires RulesReview", c.Mode)
 	case (c.Works == nil) != (c.Delivered == nil):
 		return errors.New("fields Works and Delivered must be set together")
+	case c.Reported != nil && c.Works == nil:
+		return errors.New("field Reported requires Works")
 	}
 	return nil
 }
@@ -256,7 +267,7 @@ func (c *Compiler) fresh(ctx context.Context, e *entry) (*finding, error) {
 // find computes the permissions of an identity. The caller holds its turn.
 func (c *Compiler) find(ctx context.Context, e *entry) (*finding, error) {
 	started := c.clock.Now()
-	now := &finding{changes: e.changes.Load()}
+	now := &finding{changes: e.changes.Load(), hubChanges: e.hubChanges.Load()}
 	by, result := byRBAC, "success"
 	var err error
 	if c.asks(e.identity) {
@@ -288,12 +299,15 @@ func (c *Compiler) find(ctx context.Context, e *entry) (*finding, error) {
 // changed; Scope returns the new one. The caller must call stop, which ends the
 // subscription.
 func (c *Compiler) Subscribe(identity user.Info) (changed <-chan struct{}, stop func()) {
-	one, changed := c.interests.Subscribe(hubSubjects(identity))
+	one, changed := c.interests.hub.Subscribe(hubSubjects(identity))
+	managed := &rbac.Interest{Subjects: one.Subjects, Touched: one.Touched}
+	c.interests.managed.Add(managed)
 	c.subscribersMu.Lock()
 	c.subscribers[one] = copied(identity)
 	c.subscribersMu.Unlock()
 	return changed, func() {
-		c.interests.Remove(one)
+		c.interests.hub.Remove(one)
+		c.interests.managed.Remove(managed)
 		c.subscribersMu.Lock()
 		delete(c.subscribers, one)
 		c.subscribersMu.Unlock()

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/lru"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
@@ -40,6 +41,8 @@ type delivered struct {
 	mu        sync.RWMutex
 	clusters  map[string]*deliveredPolicy
 	bySubject map[rbac.Subject]sets.Set[string]
+	// shared contains reported rules by fingerprint.
+	shared *lru.Cache
 }
 
 // deliveredPolicy is the delivered RBAC of one managed cluster. It is immutable.
@@ -56,6 +59,7 @@ func newDelivered(c *Compiler) *delivered {
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "search-visibility-works"}),
 		clusters:  map[string]*deliveredPolicy{},
 		bySubject: map[rbac.Subject]sets.Set[string]{},
+		shared:    lru.New(maxShared),
 	}
 }
 
@@ -170,7 +174,7 @@ func (d *delivered) set(cluster string, manifests []workv1.Manifest) {
 		concerned = append(concerned, bound...)
 	}
 	d.mu.Unlock()
-	d.compiler.interests.Touch(concerned)
+	d.compiler.interests.managed.Touch(concerned)
 }
 
 // boundTo returns the subjects that are bound to a role of that name on any cluster.
@@ -198,7 +202,13 @@ func (d *delivered) compile(identity user.Info, a *allowed) {
 		}
 	}
 	d.mu.RUnlock()
-	if len(found) == 0 {
+	granted := map[string]*compiled{}
+	if d.compiler.config.Reported != nil && len(subjects) > 0 {
+		var unknown []string
+		granted, unknown = d.reported(subjects, slices.Collect(maps.Keys(found)))
+		maps.DeleteFunc(found, func(cluster string, _ *deliveredPolicy) bool { return !slices.Contains(unknown, cluster) })
+	}
+	if len(found)+len(granted) == 0 {
 		return
 	}
 	// A role that is not delivered belongs to the cluster, and its rules are unknown on the
@@ -215,12 +225,14 @@ func (d *delivered) compile(identity user.Info, a *allowed) {
 	}
 	digest := newDigest()
 	digest.bytes(a.fingerprint[:])
-	a.clusters = make(map[string]*grants, len(found))
-	for _, cluster := range slices.Sorted(maps.Keys(found)) {
-		granted := found[cluster].compile(subjects, ofHub)
-		a.clusters[cluster] = granted.grants
+	for cluster, policy := range found {
+		granted[cluster] = policy.compile(subjects, ofHub)
+	}
+	a.clusters = make(map[string]*grants, len(granted))
+	for _, cluster := range slices.Sorted(maps.Keys(granted)) {
+		a.clusters[cluster] = granted[cluster].grants
 		digest.bytes([]byte(cluster))
-		digest.bytes(granted.fingerprint[:])
+		digest.bytes(granted[cluster].fingerprint[:])
 	}
 	a.fingerprint = digest.sum()
 }

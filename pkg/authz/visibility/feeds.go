@@ -65,9 +65,9 @@ func (c *Compiler) unfollow() {
 // applied applies an event of the hub's RBAC.
 func (c *Compiler) applied(obj any, gone bool) {
 	changed, _ := c.policy.apply(obj, gone)
-	c.interests.Touch(changed.concerned)
+	c.interests.hub.Touch(changed.concerned)
 	if changed.role != nil && c.delivered != nil {
-		c.interests.Touch(c.delivered.boundTo(*changed.role))
+		c.interests.managed.Touch(c.delivered.boundTo(*changed.role))
 	}
 }
 

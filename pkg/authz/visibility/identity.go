@@ -30,9 +30,12 @@ func hubSubjects(identity user.Info) []rbac.Subject {
 // ManagedSubjects returns the subjects on a managed cluster that include an identity of the
 // hub.
 func ManagedSubjects(identity user.Info) []rbac.Subject {
-	return slices.DeleteFunc(hubSubjects(identity), func(s rbac.Subject) bool {
-		return s.Name == "" || slices.ContainsFunc(localPrefixes, func(prefix string) bool { return strings.HasPrefix(s.Name, prefix) })
-	})
+	return slices.DeleteFunc(hubSubjects(identity), local)
+}
+
+// local reports whether the subject is another identity on each cluster.
+func local(s rbac.Subject) bool {
+	return s.Name == "" || slices.ContainsFunc(localPrefixes, func(prefix string) bool { return strings.HasPrefix(s.Name, prefix) })
 }
 
 // identityKey returns a string that is equal only for the same name, UID, groups and extra.

@@ -69,7 +69,7 @@ func (c *Compiler) review(ctx context.Context, e *entry, now *finding) error {
 		answers:    &answers{version: version, classes: map[reviewedClass]Decision{}, cluster: map[string]Decision{}, views: map[string]bool{}},
 	}
 	before := e.found.Load()
-	if before != nil && before.answers != nil && before.changes == now.changes && started.Before(before.expires) {
+	if before != nil && before.answers != nil && before.hubChanges == now.hubChanges && started.Before(before.expires) {
 		r.before = before.answers
 		now.expires = before.expires
 	}
@@ -79,7 +79,7 @@ func (c *Compiler) review(ctx context.Context, e *entry, now *finding) error {
 	if r.before == nil {
 		// The minimum lifetime prevents callers from keeping the server busy with reviews.
 		ttl := c.config.ReviewTTL
-		if before != nil && before.changes != now.changes {
+		if before != nil && before.hubChanges != now.hubChanges {
 			// The hub's own informers may receive a change later than this server.
 			ttl = min(ttl, sampleLag)
 		}

@@ -4,7 +4,8 @@
 // namespace and name. On a managed cluster, callers who may create
 // managedclusterviews.view.open-cluster-management.io in the cluster's namespace find
 // everything except Secrets. If the configuration enables it, callers also find the
-// resources that ClusterPermissions allow them to list there.
+// resources that they may list there: by the RBAC that the cluster reports, or by
+// ClusterPermissions while it is not known.
 //
 // A Compiler computes this from the hub's RBAC: policy.go stores the objects, compile.go
 // collects the permissions of an identity, and allowed.go decides. If the hub has another

@@ -11,9 +11,12 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
+// interests are notified when the Scope of an identity may have changed: by a change on the hub, or on managed clusters.
+type interests struct{ hub, managed rbac.Interests }
+
 // scopes caches the Scopes of identities.
 type scopes struct {
-	interests *rbac.Interests
+	interests *interests
 
 	mu      sync.Mutex
 	entries *lru.Cache
@@ -25,11 +28,13 @@ type scopes struct {
 // entry is the cached state of one identity.
 type entry struct {
 	identity *user.DefaultInfo
-	interest *rbac.Interest
+	// hub and managed are registered in the interests.
+	hub, managed *rbac.Interest
 	// turn serializes the computation of the Scope.
 	turn chan struct{}
-	// changes counts the events that may have changed the Scope.
-	changes atomic.Uint64
+	// changes counts the events that may have changed the Scope, and hubChanges those of them that concern the hub. Both
+	// are read in this order, and written in the opposite one.
+	changes, hubChanges atomic.Uint64
 	// dropped is set when changes are no longer counted.
 	dropped atomic.Bool
 	found   atomic.Pointer[finding]
@@ -38,19 +43,20 @@ type entry struct {
 // finding is a computed Scope and its validity.
 type finding struct {
 	allowed *allowed
-	// changes is the count of changes that the finding takes into account.
-	changes uint64
+	// changes and hubChanges are the counts of changes that the finding takes into account.
+	changes, hubChanges uint64
 	// answers is set if the finding comes from reviews. It is valid until expires.
 	answers *answers
 	expires time.Time
 }
 
-func newScopes(size int, interests *rbac.Interests) *scopes {
+func newScopes(size int, interests *interests) *scopes {
 	s := &scopes{interests: interests, byContent: lru.New(size)}
 	s.entries = lru.NewWithEvictionFunc(size, func(_ lru.Key, value any) {
 		if e, ok := value.(*entry); ok {
 			e.dropped.Store(true)
-			interests.Remove(e.interest)
+			interests.hub.Remove(e.hub)
+			interests.managed.Remove(e.managed)
 		}
 	})
 	return s
@@ -67,9 +73,14 @@ func (s *scopes) entry(identity user.Info) *entry {
 		}
 	}
 	e := &entry{identity: copied(identity), turn: make(chan struct{}, 1)}
-	e.interest = &rbac.Interest{Subjects: hubSubjects(identity), Touched: func() { e.changes.Add(1) }}
+	e.hub = &rbac.Interest{Subjects: hubSubjects(identity), Touched: func() {
+		e.hubChanges.Add(1)
+		e.changes.Add(1)
+	}}
+	e.managed = &rbac.Interest{Subjects: e.hub.Subjects, Touched: func() { e.changes.Add(1) }}
 	// Changes must be counted before anything is read.
-	s.interests.Add(e.interest)
+	s.interests.hub.Add(e.hub)
+	s.interests.managed.Add(e.managed)
 	s.entries.Add(key, e)
 	cachedScopes.Set(float64(s.entries.Len()))
 	return e

@@ -3781,7 +3781,7 @@ func schema_pkg_apis_access_v1alpha1_AccessChain(ref common.ReferenceCallback) c
 					},
 					"clusterPermission": {
 						SchemaProps: spec.SchemaProps{
-							Description: "clusterPermission is the name of the ClusterPermission that delivered the binding to the cluster. It is set in answers about one cluster.",
+							Description: "clusterPermission is the name of the ClusterPermission that delivered the binding to the cluster, or to each of the clusters.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -3840,7 +3840,7 @@ func schema_pkg_apis_access_v1alpha1_AccessEscalation(ref common.ReferenceCallba
 					},
 					"clusterPermission": {
 						SchemaProps: spec.SchemaProps{
-							Description: "clusterPermission is the name of the ClusterPermission that delivered the binding to the cluster. It is set in answers about one cluster.",
+							Description: "clusterPermission is the name of the ClusterPermission that delivered the binding to the cluster, or to each of the clusters.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -3918,7 +3918,7 @@ func schema_pkg_apis_access_v1alpha1_AccessGrant(ref common.ReferenceCallback) c
 					},
 					"clusterPermission": {
 						SchemaProps: spec.SchemaProps{
-							Description: "clusterPermission is the name of the ClusterPermission that delivered the binding to the cluster. It is set in answers about one cluster.",
+							Description: "clusterPermission is the name of the ClusterPermission that delivered the binding to the cluster, or to each of the clusters.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

@@ -167,6 +167,14 @@ func testAccessNotComplete(t *testing.T, m *managed, hub *accesstest.Hub) {
 	stop := hub.Report(t, limited, inventory.Configuration{}, quick())
 	hub.Await(t, accesstest.Cluster, "alice", access.Unknown, "lacks permission to list rolebindings")
 	stop()
+	// The agent may list everything, but review no access.
+	role.Rules[0].Resources = append(role.Rules[0].Resources, "rolebindings")
+	if _, err := m.kube.RbacV1().ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	stop = hub.Report(t, limited, inventory.Configuration{}, quick())
+	hub.Await(t, accesstest.Cluster, "alice", access.Unknown, "lacks permission to create subjectaccessreviews")
+	stop()
 	hub.Report(t, m.config, inventory.Configuration{}, quick())
 	hub.Await(t, accesstest.Cluster, "alice", access.Allowed, "")
 }
@@ -291,8 +299,49 @@ func testAccessNotAnnounced(t *testing.T, m *managed) {
 	}
 }
 
-// TestAccessOtherAuthorizers checks a cluster with a webhook authorizer.
+// TestAccessOtherAuthorizers checks clusters that ask other authorizers in addition to RBAC.
 func TestAccessOtherAuthorizers(t *testing.T) {
+	policy := filepath.Join(t.TempDir(), "policy.jsonl")
+	// Only carol is allowed something, so neither the rules nor the permissions of other users show that there is a policy.
+	if err := os.WriteFile(policy, []byte(`{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"carol","namespace":"*","resource":"secrets","apiGroup":"*","readonly":true}}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name string
+		args []string
+		// allowed is the user who is allowed to list Secrets by the other authorizer only.
+		allowed string
+	}{
+		{"Webhook", []string{"--authorization-mode=Webhook", "--authorization-webhook-version=v1", "--authorization-webhook-config-file=" + webhookFile(t)}, ""},
+		{"ABAC", []string{"--authorization-mode=ABAC", "--authorization-policy-file=" + policy}, "carol"},
+		{"AlwaysAllow", []string{"--authorization-mode=AlwaysAllow"}, "anybody"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cluster := framework.OwnCluster(t, localhub.ClusterOptions{Name: "managed", APIServerArgs: test.args})
+			m := &managed{config: cluster.AdminConfig(), kube: framework.Must(kubernetes.NewForConfig(cluster.AdminConfig()))(t)}
+			if test.allowed != "" {
+				review := framework.Must(m.kube.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
+					Spec: authorizationv1.SubjectAccessReviewSpec{User: test.allowed, ResourceAttributes: &authorizationv1.ResourceAttributes{
+						Verb: "list", Resource: "secrets", Namespace: metav1.NamespaceDefault,
+					}},
+				}, metav1.CreateOptions{}))(t)
+				if !review.Status.Allowed {
+					t.Fatalf("review of %s = %+v, want allowed by another authorizer than RBAC", test.allowed, review.Status)
+				}
+			}
+			hub := accesstest.NewHub(t, accesstest.Engines["embedded"](t))
+			hub.Report(t, m.config, inventory.Configuration{}, quick())
+			hub.Await(t, accesstest.Cluster, "alice", access.Unknown, "another authorizer")
+			m.bind(t, "others", "alice")
+			hub.Await(t, accesstest.Cluster, "alice", access.Allowed, "")
+			hub.Await(t, accesstest.Cluster, "bob", access.Unknown, "another authorizer")
+		})
+	}
+}
+
+// webhookFile returns a file that configures a webhook authorizer without opinion.
+func webhookFile(t *testing.T) string {
+	t.Helper()
 	webhook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		review := &authorizationv1.SubjectAccessReview{}
 		if err := json.NewDecoder(r.Body).Decode(review); err != nil {
@@ -316,14 +365,5 @@ func TestAccessOtherAuthorizers(t *testing.T) {
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cluster := framework.OwnCluster(t, localhub.ClusterOptions{Name: "managed", APIServerArgs: []string{
-		"--authorization-mode=Webhook", "--authorization-webhook-version=v1", "--authorization-webhook-config-file=" + file,
-	}})
-	m := &managed{config: cluster.AdminConfig(), kube: framework.Must(kubernetes.NewForConfig(cluster.AdminConfig()))(t)}
-	hub := accesstest.NewHub(t, accesstest.Engines["embedded"](t))
-	hub.Report(t, m.config, inventory.Configuration{}, quick())
-	hub.Await(t, accesstest.Cluster, "alice", access.Unknown, "another authorizer")
-	m.bind(t, "webhook", "alice")
-	hub.Await(t, accesstest.Cluster, "alice", access.Allowed, "")
-	hub.Await(t, accesstest.Cluster, "bob", access.Unknown, "another authorizer")
+	return file
 }

@@ -84,7 +84,7 @@ func (m *managed) runTimed(t testing.TB, cluster string, hub *endpoint, configur
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.RulesReviews = kube.AuthorizationV1().SelfSubjectRulesReviews()
+	config.Authorization = kube.AuthorizationV1()
 	if c, err = inventory.New(config); err != nil {
 		t.Fatal(err)
 	}

@@ -259,8 +259,8 @@ type AccessChain struct {
 	Role RBACReference `json:"role"`
 	// rule is the rule of the role that allows the request.
 	Rule rbacv1.PolicyRule `json:"rule"`
-	// clusterPermission is the name of the ClusterPermission that delivered the binding to the cluster. It is set in
-	// answers about one cluster.
+	// clusterPermission is the name of the ClusterPermission that delivered the binding to the cluster, or to each of the
+	// clusters.
 	// +optional
 	ClusterPermission string `json:"clusterPermission,omitempty"`
 }

@@ -1,6 +1,9 @@
 package fleetreview
 
 import (
+	"maps"
+	"slices"
+
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
@@ -94,21 +97,49 @@ func holdingOf(h *access.Holding, left *budget) accessv1alpha1.AccessHolding {
 	return held
 }
 
-func grantOf(g *access.Grant, left *budget) accessv1alpha1.AccessGrant {
-	named := g.Clusters[:min(len(g.Clusters), maxNamed)]
-	for _, cluster := range named {
-		left.left -= len(cluster)
+// grantsOf returns a grant for each ClusterPermission that delivered the binding to some of the clusters, and one for the
+// other clusters.
+func grantsOf(g *access.Grant, by deliveries, left *budget) []accessv1alpha1.AccessGrant {
+	parts := map[string][]string{}
+	if names := by[g.Chain.Binding]; len(names) == 0 {
+		parts[""] = g.Clusters
+	} else {
+		for _, cluster := range g.Clusters {
+			parts[names[cluster]] = append(parts[names[cluster]], cluster)
+		}
 	}
-	return accessv1alpha1.AccessGrant{AccessChain: chainOf(g.Chain, left), ClusterCount: int32(len(g.Clusters)), Clusters: named}
+	var grants []accessv1alpha1.AccessGrant
+	for _, permission := range slices.Sorted(maps.Keys(parts)) {
+		clusters := parts[permission]
+		named := clusters[:min(len(clusters), maxNamed)]
+		for _, cluster := range named {
+			left.left -= len(cluster)
+		}
+		chain := chainOf(g.Chain, left)
+		chain.ClusterPermission = permission
+		grants = append(grants, accessv1alpha1.AccessGrant{AccessChain: chain, ClusterCount: int32(len(clusters)), Clusters: named})
+		if len(grants) > maxChains {
+			break
+		}
+	}
+	return grants
 }
 
-func subjectAccessOf(s *access.SubjectAnswer, left *budget) accessv1alpha1.SubjectAccess {
+func subjectAccessOf(s *access.SubjectAnswer, by deliveries, left *budget) accessv1alpha1.SubjectAccess {
 	out := accessv1alpha1.SubjectAccess{AccessSubject: left.subject(s.Subject), Reason: s.Reason, Truncated: s.More}
 	for i := range s.Grants {
-		out.Grants = append(out.Grants, grantOf(&s.Grants[i], left))
+		out.Grants = append(out.Grants, grantsOf(&s.Grants[i], by, left)...)
 	}
 	for i := range s.Escalations {
-		out.Escalations = append(out.Escalations, accessv1alpha1.AccessEscalation{Type: string(s.Escalations[i].Kind), AccessGrant: grantOf(&s.Escalations[i].Grant, left)})
+		for _, grant := range grantsOf(&s.Escalations[i].Grant, by, left) {
+			out.Escalations = append(out.Escalations, accessv1alpha1.AccessEscalation{Type: string(s.Escalations[i].Kind), AccessGrant: grant})
+		}
+	}
+	if len(out.Grants) > maxChains {
+		out.Grants, out.Truncated = out.Grants[:maxChains], true
+	}
+	if len(out.Escalations) > maxChains {
+		out.Escalations, out.Truncated = out.Escalations[:maxChains], true
 	}
 	return out
 }

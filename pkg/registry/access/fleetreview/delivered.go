@@ -11,6 +11,27 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
+// deliveries are the names of the ClusterPermissions that delivered a binding, by cluster.
+type deliveries map[rbac.Key]map[string]string
+
+// deliveriesTo returns the deliveries to clusters.
+func (o Options) deliveriesTo(clusters []string) (deliveries, error) {
+	all := deliveries{}
+	for _, cluster := range clusters {
+		names, err := o.deliveredBy(cluster)
+		if err != nil {
+			return nil, err
+		}
+		for binding, name := range names {
+			if all[binding] == nil {
+				all[binding] = map[string]string{}
+			}
+			all[binding][cluster] = name
+		}
+	}
+	return all, nil
+}
+
 // deliveredBy returns the names of the ClusterPermissions that delivered the bindings of a cluster. The status of their
 // ManifestWorks contains the objects that are applied.
 func (o Options) deliveredBy(cluster string) (map[rbac.Key]string, error) {

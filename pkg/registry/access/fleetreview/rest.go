@@ -283,13 +283,17 @@ func NewSubjects(o Options) rest.Storage {
 			found := o.Index.WhoCan(access.Who{
 				Attributes: *a, Clusters: clusters, Escalations: spec.Escalations, Limit: limitOf(&spec.Page), After: after, MaxGrants: maxChains,
 			})
-			review.Status = subjectStatus(&found)
+			by, deliveredErr := o.deliveriesTo(clusters)
+			if deliveredErr != nil {
+				return nil, deliveredErr
+			}
+			review.Status = subjectStatus(&found, by)
 			return review, nil
 		},
 	}
 }
 
-func subjectStatus(found *access.WhoAnswer) accessv1alpha1.FleetSubjectReviewStatus {
+func subjectStatus(found *access.WhoAnswer, by deliveries) accessv1alpha1.FleetSubjectReviewStatus {
 	status := accessv1alpha1.FleetSubjectReviewStatus{
 		Total: int32(found.Total), Unknown: int32(len(found.Unknown)),
 		OtherAuthorizers: found.OtherAuthorizers[:min(len(found.OtherAuthorizers), maxNamed)],
@@ -306,7 +310,7 @@ func subjectStatus(found *access.WhoAnswer) accessv1alpha1.FleetSubjectReviewSta
 			break
 		}
 		last = found.Subjects[i].Subject
-		status.Subjects = append(status.Subjects, subjectAccessOf(&found.Subjects[i], left))
+		status.Subjects = append(status.Subjects, subjectAccessOf(&found.Subjects[i], by, left))
 	}
 	if remaining > 0 {
 		status.Continue = continueAfterSubject(last)

@@ -83,6 +83,12 @@ func (scopes) Subscribe(user.Info) (<-chan struct{}, func()) { return nil, func(
 // cleaners delivered the binding to a.
 func newOptions(t *testing.T) Options {
 	t.Helper()
+	return deliveredOptions(t, map[string]string{"a": "cleaners"})
+}
+
+// deliveredOptions returns the same fleet with the ClusterPermissions that delivered the binding to clusters.
+func deliveredOptions(t *testing.T, permissions map[string]string) Options {
+	t.Helper()
 	index := access.New()
 	clusters, sets := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	for _, name := range []string{"hub", "a", "b", "c", "d", "e"} {
@@ -115,15 +121,17 @@ func newOptions(t *testing.T) Options {
 		t.Fatal(err)
 	}
 	works := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	delivered := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "work", OwnerReferences: []metav1.OwnerReference{
-		{APIVersion: rbacv1alpha1.SchemeGroupVersion.String(), Kind: "ClusterPermission", Name: "cleaners", Controller: ptr.To(true)},
-	}}}
-	delivered.Status.ResourceStatus.Manifests = []workv1.ManifestCondition{{
-		ResourceMeta: workv1.ManifestResourceMeta{Group: rbacv1.GroupName, Kind: "ClusterRoleBinding", Name: "cleaner"},
-		Conditions:   []metav1.Condition{{Type: workv1.WorkApplied, Status: metav1.ConditionTrue}},
-	}}
-	if err := works.Add(delivered); err != nil {
-		t.Fatal(err)
+	for cluster, permission := range permissions {
+		work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "work", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: rbacv1alpha1.SchemeGroupVersion.String(), Kind: "ClusterPermission", Name: permission, Controller: ptr.To(true)},
+		}}}
+		work.Status.ResourceStatus.Manifests = []workv1.ManifestCondition{{
+			ResourceMeta: workv1.ManifestResourceMeta{Group: rbacv1.GroupName, Kind: "ClusterRoleBinding", Name: "cleaner"},
+			Conditions:   []metav1.Condition{{Type: workv1.WorkApplied, Status: metav1.ConditionTrue}},
+		}}
+		if err := works.Add(work); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return Options{
 		Works: worklisters.NewManifestWorkLister(works), Index: index, Scopes: scopes{t}, Clusters: clusterlisters.NewManagedClusterLister(clusters), Sets: setlisters.NewManagedClusterSetLister(sets),
@@ -314,6 +322,49 @@ func TestBounds(t *testing.T) {
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want+":") {
 			t.Errorf("error = %v, want one for %s", err, want)
 		}
+	}
+}
+
+// TestSubjectReviewNamesClusterPermissions checks that grants are separate for each ClusterPermission that delivered the
+// binding, and that their number is bounded.
+func TestSubjectReviewNamesClusterPermissions(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		permissions map[string]string
+		want        string
+	}{
+		{"no cluster", nil, "[a d e hub]"},
+		{"one of the clusters", map[string]string{"a": "cleaners"}, "[d e hub] cleaners[a]"},
+		{"several with the same name", map[string]string{"a": "cleaners", "d": "cleaners"}, "[e hub] cleaners[a d]"},
+		{"several with different names", map[string]string{"a": "cleaners", "d": "others", "e": "others"}, "[hub] cleaners[a] others[d e]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			review, err := create(t, NewSubjects(deliveredOptions(t, c.permissions)), "root", &accessv1alpha1.FleetSubjectReview{Spec: accessv1alpha1.FleetSubjectReviewSpec{AccessRequest: deleteSecrets}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			alice := review.(*accessv1alpha1.FleetSubjectReview).Status.Subjects[0]
+			var got []string
+			for _, g := range alice.Grants {
+				if int(g.ClusterCount) != len(g.Clusters) {
+					t.Errorf("clusterCount = %d, want %d", g.ClusterCount, len(g.Clusters))
+				}
+				got = append(got, fmt.Sprint(g.ClusterPermission, g.Clusters))
+			}
+			if alice.Name != "alice" || strings.Join(got, " ") != c.want || alice.Truncated {
+				t.Errorf("grants of %s = %v, truncated %t, want those of alice, %s, not truncated", alice.Name, got, alice.Truncated, c.want)
+			}
+		})
+	}
+	var clusters []string
+	by := deliveries{{Kind: "ClusterRoleBinding", Name: "b"}: {}}
+	for i := range 2 * maxChains {
+		clusters = append(clusters, fmt.Sprint("c", i))
+		by[rbac.Key{Kind: "ClusterRoleBinding", Name: "b"}][clusters[i]] = fmt.Sprint("p", i)
+	}
+	grant := access.Grant{Chain: &access.Chain{Binding: rbac.Key{Kind: "ClusterRoleBinding", Name: "b"}}, Clusters: clusters}
+	if got := subjectAccessOf(&access.SubjectAnswer{Grants: []access.Grant{grant}}, by, newBudget()); len(got.Grants) != maxChains || !got.Truncated {
+		t.Errorf("grants = %d, truncated %t, want %d, truncated", len(got.Grants), got.Truncated, maxChains)
 	}
 }
 
