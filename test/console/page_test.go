@@ -3,8 +3,8 @@ package console
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 
@@ -21,6 +21,23 @@ func rendered(t *testing.T, p *browser.Page) {
 		}
 		return nil
 	})
+}
+
+// loaded returns an error unless the server has sent all files that the page requested.
+func loaded(p *browser.Page) error {
+	files := 0
+	for _, request := range p.Requests() {
+		if !strings.Contains(request.URL, consolePath) {
+			continue
+		}
+		if files++; request.Status != http.StatusOK {
+			return fmt.Errorf("%s %s = %d, want 200", request.Method, request.URL, request.Status)
+		}
+	}
+	if files < 3 {
+		return fmt.Errorf("files that the browser requested = %d, want at least 3", files)
+	}
+	return nil
 }
 
 // TestPage opens the page in a browser, in both ways and as two users.
@@ -40,18 +57,7 @@ func TestPage(t *testing.T) {
 				if at := p.Location(); !strings.Contains(at, consolePath+"index.html") {
 					t.Errorf("URL of the page = %s, want one below %s", at, consolePath)
 				}
-				files := 0
-				for _, request := range p.Requests() {
-					if address, err := url.Parse(request.URL); err != nil || !strings.Contains(address.Path, consolePath) {
-						continue
-					}
-					if files++; request.Status != http.StatusOK {
-						t.Errorf("%s %s = %d, want 200", request.Method, request.URL, request.Status)
-					}
-				}
-				if files < 3 {
-					t.Errorf("files of the page that the browser requested = %d, want at least 3", files)
-				}
+				framework.Eventually(t, "the files of the page are loaded", func(context.Context) error { return loaded(p) })
 				p.WantQuiet()
 				p.WantAccessible()
 			})
