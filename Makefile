@@ -23,7 +23,7 @@ TAGS := -tags=grpcnotrace
 # Compilers and linkers are short processes: collect garbage less often.
 GOBUILD := GOGC=400 go build -buildvcs=false $(TAGS)
 # Tests start many servers and link many binaries: collect garbage less often, and omit the symbols for debuggers.
-GOTEST := GOGC=200 go test -buildvcs=false $(TAGS) -vet=off -ldflags=-w
+GOTEST := GOGC=400 go test -buildvcs=false $(TAGS) -vet=off -ldflags=-w
 
 CLUSTERS ?= 2
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fails if go mod tidy would change a go.mod or go.sum, if the root module mixes versions of the
-# Kubernetes libraries, or if the local hub uses other versions of libraries than the root module.
+# Kubernetes libraries, or if two of the modules that make test compiles use different versions of a library.
 set -o errexit -o nounset -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 for module in . hack/tools hack/release hack/monitoring; do
@@ -18,11 +18,14 @@ fi
 modules() { # DIRECTORY: the modules that its programs use, with their versions
 	(cd "$1" && go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}{{end}}{{end}}' "${@:2}" | sort -u)
 }
-root=$(modules . ./cmd/...)
-hub=$(modules hack/devhub .)
-different=$(join <(echo "$root") <(echo "$hub") | awk '$2 != $3 {print $1 ": " $2 " and " $3}')
+different=$({
+	modules . ./cmd/...
+	modules hack/devhub .
+	modules hack/release . helm.sh/helm/v4/cmd/helm
+	modules hack/monitoring -test .
+} | sort -u | awk '$1 == path {print path ": " version " and " $2} {path = $1; version = $2}')
 if [ -n "$different" ]; then
-	echo "these libraries have different versions in go.mod and hack/devhub/go.mod, so they and their importers compile twice:" >&2
+	echo "these libraries have different versions in the go.mod files, so they and their importers compile twice:" >&2
 	echo "$different" >&2
 	exit 1
 fi

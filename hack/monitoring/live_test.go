@@ -252,15 +252,8 @@ func (s *suite) expressions(t *testing.T) {
 		}
 	}
 	for _, component := range []*manifests{s.server, s.agent} {
-		for _, group := range component.rules.Spec.Groups {
-			for _, rule := range group.Rules {
-				check(rule.Alert+rule.Record, rule.Expr.String())
-			}
-		}
-		for title, expressions := range component.panels {
-			for _, expression := range expressions {
-				check(title, expression)
-			}
+		for where, expression := range component.expressions() {
+			check(where, expression)
 		}
 	}
 }

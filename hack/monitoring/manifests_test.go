@@ -4,6 +4,7 @@ package monitoring
 
 import (
 	"encoding/json"
+	"iter"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -136,6 +137,26 @@ func (m *manifests) alerts() map[string]monitoringv1.Rule {
 		}
 	}
 	return found
+}
+
+// expressions returns the expressions of the rules and of the dashboard, by the name of their rule or panel.
+func (m *manifests) expressions() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for _, group := range m.rules.Spec.Groups {
+			for _, rule := range group.Rules {
+				if !yield(rule.Alert+rule.Record, rule.Expr.String()) {
+					return
+				}
+			}
+		}
+		for title, expressions := range m.panels {
+			for _, expression := range expressions {
+				if !yield(title, expression) {
+					return
+				}
+			}
+		}
+	}
 }
 
 var (

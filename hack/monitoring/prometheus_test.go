@@ -1,6 +1,7 @@
 package monitoring
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +52,8 @@ type prometheus struct {
 	engine  *promql.Engine
 	groups  []*rules.Group
 	targets []*target
+	// used are the metrics in the expressions of the components. The others are not stored.
+	used map[string]bool
 	// fired collects the alerts that a test lets fire.
 	fired map[string]bool
 
@@ -60,7 +63,7 @@ type prometheus struct {
 
 func newPrometheus(t *testing.T, components ...*manifests) *prometheus {
 	t.Helper()
-	p := &prometheus{storage: teststorage.New(t), now: time.Now()}
+	p := &prometheus{storage: teststorage.New(t), used: map[string]bool{}, now: time.Now()}
 	p.engine = promql.NewEngine(promql.EngineOpts{MaxSamples: 50e6, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, Parser: newParser()})
 	manager := rules.NewManager(&rules.ManagerOptions{
 		QueryFunc: rules.EngineQueryFunc(p.engine, p.storage), Appendable: p.storage, Queryable: p.storage,
@@ -68,6 +71,14 @@ func newPrometheus(t *testing.T, components ...*manifests) *prometheus {
 		NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
 	})
 	for _, component := range components {
+		for _, expression := range component.expressions() {
+			parser.Inspect(framework.Must(newParser().ParseExpr(expression))(t), func(node parser.Node, _ []parser.Node) error {
+				if selector, ok := node.(*parser.VectorSelector); ok {
+					p.used[selector.Name] = true
+				}
+				return nil
+			})
+		}
 		file := component.ruleFile(t)
 		groups, errs := manager.LoadGroups(interval, labels.EmptyLabels(), "", nil, false, file)
 		if len(errs) > 0 {
@@ -115,7 +126,7 @@ func (p *prometheus) store(ctx context.Context, t *target) error {
 	content, err := t.scrape(ctx)
 	if err != nil {
 		up = 0
-	} else if err := parse(content, t.labels, func(series labels.Labels, sample float64) error {
+	} else if err := parse(content, p.used, t.labels, func(series labels.Labels, sample float64) error {
 		now[series.String()] = series
 		_, err := app.Append(0, series, at, sample)
 		return err
@@ -146,8 +157,8 @@ func add(app storage.Appender, series labels.Labels, at int64, sample float64) e
 	return err
 }
 
-// parse calls visit for each sample of a scrape, with the labels of its target.
-func parse(content []byte, of map[string]string, visit func(labels.Labels, float64) error) error {
+// parse calls visit for each sample of the metrics in a scrape, with the labels of its target.
+func parse(content []byte, metrics map[string]bool, of map[string]string, visit func(labels.Labels, float64) error) error {
 	parsed := textparse.NewPromParser(content, labels.NewSymbolTable(), false)
 	for {
 		entry, err := parsed.Next()
@@ -160,7 +171,10 @@ func parse(content []byte, of map[string]string, visit func(labels.Labels, float
 		if entry != textparse.EntrySeries {
 			continue
 		}
-		_, _, sample := parsed.Series()
+		text, _, sample := parsed.Series()
+		if name, _, _ := bytes.Cut(text, []byte("{")); !metrics[string(name)] {
+			continue
+		}
 		var series labels.Labels
 		parsed.Labels(&series)
 		builder := labels.NewBuilder(series)

@@ -24,10 +24,14 @@ func Eventually(t *testing.T, what string, check func(context.Context) error) {
 	}
 }
 
-// Poll calls check until it returns nil, for at most Patience.
+// Poll calls check until it returns nil, for at most Patience. Most states arrive soon. The longer one takes, the more
+// seldom Poll calls check, because the servers of all tests share the processors with the checks.
 func Poll(ctx context.Context, check func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	delays := wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1.2, Steps: 100, Cap: 250 * time.Millisecond}
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, Patience, true, func(ctx context.Context) (bool, error) {
+	err := delays.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
 		// If the deadline interrupts a check, its error does not name the cause. Keep the previous one.
 		if err != nil && (ctx.Err() == nil || last == nil) {

@@ -12,8 +12,9 @@ import (
 // again; if final is set, poll returns it. If ctx ends first, poll returns an error
 // with the last retry error.
 func poll(ctx context.Context, attempt func(context.Context) (retry, final error)) error {
+	delays := wait.Backoff{Duration: pollInterval, Factor: 1.2, Steps: 100, Cap: 4 * pollInterval}
 	var last error
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+	err := delays.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
 		retry, final := attempt(ctx)
 		if final != nil {
 			return false, final

@@ -23,7 +23,7 @@ const (
 	startTimeout = 2 * time.Minute
 	// stopTimeout bounds the wait for a process to stop after SIGTERM.
 	stopTimeout = 20 * time.Second
-	// pollInterval is the interval of readiness checks.
+	// pollInterval is the first interval between readiness checks.
 	pollInterval = 50 * time.Millisecond
 	// logTail is the number of log lines in the error of a failed process.
 	logTail = 12

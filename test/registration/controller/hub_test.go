@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -41,17 +40,8 @@ import (
 // patience is how long a test waits for an expected state.
 const patience = 60 * time.Second
 
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting until %s: %v", what, errors.Join(err, last))
-	}
-}
+// eventually waits until check returns nil.
+var eventually = framework.Eventually
 
 // realHub is a Kubernetes control plane that stores ManagedClusters, ManifestWorks and registrations
 // as custom resources.
