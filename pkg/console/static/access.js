@@ -6,7 +6,7 @@ import {go, link} from "./router.js";
 import {referenceText, ruleText, subjectText} from "./rules.js";
 import {number, plural, shell} from "./text.js";
 import {Table, arrows} from "./table.js";
-import {Command, Loading, Problem, State, Text, html, maxCell, useEffect, useRequest, useState} from "./view.js";
+import {Command, Loading, Problem, State, Text, html, label, maxCell, useEffect, useRequest, useState} from "./view.js";
 
 const tabs = [["can-i", "Can I"], ["who-can", "Who can"], ["subject", "One subject"], ["approvals", "Approvals"]];
 const verbs = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "bind", "escalate", "impersonate", "approve"];
@@ -235,7 +235,7 @@ function Subject({params}) {
     ${asked && review.pages.length === 0 && review.loading && html`<${Loading} what="the answer" />`}
     ${review.pages.length > 0 && html`<div>
       <p role="status" class="summary">${clusters.length === 0 ? "It holds nothing on the clusters that you may view." : `Bindings on ${plural(clusters.length, "cluster")}`}</p>
-      ${clusters.map((c) => html`<section key=${c.cluster} class="group" aria-label=${c.cluster}><h3><${Text} text=${c.cluster} max=${100} /></h3>
+      ${clusters.map((c) => html`<section key=${c.cluster} class="group" aria-label=${label(c.cluster)}><h3><${Text} text=${c.cluster} max=${100} /></h3>
         ${c.reason && html`<p><${State} state="unknown"><${Text} text=${c.reason} max=${600} /></${State}></p>`}
         <ul class="holdings">${(c.holdings ?? []).map((h, i) => html`<${Holding} key=${i} holding=${h} />`)}</ul></section>`)}
       <${More} ...${review} what="clusters" />

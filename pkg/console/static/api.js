@@ -29,7 +29,8 @@ export class ApiError extends Error {
   get forbidden() { return this.code === 403; }
   get missing() { return this.code === 404; }
   // unreachable reports whether the hub, or the server behind it, does not respond.
-  get unreachable() { return this.code === 0 || this.code === 401 || this.code === 502 || this.code === 503 || (this.code === 504 && !this.reason); }
+  // A server responds with a Status, which has a reason; a proxy without.
+  get unreachable() { return this.code === 0 || this.code === 401 || this.code === 503 || (this.code >= 500 && !this.reason); }
 }
 
 export const aborted = (error) => error?.name === "AbortError";

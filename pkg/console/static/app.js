@@ -1,7 +1,7 @@
 // The shell of the page: navigation, keys, theme, and the state of the connection.
 
 import {connection, groups, request} from "./api.js";
-import {go, link, route, useRoute} from "./router.js";
+import {back, go, link, route, useRoute} from "./router.js";
 import {Search} from "./search.js";
 import {render} from "./vendor-htm-preact.js";
 import {Dialog, Loading, Text, html, useEffect, useRef, useRequest, useState} from "./view.js";
@@ -43,19 +43,19 @@ function useTheme() {
 
 function Connection() {
   const [error, setError] = useState(connection.error);
-  const [back, setBack] = useState(false);
+  const [returned, setReturned] = useState(false);
   useEffect(() => connection.subscribe(() => {
-    setBack(!connection.error);
+    setReturned(!connection.error);
     setError(connection.error);
   }), []);
   useEffect(() => {
-    if (!back) return undefined;
-    const timer = setTimeout(() => setBack(false), 4000);
+    if (!returned) return undefined;
+    const timer = setTimeout(() => setReturned(false), 4000);
     return () => clearTimeout(timer);
-  }, [back]);
+  }, [returned]);
   return html`<div role="status" class="connection">
     ${error && html`<p class="banner"><strong>No connection.</strong> <${Text} text=${error.message} max=${400} /> The page tries again by itself. What it shows may be outdated.</p>`}
-    ${!error && back && html`<p class="banner good">The hub responds again.</p>`}
+    ${!error && returned && html`<p class="banner good">The hub responds again.</p>`}
   </div>`;
 }
 
@@ -82,7 +82,7 @@ function useKeys(showKeys) {
       if (event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey || event.isComposing || document.querySelector("dialog[open]")) return;
       if (event.key === "Escape") {
         if (route().view === "search") document.getElementById("search")?.focus();
-        else if (!editable(event.target)) history.back();
+        else if (!editable(event.target)) back();
         return;
       }
       if (editable(event.target)) return;

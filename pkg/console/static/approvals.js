@@ -2,8 +2,8 @@
 
 import {get, groups, may, path, request, rows} from "./api.js";
 import {grantsOf} from "./rules.js";
-import {number, shell} from "./text.js";
-import {Age, Command, Loading, Problem, State, Text, html, useRequest, useState} from "./view.js";
+import {number, shell, visible} from "./text.js";
+import {Age, Command, Loading, Problem, State, Text, html, label, useRequest, useState} from "./view.js";
 
 const maxPending = 50;
 const maxNamespaces = 100;
@@ -89,9 +89,10 @@ function Pending({object, onDone}) {
     <h3><${Text} text=${name} max=${100} /> on <${Text} text=${namespace} max=${100} /></h3>
     <p>Generation ${of.generation}, requested by <strong><${Text} text=${of.requestedBy} max=${200} /></strong>, waits for <${Age} date=${of.requestedAt} />.
       ${object.status.approval.delivered ? ` Generation ${object.status.approval.delivered.generation} stays delivered.` : " Nothing of it is delivered yet."}</p>
-    <p><button type="button" aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? "Hide" : "Show"} what it would grant<span class="hidden">: ${name} on ${namespace}</span></button></p>
+    <p><button type="button" aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? "Hide" : "Show"} what it would grant<span class="hidden">: ${label(name)} on ${label(namespace)}</span></button></p>
     ${open && html`<${Preview} object=${object} />
-      ${allowed ? html`<p><button type="button" class="primary" disabled=${busy} onClick=${approve}>Approve generation ${of.generation}<span class="hidden"> of ${name} on ${namespace}</span></button></p>`
+      <details><summary>The spec as JSON</summary><pre class="json">${JSON.stringify(object.spec, null, 2).split("\n").map((line) => `${visible(line)}\n`)}</pre></details>
+      ${allowed ? html`<p><button type="button" class="primary" disabled=${busy} onClick=${approve}>Approve generation ${of.generation}<span class="hidden"> of ${label(name)} on ${label(namespace)}</span></button></p>`
         : html`<p class="note">You are not allowed to approve it.</p>`}
       <p class="note">The same with kubectl, after you have read the file:</p>
       <${Command} text=${`kubectl get clusterpermission ${shell(name)} -n ${shell(namespace)} -o json > permission.json && kubectl replace --raw ${shell(file)} -f permission.json`} />`}

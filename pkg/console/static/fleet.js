@@ -5,7 +5,7 @@ import {permissionReasons, workReasons} from "./reasons.js";
 import {go, link, route} from "./router.js";
 import {number, plural, shell} from "./text.js";
 import {Pager, Table, arrows} from "./table.js";
-import {Age, Command, Dialog, Loading, Problem, State, Text, html, maxCell, useEffect, useMemo, useRequest, useState, useTick} from "./view.js";
+import {Age, Command, Dialog, Loading, Problem, State, Text, html, label, maxCell, useEffect, useMemo, useRequest, useState, useTick} from "./view.js";
 
 const setLabel = "cluster.open-cluster-management.io/clusterset";
 const pageSize = 50;
@@ -33,16 +33,20 @@ async function listed(where, signal, query) {
   }
 }
 
-// clustersOf returns the clusters that the user may get: by the view of callers, by the list of all, or by their resources.
+// clustersOf returns the clusters that the user may get.
 async function clustersOf(signal) {
-  let found = await listed(`${groups.views}/managedclusters`, signal);
-  if (found.error) found = await listed(`${groups.clusters}/managedclusters`, signal);
-  if (found.items.length > 0 || !found.error) return found.items;
+  const found = await listed(`${groups.views}/managedclusters`, signal);
+  return found.error ? (await listed(`${groups.clusters}/managedclusters`, signal)).items : found.items;
+}
+
+// reportedClusters returns the clusters that the user may view, as their resources describe them.
+async function reportedClusters(signal) {
   const status = await ask(`${groups.search}/searches`, "Search", {query: "kind:Cluster", limit: 5000}, {signal}).catch((error) => {
     if (error.forbidden || error.missing) return {};
     throw error;
   });
   return (status.items ?? []).map(({properties: p}) => ({
+    derived: true,
     metadata: {name: p.name, labels: p.label, creationTimestamp: p.created},
     spec: {hubAcceptsClient: p.HubAcceptedManagedCluster === "True"},
     status: {
@@ -58,6 +62,8 @@ async function load(signal) {
   ]);
   const reports = new Map(inventories.items.map((i) => [i.metadata.name, i.status ?? {}]));
   const registered = new Map(registrations.items.map((r) => [r.metadata.name, r]));
+  const got = new Set(clusters.map((c) => c.metadata.name));
+  if ([...reports.keys()].some((name) => !got.has(name))) clusters.push(...(await reportedClusters(signal)).filter((c) => !got.has(c.metadata.name)));
   const all = clusters.map((cluster) => ({
     name: cluster.metadata.name, cluster, report: reports.get(cluster.metadata.name), registration: registered.get(cluster.metadata.name),
     set: cluster.metadata.labels?.[setLabel] ?? "",
@@ -68,7 +74,7 @@ async function load(signal) {
   return all;
 }
 
-const waits = ({cluster}) => cluster?.spec && !cluster.spec.hubAcceptsClient && !cluster.status?.acceptance?.decidedAt && !cluster.metadata.deletionTimestamp;
+const waits = ({cluster}) => cluster && !cluster.derived && !cluster.spec?.hubAcceptsClient && !cluster.status?.acceptance?.decidedAt && !cluster.metadata.deletionTimestamp;
 
 function availability({cluster}) {
   const c = cluster && condition(cluster, "ManagedClusterConditionAvailable");
@@ -77,10 +83,10 @@ function availability({cluster}) {
 }
 
 function registrationOf({cluster, registration}) {
-  if (!cluster) return ["unknown", "No ManagedCluster"];
+  if (!cluster) return ["unknown", "Not visible"];
   if (cluster.metadata.deletionTimestamp) return ["wait", "Being deleted"];
   if (waits({cluster})) return ["wait", "Waits for acceptance"];
-  if (!cluster.spec?.hubAcceptsClient) return ["bad", "Denied"];
+  if (!cluster.spec?.hubAcceptsClient) return cluster.derived ? ["wait", "Not accepted"] : ["bad", "Denied"];
   const accepted = condition(cluster, "HubAcceptedManagedCluster");
   const driver = registration?.spec?.driver ? ` (${registration.spec.driver})` : "";
   if (accepted && accepted.status !== "True") return ["bad", `Accepted, no access yet${driver}`];
@@ -109,9 +115,9 @@ function ClusterSet({name, clusters}) {
   const pages = Math.max(1, Math.ceil(clusters.length / pageSize));
   const shown = Math.min(page, pages);
   const good = clusters.filter((c) => availability(c)[0] === "good").length;
-  return html`<section class="group" aria-label=${name ? `Set ${name}` : "Without set"}>
+  return html`<section class="group" aria-label=${name ? `Set ${label(name)}` : "Without set"}>
     <div class="bar"><h2>${name ? html`<${Text} text=${name} max=${80} />` : "Without set"} <span class="count">${number(good)} of ${number(clusters.length)} available</span></h2>
-      <${Pager} page=${shown} pages=${pages} onPage=${setPage} label=${`Pages of ${name || "clusters without set"}`} /></div>
+      <${Pager} page=${shown} pages=${pages} onPage=${setPage} label=${`Pages of ${label(name) || "clusters without set"}`} /></div>
     <${Table} caption=${name ? `Clusters of the set ${name}` : "Clusters without set"} columns=${columns} rows=${clusters.slice((shown - 1) * pageSize, shown * pageSize)} keyOf=${(c) => c.name} />
   </section>`;
 }
@@ -176,7 +182,7 @@ function Waiting({clusters, reload}) {
       {name: "name", title: "Cluster", render: (c) => html`<${Text} text=${c.name} max=${maxCell} />`},
       {name: "by", title: "Requested by", render: (c) => html`<${Text} text=${c.registration?.spec?.requestedBy?.username} max=${maxCell} />`},
       {name: "age", title: "Waits for", render: (c) => html`<${Age} date=${c.cluster.metadata.creationTimestamp} />`},
-      {name: "accept", title: "Decision", render: (c) => (allowed?.has(c.name) ? html`<button type="button" class="row" onClick=${() => setOpen(c)}>Accept …<span class="hidden"> ${c.name}</span></button>` : html`<span class="note">you may not accept it</span>`)},
+      {name: "accept", title: "Decision", render: (c) => (allowed?.has(c.name) ? html`<button type="button" class="row" onClick=${() => setOpen(c)}>Accept …<span class="hidden"> ${label(c.name)}</span></button>` : html`<span class="note">you may not accept it</span>`)},
     ]} />`}
     ${open && html`<${AcceptDialog} waiting=${open} onClose=${() => setOpen(null)} onDone=${accepted} />`}
   </section>`;
@@ -260,6 +266,7 @@ export function Fleet({params}) {
     const timer = setInterval(() => !document.hidden && setVersion((n) => n + 1), refreshEvery);
     return () => clearInterval(timer);
   }, []);
+  const slowly = Math.floor(version / 4);
   const filter = (params.filter ?? "").toLowerCase();
   const matches = (c) => !filter || c.name.toLowerCase().includes(filter) || Object.entries(c.cluster?.metadata.labels ?? {}).some(([k, v]) => `${k}=${v}`.toLowerCase().includes(filter));
   const shown = useMemo(() => (data ?? []).filter(matches), [data, filter]);
@@ -278,8 +285,8 @@ export function Fleet({params}) {
       <${Waiting} clusters=${waiting} reload=${() => setVersion((n) => n + 1)} />
       ${sets.map(([name, clusters]) => html`<${ClusterSet} key=${name} name=${name} clusters=${clusters} />`)}
       ${data.length === 0 && html`<p class="note">There is no cluster that you may view.</p>`}
-      <${NotApplied} name="manifestworks" clusters=${data} version=${version} />
-      <${NotApplied} name="clusterpermissions" clusters=${data} version=${version} />
+      <${NotApplied} name="manifestworks" clusters=${data} version=${slowly} />
+      <${NotApplied} name="clusterpermissions" clusters=${data} version=${slowly} />
     </div>`}
   </div>`;
 }

@@ -63,7 +63,7 @@ function Selected({graph, uid}) {
       ${node.status && html` · <${Text} text=${node.status} max=${60} />`}</p>
     <ul>${shown.map((e) => {
       const other = graph.nodes.get(e.from === uid ? e.to : e.from);
-      return html`<li key=${e.from + e.to}>${e.from === uid ? e.label : `${passive[e.label] ?? e.label}`} ${other.kind} <${Text} text=${other.name} max=${80} /></li>`;
+      return html`<li key=${e.from + e.to}>${e.from === uid ? e.label : passive[e.label] ?? e.label} <${Text} text=${other.kind} max=${60} /> <${Text} text=${other.name} max=${80} /></li>`;
     })}
     ${ends.length > shown.length && html`<li>${plural(ends.length - shown.length, "more relation")}</li>`}</ul>
   </div>`;

@@ -8,9 +8,12 @@ const maxPods = 300;
 const shared = new Set(["AppliedManifestWork", "Cluster", "ConfigMap", "Namespace", "Node", "PersistentVolume", "Secret", "ServiceAccount", "StorageClass"]);
 const used = new Set(["ConfigMap", "PersistentVolumeClaim", "Secret", "ServiceAccount"]);
 
+// nameOf returns the name of a resource. The name of an AppliedManifestWork begins with the hash of the hub.
+const nameOf = ({uid, properties: {kind, name}}) => String(name ?? uid).replace(kind === "AppliedManifestWork" ? /^[0-9a-f]{64}-/ : "", "");
+
 const nodeOf = (item) => ({
   uid: item.uid, cluster: item.cluster, properties: item.properties, owner: item.properties._ownerUID,
-  kind: String(item.properties.kind ?? ""), name: String(item.properties.name ?? item.uid), status: String(item.properties.status ?? ""),
+  kind: String(item.properties.kind ?? ""), name: nameOf(item), status: String(item.properties.status ?? ""),
 });
 
 // graphOf returns the nodes and the edges of the graph of a resource, or undefined if the resource does not exist.

@@ -14,6 +14,8 @@ const shownRelated = 20;
 const reloadEvery = 1000;
 const pollEvery = 15_000;
 
+const isMap = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+
 const identifying = new Set(["name", "namespace", "kind", "kind_plural", "apigroup", "apiversion", "cluster", "label", "annotation", "condition"]);
 
 // useChanges calls reload when the resource changes.
@@ -42,7 +44,7 @@ function useChanges(item, reload) {
 function Pairs({pairs}) {
   return html`<dl class="pairs">${pairs.map(([name, value]) => html`<div key=${name}><dt><${Text} text=${name} max=${200} /></dt><dd>${Array.isArray(value)
     ? html`<ul>${value.map((v, i) => html`<li key=${i}><${Value} value=${v} /></li>`)}</ul>`
-    : value !== null && typeof value === "object" ? html`<${Pairs} pairs=${Object.entries(value)} />` : html`<${Value} value=${value} />`}</dd></div>`)}</dl>`;
+    : isMap(value) ? html`<${Pairs} pairs=${Object.entries(value)} />` : html`<${Value} value=${value} />`}</dd></div>`)}</dl>`;
 }
 
 function Section({id, title, children}) {
@@ -89,7 +91,7 @@ export function Resource({params}) {
   const {item, related: kinds} = data;
   const p = item.properties;
   const command = kubectl(item);
-  const own = Object.entries(p).filter(([name]) => !identifying.has(name) && !name.startsWith("_"));
+  const own = Object.entries(p).filter(([name, value]) => !(identifying.has(name) && (typeof value === "string" || isMap(value))) && !name.startsWith("_"));
   const open = params.graph === "on";
   const toggle = () => go("resource", {...route().params, graph: open ? "" : "on"}, {replace: true});
   return html`<div class="resource">
@@ -106,9 +108,7 @@ export function Resource({params}) {
       <${Related} kinds=${kinds} />
     </${Section}>
     <${Section} id="properties" title="Properties">${own.length > 0 ? html`<${Pairs} pairs=${own} />` : html`<p class="note">Its cluster reports no properties of this kind.</p>`}</${Section}>
-    ${p.condition && html`<${Section} id="conditions" title="Conditions"><${Pairs} pairs=${Object.entries(p.condition)} /></${Section}>`}
-    ${p.label && html`<${Section} id="labels" title="Labels"><${Pairs} pairs=${Object.entries(p.label)} /></${Section}>`}
-    ${p.annotation && html`<${Section} id="annotations" title="Annotations"><${Pairs} pairs=${Object.entries(p.annotation)} /></${Section}>`}
+    ${[["condition", "Conditions"], ["label", "Labels"], ["annotation", "Annotations"]].map(([name, heading]) => isMap(p[name]) && html`<${Section} key=${name} id=${name} title=${heading}><${Pairs} pairs=${Object.entries(p[name])} /></${Section}>`)}
     ${!command.hub && html`<${Section} id="delivery" title="Delivered by"><${Delivery} item=${item} related=${kinds} /></${Section}>`}
     <${Section} id="commands" title="Read it with kubectl">
       ${!command.hub && html`<p class="note">With a context of the cluster:</p>`}

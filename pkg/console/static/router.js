@@ -12,13 +12,30 @@ function parse() {
 }
 
 let current = parse();
+// lastSearch contains the parameters of the last search, to which Esc leads back.
+let lastSearch = {};
 
-function changed() {
-  current = parse();
-  for (const listener of listeners) listener(current);
+function show(next) {
+  current = next;
+  if (current.view === "search") lastSearch = current.params;
+  for (const listener of [...listeners]) listener(current);
 }
 
-addEventListener("hashchange", changed);
+for (const event of ["hashchange", "popstate"]) addEventListener(event, () => {
+  clearTimeout(pending);
+  pending = 0;
+  if (link(current.view, current.params) !== location.hash) show(parse());
+});
+
+// Browsers limit how often the URL changes, so it follows the typing with a delay.
+const writeAfter = 150;
+let pending = 0;
+
+function write(method) {
+  clearTimeout(pending);
+  pending = 0;
+  history[method](null, "", link(current.view, current.params));
+}
 
 // link returns the address of a view. Empty parameters are left out.
 export function link(view, params = {}) {
@@ -30,13 +47,24 @@ export function link(view, params = {}) {
 
 // go shows a view. With replace, the browser's history gets no new entry.
 export function go(view, params, {replace = false} = {}) {
-  const hash = link(view, params);
-  if (hash === location.hash) return;
-  history[replace ? "replaceState" : "pushState"](null, "", hash);
-  changed();
+  const filled = Object.fromEntries(Object.entries(params).filter(([, value]) => value !== undefined && value !== null && value !== ""));
+  if (link(view, filled) === link(current.view, current.params)) return;
+  if (!replace && pending) write("replaceState");
+  show({view, params: filled});
+  if (!replace) return write("pushState");
+  clearTimeout(pending);
+  pending = setTimeout(() => write("replaceState"), writeAfter);
+}
+
+// keep makes the current state an entry in the history, which later changes do not replace.
+export function keep() {
+  write("replaceState");
+  history.pushState(null, "", location.hash);
 }
 
 export const route = () => current;
+
+export const back = () => go("search", lastSearch);
 
 export function useRoute() {
   const [state, set] = useState(current);

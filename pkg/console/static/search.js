@@ -5,14 +5,12 @@ import {columnsOf} from "./columns.js";
 import {find, overviewItems, overviewKinds, pageSize, preview} from "./find.js";
 import {follow} from "./live.js";
 import {SearchBox, forget, positionOf} from "./searchbox.js";
-import {go, link, route} from "./router.js";
+import {go, keep, link, route} from "./router.js";
 import {number, plural} from "./text.js";
 import {Pager, Table, arrows, focusFirst} from "./table.js";
-import {Problem, Text, html, useEffect, useEpoch, useRef, useState, useTick} from "./view.js";
+import {Problem, Text, html, label, useEffect, useEpoch, useLayoutEffect, useRef, useState, useTick} from "./view.js";
 
-// typing is the time in ms in which several keystrokes become one search.
-const typing = 10;
-
+const shownWarnings = 2;
 const examples = ["kind:Pod status!=Running", "kind:Deployment available<1", "kind:Cluster ManagedClusterConditionAvailable!=True", "created:hour", "kind:AccessReport status:Incomplete"];
 
 const stateOf = (params) => ({query: params.q ?? "", kind: params.kind ?? "", sort: params.sort ?? "", page: Math.max(1, Math.floor(Number(params.page)) || 1), live: params.live !== "off"});
@@ -51,10 +49,11 @@ function useResult({query, kind, sort, page}) {
     latest.current = shown;
     setState({shown});
   };
-  useEffect(() => {
+  // A search begins at once, and ends the previous one.
+  useLayoutEffect(() => {
     const controller = new AbortController();
-    const timer = setTimeout(() => load(controller.signal), latest.current ? typing : 0);
-    return () => { clearTimeout(timer); controller.abort(); };
+    load(controller.signal);
+    return () => controller.abort();
   }, [query, kind, sort, page, epoch]);
 
   // apply changes shown items until the next search.
@@ -136,10 +135,10 @@ function Overview({result, previews, params}) {
     ${shown.map(({kind, count}) => {
       const items = previews?.get(kind)?.items ?? [];
       const space = Math.min(count, overviewItems);
-      return html`<section class="group" key=${kind} aria-label=${kind}>
+      return html`<section class="group" key=${kind} aria-label=${label(kind)}>
         <h2><${Text} text=${kind} max=${60} /> <span class="count">${number(count)}</span></h2>
         <${Table} caption=${`${kind}: first resources`} columns=${columnsOf(kind, items)} rows=${items} keyOf=${(i) => i.uid} space=${space} />
-        ${count > space && html`<p><a class="row" href=${link("search", {...params, kind, page: ""})}>Show all ${number(count)} <span class="hidden">of ${kind}</span></a></p>`}
+        ${count > space && html`<p><a class="row" href=${link("search", {...params, kind, page: ""})}>Show all ${number(count)} <span class="hidden">of ${label(kind)}</span></a></p>`}
       </section>`;
     })}
     ${more > 0 && html`<p class="note">${plural(more, "more kind")} ${more === 1 ? "is" : "are"} listed under “Kinds”.</p>`}
@@ -151,12 +150,20 @@ function One({result, state, busy}) {
   const {kind, items, count} = result;
   const pages = Math.max(1, Math.ceil(count / pageSize));
   const turn = (page) => go("search", {...route().params, page: page > 1 ? page : ""});
-  return html`<section class="group" aria-label=${kind}>
+  return html`<section class="group" aria-label=${label(kind)}>
     <div class="bar"><h2><${Text} text=${kind} max=${60} /> <span class="count">${number(count)}</span></h2>
       <${Pager} page=${Math.min(state.page, pages)} pages=${pages} onPage=${turn} label="Pages" /></div>
     <${Table} caption=${`${kind}, page ${state.page} of ${pages}`} columns=${columnsOf(kind, items)} rows=${items} keyOf=${(i) => i.uid} busy=${busy}
       order=${state.sort || "name"} onSort=${(sort) => replace({sort, page: ""})} space=${pages > 1 ? pageSize : 0} />
   </section>`;
+}
+
+// Warnings lists what the result may lack.
+function Warnings({warnings}) {
+  const list = (some) => html`<ul>${some.map((w) => html`<li key=${w}><${Text} text=${w} max=${400} /></li>`)}</ul>`;
+  const more = warnings.slice(shownWarnings);
+  return html`<div class="warnings">${list(warnings.slice(0, shownWarnings))}
+    ${more.length > 0 && html`<details><summary>${plural(more.length, "more warning")}</summary>${list(more)}</details>`}</div>`;
 }
 
 // Announce tells screen readers the count when typing pauses.
@@ -190,8 +197,7 @@ export function Search({params}) {
   const commit = () => {
     if (current) focusFirst(body.current);
     else focusing.current = true;
-    // The next change of the query is a new entry in the history.
-    history.pushState(null, "", location.hash);
+    keep();
   };
   const keys = (event) => {
     if (event.key === "Escape") document.getElementById("search").focus();
@@ -220,7 +226,7 @@ export function Search({params}) {
     </div>
     <${Announce} text=${mistaken ? `Error at position ${mistaken.position + 1}: ${mistaken.message}` : said} />
     ${!mistaken && html`<${Problem} error=${error} what="the resources of the fleet" />`}
-    ${result?.warnings.length > 0 && html`<ul class="warnings" aria-label="Warnings">${result.warnings.map((w) => html`<li key=${w}><${Text} text=${w} max=${400} /></li>`)}</ul>`}
+    ${result?.warnings.length > 0 && html`<${Warnings} warnings=${result.warnings} />`}
     ${result && html`<div class=${`results ${current && !mistaken ? "" : "stale"}`} ref=${body} onKeyDown=${keys}>
       ${!empty && result.kinds.length > 0 && html`<${Kinds} kinds=${result.kinds} kind=${state.kind} params=${params} />`}
       <div class="found">

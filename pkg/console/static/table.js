@@ -1,6 +1,6 @@
 // A table whose rows are reached with the arrow keys. Each row has one link or button, which Enter activates.
 
-import {html, useRef} from "./view.js";
+import {html, label as labelOf} from "./view.js";
 
 const target = "a.row, button.row";
 
@@ -25,14 +25,14 @@ export const focusFirst = (container) => container?.querySelector(target)?.focus
 
 // Table shows rows. A column has a name, a title, render, and sort if the server can order by it. order is the name of
 // the column, followed by " desc" for the reverse order. space is the number of rows for which the table reserves space.
-export function Table({caption, columns, rows, keyOf, order, onSort, busy, space = 0, label = caption}) {
-  const region = useRef(null);
+export function Table({caption, columns, rows, keyOf, order, onSort, busy, space = 0}) {
+  const title = labelOf(caption);
   const [by, direction] = (order ?? "").split(" ");
   const sorted = (column) => (column.sort && by === column.name ? (direction === "desc" ? "descending" : "ascending") : undefined);
   const sort = (column) => onSort(by === column.name && direction !== "desc" ? `${column.name} desc` : column.name);
-  return html`<div class="scroll" ref=${region} role="region" aria-label=${label} tabindex="0" aria-busy=${Boolean(busy)}>
+  return html`<div class="scroll" role="region" aria-label=${title} tabindex="0" aria-busy=${Boolean(busy)}>
     <table>
-      <caption class="hidden">${caption}</caption>
+      <caption class="hidden">${title}</caption>
       <thead><tr>${columns.map((column) => html`<th key=${column.name} scope="col" aria-sort=${sorted(column)}>
         ${column.sort && onSort ? html`<button type="button" onClick=${() => sort(column)}>${column.title}<span aria-hidden="true" class="direction">${{ascending: "▲", descending: "▼"}[sorted(column)] ?? "↕"}</span></button>` : column.title}
       </th>`)}</tr></thead>

@@ -15,6 +15,9 @@ export function Text({text, max = Infinity}) {
   return html`<bdi class="reported">${shown}${more && "…"}</bdi>`;
 }
 
+// label returns a reported text for an attribute such as aria-label.
+export const label = (text) => cut(visible(plain(text)), maxCell)[0];
+
 // Age shows the time since a date.
 export function Age({date}) {
   if (!isTime(date)) return html`<${Text} text=${date} max=${maxCell} />`;
@@ -48,8 +51,8 @@ export function Command({text, label = "Command"}) {
       setTimeout(() => setCopied(false), 2000);
     } catch { /* The browser does not allow it. The user can select the text. */ }
   };
-  return html`<div class="command">
-    <code tabindex="0" aria-label=${label}>${visible(text)}</code>
+  return html`<div class="command" role="group" aria-label=${label}>
+    <code>${visible(text)}</code>
     <button type="button" onClick=${copy}>${copied ? "Copied" : "Copy"}</button>
   </div>`;
 }
