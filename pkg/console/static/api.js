@@ -35,8 +35,9 @@ export class ApiError extends Error {
 
 export const aborted = (error) => error?.name === "AbortError";
 
-// path returns the path of an object, with its parts encoded.
-export const path = (group, ...parts) => [group, ...parts.map(encodeURIComponent)].join("/");
+// path returns the path of an object. Names can come from clusters, and must not lead to another path: a name that no
+// object can have becomes "_", which no object has.
+export const path = (group, ...parts) => [group, ...parts.map((part) => (/^\.{0,2}$|[/%]/.test(part) ? "_" : encodeURIComponent(part)))].join("/");
 
 async function failure(response) {
   const retryAfter = Number(response.headers.get("Retry-After")) || 0;
