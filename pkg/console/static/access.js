@@ -63,9 +63,11 @@ function useForm(view, params) {
   const key = JSON.stringify(params);
   useEffect(() => setValues(params), [key]);
   const set = (name, value) => setValues((before) => ({...before, [name]: value}));
-  const submit = (event) => {
+  const submit = (reload) => (event) => {
     event.preventDefault();
-    go(view, {...values, ask: "yes"});
+    const next = {...values, ask: "yes"};
+    if (link(view, next) === link(view, params)) reload();
+    else go(view, next);
   };
   return {values, set, submit};
 }
@@ -96,7 +98,7 @@ function usePages(asked, key, load) {
   const [error, setError] = useState(null);
   useEffect(() => setError(null), [key]);
   const loadMore = () => load(next).then((page) => setMore((m) => ({key, pages: [...(m.key === key ? m.pages : []), page]})), setError);
-  return {pages, error: first.error ?? error, loading: first.loading, remaining: pages.at(-1)?.remainingItemCount, loadMore: next ? loadMore : undefined};
+  return {pages, error: first.error ?? error, loading: first.loading, reload: first.reload, remaining: pages.at(-1)?.remainingItemCount, loadMore: next ? loadMore : undefined};
 }
 
 function More({remaining, loadMore, what}) {
@@ -124,7 +126,7 @@ function CanI({params}) {
   const [status] = review.pages;
   const clusters = review.pages.flatMap((p) => p.clusters ?? []);
   return html`<section aria-labelledby="can-i"><h2 id="can-i">On which clusters is a request allowed?</h2>
-    <form class="ask" onSubmit=${submit}>
+    <form class="ask" onSubmit=${submit(review.reload)}>
       <${RequestFields} values=${values} set=${set} />
       <fieldset><legend>Subject</legend>
         <${Field} name="user" label="User" value=${values.user} onInput=${set} hint="Empty: yourself" />
@@ -173,7 +175,7 @@ function WhoCan({params}) {
   const notes = [...(status?.notes ?? []), ...(status?.unknown > 0 ? [`The hub does not know the permissions on ${plural(status.unknown, "cluster")}.`] : []),
     ...(status?.otherAuthorizers?.length > 0 ? [`On ${plural(status.otherAuthorizers.length, "cluster")}, another authorizer may allow other subjects.`] : [])];
   return html`<section aria-labelledby="who-can"><h2 id="who-can">Who is allowed a request?</h2>
-    <form class="ask" onSubmit=${submit}>
+    <form class="ask" onSubmit=${submit(review.reload)}>
       <${RequestFields} values=${values} set=${set} />
       <${ClusterFields} values=${values} set=${set} />
       <p class="check"><input id="escalations" type="checkbox" checked=${values.escalations === "yes"} onChange=${(e) => set("escalations", e.target.checked ? "yes" : "")} /> <label for="escalations">Also show who can gain the permission</label></p>
@@ -223,7 +225,7 @@ function Subject({params}) {
   const clusters = review.pages.flatMap((p) => p.clusters ?? []).filter((c) => c.holdings?.length > 0 || c.reason);
   const type = values.type || "user";
   return html`<section aria-labelledby="subject"><h2 id="subject">Everything that a subject holds</h2>
-    <form class="ask" onSubmit=${submit}>
+    <form class="ask" onSubmit=${submit(review.reload)}>
       <div class="field"><label for="f-type">Kind</label><select id="f-type" value=${type} onChange=${(e) => set("type", e.target.value)}>
         <option value="user">User</option><option value="group">Group</option><option value="serviceaccount">ServiceAccount</option></select></div>
       <${Field} name="subject" label="Name" value=${values.subject} onInput=${set} required hint=${type === "serviceaccount" ? "CLUSTER/NAMESPACE/NAME, or NAMESPACE/NAME on all clusters" : undefined} />

@@ -8,6 +8,8 @@ import {watch} from "./watch.js";
 const settle = 1000;
 const flushEvery = 250;
 const refreshEvery = 1000;
+// rest is the least time between two refreshes, as a multiple of the time that a refresh takes.
+const rest = 5;
 const pollEvery = 10_000;
 
 export const uidOf = (object) => {
@@ -23,19 +25,20 @@ export function follow({query, kind, shows, onChanges, refresh, onState}) {
   let changes = new Map();
   let dirty = false;
   let refreshing = false;
-  let last = Date.now();
+  let next = 0;
 
   const flush = setInterval(() => {
     if (changes.size > 0) {
       onChanges(changes);
       changes = new Map();
     }
-    if (!dirty || refreshing || document.hidden || Date.now() - last < refreshEvery) return;
+    if (!dirty || refreshing || document.hidden || Date.now() < next) return;
     dirty = false;
     refreshing = true;
+    const began = Date.now();
     refresh(signal).catch(() => {}).finally(() => {
       refreshing = false;
-      last = Date.now();
+      next = Date.now() + Math.max(refreshEvery, rest * (Date.now() - began));
     });
   }, flushEvery);
   signal.addEventListener("abort", () => clearInterval(flush), {once: true});

@@ -33,7 +33,11 @@ function useResult({query, kind, sort, page}) {
       const first = several && latest.current?.key !== key;
       if (!several || first) show({key, result, previews: several ? grouped(result.items) : undefined});
       if (several) {
-        const previews = await preview(query, result.kinds, signal);
+        const previews = await preview(query, result.kinds, signal).catch((error) => {
+          // Together, the searches can cost more than the server allows in one request.
+          if (error.code !== 400 && error.code !== 422) throw error;
+          return grouped(result.items);
+        });
         if (!signal.aborted) show({key, result, previews});
       }
     } catch (error) {
@@ -200,7 +204,8 @@ export function Search({params}) {
     keep();
   };
   const keys = (event) => {
-    if (event.key === "Escape") document.getElementById("search").focus();
+    const first = body.current.querySelector(".row") === event.target;
+    if (event.key === "Escape" || (event.key === "ArrowUp" && first)) document.getElementById("search").focus();
     else arrows(event);
   };
   const openExport = async () => {
