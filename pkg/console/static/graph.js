@@ -1,13 +1,17 @@
 // The graph of the resources that are related to one. It is walked with the arrow keys, or moved and zoomed with the mouse.
 
-import {graphOf} from "./graphdata.js";
-import {height, layout, width} from "./layout.js";
+import {graphOf, height, width} from "./graphdata.js";
 import {go, resourceLink} from "./router.js";
 import {cut, number, plural, visible} from "./text.js";
 import {Problem, Text, html, useEffect, useMemo, useRef, useRequest, useState} from "./view.js";
 
 const short = (text, max) => { const [shown, more] = cut(visible(text), max); return more ? `${shown}…` : shown; };
-const describe = (node) => [node.kind, short(node.name, 80), node.status && short(node.status, 40)].filter(Boolean).join(", ");
+const first = (node) => short(node.status ? `${node.kind} · ${node.status}` : node.kind, 34);
+const second = (node) => short(node.name, 27);
+// describe returns the name of a node for screen readers. It contains the text of the node.
+const describe = (node) => `${first(node)} ${second(node)}${second(node) === visible(node.name) ? "" : `: ${short(node.name, 200)}`}`;
+// minFit is the smallest scale that shows the whole graph.
+const minFit = 0.6;
 const pathOf = (points) => points.map((p, i) => `${i === 0 ? "M" : "L"}${p.x.toFixed(1)} ${p.y.toFixed(1)}`).join("");
 
 // Drawing contains what does not depend on the selection.
@@ -20,8 +24,8 @@ function drawing({graph, plan}) {
       const node = graph.nodes.get(uid);
       return html`<g class=${`node ${uid === graph.root.uid ? "root" : ""}`} data-uid=${uid} role="button" tabindex="-1" aria-label=${describe(node)} transform=${`translate(${x} ${y})`}>
         <rect width=${width} height=${height} rx="5" />
-        <text x="8" y="17" class="kind">${short(node.kind, 20)}${node.status && ` · ${short(node.status, 14)}`}</text>
-        <text x="8" y="35">${short(node.name, 27)}</text>
+        <text x="8" y="17" class="kind">${first(node)}</text>
+        <text x="8" y="35">${second(node)}</text>
       </g>`;
     })}
   </g>`;
@@ -71,7 +75,7 @@ function Selected({graph, uid}) {
 
 const passive = {owns: "is owned by", "runs on": "runs", uses: "is used by", selects: "is selected by", "is bound to": "is bound to", delivers: "is delivered by"};
 
-function Picture({graph}) {
+function Picture({graph, layout}) {
   const plan = useMemo(() => layout(graph), [graph]);
   const [selected, setSelected] = useState(graph.root.uid);
   const [view, setView] = useState({x: 0, y: 0, scale: 1});
@@ -82,11 +86,12 @@ function Picture({graph}) {
 
   const fit = () => {
     const {clientWidth: w, clientHeight: h} = svg.current.parentElement;
-    const scale = Math.max(0.3, Math.min(1.2, w / plan.width, h / plan.height));
+    const whole = Math.min(1.2, w / plan.width, h / plan.height);
+    const scale = Math.max(minFit, whole);
     const root = plan.places.get(graph.root.uid);
-    const fits = plan.width * scale <= w && plan.height * scale <= h;
     setSize({width: w, height: h});
-    setView(fits ? {x: (plan.width - w / scale) / 2, y: (plan.height - h / scale) / 2, scale} : {x: root.x - 40, y: root.y - h / scale / 2, scale: Math.max(scale, 0.7)});
+    // A graph that is too large begins at the resource.
+    setView(whole >= minFit ? {x: (plan.width - w / scale) / 2, y: (plan.height - h / scale) / 2, scale} : {x: root.x - 40, y: root.y + (height - h / scale) / 2, scale});
   };
   useEffect(() => {
     fit();
@@ -188,8 +193,12 @@ function Picture({graph}) {
 // RelatedGraph reads and shows the graph of a resource.
 export function RelatedGraph({which, version}) {
   const key = JSON.stringify(which);
-  const {data, error, loading} = useRequest((signal) => graphOf(which, signal), [key, version]);
-  if (data) return html`<${Picture} key=${`${key}${data.nodes.size}`} graph=${data} />`;
+  // The code of the layout is loaded with the first graph, at the same time as its data.
+  const {data, error, loading} = useRequest(async (signal) => {
+    const [graph, {layout}] = await Promise.all([graphOf(which, signal), import("./layout.js")]);
+    return graph && {graph, layout};
+  }, [key, version]);
+  if (data) return html`<${Picture} key=${`${key}${data.graph.nodes.size}`} ...${data} />`;
   if (error) return html`<${Problem} error=${error} what="related resources" />`;
   return html`<p class="note" role="status">${loading ? "Loading the graph …" : "The resource does not exist any more."}</p>`;
 }

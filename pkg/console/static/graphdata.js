@@ -2,6 +2,10 @@
 
 import {related, relatedOf} from "./find.js";
 
+// width and height are the size of a node.
+export const width = 200;
+export const height = 44;
+
 const maxNodes = 1000;
 const maxPods = 300;
 // shared are kinds that many workloads use. The graph does not continue after them.

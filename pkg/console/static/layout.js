@@ -1,10 +1,9 @@
 // The positions of the nodes of a graph. Many nodes of one kind with the same owner form a block, so that the layout stays
 // fast and readable.
 
+import {height, width} from "./graphdata.js";
 import {Graph, layout as arrange} from "./vendor-dagre.js";
 
-export const width = 200;
-export const height = 44;
 const gap = 8;
 const title = 22;
 // groupings are the ways to form blocks, from the most to the least detailed: the key of a block, and its minimum size. The

@@ -26,7 +26,10 @@ const sentence = (condition, words) => ({words: reasons[condition.reason] ?? wor
 
 // permissionReasons returns why a ClusterPermission is not applied: sentences, each with the message of the server.
 export function permissionReasons(object) {
-  const bad = conditionsOf(object).filter((c) => c.status !== "True" && permission[c.type]);
+  const all = conditionsOf(object);
+  // Without ManifestWork, the agent has nothing to apply.
+  const created = all.find((c) => c.type === "RBACManifestWorkCreated")?.status === "True";
+  const bad = all.filter((c) => c.status !== "True" && permission[c.type] && (created || c.type !== "AppliedRBACManifestWork"));
   const order = Object.keys(permission);
   bad.sort((a, b) => order.indexOf(a.type) - order.indexOf(b.type));
   if (bad.length === 0) return [{words: "The server has not reported on it yet.", detail: ""}];

@@ -3,11 +3,12 @@
 import {groups, path} from "./api.js";
 import {Delivery} from "./delivery.js";
 import {related} from "./find.js";
+import {RelatedGraph} from "./graph.js";
 import {go, link, resourceLink, route} from "./router.js";
 import {number, plain, shell} from "./text.js";
 import {arrows} from "./table.js";
 import {watch} from "./watch.js";
-import {Age, Command, Loading, Problem, Text, Value, html, useEffect, useRequest, useState} from "./view.js";
+import {Age, Command, Loading, Problem, Text, Value, html, useEffect, useRequest} from "./view.js";
 
 const maxRelated = 100;
 const shownRelated = 20;
@@ -68,15 +69,6 @@ function Related({kinds}) {
       ${count > shownRelated && html`<li class="note">and ${number(count - Math.min(shownRelated, items.length))} more</li>`}</ul></div>`)}</div>`;
 }
 
-// Graph loads the code of the graph when it is opened.
-function Graph({which, version}) {
-  const [loaded, setLoaded] = useState(null);
-  const [failed, setFailed] = useState(false);
-  useEffect(() => { import("./graph.js").then((module) => setLoaded(() => module.RelatedGraph), () => setFailed(true)); }, []);
-  if (failed) return html`<p class="problem" role="alert">The graph could not be loaded. Open it again.</p>`;
-  return loaded ? html`<${loaded} which=${which} version=${version} />` : html`<${Loading} what="the graph" />`;
-}
-
 export function Resource({params}) {
   const which = {cluster: params.cluster ?? "", group: params.group ?? "", kind: params.kind ?? "", namespace: params.namespace ?? "", name: params.name ?? ""};
   const key = JSON.stringify(which);
@@ -104,7 +96,7 @@ export function Resource({params}) {
     </dl>
     <${Section} id="related" title="Related resources">
       <p><button type="button" aria-expanded=${open} onClick=${toggle}>${open ? "Hide graph" : "Show graph"}</button></p>
-      ${open && html`<${Graph} key=${key} which=${which} version=${JSON.stringify(kinds.map((k) => [k.kind, k.count]))} />`}
+      ${open && html`<${RelatedGraph} key=${key} which=${which} version=${JSON.stringify(kinds.map((k) => [k.kind, k.count]))} />`}
       <${Related} kinds=${kinds} />
     </${Section}>
     <${Section} id="properties" title="Properties">${own.length > 0 ? html`<${Pairs} pairs=${own} />` : html`<p class="note">Its cluster reports no properties of this kind.</p>`}</${Section}>

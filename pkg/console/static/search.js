@@ -8,7 +8,7 @@ import {SearchBox, forget, positionOf} from "./searchbox.js";
 import {go, keep, link, route} from "./router.js";
 import {number, plural} from "./text.js";
 import {Pager, Table, arrows, focusFirst} from "./table.js";
-import {Problem, Text, html, label, useEffect, useEpoch, useLayoutEffect, useRef, useState, useTick} from "./view.js";
+import {Problem, Text, html, label, useEffect, useEpoch, useLayoutEffect, useMemo, useRef, useState, useTick} from "./view.js";
 
 const shownWarnings = 2;
 const examples = ["kind:Pod status!=Running", "kind:Deployment available<1", "kind:Cluster ManagedClusterConditionAvailable!=True", "created:hour", "kind:AccessReport status:Incomplete"];
@@ -18,9 +18,10 @@ const stateOf = (params) => ({query: params.q ?? "", kind: params.kind ?? "", so
 const replace = (change) => go("search", {...route().params, ...change}, {replace: true});
 
 // useResult returns the result of a search. While the next one is on its way, the previous one stays.
-function useResult({query, kind, sort, page}) {
+function useResult(state, params) {
+  const {query, kind, sort, page} = state;
   const epoch = useEpoch();
-  const [state, setState] = useState({});
+  const [held, setHeld] = useState({});
   const latest = useRef(null);
 
   const load = async (signal) => {
@@ -31,27 +32,27 @@ function useResult({query, kind, sort, page}) {
       const several = !result.kind && query !== "" && result.kinds.length > 0;
       // The first items are shown at once, the first of each kind after another request.
       const first = several && latest.current?.key !== key;
-      if (!several || first) show({key, result, previews: several ? grouped(result.items) : undefined});
+      if (!several || first) show({key, result, state, params, previews: several ? grouped(result.items) : undefined});
       if (several) {
         const previews = await preview(query, result.kinds, signal).catch((error) => {
           // Together, the searches can cost more than the server allows in one request.
           if (error.code !== 400 && error.code !== 422) throw error;
           return grouped(result.items);
         });
-        if (!signal.aborted) show({key, result, previews});
+        if (!signal.aborted) show({key, result, state, params, previews});
       }
     } catch (error) {
       if (aborted(error) || signal.aborted) return;
       // What the user may not find any more disappears. Other errors keep the previous result.
       const keep = error.unreachable || error.code === 429 || error.code === 422;
       if (!keep) latest.current = null;
-      setState({shown: latest.current, error});
+      setHeld({shown: latest.current, error});
       if (error.code === 429) setTimeout(() => !signal.aborted && load(signal), Math.max(1, error.retryAfter) * 1000);
     }
   };
   const show = (shown) => {
     latest.current = shown;
-    setState({shown});
+    setHeld({shown});
   };
   // A search begins at once, and ends the previous one.
   useLayoutEffect(() => {
@@ -73,7 +74,7 @@ function useResult({query, kind, sort, page}) {
     show({...current, result: {...current.result, items: changed(current.result.items)}, previews});
   };
   const shows = (uid) => Boolean(latest.current?.result.items.some((i) => i.uid === uid) || [...(latest.current?.previews?.values() ?? [])].some((p) => p.items.some((i) => i.uid === uid)));
-  return {...state, load, apply, shows, epoch};
+  return {...held, load, apply, shows, epoch};
 }
 
 function grouped(items) {
@@ -162,6 +163,19 @@ function One({result, state, busy}) {
   </section>`;
 }
 
+function Results({result, previews, state, params, busy}) {
+  const empty = state.query === "" && state.kind === "";
+  return [
+    !empty && result.kinds.length > 0 && html`<${Kinds} key="kinds" kinds=${result.kinds} kind=${state.kind} params=${params} />`,
+    html`<div key="found" class="found">
+      ${empty ? html`<${Start} kinds=${result.kinds} params=${params} />`
+        : result.count === 0 ? html`<p class="note">No resources found. You only find resources that you may list on the hub or view on the clusters.</p>`
+        : result.kind ? html`<${One} result=${result} state=${state} busy=${busy} />`
+        : html`<${Overview} result=${result} previews=${previews} params=${params} />`}
+    </div>`,
+  ];
+}
+
 // Warnings lists what the result may lack.
 function Warnings({warnings}) {
   const list = (some) => html`<ul>${some.map((w) => html`<li key=${w}><${Text} text=${w} max=${400} /></li>`)}</ul>`;
@@ -182,13 +196,13 @@ function Announce({text}) {
 
 export function Search({params}) {
   const state = stateOf(params);
-  const found = useResult(state);
+  const found = useResult(state, params);
   const {shown, error} = found;
   const live = useLive(state, found, Boolean(shown));
   const [exporting, setExporting] = useState(null);
   const body = useRef(null);
   const focusing = useRef(false);
-  useTick(15);
+  const tick = useTick(15);
 
   const key = JSON.stringify([state.query, state.kind, state.sort, state.page]);
   const current = shown?.key === key;
@@ -214,6 +228,8 @@ export function Search({params}) {
   };
 
   const result = shown?.result;
+  // The results do not change with each keystroke.
+  const results = useMemo(() => result && html`<${Results} ...${shown} busy=${!current} />`, [shown, current, tick]);
   const empty = state.query === "" && state.kind === "";
   const mistaken = error && positionOf(error, state.query);
   const counted = result && (result.kind ? plural(result.count, "resource") : `${plural(result.count, "resource")} of ${plural(result.kinds.length, "kind")}`);
@@ -232,15 +248,7 @@ export function Search({params}) {
     <${Announce} text=${mistaken ? `Error at position ${mistaken.position + 1}: ${mistaken.message}` : said} />
     ${!mistaken && html`<${Problem} error=${error} what="the resources of the fleet" />`}
     ${result?.warnings.length > 0 && html`<${Warnings} warnings=${result.warnings} />`}
-    ${result && html`<div class=${`results ${current && !mistaken ? "" : "stale"}`} ref=${body} onKeyDown=${keys}>
-      ${!empty && result.kinds.length > 0 && html`<${Kinds} kinds=${result.kinds} kind=${state.kind} params=${params} />`}
-      <div class="found">
-        ${empty ? html`<${Start} kinds=${result.kinds} params=${params} />`
-          : result.count === 0 ? html`<p class="note">No resources found. You only find resources that you may list on the hub or view on the clusters.</p>`
-          : result.kind ? html`<${One} result=${result} state=${state} busy=${!current} />`
-          : html`<${Overview} result=${result} previews=${shown.previews} params=${params} />`}
-      </div>
-    </div>`}
+    ${result && html`<div class=${`results ${current && !mistaken ? "" : "stale"}`} ref=${body} onKeyDown=${keys}>${results}</div>`}
     ${exporting && result && html`<${exporting} state=${state} result=${result} onClose=${() => setExporting(null)} />`}
   </div>`;
 }

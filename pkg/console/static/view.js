@@ -94,11 +94,12 @@ export function useRequest(load, deps) {
 
 // useTick renders a view again every few seconds, for ages.
 export function useTick(seconds) {
-  const [, set] = useState(0);
+  const [tick, set] = useState(0);
   useEffect(() => {
     const timer = setInterval(() => !document.hidden && set((n) => n + 1), seconds * 1000);
     return () => clearInterval(timer);
   }, []);
+  return tick;
 }
 
 // Dialog shows its children above the page. Esc closes it.
