@@ -54,6 +54,10 @@ programs: ## Build what the targets devhub and build do, in less time
 postgres: ## Install PostgreSQL for the tests, if it is missing
 	@hack/install-postgres.sh
 
+.PHONY: chromium
+chromium: ## Install Chromium for the tests of the console, if it is missing
+	@hack/install-chromium.sh
+
 .PHONY: run
 run: export ALSO := ./hack/run
 run: programs ## Start a hub with CLUSTERS=2 managed clusters and show a session; ONCE=1 stops it afterwards; AWS=fake registers the last cluster by IAM roles
@@ -74,14 +78,16 @@ test-unit: ## Run the tests of pkg, cmd and hack, which start no server
 	$(GOTEST) ./pkg/... ./cmd/... ./hack/...
 
 .PHONY: integration
-integration: programs postgres ## Run the tests of one area on real servers: PKG=search; RUN=TestName selects tests
+integration: programs postgres $(if $(filter console,$(PKG)),chromium) ## Run the tests of one area on real servers: PKG=search; RUN=TestName selects tests
 	@[[ -n "$(PKG)" ]] || { echo "integration: set PKG to one of:" $$(ls test) >&2; exit 2; }
 	$(GOTEST) -count=1 -parallel 4 -timeout 28m $(if $(RUN),-run '$(RUN)') ./test/$(PKG)/...
 
 .PHONY: test
-test: programs postgres ## Run all tests
-	@echo "== testing"
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going test-root test-modules
+test: programs postgres ## Run all tests; without Chromium, all but those of the console in a browser
+	@hack/install-chromium.sh || export HUB_CHROMIUM=none; \
+	echo "== testing"; \
+	$(MAKE) --no-print-directory --jobs=2 --keep-going test-root test-modules; \
+	[[ "$${HUB_CHROMIUM:-}" != none ]] || echo "== NOT TESTED: the console in a browser (test/console), because Chromium is missing" >&2
 
 .PHONY: test-root
 test-root:

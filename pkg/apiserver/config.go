@@ -26,9 +26,11 @@ import (
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
+	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/executor"
+	"open-cluster-management.io/hub-apiserver/pkg/console"
 	permissioncontroller "open-cluster-management.io/hub-apiserver/pkg/controllers/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/controllers/managedserviceaccount"
 	workcontroller "open-cluster-management.io/hub-apiserver/pkg/controllers/manifestwork"
@@ -239,6 +241,9 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 				err = errors.Join(err, fleet.engine.Close())
 			}
 		}()
+		if !c.extra.Search.Console {
+			c.generic.MergedResourceConfig.DisableResources(searchv1alpha1.SchemeGroupVersion.WithResource(console.Resource))
+		}
 		dependencies := VirtualDependencies{Imports: importing, Search: SearchDependencies{
 			Engine: fleet.engine, Scopes: fleet.scopes, Reports: fleet.reports, WatchMemory: limits.watchMemory,
 		}, Access: fleet.reviews(informers, c.extra.Search.HubCluster)}
@@ -246,6 +251,9 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 			return nil, err
 		}
 		if dependencies.ManagedClusterSetViews, err = managedclustersetview.NewREST(informers.sets.Cluster().V1beta2().ManagedClusterSets().Informer(), fleet.scopes); err != nil {
+			return nil, err
+		}
+		if dependencies.Search.Console, err = console.New(); err != nil {
 			return nil, err
 		}
 		virtual = Virtual(dependencies)

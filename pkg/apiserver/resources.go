@@ -23,6 +23,7 @@ import (
 	proxyv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/console"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/access/fleetreview"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/addon/addondeploymentconfig"
@@ -40,6 +41,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/multiclusterroleassignment"
 	managedclusterregistration "open-cluster-management.io/hub-apiserver/pkg/registry/register/managedclusterregistration"
+	consolestorage "open-cluster-management.io/hub-apiserver/pkg/registry/search/console"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/search/fleetresource"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/search/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/search/search"
@@ -87,6 +89,8 @@ type SearchDependencies struct {
 	Reports *ingest.Handler
 	// WatchMemory limits the memory of watches. If it is nil, there is no limit.
 	WatchMemory *watch.Memory
+	// Console are the files of the console.
+	Console console.Files
 }
 
 // Resources returns the table of all stored resources.
@@ -181,6 +185,9 @@ func searchRows(d SearchDependencies) []definition.Virtual {
 		}},
 		{Name: "inventories", Version: version, Storages: func() map[string]rest.Storage {
 			return map[string]rest.Storage{"inventories": inventory.NewREST(d.Reports, d.Scopes), "inventories/sync": inventory.NewSync(d.Reports)}
+		}},
+		{Name: console.Resource, Version: version, Storages: func() map[string]rest.Storage {
+			return map[string]rest.Storage{console.Resource: consolestorage.NewREST(d.Console)}
 		}},
 		{Name: "clusterstatuses", Version: proxyv1beta1.SchemeGroupVersion, Storages: func() map[string]rest.Storage {
 			return map[string]rest.Storage{"clusterstatuses": clusterstatus.REST{}, "clusterstatuses/aggregator": clusterstatus.NewAggregator(d.Reports)}

@@ -91,6 +91,8 @@ type SearchConfig struct {
 	// ClusterResources and ClusterBytes bound the stored resources of one cluster.
 	ClusterResources int
 	ClusterBytes     int64
+	// Console is true if the server serves the console.
+	Console bool
 	// ByClusterPermission is true if the feature gate SearchByClusterPermission is enabled.
 	ByClusterPermission bool
 }

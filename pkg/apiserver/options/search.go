@@ -50,13 +50,15 @@ type Search struct {
 	// ClusterResources and ClusterBytes limit the resources of one cluster.
 	ClusterResources int
 	ClusterBytes     int64
+	// Console serves the console.
+	Console bool
 }
 
 func newSearch() Search {
 	return Search{
 		MaxRequestCost: search.DefaultCost, ClusterResources: ingest.DefaultClusterResources, ClusterBytes: ingest.DefaultClusterBytes,
 		Engine: string(apiserver.EmbeddedSearch), Visibility: string(visibility.Auto), HubCluster: defaultHubCluster,
-		PostgresMaxStaleness: defaultMaxStaleness,
+		PostgresMaxStaleness: defaultMaxStaleness, Console: true,
 	}
 }
 
@@ -81,6 +83,8 @@ func (s *Search) addFlags(fs *pflag.FlagSet) {
 		"Maximum number of resources of one cluster in search. A report that exceeds it is refused with status 413.")
 	fs.Int64Var(&s.ClusterBytes, "search-cluster-max-bytes", s.ClusterBytes,
 		"Approximate maximum memory in bytes for the resources of one cluster in search. A report that exceeds it is refused with status 413.")
+	fs.BoolVar(&s.Console, "console", s.Console,
+		"Serve the console, the page that shows the fleet in a browser, to users with permission to get console in search.open-cluster-management.io.")
 }
 
 func (s *Search) validate(embeddedEtcd bool) []error {
@@ -121,7 +125,7 @@ func (s *Search) config(dataDir string) (*apiserver.SearchConfig, error) {
 	config := &apiserver.SearchConfig{
 		Engine: apiserver.SearchEngine(s.Engine), DataDir: s.DataDir,
 		Visibility: visibility.Mode(s.Visibility), HubCluster: s.HubCluster, MaxRequestCost: s.MaxRequestCost,
-		ClusterResources: s.ClusterResources, ClusterBytes: s.ClusterBytes,
+		ClusterResources: s.ClusterResources, ClusterBytes: s.ClusterBytes, Console: s.Console,
 		ByClusterPermission: utilfeature.DefaultFeatureGate.Enabled(apiserver.SearchByClusterPermission),
 	}
 	switch config.Engine {

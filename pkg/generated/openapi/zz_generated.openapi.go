@@ -313,6 +313,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		registerv1alpha1.ManagedClusterRegistrationSpec{}.OpenAPIModelName():         schema_pkg_apis_register_v1alpha1_ManagedClusterRegistrationSpec(ref),
 		registerv1alpha1.ManagedClusterRegistrationStatus{}.OpenAPIModelName():       schema_pkg_apis_register_v1alpha1_ManagedClusterRegistrationStatus(ref),
 		registerv1alpha1.Requester{}.OpenAPIModelName():                              schema_pkg_apis_register_v1alpha1_Requester(ref),
+		searchv1alpha1.Console{}.OpenAPIModelName():                                  schema_pkg_apis_search_v1alpha1_Console(ref),
 		searchv1alpha1.FleetResource{}.OpenAPIModelName():                            schema_pkg_apis_search_v1alpha1_FleetResource(ref),
 		searchv1alpha1.FleetResourceList{}.OpenAPIModelName():                        schema_pkg_apis_search_v1alpha1_FleetResourceList(ref),
 		searchv1alpha1.Inventory{}.OpenAPIModelName():                                schema_pkg_apis_search_v1alpha1_Inventory(ref),
@@ -13887,6 +13888,42 @@ func schema_pkg_apis_register_v1alpha1_Requester(ref common.ReferenceCallback) c
 				},
 			},
 		},
+	}
+}
+
+func schema_pkg_apis_search_v1alpha1_Console(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Console is a file of the console, the page that shows the fleet in a browser. It has no content as an object: the response to a get is the file.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata. The name is that of the file.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.ObjectMeta{}.OpenAPIModelName()},
 	}
 }
 

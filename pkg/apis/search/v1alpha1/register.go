@@ -29,6 +29,7 @@ func Types() []runtime.Object {
 		&Search{}, &SearchCompletion{}, &SearchSchema{},
 		&FleetResource{}, &FleetResourceList{},
 		&Inventory{}, &InventoryList{},
+		&Console{},
 	}
 }
 

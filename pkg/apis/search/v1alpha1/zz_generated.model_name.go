@@ -8,6 +8,11 @@
 package v1alpha1
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Console) OpenAPIModelName() string {
+	return "io.open-cluster-management.search.v1alpha1.Console"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in FleetResource) OpenAPIModelName() string {
 	return "io.open-cluster-management.search.v1alpha1.FleetResource"
 }
