@@ -70,7 +70,7 @@ async function send(method, where, {query, body, signal, accept} = {}) {
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch (error) {
-    if (aborted(error)) throw error;
+    if (signal?.aborted) throw error;
     const failed = new ApiError(0, "The hub cannot be reached.");
     connection.lost(failed);
     throw failed;
@@ -90,7 +90,7 @@ export async function request(method, where, options) {
   try {
     return await response.json();
   } catch (error) {
-    if (aborted(error)) throw error;
+    if (options?.signal?.aborted) throw error;
     const failed = new ApiError(0, "The connection to the hub was interrupted.");
     connection.lost(failed);
     throw failed;

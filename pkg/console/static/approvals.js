@@ -3,8 +3,9 @@
 import {get, groups, may, path, request, rows} from "./api.js";
 import {grantsOf} from "./rules.js";
 import {number, shell, visible} from "./text.js";
-import {Age, Command, Loading, Problem, State, Text, html, label, useRequest, useState} from "./view.js";
+import {Age, Command, Loading, Problem, State, Text, html, label, useEffect, useRequest, useState} from "./view.js";
 
+const refreshEvery = 15_000;
 const maxPending = 50;
 const maxNamespaces = 100;
 const resource = "clusterpermissions";
@@ -107,6 +108,10 @@ export function Approvals() {
     setDone(text);
     reload();
   };
+  useEffect(() => {
+    const timer = setInterval(() => !document.hidden && reload(), refreshEvery);
+    return () => clearInterval(timer);
+  }, []);
   return html`<section aria-labelledby="approvals">
     <h2 id="approvals">ClusterPermissions that wait for approval ${data && html`<span class="count">${number(data.count)}</span>`}</h2>
     <p role="status"><${Text} text=${done} /></p>

@@ -1,9 +1,12 @@
 // Watches of the API: a response whose lines are events.
 
-import {ApiError, aborted, backoff, delay, get, send} from "./api.js";
+import {ApiError, backoff, delay, get, send} from "./api.js";
 
 // maxLine bounds an event in characters.
 const maxLine = 8 << 20;
+// timeoutSeconds is the time after which the server ends a watch. A watch that it does not end is on a dead connection.
+const timeoutSeconds = 120;
+const grace = 15;
 
 async function* lines(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
@@ -34,7 +37,8 @@ export async function watch(where, query, {onEvent, onStart, signal}) {
         version = list.metadata?.resourceVersion ?? "";
       }
       const response = await send("GET", where, {
-        signal, query: {...query, watch: "1", allowWatchBookmarks: "true", timeoutSeconds: 300, resourceVersion: version},
+        signal: AbortSignal.any([signal, AbortSignal.timeout((timeoutSeconds + grace) * 1000)]),
+        query: {...query, watch: "1", allowWatchBookmarks: "true", timeoutSeconds, resourceVersion: version},
       });
       onStart();
       for await (const line of lines(response.body)) {
@@ -47,7 +51,7 @@ export async function watch(where, query, {onEvent, onStart, signal}) {
       // The server ends each watch after its timeout. It also ends it if permissions change.
       await delay(200, signal);
     } catch (error) {
-      if (aborted(error) || signal.aborted) return null;
+      if (signal.aborted) return null;
       if (error.code === 410 || error.code === 504) version = "";
       else if (error.code >= 400 && error.code < 500 && error.code !== 401) return error;
       await delay(backoff(failures++), signal).catch(() => {});
