@@ -24,7 +24,7 @@ function drawing({graph, plan}) {
       const node = graph.nodes.get(uid);
       return html`<g class=${`node ${uid === graph.root.uid ? "root" : ""}`} data-uid=${uid} role="button" tabindex="-1" aria-label=${describe(node)} transform=${`translate(${x} ${y})`}>
         <rect width=${width} height=${height} rx="5" />
-        <text x="8" y="17" class="kind">${first(node)}</text>
+        <text x="8" y="17" class="kind">${`${first(node)} `}</text>
         <text x="8" y="35">${second(node)}</text>
       </g>`;
     })}

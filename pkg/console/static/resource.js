@@ -12,6 +12,7 @@ import {Age, Command, Loading, Problem, Text, Value, html, useEffect, useRequest
 
 const maxRelated = 100;
 const shownRelated = 20;
+const maxTitle = 300;
 const reloadEvery = 1000;
 const pollEvery = 15_000;
 
@@ -75,7 +76,7 @@ export function Resource({params}) {
   const {data, error, loading, reload} = useRequest((signal) => related(which, maxRelated, signal), [key]);
   useChanges(data?.item, reload);
   const same = data?.item && String(data.item.properties.name) === which.name && data.item.cluster === which.cluster && String(data.item.properties.kind) === which.kind;
-  const title = html`<h1 tabindex="-1"><span class="kindname"><${Text} text=${which.kind} max=${60} /></span> <${Text} text=${which.name} max=${300} /></h1>`;
+  const title = html`<h1 tabindex="-1"><span class="kindname"><${Text} text=${which.kind} max=${60} /></span> <${Text} text=${which.name} max=${maxTitle} /></h1>`;
   if (!same) {
     return html`<div class="resource">${title}${error ? html`<${Problem} error=${error} what="the resources of the fleet" />` : loading ? html`<${Loading} what="the resource" />`
       : html`<p class="note" role="status">There is no such resource, or you may not find it.</p>`}</div>`;
@@ -83,7 +84,7 @@ export function Resource({params}) {
   const {item, related: kinds} = data;
   const p = item.properties;
   const command = kubectl(item);
-  const own = Object.entries(p).filter(([name, value]) => !(identifying.has(name) && (typeof value === "string" || isMap(value))) && !name.startsWith("_"));
+  const own = Object.entries(p).filter(([name, value]) => (name === "name" && plain(value).length > maxTitle) || !(identifying.has(name) && (typeof value === "string" || isMap(value))) && !name.startsWith("_"));
   const open = params.graph === "on";
   const toggle = () => go("resource", {...route().params, graph: open ? "" : "on"}, {replace: true});
   return html`<div class="resource">
