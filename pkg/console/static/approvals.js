@@ -90,7 +90,7 @@ function Pending({object, onDone}) {
     <h3><${Text} text=${name} max=${100} /> on <${Text} text=${namespace} max=${100} /></h3>
     <p>Generation ${of.generation}, requested by <strong><${Text} text=${of.requestedBy} max=${200} /></strong>, waits for <${Age} date=${of.requestedAt} />.
       ${object.status.approval.delivered ? ` Generation ${object.status.approval.delivered.generation} stays delivered.` : " Nothing of it is delivered yet."}</p>
-    <p><button type="button" aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? "Hide" : "Show"} what it would grant<span class="hidden">: ${label(name)} on ${label(namespace)}</span></button></p>
+    <p><button type="button" aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? "Hide" : "Show"} what it would grant<span class="hidden"> for ${label(name)} on ${label(namespace)}</span></button></p>
     ${open && html`<${Preview} object=${object} />
       <details><summary>The spec as JSON</summary><pre class="json">${JSON.stringify(object.spec, null, 2).split("\n").map((line) => `${visible(line)}\n`)}</pre></details>
       ${allowed ? html`<p><button type="button" class="primary" disabled=${busy} onClick=${approve}>Approve generation ${of.generation}<span class="hidden"> of ${label(name)} on ${label(namespace)}</span></button></p>`
