@@ -42,16 +42,16 @@ func workload(cluster string, pods int) inventory.Sync {
 	}
 	out := inventory.Sync{
 		AddResources: []inventory.Resource{
-			resource(cluster, "deployment", properties{"kind": "Deployment", "kind_plural": "deployments", "apigroup": "apps", "apiversion": "v1", "name": "web", "namespace": "shop", "ready": pods}),
+			resource(cluster, "deployment", properties{"kind": "Deployment", "kind_plural": "deployments", "apigroup": "apps", "apiversion": "v1", "name": "web", "namespace": "shop", "desired": pods, "ready": pods, "available": pods, "updated": pods, "created": "2026-01-01T00:00:00Z"}),
 			resource(cluster, "replicaset", properties{"kind": "ReplicaSet", "kind_plural": "replicasets", "apigroup": "apps", "apiversion": "v1", "name": "web-1", "namespace": "shop", "_ownerUID": cluster + "/deployment"}),
-			resource(cluster, "node", properties{"kind": "Node", "kind_plural": "nodes", "apiversion": "v1", "name": "worker", "status": "Ready"}),
+			resource(cluster, "node", properties{"kind": "Node", "kind_plural": "nodes", "apiversion": "v1", "name": "worker", "status": "Ready", "role": []string{"worker"}, "kubeletVersion": "v1.36.3", "cpu": 8, "ipAddress": "10.0.0.7"}),
 		},
 		AddEdges: []inventory.Edge{edge("replicaset", "ReplicaSet", "deployment", "Deployment", "ownedBy")},
 	}
 	for i := range pods {
 		uid := fmt.Sprintf("pod-%d", i)
 		out.AddResources = append(out.AddResources, resource(cluster, uid, properties{
-			"kind": "Pod", "kind_plural": "pods", "apiversion": "v1", "name": fmt.Sprintf("web-1-%d", i), "namespace": "shop", "status": "Running", "restarts": i,
+			"kind": "Pod", "kind_plural": "pods", "apiversion": "v1", "name": fmt.Sprintf("web-1-%d", i), "namespace": "shop", "status": "Running", "restarts": i, "node": "worker", "podIP": fmt.Sprintf("10.1.0.%d", i), "image": []string{"registry.example/web:1.2"},
 			"created": "2026-01-01T00:00:00Z", "_ownerUID": cluster + "/replicaset",
 		}))
 		out.AddEdges = append(out.AddEdges, edge(uid, "Pod", "replicaset", "ReplicaSet", "ownedBy"), edge(uid, "Pod", "deployment", "Deployment", "ownedBy"), edge(uid, "Pod", "node", "Node", "runsOn"))

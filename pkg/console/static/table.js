@@ -33,7 +33,7 @@ export function Table({caption, columns, rows, keyOf, order, onSort, busy, space
   return html`<div class="scroll" role="region" aria-label=${title} tabindex="0" aria-busy=${Boolean(busy)}>
     <table>
       <caption class="hidden">${title}</caption>
-      <thead><tr>${columns.map((column) => html`<th key=${column.name} scope="col" aria-sort=${sorted(column)}>
+      <thead><tr>${columns.map((column) => html`<th key=${column.name} scope="col" class=${column.numeric ? "numeric" : ""} aria-sort=${sorted(column)}>
         ${column.sort && onSort ? html`<button type="button" onClick=${() => sort(column)}>${column.title}<span aria-hidden="true" class="direction">${{ascending: "▲", descending: "▼"}[sorted(column)] ?? "↕"}</span></button>` : column.title}
       </th>`)}</tr></thead>
       <tbody>
