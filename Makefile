@@ -78,7 +78,7 @@ test-unit: ## Run the tests of pkg, cmd and hack, which start no server
 	$(GOTEST) ./pkg/... ./cmd/... ./hack/...
 
 .PHONY: integration
-integration: programs postgres $(if $(filter console,$(PKG)),chromium) ## Run the tests of one area on real servers: PKG=search; RUN=TestName selects tests
+integration: programs postgres $(if $(filter browser console,$(PKG)),chromium) ## Run the tests of one area on real servers: PKG=search; RUN=TestName selects tests
 	@[[ -n "$(PKG)" ]] || { echo "integration: set PKG to one of:" $$(ls test) >&2; exit 2; }
 	$(GOTEST) -count=1 -parallel 4 -timeout 28m $(if $(RUN),-run '$(RUN)') ./test/$(PKG)/...
 

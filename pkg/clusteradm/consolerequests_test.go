@@ -43,6 +43,7 @@ func TestConsoleRequest(t *testing.T) {
 		{http.MethodGet, "/api/search.open-cluster-management.io/v1alpha1/fleetresources", ""},
 		{http.MethodGet, "/healthz", ""},
 		{http.MethodGet, search + "/console/../../../../api/v1/secrets", ""},
+		{http.MethodGet, "/apis/cluster.open-cluster-management.io/v1/managedclusters/../../../../api/v1/secrets", ""},
 		{http.MethodGet, search + "//console/index.html", ""},
 		{http.MethodGet, search + "/console/index.html/", ""},
 	} {

@@ -386,10 +386,15 @@ func (p *Page) Screenshot(directory, name string) {
 // WantAccessible fails the test if axe finds a violation in the page.
 func (p *Page) WantAccessible() {
 	p.t.Helper()
-	must(p, chromedp.Evaluate[bool](axe+";true"))
-	violations := Evaluate[[]string](p, `axe.run(document, {resultTypes: ["violations"]}).then(({violations}) =>
-		violations.map(({id, help, nodes}) => id + ": " + help + ": " + nodes.map(({target}) => target.join(" ")).join(", ")))`)
-	if len(violations) > 0 {
+	if violations := p.Violations(); len(violations) > 0 {
 		p.t.Errorf("axe finds %s, want no violation", framework.ToJSON(violations))
 	}
+}
+
+// Violations returns the violations of accessibility rules that axe finds in the page.
+func (p *Page) Violations() []string {
+	p.t.Helper()
+	must(p, chromedp.Evaluate[bool](axe+";true"))
+	return Evaluate[[]string](p, `axe.run(document, {resultTypes: ["violations"]}).then(({violations}) =>
+		violations.map(({id, help, nodes}) => id + ": " + help + ": " + nodes.map(({target}) => target.join(" ")).join(", ")))`)
 }

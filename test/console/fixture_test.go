@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -128,6 +129,17 @@ func (p *program) stop() error {
 		p.exit = p.command.Wait()
 	})
 	return p.exit
+}
+
+// reports waits until the program has printed a text on standard error.
+func (p *program) reports(t *testing.T, text string) {
+	t.Helper()
+	framework.Eventually(t, fmt.Sprintf("the program reports %q", text), func(context.Context) error {
+		if printed := p.errOut.String(); !strings.Contains(printed, text) {
+			return fmt.Errorf("it has reported %q", printed)
+		}
+		return nil
+	})
 }
 
 // openConsole runs clusteradm console without a browser. The URL is the first line.

@@ -30,8 +30,6 @@ func TestProxyRefusesOtherUsers(t *testing.T) {
 	if text := string(out); err != nil || !strings.HasPrefix(text, "HTTP/1.1 403") || !strings.Contains(text, "another user") {
 		t.Errorf("GET of the URL by another user: error %v, want 403: %s", err, text)
 	}
-	if text := opened.errOut.String(); !strings.Contains(text, fmt.Sprint(nobody)) {
-		t.Errorf("clusteradm console reports %q, want the ID of the other user", text)
-	}
+	opened.reports(t, fmt.Sprint(nobody))
 	enter(t, opened.first)
 }

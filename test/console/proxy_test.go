@@ -49,9 +49,7 @@ func TestProxyNeedsItsSecret(t *testing.T) {
 
 	base := enter(t, opened.first)
 	refused("used token", http.MethodGet, opened.first, nil)
-	if text := opened.errOut.String(); !strings.Contains(text, "opened again") {
-		t.Errorf("clusteradm console reports %q, want that the URL was opened again", text)
-	}
+	opened.reports(t, "opened again")
 	for what, header := range foreign {
 		refused(what, http.MethodGet, base+consolePath+"index.html", header)
 	}
