@@ -4,12 +4,15 @@ import {aborted} from "./api.js";
 import {columnsOf} from "./columns.js";
 import {find, overviewItems, overviewKinds, pageSize, preview} from "./find.js";
 import {follow} from "./live.js";
+import {withoutLetter} from "./query.js";
 import {SearchBox, forget, positionOf} from "./searchbox.js";
 import {go, keep, link, route} from "./router.js";
 import {number, plural} from "./text.js";
 import {Pager, Table, arrows, focusFirst} from "./table.js";
 import {Problem, Text, html, label, useEffect, useEpoch, useLayoutEffect, useMemo, useRef, useState, useTick} from "./view.js";
 
+// letterAfter is the pause in ms after which a keyword of one letter is searched.
+const letterAfter = 400;
 const shownWarnings = 2;
 const examples = ["kind:Pod status!=Running", "kind:Deployment available<1", "kind:Cluster ManagedClusterConditionAvailable!=True", "created:hour", "kind:AccessReport status:Incomplete"];
 
@@ -184,6 +187,18 @@ function Warnings({warnings}) {
     ${more.length > 0 && html`<details><summary>${plural(more.length, "more warning")}</summary>${list(more)}</details>`}</div>`;
 }
 
+// useSearched returns the query to search: what is typed, but a single letter only after a pause.
+function useSearched(query) {
+  const [paused, setPaused] = useState("");
+  const short = withoutLetter(query);
+  useEffect(() => {
+    if (short === query) return undefined;
+    const timer = setTimeout(() => setPaused(query), letterAfter);
+    return () => clearTimeout(timer);
+  }, [query]);
+  return paused === query ? query : short;
+}
+
 // Announce tells screen readers the count when typing pauses.
 function Announce({text}) {
   const [said, setSaid] = useState("");
@@ -195,8 +210,9 @@ function Announce({text}) {
 }
 
 export function Search({params}) {
-  const state = stateOf(params);
-  const found = useResult(state, params);
+  const typed = stateOf(params);
+  const state = {...typed, query: useSearched(typed.query)};
+  const found = useResult(state, {...params, q: state.query});
   const {shown, error} = found;
   const live = useLive(state, found, Boolean(shown));
   const [exporting, setExporting] = useState(null);
@@ -236,7 +252,7 @@ export function Search({params}) {
   const said = !current ? "" : result.count === 0 ? "No resources found" : counted;
   return html`<div class="search">
     <h1 class="hidden" tabindex="-1">Search</h1>
-    <${SearchBox} query=${state.query} error=${error} onType=${type} onCommit=${commit} />
+    <${SearchBox} query=${typed.query} error=${error} onType=${type} onCommit=${commit} />
     <div class="toolbar">
       <p class="summary">${error && !mistaken && !shown ? "" : !result ? "Searching …" : mistaken ? "Results of the previous query" : said || "Searching …"}</p>
       ${!empty && html`<div class="actions">
@@ -249,6 +265,6 @@ export function Search({params}) {
     ${!mistaken && html`<${Problem} error=${error} what="the resources of the fleet" />`}
     ${result?.warnings.length > 0 && html`<${Warnings} warnings=${result.warnings} />`}
     ${result && html`<div class=${`results ${current && !mistaken ? "" : "stale"}`} ref=${body} onKeyDown=${keys}>${results}</div>`}
-    ${exporting && result && html`<${exporting} state=${state} result=${result} onClose=${() => setExporting(null)} />`}
+    ${exporting && result && html`<${exporting} state=${typed} result=${result} onClose=${() => setExporting(null)} />`}
   </div>`;
 }
