@@ -34,7 +34,6 @@ var consoleRequests = []rbacv1.PolicyRule{
 	{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews"}, Verbs: []string{"create"}},
 }
 
-//nolint:staticcheck // The fields have the deprecated type.
 var consoleRequestInfo = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
 // consoleRequest describes a request with the path that the hub will see, or returns nil if the console does not need it.

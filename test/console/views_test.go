@@ -1,0 +1,345 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
+	"open-cluster-management.io/hub-apiserver/test/browser"
+	"open-cluster-management.io/hub-apiserver/test/framework"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+const searchBox = "Search the fleet"
+
+// properties are the properties of a reported resource.
+type properties map[string]any
+
+func resource(cluster, uid string, of properties) inventory.Resource {
+	out := inventory.Resource{UID: cluster + "/" + uid, Properties: map[string]json.RawMessage{}}
+	for name, value := range of {
+		out.Properties[name] = json.RawMessage(framework.ToJSON(value))
+	}
+	return out
+}
+
+// workload returns a Deployment with a ReplicaSet, Pods on a Node, and their relations.
+func workload(cluster string, pods int) inventory.Sync {
+	edge := func(source, sourceKind, dest, destKind, relation string) inventory.Edge {
+		return inventory.Edge{SourceUID: cluster + "/" + source, SourceKind: sourceKind, DestUID: cluster + "/" + dest, DestKind: destKind, EdgeType: relation}
+	}
+	out := inventory.Sync{
+		AddResources: []inventory.Resource{
+			resource(cluster, "deployment", properties{"kind": "Deployment", "kind_plural": "deployments", "apigroup": "apps", "apiversion": "v1", "name": "web", "namespace": "shop", "desired": pods, "ready": pods, "available": pods, "updated": pods, "created": "2026-01-01T00:00:00Z"}),
+			resource(cluster, "replicaset", properties{"kind": "ReplicaSet", "kind_plural": "replicasets", "apigroup": "apps", "apiversion": "v1", "name": "web-1", "namespace": "shop", "_ownerUID": cluster + "/deployment"}),
+			resource(cluster, "node", properties{"kind": "Node", "kind_plural": "nodes", "apiversion": "v1", "name": "worker", "status": "Ready", "role": []string{"worker"}, "kubeletVersion": "v1.36.3", "cpu": 8, "ipAddress": "10.0.0.7"}),
+		},
+		AddEdges: []inventory.Edge{edge("replicaset", "ReplicaSet", "deployment", "Deployment", "ownedBy")},
+	}
+	for i := range pods {
+		uid := fmt.Sprintf("pod-%d", i)
+		out.AddResources = append(out.AddResources, resource(cluster, uid, properties{
+			"kind": "Pod", "kind_plural": "pods", "apiversion": "v1", "name": fmt.Sprintf("web-1-%d", i), "namespace": "shop", "status": "Running", "restarts": i, "node": "worker", "podIP": fmt.Sprintf("10.1.0.%d", i), "image": []string{"registry.example/web:1.2"},
+			"created": "2026-01-01T00:00:00Z", "_ownerUID": cluster + "/replicaset",
+		}))
+		out.AddEdges = append(out.AddEdges, edge(uid, "Pod", "replicaset", "ReplicaSet", "ownedBy"), edge(uid, "Pod", "deployment", "Deployment", "ownedBy"), edge(uid, "Pod", "node", "Node", "runsOn"))
+	}
+	return out
+}
+
+// reports sends a full report of a cluster.
+func reports(t *testing.T, f *framework.Fleet, cluster string, report inventory.Sync) {
+	t.Helper()
+	framework.Eventually(t, "the report of "+cluster+" is accepted", func(ctx context.Context) error {
+		return f.OCM.SearchV1alpha1().RESTClient().Post().AbsPath(api+"/namespaces/"+cluster+"/inventories/"+cluster+"/sync").
+			SetHeader("Content-Type", "application/json").SetHeader(inventory.OverwriteHeader, "true").Body([]byte(framework.ToJSON(report))).Do(ctx).Error()
+	})
+}
+
+// show shows another view of the page.
+func show(t *testing.T, p *browser.Page, hash string) {
+	t.Helper()
+	browser.Evaluate[string](p, fmt.Sprintf("location.hash = %q", hash))
+}
+
+func open(t *testing.T, caller *framework.Caller) *browser.Page {
+	t.Helper()
+	p := browser.Open(t, openConsole(t, caller).first)
+	rendered(t, p)
+	return p
+}
+
+// picture writes a screenshot for the documentation, if the variable HUB_SCREENSHOTS names a directory.
+func picture(p *browser.Page, name string) {
+	if directory := os.Getenv("HUB_SCREENSHOTS"); directory != "" {
+		p.Resize(1280, 720)
+		p.Screenshot(directory, name)
+	}
+}
+
+// becomes waits until an expression in the page has a value.
+func becomes[T comparable](t *testing.T, p *browser.Page, expression string, want T) {
+	t.Helper()
+	framework.Eventually(t, fmt.Sprintf("%s is %v", expression, want), func(context.Context) error {
+		if got := browser.Evaluate[T](p, expression); got != want {
+			return fmt.Errorf("it is %v", got)
+		}
+		return nil
+	})
+}
+
+func TestSearchView(t *testing.T) {
+	f := framework.Shared(t)
+	cluster := f.SilentCluster(t)
+	reports(t, f, cluster, workload(cluster, 60))
+	p := open(t, administrator(t, f))
+
+	p.Fill("combobox", searchBox, "cluster:"+cluster)
+	p.AwaitText("64 resources of 5 kinds")
+	p.Await("link", "web-1-0")
+	p.WantAccessible()
+	picture(p, "console-search")
+
+	p.Fill("combobox", searchBox, "cluster:"+cluster+" kind:Po")
+	becomes(t, p, `document.querySelector("[role=option] bdi")?.textContent ?? ""`, "Pod")
+	p.Press(kb.ArrowDown + kb.Enter)
+	becomes(t, p, `document.getElementById("search").value`, "cluster:"+cluster+" kind:Pod")
+	p.AwaitText("Page 1 of 2")
+	p.Click("button", "Next")
+	p.AwaitText("Page 2 of 2")
+	becomes(t, p, `document.querySelectorAll("tbody a").length`, 10)
+	becomes(t, p, `new URLSearchParams(location.hash.split("?")[1]).get("q")`, "cluster:"+cluster+" kind:Pod")
+
+	p.Fill("combobox", searchBox, "restarts=>3")
+	p.AwaitText("Position 9: unknown operator =>")
+	p.AwaitText("Did you mean restarts>=3?")
+	p.AwaitText("Results of the previous query")
+	p.WantAccessible()
+
+	p.Fill("combobox", searchBox, "kind:Pod cluster:"+cluster+" restarts>57")
+	p.AwaitText("2 resources")
+	p.Press(kb.Enter)
+	becomes(t, p, `document.activeElement.textContent`, "web-1-58")
+	p.Press(kb.ArrowDown + kb.Enter)
+	p.Await("heading", "Pod web-1-59")
+	p.Press(kb.Escape)
+	becomes(t, p, `document.getElementById("search")?.value ?? ""`, "kind:Pod cluster:"+cluster+" restarts>57")
+
+	p.Click("button", "Export …")
+	p.AwaitText("clusteradm search kind:Pod cluster:" + cluster + " 'restarts>57'")
+	p.WantAccessible()
+	p.WantQuiet()
+}
+
+func TestLiveUpdates(t *testing.T) {
+	f := framework.Shared(t)
+	cluster := f.SilentCluster(t)
+	reports(t, f, cluster, workload(cluster, 3))
+	p := open(t, administrator(t, f))
+	p.Fill("combobox", searchBox, "kind:Pod cluster:"+cluster)
+	p.AwaitText("3 resources")
+	reports(t, f, cluster, workload(cluster, 5))
+	p.AwaitText("5 resources")
+	p.Await("link", "web-1-4")
+	reports(t, f, cluster, workload(cluster, 2))
+	p.AwaitText("2 resources")
+	p.WantQuiet()
+}
+
+func TestGraph(t *testing.T) {
+	f := framework.Shared(t)
+	cluster := f.SilentCluster(t)
+	reports(t, f, cluster, workload(cluster, 20))
+	p := open(t, administrator(t, f))
+	show(t, p, "#/resource?group=apps&kind=Deployment&namespace=shop&name=web&cluster="+cluster)
+	p.Click("button", "Show graph")
+	p.Await("button", "Deployment web")
+	p.WantAccessible()
+	browser.Evaluate[bool](p, `(document.querySelector(".node.root").focus(), true)`)
+	p.Press(kb.ArrowRight)
+	becomes(t, p, `document.activeElement.getAttribute("aria-label")`, "ReplicaSet web-1")
+	p.Press(kb.ArrowRight)
+	becomes(t, p, `document.activeElement.getAttribute("aria-label").startsWith("Pod")`, true)
+	p.AwaitText("runs on Node worker")
+	picture(p, "console-graph")
+	p.Press(kb.Enter)
+	becomes(t, p, `document.querySelector("h1").textContent.trim().startsWith("Pod")`, true)
+	p.WantQuiet()
+}
+
+// TestHostileNames checks that texts of clusters stay texts in all views.
+func TestHostileNames(t *testing.T) {
+	f := framework.Shared(t)
+	cluster := f.SilentCluster(t)
+	names := []string{`<img src=x onerror="window.ran=true">`, "javascript:alert(1)", "\u202etxt.exe", strings.Repeat("long", 2560), `"><script>window.ran=true</script>`, "a\nb\x1b[31m"}
+	var report inventory.Sync
+	for i, name := range names {
+		report.AddResources = append(report.AddResources, resource(cluster, fmt.Sprintf("hostile-%d", i), properties{
+			"kind": "Widget", "kind_plural": "widgets", "apigroup": "example.com", "name": name, "namespace": name, "status": name, "link": name, "label": map[string]string{"text": name},
+		}))
+	}
+	reports(t, f, cluster, report)
+	p := open(t, administrator(t, f))
+	p.Fill("combobox", searchBox, "kind:Widget cluster:"+cluster)
+	p.AwaitText(fmt.Sprintf("%d resources", len(names)))
+	p.AwaitText(names[0])
+	p.AwaitText(`\u202etxt.exe`)
+	p.AwaitText(`a\nb\u001b[31m`)
+	p.WantAccessible()
+	check := func(where string) {
+		t.Helper()
+		if got := browser.Evaluate[bool](p, `window.ran === true`); got {
+			t.Errorf("%s runs a text of a cluster as a script", where)
+		}
+		if got := browser.Evaluate[int](p, `[...document.querySelectorAll("#app img, #app script, #app iframe, #app style")].length`); got != 0 {
+			t.Errorf("%s has %d elements from texts, want none", where, got)
+		}
+		if got := browser.Evaluate[string](p, `[...document.querySelectorAll("#app a")].map((a) => a.getAttribute("href")).find((href) => !href.startsWith("#")) ?? ""`); got != "" {
+			t.Errorf("%s has a link to %q, want links inside of the page only", where, got)
+		}
+		if got := browser.Evaluate[int](p, `Math.max(...[...document.querySelectorAll("td, th")].map((cell) => cell.textContent.length), 0)`); got > 200 {
+			t.Errorf("%s has a cell of %d characters, want at most 200", where, got)
+		}
+	}
+	check("the search")
+	for i := range names {
+		show(t, p, "#/search?q=kind%3AWidget%20cluster%3A"+cluster)
+		becomes(t, p, `document.querySelectorAll("tbody a.row").length`, len(names))
+		browser.Evaluate[bool](p, fmt.Sprintf(`(document.querySelectorAll("tbody a.row")[%d].click(), true)`, i))
+		p.AwaitText("Read it with kubectl")
+		check(fmt.Sprintf("resource %d", i))
+	}
+	p.WantQuiet()
+}
+
+// TestViewerSeesOneCluster checks that the page of a user who may view one cluster names no other one.
+func TestViewerSeesOneCluster(t *testing.T) {
+	f := framework.Shared(t)
+	hidden := f.SilentCluster(t)
+	reports(t, f, hidden, workload(hidden, 2))
+	p := open(t, viewer(t, f))
+	for hash, text := range map[string]string{
+		"#/search?q=kind%3ANamespace": "kube-system",
+		"#/search?q=" + "web":         "No resources found",
+		"#/fleet":                     framework.Cluster1,
+		"#/access/can-i?verb=get&resource=pods&ask=yes":                             framework.Cluster1,
+		"#/access/who-can?verb=get&resource=pods&ask=yes":                           "You are not allowed to see the permissions of others",
+		"#/access/subject?subject=alice&ask=yes":                                    "You are not allowed to see the permissions of others",
+		"#/access/approvals":                                                        "You are not allowed to see ClusterPermissions",
+		"#/resource?cluster=" + framework.Cluster1 + "&kind=Namespace&name=default": "Read it with kubectl",
+	} {
+		show(t, p, hash)
+		p.AwaitText(text)
+		p.WantAccessible()
+		if html := p.HTML(); strings.Contains(html, hidden) {
+			t.Errorf("%s contains the name of a cluster that the user may not view: %s", hash, html)
+		}
+	}
+	for _, request := range p.Requests() {
+		if strings.Contains(request.URL, hidden) {
+			t.Errorf("request to %s contains the name of a cluster that the user may not view", request.URL)
+		}
+	}
+	p.WantQuiet()
+}
+
+// TestRevokedWhileShown checks that results disappear when the permission is revoked.
+func TestRevokedWhileShown(t *testing.T) {
+	f := framework.Shared(t)
+	cluster := f.SilentCluster(t)
+	reports(t, f, cluster, workload(cluster, 3))
+	caller := viewer(t, f)
+	revoke := caller.Bind(t, cluster, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: viewRole})
+	p := open(t, caller)
+	framework.Eventually(t, "the Pods are found", func(context.Context) error {
+		p.Fill("combobox", searchBox, "")
+		p.Fill("combobox", searchBox, "kind:Pod cluster:"+cluster)
+		p.AwaitText("resources")
+		if !strings.Contains(p.Text(), "web-1-2") {
+			return errors.New("they are not shown")
+		}
+		return nil
+	})
+	revoke()
+	p.AwaitText("No resources found")
+	if html := p.HTML(); strings.Contains(html, "web-1-") {
+		t.Errorf("the page still contains a resource after the permission is revoked: %s", html)
+	}
+	p.WantQuiet()
+}
+
+// TestHubAway checks that the page keeps its state while the hub does not respond, and continues.
+func TestHubAway(t *testing.T) {
+	f := framework.Shared(t)
+	cluster := f.SilentCluster(t)
+	reports(t, f, cluster, workload(cluster, 3))
+	caller := administrator(t, f)
+	proxy := start(t, caller, "kubectl", "proxy", "--port=0")
+	_, port, _ := strings.Cut(proxy.first, "127.0.0.1:")
+	p := browser.Open(t, "http://127.0.0.1:"+port+consolePath+"index.html#/search?q=kind%3APod%20cluster%3A"+cluster)
+	p.AwaitText("3 resources")
+	_ = proxy.stop()
+	p.Fill("combobox", searchBox, "kind:Node cluster:"+cluster)
+	p.AwaitText("No connection.")
+	p.Await("link", "web-1-2")
+	start(t, caller, "kubectl", "proxy", "--port="+port)
+	p.Await("link", "worker")
+	becomes(t, p, `document.querySelector(".connection").innerText.includes("No connection")`, false)
+}
+
+func TestAcceptCluster(t *testing.T) {
+	f := framework.Shared(t)
+	clusters := f.OCM.ClusterV1().ManagedClusters()
+	waiting := framework.Must(clusters.Create(t.Context(), &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: framework.Unique("waiting")}}, metav1.CreateOptions{}))(t).Name
+	t.Cleanup(func() { _ = clusters.Delete(context.WithoutCancel(t.Context()), waiting, metav1.DeleteOptions{}) })
+	p := open(t, administrator(t, f))
+	show(t, p, "#/fleet")
+	p.Await("button", "Accept … "+waiting)
+	picture(p, "console-fleet")
+	p.Click("button", "Accept … "+waiting)
+	p.AwaitText("gets access to the objects of this cluster on the hub")
+	p.WantAccessible()
+	p.Click("button", "Accept "+waiting)
+	p.AwaitText(waiting + " is accepted.")
+	if got := framework.Must(clusters.Get(t.Context(), waiting, metav1.GetOptions{}))(t); !got.Spec.HubAcceptsClient {
+		t.Errorf("hubAcceptsClient of %s = false, want true", waiting)
+	}
+	p.WantQuiet()
+}
+
+// TestApproval approves a ClusterPermission that waits, after the page has shown what it grants.
+func TestApproval(t *testing.T) {
+	f := framework.OwnFleet(t, localhub.FleetOptions{Clusters: []string{framework.Cluster1}, APIServerArgs: []string{"--clusterpermission-escalation-check=Approve"}})
+	author := framework.NewCaller(t, f.Hub, framework.Unique("author")).IsAdmin(t)
+	name := framework.Unique("asks")
+	framework.CreatePermission(t, author.OCM, framework.Permission(name))
+	p := open(t, administrator(t, f))
+	show(t, p, "#/access/approvals")
+	p.AwaitText("requested by " + author.Name)
+	p.Click("button", "Show what it would grant for "+name+" on "+framework.Cluster1)
+	p.AwaitText("Role " + name + " in namespace default allows to get and list pods")
+	p.AwaitText("User alice gets the ClusterRole " + name + " in all namespaces")
+	p.WantAccessible()
+	picture(p, "console-approval")
+	p.Click("button", "Approve generation 1 of "+name+" on "+framework.Cluster1)
+	p.AwaitText(framework.Cluster1 + "/" + name + " is approved.")
+	f.PermissionSays(t, framework.Cluster1, name, rbacv1alpha1.ConditionApproved, metav1.ConditionTrue)
+	for _, request := range p.Requests() {
+		if request.Status >= http.StatusInternalServerError {
+			t.Errorf("%s %s = %d, want no error of the server", request.Method, request.URL, request.Status)
+		}
+	}
+	p.WantQuiet()
+}
