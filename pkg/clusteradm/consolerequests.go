@@ -38,7 +38,7 @@ var consoleRequestInfo = request.RequestInfoFactory{APIPrefixes: sets.NewString(
 
 // consoleRequest describes a request with the path that the hub will see, or returns nil if the console does not need it.
 func consoleRequest(r *http.Request) *request.RequestInfo {
-	// A path that is not clean means another resource to whoever cleans it.
+	// A server that cleans the path would serve another resource than the one that was checked.
 	if path.Clean(r.URL.Path) != r.URL.Path {
 		return nil
 	}
