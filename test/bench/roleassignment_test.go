@@ -110,6 +110,7 @@ func startAssignmentHub(b *testing.B, count int) *assignmentHub {
 	if err != nil {
 		b.Fatal(err)
 	}
+	inner.Server.Env = serverEnvironment(b)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	b.Cleanup(func() {
