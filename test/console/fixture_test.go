@@ -143,9 +143,9 @@ func (p *program) reports(t *testing.T, text string) {
 }
 
 // openConsole runs clusteradm console without a browser. The URL is the first line.
-func openConsole(t *testing.T, caller *framework.Caller) *program {
+func openConsole(t *testing.T, caller *framework.Caller, args ...string) *program {
 	t.Helper()
-	return start(t, caller, "clusteradm", "console", "--no-browser")
+	return start(t, caller, "clusteradm", append([]string{"console", "--no-browser"}, args...)...)
 }
 
 // client sends requests that follow no redirect.

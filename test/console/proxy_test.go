@@ -106,17 +106,19 @@ func TestProxyForwardsWhatThePageNeeds(t *testing.T) {
 	}
 }
 
-// TestProxyKeepsTheIdentity checks that a browser cannot change the user of the kubeconfig.
+// TestProxyKeepsTheIdentity checks that a browser cannot change the user of the kubeconfig, or of --as.
 func TestProxyKeepsTheIdentity(t *testing.T) {
 	f := framework.Shared(t)
-	caller := administrator(t, f)
-	base := enter(t, openConsole(t, caller).first)
-	answer := send(t, client, http.MethodPost, base+"/apis/authentication.k8s.io/v1/selfsubjectreviews", `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`, http.Header{
-		"Authorization": {"Bearer invalid"}, "Cookie": {"a=b"}, "Impersonate-User": {"alice"}, "Impersonate-Group": {"developers"}, "X-Remote-User": {"alice"},
-	})
-	var review authenticationv1.SelfSubjectReview
-	if err := json.Unmarshal([]byte(answer.body), &review); err != nil || answer.code != http.StatusCreated || review.Status.UserInfo.Username != caller.Name {
-		t.Errorf("SelfSubjectReview through the proxy = %d for %q, error %v, want 201 for %s: %s", answer.code, review.Status.UserInfo.Username, err, caller.Name, answer.body)
+	caller, other := administrator(t, f), viewer(t, f)
+	for user, args := range map[string][]string{caller.Name: nil, other.Name: {"--as", other.Name}} {
+		base := enter(t, openConsole(t, caller, args...).first)
+		answer := send(t, client, http.MethodPost, base+"/apis/authentication.k8s.io/v1/selfsubjectreviews", `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`, http.Header{
+			"Authorization": {"Bearer invalid"}, "Cookie": {"a=b"}, "Impersonate-User": {"mallory"}, "Impersonate-Group": {"developers"}, "X-Remote-User": {"mallory"},
+		})
+		var review authenticationv1.SelfSubjectReview
+		if err := json.Unmarshal([]byte(answer.body), &review); err != nil || answer.code != http.StatusCreated || review.Status.UserInfo.Username != user {
+			t.Errorf("SelfSubjectReview through clusteradm console %v = %d for %q, error %v, want 201 for %s: %s", args, answer.code, review.Status.UserInfo.Username, err, user, answer.body)
+		}
 	}
 }
 
