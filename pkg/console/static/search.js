@@ -1,6 +1,6 @@
 // The view of searches: the box, the kinds that a query finds, and their resources.
 
-import {aborted} from "./api.js";
+import {aborted, delay} from "./api.js";
 import {columnsOf} from "./columns.js";
 import {find, overviewItems, overviewKinds, pageSize, preview} from "./find.js";
 import {follow} from "./live.js";
@@ -13,6 +13,8 @@ import {Problem, Text, html, label, useEffect, useEpoch, useLayoutEffect, useMem
 
 // letterAfter is the pause in ms after which a keyword of one letter is searched.
 const letterAfter = 400;
+// previewAfter is the pause in ms after which the first resources of each kind are read.
+const previewAfter = 120;
 const shownWarnings = 2;
 const examples = ["kind:Pod status!=Running", "kind:Deployment available<1", "kind:Cluster ManagedClusterConditionAvailable!=True", "created:hour", "kind:AccessReport status:Incomplete"];
 
@@ -37,6 +39,8 @@ function useResult(state, params) {
       const first = several && latest.current?.key !== key;
       if (!several || first) show({key, result, state, params, previews: several ? grouped(result.items) : undefined});
       if (several) {
+        // The next keystroke comes first.
+        if (first) await delay(previewAfter, signal);
         const previews = await preview(query, result.kinds, signal).catch((error) => {
           // Together, the searches can cost more than the server allows in one request.
           if (error.code !== 400 && error.code !== 422) throw error;
@@ -188,7 +192,9 @@ function Warnings({warnings}) {
 }
 
 // useSearched returns the query to search: what is typed, but a single letter only after a pause.
-function useSearched(query) {
+function useSearched(text) {
+  // A space at the end has no meaning, except after a backslash.
+  const query = text.replace(/(?<=[^\\\s])\s+$/u, "");
   const [paused, setPaused] = useState("");
   const short = withoutLetter(query);
   useEffect(() => {

@@ -1,11 +1,12 @@
 // The box for queries. It completes properties and values, and shows errors at their position.
 
-import {ask, groups} from "./api.js";
+import {ask, delay, groups} from "./api.js";
 import {at, quote} from "./query.js";
 import {cut, indexOfByte, number, visible} from "./text.js";
 import {Text, html, useEffect, useRef, useState} from "./view.js";
 
 const maxOptions = 50;
+const completeAfter = 40;
 const agesOf = [["hour", "younger than an hour"], ["day", "younger than a day"], ["week", "younger than a week"], ["month", "younger than 30 days"], ["year", "younger than 365 days"]];
 
 const schemas = new Map();
@@ -98,7 +99,8 @@ export function SearchBox({query, error, onType, onCommit}) {
     const here = at(value, selectionStart);
     if (!always && here.property === undefined && here.word === "") return close();
     setActive(-1);
-    complete(value, selectionStart, controller.signal).then(
+    // The results come first.
+    delay(always ? 0 : completeAfter, controller.signal).then(() => complete(value, selectionStart, controller.signal)).then(
       (found) => !controller.signal.aborted && setOptions(found),
       () => !controller.signal.aborted && setOptions([]),
     );
