@@ -48,30 +48,8 @@ var answers = sync.Pool{New: func() any { return &bytes.Buffer{} }}
 // BenchmarkSearchHTTP measures the queries over HTTP, directly and through the hub's
 // kube-apiserver, and reports over HTTP. Callers are ServiceAccounts with tokens.
 func BenchmarkSearchHTTP(b *testing.B) {
-	o := fleetSize(b)
-	dir := b.TempDir()
-	if keep := os.Getenv("KEEP"); keep != "" {
-		dir = filepath.Join(keep, "search")
-	}
-	f, err := localhub.NewFleet(localhub.FleetOptions{Dir: dir})
-	if err != nil {
-		b.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(b.Context(), startTimeout)
-	defer cancel()
-	b.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-		defer cancel()
-		if err := f.Stop(ctx); err != nil {
-			b.Error(err)
-		}
-	})
-	if err := f.Start(ctx); err != nil {
-		b.Fatal(err)
-	}
-	h := &httpFleet{Fleet: f, options: o, users: searchingUsers(b, f, o), admin: adminClient(b, f)}
-	fmt.Printf("apiserver: %.0f MB resident with nothing reported\n", resident(b, f.Server.PID()))
-	h.sendFleet(b)
+	h := startHTTPFleet(b)
+	f, o := h.Fleet, h.options
 	memory := func(when string) {
 		fmt.Printf("apiserver: %.0f MB resident with %d resources, %s\n", resident(b, f.Server.PID()), o.Clusters*o.PerCluster, when)
 	}
@@ -112,6 +90,36 @@ func BenchmarkSearchHTTP(b *testing.B) {
 		}
 	}
 	memory("at the end")
+}
+
+// startHTTPFleet starts a hub and the server, and reports a fleet.
+func startHTTPFleet(b *testing.B) *httpFleet {
+	b.Helper()
+	o := fleetSize(b)
+	dir := b.TempDir()
+	if keep := os.Getenv("KEEP"); keep != "" {
+		dir = filepath.Join(keep, "search")
+	}
+	f, err := localhub.NewFleet(localhub.FleetOptions{Dir: dir})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(b.Context(), startTimeout)
+	defer cancel()
+	b.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+		defer cancel()
+		if err := f.Stop(ctx); err != nil {
+			b.Error(err)
+		}
+	})
+	if err := f.Start(ctx); err != nil {
+		b.Fatal(err)
+	}
+	h := &httpFleet{Fleet: f, options: o, users: searchingUsers(b, f, o), admin: adminClient(b, f)}
+	fmt.Printf("apiserver: %.0f MB resident with nothing reported\n", resident(b, f.Server.PID()))
+	h.sendFleet(b)
+	return h
 }
 
 // way is a way to send requests to the server.

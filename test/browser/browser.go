@@ -19,6 +19,7 @@ import (
 	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/dom"
+	"github.com/chromedp/cdproto/heapprofiler"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
@@ -95,8 +96,10 @@ type Request struct {
 
 // Page is a page in a browser of its own: it shares no cookies and no cache with others.
 type Page struct {
-	t   *testing.T
+	t   testing.TB
 	ctx context.Context
+	// Close closes the page before the end of the test.
+	Close func()
 
 	mu       sync.Mutex
 	requests []Request
@@ -105,7 +108,7 @@ type Page struct {
 }
 
 // Open opens a page. The test is skipped if HUB_CHROMIUM is none, and fails if there is no Chromium.
-func Open(t *testing.T, address string) *Page {
+func Open(t testing.TB, address string) *Page {
 	t.Helper()
 	if os.Getenv(pathVariable) == noBrowser {
 		t.Skipf("%s=%s", pathVariable, noBrowser)
@@ -117,11 +120,12 @@ func Open(t *testing.T, address string) *Page {
 	p := &Page{t: t, byID: map[network.RequestID]int{}}
 	var cancel context.CancelFunc
 	p.ctx, cancel = chromedp.NewContext(parent, chromedp.WithNewBrowserContext(), chromedp.WithListener(p.listen))
+	p.Close = sync.OnceFunc(cancel)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the page at the end:\n%s\nrequests: %v", p.textOrError(), p.Requests())
 		}
-		cancel()
+		p.Close()
 	})
 	if err := chromedp.Do(p.ctx); err != nil {
 		t.Fatal(err)
@@ -261,6 +265,21 @@ func (p *Page) AwaitText(text string) {
 func Evaluate[T any](p *Page, expression string) T {
 	p.t.Helper()
 	return must(p, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+}
+
+// HeapBytes returns the size of the JavaScript heap after a garbage collection.
+func (p *Page) HeapBytes() float64 {
+	p.t.Helper()
+	return must(p, func(ctx context.Context, target *chromedp.Target) (float64, error) {
+		if _, err := cdp.Call(ctx, target, heapprofiler.CollectGarbage, cdp.Empty{}); err != nil {
+			return 0, err
+		}
+		usage, err := cdp.Call(ctx, target, runtime.GetHeapUsage, cdp.Empty{})
+		if err != nil {
+			return 0, err
+		}
+		return usage.UsedSize, nil
+	})
 }
 
 // Named is an element with its accessible name.

@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -18,46 +17,12 @@ import (
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	"open-cluster-management.io/hub-apiserver/test/browser"
+	"open-cluster-management.io/hub-apiserver/test/fleetgen"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
 const searchBox = "Search the fleet"
-
-// properties are the properties of a reported resource.
-type properties map[string]any
-
-func resource(cluster, uid string, of properties) inventory.Resource {
-	out := inventory.Resource{UID: cluster + "/" + uid, Properties: map[string]json.RawMessage{}}
-	for name, value := range of {
-		out.Properties[name] = json.RawMessage(framework.ToJSON(value))
-	}
-	return out
-}
-
-// workload returns a Deployment with a ReplicaSet, Pods on a Node, and their relations.
-func workload(cluster string, pods int) inventory.Sync {
-	edge := func(source, sourceKind, dest, destKind, relation string) inventory.Edge {
-		return inventory.Edge{SourceUID: cluster + "/" + source, SourceKind: sourceKind, DestUID: cluster + "/" + dest, DestKind: destKind, EdgeType: relation}
-	}
-	out := inventory.Sync{
-		AddResources: []inventory.Resource{
-			resource(cluster, "deployment", properties{"kind": "Deployment", "kind_plural": "deployments", "apigroup": "apps", "apiversion": "v1", "name": "web", "namespace": "shop", "desired": pods, "ready": pods, "available": pods, "updated": pods, "created": "2026-01-01T00:00:00Z"}),
-			resource(cluster, "replicaset", properties{"kind": "ReplicaSet", "kind_plural": "replicasets", "apigroup": "apps", "apiversion": "v1", "name": "web-1", "namespace": "shop", "_ownerUID": cluster + "/deployment"}),
-			resource(cluster, "node", properties{"kind": "Node", "kind_plural": "nodes", "apiversion": "v1", "name": "worker", "status": "Ready", "role": []string{"worker"}, "kubeletVersion": "v1.36.3", "cpu": 8, "ipAddress": "10.0.0.7"}),
-		},
-		AddEdges: []inventory.Edge{edge("replicaset", "ReplicaSet", "deployment", "Deployment", "ownedBy")},
-	}
-	for i := range pods {
-		uid := fmt.Sprintf("pod-%d", i)
-		out.AddResources = append(out.AddResources, resource(cluster, uid, properties{
-			"kind": "Pod", "kind_plural": "pods", "apiversion": "v1", "name": fmt.Sprintf("web-1-%d", i), "namespace": "shop", "status": "Running", "restarts": i, "node": "worker", "podIP": fmt.Sprintf("10.1.0.%d", i), "image": []string{"registry.example/web:1.2"},
-			"created": "2026-01-01T00:00:00Z", "_ownerUID": cluster + "/replicaset",
-		}))
-		out.AddEdges = append(out.AddEdges, edge(uid, "Pod", "replicaset", "ReplicaSet", "ownedBy"), edge(uid, "Pod", "deployment", "Deployment", "ownedBy"), edge(uid, "Pod", "node", "Node", "runsOn"))
-	}
-	return out
-}
 
 // reports sends a full report of a cluster.
 func reports(t *testing.T, f *framework.Fleet, cluster string, report inventory.Sync) {
@@ -103,7 +68,7 @@ func becomes[T comparable](t *testing.T, p *browser.Page, expression string, wan
 func TestSearchView(t *testing.T) {
 	f := framework.Shared(t)
 	cluster := f.SilentCluster(t)
-	reports(t, f, cluster, workload(cluster, 60))
+	reports(t, f, cluster, fleetgen.Workload(cluster, 60))
 	p := open(t, administrator(t, f))
 
 	p.Fill("combobox", searchBox, "cluster:"+cluster)
@@ -146,14 +111,14 @@ func TestSearchView(t *testing.T) {
 func TestLiveUpdates(t *testing.T) {
 	f := framework.Shared(t)
 	cluster := f.SilentCluster(t)
-	reports(t, f, cluster, workload(cluster, 3))
+	reports(t, f, cluster, fleetgen.Workload(cluster, 3))
 	p := open(t, administrator(t, f))
 	p.Fill("combobox", searchBox, "kind:Pod cluster:"+cluster)
 	p.AwaitText("3 resources")
-	reports(t, f, cluster, workload(cluster, 5))
+	reports(t, f, cluster, fleetgen.Workload(cluster, 5))
 	p.AwaitText("5 resources")
 	p.Await("link", "web-1-4")
-	reports(t, f, cluster, workload(cluster, 2))
+	reports(t, f, cluster, fleetgen.Workload(cluster, 2))
 	p.AwaitText("2 resources")
 	p.WantQuiet()
 }
@@ -161,7 +126,7 @@ func TestLiveUpdates(t *testing.T) {
 func TestGraph(t *testing.T) {
 	f := framework.Shared(t)
 	cluster := f.SilentCluster(t)
-	reports(t, f, cluster, workload(cluster, 20))
+	reports(t, f, cluster, fleetgen.Workload(cluster, 20))
 	p := open(t, administrator(t, f))
 	show(t, p, "#/resource?group=apps&kind=Deployment&namespace=shop&name=web&cluster="+cluster)
 	p.Click("button", "Show graph")
@@ -186,7 +151,7 @@ func TestHostileNames(t *testing.T) {
 	names := []string{`<img src=x onerror="window.ran=true">`, "javascript:alert(1)", "\u202etxt.exe", strings.Repeat("long", 2560), `"><script>window.ran=true</script>`, "a\nb\x1b[31m"}
 	var report inventory.Sync
 	for i, name := range names {
-		report.AddResources = append(report.AddResources, resource(cluster, fmt.Sprintf("hostile-%d", i), properties{
+		report.AddResources = append(report.AddResources, fleetgen.Resource(cluster, fmt.Sprintf("hostile-%d", i), fleetgen.Properties{
 			"kind": "Widget", "kind_plural": "widgets", "apigroup": "example.com", "name": name, "namespace": name, "status": name, "link": name, "label": map[string]string{"text": name},
 		}))
 	}
@@ -228,7 +193,7 @@ func TestHostileNames(t *testing.T) {
 func TestViewerSeesOneCluster(t *testing.T) {
 	f := framework.Shared(t)
 	hidden := f.SilentCluster(t)
-	reports(t, f, hidden, workload(hidden, 2))
+	reports(t, f, hidden, fleetgen.Workload(hidden, 2))
 	p := open(t, viewer(t, f))
 	for hash, text := range map[string]string{
 		"#/search?q=kind%3ANamespace": "kube-system",
@@ -259,7 +224,7 @@ func TestViewerSeesOneCluster(t *testing.T) {
 func TestRevokedWhileShown(t *testing.T) {
 	f := framework.Shared(t)
 	cluster := f.SilentCluster(t)
-	reports(t, f, cluster, workload(cluster, 3))
+	reports(t, f, cluster, fleetgen.Workload(cluster, 3))
 	caller := viewer(t, f)
 	revoke := caller.Bind(t, cluster, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: viewRole})
 	p := open(t, caller)
@@ -284,7 +249,7 @@ func TestRevokedWhileShown(t *testing.T) {
 func TestHubAway(t *testing.T) {
 	f := framework.Shared(t)
 	cluster := f.SilentCluster(t)
-	reports(t, f, cluster, workload(cluster, 3))
+	reports(t, f, cluster, fleetgen.Workload(cluster, 3))
 	caller := administrator(t, f)
 	proxy := start(t, caller, "kubectl", "proxy", "--port=0")
 	_, port, _ := strings.Cut(proxy.first, "127.0.0.1:")

@@ -17,7 +17,7 @@ const Patience = 2 * time.Minute
 
 // Eventually waits until check returns nil. The failure message is "waiting until <what>: <error>",
 // so what names the expected state.
-func Eventually(t *testing.T, what string, check func(context.Context) error) {
+func Eventually(t testing.TB, what string, check func(context.Context) error) {
 	t.Helper()
 	if err := Poll(t.Context(), check); err != nil {
 		t.Fatalf("waiting until %s: %v", what, err)

@@ -1,0 +1,219 @@
+package bench_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"open-cluster-management.io/hub-apiserver/test/browser"
+	"open-cluster-management.io/hub-apiserver/test/fleetgen"
+	"open-cluster-management.io/hub-apiserver/test/localhub"
+)
+
+const (
+	// firstLoads is the number of loads of the page with an empty cache.
+	firstLoads = 20
+	// graphPods is the number of Pods in the related graph, which also contains a Deployment, a ReplicaSet and a Node.
+	graphPods = 497
+	// changeRate is the number of changed resources per second while the page shows live updates.
+	changeRate = 100
+)
+
+// typed are the queries that are typed, key by key.
+var typed = []string{"kind:Pod status!=Running", "kind:Deployment available<1", "payments", "kind:Node role:worker", "namespace:kube-system coredns"}
+
+// recorder measures the time from a key until the results of the query are painted. Keys that change no result are not
+// measured: those that complete a query with an error, and those within a pause for which the page waits.
+const recorder = `(() => {
+	window.keys = [];
+	let began = 0, stale = false;
+	const results = () => document.querySelector(".results");
+	document.getElementById("search").addEventListener("input", () => { began = performance.now(); stale = false; }, true);
+	new MutationObserver(() => {
+		if (!began || !results()) return;
+		if (results().classList.contains("stale")) { stale = true; return; }
+		if (!stale) return;
+		const since = began;
+		began = 0;
+		requestAnimationFrame(() => { const {port1, port2} = new MessageChannel(); port1.onmessage = () => window.keys.push(performance.now() - since); port2.postMessage(0); });
+	}).observe(document.body, {subtree: true, childList: true, attributes: true, attributeFilter: ["class"]});
+	return true;
+})()`
+
+// BenchmarkConsole measures the page of the console in Chromium, through clusteradm console and the hub: its first load,
+// typed queries, a related graph, and the memory of the page while resources change for CONSOLE_SECONDS.
+func BenchmarkConsole(b *testing.B) {
+	h := startHTTPFleet(b)
+	address := h.openConsole(b)
+	first := browser.Open(b, address)
+	first.Await("combobox", "Search the fleet")
+	page := first.Location()
+	for range b.N {
+		measureFirstLoads(b, page)
+		measureTyping(b, page)
+		h.measureGraph(b, page)
+		h.measureLive(b, page)
+	}
+}
+
+// openConsole runs clusteradm console until the end of the benchmark, and returns the URL that it prints.
+func (h *httpFleet) openConsole(b *testing.B) string {
+	b.Helper()
+	kubeconfig := filepath.Join(b.TempDir(), "kubeconfig")
+	if err := h.Hub.WriteAdminKubeconfig(kubeconfig); err != nil {
+		b.Fatal(err)
+	}
+	path, err := localhub.Binary(localhub.BinDir(), "clusteradm")
+	if err != nil {
+		b.Fatal(err)
+	}
+	command := exec.CommandContext(context.Background(), path, "console", "--no-browser")
+	command.Env = append(command.Environ(), "KUBECONFIG="+kubeconfig)
+	out, err := command.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = command.Process.Signal(os.Interrupt)
+		_ = command.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	return strings.TrimSpace(line)
+}
+
+func milliseconds(of []float64) []time.Duration {
+	out := make([]time.Duration, 0, len(of))
+	for _, ms := range of {
+		out = append(out, time.Duration(ms*float64(time.Millisecond)))
+	}
+	return out
+}
+
+func measureFirstLoads(b *testing.B, page string) {
+	b.Helper()
+	var took []float64
+	var bytes float64
+	for range firstLoads {
+		p := browser.Open(b, page)
+		p.AwaitText("Examples")
+		took = append(took, browser.Evaluate[float64](p, `new Promise((resolve) => {
+			let painted = 0;
+			new PerformanceObserver((list) => { for (const entry of list.getEntries()) painted = entry.startTime; }).observe({type: "largest-contentful-paint", buffered: true});
+			setTimeout(() => resolve(painted), 1000);
+		})`))
+		bytes = browser.Evaluate[float64](p, `[...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
+			.filter((entry) => /\.(html|js|css|svg)$/.test(new URL(entry.name).pathname)).reduce((sum, entry) => sum + entry.encodedBodySize, 0)`)
+		p.Close()
+	}
+	report(b, "first load until the largest element is painted", "load", milliseconds(took))
+	fmt.Printf("  %.0f KB compressed\n", bytes/1000)
+}
+
+func measureTyping(b *testing.B, page string) {
+	b.Helper()
+	p := browser.Open(b, page)
+	defer p.Close()
+	p.AwaitText("Examples")
+	browser.Evaluate[bool](p, recorder)
+	pressed := 0
+	for _, query := range typed {
+		p.Fill("combobox", "Search the fleet", "")
+		settle(b, p)
+		for _, key := range query {
+			p.Press(string(key))
+			pressed++
+			settle(b, p)
+		}
+		p.Press(kb.Escape)
+	}
+	report(b, fmt.Sprintf("key until results are painted, of %d keys", pressed), "key", milliseconds(browser.Evaluate[[]float64](p, `window.keys`)))
+}
+
+// settle waits until the page has searched for what is typed, or will not.
+func settle(b *testing.B, p *browser.Page) {
+	b.Helper()
+	browser.Evaluate[bool](p, `new Promise((resolve) => {
+		const began = performance.now();
+		let quiet = began;
+		const look = () => {
+			if (document.querySelector(".results.stale")) quiet = performance.now();
+			if (performance.now() - quiet > 600 || performance.now() - began > 10_000) resolve(true);
+			else setTimeout(look, 20);
+		};
+		look();
+	})`)
+}
+
+func (h *httpFleet) measureGraph(b *testing.B, page string) {
+	b.Helper()
+	cluster := fleetgen.ClusterName(1)
+	body, err := json.Marshal(fleetgen.Workload(cluster, graphPods))
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := h.send(b.Context(), cluster, body, false); err != nil {
+		b.Fatal(err)
+	}
+	var took []float64
+	for range firstLoads {
+		p := browser.Open(b, page)
+		p.AwaitText("Examples")
+		browser.Evaluate[string](p, fmt.Sprintf("location.hash = %q", "#/resource?group=apps&kind=Deployment&namespace=shop&name=web&cluster="+cluster))
+		p.Await("button", "Show graph")
+		took = append(took, browser.Evaluate[float64](p, fmt.Sprintf(`new Promise((resolve) => {
+			const began = performance.now();
+			const look = () => {
+				if (document.querySelectorAll(".node").length >= %d) requestAnimationFrame(() => setTimeout(() => resolve(performance.now() - began)));
+				else requestAnimationFrame(look);
+			};
+			[...document.querySelectorAll("button")].find((button) => button.textContent.includes("Show graph")).click();
+			look();
+		})`, graphPods+3)))
+		p.Close()
+	}
+	report(b, fmt.Sprintf("related graph of %d nodes", graphPods+3), "graph", milliseconds(took))
+}
+
+// measureLive shows Pods while they change, and prints the memory of the page.
+func (h *httpFleet) measureLive(b *testing.B, page string) {
+	b.Helper()
+	duration := time.Duration(number(b, "CONSOLE_SECONDS", 60)) * time.Second
+	p := browser.Open(b, page)
+	defer p.Close()
+	p.Fill("combobox", "Search the fleet", "kind:Pod cluster:"+h.pods[0].Cluster)
+	p.AwaitText("resources")
+	settle(b, p)
+	before := p.HeapBytes()
+	r := rand.New(rand.NewPCG(7, 7))
+	ticker := time.NewTicker(time.Second / 10)
+	defer ticker.Stop()
+	changes, most := 0, before
+	for began := time.Now(); time.Since(began) < duration; <-ticker.C {
+		update := fleetgen.Update(r, h.pods[0], changeRate/10)
+		if _, err := h.sync(b.Context(), &update, false); err != nil {
+			b.Fatal(err)
+		}
+		if changes += len(update.Put); changes%(changeRate*10) == 0 {
+			most = max(most, p.HeapBytes())
+		}
+	}
+	after := p.HeapBytes()
+	b.ReportMetric((after-before)/1e6, "live-growth-MB")
+	fmt.Printf("live updates, %d changes in %s: JavaScript heap %.1f MB before, at most %.1f MB, %.1f MB after\n", changes, duration, before/1e6, most/1e6, after/1e6)
+}
