@@ -127,6 +127,7 @@ func TestSearchWithKubectl(t *testing.T) {
 		slices.Sort(got)
 		version := " search.open-cluster-management.io/v1alpha1 "
 		want := []string{
+			"console" + version + "false Console get",
 			"fleetresources fr" + version + "true FleetResource get,list,watch", "inventories" + version + "true Inventory get,list",
 			"searchcompletions" + version + "false SearchCompletion create", "searches" + version + "false Search create", "searchschemas" + version + "false SearchSchema create",
 		}
