@@ -37,9 +37,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// patience is how long a test waits for an expected state.
-const patience = 60 * time.Second
-
 // eventually waits until check returns nil.
 var eventually = framework.Eventually
 
