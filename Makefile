@@ -124,7 +124,7 @@ test-skew-release: programs ## Run this version together with PREVIOUS=v0.1.0, b
 	$(GOTEST) -tags skew -count=1 -timeout 20m ./test/skew
 
 .PHONY: bench
-bench: programs postgres ## Run the benchmarks and print their figures: RUN=Sizing selects some; SIZING=large measures large fleets
+bench: programs postgres chromium ## Run the benchmarks and print their figures: RUN=Sizing selects some; SIZING=large measures large fleets
 	go test -buildvcs=false -run '^$$' -bench '$(or $(RUN),.)' -benchtime 1x -timeout 90m ./test/bench/... ./test/install/...
 
 .PHONY: hostile

@@ -11,8 +11,9 @@
 //	HOSTILE_MINUTES   minutes with hostile authors, and with hostile callers; 1 if not set
 //	HOSTILE_RESOURCES resources of the fleet that hostile callers search; 50000 if not set
 //	HOSTILE_SEED      seed of the requests of hostile authors; 1 if not set
-//	SEARCH_CLUSTERS   clusters of the searched fleet; 100 if not set
+//	SEARCH_CLUSTERS   clusters of the searched fleet, also of the console; 100 if not set
 //	SEARCH_PER_CLUSTER  resources of each of these clusters; 5000 if not set
+//	CONSOLE_SECONDS   duration of the live updates of the console; 60 if not set
 //	ACCESS_CLUSTERS, ACCESS_BINDINGS  clusters whose RBAC is read after a restart, and bindings of each; 1000 if not set
 //	SIZING            large measures 5,000 clusters and 10,000,000 resources, with 16 GB of memory or more, instead
 //	                  of 100 and 1,000 clusters with 100,000 and 1,000,000 resources
