@@ -110,7 +110,7 @@ func TestPageNeedsNothingElse(t *testing.T) {
 // vendored matches a row of vendor.md: file, licence file, SHA-256.
 var vendored = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|.*\\| `([^`]+)` \\| `([0-9a-f]{64})` \\|$")
 
-// TestVendoredModules compares the modules of others with vendor.md, which hack/update-console-modules.sh writes.
+// TestVendoredModules checks that the vendored modules and their licences are those that vendor.md lists.
 func TestVendoredModules(t *testing.T) {
 	table, err := os.ReadFile("vendor.md")
 	if err != nil {

@@ -3,7 +3,6 @@ package console
 import (
 	"fmt"
 	"net/url"
-	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -18,9 +17,7 @@ const nobody = 65534
 // TestProxyRefusesOtherUsers lets another user of the machine open the URL, which every user can read in the list of
 // processes.
 func TestProxyRefusesOtherUsers(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root can run a program as another user")
-	}
+	framework.RequireRoot(t)
 	opened := openConsole(t, administrator(t, framework.Shared(t)))
 	at := framework.Must(url.Parse(opened.first))(t)
 	script := fmt.Sprintf(`exec 3<>/dev/tcp/127.0.0.1/%s; printf 'GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n' >&3; cat <&3`, at.Port(), at.Path, at.Host)

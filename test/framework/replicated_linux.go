@@ -54,11 +54,11 @@ type Replicated struct {
 	Postgres *postgrestest.Server
 }
 
-// RequireRoot skips a test that cannot create network namespaces.
+// RequireRoot skips a test that only root can run: with network namespaces, or with programs of other users.
 func RequireRoot(t testing.TB) {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("network namespaces require root")
+		t.Skip("network namespaces, and programs of other users, require root")
 	}
 }
 

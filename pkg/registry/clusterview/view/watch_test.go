@@ -80,11 +80,14 @@ func TestPassesAreBounded(t *testing.T) {
 			}
 		}()
 		const seconds, changes = 5, 500
+		ticker := time.NewTicker(seconds * time.Second / changes)
+		defer ticker.Stop()
 		for range changes {
 			l.change()
-			time.Sleep(seconds * time.Second / changes)
+			<-ticker.C
 		}
-		time.Sleep(2 * time.Second)
+		// After the pause of one period, the last change is sent.
+		<-time.After(2 * time.Second)
 		w.Stop()
 		<-done
 		// One at the start, one in each period, and one for the changes of the last period.
