@@ -36,6 +36,8 @@ type campaign struct {
 	restore *restoration
 	// full is true with CAMPAIGN.
 	full bool
+	// combined is true for a fault that runs at the same time as others.
+	combined bool
 	// pause is the duration of a fault, and outage that of an unavailable APIService.
 	pause, outage time.Duration
 	// random is the duration of random faults, and seed that of their choice.

@@ -103,16 +103,25 @@ func anyReplica(_ context.Context, c *campaign) (*localhub.Process, error) {
 
 // leader selects the replica that holds the Lease of the controllers. Its identity begins with its host name.
 func leader(ctx context.Context, c *campaign) (*localhub.Process, error) {
-	replica, err := c.leader(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return replica.Process, nil
+	var leads *localhub.Process
+	// At random, the hub may be down.
+	err := framework.Poll(ctx, func(ctx context.Context) error {
+		replica, err := c.leader(ctx)
+		if err == nil {
+			leads = replica.Process
+		}
+		return err
+	})
+	return leads, err
 }
 
-// takeOver adds the time until another replica runs the controllers to a fault of the leader.
+// takeOver adds the time until another replica runs the controllers to a fault of the leader. At random, the fault may
+// end before another one leads.
 func takeOver(inner fault) fault {
 	return func(ctx context.Context, c *campaign) (string, error) {
+		if c.combined {
+			return inner(ctx, c)
+		}
 		before, err := c.holder(ctx)
 		if err != nil {
 			return "", err
@@ -258,10 +267,13 @@ func pause(of target) fault {
 }
 
 func replaceReplica(ctx context.Context, c *campaign) (string, error) {
-	if err := c.Replicas[1].Terminate(ctx); err != nil {
-		return "", err
-	}
-	return "", c.Replicas[1].Start(ctx)
+	// At random, the hub may be down.
+	return "", framework.Poll(ctx, func(ctx context.Context) error {
+		if err := c.Replicas[1].Terminate(ctx); err != nil {
+			return err
+		}
+		return c.Replicas[1].Start(ctx)
+	})
 }
 
 func start(ctx context.Context, p *localhub.Process) error {
@@ -471,7 +483,8 @@ func random(ctx context.Context, c *campaign) (string, error) {
 	source := rand.New(rand.NewPCG(c.seed, 0))
 	byPart := map[string][]row{}
 	for _, r := range rows {
-		if part := r.part(); part != "" && !strings.Contains(r.name, "certificate") {
+		// Replacing certificates and authorities requires that all other parts work.
+		if part := r.part(); part != "" && !strings.Contains(r.name, "certificate") && !strings.Contains(r.name, "authority") {
 			byPart[part] = append(byPart[part], r)
 		}
 	}
@@ -484,6 +497,7 @@ func random(ctx context.Context, c *campaign) (string, error) {
 		for i := range errs {
 			r := byPart[parts[i]][source.IntN(len(byPart[parts[i]]))]
 			own := *c
+			own.combined = true
 			own.pause = time.Duration(1+source.IntN(10)) * time.Second
 			faults++
 			running.Go(func() {
