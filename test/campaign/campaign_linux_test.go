@@ -30,7 +30,8 @@ const (
 // campaign is the hub that the rows break, one after the other.
 type campaign struct {
 	*framework.Replicated
-	// history is that of the current row.
+	// t and history are those of the current row.
+	t       *testing.T
 	history *history.Run
 	// restore is what the row snapshot-restored has left.
 	restore *restoration
@@ -126,7 +127,7 @@ func (c *campaign) measure(t *testing.T, r *row) *result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.history = run
+	c.t, c.history = t, run
 	managed, ocm := c.ManagedClient, c.OCM
 	delivery := startProbe(ctx, "delivery", deliver(ocm, managed, framework.Unique("deliver")))
 	searches := startProbe(ctx, "search", search(ocm))
