@@ -158,6 +158,10 @@ type Request struct {
 	// by value, texts by bytes, and ties by UID. Resources without the property come last. A map or
 	// a list is ordered by its first leaf.
 	OrderBy []Order
+	// CountBy requests the first CountLimit values of a property in all matches (all if CountLimit is
+	// negative), with the number of matches that have them. It is empty if none are requested.
+	CountBy    string
+	CountLimit int
 	// Related requests the counts of the resources that are related to any match, regardless of
 	// Limit. RelatedKinds restricts their kinds, case-insensitively. RelatedItems requests up to
 	// RelatedLimit items of each kind (all if negative) that are related to the returned items or,
@@ -183,6 +187,10 @@ type Result struct {
 	Items []Item
 	// Continue is the token for the next items. It is empty after the last item.
 	Continue string
+	// Counts are the values of Request.CountBy, like those of a Completion. MoreCounts is true if more
+	// values exist than Request.CountLimit.
+	Counts     []ValueCount
+	MoreCounts bool
 	// Related is ordered by kind.
 	Related []Related
 	Version uint64

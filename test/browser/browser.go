@@ -92,6 +92,10 @@ type Request struct {
 	Method, URL string
 	// Status is the status code of the response, or 0 before it arrives.
 	Status int64
+	// Finished is true if the body of the response is complete.
+	Finished bool
+
+	id network.RequestID
 }
 
 // Page is a page in a browser of its own: it shares no cookies and no cache with others.
@@ -144,10 +148,14 @@ func (p *Page) listen(event any) {
 			p.requests[p.byID[e.RequestID]].Status = e.RedirectResponse.Status
 		}
 		p.byID[e.RequestID] = len(p.requests)
-		p.requests = append(p.requests, Request{Method: e.Request.Method, URL: e.Request.URL + e.Request.URLFragment})
+		p.requests = append(p.requests, Request{Method: e.Request.Method, URL: e.Request.URL + e.Request.URLFragment, id: e.RequestID})
 	case *network.EventResponseReceived:
 		if i, known := p.byID[e.RequestID]; known {
 			p.requests[i].Status = e.Response.Status
+		}
+	case *network.EventLoadingFinished:
+		if i, known := p.byID[e.RequestID]; known {
+			p.requests[i].Finished = true
 		}
 	case *log.EventEntryAdded:
 		// Requests that fail are in the list of requests.
@@ -201,6 +209,15 @@ func (p *Page) Requests() []Request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.requests)
+}
+
+// Body returns the body of the response to a finished request of the open document.
+func (p *Page) Body(r Request) string {
+	p.t.Helper()
+	found := must(p, func(ctx context.Context, target *chromedp.Target) (network.GetResponseBodyResult, error) {
+		return cdp.Call(ctx, target, network.GetResponseBody, network.GetResponseBodyParams{RequestID: r.id})
+	})
+	return string(found.Body)
 }
 
 // WantQuiet fails the test if the page sent a request to another origin, or if the browser reported an exception, an error

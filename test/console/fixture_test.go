@@ -47,10 +47,15 @@ func administrator(t *testing.T, f *framework.Fleet) *framework.Caller {
 // viewer returns a user who may use the console and search, and view one cluster.
 func viewer(t *testing.T, f *framework.Fleet) *framework.Caller {
 	t.Helper()
+	return viewerOf(t, f, framework.Cluster1)
+}
+
+func viewerOf(t *testing.T, f *framework.Fleet, cluster string) *framework.Caller {
+	t.Helper()
 	caller := framework.NewCaller(t, f.Hub, framework.Unique("viewer"))
 	bindEverywhere(t, caller, consoleRole)
 	bindEverywhere(t, caller, searchRole)
-	caller.Bind(t, framework.Cluster1, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: viewRole})
+	caller.Bind(t, cluster, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: viewRole})
 	caller.AwaitAllowed(t, "", getConsole)
 	return caller
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -212,12 +213,49 @@ func TestViewerSeesOneCluster(t *testing.T) {
 			t.Errorf("%s contains the name of a cluster that the user may not view: %s", hash, html)
 		}
 	}
+	// The response to a search has arrived when the page shows its result, but the browser can report its end later.
+	framework.Eventually(t, "the bodies of the searches are complete", func(context.Context) error {
+		for _, request := range p.Requests() {
+			if strings.HasSuffix(request.URL, api+"/searches") && request.Status == http.StatusCreated && !request.Finished {
+				return fmt.Errorf("that of %s is not", request.URL)
+			}
+		}
+		return nil
+	})
+	searches := 0
 	for _, request := range p.Requests() {
 		if strings.Contains(request.URL, hidden) {
 			t.Errorf("request to %s contains the name of a cluster that the user may not view", request.URL)
 		}
+		if !request.Finished || request.Status == 0 {
+			continue
+		}
+		body := p.Body(request)
+		if strings.HasSuffix(request.URL, api+"/searches") && strings.Contains(body, `"count":`) {
+			searches++
+		}
+		if strings.Contains(body, hidden) {
+			t.Errorf("the response to %s %s contains the name of a cluster that the user may not view: %s", request.Method, request.URL, body)
+		}
+	}
+	if searches == 0 {
+		t.Error("the page has received no result of a search, want some")
 	}
 	p.WantQuiet()
+}
+
+// findPods searches for the Pods of a cluster until the page shows them, because the server may not know the permission yet.
+func findPods(t *testing.T, p *browser.Page, cluster string) {
+	t.Helper()
+	framework.Eventually(t, "the Pods are found", func(context.Context) error {
+		p.Fill("combobox", searchBox, "")
+		p.Fill("combobox", searchBox, "kind:Pod cluster:"+cluster)
+		p.AwaitText("resources")
+		if !strings.Contains(p.Text(), "web-1-2") {
+			return errors.New("they are not shown")
+		}
+		return nil
+	})
 }
 
 // TestRevokedWhileShown checks that results disappear when the permission is revoked.
@@ -228,19 +266,81 @@ func TestRevokedWhileShown(t *testing.T) {
 	caller := viewer(t, f)
 	revoke := caller.Bind(t, cluster, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: viewRole})
 	p := open(t, caller)
-	framework.Eventually(t, "the Pods are found", func(context.Context) error {
-		p.Fill("combobox", searchBox, "")
-		p.Fill("combobox", searchBox, "kind:Pod cluster:"+cluster)
-		p.AwaitText("resources")
-		if !strings.Contains(p.Text(), "web-1-2") {
-			return errors.New("they are not shown")
-		}
-		return nil
-	})
+	findPods(t, p, cluster)
 	revoke()
 	p.AwaitText("No resources found")
 	if html := p.HTML(); strings.Contains(html, "web-1-") {
 		t.Errorf("the page still contains a resource after the permission is revoked: %s", html)
+	}
+	p.WantQuiet()
+}
+
+// TestRevokedWithoutLiveUpdates checks that results disappear with the next search, and when the page becomes visible, after
+// the permission is revoked.
+func TestRevokedWithoutLiveUpdates(t *testing.T) {
+	f := framework.Shared(t)
+	cluster := f.SilentCluster(t)
+	reports(t, f, cluster, fleetgen.Workload(cluster, 3))
+	caller := viewer(t, f)
+	for what, search := range map[string]func(*browser.Page){
+		"the next search": func(p *browser.Page) {
+			p.Fill("combobox", searchBox, "")
+			p.Fill("combobox", searchBox, "kind:Pod cluster:"+cluster)
+		},
+		"a page that becomes visible": func(p *browser.Page) {
+			browser.Evaluate[bool](p, `document.dispatchEvent(new Event("visibilitychange"))`)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			revoke := caller.Bind(t, cluster, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: viewRole})
+			p := open(t, caller)
+			show(t, p, "#/search?live=off&q=kind%3APod%20cluster%3A"+cluster)
+			framework.Eventually(t, "the Pods are found", func(context.Context) error {
+				search(p)
+				p.AwaitText("resources")
+				if !strings.Contains(p.Text(), "web-1-2") {
+					return errors.New("they are not shown")
+				}
+				return nil
+			})
+			revoke()
+			framework.Eventually(t, "the Pods are not found any more", func(context.Context) error {
+				search(p)
+				p.AwaitText("resources")
+				if strings.Contains(p.HTML(), "web-1-") {
+					return errors.New("they are shown")
+				}
+				return nil
+			})
+			for _, request := range p.Requests() {
+				if strings.Contains(request.URL, "watch=1") {
+					t.Errorf("request to %s, want no watch without live updates", request.URL)
+				}
+			}
+			p.WantQuiet()
+		})
+	}
+}
+
+// TestWatchRefused checks that the page searches regularly if the server refuses its watch.
+func TestWatchRefused(t *testing.T) {
+	f := framework.OwnFleet(t, localhub.FleetOptions{APIServerArgs: []string{"--max-watches-per-caller=1"}})
+	cluster := f.SilentCluster(t)
+	reports(t, f, cluster, fleetgen.Workload(cluster, 3))
+	// Administrators have no limit.
+	caller := viewerOf(t, f, cluster)
+	held := framework.Must(caller.OCM.SearchV1alpha1().FleetResources(cluster).Watch(t.Context(), metav1.ListOptions{}))(t)
+	t.Cleanup(held.Stop)
+	p := open(t, caller)
+	findPods(t, p, cluster)
+	p.AwaitText("refreshed every 10 s")
+	reports(t, f, cluster, fleetgen.Workload(cluster, 5))
+	p.AwaitText("5 resources")
+	p.Await("link", "web-1-4")
+	if !slices.ContainsFunc(p.Requests(), func(r browser.Request) bool {
+		return strings.Contains(r.URL, "watch=1") && r.Status == http.StatusTooManyRequests
+	}) {
+		t.Errorf("requests = %v, want a watch that is refused with 429", p.Requests())
 	}
 	p.WantQuiet()
 }

@@ -8,15 +8,19 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
+func textOf(values []search.ValueCount) string {
+	text := ""
+	for _, v := range values {
+		text += fmt.Sprintf("%s %d; ", v.Value, v.Count)
+	}
+	return text
+}
+
 func testCompletion(t *testing.T, open func(t *testing.T) search.Engine) {
 	engine := open(t)
 	queried(t, engine)
 	values := func(request *search.CompletionRequest) string {
-		text := ""
-		for _, v := range complete(t, engine, everything(), request).Values {
-			text += fmt.Sprintf("%s %d; ", v.Value, v.Count)
-		}
-		return text
+		return textOf(complete(t, engine, everything(), request).Values)
 	}
 	for _, test := range []struct{ name, property, prefix, query, want string }{
 		{"ValuesByBytes", "kind", "", "", "ConfigMap 1; Deployment 1; Namespace 1; Pod 4; pod 1; "},
@@ -37,6 +41,30 @@ func testCompletion(t *testing.T, open func(t *testing.T) search.Engine) {
 			same(t, "values", values(request), test.want)
 		})
 	}
+	for _, test := range []struct{ name, property, query, want string }{
+		{"WithoutQuery", "kind", "", "ConfigMap 1; Deployment 1; Namespace 1; Pod 4; pod 1; "},
+		{"WithKeyword", "kind", "nginx", "ConfigMap 1; Deployment 1; Pod 2; "},
+		{"WithLetter", "kind", "p", "ConfigMap 1; Deployment 1; Namespace 1; Pod 4; pod 1; "},
+		{"WithLetterAndFilter", "kind", "d namespace:data", "ConfigMap 1; Pod 1; "},
+		{"Cluster", "cluster", "kind:Pod", "alpha 3; beta 1; "},
+		{"Labels", "label", "team", "app=nginx 2; app=redis 1; team=blue 1; team=red 2; "},
+		{"Name", "name", "blue", "nginx 1; nginx-1 1; "},
+		{"Unknown", "nothing", "", ""},
+		{"NothingMatches", "kind", "name:none", ""},
+	} {
+		t.Run("InSearch"+test.name, func(t *testing.T) {
+			for _, items := range []bool{false, true} {
+				request := &search.Request{Query: parse(t, test.query), Items: items, Limit: 1, CountBy: test.property, CountLimit: -1}
+				same(t, "counts", textOf(find(t, engine, everything(), request).Counts), test.want)
+			}
+		})
+	}
+	t.Run("InSearchWithLimit", func(t *testing.T) {
+		got := find(t, engine, everything(), &search.Request{CountBy: "kind", CountLimit: 2})
+		same(t, "counts", textOf(got.Counts), "ConfigMap 1; Deployment 1; ")
+		same(t, "count", got.Count, 8)
+		same(t, "more counts", got.MoreCounts, true)
+	})
 	t.Run("RangeOfNumbers", func(t *testing.T) {
 		got := complete(t, engine, everything(), &search.CompletionRequest{Property: "restarts", Query: parse(t, `kind:Pod`), Limit: 1})
 		same(t, "completion", got, &search.Completion{Values: []search.ValueCount{{Value: "0", Count: 1}}, More: true, Numbers: true, Min: "0", Max: "100"})

@@ -238,7 +238,10 @@ func (d *differential) compareSearches(scope visibility.Scope, number int, reque
 	d.Helper()
 	what := fmt.Sprintf("search for %s in scope %d, order %v, limit %d, offset %d, related %t, kinds %v, depth %d, related limit %d", request.Query.String(), number,
 		request.OrderBy, request.Limit, request.Offset, request.Related, request.RelatedKinds, request.RelatedDepth, request.RelatedLimit)
-	got, want := find(d, d.got, scope, request), find(d, d.want, scope, request)
+	unbounded := *request
+	unbounded.CountLimit = -1
+	got, want := find(d, d.got, scope, request), find(d, d.want, scope, &unbounded)
+	d.compareCompletions(what+", counts by "+request.CountBy, &search.Completion{Values: got.Counts, More: got.MoreCounts}, &search.Completion{Values: want.Counts}, request.CountLimit)
 	if got.Count != want.Count {
 		all := *request
 		all.Items, all.Limit, all.Offset = true, -1, 0

@@ -26,6 +26,10 @@ func (o *oracle) Search(_ context.Context, scope visibility.Scope, request *sear
 			return nil, err
 		}
 	}
+	if request.CountBy != "" {
+		counts := completionOf(matches, &search.CompletionRequest{Property: request.CountBy, Limit: request.CountLimit})
+		result.Counts, result.MoreCounts = counts.Values, counts.More
+	}
 	if request.Related {
 		result.Related = o.related(scope, matches, uidsOf(result.Items), request)
 	}
@@ -166,9 +170,14 @@ func (o *oracle) reach(scope visibility.Scope, from oracleResource, depth int) m
 func (o *oracle) Complete(_ context.Context, scope visibility.Scope, request *search.CompletionRequest) (*search.Completion, error) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
+	return completionOf(o.found(scope, &request.Query, request.Now), request), nil
+}
+
+// completionOf returns the values of a property in matching resources.
+func completionOf(matches []oracleResource, request *search.CompletionRequest) *search.Completion {
 	counts := map[string]int{}
 	completion := &search.Completion{Numbers: true, Times: true}
-	for _, r := range o.found(scope, &request.Query, request.Now) {
+	for _, r := range matches {
 		t, leaves := r.leaves(request.Property)
 		had := map[string]bool{}
 		for _, leaf := range leaves {
@@ -187,7 +196,7 @@ func (o *oracle) Complete(_ context.Context, scope visibility.Scope, request *se
 		completion.Values = append(completion.Values, search.ValueCount{Value: value, Count: counts[value]})
 	}
 	if len(completion.Values) == 0 {
-		return &search.Completion{}, nil
+		return &search.Completion{}
 	}
 	if completion.Numbers || completion.Times {
 		completion.Min, completion.Max = completion.Values[0].Value, completion.Values[len(completion.Values)-1].Value
@@ -195,7 +204,7 @@ func (o *oracle) Complete(_ context.Context, scope visibility.Scope, request *se
 	if request.Limit >= 0 && request.Limit < len(completion.Values) {
 		completion.Values, completion.More = completion.Values[:request.Limit], true
 	}
-	return completion, nil
+	return completion
 }
 
 // compareValues orders numbers by value and before other texts. It orders other texts by bytes.

@@ -271,7 +271,7 @@ func (m *model) query() query.Query {
 				q.Keywords = append(q.Keywords, word)
 			} else {
 				// Only substrings of ASCII text are certain to be valid UTF-8.
-				q.Keywords = append(q.Keywords, choose(m, []string{"a", "AL", "mm", "=", "inx", "-", "c1", "1", "pha"}))
+				q.Keywords = append(q.Keywords, choose(m, []string{"a", "T", "0", "_", "AL", "mm", "=", "inx", "-", "c1", "1", "pha"}))
 			}
 		}
 	}
@@ -318,6 +318,9 @@ func (m *model) request() *search.Request {
 	}
 	for range m.IntN(3) {
 		request.OrderBy = append(request.OrderBy, search.Order{Property: choose(m, randomProperties), Descending: m.one(2)})
+	}
+	if m.one(2) {
+		request.CountBy, request.CountLimit = choose(m, randomProperties[:11]), choose(m, []int{-1, 0, 1, 5})
 	}
 	if m.one(2) {
 		request.Related, request.RelatedDepth = true, m.IntN(4)

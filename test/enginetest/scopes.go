@@ -174,6 +174,16 @@ func checkScope(t *testing.T, engine search.Engine, scope visibility.Scope, visi
 	if total != len(visible) {
 		t.Errorf("sum of the counts of Complete(kind) = %d, want %d", total, len(visible))
 	}
+	counted, sum := find(t, engine, scope, &search.Request{CountBy: query.Kind, CountLimit: -1}), 0
+	for _, v := range counted.Counts {
+		if !kinds[v.Value] {
+			t.Errorf("Search() counts kind %s, which is not visible", v.Value)
+		}
+		sum += v.Count
+	}
+	if sum != len(visible) || counted.Count != sum {
+		t.Errorf("Search(): Count = %d, sum of the counts by kind = %d, want %d", counted.Count, sum, len(visible))
+	}
 	inSchema := map[string]bool{}
 	for _, s := range schema(t, engine, scope, query.Query{}) {
 		inSchema[s.Name] = true
@@ -192,7 +202,7 @@ func checkScope(t *testing.T, engine search.Engine, scope visibility.Scope, visi
 			t.Errorf("Count of related %s = %d, want %d, the number of items", one.Kind, one.Count, len(one.Items))
 		}
 	}
-	for _, keyword := range []string{"secretly", "second", "forged"} {
+	for _, keyword := range []string{"secretly", "second", "forged", "s", "se"} {
 		for _, uid := range findAll(t, engine, scope, query.Query{Keywords: []string{keyword}}) {
 			if !sees[uid] {
 				t.Errorf("Search(%s) returns %s, which is not visible", keyword, uid)

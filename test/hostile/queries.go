@@ -119,7 +119,8 @@ func searchClasses() []Class {
 			return fields{"orderBy": orders, "limit": pick(g, -1, 0, 2147483647, 1000), "offset": pick(g, 0, 2147483647, 100_000), "output": "Related", "relatedLimit": -1, "relatedKinds": orders}
 		}),
 		search("everything, ordered", func(g *Gen) fields {
-			return fields{"orderBy": []string{pick(g, "name", "value desc", "text", "created desc")}, "limit": pick(g, -1, 1000, 100_000), "output": pick(g, "Items", "Related"), "relatedLimit": pick(g, -1, 1000)}
+			return fields{"orderBy": []string{pick(g, "name", "value desc", "text", "created desc")}, "limit": pick(g, -1, 1000, 100_000), "output": pick(g, "Items", "Related"), "relatedLimit": pick(g, -1, 1000),
+				"countBy": pick(g, "", "kind", "name", "label", "value")}
 		}),
 		{"search", "many searches", func(g *Gen) Input {
 			var searches []any

@@ -1,4 +1,4 @@
-// Searches. A search of the page is two requests in parallel: the number of resources of each kind, and the first items.
+// Searches. A search of the page is one request: the first items, and the number of resources of each kind.
 
 import {ask, groups} from "./api.js";
 
@@ -19,24 +19,35 @@ const defaultOrder = ["name", "cluster"];
 // orderOf returns the order of a table: of the user, or by name.
 export const orderOf = (sort) => (sort ? [sort, ...(sort.startsWith("name") ? ["cluster"] : ["name"])] : defaultOrder);
 
-// find returns count, kinds, items and warnings. kind and sort may be empty. If kind is empty and there are several
-// kinds, items contains the first items of any kind.
+// find returns kinds, moreKinds, total, kind, count, items and warnings. kind and sort may be empty. Kinds and their total are
+// those of the query, also if kind is not empty. If kind is empty and there are several kinds, items contains the first items
+// of any kind.
 export async function find({query, kind, sort, page}, signal) {
   const single = kind || onlyKind(query);
-  const items = (ordered) => ask(searches, "Search", {
-    query, filters: ofKind(kind), limit: pageSize, offset: (page - 1) * pageSize || undefined, orderBy: ordered ? orderOf(sort) : undefined,
-  }, {signal});
-  const counts = ask(`${groups.search}/searchcompletions`, "SearchCompletion", {query, property: "kind", limit: 1000}, {signal});
-  // Both fail for the same reason. The error of the search is shown.
-  counts.catch(() => {});
-  let found = await items(single || sort);
-  const kinds = ((await counts).values ?? []).map(({value, count}) => ({kind: value, count}));
-  const one = kind || (kinds.length === 1 ? kinds[0].kind : "");
-  if (one && !single && !sort && found.count > pageSize) found = await items(true);
-  const out = {kinds, kind: one, count: found.count ?? 0, items: found.items ?? [], warnings: found.warnings ?? []};
+  const request = async (ordered) => {
+    const items = {query, filters: ofKind(kind), limit: pageSize, offset: (page - 1) * pageSize || undefined, orderBy: ordered ? orderOf(sort) : undefined};
+    const counts = {query, output: "Count", countBy: "kind"};
+    // The start shows no items.
+    if (!query && !kind) return ofCounts(await ask(searches, "Search", counts, {signal}));
+    if (!kind) return ofCounts(await ask(searches, "Search", {...items, countBy: "kind"}, {signal}));
+    const status = await ask(searches, "Search", {searches: [items, counts]}, {signal});
+    const [found, all] = status.results;
+    return {...ofCounts(all), ...found, warnings: status.warnings};
+  };
+  let found = await request(single || sort);
+  const one = kind || onlyOne(found.kinds);
+  if (one && !single && !sort && found.count > pageSize) found = await request(true);
+  const {kinds, moreKinds, total, count, items = [], warnings = []} = found;
+  const out = {kinds, moreKinds, total, kind: one, count, items, warnings};
   if (one && out.count <= pageSize && !single && !sort) out.items.sort(byName);
   return out;
 }
+
+const ofCounts = (found) => ({
+  ...found, total: found.count, moreKinds: found.moreCounts === true, kinds: (found.counts ?? []).map(({value, count}) => ({kind: value, count})),
+});
+
+const onlyOne = (kinds) => (kinds.length === 1 ? kinds[0].kind : "");
 
 const text = (item, name) => String(item.properties[name] ?? "");
 const byName = (a, b) => (text(a, "name") < text(b, "name") ? -1 : text(a, "name") > text(b, "name") ? 1 : a.cluster < b.cluster ? -1 : 1);

@@ -73,13 +73,6 @@ export function at(text, cursor) {
   return {word: text.slice(term.start, cursor), start: term.start, end: term.end, rest};
 }
 
-// withoutLetter returns a query without a keyword of one letter at its end, which is the beginning of a word. Such a keyword
-// finds nearly everything, and takes the server longer than any other.
-export function withoutLetter(text) {
-  const last = parse(text).at(-1);
-  return last?.end === text.length && /^[A-Za-z0-9]$/.test(last.keyword ?? "") ? text.slice(0, last.start).trimEnd() : text;
-}
-
 // quote returns a value that the server takes literally.
 export function quote(value) {
   if (value !== "" && !/[\s,"'\\*]/u.test(value) && !/^[!=<>]/.test(value)) return value;

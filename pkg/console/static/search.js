@@ -4,15 +4,12 @@ import {aborted, delay} from "./api.js";
 import {columnsOf} from "./columns.js";
 import {find, overviewItems, overviewKinds, pageSize, preview} from "./find.js";
 import {follow} from "./live.js";
-import {withoutLetter} from "./query.js";
 import {SearchBox, forget, positionOf} from "./searchbox.js";
 import {go, keep, link, route} from "./router.js";
 import {number, plural} from "./text.js";
 import {Pager, Table, arrows, focusFirst} from "./table.js";
 import {Problem, Text, html, label, useEffect, useEpoch, useLayoutEffect, useMemo, useRef, useState, useTick} from "./view.js";
 
-// letterAfter is the pause in ms after which a keyword of one letter is searched.
-const letterAfter = 400;
 // previewAfter is the pause in ms after which the first resources of each kind are read.
 const previewAfter = 120;
 const shownWarnings = 2;
@@ -117,8 +114,7 @@ function useLive({query, kind, live}, {load, apply, shows, epoch}, ready) {
 }
 
 // Kinds lists the kinds that a query finds. The counts are links.
-function Kinds({kinds, kind, params}) {
-  const total = kinds.reduce((sum, k) => sum + k.count, 0);
+function Kinds({kinds, total, kind, params}) {
   const entry = (name, label, count) => html`<li key=${name}><a href=${link("search", {...params, kind: name, page: "", sort: ""})} aria-current=${name === kind ? "true" : undefined}>
     ${name ? html`<${Text} text=${label} max=${60} />` : label}<span class="count">${number(count)}</span></a></li>`;
   return html`<nav class="kinds" aria-label="Kinds"><ul>
@@ -127,13 +123,17 @@ function Kinds({kinds, kind, params}) {
   </ul></nav>`;
 }
 
+// kindsOf says how many kinds a query finds.
+const kindsOf = ({kinds, moreKinds}) => `${moreKinds ? "more than " : ""}${plural(kinds.length, "kind")}`;
+
 // Start is shown for an empty query.
-function Start({kinds, params}) {
+function Start({result, params}) {
+  const {kinds} = result;
   return html`<div class="start">
     <section aria-labelledby="examples"><h2 id="examples">Examples</h2>
       <ul class="examples">${examples.map((q) => html`<li key=${q}><a class="row" href=${link("search", {...params, q})}><code>${q}</code></a></li>`)}</ul>
     </section>
-    ${kinds.length > 0 && html`<section aria-labelledby="all-kinds"><h2 id="all-kinds">${plural(kinds.length, "kind")}</h2>
+    ${kinds.length > 0 && html`<section aria-labelledby="all-kinds"><h2 id="all-kinds">${kindsOf(result)}</h2>
       <ul class="tiles">${kinds.map((k) => html`<li key=${k.kind}><a class="row" href=${link("search", {...params, q: "", kind: k.kind})}><${Text} text=${k.kind} max=${60} /><span class="count">${number(k.count)}</span></a></li>`)}</ul>
     </section>`}
   </div>`;
@@ -173,9 +173,9 @@ function One({result, state, busy}) {
 function Results({result, previews, state, params, busy}) {
   const empty = state.query === "" && state.kind === "";
   return [
-    !empty && result.kinds.length > 0 && html`<${Kinds} key="kinds" kinds=${result.kinds} kind=${state.kind} params=${params} />`,
+    !empty && result.kinds.length > 0 && html`<${Kinds} key="kinds" kinds=${result.kinds} total=${result.total} kind=${state.kind} params=${params} />`,
     html`<div key="found" class="found">
-      ${empty ? html`<${Start} kinds=${result.kinds} params=${params} />`
+      ${empty ? html`<${Start} result=${result} params=${params} />`
         : result.count === 0 ? html`<p class="note">No resources found. You only find resources that you may list on the hub or view on the clusters.</p>`
         : result.kind ? html`<${One} result=${result} state=${state} busy=${busy} />`
         : html`<${Overview} result=${result} previews=${previews} params=${params} />`}
@@ -191,19 +191,8 @@ function Warnings({warnings}) {
     ${more.length > 0 && html`<details><summary>${plural(more.length, "more warning")}</summary>${list(more)}</details>`}</div>`;
 }
 
-// useSearched returns the query to search: what is typed, but a single letter only after a pause.
-function useSearched(text) {
-  // A space at the end has no meaning, except after a backslash.
-  const query = text.replace(/(?<=[^\\\s])\s+$/u, "");
-  const [paused, setPaused] = useState("");
-  const short = withoutLetter(query);
-  useEffect(() => {
-    if (short === query) return undefined;
-    const timer = setTimeout(() => setPaused(query), letterAfter);
-    return () => clearTimeout(timer);
-  }, [query]);
-  return paused === query ? query : short;
-}
+// searched returns the query to search. A space at the end has no meaning, except after a backslash.
+const searched = (text) => text.replace(/(?<=[^\\\s])\s+$/u, "");
 
 // Announce tells screen readers the count when typing pauses.
 function Announce({text}) {
@@ -217,7 +206,7 @@ function Announce({text}) {
 
 export function Search({params}) {
   const typed = stateOf(params);
-  const state = {...typed, query: useSearched(typed.query)};
+  const state = {...typed, query: searched(typed.query)};
   const found = useResult(state, {...params, q: state.query});
   const {shown, error} = found;
   const live = useLive(state, found, Boolean(shown));
@@ -254,7 +243,7 @@ export function Search({params}) {
   const results = useMemo(() => result && html`<${Results} ...${shown} busy=${!current} />`, [shown, current, tick]);
   const empty = state.query === "" && state.kind === "";
   const mistaken = error && positionOf(error, state.query);
-  const counted = result && (result.kind ? plural(result.count, "resource") : `${plural(result.count, "resource")} of ${plural(result.kinds.length, "kind")}`);
+  const counted = result && (result.kind ? plural(result.count, "resource") : `${plural(result.count, "resource")} of ${kindsOf(result)}`);
   const said = !current ? "" : result.count === 0 ? "No resources found" : counted;
   return html`<div class="search">
     <h1 class="hidden" tabindex="-1">Search</h1>

@@ -15090,6 +15090,13 @@ func schema_pkg_apis_search_v1alpha1_SearchRequest(ref common.ReferenceCallback)
 							},
 						},
 					},
+					"countBy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "countBy is the name of a property, for example kind. If it is set, counts contains the number of matching resources for each value of the property.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"limit": {
 						SchemaProps: spec.SchemaProps{
 							Description: "limit is the maximum number of items to return. -1 returns all items. It does not apply to counts. Defaults to 1000.",
@@ -15159,6 +15166,31 @@ func schema_pkg_apis_search_v1alpha1_SearchResult(ref common.ReferenceCallback) 
 							},
 						},
 					},
+					"counts": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "counts lists the first 1000 values of the property countBy in all matching resources, regardless of limit. It is ordered like the values of a SearchCompletion.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(searchv1alpha1.PropertyValue{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"moreCounts": {
+						SchemaProps: spec.SchemaProps{
+							Description: "moreCounts is true if the property countBy has more values than counts contains.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
 					"related": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -15189,7 +15221,7 @@ func schema_pkg_apis_search_v1alpha1_SearchResult(ref common.ReferenceCallback) 
 			},
 		},
 		Dependencies: []string{
-			searchv1alpha1.RelatedResources{}.OpenAPIModelName(), searchv1alpha1.SearchItem{}.OpenAPIModelName()},
+			searchv1alpha1.PropertyValue{}.OpenAPIModelName(), searchv1alpha1.RelatedResources{}.OpenAPIModelName(), searchv1alpha1.SearchItem{}.OpenAPIModelName()},
 	}
 }
 
@@ -15372,6 +15404,13 @@ func schema_pkg_apis_search_v1alpha1_SearchSpec(ref common.ReferenceCallback) co
 							},
 						},
 					},
+					"countBy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "countBy is the name of a property, for example kind. If it is set, counts contains the number of matching resources for each value of the property.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"limit": {
 						SchemaProps: spec.SchemaProps{
 							Description: "limit is the maximum number of items to return. -1 returns all items. It does not apply to counts. Defaults to 1000.",
@@ -15459,6 +15498,31 @@ func schema_pkg_apis_search_v1alpha1_SearchStatus(ref common.ReferenceCallback) 
 							},
 						},
 					},
+					"counts": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "counts lists the first 1000 values of the property countBy in all matching resources, regardless of limit. It is ordered like the values of a SearchCompletion.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(searchv1alpha1.PropertyValue{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"moreCounts": {
+						SchemaProps: spec.SchemaProps{
+							Description: "moreCounts is true if the property countBy has more values than counts contains.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
 					"related": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -15526,7 +15590,7 @@ func schema_pkg_apis_search_v1alpha1_SearchStatus(ref common.ReferenceCallback) 
 			},
 		},
 		Dependencies: []string{
-			searchv1alpha1.RelatedResources{}.OpenAPIModelName(), searchv1alpha1.SearchItem{}.OpenAPIModelName(), searchv1alpha1.SearchResult{}.OpenAPIModelName()},
+			searchv1alpha1.PropertyValue{}.OpenAPIModelName(), searchv1alpha1.RelatedResources{}.OpenAPIModelName(), searchv1alpha1.SearchItem{}.OpenAPIModelName(), searchv1alpha1.SearchResult{}.OpenAPIModelName()},
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/RoaringBitmap/roaring/v2"
+
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
@@ -26,27 +28,27 @@ func (e *Engine) Complete(ctx context.Context, scope visibility.Scope, request *
 			return kept, nil
 		}
 	}
-	completion, err := r.completion(request)
+	found, err := r.matches(&request.Query)
+	if err != nil {
+		return nil, err
+	}
+	completion, err := r.values(found, request.Property, request.Prefix, request.Limit)
 	if err == nil && keeps {
 		e.completions.keep(r, key, completion)
 	}
 	return completion, err
 }
 
-// completion computes the completion for a request.
-func (r *reader) completion(request *search.CompletionRequest) (*search.Completion, error) {
-	found, err := r.matches(&request.Query)
-	if err != nil {
-		return nil, err
-	}
-	c := &completer{reader: r, found: selection{bitmap: found, dense: r.denseOf(found)}, prefix: request.Prefix, limit: request.Limit}
+// values returns the values of a property in rows that begin with a prefix.
+func (r *reader) values(found *roaring.Bitmap, property, prefix string, limit int) (*search.Completion, error) {
+	c := &completer{reader: r, found: selection{bitmap: found, dense: r.denseOf(found)}, prefix: prefix, limit: limit}
 	if c.limit < 0 {
 		c.limit = r.terms.len() + len(r.clusters)
 	}
-	if request.Property == query.Cluster {
+	if property == query.Cluster {
 		return c.clusterNames(), nil
 	}
-	id, known := r.propertyNames[request.Property]
+	id, known := r.propertyNames[property]
 	if !known || found.IsEmpty() {
 		return &search.Completion{}, nil
 	}

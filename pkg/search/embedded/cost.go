@@ -29,8 +29,12 @@ const (
 	// lookup of trigrams.
 	scanCost, pairCost, indexCost = 300, 500, 20_000
 	// sharedCost is the cost of a keyword of two letters, which unites the postings of all trigrams
-	// that begin with these letters.
-	sharedCost = 2_000_000
+	// that begin with these letters. letterCost is this cost for a single letter, for each term.
+	sharedCost, letterCost = 2_000_000, 10
+	// frequentFrom is the cost of a keyword from which on its frequent terms are added first.
+	frequentFrom = 5_000_000
+	// readCost is the cost of comparing all values of a row with a keyword.
+	readCost = 2_000
 
 	// longCost is the cost from which on a question waits for its turn.
 	longCost = 8 * time.Millisecond
@@ -85,18 +89,20 @@ func (o ordered) between(p, q position) int {
 
 // costOfQuery returns an upper bound of the cost of a query, except for the terms of keys that
 // contain a keyword. A query that is too expensive is rejected before any part of it is evaluated.
-func (r *reader) costOfQuery(q *query.Query) int {
+func (r *reader) costOfQuery(filters []query.Filter, words []keyword) int {
 	cost := 0
-	for i := range q.Filters {
-		f := &q.Filters[i]
+	for i := range filters {
+		f := &filters[i]
 		cost += r.costOfRows()
 		for j := range f.Comparisons {
 			cost += r.costOf(f.Property, &f.Comparisons[j])
 		}
 	}
-	for _, keyword := range q.Keywords {
-		if keyword != "" {
-			cost += r.costOfKeyword(keyword)
+	for _, word := range words {
+		if word.kept != nil {
+			cost += r.costOfRows()
+		} else {
+			cost += r.costOfKeyword(word.text)
 		}
 	}
 	return cost
@@ -180,11 +186,16 @@ func (s *state) candidates(piece string) int {
 // costOfKeyword returns an upper bound of the cost of a keyword, except for the terms of keys that
 // contain the keyword.
 func (r *reader) costOfKeyword(keyword string) int {
+	return min(r.costOfIndex(keyword), int(r.scope.GetCardinality())*readCost)
+}
+
+// costOfIndex returns this cost if the index finds the keyword.
+func (r *reader) costOfIndex(keyword string) int {
 	cost := comparisonCost + r.costOfRows() + len(r.clusters)*keyCost
 	inTime := couldBeInTime(keyword)
 	for _, id := range r.propertyNames {
 		p := r.properties.get(id)
-		cost += keyCost + len(p.keys)*keyCost
+		cost += keyCost + len(p.keys)*keyCost + min(p.terms(), frequentTerms)*termCost
 		if n := p.counts[orderTime>>4]; inTime && n > 0 && !p.hidden {
 			if p.timesByRow() && !spansT(keyword) {
 				cost += r.rows.len() * 2
@@ -195,7 +206,7 @@ func (r *reader) costOfKeyword(keyword string) int {
 	}
 	switch {
 	case len(keyword) == 1:
-		return cost + r.terms.len()*scanCost
+		return cost + sharedCost + r.terms.len()*(letterCost+termCost/4)
 	case len(keyword) == 2:
 		return cost + sharedCost + r.terms.len()*termCost/4
 	}

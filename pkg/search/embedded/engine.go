@@ -68,6 +68,7 @@ type Engine struct {
 	// rankings is nil if they are disabled.
 	rankings    *rankings
 	completions *completions
+	keywords    *keywords
 	maxCost     time.Duration
 	caller      func(context.Context) string
 	turns       *turns

@@ -160,8 +160,21 @@ func questions(b *testing.B, engine search.Engine) []question {
 			return err
 		}}
 	}
+	// inTurn asks for one text after the other, so that none of them is cached.
+	inTurn := func(name string, texts []string) question {
+		var next atomic.Int64
+		return question{name, func(ctx context.Context, scope visibility.Scope) error {
+			text := texts[int(next.Add(1))%len(texts)]
+			_, err := engine.Search(ctx, scope, &search.Request{Query: parse(text), Now: now, Items: true, Limit: 50, CountBy: query.Kind, CountLimit: 1000})
+			return err
+		}}
+	}
 	items := search.Request{Items: true, Limit: 1000}
 	return []question{
+		inTurn("3e keyword of a letter, counts by kind", strings.Split("abcdefghijklmnopqrstuvwxyz0123456789", "")),
+		inTurn("3f keyword of two letters, counts by kind", strings.Fields("pa de no na ku st ro wo re le la va te me co ne mo ra pr xy in or ap fr")),
+		inTurn("3g Pods with a letter, counts by kind", strings.Split("kind:Pod "+strings.Join(strings.Split("abcdefghijklmnopqrstuvwxyz", ""), ",kind:Pod "), ",")),
+		find("3h cached keyword of a letter, counts by kind", "p", search.Request{Items: true, Limit: 50, CountBy: query.Kind, CountLimit: 1000}),
 		find("1 Pods, 1000", "kind:Pod", items),
 		find("1b pods, 1000", "kind:pod", items),
 		find("2 Pods filtered, 1000", "kind:Pod namespace:payments status!=Running", items),
@@ -290,7 +303,7 @@ func benchmarkUpdates(b *testing.B, engine search.Engine, options fleetgen.Optio
 	}
 	// The baseline contains only these questions.
 	all, users := slices.DeleteFunc(questions(b, engine), func(q question) bool {
-		return slices.ContainsFunc([]string{"3c", "3d", "4d", "4e", "6d", "9b", "9c", "11"}, func(extra string) bool { return strings.HasPrefix(q.name, extra) })
+		return slices.ContainsFunc([]string{"3c", "3d", "3e", "3f", "3g", "3h", "4d", "4e", "6d", "9b", "9c", "11"}, func(extra string) bool { return strings.HasPrefix(q.name, extra) })
 	}), callers(b, options)
 	byQuestion := make([][][]time.Duration, 8)
 	for i := range 8 {

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/RoaringBitmap/roaring/v2"
@@ -9,12 +10,35 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// keyword returns the rows that contain a keyword.
-func (r *reader) keyword(keyword string) (*roaring.Bitmap, error) {
+// keyword is a keyword of a query, with its rows if they are cached.
+type keyword struct {
+	text string
+	kept *roaring.Bitmap
+}
+
+// keyword returns a set of rows. Those of its rows that are within a given set are the rows of that
+// set that contain the keyword.
+func (r *reader) keyword(keyword string, within *roaring.Bitmap) (*roaring.Bitmap, error) {
+	cost := r.costOfIndex(keyword)
+	if int(within.GetCardinality())*readCost < cost {
+		return r.readForKeyword(keyword, within)
+	}
 	found := union{reader: r}
 	for _, c := range r.clusters {
 		if query.ContainsFold(c.name, keyword) {
 			found.add(&c.rows)
+		}
+	}
+	if cost > frequentFrom {
+		need := cover{union: &found, rows: r.denseOf(within)}
+		missing := r.addFrequent(keyword, &need)
+		if missing == 0 {
+			return within, nil
+		}
+		if missing*readCost < cost {
+			others, err := r.readForKeyword(keyword, need.missing())
+			found.add(&postings{many: &postingList{bitmap: others}})
+			return found.bitmap(), err
 		}
 	}
 	own, isCluster := r.propertyNames[query.Cluster]
@@ -43,12 +67,90 @@ func (r *reader) keyword(keyword string) (*roaring.Bitmap, error) {
 			}
 		}
 	}
-	if len(keyword) == 1 {
-		r.scan(keyword, own, isCluster, &found)
-		return found.bitmap(), nil
-	}
 	r.addContaining(r.containing(keyword), keyword, &found)
-	return found.bitmap(), nil
+	rows := found.bitmap()
+	r.keepRows(keyword, rows)
+	return rows, nil
+}
+
+// frequentTerms is the number of terms up to which the terms of a property are compared one by one. A few
+// of them have most of the rows.
+const frequentTerms = 1 << 11
+
+// addFrequent adds the rows of frequent terms that contain a keyword until all needed rows are found, and
+// returns the number of those that are not.
+func (r *reader) addFrequent(keyword string, need *cover) int {
+	var sets []*postings
+	for _, id := range r.propertyNames {
+		p := r.properties.get(id)
+		if p.hidden || p.name == query.Cluster {
+			continue
+		}
+		if inEachTime(keyword) && p.timesByRow() {
+			sets = append(sets, &p.variants[variantTime])
+		}
+		if p.terms() > frequentTerms {
+			continue
+		}
+		for at := (position{}); p.order.valid(at); at = p.order.next(at) {
+			t := r.terms.at(p.order.term(at))
+			if f := r.fields.get(t.info().field()); r.contains(t, keyword) || f.kind == query.Map && query.ContainsFold(f.key, keyword) {
+				sets = append(sets, &t.postings)
+			}
+		}
+	}
+	counts := make(map[*postings]int, len(sets))
+	for _, set := range sets {
+		counts[set] = set.count()
+	}
+	slices.SortFunc(sets, func(a, b *postings) int { return counts[b] - counts[a] })
+	for _, set := range sets {
+		if need.complete() {
+			return 0
+		}
+		need.union.add(set)
+	}
+	return need.count()
+}
+
+// inEachTime reports whether all times in their usual form contain a keyword.
+func inEachTime(keyword string) bool {
+	return len(keyword) == 1 && strings.ContainsAny(keyword, "tTzZ-:")
+}
+
+// readForKeyword returns the given rows that contain a keyword. It reads their terms.
+func (r *reader) readForKeyword(keyword string, rows *roaring.Bitmap) (*roaring.Bitmap, error) {
+	found := roaring.New()
+	visited := 0
+	rows.Iterate(func(row uint32) bool {
+		if r.rowContains(row, keyword) {
+			found.Add(row)
+		}
+		visited++
+		return visited%checkEvery != 0 || r.pause() == nil
+	})
+	return found, r.ctx.Err()
+}
+
+// rowContains reports whether a row contains a keyword.
+func (s *state) rowContains(number uint32, keyword string) bool {
+	at := s.rows.at(number)
+	if query.ContainsFold(s.clusterOf(at).name, keyword) {
+		return true
+	}
+	for i := uidEnd(at.data); i < len(at.data); {
+		var number uint32
+		number, i = uvarint(at.data, i)
+		t := s.terms.at(number)
+		f := s.fields.get(t.info().field())
+		if p := s.properties.get(f.property); p.hidden || p.name == query.Cluster || t.info().empty() {
+			continue
+		}
+		if s.contains(t, keyword) || f.kind == query.Map && query.ContainsFold(f.key, keyword) {
+			return true
+		}
+	}
+	return false
 }
 
 // addContaining adds the rows of the candidate terms that contain a keyword.
@@ -113,21 +215,6 @@ func (r *reader) timesContaining(p *property, keyword string, found *union) {
 	for at := (position{}); p.order.valid(at); at = p.order.next(at) {
 		if t := r.terms.at(p.order.term(at)); t.info().canonical() && query.ContainsFold(t.text, keyword) {
 			found.add(&t.postings)
-		}
-	}
-}
-
-// scan compares every term except times, because most terms contain a single letter.
-func (r *reader) scan(keyword string, own uint32, isCluster bool, found *union) {
-	for _, id := range r.propertyNames {
-		p := r.properties.get(id)
-		if p.hidden || isCluster && id == own {
-			continue
-		}
-		for at := (position{}); p.order.valid(at); at = p.order.next(at) {
-			if t := r.terms.at(p.order.term(at)); !t.info().canonical() && r.contains(t, keyword) {
-				found.add(&t.postings)
-			}
 		}
 	}
 }

@@ -104,7 +104,7 @@ var questionTexts = []string{
 	"startedAt:week", "startedAt<=2025-08-15",
 	"name:nginx-*", "name:*-api", "name:*in*o*", "name:*", "name>m", "name<=kafka", "name!=nginx-*", "label:team=team-07", "label:team", "label:*name=redis*", "label!=env=prod",
 	"image:*istio*", "container:istio-proxy", "condition:Ready=False", "cluster:cluster-001,cluster-002", "cluster!=local-cluster",
-	"nginx", "ngi ingress", "ng", "g", "2025-10", "01T1", "12:3", "55Z", "redis payments", "istio", "team=team-0", "name=nginx", "CLUSTER-00", "kubernetes", "10.", "zzzzzz",
+	"nginx", "ngi ingress", "ng", "g", "e", "x", "q", "t", "0", "/", "_", `"="`, ".", "kind:Node w", "kind:Pod e r", "namespace:payments y", "2025-10", "01T1", "12:3", "55Z", "redis payments", "istio", "team=team-0", "name=nginx", "CLUSTER-00", "kubernetes", "10.", "zzzzzz",
 	"podIP:10.12*", "podIP:*.1.*", "nothing:x", "nothing!=x", "_ownerUID:*1*",
 }
 
@@ -178,6 +178,10 @@ func compareAll(t *testing.T, engine search.Engine, options fleetgen.Options, r 
 			}
 			apply(t, engine, &delta)
 			oracle.apply(&delta)
+			// These keywords are cached, and follow each change.
+			text := []string{"g", "nginx"}[i%2]
+			q := parse(t, text)
+			compare(t, engine, oracle, scopes[0], &q, text, r)
 		}
 		engine = next(true)
 	}

@@ -23,7 +23,7 @@ func (e *Engine) read(ctx context.Context, scope visibility.Scope, now time.Time
 	// while reports and other callers wait.
 	runtime.Gosched()
 	s, rows := e.scopes.of(scope, e.current.Load)
-	r := &reader{state: s, ctx: ctx, now: now, scope: rows, scopeID: scope.ID(), since: time.Now()}
+	r := &reader{state: s, ctx: ctx, now: now, scope: rows, scopeID: scope.ID(), since: time.Now(), keywords: e.keywords}
 	var pool *search.Pool
 	if e.caller != nil {
 		pool = e.answers
@@ -64,7 +64,7 @@ func (e *Engine) search(ctx context.Context, scope visibility.Scope, request *se
 		return nil, err
 	}
 	defer r.close()
-	if !request.Items && !request.Related {
+	if !request.Items && !request.Related && request.CountBy == "" {
 		count, err := r.count(&request.Query)
 		if err != nil {
 			return nil, err
@@ -84,6 +84,13 @@ func (e *Engine) search(ctx context.Context, scope visibility.Scope, request *se
 		if result.Items, err = r.items(rows); err != nil {
 			return nil, err
 		}
+	}
+	if request.CountBy != "" {
+		counts, err := r.values(found, request.CountBy, "", request.CountLimit)
+		if err != nil {
+			return nil, err
+		}
+		result.Counts, result.MoreCounts = counts.Values, counts.More
 	}
 	if request.Related {
 		if result.Related, err = r.related(found, rows, request); err != nil {

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"math/bits"
 	"runtime"
 	"strings"
 	"sync"
@@ -27,6 +28,8 @@ type reader struct {
 	// scope contains the rows in the scope of the caller.
 	scope   *roaring.Bitmap
 	scopeID uint64
+	// keywords is nil for a lookup.
+	keywords *keywords
 	// since is the start of the last turn of the question.
 	since time.Time
 	// borrowed contains the buffers that return to the pool when the reader is closed.
@@ -147,6 +150,44 @@ func (u *union) bitmap() *roaring.Bitmap {
 	return roaring.FromDense(u.rows, true)
 }
 
+// cover knows which of the needed rows a union does not contain yet.
+type cover struct {
+	*union
+	rows dense
+	// passed is the number of words whose rows are all in the union.
+	passed int
+}
+
+// complete reports whether the union contains all needed rows.
+func (c *cover) complete() bool {
+	c.begin()
+	for c.passed < len(c.rows) && c.rows[c.passed]&^c.union.rows[c.passed] == 0 {
+		c.passed++
+	}
+	return c.passed == len(c.rows)
+}
+
+// count returns the number of needed rows that the union does not contain.
+func (c *cover) count() int {
+	if c.complete() {
+		return 0
+	}
+	n := 0
+	for i := c.passed; i < len(c.rows); i++ {
+		n += bits.OnesCount64(c.rows[i] &^ c.union.rows[i])
+	}
+	return n
+}
+
+// missing returns the needed rows that the union does not contain. No rows are needed afterwards.
+func (c *cover) missing() *roaring.Bitmap {
+	c.begin()
+	for i := range c.rows {
+		c.rows[i] &^= c.union.rows[i]
+	}
+	return roaring.FromDense(c.rows, true)
+}
+
 // matches returns the rows in the scope that match a query. They must not be changed.
 func (r *reader) matches(q *query.Query) (*roaring.Bitmap, error) {
 	c, err := r.conditions(q)
@@ -202,7 +243,17 @@ func (c *conditions) rows(scope *roaring.Bitmap) *roaring.Bitmap {
 
 func (r *reader) conditions(q *query.Query) (conditions, error) {
 	var c conditions
-	if err := r.spend(r.costOfQuery(q)); err != nil {
+	words := make([]keyword, 0, len(q.Keywords))
+	for _, text := range q.Keywords {
+		if text != "" {
+			rows, err := r.keptRows(text)
+			if err != nil {
+				return c, err
+			}
+			words = append(words, keyword{text, rows})
+		}
+	}
+	if err := r.spend(r.costOfQuery(q.Filters, words)); err != nil {
 		return c, err
 	}
 	for i := range q.Filters {
@@ -220,17 +271,24 @@ func (r *reader) conditions(q *query.Query) (conditions, error) {
 			c.unwanted = append(c.unwanted, unwanted)
 		}
 	}
-	for _, keyword := range q.Keywords {
+	// The rows within the scope that the previous parts require.
+	within, done := r.scope, 0
+	for _, word := range words {
 		if err := r.pause(); err != nil {
 			return c, err
 		}
-		if keyword != "" {
-			rows, err := r.keyword(keyword)
-			if err != nil {
-				return c, err
-			}
-			c.wanted = append(c.wanted, rows)
+		if word.kept != nil {
+			c.wanted = append(c.wanted, word.kept)
+			continue
 		}
+		for ; done < len(c.wanted); done++ {
+			within = roaring.And(within, c.wanted[done])
+		}
+		rows, err := r.keyword(word.text, within)
+		if err != nil {
+			return c, err
+		}
+		c.wanted = append(c.wanted, rows)
 	}
 	return c, nil
 }

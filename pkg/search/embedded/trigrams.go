@@ -82,22 +82,15 @@ func indexed(p *property, info termInfo) bool {
 	return !p.hidden && !info.canonical() && !info.empty() && p.name != query.Cluster
 }
 
-// containing returns the terms that may contain a part of at least two bytes, except terms with the
-// part inside the key of a map.
+// containing returns the terms that may contain a part, except terms with the part inside the key of a
+// map.
 func (s *state) containing(piece string) *roaring.Bitmap {
 	// Only the tail of the key is indexed.
 	if at := strings.LastIndexByte(piece, '='); at > indexedTail {
 		piece = piece[at-indexedTail:]
 	}
-	if len(piece) == 2 {
-		first := (symbols[piece[0]]<<symbolBits | symbols[piece[1]]) << symbolBits
-		found := make([]*roaring.Bitmap, 0, 1<<symbolBits)
-		for i := range uint32(1 << symbolBits) {
-			if set := s.trigrams.get(first + i); !set.empty() {
-				found = append(found, set.asBitmap())
-			}
-		}
-		return unionOf(found, s.terms.len())
+	if len(piece) < 3 {
+		return s.beginning(piece)
 	}
 	sets := make([]postings, 0, len(piece)-2)
 	for i := range len(piece) - 2 {
@@ -126,11 +119,20 @@ func (s *state) containing(piece string) *roaring.Bitmap {
 	return found
 }
 
-// unionOf returns the union of bitmaps of numbers below a limit.
-func unionOf(bitmaps []*roaring.Bitmap, limit int) *roaring.Bitmap {
-	union, spare := make(dense, (limit+63)/64), make(dense, (limit+63)/64)
-	for _, b := range bitmaps {
-		union.addBitmap(b, spare)
+// beginning returns the terms with a trigram that begins with one or two bytes. Each byte of a text is
+// the beginning of a trigram.
+func (s *state) beginning(piece string) *roaring.Bitmap {
+	first, bits := uint32(0), 3*symbolBits
+	for i := range len(piece) {
+		bits -= symbolBits
+		first |= symbols[piece[i]] << bits
 	}
-	return roaring.FromDense(union, false)
+	words := (s.terms.len() + 63) / 64
+	found, spare := make(dense, words), make(dense, words)
+	for trigram := first; trigram < first+1<<bits; trigram++ {
+		if set := s.trigrams.at(trigram); set != nil {
+			found.addRows(set, spare)
+		}
+	}
+	return roaring.FromDense(found, false)
 }

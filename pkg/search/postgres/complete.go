@@ -71,6 +71,39 @@ func (v *values) addProperty(p *query.Property, resources int) {
 	}
 }
 
+// ofClasses reports whether classes determine the values.
+func (v *values) ofClasses() bool { return v.property == query.Cluster || inShape(v.property) }
+
+// addClass adds the values of a class, which the given number of its resources have.
+func (v *values) addClass(class *class, resources int) {
+	if resources <= 0 {
+		return
+	}
+	if v.property == query.Cluster {
+		v.add(class.cluster.name, resources)
+	} else if p := class.shape.properties.Get(v.property); p != nil {
+		v.addProperty(p, resources)
+	}
+}
+
+// addClasses adds the values of classes. The number of shapes is smaller than the number of classes. The
+// property cluster is not part of the shape.
+func (v *values) addClasses(classes []*class, numbers []int) {
+	byShape := map[*shape]int{}
+	for i, class := range classes {
+		if v.property == query.Cluster {
+			v.addClass(class, numbers[i])
+		} else {
+			byShape[class.shape] += numbers[i]
+		}
+	}
+	for shape, n := range byShape {
+		if p := shape.properties.Get(v.property); p != nil && n > 0 {
+			v.addProperty(p, n)
+		}
+	}
+}
+
 // Complete implements search.Engine.
 func (e *Engine) Complete(ctx context.Context, scope visibility.Scope, request *search.CompletionRequest) (_ *search.Completion, err error) {
 	defer observe("complete", time.Now(), &err)
@@ -88,7 +121,7 @@ func (d *database) complete(ctx context.Context, scope visibility.Scope, request
 		if err != nil {
 			return err
 		}
-		if request.Property == query.Cluster || inShape(request.Property) {
+		if gathered.ofClasses() {
 			return c.completeClasses(ctx, v, i.numbers, gathered)
 		}
 		return c.completeResources(ctx, v, gathered, request.Limit)
@@ -160,16 +193,7 @@ func compareValues(a, b string) int {
 // completeClasses takes the values from classes, and reads resources only for counts.
 func (c *condition) completeClasses(ctx context.Context, v *view, numbers []int, gathered *values) error {
 	s := c.selection
-	add := func(class *class, n int) {
-		if n <= 0 {
-			return
-		}
-		if gathered.property == query.Cluster {
-			gathered.add(class.cluster.name, n)
-		} else if p := class.shape.properties.Get(gathered.property); p != nil {
-			gathered.addProperty(p, n)
-		}
-	}
+	add := gathered.addClass
 	switch {
 	case s.empty():
 		return nil
@@ -181,21 +205,7 @@ func (c *condition) completeClasses(ctx context.Context, v *view, numbers []int,
 	case !c.exact():
 		return c.count(ctx, v, s.condition, add)
 	}
-	// The number of shapes is smaller than the number of classes. The property cluster is not part
-	// of the shape.
-	byShape := map[*shape]int{}
-	for i, class := range s.classes {
-		if gathered.property == query.Cluster {
-			add(class, numbers[i])
-		} else {
-			byShape[class.shape] += numbers[i]
-		}
-	}
-	for shape, n := range byShape {
-		if p := shape.properties.Get(gathered.property); p != nil && n > 0 {
-			gathered.addProperty(p, n)
-		}
-	}
+	gathered.addClasses(s.classes, numbers)
 	if len(s.named) == 0 {
 		return nil
 	}

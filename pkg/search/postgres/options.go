@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -79,12 +81,26 @@ const writeConns = smallGroups + largeGroups + 3
 
 // readConfig returns the configuration of connections for reads.
 func (o Options) readConfig() (*pgxpool.Config, error) {
-	return o.poolConfig(o.MaxConns, o.StatementTimeout, map[string]string{
+	config, err := o.poolConfig(o.MaxConns, o.StatementTimeout, map[string]string{
 		// The best plan depends on the arguments, because a scope may contain one class or the
 		// whole fleet.
 		"plan_cache_mode": "force_custom_plan",
 	})
+	if err != nil || o.Reach == nil {
+		// A replica that does not respond would not end a statement either.
+		return config, err
+	}
+	// PostgreSQL does not notice that a connection is closed before it has executed the statement. Consoles end a search
+	// with each keystroke.
+	config.ConnConfig.BuildContextWatcherHandler = func(connection *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: connection, DeadlineDelay: cancelTimeout}
+	}
+	return config, nil
 }
+
+// cancelTimeout is the time after which the connection of a cancelled statement is closed if PostgreSQL has not ended the
+// statement.
+const cancelTimeout = time.Second
 
 // writeConfig returns the configuration of connections for reports and maintenance.
 func (o Options) writeConfig() (*pgxpool.Config, error) {

@@ -79,10 +79,17 @@ func (d *database) search(ctx context.Context, scope visibility.Scope, request *
 			return err
 		}
 		var counts *tally
+		// The tally also finds the values of classes.
+		var by, byClass *values
+		if request.CountBy != "" {
+			if by = newValues(request.CountBy, ""); by.ofClasses() {
+				byClass = by
+			}
+		}
 		if c.readsAll(request, i.candidates) {
-			counts, err = c.readAll(ctx, v)
+			counts, err = c.readAll(ctx, v, byClass)
 		} else {
-			counts, err = c.tally(ctx, v, i.numbers, request.Items || request.Related)
+			counts, err = c.tally(ctx, v, i.numbers, request.Items || request.Related, byClass)
 		}
 		if err != nil {
 			return err
@@ -90,6 +97,15 @@ func (d *database) search(ctx context.Context, scope visibility.Scope, request *
 		result.Count = counts.count
 		if counts.count == 0 {
 			return nil
+		}
+		if by != nil {
+			if byClass == nil {
+				if err := c.completeResources(ctx, v, by, request.CountLimit); err != nil {
+					return fmt.Errorf("values of property %s: %w", by.property, err)
+				}
+			}
+			found := by.completion(request.CountLimit)
+			result.Counts, result.MoreCounts = found.Values, found.More
 		}
 		p := pager{view: v, condition: c, tally: counts, request: request, position: position}
 		if request.Items {

@@ -67,19 +67,30 @@ func (s *selection) candidates() int {
 }
 
 // gathering collects a tally class by class.
-type gathering map[*cluster]*clusterTally
+type gathering struct {
+	clusters map[*cluster]*clusterTally
+	// counts receives the values of classes with their counts, if it is not nil.
+	counts *values
+}
+
+func newGathering(counts *values) gathering {
+	return gathering{clusters: map[*cluster]*clusterTally{}, counts: counts}
+}
 
 func (g gathering) of(one *cluster) *clusterTally {
-	found := g[one]
+	found := g.clusters[one]
 	if found == nil {
 		found = &clusterTally{cluster: one}
-		g[one] = found
+		g.clusters[one] = found
 	}
 	return found
 }
 
 func (g gathering) add(class *class, count int) {
 	if count > 0 {
+		if g.counts != nil {
+			g.counts.addClass(class, count)
+		}
 		one := g.of(class.cluster)
 		one.count += count
 		one.classes = append(one.classes, class)
@@ -87,6 +98,9 @@ func (g gathering) add(class *class, count int) {
 }
 
 func (g gathering) list(class *class, rid int64) {
+	if g.counts != nil {
+		g.counts.addClass(class, 1)
+	}
 	one := g.of(class.cluster)
 	one.listed = true
 	one.count++
@@ -94,8 +108,8 @@ func (g gathering) list(class *class, rid int64) {
 }
 
 func (g gathering) tally() *tally {
-	t := &tally{clusters: make([]clusterTally, 0, len(g))}
-	for _, one := range g {
+	t := &tally{clusters: make([]clusterTally, 0, len(g.clusters))}
+	for _, one := range g.clusters {
 		slices.Sort(one.rids)
 		t.count += one.count
 		t.clusters = append(t.clusters, *one)
@@ -109,9 +123,9 @@ func compareClusters(a, b *cluster) int {
 }
 
 // tally counts the matches. numbers contains the counts of the classes. list is true if the caller
-// also requires the matches.
-func (c *condition) tally(ctx context.Context, v *view, numbers []int, list bool) (*tally, error) {
-	g := gathering{}
+// also requires the matches. by receives the values of the matches' classes, if it is not nil.
+func (c *condition) tally(ctx context.Context, v *view, numbers []int, list bool, by *values) (*tally, error) {
+	g := newGathering(by)
 	s := c.selection
 	switch {
 	case s.empty():
@@ -123,8 +137,12 @@ func (c *condition) tally(ctx context.Context, v *view, numbers []int, list bool
 		})
 		return g.tally(), err
 	case c.exact():
+		if by != nil {
+			by.addClasses(s.classes, numbers)
+		}
+		counted := gathering{clusters: g.clusters}
 		for i, class := range s.classes {
-			g.add(class, numbers[i])
+			counted.add(class, numbers[i])
 		}
 		if len(s.named) == 0 {
 			return g.tally(), nil
@@ -132,10 +150,15 @@ func (c *condition) tally(ctx context.Context, v *view, numbers []int, list bool
 		err := c.count(ctx, v, func(b *builder) string { return namesCondition(b, s.named) }, g.add)
 		return g.tally(), err
 	}
-	rest, err := c.countWhole(ctx, v, g)
+	rest := s
+	if by == nil {
+		var err error
+		if rest, err = c.countWhole(ctx, v, g); err != nil {
+			return nil, err
+		}
+	}
+	var err error
 	switch {
-	case err != nil:
-		return nil, err
 	case rest.empty():
 		return g.tally(), nil
 	case list && c.selective():
@@ -171,15 +194,15 @@ func (c *condition) count(ctx context.Context, v *view, classes func(*builder) s
 	return err
 }
 
-// readAll reads all resources that meet the condition, which also counts them.
-func (c *condition) readAll(ctx context.Context, v *view) (*tally, error) {
+// readAll reads all resources that meet the condition, which also counts them, like tally.
+func (c *condition) readAll(ctx context.Context, v *view, by *values) (*tally, error) {
 	b := c.builder()
 	where := c.where(b, c.selection.condition(b))
 	read, err := v.readItems(ctx, "SELECT "+itemColumns+" FROM "+v.engine.table("resources")+" r WHERE "+where, b.args)
 	if err != nil {
 		return nil, err
 	}
-	g := gathering{}
+	g := newGathering(by)
 	items := make(map[node]found, len(read))
 	for i := range read {
 		g.list(read[i].class, read[i].rid)

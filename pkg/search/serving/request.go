@@ -115,6 +115,10 @@ func Request(in *searchv1alpha1.SearchRequest, path *field.Path) (*search.Reques
 		errs = append(errs, bad...)
 	}
 	out.RelatedItems = out.Related && out.RelatedLimit != 0
+	if in.CountBy != "" {
+		out.CountBy, out.CountLimit = in.CountBy, DefaultLimit
+		errs = append(errs, Property(in.CountBy, path.Child("countBy"))...)
+	}
 	if in.Offset < 0 {
 		errs = append(errs, field.Invalid(path.Child("offset"), in.Offset, "must not be negative"))
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
@@ -104,6 +105,41 @@ func TestDatabaseUnavailable(t *testing.T) {
 		if err := operation(within(t)); err != nil {
 			t.Errorf("%s after the database is available: error = %v, want none", what, err)
 		}
+	}
+}
+
+// TestCancelledSearch checks that the database does not continue a search after its caller has ended it.
+func TestCancelledSearch(t *testing.T) {
+	dsn := postgrestest.Start(t)
+	engine := open(t, postgres.Options{DSN: dsn})
+	mustApply(t, engine, &search.Report{Cluster: "c1", Full: true, Time: time.Now(), Put: []search.Resource{resource("c1", "a", text("kind", "Pod"), text("name", "a"))}})
+	blocking, err := pgx.Connect(within(t), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer blocking.Close(context.WithoutCancel(t.Context()))
+	for _, statement := range []string{"BEGIN", "LOCK TABLE hub_search.resources"} {
+		if _, err := blocking.Exec(within(t), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(within(t))
+	ended := make(chan error, 1)
+	go func() {
+		_, err := engine.Search(ctx, visibility.Everything(), &search.Request{Query: query.Query{Keywords: []string{"a"}}, Items: true, Limit: 1, Now: time.Now()})
+		ended <- err
+	}()
+	blocked(t, dsn, 1)
+	cancel()
+	if err := <-ended; err == nil || errors.Is(err, search.ErrUnavailable) {
+		t.Errorf("Search() with a context that has ended: error = %v, want an error other than ErrUnavailable", err)
+	}
+	err = wait.PollUntilContextCancel(within(t), 10*time.Millisecond, true, func(context.Context) (bool, error) {
+		return query1[int](t, dsn, `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name = 'hub-apiserver' AND wait_event_type = 'Lock'`) == 0, nil
+	})
+	if err != nil {
+		t.Errorf("waiting until the database has ended the search: %v", err)
 	}
 }
 

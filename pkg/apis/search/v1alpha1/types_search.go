@@ -107,6 +107,11 @@ type SearchRequest struct {
 	// +optional
 	OrderBy []string `json:"orderBy,omitempty"`
 
+	// countBy is the name of a property, for example kind. If it is set, counts contains the number of matching
+	// resources for each value of the property.
+	// +optional
+	CountBy string `json:"countBy,omitempty"`
+
 	// limit is the maximum number of items to return. -1 returns all items. It does not apply to counts. Defaults
 	// to 1000.
 	// +optional
@@ -152,6 +157,16 @@ type SearchResult struct {
 	// +listType=atomic
 	// +optional
 	Items []SearchItem `json:"items,omitempty"`
+
+	// counts lists the first 1000 values of the property countBy in all matching resources, regardless of limit.
+	// It is ordered like the values of a SearchCompletion.
+	// +listType=atomic
+	// +optional
+	Counts []PropertyValue `json:"counts,omitempty"`
+
+	// moreCounts is true if the property countBy has more values than counts contains.
+	// +optional
+	MoreCounts bool `json:"moreCounts,omitempty"`
 
 	// related lists the related resources by kind.
 	// +listType=atomic

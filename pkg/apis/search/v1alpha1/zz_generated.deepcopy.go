@@ -438,6 +438,11 @@ func (in *SearchResult) DeepCopyInto(out *SearchResult) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Counts != nil {
+		in, out := &in.Counts, &out.Counts
+		*out = make([]PropertyValue, len(*in))
+		copy(*out, *in)
+	}
 	if in.Related != nil {
 		in, out := &in.Related, &out.Related
 		*out = make([]RelatedResources, len(*in))

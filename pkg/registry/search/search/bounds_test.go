@@ -85,6 +85,9 @@ func TestBoundsOfARequest(t *testing.T) {
 			"spec.searches[24]: Forbidden: the search is too expensive"},
 		{"searches that only count", searchv1alpha1.SearchSpec{Searches: slices.Repeat([]searchv1alpha1.SearchRequest{counted}, 100)}, ""},
 		{"too many orders", searchv1alpha1.SearchSpec{SearchRequest: ordered}, "spec.orderBy: Too many: 17: must have at most 16 items"},
+		{"counts by a text that cannot be a property", searchv1alpha1.SearchSpec{SearchRequest: searchv1alpha1.SearchRequest{CountBy: "a b"}}, "spec.countBy: Invalid value"},
+		{"counts beside several searches", searchv1alpha1.SearchSpec{SearchRequest: searchv1alpha1.SearchRequest{CountBy: "kind"}, Searches: []searchv1alpha1.SearchRequest{counted}},
+			"spec.searches: Forbidden: cannot be combined with other fields"},
 		{"too many related kinds", searchv1alpha1.SearchSpec{SearchRequest: related}, "spec.relatedKinds: Too many: 1001: must have at most 1000 items"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -96,6 +99,42 @@ func TestBoundsOfARequest(t *testing.T) {
 				t.Errorf("error of the search = %v, want %s", err, test.want)
 			}
 		})
+	}
+}
+
+func TestCountBy(t *testing.T) {
+	ask := ask(t)
+	for _, test := range []struct {
+		property  string
+		limit     int32
+		output    searchv1alpha1.SearchOutput
+		want      []searchv1alpha1.PropertyValue
+		wantItems int
+		wantMore  bool
+	}{
+		{"kind", 1, "", []searchv1alpha1.PropertyValue{{Value: "Pod", Count: pods}}, 1, false},
+		{"kind", 0, searchv1alpha1.OutputCount, []searchv1alpha1.PropertyValue{{Value: "Pod", Count: pods}}, 0, false},
+		{"name", 2, "", []searchv1alpha1.PropertyValue{{Value: "pod-0", Count: 1}, {Value: "pod-1", Count: 1}, {Value: "pod-10", Count: 1}}, 2, true},
+		{"nothing", 2, "", nil, 2, false},
+	} {
+		got, err := ask(&searchv1alpha1.SearchSpec{SearchRequest: searchv1alpha1.SearchRequest{
+			SearchTerms: searchv1alpha1.SearchTerms{Query: "kind:Pod"}, Limit: &test.limit, Output: test.output, CountBy: test.property,
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		status := got.(runtime.CacheableObject).GetObject().(*searchv1alpha1.Search).Status
+		wantCounts := len(test.want)
+		if test.wantMore {
+			wantCounts = 1000
+		}
+		if len(status.Counts) != wantCounts || !slices.Equal(status.Counts[:len(test.want)], test.want) || status.MoreCounts != test.wantMore {
+			t.Errorf("counts by %s = %d values %v, more %t, want %d values that begin with %v, more %t",
+				test.property, len(status.Counts), status.Counts[:min(3, len(status.Counts))], status.MoreCounts, wantCounts, test.want, test.wantMore)
+		}
+		if status.Count != pods || len(status.Items) != test.wantItems {
+			t.Errorf("search with counts by %s = %d items of %d, want %d of %d", test.property, len(status.Items), status.Count, test.wantItems, pods)
+		}
 	}
 }
 

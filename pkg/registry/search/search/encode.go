@@ -150,6 +150,24 @@ func (w *resultWriter) appendResult(result *engine.Result) {
 	w.Buffer = append(w.Buffer, `"count":`...)
 	w.Buffer = strconv.AppendInt(w.Buffer, int64(result.Count), 10)
 	w.appendItems(result.Items)
+	for i := range result.Counts {
+		if i == 0 {
+			w.Buffer = append(w.Buffer, `,"counts":[`...)
+		} else {
+			w.Buffer = append(w.Buffer, ',')
+		}
+		w.Buffer = append(w.Buffer, `{"value":`...)
+		w.Buffer = serving.AppendString(w.Buffer, result.Counts[i].Value)
+		w.Buffer = append(w.Buffer, `,"count":`...)
+		w.Buffer = strconv.AppendInt(w.Buffer, int64(result.Counts[i].Count), 10)
+		w.Buffer = append(w.Buffer, '}')
+	}
+	if len(result.Counts) > 0 {
+		w.Buffer = append(w.Buffer, ']')
+	}
+	if result.MoreCounts {
+		w.Buffer = append(w.Buffer, `,"moreCounts":true`...)
+	}
 	for i := range result.Related {
 		if i == 0 {
 			w.Buffer = append(w.Buffer, `,"related":[`...)

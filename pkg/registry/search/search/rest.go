@@ -141,7 +141,7 @@ func newRequests(spec *searchv1alpha1.SearchSpec) ([]*engine.Request, field.Erro
 }
 
 func isZero(r *searchv1alpha1.SearchRequest) bool {
-	return r.Query == "" && len(r.Keywords) == 0 && len(r.Filters) == 0 && r.Output == "" && len(r.RelatedKinds) == 0 &&
+	return r.Query == "" && len(r.Keywords) == 0 && len(r.Filters) == 0 && r.Output == "" && r.CountBy == "" && len(r.RelatedKinds) == 0 &&
 		len(r.OrderBy) == 0 && r.Limit == nil && r.RelatedLimit == nil && r.Offset == 0 && r.Continue == ""
 }
 
