@@ -33,8 +33,9 @@ const (
 	sharedCost, letterCost = 2_000_000, 10
 	// frequentFrom is the cost of a keyword from which on its frequent terms are added first.
 	frequentFrom = 5_000_000
-	// readCost is the cost of comparing all values of a row with a keyword.
-	readCost = 2_000
+	// readCost is the cost of comparing all values of a usual row with a keyword, and readByteCost that of a byte of a
+	// longer one.
+	readCost, readByteCost = 2_000, 30
 
 	// longCost is the cost from which on a question waits for its turn.
 	longCost = 8 * time.Millisecond
@@ -187,6 +188,14 @@ func (s *state) candidates(piece string) int {
 // contain the keyword.
 func (r *reader) costOfKeyword(keyword string) int {
 	return min(r.costOfIndex(keyword), int(r.scope.GetCardinality())*readCost)
+}
+
+// costOfReading returns the cost of comparing all values of a row with a keyword.
+func (s *state) costOfReading(row uint32) int {
+	if at := s.rows.at(row); at != nil {
+		return max(readCost, len(at.data)*readByteCost)
+	}
+	return readCost
 }
 
 // costOfIndex returns this cost if the index finds the keyword.

@@ -110,3 +110,32 @@ func BenchmarkHostile(b *testing.B) {
 		})
 	}
 }
+
+// TestLongRows checks that a cluster cannot make keywords more expensive than estimated: its resources have 2000 labels.
+func TestLongRows(t *testing.T) {
+	engine := open(t, t.TempDir(), embedded.Options{MaxCost: 20 * time.Millisecond})
+	defer closed(t, engine)
+	const resources, labels = 1000, 2000
+	leaves := make([]query.Leaf, labels)
+	for i := range leaves {
+		leaves[i] = query.Leaf{Key: fmt.Sprintf("k%04d", i), Text: "v"}
+	}
+	report := &search.Report{Cluster: "hostile", Full: true}
+	for i := range resources {
+		report.Put = append(report.Put, search.Resource{UID: fmt.Sprintf("hostile/%d", i), Properties: query.Properties{
+			{Name: "kind", Type: query.String, Leaves: []query.Leaf{{Text: "Pod"}}},
+			{Name: "label", Type: query.Map, Leaves: leaves},
+		}})
+	}
+	apply(t, engine, report)
+	for _, test := range []struct {
+		text string
+		want string
+	}{{"q", "too expensive"}, {"kind:Node q", ""}} {
+		q := parse(t, test.text)
+		_, err := engine.Search(t.Context(), visibility.Everything(), &search.Request{Query: q, Now: fleetgen.Epoch})
+		if got := fmt.Sprint(err); test.want == "" && err != nil || !strings.Contains(got, test.want) {
+			t.Errorf("Search(%q) = %v, want an error with %q", test.text, err, test.want)
+		}
+	}
+}

@@ -118,18 +118,26 @@ func inEachTime(keyword string) bool {
 	return len(keyword) == 1 && strings.ContainsAny(keyword, "tTzZ-:")
 }
 
-// readForKeyword returns the given rows that contain a keyword. It reads their terms.
+// readForKeyword returns the given rows that contain a keyword. It reads their terms. Their number has been spent; what
+// is longer than usual is spent here, because a cluster decides how long its rows are.
 func (r *reader) readForKeyword(keyword string, rows *roaring.Bitmap) (*roaring.Bitmap, error) {
 	found := roaring.New()
-	visited := 0
+	visited, unspent := 0, 0
+	var err error
 	rows.Iterate(func(row uint32) bool {
-		if r.rowContains(row, keyword) {
+		unspent += r.costOfReading(row) - readCost
+		if unspent > checkEvery*readCost {
+			err, unspent = r.spend(unspent), 0
+		}
+		if err == nil && r.rowContains(row, keyword) {
 			found.Add(row)
 		}
-		visited++
-		return visited%checkEvery != 0 || r.pause() == nil
+		if visited++; err == nil && visited%checkEvery == 0 {
+			err = r.pause()
+		}
+		return err == nil
 	})
-	return found, r.ctx.Err()
+	return found, err
 }
 
 // rowContains reports whether a row contains a keyword.

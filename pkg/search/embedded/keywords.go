@@ -58,7 +58,11 @@ func (r *reader) keptRows(keyword string) (*roaring.Bitmap, error) {
 	if changed = slices.Compact(changed); len(changed) > keywordFollows {
 		return nil, nil
 	}
-	if err := r.spend(len(changed)*readCost + r.costOfRows()); err != nil {
+	cost := r.costOfRows()
+	for _, row := range changed {
+		cost += r.costOfReading(row)
+	}
+	if err := r.spend(cost); err != nil {
 		return nil, err
 	}
 	// The cached rows may be the postings of a term.
