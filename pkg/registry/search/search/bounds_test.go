@@ -115,7 +115,7 @@ func TestCountBy(t *testing.T) {
 		{"kind", 1, "", []searchv1alpha1.PropertyValue{{Value: "Pod", Count: pods}}, 1, false},
 		{"kind", 0, searchv1alpha1.OutputCount, []searchv1alpha1.PropertyValue{{Value: "Pod", Count: pods}}, 0, false},
 		{"name", 2, "", []searchv1alpha1.PropertyValue{{Value: "pod-0", Count: 1}, {Value: "pod-1", Count: 1}, {Value: "pod-10", Count: 1}}, 2, true},
-		{"nothing", 2, "", nil, 2, false},
+		{"knid", 2, "", nil, 2, false},
 	} {
 		got, err := ask(&searchv1alpha1.SearchSpec{SearchRequest: searchv1alpha1.SearchRequest{
 			SearchTerms: searchv1alpha1.SearchTerms{Query: "kind:Pod"}, Limit: &test.limit, Output: test.output, CountBy: test.property,
@@ -131,6 +131,13 @@ func TestCountBy(t *testing.T) {
 		if len(status.Counts) != wantCounts || !slices.Equal(status.Counts[:len(test.want)], test.want) || status.MoreCounts != test.wantMore {
 			t.Errorf("counts by %s = %d values %v, more %t, want %d values that begin with %v, more %t",
 				test.property, len(status.Counts), status.Counts[:min(3, len(status.Counts))], status.MoreCounts, wantCounts, test.want, test.wantMore)
+		}
+		var wantWarnings []string
+		if test.want == nil {
+			wantWarnings = []string{`no resource that you may find has the property "knid"; did you mean "kind"?`}
+		}
+		if !slices.Equal(status.Warnings, wantWarnings) {
+			t.Errorf("warnings of counts by %s = %q, want %q", test.property, status.Warnings, wantWarnings)
 		}
 		if status.Count != pods || len(status.Items) != test.wantItems {
 			t.Errorf("search with counts by %s = %d items of %d, want %d of %d", test.property, len(status.Items), status.Count, test.wantItems, pods)

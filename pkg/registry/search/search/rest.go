@@ -88,10 +88,15 @@ func (o Options) search(ctx context.Context, scope visibility.Scope, requests []
 		if items += serving.CountItems(result); i > 0 && items > serving.MaxItems {
 			return out.forbidden(i, fmt.Sprintf("the searches of one request return more than %d items in total; use separate requests or lower limits", serving.MaxItems))
 		}
-		if result.Count > 0 {
-			continue
+		var names []string
+		if result.Count == 0 {
+			for j := range request.Query.Filters {
+				names = append(names, request.Query.Filters[j].Property)
+			}
+		} else if request.CountBy != "" && len(result.Counts) == 0 {
+			names = append(names, request.CountBy)
 		}
-		unknown, err := o.unknownProperties(ctx, scope, &request.Query, now)
+		unknown, err := o.unknownProperties(ctx, scope, names, now)
 		if err != nil {
 			return serving.Error(ctx, err)
 		}
@@ -145,9 +150,9 @@ func isZero(r *searchv1alpha1.SearchRequest) bool {
 		len(r.OrderBy) == 0 && r.Limit == nil && r.RelatedLimit == nil && r.Offset == 0 && r.Continue == ""
 }
 
-// unknownProperties returns a warning for each property of a query that no resource in the scope has.
-func (o Options) unknownProperties(ctx context.Context, scope visibility.Scope, q *query.Query, now time.Time) ([]string, error) {
-	if len(q.Filters) == 0 {
+// unknownProperties returns a warning for each of the named properties that no resource in the scope has.
+func (o Options) unknownProperties(ctx context.Context, scope visibility.Scope, names []string, now time.Time) ([]string, error) {
+	if len(names) == 0 {
 		return nil, nil
 	}
 	schema, err := o.Engine.Schema(ctx, scope, &query.Query{}, now)
@@ -159,8 +164,7 @@ func (o Options) unknownProperties(ctx context.Context, scope visibility.Scope, 
 		known = append(known, schema[i].Name)
 	}
 	var out []string
-	for i := range q.Filters {
-		name := q.Filters[i].Property
+	for _, name := range names {
 		if query.Hidden(name) || slices.Contains(known, name) {
 			continue
 		}
