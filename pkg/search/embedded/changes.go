@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
@@ -31,11 +32,13 @@ type changeLog struct {
 	published chan struct{}
 }
 
-// publish adds the changes up to a state. It returns the oldest version whose changes are in the
-// log.
-func (l *changeLog) publish(s *state, changes []change) uint64 {
+// publish makes a state the current one, and adds the changes up to it. It returns the oldest version
+// whose changes are in the log. Both happen at once: a caller that has read the current state may
+// request the changes after it immediately.
+func (l *changeLog) publish(current *atomic.Pointer[state], s *state, changes []change) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	current.Store(s)
 	l.changes = append(l.changes, changes...)
 	if excess := len(l.changes) - l.limit; excess > 0 {
 		// The changes of a version are kept or removed together.

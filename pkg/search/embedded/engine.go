@@ -247,8 +247,7 @@ func (e *Engine) snapshot() snapshot {
 // publish makes a transaction visible to readers.
 func (e *Engine) publish(t *transaction) {
 	s := t.state
-	e.current.Store(&s)
-	e.writer.free.release(e.log.publish(&s, t.journal.changes))
+	e.writer.free.release(e.log.publish(&e.current, &s, t.journal.changes))
 	s.measure()
 }
 
