@@ -86,7 +86,7 @@ func TestBoundsOfARequest(t *testing.T) {
 		{"searches that only count", searchv1alpha1.SearchSpec{Searches: slices.Repeat([]searchv1alpha1.SearchRequest{counted}, 100)}, ""},
 		{"too many orders", searchv1alpha1.SearchSpec{SearchRequest: ordered}, "spec.orderBy: Too many: 17: must have at most 16 items"},
 		{"counts by a text that cannot be a property", searchv1alpha1.SearchSpec{SearchRequest: searchv1alpha1.SearchRequest{CountBy: "a b"}}, "spec.countBy: Invalid value"},
-		{"counts beside several searches", searchv1alpha1.SearchSpec{SearchRequest: searchv1alpha1.SearchRequest{CountBy: "kind"}, Searches: []searchv1alpha1.SearchRequest{counted}},
+		{"counts in addition to several searches", searchv1alpha1.SearchSpec{SearchRequest: searchv1alpha1.SearchRequest{CountBy: "kind"}, Searches: []searchv1alpha1.SearchRequest{counted}},
 			"spec.searches: Forbidden: cannot be combined with other fields"},
 		{"too many related kinds", searchv1alpha1.SearchSpec{SearchRequest: related}, "spec.relatedKinds: Too many: 1001: must have at most 1000 items"},
 	} {
