@@ -144,7 +144,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		serving.ClientCA = &loadedCA{CAContentProvider: serving.ClientCA, hub: hub}
 	}
 	if authentication := &c.generic.Authentication; authentication.RequestHeaderConfig != nil {
-		authentication.Authenticator = newFrontProxy(authentication.RequestHeaderConfig, authentication.Authenticator, clock.RealClock{})
+		authentication.Authenticator = newFrontProxy(authentication.RequestHeaderConfig, hub, authentication.Authenticator, clock.RealClock{})
 		c.generic.Authorization.Authorizer = authorizedByHub(c.generic.Authorization.Authorizer)
 	}
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: hub.EventsV1()})

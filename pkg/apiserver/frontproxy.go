@@ -3,6 +3,7 @@ package apiserver
 import (
 	"bytes"
 	"crypto/x509"
+	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 )
@@ -34,6 +36,8 @@ type frontProxy struct {
 	// connection.
 	known *lru.Cache
 	clock clock.PassiveClock
+	// published verifies certificates of an authority that is not loaded yet.
+	published *publishedAuthority
 	// next authenticates all other requests.
 	next authenticator.Request
 }
@@ -45,15 +49,16 @@ type verification struct {
 	until  time.Time
 }
 
-func newFrontProxy(config *authenticatorfactory.RequestHeaderConfig, next authenticator.Request, passive clock.PassiveClock) *frontProxy {
+func newFrontProxy(config *authenticatorfactory.RequestHeaderConfig, hub kubernetes.Interface, next authenticator.Request, passive clock.PassiveClock) *frontProxy {
 	headers := group.NewAuthenticatedGroupAdder(headerrequest.NewDynamic(config.UsernameHeaders, config.UIDHeaders, config.GroupHeaders, config.ExtraHeaderPrefixes))
 	return &frontProxy{
-		config:   config,
-		headers:  headers,
-		verified: x509request.NewDynamicCAVerifier(config.CAContentProvider.VerifyOptions, headers, config.AllowedClientNames),
-		known:    lru.New(frontProxies),
-		clock:    passive,
-		next:     next,
+		config:    config,
+		headers:   headers,
+		verified:  x509request.NewDynamicCAVerifier(config.CAContentProvider.VerifyOptions, headers, config.AllowedClientNames),
+		known:     lru.New(frontProxies),
+		clock:     passive,
+		published: newPublishedAuthority(hub, headers, config.AllowedClientNames, passive),
+		next:      next,
 	}
 }
 
@@ -76,6 +81,11 @@ func (p *frontProxy) AuthenticateRequest(request *http.Request) (*authenticator.
 	// The state is read before the verification, so that a change meanwhile invalidates it.
 	state := verification{bundle: p.config.CAContentProvider.CurrentCABundleContent(), names: p.config.AllowedClientNames.Value()}
 	response, ok, err := p.verified.AuthenticateRequest(request)
+	if errors.As(err, &x509.UnknownAuthorityError{}) && p.namesUser(request) {
+		if response, ok := p.published.authenticate(request); ok {
+			return forwardedResponse(response), true, nil
+		}
+	}
 	if err != nil || !ok {
 		return p.next.AuthenticateRequest(request)
 	}
@@ -85,6 +95,11 @@ func (p *frontProxy) AuthenticateRequest(request *http.Request) (*authenticator.
 	}
 	p.known.Add(certificate, state)
 	return forwardedResponse(response), true, nil
+}
+
+// namesUser reports whether a request contains the user whom the hub has authenticated.
+func (p *frontProxy) namesUser(request *http.Request) bool {
+	return slices.ContainsFunc(p.config.UsernameHeaders.Value(), func(header string) bool { return request.Header.Get(header) != "" })
 }
 
 func forwardedResponse(response *authenticator.Response) *authenticator.Response {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/kubernetes/fake"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 	testingclock "k8s.io/utils/clock/testing"
@@ -104,9 +105,10 @@ func TestFrontProxy(t *testing.T) {
 		GroupHeaders: headerrequest.StaticStringSlice{"X-Remote-Group"}, ExtraHeaderPrefixes: headerrequest.StaticStringSlice{"X-Remote-Extra-"},
 		CAContentProvider:  published,
 		AllowedClientNames: headerrequest.StringSliceProviderFunc(func() []string { return names }),
-	}, authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+	}, fake.NewClientset(), authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
 		return &authenticator.Response{User: &user.DefaultInfo{Name: "next"}}, true, nil
 	}), clock)
+	proxy.published.patience = 0
 	certificate := first.client(t, "front-proxy", start.Add(frontProxyPeriod/2))
 
 	// request returns the user of a request, and whether the certificate was verified.
