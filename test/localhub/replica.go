@@ -33,15 +33,15 @@ const (
 	livenessPeriod    = 10 * time.Second
 	livenessFailures  = 6
 	gracePeriod       = 90 * time.Second
-	// nodeLeasePeriod and ReplicaControllerArgs make Kubernetes notice a lost node in 10 seconds instead of 50.
-	nodeLeasePeriod = 2 * time.Second
+	// nodeLeasePeriod and ReplicaControllerArgs make Kubernetes notice a lost node in 8 seconds instead of 50.
+	nodeLeasePeriod = time.Second
 )
 
 var (
 	// ReplicaControllers are the controllers of Kubernetes that maintain the endpoints of replicas.
 	ReplicaControllers = []string{"endpointslice-controller", "node-lifecycle-controller"}
 	// ReplicaControllerArgs are arguments of their controller manager.
-	ReplicaControllerArgs = []string{"--node-monitor-grace-period=8s", "--node-monitor-period=1s"}
+	ReplicaControllerArgs = []string{"--node-monitor-grace-period=6s", "--node-monitor-period=1s"}
 )
 
 // Replica is an APIServer that runs as a Pod of its own node. It does what a kubelet does: it reports the Pod and the
@@ -166,7 +166,7 @@ func (r *Replica) report(ctx context.Context) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: r.Node}, Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: &r.Node, LeaseDurationSeconds: ptr.To[int32](8), RenewTime: &now,
+			HolderIdentity: &r.Node, LeaseDurationSeconds: ptr.To[int32](6), RenewTime: &now,
 		}}
 		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
 	case err == nil:
