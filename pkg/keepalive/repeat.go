@@ -19,9 +19,13 @@ const (
 	repeatPeriod = 3 * time.Second
 	// waitAtMost is the time after which a request that waits for another one tries by itself.
 	waitAtMost = 30 * time.Second
+	// unauthorizedAtMost is the time during which a request is repeated that the server does not authenticate. It has
+	// the token with which it began, so the informer must begin again.
+	unauthorizedAtMost = time.Minute
 )
 
-// Repeat returns a transport that repeats the lists and watches of informers while the server is not available. An
+// Repeat returns a transport that repeats the lists and watches of informers while the server is not available. A hub
+// whose aggregation layer has an expired certificate returns 401, so these are repeated too, for a minute. An
 // informer itself waits up to a minute after a long outage, and its cache is out of date until then. Other requests
 // fail as before.
 func Repeat(inner http.RoundTripper) http.RoundTripper { return &repeater{inner: inner} }
@@ -40,7 +44,7 @@ func (r *repeater) RoundTrip(request *http.Request) (*http.Response, error) {
 		return r.inner.RoundTrip(request)
 	}
 	ctx := request.Context()
-	tries := false
+	began, tries := time.Now(), false
 	defer func() {
 		if tries {
 			r.release()
@@ -48,7 +52,7 @@ func (r *repeater) RoundTrip(request *http.Request) (*http.Response, error) {
 	}()
 	for {
 		response, err := r.inner.RoundTrip(request)
-		if ctx.Err() != nil || !unavailable(response, err) {
+		if ctx.Err() != nil || !unavailable(response, err, time.Since(began)) {
 			return response, err
 		}
 		if err == nil {
@@ -97,14 +101,17 @@ func ofInformer(request *http.Request) bool {
 	return request.Method == http.MethodGet && (query.Has("watch") || query.Has("resourceVersion"))
 }
 
-// unavailable reports whether the server does not respond, or the hub cannot reach it.
-func unavailable(response *http.Response, err error) bool {
+// unavailable reports whether the server does not respond, the hub cannot reach it, or the server does not authenticate
+// the hub.
+func unavailable(response *http.Response, err error, since time.Duration) bool {
 	if err != nil {
 		return true
 	}
 	switch response.StatusCode {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true
+	case http.StatusUnauthorized:
+		return since < unauthorizedAtMost
 	default:
 		return false
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -98,4 +99,41 @@ func TestRepeatAfterGivingUp(t *testing.T) {
 		t.Fatalf("Get() = %v, %v, want 200", response, err)
 	}
 	_ = response.Body.Close()
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
+
+// TestRepeatUnauthorized checks that a request waits for a server that does not authenticate the hub, and gives up
+// before its own token can be the reason.
+func TestRepeatUnauthorized(t *testing.T) {
+	for name, test := range map[string]struct {
+		outage time.Duration
+		status int
+	}{
+		"short": {20 * time.Second, http.StatusOK},
+		"long":  {time.Hour, http.StatusUnauthorized},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				client := &http.Client{Transport: Repeat(transport(func(*http.Request) (*http.Response, error) {
+					status := http.StatusOK
+					if time.Since(began) < test.outage {
+						status = http.StatusUnauthorized
+					}
+					return &http.Response{StatusCode: status, Body: http.NoBody}, nil
+				}))}
+				response, err := client.Get("http://hub/objects?watch=true")
+				if err != nil || response.StatusCode != test.status {
+					t.Fatalf("Get() = %v, %v, want %d", response, err, test.status)
+				}
+				_ = response.Body.Close()
+				if took, limit := time.Since(began), min(test.outage, unauthorizedAtMost)+2*repeatPeriod; took > limit {
+					t.Errorf("Get() took %s, want at most %s", took, limit)
+				}
+			})
+		})
+	}
 }
