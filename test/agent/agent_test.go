@@ -77,6 +77,7 @@ var applyTests = map[string]func(*testing.T, *cluster){
 	"permission-read-only":     testPermissionReadOnly,
 	"permission-role-extended": testPermissionRoleExtended,
 	"permission-contested":     testPermissionContested,
+	"permission-marked":        testPermissionMarked,
 }
 
 func testApplies(t *testing.T, c *cluster) {

@@ -539,3 +539,43 @@ func testPermissionContested(t *testing.T, c *cluster) {
 	})
 	c.refused(name, notOwned, roleNotApplied)
 }
+
+// testPermissionMarked checks that a subject who may patch a binding cannot keep it by its metadata.
+func testPermissionMarked(t *testing.T, c *cluster) {
+	c.run()
+	other := c.create("-other", nil, configMap("other", "x"))
+	c.condition(other, workv1.WorkApplied, metav1.ConditionTrue)
+	name := c.permission("", nil, clusterRoleBinding("NS", "view", "alice"))
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	thief, err := c.record(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := c.record(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	marked, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"annotations": map[string]string{"work.open-cluster-management.io/adopted": "true"},
+		"ownerReferences": []metav1.OwnerReference{{
+			APIVersion: workv1.SchemeGroupVersion.String(), Kind: "AppliedManifestWork", Name: thief.Name, UID: thief.UID,
+		}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bindings := c.kube.RbacV1().ClusterRoleBindings()
+	if _, err := bindings.Patch(t.Context(), c.name, types.MergePatchType, marked, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the agent restores its owner reference", func(ctx context.Context) error {
+		got, err := bindings.Get(ctx, c.name, metav1.GetOptions{})
+		if err == nil && (len(got.OwnerReferences) != 2 || got.OwnerReferences[1].UID != own.UID) {
+			err = fmt.Errorf("ownerReferences = %v", got.OwnerReferences)
+		}
+		return err
+	})
+	c.delete(name)
+	c.gone(name)
+	c.bound(c.name, false)
+}

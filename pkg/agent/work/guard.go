@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/apply"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
@@ -19,14 +18,17 @@ func (c *Controller) guard(work *workv1.ManifestWork, record *workv1.AppliedMani
 	if !decide.Guarded(work, record) {
 		return nil
 	}
-	return &decide.Guard{Owner: decide.OwnerRef(record), TakesOver: c.takesOver}
+	return &decide.Guard{Owner: decide.OwnerRef(record), Record: c.recordOf}
 }
 
-// takesOver reports whether an owner reference belongs to a ManifestWork that may take over
-// objects. A record that is not known yet triggers a pass when its ManifestWork writes the object.
-func (c *Controller) takesOver(owner metav1.OwnerReference) bool {
+// recordOf returns the record of an owner reference, or nil. A record that is not known yet triggers a
+// pass when its ManifestWork writes the object.
+func (c *Controller) recordOf(owner metav1.OwnerReference) *workv1.AppliedManifestWork {
 	record, err := c.records.Get(owner.Name)
-	return err == nil && record.UID == owner.UID && !decide.IsGuarded(record)
+	if err != nil || record.UID != owner.UID {
+		return nil
+	}
+	return record
 }
 
 // missingRole returns an error if a binding of a guarded ManifestWork must not be applied, or nil
@@ -49,16 +51,18 @@ func (p *pass) missingRole(binding *decide.Item) *decide.RoleNotAppliedError {
 func (p *pass) unbind(ctx context.Context, it *decide.Item, state *itemState, missing *decide.RoleNotAppliedError) {
 	ctx, cancel := context.WithTimeout(ctx, itemTimeout)
 	defer cancel()
+	t := &apply.Task{Item: it, RecordedUID: p.recordedUID(it, state)}
 	var err error = missing
 	if missing.Foreign {
-		if failed := p.remover.Remove(ctx, p.applier.Owner, p.entry(it), removal.Options{}); failed != nil {
+		entry := p.entry(it)
+		entry.UID = string(t.RecordedUID)
+		if failed := p.remover.Remove(ctx, p.record, entry, removal.Options{}); failed != nil {
 			p.checkReachable(failed)
 			err = fmt.Errorf("%w; the existing binding cannot be removed: %w", missing, failed)
 		}
 	}
-	t := &apply.Task{Item: it, RecordedUID: types.UID(p.entry(it).UID)}
 	live, readErr := p.applier.Read(ctx, t)
 	*state = itemState{hash: it.Hash}
-	state.Borrowed = live != nil && !p.applier.Guard.Created(t.RecordedUID, live)
+	state.Borrowed = live != nil && !p.applier.Guard.Created(it.ID(), t.RecordedUID, live)
 	p.setResult(ctx, it, state, live, err, readErr == nil)
 }

@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -179,7 +180,7 @@ func (p *pass) attempt(ctx context.Context, it *decide.Item, state *itemState) {
 	defer cancel()
 	frozen := p.frozen || decide.ItemComplete(p.work, it)
 	t := &apply.Task{
-		Item: it, State: &state.State, Former: p.former[it.ID().String()], RecordedUID: types.UID(p.entry(it).UID),
+		Item: it, State: &state.State, Former: p.former[it.ID().String()], RecordedUID: p.recordedUID(it, state),
 		Complete: func(live *unstructured.Unstructured) bool {
 			return it.Completable() && p.evaluator.Complete(ctx, p.budget, live, it.Config.ConditionRules)
 		},
@@ -251,6 +252,12 @@ func (p *pass) entry(it *decide.Item) workv1.AppliedManifestResourceMeta {
 	return p.entries[it.ID()]
 }
 
+// recordedUID returns the UID of the applied object of an item. The record contains it only after the
+// pass in which the object was created.
+func (p *pass) recordedUID(it *decide.Item, state *itemState) types.UID {
+	return cmp.Or(state.UID, types.UID(p.entry(it).UID))
+}
+
 // checkReachable sets unreachable if an error is not a response of the managed cluster.
 func (p *pass) checkReachable(err error) {
 	if _, answered := err.(apierrors.APIStatus); !answered && isConnectionError(err) {
@@ -274,8 +281,11 @@ func (p *pass) setResult(ctx context.Context, it *decide.Item, state *itemState,
 	}
 	if err == nil && it.Tracked() {
 		state.Applied = true
-		// A complete object may have been created by another writer.
-		if live != nil && !state.Borrowed && (it.Orphan || decide.HasOwner(live, p.applier.Owner)) {
+		// A complete object may have been created by another writer. The removal of a guarded
+		// ManifestWork deletes each recorded object, so an object that the executor may not be
+		// allowed to delete is not recorded.
+		orphan := it.Orphan && (p.applier.Guard == nil || !p.applier.Named)
+		if live != nil && !state.Borrowed && (orphan || decide.HasOwner(live, p.applier.Owner)) {
 			state.UID = live.GetUID()
 		}
 	}

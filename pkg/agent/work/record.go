@@ -83,6 +83,9 @@ func (c *Controller) keepRecord(ctx context.Context, work *workv1.ManifestWork, 
 			return err
 		}
 	}
+	if record, err = c.beginGuard(ctx, work, st, record); err != nil {
+		return err
+	}
 	updated := record.DeepCopy()
 	if updated.Annotations, err = recordAnnotations(work, updated.Annotations); err != nil || maps.Equal(updated.Annotations, record.Annotations) {
 		return err
@@ -155,8 +158,25 @@ func (c *Controller) ensureRecord(ctx context.Context, work *workv1.ManifestWork
 		klog.FromContext(ctx).Error(err, "Failed to decode the fields of earlier manifests; they stay in the objects")
 		former = decide.FieldSets{}
 	}
+	if record, err = c.beginGuard(ctx, work, st, record); err != nil {
+		return nil, nil, err
+	}
 	record, err = c.updateRecord(ctx, st, record, work, former.Union(sets))
 	return record, former, err
+}
+
+// beginGuard removes the UIDs from the record of a ManifestWork that was not guarded before, because it
+// may have adopted the objects. The owner references show which ones it created.
+func (c *Controller) beginGuard(ctx context.Context, work *workv1.ManifestWork, st *workState, record *workv1.AppliedManifestWork) (*workv1.AppliedManifestWork, error) {
+	if decide.IsGuarded(record) || !decide.Delivers(work) {
+		return record, nil
+	}
+	st.items = map[decide.ObjectID]*itemState{}
+	entries := slices.Clone(record.Status.AppliedResources)
+	for i := range entries {
+		entries[i].UID = ""
+	}
+	return c.setApplied(ctx, st, record, entries)
 }
 
 func (c *Controller) createRecord(ctx context.Context, work *workv1.ManifestWork, sets decide.FieldSets) (*workv1.AppliedManifestWork, error) {

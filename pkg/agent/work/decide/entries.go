@@ -17,6 +17,16 @@ func EntryID(entry workv1.AppliedManifestResourceMeta) ObjectID {
 	return ObjectID{Group: entry.Group, Resource: entry.Resource, Namespace: entry.Namespace, Name: entry.Name}
 }
 
+// EntryOf returns the entry of an object in an AppliedManifestWork, or nil if there is none.
+func EntryOf(record *workv1.AppliedManifestWork, id ObjectID) *workv1.AppliedManifestResourceMeta {
+	entries := record.Status.AppliedResources
+	at := slices.IndexFunc(entries, func(entry workv1.AppliedManifestResourceMeta) bool { return EntryID(entry) == id })
+	if at < 0 {
+		return nil
+	}
+	return &entries[at]
+}
+
 // entry returns the entry of the object without a UID.
 func (i *Item) entry() workv1.AppliedManifestResourceMeta {
 	return workv1.AppliedManifestResourceMeta{Group: i.GVR.Group, Resource: i.GVR.Resource, Namespace: i.Namespace, Name: i.Name, Version: i.GVR.Version}

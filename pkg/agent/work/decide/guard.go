@@ -107,9 +107,8 @@ func GuardReason(err error) string {
 type Guard struct {
 	// Owner refers to the AppliedManifestWork.
 	Owner metav1.OwnerReference
-	// TakesOver reports whether an owner reference belongs to a ManifestWork that is not guarded,
-	// and so may have taken over the object.
-	TakesOver func(metav1.OwnerReference) bool
+	// Record returns the AppliedManifestWork of an owner reference, or nil if it is not known.
+	Record func(metav1.OwnerReference) *workv1.AppliedManifestWork
 }
 
 // Judge decides whether the ManifestWork may change a live object. recorded is the UID in the
@@ -117,7 +116,7 @@ type Guard struct {
 // true if the ManifestWork did not create the object. In that case, Judge returns an error if
 // applying the manifest would change the object.
 func (g *Guard) Judge(it *Item, recorded types.UID, former FieldSet, live *unstructured.Unstructured) (borrowed bool, err error) {
-	if g == nil || g.Created(recorded, live) {
+	if g == nil || g.Created(it.ID(), recorded, live) {
 		return false, nil
 	}
 	if matches(it, former, live) {
@@ -151,22 +150,40 @@ func (g *Guard) Contested(it *Item) error {
 	return &NotOwnedError{object: Describe(it.Meta()), contested: true}
 }
 
-// Created reports whether the ManifestWork created a live object. The first ManifestWork among the
-// owners of an object created it, unless a ManifestWork that is not guarded has taken it over. When
-// that ManifestWork releases the object, the next owner inherits it.
-// An object with an owner reference but without a recorded UID was created just before the agent
-// stopped.
-func (g *Guard) Created(recorded types.UID, live *unstructured.Unstructured) bool {
+// Created reports whether the ManifestWork created a live object. The UID is recorded only of an
+// object that it created, and subjects of a ClusterPermission, who may be allowed to change the
+// metadata of the object, cannot change the record. So a recorded object belongs to the ManifestWork
+// until another one has taken it over, whatever its annotations and owner references are.
+// The first ManifestWork among the owners of an object without a recorded UID created it just before
+// the agent stopped, or inherits it from an owner that has released it.
+func (g *Guard) Created(id ObjectID, recorded types.UID, live *unstructured.Unstructured) bool {
 	if g == nil {
 		return true
 	}
-	if _, adopted := live.GetAnnotations()[AdoptedAnnotation]; adopted {
+	owners := RecordOwners(live)
+	own := slices.IndexFunc(owners, sameUID(g.Owner))
+	for i, owner := range owners {
+		if i != own && g.takenOver(owner, own < 0 || i < own, id, live.GetUID()) {
+			return false
+		}
+	}
+	if recorded != "" && recorded == live.GetUID() {
+		return true
+	}
+	_, adopted := live.GetAnnotations()[AdoptedAnnotation]
+	return own == 0 && !adopted
+}
+
+// takenOver reports whether an object belongs to the ManifestWork of another owner reference: one that
+// is not guarded, or an earlier owner that has created it. An AppliedManifestWork that does not list
+// the object does not own it.
+func (g *Guard) takenOver(owner metav1.OwnerReference, earlier bool, id ObjectID, uid types.UID) bool {
+	record := g.Record(owner)
+	if record == nil {
 		return false
 	}
-	if owners := RecordOwners(live); len(owners) > 0 {
-		return owners[0].UID == g.Owner.UID && !slices.ContainsFunc(owners[1:], g.TakesOver)
-	}
-	return recorded != "" && recorded == live.GetUID()
+	entry := EntryOf(record, id)
+	return entry != nil && (!IsGuarded(record) || earlier && entry.UID == string(uid))
 }
 
 // matches reports whether applying the manifest would not change a live object, and the object

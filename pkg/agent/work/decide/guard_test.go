@@ -14,15 +14,30 @@ import (
 
 func TestJudge(t *testing.T) {
 	const (
-		role    = `apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole`
-		binding = `apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding`
-		get     = `rules: [{verbs: [get], apiGroups: [""], resources: [pods]}]`
-		all     = `rules: [{verbs: ["*"], apiGroups: ["*"], resources: ["*"]}]`
-		ours    = `{apiVersion: work.open-cluster-management.io/v1, kind: AppliedManifestWork, name: ours, uid: ours}`
-		theirs  = `{apiVersion: work.open-cluster-management.io/v1, kind: AppliedManifestWork, name: theirs, uid: theirs}`
-		keepers = `{apiVersion: work.open-cluster-management.io/v1, kind: AppliedManifestWork, name: keepers, uid: keepers}`
-		adopted = `annotations: {work.open-cluster-management.io/adopted: "true"}`
+		role      = `apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole`
+		binding   = `apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding`
+		get       = `rules: [{verbs: [get], apiGroups: [""], resources: [pods]}]`
+		all       = `rules: [{verbs: ["*"], apiGroups: ["*"], resources: ["*"]}]`
+		ours      = `{apiVersion: work.open-cluster-management.io/v1, kind: AppliedManifestWork, name: ours, uid: ours}`
+		theirs    = `{apiVersion: work.open-cluster-management.io/v1, kind: AppliedManifestWork, name: theirs, uid: theirs}`
+		keepers   = `{apiVersion: work.open-cluster-management.io/v1, kind: AppliedManifestWork, name: keepers, uid: keepers}`
+		lenders   = `{apiVersion: work.open-cluster-management.io/v1, kind: AppliedManifestWork, name: lenders, uid: lenders}`
+		borrowers = `{apiVersion: work.open-cluster-management.io/v1, kind: AppliedManifestWork, name: borrowers, uid: borrowers}`
+		absent    = `{apiVersion: work.open-cluster-management.io/v1, kind: AppliedManifestWork, name: absent, uid: absent}`
+		adopted   = `annotations: {work.open-cluster-management.io/adopted: "true"}`
 	)
+	record := func(guarded bool, entries ...workv1.AppliedManifestResourceMeta) *workv1.AppliedManifestWork {
+		record := &workv1.AppliedManifestWork{Status: workv1.AppliedManifestWorkStatus{AppliedResources: entries}}
+		if guarded {
+			record.Annotations = map[string]string{GuardedAnnotation: "true"}
+		}
+		return record
+	}
+	listed := workv1.AppliedManifestResourceMeta{Name: "a", UID: "u"}
+	records := map[string]*workv1.AppliedManifestWork{
+		"theirs": record(true, listed), "keepers": record(false, listed), "lenders": record(false, workv1.AppliedManifestResourceMeta{Name: "b"}),
+		"borrowers": record(true, workv1.AppliedManifestResourceMeta{Name: "a"}),
+	}
 	for name, test := range map[string]struct {
 		live, want string
 		recorded   types.UID
@@ -73,10 +88,25 @@ func TestJudge(t *testing.T) {
 			live: `{` + binding + `, metadata: {name: a, uid: u}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: r}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: u}]}`,
 			want: `{` + binding + `, metadata: {name: a}, roleRef: {kind: ClusterRole, name: r}, subjects: [{kind: User, name: u}]}`, borrowed: true,
 		},
-		"adopted before ManifestWorks were guarded": {
-			live:     `{` + role + `, metadata: {name: a, uid: u, ` + adopted + `, ownerReferences: [` + ours + `]}, ` + all + `}`,
-			want:     `{` + role + `, metadata: {name: a}, ` + get + `}`,
-			recorded: "u", refused: true, borrowed: true,
+		"inherited from an unguarded ManifestWork that adopted it": {
+			live: `{` + role + `, metadata: {name: a, uid: u, ` + adopted + `, ownerReferences: [` + ours + `]}, ` + all + `}`,
+			want: `{` + role + `, metadata: {name: a}, ` + get + `}`, refused: true, borrowed: true,
+		},
+		"created, annotated by its subject": {
+			live: `{` + role + `, metadata: {name: a, uid: u, ` + adopted + `, ownerReferences: [` + ours + `]}, ` + get + `}`,
+			want: `{` + role + `, metadata: {name: a}, ` + get + `}`, recorded: "u",
+		},
+		"created, annotated and released by its subject": {
+			live: `{` + role + `, metadata: {name: a, uid: u, ` + adopted + `}, ` + get + `}`,
+			want: `{` + role + `, metadata: {name: a}, ` + get + `}`, recorded: "u",
+		},
+		"created, given by its subject to AppliedManifestWorks that do not list it": {
+			live: `{` + role + `, metadata: {name: a, uid: u, ` + adopted + `, ownerReferences: [` + lenders + `, ` + absent + `, ` + ours + `]}, ` + get + `}`,
+			want: `{` + role + `, metadata: {name: a}, ` + get + `}`, recorded: "u",
+		},
+		"replaced, annotated": {
+			live: `{` + role + `, metadata: {name: a, uid: other, ` + adopted + `}, ` + get + `}`,
+			want: `{` + role + `, metadata: {name: a}, ` + get + `}`, recorded: "u", borrowed: true,
 		},
 		"of another ManifestWork": {
 			live:     `{` + role + `, metadata: {name: a, uid: u, ownerReferences: [` + theirs + `, ` + ours + `]}, ` + all + `}`,
@@ -91,11 +121,16 @@ func TestJudge(t *testing.T) {
 			live: `{` + role + `, metadata: {name: a, uid: u, ownerReferences: [` + ours + `, ` + theirs + `]}, ` + all + `}`,
 			want: `{` + role + `, metadata: {name: a}, ` + get + `}`,
 		},
+		"shared with an earlier owner that did not create it": {
+			live:     `{` + role + `, metadata: {name: a, uid: u, ownerReferences: [` + borrowers + `, ` + ours + `]}, ` + all + `}`,
+			want:     `{` + role + `, metadata: {name: a}, ` + get + `}`,
+			recorded: "u",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			live, want := object(t, test.live), manifest(t, test.want)
 			it := &Item{Object: want, GVK: want.GroupVersionKind(), Name: want.GetName()}
-			guard := &Guard{Owner: metav1.OwnerReference{UID: "ours"}, TakesOver: func(owner metav1.OwnerReference) bool { return owner.Name == "keepers" }}
+			guard := &Guard{Owner: metav1.OwnerReference{UID: "ours"}, Record: func(owner metav1.OwnerReference) *workv1.AppliedManifestWork { return records[owner.Name] }}
 			if borrowed, err := guard.Judge(it, test.recorded, nil, live); (err != nil) != test.refused || borrowed != test.borrowed {
 				t.Errorf("Judge() = %t, %v, want %t and an error = %t", borrowed, err, test.borrowed, test.refused)
 			}

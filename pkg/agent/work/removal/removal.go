@@ -67,7 +67,7 @@ type outcome struct {
 // of one resource concurrently. At the end, it checks whether the objects are deleted. A revocation
 // takes effect with the deletion.
 func (r *Remover) RemoveAll(ctx context.Context, record *workv1.AppliedManifestWork, entries []workv1.AppliedManifestResourceMeta, options Options) ([]workv1.AppliedManifestResourceMeta, error) {
-	outcomes, owner := make([]outcome, len(entries)), decide.OwnerRef(record)
+	outcomes := make([]outcome, len(entries))
 	for end := len(entries); end > 0; {
 		start := end - 1
 		for start > 0 && sameResource(entries[start-1], entries[start]) {
@@ -78,7 +78,7 @@ func (r *Remover) RemoveAll(ctx context.Context, record *workv1.AppliedManifestW
 			if i < len(entries)-1 && r.expired(options) {
 				return
 			}
-			outcomes[i] = r.traced(ctx, owner, entries[i], options)
+			outcomes[i] = r.traced(ctx, record, entries[i], options)
 		})
 		end = start
 	}
@@ -120,23 +120,25 @@ func finished(err error) outcome {
 }
 
 // Remove removes the object of one entry. It does not wait for the deletion.
-func (r *Remover) Remove(ctx context.Context, owner metav1.OwnerReference, entry workv1.AppliedManifestResourceMeta, options Options) error {
-	return r.traced(ctx, owner, entry, options).err
+func (r *Remover) Remove(ctx context.Context, record *workv1.AppliedManifestWork, entry workv1.AppliedManifestResourceMeta, options Options) error {
+	return r.traced(ctx, record, entry, options).err
 }
 
 // traced removes an object in a span.
-func (r *Remover) traced(ctx context.Context, owner metav1.OwnerReference, entry workv1.AppliedManifestResourceMeta, options Options) outcome {
+func (r *Remover) traced(ctx context.Context, record *workv1.AppliedManifestWork, entry workv1.AppliedManifestResourceMeta, options Options) outcome {
 	ctx, span := tracing.Start(ctx, "Remove object",
 		tracing.Text("object.resource", schema.GroupResource{Group: entry.Group, Resource: entry.Resource}.String()), tracing.Text("object.version", entry.Version),
 		tracing.Text("object.namespace", entry.Namespace), tracing.Text("object.name", entry.Name))
-	came := r.remove(ctx, owner, entry, options)
+	came := r.remove(ctx, record, entry, options)
 	tracing.End(span, tracing.Reason(came.err))
 	return came
 }
 
 // remove deletes an object. If the object stays, existed before, or has other owners, it removes
-// only the owner reference.
-func (r *Remover) remove(ctx context.Context, owner metav1.OwnerReference, entry workv1.AppliedManifestResourceMeta, options Options) outcome {
+// only the owner reference. An object that a guarded ManifestWork created is deleted whatever its
+// annotations and owner references are: the subjects of a ClusterPermission may be allowed to change
+// them, but not the record.
+func (r *Remover) remove(ctx context.Context, record *workv1.AppliedManifestWork, entry workv1.AppliedManifestResourceMeta, options Options) outcome {
 	client, live, err := r.live(ctx, entry)
 	if err != nil {
 		return outcome{err: err}
@@ -144,17 +146,21 @@ func (r *Remover) remove(ctx context.Context, owner metav1.OwnerReference, entry
 	if live == nil {
 		return outcome{done: true}
 	}
+	owner := decide.OwnerRef(record)
 	owned := decide.HasOwner(live, owner)
-	if !owned && (options.OwnedOnly || entry.UID == "" || entry.UID != string(live.UID)) {
+	created := decide.IsGuarded(record) && entry.UID == string(live.UID)
+	if !owned && !created && (options.OwnedOnly || entry.UID == "" || entry.UID != string(live.UID)) {
 		// Another object has the name of the applied object.
 		return outcome{done: true}
 	}
-	others, err := r.otherOwners(ctx, live, owner)
+	others, err := r.otherOwners(ctx, live, owner, func(other *workv1.AppliedManifestWork) bool {
+		return !created || decide.EntryOf(other, decide.EntryID(entry)) != nil
+	})
 	if err != nil {
 		return outcome{err: err}
 	}
 	_, adopted := live.Annotations[decide.AdoptedAnnotation]
-	if adopted || others || options.Orphan != nil && options.Orphan(decide.EntryID(entry)) {
+	if adopted && !created || others || options.Orphan != nil && options.Orphan(decide.EntryID(entry)) {
 		if owned {
 			err = release(ctx, client, live, owner, others)
 		}
@@ -216,8 +222,9 @@ func IgnoreNotFound(err error) error {
 	return err
 }
 
-// otherOwners reports whether an existing AppliedManifestWork other than owner owns an object.
-func (r *Remover) otherOwners(ctx context.Context, object metav1.Object, owner metav1.OwnerReference) (bool, error) {
+// otherOwners reports whether an existing AppliedManifestWork other than owner, for which counts returns
+// true, owns an object.
+func (r *Remover) otherOwners(ctx context.Context, object metav1.Object, owner metav1.OwnerReference, counts func(*workv1.AppliedManifestWork) bool) (bool, error) {
 	for _, other := range decide.RecordOwners(object) {
 		if other.UID == owner.UID {
 			continue
@@ -229,7 +236,7 @@ func (r *Remover) otherOwners(ctx context.Context, object metav1.Object, owner m
 		if err != nil {
 			return false, err
 		}
-		if record.UID == other.UID {
+		if record.UID == other.UID && counts(record) {
 			return true, nil
 		}
 	}

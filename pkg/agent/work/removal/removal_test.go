@@ -30,6 +30,7 @@ func TestRemoveAll(t *testing.T) {
 		owners      []string
 		annotations map[string]string
 		recorded    types.UID
+		guarded     bool
 		options     Options
 		deleted     bool
 		// left are the owners after the removal. adopted is true if the object still has the
@@ -37,16 +38,23 @@ func TestRemoveAll(t *testing.T) {
 		left    []string
 		adopted bool
 	}{
-		"owned":                          {owners: []string{"ours"}, deleted: true},
-		"recorded":                       {recorded: "u", deleted: true},
-		"recorded, only owned":           {recorded: "u", options: Options{OwnedOnly: true}},
-		"another object":                 {recorded: "other"},
-		"shared":                         {owners: []string{"ours", "theirs"}, left: []string{"theirs"}},
-		"shared with a lost record":      {owners: []string{"ours", "lost"}, deleted: true},
-		"adopted":                        {owners: []string{"ours"}, annotations: adopted},
-		"adopted and shared":             {owners: []string{"ours", "theirs"}, annotations: adopted, left: []string{"theirs"}, adopted: true},
-		"orphan":                         {owners: []string{"ours"}, options: Options{Orphan: func(decide.ObjectID) bool { return true }}},
-		"orphan of another ManifestWork": {owners: []string{"theirs"}, options: Options{Orphan: func(decide.ObjectID) bool { return true }}, left: []string{"theirs"}},
+		"owned":                              {owners: []string{"ours"}, deleted: true},
+		"recorded":                           {recorded: "u", deleted: true},
+		"recorded, only owned":               {recorded: "u", options: Options{OwnedOnly: true}},
+		"another object":                     {recorded: "other"},
+		"shared":                             {owners: []string{"ours", "theirs"}, left: []string{"theirs"}},
+		"shared with a lost record":          {owners: []string{"ours", "lost"}, deleted: true},
+		"adopted":                            {owners: []string{"ours"}, annotations: adopted},
+		"adopted and shared":                 {owners: []string{"ours", "theirs"}, annotations: adopted, left: []string{"theirs"}, adopted: true},
+		"orphan":                             {owners: []string{"ours"}, options: Options{Orphan: func(decide.ObjectID) bool { return true }}},
+		"guarded, annotated by its subject":  {owners: []string{"ours"}, annotations: adopted, recorded: "u", guarded: true, deleted: true},
+		"guarded, released by its subject":   {annotations: adopted, recorded: "u", guarded: true, options: Options{OwnedOnly: true}, deleted: true},
+		"guarded, given away by its subject": {owners: []string{"ours", "theirs"}, recorded: "u", guarded: true, deleted: true},
+		"guarded and shared":                 {owners: []string{"ours", "sharers"}, recorded: "u", guarded: true, left: []string{"sharers"}},
+		"guarded, not created":               {owners: []string{"ours"}, annotations: adopted, guarded: true},
+		"guarded, another object":            {annotations: adopted, recorded: "other", guarded: true, adopted: true},
+		"guarded orphan":                     {owners: []string{"ours"}, recorded: "u", guarded: true, options: Options{Orphan: func(decide.ObjectID) bool { return true }}},
+		"orphan of another ManifestWork":     {owners: []string{"theirs"}, options: Options{Orphan: func(decide.ObjectID) bool { return true }}, left: []string{"theirs"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheme := metadatafake.NewTestScheme()
@@ -60,16 +68,21 @@ func TestRemoveAll(t *testing.T) {
 			for _, owner := range test.owners {
 				decide.SetOwner(object, decide.OwnerRef(record(owner)))
 			}
+			ours, sharers := record("ours"), record("sharers")
+			if test.guarded {
+				ours.Annotations = map[string]string{decide.GuardedAnnotation: "true"}
+			}
+			sharers.Status.AppliedResources = []workv1.AppliedManifestResourceMeta{{Version: "v1", Resource: "configmaps", Namespace: "n", Name: "a"}}
 			objects := metadatafake.NewSimpleMetadataClient(scheme, object)
 			r := &Remover{
-				Objects: objects, Records: fake.NewSimpleClientset(record("ours"), record("theirs")).WorkV1().AppliedManifestWorks(),
+				Objects: objects, Records: fake.NewSimpleClientset(ours, record("theirs"), sharers).WorkV1().AppliedManifestWorks(),
 				Served: func(_ context.Context, gvr schema.GroupVersionResource) (schema.GroupVersionResource, error) {
 					return gvr, nil
 				},
 				Now: time.Now,
 			}
 			entry := workv1.AppliedManifestResourceMeta{Version: "v1", Resource: "configmaps", Namespace: "n", Name: "a", UID: string(test.recorded)}
-			remaining, err := r.RemoveAll(t.Context(), record("ours"), []workv1.AppliedManifestResourceMeta{entry}, test.options)
+			remaining, err := r.RemoveAll(t.Context(), ours, []workv1.AppliedManifestResourceMeta{entry}, test.options)
 			if err != nil || len(remaining) > 0 {
 				t.Fatalf("RemoveAll() = %v, %v, want no remaining entries", remaining, err)
 			}
