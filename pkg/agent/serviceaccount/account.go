@@ -238,6 +238,10 @@ func (c *Controller) revoke(ctx context.Context, name string, deleting, seen boo
 			c.restored.Retain(ref, fmt.Sprintf("ServiceAccount %s/%s", account.Namespace, name))
 			return true, nil
 		}
+		// The ManagedServiceAccount may have been created just before the restore was confirmed.
+		if gone, err := c.ownerGone(ctx, name); !gone {
+			return false, err
+		}
 	}
 	c.restored.Release(ref)
 	if err := c.deleteAccount(ctx, account); err != nil {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/restored"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 func retainedRef(work string) restored.Ref {
@@ -19,10 +21,19 @@ func retainedRef(work string) restored.Ref {
 // ManifestWork.
 func (c *Controller) retainRecord(ctx context.Context, st *workState, record *workv1.AppliedManifestWork) (bool, error) {
 	keeps, err := c.restored.Keeps(ctx, st.seen)
-	if keeps && err == nil {
-		c.restored.Retain(retainedRef(record.Spec.ManifestWorkName), counted(len(record.Status.AppliedResources)))
+	if err != nil {
+		return true, err
 	}
-	return keeps, err
+	if keeps {
+		c.restored.Retain(retainedRef(record.Spec.ManifestWorkName), counted(len(record.Status.AppliedResources)))
+		return true, nil
+	}
+	// The ManifestWork may have been created just before the confirmation.
+	gone, err := c.workGone(ctx, record.Spec.ManifestWorkName)
+	if err == nil && !gone {
+		err = reconcile.ErrOutdated
+	}
+	return false, err
 }
 
 // retain splits the entries of recorded objects that have no manifest. Those of the first pass stay while
@@ -49,7 +60,10 @@ func (p *pass) retain(ctx context.Context, left []workv1.AppliedManifestResource
 	}
 	keeps := false
 	if len(kept) > 0 {
-		if keeps, err = p.restored.Keeps(ctx, false); err != nil {
+		if keeps, err = p.restored.Keeps(ctx, false); err == nil && !keeps {
+			err = p.current(ctx)
+		}
+		if err != nil {
 			return left, nil, err
 		}
 	}
@@ -65,6 +79,16 @@ func (p *pass) retain(ctx context.Context, left []workv1.AppliedManifestResource
 	p.restored.Retain(ref, counted(len(kept))+" without a manifest")
 	p.soon(restored.Pause)
 	return kept, removable, nil
+}
+
+// current returns an error if the ManifestWork of the pass is not the latest version. Manifests that an
+// administrator adds before the confirmation of a restore may reach the informer after it.
+func (p *pass) current(ctx context.Context) error {
+	live, err := p.hub.WorkV1().ManifestWorks(p.work.Namespace).Get(ctx, p.work.Name, metav1.GetOptions{})
+	if err == nil && (live.UID != p.work.UID || live.Generation != p.work.Generation) {
+		err = reconcile.ErrOutdated
+	}
+	return err
 }
 
 func counted(objects int) string {
