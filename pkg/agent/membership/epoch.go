@@ -56,7 +56,8 @@ func raised(stored, known *identity) bool {
 	return err == nil && now.Follows(before)
 }
 
-// raise records a higher epoch, together with another change of the identity, unless the recorded epoch has changed.
+// raise records a higher epoch, together with another change of the identity. It returns errRaised if the recorded epoch has
+// changed or is not lower.
 func (r *Registrar) raise(ctx context.Context, from, to rehoming.Epoch, change func(*identity)) (*identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -66,7 +67,8 @@ func (r *Registrar) raise(ctx context.Context, from, to rehoming.Epoch, change f
 		if stored, failed = epochOf(i); failed != nil {
 			return
 		}
-		if stored != from {
+		// The hub may have answered before this process recorded a higher epoch.
+		if stored != from || !to.Follows(stored) {
 			failed = errRaised
 			return
 		}

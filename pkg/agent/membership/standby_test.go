@@ -158,6 +158,26 @@ func TestMoveTo(t *testing.T) {
 	}
 }
 
+// TestMoveToSlowHub checks that a standby hub whose answer came too late does not lower the recorded epoch.
+func TestMoveToSlowHub(t *testing.T) {
+	for _, recorded := range []string{"2/b", "1/b"} {
+		r := newRegistrar(t, Config{})
+		if _, err := r.store.write(t.Context(), func(i *identity) { i.set(keyHubEpoch, recorded) }); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.moveTo(t.Context(), &standbyHub{kubeconfig: []byte(standbyKubeconfig), server: "https://standby", epoch: rehoming.Epoch{Number: 1, Hub: "a"}}); err != nil {
+			t.Fatal(err)
+		}
+		secret, err := r.config.Managed.CoreV1().Secrets(r.config.Namespace).Get(t.Context(), r.config.SecretName, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(secret.Data[keyHubEpoch]) != recorded || hasAny(secret, keyStandbyKubeconfig) {
+			t.Errorf("Secret after moveTo() to epoch 1/a = %q, want it unchanged with epoch %s", secret.Data, recorded)
+		}
+	}
+}
+
 // TestOwnStandby checks that a cluster that has moved keeps the newest token for its hub, and does not ask the hub whether it
 // replaces itself.
 func TestOwnStandby(t *testing.T) {
