@@ -90,10 +90,13 @@ func (a *Agent) Serve(ctx context.Context, hub membership.Hub) error {
 
 // serve runs a session, and another one after each restore of the hub, until ctx ends or one fails.
 func (a *Agent) serve(ctx context.Context, open func() (*session, error)) error {
-	for {
+	for again := false; ; again = true {
 		s, err := open()
 		if err != nil {
 			return err
+		}
+		if again {
+			s.restored.Expect()
 		}
 		a.session.Store(s)
 		if err := s.run(ctx); !errors.Is(err, restored.ErrRestored) {

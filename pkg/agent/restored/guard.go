@@ -67,8 +67,8 @@ type Guard struct {
 	once    sync.Once
 
 	mu sync.Mutex
-	// restore is the restore of the hub's data when the session began. found is true if the ManagedCluster
-	// existed then.
+	// restore is the restore of the hub's data when the session began. found is true if this process has
+	// read the ManagedCluster.
 	restore string
 	found   bool
 	// retained describes what stays, by resource and name.
@@ -92,22 +92,43 @@ func New(config Config) *Guard {
 	return &Guard{config: config, changed: make(chan struct{}), retained: map[Ref]string{}}
 }
 
+// Expect makes Begin wait for the ManagedCluster, because an earlier session has read it.
+func (g *Guard) Expect() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.found = true
+}
+
+// expected reports whether this process has read the ManagedCluster.
+func (g *Guard) expected() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.found || g.config.Latest != nil && g.config.Latest() != nil
+}
+
 // Begin reads the ManagedCluster. The session must not list objects of the hub before. It returns an
-// error only if ctx has ended.
+// error only if ctx has ended. If this process has never read the ManagedCluster and the hub does not
+// return it, nothing shows whether the hub was restored, so objects that the hub does not know are removed.
 func (g *Guard) Begin(ctx context.Context) error {
+	logger, waiting := klog.FromContext(ctx), ""
 	backoff := wait.Backoff{Duration: firstRetry, Factor: 2, Jitter: 0.5, Steps: retries, Cap: requestTimeout}
 	delay := backoff.DelayFunc()
 	return delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		cluster, err := g.read(ctx)
-		if err != nil {
-			klog.FromContext(ctx).V(1).Info("Failed to read the ManagedCluster", "cluster", g.config.ClusterName, "err", err)
+		switch {
+		case unreadable(err) && !g.expected():
+			logger.Info("The agent cannot read its ManagedCluster, so it does not keep objects that a restored hub does not know", "cluster", g.config.ClusterName, "err", err)
+			return true, nil
+		case err != nil:
+			if waiting != err.Error() {
+				waiting = err.Error()
+				logger.Info("Waiting for the ManagedCluster", "cluster", g.config.ClusterName, "err", err)
+			}
 			return false, nil
 		}
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if g.found = cluster != nil; g.found {
-			g.restore = cluster.Annotations[clusterv1.RestoredAnnotation]
-		}
+		g.found, g.restore = true, cluster.Annotations[clusterv1.RestoredAnnotation]
 		return true, nil
 	})
 }
@@ -122,15 +143,15 @@ func (g *Guard) Run(ctx context.Context) error {
 	}
 }
 
-// read returns the own ManagedCluster, or nil if the hub does not have it or does not allow to read it.
+// unreadable reports whether an error shows that the hub does not have the ManagedCluster or does not
+// allow to read it.
+func unreadable(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) }
+
+// read returns the own ManagedCluster.
 func (g *Guard) read(ctx context.Context) (*clusterv1.ManagedCluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	cluster, err := g.config.Clusters.Get(ctx, g.config.ClusterName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		return nil, nil
-	}
-	return cluster, err
+	return g.config.Clusters.Get(ctx, g.config.ClusterName, metav1.GetOptions{})
 }
 
 // Keeps reports whether objects that the hub does not know must stay. seen is true if the session has
@@ -142,7 +163,7 @@ func (g *Guard) Keeps(ctx context.Context, seen bool) (bool, error) {
 		return false, nil
 	}
 	g.mu.Lock()
-	restore, found := g.restore, g.found
+	restore := g.restore
 	g.mu.Unlock()
 	// The last known state may be older than the data, but it delays a removal at most.
 	if g.config.Latest != nil && !seen {
@@ -152,16 +173,17 @@ func (g *Guard) Keeps(ctx context.Context, seen bool) (bool, error) {
 	}
 	cluster, err := g.read(ctx)
 	switch {
+	case unreadable(err) && !g.expected():
+		return false, nil
+	case unreadable(err):
+		return true, fmt.Errorf("the hub may have lost data, because it does not return the ManagedCluster any more: %w", err)
 	case err != nil:
 		return true, fmt.Errorf("reading the ManagedCluster to find out whether the hub was restored: %w", err)
-	case cluster == nil && found:
-		return true, errors.New("the hub does not return the ManagedCluster any more, so it may have lost data")
-	case cluster == nil:
-		return false, nil
 	case cluster.Annotations[clusterv1.RestoredAnnotation] != restore:
 		g.once.Do(func() { close(g.changed) })
 		return true, ErrRestored
 	}
+	g.Expect()
 	return !seen && cluster.PendingRestore() != "", nil
 }
 

@@ -19,9 +19,16 @@ type hub struct {
 	clusterclient.ManagedClusterInterface
 	cluster *clusterv1.ManagedCluster
 	err     error
+	// lost are the errors of the first requests.
+	lost []error
 }
 
 func (h *hub) Get(context.Context, string, metav1.GetOptions) (*clusterv1.ManagedCluster, error) {
+	if len(h.lost) > 0 {
+		err := h.lost[0]
+		h.lost = h.lost[1:]
+		return nil, err
+	}
 	return h.cluster, h.err
 }
 
@@ -45,7 +52,7 @@ func TestKeeps(t *testing.T) {
 		nowErr     error
 		seen       bool
 		want       bool
-		wantErr    error // any, if it is not ErrRestored
+		wantErr    error
 	}{
 		"never restored":                        {began: marked("", ""), now: marked("", "")},
 		"restored":                              {began: marked("1", ""), now: marked("1", ""), want: true},
@@ -57,6 +64,7 @@ func TestKeeps(t *testing.T) {
 		"restored again":                        {began: marked("1", "1"), now: marked("2", "1"), want: true, wantErr: ErrRestored},
 		"the hub does not respond":              {began: marked("", ""), nowErr: unavailable, want: true, wantErr: unavailable},
 		"the hub has lost the ManagedCluster":   {began: marked("", ""), nowErr: notFound, want: true, wantErr: notFound},
+		"the agent may not read it any more":    {began: marked("", ""), nowErr: forbidden, want: true, wantErr: forbidden},
 		"the hub never had the ManagedCluster":  {beganErr: notFound, nowErr: notFound},
 		"the agent may not read ManagedCluster": {beganErr: forbidden, nowErr: forbidden},
 	} {
@@ -67,7 +75,7 @@ func TestKeeps(t *testing.T) {
 		}
 		h.cluster, h.err = test.now, test.nowErr
 		got, err := g.Keeps(t.Context(), test.seen)
-		if got != test.want || (err != nil) != (test.wantErr != nil) || errors.Is(test.wantErr, ErrRestored) != errors.Is(err, ErrRestored) {
+		if got != test.want || (err != nil) != (test.wantErr != nil) || test.wantErr != nil && !errors.Is(err, test.wantErr) {
 			t.Errorf("%s: Keeps() = %t, %v, want %t, %v", name, got, err, test.want, test.wantErr)
 		}
 		select {
@@ -78,6 +86,52 @@ func TestKeeps(t *testing.T) {
 		default:
 			if errors.Is(test.wantErr, ErrRestored) {
 				t.Errorf("%s: the session continues, want it to end", name)
+			}
+		}
+	}
+}
+
+// TestLostLater checks that a ManagedCluster that the agent has read after the session began protects from
+// then on.
+func TestLostLater(t *testing.T) {
+	notFound := apierrors.NewNotFound(clusterv1.Resource("managedclusters"), "cluster1")
+	h := &hub{err: notFound}
+	g := New(Config{ClusterName: "cluster1", Clusters: h})
+	if err := g.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.cluster, h.err = marked("", ""), nil
+	if keeps, err := g.Keeps(t.Context(), false); keeps || err != nil {
+		t.Errorf("Keeps() of a hub that was not restored = %t, %v, want false", keeps, err)
+	}
+	h.cluster, h.err = nil, notFound
+	if keeps, err := g.Keeps(t.Context(), true); !keeps || !errors.Is(err, notFound) {
+		t.Errorf("Keeps() without the ManagedCluster = %t, %v, want true, %v", keeps, err, notFound)
+	}
+}
+
+// TestBeginWaits checks that a session does not begin without the ManagedCluster if the agent has read it
+// before: an earlier session, or the part of the agent that registers the cluster.
+func TestBeginWaits(t *testing.T) {
+	for _, lost := range []error{
+		apierrors.NewNotFound(clusterv1.Resource("managedclusters"), "cluster1"),
+		apierrors.NewForbidden(clusterv1.Resource("managedclusters"), "cluster1", nil),
+	} {
+		for _, registered := range []bool{false, true} {
+			h := &hub{cluster: marked("1", ""), lost: []error{lost}}
+			config := Config{ClusterName: "cluster1", Clusters: h}
+			if registered {
+				config.Latest = func() *clusterv1.ManagedCluster { return marked("", "") }
+			}
+			g := New(config)
+			if !registered {
+				g.Expect()
+			}
+			if err := g.Begin(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if keeps, err := g.Keeps(t.Context(), false); !keeps || err != nil {
+				t.Errorf("Keeps() after Begin() that got %v first = %t, %v, want true", lost, keeps, err)
 			}
 		}
 	}
