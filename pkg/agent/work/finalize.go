@@ -151,7 +151,11 @@ func (c *Controller) grace(ctx context.Context, st *workState, record *workv1.Ap
 // creates both again.
 func (c *Controller) rebuildRecord(ctx context.Context, key cache.ObjectName, st *workState, record *workv1.AppliedManifestWork) (outcome, error) {
 	st.items = map[decide.ObjectID]*itemState{}
-	options := removal.Options{Until: c.sliceEnd(), OwnedOnly: true}
+	orphan, err := recordedOrphans(record)
+	if err != nil {
+		return outcome{state: stateDeleting}, err
+	}
+	options := removal.Options{Until: c.sliceEnd(), OwnedOnly: true, Orphan: orphan}
 	done, err := c.clear(ctx, key, st, record, options)
 	if done {
 		return outcome{state: stateApplied, again: staleDelay}, err

@@ -54,6 +54,7 @@ func TestRemoveAll(t *testing.T) {
 		"guarded, not created":               {owners: []string{"ours"}, annotations: adopted, guarded: true},
 		"guarded, another object":            {annotations: adopted, recorded: "other", guarded: true, adopted: true},
 		"guarded orphan":                     {owners: []string{"ours"}, recorded: "u", guarded: true, options: Options{Orphan: func(decide.ObjectID) bool { return true }}},
+		"guarded orphan, released":           {recorded: "u", guarded: true, options: Options{OwnedOnly: true, Orphan: func(decide.ObjectID) bool { return true }}},
 		"orphan of another ManifestWork":     {owners: []string{"theirs"}, options: Options{Orphan: func(decide.ObjectID) bool { return true }}, left: []string{"theirs"}},
 	} {
 		t.Run(name, func(t *testing.T) {
