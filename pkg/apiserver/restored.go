@@ -147,6 +147,10 @@ func (s *Server) stampClusters(ctx context.Context, mark *etcd.Mark) error {
 				asked = true
 			}
 			accepted, err := stampCluster(ctx, store, resource, page.Items[i].Name, mark.ID, withdrawn)
+			if storage.IsNotFound(err) {
+				// A replica that serves has finished a deletion that the snapshot contains.
+				continue
+			}
 			if err != nil {
 				return err
 			}
@@ -204,7 +208,7 @@ func (s *Server) stampHubClusters(ctx context.Context, mark *etcd.Mark) error {
 
 func stampCluster(ctx context.Context, store storage.Interface, resource *storagemigration.Resource, name, restore string, withdrawn func(string) bool) (accepted bool, err error) {
 	stored := &cluster.ManagedCluster{}
-	err = store.GuaranteedUpdate(ctx, resource.Prefix+name, stored, true, nil, storage.SimpleUpdate(func(obj runtime.Object) (runtime.Object, error) {
+	err = store.GuaranteedUpdate(ctx, resource.Prefix+name, stored, false, nil, storage.SimpleUpdate(func(obj runtime.Object) (runtime.Object, error) {
 		c, ok := obj.(*cluster.ManagedCluster)
 		if !ok {
 			return nil, fmt.Errorf("unexpected type %T in the store of ManagedClusters", obj)

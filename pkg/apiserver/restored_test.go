@@ -1,13 +1,25 @@
 package apiserver
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/client-go/kubernetes/fake"
 
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
+	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
+	"open-cluster-management.io/hub-apiserver/pkg/storagemigration"
 )
 
 // TestNoObjectsBeforeTheDataAreKnown checks that a client cannot read objects of data that may have been restored,
@@ -31,5 +43,128 @@ func TestNoObjectsBeforeTheDataAreKnown(t *testing.T) {
 	restored.known.Store(true)
 	if got := status(object); got.Code != http.StatusOK {
 		t.Errorf("response after the data are known = %d, want 200", got.Code)
+	}
+}
+
+// testDatabase is an etcd with the ManagedClusters of a server.
+type testDatabase struct {
+	endpoint string
+	client   *clientv3.Client
+}
+
+const clustersKey = "/registry/" + clusterv1.GroupName + "/managedclusters/"
+
+func startDatabase(t *testing.T) testDatabase {
+	t.Helper()
+	server, err := etcd.Start(t.Context(), etcd.Options{DataDir: t.TempDir(), QuotaBytes: 512 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return testDatabase{server.Endpoint(), client}
+}
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (d testDatabase) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
+	config := storagebackend.NewDefaultConfig("/registry", nil)
+	config.Transport.ServerList = []string{d.endpoint}
+	return generic.RESTOptions{StorageConfig: config.ForResource(resource), ResourcePrefix: resource.Group + "/" + resource.Resource}, nil
+}
+
+func (d testDatabase) put(t *testing.T, key, value string) {
+	t.Helper()
+	if _, err := d.client.Put(t.Context(), key, value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (d testDatabase) putCluster(t *testing.T, name string) {
+	t.Helper()
+	content, err := runtime.Encode(scheme.Codecs.LegacyCodec(clusterv1.SchemeGroupVersion), &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.put(t, clustersKey+name, string(content))
+}
+
+// restoreOf returns the restore with which a ManagedCluster is marked.
+func (d testDatabase) restoreOf(t *testing.T, name string) string {
+	t.Helper()
+	got, err := d.client.Get(t.Context(), clustersKey+name)
+	if err != nil || len(got.Kvs) != 1 {
+		t.Fatalf("get of ManagedCluster %s from etcd = %v, %v, want one value", name, got, err)
+	}
+	obj, err := runtime.Decode(scheme.Codecs.UniversalDecoder(clusterv1.SchemeGroupVersion), got.Kvs[0].Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return obj.(*clusterv1.ManagedCluster).Annotations[clusterv1.RestoredAnnotation]
+}
+
+// serverOf returns a server that uses a database, and has not served. change changes its resources.
+func serverOf(t *testing.T, database testDatabase, change func(*storagemigration.Resource)) *Server {
+	t.Helper()
+	config, err := StorageMigration(Resources(Dependencies{}), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range config.Resources {
+		change(&config.Resources[i])
+	}
+	migrator, err := storagemigration.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = migrator.Close() })
+	return &Server{migrator: migrator, clients: &clients{}, extra: &ExtraConfig{}, hub: fake.NewClientset(), restored: &restoredData{}}
+}
+
+// finishedDeletions is a store in which another replica finishes a deletion after each list.
+type finishedDeletions struct {
+	storage.Interface
+	finish func()
+}
+
+func (s finishedDeletions) GetList(ctx context.Context, key string, options storage.ListOptions, list runtime.Object) error {
+	defer s.finish()
+	return s.Interface.GetList(ctx, key, options, list)
+}
+
+// TestDeletedWhileMarking checks that a ManagedCluster that another replica deletes while this one marks the restored
+// data is not created again.
+func TestDeletedWhileMarking(t *testing.T) {
+	t.Parallel()
+	database := startDatabase(t)
+	database.putCluster(t, "deleted")
+	database.putCluster(t, "kept")
+	database.put(t, etcd.MarkKey("/registry"), `{"id":"restore-1"}`)
+	server := serverOf(t, database, func(resource *storagemigration.Resource) {
+		open := resource.Open
+		resource.Open = func() (storage.Interface, func(), error) {
+			store, destroy, err := open()
+			return finishedDeletions{store, func() {
+				if _, err := database.client.Delete(t.Context(), clustersKey+"deleted"); err != nil {
+					t.Error(err)
+				}
+			}}, destroy, err
+		}
+	})
+	if err := server.tryMarkRestored(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := database.restoreOf(t, "kept"); got != "restore-1" {
+		t.Errorf("restore of the ManagedCluster that stays = %q, want restore-1", got)
+	}
+	stored, err := database.client.Get(t.Context(), clustersKey, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stored.Count != 1 {
+		t.Errorf("ManagedClusters in etcd = %v, want only the one that was not deleted", stored.Kvs)
 	}
 }
