@@ -2,6 +2,7 @@ package clusteradm
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
@@ -44,6 +46,7 @@ const (
 	adoptionPhase   = "phase"
 
 	phaseImporting = "Importing"
+	phaseRaising   = "RaisingEpoch"
 	phaseRaised    = "EpochRaised"
 	phaseDone      = "Done"
 )
@@ -146,6 +149,10 @@ func (a *adoption) run(ctx context.Context, path string) error {
 		{"start the controllers of the server", func(ctx context.Context) error { return releaseControllers(ctx, a.kube) }},
 		{"record the end of the adoption", func(ctx context.Context) error { return a.record(ctx, phaseDone) }},
 	}
+	raise := append([]step{
+		{"raise the epoch", a.raise},
+		{"record that the epoch is raised", func(ctx context.Context) error { return a.record(ctx, phaseRaised) }},
+	}, finish...)
 	steps := append([]step{
 		{"check all objects", a.check},
 		{"record the adoption", func(ctx context.Context) error { return a.record(ctx, phaseImporting) }},
@@ -153,11 +160,13 @@ func (a *adoption) run(ctx context.Context, path string) error {
 		{"create namespaces", a.createNamespaces},
 		{"wait until all replicas have stopped", func(ctx context.Context) error { return waitNoticed(ctx, a.kube) }},
 		{"import the objects", a.importAll},
-		{"raise the epoch", a.raise},
-		{"record that the epoch is raised", func(ctx context.Context) error { return a.record(ctx, phaseRaised) }},
-	}, finish...)
-	if a.phase == phaseRaised {
-		// The agents may have moved already, so the state in the file is outdated.
+		{"record that all objects are imported", func(ctx context.Context) error { return a.record(ctx, phaseRaising) }},
+	}, raise...)
+	// Once a cluster may have the epoch, agents and users work with this hub, and the file is outdated.
+	switch a.phase {
+	case phaseRaising:
+		steps = raise
+	case phaseRaised:
 		steps = finish
 	}
 	if err := runSteps(ctx, a.streams.Out, "run the command again to continue", steps); err != nil {
@@ -445,16 +454,38 @@ func (a *adoption) copySet(ctx context.Context, set *unstructured.Unstructured) 
 	return nil
 }
 
-// raise gives all clusters the epoch of this hub, by which their agents obey it.
+// raise gives all clusters the epoch of this hub, by which their agents obey it. It changes nothing else: agents and users
+// may already have changed the clusters, or deleted them.
 func (a *adoption) raise(ctx context.Context) error {
-	var clusters []*unstructured.Unstructured
-	for _, object := range a.archive.objects {
-		if object.GetKind() == kindManagedCluster {
-			setEpoch(object, a.epoch)
-			clusters = append(clusters, object)
-		}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{rehoming.EpochAnnotation: a.epoch.String()}}})
+	if err != nil {
+		return err
 	}
-	return a.importWaves(ctx, [][]*unstructured.Unstructured{clusters}, false)
+	client := a.client.Resource(clusterv1.SchemeGroupVersion.WithResource("managedclusters"))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(copyWorkers)
+	for _, object := range a.archive.objects {
+		if object.GetKind() != kindManagedCluster {
+			continue
+		}
+		group.Go(func() error {
+			err := persist(ctx, func(ctx context.Context) error {
+				return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+					_, err := client.Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
+					return err
+				})
+			})
+			// If the hub does not forward the request, the cluster may exist.
+			if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", display(object), err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
 }
 
 func (a *adoption) importWaves(ctx context.Context, waves [][]*unstructured.Unstructured, dryRun bool) error {

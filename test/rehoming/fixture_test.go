@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -131,9 +133,12 @@ func (h *hub) export(t *testing.T) string {
 	return path
 }
 
-// adoptUntil runs clusteradm hub adopt, and kills it when it begins the step with this number. It returns whether the
-// command was killed, and its output.
-func (h *hub) adoptUntil(t *testing.T, step int, file string) (bool, string) {
+// stepLine is the line that clusteradm prints at the beginning of a step.
+var stepLine = regexp.MustCompile(`^ *[0-9.]+s  \d+/\d+  (.+)$`)
+
+// adoptUntil runs clusteradm hub adopt, and kills it when it begins a step that is not in begun. It returns the name of the
+// step, or an empty string if the command ended, and its output.
+func (h *hub) adoptUntil(t *testing.T, begun sets.Set[string], file string) (string, string) {
 	t.Helper()
 	path := framework.Must(localhub.Binary(localhub.BinDir(), "clusteradm"))(t)
 	command := exec.CommandContext(t.Context(), path, "hub", "adopt", file)
@@ -150,18 +155,18 @@ func (h *hub) adoptUntil(t *testing.T, step int, file string) (bool, string) {
 		finished <- err
 	}()
 	var output strings.Builder
-	killed := false
+	killed := ""
 	lines := bufio.NewScanner(reader)
 	for lines.Scan() {
 		output.WriteString(lines.Text() + "\n")
-		if strings.Contains(lines.Text(), fmt.Sprintf("  %d/", step)) {
-			killed = true
+		if found := stepLine.FindStringSubmatch(lines.Text()); killed == "" && found != nil && !begun.Has(found[1]) {
+			killed = found[1]
 			if err := command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := <-finished; err != nil && !killed {
+	if err := <-finished; err != nil && killed == "" {
 		t.Fatalf("clusteradm hub adopt: %v\n%s", err, output.String())
 	}
 	return killed, output.String()

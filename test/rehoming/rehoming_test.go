@@ -17,6 +17,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
@@ -187,6 +189,8 @@ func twoLiveHubs(t *testing.T, second *hub, members []*member, sameObjects func(
 	if err := stale.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	framework.Must(second.OCM.WorkV1().ManifestWorks(cluster1).Create(t.Context(), work(cluster1, withdrawn, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"withdrawn","namespace":"default"}}`), metav1.CreateOptions{}))(t)
+	framework.Eventually(t, "the ManifestWork to delete is applied", func(ctx context.Context) error { return applied(ctx, second, cluster1, withdrawn) })
 	file := second.export(t)
 	if err := syscall.Kill(stale.PID(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -203,20 +207,29 @@ func twoLiveHubs(t *testing.T, second *hub, members []*member, sameObjects func(
 		}
 		writing <- n
 	}()
-	const importing = 6
-	for step := 1; ; step++ {
-		killed, output := third.adoptUntil(t, step, file)
-		if step == importing {
+	const importing, raising = "import the objects", "raise the epoch"
+	begun := sets.New[string]()
+	for {
+		step, output := third.adoptUntil(t, begun, file)
+		if step == "" {
+			t.Logf("the adoption was killed at %d steps; the last attempt:\n%s", begun.Len(), output)
+			break
+		}
+		begun.Insert(step)
+		switch step {
+		case importing:
 			// The controllers would act on half of the objects.
 			if output, err := adm.Run(t.Context(), third.Hub, "init", "--apiserver=external"); err == nil || !strings.Contains(err.Error(), "an adoption has not ended") {
 				t.Errorf("clusteradm init during an adoption = %s, %v, want a refusal", output, err)
 			}
-		}
-		if !killed {
-			t.Logf("the adoption was killed at %d steps; the last attempt:\n%s", step-1, output)
-			break
+		case raising:
+			third.changeEarly(t)
 		}
 	}
+	if !begun.HasAll(importing, raising) {
+		t.Errorf("steps at which the adoption was killed = %v, want all", sets.List(begun))
+	}
+	third.keepsChanges(t)
 	if output := third.clusteradm(t, "hub", "adopt", file); !strings.Contains(output, "already adopted") {
 		t.Errorf("clusteradm hub adopt after the adoption = %s, want that it is done", output)
 	}
@@ -251,6 +264,47 @@ func twoLiveHubs(t *testing.T, second *hub, members []*member, sameObjects func(
 			t.Errorf("epoch of %s = %q, %v, want 2", m.Name, epoch, err)
 		}
 	}
+}
+
+// withdrawn is a ManifestWork that a user deletes during an adoption.
+const withdrawn = "withdrawn"
+
+// changeEarly makes the changes of users who work with the hub before its adoption has ended.
+func (h *hub) changeEarly(t *testing.T) {
+	t.Helper()
+	framework.Eventually(t, "a ManifestWork is changed during the adoption", func(ctx context.Context) error { return h.mark(ctx, cluster1, "early") })
+	if err := h.OCM.WorkV1().ManifestWorks(cluster1).Delete(t.Context(), withdrawn, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	deny := []byte(`{"spec":{"hubAcceptsClient":false}}`)
+	framework.Must(h.OCM.ClusterV1().ManagedClusters().Patch(t.Context(), simulatedName(0), types.MergePatchType, deny, metav1.PatchOptions{}))(t)
+	if err := h.OCM.ClusterV1().ManagedClusters().Delete(t.Context(), simulatedName(1), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// keepsChanges checks that the rest of the adoption has not reverted the changes of changeEarly.
+func (h *hub) keepsChanges(t *testing.T) {
+	t.Helper()
+	if got := framework.Must(h.OCM.WorkV1().ManifestWorks(cluster1).Get(t.Context(), marker, metav1.GetOptions{}))(t); !strings.Contains(string(got.Spec.Workload.Manifests[0].Raw), "early") {
+		t.Errorf("ManifestWork that was changed during the adoption = %s, want the change", got.Spec.Workload.Manifests[0].Raw)
+	}
+	if denied := framework.Must(h.OCM.ClusterV1().ManagedClusters().Get(t.Context(), simulatedName(0), metav1.GetOptions{}))(t); denied.Spec.HubAcceptsClient {
+		t.Error("ManagedCluster that was denied during the adoption = accepted, want denied")
+	}
+	framework.Eventually(t, "what was deleted during the adoption is gone", func(ctx context.Context) error {
+		_, err := h.OCM.WorkV1().ManifestWorks(cluster1).Get(ctx, withdrawn, metav1.GetOptions{})
+		if err == nil {
+			err = errors.New("the ManifestWork exists")
+		}
+		if !apierrors.IsNotFound(err) {
+			return err
+		}
+		if cluster, err := h.OCM.ClusterV1().ManagedClusters().Get(ctx, simulatedName(1), metav1.GetOptions{}); !apierrors.IsNotFound(err) && (err != nil || cluster.DeletionTimestamp == nil) {
+			return fmt.Errorf("the ManagedCluster stays: %v, %v", cluster, err)
+		}
+		return nil
+	})
 }
 
 // takeover requests a certificate for an agent of another cluster, with the bootstrap identity that all clusters have and
