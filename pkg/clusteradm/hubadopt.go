@@ -301,13 +301,14 @@ func (a *adoption) refuse(findings []finding) error { return refuse(a.streams.Ou
 
 // plan prepares the objects of the file for this hub, and sorts them.
 func (a *adoption) plan() {
-	keys, drivers := map[string]string{}, map[string]string{}
+	keys, drivers, decisions := map[string]string{}, map[string]string{}, map[string]string{}
 	known := map[types.UID]*unstructured.Unstructured{}
 	for _, object := range a.archive.objects {
 		known[object.GetUID()] = object
 		switch object.GetKind() {
 		case kindManagedCluster:
 			keys[object.GetName()] = claimOf(object, rehoming.KeyClaim)
+			decisions[object.GetName()], _, _ = unstructured.NestedString(object.Object, "status", "acceptance", "decidedAt")
 		case kindRegistration:
 			drivers[object.GetName()], _, _ = unstructured.NestedString(object.Object, "spec", "driver")
 		}
@@ -351,6 +352,7 @@ func (a *adoption) plan() {
 				annotations = map[string]string{}
 			}
 			annotations[rehoming.AdoptedAnnotation] = a.at.Format(time.RFC3339)
+			annotations[rehoming.DecisionAnnotation] = decisions[name]
 			delete(annotations, rehoming.KeyAnnotation)
 			if keys[name] != "" {
 				annotations[rehoming.KeyAnnotation] = keys[name]

@@ -73,7 +73,10 @@ func TestArchive(t *testing.T) {
 // dropped, and what identifies the clusters there.
 func TestPlan(t *testing.T) {
 	csr := map[string]any{"spec": map[string]any{"driver": "csr"}, "status": map[string]any{"csr": map[string]any{"agents": []any{"a"}}}}
-	claims := map[string]any{"status": map[string]any{"clusterClaims": []any{map[string]any{"name": rehoming.KeyClaim, "value": "hash"}}}}
+	claims := map[string]any{"status": map[string]any{
+		"clusterClaims": []any{map[string]any{"name": rehoming.KeyClaim, "value": "hash"}},
+		"acceptance":    map[string]any{"accepted": true, "decidedAt": "2033-01-01T00:00:00Z"},
+	}}
 	work := archived("ManifestWork", "owned", "w1", nil, "p1", "gone")
 	unowned := archived("ManifestWork", "unowned", "w2", nil, "gone")
 	registration := archived(kindRegistration, "cluster1", "r1", csr)
@@ -105,6 +108,12 @@ func TestPlan(t *testing.T) {
 	}
 	if got := registration.GetAnnotations(); got[rehoming.KeyAnnotation] != "hash" || got[rehoming.AdoptedAnnotation] != "2023-11-14T22:13:20Z" || registration.Object["status"] != nil {
 		t.Errorf("registration = %v, want the key and the time, and no certificates of the other hub", registration.Object)
+	}
+	if got := registration.GetAnnotations()[rehoming.DecisionAnnotation]; got != "2033-01-01T00:00:00Z" {
+		t.Errorf("adopted decision = %q, want that of the cluster, which may be newer than the adoption", got)
+	}
+	if got, found := byRole.GetAnnotations()[rehoming.DecisionAnnotation]; got != "" || !found {
+		t.Errorf("adopted decision of a cluster without a decision = %q, %t, want that there was none", got, found)
 	}
 	if got := cluster.GetAnnotations()[rehoming.EpochAnnotation]; got != "0/b" {
 		t.Errorf("epoch before all objects are imported = %q, want 0/b, which no agent obeys", got)

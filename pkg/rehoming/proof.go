@@ -20,10 +20,12 @@ const (
 	KeyClaim = "rehoming.open-cluster-management.io/key"
 	// ProofAnnotation contains the proof on a CertificateSigningRequest.
 	ProofAnnotation = "rehoming.open-cluster-management.io/proof"
-	// KeyAnnotation contains the hash of the key on the registration of an adopted cluster, and AdoptedAnnotation the time
-	// of the adoption in RFC 3339. Only the server writes registrations.
-	KeyAnnotation     = KeyClaim
-	AdoptedAnnotation = "rehoming.open-cluster-management.io/adopted-at"
+	// KeyAnnotation contains the hash of the key on the registration of an adopted cluster, AdoptedAnnotation the time of
+	// the adoption in RFC 3339, and DecisionAnnotation the time of the decision about the cluster that was adopted, or
+	// nothing if there was none. Only the server writes registrations.
+	KeyAnnotation      = KeyClaim
+	AdoptedAnnotation  = "rehoming.open-cluster-management.io/adopted-at"
+	DecisionAnnotation = "rehoming.open-cluster-management.io/adopted-decision"
 )
 
 const (

@@ -34,6 +34,19 @@ func TestAdopted(t *testing.T) {
 	adoptedAt := decidedAt.Add(time.Hour)
 	noKey := func(in *input) { delete(in.registration.Annotations, rehoming.KeyAnnotation) }
 	damaged := func(in *input) { in.registration.Annotations[rehoming.AdoptedAnnotation] = "today" }
+	former := func(value string) func(*input) {
+		return func(in *input) { in.registration.Annotations[rehoming.DecisionAnnotation] = value }
+	}
+	same := former(decidedAt.Format(time.RFC3339))
+	// The clock of the former hub was ahead, or that of the adoption behind.
+	early := func(in *input) {
+		in.registration.Annotations[rehoming.AdoptedAnnotation] = decidedAt.Add(-time.Hour).Format(time.RFC3339)
+	}
+	behind := func(in *input) {
+		in.request.CreationTimestamp = metav1.NewTime(decidedAt.Add(-2 * time.Hour))
+		in.cluster.Status.Acceptance.DecidedAt = metav1.NewTime(decidedAt.Add(-time.Hour))
+	}
+	undecided := func(in *input) { in.cluster.Status.Acceptance = nil }
 	again := func(in *input) { in.cluster.Status.Acceptance.DecidedAt = metav1.NewTime(adoptedAt.Add(time.Hour)) }
 	auto := func(in *input) { in.autoApproved = sets.New(in.request.Spec.Username) }
 	denied := func(in *input) {
@@ -56,6 +69,11 @@ func TestAdopted(t *testing.T) {
 		"of a cluster without a known key":    {bootstrapper, []func(*input){proved(key, content), noKey}, verdictWait, reasonNotProved},
 		"adopted at an unknown time":          {bootstrapper, []func(*input){again, damaged}, verdictWait, reasonNotProved},
 		"accepted again":                      {bootstrapper, []func(*input){again}, verdictApprove, reasonAccepted},
+		"adopted before its decision":         {creator, []func(*input){early, same}, verdictWait, reasonNotProved},
+		"adopted undecided":                   {creator, []func(*input){undecided, early, former("")}, verdictWait, reasonNotProved},
+		"adopted with an unknown decision":    {creator, []func(*input){again, former("today")}, verdictWait, reasonNotProved},
+		"accepted again, by another clock":    {bootstrapper, []func(*input){behind, same}, verdictApprove, reasonAccepted},
+		"accepted first":                      {bootstrapper, []func(*input){behind, former("")}, verdictApprove, reasonAccepted},
 		"denied":                              {creator, []func(*input){proved(key, content), denied}, verdictDeny, reasonDenied},
 		"by an agent of another cluster":      {identityPrefix + "cluster2:a", []func(*input){proved(key, content)}, verdictIgnore, reasonOtherAgent},
 	} {

@@ -138,14 +138,23 @@ func judge(in input) decision {
 
 // adopted reports whether a cluster was adopted from another hub, and nobody has decided about it on this hub. A
 // decision of the other hub must not cover a request to this one: it may be newer than a request that somebody prepared.
+// The clock of the other hub may be wrong, so a decision is one of this hub if it is not the adopted one.
 func adopted(cluster *clusterv1.ManagedCluster, registration *registerv1alpha1.ManagedClusterRegistration) bool {
-	text, found := registration.Annotations[rehoming.AdoptedAnnotation]
+	adoptedAt, found := registration.Annotations[rehoming.AdoptedAnnotation]
 	if !found {
 		return false
 	}
-	at, err := time.Parse(time.RFC3339, text)
 	decision := cluster.Status.Acceptance
-	return err != nil || decision == nil || !decision.DecidedAt.After(at)
+	if decision == nil || decision.DecidedAt.IsZero() {
+		return true
+	}
+	if former, recorded := registration.Annotations[rehoming.DecisionAnnotation]; recorded {
+		at, err := time.Parse(time.RFC3339, former)
+		return former != "" && (err != nil || decision.DecidedAt.Truncate(time.Second).Equal(at))
+	}
+	// An earlier release of clusteradm has not recorded the decision.
+	at, err := time.Parse(time.RFC3339, adoptedAt)
+	return err != nil || !decision.DecidedAt.After(at)
 }
 
 // judgeAdopted decides a request for an adopted cluster. All clusters may have the same bootstrap identity, so only the
