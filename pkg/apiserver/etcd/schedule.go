@@ -98,13 +98,13 @@ func pause(ctx context.Context, delay time.Duration) bool {
 func (s Schedule) save(ctx context.Context, dataDir string, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, snapshotDeadline)
 	defer cancel()
-	file := filepath.Join(s.Dir, snapshotPrefix+now.UTC().Format(snapshotTime)+snapshotSuffix)
+	file := filepath.Join(s.Dir, nameAt(now))
 	status, err := SaveSnapshot(ctx, dataDir, file, true)
 	if err != nil {
 		return err
 	}
 	klog.FromContext(ctx).Info("Saved a snapshot of the embedded etcd", "file", file, "revision", status.Revision, "bytes", status.SizeBytes)
-	names, err := s.list()
+	names, err := s.list(now)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (s Schedule) save(ctx context.Context, dataDir string, now time.Time) error
 	return errors.Join(errs...)
 }
 
-// observe sets the metrics of the last snapshot, and returns its time, or the zero time. It creates the
+// observe sets the metrics of the last snapshot, and returns its time, or the zero time if it is unknown. It creates the
 // directory, and deletes the parts that killed processes have left.
 func (s Schedule) observe() (time.Time, error) {
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
@@ -130,7 +130,8 @@ func (s Schedule) observe() (time.Time, error) {
 			return time.Time{}, err
 		}
 	}
-	names, err := s.list()
+	now := time.Now()
+	names, err := s.list(now)
 	if err != nil || len(names) == 0 {
 		return time.Time{}, err
 	}
@@ -139,20 +140,25 @@ func (s Schedule) observe() (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
+	bytesGauge.Set(float64(info.Size()))
 	at, err := timeOf(last)
 	if err != nil {
 		return time.Time{}, err
 	}
-	if now := time.Now(); at.After(now) {
-		at = now // the clock was set back
+	if at.After(now) { // and so are the names of all others
+		at = info.ModTime()
+	}
+	if at.After(now) { // the age of the snapshots is unknown
+		lastGauge.Set(0)
+		return time.Time{}, nil
 	}
 	lastGauge.Set(float64(at.Unix()))
-	bytesGauge.Set(float64(info.Size()))
 	return at, nil
 }
 
-// list returns the names of the snapshots of the schedule, the oldest first.
-func (s Schedule) list() ([]string, error) {
+// list returns the names of the snapshots of the schedule, the oldest first. A snapshot with a name after now was saved
+// before the clock was set back, so it is older than the others.
+func (s Schedule) list(now time.Time) ([]string, error) {
 	entries, err := os.ReadDir(s.Dir)
 	if err != nil {
 		return nil, err
@@ -164,7 +170,15 @@ func (s Schedule) list() ([]string, error) {
 		}
 	}
 	slices.Sort(names)
-	return names, nil
+	later, found := slices.BinarySearch(names, nameAt(now))
+	if found {
+		later++
+	}
+	return slices.Concat(names[later:], names[:later]), nil
+}
+
+func nameAt(at time.Time) string {
+	return snapshotPrefix + at.UTC().Format(snapshotTime) + snapshotSuffix
 }
 
 func timeOf(name string) (time.Time, error) {

@@ -280,3 +280,39 @@ func TestSchedule(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestScheduleAfterClockWasAhead checks that new snapshots replace those with a time in the future.
+func TestScheduleAfterClockWasAhead(t *testing.T) {
+	dataDir := filepath.Join(t.TempDir(), "data")
+	put(t, start(t, dataDir), "a", "1")
+	schedule := Schedule{Interval: time.Hour, Dir: t.TempDir(), Keep: 2}
+	now := time.Now().UTC().Truncate(time.Second)
+	file := func(at time.Time) string { return filepath.Join(schedule.Dir, nameAt(at)) }
+	later := []time.Time{now.Add(24 * time.Hour), now.Add(48 * time.Hour)}
+	for _, at := range later {
+		if err := os.WriteFile(file(at), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for modified, want := range map[time.Time]time.Time{now.Add(-time.Minute): now.Add(-time.Minute), later[1]: {}} {
+		if err := os.Chtimes(file(later[1]), modified, modified); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := schedule.observe(); err != nil || !got.Equal(want) {
+			t.Errorf("observe() of snapshots of the future that were modified at %s = %v, %v, want %v", modified, got, err, want)
+		}
+	}
+	var want []string
+	for _, at := range []time.Time{now.Add(-2 * time.Hour), now.Add(-time.Hour)} {
+		if err := schedule.save(t.Context(), dataDir, at); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, nameAt(at))
+		if got, err := schedule.observe(); err != nil || !got.Equal(at) {
+			t.Errorf("observe() after a snapshot at %s = %v, %v, want its time", at, got, err)
+		}
+	}
+	if got, err := schedule.list(now); err != nil || !slices.Equal(got, want) {
+		t.Errorf("snapshots = %v, %v, want the new ones %v", got, err, want)
+	}
+}
