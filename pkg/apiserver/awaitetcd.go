@@ -39,10 +39,7 @@ func (c CompletedConfig) AwaitEtcd(ctx context.Context) (err error) {
 		return err
 	}
 	defer closeMembers(ctx, members)
-	var clusters [][]string
-	for _, client := range migrator.Clients() {
-		clusters = append(clusters, client.Endpoints())
-	}
+	clusters := migrator.Clusters()
 	var missing atomic.Pointer[error]
 	responds := func(ctx context.Context) (bool, error) {
 		err := etcd.Unavailable(ctx, clusters, members)

@@ -108,7 +108,7 @@ func (s *Server) checkEtcdVersions(ctx context.Context, cancel context.CancelCau
 // watchEtcd makes the stores use the members of etcd that respond, until ctx ends. Without etcd, watches would look as
 // if nothing changed, although other replicas may reach it.
 func (s *Server) watchEtcd(ctx context.Context, members map[string]*clientv3.Client) {
-	s.extra.EtcdFailover.Run(ctx, members, s.watches.End)
+	s.extra.EtcdFailover.Run(ctx, s.migrator.Clusters(), members, s.watches.End)
 	closeMembers(ctx, members)
 }
 

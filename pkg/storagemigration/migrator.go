@@ -142,6 +142,15 @@ func (m *Migrator) Clients() []*clientv3.Client {
 	return append([]*clientv3.Client{m.client}, slices.Collect(maps.Values(m.others))...)
 }
 
+// Clusters returns the URLs of the members of each etcd in which the server stores objects.
+func (m *Migrator) Clusters() [][]string {
+	var out [][]string
+	for _, client := range m.Clients() {
+		out = append(out, client.Endpoints())
+	}
+	return out
+}
+
 // Members returns a new client of each member of the etcd clusters, by its URL. It connects soon after a member has
 // started. If direct is true, it does not use the dialer of the stores. The caller must close the clients.
 func (m *Migrator) Members(direct bool) (map[string]*clientv3.Client, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/url"
 	"slices"
@@ -30,8 +29,8 @@ const (
 	probeKey      = "health"
 )
 
-// Failover makes the clients of an etcd cluster use the members that respond. If a member does not respond while
-// another one does, it closes the connections to it. A process that is stopped, or a link that loses all packets,
+// Failover makes the clients of etcd clusters use the members that respond. If a member does not respond while
+// another one of its cluster does, it closes the connections to it. A process that is stopped, or a link that loses all packets,
 // otherwise looks like a member that has nothing to send. New connections to a member wait until it responds: the
 // client of etcd waits up to two minutes after it has failed to connect.
 type Failover struct {
@@ -114,40 +113,51 @@ func (f *Failover) disconnect(address string) int {
 	return len(conns)
 }
 
-// Run probes the members of a cluster until ctx ends. The clients are by the URL of the member, and have connections
-// of their own. Run calls isolated when none of the members responds any more.
-func (f *Failover) Run(ctx context.Context, members map[string]*clientv3.Client, isolated func()) {
+// Run probes the members of the etcd clusters until ctx ends. The clients are by the URL of the member, and have
+// connections of their own. Run calls isolated when no member of one of the clusters responds any more.
+func (f *Failover) Run(ctx context.Context, clusters [][]string, members map[string]*clientv3.Client, isolated func()) {
 	failures := map[string]int{}
-	alone := 0
+	alone := make([]int, len(clusters))
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		silence := probe(ctx, members)
 		if ctx.Err() != nil {
 			return
 		}
-		anyone := slices.Contains(slices.Collect(maps.Values(silence)), nil)
-		if alone++; anyone {
-			alone = 0
-		}
-		if alone == probeFailures {
-			klog.FromContext(ctx).Info("No etcd member responds; ending all watches, so that clients continue at another replica")
-			isolated()
-		}
 		for member, err := range silence {
-			if err == nil {
+			if failures[member]++; err == nil {
 				failures[member] = 0
-			} else {
-				failures[member]++
 			}
 			f.mark(address(member), failures[member] >= probeFailures)
-			// If no member responds, the reason may be this process, and there is no better connection.
-			if !anyone || failures[member] < probeFailures {
+		}
+		lost := false
+		for i, cluster := range clusters {
+			if silent(cluster, silence) {
+				// The reason may be this process, and there is no better connection.
+				if alone[i]++; alone[i] == probeFailures {
+					lost = true
+					klog.FromContext(ctx).Info("No member of an etcd cluster responds; ending all watches, so that clients continue at another replica", "members", cluster)
+				}
 				continue
 			}
-			if closed := f.disconnect(address(member)); closed > 0 {
-				klog.FromContext(ctx).Info("An etcd member does not respond; using the others", "member", member, "closedConnections", closed)
+			alone[i] = 0
+			for _, member := range cluster {
+				if failures[member] < probeFailures {
+					continue
+				}
+				if closed := f.disconnect(address(member)); closed > 0 {
+					klog.FromContext(ctx).Info("An etcd member does not respond; using the others", "member", member, "closedConnections", closed)
+				}
 			}
 		}
+		if lost {
+			isolated()
+		}
 	}, probePeriod)
+}
+
+// silent reports whether no member of a cluster responds.
+func silent(cluster []string, silence map[string]error) bool {
+	return !slices.ContainsFunc(cluster, func(member string) bool { return silence[member] == nil })
 }
 
 // mark records whether a member is silent.
@@ -170,7 +180,7 @@ func Unavailable(ctx context.Context, clusters [][]string, members map[string]*c
 	silence := probe(ctx, members)
 	var errs []error
 	for _, cluster := range clusters {
-		if !slices.ContainsFunc(cluster, func(member string) bool { return silence[member] == nil }) {
+		if silent(cluster, silence) {
 			errs = append(errs, fmt.Errorf("etcd %s does not respond: %w", strings.Join(cluster, ","), silence[cluster[0]]))
 		}
 	}

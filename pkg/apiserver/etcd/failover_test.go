@@ -54,19 +54,21 @@ func TestFailover(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = client.Close() })
 	var isolated atomic.Int64
-	run := func(members map[string]*clientv3.Client) (stop func()) {
+	run := func(clusters [][]string, members map[string]*clientv3.Client) (stop func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			f.Run(ctx, members, func() { isolated.Add(1) })
+			f.Run(ctx, clusters, members, func() { isolated.Add(1) })
 		}()
 		return func() { cancel(); <-ended }
 	}
 
+	silentURL := "http://" + silent
+
 	// Without a member that responds, connections stay.
 	toSilent := dial(silent)
-	stop := run(map[string]*clientv3.Client{"http://" + silent: client})
+	stop := run([][]string{{silentURL}}, map[string]*clientv3.Client{silentURL: client})
 	if !open(t, toSilent, (probeFailures+1)*(probePeriod+probeTimeout)) {
 		t.Error("the connection to the only member was closed, want it open")
 	}
@@ -75,9 +77,20 @@ func TestFailover(t *testing.T) {
 		t.Errorf("calls of isolated = %d, want 1", n)
 	}
 
-	toOther := dial(other)
+	// A member of another cluster has other data.
 	responds := start(t, filepath.Join(t.TempDir(), "data"))
-	stop = run(map[string]*clientv3.Client{"http://" + silent: client, responds.Endpoint(): responds.client})
+	members := map[string]*clientv3.Client{silentURL: client, responds.Endpoint(): responds.client}
+	stop = run([][]string{{responds.Endpoint()}, {silentURL}}, members)
+	if !open(t, toSilent, (probeFailures+1)*(probePeriod+probeTimeout)) {
+		t.Error("the connection to the only member of a cluster was closed, want it open")
+	}
+	stop()
+	if n := isolated.Load(); n != 2 {
+		t.Errorf("calls of isolated while only a member of another cluster responds = %d, want 1", n-1)
+	}
+
+	toOther := dial(other)
+	stop = run([][]string{{silentURL, responds.Endpoint()}}, members)
 	defer stop()
 	if open(t, toSilent, time.Minute) {
 		t.Error("the connection to a silent member is open, want it closed, because another member responds")
@@ -87,8 +100,8 @@ func TestFailover(t *testing.T) {
 	if _, err := f.dial(short, "tcp", silent); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("dial() to a silent member = %v, want it to wait until the member responds", err)
 	}
-	if n := isolated.Load(); n != 1 {
-		t.Errorf("calls of isolated while a member responds = %d, want none", n-1)
+	if n := isolated.Load(); n != 2 {
+		t.Errorf("calls of isolated while a member responds = %d, want none", n-2)
 	}
 	if !open(t, toOther, 10*time.Millisecond) {
 		t.Error("the connection to another address was closed, want it open")
