@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	// markTimeout bounds each read of the mark from etcd. stampTimeout bounds
+	// markTimeout bounds each read of the marks from etcd. stampTimeout bounds
 	// the marking of all ManagedClusters.
 	markTimeout   = 5 * time.Second
 	stampTimeout  = time.Minute
@@ -99,7 +99,7 @@ func (s *Server) tryMarkRestored(ctx context.Context) error {
 	defer cancel()
 	readCtx, cancelRead := context.WithTimeout(ctx, markTimeout)
 	defer cancelRead()
-	mark, err := etcd.ReadMark(readCtx, s.migrator.Client(), s.migrator.Prefix())
+	mark, err := etcd.ReadMarks(readCtx, s.migrator.Clients(), s.migrator.Prefix())
 	if err != nil {
 		return fmt.Errorf("reading the last restore: %w", err)
 	}

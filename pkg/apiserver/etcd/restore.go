@@ -2,6 +2,8 @@ package etcd
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +18,7 @@ import (
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 const (
@@ -172,8 +175,33 @@ func interrupted(dataDir string) error {
 	return fmt.Errorf("a restore into %s was interrupted: restore the snapshot again, or delete %s to start without data", dataDir, temp)
 }
 
-// ReadMark returns the mark of the data of an etcd, or nil if they were not restored.
-func ReadMark(ctx context.Context, client *clientv3.Client, prefix string) (*Mark, error) {
+// ReadMarks returns the mark of data in several etcd clusters, or nil if none of them was restored. If they have different
+// marks, its ID identifies all of them, so that it is a new one after each restore.
+func ReadMarks(ctx context.Context, clients []*clientv3.Client, prefix string) (*Mark, error) {
+	var last *Mark
+	ids := sets.New[string]()
+	for _, client := range clients {
+		mark, err := readMark(ctx, client, prefix)
+		if err != nil {
+			return nil, fmt.Errorf("etcd %s: %w", strings.Join(client.Endpoints(), ","), err)
+		}
+		if mark == nil {
+			continue
+		}
+		ids.Insert(mark.ID)
+		if last == nil || mark.Time.After(last.Time) {
+			last = mark
+		}
+	}
+	if ids.Len() > 1 {
+		sum := sha256.Sum256([]byte(strings.Join(sets.List(ids), "\n")))
+		last = &Mark{ID: hex.EncodeToString(sum[:]), Time: last.Time}
+	}
+	return last, nil
+}
+
+// readMark returns the mark of the data of an etcd, or nil if they were not restored.
+func readMark(ctx context.Context, client *clientv3.Client, prefix string) (*Mark, error) {
 	answer, err := client.Get(ctx, MarkKey(prefix))
 	if err != nil || len(answer.Kvs) == 0 {
 		return nil, err
