@@ -133,16 +133,19 @@ func TestHubLost(t *testing.T) {
 	}
 	for _, m := range members {
 		framework.Eventually(t, "the first hub stores other wishes", func(ctx context.Context) error { return first.mark(ctx, m.Name, "first again") })
-		if err := first.OCM.WorkV1().ManifestWorks(m.Name).Delete(t.Context(), "app-1", metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			t.Fatal(err)
-		}
+		framework.Eventually(t, "the first hub deletes an application", func(ctx context.Context) error {
+			if err := first.OCM.WorkV1().ManifestWorks(m.Name).Delete(ctx, "app-1", metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+				return err
+			}
+			return nil
+		})
 	}
 	if err := members[0].Agent.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.OCM.ClusterV1().ManagedClusters().Delete(t.Context(), cluster2, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	framework.Eventually(t, "the first hub deletes a cluster", func(ctx context.Context) error {
+		return first.OCM.ClusterV1().ManagedClusters().Delete(ctx, cluster2, metav1.DeleteOptions{})
+	})
 	second.commands(t, members, "second again")
 	sameObjects("after the return of the first hub")
 	for _, m := range members {
