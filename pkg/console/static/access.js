@@ -24,7 +24,7 @@ function attributesOf({verb, resource, namespace, name}) {
 const words = (text) => (text ?? "").split(/[\s,]+/).filter(Boolean);
 
 function labelSelector(text) {
-  const matchLabels = {};
+  const matchLabels = {__proto__: null};
   const matchExpressions = [];
   for (const word of words(text)) {
     const [, negative, key, op, value] = /^(!?)([^=!]+)(!=|==?)?(.*)$/s.exec(word) ?? [];
@@ -110,7 +110,7 @@ function Chain({binding, role, rule, subject, clusterPermission}) {
     ${rule && html`, which allows to <${Text} text=${ruleText(rule)} max=${600} />`}${clusterPermission && html`. The ClusterPermission <${Text} text=${clusterPermission} max=${200} /> delivered it`}.</div>`;
 }
 
-const decisions = {Allowed: ["good", "Allowed"], Denied: ["bad", "Denied"], Unknown: ["unknown", "Unknown"]};
+const decisions = {__proto__: null, Allowed: ["good", "Allowed"], Denied: ["bad", "Denied"], Unknown: ["unknown", "Unknown"]};
 
 function CanI({params}) {
   const {values, set, submit} = useForm("access/can-i", params);
@@ -151,6 +151,7 @@ function CanI({params}) {
 }
 
 const ways = {
+  __proto__: null,
   Bind: "can bind roles", Escalate: "can change roles beyond own permissions", ImpersonateUsers: "can impersonate users", ImpersonateGroups: "can impersonate groups",
   ImpersonateServiceAccounts: "can impersonate ServiceAccounts", CreatePods: "can run Pods as a ServiceAccount", ExecPods: "can run commands in Pods", CreateTokens: "can create tokens of ServiceAccounts",
   ReadSecrets: "can read Secrets, which may contain tokens", ProxyNodes: "can run commands on nodes", ApproveCertificates: "can approve client certificates",
@@ -246,7 +247,7 @@ function Subject({params}) {
   </section>`;
 }
 
-const views = {"can-i": CanI, "who-can": WhoCan, subject: Subject, approvals: Approvals};
+const views = {__proto__: null, "can-i": CanI, "who-can": WhoCan, subject: Subject, approvals: Approvals};
 
 export function Access({view, params}) {
   const tab = views[view.split("/")[1]] ? view.split("/")[1] : "can-i";

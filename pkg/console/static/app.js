@@ -4,9 +4,10 @@ import {connection, groups, request} from "./api.js";
 import {back, go, link, route, useRoute} from "./router.js";
 import {Search} from "./search.js";
 import {render} from "./vendor-htm-preact.js";
-import {Dialog, Loading, Text, html, useEffect, useRef, useRequest, useState} from "./view.js";
+import {Dialog, Loading, Text, html, useEffect, useErrorBoundary, useRef, useRequest, useState} from "./view.js";
 
 const views = {
+  __proto__: null,
   search: {title: "Search", module: () => Promise.resolve({Search}), name: "Search"},
   fleet: {title: "Fleet", module: () => import("./fleet.js"), name: "Fleet"},
   access: {title: "Access", module: () => import("./access.js"), name: "Access"},
@@ -26,6 +27,15 @@ function useView(name) {
     views[name].module().then((module) => { loaded[name] = module[views[name].name]; set((n) => n + 1); }, () => setFailed(true));
   }, [name]);
   return {view: loaded[name], failed};
+}
+
+// Boundary shows a message instead of a view that fails, until the user tries again or goes to another place.
+function Boundary({place, children}) {
+  const [error, reset] = useErrorBoundary(console.error);
+  useEffect(() => error && reset(), [place]);
+  if (!error) return children;
+  return html`<div class="problem" role="alert"><p>The page cannot show this: <${Text} text=${error.message} max=${400} /></p>
+    <p><button type="button" onClick=${reset}>Try again</button> <a href=${link("search")}>Start a new search</a></p></div>`;
 }
 
 const themes = ["auto", "light", "dark"];
@@ -135,7 +145,7 @@ function App() {
     </header>
     <${Connection} />
     <main ref=${main} id="main" tabindex="-1">
-      ${failed ? html`<p class="problem" role="alert">This view could not be loaded. Load the page again.</p>` : view ? html`<${view} key=${name} view=${path} params=${params} />` : html`<${Loading} what="the view" />`}
+      ${failed ? html`<p class="problem" role="alert">This view could not be loaded. Load the page again.</p>` : view ? html`<${Boundary} key=${name} place=${link(path, params)}><${view} view=${path} params=${params} /></${Boundary}>` : html`<${Loading} what="the view" />`}
     </main>
     ${help && html`<${Keys} onClose=${() => setHelp(false)} />`}
   </div>`;

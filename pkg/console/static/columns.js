@@ -4,13 +4,16 @@ import {resourceLink} from "./router.js";
 import {Age, Text, html, maxCell} from "./view.js";
 import {isTime} from "./text.js";
 
+// Clusters name kinds and properties, so a name such as "constructor" must not find a member of Object.
 const titles = {
+  __proto__: null,
   accessMode: "Access", claimRef: "Claim", clusterIP: "Cluster IP", cpu: "CPU", externalIP: "External IP", hostIP: "Host IP", ipAddress: "Address",
   kubeletVersion: "Kubelet", kubernetesVersion: "Kubernetes", memoryCapacity: "Memory", osImage: "OS", podIP: "Pod IP", storageClassName: "Storage class",
   ManagedClusterConditionAvailable: "Available", HubAcceptedManagedCluster: "Accepted",
 };
 
 const known = {
+  __proto__: null,
   Cluster: ["HubAcceptedManagedCluster", "ManagedClusterConditionAvailable", "kubernetesVersion", "nodes", "cpu", "memory"],
   CronJob: ["schedule", "suspend", "active", "lastSchedule"],
   DaemonSet: ["desired", "current", "ready", "available", "updated"],
@@ -48,12 +51,15 @@ function propertiesOf(kind, items) {
   return out;
 }
 
+// valueOf returns the value of a property, or undefined if the resource does not have it.
+export const valueOf = (item, name) => (Object.hasOwn(item.properties, name) ? item.properties[name] : undefined);
+
 const title = (name) => titles[name] ?? name.charAt(0).toUpperCase() + name.slice(1).replace(/([a-z])([A-Z])/g, (_, a, b) => `${a} ${b.toLowerCase()}`);
 
 const cell = (name) => ({
   name, title: title(name), sort: true,
   render: (item) => {
-    const value = item.properties[name];
+    const value = valueOf(item, name);
     return isTime(value) ? html`<${Age} date=${value} />` : html`<${Text} text=${value} max=${maxCell} />`;
   },
 });

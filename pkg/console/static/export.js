@@ -1,7 +1,7 @@
 // Exports of a search: files, and the commands that do the same.
 
 import {aborted} from "./api.js";
-import {exported} from "./columns.js";
+import {exported, valueOf} from "./columns.js";
 import {all} from "./find.js";
 import {quote, selectors, words} from "./query.js";
 import {number, plain, shell} from "./text.js";
@@ -19,7 +19,7 @@ function csv(value) {
 
 function toCSV(items) {
   const names = exported(items);
-  const lines = items.map((item) => names.map((name) => csv(name === "cluster" ? item.cluster : item.properties[name])).join(","));
+  const lines = items.map((item) => names.map((name) => csv(name === "cluster" ? item.cluster : valueOf(item, name))).join(","));
   return new Blob([[names.map(csv).join(","), ...lines].join("\r\n"), "\r\n"], {type: "text/csv"});
 }
 

@@ -79,7 +79,7 @@ const waits = ({cluster}) => cluster && !cluster.derived && !cluster.spec?.hubAc
 function availability({cluster}) {
   const c = cluster && condition(cluster, "ManagedClusterConditionAvailable");
   if (!c) return ["unknown", "Not reported"];
-  return {True: ["good", "Available"], False: ["bad", "Not available"]}[c.status] ?? ["bad", "Unknown"];
+  return {__proto__: null, True: ["good", "Available"], False: ["bad", "Not available"]}[c.status] ?? ["bad", "Unknown"];
 }
 
 function registrationOf({cluster, registration}) {

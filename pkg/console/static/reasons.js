@@ -1,6 +1,7 @@
 // The reasons of conditions in words.
 
 const permission = {
+  __proto__: null,
   Validation: "The ClusterPermission cannot be delivered.",
   Approved: "It waits for approval.",
   RBACManifestWorkCreated: "The server could not write its ManifestWork.",
@@ -14,6 +15,7 @@ const permission = {
 };
 
 const reasons = {
+  __proto__: null,
   ApplyRBACManifestWorkNotComplete: "The agent has not reported on the current version yet.",
   ApprovalPending: "It waits for approval.",
   FailedValidationNotInManagedClusterNamespace: "The ManagedCluster does not exist any more.",

@@ -1,10 +1,10 @@
 // What all views share: the view library, texts, problems and requests that belong to a view.
 
-import {html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState} from "./vendor-htm-preact.js";
+import {html, useCallback, useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef, useState} from "./vendor-htm-preact.js";
 import {aborted, connection} from "./api.js";
 import {age, cut, isTime, plain, visible} from "./text.js";
 
-export {html, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState};
+export {html, useCallback, useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef, useState};
 
 // maxCell is the number of characters of a value in a table.
 export const maxCell = 100;
