@@ -22,7 +22,7 @@ function drawing({graph, plan}) {
       <text class="blocktitle" x=${b.x + 8} y=${b.y + 17}>${short(b.kind, 30)} (${number(b.count)})</text></g>`)}
     ${[...plan.places].map(([uid, {x, y}]) => {
       const node = graph.nodes.get(uid);
-      return html`<g class=${`node ${uid === graph.root.uid ? "root" : ""}`} data-uid=${uid} role="button" tabindex="-1" aria-label=${describe(node)} transform=${`translate(${x} ${y})`}>
+      return html`<g key=${uid} class=${`node ${uid === graph.root.uid ? "root" : ""}`} data-uid=${uid} role="button" tabindex="-1" aria-label=${describe(node)} transform=${`translate(${x} ${y})`}>
         <rect width=${width} height=${height} rx="5" />
         <text x="8" y="17" class="kind">${`${first(node)} `}</text>
         <text x="8" y="35">${second(node)}</text>
@@ -77,7 +77,9 @@ const passive = {owns: "is owned by", "runs on": "runs", uses: "is used by", sel
 
 function Picture({graph, layout}) {
   const plan = useMemo(() => layout(graph), [graph]);
-  const [selected, setSelected] = useState(graph.root.uid);
+  const [chosen, setSelected] = useState(graph.root.uid);
+  // The chosen resource may be gone.
+  const selected = graph.nodes.has(chosen) ? chosen : graph.root.uid;
   const [view, setView] = useState({x: 0, y: 0, scale: 1});
   const [size, setSize] = useState({width: 800, height: 480});
   const svg = useRef(null);
@@ -198,7 +200,7 @@ export function RelatedGraph({which, version}) {
     const [graph, {layout}] = await Promise.all([graphOf(which, signal), import("./layout.js")]);
     return graph && {graph, layout};
   }, [key, version]);
-  if (data) return html`<${Picture} key=${`${key}${data.graph.nodes.size}`} ...${data} />`;
+  if (data) return html`<${Picture} key=${data.graph.root.uid} ...${data} />`;
   if (error) return html`<${Problem} error=${error} what="related resources" />`;
   return html`<p class="note" role="status">${loading ? "Loading the graph …" : "The resource does not exist any more."}</p>`;
 }

@@ -25,12 +25,15 @@ function useResult(state, params) {
   const epoch = useEpoch();
   const [held, setHeld] = useState({});
   const latest = useRef(null);
+  // wanted is the key of the last search. The result of an older one, such as a live update, must not replace it.
+  const wanted = useRef("");
+  const key = JSON.stringify([query, kind, sort, page]);
 
   const load = async (signal) => {
-    const key = JSON.stringify([query, kind, sort, page]);
+    const outdated = () => signal.aborted || wanted.current !== key;
     try {
       const result = await find({query, kind, sort, page}, signal);
-      if (signal.aborted) return;
+      if (outdated()) return;
       const several = !result.kind && query !== "" && result.kinds.length > 0;
       // The first items are shown at once, the first of each kind after another request.
       const first = several && latest.current?.key !== key;
@@ -43,15 +46,15 @@ function useResult(state, params) {
           if (error.code !== 400 && error.code !== 422) throw error;
           return grouped(result.items);
         });
-        if (!signal.aborted) show({key, result, state, params, previews});
+        if (!outdated()) show({key, result, state, params, previews});
       }
     } catch (error) {
-      if (aborted(error) || signal.aborted) return;
+      if (aborted(error) || outdated()) return;
       // What the user may not find any more disappears. Other errors keep the previous result.
       const keep = error.unreachable || error.code === 429 || error.code === 422;
       if (!keep) latest.current = null;
       setHeld({shown: latest.current, error});
-      if (error.code === 429) setTimeout(() => !signal.aborted && load(signal), Math.max(1, error.retryAfter) * 1000);
+      if (error.code === 429) setTimeout(() => !outdated() && load(signal), Math.max(1, error.retryAfter) * 1000);
     }
   };
   const show = (shown) => {
@@ -61,6 +64,7 @@ function useResult(state, params) {
   // A search begins at once, and ends the previous one.
   useLayoutEffect(() => {
     const controller = new AbortController();
+    wanted.current = key;
     load(controller.signal);
     return () => controller.abort();
   }, [query, kind, sort, page, epoch]);
@@ -157,10 +161,12 @@ function Overview({result, previews, params}) {
   </div>`;
 }
 
+const pagesOf = ({count}) => Math.max(1, Math.ceil(count / pageSize));
+
 // One shows a page of the resources of one kind.
 function One({result, state, busy}) {
   const {kind, items, count} = result;
-  const pages = Math.max(1, Math.ceil(count / pageSize));
+  const pages = pagesOf(result);
   const turn = (page) => go("search", {...route().params, page: page > 1 ? page : ""});
   return html`<section class="group" aria-label=${label(kind)}>
     <div class="bar"><h2><${Text} text=${kind} max=${60} /> <span class="count">${number(count)}</span></h2>
@@ -239,6 +245,10 @@ export function Search({params}) {
   };
 
   const result = shown?.result;
+  // The page of a link, or of resources that were deleted, may not exist.
+  useEffect(() => {
+    if (current && result.kind && state.page > pagesOf(result)) replace({page: pagesOf(result) > 1 ? pagesOf(result) : ""});
+  }, [current, result]);
   // The results do not change with each keystroke.
   const results = useMemo(() => result && html`<${Results} ...${shown} busy=${!current} />`, [shown, current, tick]);
   const empty = state.query === "" && state.kind === "";
