@@ -4,7 +4,7 @@ import {ask, groups} from "./api.js";
 import {Approvals} from "./approvals.js";
 import {go, link} from "./router.js";
 import {referenceText, ruleText, subjectText} from "./rules.js";
-import {number, plural, shell} from "./text.js";
+import {number, operands, plural, shell} from "./text.js";
 import {Table, arrows} from "./table.js";
 import {Command, Loading, Problem, State, Text, html, label, maxCell, useEffect, useRequest, useState} from "./view.js";
 
@@ -48,7 +48,11 @@ const selectionFlags = ({clusters, sets, selector}) => [
   ...words(clusters).map((c) => `--cluster ${shell(c)}`), ...words(sets).map((s) => `--clusterset ${shell(s)}`), ...(words(selector).length > 0 ? [`--clusters ${shell(words(selector).join(","))}`] : []),
 ];
 
-const requestWords = ({verb, resource, namespace, name}) => [shell(verb), shell(resource), ...(name ? [shell(name)] : []), ...(resource.startsWith("/") ? [] : namespace ? [`-n ${shell(namespace)}`] : ["-A"])];
+// requestCommand returns a command about the request that the form describes.
+const requestCommand = (command, params, flags) => {
+  const {verb, resource, namespace, name} = params;
+  return [command, ...(resource.startsWith("/") ? [] : namespace ? [`-n ${shell(namespace)}`] : ["-A"]), ...flags, ...selectionFlags(params), operands([verb, resource, ...(name ? [name] : [])])].join(" ");
+};
 
 function Field({name, label, value, onInput, required, hint, listId}) {
   return html`<div class="field"><label for=${`f-${name}`}>${label}</label>
@@ -91,18 +95,22 @@ function ClusterFields({values, set}) {
 
 // usePages reads a review page by page.
 function usePages(asked, key, load) {
-  const first = useRequest((signal) => (asked ? load("", signal) : Promise.resolve(undefined)), [key]);
-  const [more, setMore] = useState({key: "", pages: []});
-  const pages = first.data ? [first.data, ...(more.key === key ? more.pages : [])] : [];
+  const first = useRequest((signal) => (asked ? load("", signal) : Promise.resolve(undefined)), [key], key);
+  // The pages after the first continue its snapshot.
+  const [held, setHeld] = useState({});
+  const more = held.first === first.data ? held : {};
+  const pages = first.data ? [first.data, ...(more.pages ?? [])] : [];
   const next = pages.at(-1)?.continue;
-  const [error, setError] = useState(null);
-  useEffect(() => setError(null), [key]);
-  const loadMore = () => load(next).then((page) => setMore((m) => ({key, pages: [...(m.key === key ? m.pages : []), page]})), setError);
-  return {pages, error: first.error ?? error, loading: first.loading, reload: first.reload, remaining: pages.at(-1)?.remainingItemCount, loadMore: next ? loadMore : undefined};
+  const loadMore = () => {
+    const set = (change) => setHeld((now) => (now.first === first.data ? {...now, ...change} : now));
+    setHeld({first: first.data, pages: more.pages, busy: true});
+    load(next).then((page) => set({pages: [...(more.pages ?? []), page], busy: false}), (error) => set({error, busy: false}));
+  };
+  return {pages, error: first.error ?? more.error, loading: first.loading, reload: first.reload, remaining: pages.at(-1)?.remainingItemCount, loadMore: next ? loadMore : undefined, busy: first.loading || more.busy};
 }
 
-function More({remaining, loadMore, what}) {
-  return loadMore ? html`<p><button type="button" class="row" onClick=${loadMore}>Show more ${what}${remaining ? ` (${number(remaining)} left)` : ""}</button></p>` : null;
+function More({remaining, loadMore, busy, what}) {
+  return loadMore ? html`<p><button type="button" class="row" disabled=${busy} onClick=${loadMore}>Show more ${what}${remaining ? ` (${number(remaining)} left)` : ""}</button></p>` : null;
 }
 
 function Chain({binding, role, rule, subject, clusterPermission}) {
@@ -146,7 +154,7 @@ function CanI({params}) {
       ]} />`}
       <${More} ...${review} what="clusters" />
     </div>`}
-    ${asked && html`<${Command} text=${["clusteradm auth can-i", ...requestWords(params), ...(params.user ? [`--subject ${shell(params.user)}`] : []), ...words(params.groups).map((g) => `--group ${shell(g)}`), ...selectionFlags(params)].join(" ")} />`}
+    ${asked && html`<${Command} text=${requestCommand("clusteradm auth can-i", params, [...(params.user ? [`--subject ${shell(params.user)}`] : []), ...words(params.groups).map((g) => `--group ${shell(g)}`)])} />`}
   </section>`;
 }
 
@@ -197,9 +205,12 @@ function WhoCan({params}) {
       ]} />`}
       <${More} ...${review} what="subjects" />
     </div>`}
-    ${asked && html`<${Command} text=${["clusteradm auth who-can", ...requestWords(params), ...selectionFlags(params), ...(params.escalations === "yes" ? ["--escalations"] : [])].join(" ")} />`}
+    ${asked && html`<${Command} text=${requestCommand("clusteradm auth who-can", params, params.escalations === "yes" ? ["--escalations"] : [])} />`}
   </section>`;
 }
+
+// typeOf returns the kind of the subject. The URL can contain any text.
+const typeOf = ({type}) => (type === "group" || type === "serviceaccount" ? type : "user");
 
 // subjectOf returns the subject of a review.
 function subjectOf({type, subject, groups: of}) {
@@ -224,7 +235,7 @@ function Subject({params}) {
   const key = JSON.stringify(params);
   const review = usePages(asked, key, (token, signal) => ask(`${groups.access}/fleetaccessreviews`, "FleetAccessReview", {...subjectOf(params), clusters: selectionOf(params), limit: pageSize, continue: token || undefined}, {signal}));
   const clusters = review.pages.flatMap((p) => p.clusters ?? []).filter((c) => c.holdings?.length > 0 || c.reason);
-  const type = values.type || "user";
+  const type = typeOf(values);
   return html`<section aria-labelledby="subject"><h2 id="subject">Everything that a subject holds</h2>
     <form class="ask" onSubmit=${submit(review.reload)}>
       <div class="field"><label for="f-type">Kind</label><select id="f-type" value=${type} onChange=${(e) => set("type", e.target.value)}>
@@ -243,7 +254,7 @@ function Subject({params}) {
         <ul class="holdings">${(c.holdings ?? []).map((h, i) => html`<${Holding} key=${i} holding=${h} />`)}</ul></section>`)}
       <${More} ...${review} what="clusters" />
     </div>`}
-    ${asked && html`<${Command} text=${["clusteradm auth explain", type, shell(params.subject), ...(type === "user" ? words(params.groups).map((g) => `--group ${shell(g)}`) : []), ...selectionFlags(params)].join(" ")} />`}
+    ${asked && html`<${Command} text=${["clusteradm auth explain", ...(typeOf(params) === "user" ? words(params.groups).map((g) => `--group ${shell(g)}`) : []), ...selectionFlags(params), operands([typeOf(params), params.subject])].join(" ")} />`}
   </section>`;
 }
 

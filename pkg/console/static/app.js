@@ -34,7 +34,7 @@ function Boundary({place, children}) {
   const [error, reset] = useErrorBoundary(console.error);
   useEffect(() => error && reset(), [place]);
   if (!error) return children;
-  return html`<div class="problem" role="alert"><p>The page cannot show this: <${Text} text=${error.message} max=${400} /></p>
+  return html`<div class="problem" role="alert"><h1 tabindex="-1">The page cannot show this</h1><p><${Text} text=${error.message} max=${400} /></p>
     <p><button type="button" onClick=${reset}>Try again</button> <a href=${link("search")}>Start a new search</a></p></div>`;
 }
 

@@ -1,7 +1,7 @@
 // What delivered a resource to its cluster: the ManifestWork, and the ClusterPermission behind it.
 
 import {get, groups, path} from "./api.js";
-import {shell} from "./text.js";
+import {operands, shell} from "./text.js";
 import {Command, Problem, State, Text, html, useRequest} from "./view.js";
 
 const delivered = "rbac.open-cluster-management.io/clusterpermission";
@@ -21,8 +21,8 @@ function Work({cluster, name}) {
     ${data && html` <${State} state=${applied === "True" ? "good" : "bad"}>${applied === "True" ? "applied" : "not applied"}</${State}>`}
     ${permission && html`, rendered from the ClusterPermission <strong><${Text} text=${permission} max=${120} /></strong>`}
     ${error?.missing ? html`<p class="note">The hub does not have this ManifestWork any more.</p>` : html`<${Problem} error=${error} what="this ManifestWork" />`}
-    <${Command} text=${`kubectl get manifestwork ${shell(name)} -n ${shell(cluster)} -o yaml`} />
-    ${permission && html`<${Command} text=${`kubectl get clusterpermission ${shell(permission)} -n ${shell(cluster)} -o yaml`} />`}
+    <${Command} text=${`kubectl get -n ${shell(cluster)} -o yaml ${operands(["manifestwork", name])}`} />
+    ${permission && html`<${Command} text=${`kubectl get -n ${shell(cluster)} -o yaml ${operands(["clusterpermission", permission])}`} />`}
   </li>`;
 }
 

@@ -4,17 +4,18 @@ import {aborted} from "./api.js";
 import {exported, valueOf} from "./columns.js";
 import {all} from "./find.js";
 import {quote, selectors, words} from "./query.js";
-import {number, plain, shell} from "./text.js";
+import {number, operands, plain, shell} from "./text.js";
 import {Command, Dialog, Problem, html, useEffect, useRef, useState} from "./view.js";
 
 // maxExported bounds the resources in a file.
 const maxExported = 100_000;
 
-// csv returns a cell. A text that a spreadsheet would run as a formula begins with an apostrophe.
+// csv returns a cell. A text that a spreadsheet would run as a formula begins with an apostrophe, also after a character
+// that some spreadsheets take as the end of a cell.
 function csv(value) {
   const text = plain(value);
-  const safe = /^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
-  return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  const safe = /^[+-]?[\d.]+$/.test(text) ? text : text.replace(/(?<=^|[;\t\r\n])(?="*[=+\-@\t\r\n])/g, "'");
+  return /[",;\t\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
 function toCSV(items) {
@@ -37,10 +38,10 @@ function save(blob, name) {
 // commands returns the commands that do the same as a search.
 export function commands({query, kind, sort}) {
   const terms = [...words(query), ...(kind ? [`kind:${quote(kind)}`] : [])];
-  const clusteradm = ["clusteradm search", ...terms.map(shell), ...(sort ? ["--order-by", shell(sort)] : [])].join(" ");
+  const clusteradm = (...options) => ["clusteradm search", ...options, ...(sort ? ["--order-by", shell(sort)] : []), operands(terms)].join(" ");
   const {fieldSelector, labelSelector, exact} = selectors(query, kind);
   const kubectl = exact && ["kubectl get fr -A", ...(fieldSelector ? ["--field-selector", shell(fieldSelector)] : []), ...(labelSelector ? ["-l", shell(labelSelector)] : [])].join(" ");
-  return {clusteradm, kubectl};
+  return {clusteradm: clusteradm(), json: clusteradm("-o json"), kubectl};
 }
 
 export function Export({state, result, onClose}) {
@@ -70,7 +71,7 @@ export function Export({state, result, onClose}) {
     }
     setRunning(null);
   };
-  const {clusteradm, kubectl} = commands(state);
+  const {clusteradm, json, kubectl} = commands(state);
   return html`<${Dialog} title="Export" onClose=${onClose}>
     <h3>Files</h3>
     <p><button type="button" disabled=${running} onClick=${() => run(toCSV, "csv")}>CSV</button> <button type="button" disabled=${running} onClick=${() => run(toJSON, "json")}>JSON</button></p>
@@ -78,7 +79,7 @@ export function Export({state, result, onClose}) {
     <${Problem} error=${error} what="these resources" />
     <h3>Commands</h3>
     <p><${Command} text=${clusteradm} label="clusteradm command" /></p>
-    <p><${Command} text=${`${clusteradm} -o json`} label="clusteradm command for JSON" /></p>
+    <p><${Command} text=${json} label="clusteradm command for JSON" /></p>
     ${kubectl ? html`<p><${Command} text=${kubectl} label="kubectl command" /></p>`
       : html`<p class="note">kubectl compares properties with = and != only, and has no keywords. Use clusteradm for this query.</p>`}
   </${Dialog}>`;

@@ -5,7 +5,7 @@ import {Delivery} from "./delivery.js";
 import {related} from "./find.js";
 import {RelatedGraph} from "./graph.js";
 import {go, link, resourceLink, route} from "./router.js";
-import {number, plain, shell} from "./text.js";
+import {number, operands, plain, shell} from "./text.js";
 import {arrows} from "./table.js";
 import {watch} from "./watch.js";
 import {Age, Command, Loading, Problem, Text, Value, html, useEffect, useRequest} from "./view.js";
@@ -20,6 +20,9 @@ const isMap = (value) => value !== null && typeof value === "object" && !Array.i
 
 const identifying = new Set(["name", "namespace", "kind", "kind_plural", "apigroup", "apiversion", "cluster", "label", "annotation", "condition"]);
 
+// nameOf returns the name of the FleetResource.
+const nameOf = ({uid, cluster}) => (uid.startsWith("cluster__") ? uid : uid.slice(cluster.length + 1));
+
 // useChanges calls reload when the resource changes.
 function useChanges(item, reload) {
   useEffect(() => {
@@ -32,10 +35,9 @@ function useChanges(item, reload) {
       dirty = false;
       reload();
     }, reloadEvery);
-    const name = item.uid.startsWith("cluster__") ? item.uid : item.uid.slice(item.cluster.length + 1);
     let poll;
     let started = false;
-    watch(path(groups.search, "namespaces", item.cluster, "fleetresources"), {fieldSelector: `metadata.name=${name.replace(/[\\,=]/g, "\\$&")}`}, {
+    watch(path(groups.search, "namespaces", item.cluster, "fleetresources"), {fieldSelector: `metadata.name=${nameOf(item).replace(/[\\,=]/g, "\\$&")}`}, {
       signal, onEvent: () => { dirty = true; },
       onStart: () => { dirty = started; started = true; },
     }).then(() => { if (!signal.aborted) poll = setInterval(() => { dirty = true; }, pollEvery); });
@@ -57,8 +59,8 @@ function kubectl(item) {
   const p = item.properties;
   const plural = plain(p.kind_plural || String(p.kind ?? "").toLowerCase());
   const hub = p._hubClusterResource === true || item.uid.startsWith("cluster__");
-  const words = ["kubectl", ...(hub ? [] : ["--context", shell(item.cluster)]), "get", shell(p.apigroup ? `${plural}.${plain(p.apigroup)}` : plural), shell(plain(p.name)),
-    ...(p.namespace ? ["-n", shell(plain(p.namespace))] : []), "-o", "yaml"];
+  const words = ["kubectl", ...(hub ? [] : ["--context", shell(item.cluster)]), "get", ...(p.namespace ? ["-n", shell(plain(p.namespace))] : []), "-o", "yaml",
+    operands([p.apigroup ? `${plural}.${plain(p.apigroup)}` : plural, plain(p.name)])];
   return {hub, text: words.join(" ")};
 }
 
@@ -107,7 +109,7 @@ export function Resource({params}) {
       ${!command.hub && html`<p class="note">With a context of the cluster:</p>`}
       <${Command} text=${command.text} label="kubectl command on the cluster" />
       <p class="note">On the hub, as its cluster reported it:</p>
-      <${Command} text=${`kubectl get fr ${shell(item.uid.startsWith("cluster__") ? item.uid : item.uid.slice(item.cluster.length + 1))} -n ${shell(item.cluster)} -o yaml`} label="kubectl command on the hub" />
+      <${Command} text=${`kubectl get fr -n ${shell(item.cluster)} -o yaml ${operands([nameOf(item)])}`} label="kubectl command on the hub" />
     </${Section}>
   </div>`;
 }

@@ -55,6 +55,9 @@ export function shell(word) {
   return `$'${word.replace(/[\\']/g, "\\$&").replace(hidden, (c) => visible(c))}'`;
 }
 
+// operands returns the operands at the end of a command. A text of a cluster that begins with "-" must not be an option.
+export const operands = (words) => [...(words.some((w) => w.startsWith("-")) ? ["--"] : []), ...words.map(shell)].join(" ");
+
 // indexOfByte returns the index in a text of a byte offset of its UTF-8 form.
 export function indexOfByte(text, offset) {
   let bytes = 0;

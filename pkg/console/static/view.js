@@ -2,7 +2,7 @@
 
 import {html, useCallback, useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef, useState} from "./vendor-htm-preact.js";
 import {aborted, connection} from "./api.js";
-import {age, cut, isTime, plain, visible} from "./text.js";
+import {age, cut, isTime, number, plain, visible} from "./text.js";
 
 export {html, useCallback, useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef, useState};
 
@@ -36,6 +36,9 @@ export function Problem({error, what}) {
   if (error.missing) return html`<p class="note">This hub does not serve ${what}.</p>`;
   return html`<p class="problem" role="alert"><${Text} text=${error.message} max=${4000} /></p>`;
 }
+
+// Unread says that a view has not read all objects.
+export const Unread = ({read, what}) => html`<p class="note">These are the first ${number(read)} ${what}. There are more, which the page has not read.</p>`;
 
 export function Loading({what}) {
   return html`<p class="note" role="status">Loading ${what} …</p>`;
@@ -71,25 +74,25 @@ export function useEpoch() {
 }
 
 // useRequest runs a request for a view. A new request cancels the previous one. While the hub does not respond, the data
-// stay. If the request is forbidden, they are removed.
-export function useRequest(load, deps) {
+// stay. If the request is forbidden, they are removed. If the key changes, nothing of the previous request stays.
+export function useRequest(load, deps, key) {
   const epoch = useEpoch();
   const [again, setAgain] = useState(0);
-  const [state, setState] = useState({loading: true});
+  const [state, setState] = useState({key, loading: true});
   useEffect(() => {
     const controller = new AbortController();
-    setState((before) => ({...before, loading: true}));
+    setState((before) => ({...(before.key === key && before), key, loading: true}));
     load(controller.signal).then(
-      (data) => !controller.signal.aborted && setState({data, loading: false}),
+      (data) => !controller.signal.aborted && setState({key, data, loading: false}),
       (error) => {
         if (aborted(error) || controller.signal.aborted) return;
-        setState((before) => ({data: error.unreachable || error.code === 429 ? before.data : undefined, error, loading: false}));
+        setState((before) => ({key, data: error.unreachable || error.code === 429 ? before.data : undefined, error, loading: false}));
         if (error.code === 429) setTimeout(() => !controller.signal.aborted && setAgain((n) => n + 1), Math.max(1, error.retryAfter) * 1000);
       },
     );
     return () => controller.abort();
   }, [...deps, epoch, again]);
-  return {...state, reload: useCallback(() => setAgain((n) => n + 1), [])};
+  return {...(state.key === key ? state : {loading: true}), reload: useCallback(() => setAgain((n) => n + 1), [])};
 }
 
 // useTick renders a view again every few seconds, for ages.
