@@ -3,7 +3,7 @@
 import {get, groups, may, path, request, rows} from "./api.js";
 import {grantsOf} from "./rules.js";
 import {number, shell, visible} from "./text.js";
-import {Age, Command, Loading, Problem, State, Text, html, label, useEffect, useRequest, useState} from "./view.js";
+import {Age, Command, Loading, Problem, State, Text, Unread, html, label, useEffect, useRequest, useState} from "./view.js";
 
 const refreshEvery = 15_000;
 const maxPending = 50;
@@ -16,21 +16,26 @@ async function clusterNames(signal) {
     if (error.forbidden || error.missing) return {};
     throw error;
   });
-  return (list.items ?? []).map((i) => i.metadata.name).slice(0, maxNamespaces);
+  return (list.items ?? []).map((i) => i.metadata.name);
 }
 
 // pending returns the ClusterPermissions that wait for approval.
 async function pending(signal) {
   let found;
+  let more;
   try {
-    found = (await rows(`${groups.permissions}/${resource}`, {signal})).rows;
+    ({rows: found, more} = await rows(`${groups.permissions}/${resource}`, {signal}));
   } catch (error) {
     if (!error.forbidden) throw error;
     let refused = error;
     found = [];
-    for (const name of await clusterNames(signal)) {
+    const names = await clusterNames(signal);
+    more = names.length > maxNamespaces;
+    for (const name of names.slice(0, maxNamespaces)) {
       try {
-        found.push(...(await rows(path(groups.permissions, "namespaces", name, resource), {signal})).rows);
+        const one = await rows(path(groups.permissions, "namespaces", name, resource), {signal});
+        found.push(...one.rows);
+        more ||= one.more;
         refused = null;
       } catch (one) {
         if (!one.forbidden) throw one;
@@ -43,7 +48,7 @@ async function pending(signal) {
     if (error.forbidden || error.missing) return null;
     throw error;
   })));
-  return {count: waiting.length, objects: objects.filter((o) => o?.status?.approval?.pending)};
+  return {count: waiting.length, read: found.length, more, objects: objects.filter((o) => o?.status?.approval?.pending)};
 }
 
 // render returns what a spec grants on the cluster.
@@ -56,14 +61,14 @@ function Preview({object}) {
   const delivered = object.status.approval.delivered;
   const {data, error, loading} = useRequest(async (signal) => {
     const grants = await render(object, signal);
-    const before = delivered ? await render({...object, spec: delivered.spec}, signal) : [];
-    return {grants, added: new Set(grants.filter((g) => !before.includes(g))), removed: before.filter((g) => !grants.includes(g))};
+    const before = delivered ? await render({...object, spec: delivered.spec}, signal) : new Map();
+    return {grants, before};
   }, [object.metadata.uid, object.metadata.generation]);
   if (!data) return html`<${Problem} error=${error} what="what it would grant" />${!error && loading && html`<${Loading} what="what it would grant" />`}`;
   return html`<ul class="grants" aria-label="What it would grant">
-    ${data.grants.map((g) => html`<li key=${g}>${delivered && data.added.has(g) && html`<strong>New: </strong>`}<${Text} text=${g} max=${1000} /></li>`)}
-    ${data.removed.map((g) => html`<li key=${g}><strong>Removed: </strong><${Text} text=${g} max=${1000} /></li>`)}
-    ${data.grants.length === 0 && html`<li>It would grant nothing at the moment.</li>`}
+    ${[...data.grants].map(([key, text]) => html`<li key=${key}>${delivered && !data.before.has(key) && html`<strong>New: </strong>`}<${Text} text=${text} max=${1000} /></li>`)}
+    ${[...data.before].map(([key, text]) => !data.grants.has(key) && html`<li key=${key}><strong>Removed: </strong><${Text} text=${text} max=${1000} /></li>`)}
+    ${data.grants.size === 0 && html`<li>It would grant nothing at the moment.</li>`}
   </ul>`;
 }
 
@@ -95,8 +100,10 @@ function Pending({object, onDone}) {
       <details><summary>The spec as JSON</summary><pre class="json">${JSON.stringify(object.spec, null, 2).split("\n").map((line) => `${visible(line)}\n`)}</pre></details>
       ${allowed ? html`<p><button type="button" class="primary" disabled=${busy} onClick=${approve}>Approve generation ${of.generation}<span class="hidden"> of ${label(name)} on ${label(namespace)}</span></button></p>`
         : html`<p class="note">You are not allowed to approve it.</p>`}
-      <p class="note">The same with kubectl, after you have read the file:</p>
-      <${Command} text=${`kubectl get clusterpermission ${shell(name)} -n ${shell(namespace)} -o json > permission.json && kubectl replace --raw ${shell(file)} -f permission.json`} />`}
+      <p class="note">The same with kubectl:</p>
+      <${Command} text=${`kubectl get clusterpermission ${shell(name)} -n ${shell(namespace)} -o json > permission.json`} label="Command that reads it" />
+      <p class="note">After you have read the file:</p>
+      <${Command} text=${`kubectl replace --raw ${shell(file)} -f permission.json`} label="Command that approves it" />`}
     ${error && html`<p class="problem" role="alert"><${Text} text=${error.message} max=${4000} /></p>`}
   </li>`;
 }
@@ -117,7 +124,9 @@ export function Approvals() {
     <p role="status"><${Text} text=${done} /></p>
     <${Problem} error=${error} what="ClusterPermissions" />
     ${!data ? loading && html`<${Loading} what="ClusterPermissions" />`
-      : data.count === 0 ? html`<p><${State} state="good">No ClusterPermission that you may list waits for approval.</${State}></p>`
+      : data.count === 0 ? html`<p><${State} state="good">No ClusterPermission that ${data.more ? "the page has read" : "you may list"} waits for approval.</${State}></p>`
       : html`<ul class="plain">${data.objects.map((o) => html`<${Pending} key=${`${o.metadata.uid}/${o.metadata.generation}`} object=${o} onDone=${approved} />`)}</ul>`}
+    ${data?.count > maxPending && html`<p class="note">The page shows the first ${maxPending}.</p>`}
+    ${data?.more && html`<${Unread} read=${data.read} what="ClusterPermissions" />`}
   </section>`;
 }

@@ -5,7 +5,7 @@ import {permissionReasons, workReasons} from "./reasons.js";
 import {go, link, route} from "./router.js";
 import {number, plural, shell} from "./text.js";
 import {Pager, Table, arrows} from "./table.js";
-import {Age, Command, Dialog, Loading, Problem, State, Text, html, label, maxCell, useEffect, useMemo, useRequest, useState, useTick} from "./view.js";
+import {Age, Command, Dialog, Loading, Problem, State, Text, Unread, html, label, maxCell, useEffect, useMemo, useRequest, useState, useTick} from "./view.js";
 
 const setLabel = "cluster.open-cluster-management.io/clusterset";
 const pageSize = 50;
@@ -13,6 +13,7 @@ const refreshEvery = 15_000;
 const maxReviews = 50;
 const maxNamespaces = 100;
 const maxReasons = 50;
+const maxRows = 200;
 
 const condition = (cluster, type) => (cluster.status?.conditions ?? []).find((c) => c.type === type);
 
@@ -178,12 +179,13 @@ function Waiting({clusters, reload}) {
   };
   return html`<section class="group" aria-labelledby="waiting"><h2 id="waiting">Waiting for acceptance <span class="count">${number(clusters.length)}</span></h2>
     <p role="status"><${Text} text=${done} /></p>
-    ${clusters.length > 0 && html`<${Table} caption="Clusters that wait for acceptance" keyOf=${(c) => c.name} rows=${clusters.slice(0, 200)} columns=${[
+    ${clusters.length > 0 && html`<${Table} caption="Clusters that wait for acceptance" keyOf=${(c) => c.name} rows=${clusters.slice(0, maxRows)} columns=${[
       {name: "name", title: "Cluster", render: (c) => html`<${Text} text=${c.name} max=${maxCell} />`},
       {name: "by", title: "Requested by", render: (c) => html`<${Text} text=${c.registration?.spec?.requestedBy?.username} max=${maxCell} />`},
       {name: "age", title: "Waits for", render: (c) => html`<${Age} date=${c.cluster.metadata.creationTimestamp} />`},
       {name: "accept", title: "Decision", render: (c) => (allowed?.has(c.name) ? html`<button type="button" class="row" onClick=${() => setOpen(c)}>Accept …<span class="hidden"> ${label(c.name)}</span></button>` : html`<span class="note">you may not accept it</span>`)},
     ]} />`}
+    ${clusters.length > maxRows && html`<p class="note">The table contains the first ${maxRows}.</p>`}
     ${open && html`<${AcceptDialog} waiting=${open} onClose=${() => setOpen(null)} onDone=${accepted} />`}
   </section>`;
 }
@@ -208,17 +210,19 @@ async function everywhere(group, resource, clusters, signal) {
     if (!error.forbidden) throw error;
   }
   let allowed = false;
+  let more = clusters.length > maxNamespaces;
   const found = await each(clusters.slice(0, maxNamespaces), async (name) => {
     try {
       const one = await rows(path(group, "namespaces", name, resource), {signal});
       allowed = true;
+      more ||= one.more;
       return one.rows;
     } catch (error) {
       if (error.forbidden || error.missing) return [];
       throw error;
     }
   });
-  return {rows: found.flat(), more: clusters.length > maxNamespaces, hidden: !allowed};
+  return {rows: found.flat(), more, hidden: !allowed};
 }
 
 const resources = {
@@ -248,13 +252,15 @@ function NotApplied({name, clusters, version}) {
     ${error && html`<${Problem} error=${error} what=${title} />`}
     ${!data ? loading && html`<${Loading} what=${title} />`
       : data.hidden ? html`<p class="note">You are not allowed to list ${title}.</p>`
-      : data.failed.length === 0 ? html`<p><${State} state="good">All ${title} that you may list are applied.</${State}></p>`
-      : html`<${Table} caption=${`${title} that are not applied`} rows=${data.failed.slice(0, 200)} keyOf=${(r) => r.metadata.uid ?? `${r.metadata.namespace}/${r.metadata.name}`} columns=${[
+      : data.failed.length === 0 ? html`<p><${State} state="good">All ${title} that ${data.more ? "the page has read" : "you may list"} are applied.</${State}></p>`
+      : html`<${Table} caption=${`${title} that are not applied`} rows=${data.failed.slice(0, maxRows)} keyOf=${(r) => r.metadata.uid ?? `${r.metadata.namespace}/${r.metadata.name}`} columns=${[
           {name: "name", title: kind, render: (r) => html`<${Text} text=${r.metadata.name} max=${maxCell} />`},
           {name: "cluster", title: "Cluster", render: (r) => html`<${Text} text=${r.metadata.namespace} max=${maxCell} />`},
           {name: "age", title: "Age", render: (r) => html`<${Age} date=${r.metadata.creationTimestamp} />`},
           {name: "why", title: "Reason", render: (r) => html`<div class="wide"><${Reasons} of=${r.reasons} />${/^Pending/.test(r.cells.Approval ?? "") && html`<a href=${link("access/approvals")}>Review the approval</a>`}</div>`},
         ]} />`}
+    ${data?.failed.length > maxRows && html`<p class="note">The table contains the first ${maxRows}.</p>`}
+    ${data?.more && !data.hidden && html`<${Unread} read=${data.rows.length} what=${title} />`}
   </section>`;
 }
 
