@@ -152,13 +152,16 @@ export function delay(ms, signal) {
   });
 }
 
+// calm is the time in ms without an interruption after which the delays are short again.
+const calm = 30_000;
+
 // backoff returns the delay before a retry, with jitter.
 export const backoff = (failures) => Math.min(30_000, 500 * 2 ** Math.min(failures, 8)) * (0.75 + Math.random() / 2);
 
 // connection knows whether the hub responds. While it does not, it tries again with increasing delays. Then the number
 // epoch changes, and all views read again.
 export const connection = {
-  error: null, epoch: 0, listeners: new Set(), probing: false, wake: null,
+  error: null, epoch: 0, listeners: new Set(), probing: false, wake: null, failures: 0, ended: -calm,
 
   subscribe(listener) {
     this.listeners.add(listener);
@@ -175,9 +178,13 @@ export const connection = {
   works() { this.wake?.abort(); },
   async probe() {
     this.probing = true;
-    for (let failures = 0; ; failures++) {
-      this.wake = new AbortController();
-      await delay(Math.max(backoff(failures), Math.min(5, this.error?.retryAfter ?? 0) * 1000), this.wake.signal).catch(() => {});
+    // If one API stays unavailable, each probe succeeds and the state begins again at once. Then nothing shortens the delay.
+    const again = performance.now() - this.ended < calm;
+    if (!again) this.failures = 0;
+    for (;;) {
+      const after = Math.min(5, this.error.retryAfter) * 1000;
+      this.wake = again || after > 0 ? null : new AbortController();
+      await delay(Math.max(backoff(this.failures++), after), this.wake?.signal).catch(() => {});
       this.wake = null;
       try {
         await ask(`${groups.search}/searches`, "Search", {output: "Count", query: "kind:Cluster"});
@@ -188,6 +195,7 @@ export const connection = {
       }
     }
     this.probing = false;
+    this.ended = performance.now();
     this.error = null;
     this.epoch++;
     this.changed();
