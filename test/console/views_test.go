@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -74,7 +75,7 @@ func TestSearchView(t *testing.T) {
 
 	p.Fill("combobox", searchBox, "cluster:"+cluster)
 	p.AwaitText("64 resources of 5 kinds")
-	p.Await("link", "web-1-0")
+	p.Await("link", "Show all 60 of Pod")
 	p.WantAccessible()
 	picture(p, "console-search")
 
@@ -119,8 +120,18 @@ func TestLiveUpdates(t *testing.T) {
 	reports(t, f, cluster, fleetgen.Workload(cluster, 5))
 	p.AwaitText("5 resources")
 	p.Await("link", "web-1-4")
+	reports(t, f, cluster, fleetgen.Workload(cluster, 51))
+	p.AwaitText("51 resources")
+	p.Click("button", "Next")
+	p.AwaitText("Page 2 of 2")
+	// The second page disappears.
+	reports(t, f, cluster, fleetgen.Workload(cluster, 50))
+	p.AwaitText("50 resources")
+	becomes(t, p, `document.querySelectorAll("tbody a").length`, 50)
 	reports(t, f, cluster, fleetgen.Workload(cluster, 2))
 	p.AwaitText("2 resources")
+	show(t, p, "#/search?page=9&q=kind%3APod%20cluster%3A"+cluster)
+	p.Await("link", "web-1-1")
 	p.WantQuiet()
 }
 
@@ -140,6 +151,16 @@ func TestGraph(t *testing.T) {
 	becomes(t, p, `document.activeElement.getAttribute("aria-label").startsWith("Pod")`, true)
 	p.AwaitText("runs on Node worker")
 	picture(p, "console-graph")
+	// The selected resource disappears, and the graph has as many resources as before.
+	browser.Evaluate[bool](p, `(document.querySelector("[data-uid$='/pod-19']").focus(), true)`)
+	p.Press(" ")
+	p.AwaitText("Pod web-1-19")
+	report := fleetgen.Workload(cluster, 19)
+	report.AddResources = append(report.AddResources, fleetgen.Resource(cluster, "job", fleetgen.Properties{"kind": "Job", "name": "extra", "namespace": "shop"}))
+	report.AddEdges = append(report.AddEdges, inventory.Edge{SourceUID: cluster + "/job", SourceKind: "Job", DestUID: cluster + "/deployment", DestKind: "Deployment", EdgeType: "ownedBy"})
+	reports(t, f, cluster, report)
+	p.Await("button", "Job extra")
+	browser.Evaluate[bool](p, `(document.querySelector("[data-uid$='/pod-1']").focus(), true)`)
 	p.Press(kb.Enter)
 	becomes(t, p, `document.querySelector("h1").textContent.trim().startsWith("Pod")`, true)
 	p.WantQuiet()
@@ -149,12 +170,20 @@ func TestGraph(t *testing.T) {
 func TestHostileNames(t *testing.T) {
 	f := framework.Shared(t)
 	cluster := f.SilentCluster(t)
-	names := []string{`<img src=x onerror="window.ran=true">`, "javascript:alert(1)", "\u202etxt.exe", strings.Repeat("long", 2560), `"><script>window.ran=true</script>`, "a\nb\x1b[31m"}
+	names := []string{`<img src=x onerror="window.ran=true">`, "javascript:alert(1)", "\u202etxt.exe", strings.Repeat("long", 2560), `"><script>window.ran=true</script>`, "a\nb\x1b[31m",
+		"--server=https://attacker.example", "x;=cmd|'/C calc'!A0", "\n=1+1", `x;"=1+1`}
 	var report inventory.Sync
 	for i, name := range names {
 		report.AddResources = append(report.AddResources, fleetgen.Resource(cluster, fmt.Sprintf("hostile-%d", i), fleetgen.Properties{
-			"kind": "Widget", "kind_plural": "widgets", "apigroup": "example.com", "name": name, "namespace": name, "status": name, "link": name, "label": map[string]string{"text": name},
+			"kind": "Widget", "kind_plural": "--insecure-skip-tls-verify=true", "apigroup": "example.com", "name": name, "namespace": name, "status": name, "link": name, "label": map[string]string{"text": name},
 		}))
+	}
+	members := []string{"constructor", "toString", "__proto__"}
+	for i, kind := range members {
+		for j, own := range []fleetgen.Properties{{"constructor": "own-value"}, {"valueOf": "other-value"}} {
+			maps.Copy(own, fleetgen.Properties{"kind": kind, "kind_plural": kind, "name": fmt.Sprintf("member-%d-%d", i, j), "label": map[string]string{"__proto__": "x"}})
+			report.AddResources = append(report.AddResources, fleetgen.Resource(cluster, fmt.Sprintf("member-%d-%d", i, j), own))
+		}
 	}
 	reports(t, f, cluster, report)
 	p := open(t, administrator(t, f))
@@ -186,6 +215,46 @@ func TestHostileNames(t *testing.T) {
 		browser.Evaluate[bool](p, fmt.Sprintf(`(document.querySelectorAll("tbody a.row")[%d].click(), true)`, i))
 		p.AwaitText("Read it with kubectl")
 		check(fmt.Sprintf("resource %d", i))
+	}
+	show(t, p, "#/resource?kind=Widget&group=example.com&name=--server%3Dhttps%3A%2F%2Fattacker.example&namespace=--server%3Dhttps%3A%2F%2Fattacker.example&cluster="+cluster)
+	p.AwaitText("-o yaml -- --insecure-skip-tls-verify=true.example.com --server=https://attacker.example")
+
+	for i, kind := range members {
+		p = open(t, administrator(t, f))
+		show(t, p, "#/"+kind)
+		becomes(t, p, `document.title`, "Search – Fleet console")
+		show(t, p, "#/access/"+kind)
+		p.AwaitText("On which clusters is a request allowed?")
+		show(t, p, "#/search?q=kind%3A"+kind+"%20cluster%3A"+cluster)
+		p.AwaitText("own-value")
+		p.AwaitText(fmt.Sprintf("member-%d-1", i))
+		if strings.Contains(p.Text(), "native code") {
+			t.Errorf("the table of the kind %s contains members of Object: %s", kind, p.Text())
+		}
+		show(t, p, fmt.Sprintf("#/resource?kind=%s&name=member-%d-0&cluster=%s", kind, i, cluster))
+		p.AwaitText("Read it with kubectl")
+		p.WantQuiet()
+	}
+
+	show(t, p, "#/search?q=cluster%3A"+cluster+"%20-x&sort=name")
+	p.AwaitText("No resources found")
+	p.Click("button", "Export …")
+	p.AwaitText("clusteradm search -o json --order-by name -- cluster:" + cluster + " -x")
+	p.Press(kb.Escape)
+	show(t, p, "#/search?q=cluster%3A"+cluster)
+	p.AwaitText(fmt.Sprintf("%d resources", len(report.AddResources)+1))
+	p.Click("button", "Export …")
+	browser.Evaluate[bool](p, `(HTMLAnchorElement.prototype.click = () => {}, URL.createObjectURL = (file) => { window.file = file; return "#"; }, true)`)
+	p.Click("button", "CSV")
+	becomes(t, p, `Boolean(window.file)`, true)
+	file := browser.Evaluate[string](p, `window.file.text()`)
+	for _, want := range []string{`"x;'=cmd|'/C calc'!A0"`, "\"'\n'=1+1\"", `"x;'""=1+1"`, "'--server=https://attacker.example", "own-value"} {
+		if !strings.Contains(file, want) {
+			t.Errorf("the CSV file does not contain %q: %q", want, file)
+		}
+	}
+	if strings.Contains(file, "native code") {
+		t.Errorf("the CSV file contains members of Object: %q", file)
 	}
 	p.WantQuiet()
 }
@@ -389,21 +458,57 @@ func TestApproval(t *testing.T) {
 	f := framework.OwnFleet(t, localhub.FleetOptions{Clusters: []string{framework.Cluster1}, APIServerArgs: []string{"--clusterpermission-escalation-check=Approve"}})
 	author := framework.NewCaller(t, f.Hub, framework.Unique("author")).IsAdmin(t)
 	name := framework.Unique("asks")
-	framework.CreatePermission(t, author.OCM, framework.Permission(name))
+	permission := framework.Permission(name)
+	(*permission.Spec.Roles)[0].Rules = []rbacv1.PolicyRule{{APIGroups: []string{"apps"}, Resources: []string{"secrets", "deployments"}, Verbs: []string{"get"}}}
+	framework.CreatePermission(t, author.OCM, permission)
 	p := open(t, administrator(t, f))
 	show(t, p, "#/access/approvals")
 	p.AwaitText("requested by " + author.Name)
 	p.Click("button", "Show what it would grant for "+name+" on "+framework.Cluster1)
-	p.AwaitText("Role " + name + " in namespace default allows to get and list pods")
+	p.AwaitText("Role " + name + " in namespace default allows to get secrets and deployments of apps")
 	p.AwaitText("User alice gets the ClusterRole " + name + " in all namespaces")
 	p.WantAccessible()
 	picture(p, "console-approval")
 	p.Click("button", "Approve generation 1 of "+name+" on "+framework.Cluster1)
 	p.AwaitText(framework.Cluster1 + "/" + name + " is approved.")
-	f.PermissionSays(t, framework.Cluster1, name, rbacv1alpha1.ConditionApproved, metav1.ConditionTrue)
+	permission = f.PermissionSays(t, framework.Cluster1, name, rbacv1alpha1.ConditionApproved, metav1.ConditionTrue)
+	(*permission.Spec.Roles)[0].Rules[0].APIGroups = []string{"", "apps"}
+	framework.Must(author.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Update(t.Context(), permission, metav1.UpdateOptions{}))(t)
+	p.Click("button", "Show what it would grant for "+name+" on "+framework.Cluster1)
+	p.AwaitText("New: Role " + name + " in namespace default allows to get secrets and deployments of the core group and apps")
+	p.AwaitText("Removed: Role " + name + " in namespace default allows to get secrets and deployments of apps")
 	for _, request := range p.Requests() {
 		if request.Status >= http.StatusInternalServerError {
 			t.Errorf("%s %s = %d, want no error of the server", request.Method, request.URL, request.Status)
+		}
+	}
+	p.WantQuiet()
+}
+
+// TestSizesAndThemes checks that all views fit into narrow and wide windows, and are accessible in both themes.
+func TestSizesAndThemes(t *testing.T) {
+	f := framework.Shared(t)
+	cluster := f.SilentCluster(t)
+	reports(t, f, cluster, fleetgen.Workload(cluster, 60))
+	p := open(t, administrator(t, f))
+	for hash, text := range map[string]string{
+		"#/search?q=cluster%3A" + cluster:              "64 resources",
+		"#/search?q=kind%3APod%20cluster%3A" + cluster: "Page 1 of 2",
+		"#/fleet": cluster,
+		"#/access/can-i?verb=get&resource=pods&ask=yes":                                             cluster,
+		"#/resource?group=apps&kind=Deployment&namespace=shop&name=web&graph=on&cluster=" + cluster: "Arrow keys walk",
+	} {
+		show(t, p, hash)
+		p.AwaitText(text)
+		for _, width := range []int64{320, 3840} {
+			p.Resize(width, 900)
+			if got := browser.Evaluate[int64](p, `document.documentElement.scrollWidth`); got > width {
+				t.Errorf("%s in a window of %d pixels is %d pixels wide", hash, width, got)
+			}
+		}
+		for _, theme := range []string{"dark", "light"} {
+			browser.Evaluate[string](p, fmt.Sprintf("document.documentElement.dataset.theme = %q", theme))
+			p.WantAccessible()
 		}
 	}
 	p.WantQuiet()
