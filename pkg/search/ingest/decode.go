@@ -18,8 +18,9 @@ import (
 const (
 	// valueBytes bounds the buffer for one value, so that a body cannot make the decoder use more memory.
 	valueBytes = 4 << 20
-	// uidBytes bounds a UID.
-	uidBytes = 512
+	// uidBytes bounds a UID. relationBytes bounds the type of an edge.
+	uidBytes      = 512
+	relationBytes = 128
 	// readBytes is the size of reads from the body.
 	readBytes = 64 << 10
 )
@@ -79,6 +80,7 @@ func decode(r io.Reader, cluster string, hub, full bool, limits Limits, hold fun
 		prefix: cluster + "/", self: search.ClusterUIDPrefix + cluster,
 		report: &search.Report{Cluster: cluster, Hub: hub, Full: full},
 		put:    map[string]int{}, interned: map[string]string{},
+		names: map[string]struct{}{}, relations: map[string]struct{}{},
 	}
 	for _, list := range []*refusals{&d.add, &d.update, &d.delete, &d.addEdge, &d.deleteEdge} {
 		list.max = limits.Errors
@@ -108,7 +110,10 @@ type decoder struct {
 	put map[string]int
 	// interned contains words that are shared by many resources and edges.
 	interned map[string]string
-	scratch  []byte
+	// names contains the names of the properties, and relations the types of the added edges. Engines keep data for
+	// each of them.
+	names, relations map[string]struct{}
+	scratch          []byte
 	// resources, edges and values count the parts of the report so far.
 	resources, edges, values int
 	// held is the approximate memory of the report. announced is the part of it that was passed to
@@ -184,9 +189,9 @@ func (d *decoder) resource(refused *refusals) error {
 		case fieldUID:
 			uid, err = d.uid()
 		case fieldKind:
-			kind, err = d.word()
+			kind, err = d.word(kindBytes)
 		case fieldResourceString:
-			plural, err = d.word()
+			plural, err = d.word(identityBytes)
 		case fieldProperties:
 			properties, problem, err = d.properties()
 		default:
@@ -206,9 +211,16 @@ func (d *decoder) resource(refused *refusals) error {
 	if problem == "" {
 		properties, internal, problem = splitAccess(properties, uid == d.prefix+inventory.AccessReportID)
 	}
+	if problem == "" && !d.knownNames(properties) {
+		problem = fmt.Sprintf("the report has more than %d different names of properties", d.limits.Names)
+	}
 	if problem != "" {
 		refused.add(uid, problem)
 		return nil
+	}
+	// The kind and the plural are not part of the counted properties.
+	if err := d.grow(len(kind) + len(plural)); err != nil {
+		return err
 	}
 	if at, again := d.put[uid]; again {
 		d.report.Put[at].Properties, d.report.Put[at].Internal = properties, internal
@@ -309,11 +321,11 @@ func (d *decoder) edge(edges *[]search.Edge, refused *refusals) error {
 		case fieldDestUID:
 			edge.DestUID, err = d.uid()
 		case fieldSourceKind:
-			edge.SourceKind, err = d.word()
+			edge.SourceKind, err = d.word(kindBytes)
 		case fieldDestKind:
-			edge.DestKind, err = d.word()
+			edge.DestKind, err = d.word(kindBytes)
 		case fieldEdgeType:
-			edge.Type, err = d.word()
+			edge.Type, err = d.word(relationBytes)
 		default:
 			err = d.skip()
 		}
@@ -322,17 +334,61 @@ func (d *decoder) edge(edges *[]search.Edge, refused *refusals) error {
 	if err != nil {
 		return err
 	}
-	if wrong := d.foreign(edge.SourceUID); wrong != "" {
-		refused.add(edge.SourceUID, "SourceUID: "+wrong)
-	} else if wrong := d.foreign(edge.DestUID); wrong != "" {
-		refused.add(edge.SourceUID, "DestUID: "+wrong)
-	} else if edge.Type == "" {
-		refused.add(edge.SourceUID, "EdgeType is missing")
-	} else {
-		*edges = append(*edges, edge)
-		return d.grow(edgeCost + len(edge.SourceUID) + len(edge.DestUID))
+	if problem := d.edgeProblem(&edge, edges == &d.report.AddEdges); problem != "" {
+		refused.add(edge.SourceUID, problem)
+		return nil
 	}
-	return nil
+	*edges = append(*edges, edge)
+	return d.grow(edgeCost + len(edge.SourceUID) + len(edge.DestUID) + len(edge.SourceKind) + len(edge.DestKind) + len(edge.Type))
+}
+
+// edgeProblem returns the reason why an edge is rejected, or "" if it is accepted.
+func (d *decoder) edgeProblem(edge *search.Edge, added bool) string {
+	if wrong := d.foreign(edge.SourceUID); wrong != "" {
+		return "SourceUID: " + wrong
+	}
+	if wrong := d.foreign(edge.DestUID); wrong != "" {
+		return "DestUID: " + wrong
+	}
+	switch {
+	case edge.Type == "":
+		return "EdgeType is missing"
+	case len(edge.Type) > relationBytes:
+		return fmt.Sprintf("EdgeType is longer than %d bytes", relationBytes)
+	case len(edge.SourceKind) > kindBytes:
+		return fmt.Sprintf("SourceKind is longer than %d bytes", kindBytes)
+	case len(edge.DestKind) > kindBytes:
+		return fmt.Sprintf("DestKind is longer than %d bytes", kindBytes)
+	}
+	if _, known := d.relations[edge.Type]; added && !known {
+		if len(d.relations) >= d.limits.Relations {
+			return fmt.Sprintf("the report has more than %d different EdgeTypes", d.limits.Relations)
+		}
+		d.relations[edge.Type] = struct{}{}
+	}
+	return ""
+}
+
+// knownNames records the names of the properties of a resource. It returns false, and records none, if the report
+// has too many different names.
+func (d *decoder) knownNames(properties query.Properties) bool {
+	fresh := 0
+	for i := range properties {
+		if _, known := d.names[properties[i].Name]; !known {
+			fresh++
+		}
+	}
+	if fresh == 0 {
+		return true
+	}
+	if len(d.names)+fresh > d.limits.Names {
+		return false
+	}
+	for i := range properties {
+		// The name may be a part of all properties, which would then stay in memory.
+		d.names[strings.Clone(properties[i].Name)] = struct{}{}
+	}
+	return true
 }
 
 // foreign returns the reason why a UID does not belong to the cluster, or "" if it does.

@@ -207,6 +207,48 @@ update c1/10: name is missing
 			refused: "add c1/a: properties are longer than 65536 bytes\nadd c1/b: properties are longer than 65536 bytes\n",
 		},
 		{
+			name: "long kinds, plurals, namespaces, names and relations",
+			body: `{"addResources":[{"uid":"c1/a","kind":"` + strings.Repeat("K", 254) + `","properties":{"name":"a"}},
+				{"uid":"c1/b","kind":"` + strings.Repeat("K", 1<<20) + `","properties":{"kind":"Pod","name":"b"}},
+				{"uid":"c1/c","resourceString":"` + strings.Repeat("k", 1<<20) + `","properties":{"kind":"Pod","name":"c"}},
+				{"uid":"c1/d","properties":{"kind":"Pod","name":"` + strings.Repeat("n", 1025) + `"}},
+				{"uid":"c1/e","properties":{"kind":"Pod","name":"e","namespace":"` + strings.Repeat("n", 1025) + `"}},
+				{"uid":"c1/f","properties":{"kind":"Pod","name":"f","apigroup":"` + strings.Repeat("n", 1025) + `"}}],
+				"addEdges":[{"SourceUID":"c1/a","DestUID":"c1/b","EdgeType":"` + strings.Repeat("t", 129) + `"},
+				{"SourceUID":"c1/a","DestUID":"c1/b","EdgeType":"t","SourceKind":"` + strings.Repeat("K", 254) + `"},
+				{"SourceUID":"c1/a","DestUID":"c1/b","EdgeType":"t","DestKind":"` + strings.Repeat("K", 254) + `"}],
+				"deleteEdges":[{"SourceUID":"c1/a","DestUID":"c1/b","EdgeType":"` + strings.Repeat("t", 1<<20) + `"}]}`,
+			want: "c1 hub=false full=false\nput c1/b {\"kind\":\"Pod\",\"name\":\"b\"}\n",
+			refused: `add c1/a: property kind is longer than 253 bytes
+add c1/c: property kind_plural is longer than 1024 bytes
+add c1/d: property name is longer than 1024 bytes
+add c1/e: property namespace is longer than 1024 bytes
+add c1/f: property apigroup is longer than 1024 bytes
+add edge c1/a: EdgeType is longer than 128 bytes
+add edge c1/a: SourceKind is longer than 253 bytes
+add edge c1/a: DestKind is longer than 253 bytes
+delete edge c1/a: EdgeType is longer than 128 bytes
+`,
+		},
+		{
+			name: "different names of properties, and relations", limits: Limits{Names: 4, Relations: 2},
+			body: `{"addResources":[{"uid":"c1/a","properties":{"kind":"Pod","name":"a","x":1}},{"uid":"c1/b","properties":{"kind":"Pod","name":"b","y":1,"z":1}},
+				{"uid":"c1/c","properties":{"kind":"Pod","name":"c","y":1}},{"uid":"c1/d","properties":{"kind":"Pod","name":"d","x":1,"y":2}}],
+				"addEdges":[{"SourceUID":"c1/a","DestUID":"c1/b","EdgeType":"r"},{"SourceUID":"c1/a","DestUID":"c1/b","EdgeType":"s"},
+				{"SourceUID":"c1/a","DestUID":"c1/b","EdgeType":"t"},{"SourceUID":"c1/a","DestUID":"c1/c","EdgeType":"r"}],
+				"deleteEdges":[{"SourceUID":"c1/a","DestUID":"c1/d","EdgeType":"u"}]}`,
+			want: `c1 hub=false full=false
+put c1/a {"kind":"Pod","name":"a","x":1}
+put c1/c {"kind":"Pod","name":"c","y":1}
+put c1/d {"kind":"Pod","name":"d","x":1,"y":2}
+edge  c1/a -r->  c1/b
+edge  c1/a -s->  c1/b
+edge  c1/a -r->  c1/c
+delete edge c1/a -u-> c1/d
+`,
+			refused: "add c1/b: the report has more than 4 different names of properties\nadd edge c1/a: the report has more than 2 different EdgeTypes\n",
+		},
+		{
 			name: "limit of errors", limits: Limits{Errors: 2},
 			body:    `{"deleteResources":[{"uid":"a"},{"uid":"b"},{"uid":"c"},{"uid":"d"}]}`,
 			want:    "c1 hub=false full=false\n",

@@ -23,6 +23,10 @@ type Limits struct {
 	Values int
 	// Edges bounds the new and deleted edges; 5,000,000 by default.
 	Edges int
+	// Names bounds the different names of the properties of all resources; 5,000 by default.
+	Names int
+	// Relations bounds the different types of the added edges; 1,024 by default.
+	Relations int
 	// Errors bounds the number of errors in each list of the response; 1,000 by default. Further
 	// errors are only counted.
 	Errors int
@@ -35,6 +39,8 @@ func (l Limits) withDefaults() Limits {
 	orDefault(&l.Resources, 1_000_000)
 	orDefault(&l.Values, 8_000_000)
 	orDefault(&l.Edges, 5_000_000)
+	orDefault(&l.Names, 5_000)
+	orDefault(&l.Relations, 1_024)
 	orDefault(&l.Errors, 1_000)
 	return l
 }

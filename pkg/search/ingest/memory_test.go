@@ -228,3 +228,23 @@ func heapBytes() uint64 {
 	metrics.Read(sample)
 	return sample[0].Value.Uint64()
 }
+
+// TestWordsAreCounted checks that kinds, plurals and relations count towards the memory of a report, although they are
+// not part of the properties.
+func TestWordsAreCounted(t *testing.T) {
+	held := func(kind, plural, relation int) int64 {
+		body := fmt.Sprintf(`{"addResources":[{"uid":"c1/a","kind":"%s","resourceString":"%s","properties":{"name":"a"}}],"addEdges":[{"SourceUID":"c1/a","DestUID":"c1/b","EdgeType":"%s"}]}`,
+			strings.Repeat("K", kind), strings.Repeat("k", plural), strings.Repeat("t", relation))
+		_, response, bytes, err := decode(strings.NewReader(body), "c1", false, true, Limits{}, func(int64) error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if refused := refusalsOf(response); refused != "" {
+			t.Fatalf("errors = %q, want none", refused)
+		}
+		return bytes
+	}
+	if grown := held(201, 901, 101) - held(1, 1, 1); grown != 200+900+100 {
+		t.Errorf("growth of the counted memory by 1200 bytes of words = %d, want 1200", grown)
+	}
+}

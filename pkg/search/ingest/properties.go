@@ -12,8 +12,14 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-// nameBytes bounds the name of a property.
-const nameBytes = 128
+const (
+	// nameBytes bounds the name of a property.
+	nameBytes = 128
+	// kindBytes bounds a kind, and identityBytes the other properties that identify a resource. They are part of
+	// classes, keys and indexes. Kubernetes allows 63 bytes for a kind and 253 for most names.
+	kindBytes     = 253
+	identityBytes = 1 << 10
+)
 
 // identifies reports whether a property identifies a resource, or decides which callers can find
 // it. Such a property must be a string.
@@ -48,6 +54,15 @@ func complete(properties query.Properties, kind, plural string, hub bool, limit 
 	for _, name := range []string{query.Kind, query.Name} {
 		if at, found := find(kept, name); !found || kept[at].Leaves[0].Text == "" {
 			return nil, name + " is missing"
+		}
+	}
+	for i := range kept {
+		longest := identityBytes
+		if kept[i].Name == query.Kind {
+			longest = kindBytes
+		}
+		if identifies(kept[i].Name) && len(kept[i].Leaves[0].Text) > longest {
+			return nil, fmt.Sprintf("property %s is longer than %d bytes", kept[i].Name, longest)
 		}
 	}
 	if hub {

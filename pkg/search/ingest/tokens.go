@@ -193,11 +193,15 @@ func (d *decoder) unquote(raw jsontext.Value) ([]byte, error) {
 	return text, nil
 }
 
-// word reads a string that usually occurs often.
-func (d *decoder) word() (string, error) {
+// word reads a string that usually occurs often. It cuts off a string after max+1 bytes, so that the caller can
+// reject it by its length.
+func (d *decoder) word(max int) (string, error) {
 	text, err := d.text()
 	if err != nil || len(text) == 0 {
 		return "", err
+	}
+	if len(text) > max {
+		text = text[:max+1]
 	}
 	if word, found := d.interned[string(text)]; found {
 		return word, nil
