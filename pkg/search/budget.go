@@ -24,11 +24,17 @@ const (
 type Budget struct {
 	cost, bytes     atomic.Int64
 	ofCost, ofBytes int64
-	// pool bounds the large responses of all requests. It is nil if there is no bound. held is the
-	// part that this request holds.
+	// pool bounds the large responses of all requests. It is nil if there is no bound.
 	pool   *Pool
 	caller string
-	held   atomic.Int64
+	// request is the request that draws from the pool.
+	request context.Context
+
+	mu sync.Mutex
+	// held is the part of the pool that the request holds. After it was returned, closed is true, and the request
+	// takes no more.
+	held   int64
+	closed bool
 }
 
 // Pool bounds the memory of all large responses until they are written. One caller may use half of it.
@@ -77,12 +83,30 @@ func (p *Pool) release(caller string, bytes int64) {
 // Draw makes the budget also take the memory of large responses from a Pool, for a caller, until
 // ctx ends.
 func (b *Budget) Draw(ctx context.Context, from *Pool, caller string) {
-	b.pool, b.caller = from, caller
+	b.pool, b.caller, b.request = from, caller, ctx
 	context.AfterFunc(ctx, func() {
-		if held := b.held.Swap(0); held > 0 {
-			from.release(caller, held)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.closed = true
+		if b.held > 0 {
+			from.release(caller, b.held)
+			b.held = 0
 		}
 	})
+}
+
+// take takes memory from the pool, unless the request has ended: nothing would return it.
+func (b *Budget) take(bytes int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return b.request.Err()
+	}
+	if err := b.pool.hold(b.caller, bytes); err != nil {
+		return err
+	}
+	b.held += bytes
+	return nil
 }
 
 // NewBudget returns a Budget.
@@ -104,18 +128,15 @@ func (b *Budget) Spend(cost time.Duration) error {
 			"use fewer or longer keywords, fewer wildcards, comparisons or searches, or restrict it to a kind, a namespace or a cluster", time.Duration(b.ofCost)))
 }
 
-// Hold takes memory from the budget. It returns an API error with status 400 if the rest of the budget is smaller.
+// Hold takes memory from the budget. It returns an API error with status 400 if the rest of the budget is smaller, and
+// the error of the context if the request has ended.
 func (b *Budget) Hold(bytes int) error {
 	left := b.bytes.Add(-int64(bytes))
 	if left >= 0 {
 		if b.pool == nil || b.ofBytes-left < smallBytes {
 			return nil
 		}
-		if err := b.pool.hold(b.caller, int64(bytes)); err != nil {
-			return err
-		}
-		b.held.Add(int64(bytes))
-		return nil
+		return b.take(int64(bytes))
 	}
 	return apierrors.NewBadRequest(fmt.Sprintf(
 		"the response is too large: it exceeds the limit of %d bytes of memory for one request; use a limit, with continue or offset for the rest", b.ofBytes))
