@@ -77,19 +77,10 @@ func containsKeyword(cluster string, properties Properties, keyword string) bool
 	return false
 }
 
-// spansPair reports whether "key=value" contains a keyword with the "=" inside the keyword.
+// spansPair reports whether "key=value" contains a keyword that may span key and value. Its time must not grow with the
+// number of "=" in the keyword: both texts are crafted easily.
 func spansPair(leaf *Leaf, keyword string) bool {
-	for i := range len(keyword) {
-		if keyword[i] != '=' {
-			continue
-		}
-		before, after := keyword[:i], keyword[i+1:]
-		if len(before) <= len(leaf.Key) && len(after) <= len(leaf.Text) &&
-			equalFold(leaf.Key[len(leaf.Key)-len(before):], before) && equalFold(leaf.Text[:len(after)], after) {
-			return true
-		}
-	}
-	return false
+	return len(keyword) <= len(leaf.Key)+1+len(leaf.Text) && strings.IndexByte(keyword, '=') >= 0 && ContainsFold(LeafText(Map, *leaf), keyword)
 }
 
 // MatchesLeaf reports whether the comparison holds for one leaf of a property of type t. For

@@ -261,6 +261,36 @@ func TestContainsFold(t *testing.T) {
 	}
 }
 
+// TestKeywordsInPairs compares keywords in the pairs of a map with the definition.
+func TestKeywordsInPairs(t *testing.T) {
+	texts := []string{"", "=", "a", "A=", "=b", "a=b", "ab=c", "==", "B==A", "a=b=c", strings.Repeat("=", 100), strings.Repeat("a=", 40) + "b"}
+	for _, key := range texts {
+		for _, text := range texts {
+			properties := Properties{{Name: "label", Type: Map, Leaves: []Leaf{{Key: key, Type: String, Text: text}}}}
+			for _, keyword := range texts[1:] {
+				q := Query{Keywords: []string{strings.ToLower(keyword)}}
+				want := strings.Contains(strings.ToLower(key+"="+text), strings.ToLower(keyword))
+				if got := q.Matches("x", properties, now); got != want {
+					t.Errorf("match of the keyword %q in %s=%s = %t, want %t", keyword, key, text, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestCraftedPairs matches a keyword of which each "=" could be that of a pair. If the time grows with the product of
+// the number of "=" and the length of the texts, the test exceeds its timeout.
+func TestCraftedPairs(t *testing.T) {
+	long := strings.Repeat("=", 32<<10-1)
+	properties := Properties{{Name: "label", Type: Map, Leaves: []Leaf{{Key: long, Type: String, Text: long}}}}
+	q := keywords(long + "x")
+	for range 1000 {
+		if q.Matches("x", properties, now) {
+			t.Fatal("match of a keyword that no value contains = true, want false")
+		}
+	}
+}
+
 // sample is a reported resource.
 const sample = `{"apiversion":"v1","cluster":"ignored","container":["nginx","istio-proxy"],"created":"2025-10-14T03:22:11Z","hostIP":"10.3.1.7","image":["registry.example.com/web/nginx:1.25.3","registry.example.com/istio/proxyv2:1.20"],"kind":"Pod","kind_plural":"pods","label":{"app.kubernetes.io/instance":"nginx-ingress-payments","app.kubernetes.io/managed-by":"Helm","app.kubernetes.io/name":"nginx-ingress","app.kubernetes.io/version":"3.12.7","env":"prod","team":"team-07"},"name":"nginx-ingress-7c9d8f6b54-x2x9k","namespace":"payments","podIP":"10.130.2.41","restarts":3,"startedAt":"2025-10-14T03:22:31Z","status":"Running"}`
 

@@ -29,10 +29,15 @@ func (r *run) replayChange(ctx context.Context, change *search.Change) error {
 	last, seen := r.replay.touched[change.UID]
 	was := last != nil
 	if !seen {
-		was = change.Before != nil && r.wasKnown(change)
+		var err error
+		if was, err = r.wasKnown(ctx, change); err != nil {
+			return err
+		}
 	}
-	item, is := r.after(change)
+	item, is, err := r.after(ctx, change)
 	switch {
+	case err != nil:
+		return err
 	case is:
 		if err := r.emit(ctx, r.put(change, item, was)); err != nil {
 			return err
@@ -81,16 +86,20 @@ func withoutProperties(change *search.Change) *search.Change {
 }
 
 // wasKnown reports whether the client knew the state before a change.
-func (r *run) wasKnown(change *search.Change) bool {
-	if !r.matches(change.Cluster, change.Before) ||
+func (r *run) wasKnown(ctx context.Context, change *search.Change) (bool, error) {
+	if change.Before == nil {
+		return false, nil
+	}
+	matches, err := r.matches(ctx, change.Cluster, change.Before)
+	if err != nil || !matches ||
 		!allows(r.scope, change.Cluster, change.Hub, change.Before) && !allows(r.replay.scope, change.Cluster, change.Hub, change.Before) {
-		return false
+		return false, err
 	}
 	item := search.Item{
 		UID: change.UID, Cluster: change.Cluster, Hub: change.Hub, Version: change.Version,
 		Object: change.Before,
 	}
-	return r.Filter == nil || r.Filter(&item)
+	return r.Filter == nil || r.Filter(&item), nil
 }
 
 // settle ends the replay. From now on, sent contains the items that the client knows.

@@ -32,6 +32,8 @@ var errRescoped = errors.New("the scope has changed")
 type run struct {
 	Config
 	events chan<- Event
+	// terms is the number of keywords and values of the query.
+	terms int
 
 	changed <-chan struct{}
 	poll    *time.Ticker
@@ -200,6 +202,10 @@ func (r *run) read(ctx context.Context, after uint64, timeout time.Duration) bat
 // apply sends the events for a batch of changes.
 func (r *run) apply(ctx context.Context, b batch) error {
 	for i := range b.changes {
+		// The batch may be long, and most of its changes may not match.
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		change := &b.changes[i]
 		if r.replay.running && change.Version > r.replay.until {
 			if err := r.settle(ctx); err != nil {
@@ -237,8 +243,10 @@ func (r *run) change(ctx context.Context, change *search.Change) error {
 	if change.Version <= r.covered || was && change.Version <= known.version {
 		return nil
 	}
-	item, is := r.after(change)
+	item, is, err := r.after(ctx, change)
 	switch {
+	case err != nil:
+		return err
 	case is:
 		if err := r.emit(ctx, r.put(change, item, was)); err != nil {
 			return err
@@ -254,19 +262,19 @@ func (r *run) change(ctx context.Context, change *search.Change) error {
 }
 
 // after returns the item after a change, if the client watches it.
-func (r *run) after(change *search.Change) (search.Item, bool) {
-	if change.After == nil || !r.matches(change.Cluster, change.After) || !allows(r.scope, change.Cluster, change.Hub, change.After) {
-		return search.Item{}, false
+func (r *run) after(ctx context.Context, change *search.Change) (search.Item, bool, error) {
+	if change.After == nil {
+		return search.Item{}, false, nil
+	}
+	matches, err := r.matches(ctx, change.Cluster, change.After)
+	if err != nil || !matches || !allows(r.scope, change.Cluster, change.Hub, change.After) {
+		return search.Item{}, false, err
 	}
 	item := search.Item{
 		UID: change.UID, Cluster: change.Cluster, Hub: change.Hub, Version: change.Version,
 		Object: change.After,
 	}
-	return item, r.Filter == nil || r.Filter(&item)
-}
-
-func (r *run) matches(cluster string, properties query.Properties) bool {
-	return r.Query.Matches(cluster, properties, r.Now())
+	return item, r.Filter == nil || r.Filter(&item), nil
 }
 
 // put returns the event for an item that exists after a change.

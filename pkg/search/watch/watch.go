@@ -116,7 +116,7 @@ func Watch(ctx context.Context, config Config) *Watcher {
 		config.BookmarkEvery = defaultBookmarkEvery
 	}
 	w := &Watcher{events: make(chan Event)}
-	r := &run{Config: config, events: w.events, sent: newSentItems(share{memory: config.Memory, user: config.User})}
+	r := &run{Config: config, events: w.events, terms: termsOf(&config.Query), sent: newSentItems(share{memory: config.Memory, user: config.User})}
 	go func() {
 		w.err = r.run(ctx)
 		close(w.events)
