@@ -15,6 +15,8 @@ import (
 const (
 	// itemBytes is the memory for one resource, excluding its texts.
 	itemBytes = 128
+	// placeBytes is the memory for a place, excluding its texts.
+	placeBytes = 192
 	// typicalItemBytes is the memory for one resource, including texts of typical length.
 	typicalItemBytes = itemBytes + 96
 	// memoryRetrySeconds is the time after which a client may retry a rejected watch.

@@ -154,7 +154,8 @@ func (r *run) purge() {
 	}
 	r.queue = kept
 	for uid := range unsent {
-		if r.replay.running {
+		if last := r.replay.touched[uid]; last != nil {
+			r.sent.share.shrink(bytesOfTouched(uid, last) - bytesOfTouched(uid, nil))
 			r.replay.touched[uid] = nil
 		}
 		r.sent.remove(uid)

@@ -58,18 +58,35 @@ func (r *run) replayChange(ctx context.Context, change *search.Change) error {
 
 // touch records the last change of an item.
 func (r *run) touch(uid string, last *search.Change) error {
-	if _, known := r.replay.touched[uid]; !known {
-		if err := r.sent.share.grow(touchedBytes); err != nil {
-			return err
-		}
+	bytes := bytesOfTouched(uid, last)
+	if before, known := r.replay.touched[uid]; known {
+		bytes -= bytesOfTouched(uid, before)
+	} else {
 		uid = strings.Clone(uid)
+	}
+	if bytes <= 0 {
+		r.sent.share.shrink(-bytes)
+	} else if err := r.sent.share.grow(bytes); err != nil {
+		return err
 	}
 	r.replay.touched[uid] = last
 	return nil
 }
 
-// touchedBytes is the approximate memory for a touched item.
+// touchedBytes is the approximate memory for a touched item, excluding long texts.
 const touchedBytes = 4 * typicalItemBytes
+
+// bytesOfTouched returns the approximate memory for a touched item.
+func bytesOfTouched(uid string, last *search.Change) int64 {
+	bytes := touchedBytes + len(uid)
+	if last != nil {
+		bytes += len(last.UID) + len(last.Cluster)
+		for i := range last.After {
+			bytes += len(last.After[i].Leaves[0].Text)
+		}
+	}
+	return int64(bytes)
+}
 
 // withoutProperties returns a change with only the properties that identify the item.
 func withoutProperties(change *search.Change) *search.Change {
@@ -104,7 +121,9 @@ func (r *run) wasKnown(ctx context.Context, change *search.Change) (bool, error)
 
 // settle ends the replay. From now on, sent contains the items that the client knows.
 func (r *run) settle(ctx context.Context) error {
+	bytes := int64(0)
 	for uid, last := range r.replay.touched {
+		bytes += bytesOfTouched(uid, last)
 		r.sent.remove(uid)
 		if last != nil {
 			if err := r.sent.add(uid, last.Cluster, last.Hub, last.Version, r.pass, last.After); err != nil {
@@ -112,7 +131,7 @@ func (r *run) settle(ctx context.Context) error {
 			}
 		}
 	}
-	r.sent.share.shrink(int64(len(r.replay.touched)) * touchedBytes)
+	r.sent.share.shrink(bytes)
 	r.replay.running, r.replay.touched = false, nil
 	r.covered = max(r.covered, r.replay.until)
 	r.position = max(r.position, r.covered)

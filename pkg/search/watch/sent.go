@@ -28,9 +28,17 @@ type place struct {
 // sentItems are the items that the client knows, by UID.
 type sentItems struct {
 	items  map[string]sentItem
-	places []place
+	places []usedPlace
 	known  map[place]uint32
-	share  share
+	// free contains the indexes of places without items.
+	free  []uint32
+	share share
+}
+
+// usedPlace is a place with the number of its items.
+type usedPlace struct {
+	place
+	items int
 }
 
 func newSentItems(share share) sentItems {
@@ -46,16 +54,20 @@ func (t *sentItems) add(uid, cluster string, hub bool, version uint64, pass uint
 		return nil
 	}
 	name := search.Text(properties, query.Name)
-	if err := t.share.grow(bytesOf(uid, name)); err != nil {
+	at := place{
+		cluster: cluster, hub: hub,
+		kind: search.Text(properties, query.Kind), namespace: search.Text(properties, query.Namespace),
+	}
+	bytes := bytesOf(uid, name)
+	if _, shared := t.known[at]; !shared {
+		bytes += at.bytes()
+	}
+	if err := t.share.grow(bytes); err != nil {
 		return err
 	}
 	// The texts may be parts of a whole response, which would then stay in memory.
 	t.items[strings.Clone(uid)] = sentItem{
-		version: version, pass: pass, name: strings.Clone(name),
-		place: t.place(place{
-			cluster: cluster, hub: hub,
-			kind: search.Text(properties, query.Kind), namespace: search.Text(properties, query.Namespace),
-		}),
+		version: version, pass: pass, name: strings.Clone(name), place: t.use(at),
 	}
 	return nil
 }
@@ -64,22 +76,46 @@ func (t *sentItems) add(uid, cluster string, hub bool, version uint64, pass uint
 func (t *sentItems) remove(uid string) {
 	if known, ok := t.items[uid]; ok {
 		delete(t.items, uid)
-		t.share.shrink(bytesOf(uid, known.name))
+		t.share.shrink(bytesOf(uid, known.name) + t.leave(known.place))
 	}
 }
 
 // bytesOf returns the memory for an item.
 func bytesOf(uid, name string) int64 { return int64(itemBytes + len(uid) + len(name)) }
 
-func (t *sentItems) place(p place) uint32 {
-	if known, ok := t.known[p]; ok {
-		return known
+// bytes returns the memory for a place.
+func (p *place) bytes() int64 {
+	return int64(placeBytes + len(p.cluster) + len(p.kind) + len(p.namespace))
+}
+
+// use returns the index of the place of a new item.
+func (t *sentItems) use(p place) uint32 {
+	index, known := t.known[p]
+	if !known {
+		p.cluster, p.kind, p.namespace = strings.Clone(p.cluster), strings.Clone(p.kind), strings.Clone(p.namespace)
+		if last := len(t.free) - 1; last >= 0 {
+			index, t.free = t.free[last], t.free[:last]
+		} else {
+			index, t.places = uint32(len(t.places)), append(t.places, usedPlace{})
+		}
+		t.places[index].place = p
+		t.known[p] = index
 	}
-	p.cluster, p.kind, p.namespace = strings.Clone(p.cluster), strings.Clone(p.kind), strings.Clone(p.namespace)
-	index := uint32(len(t.places))
-	t.places = append(t.places, p)
-	t.known[p] = index
+	t.places[index].items++
 	return index
+}
+
+// leave removes an item from its place. It returns the memory of the place if it was the last item, and otherwise 0.
+func (t *sentItems) leave(index uint32) int64 {
+	p := &t.places[index]
+	if p.items--; p.items > 0 {
+		return 0
+	}
+	bytes := p.bytes()
+	delete(t.known, p.place)
+	*p = usedPlace{}
+	t.free = append(t.free, index)
+	return bytes
 }
 
 // identity contains the properties that identify a resource on its cluster.
@@ -102,7 +138,7 @@ func identifying(encoded []byte) query.Properties {
 // item returns an item with only the properties that identify it.
 func (t *sentItems) item(uid string, version uint64) search.Item {
 	known := t.items[uid]
-	p := t.places[known.place]
+	p := t.places[known.place].place
 	return identityItem(uid, &p, known.name, version)
 }
 
