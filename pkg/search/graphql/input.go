@@ -101,6 +101,9 @@ func (s *searchInput) request() (*search.Request, error) {
 		if err != nil {
 			return nil, badRequest("orderBy: %s", err)
 		}
+		if message := serving.CheckProperty(order.Property); message != "" {
+			return nil, badRequest("orderBy: %s", message)
+		}
 		out.OrderBy = []search.Order{order}
 	}
 	if out.RelatedKinds, err = texts("relatedKinds", s.RelatedKinds); err != nil {

@@ -99,6 +99,11 @@ func (r *root) SearchComplete(ctx context.Context, args struct {
 	if err != nil {
 		return nil, err
 	}
+	if args.Property != "" {
+		if message := serving.CheckProperty(args.Property); message != "" {
+			return nil, badRequest("property: %s", message)
+		}
+	}
 	scope, err := serving.Scope(ctx, r.Scopes)
 	if err != nil {
 		return nil, failed(err)

@@ -2,6 +2,7 @@ package serving
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -21,6 +22,9 @@ const (
 
 	maxOrders       = 16
 	maxRelatedKinds = 1000
+	// maxProperty bounds the name of a property, as that of a reported one. maxPrefix bounds the prefix of a completion.
+	maxProperty = 128
+	maxPrefix   = 1 << 10
 )
 
 var operators = []string{
@@ -133,12 +137,12 @@ func Request(in *searchv1alpha1.SearchRequest, path *field.Path) (*search.Reques
 	}
 	for i, text := range in.OrderBy {
 		order, err := Order(text)
-		message := query.CheckProperty(order.Property)
+		message := CheckProperty(order.Property)
 		if err != nil {
 			message = err.Error()
 		}
 		if message != "" {
-			errs = append(errs, field.Invalid(path.Child("orderBy").Index(i), text, message))
+			errs = append(errs, field.Invalid(path.Child("orderBy").Index(i), shortened(text), message))
 			continue
 		}
 		out.OrderBy = append(out.OrderBy, order)
@@ -163,10 +167,34 @@ func Property(name string, path *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	if message := query.CheckProperty(name); message != "" {
-		return field.ErrorList{field.Invalid(path, name, message)}
+	if message := CheckProperty(name); message != "" {
+		return field.ErrorList{field.Invalid(path, shortened(name), message)}
 	}
 	return nil
+}
+
+// CheckProperty returns the reason why a request must not name a property, or "" if it may.
+func CheckProperty(name string) string {
+	if len(name) > maxProperty {
+		return fmt.Sprintf("must have at most %d bytes", maxProperty)
+	}
+	return query.CheckProperty(name)
+}
+
+// Prefix validates the prefix of a completion.
+func Prefix(prefix string, path *field.Path) field.ErrorList {
+	if len(prefix) > maxPrefix {
+		return field.ErrorList{field.Invalid(path, shortened(prefix), fmt.Sprintf("must have at most %d bytes", maxPrefix))}
+	}
+	return nil
+}
+
+// shortened returns the begin of a value that is too long for an error message.
+func shortened(value string) string {
+	if len(value) <= maxProperty {
+		return value
+	}
+	return strings.ToValidUTF8(value[:maxProperty], "") + "..."
 }
 
 // Limit returns a limit, or the default limit if there is none.

@@ -86,6 +86,8 @@ func TestBoundsOfARequest(t *testing.T) {
 		{"searches that only count", searchv1alpha1.SearchSpec{Searches: slices.Repeat([]searchv1alpha1.SearchRequest{counted}, 100)}, ""},
 		{"too many orders", searchv1alpha1.SearchSpec{SearchRequest: ordered}, "spec.orderBy: Too many: 17: must have at most 16 items"},
 		{"counts by a text that cannot be a property", searchv1alpha1.SearchSpec{SearchRequest: searchv1alpha1.SearchRequest{CountBy: "a b"}}, "spec.countBy: Invalid value"},
+		{"an order by a long property", searchv1alpha1.SearchSpec{SearchRequest: searchv1alpha1.SearchRequest{OrderBy: []string{strings.Repeat("a", 129)}}},
+			"aaa...\": must have at most 128 bytes"},
 		{"counts in addition to several searches", searchv1alpha1.SearchSpec{SearchRequest: searchv1alpha1.SearchRequest{CountBy: "kind"}, Searches: []searchv1alpha1.SearchRequest{counted}},
 			"spec.searches: Forbidden: cannot be combined with other fields"},
 		{"too many related kinds", searchv1alpha1.SearchSpec{SearchRequest: related}, "spec.relatedKinds: Too many: 1001: must have at most 1000 items"},
@@ -99,6 +101,34 @@ func TestBoundsOfARequest(t *testing.T) {
 				t.Errorf("error of the search = %v, want %s", err, test.want)
 			}
 		})
+	}
+}
+
+func TestBoundsOfACompletion(t *testing.T) {
+	engine, err := embedded.Open(t.TempDir(), embedded.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := engine.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	completions := NewCompletions(Options{Engine: engine, Scopes: everyone{}}).(rest.Creater)
+	ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: "alice"})
+	for _, test := range []struct{ property, prefix, want string }{
+		{strings.Repeat("a", 128), strings.Repeat("a", 1024), ""},
+		{strings.Repeat("a", 129), "", "spec.property: Invalid value: \"" + strings.Repeat("a", 128) + "...\": must have at most 128 bytes"},
+		{"name", strings.Repeat("a", 1025), "spec.prefix: Invalid value: \"" + strings.Repeat("a", 128) + "...\": must have at most 1024 bytes"},
+		{"a b", "", "spec.property: Invalid value: \"a b\""},
+	} {
+		_, err := completions.Create(ctx, &searchv1alpha1.SearchCompletion{Spec: searchv1alpha1.SearchCompletionSpec{Property: test.property, Prefix: test.prefix}}, nil, nil)
+		switch {
+		case test.want == "" && err != nil:
+			t.Error(err)
+		case test.want != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.want)):
+			t.Errorf("error of a completion of %.10q with prefix %.10q = %v, want %s", test.property, test.prefix, err, test.want)
+		}
 	}
 }
 

@@ -26,6 +26,7 @@ func NewCompletions(options Options) rest.Storage {
 			limit, limitErrs := serving.Limit(question.Spec.Limit, path.Child("limit"))
 			errs = append(errs, limitErrs...)
 			errs = append(errs, serving.Property(question.Spec.Property, path.Child("property"))...)
+			errs = append(errs, serving.Prefix(question.Spec.Prefix, path.Child("prefix"))...)
 			if len(errs) > 0 {
 				return nil, invalid("SearchCompletion", question.Name, errs)
 			}
