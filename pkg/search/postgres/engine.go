@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"sync"
@@ -18,6 +20,7 @@ import (
 type Engine struct {
 	options Options
 	hash    hasher
+	tokens  *search.Tokens
 	// writes is the pool of reports and maintenance. Neither reads nor writes wait for a connection of the other.
 	writes  *pgxpool.Pool
 	reports queue
@@ -97,7 +100,12 @@ func (e *Engine) prepare(ctx context.Context) error {
 	if len(e.hash.secret) == 0 {
 		return errors.New("the database has no secret")
 	}
-	return nil
+	// All servers of the database have the same key, so that any of them may answer the next page.
+	key := hmac.New(sha256.New, e.hash.secret)
+	_, _ = key.Write([]byte("continue tokens")) // A hash never returns an error.
+	var err error
+	e.tokens, err = search.NewTokens(key.Sum(nil))
+	return err
 }
 
 // Ping checks the connection to the database.

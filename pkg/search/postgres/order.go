@@ -32,7 +32,8 @@ func (p *pager) ordered(ctx context.Context) ([]search.Item, string, error) {
 }
 
 // column returns the column by which the database can order, or "" if there is none. Only names and
-// creation times have such columns. These columns do not contain values of other types.
+// creation times have such columns. These columns do not contain values of other types. Only values in the selection count:
+// the caller could observe others, in the time of the answer and in the expiry of tokens.
 func (p *pager) column(ctx context.Context) (string, error) {
 	if p.condition.refine || len(p.request.OrderBy) != 1 {
 		return "", nil
@@ -40,14 +41,17 @@ func (p *pager) column(ctx context.Context) (string, error) {
 	var column, other string
 	switch p.request.OrderBy[0].Property {
 	case query.Name:
-		column, other = "r.name", "name_key IS NOT NULL"
+		column, other = "r.name", "r.name_key IS NOT NULL"
 	case query.Created:
-		column, other = "r.created", "created_other"
+		column, other = "r.created", "r.created_other"
 	default:
 		return "", nil
 	}
+	b := p.condition.builder()
+	statement := "SELECT EXISTS (SELECT FROM " + p.view.engine.table("resources") + " r WHERE " + other + " AND r.cluster = ANY(" + b.arg(p.tally.clusterIDs()) +
+		") AND " + p.condition.selection.condition(b) + ")"
 	var exists bool
-	err := p.view.tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+p.view.engine.table("resources")+" WHERE "+other+" AND cluster = ANY($1))", p.tally.clusterIDs()).Scan(&exists)
+	err := p.view.tx.QueryRow(ctx, statement, b.args...).Scan(&exists)
 	if err != nil || exists {
 		return "", err
 	}
@@ -117,7 +121,7 @@ func (p *pager) orderedByColumn(ctx context.Context, column string) ([]search.It
 	}
 	last := page[len(page)-1]
 	next := position{Order: orderName(p.request.OrderBy), Column: true, Keys: []*string{last.key}, UID: unescape(last.uid)}
-	return items, next.String(), nil
+	return items, p.view.engine.token(next), nil
 }
 
 func direction(order search.Order) string {
@@ -204,8 +208,7 @@ func (p *pager) firstNames(ctx context.Context, order string, most int64) ([]str
 
 // start returns the position before all items, for an empty page.
 func (p *pager) start() string {
-	next := position{Order: orderName(p.request.OrderBy), Keys: make([]*string, len(p.request.OrderBy)), UID: startUID}
-	return next.String()
+	return p.view.engine.token(position{Order: orderName(p.request.OrderBy), Keys: make([]*string, len(p.request.OrderBy)), UID: startUID})
 }
 
 // startUID is the UID in the position before all items. No resource has this UID.
@@ -329,7 +332,7 @@ func (p *pager) orderedHere(ctx context.Context) ([]search.Item, string, error) 
 	}
 	last := page[len(page)-1]
 	next := position{Order: orderName(orders), Keys: last.keys, UID: last.item.UID}
-	return items, next.String(), nil
+	return items, p.view.engine.token(next), nil
 }
 
 // keysOf returns the order keys of a resource.

@@ -3,7 +3,6 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -32,13 +31,13 @@ type position struct {
 	Column bool `json:"d,omitempty"`
 }
 
-// parsePosition decodes the continue token of a request. It returns nil if the request has none.
-func parsePosition(request *search.Request) (*position, error) {
+// position decodes the continue token of a request. It returns nil if the request has none.
+func (e *Engine) position(request *search.Request) (*position, error) {
 	if request.Continue == "" {
 		return nil, nil
 	}
 	var p position
-	text, err := base64.RawURLEncoding.DecodeString(request.Continue)
+	text, err := e.tokens.Open(request.Continue)
 	if err == nil {
 		err = json.Unmarshal(text, &p)
 	}
@@ -70,15 +69,15 @@ func (p *position) valid(orders []search.Order) bool {
 	return true
 }
 
-// String returns the continue token.
-func (p *position) String() string {
+// token returns the continue token of a position.
+func (e *Engine) token(p position) string {
 	p.Made = true
 	text, err := json.Marshal(p)
 	if err != nil {
 		// Texts and numbers can always be encoded.
 		return ""
 	}
-	return base64.RawURLEncoding.EncodeToString(text)
+	return e.tokens.Seal(text)
 }
 
 func orderName(orders []search.Order) string {
@@ -143,7 +142,7 @@ func (p *pager) page(ctx context.Context) ([]search.Item, string, error) {
 		// The first page is empty, so continue before all resources.
 		next.Cluster, next.Resource = "", 0
 	}
-	return result, next.String(), nil
+	return result, p.view.engine.token(next), nil
 }
 
 // segment is a part of the matches of a cluster, in the order of rids.

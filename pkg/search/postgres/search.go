@@ -57,7 +57,7 @@ func (i *inquiry) compile(ctx context.Context, v *view) (*condition, error) {
 // Search implements search.Engine.
 func (e *Engine) Search(ctx context.Context, scope visibility.Scope, request *search.Request) (_ *search.Result, err error) {
 	defer observe("search", time.Now(), &err)
-	position, err := parsePosition(request)
+	position, err := e.position(request)
 	if err != nil {
 		return nil, fmt.Errorf("search: %w", err)
 	}
