@@ -68,6 +68,43 @@ type Engine interface {
 	Close() error
 }
 
+// ManyGetter is an Engine that gets many resources at once.
+type ManyGetter interface {
+	// GetMany returns the resources with the UIDs that are in the scope, in the order of the UIDs.
+	GetMany(ctx context.Context, scope visibility.Scope, uids []string) ([]Item, error)
+}
+
+// GetMany returns the resources with the UIDs that are in the scope, in the order of the UIDs.
+func GetMany(ctx context.Context, engine Engine, scope visibility.Scope, uids []string) ([]Item, error) {
+	if many, is := engine.(ManyGetter); is {
+		return many.GetMany(ctx, scope, uids)
+	}
+	var items []Item
+	for _, uid := range uids {
+		item, err := engine.Get(ctx, scope, uid)
+		if err != nil {
+			return nil, err
+		}
+		if item != nil {
+			items = append(items, *item)
+		}
+	}
+	return items, nil
+}
+
+// ClustersOf returns the names of the clusters to which a resource with the UID can belong: of a resource on a cluster,
+// and of the resource of kind Cluster.
+func ClustersOf(uid string) []string {
+	var names []string
+	if name, _, is := strings.Cut(uid, "/"); is {
+		names = append(names, name)
+	}
+	if name, is := strings.CutPrefix(uid, ClusterUIDPrefix); is {
+		names = append(names, name)
+	}
+	return names
+}
+
 // ClusterUIDPrefix is followed by the name of a cluster in the UID of the resource of kind Cluster.
 // That resource represents the cluster itself.
 const ClusterUIDPrefix = "cluster__"

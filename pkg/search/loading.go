@@ -28,7 +28,10 @@ type Loading struct {
 	failed chan error
 }
 
-var _ Engine = (*Loading)(nil)
+var (
+	_ Engine     = (*Loading)(nil)
+	_ ManyGetter = (*Loading)(nil)
+)
 
 // Load calls load in the background, and again with a backoff after an error that wraps
 // ErrUnavailable. The context of load ends with Close.
@@ -120,6 +123,11 @@ func (l *Loading) Schema(ctx context.Context, scope visibility.Scope, q *query.Q
 // Get implements Engine.
 func (l *Loading) Get(ctx context.Context, scope visibility.Scope, uid string) (*Item, error) {
 	return loaded(l, func(e Engine) (*Item, error) { return e.Get(ctx, scope, uid) })
+}
+
+// GetMany implements ManyGetter.
+func (l *Loading) GetMany(ctx context.Context, scope visibility.Scope, uids []string) ([]Item, error) {
+	return loaded(l, func(e Engine) ([]Item, error) { return GetMany(ctx, e, scope, uids) })
 }
 
 // Version implements Engine.

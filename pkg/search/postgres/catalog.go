@@ -29,7 +29,9 @@ type catalog struct {
 	// resources is the number of resources of all classes.
 	resources int64
 	clusters  map[int32]*cluster
-	shapes    map[string]*shape
+	// named contains the clusters by name.
+	named  map[string]*cluster
+	shapes map[string]*shape
 
 	// known guards classes. Writers hold both locks, and readers hold one of them. When the catalog
 	// is reset, it gets a new map, and reads in progress keep the previous map.
@@ -134,7 +136,7 @@ func (c *catalog) refresh(ctx context.Context, e *Engine, connection *pgxpool.Co
 
 // forget resets the catalog, so that the next refresh reads the complete state.
 func (c *catalog) forget() {
-	c.clusters, c.shapes, c.classes = map[int32]*cluster{}, map[string]*shape{}, map[int64]*class{}
+	c.clusters, c.named, c.shapes, c.classes = map[int32]*cluster{}, map[string]*cluster{}, map[string]*shape{}, map[int64]*class{}
 	c.version, c.resources = 0, 0
 	c.epoch++
 }
@@ -190,7 +192,8 @@ func (c *catalog) readClusters(results pgx.BatchResults) error {
 	var name string
 	_, err = pgx.ForEachRow(rows, []any{&id, &name}, func() error {
 		if c.clusters[id] == nil {
-			c.clusters[id] = &cluster{id: id, name: unescape(name)}
+			one := &cluster{id: id, name: unescape(name)}
+			c.clusters[id], c.named[one.name] = one, one
 		}
 		return nil
 	})

@@ -36,7 +36,10 @@ type Engine struct {
 	closed sync.Once
 }
 
-var _ search.Engine = (*Engine)(nil)
+var (
+	_ search.Engine     = (*Engine)(nil)
+	_ search.ManyGetter = (*Engine)(nil)
+)
 
 // Open connects to a database and creates or migrates its tables. Several processes may use one
 // database. Close ends the engine; the end of ctx does not. The error wraps search.ErrUnavailable if

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -184,59 +183,69 @@ func (v *view) collectItems(rows pgx.Rows) ([]found, error) {
 }
 
 // Get implements search.Engine.
-func (e *Engine) Get(ctx context.Context, scope visibility.Scope, uid string) (_ *search.Item, err error) {
+func (e *Engine) Get(ctx context.Context, scope visibility.Scope, uid string) (*search.Item, error) {
+	items, err := e.GetMany(ctx, scope, []string{uid})
+	if err != nil || len(items) == 0 {
+		return nil, err
+	}
+	return &items[0], nil
+}
+
+// GetMany implements search.ManyGetter.
+func (e *Engine) GetMany(ctx context.Context, scope visibility.Scope, uids []string) (_ []search.Item, err error) {
 	defer observe("get", time.Now(), &err)
-	var clusters []int32
-	var rids []int64
-	var likely [2]*cluster
-	var item *search.Item
+	// Every read needs the lock of the catalog, so it is held only to look up the clusters.
+	type wanted struct {
+		of  *cluster
+		uid string
+	}
+	var possible []wanted
+	var items []search.Item
 	err = e.primary.read(ctx, func(*view) error {
-		name, _, isResource := strings.Cut(uid, "/")
-		for _, of := range e.primary.catalog.clusters {
-			if isResource && of.name == name {
-				likely[0] = of
-			} else if uid == search.ClusterUIDPrefix+of.name {
-				likely[1] = of
+		for _, uid := range uids {
+			for _, name := range search.ClustersOf(uid) {
+				if of := e.primary.catalog.named[name]; of != nil {
+					possible = append(possible, wanted{of, uid})
+				}
 			}
-			clusters, rids = append(clusters, of.id), append(rids, e.hash.resource(of.name, uid))
 		}
 		return nil
 	}, func(v *view) error {
-		for _, of := range likely {
-			if of == nil {
-				continue
-			}
-			item, err = v.get(ctx, scope, []int32{of.id}, []int64{e.hash.resource(of.name, uid)})
-			if err != nil || item != nil {
-				return err
-			}
+		if len(possible) == 0 {
+			return nil
 		}
-		item, err = v.get(ctx, scope, clusters, rids)
+		clusters, rids := make([]int32, len(possible)), make([]int64, len(possible))
+		for i, one := range possible {
+			clusters[i], rids[i] = one.of.id, e.hash.resource(one.of.name, one.uid)
+		}
+		items, err = v.get(ctx, scope, clusters, rids)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("get: %w", err)
 	}
-	return item, nil
+	return items, nil
 }
 
-func (v *view) get(ctx context.Context, scope visibility.Scope, clusters []int32, rids []int64) (*search.Item, error) {
-	items, err := v.readItems(ctx, "SELECT "+itemColumns+" FROM "+v.engine.table("resources")+
-		" r JOIN unnest($1::integer[], $2::bigint[]) u(cluster, rid) ON r.cluster = u.cluster AND r.rid = u.rid", []any{clusters, rids})
+// get returns the given resources that are in the scope.
+func (v *view) get(ctx context.Context, scope visibility.Scope, clusters []int32, rids []int64) ([]search.Item, error) {
+	found, err := v.readItems(ctx, "SELECT "+itemColumns+" FROM "+v.engine.table("resources")+
+		" r JOIN unnest($1::integer[], $2::bigint[]) WITH ORDINALITY u(cluster, rid, at) ON r.cluster = u.cluster AND r.rid = u.rid ORDER BY u.at", []any{clusters, rids})
 	if err != nil {
 		return nil, err
 	}
-	for i := range items {
-		properties, err := query.DecodeProperties(items[i].JSON())
+	var items []search.Item
+	for i := range found {
+		properties, err := query.DecodeProperties(found[i].JSON())
 		if err != nil {
 			return nil, err
 		}
-		object := visibility.Object{Class: items[i].class.is, Name: search.Text(properties, query.Name)}
+		object := visibility.Object{Class: found[i].class.is, Name: search.Text(properties, query.Name)}
 		if scope.Allows(object) {
-			return &items[i].Item, nil
+			items = append(items, found[i].Item)
 		}
 	}
-	return nil, nil
+	return items, nil
 }
 
 // errPosition is the error for an invalid continue token.

@@ -179,34 +179,35 @@ func (r *REST) find(ctx context.Context, scope visibility.Scope, wanted search.R
 // listNamed lists the resources with a name: at most one in a namespace, and rarely more in all namespaces, because
 // names are UIDs.
 func (r *REST) listNamed(ctx context.Context, scope visibility.Scope, selected *listSelection, list *searchv1alpha1.FleetResourceList) (runtime.Object, error) {
-	clusters := []string{selected.namespace}
-	if selected.namespace == "" {
+	// The UID of a resource that represents a cluster does not depend on the namespace.
+	uids := []string{uidOf(selected.namespace, selected.name)}
+	if selected.namespace == "" && !strings.HasPrefix(selected.name, search.ClusterUIDPrefix) {
 		states, err := r.engine.Clusters(ctx)
 		if err != nil {
 			return nil, serving.Error(ctx, err)
 		}
-		clusters = clusters[:0]
+		uids = uids[:0]
 		for i := range states {
-			clusters = append(clusters, states[i].Name)
+			uids = append(uids, uidOf(states[i].Name, selected.name))
 		}
 	}
+	items, err := search.GetMany(ctx, r.engine, scope, uids)
+	if err != nil {
+		return nil, serving.Error(ctx, err)
+	}
 	now := time.Now()
-	for _, cluster := range clusters {
-		item, err := r.engine.Get(ctx, scope, uidOf(cluster, selected.name))
-		if err != nil {
-			return nil, serving.Error(ctx, err)
-		}
-		if item == nil || item.Cluster != cluster {
+	for i := range items {
+		item := &items[i]
+		if selected.namespace != "" && item.Cluster != selected.namespace {
 			continue
 		}
 		matches, err := selected.matches(item, now)
 		if err != nil {
 			return nil, err
 		}
-		if !matches {
-			continue
+		if matches {
+			list.Items = append(list.Items, *newObject(item))
 		}
-		list.Items = append(list.Items, *newObject(item))
 	}
 	return list, nil
 }

@@ -127,6 +127,38 @@ func TestListByName(t *testing.T) {
 	}
 }
 
+// batched is an engine that records how resources are read by their UIDs.
+type batched struct {
+	search.Engine
+	reads [][]string
+}
+
+func (b *batched) Get(ctx context.Context, scope visibility.Scope, uid string) (*search.Item, error) {
+	b.reads = append(b.reads, []string{uid})
+	return b.Engine.Get(ctx, scope, uid)
+}
+
+func (b *batched) GetMany(ctx context.Context, scope visibility.Scope, uids []string) ([]search.Item, error) {
+	b.reads = append(b.reads, uids)
+	return search.GetMany(ctx, b.Engine, scope, uids)
+}
+
+// TestListByNameReadsOnce checks that a list by name in all namespaces is one read of the engine.
+func TestListByNameReadsOnce(t *testing.T) {
+	fleet := newFleet(t)
+	engine := &batched{Engine: fleet.engine}
+	fleet.engine = engine
+	for name, want := range map[string]string{"pod": "[[east/pod west/pod]]", "nope": "[[east/nope west/nope]]", "cluster__east": "[[cluster__east]]"} {
+		engine.reads = nil
+		if _, err := fleet.List(in(t, ""), &metainternalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector(fieldName, name)}); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(engine.reads); got != want {
+			t.Errorf("reads of a list of %s = %s, want %s", name, got, want)
+		}
+	}
+}
+
 // kubectl sends a limit of 500 and, after ten requests, five requests per second.
 func TestTableOfDefaultLimitIsWhole(t *testing.T) {
 	const resources = 700
