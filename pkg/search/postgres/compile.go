@@ -128,6 +128,10 @@ func (c *condition) addFilter(ctx context.Context, v *view, f *query.Filter) err
 	return nil
 }
 
+// maxPairs bounds the pairs of a map that a text may be. Each costs a hash of the whole text, so a text with more "="
+// is compared with the existing values.
+const maxPairs = 16
+
 // direct adds the conditions for a comparison that do not depend on existing values. It returns
 // false if existing values must be compared as well.
 func (c *condition) direct(property string, comparison *query.Comparison, target *leafCondition) bool {
@@ -137,19 +141,21 @@ func (c *condition) direct(property string, comparison *query.Comparison, target
 	if equality && !comparison.Wildcard() && len(comparison.Parts) == 1 {
 		text := comparison.Parts[0]
 		target.terms = append(target.terms, h.leaf(property, false, "", text))
-		if strings.Contains(comparison.Text, "=") {
+		pairs := strings.Count(text, "=")
+		switch {
+		case pairs == 0:
+			target.terms = append(target.terms, h.pairKey(property, text))
+		case pairs <= maxPairs:
 			for i := range len(text) {
 				if text[i] == '=' {
 					target.terms = append(target.terms, h.leaf(property, true, text[:i], text[i+1:]))
 				}
 			}
-		} else {
-			target.terms = append(target.terms, h.pairKey(property, text))
 		}
 		if comparison.Number != nil {
 			target.terms = append(target.terms, h.number(property, *comparison.Number))
 		}
-		complete = comparison.Age == 0
+		complete = comparison.Age == 0 && pairs <= maxPairs
 	}
 	switch {
 	case property == query.Created && c.createdDirect(comparison, target):

@@ -30,7 +30,7 @@ const testTimeout = time.Minute
 var nasty = []string{
 	`'; DROP SCHEMA hub_search CASCADE; --`, `a'b"c`, `100%`, `under_score`, `back\slash`, `\`, `%`, `_`, `*`,
 	"nul\x00inside", "\x00", "\x01", "\x01\x02\x02", "\x02\x03", "tab\tnew\nline", `{a,b}`, `{"a":"b"}`, `$1`, `NULL`,
-	"ünïcödé ☃ 𝄞", "İstanbul", "ſ", `a=b=c`, `=`, strings.Repeat("long", 700), " ", "1e3", "2025-11-01T00:00:00Z", `E'\\x00'`,
+	"ünïcödé ☃ 𝄞", "İstanbul", "ſ", `a=b=c`, `=`, strings.Repeat("=", 40), strings.Repeat("long", 700), " ", "1e3", "2025-11-01T00:00:00Z", `E'\\x00'`,
 }
 
 func within(t testing.TB) context.Context {
