@@ -14,6 +14,8 @@ type classWriter struct {
 	*resources
 	id   uint64
 	free *freeList
+	// emptied are classes of the current cluster that may have no row any more.
+	emptied []uint32
 }
 
 // secret reports whether a class contains Secrets on a managed cluster. The permission to view the
@@ -53,23 +55,35 @@ func (w *classWriter) number(c *cluster, of visibility.Class) uint32 {
 	return id
 }
 
-// leave removes a row from its class. It removes the class if it has no other row.
-func (w *classWriter) leave(c *cluster, id, row uint32) {
+// leave removes a row from its class.
+func (w *classWriter) leave(id, row uint32) {
 	e := w.classes.edit(w.id, id)
 	e.rows.remove(w.id, row)
-	if !e.rows.empty() || e.pending {
+	if e.rows.empty() && !e.pending {
+		w.emptied = append(w.emptied, id)
+	}
+}
+
+// removeEmpty removes the classes of a cluster that have no row any more.
+func (w *classWriter) removeEmpty(c *cluster) {
+	unused := func(id uint32) bool { return w.classes.at(id).rows.empty() }
+	slices.Sort(w.emptied)
+	emptied := slices.DeleteFunc(slices.Compact(w.emptied), func(id uint32) bool { return !unused(id) })
+	w.emptied = w.emptied[:0]
+	if len(emptied) == 0 {
 		return
 	}
-	w.classTable.remove(w.id, hashClass(c.id, &e.class), id)
-	list := &c.classes
-	if secret(e.class) {
-		list = &c.secretClasses
+	for _, id := range emptied {
+		e := w.classes.at(id)
+		w.classTable.remove(w.id, hashClass(c.id, &e.class), id)
+		if e.class.Hub {
+			w.hubClasses++
+		}
+		w.free.add(classNumbers, id)
 	}
-	*list = slices.DeleteFunc(slices.Clone(*list), func(other uint32) bool { return other == id })
-	if e.class.Hub {
-		w.hubClasses++
+	for _, list := range [...]*[]uint32{&c.classes, &c.secretClasses} {
+		*list = slices.DeleteFunc(slices.Clone(*list), unused)
 	}
-	w.free.add(classNumbers, id)
 }
 
 // newPending creates the class of rows to which only edges refer.

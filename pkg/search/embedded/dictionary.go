@@ -21,6 +21,8 @@ type dictionaryWriter struct {
 	emptied []uint32
 	// emptyProperties are the properties that lost the last row of a variant.
 	emptyProperties []uint32
+	// fewerKeys are the properties that lost a key.
+	fewerKeys []uint32
 	// ownNames is true if the map of names already belongs to the transaction.
 	ownNames bool
 }
@@ -126,8 +128,9 @@ func (d *dictionaryWriter) field(propertyID uint32, kind query.Type, key string)
 	id := d.free.take(fieldNumbers, d.fields.len())
 	f := newField(propertyID, kind, strings.Clone(key))
 	if kind == query.Map {
+		// Appending does not change the part of the memory that older states read.
 		p := d.editProperty(propertyID)
-		p.keys = append(slices.Clip(p.keys), id)
+		p.keys = append(p.keys, id)
 	}
 	*d.fields.edit(d.id, id) = f
 	d.fieldNumbers[fieldKey{propertyID, kind, f.key}] = id
@@ -271,6 +274,11 @@ func (d *dictionaryWriter) removeUnused(version uint64) {
 			d.removeTerm(number, e, version)
 		}
 	}
+	slices.Sort(d.fewerKeys)
+	for _, id := range slices.Compact(d.fewerKeys) {
+		p := d.editProperty(id)
+		p.keys = slices.DeleteFunc(slices.Clone(p.keys), func(key uint32) bool { return d.fields.get(key).terms == 0 })
+	}
 	slices.Sort(d.emptyProperties)
 	for _, id := range slices.Compact(d.emptyProperties) {
 		d.removeProperty(id, version)
@@ -301,7 +309,7 @@ func (d *dictionaryWriter) removeTerm(number uint32, e *term, version uint64) {
 	}
 	delete(d.fieldNumbers, fieldKey{f.property, f.kind, f.key})
 	if f.kind == query.Map {
-		p.keys = slices.DeleteFunc(slices.Clone(p.keys), func(key uint32) bool { return key == id })
+		d.fewerKeys = append(d.fewerKeys, f.property)
 	}
 	d.free.retire(fieldNumbers, id, version)
 }

@@ -15,7 +15,25 @@ type graphWriter struct {
 	rows *rowWriter
 	// ownRelations is true if the names of relations already belong to the transaction.
 	ownRelations bool
+	// searched contains the rows with many edges whose edges were searched.
+	searched map[uint32]*endIndex
 }
+
+// endIndex finds the edges at a row with many edges, so that a report that changes many of them does
+// not read all others each time.
+type endIndex struct {
+	searches int
+	// positions are the positions of the edges. They are nil for the first searches. Otherwise, the
+	// transaction is allowed to change the list of edges in place.
+	positions map[end]int
+}
+
+const (
+	// manyEnds is the number of edges at a row from which on it may get an index. manySearches is the
+	// number of searches without an index.
+	manyEnds     = 512
+	manySearches = 16
+)
 
 // edgeKey identifies an edge.
 type edgeKey struct{ source, dest, relation uint32 }
@@ -82,11 +100,11 @@ func (w *graphWriter) key(c *cluster, edge *search.Edge) edgeKey {
 // add adds an edge unless it exists.
 func (w *graphWriter) add(c *cluster, key edgeKey, counts *edgeCounts) {
 	out, in := newEnd(key.dest, key.relation, false), newEnd(key.source, key.relation, true)
-	shorter, wanted := w.adjacency.get(key.source), out
-	if other := w.adjacency.get(key.dest); len(other) < len(shorter) {
-		shorter, wanted = other, in
+	shorter, wanted := key.source, out
+	if len(w.adjacency.get(key.dest)) < len(w.adjacency.get(key.source)) {
+		shorter, wanted = key.dest, in
 	}
-	if slices.Contains(shorter, wanted) {
+	if w.find(shorter, wanted) >= 0 {
 		return
 	}
 	w.appendEnd(key.source, out)
@@ -141,24 +159,82 @@ func (w *graphWriter) removeFrom(c *cluster, number uint32, counts *edgeCounts) 
 	}
 }
 
+// find returns the position of an edge in the list of a row, or -1.
+func (w *graphWriter) find(number uint32, e end) int {
+	ends := w.adjacency.get(number)
+	index := w.searched[number]
+	if index == nil {
+		if len(ends) < manyEnds {
+			return slices.Index(ends, e)
+		}
+		if w.searched == nil {
+			w.searched = map[uint32]*endIndex{}
+		}
+		index = &endIndex{}
+		w.searched[number] = index
+	}
+	if index.positions == nil {
+		if index.searches++; index.searches <= manySearches {
+			return slices.Index(ends, e)
+		}
+		index.positions = make(map[end]int, len(ends))
+		for i, e := range ends {
+			index.positions[e] = i
+		}
+		*w.adjacency.edit(w.id, number) = slices.Clone(ends)
+	}
+	if at, found := index.positions[e]; found {
+		return at
+	}
+	return -1
+}
+
+// positions returns the index of a row, or nil.
+func (w *graphWriter) positions(number uint32) map[end]int {
+	if index := w.searched[number]; index != nil {
+		return index.positions
+	}
+	return nil
+}
+
+// dropIndexes removes all indexes, and the spare memory of their rows.
+func (w *graphWriter) dropIndexes() {
+	for number, index := range w.searched {
+		if ends := w.adjacency.get(number); index.positions != nil {
+			*w.adjacency.edit(w.id, number) = slices.Clone(ends)
+		}
+	}
+	w.searched = nil
+}
+
 // appendEnd adds an edge at a row. It does not change the part of the memory that older states
 // read.
 func (w *graphWriter) appendEnd(number uint32, e end) {
 	ends := w.adjacency.edit(w.id, number)
+	if positions := w.positions(number); positions != nil {
+		positions[e] = len(*ends)
+	}
 	*ends = append(*ends, e)
 }
 
 func (w *graphWriter) removeEnd(number uint32, e end) bool {
-	ends := w.adjacency.get(number)
-	at := slices.Index(ends, e)
+	at := w.find(number, e)
 	if at < 0 {
 		return false
 	}
-	var rest []end
-	if len(ends) > 1 {
-		rest = slices.Concat(ends[:at], ends[at+1:])
+	ends := w.adjacency.edit(w.id, number)
+	last := len(*ends) - 1
+	switch positions := w.positions(number); {
+	case positions != nil:
+		moved := (*ends)[last]
+		(*ends)[at], positions[moved] = moved, at
+		delete(positions, e)
+		*ends = (*ends)[:last]
+	case last == 0:
+		*ends = nil
+	default:
+		*ends = slices.Concat((*ends)[:at], (*ends)[at+1:])
 	}
-	*w.adjacency.edit(w.id, number) = rest
 	return true
 }
 

@@ -230,7 +230,7 @@ func (l *loader) storeBatch(batch *loadBatch) error {
 		return nil
 	}
 	if batch.later {
-		l.rowWriter.freeUnreferenced(c)
+		l.sweep(c)
 	}
 	c.reported, c.incomplete = batch.record.Reported, batch.record.Incomplete
 	if resources := c.rows.count(); resources != batch.record.Resources || c.edges != batch.record.Edges {

@@ -98,7 +98,7 @@ func (t *transaction) apply(report *search.Report) (*search.Applied, error) {
 	for i := range report.AddEdges {
 		t.edges.add(c, t.edges.key(c, &report.AddEdges[i]), counts)
 	}
-	t.rowWriter.freeUnreferenced(c)
+	t.sweep(c)
 	if !report.Time.IsZero() {
 		c.reported = report.Time
 	}
@@ -112,6 +112,13 @@ func (t *transaction) apply(report *search.Report) (*search.Applied, error) {
 func (t *transaction) remove(number uint32, c *cluster, counts *edgeCounts) {
 	t.edges.removeRow(c, number, counts)
 	t.rowWriter.remove(number, c)
+}
+
+// sweep removes what the changes of a cluster have made unused.
+func (t *transaction) sweep(c *cluster) {
+	t.edges.dropIndexes()
+	t.rowWriter.freeUnreferenced(c)
+	t.rowWriter.class.removeEmpty(c)
 }
 
 // goneBy returns the rows that a report deletes, in the order of their UIDs. kept are the rows that
@@ -213,7 +220,7 @@ func (t *transaction) removeCluster(name string) {
 	for _, number := range gone {
 		t.remove(number, c, counts)
 	}
-	t.rowWriter.freeUnreferenced(c)
+	t.sweep(c)
 	c.present, c.incomplete, c.hub = false, false, false
 	*t.journal.stored.cluster(id) = storedCluster{removed: true}
 }

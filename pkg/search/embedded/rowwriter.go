@@ -98,7 +98,7 @@ func (w *rowWriter) replace(number uint32, old row, data string, c *cluster, pro
 	class := old.class
 	if in := search.ClassOf(c.name, c.hub, properties); w.classes.at(old.class).class != in {
 		moved = true
-		w.class.leave(c, old.class, number)
+		w.class.leave(old.class, number)
 		class = w.class.enter(c, in, number)
 	}
 	*w.rows.edit(w.id, number) = row{data: data, version: w.version, class: class, kind: now.kind}
@@ -136,7 +136,7 @@ func (w *rowWriter) remove(number uint32, c *cluster) {
 	old := *w.rows.at(number)
 	w.partsOf(old.data, &w.before)
 	w.index.remove(number, &w.before)
-	w.class.leave(c, old.class, number)
+	w.class.leave(old.class, number)
 	c.rows.remove(w.id, number)
 	c.secrets.remove(w.id, number)
 	w.visible--
@@ -154,7 +154,7 @@ func (w *rowWriter) reclassify(c *cluster) {
 	c.rows.each(func(number uint32) bool {
 		r := *w.rows.at(number)
 		in := search.ClassOf(c.name, c.hub, w.decoded(r.data))
-		w.class.leave(c, r.class, number)
+		w.class.leave(r.class, number)
 		w.rows.edit(w.id, number).class = w.class.enter(c, in, number)
 		w.moved = append(w.moved, number)
 		return true
