@@ -48,18 +48,16 @@ func (r *reader) values(found *roaring.Bitmap, property, prefix string, limit in
 	if property == query.Cluster {
 		return c.clusterNames(), nil
 	}
-	id, known := r.propertyNames[property]
-	if !known || found.IsEmpty() {
+	if c.property = r.inScope(property); c.property == nil || found.IsEmpty() {
 		return &search.Completion{}, nil
 	}
-	c.property = r.properties.get(id)
 	total := int(found.GetCardinality())
 	walked, aggregated := c.walkCost(total), total*completionRowCost
 	if err := c.spend(min(walked, aggregated)); err != nil {
 		return nil, err
 	}
 	// Both methods keep every value in memory until the completion is complete.
-	values := c.property.terms()
+	values := coarse(c.property.terms())
 	if walked < aggregated {
 		values = min(values, c.limit)
 	} else if err := c.spend(min(values, total) * valueCost); err != nil {
@@ -71,7 +69,7 @@ func (r *reader) values(found *roaring.Bitmap, property, prefix string, limit in
 	if walked < aggregated {
 		return c.walk()
 	}
-	return c.aggregate(id)
+	return c.aggregate(r.propertyNames[property])
 }
 
 // completer finds the values of one property.
@@ -88,7 +86,7 @@ const completionRowCost = 250
 
 // walkCost estimates the cost of walking through terms until enough values are found.
 func (c *completer) walkCost(total int) int {
-	terms := c.property.terms()
+	terms := coarse(c.property.terms())
 	return int(min(float64(terms), 2*float64(terms)*float64(c.limit+1)/float64(total))) * termCost
 }
 

@@ -13,6 +13,8 @@ const (
 	// of values of each.
 	completionsLimit = 256
 	completionValues = 2000
+	// completionText bounds the length of the property and the prefix, which callers choose.
+	completionText = 1024
 )
 
 // completions caches the values of properties without a query, because consoles request them
@@ -21,8 +23,10 @@ type completions struct{ byKey *lru.Cache }
 
 func newCompletions() *completions { return &completions{byKey: lru.New(completionsLimit)} }
 
-// completionKey contains the inputs of completions without a query, except the data.
+// completionKey contains the inputs of completions without a query, except the data. It contains the caller, so that no
+// caller notices the completions of others.
 type completionKey struct {
+	caller           string
 	scope            uint64
 	property, prefix string
 	limit            int
@@ -37,10 +41,12 @@ type keptCompletion struct {
 	properties []uint32
 }
 
-// keyOf returns the key of a request, or false if the request has a query.
+// keyOf returns the key of a request, or false if the request has a query or a long text.
 func (c *completions) keyOf(r *reader, request *search.CompletionRequest) (completionKey, bool) {
-	key := completionKey{scope: r.scopeID, property: request.Property, prefix: request.Prefix, limit: request.Limit}
-	return key, len(request.Query.Filters) == 0 && len(request.Query.Keywords) == 0
+	if len(request.Query.Filters)+len(request.Query.Keywords) > 0 || len(request.Property)+len(request.Prefix) > completionText {
+		return completionKey{}, false
+	}
+	return completionKey{caller: r.caller, scope: r.scopeID, property: request.Property, prefix: request.Prefix, limit: request.Limit}, true
 }
 
 // get returns the completion of a key if it is still valid, or nil.

@@ -8,7 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/user"
+
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
@@ -111,11 +114,11 @@ func BenchmarkHostile(b *testing.B) {
 	}
 }
 
-// TestLongRows checks that a cluster cannot make keywords more expensive than estimated: its resources have 2000 labels.
+// TestLongRows checks that a cluster cannot make searches more expensive than estimated: its resources have 2000 labels.
 func TestLongRows(t *testing.T) {
-	engine := open(t, t.TempDir(), embedded.Options{MaxCost: 20 * time.Millisecond})
+	engine := open(t, t.TempDir(), embedded.Options{MaxCost: 500 * time.Microsecond})
 	defer closed(t, engine)
-	const resources, labels = 1000, 2000
+	const resources, labels = 10, 2000
 	leaves := make([]query.Leaf, labels)
 	for i := range leaves {
 		leaves[i] = query.Leaf{Key: fmt.Sprintf("k%04d", i), Text: "v"}
@@ -131,11 +134,59 @@ func TestLongRows(t *testing.T) {
 	for _, test := range []struct {
 		text string
 		want string
-	}{{"q", "too expensive"}, {"kind:Node q", ""}} {
+	}{{"q", "too expensive"}, {"label:*q*", "too expensive"}, {"kind:Node", ""}, {"kind:n*", ""}} {
 		q := parse(t, test.text)
 		_, err := engine.Search(t.Context(), visibility.Everything(), &search.Request{Query: q, Now: fleetgen.Epoch})
 		if got := fmt.Sprint(err); test.want == "" && err != nil || !strings.Contains(got, test.want) {
 			t.Errorf("Search(%q) = %v, want an error with %q", test.text, err, test.want)
 		}
+	}
+}
+
+// TestReadingRows checks filters of a caller who finds so little that the engine reads the resources instead of the
+// index.
+func TestReadingRows(t *testing.T) {
+	engine := open(t, t.TempDir(), embedded.Options{})
+	defer closed(t, engine)
+	options := fleetgen.Options{Clusters: 4, PerCluster: 2000, Seed: 1}
+	mine := fleetgen.Cluster(options, 1)
+	some := mine.Put[:0]
+	for i := range mine.Put {
+		if i%50 == 0 {
+			some = append(some, mine.Put[i])
+		}
+	}
+	*mine = search.Report{Cluster: mine.Cluster, Full: true, Put: append(some,
+		churnPod(mine.Cluster+"/typed",
+			query.Property{Name: "none", Type: query.Map},
+			query.Property{Name: "ready", Type: query.Bool, Leaves: []query.Leaf{{Type: query.Bool, Text: "true"}}},
+			query.Property{Name: "restarts", Type: query.Number, Leaves: []query.Leaf{{Type: query.Number, Text: "7"}}},
+		))}
+	apply(t, engine, mine)
+	for i := 2; i < options.Clusters; i++ {
+		apply(t, engine, fleetgen.Cluster(options, i))
+	}
+	scope := visibilitytest.Scope(t, fleetgen.Policy(1, 1, 0), &user.DefaultInfo{Name: fleetgen.User})
+	found := 0
+	for _, text := range []string{
+		"name:*a*", "name:*e*,*0*", "name!=*a*", "name>m", "name:n*a,*-1*", "name:*nginx*", "kind:pod", "kind:*o*", "kind!=p*", "restarts>0", "restarts:7", "restarts:*",
+		"created>2025-06-01T00:00:00Z", "created:year", "created<month", "label:*a*", "label:app", "label:a*=*", "label:*=*1*", "label!=*team*", "label>m",
+		"image:*nginx*", "image!=*:*", "ready:t*", "none:*", "missing:*", "missing!=*", "cluster:*1", "name:*a* label:*e* kind!=Pod", "name:*a*,b* name!=*1*",
+	} {
+		q := parse(t, text)
+		want := 0
+		for i := range mine.Put {
+			if p := mine.Put[i].Properties; q.Matches(mine.Cluster, p, fleetgen.Epoch) && search.Text(p, query.Kind) != "Secret" {
+				want++
+			}
+		}
+		result, err := engine.Search(t.Context(), scope, &search.Request{Query: q, Now: fleetgen.Epoch})
+		if err != nil || result.Count != want {
+			t.Errorf("Search(%q) = %+v, %v, want %d", text, result, err, want)
+		}
+		found += want
+	}
+	if found == 0 {
+		t.Error("no search finds anything")
 	}
 }

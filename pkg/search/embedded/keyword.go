@@ -20,7 +20,7 @@ type keyword struct {
 // set that contain the keyword.
 func (r *reader) keyword(keyword string, within *roaring.Bitmap) (*roaring.Bitmap, error) {
 	cost := r.costOfIndex(keyword)
-	if int(within.GetCardinality())*readCost < cost {
+	if r.costOfReadingAll(within, cost) < cost {
 		return r.readForKeyword(keyword, within)
 	}
 	found := union{reader: r}
@@ -36,9 +36,11 @@ func (r *reader) keyword(keyword string, within *roaring.Bitmap) (*roaring.Bitma
 			return within, nil
 		}
 		if missing*readCost < cost {
-			others, err := r.readForKeyword(keyword, need.missing())
-			found.add(&postings{many: &postingList{bitmap: others}})
-			return found.bitmap(), err
+			if others := need.missing(); r.costOfReadingAll(others, cost) < cost {
+				others, err := r.readForKeyword(keyword, others)
+				found.add(&postings{many: &postingList{bitmap: others}})
+				return found.bitmap(), err
+			}
 		}
 	}
 	own, isCluster := r.propertyNames[query.Cluster]
@@ -54,7 +56,7 @@ func (r *reader) keyword(keyword string, within *roaring.Bitmap) (*roaring.Bitma
 					found.add(&t.postings)
 					terms++
 				})
-				if err := r.spend(terms * termCost); err != nil {
+				if err := r.work(terms * termCost); err != nil {
 					return nil, err
 				}
 			}
@@ -118,21 +120,16 @@ func inEachTime(keyword string) bool {
 	return len(keyword) == 1 && strings.ContainsAny(keyword, "tTzZ-:")
 }
 
-// readForKeyword returns the given rows that contain a keyword. It reads their terms. Their number has been spent; what
-// is longer than usual is spent here, because a cluster decides how long its rows are.
+// readForKeyword returns the given rows that contain a keyword. It reads their terms.
 func (r *reader) readForKeyword(keyword string, rows *roaring.Bitmap) (*roaring.Bitmap, error) {
 	found := roaring.New()
-	visited, unspent := 0, 0
+	visited := 0
 	var err error
 	rows.Iterate(func(row uint32) bool {
-		unspent += r.costOfReading(row) - readCost
-		if unspent > checkEvery*readCost {
-			err, unspent = r.spend(unspent), 0
-		}
-		if err == nil && r.rowContains(row, keyword) {
+		if r.rowContains(row, keyword) {
 			found.Add(row)
 		}
-		if visited++; err == nil && visited%checkEvery == 0 {
+		if visited++; visited%checkEvery == 0 {
 			err = r.pause()
 		}
 		return err == nil

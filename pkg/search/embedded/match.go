@@ -21,6 +21,10 @@ type matcher struct {
 
 // keys adds the rows with a key for which the comparison holds.
 func (m *matcher) keys() {
+	if exactText(m.property.name, m.comparison) {
+		m.eachOfKey(m.property, m.comparison.Parts[0], func(t *term) { m.to.add(&t.postings) })
+		return
+	}
 	for _, id := range m.property.keys {
 		f := m.fields.get(id)
 		if m.comparison.MatchesLeaf(m.property.name, query.Map, query.Leaf{Key: f.key}, m.now) {
@@ -29,14 +33,29 @@ func (m *matcher) keys() {
 	}
 }
 
+// exactText reports whether a comparison on a property holds only for one text.
+func exactText(property string, c *query.Comparison) bool {
+	return (c.Op == query.Equal || c.Op == query.NotEqual) && len(c.Parts) == 1 && c.Number == nil && c.Age == 0 && !foldsKind(property, c)
+}
+
+// foldsKind reports whether a comparison ignores case.
+func foldsKind(property string, c *query.Comparison) bool {
+	return property == query.Kind && c.Text != "" && 'a' <= c.Text[0] && c.Text[0] <= 'z'
+}
+
 // eachOf executes call for the terms of one field of a map.
 func (s *state) eachOf(id uint32, call func(t *term)) {
 	f := s.fields.get(id)
-	o := s.properties.get(f.property).order
-	prefix := f.key + "="
-	for p := s.seek(o, orderedKey{key: f.key, pair: true}); o.valid(p); p = o.next(p) {
+	s.eachOfKey(s.properties.get(f.property), f.key, call)
+}
+
+// eachOfKey executes call for the terms of a key of a map, if it exists.
+func (s *state) eachOfKey(property *property, key string, call func(t *term)) {
+	o := property.order
+	prefix := key + "="
+	for p := s.seek(o, orderedKey{key: key, pair: true}); o.valid(p); p = o.next(p) {
 		t := s.terms.at(o.term(p))
-		if t.info().field() == id {
+		if f := s.fields.get(t.info().field()); f.kind == query.Map && f.key == key {
 			call(t)
 		} else if !strings.HasPrefix(s.shown(t), prefix) {
 			return
@@ -155,7 +174,7 @@ func (m *matcher) equal() {
 	o := m.property.order
 	switch {
 	case len(c.Parts) == 0:
-	case m.property.name == query.Kind && c.Text != "" && 'a' <= c.Text[0] && c.Text[0] <= 'z':
+	case foldsKind(m.property.name, c):
 		m.verifyFrom(position{}, o.end())
 	case c.Age > 0:
 		m.times()
@@ -257,11 +276,16 @@ func patternPiece(p *property, c *query.Comparison) (string, bool) {
 	if p.hidden || p.counts[orderTime>>4] > 0 || len(p.keys) > 0 {
 		return "", false
 	}
+	longest := longestPart(c)
+	return longest, len(longest) >= 3
+}
+
+func longestPart(c *query.Comparison) string {
 	longest := ""
 	for _, part := range c.Parts {
 		if len(part) > len(longest) {
 			longest = part
 		}
 	}
-	return longest, len(longest) >= 3
+	return longest
 }

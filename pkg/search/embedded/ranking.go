@@ -336,8 +336,8 @@ const visitCost = 3
 // of all rows.
 func (r *reader) rankingCost(wanted, total int) int {
 	places := int(r.scope.GetCardinality())
-	if 2*places > r.visible {
-		places = r.visible
+	if all := coarse(r.visible); 2*places > all {
+		places = all
 	}
 	return int(float64(places) * float64(min(wanted, total)) / float64(total) * visitCost)
 }

@@ -26,9 +26,8 @@ type reader struct {
 	ctx context.Context
 	now time.Time
 	// scope contains the rows in the scope of the caller.
-	scope   *roaring.Bitmap
-	scopeID uint64
-	// keywords is nil for a lookup.
+	scope    *roaring.Bitmap
+	scopeID  uint64
 	keywords *keywords
 	// since is the start of the last turn of the question.
 	since time.Time
@@ -243,17 +242,16 @@ func (c *conditions) rows(scope *roaring.Bitmap) *roaring.Bitmap {
 
 func (r *reader) conditions(q *query.Query) (conditions, error) {
 	var c conditions
+	if err := r.charge(r.boundOfQuery(q)); err != nil {
+		return c, err
+	}
 	words := make([]keyword, 0, len(q.Keywords))
 	for _, text := range q.Keywords {
 		if text != "" {
-			rows, err := r.keptRows(text)
-			if err != nil {
-				return c, err
-			}
-			words = append(words, keyword{text, rows})
+			words = append(words, keyword{text, r.keptRows(text)})
 		}
 	}
-	if err := r.spend(r.costOfQuery(q.Filters, words)); err != nil {
+	if err := r.work(r.costOfQuery(q.Filters, words)); err != nil {
 		return c, err
 	}
 	for i := range q.Filters {
@@ -298,6 +296,8 @@ func (r *reader) conditions(q *query.Query) (conditions, error) {
 func (r *reader) filter(f *query.Filter) (wanted, unwanted *roaring.Bitmap, isWanted bool, err error) {
 	yes, no := union{reader: r}, union{reader: r}
 	isUnwanted := false
+	var unread []comparisonTo
+	p := r.inScope(f.Property)
 	for i := range f.Comparisons {
 		c := &f.Comparisons[i]
 		if err := r.pause(); err != nil {
@@ -311,8 +311,17 @@ func (r *reader) filter(f *query.Filter) (wanted, unwanted *roaring.Bitmap, isWa
 		}
 		if f.Property == query.Cluster {
 			r.matchClusters(c, to)
-		} else {
-			r.match(f.Property, c, to)
+		} else if p != nil {
+			if cost := r.costOf(f.Property, c); r.costOfReadingAll(r.scope, cost) < cost {
+				unread = append(unread, comparisonTo{c, to})
+			} else {
+				r.match(p, c, to)
+			}
+		}
+	}
+	if len(unread) > 0 {
+		if err := r.readForFilter(p, unread); err != nil {
+			return nil, nil, false, err
 		}
 	}
 	if isWanted {
@@ -333,13 +342,47 @@ func (r *reader) matchClusters(c *query.Comparison, to *union) {
 	}
 }
 
-// match adds the rows of the terms of a property for which a comparison holds.
-func (r *reader) match(name string, c *query.Comparison, to *union) {
-	id, known := r.propertyNames[name]
-	if !known {
-		return
+// comparisonTo is a comparison, and the union for the rows for which it holds.
+type comparisonTo struct {
+	*query.Comparison
+	to *union
+}
+
+// readForFilter adds the rows of the scope for which comparisons on a property hold. It reads their terms.
+func (r *reader) readForFilter(p *property, comparisons []comparisonTo) error {
+	for i := range comparisons {
+		comparisons[i].to.begin()
 	}
-	m := matcher{reader: r, property: r.properties.get(id), comparison: c, to: to, pairs: strings.Contains(c.Text, "=")}
+	visited := 0
+	var err error
+	r.scope.Iterate(func(row uint32) bool {
+		data := r.rows.at(row).data
+		for at := uidEnd(data); at < len(data); {
+			var number uint32
+			number, at = uvarint(data, at)
+			t := r.terms.at(number)
+			f := r.fields.get(t.info().field())
+			if t.info().empty() || r.properties.get(f.property) != p {
+				continue
+			}
+			leaf := query.Leaf{Key: f.key, Type: t.info().leaf(), Text: t.text}
+			for _, c := range comparisons {
+				if !c.to.rows.has(row) && c.MatchesLeaf(p.name, f.kind, leaf, r.now) {
+					c.to.rows.set(row)
+				}
+			}
+		}
+		if visited++; visited%checkEvery == 0 {
+			err = r.pause()
+		}
+		return err == nil
+	})
+	return err
+}
+
+// match adds the rows of the terms of a property for which a comparison holds.
+func (r *reader) match(p *property, c *query.Comparison, to *union) {
+	m := matcher{reader: r, property: p, comparison: c, to: to, pairs: strings.Contains(c.Text, "=")}
 	if !m.pairs && len(m.property.keys) > 0 {
 		m.keys()
 	}

@@ -244,10 +244,10 @@ func (s *state) walkable(name string) *property {
 // walkCost estimates the cost of walking through terms until the wanted number of a total number of
 // rows is found.
 func (o *sorter) walkCost(p *property, wanted, total int) int {
-	terms := p.terms()
+	terms := rounded(p.terms())
 	visited := int(min(float64(terms), float64(terms)*float64(wanted)/float64(total)))
 	// All rows with the last value are read.
-	same := o.rows.len() / max(1, terms)
+	same := coarse(o.rows.len()) / terms
 	return visited*termCost + min(total, wanted+same)*rowCost
 }
 
