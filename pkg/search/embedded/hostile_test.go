@@ -190,3 +190,51 @@ func TestReadingRows(t *testing.T) {
 		t.Error("no search finds anything")
 	}
 }
+
+// TestManyNames checks that the properties and labels that one cluster reports do not make searches of others too
+// expensive, including those of an administrator who finds all of them.
+func TestManyNames(t *testing.T) {
+	engine := open(t, t.TempDir(), embedded.Options{})
+	defer closed(t, engine)
+	apply(t, engine, &search.Report{Cluster: fleetgen.ClusterName(1), Full: true, Put: []search.Resource{
+		churnPod(fleetgen.ClusterName(1)+"/1", query.Property{Name: "label", Type: query.Map, Leaves: []query.Leaf{{Key: "app", Text: "web"}}}),
+	}})
+	const resources, properties, labels = 400, 200, 300
+	report := &search.Report{Cluster: "hostile", Full: true}
+	for i := range resources {
+		resource := search.Resource{UID: churnUID(i)}
+		for j := range properties {
+			resource.Properties = append(resource.Properties, query.Property{Name: fmt.Sprintf("P%04d-%04d", i, j), Type: query.String, Leaves: []query.Leaf{{Text: "x"}}})
+		}
+		leaves := make([]query.Leaf, labels)
+		for j := range leaves {
+			leaves[j] = query.Leaf{Key: fmt.Sprintf("k%04d-%04d", i, j), Text: "v"}
+		}
+		resource.Properties = append(resource.Properties,
+			query.Property{Name: "kind", Type: query.String, Leaves: []query.Leaf{{Text: "Pod"}}},
+			query.Property{Name: "label", Type: query.Map, Leaves: leaves})
+		report.Put = append(report.Put, resource)
+	}
+	apply(t, engine, report)
+	for name, test := range map[string]struct {
+		scope      visibility.Scope
+		properties int
+	}{
+		"the other cluster": {visibilitytest.Scope(t, fleetgen.Policy(1, 1, 0), &user.DefaultInfo{Name: fleetgen.User}), 2},
+		"everything":        {visibility.Everything(), resources*properties + 2},
+	} {
+		ctx := search.WithBudget(t.Context())
+		for range 3 {
+			schema, err := engine.Schema(ctx, test.scope, &query.Query{}, fleetgen.Epoch)
+			if err != nil || len(schema) != test.properties {
+				t.Errorf("Schema() of a caller who finds %s = %d properties, %v, want %d", name, len(schema), err, test.properties)
+			}
+			for text, want := range map[string]int{"label:app": 1, "label:missing": 0, "webb": 0, "name:missing": 0} {
+				result, err := engine.Search(ctx, test.scope, &search.Request{Query: parse(t, text), Now: fleetgen.Epoch})
+				if err != nil || result.Count != want {
+					t.Errorf("Search(%q) of a caller who finds %s = %+v, %v, want %d", text, name, result, err, want)
+				}
+			}
+		}
+	}
+}

@@ -26,17 +26,25 @@ func (e *Engine) Schema(ctx context.Context, scope visibility.Scope, q *query.Qu
 	if found.IsEmpty() {
 		return nil, nil
 	}
-	if err := r.spend(len(r.propertyNames) * variantCount * intersectsFirst * edgeCost); err != nil {
+	if err := r.spend(coarse(len(r.propertyNames)) * propertyCost); err != nil {
 		return nil, err
 	}
 	rows := selection{bitmap: found, dense: r.denseOf(found)}
-	schemas := make([]search.PropertySchema, 0, len(r.propertyNames))
+	var schemas []search.PropertySchema
+	visited := 0
 	for _, id := range r.propertyNames {
+		if visited++; visited%checkEvery == 0 && r.pause() != nil {
+			return nil, ctx.Err()
+		}
 		if p := r.properties.get(id); !p.hidden {
 			if schema, any := p.schema(&rows); any {
 				schemas = append(schemas, schema)
 			}
 		}
+	}
+	// The properties of other resources cost little, and must not show in the budget.
+	if err := r.spend(len(schemas) * intersectsFirst * edgeCost); err != nil {
+		return nil, err
 	}
 	slices.SortFunc(schemas, func(a, b search.PropertySchema) int { return strings.Compare(a.Name, b.Name) })
 	return schemas, nil

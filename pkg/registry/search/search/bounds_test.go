@@ -34,9 +34,9 @@ func (everyone) Subscribe(user.Info) (<-chan struct{}, func()) { return nil, fun
 // pods is the number of pods that exceeds the limit for a hundred searches.
 const pods = 10_100
 
-func ask(t *testing.T) func(spec *searchv1alpha1.SearchSpec) (runtime.Object, error) {
+func ask(t *testing.T, options embedded.Options) func(spec *searchv1alpha1.SearchSpec) (runtime.Object, error) {
 	t.Helper()
-	store, err := embedded.Open(t.TempDir(), embedded.Options{})
+	store, err := embedded.Open(t.TempDir(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func ask(t *testing.T) func(spec *searchv1alpha1.SearchSpec) (runtime.Object, er
 }
 
 func TestBoundsOfARequest(t *testing.T) {
-	ask := ask(t)
+	ask := ask(t, embedded.Options{})
 	all := searchv1alpha1.SearchRequest{SearchTerms: searchv1alpha1.SearchTerms{Query: "kind:Pod"}, Limit: ptr.To[int32](-1)}
 	ordered, related := all, all
 	ordered.OrderBy = slices.Repeat([]string{"name"}, 17)
@@ -133,7 +133,7 @@ func TestBoundsOfACompletion(t *testing.T) {
 }
 
 func TestCountBy(t *testing.T) {
-	ask := ask(t)
+	ask := ask(t, embedded.Options{})
 	for _, test := range []struct {
 		property  string
 		limit     int32
@@ -177,7 +177,7 @@ func TestCountBy(t *testing.T) {
 
 func TestUnknownPropertyWarnsOnce(t *testing.T) {
 	unknown := searchv1alpha1.SearchRequest{SearchTerms: searchv1alpha1.SearchTerms{Query: "nmae:web"}}
-	got, err := ask(t)(&searchv1alpha1.SearchSpec{Searches: slices.Repeat([]searchv1alpha1.SearchRequest{unknown}, 3)})
+	got, err := ask(t, embedded.Options{})(&searchv1alpha1.SearchSpec{Searches: slices.Repeat([]searchv1alpha1.SearchRequest{unknown}, 3)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,5 +185,19 @@ func TestUnknownPropertyWarnsOnce(t *testing.T) {
 	want := []string{`no resource that you may find has the property "nmae"; did you mean "name"?`}
 	if !slices.Equal(search.Status.Warnings, want) {
 		t.Errorf("warnings = %q, want %q", search.Status.Warnings, want)
+	}
+}
+
+// TestWarningsUseNoBudget checks that a search without results succeeds without the warning if its budget is too small
+// for the schema.
+func TestWarningsUseNoBudget(t *testing.T) {
+	unknown := searchv1alpha1.SearchRequest{SearchTerms: searchv1alpha1.SearchTerms{Query: "nmae:web"}}
+	got, err := ask(t, embedded.Options{MaxCost: 150 * time.Microsecond})(&searchv1alpha1.SearchSpec{Searches: slices.Repeat([]searchv1alpha1.SearchRequest{unknown}, 3)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	search := got.(runtime.CacheableObject).GetObject().(*searchv1alpha1.Search)
+	if len(search.Status.Warnings) > 0 || len(search.Status.Results) != 3 {
+		t.Errorf("search = %+v, want 3 results without warnings", search.Status)
 	}
 }

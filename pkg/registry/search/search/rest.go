@@ -5,11 +5,11 @@ package search
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -74,6 +74,7 @@ func NewSearches(options Options) rest.Storage {
 func (o Options) search(ctx context.Context, scope visibility.Scope, requests []*engine.Request, out *answer) error {
 	now := time.Now()
 	items := 0
+	var names []string
 	for i, request := range requests {
 		request.Now = now
 		result, err := o.Engine.Search(ctx, scope, request)
@@ -88,7 +89,6 @@ func (o Options) search(ctx context.Context, scope visibility.Scope, requests []
 		if items += serving.CountItems(result); i > 0 && items > serving.MaxItems {
 			return out.forbidden(i, fmt.Sprintf("the searches of one request return more than %d items in total; use separate requests or lower limits", serving.MaxItems))
 		}
-		var names []string
 		if result.Count == 0 {
 			for j := range request.Query.Filters {
 				names = append(names, request.Query.Filters[j].Property)
@@ -96,16 +96,13 @@ func (o Options) search(ctx context.Context, scope visibility.Scope, requests []
 		} else if request.CountBy != "" && len(result.Counts) == 0 {
 			names = append(names, request.CountBy)
 		}
-		unknown, err := o.unknownProperties(ctx, scope, names, now)
-		if err != nil {
-			return serving.Error(ctx, err)
-		}
-		for _, warning := range unknown {
-			if !slices.Contains(out.warnings, warning) {
-				out.warnings = append(out.warnings, warning)
-			}
-		}
 	}
+	// These warnings come after all searches, so that they do not use their budget.
+	unknown, err := o.unknownProperties(ctx, scope, names, now)
+	if err != nil {
+		return serving.Error(ctx, err)
+	}
+	out.warnings = append(out.warnings, unknown...)
 	stale, err := o.staleClusters(ctx, scope)
 	if err != nil {
 		return serving.Error(ctx, err)
@@ -156,6 +153,10 @@ func (o Options) unknownProperties(ctx context.Context, scope visibility.Scope, 
 		return nil, nil
 	}
 	schema, err := o.Engine.Schema(ctx, scope, &query.Query{}, now)
+	if apierrors.IsBadRequest(err) {
+		// The searches have used up the budget of the request. Their results are sufficient.
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -164,10 +165,12 @@ func (o Options) unknownProperties(ctx context.Context, scope visibility.Scope, 
 		known = append(known, schema[i].Name)
 	}
 	var out []string
+	seen := sets.New(known...)
 	for _, name := range names {
-		if query.Hidden(name) || slices.Contains(known, name) {
+		if query.Hidden(name) || seen.Has(name) {
 			continue
 		}
+		seen.Insert(name)
 		warning := fmt.Sprintf("no resource that you may find has the property %q", name)
 		if near := query.Suggest(name, known); near != "" {
 			warning += fmt.Sprintf("; did you mean %q?", near)
