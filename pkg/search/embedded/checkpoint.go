@@ -80,7 +80,10 @@ type clusterIndex struct {
 }
 
 func (s *state) record(files map[string]clusterFile) *checkpointRecord {
-	r := &checkpointRecord{Version: s.version, HubClasses: s.hubClasses, Visible: s.visible, Relations: s.relations}
+	r := &checkpointRecord{Version: s.version, HubClasses: s.hubClasses, Visible: s.visible}
+	for i := range uint32(s.relations.len()) {
+		r.Relations = append(r.Relations, s.relations.get(i))
+	}
 	for i := range uint32(s.properties.len()) {
 		p := s.properties.get(i)
 		id, known := s.propertyNames[p.name]
@@ -128,9 +131,8 @@ func (r *checkpointRecord) restore(s *state) {
 			edges: c.Record.Edges, reported: c.Record.Reported, incomplete: c.Record.Incomplete, pending: c.Pending,
 		})
 	}
-	s.relations = r.Relations
 	for i, name := range r.Relations {
-		s.relationNames[name] = uint32(i)
+		*s.relations.edit(0, uint32(i)) = name
 	}
 }
 

@@ -25,7 +25,7 @@ type checkpoint struct {
 
 func newCheckpoint() *checkpoint {
 	return &checkpoint{files: map[string]*clusterFile{}, state: state{
-		clusterNames: map[string]uint32{}, dictionary: dictionary{propertyNames: map[string]uint32{}, sizes: &dictionarySizes{}}, graph: graph{relationNames: map[string]uint32{}},
+		clusterNames: map[string]uint32{}, dictionary: dictionary{propertyNames: map[string]uint32{}, sizes: &dictionarySizes{}},
 	}}
 }
 
@@ -223,6 +223,7 @@ func (r *checkpointReader) checkpoint() *checkpoint {
 	}
 	tables.Wait()
 	s.indexClasses()
+	s.indexRelations()
 	return found
 }
 
@@ -269,6 +270,15 @@ func (s *state) indexClasses() {
 	for i := range uint32(s.classes.len()) {
 		if c := s.classes.at(i); !c.pending && !c.rows.empty() {
 			s.classTable.insert(0, hashClass(c.cluster, &c.class), i)
+		}
+	}
+}
+
+// indexRelations creates the table of relations.
+func (s *state) indexRelations() {
+	for i, edges := range s.countRelations() {
+		if edges > 0 {
+			s.relationTable.insert(0, hashText(s.relations.get(uint32(i))), uint32(i))
 		}
 	}
 }

@@ -157,3 +157,43 @@ func TestChangedEdges(t *testing.T) {
 		t.Errorf("%d related resources after a restart, want %d", got, want)
 	}
 }
+
+// TestRelations checks that types of edges do not stay in memory when no edge has them any more, and that their numbers
+// are reused correctly, also after a restart.
+func TestRelations(t *testing.T) {
+	for name, closing := range map[string]func(*testing.T, *embedded.Engine){"files": func(*testing.T, *embedded.Engine) {}, "checkpoint": checkpoint} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			engine := open(t, dir, embedded.Options{})
+			defer func() { closed(t, engine) }()
+			put := []search.Resource{churnPod(churnUID(0)), churnPod(churnUID(1)), churnPod(churnUID(2))}
+			kept := search.Edge{SourceUID: churnUID(1), DestUID: churnUID(2), Type: "kept"}
+			const rounds, types = 50, 100
+			var last search.Edge
+			for i := range rounds {
+				report := &search.Report{Cluster: "hostile", Full: true, Put: put, AddEdges: []search.Edge{kept}}
+				for j := range types {
+					last = search.Edge{SourceUID: churnUID(0), DestUID: churnUID(1), Type: fmt.Sprintf("type-%d-%d", i, j)}
+					report.AddEdges = append(report.AddEdges, last)
+				}
+				applied := apply(t, engine, report)
+				if again := apply(t, engine, report); applied.Edges != types+1 || again.EdgesAdded+again.EdgesDeleted > 0 {
+					t.Fatalf("report %d = %+v, then %+v, want %d edges and then no change", i, applied, again, types+1)
+				}
+			}
+			if got := engine.Relations(); got > 3*types {
+				t.Errorf("%d types of edges have a number, want at most those of two reports", got)
+			}
+			closing(t, engine)
+			closed(t, engine)
+			engine = open(t, dir, embedded.Options{})
+			applied := apply(t, engine, &search.Report{
+				Cluster: "hostile", DeleteEdges: []search.Edge{kept, last, {SourceUID: kept.SourceUID, DestUID: kept.DestUID, Type: last.Type}},
+				AddEdges: []search.Edge{{SourceUID: kept.SourceUID, DestUID: kept.DestUID, Type: "new"}},
+			})
+			if applied.EdgesDeleted != 2 || applied.EdgesAdded != 1 || applied.Edges != types {
+				t.Errorf("Apply() after a restart = %+v, want 2 deleted, 1 added and %d edges", applied, types)
+			}
+		})
+	}
+}

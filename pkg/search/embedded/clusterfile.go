@@ -231,7 +231,7 @@ func (s *state) writeEdges(w *entryWriter, c *cluster, number uint32) {
 	for _, e := range s.adjacency.get(number) {
 		if !e.in() {
 			other := s.rows.at(e.other()).data
-			w.value = append(appendText(w.value, s.relations[e.relation()]), other[:uidEnd(other)]...)
+			w.value = append(appendText(w.value, s.relations.get(e.relation())), other[:uidEnd(other)]...)
 		}
 	}
 	w.entry(entryEdges, r.data[:uidEnd(r.data)], w.value)

@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -11,12 +10,35 @@ import (
 // graphWriter changes edges.
 type graphWriter struct {
 	*graph
+	*graphMemory
 	id   uint64
+	free *freeList
 	rows *rowWriter
-	// ownRelations is true if the names of relations already belong to the transaction.
-	ownRelations bool
+	// unused are relations that may have no edge.
+	unused []uint32
 	// searched contains the rows with many edges whose edges were searched.
 	searched map[uint32]*endIndex
+}
+
+// graphMemory is the memory that graphWriters keep between transactions.
+type graphMemory struct {
+	// relationEdges is the number of edges of each relation.
+	relationEdges []int
+}
+
+// countRelations returns the number of edges of each relation.
+func (g *graph) countRelations() []int {
+	counts := make([]int, g.relations.len())
+	g.adjacency.each(func(_ uint32, rows *[leafSize][]end) {
+		for _, ends := range rows {
+			for _, e := range ends {
+				if !e.in() {
+					counts[e.relation()]++
+				}
+			}
+		}
+	})
+	return counts
 }
 
 // endIndex finds the edges at a row with many edges, so that a report that changes many of them does
@@ -70,20 +92,37 @@ func (e *edgeCounts) remove(key edgeKey) {
 	e.removed[key] = struct{}{}
 }
 
-// relation returns the number of a type of edges.
+// findRelation finds the number of a type of edges.
+func (g *graph) findRelation(name string) (uint32, bool) {
+	return g.relationTable.find(hashText(name), func(id uint32) bool { return *g.relations.at(id) == name })
+}
+
+// relation returns the number of a type of edges. It creates the relation if it is new.
 func (w *graphWriter) relation(name string) uint32 {
-	if id, known := w.relationNames[name]; known {
+	if id, known := w.findRelation(name); known {
 		return id
 	}
-	if !w.ownRelations {
-		w.relationNames, w.ownRelations = maps.Clone(w.relationNames), true
-		w.relations = slices.Clip(w.relations)
+	id := w.free.take(relationNumbers, w.relations.len())
+	*w.relations.edit(w.id, id) = strings.Clone(name)
+	w.relationTable.insert(w.id, hashText(name), id)
+	if missing := int(id) + 1 - len(w.relationEdges); missing > 0 {
+		w.relationEdges = append(w.relationEdges, make([]int, missing)...)
 	}
-	id := uint32(len(w.relations))
-	name = strings.Clone(name)
-	w.relations = append(w.relations, name)
-	w.relationNames[name] = id
+	w.unused = append(w.unused, id)
 	return id
+}
+
+// removeUnused removes relations without edges, so that reported types do not stay in memory.
+func (w *graphWriter) removeUnused() {
+	slices.Sort(w.unused)
+	for _, id := range slices.Compact(w.unused) {
+		if w.relationEdges[id] == 0 {
+			w.relationTable.remove(w.id, hashText(w.relations.get(id)), id)
+			*w.relations.edit(w.id, id) = ""
+			w.free.add(relationNumbers, id)
+		}
+	}
+	w.unused = w.unused[:0]
 }
 
 // edgeRow returns the row at an end of an edge. It creates the row if it is new.
@@ -110,13 +149,14 @@ func (w *graphWriter) add(c *cluster, key edgeKey, counts *edgeCounts) {
 	w.appendEnd(key.source, out)
 	w.appendEnd(key.dest, in)
 	c.edges++
+	w.relationEdges[key.relation]++
 	counts.add(key)
 	w.rows.journal.stored.edges(c.id, key.source)
 }
 
 // remove removes a reported edge if it exists.
 func (w *graphWriter) remove(c *cluster, edge *search.Edge, counts *edgeCounts) {
-	relation, known := w.relationNames[edge.Type]
+	relation, known := w.findRelation(edge.Type)
 	if !known {
 		return
 	}
@@ -137,6 +177,9 @@ func (w *graphWriter) removeKey(c *cluster, key edgeKey, counts *edgeCounts) {
 	}
 	w.removeEnd(key.dest, newEnd(key.source, key.relation, true))
 	c.edges--
+	if w.relationEdges[key.relation]--; w.relationEdges[key.relation] == 0 {
+		w.unused = append(w.unused, key.relation)
+	}
 	counts.remove(key)
 	w.rows.journal.stored.edges(c.id, key.source)
 	w.rows.unreferenced = append(w.rows.unreferenced, key.source, key.dest)

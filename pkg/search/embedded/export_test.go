@@ -63,3 +63,6 @@ func (e *Engine) CheckpointRecord() string {
 
 // CheckpointHeader is the size of the header of a checkpoint.
 const CheckpointHeader = checkpointHeader
+
+// Relations returns the number of types of edges that have a number, including those that are free.
+func (e *Engine) Relations() int { return e.current.Load().relations.len() }

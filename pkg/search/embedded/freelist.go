@@ -9,6 +9,7 @@ const (
 	propertyNumbers
 	rowNumbers
 	classNumbers
+	relationNumbers
 	numberKinds
 )
 

@@ -117,6 +117,7 @@ func (t *transaction) remove(number uint32, c *cluster, counts *edgeCounts) {
 // sweep removes what the changes of a cluster have made unused.
 func (t *transaction) sweep(c *cluster) {
 	t.edges.dropIndexes()
+	t.edges.removeUnused()
 	t.rowWriter.freeUnreferenced(c)
 	t.rowWriter.class.removeEmpty(c)
 }

@@ -60,9 +60,9 @@ type resources struct {
 // graph contains the edges between rows.
 type graph struct {
 	adjacency vector[[]end]
-	// relations are indexed by relationNames. That map is replaced when a relation is added.
-	relations     []string
-	relationNames map[string]uint32
+	// relations are the types of edges.
+	relations     vector[string]
+	relationTable table
 }
 
 const (

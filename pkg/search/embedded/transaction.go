@@ -12,13 +12,20 @@ type writer struct {
 	dictionary   *dictionaryMemory
 	index        indexerMemory
 	rows         rowMemory
+	graph        graphMemory
 }
 
 // newWriter derives a writer from a state. After a transaction was abandoned, this undoes its
 // changes.
 func newWriter(s *state, transactions uint64) *writer {
 	dictionary := newDictionaryMemory(s)
-	return &writer{transactions: transactions, dictionary: dictionary, free: newFreeList(s)}
+	w := &writer{transactions: transactions, dictionary: dictionary, free: newFreeList(s), graph: graphMemory{relationEdges: s.countRelations()}}
+	for i, edges := range w.graph.relationEdges {
+		if edges == 0 {
+			w.free.add(relationNumbers, uint32(i))
+		}
+	}
+	return w
 }
 
 // transaction changes a copy of a state. Each of its writers changes one part of the copy.
@@ -48,7 +55,7 @@ func (w *writer) begin(s *state) *transaction {
 		state: &t.state, rowMemory: &w.rows, id: t.id, free: w.free, encoder: encoder{dictionaryWriter: t.dict}, index: t.index,
 		class: &classWriter{resources: &t.state.resources, id: t.id, free: w.free}, journal: &t.journal,
 	}
-	t.edges = &graphWriter{graph: &t.state.graph, id: t.id, rows: t.rowWriter}
+	t.edges = &graphWriter{graph: &t.state.graph, graphMemory: &w.graph, id: t.id, free: w.free, rows: t.rowWriter}
 	return t
 }
 
