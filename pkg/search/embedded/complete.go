@@ -52,12 +52,13 @@ func (r *reader) values(found *roaring.Bitmap, property, prefix string, limit in
 		return &search.Completion{}, nil
 	}
 	total := int(found.GetCardinality())
-	walked, aggregated := c.walkCost(total), total*completionRowCost
+	// What is taken from the budget depends on the rounded number of terms, and the faster method on the exact one.
+	values := coarse(c.property.terms())
+	walked, aggregated := c.walkCost(values, total), total*completionRowCost
 	if err := c.spend(min(walked, aggregated)); err != nil {
 		return nil, err
 	}
 	// Both methods keep every value in memory until the completion is complete.
-	values := coarse(c.property.terms())
 	if walked < aggregated {
 		values = min(values, c.limit)
 	} else if err := c.spend(min(values, total) * valueCost); err != nil {
@@ -66,7 +67,7 @@ func (r *reader) values(found *roaring.Bitmap, property, prefix string, limit in
 	if err := c.hold(min(values, total) * valueBytes); err != nil {
 		return nil, err
 	}
-	if walked < aggregated {
+	if c.walkCost(c.property.terms(), total) < aggregated {
 		return c.walk()
 	}
 	return c.aggregate(r.propertyNames[property])
@@ -85,8 +86,7 @@ type completer struct {
 const completionRowCost = 250
 
 // walkCost estimates the cost of walking through terms until enough values are found.
-func (c *completer) walkCost(total int) int {
-	terms := coarse(c.property.terms())
+func (c *completer) walkCost(terms, total int) int {
 	return int(min(float64(terms), 2*float64(terms)*float64(c.limit+1)/float64(total))) * termCost
 }
 

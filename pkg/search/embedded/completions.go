@@ -13,8 +13,8 @@ const (
 	// of values of each.
 	completionsLimit = 256
 	completionValues = 2000
-	// completionText bounds the length of the property and the prefix, which callers choose.
-	completionText = 1024
+	// cachedText bounds the length of the texts in a key of a cache, because callers choose them.
+	cachedText = 1024
 )
 
 // completions caches the values of properties without a query, because consoles request them
@@ -43,7 +43,7 @@ type keptCompletion struct {
 
 // keyOf returns the key of a request, or false if the request has a query or a long text.
 func (c *completions) keyOf(r *reader, request *search.CompletionRequest) (completionKey, bool) {
-	if len(request.Query.Filters)+len(request.Query.Keywords) > 0 || len(request.Property)+len(request.Prefix) > completionText {
+	if len(request.Query.Filters)+len(request.Query.Keywords) > 0 || len(request.Property)+len(request.Prefix) > cachedText {
 		return completionKey{}, false
 	}
 	return completionKey{caller: r.caller, scope: r.scopeID, property: request.Property, prefix: request.Prefix, limit: request.Limit}, true

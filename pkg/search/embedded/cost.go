@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"math"
 	"math/bits"
 	"strings"
 	"sync"
@@ -210,7 +211,7 @@ func (r *reader) boundOf(name string, p *property, c *query.Comparison) int {
 	if bound == 0 {
 		return comparisonCost
 	}
-	return comparisonCost + r.costOfReadingAll(r.scope, bound)
+	return comparisonCost + r.costOfReadingScope(bound)
 }
 
 // boundOfKeyword returns the bound of a keyword.
@@ -229,7 +230,18 @@ func (r *reader) boundOfKeyword(keyword string) int {
 	default:
 		bound += indexCost + terms*sharedTermCost
 	}
-	return r.costOfReadingAll(r.scope, bound)
+	return r.costOfReadingScope(bound)
+}
+
+// costOfReadingScope returns the cost of comparing all values of the scope, up to a limit.
+func (r *reader) costOfReadingScope(limit int) int {
+	if int(r.scope.GetCardinality())*readCost >= limit {
+		return limit
+	}
+	if r.scopeCost == 0 {
+		r.scopeCost = r.costOfReadingAll(r.scope, math.MaxInt)
+	}
+	return min(r.scopeCost, limit)
 }
 
 // costOfReadingAll returns the cost of comparing all values of rows, up to a limit.
@@ -252,15 +264,14 @@ func (r *reader) costOfQuery(filters []query.Filter, words []keyword) int {
 		f := &filters[i]
 		cost += r.costOfRows()
 		for j := range f.Comparisons {
-			c := r.costOf(f.Property, &f.Comparisons[j])
-			cost += r.costOfReadingAll(r.scope, c)
+			cost += r.costOfReadingScope(r.costOf(f.Property, &f.Comparisons[j]))
 		}
 	}
 	for _, word := range words {
 		if word.kept != nil {
 			cost += r.costOfRows()
 		} else {
-			cost += r.costOfReadingAll(r.scope, r.costOfIndex(word.text))
+			cost += r.costOfReadingScope(r.costOfIndex(word.text))
 		}
 	}
 	return cost

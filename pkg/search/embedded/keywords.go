@@ -42,6 +42,9 @@ type paidKey struct {
 // pay returns false if another search of the same request has paid for a keyword. A keyword that is cached for
 // another reason is paid for, so that refusals do not show what is cached.
 func (k *keywords) pay(budget *search.Budget, keyword string) bool {
+	if len(keyword) > cachedText {
+		return true
+	}
 	key := paidKey{budget, keyword}
 	if _, paid := k.paid.Get(key); paid {
 		return false
@@ -100,5 +103,8 @@ func (r *reader) keptRows(keyword string) *roaring.Bitmap {
 
 // keepRows caches the rows of a keyword, which must not be changed any more.
 func (r *reader) keepRows(keyword string, rows *roaring.Bitmap) {
+	if len(keyword) > cachedText {
+		return
+	}
 	r.keywords.byKey.Add(keywordKey{r.caller, r.scopeID, keyword}, &keptKeyword{rows: rows, moves: r.nextMoved(), touches: r.nextTouched()})
 }

@@ -26,9 +26,11 @@ type reader struct {
 	ctx context.Context
 	now time.Time
 	// scope contains the rows in the scope of the caller.
-	scope    *roaring.Bitmap
-	scopeID  uint64
-	keywords *keywords
+	scope   *roaring.Bitmap
+	scopeID uint64
+	// scopeCost is the cost of reading all rows in the scope, or 0 if it is not known.
+	scopeCost int
+	keywords  *keywords
 	// since is the start of the last turn of the question.
 	since time.Time
 	// borrowed contains the buffers that return to the pool when the reader is closed.
@@ -312,7 +314,7 @@ func (r *reader) filter(f *query.Filter) (wanted, unwanted *roaring.Bitmap, isWa
 		if f.Property == query.Cluster {
 			r.matchClusters(c, to)
 		} else if p != nil {
-			if cost := r.costOf(f.Property, c); r.costOfReadingAll(r.scope, cost) < cost {
+			if cost := r.costOf(f.Property, c); r.costOfReadingScope(cost) < cost {
 				unread = append(unread, comparisonTo{c, to})
 			} else {
 				r.match(p, c, to)
