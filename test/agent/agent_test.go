@@ -78,6 +78,7 @@ var applyTests = map[string]func(*testing.T, *cluster){
 	"permission-role-extended": testPermissionRoleExtended,
 	"permission-contested":     testPermissionContested,
 	"permission-marked":        testPermissionMarked,
+	"permission-kept":          testPermissionKept,
 }
 
 func testApplies(t *testing.T, c *cluster) {

@@ -579,3 +579,30 @@ func testPermissionMarked(t *testing.T, c *cluster) {
 	c.gone(name)
 	c.bound(c.name, false)
 }
+
+// testPermissionKept checks that a subject who adds a finalizer to a binding keeps the object, but not its permissions.
+func testPermissionKept(t *testing.T, c *cluster) {
+	c.run()
+	name := c.permission("", nil, clusterRoleBinding("NS", "view", "alice"))
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	bindings := c.kube.RbacV1().ClusterRoleBindings()
+	keep := func(finalizers string) {
+		t.Helper()
+		patch := []byte(`{"metadata":{"finalizers":` + finalizers + `}}`)
+		if _, err := bindings.Patch(t.Context(), c.name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keep(`["example.com/keep"]`)
+	c.delete(name)
+	eventually(t, "the deleted ClusterRoleBinding has no subjects", func(ctx context.Context) error {
+		got, err := bindings.Get(ctx, c.name, metav1.GetOptions{})
+		if err == nil && (got.DeletionTimestamp == nil || len(got.Subjects) > 0) {
+			err = fmt.Errorf("deletionTimestamp = %v, subjects = %v", got.DeletionTimestamp, got.Subjects)
+		}
+		return err
+	})
+	keep("null")
+	c.gone(name)
+	c.bound(c.name, false)
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -175,7 +176,30 @@ func (r *Remover) remove(ctx context.Context, record *workv1.AppliedManifestWork
 			return finished(err)
 		}
 	}
+	if created {
+		if err := void(ctx, client, live, entry); err != nil {
+			return finished(err)
+		}
+	}
 	return outcome{deleted: live.UID, client: client}
+}
+
+// grants contains the fields by which RBAC objects grant permissions.
+var grants = map[string]string{"roles": "rules", "clusterroles": "rules", "rolebindings": "subjects", "clusterrolebindings": "subjects"}
+
+// void empties an RBAC object that has finalizers. It has effect until it is deleted, and its own subjects may have added
+// them.
+func void(ctx context.Context, client metadata.ResourceInterface, live *metav1.PartialObjectMetadata, entry workv1.AppliedManifestResourceMeta) error {
+	field, is := grants[entry.Resource]
+	if !is || entry.Group != rbacv1.GroupName || len(live.Finalizers) == 0 {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": live.UID}, field: []any{}})
+	if err != nil {
+		return err
+	}
+	_, err = client.Patch(ctx, live.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: workv1.DefaultFieldManager})
+	return err
 }
 
 // live returns the object of an entry, or nil if the object does not exist or its resource is not
