@@ -184,17 +184,14 @@ func (r *Remover) remove(ctx context.Context, record *workv1.AppliedManifestWork
 	return outcome{deleted: live.UID, client: client}
 }
 
-// grants contains the fields by which RBAC objects grant permissions.
-var grants = map[string]string{"roles": "rules", "clusterroles": "rules", "rolebindings": "subjects", "clusterrolebindings": "subjects"}
-
-// void empties an RBAC object that has finalizers. It has effect until it is deleted, and its own subjects may have added
-// them.
+// void removes the subjects of a binding that has finalizers. It has effect until it is deleted, and its subjects may have
+// added them.
 func void(ctx context.Context, client metadata.ResourceInterface, live *metav1.PartialObjectMetadata, entry workv1.AppliedManifestResourceMeta) error {
-	field, is := grants[entry.Resource]
-	if !is || entry.Group != rbacv1.GroupName || len(live.Finalizers) == 0 {
+	binds := entry.Group == rbacv1.GroupName && (entry.Resource == "rolebindings" || entry.Resource == "clusterrolebindings")
+	if !binds || len(live.Finalizers) == 0 {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": live.UID}, field: []any{}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": live.UID}, "subjects": []rbacv1.Subject{}})
 	if err != nil {
 		return err
 	}
