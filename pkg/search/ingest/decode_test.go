@@ -211,8 +211,8 @@ update c1/10: name is missing
 			body: `{"addResources":[{"uid":"c1/a","kind":"` + strings.Repeat("K", 254) + `","properties":{"name":"a"}},
 				{"uid":"c1/b","kind":"` + strings.Repeat("K", 1<<20) + `","properties":{"kind":"Pod","name":"b"}},
 				{"uid":"c1/c","resourceString":"` + strings.Repeat("k", 1<<20) + `","properties":{"kind":"Pod","name":"c"}},
-				{"uid":"c1/d","properties":{"kind":"Pod","name":"` + strings.Repeat("n", 1025) + `"}},
-				{"uid":"c1/e","properties":{"kind":"Pod","name":"e","namespace":"` + strings.Repeat("n", 1025) + `"}},
+				{"uid":"c1/d","properties":{"kind":"Pod","name":"` + strings.Repeat("n", placeBytes+1) + `"}},
+				{"uid":"c1/e","properties":{"kind":"Pod","name":"e","namespace":"` + strings.Repeat("n", placeBytes+1) + `"}},
 				{"uid":"c1/f","properties":{"kind":"Pod","name":"f","apigroup":"` + strings.Repeat("n", 1025) + `"}}],
 				"addEdges":[{"SourceUID":"c1/a","DestUID":"c1/b","EdgeType":"` + strings.Repeat("t", 129) + `"},
 				{"SourceUID":"c1/a","DestUID":"c1/b","EdgeType":"t","SourceKind":"` + strings.Repeat("K", 254) + `"},
@@ -221,8 +221,8 @@ update c1/10: name is missing
 			want: "c1 hub=false full=false\nput c1/b {\"kind\":\"Pod\",\"name\":\"b\"}\n",
 			refused: `add c1/a: property kind is longer than 253 bytes
 add c1/c: property kind_plural is longer than 1024 bytes
-add c1/d: property name is longer than 1024 bytes
-add c1/e: property namespace is longer than 1024 bytes
+add c1/d: property name is longer than 16384 bytes
+add c1/e: property namespace is longer than 16384 bytes
 add c1/f: property apigroup is longer than 1024 bytes
 add edge c1/a: EdgeType is longer than 128 bytes
 add edge c1/a: SourceKind is longer than 253 bytes

@@ -15,10 +15,11 @@ import (
 const (
 	// nameBytes bounds the name of a property.
 	nameBytes = 128
-	// kindBytes bounds a kind, and identityBytes the other properties that identify a resource. They are part of
-	// classes, keys and indexes. Kubernetes allows 63 bytes for a kind and 253 for most names.
+	// kindBytes bounds a kind, placeBytes a name or namespace, and identityBytes the other properties that identify a
+	// resource. They are part of classes, keys and indexes. Kubernetes allows 63 bytes for a kind and 253 for most names.
 	kindBytes     = 253
 	identityBytes = 1 << 10
+	placeBytes    = 16 << 10
 )
 
 // identifies reports whether a property identifies a resource, or decides which callers can find
@@ -58,8 +59,11 @@ func complete(properties query.Properties, kind, plural string, hub bool, limit 
 	}
 	for i := range kept {
 		longest := identityBytes
-		if kept[i].Name == query.Kind {
+		switch kept[i].Name {
+		case query.Kind:
 			longest = kindBytes
+		case query.Name, query.Namespace:
+			longest = placeBytes
 		}
 		if identifies(kept[i].Name) && len(kept[i].Leaves[0].Text) > longest {
 			return nil, fmt.Sprintf("property %s is longer than %d bytes", kept[i].Name, longest)
