@@ -18,9 +18,11 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
+	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 )
 
@@ -93,6 +95,17 @@ func (a *authorities) publish(t *testing.T, authority *authority) {
 	}
 }
 
+// newTestProxy returns a frontProxy that passes all other requests to the user "next".
+func newTestProxy(loaded dynamiccertificates.CAContentProvider, names headerrequest.StringSliceProvider, hub kubernetes.Interface, passive clock.PassiveClock) *frontProxy {
+	return newFrontProxy(&authenticatorfactory.RequestHeaderConfig{
+		UsernameHeaders: headerrequest.StaticStringSlice{"X-Remote-User"}, UIDHeaders: headerrequest.StaticStringSlice{"X-Remote-Uid"},
+		GroupHeaders: headerrequest.StaticStringSlice{"X-Remote-Group"}, ExtraHeaderPrefixes: headerrequest.StaticStringSlice{"X-Remote-Extra-"},
+		CAContentProvider: loaded, AllowedClientNames: names,
+	}, hub, authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+		return &authenticator.Response{User: &user.DefaultInfo{Name: "next"}}, true, nil
+	}), passive)
+}
+
 // TestFrontProxy checks that a certificate is verified once, and again as soon as it can have lost its validity.
 func TestFrontProxy(t *testing.T) {
 	published, names := &authorities{}, []string{"front-proxy"}
@@ -100,14 +113,7 @@ func TestFrontProxy(t *testing.T) {
 	published.publish(t, first)
 	start := time.Now()
 	clock := testingclock.NewFakePassiveClock(start)
-	proxy := newFrontProxy(&authenticatorfactory.RequestHeaderConfig{
-		UsernameHeaders: headerrequest.StaticStringSlice{"X-Remote-User"}, UIDHeaders: headerrequest.StaticStringSlice{"X-Remote-Uid"},
-		GroupHeaders: headerrequest.StaticStringSlice{"X-Remote-Group"}, ExtraHeaderPrefixes: headerrequest.StaticStringSlice{"X-Remote-Extra-"},
-		CAContentProvider:  published,
-		AllowedClientNames: headerrequest.StringSliceProviderFunc(func() []string { return names }),
-	}, fake.NewClientset(), authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
-		return &authenticator.Response{User: &user.DefaultInfo{Name: "next"}}, true, nil
-	}), clock)
+	proxy := newTestProxy(published, headerrequest.StringSliceProviderFunc(func() []string { return names }), fake.NewClientset(), clock)
 	proxy.published.patience = 0
 	certificate := first.client(t, "front-proxy", start.Add(frontProxyPeriod/2))
 

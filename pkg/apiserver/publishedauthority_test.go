@@ -11,10 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	certutil "k8s.io/client-go/util/cert"
@@ -62,13 +59,7 @@ func TestPublishedAuthority(t *testing.T) {
 					Data:       map[string]string{"requestheader-client-ca-file": string(content)},
 				}, err
 			})
-			proxy := newFrontProxy(&authenticatorfactory.RequestHeaderConfig{
-				UsernameHeaders: headerrequest.StaticStringSlice{"X-Remote-User"}, UIDHeaders: headerrequest.StaticStringSlice{"X-Remote-Uid"},
-				GroupHeaders: headerrequest.StaticStringSlice{"X-Remote-Group"}, ExtraHeaderPrefixes: headerrequest.StaticStringSlice{"X-Remote-Extra-"},
-				CAContentProvider: loaded, AllowedClientNames: headerrequest.StaticStringSlice{"front-proxy"},
-			}, hub, authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
-				return &authenticator.Response{User: &user.DefaultInfo{Name: "next"}}, true, nil
-			}), clock.RealClock{})
+			proxy := newTestProxy(loaded, headerrequest.StaticStringSlice{"front-proxy"}, hub, clock.RealClock{})
 			if test.user == "next" {
 				proxy.published.patience = 2 * authorityPeriod
 			}

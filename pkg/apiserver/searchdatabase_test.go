@@ -2,30 +2,17 @@ package apiserver
 
 import (
 	"testing"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
 )
 
 // TestDatabaseCheck checks that a replica is unready only while another one can answer searches.
 func TestDatabaseCheck(t *testing.T) {
 	t.Parallel()
-	server, err := etcd.Start(t.Context(), etcd.Options{DataDir: t.TempDir(), QuotaBytes: 512 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Stop)
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
+	database := startDatabase(t)
 	const replicas = 2
 	var away [replicas]bool
 	var checks [replicas]*databaseCheck
 	for i, name := range []string{"a", "b"} {
-		checks[i] = newDatabaseCheck(func() bool { return away[i] }, client, "/registry/test", name)
+		checks[i] = newDatabaseCheck(func() bool { return away[i] }, database.client, "/registry/test", name)
 	}
 	for _, row := range []struct {
 		name        string
@@ -53,7 +40,7 @@ func TestDatabaseCheck(t *testing.T) {
 		}
 	}
 	// The lease of a replica that was stopped for a while has expired.
-	if _, err := client.Revoke(t.Context(), checks[0].lease); err != nil {
+	if _, err := database.client.Revoke(t.Context(), checks[0].lease); err != nil {
 		t.Fatal(err)
 	}
 	if err := checks[0].update(t.Context()); err != nil {

@@ -1,10 +1,7 @@
 package embedded
 
 import (
-	"crypto/aes"
-	"crypto/cipher"
 	"crypto/rand"
-	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
@@ -30,25 +27,17 @@ const (
 // tokenKeySize is the size of the key of tokens, in bytes.
 const tokenKeySize = 32
 
-// tokens encodes and decodes tokens. They are authenticated. They are also encrypted, because the
-// numbers of rows would reveal the number of rows between them that are not in the scope of the
-// caller. The key is valid only in this process, like the numbers of rows.
-type tokens struct{ sealer cipher.AEAD }
+// tokens encodes and decodes tokens. The numbers of rows would reveal the number of rows between them that are not in the
+// scope of the caller. The key is valid only in this process, like the numbers of rows.
+type tokens struct{ *search.Tokens }
 
 func newTokens() (*tokens, error) {
 	var key [tokenKeySize]byte
 	if _, err := rand.Read(key[:]); err != nil {
 		return nil, fmt.Errorf("key of continue tokens: %w", err)
 	}
-	block, err := aes.NewCipher(key[:])
-	if err != nil {
-		return nil, fmt.Errorf("continue tokens: %w", err)
-	}
-	sealer, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		return nil, fmt.Errorf("continue tokens: %w", err)
-	}
-	return &tokens{sealer: sealer}, nil
+	sealed, err := search.NewTokens(key[:])
+	return &tokens{sealed}, err
 }
 
 // encode returns a token as text. All tokens without an order have the same length.
@@ -68,17 +57,13 @@ func (k *tokens) encode(t *token, by []search.Order) string {
 			data = appendText(append(data, 1), t.keys[i].text)
 		}
 	}
-	return base64.RawURLEncoding.EncodeToString(k.sealer.Seal(nil, nil, data, nil))
+	return k.Seal(data)
 }
 
 // parse decodes a token for the same order. It returns search.ErrExpired for a token of another
 // process or order, and for any other text.
 func (k *tokens) parse(text string, by []search.Order) (token, error) {
-	encrypted, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil {
-		return token{}, expired(text)
-	}
-	data, err := k.sealer.Open(nil, nil, encrypted, nil)
+	data, err := k.Open(text)
 	if err != nil {
 		return token{}, expired(text)
 	}

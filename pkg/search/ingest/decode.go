@@ -385,8 +385,10 @@ func (d *decoder) knownNames(properties query.Properties) bool {
 		return false
 	}
 	for i := range properties {
-		// The name may be a part of all properties, which would then stay in memory.
-		d.names[strings.Clone(properties[i].Name)] = struct{}{}
+		if _, known := d.names[properties[i].Name]; !known {
+			// The name may be a part of all properties, which would then stay in memory.
+			d.names[strings.Clone(properties[i].Name)] = struct{}{}
+		}
 	}
 	return true
 }
