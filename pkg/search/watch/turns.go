@@ -16,7 +16,7 @@ var turns = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1))
 
 // matches reports whether the properties of a resource match the query. It returns an error if ctx ends before its turn.
 func (r *run) matches(ctx context.Context, cluster string, properties query.Properties) (bool, error) {
-	if r.terms*sizeOf(properties) >= longMatch {
+	if r.terms > 0 && r.terms*sizeOf(properties) >= longMatch {
 		select {
 		case turns <- struct{}{}:
 			defer func() { <-turns }()
