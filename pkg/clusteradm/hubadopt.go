@@ -2,7 +2,6 @@ package clusteradm
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,7 +26,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 
-	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
@@ -459,23 +457,18 @@ func (a *adoption) copySet(ctx context.Context, set *unstructured.Unstructured) 
 // raise gives all clusters the epoch of this hub, by which their agents obey it. It changes nothing else: agents and users
 // may already have changed the clusters, or deleted them.
 func (a *adoption) raise(ctx context.Context) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{rehoming.EpochAnnotation: a.epoch.String()}}})
-	if err != nil {
-		return err
-	}
-	client := a.client.Resource(clusterv1.SchemeGroupVersion.WithResource("managedclusters"))
+	client := a.client.Resource(imports)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(copyWorkers)
 	for _, object := range a.archive.objects {
 		if object.GetKind() != kindManagedCluster {
 			continue
 		}
+		raised := importRequest(map[string]any{"epoch": map[string]any{"managedCluster": object.GetName(), "epoch": a.epoch.String()}})
 		group.Go(func() error {
 			err := persist(ctx, func(ctx context.Context) error {
-				return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-					_, err := client.Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
-					return err
-				})
+				_, err := client.Create(ctx, raised, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+				return err
 			})
 			// If the hub does not forward the request, the cluster may exist.
 			if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {

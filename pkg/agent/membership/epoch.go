@@ -78,6 +78,11 @@ func (r *Registrar) raise(ctx context.Context, from, to rehoming.Epoch, change f
 	return known, errors.Join(failed, err)
 }
 
+// protectsEpoch reports whether the hub keeps others from writing the epoch of a ManagedCluster. A server does, and it
+// alone stores status.acceptance. On a hub with CustomResourceDefinitions, everyone with permission to update the
+// ManagedCluster could move the agent to an epoch that no hub has.
+func protectsEpoch(cluster *clusterv1.ManagedCluster) bool { return cluster.Status.Acceptance != nil }
+
 // obeys reports whether the agent may obey the hub that this ManagedCluster is on. If the hub has replaced the recorded
 // one, obeys ends what the agent does for the former hub, and records the epoch first. If it may not, the note says why.
 func (m *membership) obeys(ctx context.Context, cluster *clusterv1.ManagedCluster) (verdict, bool) {
@@ -101,6 +106,11 @@ func (m *membership) obeys(ctx context.Context, cluster *clusterv1.ManagedCluste
 		return stopped, false
 	}
 	m.idle()
+	if !protectsEpoch(cluster) {
+		m.note(fmt.Sprintf("annotation %s of ManagedCluster %s is %q, and the cluster belongs to the hub with epoch %q. The agent ignores a higher epoch until the hub has accepted the cluster, and always if CustomResourceDefinitions serve ManagedClusters. Applied objects stay",
+			rehoming.EpochAnnotation, cluster.Name, offered, recorded))
+		return stopped, false
+	}
 	known, err := m.raise(ctx, recorded, offered, func(*identity) {})
 	if errors.Is(err, errRaised) {
 		return superseded, false

@@ -157,7 +157,7 @@ func (r *Registrar) askStandby(ctx context.Context) (*standbyHub, error) {
 	if found.epoch, err = rehoming.ParseEpoch(cluster.Annotations[rehoming.EpochAnnotation]); err != nil {
 		return nil, fmt.Errorf("hub %s: %w", found.server, err)
 	}
-	if !found.epoch.Follows(recorded) || !accepted(cluster) {
+	if !found.epoch.Follows(recorded) || !accepted(cluster) || !protectsEpoch(cluster) {
 		return nil, nil
 	}
 	return found, nil

@@ -57,9 +57,10 @@ func storedEpoch(t *testing.T, r *Registrar, epoch string) {
 func TestObeys(t *testing.T) {
 	for name, test := range map[string]struct {
 		recorded, offered, other string
-		obeys                    bool
-		came                     verdict
-		want, note               string
+		// unprotected is true for a hub that does not keep others from writing the epoch.
+		unprotected, obeys bool
+		came               verdict
+		want, note         string
 	}{
 		"never adopted":                     {obeys: true},
 		"the same hub":                      {recorded: "1/a", offered: "1/a", obeys: true, want: "1/a"},
@@ -70,6 +71,10 @@ func TestObeys(t *testing.T) {
 		"another successor of the same hub": {recorded: "1/a", offered: "1/b", want: "1/a", note: "another hub has replaced it"},
 		"a hub that is still importing":     {offered: "0/b", note: "another hub has replaced it"},
 		"an invalid epoch":                  {recorded: "1/a", offered: "x", want: "1/a", note: "not an epoch"},
+		"unprotected, the same epoch":       {unprotected: true, recorded: "1/a", offered: "1/a", obeys: true, want: "1/a"},
+		"unprotected, never adopted":        {unprotected: true, obeys: true},
+		"unprotected, a higher epoch":       {unprotected: true, recorded: "1/a", offered: "9007199254740991/evil", want: "1/a", note: "ignores a higher epoch"},
+		"unprotected, no epoch":             {unprotected: true, recorded: "1/a", want: "1/a", note: "another hub has replaced it"},
 		"another process was faster":        {offered: "1/a", other: "2/b", came: superseded, want: "2/b"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -84,6 +89,9 @@ func TestObeys(t *testing.T) {
 			m := &membership{Registrar: r, known: known, again: make(chan struct{}, 1)}
 			cluster := managedCluster(func(c *clusterv1.ManagedCluster) {
 				c.Annotations = map[string]string{rehoming.EpochAnnotation: test.offered}
+				if !test.unprotected {
+					c.Status.Acceptance = &clusterv1.Acceptance{Accepted: true}
+				}
 			})
 			came, obeys := m.obeys(t.Context(), cluster)
 			if came != test.came || obeys != test.obeys {

@@ -264,6 +264,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		clusterviewv1alpha1.UserPermissionList{}.OpenAPIModelName():                  schema_pkg_apis_clusterview_v1alpha1_UserPermissionList(ref),
 		clusterviewv1alpha1.UserPermissionStatus{}.OpenAPIModelName():                schema_pkg_apis_clusterview_v1alpha1_UserPermissionStatus(ref),
 		migrationv1alpha1.Import{}.OpenAPIModelName():                                schema_pkg_apis_migration_v1alpha1_Import(ref),
+		migrationv1alpha1.ImportEpoch{}.OpenAPIModelName():                           schema_pkg_apis_migration_v1alpha1_ImportEpoch(ref),
 		migrationv1alpha1.ImportSpec{}.OpenAPIModelName():                            schema_pkg_apis_migration_v1alpha1_ImportSpec(ref),
 		migrationv1alpha1.ImportStatus{}.OpenAPIModelName():                          schema_pkg_apis_migration_v1alpha1_ImportStatus(ref),
 		proxyv1alpha1.ManagedServiceAccount{}.OpenAPIModelName():                     schema_pkg_apis_proxy_v1alpha1_ManagedServiceAccount(ref),
@@ -11373,11 +11374,41 @@ func schema_pkg_apis_migration_v1alpha1_Import(ref common.ReferenceCallback) com
 	}
 }
 
+func schema_pkg_apis_migration_v1alpha1_ImportEpoch(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ImportEpoch is the epoch of a hub that has adopted a cluster.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"managedCluster": {
+						SchemaProps: spec.SchemaProps{
+							Description: "managedCluster is the name of the ManagedCluster.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"epoch": {
+						SchemaProps: spec.SchemaProps{
+							Description: "epoch is the number of the epoch and the ID of the adoption, such as 1/4f1c9c1e. It becomes the annotation open-cluster-management.io/hub-epoch.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"managedCluster", "epoch"},
+			},
+		},
+	}
+}
+
 func schema_pkg_apis_migration_v1alpha1_ImportSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ImportSpec specifies an object or a kind. Exactly one of object and discard is required.",
+				Description: "ImportSpec specifies what is imported. Exactly one of object, discard and epoch is required.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"object": {
@@ -11392,9 +11423,15 @@ func schema_pkg_apis_migration_v1alpha1_ImportSpec(ref common.ReferenceCallback)
 							Ref:         ref(metav1.GroupVersionKind{}.OpenAPIModelName()),
 						},
 					},
+					"epoch": {
+						SchemaProps: spec.SchemaProps{
+							Description: "epoch raises the epoch of a ManagedCluster. Nothing else can change it, and it never falls: agents obey the hub with the highest epoch.",
+							Ref:         ref(migrationv1alpha1.ImportEpoch{}.OpenAPIModelName()),
+						},
+					},
 					"adopt": {
 						SchemaProps: spec.SchemaProps{
-							Description: "adopt specifies that the object comes from another hub, which this hub replaces. The server then accepts the object although the hub forwards requests to the server, accepts ManagedClusterRegistrations too, keeps what only the other server wrote, such as who accepted a cluster, and refuses to replace an object with another UID. It cannot be set together with discard.",
+							Description: "adopt specifies that the object comes from another hub, which this hub replaces. The server then accepts the object although the hub forwards requests to the server, accepts ManagedClusterRegistrations too, keeps what only the other server wrote, such as who accepted a cluster, and refuses to replace an object with another UID. It can only be set together with object.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -11403,7 +11440,7 @@ func schema_pkg_apis_migration_v1alpha1_ImportSpec(ref common.ReferenceCallback)
 			},
 		},
 		Dependencies: []string{
-			metav1.GroupVersionKind{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
+			metav1.GroupVersionKind{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName(), migrationv1alpha1.ImportEpoch{}.OpenAPIModelName()},
 	}
 }
 

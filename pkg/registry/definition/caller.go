@@ -2,6 +2,7 @@ package definition
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -15,5 +16,8 @@ func Caller(ctx context.Context) string {
 	return ""
 }
 
-// ByServer reports whether the server itself sends a request.
-func ByServer(ctx context.Context) bool { return Caller(ctx) == user.APIServerUser }
+// ByServer reports whether the server itself sends a request, through its loopback client.
+func ByServer(ctx context.Context) bool {
+	caller, known := request.UserFrom(ctx)
+	return known && caller.GetName() == user.APIServerUser && slices.Contains(caller.GetGroups(), user.SystemPrivilegedGroup)
+}

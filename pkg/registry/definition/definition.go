@@ -99,6 +99,8 @@ func (r *Resource) StoredVersion() schema.GroupVersion {
 	return r.Stored
 }
 
+func (r *Resource) groupKind() schema.GroupKind { return r.Versions[0].WithKind(r.Kind).GroupKind() }
+
 // GroupResource returns the resource as it appears in error messages.
 func (r *Resource) GroupResource() schema.GroupResource {
 	return schema.GroupResource{Group: r.Group(), Resource: r.Name}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/names"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"open-cluster-management.io/hub-apiserver/pkg/apis/provenance"
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
 )
 
@@ -36,12 +37,8 @@ type Strategy[T runtime.Object] struct {
 	// ServerStatus is the part of the status that writes of the status do not change, if any.
 	ServerStatus *ServerStatus[T]
 
-	// ServerAnnotations are the annotations that only PrepareForCreate and PrepareForUpdate change.
-	// The values of callers are ignored.
-	ServerAnnotations []string
-
-	// PrepareForCreate and PrepareForUpdate complete an object before its validation. Its
-	// status and its ServerAnnotations are the stored ones, and they may change them.
+	// PrepareForCreate and PrepareForUpdate complete an object before its validation. Its status, and the labels and
+	// annotations that only the server writes, are the stored ones, and they may change them.
 	PrepareForCreate func(ctx context.Context, obj T)
 	PrepareForUpdate func(ctx context.Context, obj, old T)
 
@@ -178,7 +175,7 @@ func (m *mainStrategy[T]) PrepareForCreate(ctx context.Context, obj runtime.Obje
 		status.SetZero()
 	}
 	setGeneration(obj, 1)
-	m.keepAnnotations(obj, nil)
+	m.keepServerMetadata(ctx, obj, nil)
 	if m.s.PrepareForCreate != nil {
 		m.s.PrepareForCreate(ctx, typed)
 	}
@@ -198,7 +195,7 @@ func (m *mainStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime
 	if m.s.Status != nil {
 		assign(m.s.Status, typed, typedOld)
 	}
-	m.keepAnnotations(obj, old)
+	m.keepServerMetadata(ctx, obj, old)
 	if m.s.PrepareForUpdate != nil {
 		m.s.PrepareForUpdate(ctx, typed, typedOld)
 	}
@@ -207,34 +204,40 @@ func (m *mainStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime
 	}
 }
 
-// keepAnnotations restores the ServerAnnotations of old, which is nil for a new object.
-func (m *mainStrategy[T]) keepAnnotations(obj, old runtime.Object) {
-	if len(m.s.ServerAnnotations) == 0 {
+// keepServerMetadata restores the labels and annotations that only the server may write. old is nil for a new object.
+func (m *mainStrategy[T]) keepServerMetadata(ctx context.Context, obj, old runtime.Object) {
+	labels, annotations := provenance.ServerKeys(m.resource.groupKind())
+	if ByServer(ctx) || len(labels)+len(annotations) == 0 {
 		return
 	}
 	to, err := meta.Accessor(obj)
 	if err != nil {
 		return
 	}
-	var stored map[string]string
+	var from metav1.Object = &metav1.ObjectMeta{}
 	if old != nil {
-		if from, err := meta.Accessor(old); err == nil {
-			stored = from.GetAnnotations()
+		if from, err = meta.Accessor(old); err != nil {
+			return
 		}
 	}
-	annotations := to.GetAnnotations()
-	for _, name := range m.s.ServerAnnotations {
-		value, known := stored[name]
-		if !known {
-			delete(annotations, name)
+	to.SetLabels(kept(to.GetLabels(), from.GetLabels(), labels))
+	to.SetAnnotations(kept(to.GetAnnotations(), from.GetAnnotations(), annotations))
+}
+
+// kept returns values with the entries that old has for the keys.
+func kept(values, old map[string]string, keys []string) map[string]string {
+	for _, key := range keys {
+		value, had := old[key]
+		if !had {
+			delete(values, key)
 			continue
 		}
-		if annotations == nil {
-			annotations = map[string]string{}
+		if values == nil {
+			values = map[string]string{}
 		}
-		annotations[name] = value
+		values[key] = value
 	}
-	to.SetAnnotations(annotations)
+	return values
 }
 
 func (m *mainStrategy[T]) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
@@ -286,8 +289,12 @@ func (m *mainStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.S
 	if m.s.Status != nil {
 		reset.Insert(fieldpath.MakePathOrDie("status"))
 	}
-	for _, name := range m.s.ServerAnnotations {
-		reset.Insert(fieldpath.MakePathOrDie("metadata", "annotations", name))
+	labels, annotations := provenance.ServerKeys(m.resource.groupKind())
+	for _, key := range labels {
+		reset.Insert(fieldpath.MakePathOrDie("metadata", "labels", key))
+	}
+	for _, key := range annotations {
+		reset.Insert(fieldpath.MakePathOrDie("metadata", "annotations", key))
 	}
 	if reset.Empty() {
 		return nil

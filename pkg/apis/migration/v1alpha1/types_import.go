@@ -27,7 +27,7 @@ type Import struct {
 	Status ImportStatus `json:"status,omitempty"`
 }
 
-// ImportSpec specifies an object or a kind. Exactly one of object and discard is required.
+// ImportSpec specifies what is imported. Exactly one of object, discard and epoch is required.
 type ImportSpec struct {
 	// object is the object, in a version that the server stores or serves. The server keeps its UID, creation
 	// time, deletion time, generation, finalizers, owners, managed fields and status. It replaces a stored object
@@ -39,11 +39,25 @@ type ImportSpec struct {
 	// +optional
 	Discard *metav1.GroupVersionKind `json:"discard,omitempty"`
 
+	// epoch raises the epoch of a ManagedCluster. Nothing else can change it, and it never falls: agents obey the hub
+	// with the highest epoch.
+	// +optional
+	Epoch *ImportEpoch `json:"epoch,omitempty"`
+
 	// adopt specifies that the object comes from another hub, which this hub replaces. The server then accepts the
 	// object although the hub forwards requests to the server, accepts ManagedClusterRegistrations too, keeps what only
-	// the other server wrote, such as who accepted a cluster, and refuses to replace an object with another UID. It cannot be set together with discard.
+	// the other server wrote, such as who accepted a cluster, and refuses to replace an object with another UID. It can only be set together with object.
 	// +optional
 	Adopt bool `json:"adopt,omitempty"`
+}
+
+// ImportEpoch is the epoch of a hub that has adopted a cluster.
+type ImportEpoch struct {
+	// managedCluster is the name of the ManagedCluster.
+	ManagedCluster string `json:"managedCluster"`
+	// epoch is the number of the epoch and the ID of the adoption, such as 1/4f1c9c1e. It becomes the annotation
+	// open-cluster-management.io/hub-epoch.
+	Epoch string `json:"epoch"`
 }
 
 // ImportStatus is the result of an import.

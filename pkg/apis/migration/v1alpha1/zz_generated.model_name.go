@@ -13,6 +13,11 @@ func (in Import) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ImportEpoch) OpenAPIModelName() string {
+	return "io.open-cluster-management.migration.v1alpha1.ImportEpoch"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ImportSpec) OpenAPIModelName() string {
 	return "io.open-cluster-management.migration.v1alpha1.ImportSpec"
 }

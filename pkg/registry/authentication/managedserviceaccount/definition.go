@@ -36,13 +36,11 @@ func Definition(placement Placement, validator validation.Validator) definition.
 		Strategy: &definition.Strategy[*authentication.ManagedServiceAccount]{
 			Spec:   func(a *authentication.ManagedServiceAccount) any { return &a.Spec },
 			Status: func(a *authentication.ManagedServiceAccount) any { return &a.Status },
-			PrepareForCreate: func(ctx context.Context, a *authentication.ManagedServiceAccount) {
-				keepParent(ctx, a, nil)
+			PrepareForCreate: func(_ context.Context, a *authentication.ManagedServiceAccount) {
 				defaultValidity(a, validator.MaximumValidity)
 				a.Status.Conditions = pendingConditions()
 			},
-			PrepareForUpdate: func(ctx context.Context, a, old *authentication.ManagedServiceAccount) {
-				keepParent(ctx, a, old)
+			PrepareForUpdate: func(_ context.Context, a, old *authentication.ManagedServiceAccount) {
 				if a.Spec.Rotation.Validity != old.Spec.Rotation.Validity {
 					defaultValidity(a, validator.MaximumValidity)
 				}
@@ -108,12 +106,6 @@ func defaultValidity(a *authentication.ManagedServiceAccount, maximum time.Durat
 		validity = min(validity, maximum)
 	}
 	a.Spec.Rotation.Validity = validity.String()
-}
-
-// keepParent keeps the label and the annotation that identify the parent account of a replica.
-// Only the server may change them, because it deletes replicas by them. old is nil for a new account.
-func keepParent(ctx context.Context, a *authentication.ManagedServiceAccount, old metav1.Object) {
-	definition.KeepMetadata(ctx, a, old, []string{authenticationv1beta1.ParentNamespaceLabel}, []string{authenticationv1beta1.ParentUIDAnnotation})
 }
 
 func ready(a *authentication.ManagedServiceAccount) any {

@@ -10,6 +10,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/provenance"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
@@ -40,6 +41,8 @@ func stampCreation(ctx context.Context, c *cluster.ManagedCluster) {
 // server the cleanup after a deletion. It keeps a decision that was imported before.
 func stampImport(ctx context.Context, c *cluster.ManagedCluster) {
 	addFinalizer(c)
+	// Where the cluster comes from, everyone with permission to update it could write who registered it.
+	setRequestedBy(c, "")
 	c.Finalizers = slices.DeleteFunc(c.Finalizers, func(finalizer string) bool { return finalizer == upstreamCleanupFinalizer })
 	accepted := meta.FindStatusCondition(c.Status.Conditions, clusterv1.ManagedClusterConditionHubAccepted) != nil
 	if c.Spec.HubAcceptsClient || accepted {
@@ -50,7 +53,6 @@ func stampImport(ctx context.Context, c *cluster.ManagedCluster) {
 
 // stampUpdate records a decision in the same write that makes it.
 func stampUpdate(ctx context.Context, c, old *cluster.ManagedCluster) {
-	setRequestedBy(c, old.Annotations[registration.RequestedByAnnotation])
 	generation := old.Generation
 	changed := c.Spec.HubAcceptsClient != old.Spec.HubAcceptsClient
 	if changed {
@@ -123,15 +125,14 @@ func setRequestedBy(c *cluster.ManagedCluster, name string) {
 	metav1.SetMetaDataAnnotation(&c.ObjectMeta, registration.RequestedByAnnotation, name)
 }
 
-// keepOwnConditions keeps the stored conditions that only the server may write: whether the hub
-// accepts the cluster, the progress of its deletion, and whether all managed namespaces are listed.
+// keepOwnConditions keeps the stored conditions that only the server may write.
 func keepOwnConditions(ctx context.Context, c, old *cluster.ManagedCluster) {
 	if definition.ByServer(ctx) {
 		return
 	}
-	keepCondition(c, old, clusterv1.ManagedClusterConditionHubAccepted)
-	keepCondition(c, old, clusterv1.ManagedClusterConditionDeleting)
-	keepCondition(c, old, clusterv1.ManagedClusterConditionNamespacesListed)
+	for _, kind := range provenance.ServerConditions(clusterv1.SchemeGroupVersion.WithKind("ManagedCluster").GroupKind()) {
+		keepCondition(c, old, kind)
+	}
 }
 
 func keepCondition(c, old *cluster.ManagedCluster, kind string) {

@@ -61,7 +61,6 @@ func Definition(o Options) definition.Resource {
 			PrepareForUpdate: func(ctx context.Context, c, old *cluster.ManagedCluster) {
 				stampTaints(c, old.Spec.Taints)
 				defaultClusterSet(c)
-				setRestored(c, old.Annotations[clusterv1.RestoredAnnotation])
 				if registered {
 					stampUpdate(ctx, c, old)
 				}

@@ -34,6 +34,7 @@ func TestKeepNamespaces(t *testing.T) {
 	long := strings.Repeat("ä", clusterv1.MaxManagedNamespaceMessage)
 	for name, test := range map[string]struct {
 		user          string
+		groups        []string
 		written, want []managed
 	}{
 		"the agent reports one": {
@@ -62,18 +63,19 @@ func TestKeepNamespaces(t *testing.T) {
 			want:    []managed{stored[0], {Name: "shop", ClusterSet: "prod", Conditions: conditionsWith("a" + long[:clusterv1.MaxManagedNamespaceMessage-2])}},
 		},
 		"the server lists others": {
-			user:    user.APIServerUser,
+			user: user.APIServerUser, groups: []string{user.SystemPrivilegedGroup},
 			written: []managed{{Name: "bank", ClusterSet: "prod"}},
 			want:    []managed{{Name: "bank", ClusterSet: "prod"}},
 		},
-		"the server lists none": {user: user.APIServerUser},
+		"the server lists none":             {user: user.APIServerUser, groups: []string{user.SystemPrivilegedGroup}},
+		"a user has the name of the server": {user: user.APIServerUser, want: stored},
 	} {
 		t.Run(name, func(t *testing.T) {
 			name := test.user
 			if name == "" {
 				name = "system:open-cluster-management:cluster1:agent"
 			}
-			ctx := request.WithUser(context.Background(), &user.DefaultInfo{Name: name})
+			ctx := request.WithUser(context.Background(), &user.DefaultInfo{Name: name, Groups: test.groups})
 			old, c := withNamespaces(stored...), withNamespaces(test.written...)
 			before := old.DeepCopy()
 			keepNamespaces(ctx, c, old)

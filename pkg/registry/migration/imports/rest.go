@@ -17,9 +17,11 @@ import (
 	"k8s.io/apiserver/pkg/util/dryrun"
 	"k8s.io/apiserver/pkg/warning"
 
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
 )
 
 // Forwarded reports whether the hub forwards requests for a group and version to an API server.
@@ -105,11 +107,17 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, admit rest.Valida
 		}
 	}
 	path := field.NewPath("spec")
-	object, kind := request.Spec.Object, request.Spec.Discard
-	if (object == nil) == (kind == nil) {
-		return nil, invalid(request, field.Required(path, "exactly one of object and discard is required"))
+	object, kind, epoch := request.Spec.Object, request.Spec.Discard, request.Spec.Epoch
+	given := 0
+	for _, set := range []bool{object != nil, kind != nil, epoch != nil} {
+		if set {
+			given++
+		}
 	}
-	if kind != nil && request.Spec.Adopt {
+	if given != 1 {
+		return nil, invalid(request, field.Required(path, "exactly one of object, discard and epoch is required"))
+	}
+	if object == nil && request.Spec.Adopt {
 		return nil, invalid(request, field.Forbidden(path.Child("adopt"), "it applies to an object"))
 	}
 	out := request.DeepCopy()
@@ -122,6 +130,9 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, admit rest.Valida
 		}
 		out.Status.Discarded, err = store.Discard(ctx, dryRun)
 		return out, err
+	}
+	if epoch != nil {
+		return out, r.raise(ctx, request, dryRun)
 	}
 	stored, err := r.importObject(ctx, request, options, dryRun)
 	if err != nil {
@@ -168,6 +179,29 @@ func (r *REST) importObject(ctx context.Context, request *migrationv1alpha1.Impo
 	return encoded, nil
 }
 
+// raise raises the epoch of a ManagedCluster.
+func (r *REST) raise(ctx context.Context, request *migrationv1alpha1.Import, dryRun bool) error {
+	path := field.NewPath("spec", "epoch")
+	name := request.Spec.Epoch.ManagedCluster
+	if name == "" {
+		return invalid(request, field.Required(path.Child("managedCluster"), ""))
+	}
+	wanted, err := rehoming.ParseEpoch(request.Spec.Epoch.Epoch)
+	if err != nil {
+		return invalid(request, field.Invalid(path.Child("epoch"), request.Spec.Epoch.Epoch, err.Error()))
+	}
+	_, store, ctx, err := r.open(ctx, request, clusterv1.SchemeGroupVersion.WithKind("ManagedCluster"), path, dryRun)
+	if err != nil {
+		return err
+	}
+	return store.Annotate(ctx, name, rehoming.EpochAnnotation, func(value string) (string, error) {
+		if stored, err := rehoming.ParseEpoch(value); err == nil && stored != wanted && !wanted.Follows(stored) {
+			return "", apierrors.NewConflict(clusterv1.Resource("managedclusters"), name, fmt.Errorf("its epoch is %q, and an epoch only rises", stored))
+		}
+		return wanted.String(), nil
+	}, dryRun)
+}
+
 // open returns the row and the store of a kind, and a context for it, or an error if it must not be imported now. To
 // check an object that is adopted, the controllers need not be stopped.
 func (r *REST) open(ctx context.Context, request *migrationv1alpha1.Import, kind schema.GroupVersionKind, path *field.Path, dryRun bool) (*row, *definition.REST, context.Context, error) {
@@ -179,11 +213,12 @@ func (r *REST) open(ctx context.Context, request *migrationv1alpha1.Import, kind
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if request.Spec.Adopt && dryRun {
+	adopts := request.Spec.Adopt || request.Spec.Epoch != nil
+	if adopts && dryRun {
 		return row, store, ctx, nil
 	}
 	for _, version := range row.versions {
-		if request.Spec.Adopt {
+		if adopts {
 			break
 		}
 		forwarded, err := r.stores.forwarded(ctx, version)

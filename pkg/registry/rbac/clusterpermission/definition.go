@@ -18,7 +18,6 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
-	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/validation"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/escalation"
@@ -61,14 +60,8 @@ func Definition(o Options) definition.Resource {
 			ValidateUpdate:       validation.ValidateClusterPermissionUpdate,
 			ValidateStatusUpdate: validation.ValidateClusterPermissionStatusUpdate,
 			Warnings:             validation.WarningsForClusterPermission,
-			PrepareForCreate: func(ctx context.Context, c *rbac.ClusterPermission) {
-				keepAssignment(ctx, c, nil)
-				g.prepare(ctx, c, nil)
-			},
-			PrepareForUpdate: func(ctx context.Context, c, old *rbac.ClusterPermission) {
-				keepAssignment(ctx, c, old)
-				g.prepare(ctx, c, old)
-			},
+			PrepareForCreate:     func(ctx context.Context, c *rbac.ClusterPermission) { g.prepare(ctx, c, nil) },
+			PrepareForUpdate:     g.prepare,
 			ServerStatus: &definition.ServerStatus[*rbac.ClusterPermission]{
 				Name: "approval", Part: func(c *rbac.ClusterPermission) any { return &c.Status.Approval },
 			},
@@ -99,13 +92,6 @@ func Definition(o Options) definition.Resource {
 			"rendered": func(store *definition.REST) rest.Storage { return &renderedREST{store: store, grants: g, delivery: d} },
 		},
 	}
-}
-
-// keepAssignment keeps the label and the annotations that identify the MulticlusterRoleAssignment of a
-// ClusterPermission. Only the server may change them, because it deletes ClusterPermissions by them. old is nil for a
-// new ClusterPermission.
-func keepAssignment(ctx context.Context, c *rbac.ClusterPermission, old metav1.Object) {
-	definition.KeepMetadata(ctx, c, old, []string{rbacv1beta1.NamespaceLabel}, []string{rbacv1beta1.NameAnnotation, rbacv1beta1.UIDAnnotation})
 }
 
 func approval(c *rbac.ClusterPermission) any {

@@ -50,8 +50,7 @@ func Definition(o Options) definition.Resource {
 				Part: func(w *work.ManifestWork) any { return &w.Status.ExecutorChoice },
 			},
 			// The caller of an import vouches for the executor.
-			PrepareForImport:  recordChoice,
-			ServerAnnotations: []string{workv1.TraceparentAnnotation},
+			PrepareForImport: recordChoice,
 			PrepareForCreate: func(ctx context.Context, w *work.ManifestWork) {
 				recordChoice(ctx, w)
 				tracing.Annotate(ctx, &w.ObjectMeta, workv1.TraceparentAnnotation)
