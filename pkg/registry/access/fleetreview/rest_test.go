@@ -22,12 +22,11 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
-	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
 	setlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1beta2"
-	worklisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/work/v1"
+	rbaclisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/rbac/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
@@ -120,21 +119,25 @@ func deliveredOptions(t *testing.T, permissions map[string]string) Options {
 	if err := sets.Add(&clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "north"}}); err != nil {
 		t.Fatal(err)
 	}
-	works := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	for cluster, permission := range permissions {
-		work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "work", OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: rbacv1alpha1.SchemeGroupVersion.String(), Kind: "ClusterPermission", Name: permission, Controller: ptr.To(true)},
-		}}}
-		work.Status.ResourceStatus.Manifests = []workv1.ManifestCondition{{
-			ResourceMeta: workv1.ManifestResourceMeta{Group: rbacv1.GroupName, Kind: "ClusterRoleBinding", Name: "cleaner"},
-			Conditions:   []metav1.Condition{{Type: workv1.WorkApplied, Status: metav1.ConditionTrue}},
+	delivering := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	for cluster, name := range permissions {
+		permission := &rbacv1alpha1.ClusterPermission{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}
+		permission.Status.ResourceStatus = &rbacv1alpha1.ResourceStatus{ClusterRoleBindings: []rbacv1alpha1.ClusterScopedResourceStatus{
+			{Name: "cleaner", Conditions: []metav1.Condition{{Type: rbacv1alpha1.ConditionResourceApplied, Status: metav1.ConditionTrue}}},
 		}}
-		if err := works.Add(work); err != nil {
-			t.Fatal(err)
+		notApplied := &rbacv1alpha1.ClusterPermission{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "a-not-applied"}}
+		notApplied.Status.ResourceStatus = permission.Status.ResourceStatus.DeepCopy()
+		notApplied.Status.ResourceStatus.ClusterRoleBindings[0].Conditions[0].Status = metav1.ConditionFalse
+		newer := permission.DeepCopy()
+		newer.Name, newer.CreationTimestamp = "a-newer", metav1.Now()
+		for _, p := range []*rbacv1alpha1.ClusterPermission{permission, notApplied, newer} {
+			if err := delivering.Add(p); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	return Options{
-		Works: worklisters.NewManifestWorkLister(works), Index: index, Scopes: scopes{t}, Clusters: clusterlisters.NewManagedClusterLister(clusters), Sets: setlisters.NewManagedClusterSetLister(sets),
+		Permissions: rbaclisters.NewClusterPermissionLister(delivering), Index: index, Scopes: scopes{t}, Clusters: clusterlisters.NewManagedClusterLister(clusters), Sets: setlisters.NewManagedClusterSetLister(sets),
 		Synced: func() bool { return true }, HubCluster: "hub",
 	}
 }
@@ -290,6 +293,54 @@ func TestSubjectReview(t *testing.T) {
 	want := []string{"User/alice 1[a]", "User/root 1[a]", "User/system:admin 1[a]", "ServiceAccount/cleaner 1[a]", "Group/cleaners 1[a]", "Group/system:masters"}
 	if !slices.Equal(got, want) {
 		t.Errorf("subjects = %q, want %q", got, want)
+	}
+}
+
+// TestSubjectReviewPagesOfLongNames checks that reported names of any length end no list: every token is accepted, and the
+// pages contain each subject once.
+func TestSubjectReviewPagesOfLongNames(t *testing.T) {
+	o := newOptions(t)
+	u := &access.Update{Bindings: map[rbac.Key]access.Binding{}}
+	want := map[string]bool{}
+	for i, length := range []int{1, 511, 512, 513, 544, 545, 546, 3 << 10, 4 << 10, 64 << 10, 1 << 20} {
+		for j, kind := range []string{"User", "User", "Group"} {
+			binding := fmt.Sprintf("long-%02d-%d", i, j)
+			u.Bindings[rbac.Key{Kind: "ClusterRoleBinding", Name: binding}] = access.Binding{
+				RoleRef:  rbacv1.RoleRef{Kind: "ClusterRole", Name: "cleaner"},
+				Subjects: []rbacv1.Subject{{Kind: kind, Name: strings.Repeat("z", length-1) + fmt.Sprint(j)}},
+			}
+			want[binding] = true
+		}
+	}
+	if err := o.Index.(*access.Index).Update("a", u); err != nil {
+		t.Fatal(err)
+	}
+	spec := accessv1alpha1.FleetSubjectReviewSpec{AccessRequest: deleteSecrets, Page: accessv1alpha1.Page{Limit: ptr.To[int32](1)}}
+	pages := 0
+	for {
+		review, err := create(t, NewSubjects(o), "viewer", &accessv1alpha1.FleetSubjectReview{Spec: spec})
+		if err != nil {
+			t.Fatalf("page %d after a token of %d bytes: %v", pages+1, len(spec.Continue), err)
+		}
+		pages++
+		status := review.(*accessv1alpha1.FleetSubjectReview).Status
+		for _, s := range status.Subjects {
+			if len(s.Grants) > 0 && strings.HasPrefix(s.Grants[0].Binding.Name, "long-") {
+				if !want[s.Grants[0].Binding.Name] {
+					t.Errorf("page %d contains the subject of %s again", pages, s.Grants[0].Binding.Name)
+				}
+				delete(want, s.Grants[0].Binding.Name)
+			}
+		}
+		if spec.Continue = status.Continue; spec.Continue == "" {
+			if len(want) > 0 || pages != int(status.Total) {
+				t.Errorf("%d pages of %d subjects, without those of %v", pages, status.Total, want)
+			}
+			return
+		}
+		if len(spec.Continue) > maxText {
+			t.Errorf("token after page %d has %d bytes, want at most %d", pages, len(spec.Continue), maxText)
+		}
 	}
 }
 
