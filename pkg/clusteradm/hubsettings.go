@@ -1,7 +1,6 @@
 package clusteradm
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -132,17 +131,34 @@ func (h *hubSettings) completeAWS() []error {
 	if err := irsa.ValidateResourceTags(h.tags); err != nil {
 		errs = append(errs, fmt.Errorf("--aws-resource-tags: %w", err))
 	}
-	if h.roleARN == "" && h.arn.ClusterName != "" {
-		name, err := irsa.CreatorRoleName(*h.arn)
-		if err != nil {
-			return append(errs, fmt.Errorf("--hub-role-arn is required: %w", err))
-		}
-		h.roleARN = h.arn.RoleARN(name)
+	if *h.arn == (irsa.ARN{}) {
+		return errs // the ARN of the hub is an error of its own
 	}
-	if !strings.HasPrefix(h.roleARN, "arn:") || !strings.Contains(h.roleARN, ":role/") {
-		errs = append(errs, errors.New("--hub-role-arn must be the ARN of an IAM role, such as arn:aws:iam::123456789012:role/name"))
+	role, err := serverRole(*h.arn, h.roleARN)
+	if err != nil {
+		return append(errs, err)
 	}
+	h.roleARN = role.String()
 	return errs
+}
+
+// serverRole returns the IAM role of the server of a hub: that of --hub-role-arn, or the default.
+func serverRole(hub irsa.ARN, arn string) (irsa.Role, error) {
+	if arn == "" {
+		name, err := irsa.CreatorRoleName(hub)
+		if err != nil {
+			return irsa.Role{}, fmt.Errorf("--hub-role-arn is required: %w", err)
+		}
+		return hub.Role(name), nil
+	}
+	role, err := irsa.ParseRoleARN(arn)
+	if err != nil {
+		return irsa.Role{}, fmt.Errorf("--hub-role-arn: %w", err)
+	}
+	if role.Partition != hub.Partition || role.AccountID != hub.AccountID {
+		return irsa.Role{}, fmt.Errorf("--hub-role-arn %q must be the ARN of a role in the account of the hub, as %s", arn, hub.RoleARN("<name>"))
+	}
+	return role, nil
 }
 
 // arguments returns the arguments of the server that configure registration.
