@@ -22,6 +22,7 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 )
 
@@ -64,7 +65,7 @@ of their agents. With --deny, deny the clusters, which revokes their access imme
 	}
 	flags := command.Flags()
 	flags.StringSliceVar(&a.clusters, "clusters", nil, "Names of the clusters. Required.")
-	flags.StringSliceVar(&a.requesters, "requesters", nil, "Users whose certificate requests are approved. Defaults to the creator of the ManagedCluster and the bootstrap identities of the hub.")
+	flags.StringArrayVar(&a.requesters, "requesters", nil, "User whose certificate requests are approved. Can be repeated. Defaults to the creator of the ManagedCluster and the bootstrap identities of the hub.")
 	flags.BoolVar(&a.anyRequester, "skip-approve-check", false, "Approve certificate requests of the cluster from any requester.")
 	flags.BoolVar(&a.deny, "deny", false, "Deny the clusters.")
 	flags.StringVar(&a.reason, "reason", "", "Reason of the decision, which the ManagedCluster shows.")
@@ -81,6 +82,7 @@ func (a *accepting) complete() error {
 	for _, cluster := range a.clusters {
 		errs = append(errs, checkName("clusters", cluster))
 	}
+	errs = append(errs, validate.FlagUsers("requesters", a.requesters)...)
 	if a.deny && (a.anyRequester || len(a.requesters) > 0) {
 		errs = append(errs, errors.New("--requesters and --skip-approve-check cannot be used with --deny"))
 	}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	accessv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/access/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 )
 
@@ -101,7 +102,7 @@ func newCanI(access *genericclioptions.ConfigFlags, streams genericiooptions.IOS
 	}
 	a.flags(command)
 	command.Flags().StringVar(&a.subject, "subject", "", "User or ServiceAccount, for example alice or system:serviceaccount:ops:cleaner. The default is yourself.")
-	command.Flags().StringSliceVar(&a.groups, "group", nil, "Group of the subject. Can be repeated.")
+	command.Flags().StringArrayVar(&a.groups, "group", nil, "Group of the subject. Can be repeated.")
 	command.Flags().BoolVarP(&a.all, "all-namespaces", "A", false, "Ask for all namespaces.")
 	return command
 }
@@ -140,7 +141,7 @@ func newExplain(access *genericclioptions.ConfigFlags, streams genericiooptions.
 		RunE: func(command *cobra.Command, args []string) error { return a.run(command.Context(), args, a.explain) },
 	}
 	a.flags(command)
-	command.Flags().StringSliceVar(&a.groups, "group", nil, "Group of the user. Can be repeated.")
+	command.Flags().StringArrayVar(&a.groups, "group", nil, "Group of the user. Can be repeated.")
 	return command
 }
 
@@ -207,6 +208,11 @@ func (a *asking) run(ctx context.Context, args []string, do func(context.Context
 	}
 	if a.limit < 1 {
 		return fmt.Errorf("--limit must be at least 1, not %d", a.limit)
+	}
+	for _, group := range a.groups {
+		if validate.LooksLikeList(group) {
+			say(a.streams.ErrOut, "Warning: --group %q is one group: repeat the flag for each group.", group)
+		}
 	}
 	client, err := a.client()
 	if err != nil {

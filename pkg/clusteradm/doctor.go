@@ -106,14 +106,8 @@ func (d *doctoring) inspection() (awsapply.Inspection, error) {
 	} else if d.clusterName != "" {
 		errs = append(errs, errors.New("--cluster-name requires --managed-cluster-arn"))
 	}
-	if d.roleARN == "" {
-		if inspection.ServerRole, err = irsa.CreatorRoleName(inspection.Hub); err != nil {
-			errs = append(errs, fmt.Errorf("--hub-role-arn is required: %w", err))
-		}
-	} else if name, ok := strings.CutPrefix(d.roleARN, inspection.Hub.RoleARN("")); ok {
-		inspection.ServerRole = name
-	} else {
-		errs = append(errs, fmt.Errorf("--hub-role-arn %q must be the ARN of a role in the account of the hub, as %s", d.roleARN, inspection.Hub.RoleARN("<name>")))
+	if inspection.ServerRole, err = serverRole(inspection.Hub, d.roleARN); err != nil {
+		errs = append(errs, err)
 	}
 	return inspection, errors.Join(errs...)
 }

@@ -22,6 +22,8 @@ func TestDoctorReadsItsFlags(t *testing.T) {
 		"a role":                    {func(d *doctoring) { d.hubARN, d.roleARN = long, "arn:aws:iam::111122223333:role/server" }, ""},
 		"no hub":                    {func(d *doctoring) { d.hubARN = "" }, "--hub-cluster-arn"},
 		"no cluster":                {func(d *doctoring) { d.managedARN = "eks1" }, "--managed-cluster-arn"},
+		"a role with a path":        {func(d *doctoring) { d.roleARN = "arn:aws:iam::111122223333:role/platform/eks/server" }, ""},
+		"a session":                 {func(d *doctoring) { d.roleARN = "arn:aws:sts::111122223333:assumed-role/server/session" }, "--hub-role-arn"},
 		"another partition":         {func(d *doctoring) { d.managedARN = "arn:aws-cn:eks:cn-north-1:444455556666:cluster/eks1" }, "partition"},
 		"only a name":               {func(d *doctoring) { d.clusterName = "cluster1" }, "--cluster-name requires --managed-cluster-arn"},
 		"no mapping":                {func(d *doctoring) { d.eksAuth = "other" }, "--eks-auth must be"},
@@ -38,7 +40,7 @@ func TestDoctorReadsItsFlags(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if inspection.ServerRole == "" || inspection.AgentAccount != "agents:agent" || inspection.ServerAccount != "open-cluster-management-hub:hub-apiserver" {
+			if inspection.ServerRole.Name == "" || inspection.AgentAccount != "agents:agent" || inspection.ServerAccount != "open-cluster-management-hub:hub-apiserver" {
 				t.Errorf("inspection() = %+v, want a role and ServiceAccounts", inspection)
 			}
 			if d.managedARN != "" && inspection.ClusterName != "eks1" {

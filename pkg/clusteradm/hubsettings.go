@@ -1,10 +1,8 @@
 package clusteradm
 
 import (
-	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -14,6 +12,7 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 )
 
@@ -69,8 +68,8 @@ func (h *hubSettings) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&h.eksAuth, "eks-auth", h.eksAuth, "How the hub's EKS cluster maps IAM roles to groups: AccessEntry, or ConfigMap for kube-system/aws-auth.")
 	flags.BoolVar(&h.manageRoles, "irsa-manage-roles", h.manageRoles, "Whether the server creates the IAM role of each cluster in the account of the hub. If false, create the roles yourself.")
 	flags.StringToStringVar(&h.tags, "aws-resource-tags", nil, "Additional tags (key=value) of the resources that the server creates in AWS.")
-	flags.StringSliceVar(&h.arnPatterns, "auto-approved-arn-patterns", nil, "Regular expressions. A cluster is accepted automatically if one of them matches its whole claimed ARN.")
-	flags.StringSliceVar(&h.identities, "auto-approved-csr-identities", nil, "Users whose clusters are accepted automatically.")
+	flags.StringArrayVar(&h.arnPatterns, "auto-approved-arn-patterns", nil, "Regular expression. A cluster is accepted automatically if it matches its whole claimed ARN. Can be repeated.")
+	flags.StringArrayVar(&h.identities, "auto-approved-csr-identities", nil, "User whose clusters are accepted automatically. Can be repeated.")
 	h.image.addFlags(flags, "server")
 	h.resources.addFlags(flags, "server")
 	flags.StringVar(&h.serving, "serving-certificates", h.serving, "Source of the server's certificate: self-signed (the server creates and renews it) or cert-manager (which must be installed on the hub).")
@@ -104,14 +103,17 @@ func (h *hubSettings) complete() []error {
 		errs = append(errs, fmt.Errorf("--storage-size %q: %w", h.storageSize, err))
 	}
 	errs = append(errs, h.resources.check()...)
+	isEmpty := func(value string) bool { return value == "" }
+	h.arnPatterns, h.identities = slices.DeleteFunc(h.arnPatterns, isEmpty), slices.DeleteFunc(h.identities, isEmpty)
 	for _, pattern := range h.arnPatterns {
-		if _, err := regexp.Compile(pattern); err != nil {
+		if _, err := irsa.CompilePattern(pattern); err != nil {
 			errs = append(errs, fmt.Errorf("--auto-approved-arn-patterns: %w", err))
 		}
 	}
 	if len(h.arnPatterns) > 0 && !h.aws() {
 		errs = append(errs, fmt.Errorf("--auto-approved-arn-patterns requires --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
 	}
+	errs = append(errs, validate.FlagUsers("auto-approved-csr-identities", h.identities)...)
 	if len(h.identities) > 0 && !slices.Contains(h.drivers, registerv1alpha1.DriverCSR) {
 		errs = append(errs, fmt.Errorf("--auto-approved-csr-identities requires --registration-auth=%s", registerv1alpha1.DriverCSR))
 	}
@@ -132,17 +134,34 @@ func (h *hubSettings) completeAWS() []error {
 	if err := irsa.ValidateResourceTags(h.tags); err != nil {
 		errs = append(errs, fmt.Errorf("--aws-resource-tags: %w", err))
 	}
-	if h.roleARN == "" && h.arn.ClusterName != "" {
-		name, err := irsa.CreatorRoleName(*h.arn)
-		if err != nil {
-			return append(errs, fmt.Errorf("--hub-role-arn is required: %w", err))
-		}
-		h.roleARN = h.arn.RoleARN(name)
+	if *h.arn == (irsa.ARN{}) {
+		return errs // the ARN of the hub is an error of its own
 	}
-	if !strings.HasPrefix(h.roleARN, "arn:") || !strings.Contains(h.roleARN, ":role/") {
-		errs = append(errs, errors.New("--hub-role-arn must be the ARN of an IAM role, such as arn:aws:iam::123456789012:role/name"))
+	role, err := serverRole(*h.arn, h.roleARN)
+	if err != nil {
+		return append(errs, err)
 	}
+	h.roleARN = role.String()
 	return errs
+}
+
+// serverRole returns the IAM role of the server of a hub: that of --hub-role-arn, or the default.
+func serverRole(hub irsa.ARN, arn string) (irsa.Role, error) {
+	if arn == "" {
+		name, err := irsa.CreatorRoleName(hub)
+		if err != nil {
+			return irsa.Role{}, fmt.Errorf("--hub-role-arn is required: %w", err)
+		}
+		return hub.Role(name), nil
+	}
+	role, err := irsa.ParseRoleARN(arn)
+	if err != nil {
+		return irsa.Role{}, fmt.Errorf("--hub-role-arn: %w", err)
+	}
+	if role.Partition != hub.Partition || role.AccountID != hub.AccountID {
+		return irsa.Role{}, fmt.Errorf("--hub-role-arn %q must be the ARN of a role in the account of the hub, as %s", arn, hub.RoleARN("<name>"))
+	}
+	return role, nil
 }
 
 // arguments returns the arguments of the server that configure registration.
@@ -158,27 +177,19 @@ func (h *hubSettings) arguments() []string {
 			args = append(args, "--irsa-manage-roles=false")
 		}
 		for _, key := range slices.Sorted(maps.Keys(h.tags)) {
-			args = append(args, "--aws-resource-tags="+oneValue(key+"="+h.tags[key]))
+			args = append(args, "--aws-resource-tags="+key+"="+h.tags[key])
 		}
 	}
 	if len(h.arnPatterns)+len(h.identities) > 0 {
 		args = append(args, "--feature-gates=ManagedClusterAutoApproval=true")
 	}
 	for _, pattern := range h.arnPatterns {
-		args = append(args, "--auto-approved-arn-patterns="+oneValue(pattern))
+		args = append(args, "--auto-approved-arn-patterns="+pattern)
 	}
 	for _, identity := range h.identities {
-		args = append(args, "--auto-approved-csr-identities="+oneValue(identity))
+		args = append(args, "--auto-approved-csr-identities="+identity)
 	}
 	return args
-}
-
-// oneValue quotes a value for a flag that splits its argument at commas.
-func oneValue(value string) string {
-	if !strings.ContainsAny(value, ",\"\n") {
-		return value
-	}
-	return `"` + strings.ReplaceAll(value, `"`, `""`) + `"`
 }
 
 // access returns the RBAC objects of the server, the agents and the administrators.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +22,7 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/pkg/signing"
 )
 
@@ -413,7 +413,7 @@ func (i *initializing) next(ctx context.Context, kube kubernetes.Interface, conf
 		return err
 	}
 	if i.apiserver == modeExternal {
-		say(i.streams.Out, "\nStart the server with: %s", strings.Join(i.hub.arguments(), " "))
+		say(i.streams.Out, "\nStart the server with: %s", irsa.ShellLine(i.hub.arguments()...))
 	}
 	if i.standby {
 		say(i.streams.Out, "\nThe hub waits to adopt clusters. On the hub whose clusters it may adopt, run before %s\n\n%s", expires.Format(time.RFC3339), join.standby())

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 )
 
@@ -21,6 +20,12 @@ func TestInitRefuses(t *testing.T) {
 		"long name of a hub":                {[]string{"--registration-auth=aws-irsa", "--hub-cluster-arn=arn:aws:eks:us-west-2:123456789012:cluster/" + strings.Repeat("h", 40)}, []string{"--hub-role-arn is required", "64"}},
 		"bad pattern":                       {[]string{"--registration-auth=aws-irsa", "--hub-cluster-arn=" + hubARN, "--auto-approved-arn-patterns=("}, []string{"--auto-approved-arn-patterns"}},
 		"patterns without ARNs":             {[]string{"--auto-approved-arn-patterns=.*"}, []string{"requires --registration-auth=aws-irsa"}},
+		"a list of patterns":                {[]string{"--registration-auth=aws-irsa", "--hub-cluster-arn=" + hubARN, "--auto-approved-arn-patterns=arn:aws:eks:a:1:.*,arn:aws:eks:b:1:.*"}, []string{"--auto-approved-arn-patterns", "once for each pattern"}},
+		"a list of users":                   {[]string{"--auto-approved-csr-identities=alice,bob"}, []string{"--auto-approved-csr-identities", "once for each user"}},
+		"a role of another account":         {[]string{"--registration-auth=aws-irsa", "--hub-cluster-arn=" + hubARN, "--hub-role-arn=arn:aws:iam::444455556666:role/hub"}, []string{"--hub-role-arn", "in the account of the hub"}},
+		"a role of another partition":       {[]string{"--registration-auth=aws-irsa", "--hub-cluster-arn=" + hubARN, "--hub-role-arn=arn:aws-cn:iam::123456789012:role/hub"}, []string{"--hub-role-arn", "in the account of the hub"}},
+		"a session":                         {[]string{"--registration-auth=aws-irsa", "--hub-cluster-arn=" + hubARN, "--hub-role-arn=arn:aws:sts::123456789012:assumed-role/hub/session"}, []string{"--hub-role-arn", `"sts"`}},
+		"an instance profile":               {[]string{"--registration-auth=aws-irsa", "--hub-cluster-arn=" + hubARN, "--hub-role-arn=arn:aws:iam::123456789012:instance-profile/hub"}, []string{"--hub-role-arn", "role/<name>"}},
 		"users without csr":                 {[]string{"--registration-auth=aws-irsa", "--hub-cluster-arn=" + hubARN, "--auto-approved-csr-identities=u"}, []string{"requires --registration-auth=csr"}},
 		"short token":                       {[]string{"--token-duration=1m"}, []string{"--token-duration must be at least 10m"}},
 		"hub over HTTP":                     {[]string{"--hub-apiserver=http://hub.example.com"}, []string{"--hub-apiserver", "https://"}},
@@ -35,7 +40,7 @@ func TestInitRefuses(t *testing.T) {
 
 func TestInitPrintsManifests(t *testing.T) {
 	got := runCommand(t, "init", "--output-manifests", "--registration-auth=csr,awsirsa", "--hub-cluster-arn="+hubARN,
-		"--eks-auth=ConfigMap", "--irsa-manage-roles=false", "--aws-resource-tags=team=a", `--auto-approved-arn-patterns="arn:aws:eks:[a-z0-9-]{1,20}:1:cluster/x"`,
+		"--eks-auth=ConfigMap", "--irsa-manage-roles=false", "--aws-resource-tags=team=a", "--auto-approved-arn-patterns=arn:aws:eks:[a-z0-9-]{1,20}:1:cluster/x",
 		"--etcd-servers=https://a:2379,https://b:2379", "--search-engine=none").done(t)
 	objects, err := decodeManifests([]byte(got.out))
 	if err != nil {
@@ -54,7 +59,7 @@ func TestInitPrintsManifests(t *testing.T) {
 			for _, arg := range []string{
 				"--registration-auth=csr,aws-irsa", "--hub-cluster-arn=" + hubARN, "--eks-auth=ConfigMap", "--irsa-manage-roles=false",
 				"--aws-resource-tags=team=a", "--feature-gates=ManagedClusterAutoApproval=true", "--search-engine=none",
-				"--etcd-servers=https://a:2379,https://b:2379", `--auto-approved-arn-patterns="arn:aws:eks:[a-z0-9-]{1,20}:1:cluster/x"`,
+				"--etcd-servers=https://a:2379,https://b:2379", "--auto-approved-arn-patterns=arn:aws:eks:[a-z0-9-]{1,20}:1:cluster/x",
 			} {
 				if !slices.Contains(args, arg) {
 					t.Errorf("arguments of the server = %q, want %s", args, arg)
@@ -87,16 +92,28 @@ func TestInitPrintsManifests(t *testing.T) {
 	}
 }
 
-// A value with commas must survive the parsing of the server's flags.
-func TestOneValueIsNotSplit(t *testing.T) {
-	for _, value := range []string{"plain", "a{1,2}", `say "x", twice`} {
-		flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
-		got := flags.StringSlice("value", nil, "")
-		if err := flags.Parse([]string{"--value=" + oneValue(value)}); err != nil {
+// Each value of init is one value of the server, whatever it contains.
+func TestInitDoesNotSplitValues(t *testing.T) {
+	values := []string{
+		"--auto-approved-arn-patterns=arn:aws:eks:us-east-1:[0-9]{11,12}:cluster/team-.*", "--auto-approved-arn-patterns=arn:aws:eks:(us|eu)-west-1:.*",
+		"--auto-approved-csr-identities=CN=ops,OU=teams,DC=example,DC=com", "--auto-approved-csr-identities=system:serviceaccount:ops:agent",
+	}
+	args := []string{"init", "--output-manifests", "--registration-auth=csr,aws-irsa", "--hub-cluster-arn=" + hubARN, "--auto-approved-csr-identities="}
+	objects, err := decodeManifests([]byte(runCommand(t, append(args, values...)...).done(t).out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		if object.GetKind() != kindDeployment {
+			continue
+		}
+		deployment := &appsv1.Deployment{}
+		if err := fromUnstructured(object, deployment); err != nil {
 			t.Fatal(err)
 		}
-		if len(*got) != 1 || (*got)[0] != value {
-			t.Errorf("oneValue(%q) parsed by a flag = %q, want one value %q", value, *got, value)
+		rendered := slices.DeleteFunc(deployment.Spec.Template.Spec.Containers[0].Args, func(arg string) bool { return !strings.HasPrefix(arg, "--auto-approved-") })
+		if !slices.Equal(rendered, values) {
+			t.Errorf("arguments of the server = %q, want %q", rendered, values)
 		}
 	}
 }

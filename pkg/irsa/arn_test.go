@@ -28,7 +28,7 @@ func TestParseARN(t *testing.T) {
 		"cluster": "parts",
 		"arn:aws:eks:us-west-2:123456789012:cluster":                               "resource",
 		"arn:aws:eks:us-west-2:123456789012":                                       "parts",
-		"arn:aws:eks:us-west-2:123456789012:cluster/a:b":                           "parts",
+		"arn:aws:eks:us-west-2:123456789012:cluster/a:b":                           "cluster name",
 		"ARN:aws:eks:us-west-2:123456789012:cluster/a":                             "prefix",
 		" arn:aws:eks:us-west-2:123456789012:cluster/a":                            "prefix",
 		"arn:aws-iso:eks:us-iso-east-1:123456789012:cluster/a":                     "partition",

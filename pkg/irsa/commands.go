@@ -17,15 +17,16 @@ func (i Identity) Commands(oidcProvider string, serviceAccounts ...string) []str
 		tag = append(tag, "Key="+key+",Value="+tags[key])
 	}
 	return []string{
-		shellLine("aws", "iam", "create-role", "--role-name", role,
+		ShellLine("aws", "iam", "create-role", "--role-name", role,
 			"--assume-role-policy-document", i.ManagedClusterTrustPolicy(oidcProvider, serviceAccounts...).JSON()),
-		shellLine("aws", "iam", "put-role-policy", "--role-name", role, "--policy-name", role,
+		ShellLine("aws", "iam", "put-role-policy", "--role-name", role, "--policy-name", role,
 			"--policy-document", i.ManagedClusterAccessPolicy().JSON()),
-		shellLine(tag...),
+		ShellLine(tag...),
 	}
 }
 
-func shellLine(words ...string) string {
+// ShellLine returns a command line of words that a shell does not change.
+func ShellLine(words ...string) string {
 	quoted := make([]string, 0, len(words))
 	for _, word := range words {
 		quoted = append(quoted, shellQuote(word))

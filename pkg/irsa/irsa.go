@@ -22,6 +22,14 @@ type ARN struct {
 	Partition, Region, AccountID, ClusterName string
 }
 
+// Role is an IAM role. Its ARN is arn:<partition>:iam::<account>:role<path><name>.
+type Role struct {
+	Partition, AccountID string
+	// Path begins and ends with a slash.
+	Path string
+	Name string
+}
+
 // Identity is a managed cluster on EKS together with its hub on EKS.
 type Identity struct {
 	Hub, Managed ARN

@@ -23,9 +23,8 @@ func ServerPermissions(desired Desired) []Permission {
 			"iam:ListRolePolicies", "iam:ListAttachedRolePolicies", "iam:DeleteRolePolicy", "iam:DetachRolePolicy", "iam:DeleteRole")
 	}
 	if desired.Mapping == AccessEntry {
-		entry := strings.Replace(desired.Hub.String(), ":cluster/", ":access-entry/", 1) + "/role/" + desired.Hub.AccountID + "/" + desired.HubRoleName() + "/entry"
 		add(desired.Hub.String(), "eks:DescribeCluster", "eks:CreateAccessEntry")
-		add(entry, "eks:DescribeAccessEntry", "eks:UpdateAccessEntry", "eks:DeleteAccessEntry", "eks:TagResource")
+		add(desired.Hub.accessEntry(desired.HubRoleName()+"/entry"), "eks:DescribeAccessEntry", "eks:UpdateAccessEntry", "eks:DeleteAccessEntry", "eks:TagResource")
 	}
 	return all
 }

@@ -157,13 +157,12 @@ func CreatorAccessPolicy(hub ARN) Policy {
 // CreatorMappingPolicy returns the policy that the server needs in addition to CreatorAccessPolicy, to tag roles and to
 // manage access entries of the hub. If an administrator creates the roles, the server needs only this policy.
 func CreatorMappingPolicy(hub ARN) Policy {
-	entries := strings.Replace(hub.String(), ":cluster/", ":access-entry/", 1) + "/role/" + hub.AccountID + "/" + hubRolePrefix + "*"
 	return policy(
 		Statement{Effect: allow, Action: Values{"iam:TagRole"}, Resource: Values{hub.RoleARN(hubRolePrefix + "*")}},
 		Statement{
 			Effect:   allow,
 			Action:   Values{"eks:DescribeCluster", "eks:CreateAccessEntry", "eks:DescribeAccessEntry", "eks:UpdateAccessEntry", "eks:DeleteAccessEntry", "eks:TagResource"},
-			Resource: Values{hub.String(), entries},
+			Resource: Values{hub.String(), hub.accessEntry(hubRolePrefix + "*")},
 		},
 	)
 }

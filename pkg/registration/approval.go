@@ -1,7 +1,6 @@
 package registration
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 )
 
 // AutoAcceptedAnnotation records on a ManagedCluster when a rule of automatic approval accepted it.
@@ -34,11 +34,9 @@ func NewAutoApproval(arnPatterns, csrIdentities []string) (AutoApproval, error) 
 	a := AutoApproval{identities: slices.Clone(csrIdentities)}
 	var errs []error
 	for _, pattern := range arnPatterns {
-		// The pattern must compile alone, so that it cannot close the group that anchors it.
-		_, err := regexp.Compile(pattern)
-		whole, anchoredErr := regexp.Compile(`\A(?:` + pattern + `)\z`)
-		if err := cmp.Or(err, anchoredErr); err != nil {
-			errs = append(errs, fmt.Errorf("invalid ARN pattern %q: %w", pattern, err))
+		whole, err := irsa.CompilePattern(pattern)
+		if err != nil {
+			errs = append(errs, err)
 			continue
 		}
 		a.arns = append(a.arns, whole)

@@ -196,6 +196,14 @@ func TestInitTokenAllowsOnlyJoining(t *testing.T) {
 	}
 }
 
+// A shell that runs the printed arguments must not expand the braces of a pattern.
+func TestInitQuotesTheArgumentsOfTheServer(t *testing.T) {
+	hub := clusters.cluster(t, "public", false)
+	const pattern = "--auto-approved-arn-patterns=arn:aws:eks:us-east-1:[0-9]{11,12}:cluster/team-.*"
+	run(t, hub, "init", "--apiserver=external", "--registration-auth=aws-irsa", "--hub-cluster-arn", hubARN, pattern).done(t).
+		shows(t, "Start the server with: --registration-auth=aws-irsa --hub-cluster-arn="+hubARN, " '"+pattern+"'")
+}
+
 func TestInitWarnsIfTheHubDoesNotSign(t *testing.T) {
 	hub := clusters.cluster(t, "public", false)
 	got := run(t, hub, "init", "--apiserver=external", "--csr-probe-timeout=2s").done(t)

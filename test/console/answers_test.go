@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -50,6 +51,30 @@ func TestNewQuestion(t *testing.T) {
 	}
 	browser.Evaluate[bool](p, `(window.release(), true)`)
 	p.AwaitText("bob-1")
+	p.WantQuiet()
+}
+
+// TestGroupsWithCommas checks that the page asks about the group that the user has entered, and not about the parts of its
+// name.
+func TestGroupsWithCommas(t *testing.T) {
+	const name, flag = "CN=ops,OU=the teams,DC=example", "--group 'CN=ops,OU=the teams,DC=example'"
+	p := open(t, administrator(t, framework.Shared(t)))
+	intercept(p, `(url, {body} = {}) => {
+		if (!url.endsWith("/fleetaccessreviews")) return undefined;
+		const {groups} = JSON.parse(body).spec;
+		return respond({status: {clusters: [{cluster: "asked", reason: JSON.stringify(groups)}]}});
+	}`)
+	show(t, p, "#/access/can-i?verb=get&resource=pods&user=dana")
+	p.Fill("textbox", "Groups", name)
+	p.Click("button", "Ask")
+	p.AwaitText(`["` + name + `"]`)
+	p.AwaitText(flag)
+	for _, hash := range []string{"#/access/can-i?verb=get&resource=pods&ask=yes", "#/access/subject?subject=dana&ask=yes"} {
+		show(t, p, hash+"&groups=staff%0A"+url.QueryEscape(name))
+		p.AwaitText(`["staff","` + name + `"]`)
+		p.AwaitText("--group staff " + flag)
+		p.WantAccessible()
+	}
 	p.WantQuiet()
 }
 

@@ -15,9 +15,10 @@ import (
 // others.
 func TestAutomaticApproval(t *testing.T) {
 	t.Parallel()
-	const trusted = "arn:aws:eks:" + faultsRegion + ":" + faultsManagedAccount + ":cluster/trusted-.*"
+	// The commas in the values separate no values.
+	const trusted = "arn:aws:eks:" + faultsRegion + ":[0-9]{11,12}:cluster/trusted-.*"
 	h := startAWSHub(t, "--feature-gates=ManagedClusterAutoApproval=true", "--auto-approved-arn-patterns="+trusted,
-		"--auto-approved-csr-identities=system:serviceaccount:open-cluster-management:agent-registration-bootstrap")
+		"--auto-approved-csr-identities=CN=agents,O=example", "--auto-approved-csr-identities=system:serviceaccount:open-cluster-management:agent-registration-bootstrap")
 	clusters := h.OCM.ClusterV1().ManagedClusters()
 
 	// The server processes these clusters before it accepts the later ones.

@@ -258,6 +258,7 @@ func (o *Options) Complete() (Completed, error) {
 	if o.LeaderElection.ResourceNamespace == "" {
 		o.LeaderElection.ResourceNamespace = o.Namespace
 	}
+	o.Registration.complete()
 	return Completed{&completed{Options: o}}, nil
 }
 

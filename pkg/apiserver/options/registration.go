@@ -13,6 +13,7 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
@@ -63,10 +64,10 @@ func (r *Registration) addFlags(fs *pflag.FlagSet) {
 		"Create and delete the IAM role of each managed cluster in the account of the hub. If false, create the roles that managedclusters/irsa describes by other means; the server only maps them.")
 	fs.StringToStringVar(&r.ResourceTags, "aws-resource-tags", r.ResourceTags,
 		"Additional tags, as key=value, of the IAM roles and access entries that the server creates.")
-	fs.StringSliceVar(&r.AutoApprovedARNs, "auto-approved-arn-patterns", r.AutoApprovedARNs,
-		"Regular expressions of ARNs. A cluster is accepted if it claims an ARN that one of them matches completely. Requires the feature gate ManagedClusterAutoApproval.")
-	fs.StringSliceVar(&r.AutoApprovedUsers, "auto-approved-csr-identities", r.AutoApprovedUsers,
-		"Users whose ManagedClusters are accepted, and whose certificate requests are approved, when they create them. Requires the feature gate ManagedClusterAutoApproval.")
+	fs.StringArrayVar(&r.AutoApprovedARNs, "auto-approved-arn-patterns", r.AutoApprovedARNs,
+		"Regular expression of ARNs. A cluster is accepted if it claims an ARN that the expression matches completely. Can be repeated. Requires the feature gate ManagedClusterAutoApproval.")
+	fs.StringArrayVar(&r.AutoApprovedUsers, "auto-approved-csr-identities", r.AutoApprovedUsers,
+		"User whose ManagedClusters are accepted, and whose certificate requests are approved, when the user creates them. Can be repeated. Requires the feature gate ManagedClusterAutoApproval.")
 	fs.IntVar(&r.MaxRequests, "registration-max-requests", r.MaxRequests,
 		"Maximum number of certificate requests of one cluster on the hub. The server deletes the oldest ones that exceed it. It is also the maximum number of pending requests of one requester for one cluster that the server considers.")
 	fs.StringToStringVar(&r.Labels, "registration-labels", r.Labels,
@@ -85,6 +86,12 @@ func (r *Registration) drivers() sets.Set[registerv1alpha1.RegistrationDriver] {
 		out.Insert(registerv1alpha1.RegistrationDriver(name))
 	}
 	return out
+}
+
+// complete drops empty values, which mean that there is no rule.
+func (r *Registration) complete() {
+	isEmpty := func(value string) bool { return value == "" }
+	r.AutoApprovedARNs, r.AutoApprovedUsers = slices.DeleteFunc(r.AutoApprovedARNs, isEmpty), slices.DeleteFunc(r.AutoApprovedUsers, isEmpty)
 }
 
 func (r *Registration) validate() []error {
@@ -126,6 +133,7 @@ func (r *Registration) validate() []error {
 	if _, err := r.autoApproval(); err != nil {
 		errs = append(errs, err)
 	}
+	errs = append(errs, validate.FlagUsers("auto-approved-csr-identities", r.AutoApprovedUsers)...)
 	gate := utilfeature.DefaultFeatureGate.Enabled(apiserver.ManagedClusterAutoApproval)
 	if !gate && len(r.AutoApprovedARNs)+len(r.AutoApprovedUsers) > 0 {
 		errs = append(errs, fmt.Errorf("--auto-approved-arn-patterns and --auto-approved-csr-identities require --feature-gates=%s=true", apiserver.ManagedClusterAutoApproval))

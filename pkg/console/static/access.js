@@ -23,6 +23,10 @@ function attributesOf({verb, resource, namespace, name}) {
 
 const words = (text) => (text ?? "").split(/[\s,]+/).filter(Boolean);
 
+// groupsOf returns the groups of a form. Names of groups contain commas and spaces, so each line is a group.
+const groupsOf = ({groups: text}) => (text ?? "").split("\n").map((line) => line.trim()).filter(Boolean);
+const groupFlags = (params) => groupsOf(params).map((g) => `--group ${shell(g)}`);
+
 function labelSelector(text) {
   const matchLabels = {__proto__: null};
   const matchExpressions = [];
@@ -59,6 +63,12 @@ function Field({name, label, value, onInput, required, hint, listId}) {
     <input id=${`f-${name}`} name=${name} value=${value ?? ""} required=${required} autocomplete="off" autocapitalize="off" spellcheck=${false} list=${listId}
       aria-describedby=${hint ? `h-${name}` : undefined} onInput=${(e) => onInput(name, e.target.value)} />
     ${hint && html`<p id=${`h-${name}`} class="help">${hint}</p>`}</div>`;
+}
+
+function GroupsField({value, onInput}) {
+  return html`<div class="field"><label for="f-groups">Groups</label>
+    <textarea id="f-groups" name="groups" rows="2" value=${value ?? ""} autocomplete="off" autocapitalize="off" spellcheck=${false} aria-describedby="h-groups" onInput=${(e) => onInput("groups", e.target.value)} />
+    <p id="h-groups" class="help">One on each line</p></div>`;
 }
 
 // useForm keeps a form, and puts it into the URL when it is sent.
@@ -124,11 +134,12 @@ function CanI({params}) {
   const {values, set, submit} = useForm("access/can-i", params);
   const asked = params.ask && params.verb && params.resource;
   const key = JSON.stringify(params);
-  const other = params.user || words(params.groups).length > 0;
+  const of = groupsOf(params);
+  const other = params.user || of.length > 0;
   const review = usePages(asked, key, (token, signal) => {
     const spec = {...attributesOf({...params, resource: params.resource}), clusters: selectionOf(params), limit: pageSize, continue: token || undefined};
     return other
-      ? ask(`${groups.access}/fleetaccessreviews`, "FleetAccessReview", {...spec, user: params.user || undefined, groups: words(params.groups).length > 0 ? words(params.groups) : undefined}, {signal})
+      ? ask(`${groups.access}/fleetaccessreviews`, "FleetAccessReview", {...spec, user: params.user || undefined, groups: of.length > 0 ? of : undefined}, {signal})
       : ask(`${groups.access}/selffleetaccessreviews`, "SelfFleetAccessReview", spec, {signal});
   });
   const [status] = review.pages;
@@ -138,7 +149,7 @@ function CanI({params}) {
       <${RequestFields} values=${values} set=${set} />
       <fieldset><legend>Subject</legend>
         <${Field} name="user" label="User" value=${values.user} onInput=${set} hint="Empty: yourself" />
-        <${Field} name="groups" label="Groups" value=${values.groups} onInput=${set} />
+        <${GroupsField} value=${values.groups} onInput=${set} />
       </fieldset>
       <${ClusterFields} values=${values} set=${set} />
       <p><button type="submit" class="primary">Ask</button></p>
@@ -154,7 +165,7 @@ function CanI({params}) {
       ]} />`}
       <${More} ...${review} what="clusters" />
     </div>`}
-    ${asked && html`<${Command} text=${requestCommand("clusteradm auth can-i", params, [...(params.user ? [`--subject ${shell(params.user)}`] : []), ...words(params.groups).map((g) => `--group ${shell(g)}`)])} />`}
+    ${asked && html`<${Command} text=${requestCommand("clusteradm auth can-i", params, [...(params.user ? [`--subject ${shell(params.user)}`] : []), ...groupFlags(params)])} />`}
   </section>`;
 }
 
@@ -213,8 +224,9 @@ function WhoCan({params}) {
 const typeOf = ({type}) => (type === "group" || type === "serviceaccount" ? type : "user");
 
 // subjectOf returns the subject of a review.
-function subjectOf({type, subject, groups: of}) {
-  const more = words(of);
+function subjectOf(params) {
+  const {type, subject} = params;
+  const more = groupsOf(params);
   const name = subject.trim();
   if (type === "group") return {groups: [name, ...more]};
   if (type !== "serviceaccount") return {user: name, groups: more.length > 0 ? more : undefined};
@@ -241,7 +253,7 @@ function Subject({params}) {
       <div class="field"><label for="f-type">Kind</label><select id="f-type" value=${type} onChange=${(e) => set("type", e.target.value)}>
         <option value="user">User</option><option value="group">Group</option><option value="serviceaccount">ServiceAccount</option></select></div>
       <${Field} name="subject" label="Name" value=${values.subject} onInput=${set} required hint=${type === "serviceaccount" ? "CLUSTER/NAMESPACE/NAME, or NAMESPACE/NAME on all clusters" : undefined} />
-      ${type === "user" && html`<${Field} name="groups" label="Groups" value=${values.groups} onInput=${set} />`}
+      ${type === "user" && html`<${GroupsField} value=${values.groups} onInput=${set} />`}
       <${ClusterFields} values=${values} set=${set} />
       <p><button type="submit" class="primary">Ask</button></p>
     </form>
@@ -254,7 +266,7 @@ function Subject({params}) {
         <ul class="holdings">${(c.holdings ?? []).map((h, i) => html`<${Holding} key=${i} holding=${h} />`)}</ul></section>`)}
       <${More} ...${review} what="clusters" />
     </div>`}
-    ${asked && html`<${Command} text=${["clusteradm auth explain", ...(typeOf(params) === "user" ? words(params.groups).map((g) => `--group ${shell(g)}`) : []), ...selectionFlags(params), operands([typeOf(params), params.subject])].join(" ")} />`}
+    ${asked && html`<${Command} text=${["clusteradm auth explain", ...(typeOf(params) === "user" ? groupFlags(params) : []), ...selectionFlags(params), operands([typeOf(params), params.subject])].join(" ")} />`}
   </section>`;
 }
 

@@ -44,8 +44,9 @@ type Inspection struct {
 	// Desired contains the hub, the mapping and the managed cluster. The managed cluster is the zero ARN if only the hub is
 	// inspected.
 	irsa.Desired
-	// ServerRole is the name of the server's role, and ServerAccount its ServiceAccount as namespace:name.
-	ServerRole, ServerAccount string
+	// ServerRole is the server's role, and ServerAccount its ServiceAccount as namespace:name.
+	ServerRole    irsa.Role
+	ServerAccount string
 	// AgentAccount is the ServiceAccount of the agent.
 	AgentAccount string
 }
@@ -120,7 +121,7 @@ func (i *inspector) unread(subject string, err error) {
 func (i *inspector) inspectHub(ctx context.Context) {
 	issuer := i.inspectCluster(ctx, "hub", i.Hub, i.Mapping)
 	i.inspectProvider(ctx, i.Hub, issuer)
-	role := i.inspectRole(ctx, i.ServerRole, i.Hub, "the server", "create it as docs/registration-aws.md says")
+	role := i.inspectRole(ctx, i.ServerRole, "the server", "create it as docs/registration-aws.md says", "use its ARN as --hub-role-arn of init and of this command")
 	desired := i.Desired
 	if desired.Managed == (irsa.ARN{}) {
 		desired.Managed = i.Hub // the required actions do not depend on the cluster
@@ -137,8 +138,8 @@ func (i *inspector) inspectHub(ctx context.Context) {
 func (i *inspector) inspectManaged(ctx context.Context) {
 	issuer := i.inspectCluster(ctx, "managed", i.Managed, "")
 	i.inspectProvider(ctx, i.Managed, issuer)
-	role := i.inspectRole(ctx, i.ManagedClusterRoleName(), i.Managed, "the managed cluster",
-		"run "+strings.Join(i.Commands(issuer, i.AgentAccount), " && "))
+	role := i.inspectRole(ctx, i.Managed.Role(i.ManagedClusterRoleName()), "the managed cluster",
+		"run "+strings.Join(i.Commands(issuer, i.AgentAccount), " && "), "create it without a path")
 	if role == nil {
 		return
 	}
@@ -209,12 +210,13 @@ func (i *inspector) inspectProvider(ctx context.Context, cluster irsa.ARN, issue
 	}
 }
 
-// inspectRole returns a role, or nil if it cannot be read.
-func (i *inspector) inspectRole(ctx context.Context, name string, cluster irsa.ARN, whose, remedy string) *iamtypes.Role {
-	subject := fmt.Sprintf("role %s of %s", name, whose)
+// inspectRole returns a role, or nil if it cannot be read. The remedies are for a role that does not exist, and for one
+// with another path.
+func (i *inspector) inspectRole(ctx context.Context, wanted irsa.Role, whose, missing, moved string) *iamtypes.Role {
+	subject := fmt.Sprintf("role %s of %s", wanted.Name, whose)
 	var role *iamtypes.Role
-	err := call(ctx, serviceIAM, "GetRole", "role "+name, func(ctx context.Context) error {
-		out, err := i.iam.GetRole(ctx, &iam.GetRoleInput{RoleName: aws.String(name)})
+	err := call(ctx, serviceIAM, "GetRole", "role "+wanted.Name, func(ctx context.Context) error {
+		out, err := i.iam.GetRole(ctx, &iam.GetRoleInput{RoleName: aws.String(wanted.Name)})
 		if err == nil {
 			role = out.Role
 		}
@@ -222,14 +224,14 @@ func (i *inspector) inspectRole(ctx context.Context, name string, cluster irsa.A
 	})
 	switch {
 	case isNotFound(err):
-		i.add(Missing, subject, remedy)
+		i.add(Missing, subject, missing)
 		return nil
 	case err != nil:
 		i.unread(subject, err)
 		return nil
 	}
 	arn := aws.ToString(role.Arn)
-	i.judge(arn == cluster.RoleARN(name), Different, subject, fmt.Sprintf("its ARN is %s instead of %s; create it without a path", arn, cluster.RoleARN(name)))
+	i.judge(arn == wanted.String(), Different, subject, fmt.Sprintf("its ARN is %s instead of %s; %s", arn, wanted, moved))
 	return role
 }
 

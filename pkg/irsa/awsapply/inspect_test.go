@@ -37,7 +37,7 @@ func newInspected(t *testing.T) *inspected {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i.inspection = Inspection{Desired: d, ServerRole: creator, ServerAccount: serverAccount, AgentAccount: irsa.AgentServiceAccount}
+	i.inspection = Inspection{Desired: d, ServerRole: hub.Role(creator), ServerAccount: serverAccount, AgentAccount: irsa.AgentServiceAccount}
 	if err := c.AddCluster(d.Managed.String(), fakeaws.ModeAPI); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestInspect(t *testing.T) {
 		"the hub":             {hubAccount, nil, nil},
 		"the managed cluster": {managedAccount, nil, nil},
 		"no hub": {hubAccount, func(_ *testing.T, i *inspected) {
-			i.inspection.Hub.ClusterName, i.inspection.ServerRole = "other", creator
+			i.inspection.Hub.ClusterName = "other"
 		}, []string{"missing hub EKS cluster"}},
 		"no access entries": {hubAccount, func(t *testing.T, i *inspected) {
 			if err := i.AddCluster(hub.String(), fakeaws.ModeConfigMap); err != nil {
@@ -156,6 +156,16 @@ func TestInspect(t *testing.T) {
 			i.deletePolicies(t, hubAccount, creator, "access", "mapping")
 			i.deleteRole(t, hubAccount, creator)
 		}, []string{"missing role " + creator + " of the server"}},
+		"a path of the server's role": {hubAccount, func(t *testing.T, i *inspected) {
+			i.deletePolicies(t, hubAccount, creator, "access", "mapping")
+			i.deleteRole(t, hubAccount, creator)
+			trust := irsa.CreatorTrustPolicy(hub, i.hubIssuer, serverAccount).JSON()
+			if _, err := i.iam.CreateRole(i.ctx, &iam.CreateRoleInput{Path: aws.String("/platform/"), RoleName: &creator, AssumeRolePolicyDocument: &trust}); err != nil {
+				t.Fatal(err)
+			}
+			i.run(t, hubAccount, "aws iam put-role-policy --role-name "+creator+" --policy-name access --policy-document '"+irsa.CreatorAccessPolicy(hub).JSON()+"'")
+			i.run(t, hubAccount, "aws iam put-role-policy --role-name "+creator+" --policy-name mapping --policy-document '"+irsa.CreatorMappingPolicy(hub).JSON()+"'")
+		}, []string{"differs role " + creator + " of the server: its ARN is arn:aws:iam::" + hubAccount + ":role/platform/" + creator + " instead of arn:aws:iam::" + hubAccount + ":role/" + creator + "; use its ARN as --hub-role-arn"}},
 		"another trust policy of the server": {hubAccount, func(t *testing.T, i *inspected) {
 			i.setTrust(t, creator, irsa.CreatorTrustPolicy(hub, i.hubIssuer, "default:other"))
 		}, []string{"differs trust policy of role " + creator}},

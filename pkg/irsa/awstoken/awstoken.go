@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
+	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa/awserror"
 )
 
@@ -90,9 +90,8 @@ func (o Options) validate() error {
 	if o.RoleARN == "" {
 		return nil
 	}
-	role, err := arn.Parse(o.RoleARN)
-	if err != nil || role.Service != "iam" || role.AccountID == "" || !strings.HasPrefix(role.Resource, "role/") {
-		return fmt.Errorf("%.256q is not the ARN of a role: it must be arn:<partition>:iam::<account>:role/<name>", o.RoleARN)
+	if _, err := irsa.ParseRoleARN(o.RoleARN); err != nil {
+		return fmt.Errorf("the role to assume: %w", err)
 	}
 	return nil
 }
