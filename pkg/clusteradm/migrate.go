@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -562,34 +563,28 @@ func (m *migration) endWatchesOf(ctx context.Context, kind *customKind) error {
 
 // releaseKept removes the finalizers of kept objects, for which no controller is left.
 func (m *migration) releaseKept(ctx context.Context) error {
+	var errs []error
 	for _, kind := range m.kinds {
 		objects, err := listAll(ctx, m.client, kind.kept())
 		if err != nil {
 			return err
 		}
-		group, running := errgroup.WithContext(ctx)
-		group.SetLimit(copyWorkers)
-		for _, object := range objects {
+		errs = append(errs, forEach(slices.Collect(maps.Values(objects)), func(object *unstructured.Unstructured) error {
 			if len(object.GetFinalizers()) == 0 {
-				continue
-			}
-			group.Go(func() error {
-				err := persist(running, func(ctx context.Context) error {
-					_, err := m.client.Resource(kind.kept()).Namespace(object.GetNamespace()).
-						Patch(ctx, object.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{FieldManager: fieldManager})
-					return err
-				})
-				if err != nil && !apierrors.IsNotFound(err) {
-					return fmt.Errorf("release %s: %w", display(object), err)
-				}
 				return nil
+			}
+			err := persist(ctx, func(ctx context.Context) error {
+				_, err := m.client.Resource(kind.kept()).Namespace(object.GetNamespace()).
+					Patch(ctx, object.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{FieldManager: fieldManager})
+				return err
 			})
-		}
-		if err := group.Wait(); err != nil {
-			return err
-		}
+			if err != nil && !apierrors.IsNotFound(err) {
+				return fmt.Errorf("release %s: %w", display(object), err)
+			}
+			return nil
+		}))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (m *migration) deleteDefinitions(ctx context.Context) error {

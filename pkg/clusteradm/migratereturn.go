@@ -3,6 +3,7 @@ package clusteradm
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -251,6 +252,10 @@ func (c *copying) removeKept(ctx context.Context, kind *customKind, kept *unstru
 		}
 		return client.Delete(ctx, kept.GetName(), metav1.DeleteOptions{DryRun: c.dryRun, PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)})
 	})
+	if refused(err) {
+		c.report(bad(display(kept), "the server does not have it, and it cannot be removed: "+err.Error(), "correct the object in version "+keptVersion))
+		return nil
+	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("remove %s: %w", display(kept), err)
 	}
@@ -264,6 +269,7 @@ func (m *migration) accountSecrets(ctx context.Context, change func(secret *meta
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for i := range secrets.Items {
 		secret := &secrets.Items[i]
 		owners := change(secret)
@@ -277,10 +283,10 @@ func (m *migration) accountSecrets(ctx context.Context, change func(secret *meta
 		_, err = m.metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(secret.Namespace).
 			Patch(ctx, secret.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("secret/%s in %s: %w", secret.Name, secret.Namespace, err)
+			errs = append(errs, fmt.Errorf("secret/%s in %s: %w", secret.Name, secret.Namespace, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func isAccount(owner metav1.OwnerReference) bool { return owner.Kind == "ManagedServiceAccount" }
