@@ -527,7 +527,10 @@ func (a *adoption) raise(ctx context.Context) error {
 	err = forEach(clusters, func(object *unstructured.Unstructured) error {
 		err := persist(ctx, func(ctx context.Context) error {
 			return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-				_, err := client.Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
+				patched, err := client.Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
+				if err == nil && patched.GetAnnotations()[rehoming.EpochAnnotation] != a.epoch.String() {
+					err = errors.New("the server has not stored the epoch: run the command as an administrator")
+				}
 				return err
 			})
 		})
@@ -552,11 +555,16 @@ func (a *adoption) raise(ctx context.Context) error {
 func (a *adoption) importWaves(ctx context.Context, waves [][]*unstructured.Unstructured, dryRun bool) error {
 	var mu sync.Mutex
 	var findings []finding
-	left := sets.New[types.UID]()
-	for _, wave := range waves {
+	left, unregistered := sets.New[types.UID](), sets.New[string]()
+	// Without the adopted registration, the server would register the cluster like any other, and approve its first agent.
+	isLeft := func(object *unstructured.Unstructured) bool {
+		return left.Has(object.GetUID()) || object.GetKind() == kindManagedCluster && unregistered.Has(object.GetName())
+	}
+	for i := range waves {
+		waves[i] = slices.DeleteFunc(waves[i], isLeft)
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(copyWorkers)
-		for _, object := range wave {
+		for _, object := range waves[i] {
 			group.Go(func() error {
 				problem, err := importObject(ctx, a.client, object, map[string]any{"object": object.Object, "adopt": true}, dryRun)
 				if err != nil || problem == "" {
@@ -565,7 +573,12 @@ func (a *adoption) importWaves(ctx context.Context, waves [][]*unstructured.Unst
 				mu.Lock()
 				defer mu.Unlock()
 				if a.skip {
-					findings = append(findings, warning(display(object), "it is left out: "+problem, ""))
+					cause := "it is left out: "
+					if object.GetKind() == kindRegistration {
+						cause = "it is left out with its ManagedCluster: "
+						unregistered.Insert(object.GetName())
+					}
+					findings = append(findings, warning(display(object), cause+problem, ""))
 					left.Insert(object.GetUID())
 					return nil
 				}
@@ -576,9 +589,7 @@ func (a *adoption) importWaves(ctx context.Context, waves [][]*unstructured.Unst
 		if err := group.Wait(); err != nil {
 			return err
 		}
-	}
-	for i, wave := range waves {
-		waves[i] = slices.DeleteFunc(wave, func(object *unstructured.Unstructured) bool { return left.Has(object.GetUID()) })
+		waves[i] = slices.DeleteFunc(waves[i], isLeft)
 	}
 	slices.SortFunc(findings, func(x, y finding) int { return strings.Compare(x.Subject, y.Subject) })
 	return a.refuse(findings)

@@ -123,7 +123,10 @@ func TestAdoptListsRefused(t *testing.T) {
 				wave = append(wave, exported(kind, name))
 			}
 		}
-		a.waves = [][]*unstructured.Unstructured{wave}
+		// The cluster of a registration that is left out.
+		unregistered := exported(ExportedKinds()[1], "invalid")
+		unregistered.SetUID("unregistered")
+		a.waves = [][]*unstructured.Unstructured{wave, {unregistered}}
 		var mu sync.Mutex
 		stored := map[types.UID]bool{}
 		client.PrependReactor("create", imports.Resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -158,6 +161,9 @@ func TestAdoptListsRefused(t *testing.T) {
 		}
 		if !skip {
 			continue
+		}
+		if len(a.waves[1]) > 0 {
+			t.Errorf("objects to import = %v, want no cluster whose registration is left out", a.waves[1])
 		}
 		if err := a.importWaves(t.Context(), a.waves, false); err != nil || len(stored) != len(ExportedKinds()) {
 			t.Errorf("importWaves() = %v, stored %v, want only the objects that are not refused", err, stored)
