@@ -28,7 +28,8 @@ func TestHubRefuses(t *testing.T) {
 		"export without a timeout":              {[]string{"export", "x", "--timeout=0"}, []string{"--timeout must be more than 0"}},
 		"adopt without a file":                  {[]string{"adopt", filepath.Join(t.TempDir(), "none")}, []string{"no such file"}},
 		"adopt from another file":               {[]string{"adopt", damaged}, []string{"not an export of a hub"}},
-		"adopt with a negative epoch":           {[]string{"adopt", exported, "--epoch=-1"}, []string{"--epoch must not be negative"}},
+		"adopt with a negative epoch":           {[]string{"adopt", exported, "--epoch=-1"}, []string{"--epoch must be between 1 and"}},
+		"adopt with an epoch that none follows": {[]string{"adopt", exported, "--epoch=9007199254740992"}, []string{"--epoch must be between 1 and"}},
 		"adopt with the epoch of the other hub": {[]string{"adopt", exported, "--epoch=4"}, []string{"--epoch must be higher", "4"}},
 	} {
 		t.Run(name, func(t *testing.T) {

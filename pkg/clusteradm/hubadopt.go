@@ -54,6 +54,8 @@ type adoption struct {
 	access  *genericclioptions.ConfigFlags
 	streams genericiooptions.IOStreams
 	dryRun  bool
+	// skip leaves out the objects that the hub refuses.
+	skip    bool
 	number  int64
 	timeout time.Duration
 
@@ -91,6 +93,7 @@ other hub returns. Objects on the managed clusters stay as they are. If the comm
 	}
 	flags := command.Flags()
 	flags.BoolVar(&a.dryRun, "dry-run", false, "Check everything and change nothing.")
+	flags.BoolVar(&a.skip, "skip-refused", false, "Leave out the objects that this hub refuses or would change, and list them. Without this flag, the command then changes nothing.")
 	flags.Int64Var(&a.number, "epoch", 0, "Epoch of this hub. Defaults to the epoch in the file plus 1. If a third hub has adopted the clusters after the export, it must be higher than the epoch of that hub.")
 	flags.DurationVar(&a.timeout, "timeout", a.timeout, "Maximum duration of the command.")
 	return command
@@ -102,8 +105,9 @@ func (a *adoption) run(ctx context.Context, path string) error {
 	if a.timeout <= 0 {
 		return fmt.Errorf("--timeout must be more than 0, not %s", a.timeout)
 	}
-	if a.number < 0 {
-		return fmt.Errorf("--epoch must not be negative, not %d", a.number)
+	// An epoch must be able to follow.
+	if a.number < 0 || a.number >= rehoming.MaxEpochNumber {
+		return fmt.Errorf("--epoch must be between 1 and %d, not %d", int64(rehoming.MaxEpochNumber-1), a.number)
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
@@ -111,8 +115,8 @@ func (a *adoption) run(ctx context.Context, path string) error {
 	if a.archive, err = readArchive(path); err != nil {
 		return err
 	}
-	if a.number != 0 && a.number <= a.archive.header.Epoch {
-		return fmt.Errorf("--epoch must be higher than the epoch of the exported hub, %d, not %d", a.archive.header.Epoch, a.number)
+	if _, err := a.next(); err != nil {
+		return err
 	}
 	if err := a.connect(); err != nil {
 		return err
@@ -155,7 +159,7 @@ func (a *adoption) run(ctx context.Context, path string) error {
 		{"check all objects", a.check},
 		{"record the adoption", func(ctx context.Context) error { return a.record(ctx, phaseImporting) }},
 		{"stop the controllers of the server", func(ctx context.Context) error { return holdControllers(ctx, a.kube) }},
-		{"create namespaces", a.createNamespaces},
+		{"create namespaces", func(ctx context.Context) error { return a.createNamespaces(ctx, metav1.CreateOptions{}) }},
 		{"wait until all replicas have stopped", func(ctx context.Context) error { return waitNoticed(ctx, a.kube) }},
 		{"import the objects", a.importAll},
 		{"record that all objects are imported", func(ctx context.Context) error { return a.record(ctx, phaseRaising) }},
@@ -191,9 +195,33 @@ func (a *adoption) connect() error {
 	return err
 }
 
+// next returns the number of the epoch of this hub, which follows that of the exported hub.
+func (a *adoption) next() (int64, error) {
+	former := a.archive.header.Epoch
+	number, err := rehoming.NextEpoch(former)
+	if err != nil {
+		// An earlier release exported the epoch that a cluster without acceptance claimed.
+		former, _ = highestEpoch(a.archive.objects)
+		if a.number == 0 {
+			return 0, fmt.Errorf("the epoch in the file is not that of a hub: %w; use --epoch with a number that is higher than the epoch of each hub that has adopted the clusters. In the file, the highest of an accepted cluster is %d", err, former)
+		}
+	}
+	if a.number == 0 {
+		return number, nil
+	}
+	if a.number <= former {
+		return 0, fmt.Errorf("--epoch must be higher than the epoch of the exported hub, %d, not %d", former, a.number)
+	}
+	return a.number, nil
+}
+
 // resume reads the state of an adoption that was interrupted, or begins a new one.
 func (a *adoption) resume(ctx context.Context) error {
-	a.epoch = rehoming.Epoch{Number: max(a.number, a.archive.header.Epoch+1), Hub: string(uuid.NewUUID())}
+	number, err := a.next()
+	if err != nil {
+		return err
+	}
+	a.epoch = rehoming.Epoch{Number: number, Hub: string(uuid.NewUUID())}
 	a.at = time.Now().UTC().Truncate(time.Second)
 	state, err := a.kube.CoreV1().ConfigMaps(hubNamespace).Get(ctx, adoptionState, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -210,6 +238,9 @@ func (a *adoption) resume(ctx context.Context) error {
 	}
 	if a.number != 0 && a.number != a.epoch.Number {
 		return fmt.Errorf("--epoch cannot change once an adoption has begun: it is %d", a.epoch.Number)
+	}
+	if a.epoch.Number < number {
+		return fmt.Errorf("ConfigMap %s in %s: agents would not obey this hub, because its epoch is %d, and must be at least %d", adoptionState, hubNamespace, a.epoch.Number, number)
 	}
 	if a.at, err = time.Parse(time.RFC3339, state.Data[adoptionTime]); err != nil {
 		return fmt.Errorf("ConfigMap %s in %s: %s: %w", adoptionState, hubNamespace, adoptionTime, err)
@@ -276,18 +307,42 @@ func (a *adoption) obstacles(ctx context.Context) ([]finding, error) {
 	if len(findings) > 0 || a.phase != "" {
 		return findings, nil
 	}
+	var stored []*unstructured.Unstructured
+	requests := sets.New[string]()
 	for _, kind := range ExportedKinds() {
 		list, err := a.client.Resource(kind.Resource).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("list %s: %w", kind.Resource.GroupResource(), err)
 		}
 		for i := range list.Items {
-			if object := &list.Items[i]; !servedAnyway(kind.Kind, object.GetName()) {
-				findings = append(findings, bad(display(object), "the hub is not new", "use a hub without clusters, or delete the object"))
+			object := &list.Items[i]
+			switch {
+			case servedAnyway(kind.Kind, object.GetName()):
+			case kind.Kind == kindManagedCluster && onlyRequests(object):
+				requests.Insert(string(object.GetUID()))
+			default:
+				stored = append(stored, object)
 			}
 		}
 	}
+	for _, object := range stored {
+		if of, _, _ := unstructured.NestedString(object.Object, "spec", "managedClusterUID"); object.GetKind() == kindRegistration && requests.Has(of) {
+			continue
+		}
+		findings = append(findings, bad(display(object), "the hub is not new", "use a hub without clusters, or delete the object"))
+	}
 	return findings, nil
+}
+
+// onlyRequests reports whether a ManagedCluster was never accepted. Anybody with a bootstrap token creates such clusters, so
+// they do not show that the hub is in use. An adoption replaces those of its clusters.
+func onlyRequests(cluster *unstructured.Unstructured) bool {
+	for _, field := range [][]string{{"spec", "hubAcceptsClient"}, {"status", "acceptance", "accepted"}, {"status", "acceptance", "everAccepted"}} {
+		if yes, _, _ := unstructured.NestedBool(cluster.Object, field...); yes {
+			return false
+		}
+	}
+	return true
 }
 
 // servedAnyway reports whether the server creates an object itself.
@@ -403,8 +458,10 @@ func claimOf(cluster *unstructured.Unstructured, name string) string {
 	return ""
 }
 
-// check refuses objects that the server would refuse or change.
-func (a *adoption) check(ctx context.Context) error { return a.importWaves(ctx, a.waves, true) }
+// check refuses namespaces and objects that the hub would refuse or change.
+func (a *adoption) check(ctx context.Context) error {
+	return errors.Join(a.createNamespaces(ctx, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}), a.importWaves(ctx, a.waves, true))
+}
 
 func (a *adoption) importAll(ctx context.Context) error {
 	if err := a.importWaves(ctx, a.waves, false); err != nil {
@@ -458,38 +515,37 @@ func (a *adoption) copySet(ctx context.Context, set *unstructured.Unstructured) 
 // may already have changed the clusters, or deleted them.
 func (a *adoption) raise(ctx context.Context) error {
 	client := a.client.Resource(imports)
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(copyWorkers)
-	for _, object := range a.archive.objects {
-		if object.GetKind() != kindManagedCluster {
-			continue
-		}
+	clusters := slices.DeleteFunc(slices.Clone(a.archive.objects), func(object *unstructured.Unstructured) bool { return object.GetKind() != kindManagedCluster })
+	return forEach(clusters, func(object *unstructured.Unstructured) error {
 		raised := importRequest(map[string]any{"epoch": map[string]any{"managedCluster": object.GetName(), "epoch": a.epoch.String()}})
-		group.Go(func() error {
-			err := persist(ctx, func(ctx context.Context) error {
-				_, err := client.Create(ctx, raised, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
-				return err
-			})
-			// If the hub does not forward the request, the cluster may exist.
-			if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
-				return nil
-			}
-			if err != nil {
-				return fmt.Errorf("%s: %w", display(object), err)
-			}
-			return nil
+		err := persist(ctx, func(ctx context.Context) error {
+			_, err := client.Create(ctx, raised, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+			return err
 		})
-	}
-	return group.Wait()
+		// If the hub does not forward the request, the cluster may exist.
+		if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", display(object), err)
+		}
+		return nil
+	})
 }
 
 func (a *adoption) importWaves(ctx context.Context, waves [][]*unstructured.Unstructured, dryRun bool) error {
 	var mu sync.Mutex
 	var findings []finding
-	for _, wave := range waves {
+	left, unregistered := sets.New[types.UID](), sets.New[string]()
+	// Without the adopted registration, the server would register the cluster like any other, and approve its first agent.
+	isLeft := func(object *unstructured.Unstructured) bool {
+		return left.Has(object.GetUID()) || object.GetKind() == kindManagedCluster && unregistered.Has(object.GetName())
+	}
+	for i := range waves {
+		waves[i] = slices.DeleteFunc(waves[i], isLeft)
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(copyWorkers)
-		for _, object := range wave {
+		for _, object := range waves[i] {
 			group.Go(func() error {
 				problem, err := importObject(ctx, a.client, object, map[string]any{"object": object.Object, "adopt": true}, dryRun)
 				if err != nil || problem == "" {
@@ -497,39 +553,42 @@ func (a *adoption) importWaves(ctx context.Context, waves [][]*unstructured.Unst
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				findings = append(findings, bad(display(object), problem, "use the release of the exported hub, or change the object there and export again"))
+				if a.skip {
+					cause := "it is left out: "
+					if object.GetKind() == kindRegistration {
+						cause = "it is left out with its ManagedCluster: "
+						unregistered.Insert(object.GetName())
+					}
+					findings = append(findings, warning(display(object), cause+problem, ""))
+					left.Insert(object.GetUID())
+					return nil
+				}
+				findings = append(findings, bad(display(object), problem, "use the release of the exported hub, change the object there and export again, or use --skip-refused"))
 				return nil
 			})
 		}
 		if err := group.Wait(); err != nil {
 			return err
 		}
+		waves[i] = slices.DeleteFunc(waves[i], isLeft)
 	}
 	slices.SortFunc(findings, func(x, y finding) int { return strings.Compare(x.Subject, y.Subject) })
 	return a.refuse(findings)
 }
 
-func (a *adoption) createNamespaces(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(copyWorkers)
-	for _, namespace := range a.archive.namespaces {
-		group.Go(func() error {
-			err := persist(ctx, func(ctx context.Context) error {
-				_, err := a.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-					Name: namespace.Name, Labels: namespace.Labels, Annotations: namespace.Annotations,
-				}}, metav1.CreateOptions{})
-				if apierrors.IsAlreadyExists(err) {
-					return nil
-				}
-				return err
-			})
-			if err != nil {
-				return fmt.Errorf("namespace %s: %w", namespace.Name, err)
-			}
-			return nil
+func (a *adoption) createNamespaces(ctx context.Context, options metav1.CreateOptions) error {
+	return forEach(a.archive.namespaces, func(namespace archivedNamespace) error {
+		err := persist(ctx, func(ctx context.Context) error {
+			_, err := a.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+				Name: namespace.Name, Labels: namespace.Labels, Annotations: namespace.Annotations,
+			}}, options)
+			return err
 		})
-	}
-	return group.Wait()
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("namespace %s: %w", namespace.Name, err)
+		}
+		return nil
+	})
 }
 
 // summarize prints what remains to be done.

@@ -25,8 +25,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
-// exportTries is the number of attempts to read the hub while nobody deletes the owner of an object in between.
-const exportTries = 5
+// exportTries is the number of attempts to read the hub while nobody creates or deletes the owner of an object in between.
+const exportTries = 3
 
 // exporting is the command clusteradm hub export.
 type exporting struct {
@@ -70,21 +70,22 @@ func (e *exporting) run(ctx context.Context, path string) error {
 		return err
 	}
 	var a *archive
+	var findings []finding
 	for try := 1; ; try++ {
 		if a, err = readHub(ctx, kube, client); err != nil {
 			return err
 		}
-		orphan := orphanOf(a.objects)
-		if orphan == "" {
+		if a.objects, findings = withoutOrphans(a.objects); len(findings) == 0 || try == exportTries {
 			break
 		}
-		if try == exportTries {
-			return fmt.Errorf("%s has an owner that does not exist, after %d attempts: wait until the hub has deleted it, and run the command again", orphan, try)
-		}
+	}
+	epoch, doubts, err := hubEpoch(ctx, kube, a.objects)
+	if err != nil {
+		return err
 	}
 	a.header = archiveHeader{
 		Format: archiveFormat, ID: string(uuid.NewUUID()), Time: time.Now().UTC().Truncate(time.Second), Hub: config.Host,
-		Version: version.Short(), Epoch: highestEpoch(a.objects),
+		Version: version.Short(), Epoch: epoch,
 	}
 	if err := a.write(path); err != nil {
 		return err
@@ -97,7 +98,7 @@ func (e *exporting) run(ctx context.Context, path string) error {
 		say(e.streams.Out, "%6d %s", counts[kind.Kind], kind.Resource.GroupResource())
 	}
 	say(e.streams.Out, "exported to %s, with epoch %d", path, a.header.Epoch)
-	return nil
+	return refuse(e.streams.Out, append(findings, doubts...))
 }
 
 // readHub reads all objects and their namespaces. Each kind is read at one time, and owners before dependents.
@@ -133,8 +134,10 @@ func readHub(ctx context.Context, kube kubernetes.Interface, client dynamic.Inte
 	return a, nil
 }
 
-// orphanOf returns an object whose owner is of an exported kind, but not exported, or an empty string.
-func orphanOf(objects []*unstructured.Unstructured) string {
+// withoutOrphans returns the objects without those whose owners are all of exported kinds and not exported, with a finding
+// for each that it leaves out. The garbage collector of the hub deletes these, or would if their owners were of a version
+// that the hub serves. The hub that adopts the others would keep them without owners.
+func withoutOrphans(objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, []finding) {
 	known, kinds := sets.New[types.UID](), sets.New[schema.GroupKind]()
 	for _, object := range objects {
 		known.Insert(object.GetUID())
@@ -142,26 +145,65 @@ func orphanOf(objects []*unstructured.Unstructured) string {
 	for _, kind := range ExportedKinds() {
 		kinds.Insert(schema.GroupKind{Group: kind.Resource.Group, Kind: kind.Kind})
 	}
-	for _, object := range objects {
-		for _, owner := range object.GetOwnerReferences() {
-			group, err := schema.ParseGroupVersion(owner.APIVersion)
-			if err == nil && kinds.Has(group.WithKind(owner.Kind).GroupKind()) && !known.Has(owner.UID) && object.GetDeletionTimestamp() == nil {
-				return display(object)
-			}
-		}
+	missing := func(owner metav1.OwnerReference) bool {
+		group, err := schema.ParseGroupVersion(owner.APIVersion)
+		return err == nil && kinds.Has(group.WithKind(owner.Kind).GroupKind()) && !known.Has(owner.UID)
 	}
-	return ""
+	var findings []finding
+	for more := true; more; {
+		more = false
+		objects = slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
+			owners := object.GetOwnerReferences()
+			if len(owners) == 0 || object.GetDeletionTimestamp() != nil || !known.Has(object.GetUID()) ||
+				slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool { return !missing(owner) }) {
+				return false
+			}
+			findings = append(findings, warning(display(object), fmt.Sprintf("it is not exported, because its owner %s %.253s does not exist", owners[0].Kind, owners[0].Name),
+				"remove the owner reference if the object must stay, and export again"))
+			known.Delete(object.GetUID())
+			more = true
+			return true
+		})
+	}
+	return objects, findings
 }
 
-func highestEpoch(objects []*unstructured.Unstructured) int64 {
+// hubEpoch returns the epoch of the hub: that of its adoption, or else the highest of its clusters, and a finding for each
+// cluster whose epoch it does not believe. Only the record of an adoption is out of reach of all clusters.
+func hubEpoch(ctx context.Context, kube kubernetes.Interface, objects []*unstructured.Unstructured) (int64, []finding, error) {
+	state, err := kube.CoreV1().ConfigMaps(hubNamespace).Get(ctx, adoptionState, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		highest, findings := highestEpoch(objects)
+		return highest, findings, nil
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	epoch, err := rehoming.ParseEpoch(state.Data[adoptionEpoch])
+	if err != nil {
+		highest, findings := highestEpoch(objects)
+		return highest, append(findings, warning("ConfigMap "+adoptionState+" in "+hubNamespace, "it is ignored: "+err.Error(), "")), nil
+	}
+	return epoch.Number, nil, nil
+}
+
+// highestEpoch returns the highest epoch of the accepted clusters. Anybody with a bootstrap token creates others.
+func highestEpoch(objects []*unstructured.Unstructured) (int64, []finding) {
 	var highest int64
+	var findings []finding
 	for _, object := range objects {
-		if object.GetKind() != kindManagedCluster {
+		if accepted, _, _ := unstructured.NestedBool(object.Object, "spec", "hubAcceptsClient"); object.GetKind() != kindManagedCluster || !accepted {
 			continue
 		}
-		if epoch, err := rehoming.ParseEpoch(object.GetAnnotations()[rehoming.EpochAnnotation]); err == nil {
-			highest = max(highest, epoch.Number)
+		epoch, err := rehoming.ParseEpoch(object.GetAnnotations()[rehoming.EpochAnnotation])
+		if err == nil {
+			_, err = rehoming.NextEpoch(epoch.Number)
 		}
+		if err != nil {
+			findings = append(findings, warning(display(object), fmt.Sprintf("its epoch is ignored: annotation %s: %v", rehoming.EpochAnnotation, err), "if an agent has recorded a higher epoch, use --epoch with hub adopt"))
+			continue
+		}
+		highest = max(highest, epoch.Number)
 	}
-	return highest
+	return highest, findings
 }

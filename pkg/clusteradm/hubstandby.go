@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -179,21 +179,17 @@ func (s *standby) deliver(ctx context.Context, hub versioned.Interface, secret *
 			return err
 		}
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(copyWorkers)
-	for _, name := range slices.Compact(names) {
-		group.Go(func() error {
-			if err := persist(ctx, func(ctx context.Context) error { return setStandby(ctx, hub, name, manifest) }); err != nil {
-				return fmt.Errorf("cluster %s: %w", name, err)
-			}
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	say(s.streams.Out, "changed the standby hub of %d clusters", len(names))
-	return nil
+	names = slices.Compact(names)
+	var changed atomic.Int64
+	err := forEach(names, func(name string) error {
+		if err := persist(ctx, func(ctx context.Context) error { return setStandby(ctx, hub, name, manifest) }); err != nil {
+			return fmt.Errorf("cluster %s: %w", name, err)
+		}
+		changed.Add(1)
+		return nil
+	})
+	say(s.streams.Out, "changed the standby hub of %d of %d clusters", changed.Load(), len(names))
+	return err
 }
 
 // setStandby writes the ManifestWork of a cluster, or deletes it if there is no manifest.
@@ -217,7 +213,8 @@ func setStandby(ctx context.Context, hub versioned.Interface, cluster string, ma
 	if err != nil {
 		return err
 	}
-	work.Spec.Workload.Manifests = manifests
+	// Somebody else may have created it, with an executor or a strategy that would keep the Secret from the agent.
+	work.Spec = workv1.ManifestWorkSpec{Workload: workv1.ManifestsTemplate{Manifests: manifests}}
 	_, err = works.Update(ctx, work, metav1.UpdateOptions{})
 	return err
 }

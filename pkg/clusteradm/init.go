@@ -329,15 +329,17 @@ func (i *initializing) install(ctx context.Context, kube kubernetes.Interface, i
 
 // refuseClusters returns an error if the hub has clusters, for which a standby hub would do nothing.
 func refuseClusters(ctx context.Context, install *installer) error {
-	list, err := install.client.Resource(clusterv1.SchemeGroupVersion.WithResource("managedclusters")).List(ctx, metav1.ListOptions{Limit: 1})
+	list, err := install.client.Resource(clusterv1.SchemeGroupVersion.WithResource("managedclusters")).List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if len(list.Items) > 0 {
-		return fmt.Errorf("the hub has clusters, such as %s: a standby hub must have none", printable(list.Items[0].GetName()))
+	for i := range list.Items {
+		if cluster := &list.Items[i]; !onlyRequests(cluster) {
+			return fmt.Errorf("the hub has clusters, such as %s: a standby hub must have none", printable(cluster.GetName()))
+		}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -69,10 +70,14 @@ type migration struct {
 	other   dynamic.Interface
 	install *installer
 	kinds   []*customKind
+
+	// left are the ManifestWorks that could not be replaced within patience.
+	left     []finding
+	patience time.Duration
 }
 
 func newMigrate(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
-	m := &migration{access: access, streams: streams, stop: slices.Clone(replacedDeployments), timeout: 30 * time.Minute}
+	m := &migration{access: access, streams: streams, stop: slices.Clone(replacedDeployments), timeout: 30 * time.Minute, patience: successorPatience}
 	command := &cobra.Command{
 		Use:   "migrate",
 		Short: "Move a hub from the CustomResourceDefinitions of OCM to the server, or back",
@@ -425,19 +430,46 @@ func (m *migration) moveToCRDs(ctx context.Context) error {
 			return errors.Join(m.startControllers(ctx), m.revokeUpstreamAgents(ctx))
 		}},
 	}
-	if !m.anyForwarded(ctx) {
-		return m.steps(ctx, append([]step{closing}, finish...))
+	var steps []step
+	switch pending, err := m.pending(ctx); {
+	case err != nil:
+		return err
+	case len(pending) == len(m.kinds):
+		steps = []step{closing}
+	default:
+		open := step{"open the CustomResourceDefinitions", func(ctx context.Context) error { return keepVersions(ctx, m.client, m.kinds, true) }}
+		freeze := []step{
+			{"refuse writes", func(ctx context.Context) error { return errors.Join(m.freeze(ctx), m.freezeSecrets(ctx)) }},
+			{"stop the controllers of the server", m.hold},
+		}
+		switched := []step{
+			{"wait until all watches of the server have ended", func(ctx context.Context) error { return waitNoticed(ctx, m.kube) }},
+			{"release the Secrets of accounts that have another UID", m.detachSecrets},
+			closing,
+			{"serve requests from the CustomResourceDefinitions", m.serveLocally},
+		}
+		if len(pending) > 0 {
+			// An earlier run has copied all objects. Owners that are served locally by now do not show their UIDs in the
+			// server, to which owner references there refer.
+			steps = slices.Concat([]step{open}, freeze, switched)
+		} else {
+			steps = slices.Concat([]step{open, {"check all objects", m.checkBack}}, freeze, []step{{"copy the objects", m.copyBack}}, switched)
+		}
 	}
-	return m.steps(ctx, append([]step{
-		{"open the CustomResourceDefinitions", func(ctx context.Context) error { return keepVersions(ctx, m.client, m.kinds, true) }},
-		{"refuse writes", func(ctx context.Context) error { return errors.Join(m.freeze(ctx), m.freezeSecrets(ctx)) }},
-		{"stop the controllers of the server", m.hold},
-		{"copy the objects", m.copyBack},
-		{"wait until all watches of the server have ended", func(ctx context.Context) error { return waitNoticed(ctx, m.kube) }},
-		{"release the Secrets of accounts that have another UID", m.detachSecrets},
-		closing,
-		{"serve requests from the CustomResourceDefinitions", m.serveLocally},
-	}, finish...))
+	if err := m.steps(ctx, append(steps, finish...)); err != nil {
+		return err
+	}
+	return m.refuse(m.left)
+}
+
+// checkBack refuses to begin with objects that the CustomResourceDefinitions would refuse, while nothing has changed yet.
+func (m *migration) checkBack(ctx context.Context) error {
+	_, findings, err := m.copyFromServer(ctx, true)
+	if err != nil {
+		return err
+	}
+	// The copy reports the others.
+	return m.refuse(slices.DeleteFunc(findings, func(f finding) bool { return f.State != stateBad }))
 }
 
 // deleteKept deletes the CustomResourceDefinitions, with the objects that they keep.
@@ -531,34 +563,28 @@ func (m *migration) endWatchesOf(ctx context.Context, kind *customKind) error {
 
 // releaseKept removes the finalizers of kept objects, for which no controller is left.
 func (m *migration) releaseKept(ctx context.Context) error {
+	var errs []error
 	for _, kind := range m.kinds {
 		objects, err := listAll(ctx, m.client, kind.kept())
 		if err != nil {
 			return err
 		}
-		group, running := errgroup.WithContext(ctx)
-		group.SetLimit(copyWorkers)
-		for _, object := range objects {
+		errs = append(errs, forEach(slices.Collect(maps.Values(objects)), func(object *unstructured.Unstructured) error {
 			if len(object.GetFinalizers()) == 0 {
-				continue
-			}
-			group.Go(func() error {
-				err := persist(running, func(ctx context.Context) error {
-					_, err := m.client.Resource(kind.kept()).Namespace(object.GetNamespace()).
-						Patch(ctx, object.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{FieldManager: fieldManager})
-					return err
-				})
-				if err != nil && !apierrors.IsNotFound(err) {
-					return fmt.Errorf("release %s: %w", display(object), err)
-				}
 				return nil
+			}
+			err := persist(ctx, func(ctx context.Context) error {
+				_, err := m.client.Resource(kind.kept()).Namespace(object.GetNamespace()).
+					Patch(ctx, object.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{FieldManager: fieldManager})
+				return err
 			})
-		}
-		if err := group.Wait(); err != nil {
-			return err
-		}
+			if err != nil && !apierrors.IsNotFound(err) {
+				return fmt.Errorf("release %s: %w", display(object), err)
+			}
+			return nil
+		}))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (m *migration) deleteDefinitions(ctx context.Context) error {

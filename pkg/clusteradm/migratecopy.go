@@ -2,6 +2,7 @@ package clusteradm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -119,7 +121,7 @@ func importObject(ctx context.Context, client dynamic.Interface, object *unstruc
 		return err
 	})
 	switch {
-	case refused(err):
+	case refused(err) || occupied(err):
 		return err.Error(), nil
 	case err != nil:
 		return "", fmt.Errorf("import %s: %w", display(object), err)
@@ -132,6 +134,12 @@ func importObject(ctx context.Context, client dynamic.Interface, object *unstruc
 		return "the server would change " + strings.Join(lost[:min(len(lost), maxListed)], ", "), nil
 	}
 	return "", nil
+}
+
+// occupied reports whether an import conflicts with a stored object. Other conflicts concern all imports.
+func occupied(err error) bool {
+	var status apierrors.APIStatus
+	return apierrors.IsConflict(err) && errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind != imports.Resource
 }
 
 // comparable returns the parts of an object that both sides must have: everything except what each side sets itself.

@@ -10,7 +10,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/utils/ptr"
@@ -113,7 +112,8 @@ func (m *migration) freeze(ctx context.Context) error {
 	return m.waitFrozen(ctx)
 }
 
-// waitFrozen tries to change an object of each kind as another user, until it is refused.
+// waitFrozen tries to delete an object of each kind as another user, until it is refused. A change could be refused for
+// another reason, such as its size.
 func (m *migration) waitFrozen(ctx context.Context) error {
 	for _, kind := range m.kinds {
 		objects, err := m.client.Resource(kind.served()).List(ctx, metav1.ListOptions{Limit: 1})
@@ -124,10 +124,8 @@ func (m *migration) waitFrozen(ctx context.Context) error {
 			continue
 		}
 		object := &objects.Items[0]
-		patch := []byte(`{"metadata":{"annotations":{"migration.open-cluster-management.io/probe":""}}}`)
 		if err := poll(ctx, func(ctx context.Context) (string, error) {
-			_, err := m.other.Resource(kind.served()).Namespace(object.GetNamespace()).Patch(ctx, object.GetName(), types.MergePatchType, patch,
-				metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+			err := m.other.Resource(kind.served()).Namespace(object.GetNamespace()).Delete(ctx, object.GetName(), metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 			switch {
 			case err == nil:
 				return "writes are not refused yet", nil

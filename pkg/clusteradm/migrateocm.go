@@ -3,6 +3,7 @@ package clusteradm
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -63,7 +64,7 @@ func (m *migration) stopControllers(ctx context.Context) error {
 
 // startControllers reverts stopControllers.
 func (m *migration) startControllers(ctx context.Context) error {
-	if err := m.scale(ctx, "started", func(deployment *appsv1.Deployment) (bool, error) {
+	err := m.scale(ctx, "started", func(deployment *appsv1.Deployment) (bool, error) {
 		saved, found := deployment.Annotations[replicasAnnotation]
 		if !found {
 			return false, nil
@@ -75,14 +76,13 @@ func (m *migration) startControllers(ctx context.Context) error {
 		delete(deployment.Annotations, replicasAnnotation)
 		deployment.Spec.Replicas = ptr.To(int32(replicas))
 		return true, nil
-	}); err != nil {
-		return err
-	}
-	return m.restoreWebhooks(ctx)
+	})
+	return errors.Join(err, m.restoreWebhooks(ctx))
 }
 
 // scale updates the Deployments of the controllers of OCM that exist and that change changes.
 func (m *migration) scale(ctx context.Context, done string, change func(*appsv1.Deployment) (bool, error)) error {
+	var errs []error
 	for _, name := range m.stop {
 		namespace, name, _ := strings.Cut(name, "/")
 		deployments := m.kube.AppsV1().Deployments(namespace)
@@ -100,10 +100,10 @@ func (m *migration) scale(ctx context.Context, done string, change func(*appsv1.
 			return err
 		})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("deployment/%s in %s: %w", name, namespace, err)
+			errs = append(errs, fmt.Errorf("deployment/%s in %s: %w", name, namespace, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // webhookConfigurations are the kinds of webhooks that a migration removes.
@@ -188,15 +188,20 @@ func (m *migration) restoreWebhooks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for key, content := range saved.Data {
 		resource, _, _ := strings.Cut(key, ".")
 		config := &unstructured.Unstructured{}
 		if err := json.Unmarshal([]byte(content), &config.Object); err != nil || !slices.Contains(webhookConfigurations, resource) {
-			return fmt.Errorf("configmap/%s in %s: %s is not a saved webhook", savedWebhooks, hubNamespace, key)
+			errs = append(errs, fmt.Errorf("configmap/%s in %s: %s is not a saved webhook", savedWebhooks, hubNamespace, key))
+			continue
 		}
 		if _, err := m.webhooks(resource).Create(ctx, config, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("configmap/%s in %s: %s: %w", savedWebhooks, hubNamespace, key, err)
+			errs = append(errs, fmt.Errorf("configmap/%s in %s: %s: %w", savedWebhooks, hubNamespace, key, err))
 		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
 	}
 	if err := maps.Delete(ctx, savedWebhooks, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return err

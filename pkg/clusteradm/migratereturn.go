@@ -3,6 +3,7 @@ package clusteradm
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,15 +19,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
-	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
-)
-
-const (
-	// successorAnnotation of a ManifestWork is the name of the ManifestWork that takes over its objects.
-	successorAnnotation = "migration.open-cluster-management.io/successor"
-	// ownerAnnotation of a successor is the owner reference that it gets once it has taken over the objects. An
-	// agent lets no other ManifestWork of a ClusterPermission take over objects.
-	ownerAnnotation = "migration.open-cluster-management.io/owner"
 )
 
 // serverAnnotations are annotations that have a meaning only for the server.
@@ -36,7 +28,7 @@ var serverAnnotations = []string{rbacv1alpha1.DeliveredAnnotation}
 // CustomResourceDefinition does not have yet get a new UID there. It returns what the CustomResourceDefinitions
 // cannot store.
 func (m *migration) copyFromServer(ctx context.Context, dryRun bool) (map[string]int, []finding, error) {
-	c := &copying{migration: m, uids: map[types.UID]types.UID{}, counts: map[string]int{}}
+	c := &copying{migration: m, uids: map[types.UID]types.UID{}, permissions: map[types.UID]*unstructured.Unstructured{}, counts: map[string]int{}}
 	if dryRun {
 		c.dryRun = []string{metav1.DryRunAll}
 	}
@@ -56,9 +48,11 @@ type copying struct {
 
 	mu sync.Mutex
 	// uids are the UIDs in the CustomResourceDefinitions by the UIDs in the server.
-	uids     map[types.UID]types.UID
-	counts   map[string]int
-	findings []finding
+	uids map[types.UID]types.UID
+	// permissions are the ClusterPermissions by their UIDs in the server.
+	permissions map[types.UID]*unstructured.Unstructured
+	counts      map[string]int
+	findings    []finding
 }
 
 func (c *copying) copyKind(ctx context.Context, kind *customKind) error {
@@ -75,8 +69,13 @@ func (c *copying) copyKind(ctx context.Context, kind *customKind) error {
 	for name, object := range served {
 		wanted[name] = c.rewrite(kind, object)
 	}
-	if kind.kind == "ManifestWork" {
-		if err := c.addSuccessors(served, wanted); err != nil {
+	switch kind.kind {
+	case "ClusterPermission":
+		for _, object := range served {
+			c.permissions[object.GetUID()] = object
+		}
+	case "ManifestWork":
+		if err := c.addSuccessors(ctx, wanted); err != nil {
 			return err
 		}
 	}
@@ -123,45 +122,6 @@ func (c *copying) rewrite(kind *customKind, object *unstructured.Unstructured) *
 	return out
 }
 
-// addSuccessors adds a ManifestWork for each ManifestWork of a ClusterPermission whose UID is new: the controller of OCM
-// derives the name from the UID. The successor takes over the objects on the managed cluster.
-func (c *copying) addSuccessors(served, wanted map[string]*unstructured.Unstructured) error {
-	for name, object := range served {
-		owner := metav1.GetControllerOf(object)
-		if owner == nil || owner.Kind != "ClusterPermission" || c.uids[owner.UID] == "" || c.uids[owner.UID] == owner.UID {
-			continue
-		}
-		successor := owner.Name + "-" + string(c.uids[owner.UID])[:5]
-		if successor == object.GetName() {
-			continue
-		}
-		former := wanted[name]
-		setAnnotation(former, successorAnnotation, successor)
-		copied := former.DeepCopy()
-		copied.SetName(successor)
-		copied.SetFinalizers(nil)
-		copied.SetAnnotations(nil)
-		copied.SetOwnerReferences(nil)
-		delete(copied.Object, "status")
-		encoded, err := json.Marshal(metav1.GetControllerOf(former))
-		if err != nil {
-			return err
-		}
-		setAnnotation(copied, ownerAnnotation, string(encoded))
-		wanted[object.GetNamespace()+"/"+successor] = copied
-	}
-	return nil
-}
-
-func setAnnotation(object *unstructured.Unstructured, name, value string) {
-	annotations := object.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[name] = value
-	object.SetAnnotations(annotations)
-}
-
 // copyObject creates or updates an object of a CustomResourceDefinition. served is nil for a successor.
 func (c *copying) copyObject(ctx context.Context, kind *customKind, served, wanted, kept *unstructured.Unstructured) error {
 	client := c.client.Resource(kind.kept()).Namespace(wanted.GetNamespace())
@@ -191,7 +151,8 @@ func (c *copying) copyObject(ctx context.Context, kind *customKind, served, want
 			}
 		}
 	}
-	if refused(err) {
+	// The namespace may be missing or being deleted.
+	if refused(err) || apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		c.report(bad(display(wanted), err.Error(), "change or delete the object"))
 		return nil
 	}
@@ -291,6 +252,10 @@ func (c *copying) removeKept(ctx context.Context, kind *customKind, kept *unstru
 		}
 		return client.Delete(ctx, kept.GetName(), metav1.DeleteOptions{DryRun: c.dryRun, PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)})
 	})
+	if refused(err) {
+		c.report(bad(display(kept), "the server does not have it, and it cannot be removed: "+err.Error(), "correct the object in version "+keptVersion))
+		return nil
+	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("remove %s: %w", display(kept), err)
 	}
@@ -304,6 +269,7 @@ func (m *migration) accountSecrets(ctx context.Context, change func(secret *meta
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for i := range secrets.Items {
 		secret := &secrets.Items[i]
 		owners := change(secret)
@@ -317,10 +283,10 @@ func (m *migration) accountSecrets(ctx context.Context, change func(secret *meta
 		_, err = m.metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(secret.Namespace).
 			Patch(ctx, secret.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("secret/%s in %s: %w", secret.Name, secret.Namespace, err)
+			errs = append(errs, fmt.Errorf("secret/%s in %s: %w", secret.Name, secret.Namespace, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func isAccount(owner metav1.OwnerReference) bool { return owner.Kind == "ManagedServiceAccount" }
@@ -364,104 +330,6 @@ func (m *migration) keptAccounts(ctx context.Context, resource func(*customKind)
 		}
 	}
 	return nil, nil
-}
-
-// finishSuccessors waits until successors are applied, and then removes the ManifestWorks that they replace. The objects
-// on the managed clusters stay.
-func (m *migration) finishSuccessors(ctx context.Context) error {
-	orphan := []byte(`{"spec":{"deleteOption":{"propagationPolicy":"Orphan"}}}`)
-	works := m.client.Resource(workv1.SchemeGroupVersion.WithResource("manifestworks"))
-	objects, err := listAll(ctx, m.client, workv1.SchemeGroupVersion.WithResource("manifestworks"))
-	if err != nil {
-		return err
-	}
-	group, running := errgroup.WithContext(ctx)
-	group.SetLimit(copyWorkers)
-	for _, object := range objects {
-		name, found := object.GetAnnotations()[successorAnnotation]
-		if !found {
-			continue
-		}
-		group.Go(func() error {
-			inNamespace := works.Namespace(object.GetNamespace())
-			if err := poll(running, func(ctx context.Context) (string, error) {
-				successor, err := inNamespace.Get(ctx, name, metav1.GetOptions{})
-				if err != nil {
-					return "", err
-				}
-				return notApplied(successor), nil
-			}); err != nil {
-				return fmt.Errorf("manifestwork/%s in %s, which replaces %s: %w; run the command again when its agent is available", name, object.GetNamespace(), object.GetName(), err)
-			}
-			if object.GetDeletionTimestamp() == nil {
-				if _, err := inNamespace.Patch(running, object.GetName(), types.MergePatchType, orphan, metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
-					return err
-				}
-				if err := inNamespace.Delete(running, object.GetName(), metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}); err != nil && !apierrors.IsNotFound(err) {
-					return err
-				}
-			}
-			if err := poll(running, func(ctx context.Context) (string, error) {
-				_, err := inNamespace.Get(ctx, object.GetName(), metav1.GetOptions{})
-				if apierrors.IsNotFound(err) {
-					return "", nil
-				}
-				return "the agent has not released its objects yet", err
-			}); err != nil {
-				return fmt.Errorf("manifestwork/%s in %s: %w", object.GetName(), object.GetNamespace(), err)
-			}
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	return m.adoptSuccessors(ctx)
-}
-
-// adoptSuccessors gives successors their owner.
-func (m *migration) adoptSuccessors(ctx context.Context) error {
-	resource := workv1.SchemeGroupVersion.WithResource("manifestworks")
-	objects, err := listAll(ctx, m.client, resource)
-	if err != nil {
-		return err
-	}
-	for _, object := range objects {
-		encoded, found := object.GetAnnotations()[ownerAnnotation]
-		if !found {
-			continue
-		}
-		var owner metav1.OwnerReference
-		if err := json.Unmarshal([]byte(encoded), &owner); err != nil {
-			return fmt.Errorf("annotation %s of %s: %w", ownerAnnotation, display(object), err)
-		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"annotations": map[string]any{ownerAnnotation: nil}, "ownerReferences": []metav1.OwnerReference{owner},
-		}})
-		if err != nil {
-			return err
-		}
-		if _, err := m.client.Resource(resource).Namespace(object.GetNamespace()).Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("%s: %w", display(object), err)
-		}
-	}
-	return nil
-}
-
-// notApplied returns why a ManifestWork is not applied, or an empty string.
-func notApplied(work *unstructured.Unstructured) string {
-	conditions, _, _ := unstructured.NestedSlice(work.Object, "status", "conditions")
-	for _, item := range conditions {
-		condition, ok := item.(map[string]any)
-		if !ok || condition["type"] != workv1.WorkApplied {
-			continue
-		}
-		if condition["status"] == string(metav1.ConditionTrue) {
-			return ""
-		}
-		return fmt.Sprintf("it is not applied: %v", condition["message"])
-	}
-	return "its agent has not applied it yet"
 }
 
 func refused(err error) bool {

@@ -108,7 +108,7 @@ func (r *restoring) list(ctx context.Context, names []string) error {
 			row(cluster.Name, state, "")
 		}
 		for _, object := range retained {
-			row(cluster.Name, state, object)
+			row(cluster.Name, state, printable(object))
 		}
 	}
 	return table.Flush()

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,6 +43,26 @@ func poll(ctx context.Context, check func(context.Context) (reason string, err e
 		return errors.New("timed out: " + last)
 	}
 	return err
+}
+
+// forEach calls do for each item, for at most copyWorkers of them at the same time, and returns all errors: an item whose
+// call fails prevents no other call. The error names at most maxListed of them.
+func forEach[T any](items []T, do func(T) error) error {
+	errs := make([]error, len(items))
+	var group errgroup.Group
+	group.SetLimit(copyWorkers)
+	for i, item := range items {
+		group.Go(func() error {
+			errs[i] = do(item)
+			return nil
+		})
+	}
+	_ = group.Wait() // the functions return none
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if more := len(errs) - maxListed; more > 0 {
+		errs = append(errs[:maxListed], fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(errs...)
 }
 
 // passing reports whether an error may be temporary.

@@ -11,6 +11,7 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
 )
 
 // Annotations of a ManagedCluster that claim an EKS cluster. The server reads them once, before the cluster is accepted
@@ -123,6 +124,12 @@ func Untouched(registration *registerv1alpha1.ManagedClusterRegistration) bool {
 	}
 	// The first attempt sets the condition, whether it succeeds or not.
 	return meta.FindStatusCondition(registration.Status.Conditions, registerv1alpha1.RegistrationAccessGranted) == nil
+}
+
+// Replaceable reports whether the registration of another cluster of the same name may replace a registration: nothing was
+// granted for it, here or on the hub from which it was adopted.
+func Replaceable(registration *registerv1alpha1.ManagedClusterRegistration) bool {
+	return Untouched(registration) && registration.Annotations[rehoming.AdoptedAnnotation] == ""
 }
 
 // EverAccepted reports whether a cluster is, or was, accepted.

@@ -30,7 +30,7 @@ func (r *Registrar) ensure(ctx context.Context, mc *clusterv1.ManagedCluster, by
 		return fmt.Errorf("reading the registration of ManagedCluster %q: %w", mc.Name, err)
 	}
 	if registration.Spec.ManagedClusterUID != mc.UID {
-		if !Untouched(registration) {
+		if !Replaceable(registration) {
 			return apierrors.NewConflict(registerv1alpha1.Resource("managedclusters"), mc.Name, errors.New("the registration belongs to a previous cluster of this name"))
 		}
 		if err := r.discard(ctx, registration); err != nil {

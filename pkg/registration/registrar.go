@@ -171,7 +171,7 @@ func (r *Registrar) clearFormer(ctx context.Context, name string, dryRun bool) e
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("reading ManagedCluster %q: %w", name, err)
 	}
-	if !Untouched(former) {
+	if !Replaceable(former) {
 		return apierrors.NewConflict(clusters, name, errFormer)
 	}
 	if dryRun {

@@ -4,20 +4,41 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"math"
 	"strings"
 	"testing"
 )
 
 func TestParseEpoch(t *testing.T) {
-	for text, want := range map[string]Epoch{"": {}, "1/a": {1, "a"}, "12/4f1c-9": {12, "4f1c-9"}, "0/a": {0, "a"}} {
+	for text, want := range map[string]Epoch{"": {}, "1/a": {1, "a"}, "12/4f1c-9": {12, "4f1c-9"}, "0/a": {0, "a"}, "9007199254740992/a": {MaxEpochNumber, "a"}} {
 		got, err := ParseEpoch(text)
 		if err != nil || got != want || got.String() != text {
 			t.Errorf("ParseEpoch(%q) = %+v (%q), %v, want %+v", text, got, got, err, want)
 		}
 	}
-	for _, text := range []string{"1", "1/", "/a", "-1/a", "a/1", "1/A", "1/a b", "1/" + strings.Repeat("a", 64), "99999999999999999999/a"} {
-		if got, err := ParseEpoch(text); err == nil {
-			t.Errorf("ParseEpoch(%q) = %+v, want an error", text, got)
+	for _, text := range []string{
+		"1", "1/", "/a", "-1/a", "a/1", "1/A", "1/a b", "1/" + strings.Repeat("a", 64), "99999999999999999999/a",
+		"9007199254740993/a", "9223372036854775807/x", "+1/a", "01/a", "-0/a", "1_0/a", "1/a/b", " 1/a", "1/a\n", "1/\u00e4",
+	} {
+		if got, err := ParseEpoch(text); err == nil || got != (Epoch{}) {
+			t.Errorf("ParseEpoch(%q) = %+v, %v, want an error", text, got, err)
+		}
+	}
+	if _, err := ParseEpoch(strings.Repeat("x", 1<<20)); err == nil || len(err.Error()) > 200 {
+		t.Errorf("ParseEpoch(1 MiB) = %v, want a short error", err)
+	}
+}
+
+// TestNextEpoch checks that the next epoch follows the former one, or does not exist.
+func TestNextEpoch(t *testing.T) {
+	for _, number := range []int64{0, 7, MaxEpochNumber - 1} {
+		if got, err := NextEpoch(number); err != nil || got != number+1 {
+			t.Errorf("NextEpoch(%d) = %d, %v, want %d", number, got, err, number+1)
+		}
+	}
+	for _, number := range []int64{math.MinInt64, -1, MaxEpochNumber, math.MaxInt64 - 1, math.MaxInt64} {
+		if got, err := NextEpoch(number); err == nil {
+			t.Errorf("NextEpoch(%d) = %d, want an error", number, got)
 		}
 	}
 }

@@ -478,6 +478,8 @@ func TestMigration(t *testing.T) {
 		t.Errorf("Get(ValidatingWebhookConfiguration) = %v, want NotFound", err)
 	}
 	token := h.secret(t, "late")
+	hostile := h.hostileWorks(t)
+	h.refusesTerminating(t)
 	t.Log(h.run(t, "clusteradm", "migrate", "--to", "crds", "--dry-run"))
 
 	stop = h.watchConsistency(t, before)
@@ -497,6 +499,7 @@ func TestMigration(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.keepsNewObjects(t, token)
+	h.keepsHostile(t, hostile)
 	// The agent follows the CustomResourceDefinitions again.
 	h.create(t, "manifestworks", work(migratedCluster, "late2"))
 	h.grown(t, applied, 1)
@@ -578,6 +581,95 @@ func (h *ocmHub) keepsNewObjects(t testing.TB, token *corev1.Secret) {
 	}
 	if len(secret.OwnerReferences) != 1 || secret.OwnerReferences[0].UID != late.GetUID() {
 		t.Errorf("owners of the Secret = %v, want the account with UID %s", secret.OwnerReferences, late.GetUID())
+	}
+}
+
+// refusesTerminating checks that a migration back names an object that its CustomResourceDefinition refuses, before it refuses
+// writes or stops anything.
+func (h *ocmHub) refusesTerminating(t testing.TB) {
+	t.Helper()
+	const namespace = "terminating"
+	if _, err := h.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	object := work(namespace, "stays")
+	object["metadata"].(map[string]any)["finalizers"] = []any{"example.com/stays"}
+	h.create(t, "manifestworks", object)
+	if err := h.kube.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	out, err := h.try(t, "clusteradm", "migrate", "--to", "crds")
+	if err == nil || !strings.Contains(out, "stays in "+namespace+": ") || strings.Contains(out, "refuse writes") {
+		t.Errorf("clusteradm migrate --to crds with an object in a terminating namespace = %v, want an error that names it, before writes are refused:\n%s", err, out)
+	}
+	if replicas := h.replicasOf(t, hubNamespace, "hub-apiserver"); replicas != 1 {
+		t.Errorf("replicas of the server after a refused migration = %d, want 1", replicas)
+	}
+	// Writes are accepted.
+	works := h.objects.Resource(resourceOf("manifestworks")).Namespace(namespace)
+	if _, err := works.Patch(t.Context(), "stays", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Errorf("Patch() after a refused migration = %v, want none", err)
+	}
+	eventually(t, "the object is gone", func(ctx context.Context) error {
+		if _, err := works.Get(ctx, "stays", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("Get() = %w", err)
+		}
+		return nil
+	})
+}
+
+// hostileWorks creates ManifestWorks that tenants may create, and that would end a migration or make it replace others. It
+// returns their names.
+func (h *ocmHub) hostileWorks(t testing.TB) []string {
+	t.Helper()
+	annotate := func(name string, annotations map[string]any) {
+		object := work(migratedCluster, name)
+		object["metadata"].(map[string]any)["annotations"] = annotations
+		h.create(t, "manifestworks", object)
+	}
+	annotate("pinned", map[string]any{"migration.open-cluster-management.io/successor": "nothing"})
+	annotate("owned", map[string]any{"migration.open-cluster-management.io/owner": "x"})
+	annotate("replaced", map[string]any{"migration.open-cluster-management.io/successor": "other"})
+	annotate("other", nil)
+	// The first ManifestWork of the hub, to which no annotation can be added.
+	full := map[string]any{}
+	for i := range 256 {
+		full[fmt.Sprintf("example.com/%d", i)] = ""
+	}
+	annotate("a-full", full)
+	permission, err := h.objects.Resource(resourceOf("clusterpermissions")).Namespace(migratedCluster).Get(t.Context(), "late", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := work(migratedCluster, "a-claim")
+	object["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{
+		"apiVersion": permission.GetAPIVersion(), "kind": permission.GetKind(), "name": permission.GetName(), "uid": string(permission.GetUID()), "controller": true,
+	}}
+	h.create(t, "manifestworks", object)
+	return []string{"pinned", "owned", "replaced", "other", "a-full", "a-claim"}
+}
+
+// keepsHostile checks that a migration has neither changed nor deleted ManifestWorks.
+func (h *ocmHub) keepsHostile(t testing.TB, names []string) {
+	t.Helper()
+	for _, name := range names {
+		got, err := h.objects.Resource(resourceOf("manifestworks")).Namespace(migratedCluster).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Errorf("Get(ManifestWork %s) after the migration = %v, want none", name, err)
+			continue
+		}
+		if option, found, _ := unstructured.NestedMap(got.Object, "spec", "deleteOption"); found || got.GetDeletionTimestamp() != nil {
+			t.Errorf("ManifestWork %s after the migration = deleteOption %v, deleted at %v, want neither", name, option, got.GetDeletionTimestamp())
+		}
+	}
+	records, err := h.kube.CoreV1().ConfigMaps(hubNamespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, record := range records.Items {
+		if strings.HasPrefix(record.Name, "hub-apiserver-migration-successors") {
+			t.Errorf("ConfigMap %s after the migration = %v, want none", record.Name, record.Data)
+		}
 	}
 }
 

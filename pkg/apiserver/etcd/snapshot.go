@@ -24,6 +24,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/schema"
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/hub-apiserver/pkg/storagemigration"
 )
@@ -186,7 +187,8 @@ func (s *SnapshotStatus) read(tx *bbolt.Tx) error {
 		return errors.New("the database is not that of an etcd")
 	}
 	live := map[string]struct{}{}
-	var versions, mark []byte
+	// own are the values of the keys that end like keys that the server writes for itself, whatever its prefix.
+	own := map[string][]byte{}
 	err := revisions.ForEach(func(k, v []byte) error {
 		s.Revision = mvcc.BytesToRev(k).Main
 		var kv mvccpb.KeyValue
@@ -196,14 +198,15 @@ func (s *SnapshotStatus) read(tx *bbolt.Tx) error {
 		key := string(kv.Key)
 		if mvcc.IsTombstone(k) {
 			delete(live, key)
-		} else if key != "" { // a restore raises the revision by a revision without key
-			live[key] = struct{}{}
+			delete(own, key)
+			return nil
 		}
-		switch {
-		case storagemigration.IsRecord(key):
-			versions = kv.Value
-		case isMark(key):
-			mark = kv.Value
+		if key == "" { // a restore raises the revision by a revision without key
+			return nil
+		}
+		live[key] = struct{}{}
+		if storagemigration.IsRecord(key) || isMark(key) {
+			own[key] = kv.Value
 		}
 		return nil
 	})
@@ -211,16 +214,28 @@ func (s *SnapshotStatus) read(tx *bbolt.Tx) error {
 		return err
 	}
 	s.Keys = len(live)
-	if versions != nil {
-		if s.StoredVersions, err = storagemigration.ParseRecord(versions); err != nil {
-			return err
+	for key, value := range own {
+		if isObject(value) {
+			continue
+		}
+		if storagemigration.IsRecord(key) {
+			s.StoredVersions, err = storagemigration.ParseRecord(value)
+		} else {
+			s.Restored = &Mark{}
+			err = json.Unmarshal(value, s.Restored)
+		}
+		if err != nil {
+			return fmt.Errorf("key %s: %w", key, err)
 		}
 	}
-	if mark != nil {
-		s.Restored = &Mark{}
-		return json.Unmarshal(mark, s.Restored)
-	}
 	return nil
+}
+
+// isObject reports whether a value is an object of an API, whose namespace and name users choose. Such a value contains a
+// kind, or is no JSON. What the server writes for itself is JSON without a kind.
+func isObject(value []byte) bool {
+	var object metav1.TypeMeta
+	return json.Unmarshal(value, &object) != nil || object.Kind != ""
 }
 
 // checkFile checks the hash at the end of a snapshot.

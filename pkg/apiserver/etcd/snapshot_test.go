@@ -102,6 +102,50 @@ func TestRestore(t *testing.T) {
 	}
 }
 
+// TestStatusIgnoresObjects checks that objects whose namespaces and names are those of the server's own keys do not change
+// what a snapshot says about itself, and do not prevent it.
+func TestStatusIgnoresObjects(t *testing.T) {
+	const record, mark = `{"versions":{"things.example.com":["example.com/v1"]}}`, `{"id":"an-id","time":"2026-01-01T00:00:00Z"}`
+	// The fields of the server's own values may be those of a kind.
+	const object = `{"kind":"Thing","apiVersion":"example.com/v1","metadata":{"name":"last"},"id":"forged","versions":{"forged":["v1"]},"time":1}`
+	for name, own := range map[string]map[string]string{
+		"a server that was restored": {prefix + "/storage-versions/record": record, prefix + "/restores/last": mark},
+		"another prefix":             {"/a.example.com/b/c/storage-versions/record": record, "/a.example.com/b/c/restores/last": mark},
+		"a server that was not":      {},
+	} {
+		dataDir := filepath.Join(t.TempDir(), "data")
+		server := start(t, dataDir)
+		hostile := map[string]string{
+			prefix + "/work.example.com/things/restores/last":           object,
+			prefix + "/work.example.com/things/storage-versions/record": object,
+			prefix + "/work.example.com/others/restores/last":           "k8s:enc:an encrypted object",
+			prefix + "/work.example.com/others/storage-versions/record": "k8s\x00a protocol buffer",
+		}
+		for _, values := range []map[string]string{own, hostile} {
+			for key, value := range values {
+				put(t, server, key, value)
+			}
+		}
+		for range 2 {
+			status, err := SaveSnapshot(t.Context(), dataDir, filepath.Join(dataDir, "snapshot.db"), true)
+			if err != nil {
+				t.Fatalf("SaveSnapshot(%s) = %v, want no error", name, err)
+			}
+			if restored := status.Restored; (restored != nil) != (len(own) > 0) || restored != nil && restored.ID != "an-id" {
+				t.Errorf("restore in the status of %s = %+v, want %d", name, restored, len(own)/2)
+			}
+			if want := len(own) / 2; len(status.StoredVersions) != want || want > 0 && status.StoredVersions["things.example.com"] == nil {
+				t.Errorf("versions in the status of %s = %v, want %d", name, status.StoredVersions, want)
+			}
+			for key := range hostile {
+				if _, err := server.client.Delete(t.Context(), key); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
 func TestSaveOfAStoppedServer(t *testing.T) {
 	dataDir, _, last := saved(t)
 	status, err := SaveSnapshot(t.Context(), dataDir, filepath.Join(t.TempDir(), "stopped.db"), false)

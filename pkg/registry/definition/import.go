@@ -27,7 +27,7 @@ type ImportOptions struct {
 	// DryRun checks the object and stores nothing.
 	DryRun bool
 	// Adopt imports an object from the server of another hub: it keeps what only a server writes, and refuses to replace a
-	// stored object with another UID.
+	// stored object with another UID unless its strategy allows that.
 	Adopt bool
 }
 
@@ -58,7 +58,7 @@ func (r *REST) Import(ctx context.Context, obj runtime.Object, options ImportOpt
 			if err != nil {
 				return nil, nil, err
 			}
-			if uid := stored.GetUID(); uid != "" && uid != accessor.GetUID() {
+			if uid := stored.GetUID(); uid != "" && uid != accessor.GetUID() && !r.importing.replaceable(current) {
 				return nil, nil, apierrors.NewConflict(r.resource.GroupResource(), accessor.GetName(), fmt.Errorf("an object with another UID, %s, exists", uid))
 			}
 		}

@@ -46,6 +46,9 @@ type Strategy[T runtime.Object] struct {
 	// contains the caller of the import.
 	PrepareForImport func(ctx context.Context, obj T)
 
+	// Replaceable reports whether an adopted object may replace a stored one with another UID. Without it, none may.
+	Replaceable func(stored T) bool
+
 	// PrepareForStatusUpdate completes an object before the validation of its status.
 	// Everything except the status is as stored.
 	PrepareForStatusUpdate func(ctx context.Context, obj, old T)
@@ -75,6 +78,7 @@ type ServerStatus[T runtime.Object] struct {
 
 type importStrategy interface {
 	prepareForImport(ctx context.Context, obj runtime.Object)
+	replaceable(stored runtime.Object) bool
 }
 
 // AnyStrategy is a *Strategy of any type.
@@ -188,6 +192,10 @@ func (m *mainStrategy[T]) prepareForImport(ctx context.Context, obj runtime.Obje
 	if m.s.PrepareForImport != nil {
 		m.s.PrepareForImport(ctx, obj.(T))
 	}
+}
+
+func (m *mainStrategy[T]) replaceable(stored runtime.Object) bool {
+	return m.s.Replaceable != nil && m.s.Replaceable(stored.(T))
 }
 
 func (m *mainStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {

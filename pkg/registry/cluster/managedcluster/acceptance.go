@@ -77,8 +77,7 @@ func decide(ctx context.Context, c *cluster.ManagedCluster, generation int64) {
 		acceptance.Left = !c.Spec.HubAcceptsClient && registration.ByItself(ctx, c.Name)
 	}
 	acceptance.Accepted = c.Spec.HubAcceptsClient
-	before := c.Status.Acceptance
-	acceptance.EverAccepted = acceptance.Accepted || before != nil && (before.Accepted || before.EverAccepted)
+	acceptance.EverAccepted = acceptance.Accepted || decidedFor(c)
 	if acceptance.DecidedBy == "" {
 		acceptance.DecidedBy = definition.Caller(ctx)
 	}
@@ -96,6 +95,12 @@ func decide(ctx context.Context, c *cluster.ManagedCluster, generation int64) {
 		Type: clusterv1.ManagedClusterConditionHubAccepted, Status: metav1.ConditionFalse,
 		Reason: clusterv1.ReasonHubClusterAdminDenied, Message: denialMessage(&acceptance), ObservedGeneration: generation,
 	})
+}
+
+// decidedFor reports whether a decision about a cluster has ever accepted it.
+func decidedFor(c *cluster.ManagedCluster) bool {
+	before := c.Status.Acceptance
+	return before != nil && (before.Accepted || before.EverAccepted)
 }
 
 func denialMessage(a *cluster.Acceptance) string {

@@ -71,6 +71,8 @@ func Definition(o Options) definition.Resource {
 					stampImport(ctx, c)
 				}
 			},
+			// Anybody with a bootstrap token creates clusters that the hub has never accepted.
+			Replaceable: func(c *cluster.ManagedCluster) bool { return registered && !c.Spec.HubAcceptsClient && !decidedFor(c) },
 			PrepareForStatusUpdate: func(ctx context.Context, c, old *cluster.ManagedCluster) {
 				if registered {
 					keepOwnConditions(ctx, c, old)

@@ -11,6 +11,7 @@ import (
 
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/register/validation"
+	"open-cluster-management.io/hub-apiserver/pkg/registration"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
@@ -46,6 +47,8 @@ func Definition(o Options) definition.Resource {
 			Spec:     func(r *registerv1alpha1.ManagedClusterRegistration) any { return &r.Spec },
 			Status:   func(r *registerv1alpha1.ManagedClusterRegistration) any { return &r.Status },
 			Validate: validation.ValidateManagedClusterRegistration,
+			// A request to join may have created it.
+			Replaceable: registration.Replaceable,
 		},
 		Columns: definition.Columns[*registerv1alpha1.ManagedClusterRegistration]{
 			{Name: "Driver", Description: "How the cluster authenticates to the hub.", Value: func(r *registerv1alpha1.ManagedClusterRegistration) any {

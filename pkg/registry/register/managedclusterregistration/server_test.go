@@ -3,6 +3,7 @@ package managedclusterregistration_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -38,6 +39,8 @@ type hub struct {
 	*apiserver.RegistrationDependencies
 	server registrytest.Server
 	clock  *testingclock.FakePassiveClock
+	// stores are the stores of the kinds that are imported.
+	stores map[string]*definition.REST
 
 	mu sync.Mutex
 	// grants are rules "verb group:resource [name]" by user.
@@ -149,6 +152,24 @@ func startHub(t *testing.T, drivers ...registration.Driver) *hub {
 	authz := authorizer.AuthorizerFunc(h.authorize)
 	rows := slices.DeleteFunc(apiserver.Resources(apiserver.Dependencies{Authorizer: authz, Registration: h.RegistrationDependencies}),
 		func(row definition.Resource) bool { return row.Name != "managedclusters" })
+	h.stores = map[string]*definition.REST{}
+	for i := range rows {
+		row := &rows[i]
+		if row.Strategy == nil {
+			continue
+		}
+		receive := row.Stores[row.Name]
+		row.Stores = maps.Clone(row.Stores)
+		if row.Stores == nil {
+			row.Stores = map[string]func(*definition.REST){}
+		}
+		row.Stores[row.Name] = func(store *definition.REST) {
+			h.stores[row.Kind] = store
+			if receive != nil {
+				receive(store)
+			}
+		}
+	}
 	h.server = registrytest.StartDatabase(t).Serve(t, authz, rows...)
 	return h
 }
