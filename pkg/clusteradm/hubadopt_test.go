@@ -3,6 +3,7 @@ package clusteradm
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -195,26 +196,30 @@ func TestOneDoesNotBlockOthers(t *testing.T) {
 	for _, name := range names {
 		objects = append(objects, exported(ExportedKinds()[1], name))
 	}
-	for _, test := range []struct {
-		err  error
-		ends bool
-	}{{invalid, false}, {apierrors.NewForbidden(clusterv1.Resource("managedclusters"), "bad", errors.New("no permission")), true}} {
-		a, client, out := newAdoption(t, objects...)
-		a.archive.objects = objects
-		client.PrependReactor("patch", "managedclusters", refuse(test.err))
-		err := a.raise(t.Context())
-		if (err != nil) != test.ends || !strings.Contains(out.String()+errorText(err), "managedcluster.cluster.open-cluster-management.io/bad: ") {
-			t.Errorf("raise() after %v = %v with output %q, want the name of the cluster, and an error: %t", test.err, err, out, test.ends)
+	a, client, _ := newAdoption(t)
+	a.archive.objects = objects
+	var mu sync.Mutex
+	raised := map[string]string{}
+	client.PrependReactor("create", "imports", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		request := action.(clienttesting.CreateAction).GetObject().(*unstructured.Unstructured)
+		name, _, _ := unstructured.NestedString(request.Object, "spec", "epoch", "managedCluster")
+		epoch, _, _ := unstructured.NestedString(request.Object, "spec", "epoch", "epoch")
+		if name == "bad" {
+			return true, nil, apierrors.NewForbidden(clusterv1.Resource("managedclusters"), name, errors.New("no permission"))
 		}
-		for _, name := range names {
-			got, err := client.Resource(ExportedKinds()[1].Resource).Get(t.Context(), name, metav1.GetOptions{})
-			if err != nil || (got.GetAnnotations()[rehoming.EpochAnnotation] == "3/hub") == (name == "bad") {
-				t.Errorf("cluster %s = %v, %v, want the epoch unless it is refused", name, got, err)
-			}
-		}
+		mu.Lock()
+		defer mu.Unlock()
+		raised[name] = epoch
+		return true, request, nil
+	})
+	if err := a.raise(t.Context()); err == nil || !strings.Contains(err.Error(), "managedcluster.cluster.open-cluster-management.io/bad: ") {
+		t.Errorf("raise() with a cluster that the server refuses = %v, want an error that names the cluster", err)
+	}
+	if want := map[string]string{"a": "3/hub", "c": "3/hub"}; !maps.Equal(raised, want) {
+		t.Errorf("raised epochs = %v, want %v", raised, want)
 	}
 
-	a, _, _ := newAdoption(t)
+	a, _, _ = newAdoption(t)
 	kube := fake.NewClientset()
 	kube.PrependReactor("create", "namespaces", refuse(invalid))
 	a.kube = kube
