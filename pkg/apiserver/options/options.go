@@ -394,6 +394,10 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 	if err := c.applyRecommended(generic); err != nil {
 		return nil, err
 	}
+	var reviewer genericapiserver.AuthorizationInfo
+	if err := c.Recommended.Authorization.ApplyTo(&reviewer); err != nil {
+		return nil, err
+	}
 	return &apiserver.Config{
 		Generic: generic,
 		Extra: apiserver.ExtraConfig{
@@ -413,6 +417,7 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 			Search:               search,
 			Registration:         registration,
 			Requests:             c.Requests.config(),
+			Reviewer:             reviewer.Authorizer,
 			ServingCertificate:   c.ServingCertificate.policy(c.Namespace),
 		},
 	}, nil
