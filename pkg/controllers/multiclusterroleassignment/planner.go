@@ -101,12 +101,17 @@ type Cluster struct {
 	selectedBy []int
 }
 
-// had returns the spec that the cluster has already, or nil, and its grants.
+// had returns the spec that the cluster has already, or nil, and its grants. A spec that waits for approval was never
+// allowed, so it grants nothing.
 func (c *Cluster) had() (*rbacv1alpha1.ClusterPermissionSpec, []rbacv1beta1.Grant) {
 	if c.Existing == nil {
 		return nil, nil
 	}
-	return &c.Existing.Spec, render.Granted(&c.Existing.Spec)
+	spec, _ := c.Existing.Delivered()
+	if spec == nil {
+		return nil, nil
+	}
+	return spec, render.Granted(spec)
 }
 
 // Plan returns the desired state of a MulticlusterRoleAssignment. If pass is nil, authors may grant everything. If only

@@ -198,6 +198,52 @@ func TestPlanOfUnknownPlacements(t *testing.T) {
 	}
 }
 
+// TestPendingSpecGrantsNothing checks that only the delivered spec of a ClusterPermission counts as granted: for the
+// check of the authors, for the escalation check, for Placements that are not known, and in the preview.
+func TestPendingSpecGrantsNothing(t *testing.T) {
+	a := roles([]string{"bob", "bob", "carl"}, []string{"north", "north", "north"}, "view", "admin", "edit")
+	unknown := roles([]string{"bob", "bob"}, []string{"north", "north"}, "view", "admin")
+	for i := range unknown.Spec.RoleAssignments {
+		unknown.Spec.RoleAssignments[i].ClusterSelection = rbacv1beta1.ClusterSelection{
+			Type: rbacv1beta1.SelectPlacements, Placements: []rbacv1beta1.PlacementRef{{Namespace: "n", Name: "p"}},
+		}
+	}
+	spec := func(grants ...rbacv1beta1.Grant) rbacv1alpha1.ClusterPermissionSpec {
+		return render.Permission(a, "c1", grants).Spec
+	}
+	pending := &rbacv1alpha1.PendingGeneration{Generation: 2}
+	for name, test := range map[string]struct {
+		approval        *rbacv1alpha1.Approval
+		plan, ofUnknown string
+		// granted are the grants that the preview adds.
+		granted int
+	}{
+		// bob may not grant view or admin. carl may grant edit.
+		"delivered":              {nil, "c1: +admin +edit +view; ", "c1: +admin +view; ", 1},
+		"pending change":         {&rbacv1alpha1.Approval{Pending: pending, Delivered: &rbacv1alpha1.DeliveredGeneration{Generation: 1, Spec: spec(grant("view"))}}, "c1: +edit +view !admin; ", "c1: +view; ", 1},
+		"pending, never granted": {&rbacv1alpha1.Approval{Pending: pending}, "c1: +edit !admin !view; ", "c1:; ", 1},
+		"approved":               {&rbacv1alpha1.Approval{Approved: &rbacv1alpha1.ApprovedGeneration{Generation: 2}}, "c1: +admin +edit +view; ", "c1: +admin +view; ", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			existing := render.Permission(a, "c1", []rbacv1beta1.Grant{grant("view"), grant("admin")})
+			existing.Generation, existing.Status.Approval = 2, test.approval
+			p := planner(t, members{"north": {"c1"}}, existing)
+			plan, err := p.Plan(t.Context(), a, grants{"carl edit c1"}, nil)
+			if got := text(plan); err != nil || got != test.plan {
+				t.Errorf("Plan() = %s, %v, want %s", got, err, test.plan)
+			}
+			change := plan.Preview().Changes[0]
+			if got := len(change.Grant); got != test.granted || len(change.Revoke) > 0 {
+				t.Errorf("Preview() = %+v, want %d grants and no revocation", change, test.granted)
+			}
+			plan, err = p.Plan(t.Context(), unknown, grants{}, nil)
+			if got := text(plan); err != nil || got != test.ofUnknown {
+				t.Errorf("Plan() of unknown Placements = %s, %v, want %s", got, err, test.ofUnknown)
+			}
+		})
+	}
+}
+
 // TestUncheckedGrants checks that a grant is refused if its author is not checked, unless another author may make it.
 func TestUncheckedGrants(t *testing.T) {
 	a := roles([]string{"busy", "carl", "busy"}, []string{"north", "north", "south"}, "view", "view", "edit")
