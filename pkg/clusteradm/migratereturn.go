@@ -75,6 +75,9 @@ func (c *copying) copyKind(ctx context.Context, kind *customKind) error {
 	for name, object := range served {
 		wanted[name] = c.rewrite(kind, object)
 	}
+	if kind.kind == "ClusterPermission" {
+		c.withdrawPending(wanted)
+	}
 	if kind.kind == "ManifestWork" {
 		if err := c.addSuccessors(served, wanted); err != nil {
 			return err
@@ -91,6 +94,23 @@ func (c *copying) copyKind(ctx context.Context, kind *customKind) error {
 		}
 	}
 	return group.Wait()
+}
+
+// withdrawPending replaces each spec that waits for approval by the delivered one, and removes ClusterPermissions that
+// deliver nothing. The controller of OCM knows no approval, so it would deliver them.
+func (c *copying) withdrawPending(wanted map[string]*unstructured.Unstructured) {
+	for name, object := range wanted {
+		approval, _, _ := unstructured.NestedMap(object.Object, "status", "approval")
+		if approval["pending"] == nil {
+			continue
+		}
+		c.report(warning(display(object), "the change that waits for approval is not copied", "approve it, or apply it after the migration"))
+		if spec, delivered, _ := unstructured.NestedMap(approval, "delivered", "spec"); delivered {
+			object.Object["spec"] = spec
+		} else {
+			delete(wanted, name)
+		}
+	}
 }
 
 // rewrite returns an object of the server as its CustomResourceDefinition stores it. Owners have been copied before.
