@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	kubeinformers "k8s.io/client-go/informers"
@@ -29,6 +30,7 @@ import (
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/executor"
 	"open-cluster-management.io/hub-apiserver/pkg/console"
 	permissioncontroller "open-cluster-management.io/hub-apiserver/pkg/controllers/clusterpermission"
@@ -93,6 +95,9 @@ type ExtraConfig struct {
 	Registration *RegistrationConfig
 	// Requests are the limits of each caller.
 	Requests RequestLimits
+	// Reviewer decides like the authorizer of the generic configuration, with another client of the hub. It is for
+	// requests that need many decisions, so that these delay no other requests.
+	Reviewer authorizer.Authorizer
 	// ServingCertificate is the policy of the serving certificate in a Secret of the hub. It is nil if
 	// the server uses files or a self-signed certificate.
 	ServingCertificate *servingcert.Policy
@@ -180,7 +185,8 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 	} else {
 		c.generic.MergedResourceConfig.DisableVersions(registerv1alpha1.SchemeGroupVersion)
 	}
-	assignments, err := c.roleAssignments(clients, informers, resolver, hub, hubRoles.Rbac().V1(), deliverer)
+	reviews := callers.NewReviews()
+	assignments, err := c.roleAssignments(clients, informers, resolver, hub, hubRoles.Rbac().V1(), deliverer, reviews)
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +201,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		Restore: restored.id,
 		Permissions: clusterpermission.Options{
 			Delivery:        deliverer,
-			Authorizer:      c.generic.Authorization.Authorizer,
+			Authorizer:      reviews.ForUsers(c.extra.Reviewer),
 			EscalationCheck: c.extra.EscalationCheck,
 			HubNamespaces:   c.extra.NamespaceSource == NamespacesOfHub,
 		},
@@ -230,7 +236,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 	virtual := []definition.Virtual{importRow(importing)}
 	var fleet *fleetSearch
 	if c.searched() {
-		fleet, err = c.newSearch(hub, informers.clusters.Cluster().V1().ManagedClusters(), hubRoles, informers.works.Work().V1().ManifestWorks().Informer(), deliverer, limits)
+		fleet, err = c.newSearch(hub, informers.clusters.Cluster().V1().ManagedClusters(), hubRoles, informers.works.Work().V1().ManifestWorks().Informer(), deliverer, limits, reviews)
 		if err != nil {
 			return nil, err
 		}

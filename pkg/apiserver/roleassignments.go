@@ -12,8 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
-	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
-	"open-cluster-management.io/hub-apiserver/pkg/authz/escalation"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/roleassignment"
 	permissioncontroller "open-cluster-management.io/hub-apiserver/pkg/controllers/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/controllers/managedclusterset"
@@ -21,6 +20,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/multiclusterroleassignment"
 )
+
+// checksPerCaller is the maximum number of concurrent requests of a caller that check permissions on clusters.
+const checksPerCaller = 4
 
 // roleAssignments serve MulticlusterRoleAssignments.
 type roleAssignments struct {
@@ -32,7 +34,7 @@ type roleAssignments struct {
 
 // roleAssignments builds the planner and the controller. It returns nil if the server does not serve
 // MulticlusterRoleAssignments.
-func (c CompletedConfig) roleAssignments(clients *clients, informers informerFactories, resolver *managedclusterset.Resolver, hub kubernetes.Interface, roles rbacinformers.Interface, deliverer *permissioncontroller.Deliverer) (*roleAssignments, error) {
+func (c CompletedConfig) roleAssignments(clients *clients, informers informerFactories, resolver *managedclusterset.Resolver, hub kubernetes.Interface, roles rbacinformers.Interface, deliverer *permissioncontroller.Deliverer, reviews *callers.Reviews) (*roleAssignments, error) {
 	if !c.generic.MergedResourceConfig.ResourceEnabled(rbacv1beta1.SchemeGroupVersion.WithResource("multiclusterroleassignments")) {
 		return nil, nil
 	}
@@ -44,24 +46,21 @@ func (c CompletedConfig) roleAssignments(clients *clients, informers informerFac
 	if err != nil {
 		return nil, err
 	}
-	checker := &roleassignment.Checker{
-		Authorizer: c.generic.Authorization.Authorizer,
-		Escalation: &escalation.Checker{
-			Authorizer: c.generic.Authorization.Authorizer,
-			Delivered: func(ctx context.Context, namespace string) ([]workv1.Manifest, error) {
-				return deliverer.Delivered(ctx, namespace)
-			},
-		},
-	}
+	checker := &roleassignment.Checker{Authorizer: c.extra.Reviewer, Reviews: reviews, Delivered: deliverer.Delivered}
 	clusters := informers.clusters.Cluster().V1().ManagedClusters()
 	permissions := informers.own.Rbac().V1alpha1().ClusterPermissions()
 	planner := &assignmentcontroller.Planner{
 		Sets: resolver, Clusters: clusters.Lister(), Placements: placements, Permissions: permissions.Informer().GetIndexer(),
-		NewPass: func() assignmentcontroller.Pass { return checker.NewPass() },
 	}
 	// A MulticlusterRoleAssignment cannot wait for approval.
 	refuse := c.extra.EscalationCheck == clusterpermission.Enforce || c.extra.EscalationCheck == clusterpermission.Approve
-	controller, err := assignmentcontroller.NewController(planner, refuse, clients.own.RbacV1beta1(), clients.own.RbacV1alpha1(), assignmentcontroller.Informers{
+	newPass := func(a *rbacv1beta1.MulticlusterRoleAssignment) assignmentcontroller.Pass {
+		if !refuse {
+			return nil
+		}
+		return checker.NewPass("controller of namespace "+a.Namespace, len(a.Status.Authors))
+	}
+	controller, err := assignmentcontroller.NewController(planner, newPass, clients.own.RbacV1beta1(), clients.own.RbacV1alpha1(), assignmentcontroller.Informers{
 		Assignments: informers.own.Rbac().V1beta1().MulticlusterRoleAssignments(),
 		Permissions: permissions, Clusters: clusters,
 		Sets: informers.sets.Cluster().V1beta2().ManagedClusterSets(),
@@ -70,7 +69,7 @@ func (c CompletedConfig) roleAssignments(clients *clients, informers informerFac
 		return nil, err
 	}
 	return &roleAssignments{placements: placements, hub: hub.Discovery(), controller: controller, options: multiclusterroleassignment.Options{
-		Planner: planner, Checker: checker, Refuse: refuse, Warn: c.extra.EscalationCheck == clusterpermission.Warn,
+		Planner: planner, Checker: checker, Checks: callers.NewBound("checks of role assignments", "", checksPerCaller, requestRetrySeconds), Refuse: refuse, Warn: c.extra.EscalationCheck == clusterpermission.Warn,
 		RoleExists: func(ctx context.Context, name string) (bool, error) {
 			if _, err := roles.ClusterRoles().Lister().Get(name); err == nil {
 				return true, nil

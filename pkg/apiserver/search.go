@@ -163,7 +163,7 @@ func spareMemory() {
 }
 
 // newSearch opens the engine and builds the other parts of search.
-func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinformers.ManagedClusterInformer, roles kubeinformers.SharedInformerFactory, works cache.SharedIndexInformer, deliverer *clusterpermission.Deliverer, limits *callerLimits) (_ *fleetSearch, err error) {
+func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinformers.ManagedClusterInformer, roles kubeinformers.SharedInformerFactory, works cache.SharedIndexInformer, deliverer *clusterpermission.Deliverer, limits *callerLimits, limited *callers.Reviews) (_ *fleetSearch, err error) {
 	config := c.extra.Search
 	out := &fleetSearch{
 		bindings: kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTransform(onlySubjects)),
@@ -225,9 +225,13 @@ func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinf
 		},
 	}
 
+	reviewing, err := kubernetes.NewForConfig(c.hub)
+	if err != nil {
+		return nil, fmt.Errorf("building the client of access reviews: %w", err)
+	}
 	// The compiler caches scopes, so the authorizer needs no cache.
 	reviews, err := authorizerfactory.DelegatingAuthorizerConfig{
-		SubjectAccessReviewClient: hub.AuthorizationV1(), WebhookRetryBackoff: genericoptions.DefaultAuthWebhookRetryBackoff(),
+		SubjectAccessReviewClient: reviewing.AuthorizationV1(), WebhookRetryBackoff: genericoptions.DefaultAuthWebhookRetryBackoff(),
 	}.New()
 	if err != nil {
 		return nil, fmt.Errorf("building the authorizer of searches: %w", err)
@@ -238,7 +242,7 @@ func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinf
 		ClusterRoles:        roles.Rbac().V1().ClusterRoles().Informer(),
 		RoleBindings:        out.bindings.Rbac().V1().RoleBindings().Informer(),
 		ClusterRoleBindings: out.bindings.Rbac().V1().ClusterRoleBindings().Informer(),
-		Authorizer:          reviews,
+		Authorizer:          limited.ForUsers(reviews),
 		RulesReview:         rulesReview(hub),
 		HubClasses:          out.engine.HubClasses,
 		Clusters: func() []string {

@@ -17,6 +17,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
+// MaxReviews is the maximum number of objects, such as clusters, for which one request may require an access review each.
+const MaxReviews = 1000
+
 // Caller returns the user of the request of ctx. Its error is an InternalError.
 func Caller(ctx context.Context) (user.Info, error) {
 	caller, known := request.UserFrom(ctx)

@@ -74,6 +74,7 @@ func (c *copying) copyKind(ctx context.Context, kind *customKind) error {
 		for _, object := range served {
 			c.permissions[object.GetUID()] = object
 		}
+		c.withdrawPending(wanted)
 	case "ManifestWork":
 		if err := c.addSuccessors(ctx, wanted); err != nil {
 			return err
@@ -90,6 +91,23 @@ func (c *copying) copyKind(ctx context.Context, kind *customKind) error {
 		}
 	}
 	return group.Wait()
+}
+
+// withdrawPending replaces each spec that waits for approval by the delivered one, and removes ClusterPermissions that
+// deliver nothing. The controller of OCM knows no approval, so it would deliver them.
+func (c *copying) withdrawPending(wanted map[string]*unstructured.Unstructured) {
+	for name, object := range wanted {
+		approval, _, _ := unstructured.NestedMap(object.Object, "status", "approval")
+		if approval["pending"] == nil {
+			continue
+		}
+		c.report(warning(display(object), "the change that waits for approval is not copied", "approve it, or apply it after the migration"))
+		if spec, delivered, _ := unstructured.NestedMap(approval, "delivered", "spec"); delivered {
+			object.Object["spec"] = spec
+		} else {
+			delete(wanted, name)
+		}
+	}
 }
 
 // rewrite returns an object of the server as its CustomResourceDefinition stores it. Owners have been copied before.

@@ -395,6 +395,10 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 	if err := c.applyRecommended(generic); err != nil {
 		return nil, err
 	}
+	var reviewer genericapiserver.AuthorizationInfo
+	if err := c.Recommended.Authorization.ApplyTo(&reviewer); err != nil {
+		return nil, err
+	}
 	return &apiserver.Config{
 		Generic: generic,
 		Extra: apiserver.ExtraConfig{
@@ -414,6 +418,7 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 			Search:               search,
 			Registration:         registration,
 			Requests:             c.Requests.config(),
+			Reviewer:             reviewer.Authorizer,
 			ServingCertificate:   c.ServingCertificate.policy(c.Namespace),
 		},
 	}, nil

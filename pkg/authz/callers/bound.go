@@ -18,9 +18,9 @@ type Bound struct {
 	counts map[string]int
 }
 
-// NewBound returns a Bound with a limit for each caller. 0 means no limit. what is "requests" or
-// "watches", flag is the name of the flag that sets the limit, and retrySeconds is the Retry-After of
-// refusals.
+// NewBound returns a Bound with a limit for each caller. 0 means no limit. what is a plural, such as
+// "watches". flag is the name of the flag that sets the limit, or empty. retrySeconds is the Retry-After
+// of refusals.
 func NewBound(what, flag string, limit, retrySeconds int) *Bound {
 	registerMetrics()
 	return &Bound{what: what, flag: flag, limit: limit, retrySeconds: retrySeconds, counts: map[string]int{}}
@@ -41,8 +41,12 @@ func (b *Bound) Take(u user.Info) (release func(), err error) {
 	defer b.mu.Unlock()
 	if b.limit > 0 && b.counts[caller] >= b.limit {
 		refused.WithLabelValues(b.what).Inc()
+		remedy := "try again later"
+		if b.flag != "" {
+			remedy = fmt.Sprintf("close some, or raise --%s of the hub-apiserver", b.flag)
+		}
 		return nil, apierrors.NewTooManyRequests(fmt.Sprintf(
-			"%s has %d open %s, which is the limit for each caller; close some, or raise --%s of the hub-apiserver", describe(caller), b.limit, b.what, b.flag), b.retrySeconds)
+			"%s has %d open %s, which is the limit for each caller; %s", describe(caller), b.limit, b.what, remedy), b.retrySeconds)
 	}
 	b.counts[caller]++
 	open.WithLabelValues(b.what).Inc()

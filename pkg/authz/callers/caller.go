@@ -1,4 +1,4 @@
-// Package callers limits the concurrent requests, the watches and the write rate of each caller.
+// Package callers limits the concurrent requests, the watches, the access reviews and the write rate of each caller.
 package callers
 
 import (

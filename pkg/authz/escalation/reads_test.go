@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/authz"
 )
 
 func TestReads(t *testing.T) {
@@ -22,7 +23,7 @@ func TestReads(t *testing.T) {
 		{Kind: "Role", Namespace: "a", Name: "secret"}, {Kind: "ClusterRole", Name: "secret"},
 	}
 	var asked []string
-	authz := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	decides := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		if a.GetUser() != alice || !a.IsResourceRequest() || a.GetSubresource() != "" {
 			t.Errorf("access review of Reads() = %+v, want a resource and user alice", a)
 		}
@@ -32,10 +33,13 @@ func TestReads(t *testing.T) {
 		}
 		return authorizer.DecisionDeny, "", nil
 	})
-	err := Reads(ctx, authz, cpName, refs)
+	err := Reads(ctx, decides, cpName, refs)
 	want := []string{
+		"get clusterroles.rbac.authorization.k8s.io /",
 		"get clusterroles.rbac.authorization.k8s.io /open",
 		"get clusterroles.rbac.authorization.k8s.io /secret",
+		"get roles.rbac.authorization.k8s.io /",
+		"get roles.rbac.authorization.k8s.io a/",
 		"get roles.rbac.authorization.k8s.io a/secret",
 	}
 	if !slices.Equal(asked, want) {
@@ -48,13 +52,13 @@ Role "secret" in namespace "a": grant it with a Role in namespace "a" that conta
 		t.Errorf("Reads() = %v, want Forbidden with\n%s", err, wantText)
 	}
 
-	if err := Reads(ctx, authz, cpName, refs[:1]); err != nil {
+	if err := Reads(ctx, decides, cpName, refs[:1]); err != nil {
 		t.Errorf("Reads(allowed role) = %v, want nil", err)
 	}
-	if err := Reads(ctx, authz, cpName, nil); err != nil {
+	if err := Reads(ctx, decides, cpName, nil); err != nil {
 		t.Errorf("Reads(no roles) = %v, want nil", err)
 	}
-	if err := Reads(t.Context(), authz, cpName, refs); !apierrors.IsInternalError(err) {
+	if err := Reads(t.Context(), decides, cpName, refs); !apierrors.IsInternalError(err) {
 		t.Errorf("Reads() without a user = %v, want an InternalError", err)
 	}
 	broken := authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -62,5 +66,45 @@ Role "secret" in namespace "a": grant it with a Role in namespace "a" that conta
 	})
 	if err := Reads(ctx, broken, cpName, refs); !apierrors.IsInternalError(err) {
 		t.Errorf("Reads() without a decision = %v, want an InternalError", err)
+	}
+}
+
+// TestReadsAreBounded checks that the number of access reviews does not follow the number of roles.
+func TestReadsAreBounded(t *testing.T) {
+	ctx := request.WithUser(t.Context(), alice)
+	var refs []rbacv1alpha1.HubRoleRef
+	for i := range authz.MaxReviews {
+		name := fmt.Sprint("r", i)
+		refs = append(refs, rbacv1alpha1.HubRoleRef{Kind: "ClusterRole", Name: name}, rbacv1alpha1.HubRoleRef{Kind: "Role", Namespace: "a", Name: name},
+			rbacv1alpha1.HubRoleRef{Kind: "Role", Namespace: name, Name: name})
+	}
+	for name, test := range map[string]struct {
+		refs    []rbacv1alpha1.HubRoleRef
+		allowed string
+		reviews int
+		ok      func(error) bool
+	}{
+		"all roles":        {refs, "/", 2, func(err error) bool { return err == nil }},
+		"single roles":     {refs, "/r", authz.MaxReviews, apierrors.IsInvalid},
+		"one role":         {refs[:1], "/r", 1, func(err error) bool { return err == nil }},
+		"no role":          {refs, "none", authz.MaxReviews, apierrors.IsInvalid},
+		"roles one by one": {refs[:300], "/r", 2 + 100 + 1 + 100 + 200, func(err error) bool { return err == nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reviews := 0
+			err := Reads(ctx, authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+				reviews++
+				if object := a.GetNamespace() + "/" + a.GetName(); object == test.allowed || test.allowed == "/r" && a.GetName() != "" {
+					return authorizer.DecisionAllow, "", nil
+				}
+				return authorizer.DecisionNoOpinion, "", nil
+			}), cpName, test.refs)
+			if reviews != test.reviews || !test.ok(err) {
+				t.Errorf("Reads() = %v after %d reviews, want %d", err, reviews, test.reviews)
+			}
+			if apierrors.IsInvalid(err) && !strings.Contains(err.Error(), "spec.roleRefs") {
+				t.Errorf("Reads() = %v, want an error of spec.roleRefs", err)
+			}
+		})
 	}
 }

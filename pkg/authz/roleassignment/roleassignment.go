@@ -15,6 +15,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -23,39 +24,99 @@ import (
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/escalation"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
+// ErrTooManyReviews means that an author was not checked on a cluster, because the check requires an access review for
+// each cluster and authz.MaxReviews is reached.
+var ErrTooManyReviews = fmt.Errorf(
+	"not checked: the author may make the grant on single clusters at most, and at most %d clusters are checked one by one; grant the author permission for a set of the clusters or for all namespaces, or select fewer clusters", authz.MaxReviews)
+
 // Checker checks the permissions of authors. It may be used concurrently.
 type Checker struct {
+	// Authorizer decides about access to the hub.
 	Authorizer authorizer.Authorizer
-	Escalation *escalation.Checker
+	// Reviews limits the concurrent use of Authorizer.
+	Reviews *callers.Reviews
+	// Delivered is that of an escalation.Checker.
+	Delivered func(ctx context.Context, namespace string) ([]workv1.Manifest, error)
 }
 
 // Pass caches the decisions about one MulticlusterRoleAssignment. It must not be kept, because permissions change. It
 // may be used concurrently.
 type Pass struct {
-	checker *Checker
+	authorizer authorizer.Authorizer
+	escalation *escalation.Checker
+	// share is the maximum number of clusters on which one author is checked.
+	share int
+
 	mu      sync.Mutex
 	decided map[question]*decision
+	// checked contains the clusters on which an author is checked, by author.
+	checked map[string]sets.Set[string]
+	// clusters is the number of clusters in checked.
+	clusters int
 }
 
-type question struct {
-	author string
-	access authorizationv1.ResourceAttributes
-}
+type question struct{ author, verb, group, resource, subresource, namespace, name string }
 
 // decision is a decision of the authorizer, which is requested once.
 type decision struct {
-	once    sync.Once
-	allowed bool
-	err     error
+	once     sync.Once
+	decision authorizer.Decision
+	reason   string
+	err      error
 }
 
-// NewPass returns a Pass without decisions.
-func (c *Checker) NewPass() *Pass { return &Pass{checker: c, decided: map[question]*decision{}} }
+// NewPass returns a Pass without decisions. Its reviews count for a caller. The number of authors divides
+// authz.MaxReviews, so that clusters on which one author is refused do not keep the others from being checked.
+func (c *Checker) NewPass(caller string, authors int) *Pass {
+	p := &Pass{
+		share:   authz.MaxReviews / max(1, authors),
+		decided: map[question]*decision{}, checked: map[string]sets.Set[string]{},
+	}
+	next := c.Reviews.For(caller, c.Authorizer)
+	p.authorizer = authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		known := p.about(question{key(a.GetUser()), a.GetVerb(), a.GetAPIGroup(), a.GetResource(), a.GetSubresource(), a.GetNamespace(), a.GetName()})
+		known.once.Do(func() { known.decision, known.reason, known.err = next.Authorize(ctx, a) })
+		return known.decision, known.reason, known.err
+	})
+	p.escalation = &escalation.Checker{Authorizer: p.authorizer, Delivered: c.Delivered}
+	return p
+}
+
+func (p *Pass) about(asked question) *decision {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.decided[asked] == nil {
+		p.decided[asked] = &decision{}
+	}
+	return p.decided[asked]
+}
+
+// admits reports whether an author may be checked on a cluster.
+func (p *Pass) admits(author, cluster string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of := p.checked[author]
+	if of.Has(cluster) {
+		return true
+	}
+	if len(of) >= p.share || p.clusters >= authz.MaxReviews {
+		return false
+	}
+	if of == nil {
+		of = sets.Set[string]{}
+		p.checked[author] = of
+	}
+	of.Insert(cluster)
+	p.clusters++
+	return true
+}
 
 // userOf returns an author as a user of the hub.
 func userOf(author *rbacv1beta1.AssignmentAuthor) user.Info {
@@ -68,21 +129,24 @@ func key(u user.Info) string {
 }
 
 // Refused returns the grants of a ClusterPermission that its author may not make, without their subject, and the
-// reasons. sets returns the
-// ManagedClusterSets of the cluster. before is the spec of the ClusterPermission that is delivered already, or nil. Its
-// grants are not checked again. The error means that the check failed.
-func (p *Pass) Refused(ctx context.Context, author *rbacv1beta1.AssignmentAuthor, permission *rbacv1alpha1.ClusterPermission, sets func() ([]string, error), before *rbacv1alpha1.ClusterPermissionSpec) (map[rbacv1beta1.Grant]string, error) {
+// reasons. setsOf returns the ManagedClusterSets of the cluster. before is the spec of the ClusterPermission that is
+// delivered already, or nil. Its grants are not checked again. The error is ErrTooManyReviews, or means that the check
+// failed.
+func (p *Pass) Refused(ctx context.Context, author *rbacv1beta1.AssignmentAuthor, permission *rbacv1alpha1.ClusterPermission, setsOf func() ([]string, error), before *rbacv1alpha1.ClusterPermissionSpec) (map[rbacv1beta1.Grant]string, error) {
 	caller := userOf(author)
 	// A permission for all namespaces includes the namespaces of all clusters.
 	everywhere, err := p.allowed(ctx, caller, bindPermissions(""))
 	if err != nil || everywhere {
 		return nil, err
 	}
-	left, err := p.withoutBound(ctx, caller, permission, sets)
+	left, err := p.withoutBound(ctx, caller, permission, setsOf)
 	if err != nil || left.Spec.ClusterRoleBindings == nil && left.Spec.RoleBindings == nil {
 		return nil, err
 	}
-	refusal, err := p.checker.Escalation.Check(request.WithUser(ctx, caller), left, before)
+	if !p.admits(key(caller), permission.Namespace) {
+		return nil, ErrTooManyReviews
+	}
+	refusal, err := p.escalation.Check(request.WithUser(ctx, caller), left, before)
 	if err != nil || refusal == nil {
 		return nil, err
 	}
@@ -111,9 +175,9 @@ func (p *Pass) remedy(author user.Info, cluster, role string) string {
 }
 
 // withoutBound returns the permission without the bindings that the author may make by a set of the cluster.
-func (p *Pass) withoutBound(ctx context.Context, author user.Info, permission *rbacv1alpha1.ClusterPermission, sets func() ([]string, error)) (*rbacv1alpha1.ClusterPermission, error) {
+func (p *Pass) withoutBound(ctx context.Context, author user.Info, permission *rbacv1alpha1.ClusterPermission, setsOf func() ([]string, error)) (*rbacv1alpha1.ClusterPermission, error) {
 	left := &rbacv1alpha1.ClusterPermission{ObjectMeta: permission.ObjectMeta, Spec: *permission.Spec.DeepCopy()}
-	bySet, err := p.bindsASet(ctx, author, sets)
+	bySet, err := p.bindsASet(ctx, author, setsOf)
 	if err != nil || !bySet {
 		return left, err
 	}
@@ -141,8 +205,8 @@ func (p *Pass) withoutBound(ctx context.Context, author user.Info, permission *r
 }
 
 // bindsASet reports whether the author may bind one of the sets.
-func (p *Pass) bindsASet(ctx context.Context, author user.Info, sets func() ([]string, error)) (bool, error) {
-	names, err := sets()
+func (p *Pass) bindsASet(ctx context.Context, author user.Info, setsOf func() ([]string, error)) (bool, error) {
+	names, err := setsOf()
 	if err != nil {
 		return false, err
 	}
@@ -156,21 +220,11 @@ func (p *Pass) bindsASet(ctx context.Context, author user.Info, sets func() ([]s
 
 // allowed returns the cached decision of the hub.
 func (p *Pass) allowed(ctx context.Context, author user.Info, access authorizationv1.ResourceAttributes) (bool, error) {
-	asked := question{author: key(author), access: access}
-	p.mu.Lock()
-	known := p.decided[asked]
-	if known == nil {
-		known = &decision{}
-		p.decided[asked] = known
+	allowed, err := authz.Allowed(ctx, p.authorizer, author, access)
+	if err != nil {
+		return false, apierrors.NewInternalError(err)
 	}
-	p.mu.Unlock()
-	known.once.Do(func() {
-		known.allowed, known.err = authz.Allowed(ctx, p.checker.Authorizer, author, access)
-	})
-	if known.err != nil {
-		return false, apierrors.NewInternalError(known.err)
-	}
-	return known.allowed, nil
+	return allowed, nil
 }
 
 func bindPermissions(namespace string) authorizationv1.ResourceAttributes {

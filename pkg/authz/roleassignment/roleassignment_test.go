@@ -3,12 +3,15 @@ package roleassignment
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +23,8 @@ import (
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
-	"open-cluster-management.io/hub-apiserver/pkg/authz/escalation"
+	"open-cluster-management.io/hub-apiserver/pkg/authz"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
 )
 
 // hub allows the listed requests, each as "verb resource[/subresource] [namespace/]name".
@@ -50,12 +54,12 @@ func (h *hub) decide(_ context.Context, a authorizer.Attributes) (authorizer.Dec
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-func (h *hub) pass() *Pass {
-	decides := authorizer.AuthorizerFunc(h.decide)
-	checker := &Checker{Authorizer: decides, Escalation: &escalation.Checker{
-		Authorizer: decides, Delivered: func(context.Context, string) ([]workv1.Manifest, error) { return nil, nil },
-	}}
-	return checker.NewPass()
+func (h *hub) pass() *Pass { return h.passOf(1) }
+
+func (h *hub) passOf(authors int) *Pass {
+	checker := &Checker{Authorizer: authorizer.AuthorizerFunc(h.decide), Reviews: callers.NewReviews(),
+		Delivered: func(context.Context, string) ([]workv1.Manifest, error) { return nil, nil }}
+	return checker.NewPass("ann", authors)
 }
 
 // bindings returns a ClusterPermission that binds ClusterRole view everywhere and edit in the namespace default.
@@ -127,6 +131,65 @@ func TestPassAsksOnce(t *testing.T) {
 	}
 	if got := h.asked.Load(); got != 1 {
 		t.Errorf("requests to the hub for three clusters = %d, want 1", got)
+	}
+}
+
+// TestReviewsAreBounded checks an author with permission for single clusters on more clusters than a request may check,
+// concurrently as a plan does, and twice as a dry run does.
+func TestReviewsAreBounded(t *testing.T) {
+	const clusters = authz.MaxReviews + 200
+	h := &hub{}
+	for i := range clusters {
+		h.allowed = append(h.allowed, fmt.Sprintf("bind clusterpermissions c%d p", i))
+	}
+	none := func() ([]string, error) { return nil, nil }
+	check := func(pass *Pass, author string) (allowed, unchecked int) {
+		var mu sync.Mutex
+		var group errgroup.Group
+		group.SetLimit(16)
+		for i := range clusters {
+			group.Go(func() error {
+				permission := bindings()
+				permission.Namespace = fmt.Sprintf("c%d", i)
+				refused, err := pass.Refused(t.Context(), &rbacv1beta1.AssignmentAuthor{Username: author}, permission, none, nil)
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case errors.Is(err, ErrTooManyReviews):
+					unchecked++
+				case err != nil:
+					return err
+				case len(refused) == 0:
+					allowed++
+				}
+				return nil
+			})
+		}
+		if err := group.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		return allowed, unchecked
+	}
+	pass := h.pass()
+	for range 2 {
+		if allowed, unchecked := check(pass, "ann"); allowed != authz.MaxReviews || unchecked != clusters-authz.MaxReviews {
+			t.Errorf("allowed and unchecked clusters = %d, %d, want %d, %d", allowed, unchecked, authz.MaxReviews, clusters-authz.MaxReviews)
+		}
+	}
+	if got := h.asked.Load(); got != authz.MaxReviews+1 {
+		t.Errorf("reviews = %d, want %d and one for all clusters", got, authz.MaxReviews)
+	}
+	// An author who is refused everywhere leaves the share of another.
+	pass = h.passOf(2)
+	if allowed, unchecked := check(pass, "bob"); allowed != 0 || unchecked != clusters-authz.MaxReviews/2 {
+		t.Errorf("allowed and unchecked clusters of an author without permission = %d, %d, want 0, %d", allowed, unchecked, clusters-authz.MaxReviews/2)
+	}
+	if allowed, _ := check(pass, "ann"); allowed != authz.MaxReviews/2 {
+		t.Errorf("allowed clusters of the second author = %d, want %d", allowed, authz.MaxReviews/2)
+	}
+	h.allowed = append(h.allowed, "bind clusterpermissions")
+	if allowed, _ := check(h.pass(), "ann"); allowed != clusters {
+		t.Errorf("allowed clusters with permission for all = %d, want %d", allowed, clusters)
 	}
 }
 

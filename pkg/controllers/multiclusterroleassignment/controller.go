@@ -62,7 +62,7 @@ const (
 // MulticlusterRoleAssignment that was deleted while no server ran.
 type Controller struct {
 	planner     *Planner
-	check       bool
+	newPass     func(*rbacv1beta1.MulticlusterRoleAssignment) Pass
 	assignments assignmentclient.MulticlusterRoleAssignmentsGetter
 	permissions permissionclient.ClusterPermissionsGetter
 	lister      assignmentlisters.MulticlusterRoleAssignmentLister
@@ -78,10 +78,10 @@ type Informers struct {
 	Sets        setinformers.ManagedClusterSetInformer
 }
 
-// NewController returns a Controller. If check is false, authors may grant everything.
-func NewController(planner *Planner, check bool, assignments assignmentclient.MulticlusterRoleAssignmentsGetter, permissions permissionclient.ClusterPermissionsGetter, from Informers) (*Controller, error) {
+// NewController returns a Controller. newPass returns a Pass for one plan, or nil if authors may grant everything.
+func NewController(planner *Planner, newPass func(*rbacv1beta1.MulticlusterRoleAssignment) Pass, assignments assignmentclient.MulticlusterRoleAssignmentsGetter, permissions permissionclient.ClusterPermissionsGetter, from Informers) (*Controller, error) {
 	c := &Controller{
-		planner: planner, check: check, assignments: assignments, permissions: permissions,
+		planner: planner, newPass: newPass, assignments: assignments, permissions: permissions,
 		lister: from.Assignments.Lister(), index: from.Assignments.Informer().GetIndexer(),
 	}
 	if err := from.Assignments.Informer().AddIndexers(cache.Indexers{bySelection: selectionKeys}); err != nil {
@@ -304,7 +304,7 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time
 		}
 		return 0, c.remove(ctx, permissions)
 	}
-	plan, undecided := c.planner.Plan(ctx, assignment, c.check)
+	plan, undecided := c.planner.Plan(ctx, assignment, c.newPass(assignment), nil)
 	if plan == nil {
 		return 0, undecided
 	}

@@ -10,6 +10,7 @@ package multiclusterroleassignment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,6 +25,7 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/roleassignment"
 	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/roleassignment"
 )
@@ -42,8 +44,9 @@ type Sets interface {
 // Pass decides about the grants of one MulticlusterRoleAssignment.
 type Pass interface {
 	// Refused returns the grants of a ClusterPermission that its author may not make, without their subject, and the
-	// reasons. before is the spec that is delivered already, or nil.
-	Refused(ctx context.Context, author *rbacv1beta1.AssignmentAuthor, permission *rbacv1alpha1.ClusterPermission, sets func() ([]string, error), before *rbacv1alpha1.ClusterPermissionSpec) (map[rbacv1beta1.Grant]string, error)
+	// reasons. before is the spec that is delivered already, or nil. The error is roleassignment.ErrTooManyReviews if
+	// the author is not checked.
+	Refused(ctx context.Context, author *rbacv1beta1.AssignmentAuthor, permission *rbacv1alpha1.ClusterPermission, setsOf func() ([]string, error), before *rbacv1alpha1.ClusterPermissionSpec) (map[rbacv1beta1.Grant]string, error)
 }
 
 // Planner decides which grants each cluster gets. It reads caches, and may be used concurrently.
@@ -53,8 +56,6 @@ type Planner struct {
 	Placements *Placements
 	// Permissions are all ClusterPermissions. NewController adds the index by MulticlusterRoleAssignment.
 	Permissions cache.Indexer
-	// NewPass returns a Pass for one plan.
-	NewPass func() Pass
 }
 
 // Plan is the desired state of a MulticlusterRoleAssignment.
@@ -91,6 +92,8 @@ type Cluster struct {
 	// Refused are the grants that their author may not make, sorted. Reason is the reason for one of them.
 	Refused []rbacv1beta1.Grant
 	Reason  string
+	// Unchecked is true if grants are refused without a check of their author: see roleassignment.ErrTooManyReviews.
+	Unchecked bool
 	// Existing is the ClusterPermission of the cluster, or nil.
 	Existing *rbacv1alpha1.ClusterPermission
 
@@ -98,9 +101,23 @@ type Cluster struct {
 	selectedBy []int
 }
 
-// Plan returns the desired state of a MulticlusterRoleAssignment. If check is false, authors may grant everything. If
-// the hub cannot decide about a grant, Plan returns an error and a plan without that grant.
-func (p *Planner) Plan(ctx context.Context, a *rbacv1beta1.MulticlusterRoleAssignment, check bool) (*Plan, error) {
+// had returns the spec that the cluster has already, or nil, and its grants. A spec that waits for approval was never
+// allowed, so it grants nothing.
+func (c *Cluster) had() (*rbacv1alpha1.ClusterPermissionSpec, []rbacv1beta1.Grant) {
+	if c.Existing == nil {
+		return nil, nil
+	}
+	spec, _ := c.Existing.Delivered()
+	if spec == nil {
+		return nil, nil
+	}
+	return spec, render.Granted(spec)
+}
+
+// Plan returns the desired state of a MulticlusterRoleAssignment. If pass is nil, authors may grant everything. If only
+// is not nil, the plan omits the grants of other role assignments. If the hub cannot decide about a grant, Plan returns
+// an error and a plan without that grant.
+func (p *Planner) Plan(ctx context.Context, a *rbacv1beta1.MulticlusterRoleAssignment, pass Pass, only map[string]bool) (*Plan, error) {
 	plan := &Plan{Assignment: a}
 	clusters := map[string]*Cluster{}
 	cluster := func(name string) *Cluster {
@@ -139,7 +156,7 @@ func (p *Planner) Plan(ctx context.Context, a *rbacv1beta1.MulticlusterRoleAssig
 	}
 	slices.SortFunc(plan.Clusters, func(a, b *Cluster) int { return strings.Compare(a.Name, b.Name) })
 	plan.limit()
-	return plan, p.decide(ctx, plan, check)
+	return plan, p.decide(ctx, plan, pass, only)
 }
 
 // limit removes new clusters that exceed the limits. Clusters with a ClusterPermission have priority.
@@ -171,31 +188,32 @@ func (p *Plan) limit() {
 }
 
 // decide sets the grants of each cluster.
-func (p *Planner) decide(ctx context.Context, plan *Plan, check bool) error {
-	pass := p.NewPass()
+func (p *Planner) decide(ctx context.Context, plan *Plan, pass Pass, only map[string]bool) error {
 	authors := authorsOf(plan.Assignment)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(checkers)
 	for _, cluster := range plan.Clusters {
-		var had sets.Set[rbacv1beta1.Grant]
-		if cluster.Existing != nil {
-			had = sets.New(render.Granted(&cluster.Existing.Spec)...)
-			for _, selection := range plan.Selections {
-				if selection.Unknown == "" {
-					continue
-				}
-				for _, grant := range selection.grants {
-					if had.Has(grant) {
-						cluster.Grants = append(cluster.Grants, grant)
-					}
+		_, granted := cluster.had()
+		had := sets.New(granted...)
+		for _, selection := range plan.Selections {
+			if selection.Unknown == "" {
+				continue
+			}
+			for _, grant := range selection.grants {
+				if had.Has(grant) {
+					cluster.Grants = append(cluster.Grants, grant)
 				}
 			}
 		}
 		added := map[*rbacv1beta1.AssignmentAuthor][]rbacv1beta1.Grant{}
 		for _, i := range cluster.selectedBy {
-			author := authors[plan.Assignment.Spec.RoleAssignments[i].Name]
+			name := plan.Assignment.Spec.RoleAssignments[i].Name
+			if only != nil && !only[name] {
+				continue
+			}
+			author := authors[name]
 			for _, grant := range plan.Selections[i].grants {
-				if !check || had.Has(grant) {
+				if pass == nil || had.Has(grant) {
 					cluster.Grants = append(cluster.Grants, grant)
 				} else {
 					added[author] = append(added[author], grant)
@@ -220,10 +238,7 @@ func (p *Planner) check(ctx context.Context, pass Pass, a *rbacv1beta1.Multiclus
 		}
 		return p.Sets.SetsOf(managed)
 	}
-	var before *rbacv1alpha1.ClusterPermissionSpec
-	if cluster.Existing != nil {
-		before = &cluster.Existing.Spec
-	}
+	before, _ := cluster.had()
 	var refused []rbacv1beta1.Grant
 	for author, grants := range added {
 		if author == nil {
@@ -231,6 +246,10 @@ func (p *Planner) check(ctx context.Context, pass Pass, a *rbacv1beta1.Multiclus
 			continue
 		}
 		reasons, err := pass.Refused(ctx, author, render.Permission(a, cluster.Name, grants), setsOf, before)
+		if errors.Is(err, roleassignment.ErrTooManyReviews) {
+			refused, cluster.Reason, cluster.Unchecked = append(refused, grants...), err.Error(), true
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -335,10 +354,7 @@ func (p *Plan) Preview() *rbacv1beta1.AssignmentPreview {
 		if cluster.Selected {
 			preview.Selected++
 		}
-		var had []rbacv1beta1.Grant
-		if cluster.Existing != nil {
-			had = render.Granted(&cluster.Existing.Spec)
-		}
+		_, had := cluster.had()
 		change := rbacv1beta1.AssignmentChange{
 			Grant: without(cluster.Grants, had), Revoke: without(had, cluster.Grants), Refuse: cluster.Refused,
 		}

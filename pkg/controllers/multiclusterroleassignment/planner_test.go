@@ -13,6 +13,7 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/roleassignment"
 	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/roleassignment"
 )
@@ -35,15 +36,26 @@ func (s members) SetsOf(cluster *clusterv1.ManagedCluster) ([]string, error) {
 	return out, nil
 }
 
-// grants allows authors the listed grants, each as "author role cluster". The author "nobody" gets an error.
+// grants allows authors the listed grants, each as "author role cluster", and the grants before. The author "nobody"
+// gets an error, and the author "busy" is not checked.
 type grants []string
 
-func (g grants) Refused(_ context.Context, author *rbacv1beta1.AssignmentAuthor, permission *rbacv1alpha1.ClusterPermission, _ func() ([]string, error), _ *rbacv1alpha1.ClusterPermissionSpec) (map[rbacv1beta1.Grant]string, error) {
-	if author.Username == "nobody" {
+func (g grants) Refused(_ context.Context, author *rbacv1beta1.AssignmentAuthor, permission *rbacv1alpha1.ClusterPermission, _ func() ([]string, error), before *rbacv1alpha1.ClusterPermissionSpec) (map[rbacv1beta1.Grant]string, error) {
+	switch author.Username {
+	case "nobody":
 		return nil, errors.New("the hub is down")
+	case "busy":
+		return nil, roleassignment.ErrTooManyReviews
+	}
+	var had []rbacv1beta1.Grant
+	if before != nil {
+		had = render.Granted(before)
 	}
 	refused := map[rbacv1beta1.Grant]string{}
 	for _, grant := range render.Granted(&permission.Spec) {
+		if slices.Contains(had, grant) {
+			continue
+		}
 		if grant.Subject = ""; !slices.Contains(g, author.Username+" "+grant.ClusterRole+" "+permission.Namespace) {
 			refused[grant] = "no permission"
 		}
@@ -51,7 +63,7 @@ func (g grants) Refused(_ context.Context, author *rbacv1beta1.AssignmentAuthor,
 	return refused, nil
 }
 
-func planner(t *testing.T, of members, allowed grants, existing ...*rbacv1alpha1.ClusterPermission) *Planner {
+func planner(t *testing.T, of members, existing ...*rbacv1alpha1.ClusterPermission) *Planner {
 	t.Helper()
 	clusters := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	for _, members := range of {
@@ -71,7 +83,6 @@ func planner(t *testing.T, of members, allowed grants, existing ...*rbacv1alpha1
 	}
 	return &Planner{
 		Sets: of, Clusters: clusterlisters.NewManagedClusterLister(clusters), Placements: &Placements{}, Permissions: permissions,
-		NewPass: func() Pass { return allowed },
 	}
 }
 
@@ -121,9 +132,9 @@ func TestPlan(t *testing.T) {
 	former := a.DeepCopy()
 	former.UID = "0"
 	stale := render.Permission(former, "c1", []rbacv1beta1.Grant{grant("view")})
-	p := planner(t, of, grants{"carl view c1", "bob view c2", "carl view c2"}, had, left, stale)
+	p, allowed := planner(t, of, had, left, stale), grants{"carl view c1", "bob view c2", "carl view c2"}
 
-	plan, err := p.Plan(t.Context(), a, true)
+	plan, err := p.Plan(t.Context(), a, allowed, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,12 +149,16 @@ func TestPlan(t *testing.T) {
 	if got, want := fmt.Sprint(preview.Selected, preview.Changed, len(preview.Changes)), "3 4 4"; got != want {
 		t.Errorf("selected, changed clusters and changes of Preview() = %s, want %s", got, want)
 	}
-	unchecked, err := p.Plan(t.Context(), a, false)
+	unchecked, err := p.Plan(t.Context(), a, nil, nil)
 	if got, want := text(unchecked), "c1: +view; c2: +edit +view; c3: +edit; c4:; "; err != nil || got != want {
 		t.Errorf("Plan() without a check = %s, %v, want %s", got, err, want)
 	}
+	only, err := p.Plan(t.Context(), a, allowed, map[string]bool{"view-0": true})
+	if got, want := text(only), "c1: !view; c2: +view; c3:; c4:; "; err != nil || got != want {
+		t.Errorf("Plan() of one role assignment = %s, %v, want %s", got, err, want)
+	}
 	a.Status.Authors = nil
-	unknown, err := p.Plan(t.Context(), a, true)
+	unknown, err := p.Plan(t.Context(), a, allowed, nil)
 	if got, want := text(unknown), "c1: !view; c2: !edit !view; c3: +edit; c4:; "; err != nil || got != want {
 		t.Errorf("Plan() without authors = %s, %v, want %s", got, err, want)
 	}
@@ -151,8 +166,8 @@ func TestPlan(t *testing.T) {
 
 func TestPlanWithoutDecision(t *testing.T) {
 	a := roles([]string{"nobody", "bob"}, []string{"north", "south"}, "view", "edit")
-	p := planner(t, members{"north": {"c1"}, "south": {"c2"}}, grants{"bob edit c2"}, render.Permission(a, "c3", []rbacv1beta1.Grant{grant("view")}))
-	plan, err := p.Plan(t.Context(), a, true)
+	p := planner(t, members{"north": {"c1"}, "south": {"c2"}}, render.Permission(a, "c3", []rbacv1beta1.Grant{grant("view")}))
+	plan, err := p.Plan(t.Context(), a, grants{"bob edit c2"}, nil)
 	if err == nil || plan == nil {
 		t.Fatalf("Plan() = %v, %v, want a plan and an error", plan, err)
 	}
@@ -172,14 +187,73 @@ func TestPlanOfUnknownPlacements(t *testing.T) {
 	a.Spec.RoleAssignments[0].ClusterSelection = rbacv1beta1.ClusterSelection{
 		Type: rbacv1beta1.SelectPlacements, Placements: []rbacv1beta1.PlacementRef{{Namespace: "n", Name: "p"}},
 	}
-	p := planner(t, members{"north": {}}, nil, had)
-	plan, err := p.Plan(t.Context(), a, true)
+	p := planner(t, members{"north": {}}, had)
+	plan, err := p.Plan(t.Context(), a, grants{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Only the grant of the role assignment with a Placement stays.
 	if got, want := text(plan), "c3: +view; "; got != want {
 		t.Errorf("Plan() = %s, want %s", got, want)
+	}
+}
+
+// TestPendingSpecGrantsNothing checks that only the delivered spec of a ClusterPermission counts as granted: for the
+// check of the authors, for the escalation check, for Placements that are not known, and in the preview.
+func TestPendingSpecGrantsNothing(t *testing.T) {
+	a := roles([]string{"bob", "bob", "carl"}, []string{"north", "north", "north"}, "view", "admin", "edit")
+	unknown := roles([]string{"bob", "bob"}, []string{"north", "north"}, "view", "admin")
+	for i := range unknown.Spec.RoleAssignments {
+		unknown.Spec.RoleAssignments[i].ClusterSelection = rbacv1beta1.ClusterSelection{
+			Type: rbacv1beta1.SelectPlacements, Placements: []rbacv1beta1.PlacementRef{{Namespace: "n", Name: "p"}},
+		}
+	}
+	spec := func(grants ...rbacv1beta1.Grant) rbacv1alpha1.ClusterPermissionSpec {
+		return render.Permission(a, "c1", grants).Spec
+	}
+	pending := &rbacv1alpha1.PendingGeneration{Generation: 2}
+	for name, test := range map[string]struct {
+		approval        *rbacv1alpha1.Approval
+		plan, ofUnknown string
+		// granted are the grants that the preview adds.
+		granted int
+	}{
+		// bob may not grant view or admin. carl may grant edit.
+		"delivered":              {nil, "c1: +admin +edit +view; ", "c1: +admin +view; ", 1},
+		"pending change":         {&rbacv1alpha1.Approval{Pending: pending, Delivered: &rbacv1alpha1.DeliveredGeneration{Generation: 1, Spec: spec(grant("view"))}}, "c1: +edit +view !admin; ", "c1: +view; ", 1},
+		"pending, never granted": {&rbacv1alpha1.Approval{Pending: pending}, "c1: +edit !admin !view; ", "c1:; ", 1},
+		"approved":               {&rbacv1alpha1.Approval{Approved: &rbacv1alpha1.ApprovedGeneration{Generation: 2}}, "c1: +admin +edit +view; ", "c1: +admin +view; ", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			existing := render.Permission(a, "c1", []rbacv1beta1.Grant{grant("view"), grant("admin")})
+			existing.Generation, existing.Status.Approval = 2, test.approval
+			p := planner(t, members{"north": {"c1"}}, existing)
+			plan, err := p.Plan(t.Context(), a, grants{"carl edit c1"}, nil)
+			if got := text(plan); err != nil || got != test.plan {
+				t.Errorf("Plan() = %s, %v, want %s", got, err, test.plan)
+			}
+			change := plan.Preview().Changes[0]
+			if got := len(change.Grant); got != test.granted || len(change.Revoke) > 0 {
+				t.Errorf("Preview() = %+v, want %d grants and no revocation", change, test.granted)
+			}
+			plan, err = p.Plan(t.Context(), unknown, grants{}, nil)
+			if got := text(plan); err != nil || got != test.ofUnknown {
+				t.Errorf("Plan() of unknown Placements = %s, %v, want %s", got, err, test.ofUnknown)
+			}
+		})
+	}
+}
+
+// TestUncheckedGrants checks that a grant is refused if its author is not checked, unless another author may make it.
+func TestUncheckedGrants(t *testing.T) {
+	a := roles([]string{"busy", "carl", "busy"}, []string{"north", "north", "south"}, "view", "view", "edit")
+	p := planner(t, members{"north": {"c1"}, "south": {"c2"}})
+	plan, err := p.Plan(t.Context(), a, grants{"carl view c1"}, nil)
+	if got, want := text(plan), "c1: +view; c2: !edit; "; err != nil || got != want {
+		t.Fatalf("Plan() = %s, %v, want %s", got, err, want)
+	}
+	if c2 := plan.Clusters[1]; !c2.Unchecked || c2.Reason != roleassignment.ErrTooManyReviews.Error() {
+		t.Errorf("unchecked, reason of c2 = %v, %q, want %q", c2.Unchecked, c2.Reason, roleassignment.ErrTooManyReviews)
 	}
 }
 
@@ -190,8 +264,8 @@ func TestPlanLimits(t *testing.T) {
 		clusters = append(clusters, fmt.Sprintf("c%04d", i))
 	}
 	last := clusters[len(clusters)-1]
-	p := planner(t, members{"north": clusters}, nil, render.Permission(a, last, []rbacv1beta1.Grant{grant("view")}))
-	plan, err := p.Plan(t.Context(), a, false)
+	p := planner(t, members{"north": clusters}, render.Permission(a, last, []rbacv1beta1.Grant{grant("view")}))
+	plan, err := p.Plan(t.Context(), a, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +278,7 @@ func TestPlanLimits(t *testing.T) {
 	for i := range 30 {
 		a.Spec.RoleAssignments[0].TargetNamespaces = append(a.Spec.RoleAssignments[0].TargetNamespaces, fmt.Sprintf("n%d", i))
 	}
-	plan, err = p.Plan(t.Context(), a, false)
+	plan, err = p.Plan(t.Context(), a, nil, nil)
 	if want := rbacv1beta1.MaxGrants / 30; err != nil || len(plan.Clusters) != want {
 		t.Errorf("clusters with 30 grants each = %d, %v, want %d", len(plan.Clusters), err, want)
 	}
@@ -212,8 +286,8 @@ func TestPlanLimits(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	a := roles([]string{"bob", "bob"}, []string{"north", "south"}, "view", "edit")
-	p := planner(t, members{"north": {"c1", "c2"}}, grants{"bob view c1"})
-	plan, err := p.Plan(t.Context(), a, true)
+	p := planner(t, members{"north": {"c1", "c2"}})
+	plan, err := p.Plan(t.Context(), a, grants{"bob view c1"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/validation"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/roleassignment"
 	"open-cluster-management.io/hub-apiserver/pkg/controllers/multiclusterroleassignment"
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
@@ -23,14 +24,17 @@ import (
 
 // Planner plans the grants of MulticlusterRoleAssignments.
 type Planner interface {
-	// Plan returns the grants on each cluster. If check is false, authors may grant everything.
-	Plan(ctx context.Context, a *rbacv1beta1.MulticlusterRoleAssignment, check bool) (*multiclusterroleassignment.Plan, error)
+	// Plan returns the grants on each cluster. If pass is nil, authors may grant everything. If only is not nil, the
+	// plan omits the grants of other role assignments.
+	Plan(ctx context.Context, a *rbacv1beta1.MulticlusterRoleAssignment, pass multiclusterroleassignment.Pass, only map[string]bool) (*multiclusterroleassignment.Plan, error)
 }
 
 // Options configure MulticlusterRoleAssignments. Options without Planner describe the row only.
 type Options struct {
 	Planner Planner
 	Checker *roleassignment.Checker
+	// Checks limits the concurrent requests of a caller that check permissions on clusters.
+	Checks *callers.Bound
 	// RoleExists reports whether the hub has a ClusterRole.
 	RoleExists func(ctx context.Context, name string) (bool, error)
 	// Refuse is true if the server refuses grants that the author may not make. Warn is true if it returns

@@ -32,6 +32,11 @@ func (r *renderedREST) Get(ctx context.Context, name string, options *metav1.Get
 	if err != nil {
 		return nil, err
 	}
+	pass, end, err := r.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	assignment := obj.(*rbac.MulticlusterRoleAssignment).DeepCopy()
-	return assignment, r.preview(ctx, assignment)
+	return assignment, r.preview(ctx, assignment, pass)
 }

@@ -19,6 +19,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
+	"open-cluster-management.io/hub-apiserver/pkg/authz"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/roleassignment"
 	"open-cluster-management.io/hub-apiserver/pkg/controllers/multiclusterroleassignment"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/roleassignment"
@@ -42,17 +45,27 @@ type REST struct {
 
 // Create implements rest.Creater.
 func (r *REST) Create(ctx context.Context, obj runtime.Object, admit rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	created, err := r.REST.Create(ctx, obj, r.guard().AdmitCreate(admit), options)
+	pass, end, err := r.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	created, err := r.REST.Create(ctx, obj, r.guard(pass).AdmitCreate(admit), options)
 	if err != nil || !dryrun.IsDryRun(options.DryRun) {
 		return created, err
 	}
-	return created, r.preview(ctx, created)
+	return created, r.preview(ctx, created, pass)
 }
 
 // Update implements rest.Updater. It also serves patches and server-side apply. A dry-run that keeps the spec has no
 // preview, so that kubectl diff finds no difference.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, admitCreate rest.ValidateObjectFunc, admitUpdate rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	guard, changed := r.guard(), true
+	pass, end, err := r.begin(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	defer end()
+	guard, changed := r.guard(pass), true
 	check := guard.Update
 	guard.Update = func(ctx context.Context, a, old *rbac.MulticlusterRoleAssignment) error {
 		changed = !equality.Semantic.DeepEqual(a.Spec, old.Spec)
@@ -62,33 +75,45 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 	if err != nil || !dryrun.IsDryRun(options.DryRun) || !created && !changed {
 		return updated, created, err
 	}
-	return updated, created, r.preview(ctx, updated)
+	return updated, created, r.preview(ctx, updated, pass)
 }
 
-func (o *Options) guard() definition.Guard[*rbac.MulticlusterRoleAssignment] {
+// begin returns the Pass for all checks of a request, until end is called. A caller may choose the number of access
+// reviews, so its requests are limited. The error has status 429.
+func (o *Options) begin(ctx context.Context) (pass *roleassignment.Pass, end func(), err error) {
+	caller, err := authz.Caller(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if end, err = o.Checks.Take(caller); err != nil {
+		return nil, nil, err
+	}
+	return o.Checker.NewPass(callers.Of(caller), 1), end, nil
+}
+
+func (o *Options) guard(pass *roleassignment.Pass) definition.Guard[*rbac.MulticlusterRoleAssignment] {
 	return definition.Guard[*rbac.MulticlusterRoleAssignment]{
 		Create: func(ctx context.Context, a *rbac.MulticlusterRoleAssignment) error {
-			return o.check(ctx, a, nil, o.Refuse)
+			return o.check(ctx, a, nil, pass)
 		},
 		Update: func(ctx context.Context, a, old *rbac.MulticlusterRoleAssignment) error {
 			// Labels, annotations and finalizers can be changed even if the unchanged spec could not be granted now.
 			if equality.Semantic.DeepEqual(a.Spec, old.Spec) {
 				return nil
 			}
-			return o.check(ctx, a, old, o.Refuse)
+			return o.check(ctx, a, old, pass)
 		},
 	}
 }
 
 // check refuses role assignments that a write adds or changes and that the caller may not make. old is nil for a new
 // object.
-func (o *Options) check(ctx context.Context, a, old *rbac.MulticlusterRoleAssignment, refuse bool) error {
+func (o *Options) check(ctx context.Context, a, old *rbac.MulticlusterRoleAssignment, pass *roleassignment.Pass) error {
 	assignment, err := versioned(a)
 	if err != nil {
 		return err
 	}
 	changed := changedNames(a, old)
-	pass := o.Checker.NewPass()
 	var errs field.ErrorList
 	for i := range assignment.Spec.RoleAssignments {
 		item, path := &assignment.Spec.RoleAssignments[i], assignmentsPath.Index(i)
@@ -113,7 +138,7 @@ func (o *Options) check(ctx context.Context, a, old *rbac.MulticlusterRoleAssign
 			}
 		}
 	}
-	plan, err := o.Planner.Plan(ctx, assignment, o.Refuse || o.Warn)
+	plan, err := o.plan(ctx, assignment, o.Refuse || o.Warn, pass, changed)
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("selecting clusters: %w", err))
 	}
@@ -123,8 +148,14 @@ func (o *Options) check(ctx context.Context, a, old *rbac.MulticlusterRoleAssign
 			rbacv1beta1.MaxClusters, rbacv1beta1.MaxGrants, n))})
 	}
 	lines := refusals(plan, changed)
-	if len(lines) > 0 && refuse {
+	if len(lines) > 0 && o.Refuse {
 		return apierrors.NewForbidden(rbacv1beta1.Resource("multiclusterroleassignments"), a.Name, errors.New(strings.Join(lines, "\n")))
+	}
+	if slices.ContainsFunc(plan.Clusters, unchecked) {
+		if o.Refuse {
+			return apierrors.NewInvalid(kind, a.Name, field.ErrorList{field.Forbidden(assignmentsPath, roleassignment.ErrTooManyReviews.Error())})
+		}
+		lines = append(lines, fmt.Sprintf("%s: some clusters are %s", assignmentsPath, roleassignment.ErrTooManyReviews))
 	}
 	for _, line := range lines {
 		warning.AddWarning(ctx, "", line)
@@ -143,6 +174,16 @@ func (o *Options) check(ctx context.Context, a, old *rbac.MulticlusterRoleAssign
 	}
 	return nil
 }
+
+// plan returns the plan of an assignment. If check is false, authors may grant everything.
+func (o *Options) plan(ctx context.Context, a *rbacv1beta1.MulticlusterRoleAssignment, check bool, pass *roleassignment.Pass, only map[string]bool) (*multiclusterroleassignment.Plan, error) {
+	if !check {
+		return o.Planner.Plan(ctx, a, nil, only)
+	}
+	return o.Planner.Plan(ctx, a, pass, only)
+}
+
+func unchecked(cluster *multiclusterroleassignment.Cluster) bool { return cluster.Unchecked }
 
 func missing(objects []string) string {
 	if len(objects) == 0 {
@@ -166,7 +207,7 @@ func refusals(plan *multiclusterroleassignment.Plan, changed map[string]bool) []
 		var names []string
 		reason, count := "", 0
 		for _, cluster := range plan.Clusters {
-			if !slices.ContainsFunc(cluster.Refused, func(g rbacv1beta1.Grant) bool { return slices.Contains(grants, g) }) {
+			if cluster.Unchecked || !slices.ContainsFunc(cluster.Refused, func(g rbacv1beta1.Grant) bool { return slices.Contains(grants, g) }) {
 				continue
 			}
 			if count++; count <= shownClusters {
@@ -187,7 +228,7 @@ func refusals(plan *multiclusterroleassignment.Plan, changed map[string]bool) []
 }
 
 // preview sets the changes that the object would make.
-func (o *Options) preview(ctx context.Context, obj runtime.Object) error {
+func (o *Options) preview(ctx context.Context, obj runtime.Object, pass *roleassignment.Pass) error {
 	a, ok := obj.(*rbac.MulticlusterRoleAssignment)
 	if !ok {
 		return nil
@@ -196,7 +237,7 @@ func (o *Options) preview(ctx context.Context, obj runtime.Object) error {
 	if err != nil {
 		return err
 	}
-	plan, err := o.Planner.Plan(ctx, assignment, o.Refuse)
+	plan, err := o.plan(ctx, assignment, o.Refuse, pass, nil)
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("selecting clusters: %w", err))
 	}
