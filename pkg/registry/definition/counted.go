@@ -85,7 +85,7 @@ func (w *writing) admitCreate(admit rest.ValidateObjectFunc) rest.ValidateObject
 		}
 		meta := w.parts(obj).Meta
 		return w.take(ctx, quota.Write{
-			Namespace: meta.GetNamespace(), Name: meta.GetName(), After: quota.Size(obj), Creates: true, Reserve: ByServer(ctx),
+			Namespace: meta.GetNamespace(), Name: meta.GetName(), After: quota.ObjectSize(obj), Creates: true, Reserve: ByServer(ctx),
 		})
 	}
 }
@@ -103,7 +103,7 @@ func (w *writing) admitUpdate(admit rest.ValidateObjectUpdateFunc) rest.Validate
 		if now.Meta.GetDeletionTimestamp() != nil && len(now.Meta.GetFinalizers()) < len(before.Meta.GetFinalizers()) {
 			return nil
 		}
-		write := quota.Write{Namespace: now.Meta.GetNamespace(), Name: now.Meta.GetName(), Before: quota.Size(old), After: quota.Size(obj)}
+		write := quota.Write{Namespace: now.Meta.GetNamespace(), Name: now.Meta.GetName(), Before: quota.ObjectSize(old), After: quota.Size(obj)}
 		if now.Meta.GetDeletionTimestamp() != nil {
 			return w.count(ctx, write)
 		}
@@ -155,7 +155,7 @@ func (w *writing) settle(stored runtime.Object, err error, dryRun bool) {
 		w.hold.Settle(nil, 0)
 		return
 	}
-	w.hold.Settle(stored, quota.Size(stored))
+	w.hold.Settle(stored, quota.ObjectSize(stored))
 }
 
 // upkeep reports whether an update keeps the spec, the labels and the annotations, and changes
