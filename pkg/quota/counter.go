@@ -99,7 +99,7 @@ type Write struct {
 	// Reserve allows the write to exceed the limits by a quarter. It is set for upkeep and for
 	// writes of the server itself.
 	Reserve bool
-	// Upkeep is true if the write changes neither the spec nor the labels nor the annotations.
+	// Upkeep is true if the write changes only the status, the finalizers or the managed fields.
 	Upkeep bool
 }
 
@@ -292,7 +292,7 @@ func (w *watched) Add(obj any) error { return w.Update(obj) }
 
 // Update implements cache.ReflectorStore.
 func (w *watched) Update(obj any) error {
-	c, size := (*Counter)(w), Size(obj)
+	c, size := (*Counter)(w), ObjectSize(obj)
 	namespace, name, revision, ok := identify(obj)
 	if !ok {
 		return fmt.Errorf("%T has no resource version", obj)
@@ -330,7 +330,7 @@ func (w *watched) Replace(list []any, version string) error {
 	}
 	sizes := make([]int64, len(list))
 	for i, obj := range list {
-		sizes[i] = Size(obj)
+		sizes[i] = ObjectSize(obj)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -238,7 +238,7 @@ type listOnly struct{}
 
 func (listOnly) IsWatchListSemanticsUnSupported() bool { return true }
 
-// Size is within 30 % of the size of the JSON.
+// Size is within 30 % of the size of the JSON, regardless of the content.
 func TestSize(t *testing.T) {
 	now := metav1.Now()
 	labels := map[string]string{}
@@ -253,7 +253,12 @@ func TestSize(t *testing.T) {
 	for i := range 100 {
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprint("container-", i), Image: "registry.example.com/image:tag"})
 	}
-	for _, obj := range []runtime.Object{configMap("a", "large", 5, 100_000), labelled, managed, pod} {
+	// Each of these characters has six bytes in JSON.
+	escaped, embedded := configMap("a", "escaped", 5, 0), configMap("a", "embedded", 5, 0)
+	escaped.Annotations = map[string]string{"a": strings.Repeat("<>&\x01", 1000), "b": strings.Repeat("\"\\\n\t", 1000)}
+	embedded.ManagedFields = []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(`{"f:` + strings.Repeat("<>&", 1000) + `":{}}`)}}
+	event := &metav1.WatchEvent{Object: runtime.RawExtension{Raw: []byte(`{"a":"` + strings.Repeat(`<>&\"`, 1000) + `"}`)}}
+	for _, obj := range []runtime.Object{configMap("a", "large", 5, 100_000), labelled, managed, pod, escaped, embedded, event} {
 		encoded, err := json.Marshal(obj)
 		if err != nil {
 			t.Fatal(err)

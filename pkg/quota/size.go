@@ -14,11 +14,17 @@ const (
 	scalarBytes = 12
 	// quotingBytes is the size of quotes and a comma.
 	quotingBytes = 3
+	// overheadBytes is the approximate size of what an object needs in addition to its content: its kind and version, and
+	// its keys in etcd and in the caches.
+	overheadBytes = 512
 )
 
-// Size returns the approximate size of the JSON of a value. It does not encode the value, so that
-// its cost depends on the number of fields only. It ignores escapes and the case of field names.
+// Size returns the approximate size of the JSON of a value. It does not encode the value, and ignores
+// the case of field names.
 func Size(value any) int64 { return measurementOf(value).bytes }
+
+// ObjectSize returns the size of an object for quotas.
+func ObjectSize(obj any) int64 { return Size(obj) + overheadBytes }
 
 // Items returns the number of elements of all lists and maps in a value.
 func Items(value any) int64 { return measurementOf(value).items }
@@ -37,6 +43,29 @@ var (
 	fieldsType   = reflect.TypeFor[metav1.FieldsV1]()
 )
 
+// escapes contains the bytes that JSON adds to a byte of a string, and rawEscapes those that it adds to a byte
+// of embedded JSON. Without them, a caller could store six times the size that a quota counts.
+var escapes, rawEscapes [256]int64
+
+func init() {
+	for c := range ' ' {
+		escapes[c] = int64(len(`u001f`))
+	}
+	escapes['"'], escapes['\\'], escapes['\n'], escapes['\r'], escapes['\t'] = 1, 1, 1, 1, 1
+	for _, c := range "<>&" {
+		escapes[c], rawEscapes[c] = int64(len(`u003c`)), int64(len(`u003c`))
+	}
+}
+
+// lengthIn returns the length of a text in JSON, without quotes.
+func lengthIn[T string | []byte](text T, escapes *[256]int64) int64 {
+	length := int64(len(text))
+	for i := range len(text) {
+		length += escapes[text[i]]
+	}
+	return length
+}
+
 func (m *measurement) add(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -44,10 +73,10 @@ func (m *measurement) add(v reflect.Value) {
 			m.add(v.Elem())
 		}
 	case reflect.String:
-		m.bytes += int64(v.Len()) + quotingBytes
+		m.bytes += lengthIn(v.String(), &escapes) + quotingBytes
 	case reflect.Slice, reflect.Array:
-		if v.Type().Elem().Kind() == reflect.Uint8 {
-			m.bytes += int64(v.Len()) + quotingBytes
+		if v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8 {
+			m.bytes += lengthIn(v.Bytes(), &rawEscapes) + quotingBytes
 			return
 		}
 		m.items += int64(v.Len())
@@ -76,7 +105,7 @@ func (m *measurement) addStruct(v reflect.Value) {
 		return
 	case fieldsType:
 		if fields, ok := v.Interface().(metav1.FieldsV1); ok {
-			m.bytes += int64(len(fields.GetRawString()))
+			m.bytes += lengthIn(fields.GetRawString(), &rawEscapes)
 		}
 		return
 	}

@@ -53,6 +53,7 @@ func TestRegistration(t *testing.T) {
 		"foreignsecret":  testIdentityOfAnotherCluster,
 		"upstreamsecret": testSecretOfUpstreamAgent,
 		"namespaces":     testManagedNamespaces,
+		"claims":         testClusterClaims,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, f.joiner(t, hub)) })
 	}

@@ -228,15 +228,21 @@ func (p *place) get(t *testing.T, name string) *unstructured.Unstructured {
 // merge patches an object, or one of its subresources, with a JSON merge patch.
 func (p *place) merge(t *testing.T, name string, patch map[string]any, subresources ...string) *unstructured.Unstructured {
 	t.Helper()
+	object, err := p.tryMerge(t, name, patch, subresources...)
+	if err != nil {
+		t.Fatalf("patch %v: %v", patch, err)
+	}
+	return object
+}
+
+// tryMerge does the same as merge, and returns the error.
+func (p *place) tryMerge(t *testing.T, name string, patch map[string]any, subresources ...string) (*unstructured.Unstructured, error) {
+	t.Helper()
 	content, err := json.Marshal(patch)
 	if err != nil {
 		t.Fatal(err)
 	}
-	object, err := p.client.Patch(t.Context(), name, types.MergePatchType, content, metav1.PatchOptions{}, subresources...)
-	if err != nil {
-		t.Fatalf("patch %s: %v", content, err)
-	}
-	return object
+	return p.client.Patch(t.Context(), name, types.MergePatchType, content, metav1.PatchOptions{}, subresources...)
 }
 
 // names returns the names of the objects that a list with the options returns.

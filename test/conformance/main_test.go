@@ -61,7 +61,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	// The short compaction interval lets TestExpired observe expired resource versions.
-	shared, err = startHub(dir, "--etcd-compaction-interval=10s")
+	shared, err = startHub(dir, "--etcd-compaction-interval=10s", quotaOfBytes())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -49,6 +49,8 @@ const (
 	// Claims that every cluster reports.
 	claimID          = "id.k8s.io"
 	claimKubeVersion = "kubeversion.open-cluster-management.io"
+	// labelSpokeOnly is a label of ClusterClaims that are not reported, regardless of its value.
+	labelSpokeOnly = "open-cluster-management.io/spoke-only"
 	// maxClaims bounds the number of reported claims.
 	maxClaims = 100
 	// statusPeriod, with a jitter of up to 50 %, is the interval at which the agent observes the
@@ -308,7 +310,7 @@ func (r *reporter) claims(ctx context.Context, version string) ([]clusterv1.Mana
 		values[claimKubeVersion] = version
 	}
 	own := len(values)
-	list, err := r.config.Dynamic.Resource(clusterClaims).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	list, err := r.config.Dynamic.Resource(clusterClaims).List(ctx, metav1.ListOptions{ResourceVersion: "0", LabelSelector: "!" + labelSpokeOnly})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 		return nil, false
 	}

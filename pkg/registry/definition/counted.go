@@ -19,7 +19,7 @@ import (
 )
 
 // counted enforces the limits of objects, the quota of a namespace and the write rates of callers.
-// The quota does not apply to deletions or to updates of objects that are being deleted.
+// Nothing refuses a deletion, or an update that removes a finalizer of an object that is being deleted and does not grow it.
 type counted struct {
 	// counter is nil for a resource without a quota.
 	counter *quota.Counter
@@ -85,7 +85,7 @@ func (w *writing) admitCreate(admit rest.ValidateObjectFunc) rest.ValidateObject
 		}
 		meta := w.parts(obj).Meta
 		return w.take(ctx, quota.Write{
-			Namespace: meta.GetNamespace(), Name: meta.GetName(), After: quota.Size(obj), Creates: true, Reserve: ByServer(ctx),
+			Namespace: meta.GetNamespace(), Name: meta.GetName(), After: quota.ObjectSize(obj), Creates: true, Reserve: ByServer(ctx),
 		})
 	}
 }
@@ -100,16 +100,17 @@ func (w *writing) admitUpdate(admit rest.ValidateObjectUpdateFunc) rest.Validate
 		}
 		now, before := w.parts(obj), w.parts(old)
 		w.before = before.Meta.GetResourceVersion()
-		if now.Meta.GetDeletionTimestamp() != nil && len(now.Meta.GetFinalizers()) < len(before.Meta.GetFinalizers()) {
+		// The update that removes the last finalizer stores nothing: it deletes the object.
+		if genericregistry.ShouldDeleteDuringUpdate(ctx, "", obj, old) {
 			return nil
 		}
-		write := quota.Write{Namespace: now.Meta.GetNamespace(), Name: now.Meta.GetName(), Before: quota.Size(old), After: quota.Size(obj)}
-		if now.Meta.GetDeletionTimestamp() != nil {
-			return w.count(ctx, write)
-		}
+		write := quota.Write{Namespace: now.Meta.GetNamespace(), Name: now.Meta.GetName(), Before: quota.ObjectSize(old), After: quota.ObjectSize(obj)}
 		if write.After > write.Before {
 			write.Upkeep = upkeep(now, before)
 			write.Reserve = write.Upkeep || ByServer(ctx)
+		} else if now.Meta.GetDeletionTimestamp() != nil && len(now.Meta.GetFinalizers()) < len(before.Meta.GetFinalizers()) {
+			// Write rates must not delay a deletion.
+			return nil
 		}
 		return w.take(ctx, write)
 	}
@@ -155,14 +156,16 @@ func (w *writing) settle(stored runtime.Object, err error, dryRun bool) {
 		w.hold.Settle(nil, 0)
 		return
 	}
-	w.hold.Settle(stored, quota.Size(stored))
+	w.hold.Settle(stored, quota.ObjectSize(stored))
 }
 
-// upkeep reports whether an update keeps the spec, the labels and the annotations, and changes
-// only fields such as the status or the finalizers.
+// upkeep reports whether an update changes only the status, the finalizers or the managed fields. Without a status, nobody
+// but the author of an object has to write to it, so a full namespace needs no room for more.
 func upkeep(now, before quota.Parts) bool {
-	return maps.Equal(now.Meta.GetLabels(), before.Meta.GetLabels()) &&
+	return now.Status != nil &&
+		maps.Equal(now.Meta.GetLabels(), before.Meta.GetLabels()) &&
 		maps.Equal(now.Meta.GetAnnotations(), before.Meta.GetAnnotations()) &&
+		equality.Semantic.DeepEqual(now.Meta.GetOwnerReferences(), before.Meta.GetOwnerReferences()) &&
 		equality.Semantic.DeepEqual(now.Spec, before.Spec)
 }
 

@@ -26,6 +26,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1beta1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/refusal"
 	addonclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/addon/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
@@ -522,6 +523,162 @@ func TestQuota(t *testing.T) {
 	inOther.Namespace = "cluster2"
 	if _, err := other.Create(t.Context(), inOther, metav1.CreateOptions{}); err != nil {
 		t.Errorf("Create() in another namespace = %v, want no error", err)
+	}
+}
+
+// TestQuotaOfDeletedObjects checks that no write grows an object that is being deleted over the quota, and that
+// all writes that do not grow it succeed.
+func TestQuotaOfDeletedObjects(t *testing.T) {
+	database := registrytest.StartDatabase(t)
+	server := func(bytes int64) registrytest.Server {
+		row := newRow()
+		row.Quota = quota.Limits{Objects: 100, Bytes: bytes}
+		row.Counter = quota.NewCounter(row.GroupResource(), row.Quota)
+		return database.Serve(t, nil, row)
+	}
+	// The limit of the second server is lower than the use.
+	roomy, full := server(1<<20), server(1)
+	addons := full.As(t, "alice").AddonV1alpha1().ManagedClusterAddOns(namespace)
+	deleted := func(name string) *addOn {
+		t.Helper()
+		a := newAddOn(name, "first")
+		a.Labels = map[string]string{"a": "b"}
+		a.Finalizers = []string{"example.com/a", "example.com/b"}
+		of := roomy.As(t, "alice").AddonV1alpha1().ManagedClusterAddOns(namespace)
+		created, err := of.Create(t.Context(), a, metav1.CreateOptions{FieldManager: "first"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		created.Status.Namespace = "reported"
+		if _, err := of.UpdateStatus(t.Context(), created, metav1.UpdateOptions{FieldManager: "first"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := of.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if created, err = addons.Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		return created
+	}
+	update := func(change func(*addOn)) func(*addOn) error {
+		return func(a *addOn) error {
+			change(a)
+			_, err := addons.Update(t.Context(), a, metav1.UpdateOptions{FieldManager: "other"})
+			return err
+		}
+	}
+	patch := func(kind types.PatchType, body string, subresources ...string) func(*addOn) error {
+		return func(a *addOn) error {
+			_, err := addons.Patch(t.Context(), a.Name, kind, []byte(body), metav1.PatchOptions{FieldManager: "other"}, subresources...)
+			return err
+		}
+	}
+	apply := fmt.Sprintf(`{"apiVersion":%q,"kind":"ManagedClusterAddOn","metadata":{"name":"a","labels":{"more":"labels"}}}`, v1alpha1.SchemeGroupVersion)
+	for name, grow := range map[string]func(*addOn) error{
+		"labels":      update(func(a *addOn) { a.Labels["more"] = "labels" }),
+		"annotations": update(func(a *addOn) { a.Annotations = map[string]string{"more": "annotations"} }),
+		"owners": update(func(a *addOn) {
+			a.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "1"}}
+		}),
+		"managed fields": update(func(a *addOn) {
+			a.ManagedFields = append(a.ManagedFields, metav1.ManagedFieldsEntry{
+				Manager: "more", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: v1alpha1.SchemeGroupVersion.String(),
+				FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:a":{}}}}`),
+			})
+		}),
+		"spec":                       update(func(a *addOn) { a.Spec.InstallNamespace = "longer-than-before" }),
+		"spec, without a finalizer":  update(func(a *addOn) { a.Spec.InstallNamespace, a.Finalizers = strings.Repeat("a", 200), a.Finalizers[1:] }),
+		"label, without a finalizer": patch(types.MergePatchType, `{"metadata":{"finalizers":["example.com/b"],"labels":{"more":"`+strings.Repeat("a", 60)+`"}}}`),
+		"patch":                      patch(types.JSONPatchType, `[{"op":"add","path":"/metadata/labels/more","value":"labels"}]`),
+		"apply":                      patch(types.ApplyPatchType, apply),
+		"status": func(a *addOn) error {
+			a.Status.Namespace = "reported-again"
+			_, err := addons.UpdateStatus(t.Context(), a, metav1.UpdateOptions{})
+			return err
+		},
+		"patch of the status": patch(types.MergePatchType, `{"status":{"namespace":"reported-again"}}`, "status"),
+		"another version": func(*addOn) error {
+			of := full.As(t, "alice").AddonV1beta1().ManagedClusterAddOns(namespace)
+			_, err := of.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"metadata":{"labels":{"more":"labels"}}}`), metav1.PatchOptions{})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := deleted("a")
+			if err := grow(before.DeepCopy()); !apierrors.IsForbidden(err) || !refusal.IsQuotaExceeded(err) || !strings.Contains(err.Error(), "limited to 1;") {
+				t.Errorf("growth over the quota = %v, want 403 with the limit", err)
+			}
+			if after, err := addons.Get(t.Context(), "a", metav1.GetOptions{}); err != nil || after.ResourceVersion != before.ResourceVersion {
+				t.Errorf("object after a refused update = %+v, %v, want it unchanged", after, err)
+			}
+			// A write that removes the last finalizer stores nothing, so it may contain more.
+			if err := update(func(a *addOn) { a.Labels["more"], a.Finalizers = "labels", nil })(before.DeepCopy()); err != nil {
+				t.Errorf("Update() without finalizers = %v, want no error", err)
+			}
+			if _, err := addons.Get(t.Context(), "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				t.Errorf("Get() after the last finalizer = %v, want 404", err)
+			}
+		})
+	}
+	for name, keep := range map[string]func(*addOn) error{
+		"no change":               update(func(*addOn) {}),
+		"no labels":               update(func(a *addOn) { a.Labels = nil }),
+		"one finalizer less":      update(func(a *addOn) { a.Finalizers = a.Finalizers[1:] }),
+		"patch of the finalizers": patch(types.MergePatchType, `{"metadata":{"finalizers":["example.com/a"]}}`),
+		"shorter status":          patch(types.MergePatchType, `{"status":{"namespace":"r"}}`, "status"),
+		"no finalizers":           patch(types.MergePatchType, `{"metadata":{"finalizers":null}}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := keep(deleted(strings.ReplaceAll(name, " ", "-"))); err != nil {
+				t.Errorf("error of a write that does not grow the object = %v, want none", err)
+			}
+		})
+	}
+}
+
+// TestUpkeepInFullNamespace checks which updates of small objects succeed in a namespace over its quota.
+func TestUpkeepInFullNamespace(t *testing.T) {
+	database := registrytest.StartDatabase(t)
+	server := func(bytes int64, hasStatus bool) addonclient.ManagedClusterAddOnInterface {
+		row := newRow()
+		strategy := *row.Strategy.(*definition.Strategy[*addon.ManagedClusterAddOn])
+		if !hasStatus {
+			strategy.Status, strategy.ServerStatus = nil, nil
+		}
+		row.Strategy = &strategy
+		row.Quota = quota.Limits{Objects: 20, Bytes: bytes}
+		row.Counter = quota.NewCounter(row.GroupResource(), row.Quota)
+		return database.Serve(t, nil, row).As(t, "alice").AddonV1alpha1().ManagedClusterAddOns(namespace)
+	}
+	roomy := server(1<<20, true)
+	create := func(name, installNamespace string) {
+		t.Helper()
+		if _, err := roomy.Create(t.Context(), newAddOn(name, installNamespace), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create("small", "first")
+	create("large", strings.Repeat("a", 60_000))
+	full, withoutStatus := server(40_000, true), server(40_000, false)
+	const finalizer = `{"metadata":{"finalizers":["example.com/a"]}}`
+	for _, test := range []struct {
+		name   string
+		client addonclient.ManagedClusterAddOnInterface
+		patch  string
+		want   bool
+	}{
+		{"owner", full, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"a","uid":"1"}]}}`, false},
+		{"label", full, `{"metadata":{"labels":{"a":"b"}}}`, false},
+		{"annotation", full, `{"metadata":{"annotations":{"a":"b"}}}`, false},
+		{"spec", full, `{"spec":{"installNamespace":"longer-than-before"}}`, false},
+		{"finalizer, no status", withoutStatus, finalizer, false},
+		{"finalizer", full, finalizer, true},
+	} {
+		_, err := test.client.Patch(t.Context(), "small", types.MergePatchType, []byte(test.patch), metav1.PatchOptions{})
+		if test.want && err != nil || !test.want && !refusal.IsQuotaExceeded(err) {
+			t.Errorf("%s: Patch() in a full namespace = %v, want success = %t", test.name, err, test.want)
+		}
 	}
 }
 

@@ -21,6 +21,8 @@ func (r *REST) watchStore(ctx context.Context, options *metainternalversion.List
 	}
 	read := options.DeepCopy()
 	read.SendInitialEvents, read.AllowWatchBookmarks = nil, false
+	// As in Kubernetes, a watch ignores them.
+	read.Limit, read.Continue = 0, ""
 	if read.ResourceVersion == "" {
 		read.ResourceVersionMatch = ""
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -41,6 +42,11 @@ func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptio
 	if err != nil {
 		return nil, err
 	}
+	if from := options.ResourceVersion; from != "" {
+		if _, err := strconv.ParseUint(from, 10, 64); err != nil {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version %q: %v", from, err))
+		}
+	}
 	if r.watches.Add(1) > maxWatches {
 		r.watches.Add(-1)
 		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("the server has %d watches of this view; try again later", maxWatches), watchRetrySeconds)
@@ -73,7 +79,7 @@ func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptio
 		w.stop()
 		return nil, apierrors.NewResourceExpired("what you may get has changed since this resource version; list again")
 	}
-	w.running.Go(func() { w.run(ctx, objects, initial) })
+	w.running.Go(func() { w.run(ctx, objects, initial && w.bookmarks) })
 	return w, nil
 }
 

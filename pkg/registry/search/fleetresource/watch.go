@@ -62,6 +62,16 @@ func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptio
 		config.From = from
 	}
 	wanted := options.SendInitialEvents != nil && *options.SendInitialEvents
+	if wanted && config.From > 0 {
+		// The initial objects are not older than the requested version.
+		version, err := r.engine.Version(ctx)
+		if err != nil {
+			return nil, serving.Error(ctx, err)
+		}
+		if err := checkVersion(options, version); err != nil {
+			return nil, err
+		}
+	}
 	config.Initial = wanted || (options.SendInitialEvents == nil && config.From == 0)
 
 	ctx, cancel := context.WithCancel(ctx)
