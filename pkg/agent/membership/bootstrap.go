@@ -173,6 +173,7 @@ func (r *Registrar) bootstrapOnce(ctx context.Context, missing bool) (*identity,
 	if err != nil {
 		return nil, err
 	}
+	hub.bootstrap = true
 	known, err := r.named(ctx, missing)
 	if err != nil {
 		return nil, err
