@@ -32,6 +32,8 @@ type RegistrationOptions struct {
 	// BootstrapKubeconfig is the file with the identity that registers the cluster. If it is
 	// empty, the agent does not register.
 	BootstrapKubeconfig string
+	// BootstrapSecret is the Secret that is mounted at BootstrapKubeconfig.
+	BootstrapSecret string
 	// Auth is the method of authentication to the hub: csr or aws-irsa.
 	Auth string
 	// HubClusterARN and ManagedClusterARN are the ARNs of the two EKS clusters. Only for aws-irsa.
@@ -62,6 +64,7 @@ func NewRegistrationOptions() *RegistrationOptions {
 // AddFlags adds the flags that set the options.
 func (o *RegistrationOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.BootstrapKubeconfig, "bootstrap-kubeconfig", o.BootstrapKubeconfig, "File with the address of the hub and an identity with permission to register clusters. With it, the agent registers the cluster and obtains its own credentials. Mutually exclusive with --hub-kubeconfig.")
+	fs.StringVar(&o.BootstrapSecret, "bootstrap-kubeconfig-secret", o.BootstrapSecret, "Secret in the namespace of --registration-namespace that is mounted at --bootstrap-kubeconfig. The agent deletes it when the cluster has its own identity. If it is empty, the agent deletes nothing.")
 	fs.StringVar(&o.Auth, "registration-auth", o.Auth, "How the cluster authenticates to the hub: csr (a client certificate that the hub signs) or aws-irsa (an AWS IAM role).")
 	fs.StringVar(&o.HubClusterARN, "hub-cluster-arn", o.HubClusterARN, "ARN of the EKS cluster of the hub. Required for aws-irsa.")
 	fs.StringVar(&o.HubClusterARN, "eks-hub-cluster-arn", o.HubClusterARN, "Alias of --hub-cluster-arn.")
@@ -101,6 +104,9 @@ func (o *RegistrationOptions) Validate() []error {
 	for _, problem := range validation.NameIsDNSSubdomain(o.Secret, false) {
 		errs = append(errs, fmt.Errorf("--hub-kubeconfig-secret %q: %s", o.Secret, problem))
 	}
+	if o.BootstrapSecret == o.Secret || o.BootstrapSecret == membership.StandbySecret {
+		errs = append(errs, fmt.Errorf("--bootstrap-kubeconfig-secret %q: must not be the Secret of --hub-kubeconfig-secret or of the standby hub", o.BootstrapSecret))
+	}
 	if o.CertificateLifetime != 0 && o.CertificateLifetime < minCertificateLifetime {
 		errs = append(errs, fmt.Errorf("--csr-expiration must be at least %s, not %s", minCertificateLifetime, o.CertificateLifetime))
 	}
@@ -121,7 +127,7 @@ func (o *RegistrationOptions) Config() (*membership.Config, error) {
 		return nil, nil
 	}
 	config := &membership.Config{
-		Driver: o.driver(), BootstrapKubeconfig: o.BootstrapKubeconfig, Namespace: o.Namespace, SecretName: o.Secret, Dir: o.Dir,
+		Driver: o.driver(), BootstrapKubeconfig: o.BootstrapKubeconfig, BootstrapSecret: o.BootstrapSecret, Namespace: o.Namespace, SecretName: o.Secret, Dir: o.Dir,
 		TokenCommand: membership.TokenCommand(o.TokenCommand), CertificateLifetime: o.CertificateLifetime,
 	}
 	var errs []error

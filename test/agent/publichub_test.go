@@ -63,6 +63,21 @@ func newPublicHub(t testing.TB, control *localhub.Cluster) *publicHub {
 	return h
 }
 
+// mayBootstrapByName grants a user the permissions of artifacts/rbac/bootstrap.yaml on ManagedClusters and certificate
+// requests.
+func (h *publicHub) mayBootstrapByName(user string) {
+	h.t.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"create", "get"}},
+		{APIGroups: []string{"cluster.open-cluster-management.io"}, Resources: []string{"managedclusters"}, Verbs: []string{"create", "get"}},
+	}}
+	h.make(h.kube.RbacV1().ClusterRoles().Create(h.t.Context(), role, metav1.CreateOptions{}))
+	h.make(h.kube.RbacV1().ClusterRoleBindings().Create(h.t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+	}, metav1.CreateOptions{}))
+}
+
 // make fails the test if a request to create or update an object failed, unless the error is
 // AlreadyExists.
 func (h *publicHub) make(_ any, err error) {

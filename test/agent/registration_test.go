@@ -54,6 +54,7 @@ func TestRegistration(t *testing.T) {
 		"upstreamsecret": testSecretOfUpstreamAgent,
 		"namespaces":     testManagedNamespaces,
 		"claims":         testClusterClaims,
+		"byname":         testBootstrapByName,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, f.joiner(t, hub)) })
 	}
@@ -371,6 +372,71 @@ func strangersCertificate(t *testing.T, user string, lasts time.Duration) (key, 
 		t.Fatal(err)
 	}
 	return key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// testBootstrapByName checks that an agent joins with a bootstrap identity that may only create objects and get them by name.
+// It then deletes the Secret of this identity, works without it, and says what to do if it needs another one.
+func testBootstrapByName(t *testing.T, j *joiner) {
+	const user = "bootstrap-by-name"
+	register := j.config.Registration
+	register.BootstrapSecret = j.name + "-bootstrap"
+	secrets := j.kube.CoreV1().Secrets(agentNamespace)
+	j.hub.mayBootstrapByName(user)
+	mount := func() {
+		t.Helper()
+		if err := j.hub.control.WriteKubeconfig(register.BootstrapKubeconfig, user); err != nil {
+			t.Fatal(err)
+		}
+		content, err := os.ReadFile(register.BootstrapKubeconfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: register.BootstrapSecret}, Data: map[string][]byte{filepath.Base(register.BootstrapKubeconfig): content}}
+		if _, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A kubelet removes the file when the Secret is deleted.
+	unmount := func() {
+		t.Helper()
+		eventually(t, "the agent deletes the Secret with the bootstrap kubeconfig", func(ctx context.Context) error {
+			_, err := secrets.Get(ctx, register.BootstrapSecret, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return fmt.Errorf("get of the Secret = %v, want NotFound", err)
+		})
+		if err := os.Remove(register.BootstrapKubeconfig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mount()
+	j.run()
+	j.says("waiting for the hub to accept " + j.name)
+	if _, err := secrets.Get(t.Context(), register.BootstrapSecret, metav1.GetOptions{}); err != nil {
+		t.Errorf("get of the Secret before the hub accepts the cluster = %v, want nil", err)
+	}
+	j.hub.approve(j.name, user)
+	j.hub.accept(j.name)
+	j.ready()
+	unmount()
+
+	j.kill()
+	j.run()
+	j.ready()
+	j.applies("one", nil)
+
+	j.kill()
+	key, certificate := strangersCertificate(t, j.user(), -time.Minute)
+	j.changeSecret(func(secret *corev1.Secret) { secret.Data["tls.key"], secret.Data["tls.crt"] = key, certificate })
+	j.run()
+	j.says("because the certificate expired")
+	j.says("run clusteradm join again with a new token")
+	mount()
+	j.hub.approve(j.name, user)
+	j.ready()
+	unmount()
+	j.applies("two", nil)
 }
 
 func testAccessRevoked(t *testing.T, j *joiner) {

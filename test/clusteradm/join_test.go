@@ -65,8 +65,8 @@ func TestJoinInstallsAnAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{}); err != nil {
-		t.Errorf("List(CertificateSigningRequests) with the bootstrap kubeconfig = %v, want nil", err)
+	if _, err := client.CertificatesV1().CertificateSigningRequests().Get(t.Context(), "joining-absent", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("Get(CertificateSigningRequest) with the bootstrap kubeconfig = %v, want NotFound", err)
 	}
 
 	deployment, err := kube.AppsV1().Deployments(defaultAgentNamespace).Get(t.Context(), agentName, metav1.GetOptions{})
@@ -85,7 +85,7 @@ func verifyAgent(t *testing.T, deployment *appsv1.Deployment, args ...string) {
 	t.Helper()
 	pod := deployment.Spec.Template.Spec
 	container := pod.Containers[0]
-	for _, arg := range append(args, "--bootstrap-kubeconfig="+bootstrapKubeconfigFile) {
+	for _, arg := range append(args, "--bootstrap-kubeconfig="+bootstrapKubeconfigFile, "--bootstrap-kubeconfig-secret="+bootstrapSecret) {
 		if !slices.Contains(container.Args, arg) {
 			t.Errorf("arguments of the agent = %q, want %s among them", container.Args, arg)
 		}

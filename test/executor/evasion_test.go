@@ -150,8 +150,9 @@ func evasions() []evasion {
 		{executorTheirs, "null", forbidden, forbidden},
 		{executorMine, executorTheirs, forbidden, forbidden},
 		{"", executorTheirs, forbidden, forbidden},
-		{"", executorMine, forbidden, asMine},
-		{executorTheirs, executorMine, forbidden, asMine},
+		// The objects of the agent, or of the former executor, would be removed or taken over.
+		{"", executorMine, forbidden, forbidden},
+		{executorTheirs, executorMine, forbidden, forbidden},
 	} {
 		title := fmt.Sprintf("from %s to %s", inTitle(to.from), inTitle(to.executor))
 		add(to.stranger, to.deployer, evasion{title: "PUT " + title, target: to.from, verb: http.MethodPut, body: specced(targetWorkload, executorMember(to.executor))})

@@ -21,6 +21,31 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
+// TestBootstrapReadsByName checks that a bootstrap identity, which all clusters share, reads ManagedClusters and
+// CertificateSigningRequests by their names only.
+func TestBootstrapReadsByName(t *testing.T) {
+	h := members(t)
+	v := h.newVictim(t, "byname-victim")
+	const own, requestsPath = "byname-own", "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+	token := framework.Must(h.Hub.UserConfig("system:bootstrap:abcdef", "system:bootstrappers", "system:bootstrappers:managedcluster"))(t)
+	h.request(t, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: own}})
+	for _, config := range []*rest.Config{token, h.bootstrap(t)} {
+		asked := askForCertificate(t, config, agentSubject(own, "agent"), labelledWith(own))
+		var attempts []attempt
+		for path, name := range map[string]string{clustersPath: own, requestsPath: asked.name} {
+			for _, query := range []string{
+				"", "?limit=1", "?resourceVersion=0", "?watch=true&timeoutSeconds=1", "?watch=true&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
+				"?fieldSelector=metadata.name%3D" + name, "?fieldSelector=metadata.name%3D" + v.ClusterName, "?watch=true&timeoutSeconds=1&fieldSelector=metadata.name%3D" + name,
+				"?labelSelector=open-cluster-management.io%2Fcluster-name%3D" + own,
+			} {
+				attempts = append(attempts, try("GET", path+query))
+			}
+			attempts = append(attempts, try("GET", path+"/"+name).answered(http.StatusOK), try("GET", path+"/byname-absent").answered(http.StatusNotFound))
+		}
+		v.refuses(t, config, attempts)
+	}
+}
+
 // TestBootstrapCannot checks that a bootstrap identity can request ManagedClusters and their first
 // certificates, and that all its other requests are rejected.
 func TestBootstrapCannot(t *testing.T) {

@@ -83,7 +83,19 @@ func bootstrapToken(t *testing.T, hub *localhub.Cluster) *rest.Config {
 func newPublicRegistration(t *testing.T, hub *localhub.Cluster, cluster string, bootstrap *rest.Config) *publicRegistration {
 	t.Helper()
 	p := &publicRegistration{cluster: cluster, hub: hub, bootstrap: newPublicClient(t, bootstrap)}
-	// Administrators create this binding for upstream agents, as docs/registration.md describes.
+	// Administrators create these bindings for upstream agents, as docs/registration.md describes.
+	framework.Must(p.admin(t).RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "upstream-bootstrap:" + cluster},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "open-cluster-management:registration:upstream-bootstrap"},
+		Subjects: []rbacv1.Subject{
+			{Kind: rbacv1.ServiceAccountKind, Namespace: "open-cluster-management", Name: "agent-registration-bootstrap"},
+			{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:bootstrappers:managedcluster"},
+		},
+	}, metav1.CreateOptions{}))(t)
+	framework.Eventually(t, "the bootstrap identity may list", func(ctx context.Context) error {
+		_, err := p.bootstrap.clusters().List(ctx, metav1.ListOptions{Limit: 1})
+		return err
+	})
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "upstream-agent:" + cluster},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "open-cluster-management:registration:upstream-agent"},

@@ -52,8 +52,8 @@ func knownEndpoint(known *identity) (*endpoint, error) {
 
 // register obtains credentials with the bootstrap identity, without a time limit. If the hub has
 // rejected the previous credentials, register also keeps trying them, because the rejection may
-// have been a temporary failure.
-func (r *Registrar) register(ctx context.Context, again bool) (*identity, error) {
+// have been a temporary failure. why completes the message that the cluster is not registered.
+func (r *Registrar) register(ctx context.Context, again bool, why string) (*identity, error) {
 	trial, cancel := context.WithCancel(ctx)
 	defer cancel()
 	recovered := make(chan bool, 1)
@@ -65,7 +65,7 @@ func (r *Registrar) register(ctx context.Context, again bool) (*identity, error)
 	} else {
 		recovered <- false
 	}
-	known, err := r.bootstrapUntilDone(trial)
+	known, err := r.bootstrapUntilDone(trial, why)
 	cancel()
 	if works := <-recovered; err != nil && works && ctx.Err() == nil && !errors.Is(err, errSecretDeleted) {
 		former := r.store.last()
@@ -100,7 +100,7 @@ func (r *Registrar) probe(ctx context.Context) bool {
 	return false
 }
 
-func (r *Registrar) bootstrapUntilDone(ctx context.Context) (*identity, error) {
+func (r *Registrar) bootstrapUntilDone(ctx context.Context, why string) (*identity, error) {
 	logger := klog.FromContext(ctx)
 	waits := pauses{first: firstPause, most: mostPause}
 	denied := pauses{first: deniedPause, most: maxDeniedPause}
@@ -141,7 +141,10 @@ func (r *Registrar) bootstrapUntilDone(ctx context.Context) (*identity, error) {
 		if asked, ok := apierrors.SuggestsClientDelay(err); ok {
 			delay = max(delay, time.Duration(asked)*time.Second)
 		}
-		r.note(fmt.Sprintf("%s is not registered: %v", r.config.ClusterName, err))
+		if apierrors.IsUnauthorized(err) {
+			err = fmt.Errorf("the hub rejects the bootstrap kubeconfig: %w; %s", err, joinAgain)
+		}
+		r.note(fmt.Sprintf("%s is not registered%s: %v", r.config.ClusterName, why, err))
 		if complaint != err.Error() {
 			complaint = err.Error()
 			logger.Error(err, "The cluster is not registered yet", "cluster", r.config.ClusterName, "retryAfter", delay)
@@ -170,6 +173,7 @@ func (r *Registrar) bootstrapOnce(ctx context.Context, missing bool) (*identity,
 	if err != nil {
 		return nil, err
 	}
+	hub.bootstrap = true
 	known, err := r.named(ctx, missing)
 	if err != nil {
 		return nil, err

@@ -270,12 +270,15 @@ func TestBootstrapIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		if _, err := r.bootstrapUntilDone(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := r.bootstrapUntilDone(ctx, ", because the certificate expired"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("bootstrapUntilDone() = %v, want DeadlineExceeded of ctx", err)
 		}
 	})
-	if got := r.Waiting(); !strings.Contains(got, "cluster1 is not registered") || !strings.Contains(got, "--bootstrap-kubeconfig") {
-		t.Errorf("Waiting() = %q, want cluster1 and --bootstrap-kubeconfig", got)
+	// The agent has deleted the Secret of the bootstrap kubeconfig.
+	for _, want := range []string{"cluster1 is not registered, because the certificate expired: --bootstrap-kubeconfig: ", "; run clusteradm join again with a new token"} {
+		if got := r.Waiting(); !strings.Contains(got, want) {
+			t.Errorf("Waiting() = %q, want %q in it", got, want)
+		}
 	}
 	// Waiting does not change the Secret of another cluster, so the error is final.
 	kubeconfig, err := (&endpoint{server: "https://127.0.0.1:1"}).kubeconfig(&clientcmdapi.AuthInfo{Token: "t"})
@@ -286,7 +289,7 @@ func TestBootstrapIsRepeated(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.store, _ = newStore(identitySecret(map[string]string{keyClusterName: "cluster2"}, nil))
-	_, err = r.bootstrapUntilDone(t.Context())
+	_, err = r.bootstrapUntilDone(t.Context(), "")
 	if foreign := (*foreignError)(nil); !errors.As(err, &foreign) {
 		t.Errorf("bootstrapUntilDone() with the Secret of another cluster = %v, want a foreignError", err)
 	}

@@ -27,8 +27,8 @@ const (
 	AWSTokenCommand TokenCommand = "aws"
 )
 
-// Config is the configuration of a Registrar. BootstrapKubeconfig, CertificateLifetime and Endpoint
-// are optional. The fields about AWS are required only for aws-irsa.
+// Config is the configuration of a Registrar. BootstrapKubeconfig, BootstrapSecret, CertificateLifetime
+// and Endpoint are optional. The fields about AWS are required only for aws-irsa.
 type Config struct {
 	// ClusterName is the name of the managed cluster on the hub.
 	ClusterName string
@@ -37,6 +37,9 @@ type Config struct {
 	// BootstrapKubeconfig is the file with the identity that registers the cluster. Each attempt
 	// reads it again.
 	BootstrapKubeconfig string
+	// BootstrapSecret is the Secret in Namespace that is mounted at BootstrapKubeconfig. It is deleted
+	// while the hub accepts the cluster.
+	BootstrapSecret string
 	// Namespace and SecretName name the Secret with the identity of the cluster.
 	Namespace, SecretName string
 	// Dir is the directory of the files of the identity. It is created if necessary.

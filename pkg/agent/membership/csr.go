@@ -124,7 +124,7 @@ func (d *csrDriver) obtain(ctx context.Context, hub *hubClients, _ *clusterv1.Ma
 		}
 	}
 	note(fmt.Sprintf("waiting for the hub to accept %s: CertificateSigningRequest %s is not signed yet", d.clusterName, name))
-	issued, err := d.await(ctx, hub.kube, name)
+	issued, err := d.await(ctx, hub, name)
 	if err != nil {
 		return nil, err
 	}
@@ -245,15 +245,18 @@ func (d *csrDriver) outcome(request *certificatesv1.CertificateSigningRequest) (
 const readablePatience = 30 * time.Second
 
 // await waits until a request is signed, denied or deleted.
-func (d *csrDriver) await(ctx context.Context, hub kubernetes.Interface, name string) (issued []byte, err error) {
+func (d *csrDriver) await(ctx context.Context, hub *hubClients, name string) (issued []byte, err error) {
 	followCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	client := hub.CertificatesV1().CertificateSigningRequests()
+	client := hub.kube.CertificatesV1().CertificateSigningRequests()
 	requests := followed[*certificatesv1.CertificateSigningRequest]{
-		name: name, watch: client.Watch,
+		name: name,
 		get: func(ctx context.Context) (*certificatesv1.CertificateSigningRequest, error) {
 			return client.Get(ctx, name, metav1.GetOptions{})
 		},
+	}
+	if !hub.bootstrap {
+		requests.watch = client.Watch
 	}
 	began := d.clock.Now()
 	requests.follow(followCtx, func(seen sight[*certificatesv1.CertificateSigningRequest]) {

@@ -19,6 +19,8 @@ type hubClients struct {
 	config *rest.Config
 	kube   kubernetes.Interface
 	ocm    versioned.Interface
+	// bootstrap is true for the bootstrap identity, which may get objects by name, but not watch them.
+	bootstrap bool
 }
 
 func clientsFor(config *rest.Config) (*hubClients, error) {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"k8s.io/client-go/rest"
@@ -83,6 +84,9 @@ type bootstrap struct {
 
 var errNoBootstrap = errors.New("--bootstrap-kubeconfig is required to register")
 
+// joinAgain is what to do if there is no usable bootstrap kubeconfig.
+const joinAgain = "run clusteradm join again with a new token of the hub"
+
 // fileServer returns the address of the hub in the file, or an empty string.
 func (b bootstrap) fileServer() string {
 	config, err := b.loadFile()
@@ -97,9 +101,11 @@ func (b bootstrap) fileServer() string {
 }
 
 func (b bootstrap) load() (*clientcmdapi.Config, error) {
-	// An administrator who joins the cluster to yet another hub replaces the file.
-	if known := b.known(); known != nil && len(known.data[keyStandbyKubeconfig]) > 0 && known.get(keyStandbyFor) == b.fileServer() {
-		return loadStandby(known.data[keyStandbyKubeconfig])
+	if known := b.known(); known != nil && len(known.data[keyStandbyKubeconfig]) > 0 {
+		// An administrator who joins the cluster to yet another hub replaces the file.
+		if server := b.fileServer(); server == "" || server == known.get(keyStandbyFor) {
+			return loadStandby(known.data[keyStandbyKubeconfig])
+		}
 	}
 	return b.loadFile()
 }
@@ -109,6 +115,9 @@ func (b bootstrap) loadFile() (*clientcmdapi.Config, error) {
 		return nil, errNoBootstrap
 	}
 	config, err := clientcmd.LoadFromFile(b.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("--bootstrap-kubeconfig: %w; %s", err, joinAgain)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("--bootstrap-kubeconfig: %w", err)
 	}

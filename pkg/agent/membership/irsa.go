@@ -138,7 +138,9 @@ func (d *irsaDriver) await(ctx context.Context, hub *hubClients, note func(strin
 	followCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := false
-	ownCluster(hub.ocm, d.clusterName, nil).follow(followCtx, func(seen sight[*clusterv1.ManagedCluster]) {
+	own := ownCluster(hub.ocm, d.clusterName, nil)
+	own.watch = nil // the bootstrap identity may not watch it
+	own.follow(followCtx, func(seen sight[*clusterv1.ManagedCluster]) {
 		switch {
 		case seen.err != nil && !apierrors.IsNotFound(seen.err) && !apierrors.IsForbidden(seen.err) && !apierrors.IsUnauthorized(seen.err):
 			return

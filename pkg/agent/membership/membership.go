@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -413,6 +414,7 @@ func (m *membership) work(ctx context.Context) error {
 	defer running.Wait()
 	defer cancel()
 	running.Go(func() { (&heartbeat{membership: m}).run(ctx) })
+	running.Go(func() { m.dropBootstrap(ctx) })
 	reporter, err := newReporter(m)
 	if err != nil {
 		return err
@@ -463,7 +465,11 @@ func (m *membership) remove(ctx context.Context) {
 
 // removed returns the message of a deleted cluster whose objects have been removed.
 func (m *membership) removed() string {
-	return fmt.Sprintf("the hub has deleted %s; to register it again, delete the Secret %s/%s", m.config.ClusterName, m.config.Namespace, m.config.SecretName)
+	message := fmt.Sprintf("the hub has deleted %s; to register it again, delete the Secret %s/%s", m.config.ClusterName, m.config.Namespace, m.config.SecretName)
+	if _, err := m.bootstrap.load(); errors.Is(err, fs.ErrNotExist) {
+		message += ", and " + joinAgain
+	}
+	return message
 }
 
 // mark stores in the Secret the UID of the ManagedCluster that the hub has deleted, or nil. It

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -178,7 +179,10 @@ func (r *Registrar) join(ctx context.Context, came verdict) (*identity, error) {
 			return nil, ctx.Err()
 		}
 	}
-	if came != rejected {
+	why := ""
+	if came == rejected {
+		why = ", because the hub rejects its credentials"
+	} else {
 		// Removing the applied objects of a deleted cluster does not require credentials.
 		reason := r.driver.usable(known)
 		if reason == nil || known.deleted != nil && known.get(keyKubeconfig) != "" {
@@ -188,9 +192,10 @@ func (r *Registrar) join(ctx context.Context, came verdict) (*identity, error) {
 			}
 		} else if known.get(keyKubeconfig) != "" {
 			logger.Info("The credentials in the Secret are not usable; registering again", "cluster", r.config.ClusterName, "reason", reason.Error())
+			why = ", because " + reason.Error()
 		}
 	}
-	return r.register(ctx, came == rejected)
+	return r.register(ctx, came == rejected, why)
 }
 
 // settle updates the Secret and the files with the address of the hub. It returns neither an
@@ -199,7 +204,7 @@ func (r *Registrar) settle(ctx context.Context, known *identity) (*identity, err
 	logger := klog.FromContext(ctx)
 	hub, err := r.bootstrap.endpoint()
 	if err != nil {
-		if !errors.Is(err, errNoBootstrap) {
+		if !errors.Is(err, errNoBootstrap) && !errors.Is(err, fs.ErrNotExist) {
 			logger.Info("Failed to read the bootstrap kubeconfig; using the previous address of the hub", "err", err)
 		}
 		if hub, err = knownEndpoint(known); err != nil {

@@ -32,6 +32,8 @@ const (
 	// followPause bounds the delay for followed objects. It is short, because an agent without
 	// access learns only by a request that it has access again.
 	followPause = 20 * time.Second
+	// pollPause bounds the delay for followed objects that the identity may get, but not watch.
+	pollPause = 5 * time.Second
 )
 
 // object is the type of objects that can be followed.
@@ -51,7 +53,7 @@ type sight[T object] struct {
 	err error
 }
 
-// followed is an object that is watched by its name.
+// followed is an object that is watched by its name. Without watch, it is read repeatedly.
 type followed[T object] struct {
 	get   func(ctx context.Context) (T, error)
 	watch func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
@@ -64,6 +66,9 @@ type followed[T object] struct {
 // ends. An informer would hide the errors.
 func (f *followed[T]) follow(ctx context.Context, see func(sight[T])) {
 	waits := pauses{first: firstPause, most: followPause, soon: soonPause}
+	if f.watch == nil {
+		waits.most = pollPause
+	}
 	for ctx.Err() == nil {
 		getCtx, cancel := context.WithTimeout(ctx, requestTimeout)
 		live, err := f.get(getCtx)
@@ -71,8 +76,12 @@ func (f *followed[T]) follow(ctx context.Context, see func(sight[T])) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err == nil {
+		if err != nil {
+			see(sight[T]{err: err})
+		} else {
 			see(sight[T]{object: live})
+		}
+		if err == nil && f.watch != nil {
 			began := time.Now()
 			if err = f.stream(ctx, live.GetResourceVersion(), see); isExpired(err) {
 				err = f.streamNow(ctx, live.GetResourceVersion(), see)
@@ -80,8 +89,6 @@ func (f *followed[T]) follow(ctx context.Context, see func(sight[T])) {
 			if time.Since(began) > firstPause {
 				waits.reset()
 			}
-		} else {
-			see(sight[T]{err: err})
 		}
 		delay := waits.step()
 		if asked, ok := apierrors.SuggestsClientDelay(err); ok {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,6 +113,29 @@ func TestFollow(t *testing.T) {
 	if got := follow(t, []error{slow, gone}); len(got) != 2 || got[1] != "error "+gone.Error()+" after 30s" {
 		t.Errorf("follow() = %q, want the second request after the 30 seconds of the server's Retry-After", got)
 	}
+}
+
+// TestFollowByName checks that an object that may not be watched is read at least every few seconds.
+func TestFollowByName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		reads := 0
+		f := &followed[*corev1.Secret]{name: "hub", get: func(context.Context) (*corev1.Secret, error) {
+			reads++
+			return secret(strconv.Itoa(reads)), nil
+		}}
+		last, longest := time.Now(), time.Duration(0)
+		f.follow(ctx, func(seen sight[*corev1.Secret]) {
+			longest, last = max(longest, time.Since(last)), time.Now()
+			if seen.err != nil || seen.object.ResourceVersion != strconv.Itoa(reads) {
+				t.Errorf("sight after read %d = %+v, want version %d", reads, seen, reads)
+			}
+		})
+		if most := pollPause * 3 / 2; longest > most || reads > 20 {
+			t.Errorf("follow() made %d reads in a minute and paused for up to %s, want at most 20 and %s", reads, longest, most)
+		}
+	})
 }
 
 // TestFollowAfterRestart checks that the watch continues although the server does not know the version of the object.

@@ -60,33 +60,43 @@ type Checker struct {
 // NewChecker returns a Checker.
 func NewChecker(options Options) *Checker { return &Checker{options: options} }
 
-// Check returns nil if the caller may use all of the executors for a ManifestWork.
-// executors contains the executor of the spec, or nil if the spec has none, and an
-// executor that the update removes. Otherwise Check returns a Forbidden error that
-// contains the missing rule, or an InternalError.
-func (c *Checker) Check(ctx context.Context, namespace, name string, executors ...*work.ManifestWorkExecutor) error {
-	var all verdict
-	for _, executor := range executors {
-		v, err := c.check(ctx, namespace, name, executor)
+// Check returns nil if the caller may use the executor of a ManifestWork, which is nil if
+// the spec has none, and the former executors, which the update replaces. Otherwise it
+// returns a Forbidden error that contains the missing rule, or an InternalError.
+func (c *Checker) Check(ctx context.Context, namespace, name string, executor *work.ManifestWorkExecutor, former ...*work.ManifestWorkExecutor) error {
+	q := question{namespace: namespace, work: name}
+	all, err := c.check(ctx, q, executor)
+	q.former = true
+	for _, replaced := range former {
 		if err != nil {
-			v.record(ctx)
-			return err
+			break
 		}
-		all = all.and(v)
+		before := all
+		if all, err = c.check(ctx, q, replaced); err == nil {
+			all = before.and(all)
+		}
 	}
 	// An audit annotation cannot be overwritten, so all executors share one.
 	all.record(ctx)
-	return nil
+	return err
+}
+
+// CheckOwners returns nil if the caller may add owner references to a ManifestWork: the
+// garbage collector deletes it with its owners. Otherwise it returns a Forbidden error that
+// contains the missing rule, or an InternalError.
+func (c *Checker) CheckOwners(ctx context.Context, namespace, name string) error {
+	access := ResourceAttributes(namespace, name)
+	access.Verb = "delete"
+	return authz.Check(ctx, c.options.Authorizer, access, work.Resource(resource), "add owner references, with which a ManifestWork is deleted")
 }
 
 // check checks one executor. The verdict is empty if the check fails internally.
-func (c *Checker) check(ctx context.Context, namespace, name string, executor *work.ManifestWorkExecutor) (verdict, error) {
-	q := question{namespace: namespace, work: name}
+func (c *Checker) check(ctx context.Context, q question, executor *work.ManifestWorkExecutor) (verdict, error) {
 	switch {
-	case executor == nil && c.options.NilExecutor == Deny:
+	case executor == nil && c.options.NilExecutor == Deny && !q.former:
 		return verdict{forbid, "spec.executor is required on this hub"},
 			q.refuse(errors.New("spec.executor is required on this hub (--nil-executor=Deny)"))
-	case executor == nil && c.options.NilExecutor == Check:
+	case executor == nil && (c.options.NilExecutor == Check || c.options.NilExecutor == Deny):
 		q.name, q.agent = AgentExecutor, true
 	case executor == nil:
 		return verdict{}, nil
@@ -121,6 +131,8 @@ type question struct {
 	executor        types.NamespacedName
 	// agent is set if the ManifestWork has no executor and acts as the agent.
 	agent bool
+	// former is set if the update replaces the executor.
+	former bool
 	// name is the name of the executor in RBAC rules of the hub.
 	name string
 	// ineffective explains why a binding that names the caller has no effect.

@@ -219,34 +219,63 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// An update that removes the executor has one decision in the audit event, for both the
-// removed executor and the empty executor.
-func TestExecutorRemoved(t *testing.T) {
+// An update that replaces the executor requires the permission to use both, and has one decision in
+// the audit event. A ManifestWork without executor acts as the agent.
+func TestExecutorReplaced(t *testing.T) {
+	const a, b = "system:serviceaccount:apps:deployer", "system:serviceaccount:apps:other"
+	deployer, other := named("apps", "deployer"), named("apps", "other")
+	const (
+		notDeployer = `forbid: user "alice" cannot make ServiceAccount apps/deployer of cluster c1 the executor of a ManifestWork`
+		notFormer   = `forbid: user "alice" cannot replace ServiceAccount apps/other of cluster c1 as the executor of a ManifestWork, because its objects would be removed or taken over`
+		notAgent    = `forbid: user "alice" cannot write a ManifestWork without spec.executor, which acts as the agent of cluster c1`
+		notFormerly = `forbid: user "alice" cannot set the executor of a ManifestWork that acts as the agent of cluster c1, because its objects would be removed or taken over`
+	)
 	for name, test := range map[string]struct {
-		mode NilExecutor
-		may  []string
-		want string
+		mode         NilExecutor
+		former, next *work.ManifestWorkExecutor
+		may          []string
+		// bound is true if a binding allows the deployer.
+		bound bool
+		want  string
+		// missing is the name in the rule of the refusal.
+		missing string
 	}{
-		"allowed":                             {Allow, []string{"system:serviceaccount:apps:deployer"}, "allow: by role"},
-		"not the executor":                    {Allow, nil, `forbid: user "alice" cannot make ServiceAccount apps/deployer of cluster c1 the executor of a ManifestWork`},
-		"neither executor nor agent, checked": {Check, nil, `forbid: user "alice" cannot make ServiceAccount apps/deployer of cluster c1 the executor of a ManifestWork`},
-		"the executor only, checked":          {Check, []string{"system:serviceaccount:apps:deployer"}, `forbid: user "alice" cannot write a ManifestWork without spec.executor, which acts as the agent of cluster c1`},
-		"the agent only, checked":             {Check, []string{AgentExecutor}, `forbid: user "alice" cannot make ServiceAccount apps/deployer of cluster c1 the executor of a ManifestWork`},
-		"both, checked":                       {Check, []string{"system:serviceaccount:apps:deployer", AgentExecutor}, "allow: by role; by role"},
-		"required":                            {Deny, []string{"system:serviceaccount:apps:deployer"}, "forbid: spec.executor is required on this hub"},
+		"both":                     {Allow, other, deployer, []string{a, b}, false, "allow: by role; by role", ""},
+		"the new executor only":    {Allow, other, deployer, []string{a}, false, notFormer, b},
+		"the former executor only": {Allow, other, deployer, []string{b}, false, notDeployer, a},
+		"neither":                  {Allow, other, deployer, nil, false, notDeployer, a},
+		"the new executor by a binding, and the former one": {Allow, other, deployer, []string{b}, true, `allow: ManagedServiceAccountBinding "c1/deployer-users"; by role`, ""},
+		"the new executor by a binding only":                {Allow, other, deployer, nil, true, notFormer, b},
+		"the former executor by a binding, and the new one": {Allow, deployer, other, []string{b}, true, `allow: by role; ManagedServiceAccountBinding "c1/deployer-users"`, ""},
+		"removed":                   {Allow, other, nil, []string{b}, false, "allow: by role", ""},
+		"removed, not the executor": {Allow, other, nil, nil, false, notFormer, b},
+		"removed, neither executor nor agent, checked":        {Check, other, nil, nil, false, notAgent, AgentExecutor},
+		"removed, the executor only, checked":                 {Check, other, nil, []string{b}, false, notAgent, AgentExecutor},
+		"removed, the agent only, checked":                    {Check, other, nil, []string{AgentExecutor}, false, notFormer, b},
+		"removed, both, checked":                              {Check, other, nil, []string{b, AgentExecutor}, false, "allow: by role; by role", ""},
+		"removed, denied":                                     {Deny, other, nil, []string{b, AgentExecutor}, false, "forbid: spec.executor is required on this hub", ""},
+		"added":                                               {Allow, nil, deployer, []string{a}, false, "allow: by role", ""},
+		"added, not the agent, checked":                       {Check, nil, deployer, []string{a}, false, notFormerly, AgentExecutor},
+		"added, both, checked":                                {Check, nil, deployer, []string{a, AgentExecutor}, false, "allow: by role; by role", ""},
+		"added, not the agent, where an executor is required": {Deny, nil, deployer, []string{a}, false, notFormerly, AgentExecutor},
+		"added, both, where an executor is required":          {Deny, nil, deployer, []string{a, AgentExecutor}, false, "allow: by role; by role", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := audit.WithAuditContext(request.WithUser(t.Context(), &user.DefaultInfo{Name: "alice"}))
 			if err := audit.AuditContextFrom(ctx).Init(audit.RequestAuditConfig{Level: auditinternal.LevelMetadata}, nil); err != nil {
 				t.Fatal(err)
 			}
-			hub := authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+			options := Options{NilExecutor: test.mode, Authorizer: authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 				if slices.Contains(test.may, a.GetName()) {
 					return authorizer.DecisionAllow, "by role", nil
 				}
 				return authorizer.DecisionNoOpinion, "", nil
-			})
-			err := NewChecker(Options{Authorizer: hub, NilExecutor: test.mode}).Check(ctx, "c1", "w", named("apps", "deployer"), nil)
+			})}
+			if test.bound {
+				options.Bindings = stored{bindingOf("c1", "deployer", rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice"})}
+				options.Accounts = reported{"c1/deployer": {Namespace: "apps", Name: "deployer"}}
+			}
+			err := NewChecker(options).Check(ctx, "c1", "w", test.next, test.former)
 			annotations := audit.AuditContextFrom(ctx).GetEventAnnotations()
 			if got := annotations[decisionAnnotation] + ": " + annotations[reasonAnnotation]; got != test.want {
 				t.Errorf("audit annotations of Check() = %q, want %q", got, test.want)
@@ -254,7 +283,26 @@ func TestExecutorRemoved(t *testing.T) {
 			if allowed := strings.HasPrefix(test.want, allow); allowed != (err == nil) || !allowed && !apierrors.IsForbidden(err) {
 				t.Errorf("Check() = %v, want nil or Forbidden as in %q", err, test.want)
 			}
+			rule := `{apiGroups: [work.open-cluster-management.io], resources: [manifestworks], resourceNames: ["` + test.missing + `"], verbs: [execute-as]}`
+			if test.missing != "" && (err == nil || strings.Count(err.Error(), "{") != 1 || !strings.Contains(err.Error(), rule)) {
+				t.Errorf("Check() = %v, want only the rule %s", err, rule)
+			}
 		})
+	}
+}
+
+// Adding an owner reference requires the permission to delete the ManifestWork.
+func TestCheckOwners(t *testing.T) {
+	for _, allowed := range []bool{true, false} {
+		hub := &hubSays{allows: allowed}
+		ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: "alice"})
+		err := NewChecker(Options{Authorizer: authorizer.AuthorizerFunc(hub.answer)}).CheckOwners(ctx, "c1", "w")
+		if allowed != (err == nil) || !allowed && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `resourceNames: [w], verbs: [delete]`)) {
+			t.Errorf("CheckOwners() with the permission %t = %v, want nil with it and otherwise Forbidden with the rule", allowed, err)
+		}
+		if a := hub.asked; a.GetVerb() != "delete" || a.GetResource() != "manifestworks" || a.GetNamespace() != "c1" || a.GetName() != "w" {
+			t.Errorf("access review of CheckOwners() = %+v, want delete on ManifestWork w in c1", a)
+		}
 	}
 }
 

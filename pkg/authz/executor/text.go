@@ -13,7 +13,12 @@ import (
 
 // action completes "user cannot".
 func (q question) action() string {
-	if q.agent {
+	switch {
+	case q.former && q.agent:
+		return fmt.Sprintf("set the executor of a ManifestWork that acts as the agent of cluster %s, because its objects would be removed or taken over", q.namespace)
+	case q.former:
+		return fmt.Sprintf("replace ServiceAccount %s of cluster %s as the executor of a ManifestWork, because its objects would be removed or taken over", q.executor, q.namespace)
+	case q.agent:
 		return fmt.Sprintf("write a ManifestWork without spec.executor, which acts as the agent of cluster %s", q.namespace)
 	}
 	return fmt.Sprintf("make ServiceAccount %s of cluster %s the executor of a ManifestWork", q.executor, q.namespace)
@@ -24,6 +29,7 @@ func (c *Checker) refusal(ctx context.Context, q question) error {
 	text := fmt.Sprintf("user %q cannot %s; grant it with %s", q.caller.GetName(), q.action(),
 		rbac.RoleText(q.namespace, rbac.RuleFor(ResourceAttributes(q.namespace, q.name))))
 	switch {
+	case q.agent && q.former:
 	case q.agent:
 		text += ", or set an executor that the user is allowed to use"
 	case q.ineffective != "":

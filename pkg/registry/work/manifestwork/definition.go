@@ -3,6 +3,7 @@ package manifestwork
 
 import (
 	"context"
+	"slices"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -21,9 +22,11 @@ import (
 
 // Executors checks whether callers may use executors.
 type Executors interface {
-	// Check returns an error if the caller may not write the spec of a ManifestWork. executors are
-	// the executor of the spec, which is nil if it has none, and an executor that the write removes.
-	Check(ctx context.Context, namespace, name string, executors ...*work.ManifestWorkExecutor) error
+	// Check returns an error if the caller may not write the spec of a ManifestWork. executor is the
+	// executor of the spec, which is nil if it has none. former are executors that the write replaces.
+	Check(ctx context.Context, namespace, name string, executor *work.ManifestWorkExecutor, former ...*work.ManifestWorkExecutor) error
+	// CheckOwners returns an error if the caller may not add owner references to a ManifestWork.
+	CheckOwners(ctx context.Context, namespace, name string) error
 }
 
 // Options configure ManifestWorks.
@@ -99,21 +102,33 @@ func Definition(o Options) definition.Resource {
 // the whole spec as its executor.
 func executorGuard(executors Executors) definition.Guard[*work.ManifestWork] {
 	return definition.Guard[*work.ManifestWork]{
-		Create: func(ctx context.Context, w *work.ManifestWork) error {
-			return check(ctx, executors, w, w.Spec.Executor)
-		},
+		Create: func(ctx context.Context, w *work.ManifestWork) error { return check(ctx, executors, w) },
 		Update: func(ctx context.Context, w, old *work.ManifestWork) error {
-			if equality.Semantic.DeepEqual(w.Spec, old.Spec) {
+			if addsOwner(w, old) {
+				if err := executors.CheckOwners(ctx, w.Namespace, w.Name); err != nil {
+					return err
+				}
+			}
+			switch {
+			case equality.Semantic.DeepEqual(w.Spec, old.Spec):
 				return nil
+			case equality.Semantic.DeepEqual(w.Spec.Executor, old.Spec.Executor):
+				return check(ctx, executors, w)
 			}
-			if w.Spec.Executor == nil && old.Spec.Executor != nil {
-				// Without the executor the agent applies the spec as itself, with more permissions.
-				// Users without permission to use the executor must not gain these permissions.
-				return check(ctx, executors, w, old.Spec.Executor, nil)
-			}
-			return check(ctx, executors, w, w.Spec.Executor)
+			// The agent removes the objects of the former executor as itself, or applies them as the new one.
+			return check(ctx, executors, w, old.Spec.Executor)
 		},
 	}
+}
+
+// addsOwner reports whether an update adds an owner reference, or makes one refer to another object.
+func addsOwner(w, old *work.ManifestWork) bool {
+	return slices.ContainsFunc(w.OwnerReferences, func(owner metav1.OwnerReference) bool {
+		return !slices.ContainsFunc(old.OwnerReferences, func(before metav1.OwnerReference) bool {
+			before.Controller, before.BlockOwnerDeletion = owner.Controller, owner.BlockOwnerDeletion
+			return before == owner
+		})
+	})
 }
 
 func executor(w *work.ManifestWork) work.ManifestWorkSubjectServiceAccount {
