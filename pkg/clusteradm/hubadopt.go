@@ -390,6 +390,7 @@ func (a *adoption) plan() {
 		order[kind.Kind] = i
 	}
 	waves := map[[2]int][]*unstructured.Unstructured{}
+	var unregistered []finding
 	for _, object := range a.archive.objects {
 		name := object.GetName()
 		object.SetResourceVersion("")
@@ -414,8 +415,9 @@ func (a *adoption) plan() {
 			}
 			object.SetAnnotations(annotations)
 		case kindManagedCluster:
-			if drivers[name] == "" {
-				a.unproved = append(a.unproved, name)
+			if drivers[name] == "" && !onlyRequests(object) {
+				unregistered = append(unregistered, warning(display(object), "it is left out, because its registration is not in the file, so nothing shows which agent is its own", "join it again"))
+				continue
 			}
 			// No agent obeys this epoch. raise sets the right one when everything is imported.
 			setEpoch(object, rehoming.Epoch{Number: 0, Hub: a.epoch.Hub})
@@ -435,6 +437,7 @@ func (a *adoption) plan() {
 	for _, wave := range sorted {
 		a.waves = append(a.waves, waves[wave])
 	}
+	_ = a.refuse(unregistered) // warnings are no error
 }
 
 func setEpoch(cluster *unstructured.Unstructured, epoch rehoming.Epoch) {

@@ -90,6 +90,7 @@ func TestPlan(t *testing.T) {
 		offersRoles: true,
 		archive: &archive{objects: []*unstructured.Unstructured{
 			work, unowned, archived("ClusterPermission", "permission", "p1", nil), registration, byRole, cluster,
+			archived(kindManagedCluster, "unregistered", "c3", map[string]any{"spec": map[string]any{"hubAcceptsClient": true}}), archived(kindManagedCluster, "requested", "c4", nil),
 			archived(kindRegistration, "silent", "r3", csr), archived(kindManagedCluster, "silent", "c2", nil), archived(kindClusterSet, "default", "s1", nil),
 		}},
 	}
@@ -100,8 +101,8 @@ func TestPlan(t *testing.T) {
 			position[object.GetUID()] = i + 1
 		}
 	}
-	if position["r1"] == 0 || position["r1"] >= position["c1"] || position["p1"] >= position["w1"] || position["w2"] == 0 || position["r2"] == 0 || position["s1"] != 0 {
-		t.Errorf("positions = %v, want registrations before clusters, owners before dependents, and not the default set", position)
+	if position["r1"] == 0 || position["r1"] >= position["c1"] || position["p1"] >= position["w1"] || position["w2"] == 0 || position["r2"] == 0 || position["s1"] != 0 || position["c3"] != 0 || position["c4"] == 0 {
+		t.Errorf("positions = %v, want registrations before clusters, owners before dependents, and neither the default set nor an accepted cluster without registration", position)
 	}
 	if owners := work.GetOwnerReferences(); len(owners) != 1 || owners[0].UID != "p1" || len(unowned.GetOwnerReferences()) != 0 {
 		t.Errorf("owners = %v and %v, want only the exported one", owners, unowned.GetOwnerReferences())

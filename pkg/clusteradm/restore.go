@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -91,7 +92,12 @@ func (r *restoring) list(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	table := tabwriter.NewWriter(r.streams.Out, 0, 0, 3, ' ', 0)
+	return printRetained(r.streams.Out, clusters)
+}
+
+// printRetained prints what the agents of clusters keep, one line for each object.
+func printRetained(out io.Writer, clusters []clusterv1.ManagedCluster) error {
+	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	row := func(cells ...string) { _, _ = fmt.Fprintln(table, strings.Join(cells, "\t")) } // Flush returns the error
 	row("CLUSTER", "RESTORE", "RETAINED")
 	for i := range clusters {
