@@ -34,8 +34,8 @@ const (
 	searchPostgres = "postgres"
 	searchNone     = "none"
 
-	// serverImage is the image in the manifests.
-	serverImage   = "hub-apiserver:latest"
+	// defaultDriver is the registration driver of a server without --registration-auth.
+	defaultDriver = registerv1alpha1.DriverCSR
 	containerPath = "/spec/template/spec/containers/0"
 )
 
@@ -49,6 +49,9 @@ type hubSettings struct {
 	tags        map[string]string
 	arnPatterns []string
 	identities  []string
+
+	// keepRole is true if roleARN is the installed one, which may be empty.
+	keepRole bool
 
 	image       imageSettings
 	resources   resourceSettings
@@ -82,6 +85,8 @@ func (h *hubSettings) addFlags(flags *pflag.FlagSet) {
 
 func (h *hubSettings) aws() bool { return slices.Contains(h.drivers, registerv1alpha1.DriverAWSIRSA) }
 
+func (h *hubSettings) csr() bool { return slices.Contains(h.drivers, registerv1alpha1.DriverCSR) }
+
 // complete sets the defaults, and returns the errors of the settings.
 func (h *hubSettings) complete() []error {
 	var errs []error
@@ -112,7 +117,7 @@ func (h *hubSettings) complete() []error {
 	if len(h.arnPatterns) > 0 && !h.aws() {
 		errs = append(errs, fmt.Errorf("--auto-approved-arn-patterns requires --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
 	}
-	if len(h.identities) > 0 && !slices.Contains(h.drivers, registerv1alpha1.DriverCSR) {
+	if len(h.identities) > 0 && !h.csr() {
 		errs = append(errs, fmt.Errorf("--auto-approved-csr-identities requires --registration-auth=%s", registerv1alpha1.DriverCSR))
 	}
 	return append(errs, h.completeAWS()...)
@@ -124,13 +129,16 @@ func (h *hubSettings) completeAWS() []error {
 		errs = append(errs, fmt.Errorf("--eks-auth must be %s or %s, not %q", irsa.AccessEntry, irsa.ConfigMap, h.eksAuth))
 	}
 	if !h.aws() {
-		if h.roleARN != "" {
+		if h.roleARN != "" && !h.keepRole {
 			errs = append(errs, fmt.Errorf("--hub-role-arn requires --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
 		}
 		return errs
 	}
 	if err := irsa.ValidateResourceTags(h.tags); err != nil {
 		errs = append(errs, fmt.Errorf("--aws-resource-tags: %w", err))
+	}
+	if h.keepRole {
+		return errs
 	}
 	if h.roleARN == "" && h.arn.ClusterName != "" {
 		name, err := irsa.CreatorRoleName(*h.arn)
@@ -189,14 +197,13 @@ func (h *hubSettings) access() ([]*unstructured.Unstructured, error) {
 }
 
 func (h *hubSettings) addAccess(k *types.Kustomization) {
-	if !h.aws() {
-		return
-	}
-	if irsa.Mapping(h.eksAuth) == irsa.ConfigMap {
+	if h.aws() && irsa.Mapping(h.eksAuth) == irsa.ConfigMap {
 		k.Components = append(k.Components, "deploy/components/aws-auth")
 	}
-	k.Patches = append(k.Patches, jsonPatch(kindServiceAccount, serverName,
-		operation{"add", "/metadata/annotations", map[string]string{roleARNAnnotation: h.roleARN}}))
+	if h.roleARN != "" {
+		k.Patches = append(k.Patches, jsonPatch(kindServiceAccount, serverName,
+			operation{"add", "/metadata/annotations", map[string]string{roleARNAnnotation: h.roleARN}}))
+	}
 }
 
 // objects returns all objects of a hub: those of access, and the objects that run and expose the
@@ -217,7 +224,7 @@ func (h *hubSettings) objects() ([]*unstructured.Unstructured, error) {
 	}
 	slices.Sort(k.Components)
 	h.addAccess(k)
-	var settings []operation
+	settings := []operation{{"replace", containerPath + "/image", h.image.image}}
 	if len(h.etcdServers) > 0 {
 		// The component has replaced this argument of the base.
 		settings = append(settings, operation{"replace", containerPath + "/args/2", "--etcd-servers=" + strings.Join(h.etcdServers, ",")})
@@ -225,17 +232,12 @@ func (h *hubSettings) objects() ([]*unstructured.Unstructured, error) {
 		k.Patches = append(k.Patches, jsonPatch("PersistentVolumeClaim", serverName,
 			operation{"replace", "/spec/resources/requests/storage", h.storageSize}))
 	}
-	if image := h.image.of(serverImage); image != serverImage {
-		settings = append(settings, operation{"replace", containerPath + "/image", image})
-	}
 	settings = append(settings, h.resources.operations()...)
 	if !h.existingOCM {
 		for _, arg := range h.arguments() {
 			settings = append(settings, operation{"add", containerPath + "/args/-", arg})
 		}
 	}
-	if len(settings) > 0 {
-		k.Patches = append(k.Patches, jsonPatch(kindDeployment, serverName, settings...))
-	}
+	k.Patches = append(k.Patches, jsonPatch(kindDeployment, serverName, settings...))
 	return build(k)
 }
