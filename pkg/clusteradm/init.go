@@ -316,28 +316,22 @@ func (i *initializing) keep(ctx context.Context, kube kubernetes.Interface, inst
 // keepElsewhere does the same for a hub that has no Deployment of the server.
 func (i *initializing) keepElsewhere(ctx context.Context, kube kubernetes.Interface, install *installer) error {
 	served, err := install.aggregates(ctx, rbacv1alpha1.SchemeGroupVersion)
-	if err != nil || !served {
+	if err != nil {
 		return err
 	}
-	if !i.given("apiserver") {
+	if served && !i.given("apiserver") {
 		return fmt.Errorf("the hub forwards requests to a server, but has no Deployment %s in %s: give --apiserver=%s if the server runs elsewhere, or --apiserver=%s to install it",
 			serverName, hubNamespace, modeExternal, modeDeploy)
 	}
-	if i.given("registration-auth", "registration-drivers") || i.reset {
+	if i.apiserver != modeExternal || i.given("registration-auth", "registration-drivers") || i.reset {
 		return nil
 	}
-	account, err := kube.CoreV1().ServiceAccounts(hubNamespace).Get(ctx, serverName, metav1.GetOptions{})
-	if err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return err
-	}
-	if role := account.Annotations[roleARNAnnotation]; role != "" {
+	role, err := roleOf(ctx, kube, hubNamespace, serverName)
+	if err == nil && role != "" {
 		i.hub.roleARN, i.hub.keepRole = role, true
 		i.warn("the flags of a server that runs elsewhere are not known. It has the IAM role %s: give --registration-auth.", printable(role))
 	}
-	return nil
+	return err
 }
 
 // waitsForMigration reports whether the hub still stores kinds that a migration moves to the server.

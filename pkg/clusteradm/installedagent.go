@@ -43,12 +43,20 @@ func readAgent(ctx context.Context, kube kubernetes.Interface, namespace string)
 		}
 		a.settings.identity = identity
 	}
-	account, err := kube.CoreV1().ServiceAccounts(namespace).Get(ctx, agentName, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, err
+	a.settings.roleARN, err = roleOf(ctx, kube, namespace, agentName)
+	return a, err
+}
+
+// roleOf returns the IAM role of a ServiceAccount, or "" if it has none.
+func roleOf(ctx context.Context, kube kubernetes.Interface, namespace, name string) (string, error) {
+	account, err := kube.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "", nil
 	}
-	a.settings.roleARN = account.GetAnnotations()[roleARNAnnotation]
-	return a, nil
+	if err != nil {
+		return "", fmt.Errorf("the ServiceAccount %s in %s: %w", name, namespace, err)
+	}
+	return account.Annotations[roleARNAnnotation], nil
 }
 
 // bootstrapHub returns the address and the certificate authority of the hub in the bootstrap Secret. found is false if the
@@ -100,7 +108,12 @@ func (j *joining) keep(ctx context.Context, kube kubernetes.Interface, installed
 		j.settings.cluster = credentials.cluster
 	}
 	if installed == nil {
-		return nil
+		if !j.given("registration-auth") && !j.reset {
+			if j.settings.roleARN, err = roleOf(ctx, kube, j.settings.namespace, agentName); err == nil && j.settings.roleARN != "" {
+				j.warn("the flags of an agent that runs elsewhere are not known. It has the IAM role %s: give --registration-auth.", printable(j.settings.roleARN))
+			}
+		}
+		return err
 	}
 	if j.settings.cluster == "" {
 		j.settings.cluster = installed.settings.cluster

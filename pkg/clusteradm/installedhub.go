@@ -76,11 +76,9 @@ func readServer(ctx context.Context, kube kubernetes.Interface) (*installedHub, 
 		}
 		s.tags[key] = value
 	}
-	account, err := kube.CoreV1().ServiceAccounts(hubNamespace).Get(ctx, serverName, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if s.roleARN, err = roleOf(ctx, kube, hubNamespace, serverName); err != nil {
 		return nil, err
 	}
-	s.roleARN = account.GetAnnotations()[roleARNAnnotation]
 	claim, err := kube.CoreV1().PersistentVolumeClaims(hubNamespace).Get(ctx, serverName, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err

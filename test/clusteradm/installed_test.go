@@ -284,6 +284,26 @@ func TestInitKeepsAStandbyHubWaiting(t *testing.T) {
 	}
 }
 
+// The flags of programs that run elsewhere are not known. Their IAM roles stay.
+func TestInitAndJoinKeepRolesOfProgramsElsewhere(t *testing.T) {
+	hub, server, token, ca := publicHub(t)
+	run(t, hub, "init", "--apiserver=external", "--csr-probe-timeout=0").done(t).shows(t, "Warning: the flags of a server that runs elsewhere are not known")
+	managed := clusters.cluster(t, "managed", false)
+	const namespace = "agent-elsewhere"
+	args := []string{"join", "--agent=external", "--agent-namespace=" + namespace, "--hub-apiserver", server, "--hub-token", token, "--ca-data", ca, "--cluster-name=elsewhere"}
+	run(t, managed, append(args, "--registration-auth=aws-irsa", "--eks-hub-cluster-arn", hubARN, "--managed-cluster-arn", managedARN)...).done(t)
+	run(t, managed, args...).done(t).shows(t, "Warning: the flags of an agent that runs elsewhere are not known")
+	for _, account := range []struct {
+		cluster         *localhub.Cluster
+		namespace, name string
+	}{{hub, hubNamespace, serverName}, {managed, namespace, agentName}} {
+		got, err := kubeOf(t, account.cluster).CoreV1().ServiceAccounts(account.namespace).Get(t.Context(), account.name, metav1.GetOptions{})
+		if err != nil || got.Annotations[roleARNAnnotation] == "" {
+			t.Errorf("annotations of ServiceAccount %s without the flags of its installation = %v, %v, want its role", account.name, got.Annotations, err)
+		}
+	}
+}
+
 // The tokens and the commands that get prints work, and getting them changes nothing.
 func TestGetToken(t *testing.T) {
 	hub := clusters.clusterWith(t, "tokens", localhub.ClusterOptions{NoControllerManager: true, APIServerArgs: []string{"--enable-bootstrap-token-auth"}})
