@@ -22,8 +22,8 @@ const (
 	accountsNamespace = "open-cluster-management-agent-addon"
 	// agentName is the name of the Deployment and of the ServiceAccount of the agent.
 	agentName = "agent"
-	// agentImage is the image in the manifests.
-	agentImage = "hub-apiserver-agent:latest"
+	// agentImage is the name of the image in a release.
+	agentImage = "hub-apiserver-agent"
 
 	bootstrapSecret         = "bootstrap-hub-kubeconfig"
 	bootstrapKubeconfigFile = "/etc/bootstrap/kubeconfig"
@@ -34,13 +34,16 @@ const (
 
 // agentSettings are the settings with which a managed cluster joins a hub.
 type agentSettings struct {
-	cluster             string
-	namespace           string
-	image               imageSettings
-	resources           resourceSettings
-	driver              registerv1alpha1.RegistrationDriver
-	identity            *irsa.Identity
-	ca                  []byte
+	cluster   string
+	namespace string
+	image     imageSettings
+	resources resourceSettings
+	driver    registerv1alpha1.RegistrationDriver
+	identity  *irsa.Identity
+	// roleARN is the role in the annotation of the ServiceAccount.
+	roleARN string
+	ca      []byte
+	// bootstrapKubeconfig is nil if the Secret stays as it is.
 	bootstrapKubeconfig []byte
 	// noWorks is true if the cluster is a hub whose server serves the API group of
 	// ManifestWorks. The agent cannot keep its records there, because their CRD would hide
@@ -80,15 +83,13 @@ func (a *agentSettings) objects(deploy bool) ([]*unstructured.Unstructured, erro
 		for _, arg := range a.arguments()[2:] {
 			settings = append(settings, operation{"add", containerPath + "/args/-", arg})
 		}
-		if image := a.image.of(agentImage); image != agentImage {
-			settings = append(settings, operation{"replace", containerPath + "/image", image})
-		}
+		settings = append(settings, operation{"replace", containerPath + "/image", a.image.image})
 		settings = append(settings, a.resources.operations()...)
 		k.Patches = append(k.Patches, jsonPatch(kindDeployment, agentName, settings...))
 	}
-	if a.identity != nil {
+	if a.roleARN != "" {
 		k.Patches = append(k.Patches, jsonPatch(kindServiceAccount, agentName,
-			operation{"add", "/metadata/annotations", map[string]string{roleARNAnnotation: a.identity.ManagedClusterRoleARN()}}))
+			operation{"add", "/metadata/annotations", map[string]string{roleARNAnnotation: a.roleARN}}))
 	}
 	objects, err := buildAgent(k, a.namespace)
 	if err != nil {
@@ -96,6 +97,9 @@ func (a *agentSettings) objects(deploy bool) ([]*unstructured.Unstructured, erro
 	}
 	if a.noWorks {
 		objects = slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool { return object.GetKind() == kindCRD })
+	}
+	if a.bootstrapKubeconfig == nil {
+		return objects, nil
 	}
 	secret, err := toUnstructured(&corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},

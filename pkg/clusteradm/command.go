@@ -29,6 +29,7 @@ func New(in io.Reader, out, errOut io.Writer) *cobra.Command {
 		newInit(access, streams), newJoin(access, streams), newAccept(access, streams), newUnjoin(access, streams),
 		newSearch(access, streams), newDoctor(access, streams), newMigrate(access, streams), newRestore(access, streams),
 		newHub(access, streams), newAuth(access, streams), newConsole(access, streams),
+		newGet(access, streams), newUpgrade(access, streams), newVersion(access, streams),
 	)
 	return command
 }

@@ -130,7 +130,7 @@ func (d *agentDoctor) permissions(ctx context.Context) []finding {
 	case err != nil:
 		return []finding{unknown(subject, err)}
 	case len(missing) > 0:
-		return []finding{bad(subject, "role missing or incomplete: ServiceAccount "+d.namespace+"/"+agentName+" cannot "+some(missing), "apply artifacts/agent/managed: run clusteradm join again")}
+		return []finding{bad(subject, "role missing or incomplete: ServiceAccount "+d.namespace+"/"+agentName+" cannot "+some(missing), "apply artifacts/agent/managed: run clusteradm join --yes, which keeps the settings of the agent")}
 	}
 	return []finding{healthy(subject, "complete")}
 }
@@ -201,7 +201,7 @@ func membership(ctx context.Context, hub versioned.Interface, name string) findi
 // files that the Secret names.
 func (d *agentDoctor) bootstrap(ctx context.Context) []finding {
 	subject := "Secret " + d.namespace + "/" + bootstrapSecret
-	const remedy = "run clusteradm join again with a new token; clusteradm init prints the command"
+	const remedy = "run clusteradm join --hub-token with a token that clusteradm get token prints on the hub"
 	secret, err := d.kube.CoreV1().Secrets(d.namespace).Get(ctx, bootstrapSecret, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):

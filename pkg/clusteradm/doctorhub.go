@@ -382,7 +382,7 @@ func agentVersions(clusters []clusterv1.ManagedCluster, own string) []finding {
 	if len(distant) == 0 {
 		return nil
 	}
-	return []finding{bad(subject, "more than one minor release from clusteradm "+own+": "+some(distant), "upgrade them: run clusteradm join again on these clusters, one minor release at a time")}
+	return []finding{bad(subject, "more than one minor release from clusteradm "+own+": "+some(distant), "upgrade them: run clusteradm upgrade agent on these clusters, one minor release at a time")}
 }
 
 // clusterFinding returns a finding about a cluster whose Lease was renewed at a time, or nil if the

@@ -320,7 +320,7 @@ func skew(subject, other, own string) finding {
 		return number
 	}
 	if theirs[1] != ours[1] || max(minor(theirs)-minor(ours), minor(ours)-minor(theirs)) > 1 {
-		return bad(subject, fmt.Sprintf("%s, and clusteradm is %s: more than one minor release apart", other, own), "upgrade the older one, one minor release at a time")
+		return bad(subject, fmt.Sprintf("%s, and clusteradm is %s: more than one minor release apart", other, own), "upgrade the older one with clusteradm upgrade hub or clusteradm upgrade agent, one minor release at a time")
 	}
 	return healthy(subject, other)
 }

@@ -21,7 +21,7 @@ type hubAddress struct {
 
 // addFlags adds the flags. Their descriptions contain the name of the hub and when they are required.
 func (h *hubAddress) addFlags(flags *pflag.FlagSet, hub, required string) {
-	flags.StringVar(&h.token, "hub-token", "", "Token that clusteradm init printed on "+hub+". "+required)
+	flags.StringVar(&h.token, "hub-token", "", "Token that clusteradm get token prints on "+hub+". "+required)
 	flags.StringVar(&h.server, "hub-apiserver", "", "URL of "+hub+". "+required)
 	flags.StringVar(&h.caFile, "ca-file", "", "PEM file with the certificate authority of "+hub+". If empty, the system must trust it or the hub must publish it.")
 	flags.StringVar(&h.caData, "ca-data", "", "Content of --ca-file in base64.")
@@ -32,7 +32,7 @@ func (h *hubAddress) complete(hub string) []error {
 	var errs []error
 	switch {
 	case h.token == "":
-		errs = append(errs, fmt.Errorf("--hub-token is required; clusteradm init prints one on %s", hub))
+		errs = append(errs, fmt.Errorf("--hub-token is required; clusteradm get token prints one on %s", hub))
 	case strings.ContainsFunc(h.token, func(r rune) bool { return r <= ' ' || r > '~' }):
 		errs = append(errs, errors.New("--hub-token is not a token"))
 	}
@@ -41,9 +41,10 @@ func (h *hubAddress) complete(hub string) []error {
 	} else if err := checkURL(h.server); err != nil {
 		errs = append(errs, fmt.Errorf("--hub-apiserver: %w", err))
 	}
-	var err error
-	if h.ca, err = givenAuthority(h.caFile, h.caData); err != nil {
+	if ca, err := givenAuthority(h.caFile, h.caData); err != nil {
 		errs = append(errs, err)
+	} else if ca != nil {
+		h.ca = ca
 	}
 	return errs
 }
@@ -65,5 +66,5 @@ func (h *hubAddress) client(ctx context.Context, hub string, warn func(format st
 
 // rejected returns the error for a token that the hub does not accept.
 func (h *hubAddress) rejected(hub string) error {
-	return fmt.Errorf("%s %s rejects --hub-token, which may have expired; clusteradm init prints a new one", hub, h.server)
+	return fmt.Errorf("%s %s rejects --hub-token, which may have expired; clusteradm get token prints a new one", hub, h.server)
 }

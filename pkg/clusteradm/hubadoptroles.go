@@ -112,9 +112,9 @@ func (a *adoption) summarizeRoles() {
 	}
 	slices.SortFunc(a.roles, func(x, y *iamCluster) int { return strings.Compare(x.name, y.name) })
 	if !a.offersRoles {
-		a.say("\nThese clusters authenticated with IAM roles, and this hub does not enable %s. On each, run clusteradm join without --registration-auth.\nIf its agent did not report a key, then run clusteradm accept.", registerv1alpha1.DriverAWSIRSA)
+		a.say("\nThese clusters authenticated with IAM roles, and this hub does not enable %s. On each, run clusteradm join --registration-auth=csr.\nIf its agent did not report a key, then run clusteradm accept.", registerv1alpha1.DriverAWSIRSA)
 	} else {
-		a.say("\nThese clusters authenticate with IAM roles, which belong to one hub. They stay accepted, and their ARNs stay theirs. On each, run the\nclusteradm join that clusteradm init of this hub has printed, with these flags. It prints the commands for a role that does not exist.")
+		a.say("\nThese clusters authenticate with IAM roles, which belong to one hub. They stay accepted, and their ARNs stay theirs. On each, run the\nclusteradm join that clusteradm get join-command of this hub prints, with these flags. It prints the commands for a role that does not exist.")
 	}
 	for _, cluster := range a.roles {
 		a.say("\n%s, %s", printable(cluster.name), printable(cluster.arn))

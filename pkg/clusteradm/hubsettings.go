@@ -33,8 +33,8 @@ const (
 	searchPostgres = "postgres"
 	searchNone     = "none"
 
-	// serverImage is the image in the manifests.
-	serverImage   = "hub-apiserver:latest"
+	// defaultDriver is the registration driver of a server without --registration-auth.
+	defaultDriver = registerv1alpha1.DriverCSR
 	containerPath = "/spec/template/spec/containers/0"
 )
 
@@ -48,6 +48,9 @@ type hubSettings struct {
 	tags        map[string]string
 	arnPatterns []string
 	identities  []string
+
+	// keepRole is true if roleARN is the installed one, which may be empty.
+	keepRole bool
 
 	image       imageSettings
 	resources   resourceSettings
@@ -80,6 +83,8 @@ func (h *hubSettings) addFlags(flags *pflag.FlagSet) {
 }
 
 func (h *hubSettings) aws() bool { return slices.Contains(h.drivers, registerv1alpha1.DriverAWSIRSA) }
+
+func (h *hubSettings) csr() bool { return slices.Contains(h.drivers, registerv1alpha1.DriverCSR) }
 
 // complete sets the defaults, and returns the errors of the settings.
 func (h *hubSettings) complete() []error {
@@ -114,7 +119,7 @@ func (h *hubSettings) complete() []error {
 		errs = append(errs, fmt.Errorf("--auto-approved-arn-patterns requires --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
 	}
 	errs = append(errs, validate.FlagUsers("auto-approved-csr-identities", h.identities)...)
-	if len(h.identities) > 0 && !slices.Contains(h.drivers, registerv1alpha1.DriverCSR) {
+	if len(h.identities) > 0 && !h.csr() {
 		errs = append(errs, fmt.Errorf("--auto-approved-csr-identities requires --registration-auth=%s", registerv1alpha1.DriverCSR))
 	}
 	return append(errs, h.completeAWS()...)
@@ -126,7 +131,7 @@ func (h *hubSettings) completeAWS() []error {
 		errs = append(errs, fmt.Errorf("--eks-auth must be %s or %s, not %q", irsa.AccessEntry, irsa.ConfigMap, h.eksAuth))
 	}
 	if !h.aws() {
-		if h.roleARN != "" {
+		if h.roleARN != "" && !h.keepRole {
 			errs = append(errs, fmt.Errorf("--hub-role-arn requires --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
 		}
 		return errs
@@ -134,8 +139,8 @@ func (h *hubSettings) completeAWS() []error {
 	if err := irsa.ValidateResourceTags(h.tags); err != nil {
 		errs = append(errs, fmt.Errorf("--aws-resource-tags: %w", err))
 	}
-	if *h.arn == (irsa.ARN{}) {
-		return errs // the ARN of the hub is an error of its own
+	if h.keepRole || *h.arn == (irsa.ARN{}) {
+		return errs // without an ARN of the hub, that is an error of its own
 	}
 	role, err := serverRole(*h.arn, h.roleARN)
 	if err != nil {
@@ -200,14 +205,13 @@ func (h *hubSettings) access() ([]*unstructured.Unstructured, error) {
 }
 
 func (h *hubSettings) addAccess(k *types.Kustomization) {
-	if !h.aws() {
-		return
-	}
-	if irsa.Mapping(h.eksAuth) == irsa.ConfigMap {
+	if h.aws() && irsa.Mapping(h.eksAuth) == irsa.ConfigMap {
 		k.Components = append(k.Components, "deploy/components/aws-auth")
 	}
-	k.Patches = append(k.Patches, jsonPatch(kindServiceAccount, serverName,
-		operation{"add", "/metadata/annotations", map[string]string{roleARNAnnotation: h.roleARN}}))
+	if h.roleARN != "" {
+		k.Patches = append(k.Patches, jsonPatch(kindServiceAccount, serverName,
+			operation{"add", "/metadata/annotations", map[string]string{roleARNAnnotation: h.roleARN}}))
+	}
 }
 
 // objects returns all objects of a hub: those of access, and the objects that run and expose the
@@ -228,7 +232,7 @@ func (h *hubSettings) objects() ([]*unstructured.Unstructured, error) {
 	}
 	slices.Sort(k.Components)
 	h.addAccess(k)
-	var settings []operation
+	settings := []operation{{"replace", containerPath + "/image", h.image.image}}
 	if len(h.etcdServers) > 0 {
 		// The component has replaced this argument of the base.
 		settings = append(settings, operation{"replace", containerPath + "/args/2", "--etcd-servers=" + strings.Join(h.etcdServers, ",")})
@@ -236,17 +240,12 @@ func (h *hubSettings) objects() ([]*unstructured.Unstructured, error) {
 		k.Patches = append(k.Patches, jsonPatch("PersistentVolumeClaim", serverName,
 			operation{"replace", "/spec/resources/requests/storage", h.storageSize}))
 	}
-	if image := h.image.of(serverImage); image != serverImage {
-		settings = append(settings, operation{"replace", containerPath + "/image", image})
-	}
 	settings = append(settings, h.resources.operations()...)
 	if !h.existingOCM {
 		for _, arg := range h.arguments() {
 			settings = append(settings, operation{"add", containerPath + "/args/-", arg})
 		}
 	}
-	if len(settings) > 0 {
-		k.Patches = append(k.Patches, jsonPatch(kindDeployment, serverName, settings...))
-	}
+	k.Patches = append(k.Patches, jsonPatch(kindDeployment, serverName, settings...))
 	return build(k)
 }

@@ -31,7 +31,7 @@ const (
 )
 
 const standbyExample = `  # On the standby hub: print a token that is valid for a year
-  clusteradm init --token-duration 8760h
+  clusteradm get join-command --token-duration 8760h
 
   # On the hub: deliver it to all clusters
   clusteradm hub standby --hub-token TOKEN --hub-apiserver https://standby.example.com:6443

@@ -1,24 +1,40 @@
 package clusteradm
 
 import (
+	"strings"
 	"testing"
 
 	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
+// Without flags, the image is the installed one, or the release of the command: never one without a tag or a registry.
 func TestImages(t *testing.T) {
-	for _, test := range []struct {
-		settings imageSettings
-		want     string
+	const registry = "registry.example.com:5000/project"
+	for name, test := range map[string]struct {
+		settings       imageSettings
+		installed, own string
+		want, wantErr  string
 	}{
-		{imageSettings{}, "hub-apiserver:latest"},
-		{imageSettings{version: "v1"}, "hub-apiserver:latest"},
-		{imageSettings{registry: "registry.example.com:5000/project/"}, "registry.example.com:5000/project/hub-apiserver:" + version.Short()},
-		{imageSettings{registry: "registry.example.com/project", version: "v1"}, "registry.example.com/project/hub-apiserver:v1"},
-		{imageSettings{registry: "registry.example.com/project", image: "other:v2"}, "other:v2"},
+		"new":                           {imageSettings{}, "", "v0.2.0", archiveRegistry + "/hub-apiserver:v0.2.0", ""},
+		"new, of a registry":            {imageSettings{registry: registry + "/"}, "", "v0.2.0", registry + "/hub-apiserver:v0.2.0", ""},
+		"new, of a version":             {imageSettings{registry: registry, version: "v0.1.0"}, "", "v0.2.0", registry + "/hub-apiserver:v0.1.0", ""},
+		"new, another image":            {imageSettings{registry: registry, image: "other:v2"}, "", "v0.2.0", "other:v2", ""},
+		"version without a registry":    {imageSettings{version: "v0.1.0"}, "", "v0.2.0", "", "--bundle-version requires --image-registry"},
+		"version of another image":      {imageSettings{image: "other:v2", version: "v0.1.0"}, "", "v0.2.0", "", "--bundle-version requires --image-registry"},
+		"command without a version":     {imageSettings{}, "", version.Unknown, "", "built without a version"},
+		"registry without a version":    {imageSettings{registry: registry}, "", version.Unknown, "", "built without a version"},
+		"installed":                     {imageSettings{}, registry + "/hub-apiserver:v0.1.0", "v0.2.0", registry + "/hub-apiserver:v0.1.0", ""},
+		"installed by other means":      {imageSettings{}, "hub-apiserver:latest", version.Unknown, "hub-apiserver:latest", ""},
+		"installed, another version":    {imageSettings{version: "v0.3.0"}, registry + "/hub-apiserver:v0.1.0@sha256:0", "v0.2.0", registry + "/hub-apiserver:v0.3.0", ""},
+		"installed, another registry":   {imageSettings{registry: "other.example.com"}, registry + "/hub-apiserver:v0.1.0", "v0.2.0", "other.example.com/hub-apiserver:v0.2.0", ""},
+		"version of an unknown image":   {imageSettings{version: "v0.3.0"}, "registry.example.com/server:v1", "v0.2.0", "", "the installed image registry.example.com/server:v1"},
+		"version of one without a path": {imageSettings{version: "v0.3.0"}, "hub-apiserver:latest", "v0.2.0", "", "the installed image hub-apiserver:latest"},
 	} {
-		if got := test.settings.of("hub-apiserver:latest"); got != test.want {
-			t.Errorf("of(hub-apiserver:latest) with %+v = %s, want %s", test.settings, got, test.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			got, err := test.settings.of("hub-apiserver", test.installed, test.own)
+			if got != test.want || (err == nil) != (test.wantErr == "") || err != nil && !strings.Contains(err.Error(), test.wantErr) {
+				t.Errorf("of(hub-apiserver, %q, %s) with %+v = %s, %v, want %s, an error with %q", test.installed, test.own, test.settings, got, err, test.want, test.wantErr)
+			}
+		})
 	}
 }

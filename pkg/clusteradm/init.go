@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -24,6 +27,7 @@ import (
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/pkg/signing"
+	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
 const (
@@ -51,6 +55,10 @@ const initExample = `  # A hub whose clusters join by client certificates
   # All objects except the server, which runs elsewhere
   clusteradm init --apiserver=external
 
+  # More memory for the server of an installed hub. Everything else stays as it is
+  clusteradm init --resource-limits=memory=8Gi --dry-run
+  clusteradm init --resource-limits=memory=8Gi
+
   # Print the manifests
   clusteradm init --output-manifests`
 
@@ -73,6 +81,32 @@ type initializing struct {
 	// standby is true if the hub waits to adopt the clusters of another hub.
 	standby bool
 	hub     hubSettings
+
+	installation
+	// held is true if the server waits for a migration or an adoption, and keeps waiting.
+	held bool
+	// upgrade is true if only the image changes.
+	upgrade bool
+}
+
+// installation are the flags of commands that install a program or change an installed one.
+type installation struct {
+	dryRun, reset, yes bool
+	// given reports whether a flag is set.
+	given func(flags ...string) bool
+}
+
+func (i *installation) addFlags(flags *pflag.FlagSet, program string) {
+	flags.BoolVar(&i.dryRun, "dry-run", false, "Print what would change as unified diffs, and change nothing.")
+	flags.BoolVar(&i.yes, "yes", false, "Make changes that require a confirmation.")
+	if program != "" {
+		flags.BoolVar(&i.reset, "reset", false, "Return all settings of an installed "+program+" that no flag names to their defaults. Without --reset, they stay as they are.")
+	}
+}
+
+// parsed sets what the command line contains.
+func (i *installation) parsed(flags *pflag.FlagSet) {
+	i.given = func(names ...string) bool { return slices.ContainsFunc(names, flags.Changed) }
 }
 
 func newInit(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
@@ -84,11 +118,15 @@ func newInit(access *genericclioptions.ConfigFlags, streams genericiooptions.IOS
 		Use:   "init",
 		Short: "Make the cluster of the current context a hub",
 		Long: `Make the cluster of the current context a hub: install the server and its roles, and
-print the command with which a managed cluster joins. If you run the command again, it changes
-only what differs from the flags, and keeps certificates.`,
+print the command with which a managed cluster joins. If the hub is installed, the command changes
+only what its flags name. Changes of the storage, the search engine or the number of replicas require
+--yes, as do changes of fields that others have set.`,
 		Example: initExample,
 		Args:    cobra.NoArgs,
-		RunE:    func(command *cobra.Command, _ []string) error { return i.run(command.Context()) },
+		RunE: func(command *cobra.Command, _ []string) error {
+			i.parsed(command.Flags())
+			return i.run(command.Context())
+		},
 	}
 	flags := command.Flags()
 	flags.StringSliceVar(&i.auth, "registration-auth", i.auth, "Registration drivers, by which agents authenticate: csr (client certificates that the hub signs), aws-irsa (AWS IAM roles; hub and cluster are on EKS), or both.")
@@ -103,13 +141,14 @@ only what differs from the flags, and keeps certificates.`,
 	flags.DurationVar(&i.probeTimeout, "csr-probe-timeout", i.probeTimeout, "Time within which the hub must sign a test certificate. 0 skips the test.")
 	flags.DurationVar(&i.tokenDuration, "token-duration", i.tokenDuration, "Lifetime of the printed token.")
 	flags.BoolVar(&i.beforeMigration, "before-migration", false, "Install the server on a hub that runs OCM so that clusteradm migrate can move its objects to it. Until then, the server serves none of them and changes nothing.")
-	flags.BoolVar(&i.standby, "standby", false, "Install a hub that waits to adopt the clusters of another hub. Until clusteradm hub adopt, or clusteradm init without this flag, the server registers no clusters.")
+	flags.BoolVar(&i.standby, "standby", false, "Install a hub that waits to adopt the clusters of another hub. Until clusteradm hub adopt, or clusteradm init --standby=false, the server registers no clusters.")
 	i.hub.addFlags(flags)
+	i.addFlags(flags, "hub")
 	return command
 }
 
 // complete checks the flags and sets the defaults.
-func (i *initializing) complete() error {
+func (i *initializing) complete(installed *installedHub) error {
 	var errs []error
 	var err error
 	if i.hub.drivers, err = parseDrivers(i.auth); err != nil {
@@ -141,11 +180,23 @@ func (i *initializing) complete() error {
 	if i.timeout <= 0 {
 		errs = append(errs, fmt.Errorf("--timeout must be more than 0, not %s", i.timeout))
 	}
+	if i.output && i.dryRun {
+		errs = append(errs, errors.New("--output-manifests excludes --dry-run"))
+	}
 	if i.beforeMigration && (i.hub.existingOCM || i.apiserver == modeExternal || i.output) {
 		errs = append(errs, errors.New("--before-migration excludes --existing-ocm, --apiserver=external and --output-manifests"))
 	}
 	if i.standby && (i.beforeMigration || i.hub.existingOCM || i.output) {
 		errs = append(errs, errors.New("--standby excludes --before-migration, --existing-ocm and --output-manifests"))
+	}
+	if i.apiserver == modeDeploy {
+		image := ""
+		if installed != nil && !i.reset {
+			image = installed.image()
+		}
+		if i.hub.image.image, err = i.hub.image.of(serverName, image, version.Short()); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	errs = append(errs, i.hub.complete()...)
 	return errors.Join(errs...)
@@ -165,21 +216,21 @@ func checkURL(address string) error {
 }
 
 func (i *initializing) run(ctx context.Context) error {
-	if err := i.complete(); err != nil {
-		return err
-	}
 	if i.output {
-		objects, err := i.objects()
+		if err := i.complete(nil); err != nil {
+			return err
+		}
+		objects, err := i.objects(nil)
 		if err != nil {
 			return err
 		}
 		return writeManifests(i.streams.Out, objects)
 	}
-	ctx, cancel := context.WithTimeout(ctx, i.timeout)
+	ctx, cancel := context.WithTimeout(ctx, max(i.timeout, time.Nanosecond))
 	defer cancel()
 	config, err := clientConfig(i.access)
 	if err != nil {
-		return err
+		return errors.Join(i.complete(nil), err)
 	}
 	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -189,28 +240,134 @@ func (i *initializing) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if i.apiserver == modeDeploy && !i.beforeMigration {
+	installed, err := readServer(ctx, kube)
+	if err != nil {
+		return errors.Join(i.complete(nil), err)
+	}
+	if installed == nil && i.upgrade {
+		return fmt.Errorf("the hub has no Deployment %s in %s: upgrade the server where it runs, or install it with clusteradm init", serverName, hubNamespace)
+	}
+	if err := i.keep(ctx, kube, install, installed); err != nil {
+		return err
+	}
+	if err := i.complete(installed); err != nil {
+		return err
+	}
+	if i.apiserver == modeDeploy && !i.beforeMigration && (installed == nil || i.given("before-migration")) {
 		if err := i.detectOCM(ctx, install); err != nil {
 			return err
 		}
 	}
-	if !i.hub.existingOCM && slices.Contains(i.hub.drivers, registerv1alpha1.DriverCSR) && i.probeTimeout > 0 {
+	if !i.dryRun && !i.upgrade && !i.hub.existingOCM && i.hub.csr() && i.probeTimeout > 0 {
 		if err := i.probe(ctx, kube); err != nil {
 			return err
 		}
 	}
-	if err := i.install(ctx, kube, install); err != nil {
+	if err := i.install(ctx, kube, install, installed); err != nil || i.dryRun || i.upgrade {
 		return err
 	}
 	return i.next(ctx, kube, config)
 }
 
+// keep sets to the state of the hub what no flag names.
+func (i *initializing) keep(ctx context.Context, kube kubernetes.Interface, install *installer, installed *installedHub) error {
+	held, err := controllersHeld(ctx, kube)
+	if err != nil {
+		return err
+	}
+	if i.held = held && !i.given("standby", "before-migration"); i.held {
+		waits, err := i.waitsForMigration(ctx, install)
+		if err != nil {
+			return err
+		}
+		i.beforeMigration, i.standby = waits && i.apiserver == modeDeploy, !waits
+	}
+	if installed == nil {
+		return i.keepElsewhere(ctx, kube, install)
+	}
+	if i.reset {
+		i.hub.existingOCM = i.hub.existingOCM || installed.settings.existingOCM && !i.given("existing-ocm", "before-migration")
+		return nil
+	}
+	if !i.given("registration-auth", "registration-drivers") {
+		i.auth = nil
+		for _, driver := range installed.settings.drivers {
+			i.auth = append(i.auth, string(driver))
+		}
+	}
+	// Errors are those of complete.
+	if i.hub.drivers, _ = parseDrivers(i.auth); i.hub.aws() && i.hubARN == "" && installed.settings.arn != nil {
+		i.hubARN = installed.settings.arn.String()
+	}
+	i.hub.keep(&installed.settings, i.given)
+	if (i.beforeMigration || i.given("before-migration")) && !i.given("existing-ocm") {
+		i.hub.existingOCM = false
+	}
+	if i.hub.serving == "" {
+		return fmt.Errorf("the server has a certificate that init does not know, with --tls-cert-file=%s and --serving-certificate-secret=%s: give --serving-certificates, or change the hub by the means that installed it",
+			printable(installed.value("tls-cert-file", "")), printable(installed.value("serving-certificate-secret", "")))
+	}
+	if i.given("before-migration") && ptr.Deref(installed.deployment.Spec.Replicas, 1) == 0 {
+		// A migration back has stopped the server.
+		installed.deployment.Spec.Replicas = nil
+	}
+	return nil
+}
+
+// keepElsewhere does the same for a hub that has no Deployment of the server.
+func (i *initializing) keepElsewhere(ctx context.Context, kube kubernetes.Interface, install *installer) error {
+	served, err := install.aggregates(ctx, rbacv1alpha1.SchemeGroupVersion)
+	if err != nil {
+		return err
+	}
+	if served && !i.given("apiserver") {
+		return fmt.Errorf("the hub forwards requests to a server, but has no Deployment %s in %s: give --apiserver=%s if the server runs elsewhere, or --apiserver=%s to install it",
+			serverName, hubNamespace, modeExternal, modeDeploy)
+	}
+	if i.apiserver != modeExternal || i.given("registration-auth", "registration-drivers") || i.reset {
+		return nil
+	}
+	role, err := roleOf(ctx, kube, hubNamespace, serverName)
+	if err == nil && role != "" {
+		i.hub.roleARN, i.hub.keepRole = role, true
+		i.warn("the flags of a server that runs elsewhere are not known. It has the IAM role %s: give --registration-auth.", printable(role))
+	}
+	return err
+}
+
+// waitsForMigration reports whether the hub still stores kinds that a migration moves to the server.
+func (i *initializing) waitsForMigration(ctx context.Context, install *installer) (bool, error) {
+	kinds, _, err := readKinds(ctx, install.client)
+	if err != nil {
+		return false, err
+	}
+	for _, kind := range kinds {
+		if served, err := install.aggregates(ctx, kind.version); err != nil || !served {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
 // objects returns the objects to install.
-func (i *initializing) objects() ([]*unstructured.Unstructured, error) {
+func (i *initializing) objects(installed *installedHub) ([]*unstructured.Unstructured, error) {
 	if i.apiserver == modeExternal {
 		return i.hub.access()
 	}
-	return i.hub.objects()
+	objects, err := i.hub.objects()
+	if err != nil || installed == nil || i.reset {
+		return objects, err
+	}
+	settings := installed.settings
+	if settings.serving == "" {
+		// Its certificate is in files of another origin, and flags replace them.
+		settings.serving = servingCertManager
+	}
+	before, err := settings.objects()
+	if err != nil {
+		return nil, err
+	}
+	return objects, installed.keep(objects, before, &i.hub.resources, installed.settings.arguments())
 }
 
 // detectOCM finds out whether the hub runs OCM: its CustomResourceDefinitions then keep the kinds that an
@@ -278,11 +435,7 @@ func (i *initializing) warn(format string, args ...any) {
 	say(i.streams.ErrOut, "Warning: "+format, args...)
 }
 
-func (i *initializing) install(ctx context.Context, kube kubernetes.Interface, install *installer) error {
-	objects, err := i.objects()
-	if err != nil {
-		return err
-	}
+func (i *initializing) install(ctx context.Context, kube kubernetes.Interface, install *installer, installed *installedHub) error {
 	switch frozen, err := writesFrozen(ctx, kube); {
 	case err != nil && !apierrors.IsForbidden(err):
 		return err
@@ -294,24 +447,50 @@ func (i *initializing) install(ctx context.Context, kube kubernetes.Interface, i
 	} else if adopting {
 		return errors.New("an adoption has not ended: run clusteradm hub adopt again first")
 	}
-	if i.beforeMigration {
-		if objects, err = i.stepAside(ctx, kube, install, objects); err != nil {
+	objects, err := i.objects(installed)
+	if err != nil {
+		return err
+	}
+	if installed != nil && i.apiserver == modeDeploy {
+		if err := i.refuse(installed, objects); err != nil {
 			return err
 		}
 	}
-	if i.standby {
+	hold := i.standby && !i.held
+	if i.beforeMigration {
+		if objects, hold, err = i.stepAside(ctx, install, objects); err != nil {
+			return err
+		}
+	}
+	if hold && i.standby {
 		if err := refuseClusters(ctx, install); err != nil {
 			return err
 		}
 	}
-	if err := install.apply(ctx, objects...); err != nil {
+	changes, err := install.plan(ctx, objects...)
+	if err != nil {
 		return err
 	}
-	if i.standby {
+	if err := i.decide(ctx, install, installed, objects, &changes); err != nil || i.dryRun {
+		return err
+	}
+	if hold {
+		// The namespace contains the Lease.
+		at := slices.IndexFunc(changes, func(c change) bool {
+			return c.manifest.GetKind() == kindNamespace && c.manifest.GetName() == hubNamespace
+		})
+		if err := install.write(ctx, changes[at:at+1]); err != nil {
+			return err
+		}
+		changes = slices.Delete(changes, at, at+1)
 		if err := holdControllers(ctx, kube); err != nil {
 			return err
 		}
-	} else if !i.beforeMigration {
+	}
+	if err := install.write(ctx, changes); err != nil {
+		return err
+	}
+	if !i.standby && !i.beforeMigration && !i.held {
 		// An installation for a migration that did not begin.
 		if err := releaseControllers(ctx, kube); err != nil {
 			return err
@@ -325,6 +504,97 @@ func (i *initializing) install(ctx context.Context, kube kubernetes.Interface, i
 		return err
 	}
 	return waitForAPIServices(ctx, install, objects)
+}
+
+// refuse returns an error if the server would not serve its data after the change.
+func (i *initializing) refuse(installed *installedHub, objects []*unstructured.Unstructured) error {
+	if i.hub.existingOCM != installed.settings.existingOCM && !i.beforeMigration && !i.given("before-migration") {
+		return fmt.Errorf("--existing-ocm=%t: the server of the hub runs with %t, and would no longer serve the same kinds: run clusteradm migrate", i.hub.existingOCM, installed.settings.existingOCM)
+	}
+	return installed.losses(&i.hub, objects)
+}
+
+// decide adds the APIServices that the changed settings remove to the changes. It returns an error if they require a
+// confirmation that is not given. It prints them if the command only does that.
+func (i *initializing) decide(ctx context.Context, install *installer, installed *installedHub, objects []*unstructured.Unstructured, changes *[]change) error {
+	var reasons []string
+	switch {
+	case i.apiserver == modeExternal:
+	case installed == nil:
+		served, err := install.aggregates(ctx, rbacv1alpha1.SchemeGroupVersion)
+		if err != nil {
+			return err
+		}
+		if served {
+			reasons = append(reasons, fmt.Sprintf("the Deployment %s in %s does not exist, so its settings are not known: it would get the settings of the flags, and the defaults", serverName, hubNamespace))
+		}
+	default:
+		var err error
+		if reasons, err = installed.reasons(&i.hub, objects); err != nil {
+			return err
+		}
+		gone, err := i.unserved(ctx, install, installed)
+		if err != nil {
+			return err
+		}
+		*changes = append(*changes, gone...)
+	}
+	reasons = append(reasons, foreign(*changes, !i.reset)...)
+	return i.confirm(i.streams, *changes, reasons)
+}
+
+// confirm prints the changes of a dry run. It returns an error if the command may not make them.
+func (i *installation) confirm(streams genericiooptions.IOStreams, changes []change, reasons []string) error {
+	if i.dryRun {
+		if err := writeDiff(streams.Out, changes); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(reasons) == 0:
+	case i.dryRun:
+		say(streams.ErrOut, "Requires --yes:\n  - %s", strings.Join(reasons, "\n  - "))
+	case !i.yes:
+		return confirmation(reasons)
+	}
+	return nil
+}
+
+// unserved returns the APIServices that the server no longer serves. They would keep the hub from deleting
+// namespaces.
+func (i *initializing) unserved(ctx context.Context, install *installer, installed *installedHub) ([]change, error) {
+	if i.hub.search != searchNone || installed.settings.search == searchNone {
+		return nil, nil
+	}
+	before, err := installed.settings.objects()
+	if err != nil {
+		return nil, err
+	}
+	after, err := i.hub.objects()
+	if err != nil {
+		return nil, err
+	}
+	var gone []change
+	for _, object := range before {
+		if object.GetKind() != kindAPIService || slices.ContainsFunc(after, func(other *unstructured.Unstructured) bool {
+			return other.GetKind() == kindAPIService && other.GetName() == object.GetName()
+		}) {
+			continue
+		}
+		elsewhere, err := install.aggregatedElsewhere(ctx, object)
+		if err != nil {
+			return nil, err
+		}
+		live, err := install.client.Resource(apiServices).Get(ctx, object.GetName(), metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err) || elsewhere:
+		case err != nil:
+			return nil, err
+		default:
+			gone = append(gone, change{manifest: object, live: live, remove: true})
+		}
+	}
+	return gone, nil
 }
 
 // refuseClusters returns an error if the hub has clusters, for which a standby hub would do nothing.
@@ -344,32 +614,23 @@ func refuseClusters(ctx context.Context, install *installer) error {
 	return nil
 }
 
-// stepAside returns the objects without the APIServices of kinds that the hub stores, and prevents that the server runs
+// stepAside returns the objects without the APIServices of kinds that the hub stores, and whether the server must not run
 // its controllers.
-func (i *initializing) stepAside(ctx context.Context, kube kubernetes.Interface, install *installer, objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+func (i *initializing) stepAside(ctx context.Context, install *installer, objects []*unstructured.Unstructured) (kept []*unstructured.Unstructured, waiting bool, err error) {
 	if kinds, _, err := readKinds(ctx, install.client); err != nil {
-		return nil, err
+		return nil, false, err
 	} else if len(kinds) == 0 {
-		return nil, errors.New("the hub has no CustomResourceDefinitions of OCM: omit --before-migration")
+		return nil, false, errors.New("the hub has no CustomResourceDefinitions of OCM: omit --before-migration")
 	}
 	versions := map[string]schema.GroupVersion{}
 	for _, version := range switchedVersions() {
 		versions[apiServiceName(version)] = version
 	}
-	var kept []*unstructured.Unstructured
-	waiting := false
 	for _, object := range objects {
-		switch {
-		case object.GetKind() == kindNamespace && object.GetName() == hubNamespace:
-			// It contains the Lease.
-			if err := install.apply(ctx, object); err != nil {
-				return nil, err
-			}
-			continue
-		case object.GetKind() == kindAPIService:
+		if object.GetKind() == kindAPIService {
 			elsewhere, err := install.aggregatedElsewhere(ctx, object)
 			if err != nil {
-				return nil, err
+				return nil, false, err
 			}
 			if elsewhere {
 				continue
@@ -377,7 +638,7 @@ func (i *initializing) stepAside(ctx context.Context, kube kubernetes.Interface,
 			if version, moves := versions[object.GetName()]; moves {
 				forwarded, err := install.aggregates(ctx, version)
 				if err != nil {
-					return nil, err
+					return nil, false, err
 				}
 				if !forwarded {
 					waiting = true
@@ -387,10 +648,7 @@ func (i *initializing) stepAside(ctx context.Context, kube kubernetes.Interface,
 		}
 		kept = append(kept, object)
 	}
-	if !waiting {
-		return kept, nil
-	}
-	return kept, holdControllers(ctx, kube)
+	return kept, waiting, nil
 }
 
 // next prints the next steps.
@@ -403,15 +661,8 @@ func (i *initializing) next(ctx context.Context, kube kubernetes.Interface, conf
 		say(i.streams.Out, "\nThe server is installed. Clusters join as before.")
 		return nil
 	}
-	token, expires, err := bootstrapToken(ctx, kube, i.tokenDuration)
+	join, expires, err := newJoinCommand(ctx, kube, config, &i.hub, i.server, i.tokenDuration, bootstrapToken)
 	if err != nil {
-		return err
-	}
-	join := joinCommand{server: i.server, token: token, images: i.hub.image, drivers: i.hub.drivers, arn: i.hub.arn}
-	if join.server == "" {
-		join.server = config.Host
-	}
-	if join.ca, err = hubAuthority(config); err != nil {
 		return err
 	}
 	if i.apiserver == modeExternal {

@@ -33,13 +33,13 @@ func TestInitRefuses(t *testing.T) {
 		"unknown --apiserver":               {[]string{"--apiserver=cloud"}, []string{"--apiserver must be deploy or external"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runCommand(t, append([]string{"init", "--output-manifests"}, test.args...)...).refused(t, test.want...)
+			runCommand(t, append([]string{"init", "--output-manifests", "--image=registry.example.com/hub:v1"}, test.args...)...).refused(t, test.want...)
 		})
 	}
 }
 
 func TestInitPrintsManifests(t *testing.T) {
-	got := runCommand(t, "init", "--output-manifests", "--registration-auth=csr,awsirsa", "--hub-cluster-arn="+hubARN,
+	got := runCommand(t, "init", "--output-manifests", "--image=registry.example.com/hub:v1", "--registration-auth=csr,awsirsa", "--hub-cluster-arn="+hubARN,
 		"--eks-auth=ConfigMap", "--irsa-manage-roles=false", "--aws-resource-tags=team=a", "--auto-approved-arn-patterns=arn:aws:eks:[a-z0-9-]{1,20}:1:cluster/x",
 		"--etcd-servers=https://a:2379,https://b:2379", "--search-engine=none").done(t)
 	objects, err := decodeManifests([]byte(got.out))
@@ -128,7 +128,7 @@ func TestInitServingCertificates(t *testing.T) {
 		servingCertManager: {[]string{"--tls-cert-file=/certs/tls.crt", "--tls-private-key-file=/certs/tls.key"}, []string{servingSecret}, "cert-manager.io/inject-ca-from"},
 	} {
 		t.Run(source, func(t *testing.T) {
-			objects, err := decodeManifests([]byte(runCommand(t, "init", "--output-manifests", "--serving-certificates="+source).done(t).out))
+			objects, err := decodeManifests([]byte(runCommand(t, "init", "--output-manifests", "--image=registry.example.com/hub:v1", "--serving-certificates="+source).done(t).out))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -201,35 +201,19 @@ func (i *installer) resource(object *unstructured.Unstructured) (dynamic.Resourc
 // apply applies the objects and prints the result of each. It leaves an existing namespace
 // unchanged, because clusteradm must not remove it later.
 func (i *installer) apply(ctx context.Context, objects ...*unstructured.Unstructured) error {
-	for _, object := range objects {
-		outcome, err := i.applyOne(ctx, object)
-		if err != nil {
-			return fmt.Errorf("apply %s: %w", display(object), err)
-		}
-		i.say("%s %s", display(object), outcome)
+	changes, err := i.plan(ctx, objects...)
+	if err != nil {
+		return err
 	}
-	return nil
+	return i.write(ctx, changes)
 }
 
-func (i *installer) applyOne(ctx context.Context, object *unstructured.Unstructured) (string, error) {
+func (i *installer) applyOne(ctx context.Context, object *unstructured.Unstructured) error {
 	resource, err := i.resource(object)
 	if err != nil {
-		return "", err
-	}
-	existing, err := resource.Get(ctx, object.GetName(), metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		existing = nil
-	case err != nil:
-		return "", err
+		return err
 	}
 	if object.GetKind() == kindNamespace {
-		if existing != nil {
-			if existing.GetDeletionTimestamp() != nil {
-				return "", errors.New("the namespace is being deleted; try again after the deletion")
-			}
-			return "exists", nil
-		}
 		object = object.DeepCopy()
 		labels := object.GetLabels()
 		if labels == nil {
@@ -238,18 +222,9 @@ func (i *installer) applyOne(ctx context.Context, object *unstructured.Unstructu
 		labels[managedByLabel] = fieldManager
 		object.SetLabels(labels)
 	}
-	// The flags override concurrent changes.
-	applied, err := resource.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
-	if err != nil {
-		return "", err
-	}
-	switch {
-	case existing == nil:
-		return "created", nil
-	case sameContent(existing, applied):
-		return "unchanged", nil
-	}
-	return "configured", nil
+	// The caller has decided about the conflicts of the plan.
+	_, err = resource.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	return err
 }
 
 // sameContent reports whether two objects are equal except for metadata that every write

@@ -13,17 +13,20 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
-const joinExample = `  # The command that clusteradm init prints on the hub
+const joinExample = `  # The command that clusteradm get join-command prints on the hub
   clusteradm join --hub-token TOKEN --hub-apiserver https://hub.example.com:6443 --cluster-name cluster1
 
   # A cluster on EKS, by IAM roles
@@ -33,7 +36,10 @@ const joinExample = `  # The command that clusteradm init prints on the hub
 
   # A second hub
   clusteradm join --hub-token TOKEN --hub-apiserver https://other.example.com:6443 --cluster-name cluster1 \
-      --agent-namespace open-cluster-management-agent-other`
+      --agent-namespace open-cluster-management-agent-other
+
+  # A new token for an installed agent. Everything else stays as it is
+  clusteradm join --hub-token TOKEN`
 
 // hubCheckTimeout bounds the check whether this machine can reach the hub. The managed
 // cluster may reach the hub even if this machine cannot.
@@ -55,7 +61,20 @@ type joining struct {
 	wait       bool
 	timeout    time.Duration
 	settings   agentSettings
+
+	installation
+	// upgrade is true if only the image changes.
+	upgrade bool
+	// joined are the credentials of the agent, or nil if it has none.
+	joined *hubCredentials
+	// keepSecret is true if the bootstrap Secret stays as it is, or stays absent.
+	keepSecret bool
+	// kept are the settings of the installed agent, if it authenticates by the same IAM role.
+	kept *agentSettings
 }
+
+// registered reports whether the agent has credentials of its hub.
+func (j *joining) registered() bool { return j.joined != nil && j.joined.hub != nil }
 
 func newJoin(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
 	j := &joining{
@@ -66,31 +85,40 @@ func newJoin(access *genericclioptions.ConfigFlags, streams genericiooptions.IOS
 		Use:   "join",
 		Short: "Join the cluster of the current context to a hub",
 		Long: `Join the cluster of the current context to a hub: install the agent with the credentials to
-register. Then accept the cluster on the hub with clusteradm accept. If you run the command again, it
-changes only what differs from the flags, and the cluster keeps its identity.`,
+register. Then accept the cluster on the hub with clusteradm accept. If the agent is installed, the
+command changes only what its flags name, and the cluster keeps its identity. Changes of fields that
+others have set, and bindings that somebody has deleted, require --yes.`,
 		Example: joinExample,
 		Args:    cobra.NoArgs,
-		RunE:    func(command *cobra.Command, _ []string) error { return j.run(command.Context()) },
+		RunE: func(command *cobra.Command, _ []string) error {
+			j.parsed(command.Flags())
+			return j.run(command.Context())
+		},
 	}
 	flags := command.Flags()
-	j.address.addFlags(flags, theHub, "Required.")
-	flags.StringVar(&j.settings.cluster, "cluster-name", "", "Name of this cluster on the hub. Required.")
+	const required = "Required unless the agent is installed."
+	j.address.addFlags(flags, theHub, required)
+	flags.StringVar(&j.settings.cluster, "cluster-name", "", "Name of this cluster on the hub. "+required)
 	flags.StringSliceVar(&j.auth, "registration-auth", j.auth, "Registration driver by which the agent authenticates: csr or aws-irsa.")
 	flags.StringVar(&j.hubARN, "eks-hub-cluster-arn", "", "ARN of the hub's EKS cluster. Required with aws-irsa.")
 	flags.StringVar(&j.hubARN, "hub-cluster-arn", "", "Same as --eks-hub-cluster-arn.")
 	flags.StringVar(&j.managedARN, "managed-cluster-arn", "", "ARN of this EKS cluster, for aws-irsa. Defaults to the name of the cluster in the kubeconfig if it is an ARN.")
 	j.settings.image.addFlags(flags, "agent")
 	j.settings.resources.addFlags(flags, "agent")
-	flags.StringVar(&j.settings.namespace, "agent-namespace", j.settings.namespace, "Namespace of the agent. Each hub requires its own namespace.")
+	addAgentNamespace(flags, &j.settings.namespace)
 	flags.StringVar(&j.agent, "agent", j.agent, "deploy runs the agent on this cluster. external installs all objects except its Deployment, for an agent that runs elsewhere.")
 	flags.BoolVar(&j.wait, "wait", false, "Wait until the agent has registered with the hub.")
 	flags.DurationVar(&j.timeout, "timeout", j.timeout, "Maximum duration of the command.")
+	j.addFlags(flags, "agent")
 	return command
 }
 
 // complete checks the flags and sets the defaults.
-func (j *joining) complete() error {
-	errs := j.address.complete(theHub)
+func (j *joining) complete(installed *installedAgent) error {
+	var errs []error
+	if !j.keepSecret {
+		errs = j.address.complete(theHub)
+	}
 	j.settings.ca = j.address.ca
 	errs = append(errs, checkName("cluster-name", j.settings.cluster), checkName("agent-namespace", j.settings.namespace))
 	if j.agent != modeDeploy && j.agent != modeExternal {
@@ -114,6 +142,15 @@ func (j *joining) complete() error {
 	if len(drivers) > 0 {
 		j.settings.driver = drivers[0]
 	}
+	if j.agent == modeDeploy {
+		image := ""
+		if installed != nil && !j.reset {
+			image = installed.image()
+		}
+		if j.settings.image.image, err = j.settings.image.of(agentImage, image, version.Short()); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	return errors.Join(errs...)
 }
 
@@ -133,7 +170,10 @@ func (j *joining) completeAWS() error {
 	if err := identity.Validate(); err != nil {
 		return fmt.Errorf("--managed-cluster-arn: %w", err)
 	}
-	j.settings.identity = &identity
+	j.settings.identity, j.settings.roleARN = &identity, identity.ManagedClusterRoleARN()
+	if j.kept != nil && *j.kept.identity == identity {
+		j.settings.roleARN = j.kept.roleARN
+	}
 	return nil
 }
 
@@ -150,14 +190,11 @@ func checkName(flag, name string) error {
 }
 
 func (j *joining) run(ctx context.Context) error {
-	if err := j.complete(); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, j.timeout)
+	ctx, cancel := context.WithTimeout(ctx, max(j.timeout, time.Nanosecond))
 	defer cancel()
 	config, err := clientConfig(j.access)
 	if err != nil {
-		return err
+		return errors.Join(j.complete(nil), err)
 	}
 	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -167,51 +204,116 @@ func (j *joining) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	joined, err := j.registered(ctx, kube)
+	if err := checkName("agent-namespace", j.settings.namespace); err != nil {
+		return errors.Join(j.complete(nil), err)
+	}
+	installed, err := readAgent(ctx, kube, j.settings.namespace)
 	if err != nil {
+		return errors.Join(j.complete(nil), err)
+	}
+	if installed == nil && j.upgrade {
+		return fmt.Errorf("the cluster has no Deployment %s in %s: upgrade the agent where it runs, or set --agent-namespace", agentName, j.settings.namespace)
+	}
+	if err := j.keep(ctx, kube, installed); err != nil {
+		return err
+	}
+	if err := j.complete(installed); err != nil {
+		return err
+	}
+	if err := j.sameCluster(); err != nil {
 		return err
 	}
 	if j.settings.noWorks, err = install.aggregates(ctx, workv1.SchemeGroupVersion); err != nil {
 		return err
 	}
-	hub, err := j.hub(ctx, joined)
-	if err != nil {
-		return err
-	}
-	if j.settings.bootstrapKubeconfig, err = bootstrapKubeconfig(j.address.server, j.address.token, j.settings.ca); err != nil {
-		return err
-	}
-	objects, err := j.settings.objects(j.agent == modeDeploy)
-	if err != nil {
-		return err
-	}
-	if err := install.apply(ctx, objects...); err != nil {
-		return err
-	}
-	if j.wait {
-		say(j.streams.Out, "waiting for the agent to register with the hub")
-		if err := j.asked(ctx, kube, hub); err != nil {
+	var hub versioned.Interface
+	if !j.keepSecret {
+		if hub, err = j.hub(ctx, j.joined != nil); err != nil {
+			return err
+		}
+		if j.settings.bootstrapKubeconfig, err = bootstrapKubeconfig(j.address.server, j.address.token, j.settings.ca); err != nil {
 			return err
 		}
 	}
-	j.next(ctx, kube)
-	return nil
+	objects, err := j.objects(installed)
+	if err != nil {
+		return err
+	}
+	changes, err := install.plan(ctx, objects...)
+	if err != nil {
+		return err
+	}
+	if err := j.confirm(j.streams, changes, j.reasons(installed, objects, changes)); err != nil || j.dryRun {
+		return err
+	}
+	if err := install.write(ctx, changes); err != nil {
+		return err
+	}
+	switch {
+	case j.wait && j.keepSecret:
+		say(j.streams.Out, "waiting for the agent")
+		err = waitForDeployment(ctx, kube, j.settings.namespace, agentName)
+	case j.wait:
+		say(j.streams.Out, "waiting for the agent to register with the hub")
+		err = j.asked(ctx, kube, hub)
+	}
+	if err == nil && !j.upgrade {
+		j.next(ctx, kube)
+	}
+	return err
 }
 
-// registered reports whether the agent in this namespace has already registered this
-// cluster. It returns an error if the cluster is registered under another name.
-func (j *joining) registered(ctx context.Context, kube kubernetes.Interface) (bool, error) {
-	credentials, err := readCredentials(ctx, kube, j.settings.namespace)
-	if err != nil || credentials == nil {
-		return false, err
+// objects returns the objects to install.
+func (j *joining) objects(installed *installedAgent) ([]*unstructured.Unstructured, error) {
+	objects, err := j.settings.objects(j.agent == modeDeploy)
+	if err != nil || installed == nil || j.reset || j.agent != modeDeploy {
+		return objects, err
 	}
-	if name := credentials.cluster; name != "" && name != j.settings.cluster {
-		return false, fmt.Errorf("the agent in namespace %s is registered as cluster %s. Run clusteradm unjoin --cluster-name %s first, or join another hub with another --agent-namespace", j.settings.namespace, printable(name), printable(name))
+	before, err := installed.settings.objects(true)
+	if err != nil {
+		return nil, err
 	}
-	if server := credentials.server(); server != "" && server != j.address.server {
+	return objects, installed.keep(objects, before, &j.settings.resources, installed.settings.arguments())
+}
+
+// reasons returns the changes of an installed agent that require a confirmation.
+func (j *joining) reasons(installed *installedAgent, objects []*unstructured.Unstructured, changes []change) []string {
+	reasons := foreign(changes, !j.reset)
+	if installed == nil && j.joined == nil {
+		return reasons
+	}
+	for _, c := range changes {
+		// An administrator may have deleted it to restrict what the hub may do.
+		if c.live == nil && isBinding(c.manifest) {
+			reasons = append(reasons, fmt.Sprintf("%s does not exist: it would be created, and grant its role to the agent", display(c.manifest)))
+		}
+	}
+	if installed != nil && j.agent == modeDeploy {
+		deployment, _, err := deploymentIn(objects, agentName)
+		if from := installed.deployment.Spec.Replicas; err == nil && from != nil && !ptr.Equal(from, deployment.Spec.Replicas) {
+			reasons = append(reasons, fmt.Sprintf("the replicas of the agent change from %d to %d", *from, ptr.Deref(deployment.Spec.Replicas, 1)))
+		}
+	}
+	return reasons
+}
+
+// sameCluster returns an error if the agent in this namespace is that of a cluster with another name. It warns if it has joined a
+// hub at another address.
+func (j *joining) sameCluster() error {
+	name := ""
+	if j.joined != nil {
+		name = j.joined.cluster
+	}
+	if name != "" && name != j.settings.cluster {
+		return fmt.Errorf("the agent in namespace %s is registered as cluster %s. Run clusteradm unjoin --cluster-name %s first, or join another hub with another --agent-namespace", j.settings.namespace, printable(name), printable(name))
+	}
+	if !j.registered() || j.keepSecret {
+		return nil
+	}
+	if server := j.joined.server(); server != "" && server != j.address.server {
 		j.warn("the agent in namespace %s has joined the hub %s and uses %s as another address of the same hub. If it is a different hub, choose another --agent-namespace.", j.settings.namespace, printable(server), j.address.server)
 	}
-	return true, nil
+	return nil
 }
 
 // hub returns a client of the hub that uses the token, and checks the connection. If this

@@ -1,6 +1,7 @@
 package clusteradm
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
 const (
@@ -26,6 +28,9 @@ func bootstrapToken(ctx context.Context, kube kubernetes.Interface, duration tim
 	seconds := int64(duration / time.Second)
 	request, err := kube.CoreV1().ServiceAccounts(bootstrapNamespace).CreateToken(ctx, bootstrapAccount,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+	if missing(err) {
+		return "", time.Time{}, fmt.Errorf("the ServiceAccount %s in %s does not exist: run clusteradm init", bootstrapAccount, bootstrapNamespace)
+	}
 	if err != nil {
 		return "", time.Time{}, fmt.Errorf("token of ServiceAccount %s in %s: %w", bootstrapAccount, bootstrapNamespace, err)
 	}
@@ -46,10 +51,28 @@ func hubAuthority(config *rest.Config) ([]byte, error) {
 // joinCommand is the command with which a cluster joins the hub.
 type joinCommand struct {
 	server, token string
-	images        imageSettings
-	ca            []byte
-	drivers       []registerv1alpha1.RegistrationDriver
-	arn           *irsa.ARN
+	// cluster is the name of the cluster, or empty for a placeholder.
+	cluster string
+	images  imageSettings
+	ca      []byte
+	drivers []registerv1alpha1.RegistrationDriver
+	arn     *irsa.ARN
+}
+
+// newJoinCommand returns the command with which clusters join the hub at an address, or at that of the kubeconfig, and the end
+// of the validity of the token that create returns.
+func newJoinCommand(ctx context.Context, kube kubernetes.Interface, config *rest.Config, hub *hubSettings, server string, duration time.Duration, create func(context.Context, kubernetes.Interface, time.Duration) (string, time.Time, error)) (joinCommand, time.Time, error) {
+	j := joinCommand{server: cmp.Or(server, config.Host), images: hub.image, drivers: hub.drivers, arn: hub.arn}
+	if registry, tag, ok := releaseImage(serverName, hub.image.image); ok && (registry != archiveRegistry || tag != version.Short()) {
+		j.images.registry, j.images.version = registry, tag
+	}
+	var err error
+	if j.ca, err = hubAuthority(config); err != nil {
+		return j, time.Time{}, err
+	}
+	var expires time.Time
+	j.token, expires, err = create(ctx, kube, duration)
+	return j, expires, err
 }
 
 // hub returns the flags that name the hub.
@@ -68,6 +91,14 @@ func (j joinCommand) standby() string {
 
 func shellCommand(words []string) string { return "    " + strings.Join(words, " \\\n        ") }
 
+// text returns the command that clusters run, or the command for the hub whose clusters a waiting hub may adopt.
+func (j joinCommand) text(waits bool) string {
+	if waits {
+		return j.standby()
+	}
+	return j.String()
+}
+
 // String returns the command for the first driver, quoted for a shell.
 func (j joinCommand) String() string {
 	words := append([]string{"clusteradm join"}, j.hub()...)
@@ -80,5 +111,5 @@ func (j joinCommand) String() string {
 			words = append(words, "--bundle-version "+j.images.version)
 		}
 	}
-	return shellCommand(append(words, "--cluster-name CLUSTER_NAME"))
+	return shellCommand(append(words, "--cluster-name "+cmp.Or(j.cluster, "CLUSTER_NAME")))
 }

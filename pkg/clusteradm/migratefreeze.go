@@ -178,7 +178,7 @@ func (d *hubDoctor) migration(ctx context.Context) []finding {
 		return []finding{unknown(subject, err)}
 	}
 	if ptr.Deref(lease.Spec.HolderIdentity, "") == migrationUser {
-		return []finding{warning(subject, "the server waits for it: its controllers do not run", remedy+", clusteradm hub adopt if that was interrupted, or clusteradm init on a hub without OCM")}
+		return []finding{warning(subject, "the server waits for it: its controllers do not run", remedy+", clusteradm hub adopt if that was interrupted, or clusteradm init --standby=false if the hub needs neither")}
 	}
 	return nil
 }

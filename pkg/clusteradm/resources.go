@@ -1,6 +1,7 @@
 package clusteradm
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -65,4 +66,21 @@ func (r *resourceSettings) operations() []operation {
 		}
 	}
 	return out
+}
+
+// change sets the resources that the flags name.
+func (r *resourceSettings) change(of *corev1.ResourceRequirements) error {
+	requests, errs := quantities("resource-requests", r.requests)
+	limits, wrong := quantities("resource-limits", r.limits)
+	set := func(list *corev1.ResourceList, values map[string]resource.Quantity) {
+		for name, value := range values {
+			if *list == nil {
+				*list = corev1.ResourceList{}
+			}
+			(*list)[corev1.ResourceName(name)] = value
+		}
+	}
+	set(&of.Requests, requests)
+	set(&of.Limits, limits)
+	return errors.Join(append(errs, wrong...)...)
 }

@@ -30,7 +30,7 @@ func resourcesOf(t *testing.T, objects []*unstructured.Unstructured) corev1.Reso
 func TestResources(t *testing.T) {
 	hub := func(args ...string) corev1.ResourceRequirements {
 		t.Helper()
-		objects, err := decodeManifests([]byte(runCommand(t, append([]string{"init", "--output-manifests"}, args...)...).done(t).out))
+		objects, err := decodeManifests([]byte(runCommand(t, append([]string{"init", "--output-manifests", "--image=registry.example.com/hub:v1"}, args...)...).done(t).out))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +69,7 @@ func TestResourcesRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := strings.Fields(test.arg)
-			runCommand(t, append([]string{"init", "--output-manifests"}, args...)...).refused(t, test.want)
+			runCommand(t, append([]string{"init", "--output-manifests", "--image=registry.example.com/hub:v1"}, args...)...).refused(t, test.want)
 			runCommand(t, append([]string{"join", "--hub-token=token", "--hub-apiserver=https://127.0.0.1:1", "--cluster-name=c1"}, args...)...).refused(t, test.want)
 		})
 	}

@@ -13,6 +13,9 @@ import (
 // version of this project. The Makefile sets both.
 const separator = "+hub-apiserver."
 
+// Unknown is the version of a program that was built without the Makefile.
+const Unknown = "unknown"
+
 // Short returns the version of this project, such as v0.1.0.
 func Short() string {
 	return Of(version.Get())
@@ -35,7 +38,7 @@ func Long() string {
 func split(gitVersion string) (own, libraries string) {
 	libraries, own, stamped := strings.Cut(gitVersion, separator)
 	if !stamped {
-		return "unknown", gitVersion // built without the Makefile
+		return Unknown, gitVersion
 	}
 	return own, libraries
 }

@@ -84,14 +84,19 @@ func runTests(m *testing.M) (code int) {
 // certificates and removes no namespaces.
 func (f *fleet) cluster(t *testing.T, name string, controllers bool) *localhub.Cluster {
 	t.Helper()
+	return f.clusterWith(t, name, localhub.ClusterOptions{NoControllerManager: !controllers})
+}
+
+// clusterWith returns a running cluster with options.
+func (f *fleet) clusterWith(t *testing.T, name string, options localhub.ClusterOptions) *localhub.Cluster {
+	t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if cluster := f.running[name]; cluster != nil {
 		return cluster
 	}
-	cluster, err := localhub.NewCluster(localhub.ClusterOptions{
-		Name: name, Dir: filepath.Join(f.dir, name), NoFsync: true, NoControllerManager: !controllers,
-	})
+	options.Name, options.Dir, options.NoFsync = name, filepath.Join(f.dir, name), true
+	cluster, err := localhub.NewCluster(options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,6 +78,8 @@ func TestInitInstallsAHubOnce(t *testing.T) {
 	}
 }
 
+type apiService = apiregistrationv1.APIService
+
 // servedByHubAPIServer returns the APIServices of the server.
 func servedByHubAPIServer(t *testing.T, config *rest.Config) (aggregator.Interface, []apiregistrationv1.APIService) {
 	t.Helper()
@@ -235,7 +237,7 @@ func TestInitOnAHubThatRunsOCM(t *testing.T) {
 	if err := hub.Apply(t.Context(), accounts); err != nil {
 		t.Fatal(err)
 	}
-	run(t, hub, "init").refused(t, "stores managedserviceaccounts in a CustomResourceDefinition", "delete the CustomResourceDefinition managedserviceaccounts.authentication.open-cluster-management.io")
+	run(t, hub, "init", "--image=registry.example.com/hub:v1").refused(t, "stores managedserviceaccounts in a CustomResourceDefinition", "delete the CustomResourceDefinition managedserviceaccounts.authentication.open-cluster-management.io")
 	if _, err := kubeOf(t, hub).AppsV1().Deployments(hubNamespace).Get(t.Context(), serverName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("Get(Deployment of the server) = %v, want NotFound", err)
 	}
@@ -253,7 +255,7 @@ func TestInitOnAHubThatRunsOCM(t *testing.T) {
 		}
 		return nil
 	})
-	got := run(t, hub, "init").done(t)
+	got := run(t, hub, "init", "--image=registry.example.com/hub:v1").done(t)
 	got.shows(t, "the hub runs OCM", "Clusters join as before")
 	deployment, err := kubeOf(t, hub).AppsV1().Deployments(hubNamespace).Get(t.Context(), serverName, metav1.GetOptions{})
 	if err != nil {

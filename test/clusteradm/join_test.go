@@ -35,9 +35,11 @@ func publicHub(t *testing.T) (hub *localhub.Cluster, server, token, ca string) {
 	return hub, words["--hub-apiserver"], words["--hub-token"], words["--ca-data"]
 }
 
+const agentImage = "registry.example.com/agent:v1"
+
 // joinArgs returns the arguments of a command that joins the hub.
 func joinArgs(server, token, ca, cluster string, more ...string) []string {
-	return append([]string{"join", "--hub-apiserver", server, "--hub-token", token, "--ca-data", ca, "--cluster-name", cluster}, more...)
+	return append([]string{"join", "--hub-apiserver", server, "--hub-token", token, "--ca-data", ca, "--cluster-name", cluster, "--image", agentImage}, more...)
 }
 
 func TestJoinInstallsAnAgent(t *testing.T) {
@@ -208,14 +210,14 @@ func TestJoinChecksTheHub(t *testing.T) {
 	managed := clusters.cluster(t, "managed", false)
 	const namespace = "agent-of-nobody"
 	arg := "--agent-namespace=" + namespace
-	run(t, managed, joinArgs(server, "expired", ca, "c1", arg)...).refused(t, "rejects --hub-token", "clusteradm init")
+	run(t, managed, joinArgs(server, "expired", ca, "c1", arg)...).refused(t, "rejects --hub-token", "clusteradm get token")
 	other := managed.AnonymousConfig()
 	wrong := filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(wrong, other.CAData, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(t, managed, "join", "--hub-apiserver", server, "--hub-token", token, "--ca-file", wrong, "--cluster-name=c1", arg).refused(t, "certificate")
-	run(t, managed, "join", "--hub-apiserver", server, "--hub-token", token, "--cluster-name=c1", arg).refused(t, "--ca-file")
+	run(t, managed, "join", "--hub-apiserver", server, "--hub-token", token, "--ca-file", wrong, "--cluster-name=c1", arg, "--image", agentImage).refused(t, "certificate")
+	run(t, managed, "join", "--hub-apiserver", server, "--hub-token", token, "--cluster-name=c1", arg, "--image", agentImage).refused(t, "--ca-file")
 	if _, err := kubeOf(t, managed).CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("Get(namespace of the agent) = %v, want NotFound", err)
 	}

@@ -36,7 +36,7 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
-// TestManifests applies each overlay twice by server-side apply. The second time changes nothing, and the
+// TestManifests applies each overlay twice by server-side apply. The second time changes nothing, nor does clusteradm init, and the
 // Pods comply with the Pod Security Standard "restricted", which the namespaces enforce.
 func TestManifests(t *testing.T) {
 	hub := clusters.cluster(t, "manifests", false)
@@ -78,6 +78,12 @@ func TestManifests(t *testing.T) {
 				if first[i].GetKind() == "Deployment" {
 					mayRun(t, kubeOf(t, hub), first[i])
 				}
+			}
+			if filepath.Base(filepath.Dir(dir)) == "deploy" {
+				// Another means has installed this hub.
+				before := deploymentOf(t, kubeOf(t, hub), hubNamespace, serverName)
+				run(t, hub, "init", "--csr-probe-timeout=0").done(t).unchanged(t, "init on a hub of "+filepath.Base(dir))
+				sameSpec(t, "init without flags", deploymentOf(t, kubeOf(t, hub), hubNamespace, serverName), before)
 			}
 		})
 	}

@@ -91,6 +91,13 @@ func TestInstallWithHelm(t *testing.T) {
 		return err
 	})
 
+	// The values of the charts stay.
+	for _, out := range []string{hub.run(t, "clusteradm", "init", "--csr-probe-timeout=0"), managed.run(t, "clusteradm", "join")} {
+		if strings.Contains(out, " configured\n") || strings.Contains(out, " created\n") {
+			t.Errorf("clusteradm on an installation of Helm printed\n%s\nwant all objects unchanged", out)
+		}
+	}
+
 	h.run(t, managed, "uninstall", "agent", "--namespace="+agentNamespace)
 	h.run(t, hub, "uninstall", "hub", "--namespace=default")
 	if _, err := hub.kube.CoreV1().PersistentVolumeClaims(hubNamespace).Get(t.Context(), "hub-apiserver", metav1.GetOptions{}); err != nil {

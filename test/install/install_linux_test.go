@@ -459,6 +459,14 @@ func TestInstallReplicas(t *testing.T) {
 		t.Errorf("List(ManagedClusterSets) while Pods are replaced: %v", err)
 	}
 	hub.run(t, "kubectl", "get", "--raw", "/apis/search.open-cluster-management.io/v1alpha1/fleetresources?limit=1")
+
+	// Init without the flags of the installation keeps the replicas and their data.
+	out := hub.run(t, "clusteradm", "init", "--wait", "--csr-probe-timeout=0")
+	if strings.Contains(out, " configured\n") || strings.Contains(out, " created\n") {
+		t.Errorf("clusteradm init without flags printed\n%s\nwant all objects unchanged", out)
+	}
+	hub.ready(t, hubNamespace, 2)
+	hub.run(t, "kubectl", "get", "-f", "artifacts/example/managedclusterset.yaml")
 }
 
 // startEtcd starts an etcd that accepts only clients with a certificate, and returns its address.

@@ -95,6 +95,7 @@ var Facts = []Fact{
 	{clusterPermission, Label, "rbac.open-cluster-management.io/managed-by", User, "only written again; the label and annotations role-assignment-* decide", ""},
 	{clusterPermission, Condition, "NamespacesSelected", User, "only an early second rendering; the server writes it again", ""},
 	{clusterPermission, Condition, "AppliedRBACManifestWork", User, "shown only; the server writes it again", ""},
+	{clusterPermission, Status, "resourceStatus", User, "which ClusterPermission reviews name for a binding; requires permission for the subresource status, which no role of the product grants to tenants", ""},
 	{roleAssignment, Status, "authors", Server, "whose permissions cover what it grants", "always served by the server"},
 
 	// ManagedServiceAccount

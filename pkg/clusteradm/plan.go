@@ -1,0 +1,206 @@
+package clusteradm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/pmezard/go-difflib/difflib"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+const kindSecret = "Secret"
+
+// change is what a command does to an object of a cluster.
+type change struct {
+	// manifest is the object to apply, or to delete if remove is true.
+	manifest *unstructured.Unstructured
+	remove   bool
+	// live and result are the object before and after the change, or nil if it does not exist.
+	live, result *unstructured.Unstructured
+	// conflicts are the changed fields that others have set, with their names.
+	conflicts []string
+}
+
+func (c *change) none() bool {
+	return c.live != nil && c.result != nil && sameContent(c.live, c.result)
+}
+
+// plan returns the changes that apply the objects. It writes nothing.
+func (i *installer) plan(ctx context.Context, objects ...*unstructured.Unstructured) ([]change, error) {
+	changes := make([]change, 0, len(objects))
+	for _, object := range objects {
+		c, err := i.planOne(ctx, object)
+		if err != nil {
+			return nil, fmt.Errorf("apply %s: %w", display(object), err)
+		}
+		changes = append(changes, c)
+	}
+	return changes, nil
+}
+
+func (i *installer) planOne(ctx context.Context, object *unstructured.Unstructured) (change, error) {
+	c := change{manifest: object, result: object}
+	resource, err := i.resource(object)
+	if err != nil {
+		return c, err
+	}
+	live, err := resource.Get(ctx, object.GetName(), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return c, nil
+	case err != nil:
+		return c, err
+	}
+	c.live = live
+	if object.GetKind() == kindNamespace {
+		if live.GetDeletionTimestamp() != nil {
+			return c, errors.New("the namespace is being deleted; try again after the deletion")
+		}
+		// An existing namespace stays unchanged, because clusteradm must not remove it later.
+		c.result = live
+		return c, nil
+	}
+	options := metav1.ApplyOptions{FieldManager: fieldManager, DryRun: []string{metav1.DryRunAll}}
+	c.result, err = resource.Apply(ctx, object.GetName(), object, options)
+	if apierrors.IsConflict(err) {
+		c.conflicts = conflictsOf(err)
+		options.Force = true
+		c.result, err = resource.Apply(ctx, object.GetName(), object, options)
+	}
+	if err == nil && c.none() {
+		// Defaults can make equal what server-side apply compares without them.
+		c.conflicts = nil
+	}
+	return c, err
+}
+
+// conflictsOf returns the fields of a conflict of server-side apply that others than clusteradm have set.
+func conflictsOf(err error) []string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return nil
+	}
+	var out []string
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Type != metav1.CauseTypeFieldManagerConflict || strings.HasPrefix(cause.Message, fmt.Sprintf("conflict with %q", fieldManager)) {
+			continue
+		}
+		out = append(out, printable(cause.Field+": "+cause.Message))
+	}
+	return out
+}
+
+// write makes the changes, and prints the result of each.
+func (i *installer) write(ctx context.Context, changes []change) error {
+	for _, c := range changes {
+		outcome := "unchanged"
+		var err error
+		switch {
+		case c.remove:
+			err = i.remove(ctx, c.manifest)
+		case c.live == nil:
+			outcome, err = "created", i.applyOne(ctx, c.manifest)
+		case c.manifest.GetKind() == kindNamespace:
+			outcome = "exists"
+		case !c.none():
+			outcome, err = "configured", i.applyOne(ctx, c.manifest)
+		}
+		if err != nil {
+			return fmt.Errorf("apply %s: %w", display(c.manifest), err)
+		}
+		if !c.remove {
+			i.say("%s %s", display(c.manifest), outcome)
+		}
+	}
+	return nil
+}
+
+// writeDiff prints the changes as unified diffs of YAML, without the content of Secrets.
+func writeDiff(out io.Writer, changes []change) error {
+	for _, c := range changes {
+		if c.none() {
+			continue
+		}
+		before, after := settable(c.live), settable(c.result)
+		hideSecrets(before, after)
+		var texts [2]string
+		for n, object := range []*unstructured.Unstructured{before, after} {
+			if object == nil {
+				continue
+			}
+			content, err := sigsyaml.Marshal(object.Object)
+			if err != nil {
+				return fmt.Errorf("%s: %w", display(c.manifest), err)
+			}
+			texts[n] = string(content)
+		}
+		name := display(c.manifest)
+		if err := difflib.WriteUnifiedDiff(out, difflib.UnifiedDiff{
+			A: yamlLines(texts[0]), B: yamlLines(texts[1]), FromFile: "live " + name, ToFile: "new " + name, Context: 3,
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// yamlLines splits a text of lines. Unlike difflib.SplitLines, it adds no empty line.
+func yamlLines(text string) []string {
+	var out []string
+	for line := range strings.Lines(text) {
+		out = append(out, line)
+	}
+	return out
+}
+
+// settable returns an object without the fields that the API server sets.
+func settable(object *unstructured.Unstructured) *unstructured.Unstructured {
+	if object == nil {
+		return nil
+	}
+	object = object.DeepCopy()
+	delete(object.Object, "status")
+	for _, field := range []string{"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation"} {
+		unstructured.RemoveNestedField(object.Object, "metadata", field)
+	}
+	unstructured.RemoveNestedField(object.Object, "metadata", "annotations", corev1.LastAppliedConfigAnnotation)
+	return object
+}
+
+// hideSecrets replaces the values of a Secret.
+func hideSecrets(before, after *unstructured.Unstructured) {
+	values := func(object *unstructured.Unstructured) map[string]any {
+		if object == nil || object.GetKind() != kindSecret {
+			return nil
+		}
+		data, _ := object.Object["data"].(map[string]any)
+		return data
+	}
+	old, current := values(before), values(after)
+	for key := range sets.KeySet(old).Union(sets.KeySet(current)) {
+		was, is := old[key], current[key]
+		hidden := [2]string{"***", "***"}
+		if was != nil && is != nil && was != is {
+			hidden = [2]string{"*** (before)", "*** (after)"}
+		}
+		if was != nil {
+			old[key] = hidden[0]
+		}
+		if is != nil {
+			current[key] = hidden[1]
+		}
+	}
+}
+
+// confirmation returns an error that lists why a command needs --yes.
+func confirmation(reasons []string) error {
+	return fmt.Errorf("nothing was changed: the following requires --yes. --dry-run prints all changes.\n  - %s", strings.Join(reasons, "\n  - "))
+}
