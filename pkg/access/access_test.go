@@ -123,6 +123,51 @@ func TestEscalations(t *testing.T) {
 	}
 }
 
+// TestEscalationThroughGroups checks that a named ServiceAccount, user or group leads to a permission that it has through
+// a group. test/differential compares all paths with a model.
+func TestEscalationThroughGroups(t *testing.T) {
+	account := []rbacv1.PolicyRule{rules("create", "", "serviceaccounts/token", "cleaner")[0], rules("impersonate", "", "serviceaccounts", "cleaner")[0]}
+	for _, c := range []struct {
+		// allowed is the group that may delete Secrets.
+		allowed   string
+		namespace string
+		way       rbacv1.PolicyRule
+		want      bool
+	}{
+		{"system:serviceaccounts:ops", "ops", account[0], true},
+		{"system:serviceaccounts:ops", "ops", account[1], true},
+		{"system:serviceaccounts:ops", "", account[0], true},
+		{"system:serviceaccounts:ops", "prod", account[0], false},
+		{"system:serviceaccounts:other", "ops", account[1], false},
+		{"system:serviceaccounts", "ops", account[0], true},
+		{"system:serviceaccounts", "", account[1], true},
+		{"system:authenticated", "ops", account[0], true},
+		{"system:authenticated", "ops", account[1], true},
+		{"system:authenticated", "ops", rules("create", "", "pods")[0], true},
+		{"system:authenticated", "", rules("impersonate", "", "users", "carol")[0], true},
+		{"system:authenticated", "", rules("impersonate", "", "users", "system:anonymous")[0], false},
+		{"system:unauthenticated", "", rules("impersonate", "", "users", "system:anonymous")[0], true},
+		{"system:unauthenticated", "ops", account[0], false},
+		{"system:serviceaccounts:*", "ops", account[0], false},
+		{"devs", "", rules("impersonate", "", "groups", "devs")[0], true},
+		{"devs", "", rules("impersonate", "", "groups", "ops")[0], false},
+		{"nobody", "", rules("impersonate", "", "groups", "system:masters")[0], true},
+		{"nobody", "", rules("impersonate:user-info", "authentication.k8s.io", "groups", "system:masters")[0], false},
+		{"devs", "", rules("impersonate", "authentication.k8s.io", "userextras/scopes")[0], false},
+	} {
+		u := newUpdate()
+		u.Roles[clusterRole("cleaner")] = rules("delete", "", "secrets")
+		u.bind("prod", "cleaners", "cleaner", "group:"+c.allowed)
+		u.Roles[clusterRole("way")] = []rbacv1.PolicyRule{c.way}
+		u.bind(c.namespace, "way", "way", "mallory")
+		x := newIndex(t, map[string]*Update{"one": u})
+		subjects := x.WhoCan(Who{Attributes: deleteSecrets, Clusters: []string{"one"}, Escalations: true, Limit: 10, MaxGrants: 10}).Subjects
+		if got := slices.ContainsFunc(subjects, func(s SubjectAnswer) bool { return s.Name == "mallory" && len(s.Escalations) == 1 }); got != c.want {
+			t.Errorf("group %s is allowed, mallory has %s in namespace %q: found %t, want %t", c.allowed, rbac.RuleText(c.way), c.namespace, got, c.want)
+		}
+	}
+}
+
 // TestEscalationStaysOnItsCluster checks that what leads to a permission on one cluster is
 // no way on another.
 func TestEscalationStaysOnItsCluster(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"unique"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
@@ -45,32 +45,35 @@ type way struct {
 }
 
 var (
-	impersonation = []string{"impersonate", "impersonate:user-info", "impersonate:serviceaccount", "impersonate:arbitrary-node", "impersonate:associated-node"}
-	ways          = prepareWays([]way{
-		{Bind, []string{"bind"}, rbacv1.GroupName, []string{"roles", "clusterroles"}},
-		{Escalate, []string{"escalate"}, rbacv1.GroupName, []string{"roles", "clusterroles"}},
-		{ImpersonateUsers, impersonation, "", []string{"users"}},
-		{ImpersonateUsers, impersonation, "authentication.k8s.io", []string{"users"}},
-		{ImpersonateGroups, impersonation, "", []string{"groups"}},
-		{ImpersonateGroups, impersonation, "authentication.k8s.io", []string{"groups"}},
-		{ImpersonateAccounts, impersonation, "", []string{"serviceaccounts"}},
-		{ImpersonateAccounts, impersonation, "authentication.k8s.io", []string{"serviceaccounts"}},
-		{CreatePods, []string{"create"}, "", []string{"pods", "replicationcontrollers"}},
-		{CreatePods, []string{"create"}, "apps", []string{"deployments", "daemonsets", "replicasets", "statefulsets"}},
-		{CreatePods, []string{"create"}, "batch", []string{"jobs", "cronjobs"}},
-		// A patch of a controller or of an existing template changes the ServiceAccount of its Pods.
-		{CreatePods, []string{"update", "patch"}, "", []string{"replicationcontrollers"}},
-		{CreatePods, []string{"update", "patch"}, "apps", []string{"deployments", "daemonsets", "replicasets", "statefulsets"}},
-		{CreatePods, []string{"update", "patch"}, "batch", []string{"cronjobs"}},
-		// Upgraded connections are authorized as create or get.
-		{ExecPods, []string{"create", "get"}, "", []string{"pods/exec", "pods/attach"}},
-		{ExecPods, []string{"update", "patch"}, "", []string{"pods/ephemeralcontainers"}},
-		{CreateTokens, []string{"create"}, "", []string{"serviceaccounts/token"}},
-		{ReadSecrets, []string{"get", "list", "watch"}, "", []string{"secrets"}},
-		{ProxyNodes, []string{"get", "create"}, "", []string{"nodes/proxy"}},
-		{ApproveCertificates, []string{"approve"}, "certificates.k8s.io", []string{"signers"}},
-	})
+	impersonate  = unique.Make("impersonate")
+	roles        = unique.Make("roles")
+	clusterRoles = unique.Make("clusterroles")
 )
+
+var ways = prepareWays([]way{
+	{Bind, []string{"bind"}, rbacv1.GroupName, []string{"roles", "clusterroles"}},
+	{Escalate, []string{"escalate"}, rbacv1.GroupName, []string{"roles", "clusterroles"}},
+	{ImpersonateUsers, []string{"impersonate"}, "", []string{"users"}},
+	{ImpersonateUsers, []string{"impersonate:user-info"}, authenticationv1.GroupName, []string{"users"}},
+	{ImpersonateGroups, []string{"impersonate"}, "", []string{"groups"}},
+	{ImpersonateGroups, []string{"impersonate:user-info"}, authenticationv1.GroupName, []string{"groups"}},
+	{ImpersonateAccounts, []string{"impersonate"}, "", []string{"serviceaccounts"}},
+	{ImpersonateAccounts, []string{"impersonate:serviceaccount"}, authenticationv1.GroupName, []string{"serviceaccounts"}},
+	{CreatePods, []string{"create"}, "", []string{"pods", "replicationcontrollers"}},
+	{CreatePods, []string{"create"}, "apps", []string{"deployments", "daemonsets", "replicasets", "statefulsets"}},
+	{CreatePods, []string{"create"}, "batch", []string{"jobs", "cronjobs"}},
+	// A patch of a controller or of an existing template changes the ServiceAccount of its Pods.
+	{CreatePods, []string{"update", "patch"}, "", []string{"replicationcontrollers"}},
+	{CreatePods, []string{"update", "patch"}, "apps", []string{"deployments", "daemonsets", "replicasets", "statefulsets"}},
+	{CreatePods, []string{"update", "patch"}, "batch", []string{"cronjobs"}},
+	// Upgraded connections are authorized as create or get.
+	{ExecPods, []string{"create", "get"}, "", []string{"pods/exec", "pods/attach"}},
+	{ExecPods, []string{"update", "patch"}, "", []string{"pods/ephemeralcontainers"}},
+	{CreateTokens, []string{"create"}, "", []string{"serviceaccounts/token"}},
+	{ReadSecrets, []string{"get", "list", "watch"}, "", []string{"secrets"}},
+	{ProxyNodes, []string{"get", "create"}, "", []string{"nodes/proxy"}},
+	{ApproveCertificates, []string{"approve"}, "certificates.k8s.io", []string{"signers"}},
+})
 
 // preparedWay is a way in the form in which rules are compared.
 type preparedWay struct {
@@ -190,7 +193,10 @@ func (x *Index) WhoCan(w Who) WhoAnswer {
 	if asked.size == 0 {
 		return result
 	}
-	q := &whoEvaluation{evaluation: x.newEvaluation(w.Attributes, asked), found: map[*subject]bool{}}
+	q := &whoEvaluation{
+		evaluation: x.newEvaluation(w.Attributes, asked), found: map[*subject]bool{}, accounts: map[accountKey]*set{},
+		escalating: map[*node][]*role{}, leading: map[leadKey]func(uint32) bool{}, direct: map[*subject]*set{},
+	}
 	q.findDirect()
 	if w.Escalations {
 		q.findEscalations()
@@ -206,13 +212,11 @@ func (x *Index) WhoCan(w Who) WhoAnswer {
 type whoEvaluation struct {
 	*evaluation
 	found map[*subject]bool
-	// accounts are the clusters on which a ServiceAccount of the namespace is allowed. The
-	// namespace "*" stands for all namespaces.
-	accounts map[word]*set
-	// anyAccount are the clusters on which any ServiceAccount is allowed.
-	anyAccount set
-	// escalating are the roles with ways to gain permissions.
+	// accounts are the clusters on which ServiceAccounts are allowed. The namespace or name someWord stands for any of them.
+	accounts map[accountKey]*set
+	// escalating are the roles with ways to gain permissions, and leading caches where these lead.
 	escalating map[*node][]*role
+	leading    map[leadKey]func(cluster uint32) bool
 	// direct caches the clusters on which a subject is allowed.
 	direct map[*subject]*set
 	// names caches the names of all asked clusters.
@@ -221,8 +225,6 @@ type whoEvaluation struct {
 
 // findDirect finds the subjects that are allowed the request.
 func (q *whoEvaluation) findDirect() {
-	q.accounts, q.direct, q.escalating = map[word]*set{}, map[*subject]*set{}, map[*node][]*role{}
-	q.anyAccount = newBitmap(len(q.index.slots))
 	records := &q.index.records
 	for at, rules := range records.sets {
 		if records.marks[at]&q.marks == 0 {
@@ -260,14 +262,6 @@ func (q *whoEvaluation) findIn(in *bucket, v *verdict) {
 		}
 		for _, ref := range b.subjects {
 			q.found[ref.subject] = true
-			if namespace := ref.subject.accounts; namespace != noString {
-				in := q.accounts[namespace]
-				if in == nil {
-					in = &set{}
-					q.accounts[namespace] = in
-				}
-				q.each(b, v, func(_ *permit, id uint32) bool { in.add(id); q.anyAccount.add(id); return true })
-			}
 		}
 	}
 }
@@ -282,6 +276,9 @@ func (q *whoEvaluation) verdictOf(n *node) *verdict {
 
 // findEscalations finds the subjects that can gain the permission.
 func (q *whoEvaluation) findEscalations() {
+	for s := range q.found {
+		q.allowAccounts(s)
+	}
 	for _, rules := range q.index.records.sets {
 		if len(rules.escalations) > 0 {
 			for _, r := range rules.users {
@@ -305,17 +302,33 @@ func (q *whoEvaluation) findEscalations() {
 	}
 }
 
+// allowAccounts adds the clusters on which a subject is allowed to those of the ServiceAccounts that it stands for.
+func (q *whoEvaluation) allowAccounts(s *subject) {
+	of := s.accounts
+	if of == (accountKey{}) {
+		return
+	}
+	for _, k := range [...]accountKey{of, {of.namespace, someWord}, {someWord, of.name}, {someWord, someWord}} {
+		on := q.accounts[k]
+		if on == nil {
+			bitmap := newBitmap(len(q.index.slots))
+			on = &bitmap
+			q.accounts[k] = on
+		}
+		q.directOf(s).each(func(id uint32) bool { on.add(id); return true })
+	}
+}
+
 // canEscalate reports whether the bindings of a namespace matter at all.
 func (q *whoEvaluation) canEscalate(namespace word) bool {
-	return namespace == noString || namespace == q.namespace || q.accounts[namespace] != nil || q.accounts[anyWord] != nil
+	return namespace == noString || namespace == q.namespace || q.accounts[accountKey{namespace, someWord}] != nil || q.accounts[accountKey{anyWord, someWord}] != nil
 }
 
 // eachEscalation calls yield with the rules of a role that lead to the permission through a
 // binding, and the clusters where they do, until yield returns false.
 func (q *whoEvaluation) eachEscalation(b *binding, r *role, yield func(e escalation, cluster uint32) bool) bool {
-	for _, e := range r.rules.escalations {
-		_, _, _, names, _ := r.rules.lists(e.rule)
-		leads := q.leads(b, e.kind, names)
+	for i, e := range r.rules.escalations {
+		leads := q.cachedLeads(leadKey{b.namespace, r.rules, i})
 		if leads != nil && !eachCommon(&b.clusters, &r.clusters, &q.asked, func(id uint32) bool { return !leads(id) || yield(e, id) }) {
 			return false
 		}
@@ -323,60 +336,78 @@ func (q *whoEvaluation) eachEscalation(b *binding, r *role, yield func(e escalat
 	return true
 }
 
+// leadKey is an escalation of a rule set by a binding in a namespace, or by a ClusterRoleBinding.
+type leadKey struct {
+	namespace word
+	rules     *ruleSet
+	at        int
+}
+
+// cachedLeads returns the result of leads, which takes long only for rules with names.
+func (q *whoEvaluation) cachedLeads(k leadKey) func(cluster uint32) bool {
+	if _, _, _, names, _ := k.rules.lists(k.rules.escalations[k.at].rule); len(names) == 0 {
+		return q.leads(k)
+	}
+	leads, known := q.leading[k]
+	if !known {
+		leads = q.leads(k)
+		q.leading[k] = leads
+	}
+	return leads
+}
+
+func always(uint32) bool { return true }
+
 // leads returns whether a way leads to the permission on a cluster, or nil if it does on
 // none. Without names, the way is open for all names.
-func (q *whoEvaluation) leads(b *binding, kind EscalationKind, names []word) func(uint32) bool {
-	always := func(uint32) bool { return true }
-	switch kind {
+func (q *whoEvaluation) leads(k leadKey) func(cluster uint32) bool {
+	e := k.rules.escalations[k.at]
+	verbs, groups, resources, names, _ := k.rules.lists(e.rule)
+	everywhere := k.namespace == noString
+	applies := everywhere || k.namespace == q.namespace
+	// A Role allows nothing outside its namespace.
+	inRole := applies && q.namespace != noString && containsOrAny(resources, roles)
+	inClusterRole := applies && containsOrAny(resources, clusterRoles)
+	switch e.kind {
 	case Bind:
-		// The binding that the subject would create must apply to the request.
-		if !q.applies(b) {
+		switch {
+		case !inRole && !inClusterRole:
 			return nil
-		}
-		if len(names) == 0 {
+		case len(names) == 0:
 			return always
 		}
 		return func(id uint32) bool {
 			return slices.ContainsFunc(names, func(name word) bool {
-				return q.roleAllows(nodeKey{noString, name}, id) || q.namespace != noString && q.roleAllows(nodeKey{q.namespace, name}, id)
+				return inClusterRole && q.roleAllows(nodeKey{noString, name}, id) || inRole && q.roleAllows(nodeKey{q.namespace, name}, id)
 			})
 		}
 	case Escalate:
-		if !q.applies(b) {
-			return nil
-		}
-		return always
-	case ImpersonateUsers, ImpersonateGroups:
-		// Users and groups have no namespace.
-		if b.namespace != noString {
-			return nil
-		}
-		if len(names) == 0 {
+		// ClusterRoles have no namespace, so a RoleBinding does not allow their escalation.
+		if inRole || inClusterRole && everywhere {
 			return always
 		}
-		return q.anyDirect(names, kind == ImpersonateGroups)
-	case ImpersonateAccounts, CreateTokens:
-		if len(names) > 0 && b.namespace != noString {
-			accounts := make([]word, len(names))
-			for i, name := range names {
-				accounts[i] = unique.Make(serviceaccount.MakeUsername(b.namespace.Value(), name.Value()))
-			}
-			return q.anyDirect(accounts, false)
-		}
-		return q.accountsIn(b.namespace)
-	case CreatePods, ExecPods, ReadSecrets:
-		return q.accountsIn(b.namespace)
-	case ProxyNodes:
-		if b.namespace != noString {
+	case ImpersonateUsers, ImpersonateGroups:
+		// Users and groups have no namespace.
+		switch {
+		case !everywhere:
 			return nil
+		case len(names) == 0:
+			return always
 		}
-		return q.anyAccount.has
+		return q.identities(names, e.kind == ImpersonateGroups, containsOrAny(verbs, impersonate) && containsOrAny(groups, noString))
+	case ImpersonateAccounts, CreateTokens:
+		return q.accountsIn(k.namespace, names)
+	case CreatePods, ExecPods, ReadSecrets:
+		return q.accountsIn(k.namespace, nil)
+	case ProxyNodes:
+		if everywhere {
+			return q.accountsIn(noString, nil)
+		}
 	case ApproveCertificates:
 		// Signers have no namespace.
-		if b.namespace != noString || len(names) > 0 && !slices.ContainsFunc(names, issuesClients) {
-			return nil
+		if everywhere && (len(names) == 0 || slices.ContainsFunc(names, issuesClients)) {
+			return always
 		}
-		return always
 	}
 	return nil
 }
@@ -387,17 +418,34 @@ func issuesClients(name word) bool {
 	return slices.Contains([]string{"kubernetes.io/kube-apiserver-client", "kubernetes.io/*"}, name.Value())
 }
 
-// accountsIn returns the clusters on which a ServiceAccount of a namespace is allowed; the
-// empty namespace stands for all namespaces.
-func (q *whoEvaluation) accountsIn(namespace word) func(uint32) bool {
+// accountsIn returns the clusters on which a ServiceAccount of a namespace is allowed, by itself or through its groups, or
+// nil if there are none. The empty namespace stands for all namespaces. Without names, all ServiceAccounts count.
+func (q *whoEvaluation) accountsIn(namespace word, names []word) func(uint32) bool {
 	if namespace == noString {
-		return q.anyAccount.has
+		namespace = someWord
 	}
-	in, all := q.accounts[namespace], q.accounts[anyWord]
-	if in == nil && all == nil {
+	if len(names) == 0 {
+		names = []word{someWord}
+	} else {
+		names = append(slices.Clone(names), anyWord)
+	}
+	var on []*set
+	for _, name := range names {
+		for _, in := range [...]word{namespace, anyWord} {
+			if s := q.accounts[accountKey{in, name}]; s != nil {
+				on = append(on, s)
+			}
+		}
+	}
+	return inAny(on)
+}
+
+// inAny returns whether any of the sets contains a cluster, or nil without sets.
+func inAny(sets []*set) func(uint32) bool {
+	if len(sets) == 0 {
 		return nil
 	}
-	return func(id uint32) bool { return in != nil && in.has(id) || all != nil && all.has(id) }
+	return func(id uint32) bool { return slices.ContainsFunc(sets, func(s *set) bool { return s.has(id) }) }
 }
 
 func (q *whoEvaluation) roleAllows(k nodeKey, id uint32) bool {
@@ -408,18 +456,25 @@ func (q *whoEvaluation) roleAllows(k nodeKey, id uint32) bool {
 	return slices.ContainsFunc(q.verdictOf(n).permits, func(p permit) bool { return p.role.clusters.has(id) })
 }
 
-// anyDirect returns the clusters on which any of the users or groups is allowed.
-func (q *whoEvaluation) anyDirect(names []word, groups bool) func(uint32) bool {
+// identities returns the clusters on which any of the users, with the groups that an API server adds, or any of the groups
+// is allowed. masters is false if the group system:masters cannot be impersonated.
+func (q *whoEvaluation) identities(names []word, groups, masters bool) func(uint32) bool {
 	var on []*set
 	for _, name := range names {
-		if s := q.index.records.subjects[subjectKey{name, groups}]; s != nil && q.found[s] {
-			on = append(on, q.directOf(s))
+		identity := Subject{Groups: []string{name.Value()}}
+		switch {
+		case !groups:
+			identity = SubjectFor(name.Value(), nil)
+		case masters && name.Value() == user.SystemPrivilegedGroup:
+			return always
+		}
+		for _, s := range q.index.subjectsOf(identity) {
+			if q.found[s] {
+				on = append(on, q.directOf(s))
+			}
 		}
 	}
-	if len(on) == 0 {
-		return nil
-	}
-	return func(id uint32) bool { return slices.ContainsFunc(on, func(s *set) bool { return s.has(id) }) }
+	return inAny(on)
 }
 
 func (q *whoEvaluation) directOf(s *subject) *set {

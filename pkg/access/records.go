@@ -8,6 +8,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
@@ -116,10 +117,12 @@ func (k subjectKey) subject() rbac.Subject { return rbac.Subject{Group: k.group,
 type subject struct {
 	subjectKey
 	bindings []subjectBinding
-	// accounts is the namespace of the ServiceAccounts that the subject stands for. It is
-	// "*" for all namespaces, and empty if the subject is no ServiceAccount.
-	accounts word
+	// accounts are the ServiceAccounts that the subject stands for. It is zero if there are none.
+	accounts accountKey
 }
+
+// accountKey is a ServiceAccount. "*" stands for all namespaces or names.
+type accountKey struct{ namespace, name word }
 
 // subjectRef is a subject of a binding, and the position of the binding in its list.
 type subjectRef struct {
@@ -308,19 +311,20 @@ func (x *records) binding(given *newBinding) *binding {
 	return b
 }
 
-// accountsOf returns the namespace of the ServiceAccounts that a subject stands for.
-func accountsOf(s rbac.Subject) word {
+// accountsOf returns the ServiceAccounts that a subject stands for.
+func accountsOf(s rbac.Subject) accountKey {
+	namespace, all := strings.CutPrefix(s.Name, serviceaccount.ServiceAccountGroupPrefix)
 	switch {
-	case s.Group && s.Name == serviceaccount.AllServiceAccountsGroup:
-		return anyWord
-	case s.Group && strings.HasPrefix(s.Name, serviceaccount.ServiceAccountGroupPrefix):
-		return unique.Make(strings.TrimPrefix(s.Name, serviceaccount.ServiceAccountGroupPrefix))
+	case s.Group && (s.Name == serviceaccount.AllServiceAccountsGroup || s.Name == user.AllAuthenticated):
+		return accountKey{anyWord, anyWord}
+	case s.Group && all && strings.Trim(namespace, "*") != "":
+		return accountKey{unique.Make(namespace), anyWord}
 	case !s.Group:
-		if namespace, _, err := serviceaccount.SplitUsername(s.Name); err == nil {
-			return unique.Make(namespace)
+		if namespace, name, err := serviceaccount.SplitUsername(s.Name); err == nil {
+			return accountKey{unique.Make(namespace), unique.Make(name)}
 		}
 	}
-	return noString
+	return accountKey{}
 }
 
 func (x *records) deleteBinding(b *binding) {

@@ -14,6 +14,8 @@ type word = unique.Handle[string]
 var (
 	anyWord  = unique.Make("*")
 	noString = unique.Make("")
+	// someWord differs from every string.
+	someWord word
 )
 
 // ruleSet contains the rules of one or several roles. It is immutable except for users.

@@ -29,4 +29,10 @@
 //
 //	ACCESS_REVIEWS  number of reviews; the default is 20000, and 200000 in `make campaign`
 //	ACCESS_SEED     seed of the random values; the default is 1
+//
+// # Escalation paths
+//
+// A model tries all requests that are escalation paths, for all names and namespaces, under random
+// RBAC of two clusters. The index must mark exactly the rules that allow one of these requests, if
+// its result is allowed the request in question. This test needs no API server.
 package differential
