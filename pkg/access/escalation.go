@@ -1,6 +1,7 @@
 package access
 
 import (
+	"crypto/sha256"
 	"slices"
 	"strings"
 	"unique"
@@ -155,7 +156,7 @@ type Who struct {
 	Clusters   []string
 	// Escalations includes the subjects that can gain the permission.
 	Escalations bool
-	// Limit bounds the number of subjects. After is the last subject of the previous page.
+	// Limit bounds the number of subjects. After is the last subject of the previous page, or its Position.
 	Limit int
 	After *rbac.Subject
 	// MaxGrants bounds the grants and the escalations of each subject.
@@ -521,11 +522,27 @@ func (q *whoEvaluation) page(w *Who, result *WhoAnswer) []*subject {
 	return buffer
 }
 
-// compareSubjects orders users first, and then by name.
+// positionBytes is the number of bytes of a name in a position.
+const positionBytes = 512
+
+// Position returns the position of a subject in pages of subjects. Its name is bounded: a longer one is replaced by its
+// start and its hash. No name of a subject contains the byte between them, which is not UTF-8.
+func Position(s rbac.Subject) rbac.Subject {
+	if len(s.Name) > positionBytes+1+sha256.Size {
+		sum := sha256.Sum256([]byte(s.Name))
+		s.Name = s.Name[:positionBytes] + "\xff" + string(sum[:])
+	}
+	return s
+}
+
+// compareSubjects orders users first, and then by the names of their positions.
 func compareSubjects(a, b rbac.Subject) int {
 	switch {
 	case a.Group == b.Group:
-		return strings.Compare(a.Name, b.Name)
+		if c := strings.Compare(a.Name[:min(len(a.Name), positionBytes)], b.Name[:min(len(b.Name), positionBytes)]); c != 0 {
+			return c
+		}
+		return strings.Compare(Position(a).Name, Position(b).Name)
 	case a.Group:
 		return 1
 	}

@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -22,8 +24,12 @@ func (p *pager) ordered(ctx context.Context) ([]search.Item, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	if p.position != nil && p.position.UID != startUID && p.position.Column != (column != "") {
-		return nil, "", fmt.Errorf("values of another type were added: %w", search.ErrExpired)
+	// Values of another type were added or removed since the previous page.
+	if at := p.position; at != nil && at.UID != startUID && at.Column != (column != "") {
+		if at.Column {
+			at.Keys[0] = columnKey(p.request.OrderBy[0].Property, at.Keys[0])
+		}
+		column = ""
 	}
 	if column != "" {
 		return p.orderedByColumn(ctx, column)
@@ -33,7 +39,7 @@ func (p *pager) ordered(ctx context.Context) ([]search.Item, string, error) {
 
 // column returns the column by which the database can order, or "" if there is none. Only names and
 // creation times have such columns. These columns do not contain values of other types. Only values in the selection count:
-// the caller could observe others, in the time of the answer and in the expiry of tokens.
+// the caller could observe others in the time of the answer.
 func (p *pager) column(ctx context.Context) (string, error) {
 	if p.condition.refine || len(p.request.OrderBy) != 1 {
 		return "", nil
@@ -56,6 +62,20 @@ func (p *pager) column(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return column, nil
+}
+
+// columnKey returns the order key of a value of a column, which is nil for a missing property.
+func columnKey(property string, value *string) *string {
+	if value == nil {
+		return nil
+	}
+	key := orderKey(unescape(*value))
+	if property == query.Created {
+		// The position is valid, so this is a number.
+		micros, _ := strconv.ParseInt(*value, 10, 64)
+		key = timeKey(time.UnixMicro(micros))
+	}
+	return &key
 }
 
 // sorted is a resource with its value in the order of a column.

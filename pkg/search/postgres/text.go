@@ -85,10 +85,14 @@ func orderKey(text string) string {
 		return string(appendHex([]byte{numberRank}, orderedFloat(number)))
 	}
 	if at, is := query.ParseTime(text); is {
-		key := appendHex([]byte{timeRank}, uint64(at.Unix())^1<<63)
-		return string(appendHex(key, uint64(at.Nanosecond())))
+		return timeKey(at)
 	}
 	return string(rune(textRank)) + escape(text)
+}
+
+func timeKey(at time.Time) string {
+	key := appendHex([]byte{timeRank}, uint64(at.Unix())^1<<63)
+	return string(appendHex(key, uint64(at.Nanosecond())))
 }
 
 func appendHex(key []byte, value uint64) []byte {

@@ -145,7 +145,10 @@ func Request(in *searchv1alpha1.SearchRequest, path *field.Path) (*search.Reques
 			errs = append(errs, field.Invalid(path.Child("orderBy").Index(i), shortened(text), message))
 			continue
 		}
-		out.OrderBy = append(out.OrderBy, order)
+		// A repeated property changes no order, but its value would be several times in the continue token.
+		if !slices.ContainsFunc(out.OrderBy, func(o search.Order) bool { return o.Property == order.Property }) {
+			out.OrderBy = append(out.OrderBy, order)
+		}
 	}
 	return out, errs
 }

@@ -2,12 +2,15 @@ package postgres_test
 
 import (
 	"encoding/base64"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/postgres"
@@ -81,6 +84,55 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
 		}
 		if third := page(engine, property, second.Continue); third.Continue != "" {
 			t.Errorf("token of the last page by %s = %q, want none", property, third.Continue)
+		}
+	}
+}
+
+// TestTokensSurviveOtherTypes checks that a cluster cannot end the pages of an order for all callers by reporting, and
+// deleting, values of another type.
+func TestTokensSurviveOtherTypes(t *testing.T) {
+	engine := open(t, postgres.Options{DSN: postgrestest.Start(t)})
+	var want []string
+	report := &search.Report{Cluster: "c1", Full: true, Time: time.Now()}
+	for i := range 20 {
+		properties := []query.Property{text("kind", "ConfigMap"), text("kind_plural", "configmaps"), text("name", fmt.Sprintf("config-%02d\x01", i))}
+		if i < 15 {
+			properties = append(properties, text("created", fmt.Sprintf("2025-11-01T00:00:00.0000%02dZ", i)))
+		}
+		report.Put = append(report.Put, resource("c1", fmt.Sprintf("%02d", i), properties...))
+		want = append(want, report.Put[i].UID)
+	}
+	mustApply(t, engine, report)
+	other := resource("c2", "other", text("kind", "ConfigMap"), text("kind_plural", "configmaps"), text("name", "123"), text("created", "new"))
+	for _, order := range []search.Order{{Property: query.Name}, {Property: query.Name, Descending: true}, {Property: query.Created}, {Property: query.Created, Descending: true}} {
+		var got []string
+		for page, token := 0, ""; page == 0 || token != ""; page++ {
+			result, err := engine.Search(within(t), visibility.Everything(), &search.Request{Items: true, Limit: 3, OrderBy: []search.Order{order}, Continue: token, Now: time.Now()})
+			if err != nil {
+				t.Fatalf("page %d by %v: %v", page, order, err)
+			}
+			for i := range result.Items {
+				if result.Items[i].Cluster == "c1" {
+					got = append(got, result.Items[i].UID)
+				}
+			}
+			token = result.Continue
+			change := &search.Report{Cluster: "c2", Time: time.Now(), Put: []search.Resource{other}}
+			if page%3 == 2 {
+				change.Put, change.Delete = nil, []string{other.UID}
+			}
+			mustApply(t, engine, change)
+		}
+		mustApply(t, engine, &search.Report{Cluster: "c2", Time: time.Now(), Delete: []string{other.UID}})
+		inOrder := slices.Clone(want)
+		switch {
+		case order.Descending && order.Property == query.Created:
+			slices.Reverse(inOrder[:15])
+		case order.Descending:
+			slices.Reverse(inOrder)
+		}
+		if !slices.Equal(got, inOrder) {
+			t.Errorf("items by %v = %v, want %v", order, got, inOrder)
 		}
 	}
 }

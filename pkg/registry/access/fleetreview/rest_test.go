@@ -293,6 +293,54 @@ func TestSubjectReview(t *testing.T) {
 	}
 }
 
+// TestSubjectReviewPagesOfLongNames checks that reported names of any length end no list: every token is accepted, and the
+// pages contain each subject once.
+func TestSubjectReviewPagesOfLongNames(t *testing.T) {
+	o := newOptions(t)
+	u := &access.Update{Bindings: map[rbac.Key]access.Binding{}}
+	want := map[string]bool{}
+	for i, length := range []int{1, 511, 512, 513, 544, 545, 546, 3 << 10, 4 << 10, 64 << 10, 1 << 20} {
+		for j, kind := range []string{"User", "User", "Group"} {
+			binding := fmt.Sprintf("long-%02d-%d", i, j)
+			u.Bindings[rbac.Key{Kind: "ClusterRoleBinding", Name: binding}] = access.Binding{
+				RoleRef:  rbacv1.RoleRef{Kind: "ClusterRole", Name: "cleaner"},
+				Subjects: []rbacv1.Subject{{Kind: kind, Name: strings.Repeat("z", length-1) + fmt.Sprint(j)}},
+			}
+			want[binding] = true
+		}
+	}
+	if err := o.Index.(*access.Index).Update("a", u); err != nil {
+		t.Fatal(err)
+	}
+	spec := accessv1alpha1.FleetSubjectReviewSpec{AccessRequest: deleteSecrets, Page: accessv1alpha1.Page{Limit: ptr.To[int32](1)}}
+	pages := 0
+	for {
+		review, err := create(t, NewSubjects(o), "viewer", &accessv1alpha1.FleetSubjectReview{Spec: spec})
+		if err != nil {
+			t.Fatalf("page %d after a token of %d bytes: %v", pages+1, len(spec.Continue), err)
+		}
+		pages++
+		status := review.(*accessv1alpha1.FleetSubjectReview).Status
+		for _, s := range status.Subjects {
+			if len(s.Grants) > 0 && strings.HasPrefix(s.Grants[0].Binding.Name, "long-") {
+				if !want[s.Grants[0].Binding.Name] {
+					t.Errorf("page %d contains the subject of %s again", pages, s.Grants[0].Binding.Name)
+				}
+				delete(want, s.Grants[0].Binding.Name)
+			}
+		}
+		if spec.Continue = status.Continue; spec.Continue == "" {
+			if len(want) > 0 || pages != int(status.Total) {
+				t.Errorf("%d pages of %d subjects, without those of %v", pages, status.Total, want)
+			}
+			return
+		}
+		if len(spec.Continue) > maxText {
+			t.Errorf("token after page %d has %d bytes, want at most %d", pages, len(spec.Continue), maxText)
+		}
+	}
+}
+
 func TestBounds(t *testing.T) {
 	o := newOptions(t)
 	long := strings.Repeat("x", maxText+1)

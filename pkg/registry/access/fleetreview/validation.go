@@ -137,7 +137,9 @@ const (
 	groupPrefix = "group:"
 )
 
+// continueAfterSubject returns a token of bounded length: clusters report names of any length.
 func continueAfterSubject(s rbac.Subject) string {
+	s = access.Position(s)
 	if s.Group {
 		return continueAfter(groupPrefix + s.Name)
 	}
