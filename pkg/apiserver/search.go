@@ -307,11 +307,11 @@ func namesOf(clusters clusterinformers.ManagedClusterInformer) ([]string, error)
 // reviews returns the dependencies of reviews of fleet access.
 func (f *fleetSearch) reviews(informers informerFactories, hubCluster string) fleetreview.Options {
 	clusters, sets := informers.clusters.Cluster().V1().ManagedClusters(), informers.sets.Cluster().V1beta2().ManagedClusterSets()
-	works := informers.works.Work().V1().ManifestWorks()
+	permissions := informers.own.Rbac().V1alpha1().ClusterPermissions()
 	return fleetreview.Options{
-		Works: works.Lister(), Index: f.access, Scopes: f.scopes, Clusters: clusters.Lister(), Sets: sets.Lister(), HubCluster: hubCluster,
+		Permissions: permissions.Lister(), Index: f.access, Scopes: f.scopes, Clusters: clusters.Lister(), Sets: sets.Lister(), HubCluster: hubCluster,
 		Synced: func() bool {
-			return clusters.Informer().HasSynced() && sets.Informer().HasSynced() && works.Informer().HasSynced()
+			return clusters.Informer().HasSynced() && sets.Informer().HasSynced() && permissions.Informer().HasSynced()
 		},
 	}
 }

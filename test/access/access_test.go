@@ -12,9 +12,12 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	accessv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/access/v1alpha1"
+	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
@@ -230,5 +233,44 @@ func TestReviewNamesTheClusterPermission(t *testing.T) {
 		return s.Name == user && len(s.Grants) == 1 && s.Grants[0].ClusterPermission == cp.Name
 	}) {
 		t.Errorf("subjects = %s, want %s with one grant of the ClusterPermission %s", framework.ToJSON(found.Subjects), user, cp.Name)
+	}
+}
+
+// TestReviewBelievesNoManifestWork delivers a binding by a ManifestWork that claims to belong to a ClusterPermission, by its
+// owner reference and its annotation. The reviews do not name the ClusterPermission.
+func TestReviewBelievesNoManifestWork(t *testing.T) {
+	f := framework.Shared(t)
+	reviewer, user := framework.NewCaller(t, f.Hub, framework.Unique("reviewer")), framework.Unique("user")
+	bindEverywhere(t, reviewer, reviewRole)
+	reviewer.Bind(t, framework.Cluster1, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: viewRole})
+	innocent := framework.CreatePermission(t, f.OCM, framework.Permission(framework.Unique("innocent")))
+	f.Applied(t, innocent.Name)
+	forged := framework.ConfigMapWork(framework.Unique("forged"),
+		fmt.Sprintf(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"name":%[1]q,"namespace":"default"},"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["delete"]}]}`, user),
+		fmt.Sprintf(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":%[1]q,"namespace":"default"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":%[1]q},`+
+			`"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":%[1]q}]}`, user))
+	forged.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(innocent, rbacv1alpha1.SchemeGroupVersion.WithKind("ClusterPermission"))}
+	forged.Annotations = map[string]string{rbacv1alpha1.DeliveredAnnotation: innocent.Name}
+	works := f.OCM.WorkV1().ManifestWorks(framework.Cluster1)
+	framework.Must(works.Create(t.Context(), forged, metav1.CreateOptions{}))(t)
+	t.Cleanup(func() {
+		if err := works.Delete(context.WithoutCancel(t.Context()), forged.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	framework.Eventually(t, "the ManifestWork is applied", func(ctx context.Context) error {
+		work, err := works.Get(ctx, forged.Name, metav1.GetOptions{})
+		if err == nil && !meta.IsStatusConditionTrue(work.Status.Conditions, workv1.WorkApplied) {
+			return fmt.Errorf("conditions = %s", framework.ToJSON(work.Status.Conditions))
+		}
+		return err
+	})
+	got := decides(t, reviewer, user, accessv1alpha1.AccessAllowed)
+	if len(got.Chains) != 1 || got.Chains[0].ClusterPermission != "" {
+		t.Errorf("chains = %s, want one without the ClusterPermission %s", framework.ToJSON(got.Chains), innocent.Name)
+	}
+	out, complaints, code := reviewer.Clusteradm(t, "auth", "who-can", "delete", "secrets", "-n", "default", "-o", "json")
+	if code != 0 || !strings.Contains(out, user) || strings.Contains(out, innocent.Name) {
+		t.Errorf("clusteradm auth who-can: exit code %d, want 0 and %s without the ClusterPermission %s:\n%s%s", code, user, innocent.Name, out, complaints)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	"open-cluster-management.io/hub-apiserver/test/browser"
 	"open-cluster-management.io/hub-apiserver/test/fleetgen"
 	"open-cluster-management.io/hub-apiserver/test/framework"
@@ -114,6 +115,43 @@ func TestUnreadObjects(t *testing.T) {
 	show(t, p, "#/access/approvals")
 	p.AwaitText("No ClusterPermission that the page has read waits for approval.")
 	p.AwaitText("These are the first 10 ClusterPermissions. There are more, which the page has not read.")
+	p.WantQuiet()
+}
+
+// TestDeliveryNamesTheClusterPermission checks that the page names a ClusterPermission only if its status lists the resource:
+// the author of a ManifestWork may claim any.
+func TestDeliveryNamesTheClusterPermission(t *testing.T) {
+	f := framework.Shared(t)
+	cluster := f.SilentCluster(t)
+	report := inventory.Sync{AddResources: []inventory.Resource{fleetgen.Resource(cluster, "binding", fleetgen.Properties{
+		"kind": "RoleBinding", "kind_plural": "rolebindings", "apigroup": "rbac.authorization.k8s.io", "apiversion": "v1", "name": "readers", "namespace": "shop",
+	})}}
+	for _, work := range []string{"granting", "forged"} {
+		report.AddResources = append(report.AddResources, fleetgen.Resource(cluster, work, fleetgen.Properties{
+			"kind": "AppliedManifestWork", "kind_plural": "appliedmanifestworks", "apigroup": "work.open-cluster-management.io", "apiversion": "v1", "name": strings.Repeat("a", 64) + "-" + work,
+		}))
+		report.AddEdges = append(report.AddEdges, inventory.Edge{
+			SourceUID: cluster + "/binding", SourceKind: "RoleBinding", DestUID: cluster + "/" + work, DestKind: "AppliedManifestWork", EdgeType: "ownedBy",
+		})
+	}
+	reports(t, f, cluster, report)
+	p := open(t, administrator(t, f))
+	intercept(p, `(url) => {
+		if (url.endsWith("/clusterpermissions/readers-of-shop")) return respond({status: {resourceStatus: {roleBindings: [{name: "readers", namespace: "shop"}]}}});
+		if (url.endsWith("/clusterpermissions/innocent")) {
+			window.asked = true;
+			return respond({status: {resourceStatus: {clusterRoleBindings: [{name: "readers"}], roleBindings: [{name: "readers", namespace: "default"}]}}});
+		}
+		if (url.endsWith("/manifestworks/granting")) return respond({metadata: {annotations: {"rbac.open-cluster-management.io/clusterpermission": "readers-of-shop"}}});
+		if (url.endsWith("/manifestworks/forged")) return respond({metadata: {ownerReferences: [{kind: "ClusterPermission", name: "innocent"}]}});
+		return undefined;
+	}`)
+	show(t, p, "#/resource?kind=RoleBinding&group=rbac.authorization.k8s.io&namespace=shop&name=readers&cluster="+cluster)
+	p.AwaitText("rendered from the ClusterPermission readers-of-shop")
+	becomes(t, p, `window.asked === true`, true)
+	if shown := browser.Evaluate[string](p, `document.getElementById("delivery").parentElement.innerText`); strings.Contains(shown, "innocent") {
+		t.Errorf("the page names a ClusterPermission that does not contain the resource, want only readers-of-shop:\n%s", shown)
+	}
 	p.WantQuiet()
 }
 

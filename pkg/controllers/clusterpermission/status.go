@@ -155,7 +155,7 @@ func newStatus(permission *rbacv1alpha1.ClusterPermission, seen observation) rba
 		setApplied(set, seen.work)
 	}
 	if reported(seen.work) {
-		status.ResourceStatus = resourceStatus(permission.Status.ResourceStatus, generation, seen.work)
+		status.ResourceStatus = resourceStatus(permission.Status.ResourceStatus, generation, seen)
 		setRolesExist(set, &status, spec, seen.work)
 	} else if seen.work == nil {
 		status.ResourceStatus = nil
@@ -338,14 +338,24 @@ func deliveredObjects(work *workv1.ManifestWork) []delivered {
 	return out
 }
 
-func resourceStatus(old *rbacv1alpha1.ResourceStatus, generation int64, work *workv1.ManifestWork) *rbacv1alpha1.ResourceStatus {
+// resourceStatus returns the state of the delivered objects. Another writer may have added objects to the ManifestWork, so
+// it lists only those that are rendered, or were before.
+func resourceStatus(old *rbacv1alpha1.ResourceStatus, generation int64, seen observation) *rbacv1alpha1.ResourceStatus {
 	before := conditionsBefore(old)
+	rendered := map[objectKey]bool{}
+	if seen.result.Work != nil {
+		for _, d := range deliveredObjects(seen.result.Work) {
+			rendered[objectKey{d.kind, d.namespace, d.name}] = true
+		}
+	}
 	out := &rbacv1alpha1.ResourceStatus{}
-	for _, d := range deliveredObjects(work) {
-		if d.readOnly {
+	for _, d := range deliveredObjects(seen.work) {
+		key := objectKey{d.kind, d.namespace, d.name}
+		conditions, listed := before[key]
+		if d.readOnly || !listed && !rendered[key] {
 			continue
 		}
-		conditions := slices.Clone(before[objectKey{d.kind, d.namespace, d.name}])
+		conditions = slices.Clone(conditions)
 		meta.SetStatusCondition(&conditions, appliedCondition(d, generation))
 		clusterScoped := rbacv1alpha1.ClusterScopedResourceStatus{Name: d.name, Conditions: conditions}
 		namespaced := rbacv1alpha1.NamespacedResourceStatus{Name: d.name, Namespace: d.namespace, Conditions: conditions}

@@ -107,6 +107,26 @@ func TestStatusFollowsTheManifestWork(t *testing.T) {
 	}
 }
 
+// TestStatusListsNoObjectsOfOthers checks that the status does not list an object that another writer has added to the
+// ManifestWork: reviews of fleet access rely on it.
+func TestStatusListsNoObjectsOfOthers(t *testing.T) {
+	cp := permission(nil)
+	seen := observed(t, cp, metav1.ConditionTrue, metav1.ConditionTrue)
+	seen.work.Spec.Workload.Manifests = append(seen.work.Spec.Workload.Manifests, workv1.Manifest{RawExtension: runtime.RawExtension{
+		Raw: []byte(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"cluster-admin"}}`),
+	}})
+	seen.work.Status.ResourceStatus.Manifests = append(seen.work.Status.ResourceStatus.Manifests, workv1.ManifestCondition{
+		ResourceMeta: workv1.ManifestResourceMeta{Ordinal: 2, Group: rbacv1.GroupName, Kind: "ClusterRoleBinding", Name: "cluster-admin"},
+		Conditions:   []metav1.Condition{{Type: workv1.WorkApplied, Status: metav1.ConditionTrue}},
+	})
+	for _, err := range []error{nil, errors.New("manifestworks is forbidden by policy")} {
+		seen.err = err
+		if got := newStatus(cp, seen).ResourceStatus.ClusterRoleBindings; len(got) != 1 || got[0].Name != "cp" {
+			t.Errorf("status of the ClusterRoleBindings after error %v = %+v, want only cp", err, got)
+		}
+	}
+}
+
 // TestReportOnOlderGenerationDoesNotCount checks that a report on an older generation of the
 // ManifestWork has no effect on the status.
 func TestReportOnOlderGenerationDoesNotCount(t *testing.T) {

@@ -1,13 +1,11 @@
 package fleetreview
 
 import (
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
-	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
@@ -32,26 +30,40 @@ func (o Options) deliveriesTo(clusters []string) (deliveries, error) {
 	return all, nil
 }
 
-// deliveredBy returns the names of the ClusterPermissions that delivered the bindings of a cluster. The status of their
-// ManifestWorks contains the objects that are applied.
+// deliveredBy returns the names of the ClusterPermissions that delivered the bindings of a cluster, the oldest if there are
+// several. It reads their status, which only the server writes: authors of ManifestWorks choose the owner references,
+// annotations and manifests of these.
 func (o Options) deliveredBy(cluster string) (map[rbac.Key]string, error) {
-	works, err := o.Works.ManifestWorks(cluster).List(labels.Everything())
+	permissions, err := o.Permissions.ClusterPermissions(cluster).List(labels.Everything())
 	if err != nil {
 		return nil, err
 	}
-	names := map[rbac.Key]string{}
-	for _, work := range works {
-		owner := metav1.GetControllerOf(work)
-		if owner == nil || owner.Kind != "ClusterPermission" || owner.APIVersion != rbacv1alpha1.SchemeGroupVersion.String() {
-			continue
+	by := map[rbac.Key]*rbacv1alpha1.ClusterPermission{}
+	for _, permission := range permissions {
+		add := func(key rbac.Key, conditions []metav1.Condition) {
+			if first := by[key]; meta.IsStatusConditionTrue(conditions, rbacv1alpha1.ConditionResourceApplied) && (first == nil || older(permission, first)) {
+				by[key] = permission
+			}
 		}
-		for i := range work.Status.ResourceStatus.Manifests {
-			m := &work.Status.ResourceStatus.Manifests[i]
-			binding := m.ResourceMeta.Kind == rbac.KindRoleBinding || m.ResourceMeta.Kind == rbac.KindClusterRoleBinding
-			if binding && m.ResourceMeta.Group == rbacv1.GroupName && meta.IsStatusConditionTrue(m.Conditions, workv1.WorkApplied) {
-				names[rbac.Key{Kind: m.ResourceMeta.Kind, Namespace: m.ResourceMeta.Namespace, Name: m.ResourceMeta.Name}] = owner.Name
+		if applied := permission.Status.ResourceStatus; applied != nil {
+			for _, b := range applied.ClusterRoleBindings {
+				add(rbac.Key{Kind: rbac.KindClusterRoleBinding, Name: b.Name}, b.Conditions)
+			}
+			for _, b := range applied.RoleBindings {
+				add(rbac.Key{Kind: rbac.KindRoleBinding, Namespace: b.Namespace, Name: b.Name}, b.Conditions)
 			}
 		}
 	}
+	names := make(map[rbac.Key]string, len(by))
+	for key, permission := range by {
+		names[key] = permission.Name
+	}
 	return names, nil
+}
+
+func older(a, b *rbacv1alpha1.ClusterPermission) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.Name < b.Name
 }

@@ -20,7 +20,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
 	setlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1beta2"
-	worklisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/work/v1"
+	rbaclisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/rbac/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
@@ -41,7 +41,8 @@ type Options struct {
 	Scopes   search.Scopes
 	Clusters clusterlisters.ManagedClusterLister
 	Sets     setlisters.ManagedClusterSetLister
-	Works    worklisters.ManifestWorkLister
+	// Permissions are named by the bindings that they delivered.
+	Permissions rbaclisters.ClusterPermissionLister
 	// Synced reports whether all of them are listed.
 	Synced func() bool
 	// HubCluster is the name of the cluster that is the hub itself. It may be empty.

@@ -22,12 +22,11 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
-	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
 	setlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1beta2"
-	worklisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/work/v1"
+	rbaclisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/rbac/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
@@ -120,21 +119,25 @@ func deliveredOptions(t *testing.T, permissions map[string]string) Options {
 	if err := sets.Add(&clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "north"}}); err != nil {
 		t.Fatal(err)
 	}
-	works := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	for cluster, permission := range permissions {
-		work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "work", OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: rbacv1alpha1.SchemeGroupVersion.String(), Kind: "ClusterPermission", Name: permission, Controller: ptr.To(true)},
-		}}}
-		work.Status.ResourceStatus.Manifests = []workv1.ManifestCondition{{
-			ResourceMeta: workv1.ManifestResourceMeta{Group: rbacv1.GroupName, Kind: "ClusterRoleBinding", Name: "cleaner"},
-			Conditions:   []metav1.Condition{{Type: workv1.WorkApplied, Status: metav1.ConditionTrue}},
+	delivering := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	for cluster, name := range permissions {
+		permission := &rbacv1alpha1.ClusterPermission{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}
+		permission.Status.ResourceStatus = &rbacv1alpha1.ResourceStatus{ClusterRoleBindings: []rbacv1alpha1.ClusterScopedResourceStatus{
+			{Name: "cleaner", Conditions: []metav1.Condition{{Type: rbacv1alpha1.ConditionResourceApplied, Status: metav1.ConditionTrue}}},
 		}}
-		if err := works.Add(work); err != nil {
-			t.Fatal(err)
+		notApplied := &rbacv1alpha1.ClusterPermission{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "a-not-applied"}}
+		notApplied.Status.ResourceStatus = permission.Status.ResourceStatus.DeepCopy()
+		notApplied.Status.ResourceStatus.ClusterRoleBindings[0].Conditions[0].Status = metav1.ConditionFalse
+		newer := permission.DeepCopy()
+		newer.Name, newer.CreationTimestamp = "a-newer", metav1.Now()
+		for _, p := range []*rbacv1alpha1.ClusterPermission{permission, notApplied, newer} {
+			if err := delivering.Add(p); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	return Options{
-		Works: worklisters.NewManifestWorkLister(works), Index: index, Scopes: scopes{t}, Clusters: clusterlisters.NewManagedClusterLister(clusters), Sets: setlisters.NewManagedClusterSetLister(sets),
+		Permissions: rbaclisters.NewClusterPermissionLister(delivering), Index: index, Scopes: scopes{t}, Clusters: clusterlisters.NewManagedClusterLister(clusters), Sets: setlisters.NewManagedClusterSetLister(sets),
 		Synced: func() bool { return true }, HubCluster: "hub",
 	}
 }
