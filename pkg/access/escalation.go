@@ -322,19 +322,14 @@ func (q *whoEvaluation) allowAccounts(s *subject) {
 
 // canEscalate reports whether the bindings of a namespace matter at all.
 func (q *whoEvaluation) canEscalate(namespace word) bool {
-	return namespace == noString || namespace == q.namespace || q.accountsIn(namespace, nil) != nil
+	return namespace == noString || namespace == q.namespace || q.accounts[accountKey{namespace, someWord}] != nil || q.accounts[accountKey{anyWord, someWord}] != nil
 }
 
 // eachEscalation calls yield with the rules of a role that lead to the permission through a
 // binding, and the clusters where they do, until yield returns false.
 func (q *whoEvaluation) eachEscalation(b *binding, r *role, yield func(e escalation, cluster uint32) bool) bool {
-	for _, e := range r.rules.escalations {
-		k := leadKey{b.namespace, r.rules, e}
-		leads, known := q.leading[k]
-		if !known {
-			leads = q.leads(k)
-			q.leading[k] = leads
-		}
+	for i, e := range r.rules.escalations {
+		leads := q.cachedLeads(leadKey{b.namespace, r.rules, i})
 		if leads != nil && !eachCommon(&b.clusters, &r.clusters, &q.asked, func(id uint32) bool { return !leads(id) || yield(e, id) }) {
 			return false
 		}
@@ -342,11 +337,24 @@ func (q *whoEvaluation) eachEscalation(b *binding, r *role, yield func(e escalat
 	return true
 }
 
-// leadKey is a way that a binding in a namespace, or a ClusterRoleBinding, opens.
+// leadKey is an escalation of a rule set by a binding in a namespace, or by a ClusterRoleBinding.
 type leadKey struct {
 	namespace word
 	rules     *ruleSet
-	escalation
+	at        int
+}
+
+// cachedLeads returns the result of leads, which takes long only for rules with names.
+func (q *whoEvaluation) cachedLeads(k leadKey) func(cluster uint32) bool {
+	if _, _, _, names, _ := k.rules.lists(k.rules.escalations[k.at].rule); len(names) == 0 {
+		return q.leads(k)
+	}
+	leads, known := q.leading[k]
+	if !known {
+		leads = q.leads(k)
+		q.leading[k] = leads
+	}
+	return leads
 }
 
 func always(uint32) bool { return true }
@@ -354,13 +362,14 @@ func always(uint32) bool { return true }
 // leads returns whether a way leads to the permission on a cluster, or nil if it does on
 // none. Without names, the way is open for all names.
 func (q *whoEvaluation) leads(k leadKey) func(cluster uint32) bool {
-	verbs, groups, resources, names, _ := k.rules.lists(k.rule)
+	e := k.rules.escalations[k.at]
+	verbs, groups, resources, names, _ := k.rules.lists(e.rule)
 	everywhere := k.namespace == noString
 	applies := everywhere || k.namespace == q.namespace
 	// A Role allows nothing outside its namespace.
 	inRole := applies && q.namespace != noString && containsOrAny(resources, roles)
 	inClusterRole := applies && containsOrAny(resources, clusterRoles)
-	switch k.kind {
+	switch e.kind {
 	case Bind:
 		switch {
 		case !inRole && !inClusterRole:
@@ -386,7 +395,7 @@ func (q *whoEvaluation) leads(k leadKey) func(cluster uint32) bool {
 		case len(names) == 0:
 			return always
 		}
-		return q.identities(names, k.kind == ImpersonateGroups, containsOrAny(verbs, impersonate) && containsOrAny(groups, noString))
+		return q.identities(names, e.kind == ImpersonateGroups, containsOrAny(verbs, impersonate) && containsOrAny(groups, noString))
 	case ImpersonateAccounts, CreateTokens:
 		return q.accountsIn(k.namespace, names)
 	case CreatePods, ExecPods, ReadSecrets:
