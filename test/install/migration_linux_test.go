@@ -641,12 +641,12 @@ func (h *ocmHub) hostileWorks(t testing.TB) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	object := work(migratedCluster, "a-claim")
+	object := work(migratedCluster, "claim")
 	object["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{
 		"apiVersion": permission.GetAPIVersion(), "kind": permission.GetKind(), "name": permission.GetName(), "uid": string(permission.GetUID()), "controller": true,
 	}}
 	h.create(t, "manifestworks", object)
-	return []string{"pinned", "owned", "replaced", "other", "a-full", "a-claim"}
+	return []string{"pinned", "owned", "replaced", "other", "a-full", "claim"}
 }
 
 // keepsHostile checks that a migration has neither changed nor deleted ManifestWorks.
