@@ -98,7 +98,7 @@ func TestInitDoesNotSplitValues(t *testing.T) {
 		"--auto-approved-arn-patterns=arn:aws:eks:us-east-1:[0-9]{11,12}:cluster/team-.*", "--auto-approved-arn-patterns=arn:aws:eks:(us|eu)-west-1:.*",
 		"--auto-approved-csr-identities=CN=ops,OU=teams,DC=example,DC=com", "--auto-approved-csr-identities=system:serviceaccount:ops:agent",
 	}
-	args := []string{"init", "--output-manifests", "--registration-auth=csr,aws-irsa", "--hub-cluster-arn=" + hubARN, "--auto-approved-csr-identities="}
+	args := []string{"init", "--output-manifests", "--image=registry.example.com/hub:v1", "--registration-auth=csr,aws-irsa", "--hub-cluster-arn=" + hubARN, "--auto-approved-csr-identities="}
 	objects, err := decodeManifests([]byte(runCommand(t, append(args, values...)...).done(t).out))
 	if err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ func TestServerRoleWithPath(t *testing.T) {
 			if !test.byDefault {
 				args = append(args, "--hub-role-arn="+role)
 			}
-			runCommand(t, append([]string{"init", "--output-manifests", "--registration-auth=aws-irsa"}, args...)...).done(t).
+			runCommand(t, append([]string{"init", "--output-manifests", "--image=registry.example.com/hub:v1", "--registration-auth=aws-irsa"}, args...)...).done(t).
 				shows(t, roleARNAnnotation+": "+role)
 
 			server.ResetCalls()

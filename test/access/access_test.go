@@ -47,20 +47,21 @@ func bindEverywhere(t *testing.T, caller *framework.Caller, role string) {
 	})
 }
 
-// grantOnCluster allows a user to delete Secrets on the managed cluster. The returned function revokes it.
-func grantOnCluster(t *testing.T, f *framework.Fleet, user string) (revoke func()) {
+// grantOnCluster allows a subject to delete Secrets on the managed cluster, by a role and a binding of that name. The
+// returned function revokes it.
+func grantOnCluster(t *testing.T, f *framework.Fleet, name string, subject rbacv1.Subject) (revoke func()) {
 	t.Helper()
 	framework.CreateRole(t, f.ManagedClient, &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: user},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 		Rules:      []rbacv1.PolicyRule{{Verbs: []string{"delete"}, APIGroups: []string{""}, Resources: []string{"secrets"}}},
 	})
 	bindings := f.ManagedClient.RbacV1().RoleBindings("default")
 	framework.Must(bindings.Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: user}, Subjects: []rbacv1.Subject{*framework.UserSubject(user)},
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: []rbacv1.Subject{subject},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 	}, metav1.CreateOptions{}))(t)
 	revoke = func() {
-		if err := bindings.Delete(context.WithoutCancel(t.Context()), user, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := bindings.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
 		}
 	}
@@ -97,7 +98,7 @@ func TestReviewsFollowTheCluster(t *testing.T) {
 		caller.Bind(t, framework.Cluster1, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: viewRole})
 	}
 	decides(t, reviewer, user.Name, accessv1alpha1.AccessDenied)
-	revoke := grantOnCluster(t, f, user.Name)
+	revoke := grantOnCluster(t, f, user.Name, *framework.UserSubject(user.Name))
 	allowed := decides(t, reviewer, user.Name, accessv1alpha1.AccessAllowed)
 	want := accessv1alpha1.AccessChain{
 		Binding: accessv1alpha1.RBACReference{Kind: "RoleBinding", Namespace: "default", Name: user.Name},
@@ -162,6 +163,30 @@ func clusteradm(t *testing.T, reviewer, user *framework.Caller) {
 		if out := works(reviewer, append([]string{"__complete"}, args...)...); !slices.Contains(strings.Fields(out), what) {
 			t.Errorf("completion of %v does not contain %s:\n%s", args, what, out)
 		}
+	}
+}
+
+// TestGroupWithCommas grants a permission to a group whose name is a part of the name of another group. The members of the
+// other group do not have the permission.
+func TestGroupWithCommas(t *testing.T) {
+	f := framework.Shared(t)
+	reviewer, name := framework.NewCaller(t, f.Hub, framework.Unique("reviewer")), framework.Unique("group")
+	bindEverywhere(t, reviewer, reviewRole)
+	reviewer.Bind(t, framework.Cluster1, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: viewRole})
+	part, whole := "OU="+name, "CN=ops,OU="+name+",DC=example"
+	grantOnCluster(t, f, name, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: part})
+	canI := func(group string) (string, int) {
+		out, complaints, code := reviewer.Clusteradm(t, "auth", "can-i", "delete", "secrets", "-n", "default", "--subject=dana", "--group="+group)
+		return out + complaints, code
+	}
+	framework.Eventually(t, "the group "+part+" is allowed", func(context.Context) error {
+		if out, code := canI(part); code != 0 {
+			return fmt.Errorf("clusteradm auth can-i: exit code %d:\n%s", code, out)
+		}
+		return nil
+	})
+	if out, code := canI(whole); code != 1 || !strings.Contains(out, "Denied") {
+		t.Errorf("clusteradm auth can-i with group %s: exit code %d, want 1 and Denied:\n%s", whole, code, out)
 	}
 }
 

@@ -13,6 +13,7 @@ var (
 	placementDecision   = schema.GroupKind{Group: "cluster.open-cluster-management.io", Kind: "PlacementDecision"}
 	appliedManifestWork = schema.GroupKind{Group: "work.open-cluster-management.io", Kind: "AppliedManifestWork"}
 	applied             = schema.GroupKind{Kind: "*"} // objects that the agent applies
+	clusterClaim        = schema.GroupKind{Group: "cluster.open-cluster-management.io", Kind: "ClusterClaim"}
 	request             = schema.GroupKind{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}
 	namespace           = schema.GroupKind{Kind: "Namespace"}
 	secret              = schema.GroupKind{Kind: "Secret"}
@@ -126,6 +127,7 @@ var Facts = []Fact{
 	{placementDecision, Label, "cluster.open-cluster-management.io/placement", User, "the Placement of a decision; the permissions of the author of the MulticlusterRoleAssignment bound what it can cause", ""},
 
 	// Objects of managed clusters
+	{clusterClaim, Label, "open-cluster-management.io/spoke-only", Cluster, "that the agent does not report the claim", ""},
 	{secret, Annotation, "agent.open-cluster-management.io/deleted-on-hub", Cluster, "that the cluster was deleted on the hub", ""},
 	{serviceAccount, Label, "authentication.open-cluster-management.io/is-managed-serviceaccount", Cluster, "which agent keeps a ServiceAccount", ""},
 	{serviceAccount, Annotation, "authentication.open-cluster-management.io/managed-serviceaccount-uid", Cluster, "for which ManagedServiceAccount the ServiceAccount was created", ""},
