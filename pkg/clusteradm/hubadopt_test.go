@@ -252,13 +252,6 @@ func TestOneDoesNotBlockOthers(t *testing.T) {
 	}
 }
 
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
 func metaOf(obj runtime.Object) (metav1.Object, error) {
 	if namespace, ok := obj.(*corev1.Namespace); ok {
 		return namespace, nil

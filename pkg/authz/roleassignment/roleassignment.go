@@ -24,6 +24,7 @@ import (
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/refusal"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
@@ -33,8 +34,8 @@ import (
 
 // ErrTooManyReviews means that an author was not checked on a cluster, because the check requires an access review for
 // each cluster and authz.MaxReviews is reached.
-var ErrTooManyReviews = fmt.Errorf(
-	"not checked: the author may make the grant on single clusters at most, and at most %d clusters are checked one by one; grant the author permission for a set of the clusters or for all namespaces, or select fewer clusters", authz.MaxReviews)
+var ErrTooManyReviews error = &refusal.UncheckedError{Reason: fmt.Sprintf(
+	"the author may make the grant on single clusters at most, and at most %d clusters are checked one by one; grant the author permission for a set of the clusters or for all namespaces, or select fewer clusters", authz.MaxReviews)}
 
 // Checker checks the permissions of authors. It may be used concurrently.
 type Checker struct {

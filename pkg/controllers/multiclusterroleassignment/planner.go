@@ -25,7 +25,7 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
-	"open-cluster-management.io/hub-apiserver/pkg/authz/roleassignment"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/refusal"
 	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/roleassignment"
 )
@@ -44,7 +44,7 @@ type Sets interface {
 // Pass decides about the grants of one MulticlusterRoleAssignment.
 type Pass interface {
 	// Refused returns the grants of a ClusterPermission that its author may not make, without their subject, and the
-	// reasons. before is the spec that is delivered already, or nil. The error is roleassignment.ErrTooManyReviews if
+	// reasons. before is the spec that is delivered already, or nil. The error is a *refusal.UncheckedError if
 	// the author is not checked.
 	Refused(ctx context.Context, author *rbacv1beta1.AssignmentAuthor, permission *rbacv1alpha1.ClusterPermission, setsOf func() ([]string, error), before *rbacv1alpha1.ClusterPermissionSpec) (map[rbacv1beta1.Grant]string, error)
 }
@@ -92,7 +92,7 @@ type Cluster struct {
 	// Refused are the grants that their author may not make, sorted. Reason is the reason for one of them.
 	Refused []rbacv1beta1.Grant
 	Reason  string
-	// Unchecked is true if grants are refused without a check of their author: see roleassignment.ErrTooManyReviews.
+	// Unchecked is true if grants are refused without a check of their author: see refusal.UncheckedError.
 	Unchecked bool
 	// Existing is the ClusterPermission of the cluster, or nil.
 	Existing *rbacv1alpha1.ClusterPermission
@@ -246,7 +246,7 @@ func (p *Planner) check(ctx context.Context, pass Pass, a *rbacv1beta1.Multiclus
 			continue
 		}
 		reasons, err := pass.Refused(ctx, author, render.Permission(a, cluster.Name, grants), setsOf, before)
-		if errors.Is(err, roleassignment.ErrTooManyReviews) {
+		if unchecked := (*refusal.UncheckedError)(nil); errors.As(err, &unchecked) {
 			refused, cluster.Reason, cluster.Unchecked = append(refused, grants...), err.Error(), true
 			continue
 		}
