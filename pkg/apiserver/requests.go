@@ -29,7 +29,7 @@ type RequestLimits struct {
 	PerCaller, WatchesPerCaller int
 	// Written limits the bytes that callers write to the objects of a namespace.
 	Written callers.WriteRates
-	// WatchMemoryBytes limits the memory in which all watches of searches track the resources of their clients.
+	// WatchMemoryBytes limits the memory that all watches of searches hold.
 	WatchMemoryBytes int64
 }
 

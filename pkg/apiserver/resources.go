@@ -188,7 +188,7 @@ func searchRows(d SearchDependencies) []definition.Virtual {
 		question("searchcompletions", search.NewCompletions),
 		question("searchschemas", search.NewSchemas),
 		{Name: "fleetresources", Version: version, Storages: func() map[string]rest.Storage {
-			return map[string]rest.Storage{"fleetresources": fleetresource.NewREST(fleetresource.Options{Engine: d.Engine, Scopes: d.Scopes})}
+			return map[string]rest.Storage{"fleetresources": fleetresource.NewREST(fleetresource.Options{Engine: d.Engine, Scopes: d.Scopes, WatchMemory: d.WatchMemory})}
 		}},
 		{Name: "inventories", Version: version, Storages: func() map[string]rest.Storage {
 			return map[string]rest.Storage{"inventories": inventory.NewREST(d.Reports, d.Scopes), "inventories/sync": inventory.NewSync(d.Reports)}

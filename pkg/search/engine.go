@@ -5,6 +5,7 @@ package search
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -50,12 +51,7 @@ type Engine interface {
 	// Version returns the version of the last report that reads include. It never decreases as long
 	// as the data is kept, including restarts.
 	Version(ctx context.Context) (uint64, error)
-	// Changes returns the changes after a version, in order, and the version up to which they are
-	// complete. It returns at most max changes, but always all changes of one version. If there are
-	// none, it waits for changes until ctx ends; then it returns the current version and no error.
-	// It returns ErrExpired for a version that is too old or unknown. It takes no Scope: watches
-	// match each change themselves.
-	Changes(ctx context.Context, after uint64, max int) ([]Change, uint64, error)
+	ChangeLog
 	// Internal calls visit with each resource of a cluster that has internal properties, in any order, and returns
 	// the version of the state that it reads. It ends with the error of visit, if any. The resource is valid only
 	// during the call of visit. Internal takes no Scope: the caller must not pass the resources on to users.
@@ -66,6 +62,16 @@ type Engine interface {
 
 	// Close stops the background work of the engine and makes the data durable.
 	Close() error
+}
+
+// ChangeLog contains the last changes.
+type ChangeLog interface {
+	// Changes returns the changes after a position, in order, and the position after them. It returns
+	// at most max changes, and no further change if they take bytes of memory. If there are none, it
+	// waits for changes until ctx ends; then it returns the current version and no error. It returns
+	// ErrExpired for a version that is too old or unknown. It takes no Scope: watches match each change
+	// themselves.
+	Changes(ctx context.Context, after Position, max, bytes int) ([]Change, Position, error)
 }
 
 // ManyGetter is an Engine that gets many resources at once.
@@ -324,6 +330,32 @@ type Change struct {
 	Before, After query.Properties
 	// Internal contains the internal properties after the change.
 	Internal query.Properties
+	// Bytes is the approximate memory of the change, without texts that the engine keeps anyway.
+	Bytes int
+}
+
+// Position is a position in the changes of an engine. A report may change all resources of a cluster, so a reader may
+// stop within a version.
+type Position struct {
+	// Version is the version up to which all changes precede the position.
+	Version uint64
+	// Part is the number of changes of the next version that also precede it.
+	Part int
+}
+
+// WholeChanges returns the changes after a version like Engine.Changes, but all changes of a version together, and
+// therefore possibly more than max.
+func WholeChanges(ctx context.Context, engine ChangeLog, after uint64, max int) ([]Change, uint64, error) {
+	changes, position, err := engine.Changes(ctx, Position{Version: after}, max, math.MaxInt)
+	for err == nil && position.Part > 0 {
+		if whole := len(changes) - position.Part; whole > 0 {
+			return changes[:whole], position.Version, nil
+		}
+		var more []Change
+		more, position, err = engine.Changes(ctx, position, max, math.MaxInt)
+		changes = append(changes, more...)
+	}
+	return changes, position.Version, err
 }
 
 // ClassOf returns the class of a resource, which decides which callers can find it. A resource is a

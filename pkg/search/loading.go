@@ -136,12 +136,12 @@ func (l *Loading) Version(ctx context.Context) (uint64, error) {
 }
 
 // Changes implements Engine.
-func (l *Loading) Changes(ctx context.Context, after uint64, max int) ([]Change, uint64, error) {
+func (l *Loading) Changes(ctx context.Context, after Position, max, bytes int) ([]Change, Position, error) {
 	engine := l.engine.Load()
 	if engine == nil {
-		return nil, 0, ErrLoading
+		return nil, Position{}, ErrLoading
 	}
-	return (*engine).Changes(ctx, after, max)
+	return (*engine).Changes(ctx, after, max, bytes)
 }
 
 // Internal implements Engine.

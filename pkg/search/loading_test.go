@@ -36,7 +36,7 @@ func wantLoading(t *testing.T, engine search.Engine) {
 		"Schema":        func() error { _, err := engine.Schema(ctx, scope, &query.Query{}, time.Now()); return err },
 		"Get":           func() error { _, err := engine.Get(ctx, scope, "c/a"); return err },
 		"Version":       func() error { _, err := engine.Version(ctx); return err },
-		"Changes":       func() error { _, _, err := engine.Changes(ctx, 0, 1); return err },
+		"Changes":       func() error { _, _, err := engine.Changes(ctx, search.Position{}, 1, 1); return err },
 		"HubClasses":    func() error { _, _, err := engine.HubClasses(ctx); return err },
 	}
 	for name, call := range calls {

@@ -152,7 +152,7 @@ func followChanges(done context.Context, t *testing.T, engine search.Engine, q q
 	}
 	count, after := result.Count, result.Version
 	follow := func(ctx context.Context) bool {
-		changes, upTo, err := engine.Changes(ctx, after, 50)
+		changes, upTo, err := search.WholeChanges(ctx, engine, after, 50)
 		if err != nil {
 			t.Errorf("Changes(%d): %v", after, err)
 			return false

@@ -186,32 +186,36 @@ func (o *oracle) Version(context.Context) (uint64, error) {
 	return o.version, nil
 }
 
-func (o *oracle) Changes(ctx context.Context, after uint64, limit int) ([]search.Change, uint64, error) {
+func (o *oracle) Changes(ctx context.Context, after search.Position, limit, _ int) ([]search.Change, search.Position, error) {
 	for {
 		o.mu.RLock()
 		version, changed := o.version, o.changed
-		first, _ := slices.BinarySearchFunc(o.changes, after+1, func(c search.Change, v uint64) int { return cmp.Compare(c.Version, v) })
+		first := o.firstOf(after.Version+1) + after.Part
 		pending := o.changes[first:]
+		end := min(len(pending), max(1, limit))
+		next := search.Position{Version: version}
+		if end < len(pending) {
+			next = search.Position{Version: pending[end].Version - 1, Part: first + end - o.firstOf(pending[end].Version)}
+		}
 		o.mu.RUnlock()
-		if after > version {
-			return nil, 0, fmt.Errorf("version %d: %w", after, search.ErrExpired)
+		if after.Version > version {
+			return nil, search.Position{}, fmt.Errorf("version %d: %w", after.Version, search.ErrExpired)
 		}
 		if len(pending) > 0 {
-			end := min(len(pending), max(1, limit))
-			for end < len(pending) && pending[end].Version == pending[end-1].Version {
-				end++
-			}
-			if end < len(pending) {
-				version = pending[end-1].Version
-			}
-			return slices.Clone(pending[:end]), version, nil
+			return slices.Clone(pending[:end]), next, nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, version, nil
+			return nil, search.Position{Version: version}, nil
 		}
 	}
+}
+
+// firstOf returns the index of the first change of a version or a later one.
+func (o *oracle) firstOf(version uint64) int {
+	first, _ := slices.BinarySearchFunc(o.changes, version, func(c search.Change, v uint64) int { return cmp.Compare(c.Version, v) })
+	return first
 }
 
 func (o *oracle) Internal(_ context.Context, cluster string, visit func(*search.Resource) error) (uint64, error) {

@@ -7,5 +7,6 @@ func Classes() []Class {
 	return slices.Concat(
 		celClasses(), jqClasses(), jsonPathClasses(), selectorClasses(), searchClasses(), graphQLClasses(),
 		reportClasses(), manifestClasses(), permissionClasses(), otherClasses(),
+		believedClasses(), watchClasses(),
 	)
 }

@@ -8,7 +8,7 @@
 //
 // An input is within the bound if the server and the agent each need at most 1 s of CPU
 // and 64 MB of memory above idle for it, and if it is either refused, or evaluated and
-// reported by the agent. [Site.Run] measures one input.
+// reported by the agent. [Input.Check] also bounds its effect. [Site.Run] measures one input.
 //
 // `make test` runs a small fixed corpus. `make hostile` runs the campaign:
 //

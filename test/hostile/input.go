@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -55,6 +56,8 @@ type Input struct {
 	Created string
 	// Reported are the conditions that the agent reports for the manifest of a ManifestWork.
 	Reported []string
+	// Check runs after the requests, if not nil. It returns why the input is over the bound, or "".
+	Check func(ctx context.Context, s *Site) (string, error)
 }
 
 // Class is a row of [Classes].

@@ -49,13 +49,17 @@ const (
 type Site struct {
 	Fleet *localhub.Fleet
 
-	host          string
-	clients       map[Identity]*http.Client
-	admin         *http.Client
-	managed       *kubernetes.Clientset
+	host    string
+	clients map[Identity]*http.Client
+	admin   *http.Client
+	managed *kubernetes.Clientset
+	// direct is the client of an administrator who sends requests to the server directly.
+	direct        *http.Client
 	server, agent *meter
 	prober        prober
 	stopProber    func()
+	// figures are what the check of the input has measured.
+	figures []string
 }
 
 // NewSite starts a site. The server and the agent have the memory limits of their manifests.
@@ -172,6 +176,13 @@ func (s *Site) connect(ctx context.Context) error {
 	config := hub.AdminConfig()
 	s.host = config.Host
 	if s.admin, err = rest.HTTPClientFor(config); err != nil {
+		return err
+	}
+	direct, err := s.Fleet.Server.UserConfig("admin", "system:masters")
+	if err != nil {
+		return err
+	}
+	if s.direct, err = rest.HTTPClientFor(direct); err != nil {
 		return err
 	}
 	if s.managed, err = kubernetes.NewForConfig(s.Fleet.Members[0].AdminConfig()); err != nil {
@@ -328,7 +339,8 @@ func (s *Site) Run(ctx context.Context, input Input) (*Verdict, error) {
 
 // judge sends an input and measures its cost.
 func (s *Site) judge(ctx context.Context, input Input) (*Verdict, error) {
-	return s.attempt(ctx, input, func(verdict *Verdict, what string, send func()) (bool, error) {
+	s.figures = nil
+	return s.attempt(ctx, input, true, func(verdict *Verdict, what string, send func()) (bool, error) {
 		if err := errors.Join(s.server.start(), s.agent.start()); err != nil {
 			return false, err
 		}
@@ -341,16 +353,19 @@ func (s *Site) judge(ctx context.Context, input Input) (*Verdict, error) {
 // Try sends an input without measuring it. It may be called concurrently for inputs with
 // different names.
 func (s *Site) Try(ctx context.Context, input Input) (*Verdict, error) {
-	return s.attempt(ctx, input, func(_ *Verdict, _ string, send func()) (bool, error) {
+	return s.attempt(ctx, input, false, func(_ *Verdict, _ string, send func()) (bool, error) {
 		send()
 		return true, nil
 	})
 }
 
+// measured records a figure for the progress of the campaign.
+func (s *Site) measured(figure string) { s.figures = append(s.figures, figure) }
+
 // attempt sends the requests of an input until one is refused, waits for the report of the
-// agent, and deletes the created object. It runs each step by calling step, which reports
-// whether to continue.
-func (s *Site) attempt(ctx context.Context, input Input, step func(verdict *Verdict, what string, send func()) (bool, error)) (*Verdict, error) {
+// agent, checks the effect of the input if checked is true, and deletes the created object. It runs
+// each step except the check by calling step, which reports whether to continue.
+func (s *Site) attempt(ctx context.Context, input Input, checked bool, step func(verdict *Verdict, what string, send func()) (bool, error)) (*Verdict, error) {
 	verdict := &Verdict{Outcome: Answered}
 	if len(input.Reported) > 0 {
 		if err := s.present(ctx); err != nil {
@@ -381,6 +396,18 @@ func (s *Site) attempt(ctx context.Context, input Input, step func(verdict *Verd
 		}
 		if verdict.Outcome != Answered {
 			break
+		}
+	}
+	if checked && input.Check != nil {
+		reason, err := input.Check(ctx, s)
+		if err != nil {
+			return verdict, fmt.Errorf("checking the effect: %w", err)
+		}
+		if reason != "" {
+			verdict.over("%s", reason)
+		}
+		if len(s.figures) > 0 {
+			verdict.Message = strings.Join(s.figures, "; ")
 		}
 	}
 	if !created || input.Created == "" {

@@ -51,7 +51,7 @@ const behindReason = "the server has not read the latest reports yet"
 // Engine is the part of a search.Engine that the feed requires.
 type Engine interface {
 	Version(ctx context.Context) (uint64, error)
-	Changes(ctx context.Context, after uint64, max int) ([]search.Change, uint64, error)
+	search.ChangeLog
 	Internal(ctx context.Context, cluster string, visit func(*search.Resource) error) (uint64, error)
 }
 
@@ -301,7 +301,7 @@ func (f *Feed) follow(ctx context.Context, position uint64) error {
 func (f *Feed) fetch(ctx context.Context, after uint64, out chan<- batch) {
 	for ctx.Err() == nil {
 		reading, cancel := context.WithTimeout(ctx, fetchTimeout)
-		changes, version, err := f.config.Engine.Changes(reading, after, maxChanges)
+		changes, version, err := search.WholeChanges(reading, f.config.Engine, after, maxChanges)
 		cancel()
 		if err != nil && errors.Is(err, context.DeadlineExceeded) {
 			continue

@@ -19,6 +19,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/access"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
+	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
 )
@@ -356,7 +357,7 @@ func TestExpired(t *testing.T) {
 		f.wants("c1", user, access.Allowed, "")
 		f.wants("c1", "alice", access.Denied, "")
 	}
-	if _, _, err := f.engine.Changes(t.Context(), 1, 10); err == nil {
+	if _, _, err := search.WholeChanges(t.Context(), f.engine, 1, 10); err == nil {
 		t.Fatal("the engine still has all changes, want search.ErrExpired")
 	}
 }

@@ -50,7 +50,7 @@ type Requests struct {
 	PerCaller, WatchesPerCaller int
 	// WriteRates limit the bytes that callers write to the objects of a namespace, by the name of the rate.
 	WriteRates map[string]string
-	// WatchMemoryBytes limits the memory in which all watches of searches track the resources of their clients.
+	// WatchMemoryBytes limits the memory that all watches of searches hold.
 	WatchMemoryBytes int64
 }
 
@@ -66,7 +66,7 @@ func (r *Requests) addFlags(fs *pflag.FlagSet) {
 	fs.StringToStringVar(&r.WriteRates, apiserver.WriteRatesFlag, r.WriteRates,
 		"Limits of the bytes that callers write to the objects of one namespace, as rate=quantity such as caller-burst=1Mi. <name>-burst bytes are allowed at once, and <name>-per-second bytes afterwards. The rate caller applies to every caller, and the rate cluster to the identities of a managed cluster. Bytes that exceed it use the rate namespace, which all callers share. Each write counts at least minimum bytes. Further writes are refused with status 429. The group system:masters is exempt. A burst of 0 means no limit. Defaults: "+describeRates()+".")
 	fs.Int64Var(&r.WatchMemoryBytes, "search-watch-memory-bytes", r.WatchMemoryBytes,
-		"Maximum memory in bytes in which all watches of fleetresources and all GraphQL subscriptions track the resources of their clients. One caller may use half of it.")
+		"Maximum memory in bytes that all watches of fleetresources and all GraphQL subscriptions hold. One caller may use half of it.")
 }
 
 func (r *Requests) validate() []error {

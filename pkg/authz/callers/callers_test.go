@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -212,5 +213,32 @@ func TestLimitURL(t *testing.T) {
 				t.Errorf("LimitURL() = served %v, status %d, body %.300s, want status 400 and %s", served, w.Code, w.Body, test.want)
 			}
 		})
+	}
+}
+
+// TestEndedWatchesOfUnreadClientsEnd checks that a watch that has ended does not wait for a client that does not read.
+func TestEndedWatchesOfUnreadClientsEnd(t *testing.T) {
+	written := make(chan error, 1)
+	watches := Limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		EndResponse(r.Context(), time.Now())
+		_, err := w.Write(make([]byte, 64<<20))
+		written <- err
+	}), NewBound("requests", "f", 1, 1), NewBound("watches", "f", 1, 1), func(*http.Request, *request.RequestInfo) bool { return true }, nil)
+	for _, http2 := range []bool{false, true} {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ctx := request.WithRequestInfo(request.WithUser(r.Context(), caller("jane")), &request.RequestInfo{IsResourceRequest: true, Verb: "watch"})
+			watches.ServeHTTP(w, r.WithContext(ctx))
+		}))
+		server.EnableHTTP2 = http2
+		server.StartTLS()
+		response, err := server.Client().Get(server.URL)
+		if err == nil {
+			defer func() { _ = response.Body.Close() }()
+		}
+		if err := <-written; err == nil {
+			t.Errorf("Write() after EndResponse() with HTTP/2 %t = nil, want an error", http2)
+		}
+		server.CloseClientConnections()
+		server.Close()
 	}
 }

@@ -1,6 +1,7 @@
 package callers
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -56,10 +57,22 @@ func Limit(next http.Handler, requests, watches *Bound, longRunning request.Long
 		}
 		defer release()
 		if watch {
+			r = r.WithContext(context.WithValue(ctx, responseKey{}, http.NewResponseController(w)))
 			defer time.AfterFunc(maxWatchInitialization, func() { utilflowcontrol.WatchInitialized(ctx) }).Stop()
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+type responseKey struct{}
+
+// EndResponse makes the writes of the response to a watch fail after a deadline, so that a client that does not read
+// cannot keep a watch that has ended. The context is that of a request that Limit has passed on.
+func EndResponse(ctx context.Context, deadline time.Time) {
+	if response, is := ctx.Value(responseKey{}).(*http.ResponseController); is {
+		// A connection that does not support deadlines ends with the timeout of the watch.
+		_ = response.SetWriteDeadline(deadline)
+	}
 }
 
 // LimitURL refuses requests with paths, selectors and continue tokens that exceed the limits of URLs, before

@@ -84,7 +84,7 @@ func TestFailedWriteChangesNothing(t *testing.T) {
 			t.Fatalf("answers after report %d without and with a failed report (-without +with):\n%s", i, diff)
 		}
 	}
-	if _, _, err := disturbed.Changes(t.Context(), 1, 10); !errors.Is(err, search.ErrExpired) {
+	if _, _, err := search.WholeChanges(t.Context(), disturbed, 1, 10); !errors.Is(err, search.ErrExpired) {
 		t.Errorf("Changes() after a failed report = %v, want ErrExpired", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
+	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
 // change is a change of one row, with the data before and after the change.
@@ -67,12 +68,12 @@ func (l *changeLog) reset(s *state) {
 	l.published = make(chan struct{})
 }
 
-// after returns a copy of the changes after a version: at most limit changes, but always all
-// changes of each version. It also returns the version up to which they are complete, the state to
+// after returns a copy of at most limit changes after a position. It also returns the current version, the state to
 // which their data refer, and a channel that is closed when there are more changes.
-func (l *changeLog) after(version uint64, limit int) ([]change, uint64, *state, <-chan struct{}, error) {
+func (l *changeLog) after(position search.Position, limit int) ([]change, uint64, *state, <-chan struct{}, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	version := position.Version
 	if version < l.since || version > l.state.version {
 		return nil, 0, nil, nil, fmt.Errorf("changes after version %d: %w", version, search.ErrExpired)
 	}
@@ -82,49 +83,58 @@ func (l *changeLog) after(version uint64, limit int) ([]change, uint64, *state, 
 		}
 		return 1
 	})
-	pending := l.changes[first:]
-	if len(pending) == 0 {
-		return nil, l.state.version, l.state, l.published, nil
-	}
-	end := min(len(pending), max(1, limit))
-	for end < len(pending) && pending[end].version == pending[end-1].version {
-		end++
-	}
-	upTo := l.state.version
-	if end < len(pending) {
-		upTo = pending[end-1].version
-	}
-	return slices.Clone(pending[:end]), upTo, l.state, l.published, nil
+	pending := l.changes[min(first+position.Part, len(l.changes)):]
+	return slices.Clone(pending[:min(len(pending), limit)]), l.state.version, l.state, l.published, nil
 }
 
 // Changes implements search.Engine.
-func (e *Engine) Changes(ctx context.Context, after uint64, limit int) ([]search.Change, uint64, error) {
+func (e *Engine) Changes(ctx context.Context, after search.Position, limit, bytes int) ([]search.Change, search.Position, error) {
 	for {
-		changes, version, s, published, err := e.log.after(after, limit)
+		// The change after the last one decides the new position.
+		changes, version, s, published, err := e.log.after(after, max(1, limit)+1)
 		if err != nil {
-			return nil, 0, err
+			return nil, search.Position{}, err
 		}
 		if len(changes) > 0 {
-			result := make([]search.Change, len(changes))
-			for i := range changes {
-				result[i] = s.change(&changes[i])
+			result, position := s.decodedChanges(changes, after, max(1, limit), bytes)
+			if len(result) == len(changes) {
+				position = search.Position{Version: version}
 			}
-			return result, version, nil
+			return result, position, nil
 		}
 		select {
 		case <-published:
 		case <-ctx.Done():
-			return nil, version, nil
+			return nil, search.Position{Version: version}, nil
 		case <-e.closed:
-			return nil, 0, errClosed
+			return nil, search.Position{}, errClosed
 		}
 	}
 }
 
-// change returns a change with decoded properties.
-func (s *state) change(c *change) search.Change {
+// decodedChanges returns changes after a position with decoded properties, and the position of the next one.
+func (s *state) decodedChanges(from []change, position search.Position, limit, bytes int) ([]search.Change, search.Position) {
+	result := make([]search.Change, 0, min(len(from), limit))
+	for i := range from {
+		if at := from[i].version - 1; at != position.Version {
+			position = search.Position{Version: at}
+		}
+		if len(result) == limit || bytes <= 0 {
+			break
+		}
+		change, texts := s.change(&from[i])
+		result = append(result, change)
+		bytes -= change.Bytes + texts
+		position.Part++
+	}
+	return result, position
+}
+
+// change returns a change with decoded properties, and the size of their texts.
+func (s *state) change(c *change) (search.Change, int) {
 	name := s.clusters[c.cluster].name
 	result := search.Change{Version: c.version, Cluster: name, Hub: c.hub}
+	texts := 0
 	if c.before != "" {
 		result.UID = string(appendUIDText(nil, name, c.before))
 		_, result.Before = splitInternal(s.decoded(c.before))
@@ -133,5 +143,9 @@ func (s *state) change(c *change) search.Change {
 		result.UID = string(appendUIDText(nil, name, c.after))
 		result.Internal, result.After = splitInternal(s.decoded(c.after))
 	}
-	return result
+	for _, properties := range []query.Properties{result.Before, result.After, result.Internal} {
+		result.Bytes += properties.Bytes()
+		texts += properties.TextBytes()
+	}
+	return result, texts
 }

@@ -37,7 +37,7 @@ func TestChangesAfterANewVersion(t *testing.T) {
 				}
 				version, err := engine.Version(t.Context())
 				if err == nil {
-					_, _, err = engine.Changes(atOnce, version, 1)
+					_, _, err = search.WholeChanges(atOnce, engine, version, 1)
 				}
 				if err != nil {
 					t.Errorf("Changes(%d) = %v, want nil", version, err)

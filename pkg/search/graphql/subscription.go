@@ -72,14 +72,13 @@ func (r *root) Watch(ctx context.Context, args struct{ Input *searchInput }) (<-
 		defer close(events)
 		defer release()
 		for e := range watcher.Events() {
-			if e.Type == watch.Bookmark {
-				continue
+			if e.Type != watch.Bookmark {
+				select {
+				case events <- &event{event: e, time: r.Now()}:
+				case <-watcher.Ended():
+				}
 			}
-			select {
-			case events <- &event{event: e, time: r.Now()}:
-			case <-ctx.Done():
-				// The watch ends with ctx.
-			}
+			e.Done()
 		}
 		end.set(watchError(ctx, watcher.Err()))
 	}()

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -92,22 +91,22 @@ func (e *Engine) listenOnce(ctx context.Context) (connected bool, err error) {
 }
 
 // Changes implements search.Engine.
-func (e *Engine) Changes(ctx context.Context, after uint64, most int) (_ []search.Change, _ uint64, err error) {
+func (e *Engine) Changes(ctx context.Context, after search.Position, most, bytes int) (_ []search.Change, _ search.Position, err error) {
 	for {
 		// Get the channel before the read, so that a change after the read ends the wait below.
 		next := e.news.next()
-		changes, version, err := e.changesNow(ctx, after, most)
+		changes, position, err := e.changesNow(ctx, after, max(1, most), bytes)
 		switch {
 		case err != nil:
-			return nil, 0, fmt.Errorf("changes after version %d: %w", after, err)
+			return nil, search.Position{}, fmt.Errorf("changes after version %d: %w", after.Version, err)
 		case len(changes) > 0:
-			return changes, version, nil
+			return changes, position, nil
 		}
 		timer := time.NewTimer(e.options.PollInterval)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, version, nil
+			return nil, position, nil
 		case <-next:
 		case <-timer.C:
 		}
@@ -115,65 +114,71 @@ func (e *Engine) Changes(ctx context.Context, after uint64, most int) (_ []searc
 	}
 }
 
-// changesNow returns the current changes, and the version up to which they are complete.
-func (e *Engine) changesNow(ctx context.Context, after uint64, most int) (_ []search.Change, _ uint64, err error) {
+// changesNow returns the current changes after a position, and the position after them.
+func (e *Engine) changesNow(ctx context.Context, after search.Position, most, bytes int) (changes []search.Change, position search.Position, err error) {
 	defer observe("changes", time.Now(), &err)
 	// A caller that does not wait passes a context that has ended, and must still receive the
 	// current changes.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.options.StatementTimeout)
 	defer cancel()
-	var changes []search.Change
-	var version, trimmed int64
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err = pgx.BeginTxFunc(ctx, e.primary.pool, options, func(tx pgx.Tx) error {
+		var version, trimmed int64
 		if err := tx.QueryRow(ctx, "SELECT version, trimmed FROM "+e.table("meta")).Scan(&version, &trimmed); err != nil {
 			return err
 		}
-		if after > uint64(version) || after < uint64(trimmed) {
+		if after.Version > uint64(version) || after.Version < uint64(trimmed) {
 			return search.ErrExpired
 		}
-		if after == uint64(version) {
+		if position = (search.Position{Version: uint64(version)}); after == position {
 			return nil
 		}
-		// The result must contain all changes of its last version.
-		err := tx.QueryRow(ctx, "SELECT version FROM "+e.table("changes")+" WHERE version > $1 ORDER BY version, seq OFFSET $2 LIMIT 1",
-			int64(after), max(1, most)-1).Scan(&version)
-		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-			return err
+		var next *search.Position
+		if changes, next, err = e.readChanges(ctx, tx, after, most, bytes); next != nil {
+			position = *next
 		}
-		changes, err = e.readChanges(ctx, tx, int64(after), version)
 		return err
 	})
-	return changes, uint64(version), err
+	return changes, position, err
 }
 
-// readChanges reads the changes between two versions.
-func (e *Engine) readChanges(ctx context.Context, tx pgx.Tx, after, upTo int64) ([]search.Change, error) {
-	rows, err := tx.Query(ctx, "SELECT version, cluster, hub, uid, before, after, internal FROM "+e.table("changes")+
-		" WHERE version > $1 AND version <= $2 ORDER BY version, seq", after, upTo)
+// readChanges reads changes after a position. It returns the position of the next one, or nil if there is none.
+func (e *Engine) readChanges(ctx context.Context, tx pgx.Tx, after search.Position, most, bytes int) (changes []search.Change, next *search.Position, err error) {
+	// The change after the last one decides the new position.
+	rows, err := tx.Query(ctx, "SELECT version, seq, cluster, hub, uid, before, after, internal FROM "+e.table("changes")+
+		" WHERE (version, seq) >= ($1, $2) ORDER BY version, seq LIMIT $3", int64(after.Version)+1, after.Part, most+1)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var changes []search.Change
 	var one search.Change
 	var version int64
+	var seq int
 	var before, now, internal *string
-	_, err = pgx.ForEachRow(rows, []any{&version, &one.Cluster, &one.Hub, &one.UID, &before, &now, &internal}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&version, &seq, &one.Cluster, &one.Hub, &one.UID, &before, &now, &internal}, func() error {
+		if next != nil {
+			return nil
+		}
+		if len(changes) == most || bytes <= 0 {
+			next = &search.Position{Version: uint64(version) - 1, Part: seq}
+			return nil
+		}
 		one.Version, one.Cluster, one.UID = uint64(version), unescape(one.Cluster), unescape(one.UID)
-		var err error
-		if one.Before, err = decoded(before); err != nil {
-			return err
+		one.Bytes = 0
+		for _, properties := range []struct {
+			doc  *string
+			into *query.Properties
+		}{{before, &one.Before}, {now, &one.After}, {internal, &one.Internal}} {
+			var err error
+			if *properties.into, err = decoded(properties.doc); err != nil {
+				return err
+			}
+			one.Bytes += properties.into.Bytes() + properties.into.TextBytes()
 		}
-		if one.After, err = decoded(now); err != nil {
-			return err
-		}
-		if one.Internal, err = decoded(internal); err != nil {
-			return err
-		}
+		bytes -= one.Bytes
 		changes = append(changes, one)
 		return nil
 	})
-	return changes, err
+	return changes, next, err
 }
 
 func decoded(doc *string) (query.Properties, error) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -84,6 +85,26 @@ func sortedLast[S ~[]E, E any](all S, of func(*E) (string, Type)) S {
 		}
 	}
 	return kept
+}
+
+// Bytes returns the memory of the properties, without their texts.
+func (p Properties) Bytes() int {
+	n := len(p) * int(unsafe.Sizeof(Property{}))
+	for i := range p {
+		n += len(p[i].Leaves) * int(unsafe.Sizeof(Leaf{}))
+	}
+	return n
+}
+
+// TextBytes returns the size of the keys and texts of the properties.
+func (p Properties) TextBytes() int {
+	n := 0
+	for i := range p {
+		for _, leaf := range p[i].Leaves {
+			n += len(leaf.Key) + len(leaf.Text)
+		}
+	}
+	return n
 }
 
 // AppendJSON appends the properties as a compact JSON object, ordered by names and keys. It omits

@@ -17,21 +17,28 @@ const (
 	itemBytes = 128
 	// placeBytes is the memory for a place, excluding its texts.
 	placeBytes = 192
+	// listedBytes is the memory for a resource of a page, excluding its UID.
+	listedBytes = 32
 	// typicalItemBytes is the memory for one resource, including texts of typical length.
 	typicalItemBytes = itemBytes + 96
+	// watchBytes is the memory of a watch and its connection, excluding events and resources. eventBytes is the
+	// memory for an event until it is sent, excluding its properties.
+	watchBytes = 64 << 10
+	eventBytes = 2 << 10
 	// memoryRetrySeconds is the time after which a client may retry a rejected watch.
 	memoryRetrySeconds = 30
 )
 
 var watchMemory = metrics.NewGauge(&metrics.GaugeOpts{
 	Subsystem: "hub_apiserver", Name: "search_watch_memory_bytes", StabilityLevel: metrics.ALPHA,
-	Help: "Memory in which watches of fleetresources and GraphQL subscriptions record the resources that their clients know.",
+	Help: "Memory that watches of fleetresources and GraphQL subscriptions hold: the resources that their clients know, and changes and events that are not sent yet.",
 })
 
 var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(watchMemory) })
 
-// Memory bounds the memory in which all watches record the resources that their clients know. One
-// caller may use half of it, so that a caller cannot prevent the watches of others.
+// Memory bounds the memory that all watches hold: the resources that their clients know, and changes
+// and events that are not sent yet. One caller may use half of it, so that a caller cannot prevent the
+// watches of others.
 type Memory struct {
 	limit int64
 	flag  string
@@ -56,7 +63,7 @@ func (m *Memory) Fits(u user.Info, resources int) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.fitsLocked(u, int64(resources)*typicalItemBytes)
+	return m.fitsLocked(u, watchBytes+int64(resources)*typicalItemBytes)
 }
 
 func (m *Memory) fitsLocked(u user.Info, bytes int64) error {
@@ -85,6 +92,9 @@ type share struct {
 	held   int64
 }
 
+// empty returns a share of the same Memory and user that holds nothing.
+func (s *share) empty() *share { return &share{memory: s.memory, user: s.user} }
+
 // grow takes more bytes, or returns an API error with status 429.
 func (s *share) grow(bytes int64) error {
 	if s.memory == nil {
@@ -110,7 +120,14 @@ func (s *share) shrink(bytes int64) {
 }
 
 // release returns all bytes.
-func (s *share) release() { s.shrink(s.held) }
+func (s *share) release() {
+	if s.memory == nil {
+		return
+	}
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	s.addLocked(-s.held)
+}
 
 func (s *share) addLocked(bytes int64) {
 	s.held += bytes

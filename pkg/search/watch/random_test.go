@@ -38,7 +38,7 @@ func TestEventsMatchSearch(t *testing.T) {
 				t.Fatal(err)
 			}
 			kept := map[string]string{}
-			config := watch.Config{Engine: engine, Scopes: granted, User: jane, Query: q, Buffer: 1 + r.IntN(5)}
+			config := watch.Config{Engine: engine, Scopes: granted, User: jane, Query: q}
 			if seed%2 == 0 {
 				config.Initial = true
 			} else {

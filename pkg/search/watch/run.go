@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unsafe"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -14,8 +15,10 @@ import (
 )
 
 const (
-	// maxChanges bounds the number of changes per read from the engine.
-	maxChanges = 1000
+	// maxChanges and maxChangesBytes bound the changes per read from the engine. A watch holds them while its client
+	// does not read.
+	maxChanges      = 100
+	maxChangesBytes = 256 << 10
 	// scopeAge is the maximum age of the scope that decides about an event, unless a change was
 	// announced. scopePoll is the interval of additional checks of the scope.
 	scopeAge  = 10 * time.Millisecond
@@ -40,8 +43,8 @@ type run struct {
 	scope   visibility.Scope
 	scoped  time.Time
 
-	// queue contains the events that wait for the receiver.
-	queue []Event
+	// batch is the memory of the changes that were read and are not all sent.
+	batch *share
 	sent  sentItems
 	pass  uint32
 	// covered is the version up to which the last listing is complete. position is the version of
@@ -54,15 +57,19 @@ type run struct {
 // batch contains changes of the engine.
 type batch struct {
 	changes []search.Change
-	version uint64
-	err     error
+	// next is the position after the changes.
+	next search.Position
+	err  error
 }
 
 func (r *run) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var fetching wait.Group
-	defer r.sent.share.release()
-	defer fetching.Wait()
+	defer func() {
+		fetching.Wait()
+		r.batch.release()
+		r.sent.share.release()
+	}()
 	defer cancel()
 
 	changed, stop := r.Scopes.Subscribe(r.User)
@@ -73,6 +80,9 @@ func (r *run) run(ctx context.Context) error {
 	bookmarks := time.NewTicker(wait.Jitter(r.BookmarkEvery, 0.1))
 	defer bookmarks.Stop()
 
+	if err := r.sent.share.grow(watchBytes); err != nil {
+		return err
+	}
 	if _, err := r.rescope(ctx); err != nil {
 		return err
 	}
@@ -81,10 +91,19 @@ func (r *run) run(ctx context.Context) error {
 		return err
 	}
 	until, batches := r.replay.until, make(chan batch)
-	fetching.StartWithContext(ctx, func(ctx context.Context) { r.fetch(ctx, after, until, batches) })
-
+	// The next changes are read after the events of the last ones are sent, so that a slow client leaves them in the
+	// log of the engine.
+	fetch := func(after search.Position) {
+		fetching.StartWithContext(ctx, func(ctx context.Context) {
+			select {
+			case batches <- r.fetch(ctx, after, until):
+			case <-ctx.Done():
+			}
+		})
+	}
+	fetch(search.Position{Version: after})
 	for {
-		// A change of the scope takes precedence over pending events.
+		// A change of the scope takes precedence over changes.
 		select {
 		case <-r.changed:
 			if err := r.refresh(ctx); err != nil {
@@ -92,14 +111,7 @@ func (r *run) run(ctx context.Context) error {
 			}
 		default:
 		}
-		var out chan<- Event
-		var head Event
-		if len(r.queue) > 0 {
-			out, head = r.events, r.queue[0]
-		}
 		select {
-		case out <- head:
-			r.pop()
 		case b := <-batches:
 			if b.err != nil {
 				return fmt.Errorf("reading changes: %w", b.err)
@@ -107,6 +119,8 @@ func (r *run) run(ctx context.Context) error {
 			if err := r.apply(ctx, b); err != nil {
 				return err
 			}
+			r.batch.release()
+			fetch(b.next)
 		case <-r.changed:
 			if err := r.refresh(ctx); err != nil {
 				return err
@@ -116,7 +130,7 @@ func (r *run) run(ctx context.Context) error {
 				return err
 			}
 		case <-bookmarks.C:
-			if len(r.queue) == 0 && r.position > r.bookmarked && !r.replay.running {
+			if r.position > r.bookmarked && !r.replay.running {
 				if err := r.bookmark(ctx, false); err != nil {
 					return err
 				}
@@ -152,51 +166,45 @@ func (r *run) begin(ctx context.Context) (uint64, error) {
 	return after, nil
 }
 
-// fetch reads changes until ctx ends. Up to the version until, it polls faster.
-func (r *run) fetch(ctx context.Context, after, until uint64, out chan<- batch) {
-	idle := wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Steps: 8, Cap: time.Second}
-	backoff := idle
+// fetch reads the changes after a position. It waits until there is a later position. Up to the version until, it polls
+// faster.
+func (r *run) fetch(ctx context.Context, after search.Position, until uint64) batch {
+	backoff := wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Steps: 8, Cap: time.Second}
 	for {
 		// If there are no changes, the version alone is passed on, so that a replay ends and
 		// bookmarks continue.
 		timeout := fetchTimeout
-		if after < until {
+		if after.Version < until {
 			timeout = replayTimeout
 		}
 		b := r.read(ctx, after, timeout)
-		if ctx.Err() != nil {
-			return
+		if b.err != nil || b.next != after {
+			return b
 		}
-		if b.err == nil && b.version <= after {
-			// An engine may wait for less time than requested.
-			select {
-			case <-time.After(backoff.Step()):
-				continue
-			case <-ctx.Done():
-				return
-			}
-		}
-		backoff = idle
+		// An engine may wait for less time than requested.
 		select {
-		case out <- b:
+		case <-time.After(backoff.Step()):
 		case <-ctx.Done():
-			return
+			return batch{err: ctx.Err()}
 		}
-		if b.err != nil {
-			return
-		}
-		after = b.version
 	}
 }
 
-func (r *run) read(ctx context.Context, after uint64, timeout time.Duration) batch {
+func (r *run) read(ctx context.Context, after search.Position, timeout time.Duration) batch {
 	reading, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	changes, version, err := r.Engine.Changes(reading, after, maxChanges)
+	changes, next, err := r.Engine.Changes(reading, after, maxChanges, maxChangesBytes)
 	if err != nil && errors.Is(err, context.DeadlineExceeded) {
-		return batch{version: after}
+		return batch{next: after}
 	}
-	return batch{changes: changes, version: version, err: err}
+	bytes := 0
+	for i := range changes {
+		bytes += changes[i].Bytes + int(unsafe.Sizeof(changes[i]))
+	}
+	if err == nil {
+		err = r.batch.grow(int64(bytes))
+	}
+	return batch{changes: changes, next: next, err: err}
 }
 
 // apply sends the events for a batch of changes.
@@ -227,8 +235,8 @@ func (r *run) apply(ctx context.Context, b batch) error {
 			return err
 		}
 	}
-	r.position = max(r.position, b.version)
-	if r.replay.running && b.version >= r.replay.until {
+	r.position = max(r.position, b.next.Version)
+	if r.replay.running && b.next.Version >= r.replay.until {
 		return r.settle(ctx)
 	}
 	return nil

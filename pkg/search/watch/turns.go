@@ -16,7 +16,7 @@ var turns = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1))
 
 // matches reports whether the properties of a resource match the query. It returns an error if ctx ends before its turn.
 func (r *run) matches(ctx context.Context, cluster string, properties query.Properties) (bool, error) {
-	if r.terms > 0 && r.terms*sizeOf(properties) >= longMatch {
+	if r.terms > 0 && r.terms*properties.TextBytes() >= longMatch {
 		select {
 		case turns <- struct{}{}:
 			defer func() { <-turns }()
@@ -32,17 +32,6 @@ func termsOf(q *query.Query) int {
 	n := len(q.Keywords)
 	for i := range q.Filters {
 		n += len(q.Filters[i].Comparisons)
-	}
-	return n
-}
-
-// sizeOf returns the number of bytes that a keyword is compared with.
-func sizeOf(properties query.Properties) int {
-	n := 0
-	for i := range properties {
-		for _, leaf := range properties[i].Leaves {
-			n += len(leaf.Key) + len(leaf.Text)
-		}
 	}
 	return n
 }

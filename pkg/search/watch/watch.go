@@ -17,7 +17,6 @@ import (
 var ErrTooSlow = errors.New("the watch is too slow: the client does not receive its events in time")
 
 const (
-	defaultBuffer        = 1024
 	defaultPatience      = 10 * time.Second
 	defaultBookmarkEvery = time.Minute
 )
@@ -42,10 +41,8 @@ type Config struct {
 	// sent for the item.
 	From uint64
 
-	// Buffer is the maximum number of events that wait for the receiver. It defaults to 1024.
-	Buffer int
-	// Patience is the time that the buffer may stay full before the watch ends with ErrTooSlow. It
-	// defaults to ten seconds.
+	// Patience is the time that an event waits for the receiver before the watch ends with ErrTooSlow.
+	// It defaults to ten seconds. Later events stay in the log of the engine until then.
 	Patience time.Duration
 	// Memory bounds the memory of the watch. Nil means no bound. A watch that exceeds the bound
 	// ends with an API error with status 429.
@@ -84,17 +81,31 @@ type Event struct {
 	Version uint64
 	// InitialDone is true in the Bookmark after the initial events.
 	InitialDone bool
+
+	held *share
+}
+
+// Done stops counting the memory of the event. The receiver calls it when it no longer holds the event. Done may be
+// called more than once.
+func (e *Event) Done() {
+	if e.held != nil {
+		e.held.release()
+	}
 }
 
 // Watcher is a running watch.
 type Watcher struct {
 	events chan Event
+	ended  chan struct{}
 	err    error
 }
 
 // Events returns the events in order. The channel is closed when the watch ends. Err then returns
 // the reason.
 func (w *Watcher) Events() <-chan Event { return w.events }
+
+// Ended is closed when the watch ends, so that a receiver that does not receive can stop as well.
+func (w *Watcher) Ended() <-chan struct{} { return w.ended }
 
 // Err returns the error with which the watch ended: search.ErrExpired for a version that is too
 // old, ErrTooSlow, the error of the context, or another error. It is valid after Events is closed.
@@ -106,19 +117,18 @@ func Watch(ctx context.Context, config Config) *Watcher {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	if config.Buffer <= 0 {
-		config.Buffer = defaultBuffer
-	}
 	if config.Patience <= 0 {
 		config.Patience = defaultPatience
 	}
 	if config.BookmarkEvery <= 0 {
 		config.BookmarkEvery = defaultBookmarkEvery
 	}
-	w := &Watcher{events: make(chan Event)}
+	w := &Watcher{events: make(chan Event), ended: make(chan struct{})}
 	r := &run{Config: config, events: w.events, terms: termsOf(&config.Query), sent: newSentItems(share{memory: config.Memory, user: config.User})}
+	r.batch = r.sent.share.empty()
 	go func() {
 		w.err = r.run(ctx)
+		close(w.ended)
 		close(w.events)
 	}()
 	return w

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -431,7 +433,7 @@ func TestEnds(t *testing.T) {
 		granted := newScopes(seesClusters(t, "east"))
 		put(t, engine, "east", `a {}`, `b {}`, `c {}`)
 		w := start(t, watch.Config{
-			Engine: engine, Scopes: granted, User: jane, Initial: true, Buffer: 1, Patience: 10 * time.Millisecond,
+			Engine: engine, Scopes: granted, User: jane, Initial: true, Patience: 10 * time.Millisecond,
 		})
 		select {
 		case <-granted.stopped:
@@ -473,4 +475,93 @@ func TestEnds(t *testing.T) {
 			t.Error("the subscription to the scope has not ended, want it to end with the watch")
 		}
 	})
+}
+
+// paged is an engine that returns one item per page, and no second page until the first item was received.
+type paged struct {
+	search.Engine
+	received chan struct{}
+}
+
+func (p *paged) Search(ctx context.Context, scope visibility.Scope, request *search.Request) (*search.Result, error) {
+	if request.Continue != "" {
+		select {
+		case <-p.received:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	limited := *request
+	limited.Limit = 1
+	return p.Engine.Search(ctx, scope, &limited)
+}
+
+// TestEventsAreSentAsTheyCome checks that a watch sends its first event before it has listed the other resources.
+func TestEventsAreSentAsTheyCome(t *testing.T) {
+	engine := &paged{Engine: open(t), received: make(chan struct{})}
+	put(t, engine, "east", `a {}`, `b {}`, `c {}`)
+	w := start(t, watch.Config{Engine: engine, Scopes: newScopes(seesClusters(t, "east")), User: jane, Initial: true})
+	got := []string{w.next().Item.UID}
+	close(engine.received)
+	got = append(got, w.next().Item.UID, w.next().Item.UID)
+	if slices.Sort(got); !slices.Equal(got, []string{"east/a", "east/b", "east/c"}) {
+		t.Errorf("initial events = %v, want a, b and c", got)
+	}
+}
+
+// changing is an engine in which a resource changes after it was listed.
+type changing struct {
+	search.Engine
+	change func()
+}
+
+func (c *changing) Search(ctx context.Context, scope visibility.Scope, request *search.Request) (*search.Result, error) {
+	result, err := c.Engine.Search(ctx, scope, request)
+	c.change()
+	return result, err
+}
+
+// TestChangesAfterTheListing checks the initial events of resources that change before they are sent.
+func TestChangesAfterTheListing(t *testing.T) {
+	engine := &changing{Engine: open(t)}
+	put(t, engine, "east", `keeps {"status":"Running"}`, `matches {"status":"Running","restarts":1}`, `ends {"status":"Running"}`, `goes {"status":"Running"}`)
+	engine.change = sync.OnceFunc(func() {
+		put(t, engine, "east", `matches {"status":"Running","restarts":2}`, `ends {"status":"Failed"}`, "goes", `comes {"status":"Running"}`)
+	})
+	w := start(t, watch.Config{
+		Engine: engine, Scopes: newScopes(seesClusters(t, "east")), User: jane, Query: looksFor(t, "status:Running"), Initial: true,
+	})
+	initial := map[string]string{}
+	for event := w.next(); !event.InitialDone; event = w.next() {
+		if event.Type != watch.Added {
+			t.Errorf("event of %s = %s, want %s", event.Item.UID, event.Type, watch.Added)
+		}
+		initial[event.Item.UID] = string(event.Item.JSON())
+	}
+	if len(initial) != 2 || initial["east/keeps"] == "" || !strings.Contains(initial["east/matches"], `"restarts":2`) {
+		t.Errorf("initial events = %v, want those of keeps, and of the current state of matches", initial)
+	}
+	w.expect(watch.Added, "east/comes")
+	put(t, engine, "east", "keeps")
+	w.expect(watch.Deleted, "east/keeps")
+}
+
+// TestLargeReports checks that a watch sends all changes of a report that it reads in parts.
+func TestLargeReports(t *testing.T) {
+	engine := open(t)
+	w := start(t, watch.Config{Engine: engine, Scopes: newScopes(seesClusters(t, "east")), User: jane, Initial: true})
+	w.begun()
+	var names []string
+	for i := range 1000 {
+		names = append(names, fmt.Sprintf(`%d {"text":%q}`, i, strings.Repeat("x", i)))
+	}
+	put(t, engine, "east", names...)
+	got := map[string]bool{}
+	for range names {
+		event := w.next()
+		if event.Type != watch.Added || got[event.Item.UID] {
+			t.Fatalf("event %d = %s of %q, want an item that was not added before", len(got), event.Type, event.Item.UID)
+		}
+		got[event.Item.UID] = true
+	}
 }

@@ -104,7 +104,7 @@ func TestReportsInGroups(t *testing.T) {
 	if found := uids(t, engine, visibility.Everything(), query.Query{}); len(found) != clusters-1 {
 		t.Errorf("search = %d resources, want %d", len(found), clusters-1)
 	}
-	changes, _, err := engine.Changes(within(t), 0, 1000)
+	changes, _, err := search.WholeChanges(within(t), engine, 0, 1000)
 	if err != nil || len(changes) != clusters-1 {
 		t.Errorf("Changes(0) = %d changes, %v, want %d", len(changes), err, clusters-1)
 	}

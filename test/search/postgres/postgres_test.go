@@ -253,7 +253,7 @@ func TestServersShareWrites(t *testing.T) {
 	result := make(chan changed, 1)
 	go func() {
 		// The poll interval is an hour, so only a notification ends the wait in time.
-		changes, _, err := watcher.Changes(within(t), version, 10)
+		changes, _, err := search.WholeChanges(within(t), watcher, version, 10)
 		result <- changed{changes, err}
 	}()
 	mustApply(t, writer, &search.Report{Cluster: "c1", Full: true, Time: time.Now(), Put: []search.Resource{resource("c1", "a", text("name", "x"))}})
@@ -282,7 +282,7 @@ func TestOldChangesExpire(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := wait.PollUntilContextCancel(within(t), 10*time.Millisecond, true, func(context.Context) (bool, error) {
-		_, _, err := engine.Changes(ended, 1, 100)
+		_, _, err := search.WholeChanges(ended, engine, 1, 100)
 		if err != nil && !errors.Is(err, search.ErrExpired) {
 			return false, err
 		}
@@ -295,7 +295,7 @@ func TestOldChangesExpire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changes, _, err := engine.Changes(ended, version-1, 100)
+	changes, _, err := search.WholeChanges(ended, engine, version-1, 100)
 	if err != nil || len(changes) != 1 {
 		t.Errorf("changes of the last version = %v, %v, want one change", changes, err)
 	}

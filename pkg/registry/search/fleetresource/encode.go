@@ -22,7 +22,12 @@ import (
 type eventObject struct {
 	*searchv1alpha1.FleetResource
 	event watch.EventType
+	// done is called when the event is written, or not at all if the watch ends before.
+	done func()
 }
+
+// eventRoom is the typical size of an event without its properties.
+const eventRoom = 1 << 10
 
 var _ runtime.CacheableObject = &eventObject{}
 
@@ -38,7 +43,7 @@ var sample = newObject(&search.Item{
 
 // DeepCopyObject implements runtime.Object.
 func (o *eventObject) DeepCopyObject() runtime.Object {
-	return &eventObject{FleetResource: o.DeepCopy(), event: o.event}
+	return &eventObject{FleetResource: o.DeepCopy(), event: o.event, done: func() {}}
 }
 
 // GetObject implements runtime.CacheableObject.
@@ -46,6 +51,7 @@ func (o *eventObject) GetObject() runtime.Object { return o.FleetResource }
 
 // CacheEncode implements runtime.CacheableObject.
 func (o *eventObject) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, to io.Writer) error {
+	defer o.done()
 	equal, known := direct.Load(id)
 	if !known {
 		var encoded bytes.Buffer
@@ -57,9 +63,12 @@ func (o *eventObject) CacheEncode(id runtime.Identifier, encode func(runtime.Obj
 	if equal != true {
 		return encode(o.FleetResource, to)
 	}
-	w := serving.NewWriter(to)
-	w.Buffer = appendEvent(w.Buffer, o.event, o.FleetResource)
-	return w.Close()
+	// A client that does not read keeps the buffer in memory, so it has no spare capacity, and replaces the object. Each
+	// event is encoded once.
+	encoded := appendEvent(make([]byte, 0, len(o.Properties.Raw)+eventRoom), o.event, o.FleetResource)
+	o.FleetResource = &searchv1alpha1.FleetResource{}
+	_, err := to.Write(encoded)
+	return err
 }
 
 // appendEvent appends an event as compact JSON with the fields in the order of the Go types.

@@ -61,7 +61,6 @@ func TestAppendEventEqualsGenericEncoding(t *testing.T) {
 
 // A client that watches metadata, a table or YAML receives what the generic encoder writes.
 func TestEventsOfOtherEncodersAreNotEncodedDirectly(t *testing.T) {
-	object := &eventObject{FleetResource: sample, event: watch.Added}
 	for _, test := range []struct {
 		id, generic, want string
 	}{
@@ -70,6 +69,7 @@ func TestEventsOfOtherEncodersAreNotEncodedDirectly(t *testing.T) {
 	} {
 		for range 2 {
 			var got bytes.Buffer
+			object := &eventObject{FleetResource: sample, event: watch.Added, done: func() {}}
 			err := object.CacheEncode(runtime.Identifier(test.id), func(_ runtime.Object, to io.Writer) error {
 				_, err := io.WriteString(to, test.generic)
 				return err

@@ -18,6 +18,7 @@ import (
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
@@ -25,9 +26,12 @@ import (
 	searchwatch "open-cluster-management.io/hub-apiserver/pkg/search/watch"
 )
 
-// flushEvery is the maximum number of events between two flushes of a response. The API server flushes a watch
-// whenever no event waits.
-const flushEvery = 128
+// waitingEvents is the number of events that may wait for the response. The API server flushes a watch whenever no event
+// waits, so a few save most flushes. More would only take memory, because the log of the engine contains the changes.
+const waitingEvents = 8
+
+// endTimeout is the time in which a client must receive the end of a watch.
+const endTimeout = time.Second
 
 // Watch implements rest.Watcher. Without a resource version, or with 0, it starts with the current state. With
 // another resource version, it starts with the changes since then. If the caller loses permission for an object,
@@ -76,7 +80,7 @@ func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptio
 
 	ctx, cancel := context.WithCancel(ctx)
 	w := &eventStream{
-		events: make(chan watch.Event, flushEvery), stop: cancel,
+		events: make(chan watch.Event, waitingEvents), stop: cancel,
 		bookmarks: options.AllowWatchBookmarks, markInitialEnd: wanted,
 	}
 	w.running.Go(func() { w.run(ctx, config) })
@@ -107,39 +111,51 @@ func (w *eventStream) ResultChan() <-chan watch.Event { return w.events }
 func (w *eventStream) Stop() {
 	w.stop()
 	w.running.Wait()
+	w.drain()
+}
+
+// drain discards the events that wait for the response. A client that continues from the last received event receives
+// them again.
+func (w *eventStream) drain() {
+	for {
+		select {
+		case event, open := <-w.events:
+			if !open {
+				return
+			}
+			if object, is := event.Object.(*eventObject); is {
+				object.done()
+			}
+		default:
+			return
+		}
+	}
 }
 
 func (w *eventStream) run(ctx context.Context, config searchwatch.Config) {
 	defer close(w.events)
-	source, end := context.WithCancel(ctx)
-	defer end()
-	watcher := searchwatch.Watch(source, config)
+	watcher := searchwatch.Watch(ctx, config)
 	// API Priority and Fairness holds a seat for a watch until its initial events are sent. For stored resources,
 	// the watch cache reports the end of the initial events.
 	if !config.Initial {
 		utilflowcontrol.WatchInitialized(ctx)
 	}
-	var failed error
 	for event := range watcher.Events() {
 		if event.InitialDone {
 			utilflowcontrol.WatchInitialized(ctx)
 		}
-		out, err := w.event(&event)
-		if err != nil {
-			failed = err
-			break
+		out := w.event(&event)
+		if out == nil {
+			event.Done()
+			continue
 		}
-		if out != nil {
-			w.send(ctx, *out)
+		select {
+		case w.events <- *out:
+		case <-watcher.Ended():
+			event.Done()
 		}
 	}
-	end()
-	for range watcher.Events() {
-	}
-	err := failed
-	if err == nil {
-		err = watcher.Err()
-	}
+	err := watcher.Err()
 	switch {
 	case err == nil, ctx.Err() != nil:
 		return
@@ -148,27 +164,25 @@ func (w *eventStream) run(ctx context.Context, config searchwatch.Config) {
 	default:
 		err = serving.Error(ctx, fmt.Errorf("watch of fleetresources: %w", err))
 	}
-	w.send(ctx, watch.Event{Type: watch.Error, Object: status(err)})
+	// The client may not read.
+	w.drain()
+	w.events <- watch.Event{Type: watch.Error, Object: status(err)}
+	callers.EndResponse(ctx, time.Now().Add(endTimeout))
 }
 
-func (w *eventStream) send(ctx context.Context, event watch.Event) {
-	select {
-	case w.events <- event:
-	case <-ctx.Done():
-	}
-}
-
-func (w *eventStream) event(event *searchwatch.Event) (*watch.Event, error) {
+// event returns the event to send, or nil if there is none.
+func (w *eventStream) event(event *searchwatch.Event) *watch.Event {
 	if event.Type == searchwatch.Bookmark {
 		if !w.bookmarks || (event.InitialDone && !w.markInitialEnd) {
-			return nil, nil
+			return nil
 		}
 		bookmark := &searchv1alpha1.FleetResource{}
 		bookmark.ResourceVersion = strconv.FormatUint(event.Version, 10)
 		if event.InitialDone {
 			bookmark.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 		}
-		return &watch.Event{Type: watch.Bookmark, Object: bookmark}, nil
+		event.Done()
+		return &watch.Event{Type: watch.Bookmark, Object: bookmark}
 	}
 	object := newObject(&event.Item)
 	is := watch.Added
@@ -183,7 +197,7 @@ func (w *eventStream) event(event *searchwatch.Event) (*watch.Event, error) {
 	if event.Version > event.Item.Version {
 		object.ResourceVersion = strconv.FormatUint(event.Version, 10)
 	}
-	return &watch.Event{Type: is, Object: &eventObject{FleetResource: object, event: is}}, nil
+	return &watch.Event{Type: is, Object: &eventObject{FleetResource: object, event: is, done: event.Done}}
 }
 
 func status(err error) *metav1.Status {
