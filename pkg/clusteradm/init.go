@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -87,26 +85,6 @@ type initializing struct {
 	held bool
 	// upgrade is true if only the image changes.
 	upgrade bool
-}
-
-// installation are the flags of commands that install a program or change an installed one.
-type installation struct {
-	dryRun, reset, yes bool
-	// given reports whether a flag is set.
-	given func(flags ...string) bool
-}
-
-func (i *installation) addFlags(flags *pflag.FlagSet, program string) {
-	flags.BoolVar(&i.dryRun, "dry-run", false, "Print what would change as unified diffs, and change nothing.")
-	flags.BoolVar(&i.yes, "yes", false, "Make changes that require a confirmation.")
-	if program != "" {
-		flags.BoolVar(&i.reset, "reset", false, "Return all settings of an installed "+program+" that no flag names to their defaults. Without --reset, they stay as they are.")
-	}
-}
-
-// parsed sets what the command line contains.
-func (i *installation) parsed(flags *pflag.FlagSet) {
-	i.given = func(names ...string) bool { return slices.ContainsFunc(names, flags.Changed) }
 }
 
 func newInit(access *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
@@ -541,23 +519,6 @@ func (i *initializing) decide(ctx context.Context, install *installer, installed
 	}
 	reasons = append(reasons, foreign(*changes, !i.reset)...)
 	return i.confirm(i.streams, *changes, reasons)
-}
-
-// confirm prints the changes of a dry run. It returns an error if the command may not make them.
-func (i *installation) confirm(streams genericiooptions.IOStreams, changes []change, reasons []string) error {
-	if i.dryRun {
-		if err := writeDiff(streams.Out, changes); err != nil {
-			return err
-		}
-	}
-	switch {
-	case len(reasons) == 0:
-	case i.dryRun:
-		say(streams.ErrOut, "Requires --yes:\n  - %s", strings.Join(reasons, "\n  - "))
-	case !i.yes:
-		return confirmation(reasons)
-	}
-	return nil
 }
 
 // unserved returns the APIServices that the server no longer serves. They would keep the hub from deleting

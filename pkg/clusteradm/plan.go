@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/pmezard/go-difflib/difflib"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
@@ -203,4 +206,41 @@ func hideSecrets(before, after *unstructured.Unstructured) {
 // confirmation returns an error that lists why a command needs --yes.
 func confirmation(reasons []string) error {
 	return fmt.Errorf("nothing was changed: the following requires --yes. --dry-run prints all changes.\n  - %s", strings.Join(reasons, "\n  - "))
+}
+
+// installation are the flags of commands that install a program or change an installed one.
+type installation struct {
+	dryRun, reset, yes bool
+	// given reports whether a flag is set.
+	given func(flags ...string) bool
+}
+
+func (i *installation) addFlags(flags *pflag.FlagSet, program string) {
+	flags.BoolVar(&i.dryRun, "dry-run", false, "Print what would change as unified diffs, and change nothing.")
+	flags.BoolVar(&i.yes, "yes", false, "Make changes that require a confirmation.")
+	if program != "" {
+		flags.BoolVar(&i.reset, "reset", false, "Return all settings of an installed "+program+" that no flag names to their defaults. Without --reset, they stay as they are.")
+	}
+}
+
+// parsed sets what the command line contains.
+func (i *installation) parsed(flags *pflag.FlagSet) {
+	i.given = func(names ...string) bool { return slices.ContainsFunc(names, flags.Changed) }
+}
+
+// confirm prints the changes of a dry run. It returns an error if the command may not make them.
+func (i *installation) confirm(streams genericiooptions.IOStreams, changes []change, reasons []string) error {
+	if i.dryRun {
+		if err := writeDiff(streams.Out, changes); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(reasons) == 0:
+	case i.dryRun:
+		say(streams.ErrOut, "Requires --yes:\n  - %s", strings.Join(reasons, "\n  - "))
+	case !i.yes:
+		return confirmation(reasons)
+	}
+	return nil
 }

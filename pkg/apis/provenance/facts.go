@@ -77,7 +77,7 @@ var Facts = []Fact{
 
 	// ManifestWork
 	{manifestWork, Annotation, "rbac.open-cluster-management.io/clusterpermission", Server,
-		"that the work delivers a ClusterPermission, so the agent changes only objects that it created", "agents also read the controller reference and their own record; without both, whoever may update the work already decides what the agent applies"},
+		"that the work delivers a ClusterPermission, so the agent changes only objects that it created", "agents also read the controller reference and their own record; without both, a user with permission to update the ManifestWork already decides what the agent applies"},
 	{manifestWork, Annotation, "work.open-cluster-management.io/traceparent", Server, "the trace of the request that wrote the spec", "only joins a trace"},
 	{manifestWork, Status, "executorChoice", Server, "who chose the executor", "not read there"},
 	{manifestWork, Annotation, "open-cluster-management.io/cleanup-priority", User, "the order in which works of a deleted cluster are deleted; works wait for at most the configured time", ""},
