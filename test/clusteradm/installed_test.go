@@ -108,7 +108,7 @@ func TestInitKeepsAnInstalledHub(t *testing.T) {
 		t.Errorf("role of the server after init without flags = %q, %v, want %q", current.Annotations[roleARNAnnotation], err, account.Annotations[roleARNAnnotation])
 	}
 
-	run(t, hub, "init", "--csr-probe-timeout=0", "--resource-limits=memory=8Gi", "--auto-approved-csr-identities=bob,carol").done(t)
+	run(t, hub, "init", "--csr-probe-timeout=0", "--resource-limits=memory=8Gi", "--auto-approved-csr-identities=bob", "--auto-approved-csr-identities=carol").done(t)
 	changed := deploymentOf(t, kube, hubNamespace, serverName)
 	container := changed.Spec.Template.Spec.Containers[0]
 	if got := container.Resources.Limits.Memory().String(); got != "8Gi" {
@@ -121,7 +121,7 @@ func TestInitKeepsAnInstalledHub(t *testing.T) {
 		}
 	}
 	if slices.Contains(container.Args, "--auto-approved-csr-identities=alice") {
-		t.Errorf("arguments after init --auto-approved-csr-identities=bob,carol = %q, want no alice", container.Args)
+		t.Errorf("arguments after init with the users bob and carol = %q, want no alice", container.Args)
 	}
 	// Everything else is as before.
 	restored := changed.DeepCopy()
