@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -230,6 +231,21 @@ func TestRun(t *testing.T) {
 	})
 	if err != nil {
 		t.Errorf("Take() after a deletion = rejected: %v, want it to be admitted within a minute", err)
+	}
+}
+
+// TestWritesWaitForTheCount checks that writes wait up to ten seconds until the stored objects are counted.
+func TestWritesWaitForTheCount(t *testing.T) {
+	for after, counted := range map[time.Duration]bool{9 * time.Second: true, 11 * time.Second: false} {
+		synctest.Test(t, func(t *testing.T) {
+			c := NewCounter(configMaps, Limits{Objects: 1})
+			c.Serve(&cache.ListWatch{}, &corev1.ConfigMap{})
+			time.AfterFunc(after, func() { _ = (*watched)(c).Replace(nil, "10") })
+			err := take(t, c, create("a", "one", 1), 11)
+			if (err == nil) != counted || err != nil && !apierrors.IsServiceUnavailable(err) {
+				t.Errorf("Take() of a write while the objects are counted after %s = %v, want admitted = %t, or 503", after, err, counted)
+			}
+		})
 	}
 }
 

@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/component-base/metrics/testutil"
 )
 
 const prefix = "/registry/test"
@@ -359,4 +361,39 @@ func TestScheduleAfterClockWasAhead(t *testing.T) {
 	if got, err := schedule.list(now); err != nil || !slices.Equal(got, want) {
 		t.Errorf("snapshots = %v, %v, want the new ones %v", got, err, want)
 	}
+}
+
+// TestFailedSnapshotIsRetried checks that a failed snapshot is tried again after a minute, later after up to an hour.
+func TestFailedSnapshotIsRetried(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	failures := func() float64 {
+		t.Helper()
+		value, err := testutil.GetCounterMetricValue(failuresCounter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+	before := failures()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		server := &Server{snapshots: Schedule{Interval: 24 * time.Hour, Dir: filepath.Join(file, "snapshots"), Keep: 1}}
+		go server.SaveSnapshots(ctx)
+		for i, minutes := range []time.Duration{0, 1, 2, 4, 8, 16, 32, 60, 60} {
+			if minutes > 0 {
+				time.Sleep(minutes*time.Minute - time.Second)
+				if got := failures() - before; got != float64(i) {
+					t.Errorf("attempts before the end of delay %d = %v, want %d", i, got, i)
+				}
+				time.Sleep(time.Second)
+			}
+			if synctest.Wait(); failures()-before != float64(i+1) {
+				t.Errorf("attempts after delay %d of %s = %v, want %d", i, minutes*time.Minute, failures()-before, i+1)
+			}
+		}
+		cancel()
+	})
 }
