@@ -2,6 +2,9 @@ package multiclusterroleassignment
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +16,7 @@ import (
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
+	"open-cluster-management.io/hub-apiserver/pkg/authz"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/fake"
 	assignmentlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/rbac/v1beta1"
 )
@@ -84,5 +88,34 @@ func TestRetries(t *testing.T) {
 				t.Errorf("next attempt = next after %s, reason %q, error %v, %d ClusterPermissions, want 0s, %q and one", again, reason, err, len(written.Items), reasonPending)
 			}
 		})
+	}
+}
+
+// grouped returns a number as the documentation spells it.
+func grouped(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%d,%03d", n/1000, n%1000)
+}
+
+// TestDocumentedLimits checks that the limits are those of docs/role-assignments.md. Tests of the limits use the constants.
+func TestDocumentedLimits(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/role-assignments.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, limit := range map[string]int{
+		"| role assignments of an object | %s |":                                                                    rbacv1beta1.MaxRoleAssignments,
+		"| target namespaces of all role assignments | %s |":                                                        rbacv1beta1.MaxTargetNamespaces,
+		"| Placements, sets and requirements of label selectors of all role assignments | %s |":                     rbacv1beta1.MaxReferences,
+		"| selected clusters | %s |":                                                                                rbacv1beta1.MaxClusters,
+		"| grants on all clusters | %s |":                                                                           rbacv1beta1.MaxGrants,
+		"| clusters on which authors are checked one by one, in one request or one attempt of the controller | %s.": authz.MaxReviews,
+		"lists the first %s that have not applied":                                                                  rbacv1beta1.MaxFailingClusters,
+	} {
+		if want := fmt.Sprintf(text, grouped(limit)); !strings.Contains(string(page), want) {
+			t.Errorf("docs/role-assignments.md does not contain %q", want)
+		}
 	}
 }
