@@ -28,6 +28,12 @@ GOTEST := GOGC=400 go test -buildvcs=false $(TAGS) -vet=off -ldflags=-w
 CLUSTERS ?= 2
 
 export HUB_BIN := $(CURDIR)/bin
+# The program that runs the unit tests of the console's modules: Node.js 20.11 or later, or none.
+ifndef HUB_NODE
+HUB_NODE := $(shell node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 11) ? 0 : 1)' 2>/dev/null && echo node || echo none)
+endif
+export HUB_NODE
+without_node = @[[ "$(HUB_NODE)" != none ]] || echo "== NOT TESTED: the modules of the console (pkg/console/unit), because Node.js 20.11 is missing" >&2
 # Static programs, as in the images: tests run them in containers without files of this machine.
 export CGO_ENABLED := 0
 
@@ -76,6 +82,7 @@ release: ## Build binaries, images, install manifests and checksums of all platf
 .PHONY: test-unit
 test-unit: ## Run the tests of pkg, cmd and hack, which start no server
 	$(GOTEST) ./pkg/... ./cmd/... ./hack/...
+	$(without_node)
 
 .PHONY: integration
 integration: programs postgres $(if $(filter browser console,$(PKG)),chromium) ## Run the tests of one area on real servers: PKG=search; RUN=TestName selects tests
@@ -88,6 +95,7 @@ test: programs postgres ## Run all tests; without Chromium, all but those of the
 	echo "== testing"; \
 	$(MAKE) --no-print-directory --jobs=2 --keep-going test-root test-modules; \
 	[[ "$${HUB_CHROMIUM:-}" != none ]] || echo "== NOT TESTED: the console in a browser (test/console), because Chromium is missing" >&2
+	$(without_node)
 
 .PHONY: test-root
 test-root:

@@ -50,7 +50,7 @@ const (
 // the kubeconfig if it has one. It never sends a token: the server could use it for itself.
 func (d *hubDoctor) checkServer(ctx context.Context) []finding {
 	const subject = "server"
-	findings := d.hubVersion()
+	findings := d.hubVersion(ctx)
 	deployment, err := deploymentFinding(ctx, d.kube, hubNamespace, serverName)
 	switch {
 	case err != nil:
@@ -284,9 +284,9 @@ func (d *hubDoctor) readiness(ctx context.Context, client *http.Client, base str
 }
 
 // hubVersion returns a finding about the Kubernetes version of the hub.
-func (d *hubDoctor) hubVersion() []finding {
+func (d *hubDoctor) hubVersion(ctx context.Context) []finding {
 	const subject = "version of the hub"
-	info, err := d.kube.Discovery().ServerVersion()
+	info, err := discovery.ToServerVersionInterfaceWithContext(d.kube.Discovery()).ServerVersionWithContext(ctx)
 	if err != nil {
 		return []finding{unknown(subject, err)}
 	}
@@ -439,7 +439,7 @@ func (d *hubDoctor) fullest(ctx context.Context, resource string) string {
 	if err != nil {
 		return ""
 	}
-	full, err := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco)).ResourceFor(schema.GroupVersionResource{Resource: resource})
+	full, err := restmapper.NewDeferredDiscoveryRESTMapperWithContext(memory.NewMemCacheClientWithContext(disco)).ResourceForWithContext(ctx, schema.GroupVersionResource{Resource: resource})
 	if err != nil {
 		return ""
 	}

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -139,5 +141,22 @@ func TestVendoredModules(t *testing.T) {
 	}
 	if len(listed) < 3 {
 		t.Errorf("rows of vendor.md = %d, want at least 3", len(listed))
+	}
+}
+
+// TestModules runs the unit tests of the modules with the test runner of Node.js. The path of node is in HUB_NODE; without
+// Node.js, the Makefile sets it to none and says so. A missing program must not look like a passed test.
+func TestModules(t *testing.T) {
+	node := cmp.Or(os.Getenv("HUB_NODE"), "node")
+	if node == "none" {
+		t.Skip("HUB_NODE=none")
+	}
+	tests, err := filepath.Glob("unit/*.test.js")
+	if err != nil || len(tests) == 0 {
+		t.Fatalf("unit tests of the modules = %v, %v, want some", tests, err)
+	}
+	output, err := exec.CommandContext(t.Context(), node, append([]string{"--test"}, tests...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s --test: %v (Node.js 20.11 or later is required; HUB_NODE=none skips this test)\n%s", node, err, output)
 	}
 }

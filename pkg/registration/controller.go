@@ -35,18 +35,15 @@ import (
 )
 
 const (
-	// defaultVerifyPeriod is the interval between a driver's checks of the resources that it
-	// provisioned.
-	defaultVerifyPeriod = 30 * time.Minute
-	// verifyJitter spreads the checks of different clusters.
-	verifyJitter = 0.5
+	// verifyPeriod is the longest interval between a driver's checks of the resources that it provisioned.
+	verifyPeriod = 30 * time.Minute
 	// waitPeriod is the time to the next attempt if the awaited change may send no event.
 	waitPeriod = time.Second
 	// refusedPeriod is the time to the next attempt after a refusal that may end without an event.
 	refusedPeriod = 30 * time.Second
 )
 
-// Options configure a Controller. Requests, AutoApproval, VerifyPeriod and Clock are optional.
+// Options configure a Controller. Requests, AutoApproval and Clock are optional.
 type Options struct {
 	Clusters clusterclient.ManagedClustersGetter
 	// ClusterInformer and Registrations send events to the controller. The caller starts them.
@@ -77,9 +74,6 @@ type Options struct {
 	// EnsureRecord creates the registration of a cluster if there is none.
 	EnsureRecord func(ctx context.Context, cluster *clusterv1.ManagedCluster) error
 	AutoApproval AutoApproval
-	// VerifyPeriod is the interval between a driver's checks of the resources that it provisioned. It defaults
-	// to 30 minutes.
-	VerifyPeriod time.Duration
 	Clock        clock.PassiveClock
 }
 
@@ -108,9 +102,6 @@ type Controller struct {
 
 // NewController returns a Controller. Its informers must be started after this call.
 func NewController(o Options) *Controller {
-	if o.VerifyPeriod <= 0 {
-		o.VerifyPeriod = defaultVerifyPeriod
-	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
@@ -309,7 +300,7 @@ func (c *Controller) grant(ctx context.Context, cluster *clusterv1.ManagedCluste
 		cluster = latest
 	}
 	c.census.set(cluster.Name, driverOf(record))
-	return c.next(), c.setAccepted(ctx, cluster, metav1.Condition{
+	return nextCheck(), c.setAccepted(ctx, cluster, metav1.Condition{
 		Status: metav1.ConditionTrue, Reason: clusterv1.ReasonHubClusterAdminAccepted,
 		Message: "The hub accepts the cluster. The cluster has access to the hub.",
 	}, func(current *clusterv1.ManagedCluster) bool {
@@ -459,7 +450,7 @@ func (c *Controller) deny(ctx context.Context, cluster *clusterv1.ManagedCluster
 	if decision := cluster.Status.Acceptance; decision != nil && decision.Left {
 		return 0, c.deleteLeft(ctx, cluster)
 	}
-	return c.next(), nil
+	return nextCheck(), nil
 }
 
 // everGranted reports whether a cluster was ever accepted, so that objects of it may exist.
@@ -496,5 +487,5 @@ func (c *Controller) enabled(name registerv1alpha1.RegistrationDriver) bool {
 	return c.driver(name) != nil
 }
 
-// next returns the time to the next check without an event.
-func (c *Controller) next() time.Duration { return wait.Jitter(c.VerifyPeriod, verifyJitter) }
+// nextCheck returns the time to the next check without an event. Jitter spreads the checks of different clusters.
+func nextCheck() time.Duration { return wait.Jitter(verifyPeriod*2/3, 0.5) }

@@ -79,7 +79,7 @@ func (i *identities) due(cluster string) bool {
 func (i *identities) postpone(cluster string) time.Duration {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	after := i.controller.next()
+	after := nextCheck()
 	i.verified[cluster] = i.controller.Clock.Now().Add(after)
 	return after
 }

@@ -24,10 +24,10 @@ function attributesOf({verb, resource, namespace, name}) {
 const words = (text) => (text ?? "").split(/[\s,]+/).filter(Boolean);
 
 // groupsOf returns the groups of a form. Names of groups contain commas and spaces, so each line is a group.
-const groupsOf = ({groups: text}) => (text ?? "").split("\n").map((line) => line.trim()).filter(Boolean);
+export const groupsOf = ({groups: text}) => (text ?? "").split("\n").map((line) => line.trim()).filter(Boolean);
 const groupFlags = (params) => groupsOf(params).map((g) => `--group ${shell(g)}`);
 
-function labelSelector(text) {
+export function labelSelector(text) {
   const matchLabels = {__proto__: null};
   const matchExpressions = [];
   for (const word of words(text)) {
@@ -40,7 +40,7 @@ function labelSelector(text) {
   return {matchLabels, matchExpressions: matchExpressions.length > 0 ? matchExpressions : undefined};
 }
 
-function selectionOf({clusters, sets, selector}) {
+export function selectionOf({clusters, sets, selector}) {
   return {
     names: words(clusters).length > 0 ? words(clusters) : undefined,
     clusterSets: words(sets).length > 0 ? words(sets) : undefined,
@@ -53,7 +53,7 @@ const selectionFlags = ({clusters, sets, selector}) => [
 ];
 
 // requestCommand returns a command about the request that the form describes.
-const requestCommand = (command, params, flags) => {
+export const requestCommand = (command, params, flags) => {
   const {verb, resource, namespace, name} = params;
   return [command, ...(resource.startsWith("/") ? [] : namespace ? [`-n ${shell(namespace)}`] : ["-A"]), ...flags, ...selectionFlags(params), operands([verb, resource, ...(name ? [name] : [])])].join(" ");
 };
@@ -224,7 +224,7 @@ function WhoCan({params}) {
 const typeOf = ({type}) => (type === "group" || type === "serviceaccount" ? type : "user");
 
 // subjectOf returns the subject of a review.
-function subjectOf(params) {
+export function subjectOf(params) {
   const {type, subject} = params;
   const more = groupsOf(params);
   const name = subject.trim();

@@ -155,8 +155,11 @@ export function delay(ms, signal) {
 // calm is the time in ms without an interruption after which the delays are short again.
 const calm = 30_000;
 
+// longest is the longest delay in ms, with its jitter.
+const longest = 30_000;
+
 // backoff returns the delay before a retry, with jitter.
-export const backoff = (failures) => Math.min(30_000, 500 * 2 ** Math.min(failures, 8)) * (0.75 + Math.random() / 2);
+export const backoff = (failures) => Math.min(longest / 1.25, 500 * 2 ** Math.min(failures, 8)) * (0.75 + Math.random() / 2);
 
 // connection knows whether the hub responds. While it does not, it tries again with increasing delays. Then the number
 // epoch changes, and all views read again.

@@ -18,7 +18,7 @@ function csv(value) {
   return /[",;\t\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-function toCSV(items) {
+export function toCSV(items) {
   const names = exported(items);
   const lines = items.map((item) => names.map((name) => csv(name === "cluster" ? item.cluster : valueOf(item, name))).join(","));
   return new Blob([[names.map(csv).join(","), ...lines].join("\r\n"), "\r\n"], {type: "text/csv"});

@@ -161,16 +161,22 @@ func (s *setting) revoke(d *Driver) {
 	}
 }
 
+func (s *setting) awsAuth() *corev1.ConfigMap {
+	s.t.Helper()
+	auth, err := s.hub.CoreV1().ConfigMaps("kube-system").Get(s.t.Context(), "aws-auth", metav1.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return auth
+}
+
 // has checks the number of roles and entries in AWS and the mapping in the ConfigMap.
 func (s *setting) has(roles, entries int, mapped bool) {
 	s.t.Helper()
 	if len(s.cloud.roles) != roles || len(s.cloud.entries) != entries {
 		s.t.Errorf("number of roles, access entries = %d, %d, want %d, %d", len(s.cloud.roles), len(s.cloud.entries), roles, entries)
 	}
-	auth, err := s.hub.CoreV1().ConfigMaps("kube-system").Get(s.t.Context(), "aws-auth", metav1.GetOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	auth := s.awsAuth()
 	if got := strings.Contains(auth.Data["mapRoles"], "system:open-cluster-management:cluster1"); got != mapped {
 		s.t.Errorf("mapRoles contains the role = %t, want %t:\n%s", got, mapped, auth.Data["mapRoles"])
 	}
@@ -372,6 +378,22 @@ func TestConfigMap(t *testing.T) {
 		s.revoke(d)
 		if _, err := s.hub.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "aws-auth", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("Get(aws-auth) after Revoke() = %v, want not found", err)
+		}
+	})
+	t.Run("a verification repairs it", func(t *testing.T) {
+		s := newSetting(t)
+		d := s.driver(mapped)
+		s.provision(d, false)
+		for _, roles := range []string{foreign, strings.ReplaceAll(s.awsAuth().Data["mapRoles"], "system:open-cluster-management:cluster1", "system:masters")} {
+			auth := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "aws-auth"}, Data: map[string]string{"mapRoles": roles, "mapUsers": "[]", "other": "kept"}}
+			if _, err := s.hub.CoreV1().ConfigMaps("kube-system").Update(t.Context(), auth, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			s.provision(d, true)
+			s.has(1, 0, true)
+			if strings.Contains(s.awsAuth().Data["mapRoles"], "system:masters") {
+				t.Errorf("mapRoles after a verification = %s, want only the groups of the cluster", s.awsAuth().Data["mapRoles"])
+			}
 		}
 	})
 	t.Run("it is edited concurrently", func(t *testing.T) {
