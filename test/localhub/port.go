@@ -41,7 +41,7 @@ func rememberedPort(file string) (int, error) {
 	if port, err := strconv.Atoi(strings.TrimSpace(string(content))); err == nil && claim(port) == nil {
 		return port, nil
 	}
-	port, err := freePort()
+	port, err := freePort(firstPort, lastPort)
 	if err != nil {
 		return 0, err
 	}
@@ -75,20 +75,20 @@ func claim(port int) error {
 func FreePort() (int, error) {
 	portsMu.Lock()
 	defer portsMu.Unlock()
-	return freePort()
+	return freePort(firstPort, lastPort)
 }
 
-// freePort returns the same as FreePort. The caller holds portsMu.
-func freePort() (int, error) {
-	last := errors.New("none tried")
+// freePort does the same as FreePort for the ports from first to before last. The caller holds portsMu.
+func freePort(first, last int) (int, error) {
+	failed := errors.New("none tried")
 	for range 200 {
-		port := firstPort + rand.IntN(lastPort-firstPort)
+		port := first + rand.IntN(last-first)
 		if handed[port] {
 			continue
 		}
-		if last = claim(port); last == nil {
+		if failed = claim(port); failed == nil {
 			return port, nil
 		}
 	}
-	return 0, fmt.Errorf("no free port on 127.0.0.1: %w", last)
+	return 0, fmt.Errorf("no free port on 127.0.0.1: %w", failed)
 }

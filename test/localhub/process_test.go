@@ -201,20 +201,6 @@ func gone(pid int) bool {
 	return err != nil || strings.Contains(string(stat), ") Z ")
 }
 
-func TestFreePortIsGivenOnce(t *testing.T) {
-	seen := map[int]bool{}
-	for range 50 {
-		port, err := localhub.FreePort()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if seen[port] {
-			t.Errorf("FreePort() = %d again, want each port once", port)
-		}
-		seen[port] = true
-	}
-}
-
 func TestMissingBinaryNamesTheBuildCommand(t *testing.T) {
 	_, err := localhub.Binary(t.TempDir(), "etcd")
 	if err == nil || !strings.Contains(err.Error(), "make test") {
