@@ -1,7 +1,6 @@
 package validation
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -124,17 +123,6 @@ func TestBindingUpdateIgnoresStoredErrors(t *testing.T) {
 	fieldtest.Check(t, ValidateManagedServiceAccountBindingUpdate(labelled, old))
 	fieldtest.Check(t, ValidateManagedServiceAccountBindingUpdate(binding(devs, nobody), old))
 	fieldtest.Check(t, ValidateManagedServiceAccountBindingUpdate(binding(nobody, nobody), old), "spec.subjects[1].name: Required value")
-}
-
-func TestExampleBindingIsValid(t *testing.T) {
-	data, err := os.ReadFile("../../../../artifacts/example/managedserviceaccountbinding.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := fromYAML(t, data)
-	// The server sets the namespace of the request.
-	b.Spec.Ref.Namespace = b.Namespace
-	fieldtest.Check(t, ValidateManagedServiceAccountBinding(b))
 }
 
 // The sample of the proposal sets no API group for users and groups.

@@ -4,17 +4,14 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"os"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	certutil "k8s.io/client-go/util/cert"
-	"sigs.k8s.io/yaml"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
-	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/fieldtest"
 )
 
@@ -171,20 +168,4 @@ func TestStatusOfNamespaces(t *testing.T) {
 	fieldtest.Check(t, ValidateManagedClusterStatusUpdate(mc, old),
 		"status.managedNamespaces[0].conditions: Too many",
 		"status.managedNamespaces[1].conditions[0].lastTransitionTime: Required value")
-}
-
-func TestExampleIsValid(t *testing.T) {
-	data, err := os.ReadFile("../../../../artifacts/example/managedcluster.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var versioned clusterv1.ManagedCluster
-	if err := yaml.UnmarshalStrict(data, &versioned); err != nil {
-		t.Fatal(err)
-	}
-	var mc cluster.ManagedCluster
-	if err := clusterv1.Convert_v1_ManagedCluster_To_cluster_ManagedCluster(&versioned, &mc, nil); err != nil {
-		t.Fatal(err)
-	}
-	fieldtest.Check(t, ValidateManagedCluster(&mc))
 }

@@ -2,12 +2,10 @@ package validation
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
@@ -139,20 +137,4 @@ func TestSetStatus(t *testing.T) {
 	bad.Status.Conditions = []metav1.Condition{{Type: clusterv1beta2.ConditionClusterSetEmpty, Status: metav1.ConditionTrue, Reason: "NoClusterMatched"}}
 	fieldtest.Check(t, ValidateManagedClusterSetStatusUpdate(bad, old), "status.conditions[0].lastTransitionTime: Required value")
 	fieldtest.Check(t, ValidateManagedClusterSetStatusUpdate(bad, bad.DeepCopy()))
-}
-
-func TestExampleSetIsValid(t *testing.T) {
-	data, err := os.ReadFile("../../../../artifacts/example/managedclusterset.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var versioned clusterv1beta2.ManagedClusterSet
-	if err := yaml.UnmarshalStrict(data, &versioned); err != nil {
-		t.Fatal(err)
-	}
-	var set cluster.ManagedClusterSet
-	if err := clusterv1beta2.Convert_v1beta2_ManagedClusterSet_To_cluster_ManagedClusterSet(&versioned, &set, nil); err != nil {
-		t.Fatal(err)
-	}
-	fieldtest.Check(t, ValidateManagedClusterSet(&set))
 }

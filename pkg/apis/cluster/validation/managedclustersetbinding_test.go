@@ -1,12 +1,10 @@
 package validation
 
 import (
-	"os"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/cluster"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
@@ -56,20 +54,4 @@ func TestBindingStatus(t *testing.T) {
 	bad.Status.Conditions = []metav1.Condition{{Type: clusterv1beta2.ConditionBound, Status: metav1.ConditionTrue, Reason: "ClusterSetBound"}}
 	fieldtest.Check(t, ValidateManagedClusterSetBindingStatusUpdate(bad, old), "status.conditions[0].lastTransitionTime: Required value")
 	fieldtest.Check(t, ValidateManagedClusterSetBindingStatusUpdate(bad, bad.DeepCopy()))
-}
-
-func TestExampleBindingIsValid(t *testing.T) {
-	data, err := os.ReadFile("../../../../artifacts/example/managedclustersetbinding.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var versioned clusterv1beta2.ManagedClusterSetBinding
-	if err := yaml.UnmarshalStrict(data, &versioned); err != nil {
-		t.Fatal(err)
-	}
-	var binding cluster.ManagedClusterSetBinding
-	if err := clusterv1beta2.Convert_v1beta2_ManagedClusterSetBinding_To_cluster_ManagedClusterSetBinding(&versioned, &binding, nil); err != nil {
-		t.Fatal(err)
-	}
-	fieldtest.Check(t, ValidateManagedClusterSetBinding(&binding))
 }

@@ -291,14 +291,6 @@ func TestProposalSampleIsValid(t *testing.T) {
 	}
 }
 
-func TestExampleIsValid(t *testing.T) {
-	data, err := os.ReadFile("../../../../artifacts/example/clusterpermission.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	fieldtest.Check(t, ValidateClusterPermission(decode(t, string(data))))
-}
-
 func TestUpdateIgnoresStoredErrors(t *testing.T) {
 	const half = "- {namespace: a, roleRef: {kind: Role, name: r}, subject: {kind: User, name: alice}}\n"
 	const good = "- {namespace: b, roleRef: {kind: Role}, subject: {kind: User, name: alice}}\n"

@@ -2,7 +2,6 @@ package validation
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -266,14 +265,6 @@ func TestManifestBuiltInMemory(t *testing.T) {
 	}}}}
 	fieldtest.Check(t, ValidateManifestWork(mw, 0))
 	fieldtest.Check(t, ValidateManifestWork(mw, 10), "spec.workload.manifests: Too long")
-}
-
-func TestExampleIsValid(t *testing.T) {
-	data, err := os.ReadFile("../../../../artifacts/example/manifestwork.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	fieldtest.Check(t, ValidateManifestWork(decode(t, string(data)), 0))
 }
 
 func TestUpdateIgnoresStoredErrors(t *testing.T) {
