@@ -171,20 +171,29 @@ func withoutOrphans(objects []*unstructured.Unstructured) ([]*unstructured.Unstr
 // hubEpoch returns the epoch of the hub: that of its adoption, or else the highest of its clusters, and a finding for each
 // cluster whose epoch it does not believe. Only the record of an adoption is out of reach of all clusters.
 func hubEpoch(ctx context.Context, kube kubernetes.Interface, objects []*unstructured.Unstructured) (int64, []finding, error) {
+	epoch, doubts, err := adoptedEpoch(ctx, kube)
+	if err != nil || epoch != (rehoming.Epoch{}) {
+		return epoch.Number, nil, err
+	}
+	highest, findings := highestEpoch(objects)
+	return highest, append(findings, doubts...), nil
+}
+
+// adoptedEpoch returns the epoch that the hub has by an adoption, or the zero epoch if there is no record of one, and a
+// finding for a record that cannot be parsed.
+func adoptedEpoch(ctx context.Context, kube kubernetes.Interface) (rehoming.Epoch, []finding, error) {
 	state, err := kube.CoreV1().ConfigMaps(hubNamespace).Get(ctx, adoptionState, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		highest, findings := highestEpoch(objects)
-		return highest, findings, nil
+		return rehoming.Epoch{}, nil, nil
 	}
 	if err != nil {
-		return 0, nil, err
+		return rehoming.Epoch{}, nil, err
 	}
 	epoch, err := rehoming.ParseEpoch(state.Data[adoptionEpoch])
 	if err != nil {
-		highest, findings := highestEpoch(objects)
-		return highest, append(findings, warning("ConfigMap "+adoptionState+" in "+hubNamespace, "it is ignored: "+err.Error(), "")), nil
+		return rehoming.Epoch{}, []finding{warning("ConfigMap "+adoptionState+" in "+hubNamespace, "it is ignored: "+err.Error(), "")}, nil
 	}
-	return epoch.Number, nil, nil
+	return epoch, nil, nil
 }
 
 // highestEpoch returns the highest epoch of the accepted clusters. Anybody with a bootstrap token creates others.

@@ -19,6 +19,7 @@ import (
 
 	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
 )
 
 // copyWorkers is the number of objects that are copied at the same time.
@@ -77,11 +78,19 @@ func (m *migration) discard(ctx context.Context, kinds []*customKind) error {
 func (m *migration) copyToServer(ctx context.Context, kinds []*customKind, dryRun bool) (map[string]int, []finding, error) {
 	counts := map[string]int{}
 	var mu sync.Mutex
-	var findings []finding
+	epoch, findings, err := adoptedEpoch(ctx, m.kube)
+	if err != nil {
+		return nil, nil, err
+	}
 	for _, kind := range kinds {
 		objects, err := listAll(ctx, m.client, kind.served())
 		if err != nil {
 			return nil, nil, err
+		}
+		if kind.kind == kindManagedCluster {
+			for _, object := range objects {
+				findings = append(findings, distrust(object, epoch)...)
+			}
 		}
 		counts[kind.kind] = len(objects)
 		group, ctx := errgroup.WithContext(ctx)
@@ -106,6 +115,25 @@ func (m *migration) copyToServer(ctx context.Context, kinds []*customKind, dryRu
 	}
 	slices.SortFunc(findings, func(a, b finding) int { return strings.Compare(a.Subject, b.Subject) })
 	return counts, findings, nil
+}
+
+// requestedByAnnotation names the creator of a ManagedCluster, who may request its first certificate.
+const requestedByAnnotation = "register.open-cluster-management.io/requested-by"
+
+// distrust removes the annotations by which the server and agents would believe what everyone with permission to update a
+// ManagedCluster can write while a CustomResourceDefinition serves it: its creator, and another epoch than that of the
+// adoption by this hub.
+func distrust(cluster *unstructured.Unstructured, epoch rehoming.Epoch) []finding {
+	annotations := cluster.GetAnnotations()
+	delete(annotations, requestedByAnnotation)
+	var findings []finding
+	if text, found := annotations[rehoming.EpochAnnotation]; found && text != epoch.String() {
+		delete(annotations, rehoming.EpochAnnotation)
+		findings = append(findings, warning(display(cluster), fmt.Sprintf("annotation %s is not copied, because the epoch of this hub is %q", rehoming.EpochAnnotation, epoch),
+			"if this hub has adopted the cluster, restore the ConfigMap "+adoptionState+" in "+hubNamespace+", and run the command again"))
+	}
+	cluster.SetAnnotations(annotations)
+	return findings
 }
 
 // importObject imports an object. If the server refuses it, or would store it with a difference, importObject returns the

@@ -35,11 +35,11 @@ const (
 var Facts = []Fact{
 	// ManagedCluster
 	{managedCluster, Annotation, "open-cluster-management.io/hub-epoch", Import,
-		"which hub an agent obeys", "agents do not read it from a ManagedCluster without status.acceptance, which CustomResourceDefinitions do not store"},
+		"which hub an agent obeys", "agents take no higher epoch from a ManagedCluster without status.acceptance, which CustomResourceDefinitions do not store; a migration copies only the epoch that the hub has recorded"},
 	{managedCluster, Annotation, "cluster.open-cluster-management.io/restored", Server,
 		"whether agents keep objects that a restored hub does not know", "the server writes it when it starts; without it agents remove accounts that the hub does not know, as if there had been no restore"},
 	{managedCluster, Annotation, "register.open-cluster-management.io/requested-by", Server,
-		"who registered the cluster, and so whose certificate request may be its first", noServer},
+		"who registered the cluster, and so whose certificate request may be its first", noServer + "; a migration does not copy it"},
 	{managedCluster, Annotation, "open-cluster-management.io/automatically-accepted-on", Server,
 		"that the cluster was accepted automatically, so it is not accepted again", noServer},
 	{managedCluster, Status, "acceptance", Server, "who accepted the cluster, when, and whose requests that covers", noServer},
