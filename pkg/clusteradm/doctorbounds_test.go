@@ -73,15 +73,6 @@ func TestDoctorChecksEnd(t *testing.T) {
 			})
 		}
 	}
-	// The discovery of a full resource ends with its check, too. Otherwise synctest reports a deadlock.
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), checkTimeout)
-		defer cancel()
-		d := &hubDoctor{config: &rest.Config{Host: "https://hub.example.com", Transport: &hangingHub{}}}
-		if where := d.fullest(ctx, "manifestworks"); where != "" {
-			t.Errorf("fullest() with a hub that hangs = %q, want an empty string", where)
-		}
-	})
 }
 
 // TestDoctorInspectsABoundedNumber checks that the doctor inspects at most 5,000 objects of a kind, and says so.
