@@ -101,7 +101,7 @@ func (o *oracle) put(c *oracleCluster, report *search.Report, applied *search.Ap
 		if had && sameProperties(old.properties, r.Properties) && sameProperties(old.internal, r.Internal) {
 			continue
 		}
-		change := search.Change{Version: o.version, Cluster: report.Cluster, Hub: report.Hub, UID: r.UID, After: r.Properties, Internal: r.Internal}
+		change := search.Change{Version: o.version, Cluster: report.Cluster, Hub: report.Hub, UID: r.UID, After: r.Properties, Internal: r.Internal, Bytes: changeBytes}
 		if had {
 			change.Before = old.properties
 			applied.Updated++
@@ -134,7 +134,7 @@ func (o *oracle) remove(c *oracleCluster, report *search.Report, applied *search
 		}
 		applied.Deleted++
 		delete(c.resources, uid)
-		o.changes = append(o.changes, search.Change{Version: o.version, Cluster: old.cluster, Hub: old.hub, UID: uid, Before: old.properties})
+		o.changes = append(o.changes, search.Change{Version: o.version, Cluster: old.cluster, Hub: old.hub, UID: uid, Before: old.properties, Bytes: changeBytes})
 		maps.DeleteFunc(c.edges, func(key edgeKey, _ struct{}) bool { return key.source == uid || key.dest == uid })
 	}
 }
@@ -186,13 +186,16 @@ func (o *oracle) Version(context.Context) (uint64, error) {
 	return o.version, nil
 }
 
-func (o *oracle) Changes(ctx context.Context, after search.Position, limit, _ int) ([]search.Change, search.Position, error) {
+// changeBytes is the memory of each change, as the oracle counts it.
+const changeBytes = 1
+
+func (o *oracle) Changes(ctx context.Context, after search.Position, limit, maxBytes int) ([]search.Change, search.Position, error) {
 	for {
 		o.mu.RLock()
 		version, changed := o.version, o.changed
 		first := o.firstOf(after.Version+1) + after.Part
 		pending := o.changes[first:]
-		end := min(len(pending), max(1, limit))
+		end := min(len(pending), max(1, min(limit, maxBytes/changeBytes)))
 		next := search.Position{Version: version}
 		if end < len(pending) {
 			next = search.Position{Version: pending[end].Version - 1, Part: first + end - o.firstOf(pending[end].Version)}
