@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -216,6 +217,9 @@ func (s *Site) growDeleted(ctx context.Context, n int, labels, annotation string
 	return "", err
 }
 
+// shownName is the number of bytes of a name that a review shows.
+const shownName = 512
+
 // pagesOfSubjects binds a permission to subjects on the managed cluster, and reports whether all pages of a review of the
 // permission contain them.
 func (s *Site) pagesOfSubjects(ctx context.Context, subjects []rbacv1.Subject, review func(token string) Request) (over string, err error) {
@@ -252,7 +256,7 @@ func (s *Site) pagesOfSubjects(ctx context.Context, subjects []rbacv1.Subject, r
 	}
 	missing := ""
 	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, answerTimeout, true, func(context.Context) (bool, error) {
-		seen := map[string]bool{}
+		seen := map[string]int{}
 		for token, first := "", true; token != "" || first; first = false {
 			next, failure := page(token)
 			if failure != "" {
@@ -260,12 +264,13 @@ func (s *Site) pagesOfSubjects(ctx context.Context, subjects []rbacv1.Subject, r
 				return false, nil
 			}
 			for _, subject := range next.Status.Subjects {
-				seen[subject.Name] = true
+				seen[subject.Name]++
 			}
 			token = next.Status.Continue
 		}
 		for _, subject := range subjects {
-			if !seen[subject.Name] {
+			shown := rbac.Clip(subject.Name, shownName)
+			if seen[shown]--; seen[shown] < 0 {
 				missing = fmt.Sprintf("the pages of a FleetSubjectReview do not contain a subject with a name of %d bytes", len(subject.Name))
 				return false, nil
 			}
