@@ -215,6 +215,9 @@ func (s *Site) Stop() error {
 // requests. It returns the 99th percentile of the latency of other requests.
 func (s *Site) Calibrate(ctx context.Context) (time.Duration, error) {
 	s.stopProber()
+	if err := s.awaitGrant(ctx); err != nil {
+		return 0, fmt.Errorf("waiting for the permissions of the tenant on the managed cluster: %w", err)
+	}
 	for _, m := range s.meters() {
 		m.busy, m.memory = 0, 0
 		if err := m.start(); err != nil {
@@ -271,6 +274,26 @@ func (s *Site) Calibrate(ctx context.Context) (time.Duration, error) {
 
 func (s *Site) meters() []*meter { return []*meter{s.server, s.agent} }
 
+// usualPermission is a ClusterPermission of usual cost, which grants what the tenant holds on the managed cluster.
+func usualPermission() Input {
+	return permission(`"clusterRole":{"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["get"]}]}`)
+}
+
+// awaitGrant waits until the tenant holds its permissions on the managed cluster, since it can grant no others.
+func (s *Site) awaitGrant(ctx context.Context) error {
+	request := usualPermission().Requests[0]
+	last := ""
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 3*answerTimeout, true, func(ctx context.Context) (bool, error) {
+		code, body, err := send(ctx, s.clients[Tenant], s.host, request)
+		last = fmt.Sprint(cut(string(body), 300), err)
+		return code == http.StatusCreated, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, last)
+	}
+	return nil
+}
+
 // usual returns inputs of usual cost.
 func usual() []Input {
 	return []Input{
@@ -282,7 +305,7 @@ func usual() []Input {
 		// This input has the maximum usual size, and leaves as much garbage as a usual input.
 		work(fields{"workload": fields{"manifests": []any{configMap(fields{"a": strings.Repeat("a", 500_000)})}}}),
 		{Requests: []Request{{As: Agent, Method: http.MethodPost, Path: syncPath, Body: []byte(`{"addResources":[` + each(2_000, ",", func(i int) string { return resourceJSON(i, "") }) + `]}`)}}},
-		permission(`"clusterRole":{"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["get"]}]}`),
+		usualPermission(),
 		{Requests: []Request{{As: Agent, Method: http.MethodPost, Path: syncPath, Body: []byte(`{"addResources":[` + resourceJSON(1, "") + `]}`)}}},
 	}
 }
