@@ -23,7 +23,7 @@ import (
 	ocmfake "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/fake"
 )
 
-// hangingHub answers the first requests, and then no request any more.
+// hangingHub answers the first requests, and no later ones.
 type hangingHub struct{ answers int }
 
 func (h *hangingHub) RoundTrip(request *http.Request) (*http.Response, error) {

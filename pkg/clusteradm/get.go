@@ -99,7 +99,7 @@ func newGetJoinCommand(access *genericclioptions.ConfigFlags, streams genericioo
 	}
 	flags := command.Flags()
 	g.addFlags(flags)
-	flags.StringVar(&g.cluster, "cluster-name", "", "Name of the cluster. By default, the command contains a placeholder.")
+	flags.StringVar(&g.cluster, "cluster-name", "", "Name of the cluster. By default, the command contains the word CLUSTER_NAME.")
 	flags.StringSliceVar(&g.auth, "registration-auth", nil, "Registration driver of the cluster. Defaults to the first driver of the server.")
 	flags.StringVar(&g.hubARN, "hub-cluster-arn", "", "ARN of the hub's EKS cluster, for aws-irsa. Defaults to that of the server.")
 	return command

@@ -51,7 +51,7 @@ func hubAuthority(config *rest.Config) ([]byte, error) {
 // joinCommand is the command with which a cluster joins the hub.
 type joinCommand struct {
 	server, token string
-	// cluster is the name of the cluster, or empty for a placeholder.
+	// cluster is the name of the cluster, or empty for the word CLUSTER_NAME.
 	cluster string
 	images  imageSettings
 	ca      []byte

@@ -114,6 +114,7 @@ func (s *Strategy[T]) selectableFields() []string {
 
 func (s *Strategy[T]) bind(r *Resource, scheme *runtime.Scheme) strategies {
 	main := &mainStrategy[T]{ObjectTyper: scheme, NameGenerator: names.SimpleNameGenerator, resource: r, s: s}
+	main.serverLabels, main.serverAnnotations = provenance.ServerKeys(r.groupKind())
 	return strategies{
 		main: main, status: &statusStrategy[T]{mainStrategy: main}, server: &serverStrategy[T]{mainStrategy: main}, importing: main, attributes: s.attributes(r),
 		parts: s.parts,
@@ -162,6 +163,8 @@ type mainStrategy[T runtime.Object] struct {
 	names.NameGenerator
 	resource *Resource
 	s        *Strategy[T]
+	// serverLabels and serverAnnotations are the keys that only the server may write.
+	serverLabels, serverAnnotations []string
 }
 
 func (m *mainStrategy[T]) NamespaceScoped() bool                         { return !m.resource.ClusterScoped }
@@ -214,8 +217,7 @@ func (m *mainStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime
 
 // keepServerMetadata restores the labels and annotations that only the server may write. old is nil for a new object.
 func (m *mainStrategy[T]) keepServerMetadata(ctx context.Context, obj, old runtime.Object) {
-	labels, annotations := provenance.ServerKeys(m.resource.groupKind())
-	if ByServer(ctx) || len(labels)+len(annotations) == 0 {
+	if ByServer(ctx) || len(m.serverLabels)+len(m.serverAnnotations) == 0 {
 		return
 	}
 	to, err := meta.Accessor(obj)
@@ -228,8 +230,8 @@ func (m *mainStrategy[T]) keepServerMetadata(ctx context.Context, obj, old runti
 			return
 		}
 	}
-	to.SetLabels(kept(to.GetLabels(), from.GetLabels(), labels))
-	to.SetAnnotations(kept(to.GetAnnotations(), from.GetAnnotations(), annotations))
+	to.SetLabels(kept(to.GetLabels(), from.GetLabels(), m.serverLabels))
+	to.SetAnnotations(kept(to.GetAnnotations(), from.GetAnnotations(), m.serverAnnotations))
 }
 
 // kept returns values with the entries that old has for the keys.
@@ -297,11 +299,10 @@ func (m *mainStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.S
 	if m.s.Status != nil {
 		reset.Insert(fieldpath.MakePathOrDie("status"))
 	}
-	labels, annotations := provenance.ServerKeys(m.resource.groupKind())
-	for _, key := range labels {
+	for _, key := range m.serverLabels {
 		reset.Insert(fieldpath.MakePathOrDie("metadata", "labels", key))
 	}
-	for _, key := range annotations {
+	for _, key := range m.serverAnnotations {
 		reset.Insert(fieldpath.MakePathOrDie("metadata", "annotations", key))
 	}
 	if reset.Empty() {
