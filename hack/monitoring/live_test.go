@@ -139,7 +139,7 @@ func (s *suite) startReplica(t *testing.T) {
 	s.replica.Ready = func(ctx context.Context) error {
 		return s.onReplica.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	}
-	framework.StopLater(t, s.replica.Stop)
+	framework.KillLater(t, s.replica.Kill)
 	if err := s.replica.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

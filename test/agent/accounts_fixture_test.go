@@ -38,7 +38,7 @@ const accountNamespace = agent.DefaultServiceAccountNamespace
 // ServiceAccounts. Each has its own hub namespace and agent.
 func TestAccounts(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := shared(t)
 	if err := f.kube.RbacV1().ClusterRoleBindings().Delete(t.Context(), "open-cluster-management:agent:apply", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/serviceaccount"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -35,7 +36,7 @@ import (
 // permissions.
 func TestRegistration(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := shared(t)
 	hub := newPublicHub(t, f.control)
 	for name, test := range map[string]func(*testing.T, *joiner){
 		"first":          testFirstJoin,
@@ -518,7 +519,8 @@ func testSecretOfUpstreamAgent(t *testing.T, j *joiner) {
 // at first.
 func TestRegistrationWithTwoHubs(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	framework.UseSlots(t, 1)
+	f := shared(t)
 	first := f.joinerNamed(t, newPublicHub(t, f.control), "twohubs")
 	first.join()
 	first.applies("one", nil)
@@ -527,13 +529,7 @@ func TestRegistrationWithTwoHubs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-		defer cancel()
-		if err := control.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	framework.KillLater(t, control.Kill)
 	bootstrap := filepath.Join(t.TempDir(), "bootstrap.kubeconfig")
 	second := *first
 	second.cancel = nil

@@ -39,7 +39,7 @@ func accessCluster(b *testing.B) (*localhub.Cluster, kubernetes.Interface) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	framework.StopLater(b, cluster.Stop)
+	framework.KillLater(b, cluster.Kill)
 	ctx, cancel := context.WithTimeout(b.Context(), startTimeout)
 	defer cancel()
 	if err := cluster.Start(ctx); err != nil {

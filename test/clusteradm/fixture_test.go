@@ -7,6 +7,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +20,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -44,7 +46,10 @@ const (
 	roleARNAnnotation       = "eks.amazonaws.com/role-arn"
 )
 
-// clusters are the clusters of these tests. The first test that needs a cluster starts it.
+// sharedClusters are the names of the clusters that all tests share. Each other one belongs to one test.
+var sharedClusters = []string{"public", "managed"}
+
+// clusters are the running clusters of these tests. The first test that needs a cluster starts it.
 var clusters = &fleet{running: map[string]*localhub.Cluster{}}
 
 type fleet struct {
@@ -69,9 +74,13 @@ func runTests(m *testing.M) (code int) {
 			return 1
 		}
 	}
+	if err := localhub.ReserveShared(context.Background(), len(sharedClusters), 2); err != nil {
+		log.Print(err)
+		return 1
+	}
 	defer func() {
 		for _, cluster := range clusters.running {
-			if err := cluster.Stop(context.Background()); err != nil {
+			if err := cluster.Kill(); err != nil {
 				log.Print(err)
 				code = 1
 			}
@@ -95,12 +104,24 @@ func (f *fleet) clusterWith(t *testing.T, name string, options localhub.ClusterO
 	if cluster := f.running[name]; cluster != nil {
 		return cluster
 	}
+	own := !slices.Contains(sharedClusters, name)
+	if own {
+		framework.UseSlots(t, 1)
+	}
 	options.Name, options.Dir, options.NoFsync = name, filepath.Join(f.dir, name), true
 	cluster, err := localhub.NewCluster(options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.running[name] = cluster
+	if own {
+		framework.KillLater(t, func() error {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			delete(f.running, name)
+			return errors.Join(cluster.Kill(), os.RemoveAll(options.Dir))
+		})
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	if err := cluster.Start(ctx); err != nil {

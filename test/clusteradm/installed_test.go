@@ -20,6 +20,7 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -306,6 +307,7 @@ func TestInitAndJoinKeepRolesOfProgramsElsewhere(t *testing.T) {
 
 // The tokens and the commands that get prints work, and getting them changes nothing.
 func TestGetToken(t *testing.T) {
+	framework.Slots(t, 2)
 	hub := clusters.clusterWith(t, "tokens", localhub.ClusterOptions{NoControllerManager: true, APIServerArgs: []string{"--enable-bootstrap-token-auth"}})
 	applyFile(t, hub, "test", "framework", "testdata", "managedclusters.crd.yaml")
 	run(t, hub, "get", "token").refused(t, "clusteradm init")

@@ -55,6 +55,10 @@ func run(m *testing.M) int {
 		log.Fatal(err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	if err := localhub.ReserveShared(context.Background(), 1, 0); err != nil {
+		log.Print(err)
+		return 1
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	if hub, err = localhub.NewCluster(localhub.ClusterOptions{Name: "hub", Dir: dir, NoFsync: true, NoControllerManager: true}); err != nil {
@@ -62,7 +66,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() {
-		if err := hub.Stop(context.Background()); err != nil {
+		if err := hub.Kill(); err != nil {
 			log.Print(err)
 		}
 	}()

@@ -60,6 +60,10 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	if err := localhub.ReserveShared(context.Background(), 1, 1); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	// The short compaction interval lets TestExpired observe expired resource versions.
 	shared, err = startHub(dir, "--etcd-compaction-interval=10s", quotaOfBytes())
 	if err != nil {
@@ -104,7 +108,7 @@ func startHub(dir string, serverArgs ...string) (*hub, error) {
 		return nil, err
 	}
 	if err := fleet.Server.Register(ctx, proxyv1alpha1.GroupName); err != nil {
-		return nil, errors.Join(err, fleet.Stop(ctx))
+		return nil, errors.Join(err, fleet.Kill())
 	}
 	h := &hub{Fleet: fleet, admin: fleet.Hub.AdminConfig(), kubeconfig: filepath.Join(dir, "admin.kubeconfig")}
 	// TestDeprecatedVersionWarns checks the warnings of deprecated versions.
@@ -127,7 +131,7 @@ func startHub(dir string, serverArgs ...string) (*hub, error) {
 		return h.waitForOpenAPI(ctx)
 	}()
 	if err != nil {
-		return nil, errors.Join(err, h.stop())
+		return nil, errors.Join(err, h.Kill())
 	}
 	return h, nil
 }
@@ -148,12 +152,6 @@ func (h *hub) waitForOpenAPI(ctx context.Context) error {
 		}
 		return true, nil
 	})
-}
-
-func (h *hub) stop() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	return h.Stop(ctx)
 }
 
 // readYAML reads one object from a file.

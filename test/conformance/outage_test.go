@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"k8s.io/utils/ptr"
+
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // fill creates a namespace with an object of every namespaced kind, and returns the URL paths of
@@ -147,15 +149,12 @@ func (h *hub) wantExpired(t *testing.T) {
 // ownHub starts a hub that the test may break.
 func ownHub(t *testing.T) *hub {
 	t.Helper()
+	framework.UseSlots(t, 1)
 	h, err := startHub(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := h.stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	framework.KillLater(t, h.Kill)
 	return h
 }
 

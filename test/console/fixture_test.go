@@ -25,7 +25,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-func TestMain(m *testing.M) { os.Exit(framework.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(framework.RunSharing(m, 2)) }
 
 const (
 	consoleRole = "open-cluster-management:console:use"

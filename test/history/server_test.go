@@ -198,7 +198,7 @@ func startBroken(t *testing.T, hub *localhub.Cluster, defect broken.Defect) *loc
 		Env:  []string{defectVariable + "=" + name, "TMPDIR=" + bin},
 		Args: []string{"--search-engine=none", "--leader-elect-resource-name=" + strings.ToLower(name)},
 	}))(t)
-	framework.StopLater(t, server.Stop)
+	framework.KillLater(t, server.Kill)
 	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

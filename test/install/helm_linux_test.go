@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -27,6 +28,7 @@ import (
 // hub, and uninstalls both. The logs, in JSON, contain no token.
 func TestInstallWithHelm(t *testing.T) {
 	t.Parallel()
+	framework.Slots(t, 2)
 	hub := newSite(t, "hub", nil)
 	hubPort := portOf(t, hub)
 	managed := newSite(t, "managed", map[int]string{hubPort: net.JoinHostPort("127.0.0.1", strconv.Itoa(hubPort))})
@@ -128,7 +130,7 @@ type helm struct{ program, dist string }
 
 func newHelm(t *testing.T) *helm {
 	t.Helper()
-	h := &helm{program: filepath.Join(t.TempDir(), "helm"), dist: t.TempDir()}
+	h := &helm{program: filepath.Join(localhub.BinDir(), "helm"), dist: t.TempDir()}
 	for _, args := range [][]string{
 		{"build", "-buildvcs=false", "-ldflags=-s -w", "-o", h.program, "helm.sh/helm/v4/cmd/helm"},
 		{"run", "-buildvcs=false", ".", "-only=charts", "-version=v0.0.0-test", "-root=../..", "-dist=" + h.dist},

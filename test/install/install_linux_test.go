@@ -27,6 +27,7 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/kubelet"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 	"open-cluster-management.io/hub-apiserver/test/postgrestest"
@@ -67,6 +68,7 @@ func newSite(t testing.TB, name string, outside map[int]string) *site {
 	if os.Getuid() != 0 {
 		t.Skip("running containers requires root")
 	}
+	framework.UseSlots(t, 1)
 	dir := t.TempDir()
 	program := func(name string) string {
 		path, err := localhub.Binary(localhub.BinDir(), name)
@@ -104,9 +106,7 @@ func newSite(t testing.TB, name string, outside map[int]string) *site {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	t.Cleanup(func() {
 		stop()
-		background, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := cluster.Stop(background); err != nil {
+		if err := cluster.Kill(); err != nil {
 			t.Error(err)
 		}
 		if t.Failed() {
@@ -245,6 +245,7 @@ func eventually(t testing.TB, what string, check func(context.Context) error) {
 // has the first ClusterPermission. All containers run as in the manifests.
 func TestInstall(t *testing.T) {
 	t.Parallel()
+	framework.Slots(t, 2)
 	hub := newSite(t, "hub", nil)
 	hubPort := portOf(t, hub)
 	managed := newSite(t, "managed", map[int]string{hubPort: net.JoinHostPort("127.0.0.1", strconv.Itoa(hubPort))})

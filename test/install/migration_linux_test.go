@@ -52,6 +52,7 @@ type ocmHub struct {
 // newOCMHub starts a hub whose CustomResourceDefinitions store everything, and one managed cluster with an agent.
 func newOCMHub(t testing.TB) *ocmHub {
 	t.Helper()
+	framework.Slots(t, 2)
 	h := &ocmHub{site: newSite(t, "hub", nil)}
 	h.managed = newSite(t, migratedCluster, nil)
 	client := func(config *rest.Config) dynamic.Interface {

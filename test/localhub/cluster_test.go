@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -41,18 +42,12 @@ func clientFor(t *testing.T, config *rest.Config) *kubernetes.Clientset {
 
 func newCluster(t *testing.T, dir string) *localhub.Cluster {
 	t.Helper()
+	framework.UseSlots(t, 1)
 	cluster, err := localhub.NewCluster(localhub.ClusterOptions{Name: "hub", Dir: dir, NoFsync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		// t.Context is already cancelled, and stopping must not take long.
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-		defer cancel()
-		if err := cluster.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	framework.KillLater(t, cluster.Kill)
 	return cluster
 }
 

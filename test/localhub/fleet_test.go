@@ -10,11 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
 func newFleet(t *testing.T, dir string) *localhub.Fleet {
 	t.Helper()
+	framework.UseSlots(t, 2)
 	fleet, err := localhub.NewFleet(localhub.FleetOptions{
 		Dir:      dir,
 		Clusters: []string{"cluster1"},
@@ -24,13 +26,7 @@ func newFleet(t *testing.T, dir string) *localhub.Fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := fleet.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	framework.KillLater(t, fleet.Kill)
 	return fleet
 }
 

@@ -183,14 +183,11 @@ func statuses(cp *rbacv1alpha1.ClusterPermission) map[string]string {
 	return out
 }
 
-// TestValidationConditionClears checks defect 6: the condition Validation is False only while the
+// clearsCondition checks defect 6: the condition Validation is False only while the
 // ManagedCluster does not exist. If the namespace still exists, the ManifestWork stays, and changes
 // wait until the ManagedCluster exists again.
-func TestValidationConditionClears(t *testing.T) {
-	t.Parallel()
-	ctx, hub := t.Context(), framework.HubThatRunsOCM(t)
-	ocm := framework.OCMClient(t, hub.AdminConfig(), nil)
-	f := &fleet{&framework.Fleet{OCM: ocm}}
+func (o *overlaid) clearsCondition(t *testing.T) {
+	ctx, hub, ocm, f := t.Context(), o.cluster, o.OCM, o.fleet
 	cp := framework.CreatePermission(t, ocm, framework.Permission("validation-clears"))
 	workOf := func(ctx context.Context) (*workv1.ManifestWork, error) {
 		works, err := framework.WorksOf(ctx, ocm, cp.Name)

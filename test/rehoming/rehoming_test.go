@@ -37,6 +37,7 @@ const simulatedAgents = 20
 // clusters stay as they are, that exactly one hub writes, that an interrupted adoption continues, and that nobody takes
 // the name of another cluster.
 func TestHubLost(t *testing.T) {
+	framework.Slots(t, 5)
 	first := startHub(t, "first", cluster1, cluster2)
 	members := membersOf(t, first)
 	second := startHub(t, "second")
@@ -188,7 +189,7 @@ func twoLiveHubs(t *testing.T, second *hub, members []*member, sameObjects func(
 	if err := stale.Join(t.Context(), adm, second.invitation); err != nil {
 		t.Fatal(err)
 	}
-	framework.StopLater(t, stale.Stop)
+	framework.KillLater(t, stale.Kill)
 	if err := stale.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -256,8 +256,8 @@ func (c *caller) bindEverywhere(t *testing.T, clusterRole string) func() {
 	return unbind
 }
 
-// onShared runs a test in parallel on the shared fleet, which has the embedded engine. The test is also in
-// testsOfEngines if its result can depend on the engine.
+// onShared runs a test in parallel on the shared fleet, which has the embedded engine. The test can also be in
+// smokeTests.
 func onShared(t *testing.T, test func(*testing.T, *fleet)) {
 	t.Helper()
 	t.Parallel()

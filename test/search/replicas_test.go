@@ -34,9 +34,10 @@ type replicas struct {
 
 func startReplicas(t *testing.T) *replicas {
 	t.Helper()
+	framework.Slots(t, 1)
 	dir := framework.OwnDir(t)
 	hub := framework.Must(localhub.NewCluster(localhub.ClusterOptions{Name: "hub", Dir: filepath.Join(dir, "hub"), NoFsync: true}))(t)
-	framework.StopLater(t, hub.Stop)
+	framework.KillLater(t, hub.Kill)
 	if err := hub.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +61,7 @@ func startReplicas(t *testing.T) *replicas {
 				"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
 			},
 		}))(t)
-		framework.StopLater(t, server.Stop)
+		framework.KillLater(t, server.Kill)
 		if err := server.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}

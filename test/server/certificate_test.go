@@ -100,7 +100,7 @@ func newCertified(t *testing.T) *certified {
 			}
 			return nil
 		}
-		framework.StopLater(t, server.Stop)
+		framework.KillLater(t, server.Kill)
 		c.servers = append(c.servers, server)
 	}
 	c.port = c.balance(t)

@@ -27,7 +27,7 @@ const label = "skew.open-cluster-management.io/test"
 
 // TestReplicas replaces two replicas on one etcd one after the other, as a rolling update and its
 // rollback do. While both releases run, each reads and watches what the other writes.
-func TestReplicas(t *testing.T) {
+func TestReplicasOfTwoReleases(t *testing.T) {
 	hub := framework.OwnCluster(t, localhub.ClusterOptions{Name: "hub", BinDir: string(current)})
 	dir := framework.OwnDir(t)
 	etcd := framework.Must(localhub.NewEtcd("etcd", filepath.Join(dir, "etcd"), string(current), filepath.Join(dir, "etcd.log"), false))(t)
@@ -40,7 +40,7 @@ func TestReplicas(t *testing.T) {
 			Hub: hub, Name: name, Dir: filepath.Join(dir, name), PKIDir: filepath.Join(dir, "pki"), BinDir: string(of),
 			EtcdServers: []string{etcd.Endpoint}, Args: []string{"--search-engine=none"},
 		}))(t)
-		framework.StopLater(t, server.Stop)
+		framework.KillLater(t, server.Kill)
 		if err := server.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}

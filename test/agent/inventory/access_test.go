@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,7 +31,7 @@ import (
 
 // TestAccess checks that the RBAC of a cluster reaches the index of the hub.
 func TestAccess(t *testing.T) {
-	m := newManaged(t)
+	m := framework.Must(sharedManaged())(t)
 	for name, engine := range accesstest.Engines {
 		t.Run(name, func(t *testing.T) {
 			for _, test := range []struct {
@@ -306,6 +307,8 @@ func TestAccessOtherAuthorizers(t *testing.T) {
 	if err := os.WriteFile(policy, []byte(`{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"carol","namespace":"*","resource":"secrets","apiGroup":"*","readonly":true}}`+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	cluster := framework.OwnCluster(t, localhub.ClusterOptions{Name: "managed"})
+	args := cluster.APIServer.Args
 	for _, test := range []struct {
 		name string
 		args []string
@@ -317,7 +320,10 @@ func TestAccessOtherAuthorizers(t *testing.T) {
 		{"AlwaysAllow", []string{"--authorization-mode=AlwaysAllow"}, "anybody"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			cluster := framework.OwnCluster(t, localhub.ClusterOptions{Name: "managed", APIServerArgs: test.args})
+			cluster.APIServer.Args = slices.Concat(args, test.args)
+			if err := cluster.APIServer.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 			m := &managed{config: cluster.AdminConfig(), kube: framework.Must(kubernetes.NewForConfig(cluster.AdminConfig()))(t)}
 			if test.allowed != "" {
 				review := framework.Must(m.kube.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{

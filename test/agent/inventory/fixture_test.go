@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,20 +38,30 @@ type managed struct {
 	dynamic dynamic.Interface
 }
 
-func newManaged(t testing.TB) *managed {
-	t.Helper()
-	cluster := framework.OwnCluster(t, localhub.ClusterOptions{Name: "managed"})
-	var err error
+func TestMain(m *testing.M) { os.Exit(framework.RunReserved(m, 1, 1)) }
+
+// sharedManaged starts the cluster that the tests share, at the first call.
+var sharedManaged = sync.OnceValues(func() (*managed, error) {
+	dir, err := framework.TempDir()
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := localhub.NewCluster(localhub.ClusterOptions{Name: "managed", Dir: dir, NoFsync: true})
+	if err != nil {
+		return nil, err
+	}
+	framework.StopAtEnd(func(context.Context) error { return cluster.Kill() })
+	if err := cluster.Start(context.Background()); err != nil {
+		return nil, err
+	}
 	m := &managed{config: rest.CopyConfig(cluster.AdminConfig())}
 	m.config.QPS, m.config.Burst = -1, 0
 	if m.kube, err = kubernetes.NewForConfig(m.config); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	if m.dynamic, err = dynamic.NewForConfig(m.config); err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
+	m.dynamic, err = dynamic.NewForConfig(m.config)
+	return m, err
+})
 
 // quick returns a timing with short intervals.
 func quick() inventory.Timing {

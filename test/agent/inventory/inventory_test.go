@@ -13,10 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/inventory"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 func TestInventory(t *testing.T) {
-	m := newManaged(t)
+	m := framework.Must(sharedManaged())(t)
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, *managed)

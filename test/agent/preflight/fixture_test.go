@@ -51,6 +51,10 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	if err := localhub.ReserveShared(context.Background(), 1, 0); err != nil {
+		log.Print(err)
+		return 1
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	if managed, err = localhub.NewCluster(localhub.ClusterOptions{Name: "managed", Dir: dir, NoFsync: true, NoControllerManager: true}); err != nil {
@@ -58,7 +62,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() {
-		if err := managed.Stop(context.Background()); err != nil {
+		if err := managed.Kill(); err != nil {
 			log.Print(err)
 		}
 	}()
