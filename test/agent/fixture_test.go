@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -29,12 +28,13 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// patience is the timeout of every wait in the tests.
-const patience = time.Minute
+// eventually is await.Eventually.
+var eventually = await.Eventually[func(context.Context) error]
 
 // fixture is one real cluster that is both the hub and the managed cluster.
 type fixture struct {
@@ -97,19 +97,6 @@ func newFixture(t testing.TB) *fixture {
 		return err
 	})
 	return f
-}
-
-// eventually polls until check returns nil.
-func eventually(t testing.TB, what string, check func(context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 25*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting until %s: %v (last: %v)", what, err, last)
-	}
 }
 
 // cluster is one managed cluster. Its namespace, which has the name of the test, contains both the
@@ -267,7 +254,7 @@ func (c *cluster) run() {
 			if err != nil {
 				c.t.Errorf("Run() of the agent = %v, want nil", err)
 			}
-		case <-time.After(patience):
+		case <-time.After(await.Patience):
 			c.t.Error("Run() of the agent did not return after its context was canceled")
 		}
 	}
