@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -30,12 +29,13 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// patience is the timeout of every wait in the tests.
-const patience = time.Minute
+// eventually is await.Eventually.
+var eventually = await.Eventually[func(context.Context) error]
 
 // fixture is one real cluster that is both the hub and the managed cluster.
 type fixture struct {
@@ -67,7 +67,7 @@ var sharedFixture = sync.OnceValues(func() (*fixture, error) {
 		return nil, err
 	}
 	framework.StopAtEnd(func(context.Context) error { return cluster.Kill() })
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), await.Patience)
 	defer cancel()
 	if err := cluster.Start(ctx); err != nil {
 		return nil, err
@@ -107,25 +107,12 @@ func newFixture(ctx context.Context, cluster *localhub.Cluster) (*fixture, error
 	if f.ocm, err = versioned.NewForConfig(config); err != nil {
 		return nil, err
 	}
-	return f, framework.Poll(ctx, func(ctx context.Context) error {
+	return f, await.Poll(ctx, func(ctx context.Context) error {
 		_, works := f.ocm.WorkV1().ManifestWorks("default").List(ctx, metav1.ListOptions{})
 		_, accounts := f.ocm.AuthenticationV1beta1().ManagedServiceAccounts("default").List(ctx, metav1.ListOptions{})
 		_, namespaces := f.ocm.RbacV1alpha1().ClusterNamespaces("default").List(ctx, metav1.ListOptions{})
 		return errors.Join(works, accounts, namespaces)
 	})
-}
-
-// eventually polls until check returns nil.
-func eventually(t testing.TB, what string, check func(context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 25*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting until %s: %v (last: %v)", what, err, last)
-	}
 }
 
 // cluster is one managed cluster. Its namespace, which has the name of the test, contains both the
@@ -283,7 +270,7 @@ func (c *cluster) run() {
 			if err != nil {
 				c.t.Errorf("Run() of the agent = %v, want nil", err)
 			}
-		case <-time.After(patience):
+		case <-time.After(await.Patience):
 			c.t.Error("Run() of the agent did not return after its context was canceled")
 		}
 	}

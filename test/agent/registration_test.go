@@ -28,6 +28,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/serviceaccount"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -490,7 +491,7 @@ func testIdentityOfAnotherCluster(t *testing.T, j *joiner) {
 		if err == nil || !strings.Contains(err.Error(), `holds the identity of cluster "another", not of "foreignsecret"`) {
 			t.Errorf("Run() = %v, want an error about the identity of another cluster", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		t.Error("Run() did not return, want an error")
 	}
 	if got := j.secret().Data; len(got) != 1 || string(got["cluster-name"]) != "another" {

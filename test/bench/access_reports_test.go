@@ -24,6 +24,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 	"open-cluster-management.io/hub-apiserver/test/accesstest"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/fleetgen"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
@@ -149,7 +150,7 @@ func (h *accessHub) fill(b *testing.B, defaults *access.Update) {
 	if err := group.Wait(); err != nil {
 		b.Fatal(err)
 	}
-	if err := framework.Poll(b.Context(), func(ctx context.Context) error {
+	if err := await.Poll(b.Context(), func(ctx context.Context) error {
 		known, err := h.known(ctx)
 		if err == nil && known < h.clusters {
 			err = fmt.Errorf("%d of %d clusters are known", known, h.clusters)

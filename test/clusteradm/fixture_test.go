@@ -3,7 +3,6 @@ package clusteradm_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"log"
 	"os"
 	"path/filepath"
@@ -11,21 +10,17 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
-
-// patience bounds every wait of the tests.
-const patience = time.Minute
 
 // The names of the objects that clusteradm installs.
 const (
@@ -122,7 +117,7 @@ func (f *fleet) clusterWith(t *testing.T, name string, options localhub.ClusterO
 			return errors.Join(cluster.Kill(), os.RemoveAll(options.Dir))
 		})
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*await.Patience)
 	defer cancel()
 	if err := cluster.Start(ctx); err != nil {
 		t.Fatal(err)
@@ -203,7 +198,7 @@ func runCommand(t *testing.T, args ...string) outcome {
 	command := clusteradm.New(strings.NewReader(""), &out, &errOut)
 	command.SilenceErrors = true
 	command.SetArgs(args)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*await.Patience)
 	defer cancel()
 	err := command.ExecuteContext(ctx)
 	return outcome{out: out.String(), errOut: errOut.String(), err: err}
@@ -228,18 +223,6 @@ func (o outcome) refused(t *testing.T, texts ...string) {
 		if !strings.Contains(o.err.Error(), text) {
 			t.Errorf("clusteradm = %v, want an error that contains %q", o.err, text)
 		}
-	}
-}
-
-// eventually polls until check returns nil.
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	last := errors.New("not checked")
-	if err := wait.PollUntilContextTimeout(t.Context(), 25*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	}); err != nil {
-		t.Fatalf("waiting until %s: %v (last: %v)", what, err, last)
 	}
 }
 

@@ -31,13 +31,12 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/clusterclient"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
 const (
-	// patience bounds every wait of the tests.
-	patience = time.Minute
-	robot    = "robot"
+	robot = "robot"
 )
 
 var (
@@ -106,19 +105,6 @@ func start(ctx context.Context) error {
 		_, accounts := ocm.AuthenticationV1beta1().ManagedServiceAccounts("").List(ctx, metav1.ListOptions{})
 		return managed == nil && accounts == nil, nil
 	})
-}
-
-// eventually polls until check returns nil.
-func eventually(t testing.TB, what string, check func(context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 25*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting until %s: %v (last: %v)", what, err, last)
-	}
 }
 
 // cluster is one managed cluster: a namespace for the Secret and the ServiceAccount,
@@ -314,7 +300,7 @@ func (c *cluster) source(options clusterclient.Options) *clusterclient.Source {
 
 func (c *cluster) config(source *clusterclient.Source) *rest.Config {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(c.t.Context(), await.Patience)
 	defer cancel()
 	config, err := source.Config(ctx)
 	if err != nil {
@@ -360,7 +346,7 @@ func (c *cluster) comesToUse(client kubernetes.Interface, id string) {
 
 func (c *cluster) waitForUse(client kubernetes.Interface, id string, failed func(error)) {
 	c.t.Helper()
-	eventually(c.t, "the client uses "+id, func(ctx context.Context) error {
+	await.Eventually(c.t, "the client uses "+id, func(ctx context.Context) error {
 		got, err := c.tokenOf(ctx, client)
 		if err != nil {
 			failed(err)

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // bare returns an object of the kind that contains only its name and labels.
@@ -62,7 +64,7 @@ func TestServerSideApply(t *testing.T) {
 		apply := []string{"apply", "--server-side", "--filename=-"}
 		wantContains(t, p.runWith(t, object, apply...), "serverside-applied")
 		// A controller may write the status between the two reads, so the check is repeated.
-		eventually(t, "applying the same object does not change it", func(context.Context) error {
+		await.Eventually(t, "applying the same object does not change it", func(context.Context) error {
 			before := p.get(t, name).GetResourceVersion()
 			p.runWith(t, object, apply...)
 			if after := p.get(t, name).GetResourceVersion(); after != before {

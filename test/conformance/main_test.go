@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -140,17 +140,14 @@ func startHub(dir string, serverArgs ...string) (*hub, error) {
 // time after it serves the API. Before that, kubectl assumes that the hub does not support
 // server-side validation of these kinds.
 func (h *hub) waitForOpenAPI(ctx context.Context) error {
-	return wait.PollUntilContextCancel(ctx, interval, true, func(context.Context) (bool, error) {
+	return await.Poll(ctx, func() error {
 		paths, err := h.kube.Discovery().OpenAPIV3().Paths()
-		if err != nil {
-			return false, err
-		}
 		for _, k := range served() {
-			if paths["apis/"+k.version.String()] == nil {
-				return false, nil
+			if err == nil && paths["apis/"+k.version.String()] == nil {
+				err = fmt.Errorf("the hub has no OpenAPI document of %s", k.version)
 			}
 		}
-		return true, nil
+		return err
 	})
 }
 

@@ -11,6 +11,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 func TestKubectlGet(t *testing.T) {
@@ -116,7 +118,7 @@ func TestKubectlWatch(t *testing.T) {
 		seen := func(event string) {
 			t.Helper()
 			line := regexp.MustCompile(`(?m)^` + event + `\s.*\b` + name + `\b`)
-			eventually(t, "kubectl printed event "+event, func(context.Context) error {
+			await.Eventually(t, "kubectl printed event "+event, func(context.Context) error {
 				if !line.MatchString(watched.String()) {
 					return fmt.Errorf("kubectl printed:\n%s", watched)
 				}

@@ -16,6 +16,7 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
@@ -66,9 +67,9 @@ func TestFleetThatRegisters(t *testing.T) {
 				t.Fatal(err)
 			}
 			configMaps := clientFor(t, member.AdminConfig()).CoreV1().ConfigMaps("default")
-			eventually(t, "ConfigMap "+name+" of the ManifestWork exists on "+member.Name, func(ctx context.Context) (bool, error) {
+			await.Eventually(t, "ConfigMap "+name+" of the ManifestWork exists on "+member.Name, func(ctx context.Context) error {
 				_, err := configMaps.Get(ctx, name, metav1.GetOptions{})
-				return err == nil, nil
+				return err
 			})
 		}
 	}

@@ -8,7 +8,7 @@ import (
 func TestCanEnd(t *testing.T) {
 	for _, test := range []struct {
 		demands []demand
-		want   bool
+		want    bool
 	}{
 		{[]demand{{2, 2}, {2, 2}}, true},
 		{[]demand{{2, 2}, {2, 3}}, true},

@@ -21,6 +21,7 @@ import (
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -168,7 +169,7 @@ func TestConditionsDoNotFlap(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(framework.Patience):
+	case <-time.After(await.Patience):
 		t.Errorf("no event with the message %q, want one", last)
 	}
 }

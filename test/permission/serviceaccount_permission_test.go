@@ -20,6 +20,7 @@ import (
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/clusterclient"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
@@ -37,7 +38,7 @@ func TestPermissionOfAccount(t *testing.T) {
 	hub := framework.Must(clusterclient.NewHub(f.Hub.AdminConfig()))(t)
 	source := framework.Must(hub.Source(framework.Cluster1, name, clusterclient.Options{}))(t)
 	go source.Run(t.Context())
-	ctx, cancel := context.WithTimeout(t.Context(), framework.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	config := framework.Must(source.Config(ctx))(t)
 	robot := framework.Must(kubernetes.NewForConfig(config))(t)

@@ -22,12 +22,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 const (
-	superuser    = "hub"
-	startTimeout = time.Minute
-	callTimeout  = 30 * time.Second
+	superuser = "hub"
 	// ownDatabase is the database of a Server.
 	ownDatabase = "own"
 )
@@ -99,7 +99,7 @@ func Start(t testing.TB) (dsn string) {
 	s.users++
 	t.Cleanup(s.release)
 	name := fmt.Sprintf("test%d", s.databases.Add(1))
-	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	if err := s.execute(ctx, "CREATE DATABASE "+name); err != nil {
 		t.Fatalf("PostgreSQL: creating a database: %v", err)
@@ -132,7 +132,7 @@ func Own(t testing.TB, on *Host) *Server {
 		t.Fatalf("PostgreSQL: %v", err)
 	}
 	t.Cleanup(out.server.stop)
-	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	if err := out.server.execute(ctx, "CREATE DATABASE "+ownDatabase); err != nil {
 		t.Fatalf("PostgreSQL: creating a database: %v", err)
@@ -167,7 +167,7 @@ func (s *server) copyOf(ctx context.Context, other *Server) error {
 			return err
 		}
 	}
-	limited, cancel := context.WithTimeout(ctx, startTimeout)
+	limited, cancel := context.WithTimeout(ctx, await.Patience)
 	defer cancel()
 	backup := exec.CommandContext(limited, filepath.Join(other.bin, "pg_basebackup"), "--host="+other.server.directory, "--username="+superuser,
 		"--pgdata="+filepath.Join(s.directory, "data"), "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
@@ -235,7 +235,7 @@ func (s *Server) Restart(ctx context.Context) error {
 
 // Start starts the server again after Kill.
 func (s *Server) Start(ctx context.Context) error {
-	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, await.Patience, true, func(ctx context.Context) (bool, error) {
 		// The children of the killed server still have the shared memory for a moment.
 		return s.server.launch(ctx, s.bin, s.owner) == nil, nil
 	})
@@ -287,7 +287,7 @@ func (s *server) run(ctx context.Context, bin string, owner *identity) error {
 		}
 	}
 	data := filepath.Join(s.directory, "data")
-	limited, cancel := context.WithTimeout(ctx, startTimeout)
+	limited, cancel := context.WithTimeout(ctx, await.Patience)
 	defer cancel()
 	initdb := exec.CommandContext(limited, filepath.Join(bin, "initdb"), "--pgdata="+data, "--username="+superuser,
 		"--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
@@ -311,7 +311,7 @@ func (s *server) run(ctx context.Context, bin string, owner *identity) error {
 
 // launch starts the server on its data, and returns when it accepts connections.
 func (s *server) launch(ctx context.Context, bin string, owner *identity) error {
-	limited, cancel := context.WithTimeout(ctx, startTimeout)
+	limited, cancel := context.WithTimeout(ctx, await.Patience)
 	defer cancel()
 	data := filepath.Join(s.directory, "data")
 	s.exited = make(chan struct{})
@@ -397,7 +397,7 @@ func binaries(ctx context.Context) (string, error) {
 	if directory := os.Getenv("HUB_POSTGRES_BIN"); directory != "" {
 		candidates = append(candidates, directory)
 	}
-	limited, cancel := context.WithTimeout(ctx, callTimeout)
+	limited, cancel := context.WithTimeout(ctx, await.Patience)
 	defer cancel()
 	if out, err := exec.CommandContext(limited, "pg_config", "--bindir").Output(); err == nil {
 		candidates = append(candidates, strings.TrimSpace(string(out)))

@@ -26,6 +26,7 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -244,7 +245,7 @@ func twoLiveHubs(t *testing.T, second *hub, members []*member, sameObjects func(
 		t.Fatal(err)
 	}
 	third.commands(t, members, "third")
-	if err := framework.Poll(t.Context(), func(context.Context) error {
+	if err := await.Poll(t.Context(), func(context.Context) error {
 		if !strings.Contains(stale.LogTail(), "has moved the cluster to another hub") {
 			return errors.New("its log does not say so")
 		}

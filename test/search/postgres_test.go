@@ -21,6 +21,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/postgrestest"
 )
@@ -144,7 +145,7 @@ func (i impatient) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // untilSilent returns the events of a watch until it ends. The test fails if no event arrives within
-// framework.Patience.
+// await.Patience.
 func untilSilent(t *testing.T, watching watch.Interface) iter.Seq[watch.Event] {
 	return func(yield func(watch.Event) bool) {
 		for {
@@ -153,8 +154,8 @@ func untilSilent(t *testing.T, watching watch.Interface) iter.Seq[watch.Event] {
 				if !open || !yield(event) {
 					return
 				}
-			case <-time.After(framework.Patience):
-				t.Errorf("the watch returned no event within %s", framework.Patience)
+			case <-time.After(await.Patience):
+				t.Errorf("the watch returned no event within %s", await.Patience)
 				return
 			}
 		}

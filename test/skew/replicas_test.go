@@ -18,6 +18,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -135,7 +136,7 @@ func exchange(t *testing.T, writer, reader *replica) {
 // waitFor waits for an event of an object with a value of the label.
 func waitFor(t *testing.T, events watch.Interface, value string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), framework.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	for {
 		select {

@@ -25,6 +25,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/inventory"
 	reports "open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	"open-cluster-management.io/hub-apiserver/test/accesstest"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -209,7 +210,7 @@ func post(t *testing.T, hub *accesstest.Hub, cluster string, report reports.Sync
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &http.Client{Timeout: patience}
+	client := &http.Client{Timeout: await.Patience}
 	answer, err := client.Post(hub.Config().Host+"/namespaces/"+cluster+"/inventories/"+cluster+"/sync", "application/json", strings.NewReader(string(body)))
 	if err != nil {
 		t.Fatal(err)
@@ -285,7 +286,7 @@ func testAccessHostile(t *testing.T, m *managed, hub *accesstest.Hub) {
 func testAccessNotAnnounced(t *testing.T, m *managed) {
 	hub := newEndpoint(t, "c1")
 	m.run(t, "c1", hub, inventory.Configuration{})
-	eventually(t, "the ClusterRole view is reported", func() error {
+	await.Eventually(t, "the ClusterRole view is reported", func() error {
 		if uid, _ := hub.find("ClusterRole", "view"); uid == "" {
 			return errors.New("it is not reported")
 		}
