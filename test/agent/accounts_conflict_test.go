@@ -168,7 +168,11 @@ func testForeignSecret(t *testing.T, c *cluster) {
 	if err := c.kube.CoreV1().Secrets(c.name).Delete(t.Context(), c.name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	clock.Step(time.Minute)
+	eventually(t, "the agent has created the Secret", func(context.Context) error {
+		clock.Step(time.Minute)
+		_, err := c.secret(c.name)
+		return err
+	})
 	c.reported(c.name, nil)
 }
 

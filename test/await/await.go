@@ -70,7 +70,8 @@ func True(t testing.TB, what string, check func() bool) {
 	})
 }
 
-// Done waits until a channel delivers a value or is closed, and returns the value.
+// Done waits until a channel delivers a value or is closed, and returns the value. It also works in a cleanup, when the
+// context of the test has ended.
 func Done[T any](t testing.TB, what string, done <-chan T) T {
 	t.Helper()
 	limit := time.NewTimer(Patience)
@@ -80,8 +81,6 @@ func Done[T any](t testing.TB, what string, done <-chan T) T {
 		return value
 	case <-limit.C:
 		t.Fatalf("waiting until %s: nothing in %s", what, Patience)
-	case <-t.Context().Done():
-		t.Fatalf("waiting until %s: %v", what, t.Context().Err())
 	}
 	panic("unreachable")
 }

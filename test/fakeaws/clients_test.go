@@ -14,7 +14,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
 
-	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
 )
 
@@ -127,8 +126,8 @@ func decoded(t *testing.T, document *string) string {
 
 func stateFile(t *testing.T) string { return filepath.Join(t.TempDir(), "state.json") }
 
-// within returns a channel that receives a value after await.Patience.
+// within returns a channel that receives a value after 30 seconds.
 func within(t *testing.T) <-chan time.Time {
 	t.Helper()
-	return time.After(await.Patience)
+	return time.After(30 * time.Second)
 }

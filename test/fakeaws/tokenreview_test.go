@@ -25,7 +25,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -275,7 +274,7 @@ func TestKubeAPIServer(t *testing.T) {
 	succeed(t, err)
 	t.Cleanup(func() {
 		// t.Context is already cancelled, and stopping must not take long.
-		ctx, cancel := context.WithTimeout(context.Background(), await.Patience)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		if err := cluster.Stop(ctx); err != nil {
 			t.Error(err)

@@ -178,7 +178,7 @@ func (s *Site) growDeleted(ctx context.Context, n int, labels, annotation string
 	}
 	// patient retries a request that exceeds a rate.
 	patient := func(ctx context.Context, request Request) (answer []byte, code int, err error) {
-		err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, answerTimeout, true, func(ctx context.Context) (bool, error) {
+		err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 			code, answer, err = send(ctx, s.clients[Agent], s.host, request)
 			return code != http.StatusTooManyRequests, err
 		})

@@ -26,7 +26,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
-	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -37,15 +36,14 @@ const (
 )
 
 const (
+	// answerTimeout bounds the wait for a response or a report of the agent on a busy
+	// machine. The cost of an input is its CPU time.
+	answerTimeout = 20 * time.Second
 	// burned is the CPU time after which the process is killed and started again.
 	burned = 10 * time.Second
 	// inventory is the number of resources that searches find.
 	inventory = 20_000
 )
-
-// answerTimeout bounds the wait for a response or a report of the agent on a busy
-// machine. The cost of an input is its CPU time.
-var answerTimeout = await.Patience
 
 // Site is a hub with a managed cluster with an agent, and a managed cluster without one.
 type Site struct {
@@ -199,7 +197,7 @@ func (s *Site) connect(ctx context.Context) error {
 
 // fill reports an inventory for searches.
 func (s *Site) fill(ctx context.Context) error {
-	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, answerTimeout, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		code, _, err := send(ctx, s.clients[Agent], s.host, Request{Method: http.MethodPost, Path: syncPath, Body: Inventory(inventory)})
 		return err == nil && code == http.StatusOK, nil
 	})
@@ -208,7 +206,7 @@ func (s *Site) fill(ctx context.Context) error {
 // Stop stops the site.
 func (s *Site) Stop() error {
 	s.stopProber()
-	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return s.Fleet.Stop(ctx)
 }
@@ -285,7 +283,7 @@ func usualPermission() Input {
 func (s *Site) awaitGrant(ctx context.Context) error {
 	request := usualPermission().Requests[0]
 	last := ""
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, answerTimeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 3*answerTimeout, true, func(ctx context.Context) (bool, error) {
 		code, body, err := send(ctx, s.clients[Tenant], s.host, request)
 		last = fmt.Sprint(cut(string(body), 300), err)
 		return code == http.StatusCreated, nil
@@ -512,7 +510,7 @@ func (s *Site) restart(ctx context.Context) error {
 	if err := s.server.process.Start(ctx); err != nil {
 		return err
 	}
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, answerTimeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		for _, path := range []string{worksPath + "?limit=1", searchPath + "/inventories?limit=1"} {
 			if code, _, err := send(ctx, s.admin, s.host, Request{Method: http.MethodGet, Path: path}); err != nil || code != http.StatusOK {
 				return false, nil

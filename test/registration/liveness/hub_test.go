@@ -162,6 +162,10 @@ func TestLivenessOnAHub(t *testing.T) {
 		return err
 	}
 
+	// The agent renews the Lease before it reports.
+	if err := renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	agent, stopAgent := context.WithCancel(t.Context())
 	defer stopAgent()
 	var renewing sync.WaitGroup
@@ -171,7 +175,7 @@ func TestLivenessOnAHub(t *testing.T) {
 			if err := renew(ctx); err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
-		}, 50*time.Millisecond)
+		}, 200*time.Millisecond)
 	})
 	report(
 		metav1.Condition{Type: clusterv1.ManagedClusterConditionJoined, Status: metav1.ConditionTrue, Reason: "ManagedClusterJoined"},
