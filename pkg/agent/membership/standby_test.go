@@ -4,10 +4,16 @@ import (
 	"context"
 	"os"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/fence"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -217,4 +223,54 @@ func hasAny(secret *corev1.Secret, keys ...string) bool {
 		}
 	}
 	return false
+}
+
+// TestStandbyIsAsked checks that an agent asks its standby hub every 30 to 45 seconds, and at once and every 2 to 15 seconds while
+// its hub does not respond.
+func TestStandbyIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistrar(t, Config{})
+		var client *fake.Clientset
+		r.store, client = newStore()
+		var mu sync.Mutex
+		var asked []time.Time
+		client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			asked = append(asked, time.Now())
+			return false, nil, nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { r.followStandby(ctx) })
+		time.Sleep(10 * time.Second)
+		during := func(least, most time.Duration) {
+			t.Helper()
+			mu.Lock()
+			asked = asked[len(asked)-1:]
+			mu.Unlock()
+			time.Sleep(time.Hour)
+			mu.Lock()
+			defer mu.Unlock()
+			for i := 1; i < len(asked); i++ {
+				if after := asked[i].Sub(asked[i-1]); after < least || after > most {
+					t.Errorf("the standby hub was asked again after %s, want %s to %s", after, least, most)
+				}
+			}
+			if len(asked) < int(time.Hour/most) {
+				t.Errorf("the standby hub was asked %d times in an hour, want every %s to %s", len(asked), least, most)
+			}
+		}
+		during(30*time.Second, 45*time.Second)
+		r.lost.Store(true)
+		lost := time.Now()
+		signal(r.lostNow)
+		synctest.Wait()
+		if last := asked[len(asked)-1]; !last.Equal(lost) {
+			t.Errorf("the standby hub was asked last %s before the hub was lost, want at once", lost.Sub(last))
+		}
+		during(2*time.Second, 15*time.Second)
+		cancel()
+		running.Wait()
+	})
 }

@@ -138,6 +138,30 @@ func TestFollowByName(t *testing.T) {
 	})
 }
 
+// TestFollowAfterOutage checks that the agent sees an object at most half a minute after an outage of the hub, and sends few requests
+// meanwhile.
+func TestFollowAfterOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		over, reads := time.Now().Add(time.Hour), 0
+		f := &followed[*corev1.Secret]{name: "hub", get: func(context.Context) (*corev1.Secret, error) {
+			if reads++; time.Now().Before(over) {
+				return nil, errors.New("no answer")
+			}
+			return secret("1"), nil
+		}, watch: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil }}
+		f.follow(ctx, func(seen sight[*corev1.Secret]) {
+			if seen.err == nil {
+				cancel()
+			}
+		})
+		if after := time.Since(over); after > 30*time.Second || reads > 200 {
+			t.Errorf("follow() saw the object %s after the outage with %d requests, want 30s and 200 at most", after, reads)
+		}
+	})
+}
+
 // TestFollowAfterRestart checks that the watch continues although the server does not know the version of the object.
 func TestFollowAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

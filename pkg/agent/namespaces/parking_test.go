@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -141,5 +144,56 @@ func TestFullHub(t *testing.T) {
 			return fmt.Errorf("reported = %v, %w, want %d names without %s", names, err, room, gone)
 		}
 		return nil
+	})
+}
+
+// TestNewNamespaceIsReported checks that the hub has a new and a deleted namespace at once, as a part of the second in which a new
+// namespace gets the objects of ClusterPermissions; and two minutes after an outage of the hub.
+func TestNewNamespaceIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		scheme := metadatafake.NewTestScheme()
+		if err := metav1.AddMetaToScheme(scheme); err != nil {
+			t.Fatal(err)
+		}
+		hub, managed := newFullHub(10), metadatafake.NewSimpleMetadataClient(scheme)
+		c, err := New(Config{ClusterName: cluster, Hub: hub, Managed: managed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = c.Run(ctx) })
+		defer running.Wait()
+		defer cancel()
+		time.Sleep(time.Minute)
+
+		resource := corev1.SchemeGroupVersion.WithResource("namespaces")
+		reported := func(after time.Duration, want ...string) {
+			t.Helper()
+			time.Sleep(after)
+			if got, err := hub.names(); err != nil || !slices.Equal(got, want) {
+				t.Errorf("reported namespaces after %s = %q, %v, want %q", after, got, err, want)
+			}
+		}
+		if err := managed.Tracker().Create(resource, namespace(nil), ""); err != nil {
+			t.Fatal(err)
+		}
+		reported(100*time.Millisecond, "shop")
+		if err := managed.Tracker().Delete(resource, "", "shop"); err != nil {
+			t.Fatal(err)
+		}
+		reported(100 * time.Millisecond)
+
+		var down atomic.Bool
+		down.Store(true)
+		hub.PrependReactor("create", "clusternamespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return down.Load(), nil, errors.New("no answer")
+		})
+		if err := managed.Tracker().Create(resource, namespace(nil), ""); err != nil {
+			t.Fatal(err)
+		}
+		reported(time.Hour)
+		down.Store(false)
+		reported(2*time.Minute, "shop")
 	})
 }

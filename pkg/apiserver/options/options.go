@@ -146,10 +146,11 @@ func New() *Options {
 
 	o.LeaderElection = componentbaseconfig.LeaderElectionConfiguration{
 		LeaderElect: true,
-		// Replicas try to become the leader every 2.0 to 4.4 seconds, so another one leads after 15 seconds.
+		// A replica tries to become the leader every 1.0 to 2.2 seconds. At worst it sees the last renewal 2.2 seconds
+		// late, and the end of the Lease as late, so it leads 14.4 seconds after that renewal.
 		LeaseDuration: metav1.Duration{Duration: 10 * time.Second},
 		RenewDeadline: metav1.Duration{Duration: 7 * time.Second},
-		RetryPeriod:   metav1.Duration{Duration: 2 * time.Second},
+		RetryPeriod:   metav1.Duration{Duration: time.Second},
 		ResourceLock:  resourcelock.LeasesResourceLock,
 		ResourceName:  defaultLeaseName,
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -71,6 +72,7 @@ type Approver struct {
 	options      Options
 	autoApproved sets.Set[string]
 	loop         reconcile.Loop
+	removals     *rate.Limiter
 
 	mu sync.Mutex
 	// ignored contains the ignored requests of each cluster that were logged.
@@ -79,7 +81,10 @@ type Approver struct {
 
 // NewApprover returns an Approver. It returns an error if the informer of requests was started.
 func NewApprover(options Options) (*Approver, error) {
-	a := &Approver{options: options, autoApproved: sets.New(options.AutoApproved...), ignored: map[string]sets.Set[types.UID]{}}
+	a := &Approver{
+		options: options, autoApproved: sets.New(options.AutoApproved...), ignored: map[string]sets.Set[types.UID]{},
+		removals: rate.NewLimiter(removalsPerSecond, removalsAtOnce),
+	}
 	if a.options.MaxRequests == 0 {
 		a.options.MaxRequests = DefaultMaxRequests
 	}

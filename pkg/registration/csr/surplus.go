@@ -23,9 +23,11 @@ const (
 	// for an hour, and an agent creates one every few weeks.
 	DefaultMaxRequests = 100
 
-	// removalsAtOnce and removalPause bound the rate of removals, so that they do not delay other requests to the hub.
-	removalsAtOnce = 50
-	removalPause   = time.Second
+	// removalsPerSecond and removalsAtOnce bound the removals of all clusters, so that they do not delay other requests to
+	// the hub. Their sum is the maximum in any second.
+	removalsPerSecond = 40
+	removalsAtOnce    = 10
+	removalPause      = time.Second * removalsAtOnce / removalsPerSecond
 
 	// maxCachedBytes bounds the size of a cached request. A request of an agent has about 2 KiB.
 	maxCachedBytes = 32 << 10
@@ -89,6 +91,10 @@ func (a *Approver) removeSurplus(ctx context.Context, cluster string) (time.Dura
 	if surplus <= 0 {
 		return 0, nil
 	}
+	// Each removal sends an event and thereby begins another pass.
+	if a.removals.TokensAt(a.options.Clock.Now()) < 1 {
+		return removalPause, nil
+	}
 	requests := make([]*certificatesv1.CertificateSigningRequest, 0, len(objects))
 	for _, object := range objects {
 		if request, ok := object.(*certificatesv1.CertificateSigningRequest); ok {
@@ -98,7 +104,10 @@ func (a *Approver) removeSurplus(ctx context.Context, cluster string) (time.Dura
 	slices.SortFunc(requests, byAge)
 	klog.FromContext(ctx).Info("Removing the oldest certificate requests of a cluster that exceeds its limit",
 		"cluster", cluster, "requests", len(requests), "limit", a.options.MaxRequests)
-	for _, request := range requests[:min(surplus, removalsAtOnce, len(requests))] {
+	for _, request := range requests[:min(surplus, len(requests))] {
+		if !a.removals.AllowN(a.options.Clock.Now(), 1) {
+			return removalPause, nil
+		}
 		// The server has permission to delete requests by label, not by name.
 		err := a.options.Hub.CertificatesV1().CertificateSigningRequests().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{
 			LabelSelector: labels.Set{clusterv1.ClusterNameLabel: request.Labels[clusterv1.ClusterNameLabel]}.String(),
@@ -108,9 +117,6 @@ func (a *Approver) removeSurplus(ctx context.Context, cluster string) (time.Dura
 			return 0, fmt.Errorf("removing CertificateSigningRequest %q: %w", request.Name, err)
 		}
 		removedRequests.Inc()
-	}
-	if surplus > removalsAtOnce {
-		return removalPause, nil
 	}
 	return 0, nil
 }

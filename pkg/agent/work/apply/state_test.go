@@ -24,6 +24,16 @@ func TestHoldBack(t *testing.T) {
 	if writes < freeRepairs || writes > freeRepairs+15 {
 		t.Errorf("writes in ten minutes of conflict = %d, want %d to %d", writes, freeRepairs, freeRepairs+15)
 	}
+	writes = 0
+	for range 60 * 60 {
+		if state.holdBack(now) == nil {
+			writes++
+		}
+		now = now.Add(time.Second)
+	}
+	if writes < 11 || writes > 13 {
+		t.Errorf("writes in the next hour of conflict = %d, want one in five minutes", writes)
+	}
 	now = now.Add(2*maxRepairDelay + repairMemory + time.Second)
 	for i := range freeRepairs {
 		if err := state.holdBack(now); err != nil {
