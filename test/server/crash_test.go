@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 const (
@@ -34,9 +34,7 @@ const (
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	f := ownFleet(t, localhub.FleetOptions{Clusters: []string{framework.Cluster1}})
-	count, seed := framework.Environment(t, "CRASH_CREATES", crashCreates), framework.Environment(t, "CRASH_SEED", int(time.Now().UnixNano()%1_000_000))
-	t.Logf("%d creates; CRASH_SEED=%d repeats these kills", count, seed)
-	random := rand.New(rand.NewPCG(uint64(seed), 0))
+	count, random := framework.Environment(t, "CRASH_CREATES", crashCreates), seed.Rand(t)
 
 	config := f.Hub.AdminConfig()
 	config.Timeout = crashRequest

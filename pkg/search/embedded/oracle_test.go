@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +18,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 	"open-cluster-management.io/hub-apiserver/test/fleetgen"
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 // naive answers questions by reading every resource of the applied reports.
@@ -109,22 +108,12 @@ var questionTexts = []string{
 }
 
 func TestAnswersEqualOracle(t *testing.T) {
-	seed := rand.Uint64()
-	if text := os.Getenv("SEARCH_SEED"); text != "" {
-		given, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seed = given
-	}
-	t.Logf("repeat with SEARCH_SEED=%d", seed)
-	r := rand.New(rand.NewPCG(seed, 1))
 	for name, options := range map[string]embedded.Options{"WithRankings": {}, "WithoutRankings": embedded.WithoutRankings(), "FromCheckpoints": {}} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
+			r, dir := seed.Rand(t), t.TempDir()
 			engine := open(t, dir, options)
 			defer func() { closed(t, engine) }()
-			compareAll(t, engine, fleetgen.Options{Clusters: 4, PerCluster: 1500, Seed: seed | 1}, r, func(changed bool) search.Engine {
+			compareAll(t, engine, fleetgen.Options{Clusters: 4, PerCluster: 1500, Seed: r.Uint64()}, r, func(changed bool) search.Engine {
 				switch {
 				case name != "FromCheckpoints":
 				case changed:

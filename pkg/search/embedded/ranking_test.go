@@ -20,6 +20,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 	"open-cluster-management.io/hub-apiserver/test/fleetgen"
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 // keptOrders contains at most rankingLimit orders.
@@ -89,13 +90,11 @@ func changed(r *rand.Rand, oracle *naive, full *search.Report, size int) *search
 }
 
 func TestOrdersFollowChanges(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 1))
+	r := seed.Rand(t)
 	engine := open(t, t.TempDir(), embedded.Options{})
 	defer closed(t, engine)
 	oracle := &naive{resources: map[string]search.Resource{}, clusters: map[string]*search.Report{}}
-	options := fleetgen.Options{Clusters: 3, PerCluster: 600, Seed: seed | 1}
+	options := fleetgen.Options{Clusters: 3, PerCluster: 600, Seed: r.Uint64()}
 	var reports []*search.Report
 	for i := range options.Clusters {
 		reports = append(reports, fleetgen.Cluster(options, i))
@@ -224,7 +223,8 @@ func pages(t *testing.T, engine search.Engine, scope visibility.Scope, q query.Q
 func TestOrdersOfLargeFleetsDuringIngest(t *testing.T) {
 	engine := open(t, t.TempDir(), embedded.Options{})
 	defer closed(t, engine)
-	options := fleetgen.Options{Clusters: 4, PerCluster: 5000, Seed: 7}
+	r := seed.Rand(t)
+	options := fleetgen.Options{Clusters: 4, PerCluster: 5000, Seed: r.Uint64()}
 	var full *search.Report
 	for i := range options.Clusters {
 		full = fleetgen.Cluster(options, i)
@@ -235,7 +235,6 @@ func TestOrdersOfLargeFleetsDuringIngest(t *testing.T) {
 	stop := make(chan struct{})
 	var reporting, asking sync.WaitGroup
 	reporting.Go(func() {
-		r := rand.New(rand.NewPCG(1, 1))
 		for {
 			select {
 			case <-stop:
