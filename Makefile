@@ -33,6 +33,11 @@ ifndef HUB_NODE
 HUB_NODE := $(shell node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 11) ? 0 : 1)' 2>/dev/null && echo node || echo none)
 endif
 export HUB_NODE
+# The seed of random tests: other values in each commit, and the same in all runs of a commit.
+ifndef TEST_SEED
+TEST_SEED := $(if $(filter-out unknown,$(COMMIT)),0x$(shell echo $(COMMIT) | cut -c1-8))
+endif
+export TEST_SEED
 without_node = @[[ "$(HUB_NODE)" != none ]] || echo "== NOT TESTED: the modules of the console (pkg/console/unit), because Node.js 20.11 is missing" >&2
 # Static programs, as in the images: tests run them in containers without files of this machine.
 export CGO_ENABLED := 0
@@ -130,7 +135,8 @@ campaign: programs postgres ## Break each part of a hub and write docs/reliabili
 	@$(if $(ROW),,$(MAKE) --no-print-directory campaign-random)
 
 .PHONY: campaign-random
-campaign-random:
+campaign-random: # with other seeds than the tests of a commit
+	export TEST_SEED=$$((RANDOM << 15 | RANDOM)); echo "== TEST_SEED=$$TEST_SEED"; \
 	REGISTRATION_SEQUENCES=150 CRASH_CREATES=1000 CRASH_ROUNDS=4 SCALE_CLUSTERS=100 SCALE_IDLE_SECONDS=60 EXECUTOR_TRIPLES=5000 ACCESS_REVIEWS=200000 SEARCH_DECISIONS=100000 HISTORY_KILLS=12 HISTORY_CALLS=2000 REHOMED=100 \
 		$(GOTEST) -count=1 -p 1 -timeout 60m \
 		-run 'TestRegistrationFaults|TestCrashes|TestManyPermissions|TestExecutorDecisionsMatchAPIServer|TestFleetAccessMatchesAPIServer|TestVisibilityIsExact|TestHistory|TestHubLost' \

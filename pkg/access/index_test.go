@@ -11,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 // model is a cluster as a list of objects, which a plain loop evaluates.
@@ -223,7 +224,7 @@ func randomAttributes(r *rand.Rand) Attributes {
 // TestRandomFleet changes clusters at random and compares all answers with those of a
 // plain loop.
 func TestRandomFleet(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
+	r := seed.Rand(t)
 	x := New()
 	fleet := map[string]*model{}
 	names := make([]string, 40)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 // account is a fake of the AWS resources in plans. Like AWS, it rejects calls that do not
@@ -152,8 +154,8 @@ func operations(calls []Call) (names []Operation) {
 }
 
 func TestPlansLeadToDesiredState(t *testing.T) {
-	for seed := range uint64(5000) {
-		r := rand.New(rand.NewPCG(seed, 1))
+	r := seed.Rand(t)
+	for n := range 5000 {
 		d := desiredExample()
 		d.ManageRoles = r.IntN(4) > 0
 		if r.IntN(4) == 0 {
@@ -166,46 +168,46 @@ func TestPlansLeadToDesiredState(t *testing.T) {
 		calls := PlanProvision(d, before)
 		for _, call := range calls {
 			if err := a.apply(call); err != nil {
-				t.Fatalf("seed %d: applying plan %v: %v", seed, operations(calls), err)
+				t.Fatalf("case %d: applying plan %v: %v", n, operations(calls), err)
 			}
 		}
 		after := a.observe(name)
 		if again := PlanProvision(d, after); len(again) > 0 {
-			t.Fatalf("seed %d: PlanProvision() after %v = %v, want no calls", seed, operations(calls), operations(again))
+			t.Fatalf("case %d: PlanProvision() after %v = %v, want no calls", n, operations(calls), operations(again))
 		}
 		if d.ManageRoles {
 			if jsonText(t, a.role.TrustPolicy) != jsonText(t, d.HubTrustPolicy().JSON()) || a.inline[name] == "" ||
 				jsonText(t, a.inline[name]) != jsonText(t, d.HubAccessPolicy().JSON()) || !contains(a.role.Tags, d.Tags()) {
-				t.Fatalf("seed %d: role, inline policies = %+v, %v, want the desired policies and tags", seed, a.role, a.inline)
+				t.Fatalf("case %d: role, inline policies = %+v, %v, want the desired policies and tags", n, a.role, a.inline)
 			}
 			if before.Role != nil && (a.role.Tags["foreign"] != "stays" || !slices.Equal(after.Role.OtherInline, before.Role.OtherInline) || !slices.Equal(after.Role.Attached, before.Role.Attached)) {
-				t.Fatalf("seed %d: role = %+v, want the tags and policies of others in %+v", seed, after.Role, before.Role)
+				t.Fatalf("case %d: role = %+v, want the tags and policies of others in %+v", n, after.Role, before.Role)
 			}
 		} else if fmt.Sprint(after.Role) != fmt.Sprint(before.Role) {
-			t.Fatalf("seed %d: role after %v = %v, want the unchanged role %v of others", seed, operations(calls), after.Role, before.Role)
+			t.Fatalf("case %d: role after %v = %v, want the unchanged role %v of others", n, operations(calls), after.Role, before.Role)
 		}
 		if d.Mapping == AccessEntry {
 			if a.entryRoleID != a.roleID {
-				t.Fatalf("seed %d: role ID of the entry after %v = %d, want %d", seed, operations(calls), a.entryRoleID, a.roleID)
+				t.Fatalf("case %d: role ID of the entry after %v = %d, want %d", n, operations(calls), a.entryRoleID, a.roleID)
 			}
 			if a.entry.Type != accessEntryType || a.entry.Username != d.Username() || !slices.Equal(a.entry.Groups, d.Groups()) || !contains(a.entry.Tags, d.Tags()) {
-				t.Fatalf("seed %d: entry = %+v, want user %s, groups %v, type %s and tags %v", seed, a.entry, d.Username(), d.Groups(), accessEntryType, d.Tags())
+				t.Fatalf("case %d: entry = %+v, want user %s, groups %v, type %s and tags %v", n, a.entry, d.Username(), d.Groups(), accessEntryType, d.Tags())
 			}
 		} else if fmt.Sprint(after.Entry) != fmt.Sprint(before.Entry) {
-			t.Fatalf("seed %d: entry after %v with mapping ConfigMap = %v, want the unchanged entry %v", seed, operations(calls), after.Entry, before.Entry)
+			t.Fatalf("case %d: entry after %v with mapping ConfigMap = %v, want the unchanged entry %v", n, operations(calls), after.Entry, before.Entry)
 		}
 
 		removal := PlanRemoval(d, after)
 		for _, call := range removal {
 			if err := a.apply(call); err != nil {
-				t.Fatalf("seed %d: applying removal %v: %v", seed, operations(removal), err)
+				t.Fatalf("case %d: applying removal %v: %v", n, operations(removal), err)
 			}
 		}
 		if d.ManageRoles && a.role != nil || d.Mapping == AccessEntry && a.entry != nil {
-			t.Fatalf("seed %d: resources after %v = %+v, want none", seed, operations(removal), a.observe(name))
+			t.Fatalf("case %d: resources after %v = %+v, want none", n, operations(removal), a.observe(name))
 		}
 		if left := PlanRemoval(d, a.observe(name)); len(left) > 0 {
-			t.Fatalf("seed %d: PlanRemoval() after %v = %v, want no calls", seed, operations(removal), operations(left))
+			t.Fatalf("case %d: PlanRemoval() after %v = %v, want no calls", n, operations(removal), operations(left))
 		}
 	}
 }

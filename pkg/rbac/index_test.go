@@ -3,11 +3,12 @@ package rbac
 import (
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 // grade represents the rules of a role in tests. Two grades with the same number are equal.
@@ -95,7 +96,7 @@ func TestIndexChanges(t *testing.T) {
 // After random updates, an Index finds the same bindings as a search of all its bindings.
 func TestIndexFindsTheSameAsASearch(t *testing.T) {
 	t.Parallel()
-	random := rand.New(rand.NewPCG(1, 2))
+	random := seed.Rand(t)
 	x := NewIndex[*grade]()
 	all := map[Key]*Binding{}
 	subjects := []Subject{user("a"), user("b"), group("a"), group("b")}

@@ -2,7 +2,6 @@ package rbac
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/yaml"
+
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 func TestRuleText(t *testing.T) {
@@ -63,7 +64,7 @@ func TestRuleTextIsReadBack(t *testing.T) {
 	for _, word := range wordsOfYAML {
 		checkReadBack(t, word)
 	}
-	random := rand.New(rand.NewPCG(1, 2))
+	random := seed.Rand(t)
 	alphabet := []rune("aefnoOxyY01.9:-_+~/*#,[]{}\"' \\\n\té\u2028🙂")
 	for range 5_000 {
 		word := make([]rune, random.IntN(6))

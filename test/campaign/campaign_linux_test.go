@@ -17,6 +17,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/history"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 const (
@@ -77,7 +78,7 @@ func TestCampaign(t *testing.T) {
 	c := &campaign{
 		full: full, outage: outage, random: random,
 		pause: time.Duration(framework.Environment(t, "FAULT_SECONDS", int(pause/time.Second))) * time.Second,
-		seed:  uint64(framework.Environment(t, "SEED", int(time.Now().UnixNano()%1e6))),
+		seed:  seed.Of(t),
 	}
 	framework.RequireRoot(t)
 	dir := framework.OwnDir(t)
@@ -124,7 +125,7 @@ func (c *campaign) measure(t *testing.T, r *row) *result {
 	for i := range targets {
 		targets[i] = c.Hub.AdminConfig()
 	}
-	run, err := history.Start(ctx, history.Config{Targets: targets, Namespace: namespace, Pause: 50 * time.Millisecond, Dir: os.Getenv("KEEP")})
+	run, err := history.Start(ctx, history.Config{Targets: targets, Namespace: namespace, Seed: c.seed, Pause: 50 * time.Millisecond, Dir: os.Getenv("KEEP")})
 	if err != nil {
 		t.Fatal(err)
 	}

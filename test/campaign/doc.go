@@ -12,7 +12,6 @@
 //	FAULT_SECONDS   duration of a fault; 60 with CAMPAIGN, 5 otherwise
 //	DURATION        duration of an unavailable APIService and of random faults, such as 10m; with CAMPAIGN 1h and 30m,
 //	                otherwise 10s and 20s
-//	SEED            seed of the random faults
 //
 // Hosts are network namespaces, which require root.
 package campaign

@@ -544,5 +544,5 @@ func random(ctx context.Context, c *campaign) (string, error) {
 		c.t.Error(grown)
 		err = nil
 	}
-	return fmt.Sprintf("%d faults, seed %d. In the first quarter → at the end: %s", faults, c.seed, growth), err
+	return fmt.Sprintf("%d faults. In the first quarter → at the end: %s", faults, growth), err
 }

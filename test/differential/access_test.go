@@ -27,12 +27,12 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/fleetgen"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 const (
 	reviewsEnv     = "ACCESS_REVIEWS"
 	defaultReviews = 20_000
-	accessSeedEnv  = "ACCESS_SEED"
 	// reviewsOfPolicy is the number of reviews between two changes of the policy.
 	reviewsOfPolicy = 2_000
 	// changesOfPolicy is the number of objects that a change writes.
@@ -70,8 +70,7 @@ func anySome(r *rand.Rand, list []string, least, most int) []string {
 // TestFleetAccessMatchesAPIServer compares the answers of the index with those of a real
 // API server, while the RBAC of its cluster changes at random.
 func TestFleetAccessMatchesAPIServer(t *testing.T) {
-	total, seed := number(t, reviewsEnv, defaultReviews), number(t, accessSeedEnv, defaultSeed)
-	t.Logf("%s=%d", accessSeedEnv, seed)
+	total := number(t, reviewsEnv, defaultReviews)
 	cluster := framework.OwnCluster(t, localhub.ClusterOptions{Name: accessCluster, NoFsync: true})
 	config := cluster.AdminConfig()
 	config.QPS = -1
@@ -85,7 +84,7 @@ func TestFleetAccessMatchesAPIServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d := &accessDifferential{kube: kube, rbac: kube.RbacV1(), rng: rand.New(rand.NewPCG(uint64(seed), 1)), index: access.New()}
+	d := &accessDifferential{kube: kube, rbac: kube.RbacV1(), rng: seed.Rand(t), index: access.New()}
 	d.index.SetState(accessCluster, access.State{Known: true})
 	started := time.Now()
 	for step := 0; step*reviewsOfPolicy < total; step++ {

@@ -18,7 +18,6 @@
 // that are no longer correct.
 //
 //	EXECUTOR_TRIPLES  number of triples; the default is 1000, and 5000 in `make campaign`
-//	EXECUTOR_SEED     seed of the random values; the default is 1
 //
 // # Fleet access
 //
@@ -28,7 +27,6 @@
 // the API server must be in one of the chains.
 //
 //	ACCESS_REVIEWS  number of reviews; the default is 20000, and 200000 in `make campaign`
-//	ACCESS_SEED     seed of the random values; the default is 1
 //
 // # Escalation paths
 //

@@ -11,11 +11,11 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/access"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 const (
 	escalationPolicies = 400
-	escalationSeed     = 1
 	// unknownName is a name in no rule and no binding. The model assumes that a role, user or group of that name is allowed
 	// everything, because a rule without names also applies to those that are created later.
 	unknownName = "unknown"
@@ -274,7 +274,7 @@ func escalationPolicy(r *rand.Rand) *access.Update {
 // TestEscalationsMatchModel compares the escalation paths of the index with those that enumeration finds, for random RBAC
 // of two clusters.
 func TestEscalationsMatchModel(t *testing.T) {
-	r := rand.New(rand.NewPCG(escalationSeed, 2))
+	r := seed.Rand(t)
 	counts := map[access.EscalationKind]int{}
 	for i := range escalationPolicies {
 		index := access.New()

@@ -33,13 +33,12 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 const (
 	triplesEnv     = "EXECUTOR_TRIPLES"
 	defaultTriples = 1_000
-	seedEnv        = "EXECUTOR_SEED"
-	defaultSeed    = 1
 
 	// executors is the number of concurrent executors.
 	executors = 16
@@ -55,15 +54,14 @@ const (
 // TestExecutorDecisionsMatchAPIServer compares, for random triples, the decision of the agent
 // with the responses of the API server.
 func TestExecutorDecisionsMatchAPIServer(t *testing.T) {
-	total, seed := number(t, triplesEnv, defaultTriples), number(t, seedEnv, defaultSeed)
-	t.Logf("%s=%d", seedEnv, seed)
+	total, chosen := number(t, triplesEnv, defaultTriples), seed.Of(t)
 	d := newDifferential(t)
 	left := &atomic.Int64{}
 	left.Store(int64(total))
 	started := time.Now()
 	group, ctx := errgroup.WithContext(t.Context())
 	for i := range executors {
-		group.Go(func() error { return d.compare(ctx, newWorld(uint64(seed), i), left) })
+		group.Go(func() error { return d.compare(ctx, newWorld(chosen, i), left) })
 	}
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ const (
 
 // generation returns a report in which every resource contains the number of the report. Consecutive
 // reports differ in the number of resources, the UIDs and the edges.
-func generation(t testing.TB, cluster string, n int) *search.Report {
+func generation(t tester, cluster string, n int) *search.Report {
 	t.Helper()
 	report := &search.Report{Cluster: cluster, Full: true, Hub: cluster == hub, Time: now}
 	for i := range perGeneration + n%3 {
@@ -92,6 +92,11 @@ func testConcurrency(t *testing.T, open func(t *testing.T) search.Engine) {
 				}
 				last = result.Version
 				if !checkGeneration(t, name, result) {
+					return
+				}
+				values, err := engine.Complete(ctx, scope, &search.CompletionRequest{Property: "generation", Query: q, Now: now, Limit: -1})
+				if err != nil || len(values.Values) != 1 {
+					t.Errorf("Complete(generation) in %s = %+v, %v, want the value of one report", name, values, err)
 					return
 				}
 				if done.Err() != nil {

@@ -2,115 +2,100 @@ package enginetest
 
 import (
 	"cmp"
+	"flag"
 	"fmt"
-	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 const (
-	differentialRounds    = 60
-	differentialQuestions = 20
-	// SeedVariable is the environment variable with the seed, to repeat a random test.
-	SeedVariable = "SEARCH_SEED"
+	// differentialRuns is the number of random runs, each of about differentialSteps steps.
+	differentialRuns  = 8
+	differentialSteps = 150
 )
 
-// Seed returns the seed in SEARCH_SEED, or a random one.
-func Seed(t testing.TB) uint64 {
-	t.Helper()
-	text := os.Getenv(SeedVariable)
-	if text == "" {
-		return rand.Uint64()
-	}
-	seed, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatalf("%s: %v", SeedVariable, err)
-	}
-	return seed
-}
-
-// Differential applies the same random reports to two empty engines, sends both the same random
-// requests, and checks that the answers are equal. The seed determines all random values. It is
-// logged if the test fails.
-func Differential(t *testing.T, seed uint64, got, want search.Engine) {
-	t.Helper()
-	d := &differential{T: t, model: newModel(seed), got: got, want: want}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("repeat with %s=%d", SeedVariable, seed)
+// testDifferential applies the same random reports to an engine and to the oracle, sends both the same random
+// requests, and checks that the answers are equal. If they differ, it prints the shortest run that it finds.
+func testDifferential(t *testing.T, open func(t *testing.T) search.Engine) {
+	for name, value := range map[string]any{
+		"seed": seed.Of(t), "checks": differentialRuns, "steps": differentialSteps, "nofailfile": true,
+	} {
+		if err := flag.Set("rapid."+name, fmt.Sprint(value)); err != nil {
+			t.Fatal(err)
 		}
-	})
-	for range 4 {
-		d.scopes = append(d.scopes, d.model.scope(t))
 	}
-	for round := range differentialRounds {
-		d.what = fmt.Sprintf("round %d", round)
-		gotVersion, wantVersion := version(t, got), version(t, want)
-		for range 1 + d.model.IntN(3) {
-			d.report()
-		}
-		d.mark(round)
-		d.compareChanges(gotVersion, wantVersion)
-		d.compareStates()
-		d.scopes[d.model.IntN(len(d.scopes))] = d.model.scope(t)
-		for range differentialQuestions {
-			d.ask()
-			if t.Failed() {
-				return
+	got := open(t)
+	rapid.Check(t, func(t *rapid.T) {
+		d := &differential{T: t, got: got, want: newOracle()}
+		// Each run reuses the engine, because opening one takes long.
+		for _, cluster := range randomClusters {
+			if err := got.RemoveCluster(deadline(t), cluster); err != nil {
+				t.Fatal(err)
 			}
 		}
-	}
+		d.scopes = []visibility.Scope{everything(), {}, d.scope(), d.scope()}
+		t.Repeat(map[string]func(*rapid.T){
+			"report": d.report, "search": d.search, "search again": d.search, "pages": d.pages, "completion": d.complete, "look": d.look,
+			"scope": func(*rapid.T) { d.scopes[rapid.IntRange(2, 3).Draw(t, "scope")] = d.scope() },
+		})
+	})
 }
 
 type differential struct {
-	*testing.T
-	model     *model
-	got, want search.Engine
-	scopes    []visibility.Scope
-	what      string
+	*rapid.T
+	got     search.Engine
+	want    *oracle
+	scopes  []visibility.Scope
+	reports int
 }
 
-// equal ends the test if two answers differ.
+// equal ends the run if two answers differ.
 func (d *differential) equal(what string, got, want any) {
 	d.Helper()
 	if difference := gocmp.Diff(want, got, Comparing); difference != "" {
-		d.Fatalf("%s: %s (-want +got):\n%s", d.what, what, difference)
+		d.Fatalf("%s (-want +got):\n%s", what, difference)
 	}
 }
 
-func (d *differential) report() {
-	d.Helper()
-	if d.model.one(25) {
-		cluster := choose(d.model, randomClusters)
-		d.model.forget(cluster)
+func (d *differential) scope() visibility.Scope {
+	return scopeOf(d, draw(d.T, "policy", random.policy))
+}
+
+// anyScope draws one of the scopes.
+func (d *differential) anyScope() (number int, scope visibility.Scope) {
+	number = rapid.IntRange(0, len(d.scopes)-1).Draw(d.T, "scope")
+	return number, d.scopes[number]
+}
+
+// report removes a cluster, or applies a report and another change, so that the last version has a change.
+func (d *differential) report(*rapid.T) {
+	gotVersion, wantVersion := version(d, d.got), d.want.version
+	if draw(d.T, "remove", func(r random) bool { return r.one(25) }) {
+		cluster := rapid.SampledFrom(randomClusters).Draw(d.T, "cluster")
 		for _, engine := range []search.Engine{d.got, d.want} {
 			if err := engine.RemoveCluster(deadline(d), cluster); err != nil {
-				d.Fatalf("%s: RemoveCluster(%s): %v", d.what, cluster, err)
+				d.Fatalf("RemoveCluster(%s): %v", cluster, err)
 			}
 		}
-		return
+	} else {
+		report := draw(d.T, "report", func(r random) *search.Report { return r.report(d.want.clusters) })
+		got, want := apply(d, d.got, report), apply(d, d.want, report)
+		d.equal(fmt.Sprintf("Apply(%+v)", *report), withoutVersion(got), withoutVersion(want))
 	}
-	report := d.model.report(d.T)
-	got, want := apply(d, d.got, report), apply(d, d.want, report)
-	d.equal(fmt.Sprintf("Apply(%+v)", *report), withoutVersion(got), withoutVersion(want))
-}
-
-// mark changes one resource, so that every round has at least one change.
-func (d *differential) mark(round int) {
-	d.Helper()
-	report := delta(d, randomClusters[1], object{"marked", fmt.Sprintf(`{"kind":"Mark","name":"mark","round":%d}`, round)})
-	d.model.exist(report)
-	for _, engine := range []search.Engine{d.got, d.want} {
-		apply(d, engine, report)
-	}
+	d.reports++
+	mark := delta(d, randomClusters[1], object{"marked", fmt.Sprintf(`{"kind":"Mark","name":"mark","round":%d}`, d.reports)})
+	apply(d, d.got, mark)
+	apply(d, d.want, mark)
+	d.compareChanges(gotVersion, wantVersion)
+	d.compareStates()
 }
 
 // changed is a change without its version, because the contract does not define the numbers.
@@ -153,36 +138,55 @@ func (d *differential) compareStates() {
 	classes := func(engine search.Engine) []visibility.Class {
 		found, _, err := engine.HubClasses(deadline(d))
 		if err != nil {
-			d.Fatalf("%s: %v", d.what, err)
+			d.Fatal(err)
 		}
 		return slices.SortedFunc(slices.Values(found), compareClasses)
 	}
 	d.equal("classes of the hub", classes(d.got), classes(d.want))
-	cluster := choose(d.model, randomClusters)
+	cluster := rapid.SampledFrom(randomClusters).Draw(d.T, "cluster")
 	d.equal("internal properties of "+cluster, internal(d, d.got, cluster), internal(d, d.want, cluster))
 }
 
-func (d *differential) ask() {
-	d.Helper()
-	number := d.model.IntN(len(d.scopes))
-	scope := d.scopes[number]
-	switch d.model.IntN(10) {
-	case 0, 1:
-		request := &search.CompletionRequest{Property: choose(d.model, randomProperties[:11]), Query: d.model.query(), Now: now, Limit: choose(d.model, []int{-1, 0, 1, 5})}
-		if d.model.one(3) {
-			request.Prefix = choose(d.model, []string{"A", "be", "NG", "1", "2", "", "alpha="})
+func (d *differential) complete(*rapid.T) {
+	number, scope := d.anyScope()
+	request := draw(d.T, "request", random.completion)
+	what := fmt.Sprintf("completion of %s with prefix %q and query %s in scope %d", request.Property, request.Prefix, request.Query.String(), number)
+	unbounded := *request
+	unbounded.Limit = -1
+	d.compareCompletions(what, complete(d, d.got, scope, request), complete(d, d.want, scope, &unbounded), request.Limit)
+}
+
+// look reads the schema and one resource.
+func (d *differential) look(*rapid.T) {
+	number, scope := d.anyScope()
+	q := draw(d.T, "query", random.query)
+	d.equal(fmt.Sprintf("schema of %s in scope %d", q.String(), number), schema(d, d.got, scope, q), schema(d, d.want, scope, q))
+	uid := draw(d.T, "uid", func(r random) string { return r.uid(choose(r, randomClusters)) })
+	d.equal(fmt.Sprintf("get %s in scope %d", uid, number), noVersion(get(d, d.got, scope, uid)), noVersion(get(d, d.want, scope, uid)))
+}
+
+// pages reads all pages of a search.
+func (d *differential) pages(*rapid.T) {
+	number, scope := d.anyScope()
+	request := draw(d.T, "request", func(r random) *search.Request {
+		return &search.Request{Query: r.query(), Now: now, Items: true, Limit: 1 + r.IntN(9), OrderBy: r.orders()}
+	})
+	whole := *request
+	whole.Limit = -1
+	want := find(d, d.want, scope, &whole).Items
+	var got []search.Item
+	for len(got) <= len(want) {
+		page := find(d, d.got, scope, request)
+		got = append(got, page.Items...)
+		if request.Continue = page.Continue; request.Continue == "" {
+			break
 		}
-		what := fmt.Sprintf("completion of %s with prefix %q and query %s in scope %d", request.Property, request.Prefix, request.Query.String(), number)
-		d.compareCompletions(what, complete(d, d.got, scope, request), complete(d, d.want, scope, &search.CompletionRequest{
-			Property: request.Property, Prefix: request.Prefix, Query: request.Query, Now: now, Limit: -1}), request.Limit)
-	case 2:
-		q := d.model.query()
-		d.equal(fmt.Sprintf("schema of %s in scope %d", q.String(), number), schema(d, d.got, scope, q), schema(d, d.want, scope, q))
-	case 3:
-		uid := d.model.uid(choose(d.model, randomClusters))
-		d.equal(fmt.Sprintf("get %s in scope %d", uid, number), noVersion(get(d, d.got, scope, uid)), noVersion(get(d, d.want, scope, uid)))
-	default:
-		d.compareSearches(scope, number, d.model.request())
+	}
+	what := fmt.Sprintf("pages of %s in scope %d, order %v, limit %d", request.Query.String(), number, request.OrderBy, request.Limit)
+	if len(request.OrderBy) > 0 {
+		d.equal(what, plain(got), plain(want))
+	} else {
+		d.equal(what, byUID(got), byUID(want))
 	}
 }
 
@@ -224,18 +228,19 @@ func (d *differential) compareCompletions(what string, got, want *search.Complet
 		expected = min(limit, expected)
 	}
 	if len(got.Values) != expected || got.More != (expected < len(counts)) || got.Numbers || got.Times {
-		d.Fatalf("%s: %s = %+v, want %d of %v", d.what, what, got, expected, counts)
+		d.Fatalf("%s = %+v, want %d of %v", what, got, expected, counts)
 	}
 	for _, v := range got.Values {
 		if counts[v.Value] != v.Count {
-			d.Fatalf("%s: %s: count of %q = %d, want %d", d.what, what, v.Value, v.Count, counts[v.Value])
+			d.Fatalf("%s: count of %q = %d, want %d", what, v.Value, v.Count, counts[v.Value])
 		}
 		delete(counts, v.Value)
 	}
 }
 
-func (d *differential) compareSearches(scope visibility.Scope, number int, request *search.Request) {
-	d.Helper()
+func (d *differential) search(*rapid.T) {
+	number, scope := d.anyScope()
+	request := draw(d.T, "request", random.request)
 	what := fmt.Sprintf("search for %s in scope %d, order %v, limit %d, offset %d, related %t, kinds %v, depth %d, related limit %d", request.Query.String(), number,
 		request.OrderBy, request.Limit, request.Offset, request.Related, request.RelatedKinds, request.RelatedDepth, request.RelatedLimit)
 	unbounded := *request
@@ -246,10 +251,10 @@ func (d *differential) compareSearches(scope visibility.Scope, number int, reque
 		all := *request
 		all.Items, all.Limit, all.Offset = true, -1, 0
 		d.equal(what, sorted(uidsOf(find(d, d.got, scope, &all).Items)), sorted(uidsOf(find(d, d.want, scope, &all).Items)))
-		d.Fatalf("%s: %s: Count = %d, want %d", d.what, what, got.Count, want.Count)
+		d.Fatalf("%s: Count = %d, want %d", what, got.Count, want.Count)
 	}
 	if (got.Continue == "") != (want.Continue == "") {
-		d.Fatalf("%s: %s: Continue = %q, want empty only if %q is empty", d.what, what, got.Continue, want.Continue)
+		d.Fatalf("%s: Continue = %q, want empty only if %q is empty", what, got.Continue, want.Continue)
 	}
 	switch {
 	case len(request.OrderBy) > 0:
@@ -258,10 +263,6 @@ func (d *differential) compareSearches(scope visibility.Scope, number int, reque
 		d.equal(what, byUID(got.Items), byUID(want.Items))
 	default:
 		d.equal(what, len(got.Items), len(want.Items))
-	}
-	if !request.Related {
-		d.equal(what, got.Related, want.Related)
-		return
 	}
 	if !request.RelatedItems {
 		d.equal(what, got.Related, want.Related)
@@ -307,7 +308,7 @@ func (d *differential) compareSomeRelated(what string, got, all []search.Related
 		for _, item := range byUID(got[i].Items) {
 			at := slices.IndexFunc(all[i].Items, func(other search.Item) bool { return other.UID == item.UID })
 			if at < 0 {
-				d.Fatalf("%s: %s: related items contain %s, which is not related", d.what, what, item.UID)
+				d.Fatalf("%s: related items contain %s, which is not related", what, item.UID)
 			}
 			d.equal(what, []search.Item{item}, byUID(all[i].Items[at:at+1]))
 		}

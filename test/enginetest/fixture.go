@@ -6,12 +6,12 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"pgregory.net/rapid"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
@@ -25,18 +25,25 @@ const hub = "local-cluster"
 // now is the time of all reports and requests.
 var now = time.Date(2025, 11, 1, 12, 0, 0, 0, time.UTC)
 
+// tester is a *testing.T or a *rapid.T.
+type tester interface {
+	rapid.TB
+	Cleanup(func())
+	Context() context.Context
+}
+
 // object is a resource in a test: the part of its UID after the cluster name, and its properties as
 // JSON.
 type object struct{ id, properties string }
 
-func deadline(t testing.TB) context.Context {
+func deadline(t tester) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-func decode(t testing.TB, text string) query.Properties {
+func decode(t tester, text string) query.Properties {
 	t.Helper()
 	properties, err := query.DecodeProperties([]byte(text))
 	if err != nil {
@@ -46,14 +53,14 @@ func decode(t testing.TB, text string) query.Properties {
 }
 
 // full returns a full report of a cluster. The cluster is the hub if it has the name of the hub.
-func full(t testing.TB, cluster string, objects ...object) *search.Report {
+func full(t tester, cluster string, objects ...object) *search.Report {
 	t.Helper()
 	report := delta(t, cluster, objects...)
 	report.Full = true
 	return report
 }
 
-func delta(t testing.TB, cluster string, objects ...object) *search.Report {
+func delta(t tester, cluster string, objects ...object) *search.Report {
 	t.Helper()
 	report := &search.Report{Cluster: cluster, Hub: cluster == hub, Time: now}
 	for _, o := range objects {
@@ -62,7 +69,7 @@ func delta(t testing.TB, cluster string, objects ...object) *search.Report {
 	return report
 }
 
-func apply(t testing.TB, engine search.Engine, report *search.Report) *search.Applied {
+func apply(t tester, engine search.Engine, report *search.Report) *search.Applied {
 	t.Helper()
 	applied, err := engine.Apply(deadline(t), report)
 	if err != nil {
@@ -74,12 +81,12 @@ func apply(t testing.TB, engine search.Engine, report *search.Report) *search.Ap
 func everything() visibility.Scope { return visibility.Everything() }
 
 // scopeOf returns the Scope of the user "caller" in the group "callers" under a policy.
-func scopeOf(t testing.TB, policy string) visibility.Scope {
+func scopeOf(t tester, policy string) visibility.Scope {
 	t.Helper()
 	return visibilitytest.Scope(t, policy, &user.DefaultInfo{Name: "caller", Groups: []string{"callers"}})
 }
 
-func parse(t testing.TB, text string) query.Query {
+func parse(t tester, text string) query.Query {
 	t.Helper()
 	q, err := query.Parse(text)
 	if err != nil {
@@ -88,7 +95,7 @@ func parse(t testing.TB, text string) query.Query {
 	return q
 }
 
-func find(t testing.TB, engine search.Engine, scope visibility.Scope, request *search.Request) *search.Result {
+func find(t tester, engine search.Engine, scope visibility.Scope, request *search.Request) *search.Result {
 	t.Helper()
 	if request.Now.IsZero() {
 		request.Now = now
@@ -107,7 +114,7 @@ func find(t testing.TB, engine search.Engine, scope visibility.Scope, request *s
 }
 
 // findAll returns the sorted UIDs of the resources that match a query, and checks Count.
-func findAll(t testing.TB, engine search.Engine, scope visibility.Scope, q query.Query) []string {
+func findAll(t tester, engine search.Engine, scope visibility.Scope, q query.Query) []string {
 	t.Helper()
 	result := find(t, engine, scope, &search.Request{Query: q, Items: true, Limit: -1})
 	if result.Count != len(result.Items) {
@@ -139,7 +146,7 @@ var Comparing = gocmp.Options{
 }
 
 // same checks that got equals want. An empty list equals nil.
-func same(t testing.TB, what string, got, want any) {
+func same(t tester, what string, got, want any) {
 	t.Helper()
 	if difference := gocmp.Diff(want, got, Comparing); difference != "" {
 		t.Errorf("%s (-want +got):\n%s", what, difference)
@@ -147,18 +154,18 @@ func same(t testing.TB, what string, got, want any) {
 }
 
 // sameList checks that got contains the words of want in the same order.
-func sameList(t testing.TB, what string, got []string, want string) {
+func sameList(t tester, what string, got []string, want string) {
 	t.Helper()
 	same(t, what, got, strings.Fields(want))
 }
 
 // sameWords checks that got contains the words of want in any order.
-func sameWords(t testing.TB, what string, got []string, want string) {
+func sameWords(t tester, what string, got []string, want string) {
 	t.Helper()
 	same(t, what, slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(strings.Fields(want))))
 }
 
-func complete(t testing.TB, engine search.Engine, scope visibility.Scope, request *search.CompletionRequest) *search.Completion {
+func complete(t tester, engine search.Engine, scope visibility.Scope, request *search.CompletionRequest) *search.Completion {
 	t.Helper()
 	if request.Now.IsZero() {
 		request.Now = now
@@ -172,7 +179,7 @@ func complete(t testing.TB, engine search.Engine, scope visibility.Scope, reques
 
 // schema returns the schema without the property cluster, which every resource has although no report
 // contains it.
-func schema(t testing.TB, engine search.Engine, scope visibility.Scope, q query.Query) []search.PropertySchema {
+func schema(t tester, engine search.Engine, scope visibility.Scope, q query.Query) []search.PropertySchema {
 	t.Helper()
 	schemas, err := engine.Schema(deadline(t), scope, &q, now)
 	if err != nil {
@@ -184,7 +191,7 @@ func schema(t testing.TB, engine search.Engine, scope visibility.Scope, q query.
 	return slices.DeleteFunc(schemas, func(s search.PropertySchema) bool { return s.Name == query.Cluster })
 }
 
-func get(t testing.TB, engine search.Engine, scope visibility.Scope, uid string) *search.Item {
+func get(t tester, engine search.Engine, scope visibility.Scope, uid string) *search.Item {
 	t.Helper()
 	item, err := engine.Get(deadline(t), scope, uid)
 	if err != nil {
@@ -193,7 +200,7 @@ func get(t testing.TB, engine search.Engine, scope visibility.Scope, uid string)
 	return item
 }
 
-func version(t testing.TB, engine search.Engine) uint64 {
+func version(t tester, engine search.Engine) uint64 {
 	t.Helper()
 	v, err := engine.Version(deadline(t))
 	if err != nil {
@@ -202,7 +209,7 @@ func version(t testing.TB, engine search.Engine) uint64 {
 	return v
 }
 
-func clusters(t testing.TB, engine search.Engine) []search.ClusterState {
+func clusters(t tester, engine search.Engine) []search.ClusterState {
 	t.Helper()
 	states, err := engine.Clusters(deadline(t))
 	if err != nil {
@@ -215,5 +222,3 @@ func clusters(t testing.TB, engine search.Engine) []search.ClusterState {
 }
 
 func sorted(texts []string) []string { return slices.Sorted(slices.Values(texts)) }
-
-func contains(texts []string, text string) bool { return slices.Contains(texts, text) }

@@ -9,7 +9,7 @@ import (
 )
 
 // queried applies reports with the resources of testQueries.
-func queried(t testing.TB, engine search.Engine) {
+func queried(t tester, engine search.Engine) {
 	t.Helper()
 	apply(t, engine, full(t, "alpha",
 		object{"pod1", `{"kind":"Pod","kind_plural":"pods","apiversion":"v1","name":"nginx-1","namespace":"web","status":"Running","restarts":9,

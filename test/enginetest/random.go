@@ -1,15 +1,16 @@
 package enginetest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
+	"maps"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
-	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"pgregory.net/rapid"
+
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
@@ -35,26 +36,24 @@ var (
 
 const idsPerCluster = 24
 
-// model generates random reports and requests. It records the existing resources, so that the result
-// of a report does not depend on the order of its parts.
-type model struct {
-	*rand.Rand
-	exists map[string]map[string]bool
-	edges  map[string][]search.Edge
+// random draws the parts of one value.
+type random struct{ *rapid.T }
+
+// draw draws a value whose parts are not logged one by one.
+func draw[V any](t *rapid.T, what string, of func(random) V) V {
+	return rapid.Custom(func(t *rapid.T) V { return of(random{t}) }).Draw(t, what)
 }
 
-func newModel(seed uint64) *model {
-	return &model{Rand: rand.New(rand.NewPCG(seed, seed)), exists: map[string]map[string]bool{}, edges: map[string][]search.Edge{}}
-}
+func choose[V any](r random, from []V) V { return rapid.SampledFrom(from).Draw(r.T, "choice") }
 
-func choose[T any](m *model, from []T) T { return from[m.IntN(len(from))] }
+func (r random) IntN(n int) int { return rapid.IntRange(0, n-1).Draw(r.T, "number") }
 
-func (m *model) one(in int) bool { return m.IntN(in) == 0 }
+func (r random) one(in int) bool { return r.IntN(in) == in-1 }
 
 // uid returns one of a few UIDs. Some have the form of Kubernetes UIDs, in upper or lower case, and
 // others do not.
-func (m *model) uid(cluster string) string {
-	n := m.IntN(idsPerCluster)
+func (r random) uid(cluster string) string {
+	n := r.IntN(idsPerCluster)
 	switch {
 	case n == 0:
 		return "cluster__" + cluster
@@ -69,284 +68,261 @@ func (m *model) uid(cluster string) string {
 	}
 }
 
-func (m *model) word() string {
-	for {
-		if m.one(3) {
-			if value := choose(m, nastyValues); value != "" && len(value) < 100 {
-				return value
-			}
-			continue
-		}
-		return choose(m, randomWords)
+func (r random) word() string {
+	if r.one(3) {
+		return choose(r, nastyValues)
 	}
+	return choose(r, randomWords)
 }
 
-func (m *model) properties(t testing.TB) query.Properties {
-	kind := choose(m, randomKinds)
-	p := map[string]any{"kind": kind, "name": choose(m, randomWords)}
+func (r random) properties() query.Properties {
+	kind := choose(r, randomKinds)
+	p := map[string]any{"kind": kind, "name": choose(r, randomWords)}
 	add := func(in int, name string, value func() any) {
-		if m.one(in) {
+		if r.one(in) {
 			p[name] = value()
 		}
 	}
-	if !m.one(20) {
+	if !r.one(20) {
 		p["kind_plural"] = randomPlurals[kind]
 	}
-	if kind == "Deployment" || m.one(20) {
+	if kind == "Deployment" || r.one(20) {
 		p["apigroup"] = "apps"
 	}
-	if !m.one(4) {
-		p["namespace"] = choose(m, randomNamespaces)
+	if !r.one(4) {
+		p["namespace"] = choose(r, randomNamespaces)
 	}
-	word := func() any { return m.word() }
-	number := func() any { return json.RawMessage(choose(m, randomNumbers)) }
-	instant := func() any { return choose(m, randomTimes) }
+	word := func() any { return r.word() }
+	number := func() any { return json.RawMessage(choose(r, randomNumbers)) }
+	instant := func() any { return choose(r, randomTimes) }
 	add(2, "status", word)
 	add(2, "restarts", number)
 	add(2, "created", instant)
 	add(3, "_hidden", word)
-	add(8, "cluster", func() any { return choose(m, randomClusters) })
-	add(3, "mixed", func() any { return choose(m, []func() any{word, number, instant, func() any { return m.one(2) }})() })
-	add(6, "nested", func() any { return map[string]any{"deep": []any{1, m.word()}, "flat": m.word()} })
+	add(8, "cluster", func() any { return choose(r, randomClusters) })
+	add(3, "mixed", func() any { return choose(r, []func() any{word, number, instant, func() any { return r.one(2) }})() })
+	add(6, "nested", func() any { return map[string]any{"deep": []any{1, r.word()}, "flat": r.word()} })
 	add(2, "label", func() any {
 		labels := map[string]string{}
-		for range m.IntN(4) {
-			labels[m.word()] = m.word()
+		for range r.IntN(4) {
+			labels[r.word()] = r.word()
 		}
 		return labels
 	})
 	add(3, "list", func() any {
 		list := []any{}
-		for range m.IntN(4) {
-			list = append(list, choose(m, []func() any{word, word, number})())
+		for range r.IntN(4) {
+			list = append(list, choose(r, []func() any{word, word, number})())
 		}
 		return list
 	})
 	text, err := json.Marshal(p)
 	if err != nil {
-		t.Fatal(err)
+		r.Fatal(err)
 	}
-	return decode(t, string(text))
+	return decode(r, string(text))
+}
+
+// internal returns the internal properties of a resource. Some have the names or the values of others.
+func (r random) internal() query.Properties {
+	var internal query.Properties
+	for _, name := range []string{"_rules", "_subjects", "status"} {
+		if r.one(4) {
+			text := choose(r, []func() string{r.word, func() string { return choose(r, randomTimes) }})()
+			internal = append(internal, query.Property{Name: name, Type: query.String, Leaves: []query.Leaf{{Type: query.String, Text: text}}})
+		}
+	}
+	return internal
 }
 
 // report returns a report whose result does not depend on the order of its parts.
-func (m *model) report(t testing.TB) *search.Report {
-	cluster := choose(m, randomClusters)
-	exists := m.exists[cluster]
-	if exists == nil {
-		exists = map[string]bool{}
-		m.exists[cluster] = exists
+func (r random) report(known map[string]*oracleCluster) *search.Report {
+	cluster := choose(r, randomClusters)
+	before := known[cluster]
+	if before == nil {
+		before = &oracleCluster{}
 	}
-	report := &search.Report{Cluster: cluster, Hub: cluster == hub, Full: m.one(6), Time: now.Add(time.Duration(m.IntN(1000)) * time.Second)}
-	puts := 1 + m.IntN(6)
+	report := &search.Report{Cluster: cluster, Hub: cluster == hub, Full: r.one(6), Time: now.Add(time.Duration(r.IntN(1000)) * time.Second)}
+	puts := 1 + r.IntN(6)
 	if report.Full {
-		puts = m.IntN(2 * idsPerCluster)
+		puts = r.IntN(2 * idsPerCluster)
 	}
-	put := map[string]bool{}
+	put, gone := map[string]bool{}, map[string]bool{}
 	for range puts {
-		if uid := m.uid(cluster); !put[uid] {
+		if uid := r.uid(cluster); !put[uid] {
 			put[uid] = true
-			report.Put = append(report.Put, search.Resource{UID: uid, Properties: m.properties(t), Internal: m.internal()})
+			resource := search.Resource{UID: uid, Properties: r.properties(), Internal: r.internal()}
+			if old, exists := before.resources[uid]; exists && r.one(4) {
+				resource.Properties, resource.Internal = old.properties, choose(r, []query.Properties{old.internal, resource.Internal})
+			}
+			report.Put = append(report.Put, resource)
 		}
 	}
-	gone := map[string]bool{}
 	if report.Full {
-		if m.one(2) {
-			report.Keep = m.uid(cluster)
+		if r.one(2) {
+			report.Keep = r.uid(cluster)
 		}
-		kept := exists[report.Keep]
-		for uid := range exists {
+		for uid := range before.resources {
 			gone[uid] = !put[uid] && uid != report.Keep
 		}
-		clear(exists)
-		if kept {
-			exists[report.Keep] = true
-		}
-		m.edges[cluster] = nil
 	} else {
 		report.Delete = append(report.Delete, cluster+"/nowhere")
-		for range m.IntN(3) {
-			if uid := m.uid(cluster); exists[uid] && !put[uid] && !gone[uid] {
+		for range r.IntN(3) {
+			uid := r.uid(cluster)
+			if _, exists := before.resources[uid]; exists && !put[uid] && !gone[uid] {
 				gone[uid] = true
 				report.Delete = append(report.Delete, uid)
-				delete(exists, uid)
 			}
 		}
 	}
-	m.relate(report, gone)
-	for uid := range put {
-		exists[uid] = true
-	}
+	r.relate(report, before, gone)
 	return report
 }
 
 // relate adds and deletes edges of resources that are not deleted. Some edges are reported before
 // their resources.
-func (m *model) relate(report *search.Report, gone map[string]bool) {
-	kept := slices.DeleteFunc(m.edges[report.Cluster], func(e search.Edge) bool { return gone[e.SourceUID] || gone[e.DestUID] })
+func (r random) relate(report *search.Report, before *oracleCluster, gone map[string]bool) {
 	deleted := map[edgeKey]bool{}
-	if !report.Full {
-		for range m.IntN(3) {
-			if len(kept) > 0 {
-				at := m.IntN(len(kept))
-				report.DeleteEdges = append(report.DeleteEdges, kept[at])
-				deleted[keyOf(kept[at])] = true
-				kept = slices.Delete(kept, at, at+1)
+	if kept := slices.SortedFunc(maps.Keys(before.edges), func(a, b edgeKey) int {
+		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.dest, b.dest), cmp.Compare(a.relation, b.relation))
+	}); len(kept) > 0 && !report.Full {
+		for range r.IntN(3) {
+			if key := choose(r, kept); !gone[key.source] && !gone[key.dest] {
+				deleted[key] = true
+				report.DeleteEdges = append(report.DeleteEdges, search.Edge{SourceUID: key.source, DestUID: key.dest, SourceKind: "Pod", DestKind: "Node", Type: key.relation})
 			}
 		}
 	}
-	for range m.IntN(24) {
-		e := search.Edge{SourceUID: m.uid(report.Cluster), DestUID: m.uid(report.Cluster), SourceKind: "Pod", DestKind: "Node", Type: choose(m, []string{"ownedBy", "runsOn"})}
-		if gone[e.SourceUID] || gone[e.DestUID] || e.SourceUID == e.DestUID || deleted[keyOf(e)] {
-			continue
+	for range r.IntN(24) {
+		e := search.Edge{SourceUID: r.uid(report.Cluster), DestUID: r.uid(report.Cluster), SourceKind: "Pod", DestKind: "Node", Type: choose(r, []string{"ownedBy", "runsOn"})}
+		if !gone[e.SourceUID] && !gone[e.DestUID] && e.SourceUID != e.DestUID && !deleted[keyOf(e)] {
+			report.AddEdges = append(report.AddEdges, e)
 		}
-		report.AddEdges = append(report.AddEdges, e)
-		kept = append(kept, e)
-	}
-	m.edges[report.Cluster] = kept
-}
-
-// exist records the resources of a report that the model did not generate.
-func (m *model) exist(report *search.Report) {
-	if m.exists[report.Cluster] == nil {
-		m.exists[report.Cluster] = map[string]bool{}
-	}
-	for _, r := range report.Put {
-		m.exists[report.Cluster][r.UID] = true
 	}
 }
 
-func (m *model) forget(cluster string) {
-	delete(m.exists, cluster)
-	delete(m.edges, cluster)
-}
-
-func (m *model) value(property string) string {
+func (r random) value(property string) string {
 	switch property {
 	case "kind":
-		return choose(m, append([]string{"Pod", "pod", "node", "SECRET"}, randomKinds...))
+		return choose(r, append([]string{"Pod", "pod", "node", "SECRET"}, randomKinds...))
 	case "restarts":
-		return strings.Trim(choose(m, randomNumbers), `"`)
+		return strings.Trim(choose(r, randomNumbers), `"`)
 	case "created":
-		return choose(m, append([]string{"hour", "day", "week", "month", "year", "2025-10-31"}, randomTimes...))
+		return choose(r, append([]string{"hour", "day", "week", "month", "year", "2025-10-31"}, randomTimes...))
 	case "cluster":
-		return choose(m, randomClusters)
+		return choose(r, randomClusters)
 	case "namespace":
-		return choose(m, randomNamespaces)
+		return choose(r, randomNamespaces)
 	case "label":
-		return choose(m, []string{m.word(), m.word() + "=" + m.word()})
+		return choose(r, []string{r.word(), r.word() + "=" + r.word()})
 	case "nested":
-		return choose(m, []string{"deep", "flat=" + m.word(), `deep=[1,"alpha"]`})
+		return choose(r, []string{"deep", "flat=" + r.word(), `deep=[1,"alpha"]`})
 	}
-	return choose(m, []func() string{m.word, m.word, func() string { return choose(m, randomTimes) }, func() string { return strings.Trim(choose(m, randomNumbers), `"`) }})()
+	return choose(r, []func() string{r.word, r.word, func() string { return choose(r, randomTimes) }, func() string { return strings.Trim(choose(r, randomNumbers), `"`) }})()
 }
 
-func (m *model) comparison(property string) query.Comparison {
-	op, text := query.Equal, m.value(property)
+func (r random) comparison(property string) query.Comparison {
+	op, text := query.Equal, r.value(property)
 	switch {
-	case m.one(4):
+	case r.one(4):
 		op = query.NotEqual
-	case m.one(4):
-		op = choose(m, []query.Op{query.Less, query.LessOrEqual, query.Greater, query.GreaterOrEqual})
+	case r.one(4):
+		op = choose(r, []query.Op{query.Less, query.LessOrEqual, query.Greater, query.GreaterOrEqual})
 	}
-	if op != query.Equal && op != query.NotEqual || !m.one(3) {
+	if op != query.Equal && op != query.NotEqual || !r.one(3) {
 		return query.NewComparison(op, text)
 	}
-	at := m.IntN(len(text) + 1)
-	return query.NewPattern(op, choose(m, []string{"*" + text, text + "*", text[:at] + "*", "*" + text[at:], text[:at] + "*" + text[at:], "*" + text[:at] + "*"}))
+	at := r.IntN(len(text) + 1)
+	return query.NewPattern(op, choose(r, []string{"*" + text, text + "*", text[:at] + "*", "*" + text[at:], text[:at] + "*" + text[at:], "*" + text[:at] + "*"}))
 }
 
-func (m *model) query() query.Query {
+func (r random) query() query.Query {
 	var q query.Query
-	for range m.IntN(3) {
-		f := query.Filter{Property: choose(m, randomProperties)}
-		for range 1 + m.IntN(2) {
-			f.Comparisons = append(f.Comparisons, m.comparison(f.Property))
+	for range r.IntN(3) {
+		f := query.Filter{Property: choose(r, randomProperties)}
+		if r.one(20) {
+			f.Property = "x" + r.word()
+		}
+		for range 1 + r.IntN(2) {
+			f.Comparisons = append(f.Comparisons, r.comparison(f.Property))
 		}
 		q.Filters = append(q.Filters, f)
 	}
-	if m.one(3) {
-		for range 1 + m.IntN(2) {
-			if word := m.word(); m.one(2) {
+	if r.one(3) {
+		for range 1 + r.IntN(2) {
+			if word := r.word(); word != "" && r.one(2) {
 				q.Keywords = append(q.Keywords, word)
 			} else {
 				// Only substrings of ASCII text are certain to be valid UTF-8.
-				q.Keywords = append(q.Keywords, choose(m, []string{"a", "T", "0", "_", "AL", "mm", "=", "inx", "-", "c1", "1", "pha"}))
+				q.Keywords = append(q.Keywords, choose(r, []string{"a", "T", "0", "_", "AL", "mm", "=", "inx", "-", "c1", "1", "pha"}))
 			}
 		}
 	}
 	return q
 }
 
-func (m *model) scope(t testing.TB) visibility.Scope {
-	switch m.IntN(8) {
-	case 0:
-		return visibility.Scope{}
-	case 1, 2:
-		return everything()
-	}
+// policy returns the RBAC objects of the caller.
+func (r random) policy() string {
 	policy := clusterRole("see", seeRule)
 	for _, cluster := range randomClusters[:3] {
-		if m.one(3) {
+		if r.one(3) {
 			policy += bind("see", cluster)
 		}
 	}
-	if m.one(6) {
+	if r.one(6) {
 		policy += bindCluster("see")
 	}
-	for i := range m.IntN(4) {
+	for i := range r.IntN(4) {
 		names := ""
-		if m.one(3) {
-			names = fmt.Sprintf("resourceNames: [%q, %q], ", choose(m, randomWords), choose(m, randomWords))
+		if r.one(3) {
+			names = fmt.Sprintf("resourceNames: [%q, %q], ", choose(r, randomWords), choose(r, randomWords))
 		}
 		role := fmt.Sprintf("role-%d", i)
 		policy += clusterRole(role, fmt.Sprintf("{apiGroups: [%q], resources: [%s], %sverbs: [list]}",
-			choose(m, []string{"", "", "apps", "*"}), choose(m, []string{"pods", "secrets", "configmaps, nodes", `"*"`, "deployments"}), names))
-		if m.one(3) {
+			choose(r, []string{"", "", "apps", "*"}), choose(r, []string{"pods", "secrets", "configmaps, nodes", `"*"`, "deployments"}), names))
+		if r.one(3) {
 			policy += bindCluster(role)
 		} else {
-			policy += bind(role, choose(m, []string{"a", "b", "b-c"}))
+			policy += bind(role, choose(r, []string{"a", "b", "b-c"}))
 		}
 	}
-	return scopeOf(t, policy)
+	return policy
 }
 
-func (m *model) request() *search.Request {
-	request := &search.Request{Query: m.query(), Now: now, Items: !m.one(4), Limit: -1}
-	if m.one(2) {
-		request.Limit, request.Offset = m.IntN(20), m.IntN(8)
+func (r random) orders() []search.Order {
+	var orders []search.Order
+	for range r.IntN(3) {
+		orders = append(orders, search.Order{Property: choose(r, randomProperties), Descending: r.one(2)})
 	}
-	for range m.IntN(3) {
-		request.OrderBy = append(request.OrderBy, search.Order{Property: choose(m, randomProperties), Descending: m.one(2)})
+	return orders
+}
+
+func (r random) request() *search.Request {
+	request := &search.Request{Query: r.query(), Now: now, Items: !r.one(4), Limit: -1, OrderBy: r.orders()}
+	if r.one(2) {
+		request.Limit, request.Offset = r.IntN(20), r.IntN(8)
 	}
-	if m.one(2) {
-		request.CountBy, request.CountLimit = choose(m, randomProperties[:11]), choose(m, []int{-1, 0, 1, 5})
+	if r.one(2) {
+		request.CountBy, request.CountLimit = choose(r, randomProperties[:11]), choose(r, []int{-1, 0, 1, 5})
 	}
-	if m.one(2) {
-		request.Related, request.RelatedDepth = true, m.IntN(4)
-		if !m.one(3) {
+	if r.one(2) {
+		request.Related, request.RelatedDepth = true, r.IntN(4)
+		if !r.one(3) {
 			// Matches of a simple query have related resources more often.
-			request.Query = query.Query{Filters: []query.Filter{{Property: query.Kind, Comparisons: []query.Comparison{query.NewComparison(query.Equal, choose(m, randomKinds))}}}}
+			request.Query = query.Query{Filters: []query.Filter{{Property: query.Kind, Comparisons: []query.Comparison{query.NewComparison(query.Equal, choose(r, randomKinds))}}}}
 		}
-		request.RelatedItems, request.RelatedLimit = !m.one(3), choose(m, []int{-1, -1, 0, 2})
-		if m.one(2) {
-			request.RelatedKinds = []string{choose(m, randomKinds), "CHANNEL"}
+		request.RelatedItems, request.RelatedLimit = !r.one(3), choose(r, []int{-1, -1, 0, 2})
+		if r.one(2) {
+			request.RelatedKinds = []string{choose(r, randomKinds), "CHANNEL"}
 		}
 	}
 	return request
 }
 
-// internal returns the internal properties of a resource. Some have the names or the values of others.
-func (m *model) internal() query.Properties {
-	var internal query.Properties
-	for _, name := range []string{"_rules", "_subjects", "status"} {
-		if m.one(4) {
-			text := m.word()
-			if m.one(3) {
-				text = choose(m, randomTimes)
-			}
-			internal = append(internal, query.Property{Name: name, Type: query.String, Leaves: []query.Leaf{{Type: query.String, Text: text}}})
-		}
+func (r random) completion() *search.CompletionRequest {
+	request := &search.CompletionRequest{Property: choose(r, randomProperties[:11]), Query: r.query(), Now: now, Limit: choose(r, []int{-1, 0, 1, 5})}
+	if r.one(3) {
+		request.Prefix = choose(r, []string{"A", "be", "NG", "1", "2", "", "alpha="})
 	}
-	return internal
+	return request
 }

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
-	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
 func edge(cluster, source, sourceKind, dest, destKind, relation string) search.Edge {
@@ -13,7 +12,7 @@ func edge(cluster, source, sourceKind, dest, destKind, relation string) search.E
 
 // chained returns a full report with Deployment ← ReplicaSet ← Pods → Node, one Pod with a Secret and
 // a ConfigMap, and a Service for another Pod.
-func chained(t testing.TB, cluster string) *search.Report {
+func chained(t tester, cluster string) *search.Report {
 	t.Helper()
 	report := full(t, cluster,
 		object{"deploy", `{"kind":"Deployment","kind_plural":"deployments","apigroup":"apps","name":"deploy","namespace":"a"}`},
@@ -90,60 +89,5 @@ func testRelated(t *testing.T, open func(t *testing.T) search.Engine) {
 		all := `{apiGroups: [""], resources: [pods, configmaps], verbs: [list]}`
 		scope := scopeOf(t, clusterRole("some", all)+bindCluster("some"))
 		sameWords(t, "without Secrets", relatedUIDs(find(t, engine, scope, request)), "")
-	})
-	t.Run("LimitOfItemsDoesNotTruncate", func(t *testing.T) {
-		request := &search.Request{Query: parse(t, `kind:Pod cluster:c`), Items: true, Limit: 1, Related: true}
-		result := find(t, engine, everything(), request)
-		same(t, "related", result.Related, []search.Related{{Kind: "Node", Count: 1}, {Kind: "ReplicaSet", Count: 1}, {Kind: "Service", Count: 1}})
-		if result.Count != 3 || len(result.Items) != 1 {
-			t.Errorf("Search() with limit 1: Count %d and %d items, want 3 and 1", result.Count, len(result.Items))
-		}
-	})
-	t.Run("LimitOfRelatedItemsDoesNotChangeTheCount", func(t *testing.T) {
-		result := find(t, engine, everything(), &search.Request{Query: parse(t, `kind:Node cluster:c`), Related: true, RelatedItems: true, RelatedLimit: 2})
-		if len(result.Related) != 1 || result.Related[0].Count != 3 || len(result.Related[0].Items) != 2 {
-			t.Errorf("Search() with RelatedLimit 2 = %+v, want two of three Pods and Count 3", result.Related)
-		}
-	})
-	t.Run("RelatedItemsOfReturnedItems", func(t *testing.T) {
-		request := &search.Request{
-			Query: parse(t, `kind:Pod cluster:c`), OrderBy: []search.Order{{Property: query.Name}}, Items: true, Limit: 1,
-			Related: true, RelatedItems: true, RelatedLimit: -1, RelatedKinds: []string{"Node", "ReplicaSet"},
-		}
-		for _, want := range []map[string][]string{
-			{"c/node": {"c/other"}},
-			{"c/node": {"c/pod1"}, "c/set": {"c/pod1"}},
-		} {
-			result := find(t, engine, everything(), request)
-			if len(result.Related) != 2 || result.Related[0].Count != 1 || result.Related[1].Count != 1 {
-				t.Errorf("Search() with limit 1: Related = %+v, want one Node and one ReplicaSet of all Pods", result.Related)
-			}
-			got := map[string][]string{}
-			for _, related := range result.Related {
-				for _, item := range related.Items {
-					got[item.UID] = item.RelatedTo
-				}
-			}
-			same(t, "related to the page", got, want)
-			request.Continue = result.Continue
-		}
-	})
-	t.Run("RelatedToNamesTheMatches", func(t *testing.T) {
-		result := find(t, engine, everything(), &search.Request{
-			Query: parse(t, `name:pod1,other cluster:c`), Related: true, RelatedItems: true, RelatedLimit: -1, RelatedKinds: []string{"Node", "ReplicaSet"},
-		})
-		got := map[string][]string{}
-		for _, related := range result.Related {
-			for _, item := range related.Items {
-				got[item.UID] = sorted(item.RelatedTo)
-				same(t, "item", string(item.JSON()), string(get(t, engine, everything(), item.UID).JSON()))
-			}
-		}
-		same(t, "related to", got, map[string][]string{"c/node": {"c/other", "c/pod1"}, "c/set": {"c/pod1"}})
-	})
-	t.Run("NotRequested", func(t *testing.T) {
-		if result := find(t, engine, everything(), &search.Request{Query: parse(t, `kind:Pod`)}); len(result.Related) > 0 {
-			t.Errorf("related resources without Related = %+v, want none", result.Related)
-		}
 	})
 }

@@ -7,7 +7,9 @@ import (
 	"math/rand/v2"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	typedrbacv1 "k8s.io/client-go/kubernetes/typed/rbac/v1"
 
 	"open-cluster-management.io/hub-apiserver/pkg/access"
@@ -17,41 +19,26 @@ import (
 // AccessOf returns the roles and bindings of a real cluster as its agent reports them.
 func AccessOf(ctx context.Context, client typedrbacv1.RbacV1Interface) (*access.Update, error) {
 	u := &access.Update{Full: true, Roles: map[rbac.Key][]rbacv1.PolicyRule{}, Bindings: map[rbac.Key]access.Binding{}}
-	add := func(obj any) {
-		switch o, _ := rbac.FromTyped(obj); {
-		case o.IsRole():
-			u.Roles[o.Key] = o.Rules
-		default:
-			u.Bindings[o.Key] = access.Binding{RoleRef: o.RoleRef, Subjects: o.Subjects}
+	for _, list := range []func() (runtime.Object, error){
+		func() (runtime.Object, error) { return client.ClusterRoles().List(ctx, metav1.ListOptions{}) },
+		func() (runtime.Object, error) { return client.Roles("").List(ctx, metav1.ListOptions{}) },
+		func() (runtime.Object, error) { return client.ClusterRoleBindings().List(ctx, metav1.ListOptions{}) },
+		func() (runtime.Object, error) { return client.RoleBindings("").List(ctx, metav1.ListOptions{}) },
+	} {
+		found, err := list()
+		if err != nil {
+			return nil, err
 		}
-	}
-	clusterRoles, err := client.ClusterRoles().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	for i := range clusterRoles.Items {
-		add(&clusterRoles.Items[i])
-	}
-	roles, err := client.Roles("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	for i := range roles.Items {
-		add(&roles.Items[i])
-	}
-	clusterRoleBindings, err := client.ClusterRoleBindings().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	for i := range clusterRoleBindings.Items {
-		add(&clusterRoleBindings.Items[i])
-	}
-	roleBindings, err := client.RoleBindings("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	for i := range roleBindings.Items {
-		add(&roleBindings.Items[i])
+		if err := meta.EachListItem(found, func(object runtime.Object) error {
+			if o, _ := rbac.FromTyped(object); o.IsRole() {
+				u.Roles[o.Key] = o.Rules
+			} else {
+				u.Bindings[o.Key] = access.Binding{RoleRef: o.RoleRef, Subjects: o.Subjects}
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
 	}
 	return u, nil
 }

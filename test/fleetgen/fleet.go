@@ -268,22 +268,18 @@ func (c *cluster) annotations() []string {
 
 func (c *cluster) row(k kind, name, namespace string, labels []string) *row {
 	r := &row{leaves: &c.leaves, properties: make(query.Properties, 0, 24)}
-	r.text(query.Kind, k.name)
-	r.text(query.KindPlural, k.plural)
-	r.text(query.APIVersion, k.version)
-	r.text(query.Name, name)
-	r.text(query.Created, c.timestamp())
+	r.set(query.Kind, k.name, query.KindPlural, k.plural, query.APIVersion, k.version, query.Name, name, query.Created, c.timestamp())
 	if k.group != "" {
-		r.text(query.APIGroup, k.group)
+		r.set(query.APIGroup, k.group)
 	}
 	if namespace != "" {
-		r.text(query.Namespace, namespace)
+		r.set(query.Namespace, namespace)
 	}
 	if labels != nil {
 		r.pairs(query.Label, labels...)
 	}
 	if c.hub {
-		r.yes("_hubClusterResource")
+		r.set("_hubClusterResource", true)
 	}
 	return r
 }

@@ -186,13 +186,3 @@ func TestPolicy(t *testing.T) {
 		})
 	}
 }
-
-// BenchmarkCluster reports the number of resources generated per second.
-func BenchmarkCluster(b *testing.B) {
-	b.ReportAllocs()
-	resources := 0
-	for i := range b.N {
-		resources += len(Cluster(whole, i%whole.Clusters).Put)
-	}
-	b.ReportMetric(float64(resources)/b.Elapsed().Seconds(), "resources/s")
-}

@@ -12,7 +12,7 @@ func (c *cluster) addNamespaces() {
 		r := c.row(namespaceKind, name, "", []string{
 			"kubernetes.io/metadata.name", name, "team", pick(c.r, teams), "env", pick(c.r, environments),
 		})
-		r.text("status", "Active")
+		r.set("status", "Active")
 		c.add(r)
 	}
 }
@@ -24,19 +24,12 @@ func (c *cluster) addNodes() {
 			"kubernetes.io/hostname", name, "kubernetes.io/arch", "amd64", "node-role.kubernetes.io/worker", "",
 			"topology.kubernetes.io/region", pick(c.r, regions), "node.kubernetes.io/instance-type", pick(c.r, machines),
 		})
-		r.text("architecture", "amd64")
-		r.number("cpu", pick(c.r, processors))
-		r.text("osImage", "Linux CoreOS 4."+strconv.Itoa(12+c.r.IntN(6)))
-		r.text("_systemUUID", c.uuid())
-		if i > 2 {
-			r.list("role", "worker")
-		} else {
-			r.list("role", "control-plane", "master")
+		role := []string{"worker"}
+		if i <= 2 {
+			role = []string{"control-plane", "master"}
 		}
-		r.text("status", "Ready")
-		r.text("ipAddress", fmt.Sprintf("10.%d.%d.%d", c.index, i/4, i))
-		r.number("memoryAllocatable", 32212254720)
-		r.number("memoryCapacity", 33554432000)
+		r.set("architecture", "amd64", "cpu", pick(c.r, processors), "osImage", "Linux CoreOS 4."+strconv.Itoa(12+c.r.IntN(6)), "_systemUUID", c.uuid(), "role", role,
+			"status", "Ready", "ipAddress", fmt.Sprintf("10.%d.%d.%d", c.index, i/4, i), "memoryAllocatable", 32212254720, "memoryCapacity", 33554432000)
 		r.pairs("condition", "Ready", "True", "MemoryPressure", "False", "DiskPressure", "False")
 		c.nodes = append(c.nodes, object{uid: c.add(r), name: name})
 	}
@@ -58,10 +51,7 @@ func (c *cluster) addDeployments(count int) []object {
 			ready, condition = want-1, "False"
 		}
 		r.pairs("annotation", c.annotations()...)
-		r.number("available", ready)
-		r.number("current", want)
-		r.number("ready", ready)
-		r.number("desired", want)
+		r.set("available", ready, "current", want, "ready", ready, "desired", want)
 		r.pairs("condition", "Available", condition, "Progressing", "True")
 		deployments = append(deployments, object{uid: c.add(r), name: name, namespace: namespace, app: app, labels: labels})
 	}
@@ -82,8 +72,7 @@ func (c *cluster) addReplicaSets(count int, deployments []object) []object {
 			size = 2
 		}
 		r.pairs("annotation", c.annotations()...)
-		r.number("current", size)
-		r.number("desired", size)
+		r.set("current", size, "desired", size)
 		uid := c.add(r)
 		c.edge(uid, "ReplicaSet", d.uid, "Deployment", "ownedBy")
 		if size > 0 {
@@ -139,20 +128,14 @@ func (c *cluster) podProperties(r *row, set, node object) {
 	team, version := set.labels[9], set.labels[11]
 	image := "quay.io/" + team + "/" + set.app + ":" + version
 	r.pairs("annotation", "openshift.io/scc", "restricted-v2", "example.com/owner", team, "k8s.ovn.org/pod-networks", "default")
-	r.text("hostIP", "10."+strconv.Itoa(c.index)+".0."+strconv.Itoa(sum%250))
-	r.text("podIP", "10."+c.address(128+c.index%100))
-	r.number("restarts", restarts)
-	r.text("status", status)
+	r.set("hostIP", "10."+strconv.Itoa(c.index)+".0."+strconv.Itoa(sum%250), "podIP", "10."+c.address(128+c.index%100), "restarts", restarts, "status", status)
 	if sidecar {
-		r.list("container", set.app, "istio-proxy")
-		r.list("initContainer", "istio-init")
-		r.list("image", image, "docker.io/istio/proxyv2:1.20."+strconv.Itoa(c.r.IntN(5)))
+		r.set("container", []string{set.app, "istio-proxy"}, "initContainer", []string{"istio-init"},
+			"image", []string{image, "docker.io/istio/proxyv2:1.20." + strconv.Itoa(c.r.IntN(5))})
 	} else {
-		r.list("container", set.app)
-		r.list("image", image)
+		r.set("container", []string{set.app}, "image", []string{image})
 	}
-	r.text("startedAt", c.timestamp())
-	r.text("_ownerUID", set.uid)
+	r.set("startedAt", c.timestamp(), "_ownerUID", set.uid)
 	r.pairs("condition", "Ready", ready, "PodScheduled", "True", "Initialized", "True", "ContainersReady", ready)
 }
 
@@ -195,49 +178,25 @@ func (c *cluster) addOthers(kindName string, count int) {
 func (c *cluster) special(r *row, kindName, app string) {
 	switch kindName {
 	case "Service":
-		r.text("type", pick(c.r, serviceTypes))
-		r.text("clusterIP", "172.30."+strconv.Itoa(c.r.IntN(256))+"."+strconv.Itoa(c.r.IntN(256)))
-		r.list("port", pick(c.r, ports))
+		r.set("type", pick(c.r, serviceTypes), "clusterIP", "172.30."+strconv.Itoa(c.r.IntN(256))+"."+strconv.Itoa(c.r.IntN(256)), "port", []string{pick(c.r, ports)})
 	case "StatefulSet":
-		r.number("current", 3)
-		r.number("desired", 3)
+		r.set("current", 3, "desired", 3)
 	case "DaemonSet":
-		for _, name := range []string{"available", "current", "desired", "ready", "updated"} {
-			r.number(name, 14)
-		}
+		r.set("available", 14, "current", 14, "desired", 14, "ready", 14, "updated", 14)
 	case "PersistentVolumeClaim":
-		r.text("status", "Bound")
-		r.text("volumeName", "pvc-"+c.suffix(12))
-		r.text("storageClassName", "gp3-csi")
-		r.text("capacity", "20Gi")
-		r.list("accessMode", "ReadWriteOnce")
-		r.text("request", "20Gi")
-		r.number("requestedStorage", 21474836480)
-		r.text("volumeMode", "Filesystem")
+		r.set("status", "Bound", "volumeName", "pvc-"+c.suffix(12), "storageClassName", "gp3-csi", "capacity", "20Gi",
+			"accessMode", []string{"ReadWriteOnce"}, "request", "20Gi", "requestedStorage", 21474836480, "volumeMode", "Filesystem")
 	case "PersistentVolume":
-		r.text("status", "Bound")
-		r.text("type", "CSI")
-		r.text("capacity", "20Gi")
-		r.list("accessMode", "ReadWriteOnce")
-		r.text("reclaimPolicy", "Delete")
-		r.text("claimRef", "data/"+app)
+		r.set("status", "Bound", "type", "CSI", "capacity", "20Gi", "accessMode", []string{"ReadWriteOnce"}, "reclaimPolicy", "Delete", "claimRef", "data/"+app)
 	case "Event":
-		r.text("reason", pick(c.r, reasons))
-		severity := "Normal"
+		reason, severity := pick(c.r, reasons), "Normal"
 		if c.r.IntN(5) == 4 {
 			severity = "Warning"
 		}
-		r.text("type", severity)
-		r.text("message", pick(c.r, reasons)+" "+app+"-"+c.suffix(5))
-		r.number("count", 1+c.r.IntN(89))
+		r.set("reason", reason, "type", severity, "message", pick(c.r, reasons)+" "+app+"-"+c.suffix(5), "count", 1+c.r.IntN(89))
 	case "Job":
-		r.number("successful", 1)
-		r.number("completions", 1)
-		r.number("parallelism", 1)
+		r.set("successful", 1, "completions", 1, "parallelism", 1)
 	case "CronJob":
-		r.number("active", 0)
-		r.text("schedule", "*/15 * * * *")
-		r.text("lastSchedule", c.timestamp())
-		r.text("suspend", "false")
+		r.set("active", 0, "schedule", "*/15 * * * *", "lastSchedule", c.timestamp(), "suspend", "false")
 	}
 }

@@ -30,21 +30,29 @@ type row struct {
 	properties query.Properties
 }
 
-func (r *row) scalar(name string, t query.Type, text string) {
-	leaf := r.leaves.take(1)
-	leaf[0] = query.Leaf{Type: t, Text: text}
-	r.properties = append(r.properties, query.Property{Name: name, Type: t, Leaves: leaf})
+// set adds properties: alternating names, and values of type string, int, bool or []string.
+func (r *row) set(namesAndValues ...any) {
+	for i := 0; i < len(namesAndValues); i += 2 {
+		name := namesAndValues[i].(string)
+		switch value := namesAndValues[i+1].(type) {
+		case string:
+			r.add(name, query.String, query.String, value)
+		case int:
+			r.add(name, query.Number, query.Number, strconv.Itoa(value))
+		case bool:
+			r.add(name, query.Bool, query.Bool, strconv.FormatBool(value))
+		case []string:
+			r.add(name, query.List, query.String, value...)
+		}
+	}
 }
 
-func (r *row) text(name, value string)   { r.scalar(name, query.String, value) }
-func (r *row) number(name string, n int) { r.scalar(name, query.Number, strconv.Itoa(n)) }
-func (r *row) yes(name string)           { r.scalar(name, query.Bool, "true") }
-func (r *row) list(name string, v ...string) {
-	list := r.leaves.take(len(v))
-	for i := range v {
-		list[i] = query.Leaf{Type: query.String, Text: v[i]}
+func (r *row) add(name string, t, ofLeaves query.Type, texts ...string) {
+	leaves := r.leaves.take(len(texts))
+	for i := range texts {
+		leaves[i] = query.Leaf{Type: ofLeaves, Text: texts[i]}
 	}
-	r.properties = append(r.properties, query.Property{Name: name, Type: query.List, Leaves: list})
+	r.properties = append(r.properties, query.Property{Name: name, Type: t, Leaves: leaves})
 }
 
 // pairs adds a map of alternating keys and values.

@@ -99,7 +99,7 @@ func (h *recording) checkObjects(ctx context.Context, ref *reference, operations
 				h.report(Undecided, key, "no watcher saw the state at the revision %d of the snapshot", r.revision)
 				continue
 			}
-			add(operation{client: h.config.Clients, key: key, kind: restore, call: r.at, ret: r.at + 1, outcome: OK, got: state.version})
+			add(operation{client: numberOfClients, key: key, kind: restore, call: r.at, ret: r.at + 1, outcome: OK, got: state.version})
 		}
 		switch porcupine.CheckOperationsTimeout(model, objects[key], h.config.CheckTimeout) {
 		case porcupine.Illegal:

@@ -48,7 +48,7 @@ type client struct {
 }
 
 func newClient(r *Run, number int) (*client, error) {
-	clientset, err := r.connect(number, r.config.RequestTimeout)
+	clientset, err := r.connect(number, requestTimeout)
 	if err != nil {
 		return nil, fmt.Errorf("client %d: %w", number, err)
 	}
@@ -75,7 +75,7 @@ func (c *client) work(ctx context.Context) {
 // step makes one random call.
 func (c *client) step(ctx context.Context) error {
 	generation := c.run.generation(c.run.since())
-	key := c.run.key(generation, c.random.IntN(c.run.config.Keys))
+	key := c.run.key(generation, c.random.IntN(numberOfKeys))
 	seen, known := c.seen[key]
 	known = known && seen.exists
 	switch n := c.random.IntN(100); {
@@ -160,7 +160,7 @@ func (c *client) delete(ctx context.Context, key string, uid types.UID) error {
 // list lists the objects of a generation, in pages if limit is not 0.
 func (c *client) list(ctx context.Context, generation int, rv string, limit int64) error {
 	answer := list{client: c.number, items: map[string]version{}, cached: rv != ""}
-	for slot := range c.run.config.Keys {
+	for slot := range numberOfKeys {
 		answer.keys = append(answer.keys, c.run.key(generation, slot))
 	}
 	if answer.cached {
@@ -169,7 +169,7 @@ func (c *client) list(ctx context.Context, generation int, rv string, limit int6
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.run.config.RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	answer.call = c.run.since()
 	options := metav1.ListOptions{LabelSelector: fmt.Sprintf("%s=%s,%s=%d", runLabel, c.run.id, generationLabel, generation), ResourceVersion: rv, Limit: limit}
@@ -218,7 +218,7 @@ func (c *client) pages(ctx context.Context, options metav1.ListOptions, answer *
 func (c *client) do(ctx context.Context, o operation, request func(context.Context) (*workv1.ManifestWork, error)) error {
 	var attempts []attempt
 	begin := c.run.since()
-	timeout, cancel := context.WithTimeout(context.WithValue(ctx, attemptsKey{}, &attempts), c.run.config.RequestTimeout)
+	timeout, cancel := context.WithTimeout(context.WithValue(ctx, attemptsKey{}, &attempts), requestTimeout)
 	defer cancel()
 	work, err := request(timeout)
 	if err == nil && work != nil {

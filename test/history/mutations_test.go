@@ -1,7 +1,6 @@
 package history
 
 import (
-	"maps"
 	"slices"
 	"testing"
 
@@ -25,7 +24,7 @@ func correctHistory() *recording {
 		received(watch.Deleted, "b", 13), {kind: watch.Bookmark, version: version{rv: 14}},
 	}}
 	again := seen
-	again.watcher = 1
+	again.watcher, again.events = 1, slices.Clone(seen.events)
 	return &recording{
 		operations: []operation{
 			confirmedWrite(create, 1, "a", 10), update, quorumRead(5, "b", 11), created, readFromCache, deletion, refusal(remove, 15, metav1.StatusReasonNotFound),
@@ -46,116 +45,30 @@ func TestMutations(t *testing.T) {
 		t.Fatalf("violations of the correct history = %v, %v, want none", violations, err)
 	}
 	for _, row := range []struct {
-		name string
-		want Kind
-		// mutate changes a history. It returns false if the history lacks the operations.
-		mutate func(h *recording) bool
+		name   string
+		want   Kind
+		mutate func(h *recording, first *segment)
 	}{
-		{"a watcher misses an event", WatchMissing, func(h *recording) bool {
-			s := &h.watches[0]
-			i := slices.IndexFunc(s.events, isChange)
-			s.events = slices.Delete(s.events, i, i+1)
-			return true
+		{"a watcher misses an event", WatchMissing, func(_ *recording, s *segment) { s.events = s.events[1:] }},
+		{"a watcher receives an event twice", WatchOrder, func(_ *recording, s *segment) { s.events = slices.Insert(s.events, 0, s.events[0]) }},
+		{"a watcher receives two events in the wrong order", WatchOrder, func(_ *recording, s *segment) { s.events[0], s.events[1] = s.events[1], s.events[0] }},
+		{"a watch resumes too early", WatchOrder, func(_ *recording, s *segment) { s.events[0].resumed = 11 }},
+		{"a watcher stops early", WatchMissing, func(_ *recording, s *segment) { s.events, s.to = s.events[:4], 13 }},
+		{"nobody made an acknowledged write", Unexplained, func(h *recording, _ *segment) { h.operations = h.operations[1:] }},
+		{"two changes have one resource version", Revision, func(h *recording, _ *segment) { h.operations[0].value, h.operations[0].got.value = "x", "x" }},
+		{"a quorum read is stale", Linearizability, func(h *recording, _ *segment) { h.operations[2].got = h.operations[0].got }},
+		{"a cached read is too old", List, func(h *recording, _ *segment) { h.operations[4].got = h.operations[0].got }},
+		{"a list misses an object", List, func(h *recording, _ *segment) { delete(h.lists[0].items, key) }},
+		{"a list is older than requested", List, func(h *recording, _ *segment) { h.lists[0].notOlder = 13 }},
+		{"a refusal has no reason", Linearizability, func(h *recording, _ *segment) {
+			h.operations[0] = refusal(create, 1, metav1.StatusReasonAlreadyExists)
+			h.watches, h.lists = nil, nil // no observer knows better
 		}},
-		{"a watcher receives an event twice", WatchOrder, func(h *recording) bool {
-			s := &h.watches[0]
-			i := slices.IndexFunc(s.events, isChange)
-			s.events = slices.Insert(s.events, i, s.events[i])
-			return true
-		}},
-		{"a watcher receives two events in the wrong order", WatchOrder, func(h *recording) bool {
-			s := &h.watches[0]
-			i := slices.IndexFunc(s.events, isChange)
-			s.events[i], s.events[i+1] = s.events[i+1], s.events[i]
-			return isChange(s.events[i])
-		}},
-		{"a watch resumes too early", WatchOrder, func(h *recording) bool {
-			s := &h.watches[0]
-			i := slices.IndexFunc(s.events, isChange)
-			s.events[i].resumed = s.events[i].version.rv + 1
-			return true
-		}},
-		{"a watcher stops early", WatchMissing, func(h *recording) bool {
-			s := &h.watches[len(h.watches)-1]
-			s.events = s.events[:len(s.events)-1]
-			s.to = h.fence - 1
-			return true
-		}},
-		{"nobody made an acknowledged write", Unexplained, func(h *recording) bool {
-			i := slices.IndexFunc(h.operations, func(o operation) bool { return o.outcome == OK && o.value != "" })
-			h.operations = slices.Delete(h.operations, i, i+1)
-			return true
-		}},
-		{"two changes have one resource version", Revision, func(h *recording) bool {
-			i := slices.IndexFunc(h.operations, func(o operation) bool { return o.outcome == OK && o.value != "" })
-			h.operations[i].value += "-other"
-			h.operations[i].got.value += "-other"
-			return true
-		}},
-		{"a quorum read is stale", Linearizability, func(h *recording) bool {
-			for i := range h.operations {
-				write := h.operations[i]
-				if write.outcome != OK || write.kind != update {
-					continue
-				}
-				for j := range h.operations {
-					if read := &h.operations[j]; read.outcome == OK && read.kind == get && !read.cached && read.key == write.key && read.call > write.ret && read.got.uid == write.got.uid {
-						read.got = previous(h, write)
-						return read.got.exists
-					}
-				}
-			}
-			return false
-		}},
-		{"a cached read is too old", List, func(h *recording) bool {
-			for i := range h.operations {
-				if o := &h.operations[i]; o.cached && o.outcome == OK && o.rv > o.got.rv {
-					if old := previous(h, *o); old.exists {
-						o.got = old
-						return true
-					}
-				}
-			}
-			return false
-		}},
-		{"a list misses an object", List, func(h *recording) bool {
-			for i := range h.lists {
-				l := &h.lists[i]
-				for key := range l.items {
-					l.items = maps.Clone(l.items)
-					delete(l.items, key)
-					return true
-				}
-			}
-			return false
-		}},
-		{"a list is older than requested", List, func(h *recording) bool {
-			h.lists[0].notOlder = h.lists[0].rv + 1
-			return true
-		}},
-		{"a refusal has no reason", Linearizability, func(h *recording) bool {
-			i := slices.IndexFunc(h.operations, func(o operation) bool { return o.outcome == OK && o.kind == create })
-			h.operations[i].outcome, h.operations[i].reason, h.operations[i].got = Refused, "AlreadyExists", version{}
-			h.watches = nil // no observer knows better
-			h.lists = nil
-			return true
-		}},
-		{"an acknowledged delete had no effect", Linearizability, func(h *recording) bool {
-			i := slices.IndexFunc(h.operations, func(o operation) bool { return o.outcome == Refused && o.kind == remove && o.reason == "NotFound" })
-			if i >= 0 {
-				h.operations[i].outcome, h.operations[i].reason = OK, ""
-			}
-			return i >= 0
-		}},
+		{"an acknowledged delete had no effect", Linearizability, func(h *recording, _ *segment) { h.operations[6].outcome, h.operations[6].reason = OK, "" }},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			h := correctHistory()
-			for i := range h.watches {
-				h.watches[i].events = slices.Clone(h.watches[i].events)
-			}
-			if !row.mutate(h) {
-				t.Fatal("the history does not contain the operations")
-			}
+			row.mutate(h, &h.watches[0])
 			violations, err := h.check(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -165,17 +78,4 @@ func TestMutations(t *testing.T) {
 			}
 		})
 	}
-}
-
-func isChange(e event) bool { return e.kind != watch.Bookmark }
-
-// previous returns the version of an object before that of an operation.
-func previous(h *recording, o operation) version {
-	var out version
-	for _, other := range h.operations {
-		if other.outcome == OK && other.key == o.key && other.got.uid == o.got.uid && other.got.rv < o.got.rv && other.got.rv > out.rv {
-			out = other.got
-		}
-	}
-	return out
 }

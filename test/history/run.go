@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,13 +25,12 @@ const (
 	runLabel        = "history.example.com/run"
 	generationLabel = "history.example.com/generation"
 
-	defaultClients        = 8
-	defaultWatchers       = 4
-	defaultKeys           = 16
-	defaultRequestTimeout = 10 * time.Second
-	defaultPause          = 20 * time.Millisecond
-	defaultKeyLifetime    = time.Minute
-	defaultCheckTimeout   = 30 * time.Second
+	numberOfClients  = 8
+	numberOfWatchers = 4
+	// numberOfKeys is the number of objects that the clients write at the same time.
+	numberOfKeys = 16
+	// requestTimeout limits each call of a client, including the retries of client-go.
+	requestTimeout = 10 * time.Second
 
 	dialTimeout  = 5 * time.Second
 	pollInterval = 50 * time.Millisecond
@@ -43,16 +43,8 @@ type Config struct {
 	Targets []*rest.Config
 	// Namespace contains the ManifestWorks. It must exist, and no agent may handle it.
 	Namespace string
-	// Clients is the number of clients; 8 if zero.
-	Clients int
-	// Watchers is the number of watchers; 4 if zero.
-	Watchers int
-	// Keys is the number of objects that the clients write at the same time; 16 if zero.
-	Keys int
 	// Seed makes the choices of the clients repeatable; their interleaving is not.
 	Seed uint64
-	// RequestTimeout limits each call of a client, including the retries of client-go; 10 s if zero.
-	RequestTimeout time.Duration
 	// Pause is the mean pause of a client between two calls; 20 ms if zero.
 	Pause time.Duration
 	// KeyLifetime is the time after which the clients continue on new objects; a minute if zero. It
@@ -63,23 +55,6 @@ type Config struct {
 	CheckTimeout time.Duration
 	// Dir receives an HTML file for each object that is not linearizable. Without it, there are no files.
 	Dir string
-}
-
-func (c Config) complete() Config {
-	setDefault(&c.Clients, defaultClients)
-	setDefault(&c.Watchers, defaultWatchers)
-	setDefault(&c.Keys, defaultKeys)
-	setDefault(&c.RequestTimeout, defaultRequestTimeout)
-	setDefault(&c.Pause, defaultPause)
-	setDefault(&c.KeyLifetime, defaultKeyLifetime)
-	setDefault(&c.CheckTimeout, defaultCheckTimeout)
-	return c
-}
-
-func setDefault[T comparable](field *T, value T) {
-	if *field == *new(T) {
-		*field = value
-	}
 }
 
 // Run is a load of clients and watchers, with its history. Its methods are safe for concurrent use.
@@ -118,19 +93,21 @@ type mark struct {
 // Start starts the clients and the watchers, and returns when each watcher watches. They run until
 // Stop, or until ctx ends.
 func Start(ctx context.Context, config Config) (*Run, error) {
-	config = config.complete()
+	config.Pause = cmp.Or(config.Pause, 20*time.Millisecond)
+	config.KeyLifetime = cmp.Or(config.KeyLifetime, time.Minute)
+	config.CheckTimeout = cmp.Or(config.CheckTimeout, 30*time.Second)
 	if len(config.Targets) == 0 || config.Namespace == "" {
 		return nil, errors.New("Targets and Namespace are required")
 	}
 	r := &Run{config: config, id: "history-" + utilrand.String(6), begin: time.Now()}
-	for i := range config.Clients {
+	for i := range numberOfClients {
 		c, err := newClient(r, i)
 		if err != nil {
 			return nil, err
 		}
 		r.clients = append(r.clients, c)
 	}
-	for i := range config.Watchers {
+	for i := range numberOfWatchers {
 		w, err := newWatcher(r, i)
 		if err != nil {
 			return nil, err
@@ -263,7 +240,7 @@ func (r *Run) Stop(ctx context.Context) error {
 func (r *Run) finish(ctx context.Context) error {
 	last := r.clients[0]
 	for generation := range r.generation(r.stopped) + 1 {
-		for slot := range r.config.Keys {
+		for slot := range numberOfKeys {
 			key := r.key(generation, slot)
 			if err := r.poll(ctx, func() error { return last.get(ctx, key, "") }); err != nil {
 				return fmt.Errorf("last read of %s: %w", key, err)

@@ -149,7 +149,7 @@ func (w *watcher) watch(ctx context.Context) (progress bool, err error) {
 
 // list lists, starts a segment, and returns the resource version of the list.
 func (w *watcher) list(ctx context.Context, selector string) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.run.config.RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	answer, err := w.works.List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {

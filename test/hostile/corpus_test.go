@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 const (
-	// classSize is the size of the input of each class, and corpusSeed its seed.
-	classSize  = 20
-	corpusSeed = 1
+	// classSize is the size of the input of each class.
+	classSize = 20
 	// atOnce is the number of inputs that are sent concurrently.
 	atOnce = 8
 )
@@ -95,10 +96,10 @@ func TestCorpus(t *testing.T) {
 			return nil
 		})
 	}
-	classes := Classes()
+	classes, chosen := Classes(), seed.Of(t)
 	for i := range classes {
 		group.Go(func() error {
-			c := Case{Class: &classes[i], Size: classSize, Seed: corpusSeed}
+			c := Case{Class: &classes[i], Size: classSize, Seed: chosen}
 			verdict, err := site.Try(ctx, c.Input().Named(fmt.Sprintf("class-%d", i)))
 			if err != nil {
 				return fmt.Errorf("%s: %w", c, err)

@@ -25,8 +25,5 @@
 // TestDecisionsRequirePermission test the limits of registered clusters, of clusters that request to
 // join, and of administrators with some of the permissions.
 //
-// These environment variables change TestRegistrationFaults:
-//
-//	REGISTRATION_SEQUENCES  number of sequences of decisions
-//	REGISTRATION_SEED       seed of the random choices, to repeat a failed run
+// The environment variable REGISTRATION_SEQUENCES is the number of sequences of decisions in TestRegistrationFaults.
 package registration

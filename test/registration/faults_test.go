@@ -25,6 +25,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
 	"open-cluster-management.io/hub-apiserver/test/framework"
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 const (
@@ -48,16 +49,15 @@ var faultsPatience = 2 * await.Patience
 func TestRegistrationFaults(t *testing.T) {
 	t.Parallel()
 	h := startAWSHub(t)
-	count, seed := framework.Environment(t, "REGISTRATION_SEQUENCES", faultsSequences), framework.Environment(t, "REGISTRATION_SEED", int(time.Now().UnixNano()%1_000_000))
-	t.Logf("%d sequences; REGISTRATION_SEED=%d repeats these choices", count, seed)
+	count, chosen := framework.Environment(t, "REGISTRATION_SEQUENCES", faultsSequences), seed.Of(t)
 
-	storm := &awsStorm{random: rand.New(rand.NewPCG(uint64(seed), 0)), intruder: h.newIntruder(t), injected: map[string]int{}}
+	storm := &awsStorm{random: rand.New(rand.NewPCG(chosen, 0)), intruder: h.newIntruder(t), injected: map[string]int{}}
 	h.aws.SetFaults(storm.fault)
 
 	var done atomic.Int64
 	var members []*stormMember
 	for i := range faultsClusters {
-		members = append(members, newStormMember(t, h, i, rand.New(rand.NewPCG(uint64(seed), uint64(i+1)))))
+		members = append(members, newStormMember(t, h, i, rand.New(rand.NewPCG(chosen, uint64(i+1)))))
 	}
 	watching, stopWatching := context.WithCancel(t.Context())
 	var watcher, running sync.WaitGroup
@@ -83,7 +83,7 @@ func TestRegistrationFaults(t *testing.T) {
 	}
 	finished := make(chan struct{})
 	go func() { running.Wait(); close(finished) }()
-	kills := h.killNowAndThen(t, storm, rand.New(rand.NewPCG(uint64(seed), 1000)), &done, count, finished)
+	kills := h.killNowAndThen(t, storm, rand.New(rand.NewPCG(chosen, 1000)), &done, count, finished)
 	<-finished
 	stopWatching()
 	watcher.Wait()

@@ -24,6 +24,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 const (
@@ -59,7 +60,7 @@ var (
 func TestVisibilityIsExact(t *testing.T) {
 	x := newExactness(t)
 	left := framework.Environment(t, decisionsEnv, defaultDecisions)
-	rng := rand.New(rand.NewPCG(1, 2))
+	rng := seed.Rand(t)
 	total, allowed, took := 0, 0, time.Duration(0)
 	for round := 0; left > 0; round++ {
 		x.replacePolicy(t, rng, round)

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 const (
@@ -35,9 +35,7 @@ const (
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	f := ownFleet(t, localhub.FleetOptions{Clusters: []string{framework.Cluster1}})
-	count, seed := framework.Environment(t, "CRASH_CREATES", crashCreates), framework.Environment(t, "CRASH_SEED", int(time.Now().UnixNano()%1_000_000))
-	t.Logf("%d creates; CRASH_SEED=%d repeats these kills", count, seed)
-	random := rand.New(rand.NewPCG(uint64(seed), 0))
+	count, random := framework.Environment(t, "CRASH_CREATES", crashCreates), seed.Rand(t)
 
 	config := f.Hub.AdminConfig()
 	config.Timeout = crashRequest

@@ -8,7 +8,6 @@
 //
 //	CRASH_CREATES       number of ClusterPermissions that TestCrashes creates
 //	CRASH_ROUNDS        number of times that TestCrashes kills each process
-//	CRASH_SEED          seed of the random kills, to repeat a failed run
 //	SCALE_CLUSTERS      number of clusters of TestManyPermissions, with ten ClusterPermissions each
 //	SCALE_IDLE_SECONDS  seconds in which the idle server must write nothing
 package server

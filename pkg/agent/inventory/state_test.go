@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 func core(plural, kind string) *resource {
@@ -72,8 +73,8 @@ func (r *randomRecords) put(s *state, made *record) {
 // changes of the cluster and any loss of reports, and without a full report.
 func TestStateConverges(t *testing.T) {
 	kinds := []*resource{core("pods", "Pod"), core("nodes", "Node"), core("configmaps", "ConfigMap"), core("services", "Service"), core("others", "Other")}
-	for seed := range uint64(300) {
-		random := &randomRecords{rand.New(rand.NewPCG(seed, 1)), kinds}
+	random := &randomRecords{seed.Rand(t), kinds}
+	for n := range 300 {
 		s := newState()
 		hub := &received{resources: map[string]inventory.Resource{}, edges: map[inventory.Edge]bool{}}
 		send := func(full bool, outcome int) {
@@ -86,7 +87,7 @@ func TestStateConverges(t *testing.T) {
 			if outcome != 0 {
 				response := hub.apply(decode(t, b))
 				if outcome == 1 && (response.TotalResources != b.resources || response.TotalEdges != b.edges) {
-					t.Fatalf("seed %d: the hub has %d resources and %d edges, want %d and %d", seed, response.TotalResources, response.TotalEdges, b.resources, b.edges)
+					t.Fatalf("case %d: the hub has %d resources and %d edges, want %d and %d", n, response.TotalResources, response.TotalEdges, b.resources, b.edges)
 				}
 			}
 			s.end(b, outcome == 1)
@@ -124,10 +125,10 @@ func TestStateConverges(t *testing.T) {
 		}
 		want.apply(decode(t, fresh.begin(true)))
 		if diff := cmp.Diff(want.resources, hub.resources); diff != "" {
-			t.Fatalf("seed %d: resources (-want +got):\n%s", seed, diff)
+			t.Fatalf("case %d: resources (-want +got):\n%s", n, diff)
 		}
 		if diff := cmp.Diff(want.edges, hub.edges); diff != "" {
-			t.Fatalf("seed %d: edges (-want +got):\n%s", seed, diff)
+			t.Fatalf("case %d: edges (-want +got):\n%s", n, diff)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 func nested(open, inner, shut string, times int) string {
@@ -261,7 +262,7 @@ func TestBoundsHold(t *testing.T) {
 		"lists": []any{list[:10], []any{"a", []any{"b"}}, []any{}},
 	}
 	of := bounded.ExtentOf(object)
-	w := &writer{Rand: rand.New(rand.NewPCG(14, 1))}
+	w := &writer{Rand: seed.Rand(t)}
 	evaluated, rejected := 0, 0
 	for range 4_000 {
 		text := "dyn(" + w.expression(1+w.IntN(5)) + ")"

@@ -3,7 +3,6 @@ package awsapply
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/irsa/awserror"
 	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 // about reports whether a call concerns the identity of a cluster.
@@ -195,7 +195,7 @@ func TestEventualConsistency(t *testing.T) {
 func TestRandomFaults(t *testing.T) {
 	c := newCloud(t, fakeaws.Options{UnseenByEKS: 1})
 	var mu sync.Mutex
-	random := rand.New(rand.NewPCG(1, 2))
+	random := seed.Rand(t)
 	c.SetFaults(func(fakeaws.Call) fakeaws.Fault {
 		mu.Lock()
 		defer mu.Unlock()

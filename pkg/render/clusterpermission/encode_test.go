@@ -8,11 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/randfill"
+
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 // A future field of RBAC must not be dropped silently.
 func TestEncodeKeepsEveryField(t *testing.T) {
-	fill := randfill.NewWithSeed(1).NilChance(0).NumElements(1, 3)
+	fill := randfill.NewWithSeed(int64(seed.Of(t))).NilChance(0).NumElements(1, 3)
 	var filled rbacv1.PolicyRule
 	var filledSubject rbacv1.Subject
 	roleRef := &rbacv1.RoleRef{}

@@ -17,13 +17,15 @@ import (
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 // FuzzRender renders random specs with random inputs. The vocabulary is small, so that
 // parts often overlap.
 func FuzzRender(f *testing.F) {
-	for seed := range uint64(300) {
-		f.Add(seed)
+	first := seed.Of(f)
+	for n := range uint64(300) {
+		f.Add(first + n)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		g := generator{rand.New(rand.NewPCG(seed, 1))}

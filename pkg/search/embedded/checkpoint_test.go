@@ -19,6 +19,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/test/enginetest"
 	"open-cluster-management.io/hub-apiserver/test/fleetgen"
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 func checkpoint(t *testing.T, engine *embedded.Engine) {
@@ -56,10 +57,8 @@ func withoutCheckpoint(t *testing.T, dir string) string {
 // TestCheckpoint compares an engine that starts from a checkpoint and later entries of the files with one that reads
 // all files, at first and after further reports to both.
 func TestCheckpoint(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 1))
-	options := fleetgen.Options{Clusters: 5, PerCluster: 400, Seed: seed | 1}
+	r := seed.Rand(t)
+	options := fleetgen.Options{Clusters: 5, PerCluster: 400, Seed: r.Uint64()}
 	scope := visibilitytest.Scope(t, fleetgen.Policy(1, 2, 30), &user.DefaultInfo{Name: fleetgen.User})
 	dir := t.TempDir()
 	engine := open(t, dir, embedded.Options{})
@@ -152,7 +151,7 @@ func TestUnusableCheckpoint(t *testing.T) {
 		total += cluster.Resources
 	}
 	closed(t, engine)
-	r := rand.New(rand.NewPCG(1, 2))
+	var r *rand.Rand
 	for name, damage := range map[string]func(data []byte) []byte{
 		"Empty":          func([]byte) []byte { return nil },
 		"Truncated":      func(data []byte) []byte { return data[:len(data)/2] },
@@ -165,6 +164,7 @@ func TestUnusableCheckpoint(t *testing.T) {
 		"Random": func(data []byte) []byte { return randomBytes(r, len(data)) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			r = seed.Rand(t)
 			target := copied(t, dir)
 			path := filepath.Join(target, embedded.CheckpointFile)
 			change(t, path, damage)

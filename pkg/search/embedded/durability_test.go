@@ -18,6 +18,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/test/enginetest"
 	"open-cluster-management.io/hub-apiserver/test/fleetgen"
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 func TestDataInUse(t *testing.T) {
@@ -160,22 +161,20 @@ func change(t *testing.T, path string, by func(data []byte) []byte) {
 // TestDamagedDataAreNotServed damages files at random. It checks that the engine opens, and that
 // each cluster is either Incomplete or unchanged.
 func TestDamagedDataAreNotServed(t *testing.T) {
+	r := seed.Rand(t)
 	dir := t.TempDir()
 	engine := open(t, dir, embedded.OnBoot("first"))
-	options := fleetgen.Options{Clusters: 3, PerCluster: 150}
+	options := fleetgen.Options{Clusters: 3, PerCluster: 150, Seed: r.Uint64()}
 	files := []string{embedded.StateFile}
 	for i := range options.Clusters {
 		full := fleetgen.Cluster(options, i)
 		apply(t, engine, full)
-		update := fleetgen.Update(rand.New(rand.NewPCG(1, 1)), full, 20)
+		update := fleetgen.Update(r, full, 20)
 		apply(t, engine, &update)
 		files = append(files, embedded.ClusterFile(full.Cluster))
 	}
 	before, clusters := everything(t, engine), itemsByCluster(t, engine)
 	closed(t, engine)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 1))
 	file := func() string { return files[r.IntN(len(files))] }
 	damages := map[string]func(t *testing.T, target string){
 		"Every file": func(t *testing.T, target string) {

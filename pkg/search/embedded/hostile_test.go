@@ -16,6 +16,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 	"open-cluster-management.io/hub-apiserver/test/fleetgen"
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 // many returns a filter with many comparisons on a property, each with a different text.
@@ -148,7 +149,7 @@ func TestLongRows(t *testing.T) {
 func TestReadingRows(t *testing.T) {
 	engine := open(t, t.TempDir(), embedded.Options{})
 	defer closed(t, engine)
-	options := fleetgen.Options{Clusters: 4, PerCluster: 2000, Seed: 1}
+	options := fleetgen.Options{Clusters: 4, PerCluster: 2000, Seed: seed.Of(t)}
 	mine := fleetgen.Cluster(options, 1)
 	some := mine.Put[:0]
 	for i := range mine.Put {

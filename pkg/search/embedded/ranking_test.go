@@ -19,7 +19,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+	"open-cluster-management.io/hub-apiserver/test/enginetest"
 	"open-cluster-management.io/hub-apiserver/test/fleetgen"
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 // keptOrders contains at most rankingLimit orders.
@@ -35,7 +37,8 @@ var keptOrders = [][]search.Order{
 
 // changed returns a report with all kinds of changes: other values, names and namespaces, another
 // order in a list, removed values, and new and deleted resources.
-func changed(r *rand.Rand, oracle *naive, full *search.Report, size int) *search.Report {
+func changed(t *testing.T, r *rand.Rand, oracle search.Engine, full *search.Report, size int) *search.Report {
+	t.Helper()
 	report := &search.Report{Cluster: full.Cluster, Hub: full.Hub, Time: full.Time}
 	for range size {
 		original := full.Put[r.IntN(len(full.Put))]
@@ -66,7 +69,9 @@ func changed(r *rand.Rand, oracle *naive, full *search.Report, size int) *search
 		case 5:
 			resource.UID = full.Cluster + "/new-" + strconv.Itoa(r.IntN(100))
 		case 6:
-			if _, exists := oracle.resources[resource.UID]; exists {
+			if item, err := oracle.Get(t.Context(), visibility.Everything(), resource.UID); err != nil {
+				t.Fatal(err)
+			} else if item != nil {
 				report.Delete = append(report.Delete, resource.UID)
 				continue
 			}
@@ -89,18 +94,16 @@ func changed(r *rand.Rand, oracle *naive, full *search.Report, size int) *search
 }
 
 func TestOrdersFollowChanges(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 1))
+	r := seed.Rand(t)
 	engine := open(t, t.TempDir(), embedded.Options{})
 	defer closed(t, engine)
-	oracle := &naive{resources: map[string]search.Resource{}, clusters: map[string]*search.Report{}}
-	options := fleetgen.Options{Clusters: 3, PerCluster: 600, Seed: seed | 1}
+	oracle := enginetest.NewOracle()
+	options := fleetgen.Options{Clusters: 3, PerCluster: 600, Seed: r.Uint64()}
 	var reports []*search.Report
 	for i := range options.Clusters {
 		reports = append(reports, fleetgen.Cluster(options, i))
 		apply(t, engine, reports[i])
-		oracle.apply(reports[i])
+		apply(t, oracle, reports[i])
 	}
 	scopes := []visibility.Scope{
 		visibility.Everything(), visibilitytest.Scope(t, fleetgen.Policy(1, 1, 5), &user.DefaultInfo{Name: fleetgen.User}),
@@ -109,14 +112,18 @@ func TestOrdersFollowChanges(t *testing.T) {
 	// This number of changes is sufficient to create new bases of the rankings.
 	for round := range 40 {
 		for range 1 + r.IntN(3) {
-			report := changed(r, oracle, reports[r.IntN(len(reports))], 1+r.IntN(60))
+			report := changed(t, r, oracle, reports[r.IntN(len(reports))], 1+r.IntN(60))
 			apply(t, engine, report)
-			oracle.apply(report)
+			apply(t, oracle, report)
 		}
 		for _, by := range keptOrders {
 			scope, text := scopes[r.IntN(len(scopes))], texts[r.IntN(len(texts))]
 			q := parse(t, text)
-			want := oracle.found(scope, &q, fleetgen.Epoch, by)
+			whole, err := oracle.Search(t.Context(), scope, &search.Request{Query: q, Now: fleetgen.Epoch, Items: true, Limit: -1, OrderBy: by})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := uids(whole.Items)
 			if diff := gocmp.Diff(want, pages(t, engine, scope, q, by, 1+r.IntN(400)), cmpopts.EquateEmpty()); diff != "" {
 				t.Fatalf("round %d: Search(%q) by %v (-want +got):\n%s", round, text, by, diff)
 			}
@@ -134,20 +141,15 @@ func TestOrdersFollowChanges(t *testing.T) {
 }
 
 // compareCompletion compares the values of a property without a query, which are cached.
-func compareCompletion(t *testing.T, engine search.Engine, oracle *naive, scope visibility.Scope, property string) {
+func compareCompletion(t *testing.T, engine, oracle search.Engine, scope visibility.Scope, property string) {
 	t.Helper()
 	if property == query.Cluster {
 		return
 	}
-	completion, err := engine.Complete(t.Context(), scope, &search.CompletionRequest{Property: property, Now: fleetgen.Epoch, Limit: 1500})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := oracle.values(oracle.found(scope, &query.Query{}, fleetgen.Epoch, nil), property)
-	got := map[string]int{}
-	for _, value := range completion.Values {
-		got[value.Value] = value.Count
-	}
+	request := &search.CompletionRequest{Property: property, Now: fleetgen.Epoch, Limit: 1500}
+	completion := completed(t, engine, scope, request)
+	request.Limit = -1
+	want, got := counts(completed(t, oracle, scope, request)), counts(completion)
 	if completion.More != (len(want) > 1500) || !completion.More && !maps.Equal(want, got) {
 		t.Fatalf("Complete(%s) (-want +got):\n%s", property, gocmp.Diff(want, got))
 	}
@@ -224,7 +226,8 @@ func pages(t *testing.T, engine search.Engine, scope visibility.Scope, q query.Q
 func TestOrdersOfLargeFleetsDuringIngest(t *testing.T) {
 	engine := open(t, t.TempDir(), embedded.Options{})
 	defer closed(t, engine)
-	options := fleetgen.Options{Clusters: 4, PerCluster: 5000, Seed: 7}
+	r := seed.Rand(t)
+	options := fleetgen.Options{Clusters: 4, PerCluster: 5000, Seed: r.Uint64()}
 	var full *search.Report
 	for i := range options.Clusters {
 		full = fleetgen.Cluster(options, i)
@@ -235,7 +238,6 @@ func TestOrdersOfLargeFleetsDuringIngest(t *testing.T) {
 	stop := make(chan struct{})
 	var reporting, asking sync.WaitGroup
 	reporting.Go(func() {
-		r := rand.New(rand.NewPCG(1, 1))
 		for {
 			select {
 			case <-stop:

@@ -4,12 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 func TestDecodeProperties(t *testing.T) {
@@ -142,7 +143,7 @@ func TestCompareLeaves(t *testing.T) {
 		{Text: ""}, {Text: "007"}, {Type: Number, Text: "1e999"}, {Text: "Running"}, {Key: "app", Text: "web"}, {Key: "b", Text: "1"}, {Text: "running"}, {Type: Bool, Text: "true"}, {Text: "é"},
 	}
 	got := slices.Clone(want)
-	random := rand.New(rand.NewPCG(1, 2))
+	random := seed.Rand(t)
 	for range 100 {
 		random.Shuffle(len(got), func(i, j int) { got[i], got[j] = got[j], got[i] })
 		slices.SortFunc(got, CompareLeaves)

@@ -2,20 +2,20 @@ package watch_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/watch"
+	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 // TestEventsMatchSearch changes resources and permissions at random. It checks that the state that
 // results from the events of a watch equals the result of a search.
 func TestEventsMatchSearch(t *testing.T) {
-	for seed := range uint64(10) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			r := rand.New(rand.NewPCG(seed, 0))
+	for n := range 10 {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			r := seed.Rand(t)
 			engine := open(t)
 			choices := []visibility.Scope{
 				{}, seesClusters(t, "east"), seesClusters(t, "west"), seesClusters(t, "east", "west"),
@@ -39,7 +39,7 @@ func TestEventsMatchSearch(t *testing.T) {
 			}
 			kept := map[string]string{}
 			config := watch.Config{Engine: engine, Scopes: granted, User: jane, Query: q}
-			if seed%2 == 0 {
+			if n%2 == 0 {
 				config.Initial = true
 			} else {
 				config.From = from

@@ -1,7 +1,6 @@
 // Package broken runs the API server with a defect, to prove that the history checker finds it.
 //
-// Its seams are those of the generic API server: the endpoint of etcd, and the RESTOptionsGetter between the
-// registry and the watch cache.
+// Its seam is that of the generic API server: the RESTOptionsGetter between the registry and the watch cache.
 package broken
 
 import (
@@ -29,9 +28,9 @@ import (
 type Defect string
 
 const (
-	// AcknowledgesEarly acknowledges writes before they are in etcd. After 100 of them, the server kills
-	// itself (SIGKILL) while one is not stored.
-	AcknowledgesEarly Defect = "acknowledges-early"
+	// LosesWrites acknowledges one of 20 updates without storing it, as a server does that acknowledges writes
+	// before they are in etcd, and crashes.
+	LosesWrites Defect = "loses-writes"
 	// DropsEvents omits one of 20 events from each watch.
 	DropsEvents Defect = "drops-events"
 	// ServesStaleReads answers a get with the object that it has read up to 300 ms before.
@@ -40,13 +39,14 @@ const (
 
 const (
 	resource = "manifestworks"
-	// dropEvery is the number of events of which a watch omits one.
+	// dropEvery is the number of events of which a watch omits one. loseEvery is that of updates.
 	dropEvery = 20
+	loseEvery = 20
 	// staleFor is the age up to which a read is repeated.
 	staleFor = 300 * time.Millisecond
 )
 
-// Run runs the server with its usual arguments until ctx ends. It requires --etcd-servers with one endpoint.
+// Run runs the server with its usual arguments until ctx ends.
 func Run(ctx context.Context, defect Defect, args []string) error {
 	o := options.New()
 	flags := pflag.NewFlagSet("apiserver", pflag.ContinueOnError)
@@ -59,15 +59,6 @@ func Run(ctx context.Context, defect Defect, args []string) error {
 	}
 	if err := o.ServerRun.ComponentGlobalsRegistry.Set(); err != nil {
 		return err
-	}
-	if defect == AcknowledgesEarly {
-		transport := &o.Recommended.Etcd.StorageConfig.Transport
-		endpoint, stop, err := acknowledgeEarly(transport.ServerList)
-		if err != nil {
-			return err
-		}
-		defer stop()
-		transport.ServerList = []string{endpoint}
 	}
 	completed, err := o.Complete()
 	if err != nil {
@@ -108,7 +99,8 @@ func (s stores) GetRESTOptions(r schema.GroupResource, example runtime.Object) (
 			inner = dropping{inner}
 		case ServesStaleReads:
 			inner = &stale{Interface: inner, reads: map[string]read{}}
-		case AcknowledgesEarly:
+		case LosesWrites:
+			inner = &losing{Interface: inner}
 		default:
 			err = fmt.Errorf("unknown defect %q", s.defect)
 		}
@@ -128,6 +120,33 @@ func (d dropping) Watch(ctx context.Context, key string, opts storage.ListOption
 	return watch.Filter(inner, func(e watch.Event) (watch.Event, bool) {
 		return e, e.Type == watch.Bookmark || events.Add(1)%dropEvery != 0
 	}), nil
+}
+
+type losing struct {
+	storage.Interface
+	updates atomic.Int64
+}
+
+func (l *losing) GuaranteedUpdate(ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions,
+	update storage.UpdateFunc, cached runtime.Object) error {
+	if l.updates.Add(1)%loseEvery != 0 {
+		return l.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, update, cached)
+	}
+	var lost runtime.Object
+	err := l.Interface.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, func(stored runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
+		updated, ttl, err := update(stored.DeepCopyObject(), meta)
+		lost = updated
+		return stored, ttl, err
+	}, cached)
+	if err != nil {
+		return err
+	}
+	rv, err := l.Versioner().ObjectResourceVersion(destination)
+	if err != nil {
+		return err
+	}
+	reflect.ValueOf(destination).Elem().Set(reflect.ValueOf(lost).Elem())
+	return l.Versioner().UpdateObject(destination, rv+1)
 }
 
 type stale struct {

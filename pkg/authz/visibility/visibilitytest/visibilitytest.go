@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"strings"
-	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,10 +16,17 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 )
 
+// tester is the part of testing.TB that the functions of this package need.
+type tester interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // Scope returns the Scope of a user on a hub with the given policy: YAML documents with
 // Roles, ClusterRoles, RoleBindings and ClusterRoleBindings. Roles and RoleBindings need a
 // namespace. The test fails at once if the policy is invalid.
-func Scope(t testing.TB, policyYAML string, identity user.Info) visibility.Scope {
+func Scope(t tester, policyYAML string, identity user.Info) visibility.Scope {
 	t.Helper()
 	scope, err := visibility.Static(Parse(t, policyYAML), identity)
 	if err != nil {
@@ -30,7 +36,7 @@ func Scope(t testing.TB, policyYAML string, identity user.Info) visibility.Scope
 }
 
 // Parse returns the objects of a policy.
-func Parse(t testing.TB, policyYAML string) []runtime.Object {
+func Parse(t tester, policyYAML string) []runtime.Object {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := rbacv1.AddToScheme(scheme); err != nil {
