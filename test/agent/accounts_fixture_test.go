@@ -29,8 +29,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/serviceaccount"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	authenticationclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/authentication/v1beta1"
-	"open-cluster-management.io/hub-apiserver/test/framework"
-	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
 const accountNamespace = agent.DefaultServiceAccountNamespace
@@ -40,8 +38,7 @@ const accountNamespace = agent.DefaultServiceAccountNamespace
 // ServiceAccounts. Each has its own hub namespace and agent.
 func TestAccounts(t *testing.T) {
 	t.Parallel()
-	// The agent has fewer permissions than in the other tests, so the cluster cannot be theirs.
-	f := framework.Must(newFixture(t.Context(), framework.OwnCluster(t, localhub.ClusterOptions{Name: "cluster"})))(t)
+	f := own(t)
 	if err := f.kube.RbacV1().ClusterRoleBindings().Delete(t.Context(), "open-cluster-management:agent:apply", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

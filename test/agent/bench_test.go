@@ -17,7 +17,7 @@ import (
 // ManifestWorks that are created at once. An operation is one ManifestWork with a Role and two
 // RoleBindings.
 func BenchmarkDelivery(b *testing.B) {
-	f := shared(b)
+	f := own(b)
 	manifests := func(i int) []string {
 		return []string{
 			fmt.Sprintf(`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: r%d, namespace: NS}, rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}`, i),

@@ -51,29 +51,11 @@ type fixture struct {
 	runs  atomic.Int32
 }
 
-// shared returns the control plane of all tests of the package. Each test has namespaces of its own.
-func shared(t testing.TB) *fixture {
+// own starts a control plane for a test and its subtests.
+func own(t testing.TB) *fixture {
 	t.Helper()
-	return framework.Must(sharedFixture())(t)
+	return framework.Must(newFixture(t.Context(), framework.OwnCluster(t, localhub.ClusterOptions{Name: "cluster"})))(t)
 }
-
-var sharedFixture = sync.OnceValues(func() (*fixture, error) {
-	dir, err := framework.TempDir()
-	if err != nil {
-		return nil, err
-	}
-	cluster, err := localhub.NewCluster(localhub.ClusterOptions{Name: "cluster", Dir: filepath.Join(dir, "shared"), NoFsync: true})
-	if err != nil {
-		return nil, err
-	}
-	framework.StopAtEnd(func(context.Context) error { return cluster.Kill() })
-	ctx, cancel := context.WithTimeout(context.Background(), await.Patience)
-	defer cancel()
-	if err := cluster.Start(ctx); err != nil {
-		return nil, err
-	}
-	return newFixture(ctx, cluster)
-})
 
 func newFixture(ctx context.Context, cluster *localhub.Cluster) (*fixture, error) {
 	grants, err := localhub.ReadManifests("testdata")

@@ -32,13 +32,13 @@ func TestMain(m *testing.M) {
 		fmt.Printf(`{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":%q}}`, token)
 		return
 	}
-	os.Exit(framework.RunReserved(m, 1, 1))
+	os.Exit(framework.Run(m))
 }
 
 // TestRegistrationWithIRSA registers with an upstream OCM hub on EKS, which reads annotations instead
 // of claims. The token of a ServiceAccount that the hub maps to the cluster replaces the AWS token.
 func TestRegistrationWithIRSA(t *testing.T) {
-	f := shared(t)
+	f := own(t)
 	account, err := f.control.ServiceAccountConfig(t.Context(), "default", "role")
 	if err != nil {
 		t.Fatal(err)

@@ -37,7 +37,7 @@ import (
 // permissions.
 func TestRegistration(t *testing.T) {
 	t.Parallel()
-	f := shared(t)
+	f := own(t)
 	hub := newPublicHub(t, f.control)
 	for name, test := range map[string]func(*testing.T, *joiner){
 		"first":          testFirstJoin,
@@ -520,8 +520,8 @@ func testSecretOfUpstreamAgent(t *testing.T, j *joiner) {
 // at first.
 func TestRegistrationWithTwoHubs(t *testing.T) {
 	t.Parallel()
-	framework.UseSlots(t, 1)
-	f := shared(t)
+	framework.Slots(t, 2)
+	f := own(t)
 	first := f.joinerNamed(t, newPublicHub(t, f.control), "twohubs")
 	first.join()
 	first.applies("one", nil)

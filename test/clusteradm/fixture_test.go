@@ -3,6 +3,7 @@ package clusteradm_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log"
 	"os"
 	"path/filepath"

@@ -75,7 +75,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, shared.Server.Failure())
 		code = 1
 	}
-	if err := shared.stop(); err != nil {
+	if err := shared.Kill(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
