@@ -34,6 +34,7 @@ HUB_NODE := $(shell node -e 'const [a, b] = process.versions.node.split(".").map
 endif
 export HUB_NODE
 without_node = @[[ "$(HUB_NODE)" != none ]] || echo "== NOT TESTED: the modules of the console (pkg/console/unit), because Node.js 20.11 is missing" >&2
+without_root = @[[ "$$(id -u)" = 0 ]] || echo "== NOT TESTED: full disks, wrong clocks, networks that fail, and containers, because these tests require root" >&2
 # Static programs, as in the images: tests run them in containers without files of this machine.
 export CGO_ENABLED := 0
 
@@ -88,6 +89,7 @@ test-unit: ## Run the tests of pkg, cmd and hack, which start no server
 integration: programs postgres $(if $(filter browser console,$(PKG)),chromium) ## Run the tests of one area on real servers: PKG=search; RUN=TestName selects tests
 	@[[ -n "$(PKG)" ]] || { echo "integration: set PKG to one of:" $$(ls test) >&2; exit 2; }
 	$(GOTEST) -count=1 -parallel 4 -timeout 28m $(if $(RUN),-run '$(RUN)') ./test/$(PKG)/...
+	$(without_root)
 
 .PHONY: test
 test: programs postgres ## Run all tests; without Chromium, all but those of the console in a browser
@@ -96,6 +98,7 @@ test: programs postgres ## Run all tests; without Chromium, all but those of the
 	$(MAKE) --no-print-directory --jobs=2 --keep-going test-root test-modules; \
 	[[ "$${HUB_CHROMIUM:-}" != none ]] || echo "== NOT TESTED: the console in a browser (test/console), because Chromium is missing" >&2
 	$(without_node)
+	$(without_root)
 
 .PHONY: test-root
 test-root:
