@@ -39,6 +39,7 @@ TEST_SEED := $(if $(filter-out unknown,$(COMMIT)),0x$(shell echo $(COMMIT) | cut
 endif
 export TEST_SEED
 without_node = @[[ "$(HUB_NODE)" != none ]] || echo "== NOT TESTED: the modules of the console (pkg/console/unit), because Node.js 20.11 is missing" >&2
+without_root = @[[ "$$(id -u)" = 0 ]] || echo "== NOT TESTED: full disks, wrong clocks, networks that fail, and containers, because these tests require root" >&2
 # Static programs, as in the images: tests run them in containers without files of this machine.
 export CGO_ENABLED := 0
 
@@ -93,15 +94,18 @@ test-unit: ## Run the tests of pkg, cmd and hack, which start no server
 integration: programs postgres $(if $(filter browser console,$(PKG)),chromium) ## Run the tests of one area on real servers: PKG=search; RUN=TestName selects tests
 	@[[ -n "$(PKG)" ]] || { echo "integration: set PKG to one of:" $$(ls test) >&2; exit 2; }
 	$(GOTEST) -count=1 -parallel 4 -timeout 60m $(if $(RUN),-run '$(RUN)') ./test/$(PKG)/...
+	$(without_root)
 
 .PHONY: test
 test: test-programs ## Run the tests that a change needs: all but those of test-long; without Chromium, not those in a browser
 	@echo "== testing"; $(without_chromium); $(MAKE) --no-print-directory --jobs=2 --keep-going test-short test-release; $(report_untested)
 	$(without_node)
+	$(without_root)
 
 .PHONY: test-long
 test-long: test-programs ## Run the long tests of test/tiers/long: installations, outages, differentials, alerts that fire, and others
 	@echo "== testing"; $(without_chromium); $(MAKE) --no-print-directory --jobs=3 --keep-going test-long-packages test-long-some test-monitoring; $(report_untested)
+	$(without_root)
 
 .PHONY: test-programs
 test-programs: programs postgres

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -110,8 +111,10 @@ func TestReviewsFollowTheCluster(t *testing.T) {
 		t.Errorf("chains = %s, want %s", framework.ToJSON(allowed.Chains), framework.ToJSON(want))
 	}
 	t.Run("clusteradm", func(t *testing.T) { clusteradm(t, reviewer, user) })
+	revoked := time.Now()
 	revoke()
 	decides(t, reviewer, user.Name, accessv1alpha1.AccessDenied)
+	framework.Soon(t, "the review follows the revocation", revoked, framework.Prompt)
 }
 
 func clusteradm(t *testing.T, reviewer, user *framework.Caller) {

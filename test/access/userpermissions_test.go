@@ -190,17 +190,23 @@ func TestUserPermissions(t *testing.T) {
 		t.Helper()
 		follow(t, w.ResultChan(), known, what, want)
 	}
+	// after makes a change of RBAC, which the watch follows within seconds.
+	after := func(change func(), what string, want permissions) {
+		t.Helper()
+		changed := time.Now()
+		change()
+		await(what, want)
+		framework.Soon(t, "the watch shows that "+what, changed, framework.Prompt)
+	}
 
 	mayCreate(t, alice, framework.Cluster1, "action.open-cluster-management.io", "managedclusteractions")
 	admin := held(everything, in(framework.Cluster1))
 	await("alice administers the first cluster", permissions{
 		deployer: deploys, clusterviewv1alpha1.AdminRole: admin, clusterviewv1alpha1.ViewRole: held(readAll, in(cluster2)),
 	})
-	unview()
-	await("alice may no longer view the second cluster", permissions{deployer: deploys, clusterviewv1alpha1.AdminRole: admin})
+	after(unview, "alice may no longer view the second cluster", permissions{deployer: deploys, clusterviewv1alpha1.AdminRole: admin})
 
-	everywhere()
-	await("the ClusterRoleBinding of the first cluster is deleted", permissions{
+	after(everywhere, "the ClusterRoleBinding of the first cluster is deleted", permissions{
 		deployer: held(deployRules, in(framework.Cluster1, "default"), in(cluster2, "default", "kube-system")), clusterviewv1alpha1.AdminRole: admin,
 	})
 	agent := f.Members[1].Agent
@@ -219,8 +225,7 @@ func TestUserPermissions(t *testing.T) {
 	await("the second cluster is known again", permissions{
 		deployer: held(deployRules, in(framework.Cluster1, "default"), in(cluster2, "default", "kube-system")), clusterviewv1alpha1.AdminRole: admin,
 	})
-	byName()
-	await("the last binding of the first cluster is deleted", permissions{
+	after(byName, "the last binding of the first cluster is deleted", permissions{
 		deployer: held(deployRules, in(cluster2, "default", "kube-system")), clusterviewv1alpha1.AdminRole: admin,
 	})
 	unlabel := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, clusterviewv1alpha1.DiscoverableLabel)

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -50,8 +51,8 @@ func (c *cluster) conflicted(name string, mentions ...string) {
 	if account.Status.ServiceAccountRef != nil || account.Status.TokenSecretRef != nil || meta.IsStatusConditionTrue(account.Status.Conditions, v1beta1.ConditionSecretCreated) {
 		c.t.Errorf("status = %+v, want no serviceAccountRef, no tokenSecretRef and SecretCreated not True", account.Status)
 	}
-	if _, err := c.secret(name); err == nil {
-		c.t.Errorf("Get(Secret %s) = nil, want an error", name)
+	if _, err := c.secret(name); !apierrors.IsNotFound(err) {
+		c.t.Errorf("Get(Secret %s) = %v, want NotFound", name, err)
 	}
 }
 

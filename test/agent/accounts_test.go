@@ -20,6 +20,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/serviceaccount"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
 func testReported(t *testing.T, c *cluster) {
@@ -423,6 +424,7 @@ func testAccountsDisabled(t *testing.T, c *cluster) {
 	c.run()
 	later := c.createMSA("-later", nil)
 	eventually(t, "the agent is ready without ManagedServiceAccounts", func(context.Context) error { return c.agent.Ready() })
+	c.condition(c.create("", nil, configMap("marker", "one")), workv1.WorkApplied, metav1.ConditionTrue)
 	if n := asked.Load(); n > 0 {
 		t.Errorf("requests for ManagedServiceAccounts and Secrets = %d, want 0", n)
 	}

@@ -176,16 +176,19 @@ func (f *fleet) accepts(t *testing.T, name string, accepted bool) {
 
 func (f *fleet) hasAccess(t *testing.T, name string, want bool) {
 	t.Helper()
-	framework.Eventually(t, fmt.Sprintf("access of %s = %t", name, want), func(ctx context.Context) error {
-		role, err := f.HubClient.RbacV1().ClusterRoles().Get(ctx, "open-cluster-management:managedcluster:"+name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) && !want {
-			return nil
-		}
-		if err == nil && (len(role.Rules) > 1) != want {
-			err = fmt.Errorf("rules = %v", role.Rules)
-		}
-		return err
-	})
+	framework.Eventually(t, fmt.Sprintf("access of %s = %t", name, want), func(ctx context.Context) error { return f.access(ctx, name, want) })
+}
+
+// access returns an error unless a cluster has access to the hub, or no access if want is false.
+func (f *fleet) access(ctx context.Context, name string, want bool) error {
+	role, err := f.HubClient.RbacV1().ClusterRoles().Get(ctx, "open-cluster-management:managedcluster:"+name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) && !want {
+		return nil
+	}
+	if err == nil && (len(role.Rules) > 1) != want {
+		err = fmt.Errorf("rules of %s = %v", name, role.Rules)
+	}
+	return err
 }
 
 // TestRestore restores a snapshot while an agent is connected. Objects that the snapshot does not contain stay
@@ -290,8 +293,16 @@ func (f *fleet) revocationsHold(t *testing.T, denied, deleted, kept string) {
 		if acceptance := cluster.Status.Acceptance; !want && (acceptance == nil || acceptance.Accepted || !strings.Contains(acceptance.Reason, "snapshot")) {
 			t.Errorf("acceptance of %s after the restore = %+v, want a denial that names the snapshot", name, acceptance)
 		}
-		f.hasAccess(t, name, want)
+		if want {
+			f.hasAccess(t, name, true)
+		}
 	}
+	// The hub gives access to a cluster that joins later.
+	later := f.SilentCluster(t)
+	framework.Stays(t, "the revocation of access", func(ctx context.Context) error { return f.access(ctx, later, true) },
+		func(ctx context.Context) error {
+			return errors.Join(f.access(ctx, denied, false), f.access(ctx, deleted, false))
+		})
 }
 
 // markStays checks that users cannot remove the mark, which would make the agent delete objects.

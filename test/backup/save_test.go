@@ -98,7 +98,9 @@ func TestSnapshots(t *testing.T) {
 	status := framework.Must(save(t.Context(), data, file))(t)
 	took := time.Since(began)
 	after := writes.acknowledged()
-	t.Logf("snapshot of %d bytes and %d keys in %s, with %d writes meanwhile", status.SizeBytes, status.Keys, took, after.Len()-before.Len())
+	if after.Len() == before.Len() {
+		t.Errorf("writes during a snapshot of %s = 0, want at least one", took)
+	}
 	if status.SizeBytes < bulk<<20 || len(status.StoredVersions) == 0 {
 		t.Errorf("status = %+v, want at least %d MiB and the stored versions", status, bulk)
 	}
@@ -185,17 +187,18 @@ func fill(t *testing.T, f *framework.Fleet) {
 // killSaves kills save at random times. The file must not exist, or be complete.
 func killSaves(t *testing.T, data string, took time.Duration) {
 	t.Helper()
-	complete := 0
+	killed := 0
 	file := snapshotFile(t, "killed")
 	for i := range kills {
 		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}
-		killAfter(t, took*time.Duration(i)/(kills-2), "save", file, "--data-dir="+data)
+		if killAfter(t, took*time.Duration(i+1)/(kills-2), "save", file, "--data-dir="+data) {
+			killed++
+		}
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		complete++
 		if _, err := snapshot(t.Context(), "status", file); err != nil {
 			t.Errorf("snapshot of a killed process: %v", err)
 		}
@@ -206,22 +209,25 @@ func killSaves(t *testing.T, data string, took time.Duration) {
 	if entries := framework.Must(os.ReadDir(filepath.Dir(file)))(t); len(entries) != 1 {
 		t.Errorf("files after a complete save = %v, want the snapshot only", entries)
 	}
-	t.Logf("%d of %d killed saves were complete", complete, kills)
+	if killed == 0 {
+		t.Errorf("saves that were killed = 0 of %d, want at least one", kills)
+	}
 }
 
 // killRestores kills restore at random times. The directory must have no data, or all.
 func killRestores(t *testing.T, file string, revision int64) {
 	t.Helper()
-	complete := 0
+	killed := 0
 	began := time.Now()
 	framework.Must(snapshot(t.Context(), "restore", file, "--data-dir="+filepath.Join(t.TempDir(), "data")))(t)
 	took := time.Since(began)
 	for i := range kills {
 		dir := filepath.Join(t.TempDir(), "data")
-		killAfter(t, took*time.Duration(i)/(kills-2), "restore", file, "--data-dir="+dir)
-		_, err := os.Stat(filepath.Join(dir, "member"))
-		if err == nil {
-			complete++
+		if killAfter(t, took*time.Duration(i+1)/(kills-2), "restore", file, "--data-dir="+dir) {
+			killed++
+		}
+		if _, err := os.Stat(filepath.Join(dir, "member")); err == nil {
+			// The restore is complete.
 		} else if _, err := snapshot(t.Context(), "restore", file, "--data-dir="+dir); err != nil {
 			t.Errorf("restore after a killed one: %v", err)
 			continue
@@ -233,11 +239,14 @@ func killRestores(t *testing.T, file string, revision int64) {
 			t.Errorf("data of a killed restore = %+v, want the mark of a restore of revision %d", status, revision)
 		}
 	}
-	t.Logf("%d of %d killed restores were complete", complete, kills)
+	if killed == 0 {
+		t.Errorf("restores that were killed = 0 of %d, want at least one", kills)
+	}
 }
 
-// killAfter runs a command of apiserver snapshot and kills it after a time, unless it has ended.
-func killAfter(t *testing.T, delay time.Duration, args ...string) {
+// killAfter runs a command of apiserver snapshot and kills it after a time. It reports whether the command was killed, or
+// had ended by then.
+func killAfter(t *testing.T, delay time.Duration, args ...string) (killed bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), delay)
 	defer cancel()
@@ -245,7 +254,9 @@ func killAfter(t *testing.T, delay time.Duration, args ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := command.Run(); err != nil && ctx.Err() == nil {
+	err = command.Run()
+	if err != nil && ctx.Err() == nil {
 		t.Errorf("apiserver snapshot %s: %v", args[0], err)
 	}
+	return err != nil
 }

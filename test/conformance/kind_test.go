@@ -70,6 +70,9 @@ func forEachWithStatus(t *testing.T, check func(t *testing.T, p *place)) {
 func forEachOf(t *testing.T, kinds []kind, check func(t *testing.T, p *place)) {
 	t.Helper()
 	t.Parallel()
+	if len(kinds) == 0 {
+		t.Fatal("kinds = none, want at least one")
+	}
 	for _, k := range kinds {
 		t.Run(k.arg(), func(t *testing.T) {
 			t.Parallel()

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"open-cluster-management.io/hub-apiserver/test/await"
@@ -101,17 +102,22 @@ func TestListInPages(t *testing.T) {
 	})
 }
 
-// TestProtobufPreferred checks that the server answers a client that prefers protobuf and also
+// TestProtobufPreferred checks that the server answers in JSON if a client prefers protobuf and also
 // accepts JSON, like the hub's controllers.
 func TestProtobufPreferred(t *testing.T) {
 	forEach(t, func(t *testing.T, p *place) {
 		p.create(t)
 		for _, verb := range []string{http.MethodGet, http.MethodDelete} {
-			_, err := p.hub.kube.Discovery().RESTClient().Verb(verb).AbsPath(p.path(p.namespace)).
+			var contentType string
+			content, err := p.hub.kube.Discovery().RESTClient().Verb(verb).AbsPath(p.path(p.namespace)).
 				Param("labelSelector", p.selector()).
-				SetHeader("Accept", "application/vnd.kubernetes.protobuf,application/json").DoRaw(t.Context())
-			if err != nil {
-				t.Errorf("%s: %v", verb, err)
+				SetHeader("Accept", "application/vnd.kubernetes.protobuf,application/json").Do(t.Context()).ContentType(&contentType).Raw()
+			list := &unstructured.UnstructuredList{}
+			if err == nil {
+				err = list.UnmarshalJSON(content)
+			}
+			if err != nil || contentType != "application/json" || len(list.Items) != 1 {
+				t.Errorf("%s: content type %q with %d objects, error %v, want application/json with 1", verb, contentType, len(list.Items), err)
 			}
 		}
 	})

@@ -479,7 +479,8 @@ func (s *fixture) gone(name string) {
 	})
 }
 
-// took logs the time since an event. There is no limit.
+// took checks that an effect, which the caller has just seen, came as soon after an event as the documentation promises.
 func (s *fixture) took(what string, since time.Time) {
-	s.t.Logf("%s after %s", what, time.Since(since).Round(time.Millisecond))
+	s.t.Helper()
+	framework.Soon(s.t, what, since, framework.Prompt)
 }

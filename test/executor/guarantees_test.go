@@ -178,13 +178,13 @@ func TestExecutorRevocationIsNoticed(t *testing.T) {
 					s.denied(authorizationv1.ResourceAttributes{Verb: "update", Version: "v1", Resource: "configmaps", Namespace: s.namespace, Name: "object"})
 				} else {
 					s.refused(work.Name)
+					s.took("the revocation took effect", revoked)
 				}
 				position := s.now()
 				s.change(work.Name, func(spec *workv1.ManifestWorkSpec) {
 					spec.Workload.Manifests = rawManifests(s.configMap("object", "second"))
 				})
 				s.refused(work.Name)
-				s.took("the revocation took effect", revoked)
 				s.is("object", "first")
 				s.no("successful writes of ConfigMaps", s.since(position).of("configmaps", s.namespace).verbs(writing...).done())
 

@@ -179,13 +179,25 @@ func (a *approvalRaces) changes(t *testing.T) {
 		var wg sync.WaitGroup
 		var after *rbacv1alpha1.ClusterPermission
 		var errChange, errLabel, errApprove error
-		wg.Go(func() {
+		approve := func() { _, errApprove = a.approve(ctx, a.root[other], seen) }
+		change := func() {
 			after, errChange = a.alice[one].Patch(ctx, name, types.MergePatchType, setSubject(changed), metav1.PatchOptions{})
-		})
+		}
+		// The first approval comes before the change, and the second one after it. The others race.
+		switch round {
+		case 0:
+			approve()
+			change()
+		case 1:
+			change()
+			approve()
+		default:
+			wg.Go(change)
+			wg.Go(approve)
+		}
 		wg.Go(func() {
 			_, errLabel = a.alice[other].Patch(ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{"round":"%d"}}}`, round), metav1.PatchOptions{})
 		})
-		wg.Go(func() { _, errApprove = a.approve(ctx, a.root[other], seen) })
 		wg.Wait()
 		if err := errors.Join(errChange, errLabel); err != nil {
 			t.Fatal(err)
@@ -205,7 +217,9 @@ func (a *approvalRaces) changes(t *testing.T) {
 			t.Fatalf("round %d: delivered generation = %d after a conflict, want one before %d: %v", round, generation, seen.Generation, errApprove)
 		}
 	}
-	t.Logf("%d of %d approvals were before the change", inTime, rounds)
+	if inTime == 0 || inTime == rounds {
+		t.Errorf("approvals before the change = %d of %d, want some and not all", inTime, rounds)
+	}
 	// Two requests approve the last pending generation at once, one at each replica.
 	last := framework.Must(a.root[0].Get(ctx, name, metav1.GetOptions{}))(t)
 	var wg sync.WaitGroup

@@ -253,7 +253,7 @@ func (a *approvals) approvesOneGeneration(t *testing.T) {
 		t.Errorf("approval with an edited spec = %v, want 409", err)
 	}
 	a.isPending(t, framework.Must(a.GetPermission(t.Context(), name))(t), 2)
-	a.NoWorks(t, name)
+	a.notDelivered(t, name)
 
 	watcher := framework.Must(a.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Watch(t.Context(), metav1.ListOptions{
 		ResourceVersion: second.ResourceVersion, FieldSelector: "metadata.name=" + name,

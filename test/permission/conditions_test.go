@@ -225,6 +225,8 @@ func (o *overlaid) clearsCondition(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	// The condition is of the changed generation.
+	f.PermissionSays(t, framework.Cluster1, cp.Name, rbacv1alpha1.ConditionValidation, metav1.ConditionFalse, framework.Cluster1)
 	if after := framework.Must(workOf(ctx))(t); after.UID != before.UID || after.Generation != before.Generation {
 		t.Errorf("ManifestWork has UID %s and generation %d, want UID %s and generation %d", after.UID, after.Generation, before.UID, before.Generation)
 	}

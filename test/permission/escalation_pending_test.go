@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -157,19 +158,31 @@ func (a *approvals) readsRoleRefs(t *testing.T) {
 func (a *approvals) races(t *testing.T) {
 	const name = "raced"
 	a.asks(t, name)
+	const rounds = 20
 	approvals := 0
-	for round := range 20 {
+	for round := range rounds {
 		subject := fmt.Sprintf(`{"clusterRoleBinding":{"subject":{"name":"round-%d`, round)
 		framework.Must(a.change(t, a.alice, name, subject+`-seen"}}}`))(t)
 		seen := framework.Must(a.GetPermission(t.Context(), name))(t)
-		changed := make(chan error, 1)
-		go func() {
-			_, err := a.change(t, a.alice, name, subject+`-unseen"}}}`)
-			changed <- err
-		}()
-		_, err := approve(t.Context(), a.root, seen)
-		if err := <-changed; err != nil {
-			t.Fatal(err)
+		var err, errChange error
+		approves := func() { _, err = approve(t.Context(), a.root, seen) }
+		changes := func() { _, errChange = a.change(t, a.alice, name, subject+`-unseen"}}}`) }
+		// The first approval comes before the change, and the second one after it. The others race.
+		switch round {
+		case 0:
+			approves()
+			changes()
+		case 1:
+			changes()
+			approves()
+		default:
+			var wg sync.WaitGroup
+			wg.Go(changes)
+			approves()
+			wg.Wait()
+		}
+		if errChange != nil {
+			t.Fatal(errChange)
 		}
 		now := framework.Must(a.GetPermission(t.Context(), name))(t)
 		delivered, generation := now.Delivered()
@@ -187,5 +200,7 @@ func (a *approvals) races(t *testing.T) {
 		}
 		a.isPending(t, now, seen.Generation+1)
 	}
-	t.Logf("%d of 20 approvals were before the change", approvals)
+	if approvals == 0 || approvals == rounds {
+		t.Errorf("approvals before the change = %d of %d, want some and not all", approvals, rounds)
+	}
 }

@@ -53,7 +53,7 @@ func TestAutomaticApproval(t *testing.T) {
 	patch := []byte(`{"metadata":{"labels":{"changed":"yes"}}}`)
 	framework.Must(clusters.Patch(t.Context(), "by-user", mergePatch, patch, metav1.PatchOptions{}))(t)
 	framework.Eventually(t, "ManagedCluster by-user is denied and cleaned up", func(ctx context.Context) error { return h.isDenied(ctx, "by-user") })
-	if framework.Must(clusters.Get(t.Context(), "by-user", metav1.GetOptions{}))(t).Spec.HubAcceptsClient {
-		t.Error("hubAcceptsClient of by-user after its denial = true, want false")
-	}
+	h.request(t, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "by-user-later"}})
+	framework.Stays(t, "the denial of ManagedCluster by-user", func(ctx context.Context) error { return h.hubAccepts(ctx, "by-user-later") },
+		func(ctx context.Context) error { return h.isDenied(ctx, "by-user") })
 }

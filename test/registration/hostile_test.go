@@ -479,6 +479,8 @@ func (v *victim) certificates(t *testing.T, self string, config *rest.Config) {
 	for _, cluster := range []string{self, other} {
 		h.accept(t, cluster)
 	}
+	// A request after the decisions is approved, so the earlier ones are processed again by then.
+	h.issued(t, askForCertificate(t, renewed, agentSubject(self, "agent"), labelledWith(self)))
 	for what, asked := range bad {
 		request, err := h.HubClient.CertificatesV1().CertificateSigningRequests().Get(t.Context(), asked.name, metav1.GetOptions{})
 		if err != nil || len(request.Status.Certificate) > 0 || slices.ContainsFunc(request.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {

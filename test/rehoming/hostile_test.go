@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -79,11 +80,15 @@ func TestHostileObjects(t *testing.T) {
 	second.clusteradm(t, "hub", "adopt", file, "--dry-run")
 	ctx, stop := context.WithCancel(t.Context())
 	var attack sync.WaitGroup
+	var refused atomic.Int64
 	for range 4 {
 		attack.Go(func() {
 			for ctx.Err() == nil {
-				if _, err := requests.Create(ctx, request(victim.Name), metav1.CreateOptions{}); err == nil {
+				_, err := requests.Create(ctx, request(victim.Name), metav1.CreateOptions{})
+				if err == nil {
 					t.Error("the bootstrap identity has created a ManagedCluster with the name of an existing one")
+				} else if apierrors.IsAlreadyExists(err) || apierrors.IsForbidden(err) {
+					refused.Add(1)
 				}
 			}
 		})
@@ -91,6 +96,9 @@ func TestHostileObjects(t *testing.T) {
 	output = second.clusteradm(t, "hub", "adopt", file)
 	stop()
 	attack.Wait()
+	if refused.Load() == 0 {
+		t.Error("requests of the bootstrap identity that were refused during the adoption = 0, want at least one")
+	}
 	if !strings.Contains(output, "with epoch 1.") {
 		t.Errorf("output of clusteradm hub adopt does not contain the epoch 1:\n%s", output)
 	}

@@ -123,7 +123,19 @@ func TestRefused(t *testing.T) {
 		f.refused(t, write(t, bob, a), a, apierrors.IsForbidden, "spec.roleAssignments[0]: refused")
 		mayEverywhere(t, bob, bindSet("west"))
 		f.refused(t, write(t, bob, a), a, apierrors.IsForbidden, "spec.roleAssignments[0]: refused")
-		f.granted(t, a)
+		allowed := f.create(t, forSet("after-escalation", "ann", "east", "view"))
+		framework.Stays(t, "the absence of ClusterPermissions of a refused assignment", func(ctx context.Context) error {
+			if permissions, err := f.permissions(ctx, allowed); err != nil || len(permissions) == 0 {
+				return fmt.Errorf("ClusterPermissions of a later assignment = %d, error %w", len(permissions), err)
+			}
+			return nil
+		}, func(ctx context.Context) error {
+			permissions, err := f.permissions(ctx, a)
+			if err == nil && len(permissions) > 0 {
+				err = fmt.Errorf("ClusterPermissions = %d, want none", len(permissions))
+			}
+			return err
+		})
 	})
 	t.Run("permission for a cluster", func(t *testing.T) {
 		carl := f.author(t, "carl")

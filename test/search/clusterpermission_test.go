@@ -352,12 +352,9 @@ func (f *fleet) revokesPermissions(t *testing.T, m *marked) {
 		if err := change(); err != nil {
 			t.Fatal(err)
 		}
-		done := time.Since(start)
 		c.findsMarked(t, m, want...)
-		inSearches := time.Since(start)
 		wantEvents(t, watching, typed, granted...)
-		t.Logf("%s takes %v; searches follow after %v, the watch after %v", what,
-			done.Round(time.Millisecond), inSearches.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
+		framework.Soon(t, "searches and the watch follow "+what, start, framework.Prompt)
 	}
 	permissions := f.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1)
 	var cp *rbacv1alpha1.ClusterPermission

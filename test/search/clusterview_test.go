@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -215,8 +216,10 @@ func TestClusterViewWatch(t *testing.T) {
 	await("a change is reported", map[string]string{one: "1"})
 	viewer.gets(t, "managedclusters", two)
 	await("another granted cluster is added", map[string]string{one: "1", two: "1"})
+	revoked := time.Now()
 	revoke()
 	await("a revoked cluster is deleted", map[string]string{two: "1"})
+	framework.Soon(t, "the watch follows the revocation", revoked, followed)
 	label(one, "2")
 	label(two, "2")
 	await("changes continue", map[string]string{two: "2"})

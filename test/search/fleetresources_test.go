@@ -153,13 +153,15 @@ func fleetResourceVersions(t *testing.T, f *fleet) {
 		t.Errorf("list of a future version: error = %v, want Timeout with cause ResourceVersionTooLarge", err)
 	}
 	for _, bad := range []string{"yesterday", "-1"} {
-		if _, err := objects.List(ctx, metav1.ListOptions{ResourceVersion: bad}); err == nil {
-			t.Errorf("list at version %q succeeded, want an error", bad)
+		if _, err := objects.List(ctx, metav1.ListOptions{ResourceVersion: bad}); !apierrors.IsBadRequest(err) {
+			t.Errorf("list at version %q = %v, want 400", bad, err)
 		}
 		watching, err := objects.Watch(ctx, metav1.ListOptions{ResourceVersion: bad})
 		if err == nil {
 			watching.Stop()
-			t.Errorf("watch from version %q succeeded, want an error", bad)
+		}
+		if !apierrors.IsBadRequest(err) {
+			t.Errorf("watch from version %q = %v, want 400", bad, err)
 		}
 	}
 }

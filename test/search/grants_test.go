@@ -7,6 +7,7 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
@@ -15,6 +16,10 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
+
+// followed bounds the time in which searches and watches follow a change of RBAC on the hub. The answers to
+// SubjectAccessReviews are cached for ten seconds, so a server that sends reviews follows later.
+const followed = 8 * time.Second
 
 // TestSearchFollowsGrants checks that grants and revocations on the hub take effect in searches and in open watches.
 func TestSearchFollowsGrants(t *testing.T) { onShared(t, searchFollowsGrants) }
@@ -36,16 +41,14 @@ func searchFollowsGrants(t *testing.T, f *fleet) {
 		start := time.Now()
 		revoke := c.views(t, s.hidden.name)
 		finds(t, c.OCM, query, pods...)
-		inSearches := time.Since(start)
 		wantEvents(t, watching, watch.Added, pods...)
-		t.Logf("granted: searches follow after %v, the watch after %v", inSearches.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
+		framework.Soon(t, "searches and the watch follow a grant", start, followed)
 
 		start = time.Now()
 		revoke()
 		finds(t, c.OCM, query)
-		inSearches = time.Since(start)
 		wantEvents(t, watching, watch.Deleted, pods...)
-		t.Logf("revoked: searches follow after %v, the watch after %v", inSearches.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
+		framework.Soon(t, "searches and the watch follow a revocation", start, followed)
 	}
 }
 
@@ -69,12 +72,11 @@ func searchFollowsRolesOfTheHub(t *testing.T, f *fleet) {
 			t.Fatal(err)
 		}
 		finds(t, c.OCM, query, want...)
-		inSearches := time.Since(start)
 		now := sets.New(want...)
 		wantEvents(t, watching, watch.Deleted, sets.List(known.Difference(now))...)
 		wantEvents(t, watching, watch.Added, sets.List(now.Difference(known))...)
 		known = now
-		t.Logf("%s: searches follow after %v, the watch after %v", what, inSearches.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
+		framework.Soon(t, "searches and the watch follow "+what, start, followed)
 	}
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "lister"}, Rules: []rbacv1.PolicyRule{listing("", []string{"pods"})}}
 	takes("a binding without a role", func() error {
@@ -116,16 +118,14 @@ func searchFollowsNewClusters(t *testing.T, f *fleet) {
 	r := f.reporter(t)
 	resources, edges := r.shop()
 	r.has(t, resources, edges...)
-	start := time.Now()
 	finds(t, c.OCM, "kind:Deployment cluster:"+r.name, "deployment.payments.web")
-	t.Logf("found after %v", time.Since(start).Round(time.Millisecond))
 
 	if err := f.OCM.ClusterV1().ManagedClusters().Delete(t.Context(), r.name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	start = time.Now()
+	start := time.Now()
 	finds(t, f.OCM, "cluster:"+r.name)
-	t.Logf("resources of a deleted cluster are removed after %v", time.Since(start).Round(time.Millisecond))
+	framework.Soon(t, "the resources of a deleted cluster are removed", start, framework.Prompt)
 	framework.Eventually(t, "the Inventory of "+r.name+" does not exist", func(ctx context.Context) error {
 		list, err := f.OCM.SearchV1alpha1().Inventories(r.name).List(ctx, metav1.ListOptions{})
 		if err == nil && len(list.Items) > 0 {
@@ -133,8 +133,8 @@ func searchFollowsNewClusters(t *testing.T, f *fleet) {
 		}
 		return err
 	})
-	if _, err := postReport(t.Context(), r.agent.OCM, syncPath(r.name), true, map[string]any{}); err == nil {
-		t.Error("report of a deleted cluster succeeded, want an error")
+	if _, err := postReport(t.Context(), r.agent.OCM, syncPath(r.name), true, map[string]any{}); !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
+		t.Errorf("report of a deleted cluster = %v, want 403 or 404", err)
 	}
 	if err := localhub.JoinCluster(t.Context(), f.Hub, r.name); err != nil {
 		t.Fatal(err)

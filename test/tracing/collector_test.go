@@ -50,6 +50,16 @@ func text(attributes []*commonv1.KeyValue, key string) string {
 	return ""
 }
 
+// number returns the value of an integer attribute, or 0.
+func (s span) number(key string) int64 {
+	for _, attribute := range s.Attributes {
+		if attribute.Key == key {
+			return attribute.Value.GetIntValue()
+		}
+	}
+	return 0
+}
+
 func newCollector() (*collector, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -53,10 +53,16 @@ func TestStoredObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !slices.ContainsFunc(releases, func(release os.DirEntry) bool { return release.Name() == head }) {
+		t.Errorf("releases with stored objects = %v, want at least %s", releases, head)
+	}
 	for _, release := range releases {
 		t.Run(release.Name(), func(t *testing.T) {
 			t.Parallel()
 			objects := readStored(t, release.Name())
+			if len(objects) == 0 {
+				t.Fatal("stored objects = none, want at least one")
+			}
 			withData(t, func(ctx context.Context, client *clientv3.Client) {
 				for _, o := range objects {
 					if _, err := client.Put(ctx, keyOf(&o.row, o.object), string(o.raw)); err != nil {

@@ -28,19 +28,19 @@ func TestStandbyKubeconfig(t *testing.T) {
 	if _, err := loadStandby([]byte(standbyKubeconfig)); err != nil {
 		t.Errorf("loadStandby() = %v, want no error", err)
 	}
-	for _, replaced := range []struct{ old, new string }{
-		{`"token":"t"`, `"tokenFile":"/etc/passwd"`},
-		{`"token":"t"`, `"client-certificate":"/etc/passwd"`},
-		{`"token":"t"`, `"client-key":"/etc/passwd"`},
-		{`"token":"t"`, `"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"sh","interactiveMode":"Never"}`},
-		{`"token":"t"`, `"auth-provider":{"name":"x"}`},
-		{`"server":"https://standby"`, `"server":"https://standby","certificate-authority":"/etc/passwd"`},
-		{`"server":"https://standby"`, `"server":""`},
-		{`"current-context":"c"`, `"current-context":"d"`},
+	for _, replaced := range []struct{ old, new, why string }{
+		{`"token":"t"`, `"tokenFile":"/etc/passwd"`, "names a file or a program"},
+		{`"token":"t"`, `"client-certificate":"/etc/passwd"`, "names a file or a program"},
+		{`"token":"t"`, `"client-key":"/etc/passwd"`, "names a file or a program"},
+		{`"token":"t"`, `"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"sh","interactiveMode":"Never"}`, "names a file or a program"},
+		{`"token":"t"`, `"auth-provider":{"name":"x"}`, "names a file or a program"},
+		{`"server":"https://standby"`, `"server":"https://standby","certificate-authority":"/etc/passwd"`, "names a file"},
+		{`"server":"https://standby"`, `"server":""`, "has no address"},
+		{`"current-context":"c"`, `"current-context":"d"`, "does not exist"},
 	} {
 		text := strings.Replace(standbyKubeconfig, replaced.old, replaced.new, 1)
-		if _, err := loadStandby([]byte(text)); err == nil {
-			t.Errorf("loadStandby(%s) = no error, want one", text)
+		if _, err := loadStandby([]byte(text)); err == nil || !strings.Contains(err.Error(), replaced.why) {
+			t.Errorf("loadStandby(%s) = %v, want an error that contains %q", text, err, replaced.why)
 		}
 	}
 }

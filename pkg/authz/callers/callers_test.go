@@ -89,8 +89,8 @@ func TestBound(t *testing.T) {
 	if err := take(a); err != nil {
 		t.Errorf("Take() after a release = %v, want no error", err)
 	}
-	if err := take(a); err == nil {
-		t.Error("second Take() after a repeated release = nil, want an error")
+	if err := take(a); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("second Take() after a repeated release = %v, want status 429", err)
 	}
 	for _, r := range release {
 		r()

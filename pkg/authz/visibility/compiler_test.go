@@ -3,6 +3,7 @@ package visibility_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -270,17 +271,21 @@ func TestSubscribersOfReviewedScopesAreNotified(t *testing.T) {
 
 func TestNewValidates(t *testing.T) {
 	complete := rbacConfig(fake.NewClientset())
-	for name, change := range map[string]func(*visibility.Config){
-		"unknown mode":                  func(c *visibility.Config) { c.Mode = "Guess" },
-		"RBAC without informers":        func(c *visibility.Config) { c.RoleBindings = nil },
-		"Reviews without an authorizer": func(c *visibility.Config) { c.Mode = visibility.Reviews },
-		"Auto without a rules review":   func(c *visibility.Config) { c.Mode = visibility.Auto },
-		"Works without Delivered":       func(c *visibility.Config) { c.Works = c.Roles },
+	for want, change := range map[string]func(*visibility.Config){
+		`unsupported mode "Guess"`:    func(c *visibility.Config) { c.Mode = "Guess" },
+		"requires informers of Roles": func(c *visibility.Config) { c.RoleBindings = nil },
+		"requires Authorizer":         func(c *visibility.Config) { c.Mode = visibility.Reviews },
+		"requires RulesReview": func(c *visibility.Config) {
+			c.Mode, c.Authorizer = visibility.Auto, authorizer.AuthorizerFunc(nil)
+			c.HubClasses = func(context.Context) ([]visibility.Class, uint64, error) { return nil, 0, nil }
+			c.Clusters = func() []string { return nil }
+		},
+		"Works and Delivered must be set together": func(c *visibility.Config) { c.Works = c.Roles },
 	} {
 		config := complete
 		change(&config)
-		if _, err := visibility.New(config); err == nil {
-			t.Errorf("New(%s) = no error, want an error", name)
+		if _, err := visibility.New(config); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("New() = %v, want an error that contains %q", err, want)
 		}
 	}
 }

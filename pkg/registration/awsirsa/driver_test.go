@@ -282,8 +282,8 @@ func TestMappings(t *testing.T) {
 		}
 		return nil
 	}
-	if err := s.driver(entered).Provision(t.Context(), s.records.read(), false); err == nil {
-		t.Fatal("Provision() with a failing Cloud = nil, want an error")
+	if err := s.driver(entered).Provision(t.Context(), s.records.read(), false); err == nil || !strings.Contains(err.Error(), "ServiceFailure") {
+		t.Fatalf("Provision() with a failing Cloud = %v, want ServiceFailure", err)
 	}
 	s.has(1, 1, true)
 	s.revoke(s.driver(mapped))
@@ -325,8 +325,8 @@ func TestRefuses(t *testing.T) {
 			if why := d.Refuses(record); !strings.Contains(why, test.why) {
 				t.Errorf("Refuses() = %q, want a reason that contains %q", why, test.why)
 			}
-			if err := d.Provision(t.Context(), record, true); err == nil {
-				t.Error("Provision() = nil, want an error")
+			if err := d.Provision(t.Context(), record, true); err == nil || !strings.Contains(err.Error(), test.why) {
+				t.Errorf("Provision() = %v, want an error that contains %q", err, test.why)
 			}
 			if len(s.cloud.asked) > 0 {
 				t.Errorf("calls of the Cloud = %v, want none", s.cloud.asked)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -79,8 +80,10 @@ func testAccessChanges(t *testing.T, m *managed, hub *accesstest.Hub) {
 	hub.Await(t, accesstest.Cluster, "alice", access.Denied, "")
 	m.bind(t, "changes", "alice")
 	hub.Await(t, accesstest.Cluster, "alice", access.Allowed, "")
+	unbound := time.Now()
 	m.unbind(t, "changes")
 	hub.Await(t, accesstest.Cluster, "alice", access.Denied, "")
+	framework.Soon(t, "the revocation is reported", unbound, framework.Prompt)
 }
 
 // testAccessAnswers compares answers of the index with SubjectAccessReviews of the cluster.

@@ -65,7 +65,7 @@ func TestCheckCountsAllManifests(t *testing.T) {
 	if err := Check(half, &left, path.Index(0)); err != nil {
 		t.Fatal(err)
 	}
-	if err := Check(half, &left, path.Index(1)); err == nil {
-		t.Error("Check() of the second half = nil, want an error")
+	if err := Check(half, &left, path.Index(1)); err == nil || err.Field != "manifests[1]" || err.Type != field.ErrorTypeForbidden {
+		t.Errorf("Check() of the second half = %v, want Forbidden for manifests[1]", err)
 	}
 }
