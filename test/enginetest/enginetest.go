@@ -28,6 +28,7 @@ func Run(t *testing.T, open func(t *testing.T) search.Engine, options Options) {
 		{"Paging", testPaging},
 		{"Related", testRelated},
 		{"Completion", testCompletion},
+		{"Schema", testSchema},
 		{"Scope", testScopes},
 		{"Apply", testApply},
 		{"Changes", testChanges},

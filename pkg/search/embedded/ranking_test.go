@@ -19,7 +19,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
-	"open-cluster-management.io/hub-apiserver/test/enginetest"
 	"open-cluster-management.io/hub-apiserver/test/fleetgen"
 	"open-cluster-management.io/hub-apiserver/test/seed"
 )
@@ -37,8 +36,7 @@ var keptOrders = [][]search.Order{
 
 // changed returns a report with all kinds of changes: other values, names and namespaces, another
 // order in a list, removed values, and new and deleted resources.
-func changed(t *testing.T, r *rand.Rand, oracle search.Engine, full *search.Report, size int) *search.Report {
-	t.Helper()
+func changed(r *rand.Rand, oracle *naive, full *search.Report, size int) *search.Report {
 	report := &search.Report{Cluster: full.Cluster, Hub: full.Hub, Time: full.Time}
 	for range size {
 		original := full.Put[r.IntN(len(full.Put))]
@@ -69,9 +67,7 @@ func changed(t *testing.T, r *rand.Rand, oracle search.Engine, full *search.Repo
 		case 5:
 			resource.UID = full.Cluster + "/new-" + strconv.Itoa(r.IntN(100))
 		case 6:
-			if item, err := oracle.Get(t.Context(), visibility.Everything(), resource.UID); err != nil {
-				t.Fatal(err)
-			} else if item != nil {
+			if _, exists := oracle.resources[resource.UID]; exists {
 				report.Delete = append(report.Delete, resource.UID)
 				continue
 			}
@@ -97,13 +93,13 @@ func TestOrdersFollowChanges(t *testing.T) {
 	r := seed.Rand(t)
 	engine := open(t, t.TempDir(), embedded.Options{})
 	defer closed(t, engine)
-	oracle := enginetest.NewOracle()
+	oracle := &naive{resources: map[string]search.Resource{}, clusters: map[string]*search.Report{}}
 	options := fleetgen.Options{Clusters: 3, PerCluster: 600, Seed: r.Uint64()}
 	var reports []*search.Report
 	for i := range options.Clusters {
 		reports = append(reports, fleetgen.Cluster(options, i))
 		apply(t, engine, reports[i])
-		apply(t, oracle, reports[i])
+		oracle.apply(reports[i])
 	}
 	scopes := []visibility.Scope{
 		visibility.Everything(), visibilitytest.Scope(t, fleetgen.Policy(1, 1, 5), &user.DefaultInfo{Name: fleetgen.User}),
@@ -112,18 +108,14 @@ func TestOrdersFollowChanges(t *testing.T) {
 	// This number of changes is sufficient to create new bases of the rankings.
 	for round := range 40 {
 		for range 1 + r.IntN(3) {
-			report := changed(t, r, oracle, reports[r.IntN(len(reports))], 1+r.IntN(60))
+			report := changed(r, oracle, reports[r.IntN(len(reports))], 1+r.IntN(60))
 			apply(t, engine, report)
-			apply(t, oracle, report)
+			oracle.apply(report)
 		}
 		for _, by := range keptOrders {
 			scope, text := scopes[r.IntN(len(scopes))], texts[r.IntN(len(texts))]
 			q := parse(t, text)
-			whole, err := oracle.Search(t.Context(), scope, &search.Request{Query: q, Now: fleetgen.Epoch, Items: true, Limit: -1, OrderBy: by})
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := uids(whole.Items)
+			want := oracle.found(scope, &q, fleetgen.Epoch, by)
 			if diff := gocmp.Diff(want, pages(t, engine, scope, q, by, 1+r.IntN(400)), cmpopts.EquateEmpty()); diff != "" {
 				t.Fatalf("round %d: Search(%q) by %v (-want +got):\n%s", round, text, by, diff)
 			}
@@ -141,15 +133,20 @@ func TestOrdersFollowChanges(t *testing.T) {
 }
 
 // compareCompletion compares the values of a property without a query, which are cached.
-func compareCompletion(t *testing.T, engine, oracle search.Engine, scope visibility.Scope, property string) {
+func compareCompletion(t *testing.T, engine search.Engine, oracle *naive, scope visibility.Scope, property string) {
 	t.Helper()
 	if property == query.Cluster {
 		return
 	}
-	request := &search.CompletionRequest{Property: property, Now: fleetgen.Epoch, Limit: 1500}
-	completion := completed(t, engine, scope, request)
-	request.Limit = -1
-	want, got := counts(completed(t, oracle, scope, request)), counts(completion)
+	completion, err := engine.Complete(t.Context(), scope, &search.CompletionRequest{Property: property, Now: fleetgen.Epoch, Limit: 1500})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := oracle.values(oracle.found(scope, &query.Query{}, fleetgen.Epoch, nil), property)
+	got := map[string]int{}
+	for _, value := range completion.Values {
+		got[value.Value] = value.Count
+	}
 	if completion.More != (len(want) > 1500) || !completion.More && !maps.Equal(want, got) {
 		t.Fatalf("Complete(%s) (-want +got):\n%s", property, gocmp.Diff(want, got))
 	}
