@@ -18,6 +18,7 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -299,7 +300,7 @@ func (f *fleet) revocationsHold(t *testing.T, denied, deleted, kept string) {
 	}
 	// The hub gives access to a cluster that joins later.
 	later := f.SilentCluster(t)
-	framework.Stays(t, "the revocation of access", func(ctx context.Context) error { return f.access(ctx, later, true) },
+	await.Stays(t, "the revocation of access", func(ctx context.Context) error { return f.access(ctx, later, true) },
 		func(ctx context.Context) error {
 			return errors.Join(f.access(ctx, denied, false), f.access(ctx, deleted, false))
 		})

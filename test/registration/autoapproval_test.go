@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
@@ -54,6 +55,6 @@ func TestAutomaticApproval(t *testing.T) {
 	framework.Must(clusters.Patch(t.Context(), "by-user", mergePatch, patch, metav1.PatchOptions{}))(t)
 	framework.Eventually(t, "ManagedCluster by-user is denied and cleaned up", func(ctx context.Context) error { return h.isDenied(ctx, "by-user") })
 	h.request(t, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "by-user-later"}})
-	framework.Stays(t, "the denial of ManagedCluster by-user", func(ctx context.Context) error { return h.hubAccepts(ctx, "by-user-later") },
+	await.Stays(t, "the denial of ManagedCluster by-user", func(ctx context.Context) error { return h.hubAccepts(ctx, "by-user-later") },
 		func(ctx context.Context) error { return h.isDenied(ctx, "by-user") })
 }

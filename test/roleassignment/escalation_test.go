@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -124,7 +125,7 @@ func TestRefused(t *testing.T) {
 		mayEverywhere(t, bob, bindSet("west"))
 		f.refused(t, write(t, bob, a), a, apierrors.IsForbidden, "spec.roleAssignments[0]: refused")
 		allowed := f.create(t, forSet("after-escalation", "ann", "east", "view"))
-		framework.Stays(t, "the absence of ClusterPermissions of a refused assignment", func(ctx context.Context) error {
+		await.Stays(t, "the absence of ClusterPermissions of a refused assignment", func(ctx context.Context) error {
 			if permissions, err := f.permissions(ctx, allowed); err != nil || len(permissions) == 0 {
 				return fmt.Errorf("ClusterPermissions of a later assignment = %d, error %w", len(permissions), err)
 			}

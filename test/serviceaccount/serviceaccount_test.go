@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
@@ -339,7 +340,7 @@ func TestAccessFollowsTheAccounts(t *testing.T) {
 	}
 	// The server creates the Role of a later cluster, which has an account.
 	later := framework.CreateAccount(t, f.OCM, framework.NewAccount(f.SilentCluster(t), "later"))
-	framework.Stays(t, "the absence of the Role and the RoleBinding of a cluster without an account", func(ctx context.Context) error {
+	await.Stays(t, "the absence of the Role and the RoleBinding of a cluster without an account", func(ctx context.Context) error {
 		_, err := f.HubClient.RbacV1().Roles(later.Namespace).Get(ctx, accessRole, metav1.GetOptions{})
 		return err
 	}, absent)
