@@ -237,8 +237,8 @@ func TestWellKnownSets(t *testing.T) {
 	}
 	_, err := sets.Patch(ctx, clusterv1beta2.GlobalClusterSet, types.MergePatchType,
 		[]byte(`{"spec":{"clusterSelector":{"labelSelector":{"matchLabels":{"a":"b"}}}}}`), metav1.PatchOptions{})
-	if !apierrors.IsInvalid(err) || !slices.Equal(framework.InvalidFields(err), []string{"spec.clusterSelector"}) {
-		t.Errorf("Patch(selector of the set global) = %v, want 422 for spec.clusterSelector", err)
+	if !apierrors.IsInvalid(err) || !slices.Equal(framework.InvalidFields(err), []string{"spec.clusterSelector.labelSelector"}) {
+		t.Errorf("Patch(selector of the set global) = %v, want 422 for spec.clusterSelector.labelSelector", err)
 	}
 }
 
