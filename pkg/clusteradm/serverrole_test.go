@@ -76,7 +76,7 @@ func fakeHubAccount(t *testing.T, hub, account string) *fakeaws.Server {
 	if err := server.AddCluster(hub, fakeaws.ModeConfigMap); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := server.AddStaticOIDCProvider(account, fakeaws.ClusterIssuer(hub), []byte(`{"keys":[]}`)); err != nil {
+	if err := server.AddOIDCProvider(account, fakeaws.ClusterIssuer(hub), nil); err != nil {
 		t.Fatal(err)
 	}
 	key, err := server.AddUser(account, "admin", fakeaws.AdminPolicy)

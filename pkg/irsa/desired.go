@@ -93,18 +93,25 @@ func (d Desired) Validate() error {
 func ValidateResourceTags(tags map[string]string) error {
 	var errs []error
 	own := Identity{}.Tags()
+	// IAM compares keys without regard to case.
+	seen := map[string]bool{}
 	if limit := maxTags - len(own); len(tags) > limit {
 		errs = append(errs, fmt.Errorf("%d resource tags are more than %d", len(tags), limit))
 	}
 	for _, key := range slices.Sorted(maps.Keys(tags)) {
 		value := tags[key]
-		_, taken := own[key]
+		folded := strings.ToLower(key)
+		_, taken := own[folded]
+		twice := seen[folded]
+		seen[folded] = true
 		switch {
 		case key == "" || utf8.RuneCountInString(key) > maxTagKeyLength:
 			errs = append(errs, fmt.Errorf("key %.200q of a resource tag must have 1 to %d characters", key, maxTagKeyLength))
 		case taken:
 			errs = append(errs, fmt.Errorf("resource tag %q is one that the server sets itself", key))
-		case strings.HasPrefix(strings.ToLower(key), "aws:"):
+		case twice:
+			errs = append(errs, fmt.Errorf("key %q of a resource tag differs from another key only by case", key))
+		case strings.HasPrefix(folded, "aws:"):
 			errs = append(errs, fmt.Errorf("key %q of a resource tag must not have the prefix aws: of AWS itself", key))
 		case !tagPattern.MatchString(key):
 			errs = append(errs, fmt.Errorf("key %q of a resource tag may only have letters, digits, spaces and _.:/=+-@", key))

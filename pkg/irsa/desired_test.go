@@ -72,6 +72,8 @@ func TestValidateDesired(t *testing.T) {
 		"mapping":               func(d *irsa.Desired) { d.Mapping = "" },
 		"name of the managed":   func(d *irsa.Desired) { d.ClusterName = "" },
 		"sets itself":           func(d *irsa.Desired) { d.ResourceTags = map[string]string{"hub_cluster_name": "x"} },
+		"server sets itself":    func(d *irsa.Desired) { d.ResourceTags = map[string]string{"Hub_cluster_name": "x"} },
+		"only by case":          func(d *irsa.Desired) { d.ResourceTags = map[string]string{"team": "x", "Team": "y"} },
 		"aws:":                  func(d *irsa.Desired) { d.ResourceTags = map[string]string{"AWS:x": "x"} },
 		"1 to 128 characters":   func(d *irsa.Desired) { d.ResourceTags = map[string]string{"": "x"} },
 		"letters":               func(d *irsa.Desired) { d.ResourceTags = map[string]string{"a#": "x"} },

@@ -5,287 +5,152 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
+	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 )
 
-// policyKind is the kind of a policy document.
-type policyKind int
-
-const (
-	// identityPolicy grants permissions to its owner.
-	identityPolicy policyKind = iota
-	// trustPolicy names the principals that may assume a role.
-	trustPolicy
-)
+// AdminPolicy allows everything.
+const AdminPolicy = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`
 
 // policy is a policy document.
 type policy struct {
 	Version   string
-	ID        string `json:"Id,omitempty"`
-	Statement statements
+	Statement list[statement]
 }
 
 type statement struct {
-	Sid          string
-	Effect       string
-	Principal    *principals
-	NotPrincipal *principals
-	Action       texts
-	NotAction    texts
-	Resource     texts
-	NotResource  texts
-	// Condition is values by operator and key.
-	Condition map[string]map[string]texts
+	Sid, Effect string
+	Principal   principals
+	Action      list[string]
+	Resource    list[string]
+	Condition   struct {
+		// StringEquals are values by key. Other operators are not supported.
+		StringEquals map[string]list[string]
+	}
 }
 
-// texts is a string, or a list of strings.
-type texts []string
+// list is a value, or a list of values.
+type list[T any] []T
 
-// UnmarshalJSON reads either form. Conditions may have numbers and booleans as well.
-func (t *texts) UnmarshalJSON(data []byte) error {
-	var list []any
-	if err := json.Unmarshal(data, &list); err != nil {
-		var one any
-		if err := json.Unmarshal(data, &one); err != nil {
-			return err
-		}
-		list = []any{one}
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *list[T]) UnmarshalJSON(data []byte) error {
+	if data = bytes.TrimSpace(data); data[0] != '[' {
+		data = slices.Concat([]byte("["), data, []byte("]"))
 	}
-	*t = make(texts, 0, len(list))
-	for _, v := range list {
-		switch v := v.(type) {
-		case string:
-			*t = append(*t, v)
-		case bool, float64:
-			*t = append(*t, fmt.Sprint(v))
-		default:
-			return errors.New("must be a string or a list of strings")
-		}
-	}
-	return nil
-}
-
-// statements is a statement, or a list of them.
-type statements []statement
-
-// UnmarshalJSON reads either form.
-func (s *statements) UnmarshalJSON(data []byte) error {
-	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] == '{' {
-		data = slices.Concat([]byte("["), trimmed, []byte("]"))
-	}
-	var list []statement
-	if err := decodeStrictly(data, &list); err != nil {
-		return err
-	}
-	*s = list
-	return nil
+	return decodeStrictly(data, (*[]T)(l))
 }
 
 // principals are the principals of a statement, by kind: AWS, Federated, Service. The AWS
 // principal "*" matches every caller.
-type principals map[string]texts
+type principals map[string]list[string]
 
-// UnmarshalJSON reads "*" or the map.
+// UnmarshalJSON implements json.Unmarshaler.
 func (p *principals) UnmarshalJSON(data []byte) error {
-	var text string
-	if json.Unmarshal(data, &text) == nil {
-		if text != "*" {
-			return fmt.Errorf("invalid principal %q", text)
-		}
+	if string(data) == `"*"` {
 		*p = principals{"AWS": {"*"}}
 		return nil
 	}
-	var kinds map[string]texts
-	if err := json.Unmarshal(data, &kinds); err != nil {
-		return err
-	}
-	*p = kinds
-	return nil
+	return json.Unmarshal(data, (*map[string]list[string])(p))
 }
 
 func decodeStrictly(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("more than one JSON value")
-	}
-	return nil
+	return d.Decode(v)
 }
 
 var (
-	actionPattern      = regexp.MustCompile(`^(\*|[a-z0-9-]+:[A-Za-z0-9*?]+)$`)
-	conditionOperators = regexp.MustCompile(`^(ForAllValues:|ForAnyValue:)?(String(Not)?(Equals|Like|EqualsIgnoreCase)|Numeric(Not)?Equals|Numeric(Less|Greater)Than(Equals)?|Date(Not)?Equals|Date(Less|Greater)Than(Equals)?|Bool|BinaryEquals|(Not)?IpAddress|Arn(Not)?(Equals|Like)|Null)(IfExists)?$`)
+	actionPattern = regexp.MustCompile(`^(\*|[a-z0-9-]+:[A-Za-z0-9*?]+)$`)
+	// principalPatterns are the patterns of principals by kind.
+	principalPatterns = map[string]*regexp.Regexp{
+		"AWS": regexp.MustCompile(`^(\*|\d{12}|A(RO|ID)A[A-Z0-9]{17}|arn:[a-z-]+:iam::\d{12}:(root|(role|user)/[!-~]*[\w+=,.@-]+)|` +
+			`arn:[a-z-]+:sts::\d{12}:assumed-role/[\w+=,.@-]+/[\w+=,.@-]+)$`),
+		"Federated": regexp.MustCompile(`^arn:[a-z-]+:iam::\d{12}:oidc-provider/\S+$`),
+		"Service":   regexp.MustCompile(`\.amazonaws\.com(\.cn)?$`),
+	}
 )
 
-// parsePolicy parses a document, or returns an error if AWS would reject it.
-func parsePolicy(document string, kind policyKind) (*policy, error) {
-	if strings.TrimSpace(document) == "" {
-		return nil, errors.New("the policy document is empty")
-	}
+// parsePolicy parses a trust policy or an identity policy, or returns an error if AWS would reject it.
+func parsePolicy(document string, trust bool) (*policy, error) {
 	p := &policy{}
+	if !json.Valid([]byte(document)) {
+		return nil, errors.New("syntax errors in policy")
+	}
 	if err := decodeStrictly([]byte(document), p); err != nil {
 		return nil, fmt.Errorf("syntax errors in policy: %w", err)
 	}
-	if p.Version != "2012-10-17" && p.Version != "2008-10-17" {
-		return nil, fmt.Errorf("the policy must contain a valid version string, not %q", p.Version)
+	if p.Version != "2012-10-17" || len(p.Statement) == 0 {
+		return nil, errors.New("syntax errors in policy: it must have a valid version and a statement")
 	}
-	if len(p.Statement) == 0 {
-		return nil, errors.New("syntax errors in policy: no statement")
-	}
-	ids := map[string]bool{}
 	for _, st := range p.Statement {
-		if st.Sid != "" && ids[st.Sid] {
-			return nil, fmt.Errorf("statement ids (SID) in a single policy must be unique: %q", st.Sid)
-		}
-		ids[st.Sid] = true
-		if err := st.check(kind); err != nil {
+		if err := st.check(trust); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
 }
 
-func (st *statement) check(kind policyKind) error {
-	if st.Effect != "Allow" && st.Effect != "Deny" {
-		return fmt.Errorf("invalid effect %q", st.Effect)
+func (st *statement) check(trust bool) error {
+	if st.Effect != "Allow" && st.Effect != "Deny" || len(st.Action) == 0 {
+		return errors.New("policy statement must contain a valid effect and actions")
 	}
-	if (len(st.Action) == 0) == (len(st.NotAction) == 0) {
-		return errors.New("policy statement must contain either actions or not-actions")
-	}
-	for _, action := range slices.Concat(st.Action, st.NotAction) {
-		if !actionPattern.MatchString(action) {
-			return fmt.Errorf("actions/conditions must be prefixed by a vendor, e.g., iam, sdb, ec2, etc.: %q", action)
-		}
-		if kind == trustPolicy && !strings.HasPrefix(action, "sts:") {
-			return fmt.Errorf("AssumeRole policy may only specify STS AssumeRole actions, not %q", action)
+	for _, action := range st.Action {
+		if !actionPattern.MatchString(action) || trust && !strings.HasPrefix(action, "sts:") {
+			return fmt.Errorf("invalid action %q", action)
 		}
 	}
-	for operator, keys := range st.Condition {
-		if !conditionOperators.MatchString(operator) {
-			return fmt.Errorf("invalid condition type: %s", operator)
-		}
-		for key := range keys {
-			if !strings.Contains(key, ":") {
-				return fmt.Errorf("actions/conditions must be prefixed by a vendor, e.g., iam, sdb, ec2, etc.: %q", key)
-			}
+	for key := range st.Condition.StringEquals {
+		if !strings.Contains(key, ":") {
+			return fmt.Errorf("condition key %q must be prefixed by a vendor", key)
 		}
 	}
-	switch kind {
-	case trustPolicy:
-		if len(st.Resource)+len(st.NotResource) > 0 {
-			return errors.New("has prohibited field Resource")
-		}
-		if st.NotPrincipal != nil {
-			return errors.New("has prohibited field NotPrincipal")
-		}
-		if st.Principal == nil || len(*st.Principal) == 0 {
-			return errors.New("missing required field Principal")
-		}
-		return st.Principal.check()
-	default:
-		if st.Principal != nil || st.NotPrincipal != nil {
-			return errors.New("policy document should not specify a principal")
-		}
-		if (len(st.Resource) == 0) == (len(st.NotResource) == 0) {
-			return errors.New("policy statement must contain resources")
-		}
-		for _, resource := range slices.Concat(st.Resource, st.NotResource) {
-			if resource != "*" && strings.Count(resource, ":") < 5 {
-				return fmt.Errorf("resource %s must be in ARN format or \"*\"", resource)
-			}
-		}
+	if trust != (len(st.Principal) > 0) || trust != (len(st.Resource) == 0) {
+		return errors.New("trust policies must have principals and no resources, and identity policies the reverse")
 	}
-	return nil
-}
-
-func (p principals) check() error {
-	for kind, names := range p {
-		if len(names) == 0 {
-			return fmt.Errorf("invalid principal in policy: no %s principal", kind)
-		}
+	for kind, names := range st.Principal {
 		for _, name := range names {
-			var ok bool
-			switch kind {
-			case "AWS":
-				a, isARN := parseARN(name)
-				ok = name == "*" || accountIDPattern.MatchString(name) || principalIDPattern.MatchString(name) ||
-					isARN && accountIDPattern.MatchString(a.AccountID) && principalResource.MatchString(a.Service+":"+a.Resource)
-			case "Federated":
-				ok = federatedPattern.MatchString(name)
-			case "Service":
-				ok = strings.HasSuffix(name, ".amazonaws.com") || strings.HasSuffix(name, ".amazonaws.com.cn")
-			}
-			if !ok {
+			if pattern := principalPatterns[kind]; pattern == nil || !pattern.MatchString(name) {
 				return fmt.Errorf("invalid principal in policy: %q:%q", kind, name)
 			}
 		}
 	}
-	return nil
-}
-
-var (
-	principalIDPattern = regexp.MustCompile(`^A(RO|ID)A[A-Z0-9]{17}$`)
-	principalResource  = regexp.MustCompile(`^(iam:(root|(role|user)/[!-~]*[\w+=,.@-]+)|sts:assumed-role/[\w+=,.@-]+/[\w+=,.@-]+)$`)
-	federatedPattern   = regexp.MustCompile(`^(arn:[a-z-]+:iam::\d{12}:(oidc-provider|saml-provider)/\S+|[a-z0-9.-]+\.[a-z]+)$`)
-)
-
-// principalARNs returns the users and roles that the policy names.
-func (p *policy) principalARNs() []string {
-	var arns []string
-	for _, st := range p.Statement {
-		if st.Principal == nil {
-			continue
-		}
-		for _, name := range (*st.Principal)["AWS"] {
-			if a, ok := parseARN(name); ok && a.Service == "iam" {
-				arns = append(arns, name)
-			}
+	for _, resource := range st.Resource {
+		if resource != "*" && !arn.IsARN(resource) {
+			return fmt.Errorf("resource %s must be in ARN format or \"*\"", resource)
 		}
 	}
-	return arns
+	return nil
 }
 
 // conditionContext contains the values of condition keys, by key in lower case.
 type conditionContext map[string]string
 
-// decision is the result of policies for a request.
-type decision int
-
 const (
-	notAllowed decision = iota
-	allowed
-	denied
+	allowed    = iamtypes.PolicyEvaluationDecisionTypeAllowed
+	denied     = iamtypes.PolicyEvaluationDecisionTypeExplicitDeny
+	notAllowed = iamtypes.PolicyEvaluationDecisionTypeImplicitDeny
 )
 
 // decide returns the decision of identity policies about an action on a resource.
-func decide(policies []*policy, action, resource string, c conditionContext) decision {
-	return evaluate(policies, c, func(st *statement) bool {
-		return st.matchesAction(action) &&
-			(len(st.Resource) > 0 && anyMatches(st.Resource, resource) ||
-				len(st.NotResource) > 0 && !anyMatches(st.NotResource, resource))
-	})
+func decide(policies []*policy, action, resource string, c conditionContext) iamtypes.PolicyEvaluationDecisionType {
+	return evaluate(policies, c, func(st *statement) bool { return st.matchesAction(action) && matches(st.Resource, resource) })
 }
 
 // evaluate returns the decision of the statements that match the request. A denial takes precedence.
-func evaluate(policies []*policy, c conditionContext, about func(*statement) bool) decision {
+func evaluate(policies []*policy, c conditionContext, about func(*statement) bool) iamtypes.PolicyEvaluationDecisionType {
 	result := notAllowed
 	for _, p := range policies {
 		for i := range p.Statement {
 			st := &p.Statement[i]
-			if !about(st) {
-				continue
-			}
-			holds, known := st.conditionsHold(c)
-			if st.Effect == "Deny" && (holds || !known) {
+			switch {
+			case !about(st) || !st.holds(c):
+			case st.Effect == "Deny":
 				return denied
-			}
-			if st.Effect == "Allow" && holds && known {
+			default:
 				result = allowed
 			}
 		}
@@ -293,83 +158,25 @@ func evaluate(policies []*policy, c conditionContext, about func(*statement) boo
 	return result
 }
 
+// matchesAction compares actions without regard to case.
 func (st *statement) matchesAction(action string) bool {
-	// Actions are compared without regard to case.
-	lower := func(ts texts) texts {
-		out := make(texts, len(ts))
-		for i, t := range ts {
-			out[i] = strings.ToLower(t)
-		}
-		return out
-	}
-	action = strings.ToLower(action)
-	return len(st.Action) > 0 && anyMatches(lower(st.Action), action) ||
-		len(st.NotAction) > 0 && !anyMatches(lower(st.NotAction), action)
+	return slices.ContainsFunc(st.Action, func(p string) bool { return matches([]string{strings.ToLower(p)}, strings.ToLower(action)) })
 }
 
-// conditionsHold reports whether all conditions hold, and whether the server can evaluate all
-// of them. A condition that it cannot evaluate must allow nothing.
-func (st *statement) conditionsHold(c conditionContext) (holds, known bool) {
-	holds, known = true, true
-	for operator, keys := range st.Condition {
-		base, ifExists := strings.CutSuffix(operator, "IfExists")
-		for key, want := range keys {
-			got, exists := c[strings.ToLower(key)]
-			if base == "Null" {
-				holds = holds && slices.Contains(want, fmt.Sprint(!exists))
-				continue
-			}
-			match, negated, ok := comparison(base)
-			if !ok {
-				known = false
-				continue
-			}
-			if !exists {
-				holds = holds && (ifExists || negated)
-				continue
-			}
-			any := slices.ContainsFunc(want, func(w string) bool { return match(w, got) })
-			holds = holds && any != negated
-		}
-	}
-	return holds, known
-}
-
-func comparison(operator string) (match func(want, got string) bool, negated, ok bool) {
-	negated = strings.Contains(operator, "Not")
-	switch strings.Replace(operator, "Not", "", 1) {
-	case "StringEquals":
-		match = func(want, got string) bool { return want == got }
-	case "StringEqualsIgnoreCase", "Bool":
-		match = strings.EqualFold
-	case "StringLike", "ArnEquals", "ArnLike":
-		match = wildcardMatch
-	}
-	return match, negated, match != nil
-}
-
-func anyMatches(patterns texts, s string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return wildcardMatch(p, s) })
-}
-
-// wildcardMatch matches all of s against a pattern with * and ?.
-func wildcardMatch(pattern, s string) bool {
-	star, mark := -1, 0
-	p, i := 0, 0
-	for i < len(s) {
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, mark = p, i
-			p++
-		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == s[i]):
-			p++
-			i++
-		case star >= 0:
-			mark++
-			p, i = star+1, mark
-		default:
+// holds reports whether all conditions of the statement hold.
+func (st *statement) holds(c conditionContext) bool {
+	for key, want := range st.Condition.StringEquals {
+		if got, exists := c[strings.ToLower(key)]; !exists || !slices.Contains(want, got) {
 			return false
 		}
 	}
-	return strings.Trim(pattern[p:], "*") == ""
+	return true
+}
+
+// matches reports whether a pattern with * and ? matches all of s.
+func matches(patterns []string, s string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		expression := strings.NewReplacer(`\*`, `.*`, `\?`, `.`).Replace(regexp.QuoteMeta(p))
+		return regexp.MustCompile(`^(?s:` + expression + `)$`).MatchString(s)
+	})
 }

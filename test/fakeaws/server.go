@@ -3,17 +3,23 @@ package fakeaws
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"k8s.io/utils/clock"
+	"github.com/google/uuid"
 )
 
 const (
@@ -23,148 +29,88 @@ const (
 
 	// maxBody bounds the body of a request. The largest requests contain a policy document.
 	maxBody = 1 << 20
-	// maxCalls bounds the memory for the recorded calls of a long-running server.
-	maxCalls = 200_000
+
+	withWebIdentity = "AssumeRoleWithWebIdentity"
 )
 
-// TrustPrincipals determines which principals of a trust policy must exist when it is
-// written.
-type TrustPrincipals string
-
-const (
-	// ExistInKnownAccounts requires the principals of the server's accounts to exist.
-	ExistInKnownAccounts TrustPrincipals = ""
-	// ExistAlways requires all principals to exist, as AWS does.
-	ExistAlways TrustPrincipals = "Always"
-	// NeedNotExist accepts any principal.
-	NeedNotExist TrustPrincipals = "NeedNotExist"
-)
+// globalRegions are the regions of IAM by partition.
+var globalRegions = map[string]string{"aws": "us-east-1", "aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}
 
 // Options are the options of a Server. The zero value is useful.
 type Options struct {
-	// Addr is the listen address; 127.0.0.1:0 if empty.
-	Addr string
 	// StateFile is the file that keeps the state over restarts, if set. It contains secrets.
 	StateFile string
 	// Region is the region in Env. The default is the region of IAM in the account's partition.
 	Region string
-	// TrustPrincipals determines which principals of trust policies must exist.
-	TrustPrincipals TrustPrincipals
 	// UnseenByEKS is the number of calls of CreateAccessEntry that do not find a new role:
 	// AWS is eventually consistent.
 	UnseenByEKS int
-	// Clock defaults to the real clock.
-	Clock clock.PassiveClock
 }
 
 // Server simulates AWS. It is safe for concurrent use.
 type Server struct {
-	options  Options
-	clock    clock.PassiveClock
-	listener net.Listener
-	http     *http.Server
-	cancel   context.CancelFunc
-	// configFile is an empty configuration of the SDKs.
-	configFile string
+	options Options
+	http    *httptest.Server
+	cancel  context.CancelFunc
 
-	servingMu sync.Mutex
-	closed    bool
-	serving   sync.WaitGroup // the listener and every request
-
-	mu      sync.Mutex
-	state   *state
-	awsAuth map[string]func() (*ConfigMapData, error) // by cluster ARN
+	mu    sync.Mutex
+	state *state
+	// awsAuth are the readers of aws-auth by cluster ARN, and verifiers those of tokens by provider ARN.
+	awsAuth   map[string]func() (string, error)
+	verifiers map[string]TokenVerifier
 	// sessionLimit is the maximum duration of a session, or 0 for no limit.
 	sessionLimit time.Duration
-
-	callsMu sync.Mutex
-	calls   []Call
-	faults  func(Call) Fault
+	calls        []Call
+	faults       func(Call) Fault
 }
 
 // New starts a server, which runs until Close.
 func New(options Options) (*Server, error) {
-	if options.Region != "" && partitionOf(options.Region) == "" {
-		return nil, fmt.Errorf("unknown region %q", options.Region)
-	}
 	st, err := loadState(options.StateFile)
 	if err != nil {
 		return nil, err
 	}
-	configFile, err := emptyConfig()
-	if err != nil {
-		return nil, err
-	}
-	listener, err := net.Listen("tcp", cmp.Or(options.Addr, "127.0.0.1:0"))
-	if err != nil {
-		return nil, fmt.Errorf("listening: %w", errors.Join(err, os.Remove(configFile)))
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
-		options: options, clock: options.Clock, listener: listener, cancel: cancel,
-		configFile: configFile, state: st, awsAuth: map[string]func() (*ConfigMapData, error){},
+		options: options, cancel: cancel, state: st,
+		awsAuth: map[string]func() (string, error){}, verifiers: map[string]TokenVerifier{},
 	}
-	if s.clock == nil {
-		s.clock = clock.RealClock{}
-	}
-	s.http = &http.Server{
-		Handler:           http.HandlerFunc(s.serve),
-		ReadHeaderTimeout: 10 * time.Second,
-		BaseContext:       func(net.Listener) context.Context { return ctx },
-	}
-	s.serving.Go(func() {
-		// Serve returns after Close, which returns the error.
-		_ = s.http.Serve(listener)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/{$}", s.serveQuery)
+	mux.HandleFunc("POST "+tokenReviewPath+"{cluster...}", s.serveTokenReview)
+	mux.HandleFunc("/", func(w http.ResponseWriter, hr *http.Request) {
+		failJSON(w, errorf("UnknownOperationException", "%s %s is not supported by this server", hr.Method, hr.URL.Path))
 	})
+	for pattern, operation := range eksOperations {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, hr *http.Request) { s.serveEKS(w, hr, operation.name, operation.run) })
+	}
+	s.http = httptest.NewUnstartedServer(mux)
+	s.http.Config.BaseContext = func(net.Listener) context.Context { return ctx }
+	s.http.Start()
 	return s, nil
-}
-
-// emptyConfig writes a configuration with an empty profile.
-func emptyConfig() (string, error) {
-	f, err := os.CreateTemp("", "fakeaws-*.config")
-	if err != nil {
-		return "", fmt.Errorf("making a configuration: %w", err)
-	}
-	_, err = f.WriteString("[default]\n")
-	if err = errors.Join(err, f.Close()); err != nil {
-		return "", fmt.Errorf("making a configuration: %w", errors.Join(err, os.Remove(f.Name())))
-	}
-	return f.Name(), nil
 }
 
 // Close stops the server, ends delayed calls and returns when all requests have ended.
 func (s *Server) Close() error {
-	s.servingMu.Lock()
-	first := !s.closed
-	s.closed = true
-	s.servingMu.Unlock()
-	if !first {
-		s.serving.Wait()
-		return nil
-	}
 	s.cancel()
-	err := s.http.Close()
-	s.serving.Wait()
-	if err = errors.Join(err, os.Remove(s.configFile)); err != nil {
-		return fmt.Errorf("closing: %w", err)
-	}
+	s.http.Close()
 	return nil
 }
 
 // URL returns the endpoint of all services.
-func (s *Server) URL() string { return "http://" + s.listener.Addr().String() }
+func (s *Server) URL() string { return s.http.URL }
 
 // Env returns the environment variables, as KEY=value, with which the SDKs and the aws command
 // line use this server only, as the owner of the key. With an empty key, the credentials come
 // from other variables, such as AWS_WEB_IDENTITY_TOKEN_FILE.
 func (s *Server) Env(key AccessKey) []string {
-	region := s.options.Region
+	partition := "aws"
 	s.mu.Lock()
-	if a := s.state.Accounts[key.AccountID]; a != nil && partitionOf(region) != a.Partition {
-		region = globalRegions[a.Partition]
+	if a := s.state.Accounts[key.AccountID]; a != nil {
+		partition = a.Partition
 	}
 	s.mu.Unlock()
-	region = cmp.Or(region, globalRegions["aws"])
+	region := cmp.Or(s.options.Region, globalRegions[partition])
 	env := []string{
 		"AWS_REGION=" + region,
 		"AWS_DEFAULT_REGION=" + region,
@@ -177,10 +123,9 @@ func (s *Server) Env(key AccessKey) []string {
 		"AWS_USE_FIPS_ENDPOINT=false",
 		"AWS_USE_DUALSTACK_ENDPOINT=false",
 		"AWS_EC2_METADATA_DISABLED=true",
-		// Some SDKs reject an empty profile name.
-		"AWS_PROFILE=default",
-		"AWS_CONFIG_FILE=" + s.configFile,
-		"AWS_SHARED_CREDENTIALS_FILE=" + s.configFile,
+		"AWS_PROFILE=",
+		"AWS_CONFIG_FILE=" + os.DevNull,
+		"AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
 		"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI=",
 		"AWS_CONTAINER_CREDENTIALS_FULL_URI=",
 		"AWS_ACCESS_KEY_ID=" + key.ID,
@@ -196,168 +141,255 @@ func (s *Server) Env(key AccessKey) []string {
 
 // apiError is an error response.
 type apiError struct {
-	Code, Message string
-	Status        int
-	// Fields are additional members of an EKS error.
-	Fields map[string]string
+	code, message string
+	status        int
+	// injected errors have the code that the fault names.
+	injected bool
 }
 
-func (e *apiError) Error() string { return e.Code + ": " + e.Message }
+func (e *apiError) Error() string { return e.code + ": " + e.message }
 
-func errorf(status int, code, format string, args ...any) *apiError {
-	return &apiError{Code: code, Message: fmt.Sprintf(format, args...), Status: status}
+// statuses are the HTTP statuses of errors that are not 400.
+var statuses = map[string]int{
+	"AccessDenied": http.StatusForbidden, "ExpiredToken": http.StatusForbidden, "InvalidClientTokenId": http.StatusForbidden,
+	"MissingAuthenticationToken": http.StatusForbidden, "SignatureDoesNotMatch": http.StatusForbidden,
+	"NoSuchEntity": http.StatusNotFound, "ResourceNotFoundException": http.StatusNotFound, "NotFoundException": http.StatusNotFound,
+	"UnknownOperationException": http.StatusNotFound,
+	"EntityAlreadyExists":       http.StatusConflict, "ResourceInUseException": http.StatusConflict, "DeleteConflict": http.StatusConflict,
+	"LimitExceeded": http.StatusConflict, "InternalFailure": http.StatusInternalServerError,
 }
 
-// request is a call in progress.
-type request struct {
-	http    *http.Request
-	body    []byte
-	id      string
-	now     time.Time
-	service string
-	op      *operation
-	name    string            // of the operation
-	params  map[string]string // of the Query protocol, or the path and query of EKS
-	input   eksInput
-	key     *credential // nil without a signature
-	region  string
-	caller  *principal
-	// prepared is the result of operation.prepare.
-	prepared any
+func errorf(code, format string, args ...any) *apiError {
+	return &apiError{code: code, message: fmt.Sprintf(format, args...), status: cmp.Or(statuses[code], http.StatusBadRequest)}
 }
 
-// permission is an action on a resource.
-type permission struct{ action, resource string }
-
-// operation is an operation of a service.
-type operation struct {
-	// unsigned operations need no signature.
-	unsigned bool
-	// required are the members, by their names on the wire, that the request must have.
-	// Members that are elements of the path are not listed.
-	required []string
-	// invalid is the error code for a required member of EKS that is missing;
-	// InvalidParameterException if empty.
-	invalid string
-	// resource returns the ARN on which the caller needs permission. Nil requires no permission.
-	resource func(s *Server, r *request) string
-	// alsoNeeds returns additional permissions that the request requires, if not nil.
-	alsoNeeds func(r *request) []permission
-	// prepare runs without s.mu, and may block.
-	prepare func(s *Server, r *request) *apiError
-	// run executes the operation and returns the response: a node of XML, or a value to
-	// encode as JSON. It runs with s.mu held.
-	run func(s *Server, r *request) (any, *apiError)
-	// writes is set if the operation changes the state.
-	writes bool
+func validationError(format string, args ...any) *apiError {
+	return errorf("ValidationError", "1 validation error detected: "+format, args...)
 }
 
-// begin adds a request to serving, or returns false if the server is closed.
-func (s *Server) begin() bool {
-	s.servingMu.Lock()
-	defer s.servingMu.Unlock()
-	if s.closed {
-		return false
+// eksCodes are the error codes of EKS for errors that all services have.
+var eksCodes = map[string]string{
+	"SignatureDoesNotMatch": "InvalidSignatureException", "InvalidClientTokenId": "UnrecognizedClientException",
+	"MissingAuthenticationToken": "MissingAuthenticationTokenException", "ExpiredToken": "ExpiredTokenException",
+	"AccessDenied": "AccessDeniedException", "InternalFailure": "ServerException", "Throttling": "ThrottlingException",
+	"ServiceUnavailable": "ServiceUnavailableException",
+}
+
+// response returns an error of an operation as the service returns it.
+func (c *call) response(err error) *apiError {
+	var e *apiError
+	if !errors.As(err, &e) {
+		e = errorf("InternalFailure", "%v", err)
 	}
-	s.serving.Add(1)
-	return true
+	if code := eksCodes[e.code]; code != "" && c.Service == serviceEKS && !e.injected {
+		return &apiError{code: code, message: e.message, status: e.status}
+	}
+	return e
 }
 
-func (s *Server) serve(w http.ResponseWriter, hr *http.Request) {
-	if !s.begin() {
-		panic(http.ErrAbortHandler)
+// call is a call in progress.
+type call struct {
+	Call
+	http   *http.Request
+	body   []byte
+	now    time.Time
+	key    *credential // nil without a signature
+	caller *principal
+	region string
+	// identity is the identity in a verified token.
+	identity *webIdentity
+}
+
+// operation executes a call. The result is marshaled in XML for IAM and STS, in JSON for EKS. It
+// runs with s.mu held.
+type operation func(s *Server, c *call) (result any, err error)
+
+// queryOperations are the operations of IAM and STS, by the version of the API and the name.
+var queryOperations = map[string]map[string]operation{"2010-05-08": iamOperations, "2011-06-15": stsOperations}
+
+// serveQuery serves IAM and STS: form parameters, and responses in XML.
+func (s *Server) serveQuery(w http.ResponseWriter, hr *http.Request) {
+	c := &call{http: hr, now: time.Now(), Call: Call{Service: serviceSTS, Parameters: map[string]string{}}}
+	result, err := func() (any, error) {
+		var err error
+		if c.body, err = io.ReadAll(http.MaxBytesReader(w, hr.Body, maxBody)); err != nil {
+			return nil, validationError("%v", err)
+		}
+		form, err := url.ParseQuery(hr.URL.RawQuery + "&" + string(c.body))
+		if err != nil {
+			return nil, errorf("MalformedQueryString", "%v", err)
+		}
+		for name, values := range form {
+			if !strings.HasPrefix(name, "X-Amz-") {
+				c.Parameters[name] = strings.Join(values, ",")
+			}
+		}
+		version := c.Parameters["Version"]
+		c.Operation = c.Parameters["Action"]
+		delete(c.Parameters, "Version")
+		delete(c.Parameters, "Action")
+		run := queryOperations[version][c.Operation]
+		if run == nil {
+			return nil, errorf("InvalidAction", "%s of version %s is not supported by this server", c.Operation, version)
+		}
+		if iamOperations[c.Operation] != nil {
+			c.Service = serviceIAM
+		}
+		return s.call(c, run)
+	}()
+	var body any
+	name, status := c.Operation+"Response", http.StatusOK
+	type metadata struct {
+		RequestID string `xml:"RequestId"`
 	}
-	defer s.serving.Done()
-	if cluster, ok := strings.CutPrefix(hr.URL.Path, tokenReviewPath); ok {
-		s.serveTokenReview(w, hr, cluster)
-		return
-	}
-	r := &request{http: hr, id: requestID(), now: s.clock.Now()}
-	protocol := s.protocolOf(hr)
-	body, err := io.ReadAll(http.MaxBytesReader(w, hr.Body, maxBody))
 	if err != nil {
-		protocol.fail(w, r, errorf(http.StatusRequestEntityTooLarge, "RequestEntityTooLarge", "reading the request: %v", err))
-		return
+		e := c.response(err)
+		name, status = "ErrorResponse", e.status
+		body = struct {
+			Error struct{ Code, Message string }
+			metadata
+		}{struct{ Code, Message string }{e.code, e.message}, metadata{uuid.NewString()}}
+	} else {
+		body = struct {
+			Result           *namedResult
+			ResponseMetadata metadata
+		}{&namedResult{c.Operation + "Result", result}, metadata{uuid.NewString()}}
 	}
-	r.body = body
-	if e := protocol.decode(r); e != nil {
-		s.record(Call{Service: r.service, Operation: r.name, Parameters: r.parameters(), ErrorCode: e.Code})
-		protocol.fail(w, r, e)
-		return
-	}
-	answer, e := s.call(r)
-	if e != nil {
-		protocol.fail(w, r, e)
-		return
-	}
-	protocol.answer(w, r, answer)
+	w.Header().Set("Content-Type", "text/xml")
+	w.WriteHeader(status)
+	// The client may have disconnected.
+	_ = xml.NewEncoder(w).EncodeElement(body, xml.StartElement{Name: xml.Name{Local: name}})
 }
 
-// call checks, delays and executes a request. It ends the goroutine with
+// namedResult is an element of XML with a name.
+type namedResult struct {
+	name  string
+	value any
+}
+
+// MarshalXML implements xml.Marshaler.
+func (r *namedResult) MarshalXML(e *xml.Encoder, start xml.StartElement) error {
+	if start.Name.Local = r.name; r.value == nil {
+		r.value = struct{}{}
+	}
+	return e.EncodeElement(r.value, start)
+}
+
+// serveEKS serves an operation of EKS: parameters in the path and in a JSON body, and responses in JSON.
+func (s *Server) serveEKS(w http.ResponseWriter, hr *http.Request, name string, run operation) {
+	c := &call{http: hr, now: time.Now(), Call: Call{Service: serviceEKS, Operation: name, Parameters: map[string]string{}}}
+	result, err := func() (any, error) {
+		var err error
+		if c.body, err = io.ReadAll(http.MaxBytesReader(w, hr.Body, maxBody)); err != nil {
+			return nil, err
+		}
+		for _, name := range []string{"name", "principalArn", "resourceArn"} {
+			c.Parameters[name] = hr.PathValue(name)
+		}
+		maps.DeleteFunc(c.Parameters, func(_, value string) bool { return value == "" })
+		members := map[string]json.RawMessage{}
+		if len(c.body) > 0 {
+			if err := json.Unmarshal(c.body, &members); err != nil {
+				return nil, errorf("SerializationException", "%v", err)
+			}
+		}
+		for name, value := range members {
+			var text string
+			if json.Unmarshal(value, &text) != nil {
+				text = string(value)
+			}
+			c.Parameters[name] = text
+		}
+		return s.call(c, run)
+	}()
+	if err != nil {
+		failJSON(w, c.response(err))
+		return
+	}
+	writeJSON(w, http.StatusOK, result)
+}
+
+func failJSON(w http.ResponseWriter, e *apiError) {
+	w.Header().Set("X-Amzn-ErrorType", e.code)
+	writeJSON(w, e.status, map[string]string{"message": e.message})
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	// The client may have disconnected.
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// call authenticates, delays and executes a call, and records it. It ends the goroutine with
 // http.ErrAbortHandler to close the connection.
-func (s *Server) call(r *request) (any, *apiError) {
-	call := Call{Service: r.service, Operation: r.name, Parameters: r.parameters()}
-	refuse := func(e *apiError) (any, *apiError) {
-		call.ErrorCode = e.Code
-		s.record(call)
-		return nil, e
-	}
-	if !r.op.unsigned {
-		if e := s.authenticate(r); e != nil {
-			return refuse(e)
+func (s *Server) call(c *call, run operation) (result any, err error) {
+	var fault Fault
+	prepare := func() error {
+		if c.Operation != withWebIdentity {
+			if err := s.authenticate(c); err != nil {
+				return err
+			}
 		}
-		call.Account, call.Caller = r.caller.AccountID, r.caller.ARN
-	}
-	fault := s.faultFor(call)
-	call.Fault = fault.Kind
-	if !fault.wait(r.http.Context()) || fault.Kind == RequestLost {
-		call.Fault = RequestLost
-		s.record(call)
-		panic(http.ErrAbortHandler)
-	}
-	if e := fault.answer(r.service); e != nil {
-		return refuse(e)
-	}
-	if e := r.missing(); e != nil {
-		return refuse(e)
-	}
-	if r.op.prepare != nil {
-		if e := r.op.prepare(s, r); e != nil {
-			return refuse(e)
+		fault = s.faultFor(c.Call)
+		if !fault.wait(c.http.Context()) {
+			fault.lost = lostRequest
 		}
+		if e := fault.answer(c.Service); e != nil {
+			return e
+		}
+		if c.Operation == withWebIdentity && fault.lost != lostRequest {
+			return s.verifyWebIdentity(c)
+		}
+		return nil
 	}
-	answer, e := s.execute(r, call)
-	if fault.Kind == ResponseLost {
-		panic(http.ErrAbortHandler)
-	}
-	return answer, e
-}
-
-// execute runs the operation and records the call, in one order for all calls.
-func (s *Server) execute(r *request, call Call) (answer any, e *apiError) {
+	err = prepare()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer func() {
-		if e != nil {
-			call.ErrorCode = e.Code
+		// The token is a secret.
+		delete(c.Parameters, "WebIdentityToken")
+		if err != nil {
+			c.ErrorCode = c.response(err).code
 		}
-		s.record(call)
+		s.calls = append(s.calls, c.Call)
+		if fault.lost != "" {
+			panic(http.ErrAbortHandler)
+		}
 	}()
-	if !r.op.unsigned {
+	if err != nil || fault.lost == lostRequest {
+		return nil, err
+	}
+	if c.key != nil {
 		// The user or role may have changed while the call waited.
-		if r.caller, e = s.principalOf(r.key, r.now); e != nil {
-			return nil, r.spell(e)
-		}
-		if e = s.authorize(r); e != nil {
-			return nil, e
+		if c.caller, err = s.principalOf(c.key, c.now); err != nil {
+			return nil, err
 		}
 	}
-	answer, e = r.op.run(s, r)
-	if r.op.writes {
-		// A rejected call can change the state as well: UnseenByEKS of a role.
-		if err := s.save(); err != nil {
-			return nil, errorf(http.StatusInternalServerError, serverErrorCode(r.service, http.StatusInternalServerError), "%v", err)
+	result, err = run(s, c)
+	if err := s.save(); err != nil {
+		return nil, err
+	}
+	return result, err
+}
+
+// requires returns an error if the caller lacks permission for an action on a resource.
+func (c *call) requires(action, resource string) error {
+	if decide(c.caller.policies, action, resource, c.caller.conditions()) != allowed {
+		return errorf("AccessDenied", "User: %s is not authorized to perform: %s on resource: %s because no identity-based policy allows the %s action",
+			c.caller.ARN, action, resource, action)
+	}
+	return nil
+}
+
+// supports returns an error if the call has other parameters of the Query protocol. To ignore them could
+// give more permissions than requested.
+func (c *call) supports(names ...string) error {
+	for param := range c.Parameters {
+		name, _, _ := strings.Cut(param, ".")
+		if !slices.Contains(names, name) {
+			return validationError("%s is not supported by this server", param)
 		}
 	}
-	return answer, e
+	return nil
 }

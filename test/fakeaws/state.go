@@ -1,202 +1,126 @@
 package fakeaws
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
 )
 
-// state is the state of the server. It is guarded by Server.mu. The state file is its JSON
-// form.
+// state is the state of the server. It is guarded by Server.mu. The state file is its JSON form.
 type state struct {
-	Accounts map[string]*account       `json:"accounts"`
-	Keys     map[string]*credential    `json:"keys"`
-	Clusters map[string]*clusterRecord `json:"clusters"`
+	Accounts map[string]*account
+	Keys     map[string]*credential
+	Clusters map[string]*cluster
 }
 
 type account struct {
-	ID        string                     `json:"id"`
-	Partition string                     `json:"partition"`
-	Users     map[string]*userRecord     `json:"users,omitempty"`
-	Roles     map[string]*roleRecord     `json:"roles,omitempty"`
-	Policies  map[string]string          `json:"policies,omitempty"` // documents of managed policies by ARN
-	Providers map[string]*providerRecord `json:"providers,omitempty"`
+	ID, Partition string
+	Users         map[string]*user
+	Roles         map[string]*Role
+	// Providers are issuers, without https://, by ARN.
+	Providers map[string]string
 }
 
-type userRecord struct {
-	Name     string   `json:"name"`
-	ID       string   `json:"id"`
-	Policies []string `json:"policies,omitempty"`
+// arn returns the ARN of a resource of IAM.
+func (a *account) arn(resource string) string {
+	return fmt.Sprintf("arn:%s:iam::%s:%s", a.Partition, a.ID, resource)
 }
 
-type roleRecord struct {
-	Name        string            `json:"name"`
-	ID          string            `json:"id"`
-	Path        string            `json:"path"`
-	ARN         string            `json:"arn"`
-	TrustPolicy string            `json:"trustPolicy"`
-	Description string            `json:"description,omitempty"`
-	MaxSession  int               `json:"maxSession"`
-	CreatedAt   time.Time         `json:"createdAt"`
-	Tags        []tag             `json:"tags,omitempty"`
-	Inline      map[string]string `json:"inline,omitempty"`
-	Attached    []string          `json:"attached,omitempty"` // ARNs
+type user struct {
+	ID       string
+	Policies []string
+	Key      AccessKey
+}
+
+// Role is an IAM role of an account.
+type Role struct {
+	Name, ID, ARN, Path string
+	// TrustPolicy is the last written document.
+	TrustPolicy string
+	Tags        map[string]string
+	// InlinePolicies are documents by policy name, and AttachedPolicies those by ARN.
+	InlinePolicies, AttachedPolicies map[string]string
+	CreatedAt                        time.Time
 	// TrustedIDs are the unique ids of the principals of the trust policy, by ARN: AWS
 	// trusts the principal that had the ARN when the policy was written.
-	TrustedIDs map[string]string `json:"trustedIDs,omitempty"`
+	TrustedIDs map[string]string
 	// UnseenByEKS is the number of further calls in which EKS does not find the role.
-	UnseenByEKS int `json:"unseenByEKS,omitempty"`
+	UnseenByEKS int
 }
 
-type providerRecord struct {
-	Issuer    string          `json:"issuer"` // without https://
-	Audiences []string        `json:"audiences"`
-	CreatedAt time.Time       `json:"createdAt,omitzero"`
-	JWKS      json.RawMessage `json:"jwks,omitempty"`
-	fetch     JWKSFunc
+// AccessEntry is an access entry of an EKS cluster.
+type AccessEntry struct {
+	ARN, PrincipalARN, Username, Type string
+	Groups                            []string
+	Tags                              map[string]string
+	CreatedAt, ModifiedAt             time.Time
+	// PrincipalID is the unique id that the principal had at the creation.
+	PrincipalID string
+	// Request is the body of the creating request, which a client may repeat.
+	Request string
 }
 
 // credential is an access key of a user, or of a session of a role.
 type credential struct {
-	ID        string    `json:"id"`
-	Secret    string    `json:"secret"`
-	Token     string    `json:"token,omitempty"`
-	AccountID string    `json:"accountID"`
-	User      string    `json:"user,omitempty"`
-	Role      string    `json:"role,omitempty"`
-	RoleID    string    `json:"roleID,omitempty"`
-	Session   string    `json:"session,omitempty"`
-	Expires   time.Time `json:"expires,omitzero"`
+	ID, Secret, Token, AccountID string
+	// User, or RoleID with the name of the role and of the session, is the owner.
+	User, Role, RoleID, Session string
+	Expires                     time.Time
 }
 
-type clusterRecord struct {
-	ARN       string                  `json:"arn"`
-	Name      string                  `json:"name"`
-	AccountID string                  `json:"accountID"`
-	Region    string                  `json:"region"`
-	Mode      AuthenticationMode      `json:"mode"`
-	Endpoint  string                  `json:"endpoint,omitempty"`
-	CA        []byte                  `json:"ca,omitempty"`
-	CreatedAt time.Time               `json:"createdAt"`
-	Tags      map[string]string       `json:"tags,omitempty"`
-	Entries   map[string]*entryRecord `json:"entries,omitempty"` // by principal ARN
-}
-
-type entryRecord struct {
-	ARN         string            `json:"arn"`
-	Principal   string            `json:"principal"`
-	PrincipalID string            `json:"principalID"`
-	Username    string            `json:"username"`
-	Groups      []string          `json:"groups,omitempty"`
-	Tags        map[string]string `json:"tags,omitempty"`
-	Type        string            `json:"type"`
-	CreatedAt   time.Time         `json:"createdAt"`
-	ModifiedAt  time.Time         `json:"modifiedAt"`
-	// Token and Request identify the creating request, which a client may retry.
-	Token   string `json:"token,omitempty"`
-	Request string `json:"request,omitempty"`
-}
-
-type tag struct {
-	Key   string `json:"key"`
-	Value string `json:"value"`
+type cluster struct {
+	ARN     arn.ARN
+	Name    string
+	Mode    AuthenticationMode
+	Entries map[string]*AccessEntry // by principal ARN
 }
 
 // loadState reads the state file. If the file does not exist, the state is empty.
 func loadState(file string) (*state, error) {
-	st := &state{}
-	if file != "" {
-		data, err := os.ReadFile(file)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-		case err != nil:
-			return nil, fmt.Errorf("reading state: %w", err)
-		default:
-			if err := json.Unmarshal(data, st); err != nil {
-				return nil, fmt.Errorf("reading state from %s: %w", file, err)
-			}
-		}
+	st := &state{Accounts: map[string]*account{}, Keys: map[string]*credential{}, Clusters: map[string]*cluster{}}
+	if file == "" {
+		return st, nil
 	}
-	if st.Accounts == nil {
-		st.Accounts = map[string]*account{}
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return st, nil
 	}
-	if st.Keys == nil {
-		st.Keys = map[string]*credential{}
+	if err == nil {
+		err = json.Unmarshal(data, st)
 	}
-	if st.Clusters == nil {
-		st.Clusters = map[string]*clusterRecord{}
-	}
-	for _, a := range st.Accounts {
-		a.init()
-	}
-	for _, c := range st.Clusters {
-		if c.Entries == nil {
-			c.Entries = map[string]*entryRecord{}
-		}
+	if err != nil {
+		return nil, fmt.Errorf("reading state from %s: %w", file, err)
 	}
 	return st, nil
-}
-
-func (a *account) init() {
-	if a.Users == nil {
-		a.Users = map[string]*userRecord{}
-	}
-	if a.Roles == nil {
-		a.Roles = map[string]*roleRecord{}
-	}
-	if a.Policies == nil {
-		a.Policies = map[string]string{}
-	}
-	if a.Providers == nil {
-		a.Providers = map[string]*providerRecord{}
-	}
 }
 
 // save replaces the state file, if one is configured. The replacement is atomic: a crash leaves
 // the previous file or the new one. The caller holds s.mu.
 func (s *Server) save() error {
-	if s.options.StateFile == "" {
+	file := s.options.StateFile
+	if file == "" {
 		return nil
 	}
 	data, err := json.MarshalIndent(s.state, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encoding state: %w", err)
+	if err == nil {
+		err = os.WriteFile(file+".new", data, 0o600)
 	}
-	dir, name := filepath.Split(s.options.StateFile)
-	if dir == "" {
-		dir = "."
+	if err == nil {
+		err = os.Rename(file+".new", file)
 	}
-	f, err := os.CreateTemp(dir, name+".*")
 	if err != nil {
 		return fmt.Errorf("writing state: %w", err)
 	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), s.options.StateFile)
-	}
-	if err != nil {
-		return fmt.Errorf("writing state: %w", errors.Join(err, os.Remove(f.Name())))
-	}
 	return nil
-}
-
-// dropExpired deletes the sessions that expired more than an hour ago. Until then, a request
-// with the session's key returns ExpiredToken.
-func (st *state) dropExpired(now time.Time) {
-	maps.DeleteFunc(st.Keys, func(_ string, c *credential) bool {
-		return !c.Expires.IsZero() && now.Sub(c.Expires) > time.Hour
-	})
 }
 
 // account returns the account, and creates it if it does not exist. An empty partition stands
@@ -210,64 +134,27 @@ func (st *state) account(id, partition string) (*account, error) {
 		if partition == "" {
 			partition = "aws"
 		}
-		if _, known := globalRegions[partition]; !known {
-			return nil, fmt.Errorf("account %s: unknown partition %q", id, partition)
-		}
-		a = &account{ID: id, Partition: partition}
-		a.init()
+		a = &account{ID: id, Partition: partition, Users: map[string]*user{}, Roles: map[string]*Role{}, Providers: map[string]string{}}
 		st.Accounts[id] = a
-	}
-	if partition != "" && a.Partition != partition {
-		return nil, fmt.Errorf("account %s belongs to partition %s, not %s", id, a.Partition, partition)
 	}
 	return a, nil
 }
 
-// principalID returns the unique id of the user or role with an ARN. known reports whether
-// the server has its account; exists reports whether the principal exists.
-func (st *state) principalID(arn string) (id string, known, exists bool) {
-	p, ok := parseARN(arn)
-	if !ok || p.Service != "iam" {
-		return "", false, false
-	}
+// principalID returns the unique id of the user or role with an ARN, and whether it exists. The id
+// of an account is empty.
+func (st *state) principalID(name string) (id string, exists bool) {
+	p, err := arn.Parse(name)
 	a := st.Accounts[p.AccountID]
-	if a == nil || a.Partition != p.Partition {
-		return "", false, false
+	if err != nil || a == nil || a.Partition != p.Partition || p.Service != serviceIAM {
+		return "", false
 	}
-	kind, rest, _ := strings.Cut(p.Resource, "/")
-	name := rest[strings.LastIndexByte(rest, '/')+1:]
-	switch kind {
-	case "role":
-		if r := a.Roles[name]; r != nil && r.ARN == arn {
-			return r.ID, true, true
-		}
-	case "user":
-		if u := a.Users[name]; u != nil && a.userARN(name) == arn {
-			return u.ID, true, true
-		}
-	case "root":
-		return "", true, true
+	if role := a.Roles[lastElement(p.Resource)]; role != nil && role.ARN == name {
+		return role.ID, true
 	}
-	return "", true, false
-}
-
-func (a *account) userARN(name string) string {
-	return fmt.Sprintf("arn:%s:iam::%s:user/%s", a.Partition, a.ID, name)
-}
-
-// Role is an IAM role of an account.
-type Role struct {
-	Name, ID, ARN, Path, Description string
-	// TrustPolicy is the last written document.
-	TrustPolicy string
-	Tags        map[string]string
-	// InlinePolicies are documents by policy name.
-	InlinePolicies map[string]string
-	// AttachedPolicies are ARNs.
-	AttachedPolicies []string
-	// MaxSessionDuration is in seconds.
-	MaxSessionDuration int
-	CreatedAt          time.Time
+	if userName, isUser := strings.CutPrefix(p.Resource, "user/"); isUser && a.Users[userName] != nil {
+		return a.Users[userName].ID, true
+	}
+	return "", p.Resource == "root"
 }
 
 // Roles returns the roles of an account, by name.
@@ -278,28 +165,13 @@ func (s *Server) Roles(accountID string) []Role {
 	if a == nil {
 		return nil
 	}
-	roles := make([]Role, 0, len(a.Roles))
+	var roles []Role
 	for _, name := range slices.Sorted(maps.Keys(a.Roles)) {
-		r := a.Roles[name]
-		tags := make(map[string]string, len(r.Tags))
-		for _, t := range r.Tags {
-			tags[t.Key] = t.Value
-		}
-		roles = append(roles, Role{
-			Name: r.Name, ID: r.ID, ARN: r.ARN, Path: r.Path, Description: r.Description,
-			TrustPolicy: r.TrustPolicy, Tags: tags, InlinePolicies: maps.Clone(r.Inline),
-			AttachedPolicies: slices.Clone(r.Attached), MaxSessionDuration: r.MaxSession, CreatedAt: r.CreatedAt,
-		})
+		role := *a.Roles[name]
+		role.Tags, role.InlinePolicies, role.AttachedPolicies = maps.Clone(role.Tags), maps.Clone(role.InlinePolicies), maps.Clone(role.AttachedPolicies)
+		roles = append(roles, role)
 	}
 	return roles
-}
-
-// AccessEntry is an access entry of an EKS cluster.
-type AccessEntry struct {
-	ARN, PrincipalARN, Username, Type string
-	Groups                            []string
-	Tags                              map[string]string
-	CreatedAt, ModifiedAt             time.Time
 }
 
 // AccessEntries returns the access entries of a cluster, by the ARN of the principal.
@@ -310,13 +182,45 @@ func (s *Server) AccessEntries(clusterARN string) []AccessEntry {
 	if c == nil {
 		return nil
 	}
-	entries := make([]AccessEntry, 0, len(c.Entries))
+	var entries []AccessEntry
 	for _, principal := range slices.Sorted(maps.Keys(c.Entries)) {
-		e := c.Entries[principal]
-		entries = append(entries, AccessEntry{
-			ARN: e.ARN, PrincipalARN: e.Principal, Username: e.Username, Type: e.Type,
-			Groups: slices.Clone(e.Groups), Tags: maps.Clone(e.Tags), CreatedAt: e.CreatedAt, ModifiedAt: e.ModifiedAt,
-		})
+		entry := *c.Entries[principal]
+		entry.Tags = maps.Clone(entry.Tags)
+		entries = append(entries, entry)
 	}
 	return entries
 }
+
+// AccessKey signs requests. SessionToken is empty for the key of a user.
+type AccessKey struct {
+	ID, Secret, SessionToken string
+	// AccountID is the account that the key belongs to.
+	AccountID string
+}
+
+// AddUser creates an IAM user with identity policies, and returns its access key. If the user
+// exists, AddUser replaces the policies and keeps the key.
+func (s *Server) AddUser(accountID, name string, policies ...string) (AccessKey, error) {
+	for _, document := range policies {
+		if _, err := parsePolicy(document, false); err != nil {
+			return AccessKey{}, fmt.Errorf("policy of user %s: %w", name, err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a, err := s.state.account(accountID, "")
+	if err != nil {
+		return AccessKey{}, err
+	}
+	u := a.Users[name]
+	if u == nil {
+		u = &user{ID: "AIDA" + randomName(17), Key: AccessKey{ID: "AKIA" + randomName(16), Secret: randomName(40), AccountID: accountID}}
+		a.Users[name] = u
+		s.state.Keys[u.Key.ID] = &credential{ID: u.Key.ID, Secret: u.Key.Secret, AccountID: accountID, User: name}
+	}
+	u.Policies = policies
+	return u.Key, s.save()
+}
+
+// randomName returns n random upper case letters and digits, as in the ids of AWS.
+func randomName(n int) string { return (rand.Text() + rand.Text())[:n] }

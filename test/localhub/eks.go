@@ -26,8 +26,6 @@ const (
 
 	// roleAnnotation is the annotation of a ServiceAccount with the IAM role of its Pods.
 	roleAnnotation = "eks.amazonaws.com/role-arn"
-	// awsAudience is the audience of the tokens with which Pods authenticate to AWS.
-	awsAudience = "sts.amazonaws.com"
 )
 
 // ManagedARN returns the ARN of a managed cluster of a [Fleet] with AWS.
@@ -56,15 +54,15 @@ type EKS struct {
 func (e *EKS) Issuer() string { return fakeaws.ClusterIssuer(e.ARN) }
 
 // Run runs a line of a shell with the aws command line, as an administrator of the cluster's
-// account, and returns its output.
-func (e *EKS) Run(ctx context.Context, line string) (string, error) {
+// account.
+func (e *EKS) Run(ctx context.Context, line string) error {
 	arn, err := irsa.ParseARN(e.ARN)
 	if err != nil {
-		return "", err
+		return err
 	}
 	administrator, err := e.AWS.AddUser(arn.AccountID, "administrator", fakeaws.AdminPolicy)
 	if err != nil {
-		return "", err
+		return err
 	}
 	return e.AWS.RunCommand(ctx, administrator, line)
 }
@@ -72,15 +70,15 @@ func (e *EKS) Run(ctx context.Context, line string) (string, error) {
 // RunAll runs lines that create objects. It ignores the error that an object already exists.
 func (e *EKS) RunAll(ctx context.Context, lines ...string) error {
 	for _, line := range lines {
-		if _, err := e.Run(ctx, line); err != nil && !AlreadyExists(err) {
+		if err := e.Run(ctx, line); err != nil && !alreadyExists(err) {
 			return err
 		}
 	}
 	return nil
 }
 
-// AlreadyExists reports whether a command of AWS failed because its object exists.
-func AlreadyExists(err error) bool {
+// alreadyExists reports whether a command of AWS failed because its object exists.
+func alreadyExists(err error) bool {
 	var apiErr smithy.APIError
 	return errors.As(err, &apiErr) && apiErr.ErrorCode() == "EntityAlreadyExists"
 }
@@ -107,27 +105,33 @@ func (c *Cluster) enterAWS() ([]string, error) {
 		if err := c.eks.AWS.AddCluster(c.eks.ARN, mode); err != nil {
 			return nil, err
 		}
-		if err := c.eks.AWS.SetClusterEndpoint(c.eks.ARN, c.host, c.AdminConfig().CAData); err != nil {
-			return nil, err
+	}
+	verify := func(ctx context.Context, token string) (string, error) {
+		review, err := client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+			Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{fakeaws.TokenAudience}},
+		}, metav1.CreateOptions{})
+		if err == nil && !review.Status.Authenticated {
+			err = errors.New(review.Status.Error)
 		}
+		if err != nil {
+			return "", err
+		}
+		return review.Status.User.Username, nil
 	}
-	keys := func(ctx context.Context) ([]byte, error) {
-		return client.CoreV1().RESTClient().Get().AbsPath("/openid/v1/jwks").DoRaw(ctx)
-	}
-	if _, err := c.eks.AWS.AddOIDCProvider(arn.AccountID, c.eks.Issuer(), keys); err != nil {
+	if err := c.eks.AWS.AddOIDCProvider(arn.AccountID, c.eks.Issuer(), verify); err != nil {
 		return nil, err
 	}
-	c.eks.AWS.SetAWSAuth(c.eks.ARN, func() (*fakeaws.ConfigMapData, error) {
+	c.eks.AWS.SetAWSAuth(c.eks.ARN, func() (string, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()
 		found, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "aws-auth", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return nil, nil
+			return "", nil
 		}
 		if err != nil {
-			return nil, err
+			return "", err
 		}
-		return &fakeaws.ConfigMapData{MapRoles: found.Data["mapRoles"], MapUsers: found.Data["mapUsers"]}, nil
+		return found.Data["mapRoles"], nil
 	})
 	webhook, err := c.eks.AWS.WebhookKubeconfig(c.eks.ARN)
 	if err != nil {
@@ -160,7 +164,7 @@ func (c *Cluster) PodIdentity(ctx context.Context, namespace, account, tokenFile
 		return nil, err
 	}
 	token, err := accounts.CreateToken(ctx, account, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		Audiences: []string{awsAudience}, ExpirationSeconds: ptr.To[int64](tokenLifetime),
+		Audiences: []string{fakeaws.TokenAudience}, ExpirationSeconds: ptr.To[int64](tokenLifetime),
 	}}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("token of ServiceAccount %s/%s for AWS: %w", namespace, account, err)

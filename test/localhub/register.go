@@ -215,15 +215,11 @@ func MakeManagedRole(ctx context.Context, hub, managed *Cluster, agentNamespace 
 		ran(hub, []string{"POST", path, fmt.Sprintf(`{"spec":%s}`, body)}, fmt.Sprintf("{\"status\": %s}\n", content))
 	}
 	for _, line := range answer.Status.Commands {
-		output, err := managed.EKS().Run(ctx, line)
-		if AlreadyExists(err) {
-			output, err = err.Error()+"\n", nil
-		}
-		if err != nil {
+		if err := managed.EKS().RunAll(ctx, line); err != nil {
 			return nil, err
 		}
 		if ran != nil {
-			ran(managed, strings.Fields(line), output)
+			ran(managed, strings.Fields(line), "")
 		}
 	}
 	return answer, nil

@@ -42,7 +42,7 @@ func newInspected(t *testing.T) *inspected {
 		t.Fatal(err)
 	}
 	for account, issuer := range map[string]string{hubAccount: i.hubIssuer, managedAccount: i.own} {
-		if _, err := c.AddStaticOIDCProvider(account, issuer, []byte(`{"keys":[]}`)); err != nil {
+		if err := c.AddOIDCProvider(account, issuer, nil); err != nil {
 			t.Fatal(err)
 		}
 		i.admins[account] = addUser(t, c.Server, account, "inspector", fakeaws.AdminPolicy)
@@ -63,7 +63,7 @@ func newInspected(t *testing.T) *inspected {
 // run runs a line of the aws command line as an administrator of an account.
 func (i *inspected) run(t *testing.T, account, line string) {
 	t.Helper()
-	if _, err := i.RunCommand(i.ctx, i.admins[account], line); err != nil {
+	if err := i.RunCommand(i.ctx, i.admins[account], line); err != nil {
 		t.Fatalf("running %s: %v", line, err)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -76,13 +75,14 @@ func review(t *testing.T, server *fakeaws.Server, token string) authenticationv1
 	if err != nil {
 		t.Fatal(err)
 	}
-	request := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
-	request.Header.Set("Content-Type", "application/json")
-	answer := httptest.NewRecorder()
-	server.TokenWebhook(identity.Hub.String(), nil).ServeHTTP(answer, request)
+	answer, err := http.Post(server.WebhookURL(identity.Hub.String()), "application/json", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
 	var out authenticationv1.TokenReview
-	if err := json.Unmarshal(answer.Body.Bytes(), &out); err != nil {
-		t.Fatalf("decoding %s: %v", answer.Body, err)
+	if err := json.NewDecoder(answer.Body).Decode(&out); err != nil {
+		t.Fatalf("decoding the TokenReview: %v", err)
 	}
 	return out.Status
 }
