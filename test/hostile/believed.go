@@ -1,6 +1,7 @@
 package hostile
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,10 +25,11 @@ import (
 const (
 	epochAnnotation     = "open-cluster-management.io/hub-epoch"
 	migrationAnnotation = "migration.open-cluster-management.io/"
-	namespacesPath      = "/apis/rbac.open-cluster-management.io/v1alpha1/namespaces/" + BareCluster + "/clusternamespaces"
 	reviewsPath         = "/apis/access.open-cluster-management.io/v1alpha1/fleetsubjectreviews"
 	// namespaceQuota is the default quota of the ClusterNamespaces of a cluster in bytes.
 	namespaceQuota = 32 << 20
+	// shownName is the number of bytes of a name that a review shows.
+	shownName = 512
 )
 
 // exports returns a check that clusteradm exports all objects of the hub.
@@ -43,51 +45,34 @@ func exports(ctx context.Context, s *Site) (string, error) {
 	return "", nil
 }
 
-// asAdmin sends a request as an administrator.
-func (s *Site) asAdmin(ctx context.Context, method, path string, body []byte) (int, []byte, error) {
-	request := Request{Method: method, Path: path, Body: body}
-	if method == http.MethodPatch {
-		request.ContentType = "application/merge-patch+json"
-	}
-	return send(ctx, s.admin, s.host, request)
-}
-
 // believedClasses are inputs in fields that the server or clusteradm reads as facts.
 func believedClasses() []Class {
 	return []Class{
 		{"annotation", "hub epoch", func(g *Gen) Input {
-			value := pick(g, "9223372036854775807/x", "1/made-up", "-1/x", "+7/evil", "0x7/a", strings.Repeat("9", g.upTo(1, 100_000))+"/x", "1/"+strings.Repeat("/", g.upTo(1, 100_000)))
-			annotated := fields{"annotations": fields{epochAnnotation: value}}
-			path := clustersPath + "/" + BareCluster
-			input := Input{Requests: []Request{{As: Agent, Method: http.MethodPatch, Path: path, ContentType: "application/merge-patch+json", Body: encode(fields{"metadata": annotated})}}}
+			value := pick(g, "9223372036854775807/x", "1/made-up", "-1/x", "+7/evil", "0x7/a", g.long(100_000, "9")+"/x", "1/"+g.long(100_000, "/"))
+			annotations := `"annotations":` + string(encode(fields{epochAnnotation: value}))
+			path, input := clustersPath+"/"+BareCluster, once(Agent, http.MethodPatch, clustersPath+"/"+BareCluster, []byte(`{"metadata":{`+annotations+`}}`))
 			if g.IntN(2) == 0 {
-				annotated["name"], path = object, clustersPath+"/"+object
-				input = create(Applicant, clustersPath, encode(fields{"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster", "metadata": annotated}))
+				path, input = clustersPath+"/"+object, create(Applicant, clustersPath, "ManagedCluster", ","+annotations, "")
 			}
 			input.Check = func(ctx context.Context, s *Site) (string, error) {
-				code, answer, err := s.asAdmin(ctx, http.MethodGet, path, nil)
+				code, answer, err := s.send(ctx, Request{Method: http.MethodGet, Path: path})
 				if err != nil || code != http.StatusOK {
 					return "", err
 				}
 				stored := &metav1.PartialObjectMetadata{}
-				if err := json.Unmarshal(answer, stored); err != nil {
+				if err := json.Unmarshal(answer, stored); err != nil || stored.Annotations[epochAnnotation] != value {
 					return "", err
 				}
-				if stored.Annotations[epochAnnotation] != value {
-					return "", nil
-				}
-				_, _, err = s.asAdmin(ctx, http.MethodPatch, path, encode(fields{"metadata": fields{"annotations": fields{epochAnnotation: nil}}}))
+				_, _, err = s.send(ctx, Request{Method: http.MethodPatch, Path: path, Body: encode(fields{"metadata": fields{"annotations": fields{epochAnnotation: nil}}})})
 				return fmt.Sprintf("%s has the annotation %s: %.40q of a caller that must not set it", path, epochAnnotation, value), err
 			}
 			return input
 		}},
 		{"annotation", "migration", func(g *Gen) Input {
-			value := pick(g, "nothing", object, "{}", `{"uid":1}`, "[", strings.Repeat("{", g.upTo(1, 100_000)), strings.Repeat("a", g.upTo(1, 200_000)))
-			input := create(Tenant, worksPath, encode(fields{
-				"apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
-				"metadata": fields{"name": object, "annotations": fields{migrationAnnotation + "successor": value, migrationAnnotation + "owner": value}},
-				"spec":     fields{"deleteOption": fields{"propagationPolicy": "Orphan"}, "workload": fields{"manifests": []any{configMap(fields{"a": "b"})}}},
-			}))
+			value := pick(g, "nothing", object, "{}", `{"uid":1}`, "[", g.long(100_000, "{"), g.long(200_000, "a"))
+			annotations := encode(fields{migrationAnnotation + "successor": value, migrationAnnotation + "owner": value})
+			input := create(Tenant, worksPath, "ManifestWork", `,"annotations":`+string(annotations), spec(simple(fields{"deleteOption": fields{"propagationPolicy": "Orphan"}})))
 			input.Check = exports
 			return input
 		}},
@@ -99,14 +84,12 @@ func believedClasses() []Class {
 					fields{"apiVersion": "rbac.open-cluster-management.io/v9", "kind": "ClusterPermission"},
 					fields{"apiVersion": "cluster.open-cluster-management.io/v9alpha9", "kind": "ManagedCluster"},
 					fields{"apiVersion": "none.example.com/v1", "kind": "None"})
-				owner["name"], owner["uid"] = strings.Repeat("g", g.upTo(1, 250)), fmt.Sprintf("00000000-dead-beef-%04d-%012x", i, g.Uint32())
+				owner["name"], owner["uid"] = g.long(250, "g"), fmt.Sprintf("00000000-dead-beef-%04d-%012x", i, g.Uint32())
 				owners = append(owners, owner)
 			}
-			path, group, kind, spec := worksPath, "work.open-cluster-management.io/v1", "ManifestWork", fields{"deleteOption": fields{"propagationPolicy": "Orphan"}, "workload": fields{"manifests": []any{configMap(fields{"a": "b"})}}}
-			if g.IntN(2) == 0 {
-				path, group, kind, spec = accountsPath, "authentication.open-cluster-management.io/v1beta1", "ManagedServiceAccount", fields{"rotation": fields{}}
-			}
-			input := create(Tenant, path, encode(fields{"apiVersion": group, "kind": kind, "metadata": fields{"name": object, "ownerReferences": owners}, "spec": spec}))
+			metadata := `,"ownerReferences":` + string(encode(owners))
+			input := pick(g, create(Tenant, worksPath, "ManifestWork", metadata, spec(simple(fields{"deleteOption": fields{"propagationPolicy": "Orphan"}}))),
+				create(Tenant, accountsPath, "ManagedServiceAccount", metadata, `,"spec":{"rotation":{}}`))
 			input.Check = exports
 			return input
 		}},
@@ -128,88 +111,83 @@ func believedClasses() []Class {
 		{"name", "resources", func(g *Gen) Input {
 			n, length := g.upTo(2, 100), pick(g, 253, 3_072, 4_096, 15_000, g.upTo(1, 16_000))
 			filling := strings.Repeat(pick(g, "z", "\U0001F600", `\"`, `\n`), length/2)
-			body := `{"addResources":[` + each(n, ",", func(i int) string {
-				return fmt.Sprintf(`{"uid":"%s/named%d","kind":"Named","resourceString":"nameds","properties":{"name":"%d%s","namespace":"%d%s"}}`, BareCluster, i, i, filling, i, filling)
-			}) + `]}`
-			input := Input{Requests: []Request{{As: Agent, Method: http.MethodPost, Path: syncPath, Body: []byte(body)}}}
 			limit := 1 + g.IntN(n)
-			input.Check = func(ctx context.Context, s *Site) (string, error) {
-				over, err := s.pagesOfResources(ctx, n, limit)
-				_, _, removed := send(ctx, s.clients[Agent], s.host, Request{Method: http.MethodPost, Path: syncPath, Body: []byte(`{"deleteResources":[` + each(n, ",", func(i int) string {
-					return fmt.Sprintf(`{"uid":"%s/named%d"}`, BareCluster, i)
-				}) + `]}`)})
-				if err == nil {
-					err = removed
-				}
-				return over, err
+			return Input{
+				Requests: []Request{reporting(added(n, func(i int) string {
+					return fmt.Sprintf(`{"uid":"%s/named%d","kind":"Named","resourceString":"nameds","properties":{"name":"%d%s","namespace":"%d%s"}}`, BareCluster, i, i, filling, i, filling)
+				}))},
+				Check: func(ctx context.Context, s *Site) (string, error) {
+					over, err := s.pagesOfResources(ctx, n, limit)
+					_, _, removed := s.send(ctx, removing(n, "named%"))
+					return over, cmp.Or(err, removed)
+				},
 			}
-			return input
 		}},
 		{"deletion", "objects that grow", func(g *Gen) Input {
 			// The largest inputs have 70 MB with their managedFields.
 			n := 12 * g.Size
-			labels := mapOf(220, strings.Repeat("k", 60), `"`+strings.Repeat("v", 63)+`"`)
-			annotation := strings.Repeat("a", 15<<10)
+			large := fmt.Sprintf(`"labels":{%s},"annotations":{"a":%q}`, each(220, ",", func(i int) string {
+				return fmt.Sprintf(`"%s%d":"%s"`, strings.Repeat("k", 60), i, strings.Repeat("v", 63))
+			}), strings.Repeat("a", 15<<10))
 			return Input{
-				Requests: []Request{{As: Agent, Method: http.MethodPost, Path: namespacesPath + "?dryRun=All", Body: growing(object, "", labels, annotation)}},
-				Check:    func(ctx context.Context, s *Site) (string, error) { return s.growDeleted(ctx, n, labels, annotation) },
+				Requests: []Request{{As: Agent, Method: http.MethodPost, Path: namespacesPath + "?dryRun=All", Body: growing(object, large)}},
+				Check:    func(ctx context.Context, s *Site) (string, error) { return s.growDeleted(ctx, n, large) },
 			}
 		}},
 	}
 }
 
-// growing returns a ClusterNamespace with labels and an annotation. The version is empty for a new object.
-func growing(name, version, labels, annotation string) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"rbac.open-cluster-management.io/v1alpha1","kind":"ClusterNamespace","metadata":{"name":%q,"resourceVersion":%q,"finalizers":["example.com/hostile"],"labels":%s,"annotations":{"a":%q}}}`, name, version, labels, annotation)
+// growing returns a ClusterNamespace with more metadata.
+func growing(name, metadata string) []byte {
+	return fmt.Appendf(nil, `{"apiVersion":"rbac.open-cluster-management.io/v1alpha1","kind":"ClusterNamespace","metadata":{"name":%q,"finalizers":["example.com/hostile"],%s}}`, name, metadata)
 }
 
 // growDeleted deletes objects with a finalizer, lets them grow, and reports whether they exceed the quota of their
 // namespace.
-func (s *Site) growDeleted(ctx context.Context, n int, labels, annotation string) (string, error) {
+func (s *Site) growDeleted(ctx context.Context, n int, large string) (string, error) {
 	var stored atomic.Int64
 	deleted := make([]metav1.PartialObjectMetadata, n)
-	forAll := func(do func(ctx context.Context, i int, path string) error) error {
+	forAll := func(do func(ctx context.Context, i int, name, path string) error) error {
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(8)
 		for i := range n {
-			group.Go(func() error { return do(ctx, i, namespacesPath+"/"+object+"-deleted-"+strconv.Itoa(i)) })
+			name := object + "-deleted-" + strconv.Itoa(i)
+			group.Go(func() error { return do(ctx, i, name, namespacesPath+"/"+name) })
 		}
 		return group.Wait()
 	}
 	// patient retries a request that exceeds a rate.
-	patient := func(ctx context.Context, request Request) (answer []byte, code int, err error) {
+	patient := func(ctx context.Context, method, path string, body []byte) (answer []byte, code int, err error) {
 		err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
-			code, answer, err = send(ctx, s.clients[Agent], s.host, request)
+			code, answer, err = s.send(ctx, Request{As: Agent, Method: method, Path: path, Body: body})
 			return code != http.StatusTooManyRequests, err
 		})
 		return answer, code, err
 	}
-	err := forAll(func(ctx context.Context, i int, path string) error {
-		if _, _, err := patient(ctx, Request{Method: http.MethodPost, Path: namespacesPath, Body: growing(filepath.Base(path), "", "{}", "")}); err != nil {
+	err := forAll(func(ctx context.Context, i int, name, path string) error {
+		if _, _, err := patient(ctx, http.MethodPost, namespacesPath, growing(name, `"labels":{}`)); err != nil {
 			return err
 		}
-		answer, code, err := patient(ctx, Request{Method: http.MethodDelete, Path: path})
+		answer, code, err := patient(ctx, http.MethodDelete, path, nil)
 		if err != nil || code != http.StatusOK {
 			return err
 		}
 		return json.Unmarshal(answer, &deleted[i])
 	})
 	if err == nil {
-		err = forAll(func(ctx context.Context, i int, path string) error {
-			answer, code, err := patient(ctx, Request{Method: http.MethodPut, Path: path, Body: growing(filepath.Base(path), deleted[i].ResourceVersion, labels, annotation)})
+		err = forAll(func(ctx context.Context, i int, name, path string) error {
+			answer, code, err := patient(ctx, http.MethodPut, path, growing(name, fmt.Sprintf(`"resourceVersion":%q,%s`, deleted[i].ResourceVersion, large)))
 			if code == http.StatusOK {
 				stored.Add(int64(len(answer)))
 			}
 			return err
 		})
 	}
-	removed := forAll(func(ctx context.Context, _ int, path string) error {
-		_, _, err := s.asAdmin(ctx, http.MethodPatch, path, []byte(`{"metadata":{"finalizers":null}}`))
+	removed := forAll(func(ctx context.Context, _ int, _, path string) error {
+		_, _, err := s.send(ctx, Request{Method: http.MethodPatch, Path: path, Body: []byte(`{"metadata":{"finalizers":null}}`)})
 		return err
 	})
-	if err == nil {
-		err = removed
-	}
+	err = cmp.Or(err, removed)
 	// The server counts a size that differs a little from that of a response.
 	if bytes := stored.Load(); bytes > namespaceQuota+namespaceQuota/20 {
 		return fmt.Sprintf("%d objects that are being deleted have grown to %d MB, the quota of the namespace is %d MB", n, bytes>>20, namespaceQuota>>20), err
@@ -217,20 +195,42 @@ func (s *Site) growDeleted(ctx context.Context, n int, labels, annotation string
 	return "", err
 }
 
-// shownName is the number of bytes of a name that a review shows.
-const shownName = 512
+// page is a page of a list, a search or a review.
+type page struct {
+	Metadata struct{ Continue string }
+	Items    []json.RawMessage
+	Status   struct {
+		Continue string
+		Items    []json.RawMessage
+		Subjects []struct{ Name string }
+	}
+}
+
+// pages calls add for each page. request returns the request with a token of the page before it. It returns why a page is
+// not available, or "".
+func (s *Site) pages(ctx context.Context, request func(token string) Request, add func(page)) string {
+	for token, first := "", true; token != "" || first; first = false {
+		var next page
+		code, body, err := s.send(ctx, request(token))
+		if err == nil && code < http.StatusMultipleChoices {
+			err = json.Unmarshal(body, &next)
+		}
+		if err != nil || code >= http.StatusMultipleChoices {
+			return fmt.Sprintf("%d %s %v", code, cut(string(body), 200), err)
+		}
+		add(next)
+		token = next.Metadata.Continue + next.Status.Continue
+	}
+	return ""
+}
 
 // pagesOfSubjects binds a permission to subjects on the managed cluster, and reports whether all pages of a review of the
 // permission contain them.
-func (s *Site) pagesOfSubjects(ctx context.Context, subjects []rbacv1.Subject, review func(token string) Request) (over string, err error) {
+func (s *Site) pagesOfSubjects(ctx context.Context, subjects []rbacv1.Subject, review func(token string) Request) (missing string, err error) {
 	named := metav1.ObjectMeta{Name: object}
 	roles, bindings := s.managed.RbacV1().ClusterRoles(), s.managed.RbacV1().ClusterRoleBindings()
 	defer func() {
-		for _, remove := range []func(context.Context, string, metav1.DeleteOptions) error{bindings.Delete, roles.Delete} {
-			if failed := remove(ctx, object, metav1.DeleteOptions{}); err == nil {
-				err = failed
-			}
-		}
+		err = cmp.Or(err, bindings.Delete(ctx, object, metav1.DeleteOptions{}), roles.Delete(ctx, object, metav1.DeleteOptions{}))
 	}()
 	if _, err := roles.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: named, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"hostile.example.com"}, Resources: []string{"probes"}, Verbs: []string{"frob"}}}}, metav1.CreateOptions{}); err != nil {
 		return "", err
@@ -238,45 +238,23 @@ func (s *Site) pagesOfSubjects(ctx context.Context, subjects []rbacv1.Subject, r
 	if _, err := bindings.Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: named, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: object}, Subjects: subjects}, metav1.CreateOptions{}); err != nil {
 		return "", err
 	}
-	type answer struct {
-		Status struct {
-			Subjects []struct{ Name string }
-			Continue string
-		}
-	}
-	page := func(token string) (page answer, failure string) {
-		code, body, err := send(ctx, s.admin, s.host, review(token))
-		if err != nil || code != http.StatusCreated {
-			return page, fmt.Sprintf("%d %s %v", code, cut(string(body), 200), err)
-		}
-		if err := json.Unmarshal(body, &page); err != nil {
-			return page, err.Error()
-		}
-		return page, ""
-	}
-	missing := ""
 	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, answerTimeout, true, func(context.Context) (bool, error) {
 		seen := map[string]int{}
-		for token, first := "", true; token != "" || first; first = false {
-			next, failure := page(token)
-			if failure != "" {
-				missing = fmt.Sprintf("the page of a FleetSubjectReview after %d subjects: %s", len(seen), failure)
-				return false, nil
-			}
-			for _, subject := range next.Status.Subjects {
+		failure := s.pages(ctx, review, func(p page) {
+			for _, subject := range p.Status.Subjects {
 				seen[subject.Name]++
 			}
-			token = next.Status.Continue
+		})
+		if missing = ""; failure != "" {
+			missing = fmt.Sprintf("the page of a FleetSubjectReview after %d subjects: %s", len(seen), failure)
 		}
 		for _, subject := range subjects {
 			shown := rbac.Clip(subject.Name, shownName)
-			if seen[shown]--; seen[shown] < 0 {
+			if seen[shown]--; seen[shown] < 0 && missing == "" {
 				missing = fmt.Sprintf("the pages of a FleetSubjectReview do not contain a subject with a name of %d bytes", len(subject.Name))
-				return false, nil
 			}
 		}
-		missing = ""
-		return true, nil
+		return missing == "", nil
 	})
 	if missing != "" {
 		err = nil
@@ -286,38 +264,18 @@ func (s *Site) pagesOfSubjects(ctx context.Context, subjects []rbacv1.Subject, r
 
 // pagesOfResources reports whether all pages of lists and searches contain the resources of kind Named.
 func (s *Site) pagesOfResources(ctx context.Context, n, limit int) (string, error) {
-	list := func(token string) Request {
-		path := searchPath + "/namespaces/" + BareCluster + "/fleetresources?fieldSelector=kind%3DNamed&limit=" + strconv.Itoa(limit) + "&continue=" + token
-		return Request{Method: http.MethodGet, Path: path}
-	}
-	search := func(token string) Request {
-		return Request{Method: http.MethodPost, Path: searchPath + "/searches", Body: encode(fields{"apiVersion": "search.open-cluster-management.io/v1alpha1", "kind": "Search", "spec": fields{
-			"query": "kind:Named", "limit": limit, "orderBy": []string{"name", "namespace"}, "continue": token,
-		}})}
-	}
-	for what, request := range map[string]func(string) Request{"a list of fleetresources": list, "a search": search} {
+	for what, request := range map[string]func(token string) Request{
+		"a list of fleetresources": func(token string) Request {
+			return Request{As: Tenant, Method: http.MethodGet, Path: searchPath + "/namespaces/" + BareCluster + "/fleetresources?fieldSelector=kind%3DNamed&limit=" + strconv.Itoa(limit) + "&continue=" + token}
+		},
+		"a search": func(token string) Request {
+			return searching("/searches", "Search", fields{"query": "kind:Named", "limit": limit, "orderBy": []string{"name", "namespace"}, "continue": token}).Requests[0]
+		},
+	} {
 		seen := 0
-		for token, first := "", true; token != "" || first; first = false {
-			var page struct {
-				Metadata struct{ Continue string }
-				Items    []json.RawMessage
-				Status   struct {
-					Items    []json.RawMessage
-					Continue string
-				}
-			}
-			code, body, err := send(ctx, s.clients[Tenant], s.host, request(token))
-			if err != nil {
-				return "", err
-			}
-			if code >= http.StatusMultipleChoices || json.Unmarshal(body, &page) != nil {
-				return fmt.Sprintf("the page of %s after %d resources: %d %s", what, seen, code, cut(string(body), 200)), nil
-			}
-			seen += len(page.Items) + len(page.Status.Items)
-			token = page.Metadata.Continue + page.Status.Continue
-		}
-		if seen != n {
-			return fmt.Sprintf("all pages of %s contain %d resources, want %d", what, seen, n), nil
+		failure := s.pages(ctx, request, func(p page) { seen += len(p.Items) + len(p.Status.Items) })
+		if failure != "" || seen != n {
+			return fmt.Sprintf("all pages of %s contain %d resources, want %d; %s", what, seen, n, failure), ctx.Err()
 		}
 	}
 	return "", nil

@@ -2,7 +2,6 @@ package hostile
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -124,9 +123,7 @@ func (o *Options) table(rows []*tally, idle time.Duration) {
 	for _, r := range rows {
 		_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%.2f s\t%d MB\t%s\t%d\t\n", r.language, r.inputs, r.refused, r.answered, r.failed, r.cpu.Seconds(), r.memory>>20, p99(r.latencies).Round(time.Millisecond/10), r.over)
 	}
-	if err := errors.Join(w.Flush()); err != nil {
-		fmt.Fprintln(o.Out, err)
-	}
+	_ = w.Flush()
 	fmt.Fprintf(o.Out, "others p99 when idle: %s\n", idle.Round(time.Millisecond/10))
 }
 

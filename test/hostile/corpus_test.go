@@ -3,7 +3,7 @@ package hostile
 import (
 	"context"
 	"fmt"
-	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +52,7 @@ var corpus = []struct {
 }{
 	{"CEL over the object", rule("object.data.n == '1' && object.data.all(k, k != '')"), Answered, ""},
 	{"CEL of types that double", rule("[1]" + strings.Repeat(".map(x, {'a': x, 'b': x})", 30) + ".size() > 0"), Refused, "celExpressions[0]"},
-	{"CEL of nested maps", rule(repeat(24, "true", func(i int, inner string) string { return "{'a': 1}.all(" + name(i) + ", " + inner + ")" })), Refused, "celExpressions[0]"},
+	{"CEL of nested maps", rule(nest(small(), 24, "true", "{'a': 1}.all(#, %)")), Refused, "celExpressions[0]"},
 	{"CEL in a list of 2^48", rule(doubled(48) + ".exists(x, 2 in x)"), Refused, "celExpressions[0]"},
 	{"CEL of equal lists of 2^48", rule("[" + doubled(48) + "].all(x, x == x)"), Refused, "celExpressions[0]"},
 	{"CEL with a macro that copies", rule("optional.of(1)" + strings.Repeat(".optMap(x, x + 1)", 30) + ".hasValue()"), Refused, "celExpressions[0]"},
@@ -60,11 +60,11 @@ var corpus = []struct {
 	{"jq that repeats text", without("jqPathExpressions", `.data[("a" * 1000000000) | tostring]`), Refused, "jqPathExpressions[0]"},
 	{"jq that never ends", without("jqPathExpressions", `def f: f; f`), Refused, "jqPathExpressions[0]"},
 	{"JSON path", without("jsonPaths", ".data.k"), Answered, ""},
-	{"nested report", Input{Requests: []Request{{As: Agent, Method: http.MethodPost, Path: syncPath, Body: []byte(`{"addResources":[` + resourceJSON(1, `,"p":`+strings.Repeat("[", 1_000_000)) + `]}`)}}}, Refused, "exceeded max depth"},
-	{"nested GraphQL", post(Tenant, searchPath+"/graphql", fields{"query": strings.Repeat("{ search ", 10_000)}), Refused, "nesting depth"},
-	{"GraphQL of many selections", post(Tenant, searchPath+"/graphql", fields{"query": "{" + each(5_000, " ", func(i int) string { return fmt.Sprintf("a%d: messages { id }", i) }) + "}"}), Refused, "the maximum is 20000"},
-	{"search for many values", post(Tenant, searchPath+"/searches", fields{"apiVersion": "search.open-cluster-management.io/v1alpha1", "kind": "Search", "spec": fields{"keywords": manyStrings(5_000, "a")}}), Refused, "spec"},
-	{"nested manifest", manifests(small(), configMapJSON(object, `,"x":`+strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000))), Refused, "levels deep"},
+	{"nested report", Input{Requests: []Request{reporting(added(1, func(int) string { return resourceJSON(1, `,"p":`+strings.Repeat("[", 1_000_000)) }))}}, Refused, "exceeded max depth"},
+	{"nested GraphQL", graphQL(strings.Repeat("{ search ", 10_000), nil), Refused, "nesting depth"},
+	{"GraphQL of many selections", graphQL("{"+each(5_000, " ", func(i int) string { return fmt.Sprintf("a%d: messages { id }", i) })+"}", nil), Refused, "the maximum is 20000"},
+	{"search for many values", searching("/searches", "Search", fields{"keywords": slices.Repeat([]string{"a"}, 5_000)}), Refused, "spec"},
+	{"nested manifest", manifests(small(), configMapJSON(object, "", `,"x":`+strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000))), Refused, "levels deep"},
 }
 
 // TestCorpus sends the inputs with a known outcome, and one input of every class, which must be

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +31,8 @@ const (
 type Identity string
 
 const (
+	// Administrator is the identity of requests without another one.
+	Administrator Identity = ""
 	// Tenant may write ManifestWorks, ClusterPermissions and ManagedServiceAccounts in the
 	// namespace of AgentCluster, and search.
 	Tenant Identity = "tenant"
@@ -42,7 +46,7 @@ const (
 type Request struct {
 	As           Identity
 	Method, Path string
-	// ContentType is the content type of Body; JSON if empty.
+	// ContentType is the content type of Body; that of a merge patch for PATCH, and JSON otherwise, if empty.
 	ContentType string
 	// Gzip is set if Body is compressed.
 	Gzip bool
@@ -66,6 +70,14 @@ type Class struct {
 	Language, Name string
 	// Generate returns an input of the class.
 	Generate func(*Gen) Input
+}
+
+// Classes returns the table of generators.
+func Classes() []Class {
+	return slices.Concat(
+		celClasses(), jqClasses(), jsonPathClasses(), selectorClasses(), searchClasses(), graphQLClasses(),
+		reportClasses(), manifestClasses(), permissionClasses(), otherClasses(), believedClasses(), watchClasses(),
+	)
 }
 
 // String returns the class in the form of HOSTILE_ONLY.
@@ -139,6 +151,26 @@ func name(n int) string {
 
 func pick[T any](g *Gen, of ...T) T { return of[g.IntN(len(of))] }
 
+// long repeats one of the texts up to a maximum number of times.
+func (g *Gen) long(most int, of ...string) string {
+	return strings.Repeat(pick(g, of...), g.upTo(1, most))
+}
+
+// list repeats one of the texts, with a number for each %.
+func (g *Gen) list(most int, separator string, of ...string) string {
+	return g.mix(most, separator, pick(g, of...))
+}
+
+// mix does the same with another text for each item.
+func (g *Gen) mix(most int, separator string, of ...string) string {
+	return each(g.upTo(1, most), separator, func(i int) string { return fill(pick(g, of...), strconv.Itoa(i)) })
+}
+
+// many returns the items of mix.
+func (g *Gen) many(most int, of ...string) []string {
+	return strings.Split(g.mix(most, "\n", of...), "\n")
+}
+
 // each joins the texts of 0 to n-1.
 func each(n int, separator string, text func(i int) string) string {
 	var out strings.Builder
@@ -151,23 +183,43 @@ func each(n int, separator string, text func(i int) string) string {
 	return out.String()
 }
 
-// fill replaces each % in a text with a value.
-func fill(text, value string) string { return strings.ReplaceAll(text, "%", value) }
-
-// repeat nests an expression n times.
-func repeat(n int, start string, around func(i int, inner string) string) string {
-	for i := range n {
-		start = around(i, start)
+// fill replaces each % in a text with a value, except in %s.
+func fill(text, value string) string {
+	parts := strings.Split(text, "%s")
+	for i := range parts {
+		parts[i] = strings.ReplaceAll(parts[i], "%", value)
 	}
-	return start
+	return strings.Join(parts, "%s")
 }
 
-// within decreases n until the text has at most limit bytes, or n is 1.
-func within(limit, n int, text func(n int) string) string {
-	out := text(n)
-	for n > 1 && len(out) > limit {
-		n = max(1, min(n-1, n*limit/len(out)))
-		out = text(n)
+// nest wraps an expression n times in one of the layers. In a layer, % is the expression and # the name of the level.
+func nest(g *Gen, n int, inner string, layers ...string) string {
+	for i := range n {
+		inner = fill(strings.ReplaceAll(pick(g, layers...), "#", name(i)), inner)
+	}
+	return inner
+}
+
+// around repeats the first and the third of the parts of a text, which ¦ separates, around the second one.
+func around(n int, text string) string {
+	parts := append(strings.SplitN(text, "¦", 4), "", "")
+	return strings.Repeat(parts[0], n) + parts[1] + strings.Repeat(parts[2], n) + parts[3]
+}
+
+// chain repeats the second of three parts.
+func chain(n int, text string) string {
+	parts := append(strings.SplitN(text, "¦", 3), "")
+	return parts[0] + strings.Repeat(parts[1], n) + parts[2]
+}
+
+// within returns the text of a number up to most. It decreases the number until the server accepts the length of the
+// text, or the number is 1.
+func within(g *Gen, most int, text func(g *Gen, n int) string) string {
+	n := g.upTo(1, most)
+	out := text(g, n)
+	for n > 1 && len(out) > expressionLength {
+		n = max(1, min(n-1, n*expressionLength/len(out)))
+		out = text(g, n)
 	}
 	return out
 }
@@ -188,28 +240,49 @@ const (
 	permissionsPath = "/apis/rbac.open-cluster-management.io/v1alpha1/namespaces/" + AgentCluster + "/clusterpermissions"
 	accountsPath    = "/apis/authentication.open-cluster-management.io/v1beta1/namespaces/" + AgentCluster + "/managedserviceaccounts"
 	searchPath      = "/apis/search.open-cluster-management.io/v1alpha1"
+	namespacesPath  = "/apis/rbac.open-cluster-management.io/v1alpha1/namespaces/" + BareCluster + "/clusternamespaces"
 	clustersPath    = "/apis/cluster.open-cluster-management.io/v1/managedclusters"
 )
 
+// body returns an object in JSON. The path of its resource contains its API version. more are fields after the
+// metadata, and metadata those after the name.
+func body(path, kind, metadata, more string) []byte {
+	version := strings.Split(path, "/")
+	return fmt.Appendf(nil, `{"apiVersion":"%s/%s","kind":%q,"metadata":{"name":%q%s}%s}`, version[2], version[3], kind, object, metadata, more)
+}
+
+// spec returns the field spec in JSON.
+func spec(value any) string { return `,"spec":` + string(encode(value)) }
+
+// once returns an input of one request.
+func once(as Identity, method, path string, body []byte) Input {
+	return Input{Requests: []Request{{As: as, Method: method, Path: path, Body: body}}}
+}
+
 // create returns an input that creates an object, first as a dry run.
-func create(as Identity, path string, body []byte) Input {
+func create(as Identity, path, kind, metadata, more string) Input {
+	content := body(path, kind, metadata, more)
 	return Input{
-		Requests: []Request{{As: as, Method: "POST", Path: path + "?dryRun=All", Body: body}, {As: as, Method: "POST", Path: path, Body: body}},
+		Requests: []Request{{As: as, Method: http.MethodPost, Path: path + "?dryRun=All", Body: content}, {As: as, Method: http.MethodPost, Path: path, Body: content}},
 		Created:  path + "/" + object,
 	}
 }
 
 // work returns an input in which the tenant creates a ManifestWork.
-func work(spec fields, reported ...string) Input {
-	if spec["deleteOption"] == nil {
-		spec["deleteOption"] = fields{"propagationPolicy": "Orphan"}
+func work(of fields, reported ...string) Input {
+	if of["deleteOption"] == nil {
+		of["deleteOption"] = fields{"propagationPolicy": "Orphan"}
 	}
-	input := create(Tenant, worksPath, encode(fields{
-		"apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
-		"metadata": fields{"name": object}, "spec": spec,
-	}))
+	input := create(Tenant, worksPath, "ManifestWork", "", spec(of))
 	input.Reported = append([]string{"Applied"}, reported...)
 	return input
+}
+
+// simple is the spec of a ManifestWork of one small ConfigMap, with additional fields.
+func simple(more fields) fields {
+	out := fields{"workload": fields{"manifests": []any{configMap(fields{"a": "b"})}}}
+	maps.Copy(out, more)
+	return out
 }
 
 // configMap returns the object to which the expressions in ManifestWorks apply.
@@ -229,10 +302,7 @@ func data(g *Gen) fields {
 // configured returns a ManifestWork of one ConfigMap with a manifestConfig.
 func configured(g *Gen, config fields, reported ...string) Input {
 	config["resourceIdentifier"] = fields{"resource": "configmaps", "namespace": Namespace, "name": object}
-	return work(fields{
-		"workload":        fields{"manifests": []any{configMap(data(g))}},
-		"manifestConfigs": []any{config},
-	}, reported...)
+	return work(fields{"workload": fields{"manifests": []any{configMap(data(g))}}, "manifestConfigs": []any{config}}, reported...)
 }
 
 // Named returns the input with another name for its object, so that inputs can be sent

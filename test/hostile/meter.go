@@ -1,13 +1,12 @@
 package hostile
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -49,17 +48,15 @@ func (m *meter) used() (time.Duration, error) {
 
 // peak returns the maximum memory of the process since start.
 func (m *meter) peak() (int64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.process.PID()))
+	proc, err := procfs.NewProc(m.process.PID())
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kilobytes, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			return kilobytes << 10, err
-		}
+	status, err := proc.NewStatus()
+	if err == nil && status.VmHWM == 0 {
+		err = errors.New("the process has ended")
 	}
-	return 0, errors.New("the process has ended")
+	return int64(status.VmHWM), err
 }
 
 // settle waits until the process is idle again. It returns false if the process has used more CPU
@@ -91,23 +88,10 @@ func (m *meter) settle(limit time.Duration) (idle bool, err error) {
 
 // cpuTime returns the CPU time of a process and of the children for which it has waited.
 func cpuTime(pid int) (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	proc, err := procfs.NewProc(pid)
 	if err != nil {
 		return 0, err
 	}
-	// The second field is the name in parentheses, which may contain spaces.
-	_, rest, _ := bytes.Cut(stat, []byte(") "))
-	values := strings.Fields(string(rest))
-	if len(values) < 15 {
-		return 0, fmt.Errorf("/proc/%d/stat: %q", pid, stat)
-	}
-	var ticks int64
-	for _, value := range values[11:15] { // utime, stime, cutime, cstime
-		n, err := strconv.ParseInt(value, 10, 64)
-		if err != nil {
-			return 0, err
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * tick, nil
+	stat, err := proc.Stat()
+	return tick * time.Duration(int(stat.UTime+stat.STime)+stat.CUTime+stat.CSTime), err
 }

@@ -2,7 +2,6 @@ package hostile
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -18,17 +17,16 @@ type prober struct {
 }
 
 // probe sends usual requests of an administrator, one after another, until ctx ends.
-func (p *prober) probe(ctx context.Context, client *http.Client, host string) {
-	account := fmt.Appendf(nil, `{"apiVersion":"authentication.open-cluster-management.io/v1beta1","kind":"ManagedServiceAccount","metadata":{"name":"probe"},"spec":{"rotation":{}}}`)
+func (p *prober) probe(ctx context.Context, s *Site) {
 	requests := []Request{
 		{Method: http.MethodGet, Path: worksPath + "/probe"},
 		{Method: http.MethodGet, Path: permissionsPath + "?limit=10"},
-		{Method: http.MethodPost, Path: accountsPath + "?dryRun=All", Body: account},
+		{Method: http.MethodPost, Path: accountsPath + "?dryRun=All", Body: body(accountsPath, "ManagedServiceAccount", "", `,"spec":{"rotation":{}}`)},
 		{Method: http.MethodGet, Path: clustersPath + "/" + AgentCluster},
 	}
 	for i := 0; ctx.Err() == nil; i++ {
 		started := time.Now()
-		_, _, _ = send(ctx, client, host, requests[i%len(requests)])
+		_, _, _ = s.send(ctx, requests[i%len(requests)])
 		took := time.Since(started)
 		p.mu.Lock()
 		if !p.paused {

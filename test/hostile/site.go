@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,14 +14,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -51,7 +53,6 @@ type Site struct {
 
 	host    string
 	clients map[Identity]*http.Client
-	admin   *http.Client
 	managed *kubernetes.Clientset
 	// direct is the client of an administrator who sends requests to the server directly.
 	direct        *http.Client
@@ -92,34 +93,25 @@ func NewSite(ctx context.Context, dir string) (*Site, error) {
 func ServerEnvironment() ([]string, error) { return environment("deploy", "base") }
 
 // environment returns the memory settings of the Deployment in a directory of artifacts.
-func environment(dir ...string) ([]string, error) {
+func environment(dir ...string) (out []string, err error) {
 	manifests, err := localhub.ReadManifests(filepath.Join(append([]string{localhub.Root(), "artifacts"}, dir...)...))
 	if err != nil {
 		return nil, err
 	}
-	var out []string
 	for _, manifest := range manifests {
 		if manifest.GetKind() != "Deployment" {
 			continue
 		}
-		containers, _, err := unstructured.NestedSlice(manifest.Object, "spec", "template", "spec", "containers")
-		if err != nil {
+		var deployment appsv1.Deployment
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(manifest.Object, &deployment); err != nil {
 			return nil, err
 		}
-		for _, container := range containers {
-			variables, _, err := unstructured.NestedSlice(container.(map[string]any), "env")
-			if err != nil {
-				return nil, err
-			}
-			limit, err := memoryLimit(container.(map[string]any))
-			if err != nil {
-				return nil, err
-			}
-			for _, variable := range variables {
-				name, _, _ := unstructured.NestedString(variable.(map[string]any), "name")
-				value, given, _ := unstructured.NestedString(variable.(map[string]any), "value")
-				if given && (name == "GOMEMLIMIT" || name == "GOGC") {
-					out = append(out, name+"="+strings.ReplaceAll(value, "$(MEMORY_LIMIT_MI)", limit))
+		for _, container := range deployment.Spec.Template.Spec.Containers {
+			// As a resourceFieldRef with the divisor 1Mi returns it.
+			limit := strconv.FormatInt(container.Resources.Limits.Memory().Value()>>20, 10)
+			for _, variable := range container.Env {
+				if variable.Value != "" && (variable.Name == "GOMEMLIMIT" || variable.Name == "GOGC") {
+					out = append(out, variable.Name+"="+strings.ReplaceAll(variable.Value, "$(MEMORY_LIMIT_MI)", limit))
 				}
 			}
 		}
@@ -127,56 +119,36 @@ func environment(dir ...string) ([]string, error) {
 	return out, nil
 }
 
-// memoryLimit returns the memory limit of a container in MiB, as a resourceFieldRef returns it.
-func memoryLimit(container map[string]any) (string, error) {
-	text, _, err := unstructured.NestedString(container, "resources", "limits", "memory")
-	if err != nil {
-		return "", err
-	}
-	limit, err := resource.ParseQuantity(text)
-	if err != nil {
-		return "", fmt.Errorf("resources.limits.memory: %w", err)
-	}
-	return strconv.FormatInt(limit.Value()>>20, 10), nil
-}
-
-// connect creates the identities and the objects for their requests.
+// connect creates the identities and the objects for their requests, and reports an inventory for searches.
 func (s *Site) connect(ctx context.Context) error {
 	hub := s.Fleet.Hub
-	bootstrap, err := localhub.ReadManifests(filepath.Join(localhub.Root(), "artifacts", "rbac"))
-	if err != nil {
-		return err
-	}
-	if err := hub.Apply(ctx, bootstrap...); err != nil {
-		return err
-	}
-	if err := localhub.JoinCluster(ctx, hub, BareCluster); err != nil {
-		return err
-	}
-	roles, err := localhub.ReadManifests(filepath.Join(localhub.Root(), "test", "hostile", "testdata"))
-	if err != nil {
-		return err
-	}
-	if err := hub.Apply(ctx, roles...); err != nil {
-		return err
-	}
-	for identity, who := range map[Identity][]string{
-		Tenant:    {"hostile-tenant"},
-		Agent:     {localhub.AgentUser(BareCluster), localhub.AgentGroup(BareCluster)},
-		Applicant: {"hostile-applicant", "system:bootstrappers:managedcluster"},
-	} {
-		config, err := hub.UserConfig(who[0], who[1:]...)
+	s.host = hub.AdminConfig().Host
+	for _, dir := range []string{"artifacts/rbac", "test/hostile/testdata"} {
+		objects, err := localhub.ReadManifests(filepath.Join(localhub.Root(), filepath.FromSlash(dir)))
+		if err == nil {
+			err = hub.Apply(ctx, objects...)
+		}
 		if err != nil {
 			return err
 		}
-		if s.clients[identity], err = rest.HTTPClientFor(config); err != nil {
+		// The roles of testdata are in the namespace of the cluster.
+		if err := localhub.JoinCluster(ctx, hub, BareCluster); err != nil {
 			return err
 		}
 	}
-	config := hub.AdminConfig()
-	s.host = config.Host
-	if s.admin, err = rest.HTTPClientFor(config); err != nil {
-		return err
+	for identity, who := range map[Identity][]string{
+		Administrator: {"admin", "system:masters"},
+		Tenant:        {"hostile-tenant"},
+		Agent:         {localhub.AgentUser(BareCluster), localhub.AgentGroup(BareCluster)},
+		Applicant:     {"hostile-applicant", "system:bootstrappers:managedcluster"},
+	} {
+		config, err := hub.UserConfig(who[0], who[1:]...)
+		if err == nil {
+			s.clients[identity], err = rest.HTTPClientFor(config)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	direct, err := s.Fleet.Server.UserConfig("admin", "system:masters")
 	if err != nil {
@@ -192,15 +164,21 @@ func (s *Site) connect(ctx context.Context) error {
 	if _, err := s.managed.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	return s.fill(ctx)
+	return s.await(ctx, time.Minute, http.StatusOK, reporting(Inventory(inventory)))
 }
 
-// fill reports an inventory for searches.
-func (s *Site) fill(ctx context.Context) error {
-	return wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		code, _, err := send(ctx, s.clients[Agent], s.host, Request{Method: http.MethodPost, Path: syncPath, Body: Inventory(inventory)})
-		return err == nil && code == http.StatusOK, nil
+// await sends a request until the response has a status code.
+func (s *Site) await(ctx context.Context, limit time.Duration, want int, request Request) error {
+	var last string
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+		code, answer, err := s.send(ctx, request)
+		last = fmt.Sprintf("%d %s %v", code, cut(string(answer), 300), err)
+		return code == want, nil
 	})
+	if err != nil {
+		return fmt.Errorf("%s %s = %s: %w", request.Method, cut(request.Path, 300), last, err)
+	}
+	return nil
 }
 
 // Stop stops the site.
@@ -215,47 +193,45 @@ func (s *Site) Stop() error {
 // requests. It returns the 99th percentile of the latency of other requests.
 func (s *Site) Calibrate(ctx context.Context) (time.Duration, error) {
 	s.stopProber()
-	if err := s.awaitGrant(ctx); err != nil {
-		return 0, fmt.Errorf("waiting for the permissions of the tenant on the managed cluster: %w", err)
+	// The tenant can grant only what it holds on the managed cluster.
+	if err := s.await(ctx, 3*answerTimeout, http.StatusCreated, usualPermission().Requests[0]); err != nil {
+		return 0, err
 	}
+	start := func() error { return errors.Join(s.server.start(), s.agent.start()) }
 	for _, m := range s.meters() {
 		m.busy, m.memory = 0, 0
-		if err := m.start(); err != nil {
-			return 0, err
-		}
+	}
+	if err := start(); err != nil {
+		return 0, err
 	}
 	for i := range 10 {
 		for _, input := range usual() {
-			if verdict, err := s.judge(ctx, input); err != nil {
-				return 0, err
-			} else if i == 0 && verdict.Outcome != Answered {
-				return 0, fmt.Errorf("outcome of usual input = %s (%s), want answered", verdict.Outcome, verdict.Message)
+			verdict, err := s.judge(ctx, input)
+			if err == nil && i == 0 && verdict.Outcome != Answered {
+				err = fmt.Errorf("outcome of usual input = %s (%s), want answered", verdict.Outcome, verdict.Message)
 			}
 			for _, m := range s.meters() {
-				peak, err := m.peak()
-				if err != nil {
-					return 0, err
+				var peak int64
+				if err == nil {
+					peak, err = m.peak()
 				}
 				m.memory = max(m.memory, peak)
+			}
+			if err != nil {
+				return 0, err
 			}
 		}
 	}
 	probing, stop := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.prober.probe(probing, s.admin, s.host)
-	}()
+	var running sync.WaitGroup
+	running.Go(func() { s.prober.probe(probing, s) })
 	s.stopProber = func() {
 		stop()
-		<-done
-		s.stopProber = func() {}
+		running.Wait()
 	}
 	s.prober.take()
-	for _, m := range s.meters() {
-		if err := m.start(); err != nil {
-			return 0, err
-		}
+	if err := start(); err != nil {
+		return 0, err
 	}
 	select {
 	case <-ctx.Done():
@@ -279,34 +255,19 @@ func usualPermission() Input {
 	return permission(`"clusterRole":{"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["get"]}]}`)
 }
 
-// awaitGrant waits until the tenant holds its permissions on the managed cluster, since it can grant no others.
-func (s *Site) awaitGrant(ctx context.Context) error {
-	request := usualPermission().Requests[0]
-	last := ""
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 3*answerTimeout, true, func(ctx context.Context) (bool, error) {
-		code, body, err := send(ctx, s.clients[Tenant], s.host, request)
-		last = fmt.Sprint(cut(string(body), 300), err)
-		return code == http.StatusCreated, nil
-	})
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, last)
-	}
-	return nil
-}
-
 // usual returns inputs of usual cost.
 func usual() []Input {
+	reports := func(n int) Input {
+		return Input{Requests: []Request{reporting(added(n, func(i int) string { return resourceJSON(i, "") }))}}
+	}
 	return []Input{
-		work(fields{
-			"workload":        fields{"manifests": []any{configMap(fields{"a": "b"})}},
-			"manifestConfigs": []any{fields{"resourceIdentifier": fields{"resource": "configmaps", "namespace": Namespace, "name": object}, "conditionRules": []any{fields{"condition": "Usual", "type": "CEL", "celExpressions": []string{"object.data.a == 'b'"}}}}},
-		}, "Usual"),
-		post(Tenant, searchPath+"/searches", fields{"apiVersion": "search.open-cluster-management.io/v1alpha1", "kind": "Search", "spec": fields{"query": "kind:Pod name:n1*", "limit": 100}}),
+		work(simple(fields{"manifestConfigs": []any{fields{
+			"resourceIdentifier": fields{"resource": "configmaps", "namespace": Namespace, "name": object}, "conditionRules": []any{fields{"condition": "Usual", "type": "CEL", "celExpressions": []string{"object.data.a == 'b'"}}},
+		}}}), "Usual"),
+		searching("/searches", "Search", fields{"query": "kind:Pod name:n1*", "limit": 100}),
 		// This input has the maximum usual size, and leaves as much garbage as a usual input.
 		work(fields{"workload": fields{"manifests": []any{configMap(fields{"a": strings.Repeat("a", 500_000)})}}}),
-		{Requests: []Request{{As: Agent, Method: http.MethodPost, Path: syncPath, Body: []byte(`{"addResources":[` + each(2_000, ",", func(i int) string { return resourceJSON(i, "") }) + `]}`)}}},
-		usualPermission(),
-		{Requests: []Request{{As: Agent, Method: http.MethodPost, Path: syncPath, Body: []byte(`{"addResources":[` + resourceJSON(1, "") + `]}`)}}},
+		reports(2_000), usualPermission(), reports(1),
 	}
 }
 
@@ -332,8 +293,8 @@ type Verdict struct {
 	Memory int64
 	// Over are the reasons why the input is over the bound.
 	Over []string
-	// broken are the processes that must be restarted.
-	broken []*meter
+	// broken is true if the processes must be restarted.
+	broken bool
 }
 
 func (v *Verdict) over(format string, args ...any) {
@@ -347,14 +308,14 @@ func (s *Site) Run(ctx context.Context, input Input) (*Verdict, error) {
 	if err != nil {
 		return verdict, err
 	}
-	if len(verdict.broken) == 0 && verdict.Memory <= MaxMemory {
+	if !verdict.broken && verdict.Memory <= MaxMemory {
 		return verdict, nil
 	}
-	if err := s.restart(ctx); err != nil || len(verdict.broken) > 0 {
+	if err := s.restart(ctx); err != nil || verdict.broken {
 		return verdict, err
 	}
 	verdict, err = s.judge(ctx, input)
-	if err == nil && len(verdict.broken) > 0 {
+	if err == nil && verdict.broken {
 		err = s.restart(ctx)
 	}
 	return verdict, err
@@ -369,7 +330,7 @@ func (s *Site) judge(ctx context.Context, input Input) (*Verdict, error) {
 		}
 		send()
 		s.stop(verdict, what)
-		return len(verdict.broken) == 0, nil
+		return !verdict.broken, nil
 	})
 }
 
@@ -439,7 +400,7 @@ func (s *Site) attempt(ctx context.Context, input Input, checked bool, step func
 	_, err := step(verdict, http.MethodDelete, func() {
 		if err := s.remove(ctx, input.Created); err != nil {
 			verdict.over("DELETE: %v", err)
-			verdict.broken = s.meters()
+			verdict.broken = true
 		}
 	})
 	return verdict, err
@@ -447,7 +408,7 @@ func (s *Site) attempt(ctx context.Context, input Input, checked bool, step func
 
 // request sends one request and records its outcome.
 func (s *Site) request(ctx context.Context, verdict *Verdict, what string, request Request) {
-	code, answer, err := send(ctx, s.clients[request.As], s.host, request)
+	code, answer, err := s.send(ctx, request)
 	verdict.Message = fmt.Sprintf("%d %s", code, answer)
 	// A url.Error contains the URL of the request, which may be very long.
 	if failed := (&url.Error{}); errors.As(err, &failed) {
@@ -481,7 +442,7 @@ func (s *Site) stop(verdict *Verdict, what string) {
 		}
 		if err != nil || !m.process.Running() {
 			verdict.over("%s: %s has ended", what, m.process.Name)
-			verdict.broken = append(verdict.broken, m)
+			verdict.broken = true
 			continue
 		}
 		if verdict.CPU = max(verdict.CPU, used); used > MaxCPU {
@@ -489,7 +450,7 @@ func (s *Site) stop(verdict *Verdict, what string) {
 		}
 		if !idle {
 			verdict.over("%s: %s is still busy", what, m.process.Name)
-			verdict.broken = append(verdict.broken, m)
+			verdict.broken = true
 		}
 		above := max(0, peak-m.memory)
 		if verdict.Memory = max(verdict.Memory, above); above > MaxMemory && m.memory > 0 {
@@ -510,21 +471,14 @@ func (s *Site) restart(ctx context.Context) error {
 	if err := s.server.process.Start(ctx); err != nil {
 		return err
 	}
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		for _, path := range []string{worksPath + "?limit=1", searchPath + "/inventories?limit=1"} {
-			if code, _, err := send(ctx, s.admin, s.host, Request{Method: http.MethodGet, Path: path}); err != nil || code != http.StatusOK {
-				return false, nil
-			}
+	for _, path := range []string{worksPath + "?limit=1", searchPath + "/inventories?limit=1"} {
+		if err := s.await(ctx, time.Minute, http.StatusOK, Request{Method: http.MethodGet, Path: path}); err != nil {
+			return fmt.Errorf("the hub does not serve requests after a restart: %w", err)
 		}
-		return true, nil
-	})
-	if err != nil {
-		return fmt.Errorf("the hub does not serve requests after a restart: %w", err)
 	}
 	for _, path := range []string{worksPath + "/" + object, permissionsPath + "/" + object, accountsPath + "/" + object} {
 		// The restarted agent would process the object again.
-		unfinished := Request{Method: http.MethodPatch, Path: path, ContentType: "application/merge-patch+json", Body: []byte(`{"metadata":{"finalizers":null}}`)}
-		if _, _, err := send(ctx, s.admin, s.host, unfinished); err != nil {
+		if _, _, err := s.send(ctx, Request{Method: http.MethodPatch, Path: path, Body: []byte(`{"metadata":{"finalizers":null}}`)}); err != nil {
 			return err
 		}
 		if err := s.remove(ctx, path); err != nil {
@@ -534,7 +488,7 @@ func (s *Site) restart(ctx context.Context) error {
 	if err := s.agent.process.Start(ctx); err != nil {
 		return err
 	}
-	_, err = s.Calibrate(ctx)
+	_, err := s.Calibrate(ctx)
 	return err
 }
 
@@ -551,7 +505,7 @@ func (s *Site) present(ctx context.Context) error {
 func (s *Site) reported(ctx context.Context, input Input) error {
 	missing := ""
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, answerTimeout, true, func(ctx context.Context) (bool, error) {
-		code, answer, err := send(ctx, s.admin, s.host, Request{Method: http.MethodGet, Path: input.Created})
+		code, answer, err := s.send(ctx, Request{Method: http.MethodGet, Path: input.Created})
 		work := &workv1.ManifestWork{}
 		if missing = fmt.Sprintf("GET of the ManifestWork = %d %v", code, err); err != nil || code != http.StatusOK || json.Unmarshal(answer, work) != nil {
 			return false, nil
@@ -581,20 +535,17 @@ func (s *Site) reported(ctx context.Context, input Input) error {
 
 // remove deletes an object as an administrator, and waits until it does not exist.
 func (s *Site) remove(ctx context.Context, path string) error {
-	if _, _, err := send(ctx, s.admin, s.host, Request{Method: http.MethodDelete, Path: path}); err != nil {
+	if _, _, err := s.send(ctx, Request{Method: http.MethodDelete, Path: path}); err != nil {
 		return err
 	}
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, answerTimeout, true, func(ctx context.Context) (bool, error) {
-		code, _, err := send(ctx, s.admin, s.host, Request{Method: http.MethodGet, Path: path})
-		return err == nil && code == http.StatusNotFound, nil
-	})
-	if err != nil {
-		return fmt.Errorf("%s still exists after its deletion: %w", path, err)
-	}
-	return nil
+	return s.await(ctx, answerTimeout, http.StatusNotFound, Request{Method: http.MethodGet, Path: path})
 }
 
-// send sends a request and returns the status code and the beginning of the response.
+// send sends a request to the hub and returns the status code and the beginning of the response.
+func (s *Site) send(ctx context.Context, r Request) (int, []byte, error) {
+	return send(ctx, s.clients[r.As], s.host, r)
+}
+
 func send(ctx context.Context, client *http.Client, host string, r Request) (int, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -602,10 +553,11 @@ func send(ctx context.Context, client *http.Client, host string, r Request) (int
 	if err != nil {
 		return 0, nil, err
 	}
-	request.Header.Set("Content-Type", "application/json")
-	if r.ContentType != "" {
-		request.Header.Set("Content-Type", r.ContentType)
+	usual := "application/json"
+	if r.Method == http.MethodPatch {
+		usual = "application/merge-patch+json"
 	}
+	request.Header.Set("Content-Type", cmp.Or(r.ContentType, usual))
 	if r.Gzip {
 		request.Header.Set("Content-Encoding", "gzip")
 	}

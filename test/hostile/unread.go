@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -32,19 +33,14 @@ func watchClasses() []Class {
 		// A watch holds a few large events, or many small ones.
 		size := pick(g, 60_000, 20_000, 2_000)
 		n, watches := watchedBytes/size, g.upTo(20, 300)
-		report := Request{As: Agent, Method: http.MethodPost, Path: syncPath, Body: []byte(`{"addResources":[` + each(n, ",", func(i int) string {
+		report := reporting(added(n, func(i int) string {
 			return fmt.Sprintf(`{"uid":"%s/large%d","kind":"Large","resourceString":"larges","properties":{"name":"%d","text":"%s"}}`, BareCluster, i, i, strings.Repeat(string(rune('a'+i%26)), size))
-		}) + `]}`)}
-		remove := Request{As: Agent, Method: http.MethodPost, Path: syncPath, Body: []byte(`{"deleteResources":[` + each(n, ",", func(i int) string {
-			return fmt.Sprintf(`{"uid":"%s/large%d"}`, BareCluster, i)
-		}) + `]}`)}
+		}))
 		initial := g.IntN(2) == 0
 		return Input{Requests: []Request{report}, Check: func(ctx context.Context, s *Site) (string, error) {
 			over, err := s.unread(ctx, watches, initial, report)
-			if _, _, failed := send(ctx, s.clients[Agent], s.host, remove); err == nil {
-				err = failed
-			}
-			return over, err
+			_, _, removed := s.send(ctx, removing(n, "large%"))
+			return over, cmp.Or(err, removed)
 		}}
 	}}}
 }
@@ -56,12 +52,7 @@ func (s *Site) unread(ctx context.Context, watches int, initial bool, report Req
 	if err != nil {
 		return "", err
 	}
-	path := unreadPath
-	if initial {
-		path += "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
-	} else {
-		path += "&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
-	}
+	path := fmt.Sprintf("%s&resourceVersionMatch=NotOlderThan&sendInitialEvents=%t&allowWatchBookmarks=%t", unreadPath, initial, initial)
 	heap, counted, err := s.watchMemory(ctx, config)
 	if err != nil {
 		return "", err
@@ -87,7 +78,7 @@ func (s *Site) unread(ctx context.Context, watches int, initial bool, report Req
 	if !initial {
 		changed := report
 		changed.Body = []byte(strings.ReplaceAll(string(report.Body), `"properties":{`, `"properties":{"changed":"true",`))
-		if code, answer, err := send(ctx, s.clients[Agent], s.host, changed); err != nil || code != http.StatusOK {
+		if code, answer, err := s.send(ctx, changed); err != nil || code != http.StatusOK {
 			return "", fmt.Errorf("changing the watched resources: %d %s %w", code, cut(string(answer), 200), err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -17,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -50,10 +50,10 @@ type Options struct {
 // Kubelet runs the Pods of one cluster.
 type Kubelet struct {
 	Options
-	// sockets is a short path, because the paths of sockets are limited.
-	sockets string
-	config  *rest.Config
-	client  kubernetes.Interface
+	// proxy is the socket of the proxy. Its path is short, because the paths of sockets are limited.
+	proxy  string
+	config *rest.Config
+	client kubernetes.Interface
 
 	mu   sync.Mutex
 	pods map[types.UID]*pod
@@ -66,18 +66,13 @@ func New(opts Options) (*Kubelet, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Containers run as other users.
-	if err := os.Chmod(sockets, 0o755); err != nil {
-		return nil, err
-	}
-	k := &Kubelet{Options: opts, sockets: sockets, pods: map[types.UID]*pod{}}
+	k := &Kubelet{Options: opts, proxy: filepath.Join(sockets, "proxy"), pods: map[types.UID]*pod{}}
 	config := fmt.Sprintf(`{"apiVersion": "apiserver.k8s.io/v1beta1", "kind": "EgressSelectorConfiguration", "egressSelections": [
-{"name": "cluster", "connection": {"proxyProtocol": "HTTPConnect", "transport": {"uds": {"udsName": %q}}}}]}`, k.socket("proxy"))
+{"name": "cluster", "connection": {"proxyProtocol": "HTTPConnect", "transport": {"uds": {"udsName": %q}}}}]}`, k.proxy)
 	return k, os.WriteFile(k.egress(), []byte(config), 0o600)
 }
 
-func (k *Kubelet) socket(name string) string { return filepath.Join(k.sockets, name) }
-func (k *Kubelet) egress() string            { return filepath.Join(k.Dir, "egress.yaml") }
+func (k *Kubelet) egress() string { return filepath.Join(k.Dir, "egress.yaml") }
 
 // APIServerArgs returns the arguments with which kube-apiserver connects to the Services and Pods of the Kubelet.
 func (k *Kubelet) APIServerArgs() []string {
@@ -86,7 +81,7 @@ func (k *Kubelet) APIServerArgs() []string {
 
 // Run runs the Pods of the cluster until ctx is done, and then stops them. config is that of an administrator.
 func (k *Kubelet) Run(ctx context.Context, config *rest.Config) error {
-	defer func() { _ = os.RemoveAll(k.sockets) }()
+	defer func() { _ = os.RemoveAll(filepath.Dir(k.proxy)) }()
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
@@ -96,29 +91,13 @@ func (k *Kubelet) Run(ctx context.Context, config *rest.Config) error {
 	if _, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	listener, err := net.Listen("unix", k.socket("proxy"))
+	listener, err := net.Listen("unix", k.proxy)
 	if err != nil {
 		return err
 	}
 	proxy := &http.Server{Handler: http.HandlerFunc(k.connect), ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = proxy.Serve(listener) }()
 	defer func() { _ = proxy.Close() }()
-	outside, err := net.Listen("unix", k.socket("out"))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = outside.Close() }()
-	go accept(outside, func(connection net.Conn) (net.Conn, error) {
-		port, err := readPort(connection)
-		if err != nil {
-			return nil, err
-		}
-		address := k.Outside[port]
-		if filepath.IsAbs(address) {
-			return net.Dial("unix", address)
-		}
-		return net.Dial("tcp", address)
-	})
 	defer k.work.Wait()
 	for {
 		// An unavailable hub stops no Pod.
@@ -186,48 +165,57 @@ func (k *Kubelet) connect(w http.ResponseWriter, request *http.Request) {
 
 // dialService connects to a ready Pod of the Service with this address.
 func (k *Kubelet) dialService(ctx context.Context, address string) (net.Conn, error) {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
 	services, err := k.client.CoreV1().Services("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	for _, service := range services.Items {
 		for _, p := range service.Spec.Ports {
-			if service.Spec.ClusterIP == host && strconv.Itoa(int(p.Port)) == port {
-				return k.dialSelected(service.Namespace, labels.SelectorFromSet(service.Spec.Selector), p.TargetPort)
+			if net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(int(p.Port))) != address {
+				continue
 			}
+			for _, pod := range k.pods {
+				if pod.object.Namespace == service.Namespace && labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(pod.object.Labels)) && pod.ready.Load() && !pod.deleted.Load() {
+					return pod.dial(ctx, p.TargetPort)
+				}
+			}
+			return nil, fmt.Errorf("no Pod of the Service %s/%s is ready", service.Namespace, service.Name)
 		}
 	}
 	return nil, fmt.Errorf("no Service has the address %s", address)
 }
 
-func (k *Kubelet) dialSelected(namespace string, selector labels.Selector, target intstr.IntOrString) (net.Conn, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, p := range k.pods {
-		if p.object.Namespace == namespace && selector.Matches(labels.Set(p.object.Labels)) && p.ready.Load() && !p.deleted.Load() {
-			port, err := portOf(&p.object.Spec.Containers[0], target)
-			if err != nil {
-				return nil, err
-			}
-			return dialPort(p.socket(), port)
+// forward connects each connection of a listener to another one, until the listener is closed.
+func forward(listener net.Listener, dial func() (net.Conn, error)) {
+	for {
+		connection, err := listener.Accept()
+		if err != nil {
+			return
 		}
+		go func() {
+			other, err := dial()
+			if err != nil {
+				_ = connection.Close()
+				return
+			}
+			join(connection, other)
+		}()
 	}
-	return nil, fmt.Errorf("no ready Pod in namespace %s matches %s", namespace, selector)
 }
 
-// portOf returns the port of a container with this number or name.
-func portOf(container *corev1.Container, port intstr.IntOrString) (int, error) {
-	if port.Type == intstr.Int {
-		return port.IntValue(), nil
+// join copies between two connections until one of them is closed.
+func join(a, b net.Conn) {
+	done := make(chan struct{}, 2)
+	for _, pair := range [][2]net.Conn{{a, b}, {b, a}} {
+		go func() {
+			_, _ = io.Copy(pair[0], pair[1])
+			done <- struct{}{}
+		}()
 	}
-	for _, p := range container.Ports {
-		if p.Name == port.StrVal {
-			return int(p.ContainerPort), nil
-		}
-	}
-	return 0, fmt.Errorf("container %s has no port %s", container.Name, port.String())
+	<-done
+	_ = a.Close()
+	_ = b.Close()
+	<-done
 }

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -21,7 +22,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+
+	"open-cluster-management.io/hub-apiserver/test/network"
 )
 
 // requestTimeout bounds the requests of a Pod to its cluster.
@@ -32,14 +36,15 @@ type pod struct {
 	kubelet *Kubelet
 	object  *corev1.Pod
 	cancel  context.CancelFunc
-	ready   atomic.Bool
+	// node is the network of the running container.
+	node  atomic.Pointer[network.Node]
+	ready atomic.Bool
 	// deleted is true once the Pod is being deleted: Services do not use it any more.
 	deleted  atomic.Bool
 	restarts int32
 }
 
-func (p *pod) socket() string { return p.kubelet.socket(string(p.object.UID)[:8]) }
-func (p *pod) dir() string    { return filepath.Join(p.kubelet.Dir, "pods", string(p.object.UID)) }
+func (p *pod) dir() string { return filepath.Join(p.kubelet.Dir, "pods", string(p.object.UID)) }
 
 // run runs the container, and restarts it when it ends, until ctx is done.
 func (p *pod) run(ctx context.Context) {
@@ -79,14 +84,6 @@ func (p *pod) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	content, err := json.Marshal(described)
-	if err != nil {
-		return err
-	}
-	spec := filepath.Join(p.dir(), "sandbox.json")
-	if err := os.WriteFile(spec, content, 0o600); err != nil {
-		return err
-	}
 	log, err := os.OpenFile(filepath.Join(p.kubelet.Dir, p.object.Namespace+"_"+p.object.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -96,11 +93,14 @@ func (p *pod) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_ = os.Remove(p.socket())
 	command := exec.Command(self)
-	command.Env = []string{sandboxEnv + "=" + spec}
+	command.Env = []string{sandboxEnv + "=1"}
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	input, err := command.StdinPipe()
+	if err != nil {
+		return err
+	}
 	ended := make(chan error, 1)
 	started := make(chan error, 1)
 	go func() {
@@ -116,31 +116,83 @@ func (p *pod) start(ctx context.Context) error {
 	if err := <-started; err != nil {
 		return err
 	}
-	p.report(ctx, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}})
-	reason := p.watch(ctx, ended, refresh)
-	if reason.exited {
-		p.restarts++
-		return reason.err
+	disconnect, err := p.connect(command.Process.Pid)
+	if err == nil {
+		defer disconnect()
+		err = errors.Join(json.NewEncoder(input).Encode(described), input.Close())
 	}
-	// The grace period begins, after an unsuccessful probe too.
-	_ = command.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-ended:
-	case <-time.After(time.Duration(ptr.Deref(p.object.Spec.TerminationGracePeriodSeconds, 30)) * time.Second):
-		_ = command.Process.Kill()
-		<-ended
+	exited := false
+	if err == nil {
+		p.report(ctx, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}})
+		err, exited = p.watch(ctx, ended, refresh)
+	}
+	if !exited {
+		// The grace period begins, after an unsuccessful probe too.
+		_ = command.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-ended:
+		case <-time.After(time.Duration(ptr.Deref(p.object.Spec.TerminationGracePeriodSeconds, 30)) * time.Second):
+			_ = command.Process.Kill()
+			<-ended
+		}
 	}
 	p.restarts++
-	return reason.err
+	return err
 }
 
-type end struct {
-	err    error
-	exited bool
+// connect enters the network of a process, and forwards its connections to the ports outside.
+func (p *pod) connect(pid int) (disconnect func(), err error) {
+	node, err := network.Of(pid)
+	if err != nil {
+		return nil, err
+	}
+	var listeners []net.Listener
+	disconnect = func() {
+		for _, listener := range listeners {
+			_ = listener.Close()
+		}
+		p.node.Store(nil)
+		_ = node.Close()
+	}
+	for port, address := range p.kubelet.Outside {
+		kind := "tcp"
+		if filepath.IsAbs(address) {
+			kind = "unix"
+		}
+		err := node.Do(func() error {
+			listener, err := net.Listen("tcp", net.JoinHostPort(node.Address, strconv.Itoa(port)))
+			if err == nil {
+				listeners = append(listeners, listener)
+				go forward(listener, func() (net.Conn, error) { return net.Dial(kind, address) })
+			}
+			return err
+		})
+		if err != nil {
+			disconnect()
+			return nil, err
+		}
+	}
+	p.node.Store(node)
+	return disconnect, nil
 }
 
-// watch probes the container until it ends, fails its liveness probe, or ctx is done.
-func (p *pod) watch(ctx context.Context, ended <-chan error, refresh func(context.Context) error) end {
+// dial connects to a port of the container with this number or name.
+func (p *pod) dial(ctx context.Context, port intstr.IntOrString) (net.Conn, error) {
+	node, number := p.node.Load(), port.IntValue()
+	for _, named := range p.object.Spec.Containers[0].Ports {
+		if port.Type == intstr.String && named.Name == port.StrVal {
+			number = int(named.ContainerPort)
+		}
+	}
+	if node == nil || number == 0 {
+		return nil, fmt.Errorf("Pod %s has no port %s", p.object.Name, port.String())
+	}
+	return node.DialContext(ctx, "tcp", net.JoinHostPort(node.Address, strconv.Itoa(number)))
+}
+
+// watch probes the container until it ends, fails its liveness probe, or ctx is done. It returns the reason, and whether
+// the container has ended.
+func (p *pod) watch(ctx context.Context, ended <-chan error, refresh func(context.Context) error) (reason error, exited bool) {
 	container := &p.object.Spec.Containers[0]
 	startup, live, ready := newProber(container.StartupProbe), newProber(container.LivenessProbe), newProber(container.ReadinessProbe)
 	tick := time.NewTicker(resync)
@@ -149,9 +201,9 @@ func (p *pod) watch(ctx context.Context, ended <-chan error, refresh func(contex
 	for {
 		select {
 		case err := <-ended:
-			return end{fmt.Errorf("the container ended: %w", errors.Join(err, errors.New("see its log"))), true}
+			return fmt.Errorf("the container ended: %w", errors.Join(err, errors.New("see its log"))), true
 		case <-ctx.Done():
-			return end{err: ctx.Err()}
+			return ctx.Err(), false
 		case <-tick.C:
 		}
 		if time.Since(refreshed) > time.Second {
@@ -161,13 +213,13 @@ func (p *pod) watch(ctx context.Context, ended <-chan error, refresh func(contex
 		}
 		if !startup.passed(ctx, p) {
 			if startup.failed() {
-				return end{err: fmt.Errorf("startup probe: %w", startup.last)}
+				return fmt.Errorf("startup probe: %w", startup.last), false
 			}
 			continue
 		}
 		live.passed(ctx, p)
 		if live.failed() {
-			return end{err: fmt.Errorf("liveness probe: %w", live.last)}
+			return fmt.Errorf("liveness probe: %w", live.last), false
 		}
 		if now := ready.passed(ctx, p); now != p.ready.Load() && (now || ready.failed()) {
 			p.ready.Store(now)
@@ -206,10 +258,6 @@ func (r *prober) passed(ctx context.Context, p *pod) bool {
 
 // get sends the request of a probe.
 func (p *pod) get(ctx context.Context, probe *corev1.Probe) error {
-	port, err := portOf(&p.object.Spec.Containers[0], probe.HTTPGet.Port)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(probe.TimeoutSeconds)*time.Second)
 	defer cancel()
 	address, err := url.Parse(probe.HTTPGet.Path)
@@ -227,7 +275,7 @@ func (p *pod) get(ctx context.Context, probe *corev1.Probe) error {
 	// As the kubelet, which has no certificate authority of the container.
 	transport := &http.Transport{
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see above
-		DialContext: func(context.Context, string, string) (net.Conn, error) { return dialPort(p.socket(), port) },
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return p.dial(ctx, probe.HTTPGet.Port) },
 	}
 	response, err := transport.RoundTrip(request)
 	if err != nil {

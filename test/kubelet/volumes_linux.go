@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"os"
@@ -38,13 +37,11 @@ func (p *pod) prepare(ctx context.Context) (_ *sandbox, refresh func(context.Con
 	if err := write(root, map[string][]byte{"etc/hosts": []byte("127.0.0.1 " + strings.Join(names, " ") + "\n")}, 0o644); err != nil {
 		return nil, nil, err
 	}
-	if err := place(image.Program, filepath.Join(root, image.Path)); err != nil {
+	// The program is mounted over an empty file.
+	if err := write(root, map[string][]byte{image.Path: nil}, 0o755); err != nil {
 		return nil, nil, err
 	}
-	s := &sandbox{
-		Root: root, Command: slices.Concat(container.Command, container.Args),
-		Inside: p.socket(), Outside: p.kubelet.socket("out"), Ports: slices.Sorted(maps.Keys(p.kubelet.Outside)),
-	}
+	s := &sandbox{Root: root, Command: slices.Concat(container.Command, container.Args), Mounts: []mount{{image.Program, image.Path, true}}}
 	p.identity(s)
 	if s.Env, err = p.environment(s); err != nil {
 		return nil, nil, err
@@ -130,30 +127,18 @@ func (p *pod) environment(s *sandbox) ([]string, error) {
 }
 
 func (p *pod) valueOf(source *corev1.EnvVarSource) (string, error) {
-	switch {
-	case source.FieldRef != nil:
-		return p.field(source.FieldRef.FieldPath)
-	case source.ResourceFieldRef != nil:
-		limits := p.object.Spec.Containers[0].Resources.Limits
-		kind, name, _ := strings.Cut(source.ResourceFieldRef.Resource, ".")
-		quantity, ok := limits[corev1.ResourceName(name)]
-		if kind != "limits" || !ok || source.ResourceFieldRef.Divisor.IsZero() {
-			return "", fmt.Errorf("test/kubelet supports only set limits with a divisor, not %s", source.ResourceFieldRef.Resource)
+	if field := source.FieldRef; field != nil {
+		value, ok := map[string]string{"metadata.name": p.object.Name, "metadata.namespace": p.object.Namespace}[field.FieldPath]
+		if !ok {
+			return "", fmt.Errorf("test/kubelet does not support the field %s", field.FieldPath)
 		}
-		divisor := source.ResourceFieldRef.Divisor.Value()
-		return strconv.FormatInt((quantity.Value()+divisor-1)/divisor, 10), nil
+		return value, nil
 	}
-	return "", errors.New("test/kubelet supports only fieldRef and resourceFieldRef")
-}
-
-func (p *pod) field(path string) (string, error) {
-	switch path {
-	case "metadata.name":
-		return p.object.Name, nil
-	case "metadata.namespace":
-		return p.object.Namespace, nil
+	if field := source.ResourceFieldRef; field != nil && field.Resource == "limits.memory" && !field.Divisor.IsZero() {
+		limit, divisor := p.object.Spec.Containers[0].Resources.Limits.Memory().Value(), field.Divisor.Value()
+		return strconv.FormatInt((limit+divisor-1)/divisor, 10), nil
 	}
-	return "", fmt.Errorf("test/kubelet does not support the field %s", path)
+	return "", errors.New("test/kubelet supports only fieldRef, and resourceFieldRef of limits.memory with a divisor")
 }
 
 // source returns the directory of a volume. The one of a claim stays when the Pod ends.
@@ -268,7 +253,7 @@ func (p *pod) project(ctx context.Context, part *corev1.VolumeProjection, dir st
 		}
 	case part.DownwardAPI != nil:
 		for _, item := range part.DownwardAPI.Items {
-			value, err := p.field(item.FieldRef.FieldPath)
+			value, err := p.valueOf(&corev1.EnvVarSource{FieldRef: item.FieldRef})
 			if err != nil {
 				return err
 			}
@@ -299,25 +284,4 @@ func write(dir string, files map[string][]byte, mode os.FileMode) error {
 		}
 	}
 	return nil
-}
-
-// place puts a program into a root directory.
-func place(program, path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	if os.Link(program, path) == nil {
-		return nil
-	}
-	from, err := os.Open(program)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = from.Close() }()
-	to, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o755)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(to, from)
-	return errors.Join(err, to.Close())
 }

@@ -64,7 +64,6 @@ type Node struct {
 	// Address is the IPv4 address of the node.
 	Address string
 
-	network *Network
 	// namespaces are those of the network and of the host name.
 	namespaces []*os.File
 	device     *os.File
@@ -76,10 +75,10 @@ var kinds = []struct {
 	name string
 }{{unix.CLONE_NEWNET, "net"}, {unix.CLONE_NEWUTS, "uts"}}
 
-// current returns the namespaces of this thread.
-func current() (out []*os.File, err error) {
+// namespacesOf returns the namespaces of a thread.
+func namespacesOf(tid int) (out []*os.File, err error) {
 	for _, kind := range kinds {
-		file, err := os.Open(fmt.Sprintf("/proc/self/task/%d/ns/%s", unix.Gettid(), kind.name))
+		file, err := os.Open(fmt.Sprintf("/proc/%d/ns/%s", tid, kind.name))
 		if err != nil {
 			return nil, errors.Join(err, closeAll(out))
 		}
@@ -106,6 +105,22 @@ func enter(namespaces []*os.File) error {
 	return nil
 }
 
+// Of returns a node of the namespaces of a process, which is in no network, and starts its loopback interface.
+func Of(pid int) (*Node, error) {
+	namespaces, err := namespacesOf(pid)
+	if err != nil {
+		return nil, err
+	}
+	node := &Node{Name: fmt.Sprintf("process %d", pid), Address: "127.0.0.1", namespaces: namespaces}
+	if err := node.Do(func() error { return configure("", nil) }); err != nil {
+		return nil, errors.Join(err, node.Close())
+	}
+	return node, nil
+}
+
+// Close ends the use of a node of a process.
+func (node *Node) Close() error { return closeAll(node.namespaces) }
+
 // New returns a network without nodes.
 func New() *Network {
 	return &Network{nodes: map[[4]byte]*Node{}, links: map[[2]*Node]*link{}, done: make(chan struct{})}
@@ -116,12 +131,12 @@ func (n *Network) Add(name string) (*Node, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	address := [4]byte{10, 77, 0, byte(len(n.nodes) + 1)}
-	node := &Node{Name: name, Address: net.IP(address[:]).String(), network: n}
+	node := &Node{Name: name, Address: net.IP(address[:]).String()}
 	errs := make(chan error)
 	go func() {
 		// The thread stays in the new namespace and ends with this goroutine, because it is not unlocked.
 		runtime.LockOSThread()
-		errs <- node.create(address)
+		errs <- node.create(address[:])
 	}()
 	if err := <-errs; err != nil {
 		return nil, fmt.Errorf("network of %s: %w", name, err)
@@ -173,7 +188,7 @@ func (n *Network) Heal() {
 }
 
 // create makes the namespace of this thread that of the node, and creates its interface.
-func (node *Node) create(address [4]byte) error {
+func (node *Node) create(address []byte) error {
 	if err := unix.Unshare(unix.CLONE_NEWNET | unix.CLONE_NEWUTS); err != nil {
 		return fmt.Errorf("create namespaces, which requires root: %w", err)
 	}
@@ -181,7 +196,7 @@ func (node *Node) create(address [4]byte) error {
 		return err
 	}
 	var err error
-	if node.namespaces, err = current(); err != nil {
+	if node.namespaces, err = namespacesOf(unix.Gettid()); err != nil {
 		return err
 	}
 	tun, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
@@ -201,8 +216,9 @@ func (node *Node) create(address [4]byte) error {
 	return configure(device, address)
 }
 
-// configure sets the address of the interfaces of this thread's namespace, and starts them.
-func configure(device string, address [4]byte) error {
+// configure starts the interfaces of this thread's namespace: the loopback interface, and a device with an address if
+// it is given.
+func configure(device string, address []byte) error {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -219,9 +235,11 @@ func configure(device string, address [4]byte) error {
 		return unix.IoctlIfreq(socket, request, content)
 	}
 	up := func(r *unix.Ifreq) error { r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING); return nil }
+	if err := set("lo", unix.SIOCSIFFLAGS, up); err != nil || device == "" {
+		return err
+	}
 	return errors.Join(
-		set("lo", unix.SIOCSIFFLAGS, up),
-		set(device, unix.SIOCSIFADDR, func(r *unix.Ifreq) error { return r.SetInet4Addr(address[:]) }),
+		set(device, unix.SIOCSIFADDR, func(r *unix.Ifreq) error { return r.SetInet4Addr(address) }),
 		set(device, unix.SIOCSIFNETMASK, func(r *unix.Ifreq) error { return r.SetInet4Addr([]byte{255, 255, 255, 0}) }),
 		set(device, unix.SIOCSIFMTU, func(r *unix.Ifreq) error { r.SetUint32(mtu); return nil }),
 		set(device, unix.SIOCSIFFLAGS, up),
@@ -283,7 +301,7 @@ func (n *Network) deliver(queue chan delayed, to *Node) {
 func (node *Node) Do(run func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	own, err := current()
+	own, err := namespacesOf(unix.Gettid())
 	if err != nil {
 		return err
 	}
