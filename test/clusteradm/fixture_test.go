@@ -92,31 +92,28 @@ func (f *fleet) cluster(t *testing.T, name string, controllers bool) *localhub.C
 	return f.clusterWith(t, name, localhub.ClusterOptions{NoControllerManager: !controllers})
 }
 
-// clusterWith returns a running cluster with options.
+// clusterWith returns a running cluster with options. Its owner is the test, unless it is one of sharedClusters.
 func (f *fleet) clusterWith(t *testing.T, name string, options localhub.ClusterOptions) *localhub.Cluster {
 	t.Helper()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if cluster := f.running[name]; cluster != nil {
-		return cluster
-	}
-	own := !slices.Contains(sharedClusters, name)
-	if own {
+	if slices.Contains(sharedClusters, name) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if cluster := f.running[name]; cluster != nil {
+			return cluster
+		}
+	} else {
 		framework.UseSlots(t, 1)
+		name = framework.Unique(name)
 	}
 	options.Name, options.Dir, options.NoFsync = name, filepath.Join(f.dir, name), true
 	cluster, err := localhub.NewCluster(options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.running[name] = cluster
-	if own {
-		framework.KillLater(t, func() error {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			delete(f.running, name)
-			return errors.Join(cluster.Kill(), os.RemoveAll(options.Dir))
-		})
+	if slices.Contains(sharedClusters, name) {
+		f.running[name] = cluster
+	} else {
+		framework.KillLater(t, func() error { return errors.Join(cluster.Kill(), os.RemoveAll(options.Dir)) })
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*await.Patience)
 	defer cancel()

@@ -51,6 +51,7 @@ func joinWords(t *testing.T, out string) map[string]string {
 }
 
 func TestInitInstallsAHubOnce(t *testing.T) {
+	t.Parallel()
 	hub := clusters.cluster(t, "fresh", true)
 	kube := kubeOf(t, hub)
 	first := run(t, hub, "init", "--image", "registry.example.com/hub:v1").done(t)
@@ -223,6 +224,7 @@ func TestInitWarnsIfTheHubDoesNotSign(t *testing.T) {
 }
 
 func TestInitOnAHubThatRunsOCM(t *testing.T) {
+	t.Parallel()
 	hub := clusters.cluster(t, "ocm", false)
 	applyFile(t, hub, "test", "framework", "testdata", "managedclusters.crd.yaml")
 	clusterCRD, err := os.ReadFile(filepath.Join(localhub.Root(), "test", "framework", "testdata", "managedclusters.crd.yaml"))

@@ -94,6 +94,7 @@ func largeHub(t *testing.T, name string) (*localhub.Cluster, kubernetes.Interfac
 
 // Init without the flags of the installation changes nothing, and with another flag only what that names.
 func TestInitKeepsAnInstalledHub(t *testing.T) {
+	t.Parallel()
 	hub, kube := largeHub(t, "large")
 	before := deploymentOf(t, kube, hubNamespace, serverName)
 	account, err := kube.CoreV1().ServiceAccounts(hubNamespace).Get(t.Context(), serverName, metav1.GetOptions{})
@@ -142,6 +143,8 @@ func TestInitKeepsAnInstalledHub(t *testing.T) {
 
 // A change that would leave the data behind is refused, whatever the flags.
 func TestInitRefusesToLoseData(t *testing.T) {
+	t.Parallel()
+	framework.Slots(t, 2)
 	large, kube := largeHub(t, "etcd")
 	before := deploymentOf(t, kube, hubNamespace, serverName)
 	for _, args := range [][]string{{"--reset"}, {"--reset", "--yes"}, {"--etcd-servers=", "--search-engine=none", "--yes"}} {
@@ -167,6 +170,7 @@ func TestInitRefusesToLoseData(t *testing.T) {
 
 // Changes of the storage, the search engine, the number of replicas and of fields that others have set require --yes.
 func TestInitRequiresConfirmation(t *testing.T) {
+	t.Parallel()
 	hub, kube := largeHub(t, "confirm")
 	before := deploymentOf(t, kube, hubNamespace, serverName)
 	run(t, hub, "init", "--csr-probe-timeout=0", "--search-engine=none", "--etcd-servers=https://a:2379,https://c:2379").
@@ -194,6 +198,7 @@ func TestInitRequiresConfirmation(t *testing.T) {
 
 // --reset returns to the defaults what no flag names.
 func TestInitReset(t *testing.T) {
+	t.Parallel()
 	hub, kube := largeHub(t, "reset")
 	run(t, hub, "init", "--csr-probe-timeout=0", "--reset", "--yes", "--image=registry.example.com/other:v2", "--etcd-servers=https://a:2379,https://b:2379").done(t)
 	got := deploymentOf(t, kube, hubNamespace, serverName)
@@ -213,6 +218,7 @@ func TestInitReset(t *testing.T) {
 
 // A dry run prints unified diffs, and writes nothing.
 func TestInitDryRun(t *testing.T) {
+	t.Parallel()
 	hub := clusters.cluster(t, "dryrun", false)
 	kube := kubeOf(t, hub)
 	fresh := run(t, hub, "init", "--dry-run", "--image="+releaseImage).done(t)
@@ -248,6 +254,7 @@ func TestInitDryRun(t *testing.T) {
 // Without its Deployment, init cannot know the settings of a hub: it must not install an empty server next to one that runs
 // elsewhere.
 func TestInitDoesNotReplaceAServerElsewhere(t *testing.T) {
+	t.Parallel()
 	hub := clusters.cluster(t, "elsewhere", false)
 	kube := kubeOf(t, hub)
 	run(t, hub, "init", "--csr-probe-timeout=0", "--image="+releaseImage).done(t)
@@ -263,6 +270,7 @@ func TestInitDoesNotReplaceAServerElsewhere(t *testing.T) {
 
 // A standby hub waits until it adopts clusters: a command for a new token must not start its controllers.
 func TestInitKeepsAStandbyHubWaiting(t *testing.T) {
+	t.Parallel()
 	hub := clusters.cluster(t, "standby", false)
 	kube := kubeOf(t, hub)
 	holder := func() string {
@@ -308,6 +316,7 @@ func TestInitAndJoinKeepRolesOfProgramsElsewhere(t *testing.T) {
 
 // The tokens and the commands that get prints work, and getting them changes nothing.
 func TestGetToken(t *testing.T) {
+	t.Parallel()
 	framework.Slots(t, 2)
 	hub := clusters.clusterWith(t, "tokens", localhub.ClusterOptions{NoControllerManager: true, APIServerArgs: []string{"--enable-bootstrap-token-auth"}})
 	applyFile(t, hub, "test", "framework", "testdata", "managedclusters.crd.yaml")
@@ -357,6 +366,7 @@ func mayJoin(t *testing.T, hub *localhub.Cluster, cluster, server, token string)
 
 // Upgrades change the image, and keep everything else.
 func TestUpgrade(t *testing.T) {
+	t.Parallel()
 	hub, kube := largeHub(t, "upgrade")
 	before := deploymentOf(t, kube, hubNamespace, serverName)
 	run(t, hub, "upgrade", "hub", "--bundle-version=v0.2.0").done(t)

@@ -41,6 +41,7 @@ spec:
 // TestManifests applies each overlay twice by server-side apply. The second time changes nothing, nor does clusteradm init, and the
 // Pods comply with the Pod Security Standard "restricted", which the namespaces enforce.
 func TestManifests(t *testing.T) {
+	t.Parallel()
 	hub := clusters.cluster(t, "manifests", false)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := hub.WriteAdminKubeconfig(kubeconfig); err != nil {

@@ -32,6 +32,7 @@ spec:
 // TestMonitoringManifests applies the components for monitoring twice by server-side apply, with the base of each. The
 // second time changes nothing.
 func TestMonitoringManifests(t *testing.T) {
+	t.Parallel()
 	hub := clusters.cluster(t, "monitoring", false)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := hub.WriteAdminKubeconfig(kubeconfig); err != nil {
