@@ -112,10 +112,11 @@ test-programs: programs postgres
 without_chromium = hack/install-chromium.sh || export HUB_CHROMIUM=none
 report_untested = [[ "$${HUB_CHROMIUM:-}" != none ]] || echo "== NOT TESTED: the console in a browser (test/console), because Chromium is missing" >&2
 
-# The processes of each tier wait for the slots of test/localhub, which bound the load, so the limit of a package is high.
+# Most packages wait for the slots of test/localhub, which bound the load, or for their servers. So more of them run at
+# once than there are processors, and the limit of a package is high.
 .PHONY: test-short
 test-short:
-	$(GOTEST) -parallel 4 -timeout 60m $$(hack/tests.sh short)
+	$(GOTEST) -p 3 -parallel 4 -timeout 60m $$(hack/tests.sh short)
 
 .PHONY: test-release
 test-release:

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
@@ -82,9 +83,15 @@ func (p *frontProxy) AuthenticateRequest(request *http.Request) (*authenticator.
 	state := verification{bundle: p.config.CAContentProvider.CurrentCABundleContent(), names: p.config.AllowedClientNames.Value()}
 	response, ok, err := p.verified.AuthenticateRequest(request)
 	if errors.As(err, &x509.UnknownAuthorityError{}) && p.namesUser(request) {
+		// A client whom the cluster knows is not the hub, whatever its headers say, so it waits for no new authority.
+		response, ok, err := p.next.AuthenticateRequest(request)
+		if ok && response.User.GetName() != user.Anonymous {
+			return response, ok, err
+		}
 		if response, ok := p.published.authenticate(request); ok {
 			return forwardedResponse(response), true, nil
 		}
+		return response, ok, err
 	}
 	if err != nil || !ok {
 		return p.next.AuthenticateRequest(request)

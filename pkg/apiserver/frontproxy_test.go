@@ -95,14 +95,22 @@ func (a *authorities) publish(t *testing.T, authority *authority) {
 	}
 }
 
-// newTestProxy returns a frontProxy that passes all other requests to the user "next".
+// clientName is the name of a client whose certificate the cluster knows.
+const clientName = "client"
+
+// newTestProxy returns a frontProxy to which all other clients are anonymous, except those with a certificate for the name
+// clientName.
 func newTestProxy(loaded dynamiccertificates.CAContentProvider, names headerrequest.StringSliceProvider, hub kubernetes.Interface, passive clock.PassiveClock) *frontProxy {
 	return newFrontProxy(&authenticatorfactory.RequestHeaderConfig{
 		UsernameHeaders: headerrequest.StaticStringSlice{"X-Remote-User"}, UIDHeaders: headerrequest.StaticStringSlice{"X-Remote-Uid"},
 		GroupHeaders: headerrequest.StaticStringSlice{"X-Remote-Group"}, ExtraHeaderPrefixes: headerrequest.StaticStringSlice{"X-Remote-Extra-"},
 		CAContentProvider: loaded, AllowedClientNames: names,
-	}, hub, authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
-		return &authenticator.Response{User: &user.DefaultInfo{Name: "next"}}, true, nil
+	}, hub, authenticator.RequestFunc(func(request *http.Request) (*authenticator.Response, bool, error) {
+		name := user.Anonymous
+		if request.TLS != nil && len(request.TLS.PeerCertificates) > 0 && request.TLS.PeerCertificates[0].Subject.CommonName == clientName {
+			name = clientName
+		}
+		return &authenticator.Response{User: &user.DefaultInfo{Name: name}}, true, nil
 	}), passive)
 }
 
@@ -145,15 +153,15 @@ func TestFrontProxy(t *testing.T) {
 		user     string
 		verified bool
 	}{
-		{name: "no certificate", header: "alice", user: "next"},
-		{name: "certificate of another authority", with: second.client(t, "front-proxy", start.Add(time.Hour)), header: "alice", user: "next", verified: true},
-		{name: "certificate with another name", with: first.client(t, "other", start.Add(time.Hour)), header: "alice", user: "next", verified: true},
+		{name: "no certificate", header: "alice", user: user.Anonymous},
+		{name: "certificate of another authority", with: second.client(t, "front-proxy", start.Add(time.Hour)), header: "alice", user: user.Anonymous, verified: true},
+		{name: "certificate with another name", with: first.client(t, "other", start.Add(time.Hour)), header: "alice", user: user.Anonymous, verified: true},
 		{name: "first request", with: certificate, header: "alice", user: "alice", verified: true},
 		{name: "next request", with: certificate, header: "bob", user: "bob"},
-		{name: "without user", with: certificate, user: "next"},
-		{name: "name not allowed any more", change: func() { names = []string{"renamed"} }, with: certificate, header: "alice", user: "next", verified: true},
+		{name: "without user", with: certificate, user: user.Anonymous},
+		{name: "name not allowed any more", change: func() { names = []string{"renamed"} }, with: certificate, header: "alice", user: user.Anonymous, verified: true},
 		{name: "name allowed again", change: func() { names = []string{"front-proxy"} }, with: certificate, header: "alice", user: "alice"},
-		{name: "authority replaced", change: func() { published.publish(t, second) }, with: certificate, header: "alice", user: "next", verified: true},
+		{name: "authority replaced", change: func() { published.publish(t, second) }, with: certificate, header: "alice", user: user.Anonymous, verified: true},
 		{name: "authority restored", change: func() { published.publish(t, first) }, with: certificate, header: "alice", user: "alice"},
 		{name: "certificate expired", change: func() { clock.SetTime(certificate.NotAfter) }, with: certificate, header: "alice", user: "alice", verified: true},
 	} {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	certutil "k8s.io/client-go/util/cert"
@@ -35,11 +36,12 @@ func TestPublishedAuthority(t *testing.T) {
 	}{
 		"published before the request":  {from: 1, with: replaced.client(t, "front-proxy", expires), header: "alice", user: "alice", read: true},
 		"published during the request":  {from: 3, with: replaced.client(t, "front-proxy", expires), header: "alice", user: "alice", read: true},
-		"never published":               {with: replaced.client(t, "front-proxy", expires), header: "alice", user: "next", read: true},
-		"a name that is not allowed":    {from: 1, with: replaced.client(t, "other", expires), header: "alice", user: "next", read: true},
-		"an expired certificate":        {from: 1, with: replaced.client(t, "front-proxy", time.Now().Add(-time.Minute)), header: "alice", user: "next"},
-		"no user in the headers":        {from: 1, with: replaced.client(t, "front-proxy", expires), user: "next"},
-		"more requests than may wait":   {from: 1, with: replaced.client(t, "front-proxy", expires), header: "alice", waiting: authorityWaiters, user: "next"},
+		"never published":               {with: replaced.client(t, "front-proxy", expires), header: "alice", user: user.Anonymous, read: true},
+		"a name that is not allowed":    {from: 1, with: replaced.client(t, "other", expires), header: "alice", user: user.Anonymous, read: true},
+		"an expired certificate":        {from: 1, with: replaced.client(t, "front-proxy", time.Now().Add(-time.Minute)), header: "alice", user: user.Anonymous},
+		"no user in the headers":        {from: 1, with: replaced.client(t, "front-proxy", expires), user: user.Anonymous},
+		"more requests than may wait":   {from: 1, with: replaced.client(t, "front-proxy", expires), header: "alice", waiting: authorityWaiters, user: user.Anonymous},
+		"a client of the cluster":       {from: 1, with: replaced.client(t, clientName, expires), header: "alice", user: clientName},
 		"the authority that was loaded": {with: old.client(t, "front-proxy", expires), header: "alice", user: "alice"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +62,7 @@ func TestPublishedAuthority(t *testing.T) {
 				}, err
 			})
 			proxy := newTestProxy(loaded, headerrequest.StaticStringSlice{"front-proxy"}, hub, clock.RealClock{})
-			if test.user == "next" {
+			if test.user == user.Anonymous {
 				proxy.published.patience = 2 * authorityPeriod
 			}
 			for range test.waiting {

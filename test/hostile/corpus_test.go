@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
@@ -71,6 +72,7 @@ var corpus = []struct {
 // refused, or evaluated and reported. Afterwards, the server and the agent must still handle usual
 // inputs. TestCorpus does not measure the cost of inputs; make hostile does.
 func TestCorpus(t *testing.T) {
+	framework.Slots(t, 2)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	site, err := NewSite(ctx, t.TempDir())
