@@ -393,6 +393,7 @@ func TestRevokedWithoutLiveUpdates(t *testing.T) {
 
 // TestWatchRefused checks that the page searches regularly if the server refuses its watch.
 func TestWatchRefused(t *testing.T) {
+	t.Parallel()
 	f := framework.OwnFleet(t, localhub.FleetOptions{APIServerArgs: []string{"--max-watches-per-caller=1"}})
 	cluster := f.SilentCluster(t)
 	reports(t, f, cluster, fleetgen.Workload(cluster, 3))
@@ -455,6 +456,7 @@ func TestAcceptCluster(t *testing.T) {
 
 // TestApproval approves a ClusterPermission that waits, after the page has shown what it grants.
 func TestApproval(t *testing.T) {
+	t.Parallel()
 	f := framework.OwnFleet(t, localhub.FleetOptions{Clusters: []string{framework.Cluster1}, APIServerArgs: []string{"--clusterpermission-escalation-check=Approve"}})
 	author := framework.NewCaller(t, f.Hub, framework.Unique("author")).IsAdmin(t)
 	name := framework.Unique("asks")

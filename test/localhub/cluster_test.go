@@ -34,7 +34,6 @@ func clientFor(t *testing.T, config *rest.Config) *kubernetes.Clientset {
 
 func newCluster(t *testing.T, dir string) *localhub.Cluster {
 	t.Helper()
-	framework.UseSlots(t, 1)
 	cluster, err := localhub.NewCluster(localhub.ClusterOptions{Name: "hub", Dir: dir, NoFsync: true})
 	if err != nil {
 		t.Fatal(err)
@@ -45,6 +44,7 @@ func newCluster(t *testing.T, dir string) *localhub.Cluster {
 
 // TestCluster checks a control plane over crashes and restarts with the same data.
 func TestCluster(t *testing.T) {
+	framework.UseSlots(t, 1)
 	dir := t.TempDir()
 	cluster := newCluster(t, dir)
 	begin := time.Now()

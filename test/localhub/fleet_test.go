@@ -18,7 +18,6 @@ import (
 
 func newFleet(t *testing.T, dir string) *localhub.Fleet {
 	t.Helper()
-	framework.UseSlots(t, 2)
 	fleet, err := localhub.NewFleet(localhub.FleetOptions{
 		Dir:      dir,
 		Clusters: []string{"cluster1"},
@@ -48,6 +47,7 @@ func work(name string) *unstructured.Unstructured {
 
 // TestFleet checks that a new Fleet continues with the data of one whose processes were killed.
 func TestFleet(t *testing.T) {
+	framework.UseSlots(t, 2)
 	dir := t.TempDir()
 	deliver := func(fleet *localhub.Fleet, name string) {
 		t.Helper()

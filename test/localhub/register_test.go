@@ -34,7 +34,6 @@ func registering(t *testing.T, dir string) (*localhub.Fleet, *fakeaws.Server, *[
 			t.Error(err)
 		}
 	})
-	framework.UseSlots(t, 3)
 	var commands []string
 	fleet, err := localhub.NewFleet(localhub.FleetOptions{
 		Dir: dir, NoFsync: true, Clusters: []string{"cluster1", "cluster2"}, HubAgent: true,
@@ -57,6 +56,7 @@ func registering(t *testing.T, dir string) (*localhub.Fleet, *fakeaws.Server, *[
 // TestFleetThatRegisters checks that clusters join with the commands of administrators only, and
 // that a new Fleet continues with their data.
 func TestFleetThatRegisters(t *testing.T) {
+	framework.UseSlots(t, 3)
 	dir := t.TempDir()
 	delivers := func(fleet *localhub.Fleet, name string) {
 		t.Helper()
