@@ -133,6 +133,8 @@ func TestClusterSet(t *testing.T) {
 	})
 	t.Run("change", func(t *testing.T) {
 		current := framework.Must(f.OCM.RbacV1beta1().MulticlusterRoleAssignments(home).Get(t.Context(), a.Name, metav1.GetOptions{}))(t)
+		// The server writes the status meanwhile.
+		current.ResourceVersion = ""
 		current.Spec.RoleAssignments = current.Spec.RoleAssignments[:1]
 		preview := framework.Must(f.OCM.RbacV1beta1().MulticlusterRoleAssignments(home).Update(t.Context(), current, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}))(t)
 		if p := preview.Status.Preview; p == nil || len(p.Changes) != 1 || len(p.Changes[0].Revoke) != 1 || p.Changes[0].Revoke[0].ClusterRole != "edit" || len(p.Changes[0].Grant) > 0 {

@@ -129,6 +129,7 @@ func TestOnlyChangesJoinATrace(t *testing.T) {
 	// A change of the spec belongs to the trace of the request that makes it.
 	second := f.traced(t, true)
 	work := framework.Must(second.WorkV1().ManifestWorks(framework.Cluster1).Get(t.Context(), name, metav1.GetOptions{}))(t)
+	work.ResourceVersion = "" // the agent writes the status meanwhile
 	work.Spec.Workload.Manifests[0].Raw = []byte(fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":"default"},"data":{"changed":"true"}}`, name))
 	framework.Must(second.WorkV1().ManifestWorks(framework.Cluster1).Update(t.Context(), work, metav1.UpdateOptions{}))(t)
 	f.passIn(t, second)
