@@ -108,10 +108,8 @@ func TestFleet(t *testing.T) {
 		}
 	})
 
-	for _, process := range fleet.Processes() {
-		if err := process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+	if err := fleet.Kill(); err != nil {
+		t.Fatal(err)
 	}
 	again := newFleet(t, dir)
 	if err := again.Start(t.Context()); err != nil {

@@ -2,6 +2,7 @@ package localhub_test
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -131,12 +132,7 @@ func TestFleetThatRegisters(t *testing.T) {
 
 	kill := func(fleet *localhub.Fleet, aws *fakeaws.Server) {
 		t.Helper()
-		for _, process := range fleet.Processes() {
-			if err := process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := aws.Close(); err != nil {
+		if err := errors.Join(fleet.Kill(), aws.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}
