@@ -159,7 +159,7 @@ func TestFrontProxy(t *testing.T) {
 		{name: "first request", with: certificate, header: "alice", user: "alice", verified: true},
 		{name: "next request", with: certificate, header: "bob", user: "bob"},
 		{name: "without user", with: certificate, user: user.Anonymous},
-		{name: "name not allowed any more", change: func() { names = []string{"renamed"} }, with: certificate, header: "alice", user: user.Anonymous, verified: true},
+		{name: "name no longer allowed", change: func() { names = []string{"renamed"} }, with: certificate, header: "alice", user: user.Anonymous, verified: true},
 		{name: "name allowed again", change: func() { names = []string{"front-proxy"} }, with: certificate, header: "alice", user: "alice"},
 		{name: "authority replaced", change: func() { published.publish(t, second) }, with: certificate, header: "alice", user: user.Anonymous, verified: true},
 		{name: "authority restored", change: func() { published.publish(t, first) }, with: certificate, header: "alice", user: "alice"},

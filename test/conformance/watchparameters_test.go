@@ -213,7 +213,7 @@ func (p *place) objects(t *testing.T, client dynamic.ResourceInterface) *watched
 }
 
 // wantSame checks that watches have the same outcomes as watches of ConfigMaps. A refusal may have another status code
-// that tells the client to change its request, or to begin again.
+// that tells the client to change its request, or to list again.
 func wantSame(t *testing.T, got, want map[string]outcome) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(want)) {

@@ -100,11 +100,7 @@ func TestFullHub(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { _ = c.Run(ctx) })
-	defer running.Wait()
-	defer cancel()
+	defer start(t, c)()
 
 	reported := func(want int) func() error {
 		return func() error {
@@ -147,6 +143,15 @@ func TestFullHub(t *testing.T) {
 	})
 }
 
+// start runs a controller until the returned function is called.
+func start(t *testing.T, c *Controller) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = c.Run(ctx) })
+	return func() { cancel(); running.Wait() }
+}
+
 // TestNewNamespaceIsReported checks that the hub has a new and a deleted namespace at once, as a part of the second in which a new
 // namespace gets the objects of ClusterPermissions; and two minutes after an outage of the hub.
 func TestNewNamespaceIsReported(t *testing.T) {
@@ -160,11 +165,7 @@ func TestNewNamespaceIsReported(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { _ = c.Run(ctx) })
-		defer running.Wait()
-		defer cancel()
+		defer start(t, c)()
 		time.Sleep(time.Minute)
 
 		resource := corev1.SchemeGroupVersion.WithResource("namespaces")
