@@ -103,8 +103,8 @@ test: test-programs ## Run the tests that a change needs: all but those of test-
 	$(without_root)
 
 .PHONY: test-long
-test-long: test-programs ## Run the long tests of test/tiers/long: installations, outages, differentials, alerts that fire, and others
-	@echo "== testing"; $(without_chromium); $(MAKE) --no-print-directory --jobs=3 --keep-going test-long-packages test-long-some test-monitoring; $(report_untested)
+test-long: test-programs ## Run the long tests of test/tiers/long: installations, outages, differentials, alerts that fire, and others; LONG='test/backup hack/monitoring': those of some packages
+	@echo "== testing"; $(without_chromium); $(MAKE) --no-print-directory --jobs=2 --keep-going test-long-main $(if $(filter hack/monitoring,$(or $(LONG),hack/monitoring)),test-monitoring); $(report_untested)
 	$(without_root)
 
 .PHONY: test-programs
@@ -122,13 +122,12 @@ test-short:
 test-release:
 	cd hack/release && $(GOTEST) ./...
 
-.PHONY: test-long-packages
-test-long-packages:
-	$(GOTEST) -parallel 4 -timeout 60m $$(hack/tests.sh packages)
-
-.PHONY: test-long-some
-test-long-some:
-	$(GOTEST) -parallel 4 -timeout 60m $$(hack/tests.sh some)
+.PHONY: test-long-main
+test-long-main: export LONG := $(LONG)
+test-long-main:
+	packages=$$(hack/tests.sh packages); [[ -z $$packages ]] || $(GOTEST) -p 3 -parallel 4 -timeout 60m $$packages || failed=1; \
+	some=$$(hack/tests.sh some); [[ -z $$some ]] || $(GOTEST) -p 3 -parallel 4 -timeout 60m $$some || failed=1; \
+	[[ -z $${failed:-} ]]
 
 .PHONY: test-monitoring
 test-monitoring:

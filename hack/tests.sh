@@ -3,16 +3,20 @@
 #   tests.sh short     all tests that the table does not name
 #   tests.sh packages  the packages of which all tests are long
 #   tests.sh some      the long tests of the other packages
-# or whether the long tests are due:
-#   tests.sh due       prints the changed path that they cover, and fails if there is none
+# LONG limits the last two to the packages that it names, and
+#   tests.sh due       prints the packages of the long tests that cover a change, and fails if there are none
 # The changes are those since CI_BASE, or of the last day: older commits have had a nightly run of all tests.
 set -o errexit -o nounset -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+# The tests of all rows depend on these paths.
+everywhere='.ci go.mod hack/tests.sh test/await test/framework test/localhub test/tiers'
+
 # Rows as package;tests;paths, without spaces around the semicolons.
 rows() { sed -E '/^(#|$)/d; s/ *; */;/g' test/tiers/long; }
-# names MODE prints the names of the tests, and packages the packages, of the rows with all tests or with some.
-field() { rows | awk -F';' -v all="$1" -v field="$2" '($2 == "*") == all && $1 ~ /^test\// {print $field}'; }
+# field ALL FIELD prints a field of the rows with all tests (1) or with some (0), of the main module.
+field() { rows | awk -F';' -v all="$1" -v field="$2" '($2 == "*") == all && $1 !~ /^hack\// {print $field}'; }
+limited() { sort -u | { grep -xF -f <(tr ' ' '\n' <<<"${LONG:-$(rows | cut -d';' -f1)}") || true; } | sed 's|^|./|'; }
 pattern() { echo "^($(field 0 2 | paste -sd'|'))\$"; }
 
 case "${1:-}" in
@@ -21,11 +25,11 @@ short)
 	go list ./... | grep -vxF -e "$(field 1 1 | sed 's|^|open-cluster-management.io/hub-apiserver/|')" -e open-cluster-management.io/hub-apiserver/test/bench
 	;;
 packages)
-	field 1 1 | sed 's|^|./|'
+	field 1 1 | limited
 	;;
 some)
-	printf -- "-run=%s " "$(pattern)"
-	field 0 1 | sed 's|^|./|'
+	packages=$(field 0 1 | limited)
+	[[ -z $packages ]] || printf -- "-run=%s %s\n" "$(pattern)" "$packages"
 	;;
 due)
 	if git cat-file -e "${CI_BASE:-}" 2>/dev/null; then
@@ -33,8 +37,10 @@ due)
 	else
 		changed=$(git log --format= --name-only --since=$(($(git log -1 --format=%ct) - 24 * 3600)) HEAD)
 	fi
-	rows | awk -F';' '{print $1; split($3, paths, " "); for (i in paths) print paths[i]}' | sort -u |
-		awk 'NR == FNR {path[$0]; next} {for (p in path) if (index($0 "/", p "/") == 1) {print; exit found = 1}} END {exit !found}' - <(echo "$changed")
+	rows | awk -F';' -v everywhere="$everywhere" '
+		NR == FNR {changed[$0]; next}
+		{n = split($1 " " $3 " " everywhere, paths, " "); for (i = 1; i <= n; i++) for (c in changed) if (index(c "/", paths[i] "/") == 1) {print $1; next}}
+	' <(echo "$changed") - | sort -u | grep .
 	;;
 *)
 	echo "usage: $0 short|packages|some|due" >&2

@@ -67,7 +67,9 @@ var running = sync.OnceValues(func() (context.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.UserDataDir(filepath.Join(dir, "chromium")))
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.UserDataDir(filepath.Join(dir, "chromium")),
+		// Without a GPU, Chromium emulates one, which takes more time than the pages.
+		chromedp.DisableGPU)
 	if os.Getuid() == 0 {
 		// The sandbox of Chromium refuses to run as root.
 		options = append(options, chromedp.NoSandbox)

@@ -454,8 +454,8 @@ func TestAcceptCluster(t *testing.T) {
 	p.WantQuiet()
 }
 
-// TestApproval approves a ClusterPermission that waits, after the page has shown what it grants.
-func TestApproval(t *testing.T) {
+// TestApprovePermission approves a ClusterPermission that waits, after the page has shown what it grants.
+func TestApprovePermission(t *testing.T) {
 	t.Parallel()
 	f := framework.OwnFleet(t, localhub.FleetOptions{Clusters: []string{framework.Cluster1}, APIServerArgs: []string{"--clusterpermission-escalation-check=Approve"}})
 	author := framework.NewCaller(t, f.Hub, framework.Unique("author")).IsAdmin(t)

@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -37,10 +38,11 @@ const (
 	MaxMemory = 64 << 20
 )
 
+// answerTimeout bounds the wait for a response or a report of the agent on a busy
+// machine. The cost of an input is its CPU time.
+var answerTimeout = await.Patience
+
 const (
-	// answerTimeout bounds the wait for a response or a report of the agent on a busy
-	// machine. The cost of an input is its CPU time.
-	answerTimeout = 20 * time.Second
 	// burned is the CPU time after which the process is killed and started again.
 	burned = 10 * time.Second
 	// inventory is the number of resources that searches find.

@@ -37,10 +37,10 @@ type approvals struct {
 	alice, root *framework.Caller
 }
 
-// TestApproval checks requests of authors, approvers and other users for ClusterPermissions that
+// TestApprovalRequests checks requests of authors, approvers and other users for ClusterPermissions that
 // wait for approval. The subtests run in this order, because later ones restart the server in
 // another mode.
-func TestApproval(t *testing.T) {
+func TestApprovalRequests(t *testing.T) {
 	t.Parallel()
 	f := ownFleet(t, localhub.FleetOptions{Clusters: []string{framework.Cluster1}, APIServerArgs: []string{escalationFlag + "Approve"}})
 	a := &approvals{

@@ -40,11 +40,27 @@ func TestCrashes(t *testing.T) {
 	config := f.Hub.AdminConfig()
 	config.Timeout = crashRequest
 	client := framework.OCMClient(t, config, nil)
-	var stored, lost atomic.Int64
+	agent := f.Members[0].Agent.Process
+	victims := slices.Repeat([]*localhub.Process{f.Server.Process, agent, f.Hub.APIServer, f.Members[0].APIServer, f.Hub.Etcd.Process, f.Members[0].Etcd.Process}, framework.Environment(t, "CRASH_ROUNDS", crashRounds))
+	random.Shuffle(len(victims), func(i, j int) { victims[i], victims[j] = victims[j], victims[i] })
+	// each is the number of creates for each kill.
+	each := count / len(victims)
+	var stored, killed, lost atomic.Int64
 	created := make(chan error, 1)
 	go func() {
 		for i := range count {
-			err := await.Poll(t.Context(), func(ctx context.Context) error {
+			// The creates wait for the kills, so that some are left for the last one.
+			err := await.Poll(t.Context(), func(context.Context) error {
+				if due := int64(i / each); killed.Load() < due {
+					return fmt.Errorf("%d processes are killed, want %d", killed.Load(), due)
+				}
+				return nil
+			})
+			if err != nil {
+				created <- err
+				return
+			}
+			err = await.Poll(t.Context(), func(ctx context.Context) error {
 				_, err := client.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Create(ctx, framework.Permission(crashName(i)), metav1.CreateOptions{})
 				if apierrors.IsAlreadyExists(err) {
 					return nil // the previous attempt succeeded, but its response was lost
@@ -72,12 +88,9 @@ func TestCrashes(t *testing.T) {
 		created <- nil
 	}()
 
-	agent := f.Members[0].Agent.Process
-	victims := slices.Repeat([]*localhub.Process{f.Server.Process, agent, f.Hub.APIServer, f.Members[0].APIServer, f.Hub.Etcd.Process, f.Members[0].Etcd.Process}, framework.Environment(t, "CRASH_ROUNDS", crashRounds))
-	random.Shuffle(len(victims), func(i, j int) { victims[i], victims[j] = victims[j], victims[i] })
 	for i, victim := range victims {
 		// The kills are spread over the creates, at random positions.
-		due := int64(i*count/len(victims) + random.IntN(count/len(victims)+1))
+		due := int64(i*each + random.IntN(each))
 		framework.Eventually(t, fmt.Sprintf("at least %d ClusterPermissions are stored", due), func(context.Context) error {
 			if n := stored.Load(); n < due {
 				return fmt.Errorf("%d are stored", n)
@@ -85,6 +98,7 @@ func TestCrashes(t *testing.T) {
 			return nil
 		})
 		t.Logf("killing %s after %d ClusterPermissions are stored", victim.Name, stored.Load())
+		killed.Add(1)
 		if err := victim.Restart(t.Context()); err != nil {
 			t.Fatal(err)
 		}

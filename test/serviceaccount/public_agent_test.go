@@ -86,7 +86,7 @@ func (c countLists) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // The upstream agent works with this hub unchanged. Its permissions are those of the ClusterRole for
 // upstream agents.
-func TestPublicAgent(t *testing.T) {
+func TestAccountsOfPublicAgent(t *testing.T) {
 	t.Parallel()
 	f := ownFleet(t, localhub.FleetOptions{Clusters: []string{framework.Cluster1}})
 	// The upstream agent replaces it.
