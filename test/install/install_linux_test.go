@@ -221,6 +221,8 @@ func (s *site) ready(t testing.TB, namespace string, replicas int) []corev1.Pod 
 		_, err = s.kube.Discovery().ServerPreferredResources()
 		return err
 	})
+	// The hub checks its APIServices again when a Pod becomes ready, and on a busy machine a check can fail.
+	s.run(t, "kubectl", "wait", "apiservices", "--all", "--for=condition=Available", "--timeout="+await.Patience.String())
 	return list.Items
 }
 
