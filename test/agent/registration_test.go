@@ -33,9 +33,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// TestRegistration runs agents against a hub that behaves like an upstream OCM hub and grants the same
+// TestAgentRegisters runs agents against a hub that behaves like an upstream OCM hub and grants the same
 // permissions.
-func TestRegistration(t *testing.T) {
+func TestAgentRegisters(t *testing.T) {
 	t.Parallel()
 	f := own(t)
 	hub := newPublicHub(t, f.control)

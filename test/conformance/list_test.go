@@ -123,9 +123,9 @@ func TestProtobufPreferred(t *testing.T) {
 	})
 }
 
-// TestExpired checks that the server reports a compacted resource version as expired, so that
+// TestExpiredResourceVersion checks that the server reports a compacted resource version as expired, so that
 // clients list again. The kinds wait for one compaction together.
-func TestExpired(t *testing.T) {
+func TestExpiredResourceVersion(t *testing.T) {
 	t.Parallel()
 	type list struct {
 		*place

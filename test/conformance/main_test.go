@@ -64,7 +64,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	// The short compaction interval lets TestExpired observe expired resource versions.
+	// The short compaction interval lets TestExpiredResourceVersion observe expired resource versions.
 	shared, err = startHub(dir, "--etcd-compaction-interval=10s", quotaOfBytes())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

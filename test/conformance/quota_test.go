@@ -25,9 +25,9 @@ func quotaOfBytes() string {
 	return "--namespace-quota-bytes=" + strings.Join(limits, ",")
 }
 
-// TestQuotaOfDeletedObjects checks that objects with a finalizer cannot exceed a quota after their deletion, and that
+// TestDeletedObjectsInQuota checks that objects with a finalizer cannot exceed a quota after their deletion, and that
 // finalizers can be removed in a full namespace.
-func TestQuotaOfDeletedObjects(t *testing.T) {
+func TestDeletedObjectsInQuota(t *testing.T) {
 	namespaced := slices.DeleteFunc(kinds(), func(k kind) bool { return k.ClusterScoped })
 	forEachOf(t, namespaced, func(t *testing.T, p *place) {
 		const finalizer, grown = "conformance.open-cluster-management.io/test", 15 << 10

@@ -151,7 +151,7 @@ func kubectlListsInChunks(t *testing.T, p *place) {
 	wantContains(t, stderr, "limit=2", "continue=")
 }
 
-func TestSelectors(t *testing.T) {
+func TestListSelectors(t *testing.T) {
 	forEach(t, func(t *testing.T, p *place) {
 		one, other := p.create(t), p.create(t)
 		p.merge(t, one.GetName(), labelled("tier", "one"))
