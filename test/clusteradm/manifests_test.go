@@ -38,9 +38,9 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
-// TestManifests applies each overlay twice by server-side apply. The second time changes nothing, nor does clusteradm init, and the
+// TestManifestsOfCommands applies each overlay twice by server-side apply. The second time changes nothing, nor does clusteradm init, and the
 // Pods comply with the Pod Security Standard "restricted", which the namespaces enforce.
-func TestManifests(t *testing.T) {
+func TestManifestsOfCommands(t *testing.T) {
 	t.Parallel()
 	hub := clusters.cluster(t, "manifests", false)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")

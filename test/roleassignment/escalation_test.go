@@ -81,8 +81,8 @@ var (
 	}
 )
 
-// TestRefused checks what the server refuses in the request, and whom it allows to grant.
-func TestRefused(t *testing.T) {
+// TestRefusedAssignments checks what the server refuses in the request, and whom it allows to grant.
+func TestRefusedAssignments(t *testing.T) {
 	t.Parallel()
 	f := &fleet{framework.OwnFleet(t, localhub.FleetOptions{})}
 	f.makeSet(t, "east")
