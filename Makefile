@@ -87,25 +87,42 @@ test-unit: ## Run the tests of pkg, cmd and hack, which start no server
 .PHONY: integration
 integration: programs postgres $(if $(filter browser console,$(PKG)),chromium) ## Run the tests of one area on real servers: PKG=search; RUN=TestName selects tests
 	@[[ -n "$(PKG)" ]] || { echo "integration: set PKG to one of:" $$(ls test) >&2; exit 2; }
-	$(GOTEST) -count=1 -parallel 4 -timeout 28m $(if $(RUN),-run '$(RUN)') ./test/$(PKG)/...
+	$(GOTEST) -count=1 -parallel 4 -timeout 60m $(if $(RUN),-run '$(RUN)') ./test/$(PKG)/...
 
 .PHONY: test
-test: programs postgres ## Run all tests; without Chromium, all but those of the console in a browser
-	@hack/install-chromium.sh || export HUB_CHROMIUM=none; \
-	echo "== testing"; \
-	$(MAKE) --no-print-directory --jobs=2 --keep-going test-root test-modules; \
-	[[ "$${HUB_CHROMIUM:-}" != none ]] || echo "== NOT TESTED: the console in a browser (test/console), because Chromium is missing" >&2
+test: test-programs ## Run the tests that a change needs: all but those of test-long; without Chromium, not those in a browser
+	@echo "== testing"; $(without_chromium); $(MAKE) --no-print-directory --jobs=2 --keep-going test-short test-release; $(report_untested)
 	$(without_node)
 
-.PHONY: test-root
-test-root:
-	$(GOTEST) -parallel 4 -timeout 28m ./...
+.PHONY: test-long
+test-long: test-programs ## Run the long tests of test/tiers/long: installations, outages, differentials, alerts that fire, and others
+	@echo "== testing"; $(without_chromium); $(MAKE) --no-print-directory --jobs=3 --keep-going test-long-packages test-long-some test-monitoring; $(report_untested)
 
-# At the same time as the others, because these mostly wait until an alert fires.
-.PHONY: test-modules
-test-modules:
-	cd hack/monitoring && $(GOTEST) ./...
+.PHONY: test-programs
+test-programs: programs postgres
+without_chromium = hack/install-chromium.sh || export HUB_CHROMIUM=none
+report_untested = [[ "$${HUB_CHROMIUM:-}" != none ]] || echo "== NOT TESTED: the console in a browser (test/console), because Chromium is missing" >&2
+
+# The processes of each tier wait for the slots of test/localhub, which bound the load, so the limit of a package is high.
+.PHONY: test-short
+test-short:
+	$(GOTEST) -parallel 4 -timeout 60m $$(hack/tests.sh short)
+
+.PHONY: test-release
+test-release:
 	cd hack/release && $(GOTEST) ./...
+
+.PHONY: test-long-packages
+test-long-packages:
+	$(GOTEST) -parallel 4 -timeout 60m $$(hack/tests.sh packages)
+
+.PHONY: test-long-some
+test-long-some:
+	$(GOTEST) -parallel 4 -timeout 60m $$(hack/tests.sh some)
+
+.PHONY: test-monitoring
+test-monitoring:
+	cd hack/monitoring && $(GOTEST) -timeout 60m ./...
 
 .PHONY: campaign
 campaign: programs postgres ## Break each part of a hub and write docs/reliability.md, ROW=etcd: some rows, DURATION=30m of random faults and of an unavailable APIService; without ROW also run the random tests for longer

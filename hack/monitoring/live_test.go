@@ -139,7 +139,7 @@ func (s *suite) startReplica(t *testing.T) {
 	s.replica.Ready = func(ctx context.Context) error {
 		return s.onReplica.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	}
-	framework.StopLater(t, s.replica.Stop)
+	framework.KillLater(t, s.replica.Kill)
 	if err := s.replica.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -235,12 +235,18 @@ var always = []string{"HubAPIServerCertificateExpires", "HubAgentCertificateExpi
 // quiet checks that a hub without problems has no alerts, and that certificates that expire soon have.
 func (s *suite) quiet(t *testing.T) {
 	framework.CreatePermission(t, s.OCM, framework.PermissionIn(framework.Cluster1, "shown"))
-	s.fires(t, s.use, always...)
-	// An agent reports every minute, but the clock of the test runs faster. testSeries has this alert.
-	got := slices.DeleteFunc(s.firing(), func(name string) bool { return name == "HubAPIServerReportsLag" })
-	if !slices.Equal(got, always) {
-		t.Errorf("alerts that fire on a hub without problems = %q, want %q", got, always)
-	}
+	// On a clock that runs faster, a busy start lasts long. Alerts that it causes must end.
+	s.until(t, s.use, "only the certificates of a hub without problems cause alerts", func() error {
+		// An agent reports every minute, but the clock of the test runs faster. testSeries has this alert.
+		got := slices.DeleteFunc(s.firing(), func(name string) bool { return name == "HubAPIServerReportsLag" })
+		if !slices.Equal(got, always) {
+			return fmt.Errorf("firing alerts = %q, want %q", got, always)
+		}
+		for _, alert := range always {
+			s.fired[alert] = true
+		}
+		return nil
+	})
 }
 
 // expressions checks that all metrics and labels that the rules and the dashboards use exist.

@@ -3,6 +3,7 @@ package keepalive
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // server is unavailable until it is told otherwise.
@@ -67,11 +68,7 @@ func TestRepeat(t *testing.T) {
 			}
 		})
 	}
-	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		return requests.Load() >= count, nil
-	}); err != nil {
-		t.Fatalf("waiting for %d requests: %v after %d", count, err, requests.Load())
-	}
+	await.True(t, fmt.Sprintf("the server has received %d requests", count), func() bool { return requests.Load() >= count })
 	first := requests.Load()
 	available.Store(true)
 	waiting.Wait()

@@ -17,9 +17,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // configMap returns an object with the given size of data.
@@ -226,12 +227,7 @@ func TestRun(t *testing.T) {
 	}
 	expectForbidden(t, take(t, c, create("a", "three", 1), 12))
 	events.Delete(configMap("a", "one", 13, 0))
-	err := wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		return take(t, c, create("a", "three", 1), 14) == nil, nil
-	})
-	if err != nil {
-		t.Errorf("Take() after a deletion = rejected: %v, want it to be admitted within a minute", err)
-	}
+	await.True(t, "Take() after a deletion admits the object", func() bool { return take(t, c, create("a", "three", 1), 14) == nil })
 }
 
 // TestWritesWaitForTheCount checks that writes wait up to ten seconds until the stored objects are counted.

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // run runs a loop until the test ends.
@@ -29,8 +29,8 @@ func run(t *testing.T, l *Loop) {
 		cancel()
 		select {
 		case <-ended:
-		case <-time.After(time.Minute):
-			t.Error("Run() has not returned after one minute, want a return after the end of ctx")
+		case <-time.After(await.Patience):
+			t.Error("Run() has not returned, want a return after the end of ctx")
 		}
 	})
 }
@@ -41,14 +41,6 @@ func keys(namespace string, n int) []cache.ObjectName {
 		names = append(names, cache.ObjectName{Namespace: namespace, Name: fmt.Sprint(i)})
 	}
 	return names
-}
-
-func eventually(t *testing.T, what string, check func() bool) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return check(), nil })
-	if err != nil {
-		t.Fatalf("waiting until %s: %v", what, err)
-	}
 }
 
 func TestNamespacesShareWorkers(t *testing.T) {
@@ -71,10 +63,10 @@ func TestNamespacesShareWorkers(t *testing.T) {
 	run(t, l)
 	select {
 	case <-done:
-	case <-time.After(time.Minute):
+	case <-time.After(await.Patience):
 		t.Fatal("the object of a namespace waits for the objects of another namespace, want no wait")
 	}
-	eventually(t, "workers are busy with objects of the namespace flood", func() bool { return hanging.Load() > 0 })
+	await.True(t, "workers are busy with objects of the namespace flood", func() bool { return hanging.Load() > 0 })
 	if got := most.Load(); got > tenantWorkers {
 		t.Errorf("workers busy with one namespace = %d, want at most %d", got, tenantWorkers)
 	}
@@ -121,7 +113,7 @@ func TestUrgentObjectsHaveWorkers(t *testing.T) {
 	q.Add(cache.ObjectName{Namespace: "flood0", Name: "revoked"})
 	select {
 	case <-revoked:
-	case <-time.After(time.Minute):
+	case <-time.After(await.Patience):
 		t.Error("the urgent object waits for other objects, want no wait")
 	}
 	cancel()
@@ -141,7 +133,7 @@ func TestFailedObjectsAreRetried(t *testing.T) {
 			return 0, nil
 		},
 	})
-	eventually(t, "the third attempt succeeds", func() bool { return tries.Load() == 3 })
+	await.True(t, "the third attempt succeeds", func() bool { return tries.Load() == 3 })
 }
 
 func TestStuck(t *testing.T) {
@@ -160,7 +152,7 @@ func TestStuck(t *testing.T) {
 		defer close(ended)
 		q.watchdog.Run(ctx)
 	}()
-	eventually(t, "Stuck() returns an error", func() bool { return Stuck() != nil })
+	await.True(t, "Stuck() returns an error", func() bool { return Stuck() != nil })
 	if err := Stuck(); err == nil || !strings.Contains(err.Error(), "TestStuck do not return from a/0") {
 		t.Errorf("Stuck() = %v, want an error that names the loop and the object", err)
 	}
@@ -194,7 +186,7 @@ func TestRequeueAfterKeepsTheBackoff(t *testing.T) {
 		return 0, nil
 	}
 	run(t, l)
-	eventually(t, "Reconcile is called four times", func() bool { return calls.Load() == 4 && l.Len() == 0 })
+	await.True(t, "Reconcile is called four times", func() bool { return calls.Load() == 4 && l.Len() == 0 })
 	if want := []bool{false, true, true, false}; !slices.Equal(failed, want) {
 		t.Errorf("Failed of the classes = %v, want %v", failed, want)
 	}
@@ -219,11 +211,11 @@ func TestRetryDecidesTheDelay(t *testing.T) {
 		return 0, nil
 	}
 	run(t, l)
-	eventually(t, "Reconcile is called three times", func() bool { return calls.Load() == 3 })
+	await.True(t, "Reconcile is called three times", func() bool { return calls.Load() == 3 })
 	if got := state(l, cache.ObjectName{Namespace: "a", Name: "1"}); got != StateFailed {
 		t.Errorf("state of an object that is not retried = %q, want %q", got, StateFailed)
 	}
-	eventually(t, "the reconciled object has no state", func() bool { return state(l, cache.ObjectName{Namespace: "a", Name: "0"}) == "" })
+	await.True(t, "the reconciled object has no state", func() bool { return state(l, cache.ObjectName{Namespace: "a", Name: "0"}) == "" })
 }
 
 func state(l *Loop, key cache.ObjectName) string {

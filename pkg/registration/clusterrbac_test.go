@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -14,12 +13,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // cachedAccess returns an Access with synced caches of the hub.
@@ -154,16 +153,16 @@ func TestOutdatedCache(t *testing.T) {
 	if err := hub.Tracker().Update(rbacv1.SchemeGroupVersion.WithResource("clusterroles"), role, ""); err != nil {
 		t.Fatal(err)
 	}
-	err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	await.Eventually(t, "the ClusterRole is repaired after a conflict", func(ctx context.Context) error {
 		if err := access.Grant(ctx, "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil {
-			return false, err
+			return err
 		}
 		role, err := hub.RbacV1().ClusterRoles().Get(ctx, accessName("cluster1"), metav1.GetOptions{})
-		return err == nil && len(role.Rules) > 0, err
+		if err == nil && len(role.Rules) == 0 {
+			err = errors.New("it has no rules")
+		}
+		return err
 	})
-	if err != nil {
-		t.Errorf("waiting for the repaired ClusterRole after a conflict: %v", err)
-	}
 }
 
 func onceConflict() clienttesting.ReactionFunc {

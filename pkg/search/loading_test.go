@@ -7,16 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
-
-// patience is the timeout of tests.
-const patience = 30 * time.Second
 
 func open(dir string) func(context.Context) (search.Engine, error) {
 	return func(context.Context) (search.Engine, error) { return embedded.Open(dir, embedded.Options{}) }
@@ -48,13 +44,10 @@ func wantLoading(t *testing.T, engine search.Engine) {
 
 func awaitLoaded(t *testing.T, engine search.Engine) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	await.Eventually(t, "the data are loaded", func(ctx context.Context) error {
 		_, err := engine.Version(ctx)
-		return err == nil, nil
+		return err
 	})
-	if err != nil {
-		t.Fatalf("waiting until the data are loaded: %v", err)
-	}
 }
 
 func TestLoad(t *testing.T) {
@@ -121,7 +114,7 @@ func TestLoadFails(t *testing.T) {
 		if !errors.Is(err, want) {
 			t.Errorf("Failed() = %v, want %v", err, want)
 		}
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		t.Fatal("Failed() received no error")
 	}
 	wantLoading(t, loading)

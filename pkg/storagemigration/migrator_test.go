@@ -30,15 +30,15 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/storagemigration"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/registrytest"
 )
 
 const (
-	accounts    = "managedserviceaccounts.authentication.open-cluster-management.io"
-	namespace   = "cluster1"
-	storedDir   = "../apiserver/testdata/stored/HEAD"
-	etcdPrefix  = "/registry"
-	testTimeout = 2 * time.Minute
+	accounts   = "managedserviceaccounts.authentication.open-cluster-management.io"
+	namespace  = "cluster1"
+	storedDir  = "../apiserver/testdata/stored/HEAD"
+	etcdPrefix = "/registry"
 )
 
 var (
@@ -94,7 +94,7 @@ func storing(version string, readable ...string) func(*storagemigration.Config) 
 // settle runs the migrator until nothing is left to do.
 func settle(t *testing.T, m *storagemigration.Migrator) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	for {
 		after, err := m.Step(ctx)
@@ -311,7 +311,7 @@ func receive(t *testing.T, events watch.Interface) watch.Event {
 			t.Fatal("the watch ended")
 		}
 		return event
-	case <-time.After(testTimeout):
+	case <-time.After(await.Patience):
 		t.Fatal("the watch has no event")
 	}
 	return watch.Event{}
@@ -429,7 +429,7 @@ func TestOlderReplicaDelaysMigration(t *testing.T) {
 	stop()
 
 	// A replica that starts during the pass may store objects that the pass has already seen.
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	for version := ""; version != current.String(); version, _ = storedAs(t, database, names[0]) {
 		if _, err := m.Step(ctx); err != nil {

@@ -21,7 +21,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
-func TestMain(m *testing.M) { os.Exit(framework.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(framework.RunSharing(m, 3)) }
 
 const (
 	reviewRole = "open-cluster-management:access:review"

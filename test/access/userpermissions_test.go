@@ -17,6 +17,7 @@ import (
 
 	clusterviewv1 "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/v1"
 	clusterviewv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -107,7 +108,7 @@ func listed(t *testing.T, caller *framework.Caller, want permissions) (version s
 // follow reads events until the client knows the wanted content.
 func follow(t *testing.T, events <-chan watch.Event, known permissions, what string, want permissions) {
 	t.Helper()
-	deadline := time.NewTimer(framework.Patience)
+	deadline := time.NewTimer(await.Patience)
 	defer deadline.Stop()
 	for framework.ToJSON(known) != framework.ToJSON(want) {
 		select {

@@ -28,6 +28,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
 	"open-cluster-management.io/hub-apiserver/pkg/search/postgres"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/postgrestest"
 )
@@ -180,7 +181,7 @@ func (h *Hub) ListSecrets(cluster, user string) access.Answer {
 // Await waits until ListSecrets returns a decision, with a reason that contains a text.
 func (h *Hub) Await(t testing.TB, cluster, user string, decision access.Decision, reason string) {
 	t.Helper()
-	err := framework.Poll(t.Context(), func(context.Context) error {
+	err := await.Poll(t.Context(), func(context.Context) error {
 		if got := h.ListSecrets(cluster, user); got.Decision != decision || !strings.Contains(got.Reason, reason) {
 			return fmt.Errorf("the decision is %s (%s)", got.Decision, got.Reason)
 		}
@@ -195,7 +196,7 @@ func (h *Hub) Await(t testing.TB, cluster, user string, decision access.Decision
 func (h *Hub) AwaitSoon(t testing.TB, user string, decision access.Decision) time.Duration {
 	t.Helper()
 	start := time.Now()
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, framework.Patience, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, await.Patience, true, func(context.Context) (bool, error) {
 		return h.ListSecrets(Cluster, user).Decision == decision, nil
 	})
 	if err != nil {

@@ -59,7 +59,7 @@ func (c *cluster) conflicted(name string, mentions ...string) {
 // another owner.
 func testNotAdopted(t *testing.T, c *cluster) {
 	c.grantSecrets()
-	clock := c.runningClock()
+	clock := c.ownClock()
 	before := c.createServiceAccount(c.name, nil)
 	c.run()
 	c.createMSA("", nil)
@@ -141,7 +141,7 @@ func (c *cluster) createSecret(name string, labels map[string]string, kind corev
 // allowed to read, and requests at most one token for it.
 func testForeignSecret(t *testing.T, c *cluster) {
 	c.grantSecrets()
-	clock := c.runningClock()
+	clock := c.ownClock()
 	before := c.createSecret(c.name, nil, corev1.SecretTypeOpaque)
 	managed, hub := c.count()
 	c.run()
@@ -168,7 +168,11 @@ func testForeignSecret(t *testing.T, c *cluster) {
 	if err := c.kube.CoreV1().Secrets(c.name).Delete(t.Context(), c.name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	clock.Step(time.Minute)
+	eventually(t, "the agent has created the Secret", func(context.Context) error {
+		clock.Step(time.Minute)
+		_, err := c.secret(c.name)
+		return err
+	})
 	c.reported(c.name, nil)
 }
 
@@ -176,7 +180,7 @@ func testForeignSecret(t *testing.T, c *cluster) {
 // Secrets, also reports Secrets of other owners as conflicts and does not change them.
 func testBroadRole(t *testing.T, c *cluster) {
 	c.createRole(rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch", "create", "update"}})
-	clock := c.runningClock()
+	clock := c.ownClock()
 	label := map[string]string{v1beta1.ManagedServiceAccountLabel: "true"}
 	c.createSecret(c.name+"-labelled", label, corev1.SecretTypeOpaque)
 	c.createSecret(c.name+"-typed", label, "example.com/other")

@@ -38,7 +38,7 @@ const accountNamespace = agent.DefaultServiceAccountNamespace
 // ServiceAccounts. Each has its own hub namespace and agent.
 func TestAccounts(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := shared(t)
 	if err := f.kube.RbacV1().ClusterRoleBindings().Delete(t.Context(), "open-cluster-management:agent:apply", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func (c *cluster) nudge(name, reason string) {
 func (c *cluster) msaIs(name, kind, reason string) *v1beta1.ManagedServiceAccount {
 	c.t.Helper()
 	var account *v1beta1.ManagedServiceAccount
-	eventually(c.t, fmt.Sprintf("condition %s of ManagedServiceAccount %s has reason %s", kind, name, reason), func(ctx context.Context) error {
+	c.wait(fmt.Sprintf("condition %s of ManagedServiceAccount %s has reason %s", kind, name, reason), func(ctx context.Context) error {
 		var err error
 		if account, err = c.msas().Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
@@ -248,7 +248,7 @@ func (c *cluster) reported(name string, before *corev1.Secret) (*v1beta1.Managed
 	c.t.Helper()
 	var account *v1beta1.ManagedServiceAccount
 	var secret *corev1.Secret
-	eventually(c.t, "ManagedServiceAccount "+name+" reports its token", func(ctx context.Context) error {
+	c.wait("ManagedServiceAccount "+name+" reports its token", func(ctx context.Context) error {
 		var err error
 		if account, err = c.msas().Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err

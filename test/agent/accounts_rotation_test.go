@@ -18,25 +18,23 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 )
 
-// runningClock gives the agent a clock that runs in real time and that the test can advance.
-func (c *cluster) runningClock() *testingclock.FakeClock {
+// ownClock gives the agent a clock that only the test advances.
+func (c *cluster) ownClock() *testingclock.FakeClock {
 	clock := testingclock.NewFakeClock(time.Now())
 	c.clock = clock
-	const tick = 10 * time.Millisecond
-	ticker := time.NewTicker(tick)
-	done := make(chan struct{})
-	go func() {
-		for {
-			select {
-			case <-ticker.C:
-				clock.Step(tick)
-			case <-done:
-				return
-			}
-		}
-	}()
-	c.t.Cleanup(func() { ticker.Stop(); close(done) })
 	return clock
+}
+
+// wait waits until check returns nil. Before each check, it advances the clock of the test a little, so that the agent
+// retries what failed. A slow machine does not make more time pass for the agent.
+func (c *cluster) wait(what string, check func(context.Context) error) {
+	c.t.Helper()
+	eventually(c.t, what, func(ctx context.Context) error {
+		if clock, ok := c.clock.(*testingclock.FakeClock); ok {
+			clock.Step(50 * time.Millisecond)
+		}
+		return check(ctx)
+	})
 }
 
 // answer returns a response to a request that is not sent.
@@ -54,7 +52,7 @@ func tenMinutes(spec *v1beta1.ManagedServiceAccountSpec) { spec.Rotation.Validit
 func testRotation(t *testing.T, c *cluster) {
 	c.grantSecrets()
 	c.verify = time.Minute
-	clock := c.runningClock()
+	clock := c.ownClock()
 	c.run()
 	name := c.createMSA("", tenMinutes)
 	account, secret := c.reported(name, nil)
@@ -90,7 +88,7 @@ func testRotation(t *testing.T, c *cluster) {
 // after the outage.
 func testOutage(t *testing.T, c *cluster) {
 	c.grantSecrets()
-	clock := c.runningClock()
+	clock := c.ownClock()
 	c.run()
 	name := c.createMSA("", tenMinutes)
 	_, secret := c.reported(name, nil)
@@ -121,7 +119,7 @@ func testOutage(t *testing.T, c *cluster) {
 // testTokenReused checks that the agent requests no other token if it could not store the first one.
 func testTokenReused(t *testing.T, c *cluster) {
 	c.grantSecrets()
-	clock := c.runningClock()
+	clock := c.ownClock()
 	c.run()
 	managed, _ := c.count()
 	var refused atomic.Int32
@@ -189,7 +187,7 @@ func (c *cluster) unchanged(clock *testingclock.FakeClock, name string, failed *
 
 func testMintFailure(t *testing.T, c *cluster) {
 	c.grantSecrets()
-	clock := c.runningClock()
+	clock := c.ownClock()
 	failed := c.failTokens()
 	c.run()
 	name := c.createMSA("", nil)
@@ -207,7 +205,7 @@ func testMintFailure(t *testing.T, c *cluster) {
 // testExpired checks that the agent reports a token that cannot be replaced until it expires.
 func testExpired(t *testing.T, c *cluster) {
 	c.grantSecrets()
-	clock := c.runningClock()
+	clock := c.ownClock()
 	c.run()
 	name := c.createMSA("", tenMinutes)
 	_, secret := c.reported(name, nil)
@@ -233,7 +231,7 @@ func testExpired(t *testing.T, c *cluster) {
 // but not if the TokenReview fails.
 func testRejected(t *testing.T, c *cluster) {
 	c.grantSecrets()
-	clock := c.runningClock()
+	clock := c.ownClock()
 	c.verify = time.Minute
 	c.run()
 	name := c.createMSA("", nil)

@@ -232,7 +232,7 @@ func testBadTokens(t *testing.T, c *cluster) {
 
 func testCARollover(t *testing.T, c *cluster) {
 	c.grantSecrets()
-	clock := c.runningClock()
+	clock := c.ownClock()
 	var ca atomic.Pointer[[]byte]
 	before, after := []byte("first"), []byte("second")
 	ca.Store(&before)

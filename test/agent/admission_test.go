@@ -18,6 +18,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // gate is an Executors that returns the decision of the test and records its calls.
@@ -118,7 +119,7 @@ func (c *cluster) controller(g *gate) (stop func()) {
 			if err != nil {
 				c.t.Errorf("Run() of the controller = %v, want nil", err)
 			}
-		case <-time.After(patience):
+		case <-time.After(await.Patience):
 			c.t.Error("Run() of the controller did not return after its context was canceled")
 		}
 	})

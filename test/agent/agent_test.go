@@ -21,7 +21,7 @@ import (
 // namespace on the hub.
 func TestWorks(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := shared(t)
 	for _, tests := range []map[string]func(*testing.T, *cluster){applyTests, completeTests, executorTests} {
 		for name, test := range tests {
 			t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // BenchmarkDelivery measures the time from the creation of a ManifestWork to the creation of its
@@ -16,7 +17,7 @@ import (
 // ManifestWorks that are created at once. An operation is one ManifestWork with a Role and two
 // RoleBindings.
 func BenchmarkDelivery(b *testing.B) {
-	f := newFixture(b)
+	f := shared(b)
 	manifests := func(i int) []string {
 		return []string{
 			fmt.Sprintf(`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: r%d, namespace: NS}, rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}`, i),
@@ -54,7 +55,7 @@ func BenchmarkDelivery(b *testing.B) {
 			c.create(fmt.Sprintf("-%d", i), nil, manifests(i)...)
 			select {
 			case <-names:
-			case <-time.After(patience):
+			case <-time.After(await.Patience):
 				b.Fatal("the last RoleBinding of a ManifestWork was not created in time")
 			}
 			times = append(times, time.Since(start))
@@ -76,7 +77,7 @@ func BenchmarkDelivery(b *testing.B) {
 		for range b.N {
 			select {
 			case <-names:
-			case <-time.After(patience):
+			case <-time.After(await.Patience):
 				b.Fatal("the last RoleBinding of a ManifestWork was not created in time")
 			}
 		}

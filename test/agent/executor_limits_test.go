@@ -18,6 +18,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // testIdleExecutorChoice checks that the agent does not write the status again after the hub has
@@ -113,7 +114,7 @@ func testRevokedMidway(t *testing.T, c *cluster) {
 			return nil
 		}
 		once.Do(func() {
-			ctx, cancel := context.WithTimeout(request.Context(), patience)
+			ctx, cancel := context.WithTimeout(request.Context(), await.Patience)
 			defer cancel()
 			err := c.kube.RbacV1().RoleBindings(c.name).Delete(ctx, "worker", metav1.DeleteOptions{})
 			for err == nil {

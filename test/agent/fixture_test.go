@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -19,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -29,12 +29,13 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// patience is the timeout of every wait in the tests.
-const patience = time.Minute
+// eventually is await.Eventually.
+var eventually = await.Eventually[func(context.Context) error]
 
 // fixture is one real cluster that is both the hub and the managed cluster.
 type fixture struct {
@@ -50,17 +51,39 @@ type fixture struct {
 	runs  atomic.Int32
 }
 
-func newFixture(t testing.TB) *fixture {
+// shared returns the control plane of all tests of the package. Each test has namespaces of its own.
+func shared(t testing.TB) *fixture {
 	t.Helper()
-	cluster := framework.OwnCluster(t, localhub.ClusterOptions{Name: "cluster"})
+	return framework.Must(sharedFixture())(t)
+}
+
+var sharedFixture = sync.OnceValues(func() (*fixture, error) {
+	dir, err := framework.TempDir()
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := localhub.NewCluster(localhub.ClusterOptions{Name: "cluster", Dir: filepath.Join(dir, "shared"), NoFsync: true})
+	if err != nil {
+		return nil, err
+	}
+	framework.StopAtEnd(func(context.Context) error { return cluster.Kill() })
+	ctx, cancel := context.WithTimeout(context.Background(), await.Patience)
+	defer cancel()
+	if err := cluster.Start(ctx); err != nil {
+		return nil, err
+	}
+	return newFixture(ctx, cluster)
+})
+
+func newFixture(ctx context.Context, cluster *localhub.Cluster) (*fixture, error) {
 	grants, err := localhub.ReadManifests("testdata")
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	for _, dir := range []string{"managed", "hub"} {
 		objects, err := localhub.ReadManifests(filepath.Join(localhub.Root(), "artifacts", "agent", dir))
 		if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		for _, object := range objects {
 			// The CRD is left out, because the agent must be able to install it.
@@ -69,47 +92,27 @@ func newFixture(t testing.TB) *fixture {
 			}
 		}
 	}
-	if err := cluster.Apply(t.Context(), grants...); err != nil {
-		t.Fatal(err)
+	if err := cluster.Apply(ctx, grants...); err != nil {
+		return nil, err
 	}
 	config := rest.CopyConfig(cluster.AdminConfig())
 	config.QPS, config.Burst = -1, 0
 	f := &fixture{control: cluster, config: config}
-	if f.account, err = cluster.ServiceAccountConfig(t.Context(), "open-cluster-management-agent", "agent"); err != nil {
-		t.Fatal(err)
+	if f.account, err = cluster.ServiceAccountConfig(ctx, "open-cluster-management-agent", "agent"); err != nil {
+		return nil, err
 	}
 	if f.kube, err = kubernetes.NewForConfig(config); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	if f.ocm, err = versioned.NewForConfig(config); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	eventually(t, "the hub serves ManifestWorks", func(ctx context.Context) error {
-		_, err := f.ocm.WorkV1().ManifestWorks("default").List(ctx, metav1.ListOptions{})
-		return err
+	return f, await.Poll(ctx, func(ctx context.Context) error {
+		_, works := f.ocm.WorkV1().ManifestWorks("default").List(ctx, metav1.ListOptions{})
+		_, accounts := f.ocm.AuthenticationV1beta1().ManagedServiceAccounts("default").List(ctx, metav1.ListOptions{})
+		_, namespaces := f.ocm.RbacV1alpha1().ClusterNamespaces("default").List(ctx, metav1.ListOptions{})
+		return errors.Join(works, accounts, namespaces)
 	})
-	eventually(t, "the hub serves ManagedServiceAccounts", func(ctx context.Context) error {
-		_, err := f.ocm.AuthenticationV1beta1().ManagedServiceAccounts("default").List(ctx, metav1.ListOptions{})
-		return err
-	})
-	eventually(t, "the hub serves ClusterNamespaces", func(ctx context.Context) error {
-		_, err := f.ocm.RbacV1alpha1().ClusterNamespaces("default").List(ctx, metav1.ListOptions{})
-		return err
-	})
-	return f
-}
-
-// eventually polls until check returns nil.
-func eventually(t testing.TB, what string, check func(context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 25*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting until %s: %v (last: %v)", what, err, last)
-	}
 }
 
 // cluster is one managed cluster. Its namespace, which has the name of the test, contains both the
@@ -267,7 +270,7 @@ func (c *cluster) run() {
 			if err != nil {
 				c.t.Errorf("Run() of the agent = %v, want nil", err)
 			}
-		case <-time.After(patience):
+		case <-time.After(await.Patience):
 			c.t.Error("Run() of the agent did not return after its context was canceled")
 		}
 	}

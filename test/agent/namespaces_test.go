@@ -28,7 +28,7 @@ const namespacesRole = "open-cluster-management:managedcluster:namespaces"
 // another, so that no other subtest changes its namespaces.
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := shared(t)
 	if err := f.kube.RbacV1().ClusterRoleBindings().Delete(t.Context(), "open-cluster-management:agent:apply", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/membership"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 const agentNamespace = "open-cluster-management-agent"
@@ -101,7 +102,7 @@ func (j *joiner) kill() {
 		if err != nil {
 			j.t.Errorf("Run() of the agent = %v, want nil", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		j.t.Error("Run() of the agent did not return after its context was canceled")
 	}
 }

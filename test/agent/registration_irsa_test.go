@@ -16,6 +16,7 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // tokenFileEnv makes this test binary a credential plugin that prints the token in a file.
@@ -31,13 +32,13 @@ func TestMain(m *testing.M) {
 		fmt.Printf(`{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":%q}}`, token)
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(framework.RunReserved(m, 1, 1))
 }
 
 // TestRegistrationWithIRSA registers with an upstream OCM hub on EKS, which reads annotations instead
 // of claims. The token of a ServiceAccount that the hub maps to the cluster replaces the AWS token.
 func TestRegistrationWithIRSA(t *testing.T) {
-	f := newFixture(t)
+	f := shared(t)
 	account, err := f.control.ServiceAccountConfig(t.Context(), "default", "role")
 	if err != nil {
 		t.Fatal(err)

@@ -28,6 +28,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/serviceaccount"
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/test/await"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -35,7 +37,7 @@ import (
 // permissions.
 func TestRegistration(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	f := shared(t)
 	hub := newPublicHub(t, f.control)
 	for name, test := range map[string]func(*testing.T, *joiner){
 		"first":          testFirstJoin,
@@ -489,7 +491,7 @@ func testIdentityOfAnotherCluster(t *testing.T, j *joiner) {
 		if err == nil || !strings.Contains(err.Error(), `holds the identity of cluster "another", not of "foreignsecret"`) {
 			t.Errorf("Run() = %v, want an error about the identity of another cluster", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		t.Error("Run() did not return, want an error")
 	}
 	if got := j.secret().Data; len(got) != 1 || string(got["cluster-name"]) != "another" {
@@ -518,7 +520,8 @@ func testSecretOfUpstreamAgent(t *testing.T, j *joiner) {
 // at first.
 func TestRegistrationWithTwoHubs(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	framework.UseSlots(t, 1)
+	f := shared(t)
 	first := f.joinerNamed(t, newPublicHub(t, f.control), "twohubs")
 	first.join()
 	first.applies("one", nil)
@@ -527,13 +530,7 @@ func TestRegistrationWithTwoHubs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-		defer cancel()
-		if err := control.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	framework.KillLater(t, control.Kill)
 	bootstrap := filepath.Join(t.TempDir(), "bootstrap.kubeconfig")
 	second := *first
 	second.cancel = nil

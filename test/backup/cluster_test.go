@@ -37,7 +37,7 @@ func TestRestoreEtcdCluster(t *testing.T) {
 		Hub: f.Hub, Name: "members", Dir: filepath.Join(dir, "server"), Granted: true, EtcdServers: members.Endpoints,
 		Args: append(members.ServerArgs(certificates)[1:], "--search-engine=none", "--leader-elect-resource-name=members"),
 	}))(t)
-	framework.StopLater(t, server.Stop)
+	framework.KillLater(t, server.Kill)
 	start := func() {
 		t.Helper()
 		if err := members.Start(t.Context()); err != nil {

@@ -27,7 +27,7 @@ func TestMarkedEtcd(t *testing.T) {
 		Hub: f.Hub, Name: "external", Dir: filepath.Join(dir, "server"), Granted: true, EtcdServers: []string{store.Endpoint},
 		Args: []string{"--search-engine=none", "--leader-elect-resource-name=external"},
 	}))(t)
-	framework.StopLater(t, server.Stop)
+	framework.KillLater(t, server.Kill)
 	if err := store.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

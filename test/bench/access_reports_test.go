@@ -24,6 +24,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 	"open-cluster-management.io/hub-apiserver/test/accesstest"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/fleetgen"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
@@ -39,7 +40,7 @@ func accessCluster(b *testing.B) (*localhub.Cluster, kubernetes.Interface) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	framework.StopLater(b, cluster.Stop)
+	framework.KillLater(b, cluster.Kill)
 	ctx, cancel := context.WithTimeout(b.Context(), startTimeout)
 	defer cancel()
 	if err := cluster.Start(ctx); err != nil {
@@ -149,7 +150,7 @@ func (h *accessHub) fill(b *testing.B, defaults *access.Update) {
 	if err := group.Wait(); err != nil {
 		b.Fatal(err)
 	}
-	if err := framework.Poll(b.Context(), func(ctx context.Context) error {
+	if err := await.Poll(b.Context(), func(ctx context.Context) error {
 		known, err := h.known(ctx)
 		if err == nil && known < h.clusters {
 			err = fmt.Errorf("%d of %d clusters are known", known, h.clusters)

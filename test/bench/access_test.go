@@ -61,7 +61,7 @@ func BenchmarkFleetAccess(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	framework.StopLater(b, cluster.Stop)
+	framework.KillLater(b, cluster.Kill)
 	ctx, cancel := context.WithTimeout(b.Context(), startTimeout)
 	defer cancel()
 	if err := cluster.Start(ctx); err != nil {

@@ -76,7 +76,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	code := framework.Run(m)
+	code := framework.RunReserved(m, localhub.Slots, 0)
 	stop()
 	os.Exit(code)
 }

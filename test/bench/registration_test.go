@@ -127,7 +127,7 @@ func (h *registrationHub) accept(ctx context.Context, name string) error {
 
 // accepted waits until the hub reports that a cluster has access.
 func (h *registrationHub) accepted(ctx context.Context, name string) error {
-	return await(ctx, "ManagedCluster "+name+" has the condition HubAccepted", func(ctx context.Context) error {
+	return until(ctx, "ManagedCluster "+name+" has the condition HubAccepted", func(ctx context.Context) error {
 		cluster, err := h.bootstrap.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
 		if err == nil && !meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ManagedClusterConditionHubAccepted) {
 			err = fmt.Errorf("conditions = %v, want HubAcceptedManagedCluster", cluster.Status.Conditions)
@@ -136,8 +136,8 @@ func (h *registrationHub) accepted(ctx context.Context, name string) error {
 	})
 }
 
-// await calls check until it returns no error.
-func await(ctx context.Context, what string, check func(context.Context) error) error {
+// until calls check until it returns no error.
+func until(ctx context.Context, what string, check func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, joinPoll, patience, true, func(ctx context.Context) (bool, error) {
 		last = check(ctx)
@@ -188,7 +188,7 @@ func (h *registrationHub) join(b *testing.B, name string) (usable, works time.Du
 	if err := h.accept(ctx, name); err != nil {
 		return 0, 0, err
 	}
-	err = await(ctx, "the CertificateSigningRequest of "+name+" has a certificate", func(ctx context.Context) error {
+	err = until(ctx, "the CertificateSigningRequest of "+name+" has a certificate", func(ctx context.Context) error {
 		signed, err := h.bootstrapRequests.CertificatesV1().CertificateSigningRequests().Get(ctx, request.Name, metav1.GetOptions{})
 		if err == nil && len(signed.Status.Certificate) == 0 {
 			err = fmt.Errorf("no certificate, conditions = %v", signed.Status.Conditions)
@@ -202,7 +202,7 @@ func (h *registrationHub) join(b *testing.B, name string) (usable, works time.Du
 	config := h.Hub.AnonymousConfig()
 	config.CertData, config.KeyData = request.Status.Certificate, key
 	agent, _ := clientsOf(b, config)
-	err = await(ctx, "the agent of "+name+" can get its ManagedCluster", func(ctx context.Context) error {
+	err = until(ctx, "the agent of "+name+" can get its ManagedCluster", func(ctx context.Context) error {
 		_, err := agent.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
 		return err
 	})
@@ -210,7 +210,7 @@ func (h *registrationHub) join(b *testing.B, name string) (usable, works time.Du
 		return 0, 0, err
 	}
 	usable = time.Since(started)
-	err = await(ctx, "the agent of "+name+" can list its ManifestWorks", func(ctx context.Context) error {
+	err = until(ctx, "the agent of "+name+" can list its ManifestWorks", func(ctx context.Context) error {
 		_, err := agent.WorkV1().ManifestWorks(name).List(ctx, metav1.ListOptions{})
 		return err
 	})

@@ -24,6 +24,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/clusterview/userpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/clusterview/view"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/fleetgen"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
@@ -100,7 +101,7 @@ func newUserPermissions(b *testing.B, hub kubernetes.Interface, x *access.Index,
 		running.Wait()
 	})
 	factory.WaitForCacheSync(ctx.Done())
-	if err := framework.Poll(ctx, func(context.Context) error {
+	if err := await.Poll(ctx, func(context.Context) error {
 		if !scopes.HasSynced() {
 			return visibility.ErrNotSynced
 		}

@@ -26,6 +26,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
@@ -177,7 +178,7 @@ func (p *Page) listen(event any) {
 
 // within runs an action with a deadline.
 func within[T any](p *Page, action chromedp.Action[T]) (T, error) {
-	ctx, cancel := context.WithTimeout(p.ctx, framework.Patience)
+	ctx, cancel := context.WithTimeout(p.ctx, await.Patience)
 	defer cancel()
 	return chromedp.Run(ctx, action)
 }

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/history"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
@@ -216,7 +217,7 @@ func (c *campaign) healthy(ctx context.Context, t *testing.T) {
 }
 
 func (c *campaign) whole(ctx context.Context) error {
-	return framework.Poll(ctx, func(ctx context.Context) error {
+	return await.Poll(ctx, func(ctx context.Context) error {
 		for _, member := range c.Etcd.Members {
 			if err := member.Ready(ctx); err != nil {
 				return err

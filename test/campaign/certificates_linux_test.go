@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/cert"
 
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
@@ -73,7 +74,7 @@ func expireAgent(ctx context.Context, c *campaign) (string, error) {
 	if err := agent.Launch(ctx); err != nil {
 		return "", err
 	}
-	err := framework.Poll(ctx, func(context.Context) error {
+	err := await.Poll(ctx, func(context.Context) error {
 		if log := agent.LogTail(); !strings.Contains(log, "registering again") || !strings.Contains(log, "Requested a client certificate") {
 			return errors.New("the agent does not report that it registers again" + log)
 		}
@@ -83,7 +84,7 @@ func expireAgent(ctx context.Context, c *campaign) (string, error) {
 		return "", err
 	}
 	begun := time.Now()
-	err = framework.Poll(ctx, func(ctx context.Context) error {
+	err = await.Poll(ctx, func(ctx context.Context) error {
 		identity, err := agent.Identity(ctx)
 		if err != nil {
 			return err
@@ -138,7 +139,7 @@ func replaceHubAuthority(ctx context.Context, c *campaign) (string, error) {
 		return "", err
 	}
 	begun := time.Now()
-	err = framework.Poll(ctx, func(ctx context.Context) error {
+	err = await.Poll(ctx, func(ctx context.Context) error {
 		identity, err := agent.Identity(ctx)
 		if err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -167,7 +168,7 @@ func fillPostgres(ctx context.Context, c *campaign) (note string, err error) {
 	}
 	before := c.Postgres.Log()
 	created := 0
-	full := framework.Poll(ctx, func(ctx context.Context) error {
+	full := await.Poll(ctx, func(ctx context.Context) error {
 		if strings.Contains(strings.TrimPrefix(c.Postgres.Log(), before), "No space left on device") {
 			return nil
 		}
@@ -192,7 +193,7 @@ func fillPostgres(ctx context.Context, c *campaign) (note string, err error) {
 		return "", err
 	}
 	began := time.Now()
-	err = framework.Poll(ctx, func(ctx context.Context) error {
+	err = await.Poll(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		found, err := c.OCM.SearchV1alpha1().Searches().Create(ctx, &searchv1alpha1.Search{Spec: searchv1alpha1.SearchSpec{SearchRequest: searchv1alpha1.SearchRequest{

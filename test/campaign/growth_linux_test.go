@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics/testutil"
 
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
@@ -75,7 +76,7 @@ func newGrowth(c *campaign) (*growth, error) {
 
 // sample reads the metrics of each process. All must be ready.
 func (g *growth) sample(ctx context.Context, firstQuarter bool) error {
-	return framework.Poll(ctx, func(ctx context.Context) error {
+	return await.Poll(ctx, func(ctx context.Context) error {
 		last := map[string]amounts{}
 		for group, processes := range g.metrics {
 			most := last[group]

@@ -13,6 +13,7 @@ import (
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
@@ -63,7 +64,7 @@ func startProbe(ctx context.Context, name string, act func(ctx context.Context, 
 // succeeded waits for a success that began after the call.
 func (p *probe) succeeded(ctx context.Context) error {
 	from := time.Now()
-	return framework.Poll(ctx, func(context.Context) error {
+	return await.Poll(ctx, func(context.Context) error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if n := len(p.spans); n == 0 || p.spans[n-1].begin.Before(from) {

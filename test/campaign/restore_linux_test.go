@@ -22,6 +22,7 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -112,7 +113,7 @@ func (c *campaign) apply(ctx context.Context, name string, more ...string) error
 			return err
 		}
 	}
-	return framework.Poll(ctx, func(ctx context.Context) error {
+	return await.Poll(ctx, func(ctx context.Context) error {
 		for _, name := range append([]string{name}, more...) {
 			if _, err := c.ManagedClient.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, name, metav1.GetOptions{}); err != nil {
 				return err
@@ -192,7 +193,7 @@ func (c *campaign) eachReplica(call func(*localhub.Replica) error) error {
 // confirmRestore checks that the agent keeps all objects, reports those that the hub does not know, and deletes these,
 // and only these, when an administrator confirms the restore.
 func confirmRestore(ctx context.Context, c *campaign) error {
-	err := framework.Poll(ctx, func(ctx context.Context) error {
+	err := await.Poll(ctx, func(ctx context.Context) error {
 		cluster, err := c.OCM.ClusterV1().ManagedClusters().Get(ctx, framework.Cluster1, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -214,7 +215,7 @@ func confirmRestore(ctx context.Context, c *campaign) error {
 	if _, err := c.Administrator.Run(ctx, c.Hub, "restore", "confirm", framework.Cluster1); err != nil {
 		return err
 	}
-	return framework.Poll(ctx, func(ctx context.Context) error { return c.sameObjects(ctx, c.restore.lost) })
+	return await.Poll(ctx, func(ctx context.Context) error { return c.sameObjects(ctx, c.restore.lost) })
 }
 
 // sameObjects returns an error if an object of the managed cluster was deleted or created again, except for objects that

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 	"open-cluster-management.io/hub-apiserver/test/network"
@@ -105,7 +106,7 @@ func anyReplica(_ context.Context, c *campaign) (*localhub.Process, error) {
 func leader(ctx context.Context, c *campaign) (*localhub.Process, error) {
 	var leads *localhub.Process
 	// At random, the hub may be down.
-	err := framework.Poll(ctx, func(ctx context.Context) error {
+	err := await.Poll(ctx, func(ctx context.Context) error {
 		replica, err := c.leader(ctx)
 		if err == nil {
 			leads = replica.Process
@@ -130,7 +131,7 @@ func takeOver(inner fault) fault {
 		took := make(chan time.Duration, 1)
 		failed := make(chan error, 1)
 		go func() {
-			failed <- framework.Poll(ctx, func(ctx context.Context) error {
+			failed <- await.Poll(ctx, func(ctx context.Context) error {
 				now, err := c.holder(ctx)
 				if err == nil && (now == before || now == "") {
 					return fmt.Errorf("the leader is still %q", before)
@@ -268,7 +269,7 @@ func pause(of target) fault {
 
 func replaceReplica(ctx context.Context, c *campaign) (string, error) {
 	// At random, the hub may be down.
-	return "", framework.Poll(ctx, func(ctx context.Context) error {
+	return "", await.Poll(ctx, func(ctx context.Context) error {
 		if err := c.Replicas[1].Terminate(ctx); err != nil {
 			return err
 		}
@@ -433,7 +434,7 @@ func apiServiceDown(ctx context.Context, c *campaign) (string, error) {
 		}
 	}
 	began := time.Now()
-	err := framework.Poll(ctx, func(ctx context.Context) error {
+	err := await.Poll(ctx, func(ctx context.Context) error {
 		for _, name := range names {
 			if _, err := namespaces.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				return fmt.Errorf("namespace %s is not gone: %w", name, err)
@@ -529,7 +530,7 @@ func random(ctx context.Context, c *campaign) (string, error) {
 	}
 	var grown error
 	// What the last faults leave, such as broken connections, ends by itself. A leak stays.
-	err = framework.Poll(ctx, func(ctx context.Context) error {
+	err = await.Poll(ctx, func(ctx context.Context) error {
 		if err := growth.sample(ctx, false); err != nil {
 			return err
 		}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -159,7 +160,7 @@ func TestAcceptWaits(t *testing.T) {
 	ocm := ocmOf(t, hub)
 	finished := started(t, hub, "accept", "--clusters=late", "--wait", "--timeout=1m")
 	createCluster(t, hub, "late", nil)
-	eventually(t, "ManagedCluster late is accepted", func(ctx context.Context) error {
+	await.Eventually(t, "ManagedCluster late is accepted", func(ctx context.Context) error {
 		cluster, err := ocm.ClusterV1().ManagedClusters().Get(ctx, "late", metav1.GetOptions{})
 		if err == nil && !cluster.Spec.HubAcceptsClient {
 			err = errors.New("spec.hubAcceptsClient = false, want true")
@@ -167,7 +168,7 @@ func TestAcceptWaits(t *testing.T) {
 		return err
 	})
 	request := agentAsks(t, hub, bootstrapUser, "late")
-	eventually(t, "ManagedCluster late has the condition HubAcceptedManagedCluster", func(ctx context.Context) error {
+	await.Eventually(t, "ManagedCluster late has the condition HubAcceptedManagedCluster", func(ctx context.Context) error {
 		cluster, err := ocm.ClusterV1().ManagedClusters().Get(ctx, "late", metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -3,27 +3,24 @@ package clusteradm_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"log"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
 	"open-cluster-management.io/hub-apiserver/pkg/clusteradm"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
-
-// patience bounds every wait of the tests.
-const patience = time.Minute
 
 // The names of the objects that clusteradm installs.
 const (
@@ -44,7 +41,10 @@ const (
 	roleARNAnnotation       = "eks.amazonaws.com/role-arn"
 )
 
-// clusters are the clusters of these tests. The first test that needs a cluster starts it.
+// sharedClusters are the names of the clusters that all tests share. Each other one belongs to one test.
+var sharedClusters = []string{"public", "managed"}
+
+// clusters are the running clusters of these tests. The first test that needs a cluster starts it.
 var clusters = &fleet{running: map[string]*localhub.Cluster{}}
 
 type fleet struct {
@@ -69,9 +69,13 @@ func runTests(m *testing.M) (code int) {
 			return 1
 		}
 	}
+	if err := localhub.ReserveShared(context.Background(), len(sharedClusters), 2); err != nil {
+		log.Print(err)
+		return 1
+	}
 	defer func() {
 		for _, cluster := range clusters.running {
-			if err := cluster.Stop(context.Background()); err != nil {
+			if err := cluster.Kill(); err != nil {
 				log.Print(err)
 				code = 1
 			}
@@ -95,13 +99,25 @@ func (f *fleet) clusterWith(t *testing.T, name string, options localhub.ClusterO
 	if cluster := f.running[name]; cluster != nil {
 		return cluster
 	}
+	own := !slices.Contains(sharedClusters, name)
+	if own {
+		framework.UseSlots(t, 1)
+	}
 	options.Name, options.Dir, options.NoFsync = name, filepath.Join(f.dir, name), true
 	cluster, err := localhub.NewCluster(options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.running[name] = cluster
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	if own {
+		framework.KillLater(t, func() error {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			delete(f.running, name)
+			return errors.Join(cluster.Kill(), os.RemoveAll(options.Dir))
+		})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*await.Patience)
 	defer cancel()
 	if err := cluster.Start(ctx); err != nil {
 		t.Fatal(err)
@@ -182,7 +198,7 @@ func runCommand(t *testing.T, args ...string) outcome {
 	command := clusteradm.New(strings.NewReader(""), &out, &errOut)
 	command.SilenceErrors = true
 	command.SetArgs(args)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*await.Patience)
 	defer cancel()
 	err := command.ExecuteContext(ctx)
 	return outcome{out: out.String(), errOut: errOut.String(), err: err}
@@ -207,18 +223,6 @@ func (o outcome) refused(t *testing.T, texts ...string) {
 		if !strings.Contains(o.err.Error(), text) {
 			t.Errorf("clusteradm = %v, want an error that contains %q", o.err, text)
 		}
-	}
-}
-
-// eventually polls until check returns nil.
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	last := errors.New("not checked")
-	if err := wait.PollUntilContextTimeout(t.Context(), 25*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	}); err != nil {
-		t.Fatalf("waiting until %s: %v (last: %v)", what, err, last)
 	}
 }
 

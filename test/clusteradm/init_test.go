@@ -25,6 +25,7 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -174,7 +175,7 @@ func TestInitTokenAllowsOnlyJoining(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the hub accepts the bootstrap token", func(ctx context.Context) error {
+	await.Eventually(t, "the hub accepts the bootstrap token", func(ctx context.Context) error {
 		_, err := client.ClusterV1().ManagedClusters().Create(ctx, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "by-token"}}, metav1.CreateOptions{})
 		return err
 	})
@@ -249,7 +250,7 @@ func TestInitOnAHubThatRunsOCM(t *testing.T) {
 	if err := crds.Delete(t.Context(), accounts.GetName(), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the CustomResourceDefinition is deleted", func(ctx context.Context) error {
+	await.Eventually(t, "the CustomResourceDefinition is deleted", func(ctx context.Context) error {
 		if _, err := crds.Get(ctx, accounts.GetName(), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("Get(CustomResourceDefinition) = %w, want NotFound", err)
 		}

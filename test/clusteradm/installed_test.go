@@ -20,6 +20,8 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -306,6 +308,7 @@ func TestInitAndJoinKeepRolesOfProgramsElsewhere(t *testing.T) {
 
 // The tokens and the commands that get prints work, and getting them changes nothing.
 func TestGetToken(t *testing.T) {
+	framework.Slots(t, 2)
 	hub := clusters.clusterWith(t, "tokens", localhub.ClusterOptions{NoControllerManager: true, APIServerArgs: []string{"--enable-bootstrap-token-auth"}})
 	applyFile(t, hub, "test", "framework", "testdata", "managedclusters.crd.yaml")
 	run(t, hub, "get", "token").refused(t, "clusteradm init")
@@ -346,7 +349,7 @@ func mayJoin(t *testing.T, hub *localhub.Cluster, cluster, server, token string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the token may create a ManagedCluster", func(ctx context.Context) error {
+	await.Eventually(t, "the token may create a ManagedCluster", func(ctx context.Context) error {
 		_, err := client.ClusterV1().ManagedClusters().Create(ctx, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}, metav1.CreateOptions{})
 		return err
 	})

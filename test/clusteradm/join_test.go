@@ -18,6 +18,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -28,7 +29,7 @@ func publicHub(t *testing.T) (hub *localhub.Cluster, server, token, ca string) {
 	applyFile(t, hub, "test", "framework", "testdata", "managedclusters.crd.yaml")
 	words := joinWords(t, run(t, hub, "init", "--apiserver=external", "--registration-auth=aws-irsa", "--hub-cluster-arn", hubARN).done(t).out)
 	ocm := ocmOf(t, hub)
-	eventually(t, "the hub serves ManagedClusters", func(ctx context.Context) error {
+	await.Eventually(t, "the hub serves ManagedClusters", func(ctx context.Context) error {
 		_, err := ocm.ClusterV1().ManagedClusters().List(ctx, metav1.ListOptions{})
 		return err
 	})

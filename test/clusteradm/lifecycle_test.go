@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -22,7 +23,7 @@ func TestClusterJoinsAndLeaves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*await.Patience)
 	defer cancel()
 	words := joinWords(t, run(t, hub, "init", "--apiserver=external").done(t).out)
 	if err := server.Start(ctx); err != nil {
@@ -42,7 +43,7 @@ func TestClusterJoinsAndLeaves(t *testing.T) {
 	startAgent(t, managed, name, namespace)
 	run(t, hub, "accept", "--clusters", name, "--wait", "--reason=expected").done(t).shows(t, name+": accepted by csr", "has access to the hub")
 	kube := kubeOf(t, managed)
-	eventually(t, "the agent has stored its hub kubeconfig", func(ctx context.Context) error {
+	await.Eventually(t, "the agent has stored its hub kubeconfig", func(ctx context.Context) error {
 		secret, err := kube.CoreV1().Secrets(namespace).Get(ctx, hubSecret, metav1.GetOptions{})
 		if err == nil && len(secret.Data[kubeconfigKey]) == 0 {
 			err = fmt.Errorf("Secret %s has no key %s", hubSecret, kubeconfigKey)
@@ -59,7 +60,7 @@ func TestClusterJoinsAndLeaves(t *testing.T) {
 
 	run(t, managed, "unjoin", "--cluster-name", name, "--agent-namespace", namespace, "--timeout=1m").done(t)
 	ocm, hubKube := ocmOf(t, hub), kubeOf(t, hub)
-	eventually(t, "all objects of the cluster on the hub are deleted", func(ctx context.Context) error {
+	await.Eventually(t, "all objects of the cluster on the hub are deleted", func(ctx context.Context) error {
 		_, cluster := ocm.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
 		_, record := ocm.RegisterV1alpha1().ManagedClusterRegistrations().Get(ctx, name, metav1.GetOptions{})
 		_, hubNamespace := hubKube.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})

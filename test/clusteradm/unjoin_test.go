@@ -17,6 +17,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/serviceaccount"
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -132,7 +133,7 @@ func TestUnjoinLeavesTheHub(t *testing.T) {
 	m := joined(t, "leaver")
 	record := m.applied(t, "web")
 	finished := started(t, m.managed, "unjoin", "--cluster-name", m.name, "--agent-namespace", m.namespace, "--timeout=1m")
-	eventually(t, "ManagedCluster "+m.name+" is not accepted", func(context.Context) error {
+	await.Eventually(t, "ManagedCluster "+m.name+" is not accepted", func(context.Context) error {
 		if isAccepted(t, m.hub, m.name) {
 			return errors.New("spec.hubAcceptsClient = true, want false")
 		}
@@ -237,7 +238,7 @@ func TestUnjoinOfTheLastAgent(t *testing.T) {
 		}
 	}
 	ocm := ocmOf(t, hub)
-	eventually(t, "AppliedManifestWorks are not served", func(ctx context.Context) error {
+	await.Eventually(t, "AppliedManifestWorks are not served", func(ctx context.Context) error {
 		_, err := ocm.WorkV1().AppliedManifestWorks().List(ctx, metav1.ListOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil

@@ -31,13 +31,12 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/clusterclient"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
 const (
-	// patience bounds every wait of the tests.
-	patience = time.Minute
-	robot    = "robot"
+	robot = "robot"
 )
 
 var (
@@ -55,6 +54,10 @@ func run(m *testing.M) int {
 		log.Fatal(err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	if err := localhub.ReserveShared(context.Background(), 1, 0); err != nil {
+		log.Print(err)
+		return 1
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	if hub, err = localhub.NewCluster(localhub.ClusterOptions{Name: "hub", Dir: dir, NoFsync: true, NoControllerManager: true}); err != nil {
@@ -62,7 +65,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() {
-		if err := hub.Stop(context.Background()); err != nil {
+		if err := hub.Kill(); err != nil {
 			log.Print(err)
 		}
 	}()
@@ -102,19 +105,6 @@ func start(ctx context.Context) error {
 		_, accounts := ocm.AuthenticationV1beta1().ManagedServiceAccounts("").List(ctx, metav1.ListOptions{})
 		return managed == nil && accounts == nil, nil
 	})
-}
-
-// eventually polls until check returns nil.
-func eventually(t testing.TB, what string, check func(context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 25*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting until %s: %v (last: %v)", what, err, last)
-	}
 }
 
 // cluster is one managed cluster: a namespace for the Secret and the ServiceAccount,
@@ -310,7 +300,7 @@ func (c *cluster) source(options clusterclient.Options) *clusterclient.Source {
 
 func (c *cluster) config(source *clusterclient.Source) *rest.Config {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(c.t.Context(), await.Patience)
 	defer cancel()
 	config, err := source.Config(ctx)
 	if err != nil {
@@ -356,7 +346,7 @@ func (c *cluster) comesToUse(client kubernetes.Interface, id string) {
 
 func (c *cluster) waitForUse(client kubernetes.Interface, id string, failed func(error)) {
 	c.t.Helper()
-	eventually(c.t, "the client uses "+id, func(ctx context.Context) error {
+	await.Eventually(c.t, "the client uses "+id, func(ctx context.Context) error {
 		got, err := c.tokenOf(ctx, client)
 		if err != nil {
 			failed(err)

@@ -22,6 +22,7 @@ import (
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/clusterclient"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // The cluster accepts all requests before, during and after a rotation. The clients use
@@ -81,7 +82,7 @@ func TestRevokedPermanently(t *testing.T) {
 	c.uses(it, id)
 
 	c.recreateServiceAccount()
-	eventually(t, "the cluster rejects the token", func(ctx context.Context) error {
+	await.Eventually(t, "the cluster rejects the token", func(ctx context.Context) error {
 		if _, err := c.tokenOf(ctx, it); !apierrors.IsUnauthorized(err) {
 			return fmt.Errorf("error = %v, want 401", err)
 		}
@@ -115,7 +116,7 @@ func TestSecretDeletedAndRecreated(t *testing.T) {
 	must(t, func() error {
 		return c.kube.CoreV1().Secrets(c.name).Delete(t.Context(), robot, metav1.DeleteOptions{})
 	})
-	eventually(t, "Config returns an error without a Secret", func(ctx context.Context) error {
+	await.Eventually(t, "Config returns an error without a Secret", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 		defer cancel()
 		if _, err := source.Config(ctx); err == nil {
@@ -140,7 +141,7 @@ func TestNoToken(t *testing.T) {
 	}
 	says := func(source *clusterclient.Source, want string) {
 		t.Helper()
-		eventually(t, "the error of Config contains "+want, func(ctx context.Context) error {
+		await.Eventually(t, "the error of Config contains "+want, func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 			defer cancel()
 			_, err := source.Config(ctx)
@@ -190,7 +191,7 @@ func TestNoToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	theirs := client(t, c.reader)
-	eventually(t, "the hub rejects reads of the Secret", func(ctx context.Context) error {
+	await.Eventually(t, "the hub rejects reads of the Secret", func(ctx context.Context) error {
 		_, err := theirs.CoreV1().Secrets(c.name).Get(ctx, robot, metav1.GetOptions{})
 		if !apierrors.IsForbidden(err) {
 			return fmt.Errorf("Get(Secret %s) = %v, want Forbidden", robot, err)
@@ -260,7 +261,7 @@ func TestBundleRollsOver(t *testing.T) {
 	c.allow(robot, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: c.name, Name: robot}, c.name, rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"watch"}})
 	var events watch.Interface
-	eventually(t, "the watch starts", func(context.Context) error {
+	await.Eventually(t, "the watch starts", func(context.Context) error {
 		var err error
 		events, err = it.CoreV1().ConfigMaps(c.name).Watch(t.Context(), metav1.ListOptions{})
 		return err
@@ -274,7 +275,7 @@ func TestBundleRollsOver(t *testing.T) {
 
 	c.front.renew(t)
 	c.report(token, c.front.ca())
-	eventually(t, "requests use a new connection", func(ctx context.Context) error {
+	await.Eventually(t, "requests use a new connection", func(ctx context.Context) error {
 		c.uses(it, id)
 		if c.front.last() == verified {
 			return errors.New("requests use a connection that was verified with the old bundle")
@@ -307,7 +308,7 @@ func TestUnverifiedServer(t *testing.T) {
 	c.front.renew(t)
 	c.front.CloseClientConnections()
 	requests := c.front.requests()
-	eventually(t, "the client rejects the certificate of the server", func(ctx context.Context) error {
+	await.Eventually(t, "the client rejects the certificate of the server", func(ctx context.Context) error {
 		_, err := c.tokenOf(ctx, it)
 		if err == nil || !strings.Contains(err.Error(), "certificate") {
 			return fmt.Errorf("error = %v, want one about the certificate", err)
@@ -429,7 +430,7 @@ func TestList(t *testing.T) {
 	c.allow("lister-of-"+c.name, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "reader of " + c.name}, "", rbacv1.PolicyRule{
 		APIGroups: []string{authenticationv1beta1.GroupName}, Resources: []string{"managedserviceaccounts"}, ResourceNames: []string{c.name}, Verbs: []string{"list"}})
 	var got []clusterclient.Account
-	eventually(t, "the reader can list accounts by name", func(ctx context.Context) error {
+	await.Eventually(t, "the reader can list accounts by name", func(ctx context.Context) error {
 		got, err = reader.List(ctx, clusterclient.ListOptions{Name: c.name})
 		return err
 	})

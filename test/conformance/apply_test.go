@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // bare returns an object of the kind that contains only its name and labels.
@@ -37,62 +39,58 @@ func (p *place) file(t *testing.T, object *unstructured.Unstructured) string {
 	return path
 }
 
-func TestClientSideApply(t *testing.T) {
-	forEach(t, func(t *testing.T, p *place) {
-		object := p.object(t)
-		wantContains(t, p.runWith(t, object, "apply", "--filename=-"), "created")
-		wantContains(t, p.runWith(t, object, "apply", "--filename=-"), "unchanged")
-		wantContains(t, p.runWith(t, p.changed(t, object), "apply", "--filename=-"), "configured")
-		if got, want := p.get(t, object.GetName()).GetGeneration(), p.generation(t, 1); got != want {
-			t.Errorf("generation after a change = %d, want %d", got, want)
-		}
-		// Client-side apply reverts a change that the file no longer contains.
-		wantContains(t, p.runWith(t, object, "apply", "--filename=-"), "configured")
-		if got, want := p.get(t, object.GetName()).GetGeneration(), p.generation(t, 2); got != want {
-			t.Errorf("generation after the change is reverted = %d, want %d", got, want)
-		}
-	})
+func kubectlClientSideApply(t *testing.T, p *place) {
+	object := p.object(t)
+	wantContains(t, p.runWith(t, object, "apply", "--filename=-"), "created")
+	wantContains(t, p.runWith(t, object, "apply", "--filename=-"), "unchanged")
+	wantContains(t, p.runWith(t, p.changed(t, object), "apply", "--filename=-"), "configured")
+	if got, want := p.get(t, object.GetName()).GetGeneration(), p.generation(t, 1); got != want {
+		t.Errorf("generation after a change = %d, want %d", got, want)
+	}
+	// Client-side apply reverts a change that the file no longer contains.
+	wantContains(t, p.runWith(t, object, "apply", "--filename=-"), "configured")
+	if got, want := p.get(t, object.GetName()).GetGeneration(), p.generation(t, 2); got != want {
+		t.Errorf("generation after the change is reverted = %d, want %d", got, want)
+	}
 }
 
-func TestServerSideApply(t *testing.T) {
-	forEach(t, func(t *testing.T, p *place) {
-		object := p.object(t)
-		name := object.GetName()
-		object.SetLabels(map[string]string{placeLabel: p.label, "owner": "kubectl"})
-		apply := []string{"apply", "--server-side", "--filename=-"}
-		wantContains(t, p.runWith(t, object, apply...), "serverside-applied")
-		// A controller may write the status between the two reads, so the check is repeated.
-		eventually(t, "applying the same object does not change it", func(context.Context) error {
-			before := p.get(t, name).GetResourceVersion()
-			p.runWith(t, object, apply...)
-			if after := p.get(t, name).GetResourceVersion(); after != before {
-				return fmt.Errorf("resourceVersion = %s, want %s as before", after, before)
-			}
-			return nil
-		})
-		manager := manager(t, p.get(t, name), "kubectl", "")
-		wantContains(t, manager, `"f:spec"`, `"f:owner"`)
-
-		other := p.bare(name, map[string]any{"owner": "other"})
-		stderr := p.refused(t, other, append(apply, "--field-manager=other")...)
-		wantContains(t, stderr, "conflict with \"kubectl\"", ".metadata.labels.owner")
-		p.runWith(t, other, append(apply, "--field-manager=other", "--force-conflicts")...)
-		if got := p.get(t, name).GetLabels()["owner"]; got != "other" {
-			t.Errorf("label owner after --force-conflicts = %q, want other", got)
-		}
-
-		p.runWith(t, p.changed(t, object), append(apply, "--force-conflicts")...)
-		if got, want := p.get(t, name).GetGeneration(), p.generation(t, 1); got != want {
-			t.Errorf("generation after a change = %d, want %d", got, want)
-		}
-		// A field is removed when its only manager no longer applies it.
-		object.SetLabels(map[string]string{placeLabel: p.label})
+func kubectlServerSideApply(t *testing.T, p *place) {
+	object := p.object(t)
+	name := object.GetName()
+	object.SetLabels(map[string]string{placeLabel: p.label, "owner": "kubectl"})
+	apply := []string{"apply", "--server-side", "--filename=-"}
+	wantContains(t, p.runWith(t, object, apply...), "serverside-applied")
+	// A controller may write the status between the two reads, so the check is repeated.
+	await.Eventually(t, "applying the same object does not change it", func(context.Context) error {
+		before := p.get(t, name).GetResourceVersion()
 		p.runWith(t, object, apply...)
-		p.runWith(t, p.bare(name, map[string]any{}), append(apply, "--field-manager=other")...)
-		if labels := p.get(t, name).GetLabels(); labels["owner"] != "" {
-			t.Errorf("labels = %v, want no owner", labels)
+		if after := p.get(t, name).GetResourceVersion(); after != before {
+			return fmt.Errorf("resourceVersion = %s, want %s as before", after, before)
 		}
+		return nil
 	})
+	manager := manager(t, p.get(t, name), "kubectl", "")
+	wantContains(t, manager, `"f:spec"`, `"f:owner"`)
+
+	other := p.bare(name, map[string]any{"owner": "other"})
+	stderr := p.refused(t, other, append(apply, "--field-manager=other")...)
+	wantContains(t, stderr, "conflict with \"kubectl\"", ".metadata.labels.owner")
+	p.runWith(t, other, append(apply, "--field-manager=other", "--force-conflicts")...)
+	if got := p.get(t, name).GetLabels()["owner"]; got != "other" {
+		t.Errorf("label owner after --force-conflicts = %q, want other", got)
+	}
+
+	p.runWith(t, p.changed(t, object), append(apply, "--force-conflicts")...)
+	if got, want := p.get(t, name).GetGeneration(), p.generation(t, 1); got != want {
+		t.Errorf("generation after a change = %d, want %d", got, want)
+	}
+	// A field is removed when its only manager no longer applies it.
+	object.SetLabels(map[string]string{placeLabel: p.label})
+	p.runWith(t, object, apply...)
+	p.runWith(t, p.bare(name, map[string]any{}), append(apply, "--field-manager=other")...)
+	if labels := p.get(t, name).GetLabels(); labels["owner"] != "" {
+		t.Errorf("labels = %v, want no owner", labels)
+	}
 }
 
 // TestApplyOwnership checks that a manager that applies the object does not own the status, and

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/utils/ptr"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 const finalizer = "conformance.open-cluster-management.io/held"
@@ -27,7 +29,7 @@ func finalizers(names ...any) map[string]any {
 // gone waits until an object no longer exists.
 func (p *place) gone(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, p.Kind+" "+name+" does not exist", func(ctx context.Context) error {
+	await.Eventually(t, p.Kind+" "+name+" does not exist", func(ctx context.Context) error {
 		_, err := p.client.Get(ctx, name, metav1.GetOptions{})
 		return wantNotFound(err)
 	})
@@ -156,7 +158,7 @@ func (p *place) observedByCollector(t *testing.T, owner *unstructured.Unstructur
 	absent.SetName("absent")
 	absent.SetUID(uuid.NewUUID())
 	last := p.dependent(t, absent)
-	eventually(t, "the garbage collector has observed the dependents", func(ctx context.Context) error {
+	await.Eventually(t, "the garbage collector has observed the dependents", func(ctx context.Context) error {
 		_, err := p.hub.kube.CoreV1().ConfigMaps(p.inNamespace()).Get(ctx, last, metav1.GetOptions{})
 		return wantNotFound(err)
 	})
@@ -172,7 +174,7 @@ func TestGarbageCollection(t *testing.T) {
 			if err := p.client.Delete(t.Context(), owner.GetName(), metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the dependent does not exist", func(ctx context.Context) error {
+			await.Eventually(t, "the dependent does not exist", func(ctx context.Context) error {
 				_, err := p.hub.kube.CoreV1().ConfigMaps(p.inNamespace()).Get(ctx, dependent, metav1.GetOptions{})
 				return wantNotFound(err)
 			})
@@ -186,7 +188,7 @@ func TestGarbageCollection(t *testing.T) {
 				t.Fatal(err)
 			}
 			configMaps := p.hub.kube.CoreV1().ConfigMaps(p.inNamespace())
-			eventually(t, "the dependent has a deletion timestamp", func(ctx context.Context) error {
+			await.Eventually(t, "the dependent has a deletion timestamp", func(ctx context.Context) error {
 				object, err := configMaps.Get(ctx, dependent, metav1.GetOptions{})
 				if err == nil && object.DeletionTimestamp == nil {
 					return errors.New("deletionTimestamp = nil")

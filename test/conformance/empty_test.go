@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/rand"
 
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -58,7 +59,7 @@ func (p *place) wantNoDifference(t *testing.T, object *unstructured.Unstructured
 			p.runWith(t, object, apply...)
 		}
 		// A controller may write the status between the two reads, so the check is repeated.
-		eventually(t, fmt.Sprintf("kubectl %s does not change the object", strings.Join(apply, " ")), func(context.Context) error {
+		await.Eventually(t, fmt.Sprintf("kubectl %s does not change the object", strings.Join(apply, " ")), func(context.Context) error {
 			before := p.get(t, name)
 			if out := p.runWith(t, object, apply...); len(flags) == 0 && !strings.Contains(out, "unchanged") {
 				t.Fatalf("kubectl %s: got %q, want unchanged; the object is %v", strings.Join(apply, " "), out, before.Object["spec"])

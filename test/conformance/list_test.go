@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 func compareVersions(a, b string) (int, error) {
@@ -42,7 +44,7 @@ func TestListAtResourceVersions(t *testing.T) {
 		if got, err := at(list.GetResourceVersion(), metav1.ResourceVersionMatchExact); err != nil || !slices.Equal(got, []string{first.GetName()}) {
 			t.Errorf("list before the second object = %v (%v), want %s only", got, err, first.GetName())
 		}
-		eventually(t, "a list from the cache contains both objects", func(context.Context) error {
+		await.Eventually(t, "a list from the cache contains both objects", func(context.Context) error {
 			if got, err := at("0", ""); err != nil || len(got) != 2 {
 				return fmt.Errorf("list at resourceVersion 0 = %v (%w), want 2 objects", got, err)
 			}
@@ -142,7 +144,7 @@ func TestExpired(t *testing.T) {
 		p.create(t)
 	}
 	changing := lists[0]
-	eventually(t, "all lists are expired", func(ctx context.Context) error {
+	await.Eventually(t, "all lists are expired", func(ctx context.Context) error {
 		changing.create(t)
 		for ; len(lists) > 0; lists = lists[1:] {
 			if _, err := lists[0].client.List(ctx, lists[0].options); !apierrors.IsResourceExpired(err) {

@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -57,6 +57,10 @@ func useTestParallelism() error {
 func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "conformance-")
 	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if err := localhub.ReserveShared(context.Background(), 1, 1); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -104,7 +108,7 @@ func startHub(dir string, serverArgs ...string) (*hub, error) {
 		return nil, err
 	}
 	if err := fleet.Server.Register(ctx, proxyv1alpha1.GroupName); err != nil {
-		return nil, errors.Join(err, fleet.Stop(ctx))
+		return nil, errors.Join(err, fleet.Kill())
 	}
 	h := &hub{Fleet: fleet, admin: fleet.Hub.AdminConfig(), kubeconfig: filepath.Join(dir, "admin.kubeconfig")}
 	// TestDeprecatedVersionWarns checks the warnings of deprecated versions.
@@ -127,7 +131,7 @@ func startHub(dir string, serverArgs ...string) (*hub, error) {
 		return h.waitForOpenAPI(ctx)
 	}()
 	if err != nil {
-		return nil, errors.Join(err, h.stop())
+		return nil, errors.Join(err, h.Kill())
 	}
 	return h, nil
 }
@@ -136,24 +140,15 @@ func startHub(dir string, serverArgs ...string) (*hub, error) {
 // time after it serves the API. Before that, kubectl assumes that the hub does not support
 // server-side validation of these kinds.
 func (h *hub) waitForOpenAPI(ctx context.Context) error {
-	return wait.PollUntilContextCancel(ctx, interval, true, func(context.Context) (bool, error) {
+	return await.Poll(ctx, func() error {
 		paths, err := h.kube.Discovery().OpenAPIV3().Paths()
-		if err != nil {
-			return false, err
-		}
 		for _, k := range served() {
-			if paths["apis/"+k.version.String()] == nil {
-				return false, nil
+			if err == nil && paths["apis/"+k.version.String()] == nil {
+				err = fmt.Errorf("the hub has no OpenAPI document of %s", k.version)
 			}
 		}
-		return true, nil
+		return err
 	})
-}
-
-func (h *hub) stop() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	return h.Stop(ctx)
 }
 
 // readYAML reads one object from a file.

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // TestExplain checks that kubectl explain describes every field.
@@ -65,7 +67,7 @@ func TestOpenAPIv3(t *testing.T) {
 func TestOpenAPIv2(t *testing.T) {
 	t.Parallel()
 	var document map[string]any
-	eventually(t, "the hub's OpenAPI v2 document contains all served resources", func(ctx context.Context) error {
+	await.Eventually(t, "the hub's OpenAPI v2 document contains all served resources", func(ctx context.Context) error {
 		content, err := shared.kube.Discovery().RESTClient().Get().AbsPath("/openapi/v2").
 			SetHeader("Accept", "application/json").DoRaw(ctx)
 		if err != nil {

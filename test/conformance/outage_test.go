@@ -17,6 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"k8s.io/utils/ptr"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 // fill creates a namespace with an object of every namespaced kind, and returns the URL paths of
@@ -42,7 +45,7 @@ func (h *hub) fill(t *testing.T, namespace string) []string {
 // objects at the paths do not exist either.
 func (h *hub) wantEmptied(t *testing.T, namespace string, paths []string) {
 	t.Helper()
-	eventually(t, "namespace "+namespace+" does not exist", func(ctx context.Context) error {
+	await.Eventually(t, "namespace "+namespace+" does not exist", func(ctx context.Context) error {
 		object, err := h.kube.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 		if err == nil {
 			return fmt.Errorf("it exists with conditions %v", reasons(object.Status.Conditions))
@@ -88,7 +91,7 @@ func TestOutage(t *testing.T) {
 	}
 	wantAvailable := func(want bool) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("every APIService has Available=%t", want), func(ctx context.Context) error {
+		await.Eventually(t, fmt.Sprintf("every APIService has Available=%t", want), func(ctx context.Context) error {
 			for _, k := range served() {
 				name := k.version.Version + "." + k.version.Group
 				registration, err := client.ApiregistrationV1().APIServices().Get(ctx, name, metav1.GetOptions{})
@@ -112,7 +115,7 @@ func TestOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The hub cannot list the namespace's objects of the server's kinds, so the deletion waits.
-	eventually(t, "namespace "+namespace+" exists and its conditions give the reason", func(ctx context.Context) error {
+	await.Eventually(t, "namespace "+namespace+" exists and its conditions give the reason", func(ctx context.Context) error {
 		object, err := h.kube.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 		if err == nil && len(reasons(object.Status.Conditions)) == 0 {
 			return errors.New("it has no condition with status True")
@@ -147,15 +150,12 @@ func (h *hub) wantExpired(t *testing.T) {
 // ownHub starts a hub that the test may break.
 func ownHub(t *testing.T) *hub {
 	t.Helper()
+	framework.UseSlots(t, 1)
 	h, err := startHub(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := h.stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	framework.KillLater(t, h.Kill)
 	return h
 }
 
@@ -202,7 +202,7 @@ func TestShippedRole(t *testing.T) {
 	if err := setRules(t.Context(), role.Rules); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the server is not ready and reports the missing permission", func(context.Context) error {
+	await.Eventually(t, "the server is not ready and reports the missing permission", func(context.Context) error {
 		code, body := ready("/readyz?verbose")
 		if code == http.StatusOK || !strings.Contains(body, "[-]hub-permissions") {
 			return fmt.Errorf("GET /readyz = %d: %s", code, body)
@@ -216,7 +216,7 @@ func TestShippedRole(t *testing.T) {
 	if err := setRules(t.Context(), shipped); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the server is ready again", func(context.Context) error {
+	await.Eventually(t, "the server is ready again", func(context.Context) error {
 		if code, body := ready("/readyz?verbose"); code != http.StatusOK {
 			return fmt.Errorf("GET /readyz = %d: %s", code, body)
 		}

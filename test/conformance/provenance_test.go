@@ -18,6 +18,7 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/provenance"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // forged is in each value that a caller writes in place of the server.
@@ -258,7 +259,7 @@ func (p *place) acceptCluster(t *testing.T, cluster string, agent dynamic.Interf
 	if _, err := p.hub.dynamic.Resource(clusters).Patch(t.Context(), cluster, types.MergePatchType, accept, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "access of the agent", func(ctx context.Context) error {
+	await.Eventually(t, "access of the agent", func(ctx context.Context) error {
 		_, err := agent.Resource(clusters).Patch(ctx, cluster, types.MergePatchType, []byte(`{}`), metav1.PatchOptions{})
 		return err
 	})

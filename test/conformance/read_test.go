@@ -11,37 +11,37 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
-func TestKubectlGet(t *testing.T) {
-	forEach(t, func(t *testing.T, p *place) {
-		name := strings.TrimSpace(p.runWith(t, p.object(t), "create", "--filename=-", "--output=jsonpath={.metadata.name}"))
-		want := p.Singular + "." + p.version.Group + "/" + name
-		if got := strings.TrimSpace(p.run(t, "get", p.arg(), name, "--output=name")); got != want {
-			t.Errorf("kubectl get --output=name = %q, want %q", got, want)
-		}
-		wantContains(t, p.run(t, "get", p.arg(), name, "--output=yaml"),
-			"apiVersion: "+p.version.String(), "kind: "+p.Kind, "  name: "+name, "  uid: ", "  generation: 1")
+func kubectlGet(t *testing.T, p *place) {
+	name := strings.TrimSpace(p.runWith(t, p.object(t), "create", "--filename=-", "--output=jsonpath={.metadata.name}"))
+	want := p.Singular + "." + p.version.Group + "/" + name
+	if got := strings.TrimSpace(p.run(t, "get", p.arg(), name, "--output=name")); got != want {
+		t.Errorf("kubectl get --output=name = %q, want %q", got, want)
+	}
+	wantContains(t, p.run(t, "get", p.arg(), name, "--output=yaml"),
+		"apiVersion: "+p.version.String(), "kind: "+p.Kind, "  name: "+name, "  uid: ", "  generation: 1")
 
-		object := &unstructured.Unstructured{}
-		if err := object.UnmarshalJSON([]byte(p.run(t, "get", p.arg(), name, "--output=json"))); err != nil {
-			t.Fatal(err)
-		}
-		if object.GroupVersionKind() != p.gvk() || object.GetName() != name {
-			t.Errorf("kubectl get --output=json = %s %s, want %s %s", object.GroupVersionKind(), object.GetName(), p.gvk(), name)
-		}
-		for _, shortName := range p.ShortNames {
-			// The argument includes the group, because the hub may serve another kind with this short name.
-			wantContains(t, p.run(t, "get", shortName+"."+p.version.Group, name), name)
-		}
-		wantContains(t, p.run(t, "get", p.Singular+"."+p.version.Group, name), name)
-		wantContains(t, p.refused(t, nil, "get", p.arg(), "absent"), fmt.Sprintf(`%s.%s "absent" not found`, p.Name, p.version.Group))
+	object := &unstructured.Unstructured{}
+	if err := object.UnmarshalJSON([]byte(p.run(t, "get", p.arg(), name, "--output=json"))); err != nil {
+		t.Fatal(err)
+	}
+	if object.GroupVersionKind() != p.gvk() || object.GetName() != name {
+		t.Errorf("kubectl get --output=json = %s %s, want %s %s", object.GroupVersionKind(), object.GetName(), p.gvk(), name)
+	}
+	for _, shortName := range p.ShortNames {
+		// The argument includes the group, because the hub may serve another kind with this short name.
+		wantContains(t, p.run(t, "get", shortName+"."+p.version.Group, name), name)
+	}
+	wantContains(t, p.run(t, "get", p.Singular+"."+p.version.Group, name), name)
+	wantContains(t, p.refused(t, nil, "get", p.arg(), "absent"), fmt.Sprintf(`%s.%s "absent" not found`, p.Name, p.version.Group))
 
-		wantHeadings(t, p, p.run(t, "get", p.arg(), name), false)
-		wantHeadings(t, p, p.run(t, "get", p.arg(), name, "--output=wide"), true)
-		all := p.run(t, "get", p.arg(), "--all-namespaces", "--selector="+p.selector())
-		wantContains(t, all, name, p.namespace)
-	})
+	wantHeadings(t, p, p.run(t, "get", p.arg(), name), false)
+	wantHeadings(t, p, p.run(t, "get", p.arg(), name, "--output=wide"), true)
+	all := p.run(t, "get", p.arg(), "--all-namespaces", "--selector="+p.selector())
+	wantContains(t, all, name, p.namespace)
 }
 
 var columnGap = regexp.MustCompile(`\s{2,}`)
@@ -99,60 +99,56 @@ func TestTable(t *testing.T) {
 	})
 }
 
-func TestKubectlWatch(t *testing.T) {
-	forEach(t, func(t *testing.T, p *place) {
-		ctx, cancel := context.WithCancel(t.Context())
-		watched := &output{}
-		cmd := p.hub.command(ctx, "", p.inPlace([]string{"get", p.arg(), "--watch", "--output-watch-events", "--selector=" + p.selector()})...)
-		cmd.Stdout, cmd.Stderr = watched, watched
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			cancel()
-			_ = cmd.Wait() // killed, so it always fails
-		})
-		name := p.create(t).GetName()
-		seen := func(event string) {
-			t.Helper()
-			line := regexp.MustCompile(`(?m)^` + event + `\s.*\b` + name + `\b`)
-			eventually(t, "kubectl printed event "+event, func(context.Context) error {
-				if !line.MatchString(watched.String()) {
-					return fmt.Errorf("kubectl printed:\n%s", watched)
-				}
-				return nil
-			})
-		}
-		seen("ADDED")
-		p.merge(t, name, labelled("watched", "yes"))
-		seen("MODIFIED")
-		if err := p.client.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		seen("DELETED")
+func kubectlWatch(t *testing.T, p *place) {
+	ctx, cancel := context.WithCancel(t.Context())
+	watched := &output{}
+	cmd := p.hub.command(ctx, "", p.inPlace([]string{"get", p.arg(), "--watch", "--output-watch-events", "--selector=" + p.selector()})...)
+	cmd.Stdout, cmd.Stderr = watched, watched
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait() // killed, so it always fails
 	})
+	name := p.create(t).GetName()
+	seen := func(event string) {
+		t.Helper()
+		line := regexp.MustCompile(`(?m)^` + event + `\s.*\b` + name + `\b`)
+		await.Eventually(t, "kubectl printed event "+event, func(context.Context) error {
+			if !line.MatchString(watched.String()) {
+				return fmt.Errorf("kubectl printed:\n%s", watched)
+			}
+			return nil
+		})
+	}
+	seen("ADDED")
+	p.merge(t, name, labelled("watched", "yes"))
+	seen("MODIFIED")
+	if err := p.client.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	seen("DELETED")
 }
 
-func TestKubectlListsInChunks(t *testing.T) {
-	forEach(t, func(t *testing.T, p *place) {
-		var want []string
-		for range 5 {
-			want = append(want, p.create(t).GetName())
-		}
-		slices.Sort(want)
-		stdout, stderr, err := p.kubectl(t, nil, "get", p.arg(), "--selector="+p.selector(), "--chunk-size=2", "--output=name", "-v=6")
-		if err != nil {
-			t.Fatalf("%v: %s", err, stderr)
-		}
-		var got []string
-		for _, line := range strings.Fields(stdout) {
-			got = append(got, line[strings.LastIndex(line, "/")+1:])
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("kubectl get --chunk-size=2 = %v, want %v", got, want)
-		}
-		wantContains(t, stderr, "limit=2", "continue=")
-	})
+func kubectlListsInChunks(t *testing.T, p *place) {
+	var want []string
+	for range 5 {
+		want = append(want, p.create(t).GetName())
+	}
+	slices.Sort(want)
+	stdout, stderr, err := p.kubectl(t, nil, "get", p.arg(), "--selector="+p.selector(), "--chunk-size=2", "--output=name", "-v=6")
+	if err != nil {
+		t.Fatalf("%v: %s", err, stderr)
+	}
+	var got []string
+	for _, line := range strings.Fields(stdout) {
+		got = append(got, line[strings.LastIndex(line, "/")+1:])
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("kubectl get --chunk-size=2 = %v, want %v", got, want)
+	}
+	wantContains(t, stderr, "limit=2", "continue=")
 }
 
 func TestSelectors(t *testing.T) {

@@ -3,44 +3,19 @@ package conformance
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
-
-const (
-	// deadline bounds every wait in a test. It is far above the expected times, so that only a
-	// server that hangs exceeds it, even on a busy machine.
-	deadline = 90 * time.Second
-	interval = 100 * time.Millisecond
-)
-
-// eventually waits until check returns nil. After the deadline, it fails with the last error.
-func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), interval, deadline, true, func(ctx context.Context) (bool, error) {
-		err := check(ctx)
-		if err != nil && (ctx.Err() == nil || last == nil) {
-			last = err
-		}
-		return err == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("%s: %v", what, errors.Join(err, last))
-	}
-}
 
 // output collects the output of a running program. It is safe for concurrent use.
 type output struct {
@@ -76,7 +51,7 @@ func (h *hub) command(ctx context.Context, stdin string, args ...string) *exec.C
 // kubectl runs kubectl and waits until it exits.
 func (h *hub) kubectl(t *testing.T, stdin string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	var out, errOut bytes.Buffer
 	cmd := h.command(ctx, stdin, args...)

@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 func (p *place) watch(t *testing.T, options metav1.ListOptions) watch.Interface {
@@ -29,7 +31,7 @@ func (p *place) watch(t *testing.T, options metav1.ListOptions) watch.Interface 
 // next returns the next event of a watch, and fails the test if there is none before the deadline.
 func next(t *testing.T, watcher watch.Interface) (watch.EventType, *unstructured.Unstructured) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	select {
 	case event, open := <-watcher.ResultChan():
@@ -42,7 +44,7 @@ func next(t *testing.T, watcher watch.Interface) (watch.EventType, *unstructured
 		}
 		return event.Type, object
 	case <-ctx.Done():
-		t.Fatalf("the watch returned no event within %s", deadline)
+		t.Fatalf("the watch returned no event within %s", await.Patience)
 	}
 	return "", nil
 }
@@ -154,7 +156,7 @@ func TestInformer(t *testing.T) {
 		go informer.RunWithContext(t.Context())
 		has := func(object *unstructured.Unstructured, want bool) {
 			t.Helper()
-			eventually(t, fmt.Sprintf("the informer contains %s: %t", object.GetName(), want), func(context.Context) error {
+			await.Eventually(t, fmt.Sprintf("the informer contains %s: %t", object.GetName(), want), func(context.Context) error {
 				if !informer.HasSynced() {
 					return errors.New("the informer has not synced")
 				}

@@ -18,6 +18,7 @@ import (
 
 	clusterviewv1 "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 const (
@@ -102,7 +103,7 @@ func (w *watched) outcomes(t *testing.T, parameters map[string]metav1.ListOption
 	for _, name := range []string{"second", "third"} {
 		w.create(w.label + "-" + name)
 	}
-	eventually(t, "the objects are listed", func(ctx context.Context) error {
+	await.Eventually(t, "the objects are listed", func(ctx context.Context) error {
 		list, err := w.client.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -132,7 +133,7 @@ func (w *watched) outcomes(t *testing.T, parameters map[string]metav1.ListOption
 // outcome watches until the client receives an object that is created after the start of the watch.
 func (w *watched) outcome(t *testing.T, options metav1.ListOptions, later string) outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	watcher, err := w.client.Watch(ctx, options)
 	w.create(w.label + "-" + later)

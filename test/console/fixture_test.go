@@ -21,11 +21,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-func TestMain(m *testing.M) { os.Exit(framework.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(framework.RunSharing(m, 2)) }
 
 const (
 	consoleRole = "open-cluster-management:console:use"
@@ -115,7 +116,7 @@ func start(t *testing.T, caller *framework.Caller, name string, args ...string) 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.stop() })
-	limit := time.AfterFunc(framework.Patience, func() { _ = p.command.Process.Kill() })
+	limit := time.AfterFunc(await.Patience, func() { _ = p.command.Process.Kill() })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	limit.Stop()
 	if err != nil {
@@ -129,7 +130,7 @@ func start(t *testing.T, caller *framework.Caller, name string, args ...string) 
 func (p *program) stop() error {
 	p.once.Do(func() {
 		_ = p.command.Process.Signal(os.Interrupt)
-		limit := time.AfterFunc(framework.Patience, func() { _ = p.command.Process.Kill() })
+		limit := time.AfterFunc(await.Patience, func() { _ = p.command.Process.Kill() })
 		defer limit.Stop()
 		p.exit = p.command.Wait()
 	})
@@ -154,7 +155,7 @@ func openConsole(t *testing.T, caller *framework.Caller, args ...string) *progra
 }
 
 // client sends requests that follow no redirect.
-var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: framework.Patience}
+var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Timeout: await.Patience}
 
 // reply is the response to a request.
 type reply struct {

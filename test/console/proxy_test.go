@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -128,7 +129,7 @@ func TestProxyStreamsWatches(t *testing.T) {
 	opened := openConsole(t, administrator(t, f))
 	name := framework.Unique("watched")
 	address := enter(t, opened.first) + api + "/fleetresources?watch=true&" + url.Values{"fieldSelector": {"kind=ConfigMap,name=" + name}}.Encode()
-	ctx, cancel := context.WithTimeout(t.Context(), framework.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	request := framework.Must(http.NewRequestWithContext(ctx, http.MethodGet, address, nil))(t)
 	response := framework.Must(http.DefaultClient.Do(request))(t)

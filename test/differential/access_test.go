@@ -23,6 +23,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/access"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/fleetgen"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
@@ -161,7 +162,7 @@ func (d *accessDifferential) changePolicy(ctx context.Context, step int) error {
 			return err
 		}
 	}
-	if err := framework.Poll(ctx, d.aggregated); err != nil {
+	if err := await.Poll(ctx, d.aggregated); err != nil {
 		return fmt.Errorf("waiting until the rules are aggregated: %w", err)
 	}
 	return d.settled(ctx, fmt.Sprintf("marker-%d", step))
@@ -269,7 +270,7 @@ func (d *accessDifferential) settled(ctx context.Context, name string) error {
 	if err := replaceObject(ctx, d.rbac.RoleBindings(accessNamespaces[0]), &rbacv1.RoleBinding{ObjectMeta: inNamespace, RoleRef: role, Subjects: user("namespace")}, false); err != nil {
 		return err
 	}
-	return framework.Poll(ctx, func(ctx context.Context) error {
+	return await.Poll(ctx, func(ctx context.Context) error {
 		for _, kind := range []string{"cluster", "namespace"} {
 			answer, err := d.kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 				User:               name + "-" + kind,

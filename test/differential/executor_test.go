@@ -30,6 +30,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -254,7 +255,7 @@ func (s *subject) round(ctx context.Context) error {
 	s.mu.Lock()
 	s.flips += flips
 	s.mu.Unlock()
-	if err := framework.Poll(ctx, func(context.Context) error {
+	if err := await.Poll(ctx, func(context.Context) error {
 		if s.changesOf(s.name).Load() == heard {
 			return errors.New("the agent notified no change")
 		}
@@ -330,7 +331,7 @@ func forbidden(f fate, verbs []string) []string {
 func (s *subject) agree(ctx context.Context, c *triple, expected map[int]string) error {
 	var got map[int]string
 	asked := 0
-	disagreement := framework.Poll(ctx, func(ctx context.Context) error {
+	disagreement := await.Poll(ctx, func(ctx context.Context) error {
 		asked++
 		now, err := s.admit(ctx, c)
 		if err != nil {

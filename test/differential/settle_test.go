@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"open-cluster-management.io/hub-apiserver/test/framework"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // The authorizer of the API server receives the changes of each kind of RBAC object in order. Once
@@ -72,7 +72,7 @@ func (p *policy) markers(ctx context.Context) error {
 // settle waits until the API server uses the last written policy.
 func (p *policy) settle(ctx context.Context, kube kubernetes.Interface) error {
 	if p.touched["ClusterRole"] {
-		if err := framework.Poll(ctx, p.aggregated); err != nil {
+		if err := await.Poll(ctx, p.aggregated); err != nil {
 			return fmt.Errorf("waiting until the rules are aggregated: %w", err)
 		}
 	}
@@ -109,7 +109,7 @@ func (p *policy) settle(ctx context.Context, kube kubernetes.Interface) error {
 		if err != nil {
 			return fmt.Errorf("marker of kind %s: %w", kind, err)
 		}
-		if err := framework.Poll(ctx, func(ctx context.Context) error {
+		if err := await.Poll(ctx, func(ctx context.Context) error {
 			answer, err := kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 			if err == nil && !answer.Status.Allowed {
 				err = fmt.Errorf("review of marker %s is denied, want allowed", step)

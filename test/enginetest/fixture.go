@@ -17,13 +17,10 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
-const (
-	hub = "local-cluster"
-	// callTimeout bounds each call of an engine.
-	callTimeout = 30 * time.Second
-)
+const hub = "local-cluster"
 
 // now is the time of all reports and requests.
 var now = time.Date(2025, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -34,7 +31,7 @@ type object struct{ id, properties string }
 
 func deadline(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }

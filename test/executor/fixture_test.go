@@ -40,8 +40,7 @@ const (
 	fences = "audit-fences"
 )
 
-// audited starts the fleet for all tests that read the audit log of the managed cluster, at the
-// first call.
+// audited starts the fleet that the tests share, at the first call. Some read the audit log of its managed cluster.
 var audited = sync.OnceValues(func() (*fleet, error) {
 	dir, err := framework.TempDir()
 	if err != nil {
@@ -57,7 +56,7 @@ var audited = sync.OnceValues(func() (*fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	framework.StopAtEnd(f.Stop)
+	framework.StopAtEnd(func(context.Context) error { return f.Kill() })
 	return &fleet{f}, nil
 })
 

@@ -8,7 +8,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-func TestMain(m *testing.M) { os.Exit(framework.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(framework.RunReserved(m, 2, 2)) }
 
 // fleet is a fleet with the methods of this package's tests.
 type fleet struct{ *framework.Fleet }
@@ -16,7 +16,7 @@ type fleet struct{ *framework.Fleet }
 // shared returns the fleet that tests of the package share. They must leave it unchanged.
 func shared(t *testing.T) *fleet {
 	t.Helper()
-	return &fleet{framework.Shared(t)}
+	return framework.Must(audited())(t)
 }
 
 // ownFleet starts a fleet for one test. The test is allowed to kill processes of it.

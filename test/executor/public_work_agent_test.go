@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -133,7 +134,7 @@ func publicStatus(generation int64) map[string]any {
 // nextEvent returns the next event, other than a bookmark, for a ManifestWork.
 func nextEvent(t *testing.T, events watch.Interface, name string) watch.Event {
 	t.Helper()
-	patient := time.After(framework.Patience)
+	patient := time.After(await.Patience)
 	for {
 		select {
 		case event, ok := <-events.ResultChan():
@@ -155,7 +156,7 @@ func nextEvent(t *testing.T, events watch.Interface, name string) watch.Event {
 // initialEvents reads a stream up to the bookmark that ends the initial events.
 func initialEvents(t *testing.T, events watch.Interface) (names []string, version string) {
 	t.Helper()
-	patient := time.After(framework.Patience)
+	patient := time.After(await.Patience)
 	for {
 		select {
 		case event, ok := <-events.ResultChan():

@@ -31,15 +31,16 @@ func HubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) *localhub.Cl
 // ServerOfHubThatRunsOCM does the same as HubThatRunsOCM, and also returns the server.
 func ServerOfHubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) (*localhub.Cluster, *localhub.APIServer) {
 	t.Helper()
+	UseSlots(t, 1)
 	ctx, dir := t.Context(), OwnDir(t)
 	hub, err := localhub.NewCluster(localhub.ClusterOptions{Name: "ocm-hub", Dir: filepath.Join(dir, "hub"), NoFsync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
+	KillLater(t, hub.Kill)
 	if err := hub.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	StopLater(t, hub.Stop)
 	Apply(t, hub, CRD(t, "test", "framework", "testdata", "managedclusters.crd.yaml"),
 		CRD(t, "test", "framework", "testdata", "managedclustersets.crd.yaml"), CRD(t, "test", "framework", "testdata", "managedclustersetbindings.crd.yaml"), CRD(t, "test", "agent", "testdata", "manifestworks.crd.yaml"))
 	Eventually(t, "the hub serves its own ManifestWorks and ManagedClusters", func(context.Context) error {
@@ -83,7 +84,7 @@ func ServerOfHubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) (*lo
 	if err := server.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	StopLater(t, server.Stop)
+	KillLater(t, server.Kill)
 	if err := server.Register(ctx, rbacv1alpha1.SchemeGroupVersion.String()); err != nil {
 		t.Fatal(err)
 	}

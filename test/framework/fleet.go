@@ -41,15 +41,21 @@ type Fleet struct {
 	Kubeconfig string
 }
 
+// sharing is true in packages that call RunSharing.
+var sharing bool
+
 // sharedFleet starts the fleet that Shared returns, at the first call.
 var sharedFleet = sync.OnceValues(func() (*Fleet, error) {
+	if !sharing {
+		return nil, errors.New("TestMain does not reserve control planes for the shared fleet: call framework.RunSharing")
+	}
 	dir, err := TempDir()
 	if err != nil {
 		return nil, err
 	}
 	f, err := StartFleet(context.Background(), localhub.FleetOptions{Dir: filepath.Join(dir, "shared"), Clusters: []string{Cluster1}, NoFsync: true})
 	if err == nil {
-		StopAtEnd(f.Stop)
+		StopAtEnd(func(context.Context) error { return f.Kill() })
 	}
 	return f, err
 })
@@ -74,6 +80,23 @@ var TempDir = sync.OnceValues(func() (string, error) {
 	}
 	return os.MkdirTemp("", "integration-")
 })
+
+// RunSharing is Run for tests that use the shared fleet. It waits until that may run. most is the number of control
+// planes that one test runs in addition.
+func RunSharing(m *testing.M, most int) int {
+	sharing = true
+	return RunReserved(m, 2, most)
+}
+
+// RunReserved is Run for tests that share control planes of their package. It waits until these may run. most is the
+// number of control planes that one test runs in addition.
+func RunReserved(m *testing.M, shared, most int) int {
+	if err := localhub.ReserveShared(context.Background(), shared, most); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return Run(m)
+}
 
 // Run runs the tests of a package, stops their shared processes and returns the exit code.
 func Run(m *testing.M) int {
@@ -117,12 +140,13 @@ func Shared(t *testing.T) *Fleet {
 // OwnFleet starts a fleet for one test. The test is allowed to kill processes of it.
 func OwnFleet(t *testing.T, opts localhub.FleetOptions) *Fleet {
 	t.Helper()
+	UseSlots(t, 1+len(opts.Clusters))
 	opts.Dir, opts.NoFsync = OwnDir(t), true
 	f, err := StartFleet(t.Context(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	StopLater(t, f.Stop)
+	KillLater(t, f.Kill)
 	return f
 }
 
@@ -149,15 +173,26 @@ func StopLater(t testing.TB, stop func(context.Context) error) {
 	})
 }
 
+// KillLater calls kill at the end of a test.
+func KillLater(t testing.TB, kill func() error) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := kill(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // OwnCluster starts a Kubernetes control plane for one test.
 func OwnCluster(t testing.TB, opts localhub.ClusterOptions) *localhub.Cluster {
 	t.Helper()
+	UseSlots(t, 1)
 	opts.Dir, opts.NoFsync = t.TempDir(), true
 	cluster, err := localhub.NewCluster(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	StopLater(t, cluster.Stop)
+	KillLater(t, cluster.Kill)
 	if err := cluster.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -174,16 +209,25 @@ func StartFleet(ctx context.Context, opts localhub.FleetOptions) (*Fleet, error)
 		return nil, err
 	}
 	f := &Fleet{Fleet: inner, Kubeconfig: filepath.Join(opts.Dir, "hub-admin.kubeconfig")}
-	return f, errors.Join(f.Connect(ctx), f.Hub.WriteAdminKubeconfig(f.Kubeconfig))
+	if opts.Join == localhub.JoinByRegistration {
+		// The controllers started before our API was registered.
+		err = f.Connect(ctx)
+	} else {
+		err = f.connect()
+	}
+	return f, errors.Join(err, f.Hub.WriteAdminKubeconfig(f.Kubeconfig))
 }
 
-// Connect creates the administrator's clients of a running fleet.
+// Connect restarts the controllers, and creates the administrator's clients of a running fleet.
 func (f *Fleet) Connect(ctx context.Context) error {
 	// The garbage collector discovers new resources only every 30 seconds, and when it starts.
 	if err := f.Hub.ControllerManager.Restart(ctx); err != nil {
 		return err
 	}
-	var err error
+	return f.connect()
+}
+
+func (f *Fleet) connect() (err error) {
 	if f.OCM, err = versioned.NewForConfig(f.Hub.AdminConfig()); err != nil {
 		return err
 	}

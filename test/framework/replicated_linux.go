@@ -66,6 +66,7 @@ func RequireRoot(t testing.TB) {
 func StartReplicated(t testing.TB, dir string, opts ReplicatedOptions) *Replicated {
 	t.Helper()
 	RequireRoot(t)
+	UseSlots(t, 1+len(opts.Clusters))
 	r := &Replicated{Network: network.New(), Nodes: map[string]*network.Node{}}
 	t.Cleanup(func() {
 		if err := r.Network.Close(); err != nil {
@@ -88,7 +89,7 @@ func StartReplicated(t testing.TB, dir string, opts ReplicatedOptions) *Replicat
 	must(err)
 	// As docs/operating.md recommends: by default, the hub notices only after 45 seconds that a replica hangs.
 	hub.APIServer.Env = []string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS=5", "HTTP2_PING_TIMEOUT_SECONDS=5"}
-	StopLater(t, hub.Stop)
+	KillLater(t, hub.Kill)
 	r.Fleet = &Fleet{Fleet: &localhub.Fleet{Hub: hub}}
 
 	var hosts []*localhub.Host
@@ -103,12 +104,12 @@ func StartReplicated(t testing.TB, dir string, opts ReplicatedOptions) *Replicat
 		member := &localhub.Member{}
 		member.Cluster, err = localhub.NewCluster(localhub.ClusterOptions{Name: name, Dir: filepath.Join(dir, name), NoFsync: true, Host: r.host(t, name)})
 		must(err)
-		StopLater(t, member.Stop)
+		KillLater(t, member.Cluster.Kill)
 		member.Agent, err = localhub.NewAgent(localhub.AgentOptions{
 			Managed: member.Cluster, Dir: filepath.Join(dir, name, "agent"), Host: r.host(t, name+"-agent"), Args: opts.AgentArgs,
 		})
 		must(err)
-		StopLater(t, member.Agent.Stop)
+		KillLater(t, member.Agent.Kill)
 		r.Members = append(r.Members, member)
 	}
 

@@ -38,7 +38,7 @@ func (f *Fleet) StartServers(t *testing.T, flags ...[]string) []*localhub.APISer
 			Hub: f.Hub, Name: fmt.Sprintf("server-%d", i), Dir: dir, Granted: true, EtcdServers: []string{etcd},
 			Args: append([]string{"--search-engine=none"}, args...),
 		}))(t)
-		StopLater(t, servers[i].Stop)
+		KillLater(t, servers[i].Kill)
 		wg.Go(func() { errs[i] = servers[i].Start(t.Context()) })
 	}
 	wg.Wait()

@@ -6,44 +6,14 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
-// Patience is the time that a test waits for an expected state before it fails.
-const Patience = 2 * time.Minute
-
-// Eventually waits until check returns nil. The failure message is "waiting until <what>: <error>",
-// so what names the expected state.
-func Eventually(t testing.TB, what string, check func(context.Context) error) {
-	t.Helper()
-	if err := Poll(t.Context(), check); err != nil {
-		t.Fatalf("waiting until %s: %v", what, err)
-	}
-}
-
-// Poll calls check until it returns nil, for at most Patience. Most states arrive soon. The longer one takes, the more
-// seldom Poll calls check, because the servers of all tests share the processors with the checks.
-func Poll(ctx context.Context, check func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, Patience)
-	defer cancel()
-	delays := wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1.2, Steps: 100, Cap: 250 * time.Millisecond}
-	var last error
-	err := delays.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
-		err := check(ctx)
-		// If the deadline interrupts a check, its error does not name the cause. Keep the previous one.
-		if err != nil && (ctx.Err() == nil || last == nil) {
-			last = err
-		}
-		return err == nil, nil
-	})
-	if err != nil {
-		return errors.Join(err, last)
-	}
-	return nil
-}
+// Eventually is await.Eventually.
+var Eventually = await.Eventually[func(context.Context) error]
 
 // Must returns the value of a call that must not fail.
 func Must[T any](value T, err error) func(t testing.TB) T {

@@ -14,6 +14,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
 
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/history/broken"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
@@ -23,8 +24,6 @@ const (
 	namespace = "history"
 	// defectVariable makes this program a server with a defect.
 	defectVariable = "HISTORY_DEFECT"
-	// patience is the time within which a run stops.
-	patience = time.Minute
 	// lifetime is the lifetime of keys. It is short, so that a run has several generations of objects.
 	lifetime = 5 * time.Second
 )
@@ -164,7 +163,7 @@ func succeed(t *testing.T, run *Run, calls int) {
 // stop stops a run and returns its result.
 func stop(t *testing.T, run *Run) *Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	if err := run.Stop(ctx); err != nil {
 		t.Log(err) // the result contains the reason
@@ -198,7 +197,7 @@ func startBroken(t *testing.T, hub *localhub.Cluster, defect broken.Defect) *loc
 		Env:  []string{defectVariable + "=" + name, "TMPDIR=" + bin},
 		Args: []string{"--search-engine=none", "--leader-elect-resource-name=" + strings.ToLower(name)},
 	}))(t)
-	framework.StopLater(t, server.Stop)
+	framework.KillLater(t, server.Kill)
 	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"open-cluster-management.io/hub-apiserver/test/await"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -27,6 +29,7 @@ import (
 // hub, and uninstalls both. The logs, in JSON, contain no token.
 func TestInstallWithHelm(t *testing.T) {
 	t.Parallel()
+	framework.Slots(t, 2)
 	hub := newSite(t, "hub", nil)
 	hubPort := portOf(t, hub)
 	managed := newSite(t, "managed", map[int]string{hubPort: net.JoinHostPort("127.0.0.1", strconv.Itoa(hubPort))})
@@ -47,13 +50,13 @@ func TestInstallWithHelm(t *testing.T) {
 	managed.run(t, "kubectl", "create", "namespace", agentNamespace)
 	managed.run(t, "kubectl", "create", "secret", "generic", "bootstrap-hub-kubeconfig", "--namespace="+agentNamespace, "--from-file=kubeconfig="+kubeconfig)
 	h.run(t, managed, "install", "agent", h.chart("hub-agent"), "--namespace="+agentNamespace, "--set=image.tag=latest", "--set=clusterName=cluster1", "--set=extraArgs={--logging-format=json,--v=6}")
-	eventually(t, "the cluster requests to join", func(ctx context.Context) error {
+	await.Eventually(t, "the cluster requests to join", func(ctx context.Context) error {
 		_, err := hub.ocm.ClusterV1().ManagedClusters().Get(ctx, "cluster1", metav1.GetOptions{})
 		return err
 	})
 	hub.run(t, "clusteradm", "accept", "--clusters", "cluster1", "--wait")
 	hub.run(t, "kubectl", "apply", "-f", "artifacts/example/clusterpermission.yaml")
-	eventually(t, "the managed cluster has the ClusterRoleBinding", func(ctx context.Context) error {
+	await.Eventually(t, "the managed cluster has the ClusterRoleBinding", func(ctx context.Context) error {
 		bindings, err := managed.kube.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
 		if err == nil && !slices.ContainsFunc(bindings.Items, bindsOnCall) {
 			err = fmt.Errorf("none of %d ClusterRoleBindings is that of on-call", len(bindings.Items))
@@ -62,7 +65,7 @@ func TestInstallWithHelm(t *testing.T) {
 	})
 
 	hub.run(t, "kubectl", "apply", "-f", "artifacts/example/managedserviceaccount.yaml")
-	eventually(t, "the hub has the token of the account", func(ctx context.Context) error {
+	await.Eventually(t, "the hub has the token of the account", func(ctx context.Context) error {
 		_, err := hub.kube.CoreV1().Secrets("cluster1").Get(ctx, "example", metav1.GetOptions{})
 		return err
 	})
@@ -72,7 +75,7 @@ func TestInstallWithHelm(t *testing.T) {
 	// An upgrade keeps the data.
 	before := hub.ready(t, hubNamespace, 1)[0]
 	h.run(t, hub, "upgrade", "hub", h.chart("hub-apiserver"), "--namespace=default", "--wait", "--reuse-values", "--set=resources.limits.memory=2Gi")
-	eventually(t, "the new Pod has the new limit", func(ctx context.Context) error {
+	await.Eventually(t, "the new Pod has the new limit", func(ctx context.Context) error {
 		pods, err := hub.kube.CoreV1().Pods(hubNamespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -86,7 +89,7 @@ func TestInstallWithHelm(t *testing.T) {
 	})
 	hub.ready(t, hubNamespace, 1)
 	// One replica: the aggregator may still return 503 for some kinds.
-	eventually(t, "the ClusterPermission exists after the upgrade", func(ctx context.Context) error {
+	await.Eventually(t, "the ClusterPermission exists after the upgrade", func(ctx context.Context) error {
 		_, err := hub.ocm.RbacV1alpha1().ClusterPermissions("cluster1").Get(ctx, "on-call", metav1.GetOptions{})
 		return err
 	})
@@ -106,7 +109,7 @@ func TestInstallWithHelm(t *testing.T) {
 	if _, err := managed.ocm.WorkV1().AppliedManifestWorks().List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("the records of the agent after helm uninstall: %v", err)
 	}
-	eventually(t, "the Pods are gone", func(ctx context.Context) error {
+	await.Eventually(t, "the Pods are gone", func(ctx context.Context) error {
 		for _, s := range []*site{hub, managed} {
 			pods, err := s.kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 			if err != nil || len(pods.Items) > 0 {
@@ -128,7 +131,7 @@ type helm struct{ program, dist string }
 
 func newHelm(t *testing.T) *helm {
 	t.Helper()
-	h := &helm{program: filepath.Join(t.TempDir(), "helm"), dist: t.TempDir()}
+	h := &helm{program: filepath.Join(localhub.BinDir(), "helm"), dist: t.TempDir()}
 	for _, args := range [][]string{
 		{"build", "-buildvcs=false", "-ldflags=-s -w", "-o", h.program, "helm.sh/helm/v4/cmd/helm"},
 		{"run", "-buildvcs=false", ".", "-only=charts", "-version=v0.0.0-test", "-root=../..", "-dist=" + h.dist},
@@ -149,7 +152,7 @@ func (h *helm) chart(name string) string {
 // run runs Helm on a site as its administrator.
 func (h *helm) run(t *testing.T, s *site, args ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	command := exec.CommandContext(ctx, h.program, args...)
 	home := t.TempDir()

@@ -22,19 +22,18 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/kubelet"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 	"open-cluster-management.io/hub-apiserver/test/postgrestest"
 )
 
 const (
-	// patience bounds each wait.
-	patience       = 2 * time.Minute
 	hubNamespace   = "open-cluster-management-hub"
 	agentNamespace = "open-cluster-management-agent"
 	serverRole     = "open-cluster-management:hub-apiserver"
@@ -56,7 +55,7 @@ type site struct {
 	kubeconfig string
 	kube       kubernetes.Interface
 	ocm        versioned.Interface
-	// limit bounds each command; patience if 0.
+	// limit bounds each command; await.Patience if 0.
 	limit time.Duration
 }
 
@@ -67,6 +66,7 @@ func newSite(t testing.TB, name string, outside map[int]string) *site {
 	if os.Getuid() != 0 {
 		t.Skip("running containers requires root")
 	}
+	framework.UseSlots(t, 1)
 	dir := t.TempDir()
 	program := func(name string) string {
 		path, err := localhub.Binary(localhub.BinDir(), name)
@@ -104,9 +104,7 @@ func newSite(t testing.TB, name string, outside map[int]string) *site {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	t.Cleanup(func() {
 		stop()
-		background, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if err := cluster.Stop(background); err != nil {
+		if err := cluster.Kill(); err != nil {
 			t.Error(err)
 		}
 		if t.Failed() {
@@ -117,7 +115,7 @@ func newSite(t testing.TB, name string, outside map[int]string) *site {
 			}
 		}
 	})
-	starting, cancel := context.WithTimeout(t.Context(), patience)
+	starting, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	if err := cluster.Start(starting); err != nil {
 		t.Fatal(err)
@@ -174,7 +172,7 @@ func (s *site) try(t testing.TB, program string, args ...string) (string, error)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(s.limit, patience))
+	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(s.limit, await.Patience))
 	defer cancel()
 	command := exec.CommandContext(ctx, path, args...)
 	command.Dir = localhub.Root()
@@ -192,7 +190,7 @@ func (s *site) replacePod(t *testing.T, namespace string, replicas int) {
 	if err := s.kube.CoreV1().Pods(namespace).Delete(t.Context(), before[0].Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the Pod "+before[0].Name+" is gone", func(ctx context.Context) error {
+	await.Eventually(t, "the Pod "+before[0].Name+" is gone", func(ctx context.Context) error {
 		if _, err := s.kube.CoreV1().Pods(namespace).Get(ctx, before[0].Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("Get(Pod) = %v, want NotFound", err)
 		}
@@ -206,7 +204,7 @@ func (s *site) replacePod(t *testing.T, namespace string, replicas int) {
 func (s *site) ready(t testing.TB, namespace string, replicas int) []corev1.Pod {
 	t.Helper()
 	var list *corev1.PodList
-	eventually(t, "the Pods in "+namespace+" are ready", func(ctx context.Context) (err error) {
+	await.Eventually(t, "the Pods in "+namespace+" are ready", func(ctx context.Context) (err error) {
 		if list, err = s.kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{}); err != nil {
 			return err
 		}
@@ -230,21 +228,11 @@ func bindsOnCall(binding rbacv1.ClusterRoleBinding) bool {
 	return slices.ContainsFunc(binding.Subjects, func(subject rbacv1.Subject) bool { return subject.Name == "on-call" })
 }
 
-func eventually(t testing.TB, what string, check func(context.Context) error) {
-	t.Helper()
-	var last error
-	if err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	}); err != nil {
-		t.Fatalf("waiting until %s: %v: %v", what, err, last)
-	}
-}
-
 // TestInstall installs a hub and a managed cluster with the commands of README, until the managed cluster
 // has the first ClusterPermission. All containers run as in the manifests.
 func TestInstall(t *testing.T) {
 	t.Parallel()
+	framework.Slots(t, 2)
 	hub := newSite(t, "hub", nil)
 	hubPort := portOf(t, hub)
 	managed := newSite(t, "managed", map[int]string{hubPort: net.JoinHostPort("127.0.0.1", strconv.Itoa(hubPort))})
@@ -270,12 +258,12 @@ func TestInstall(t *testing.T) {
 	// The data of the server outlive its Pod, and the agent its restart.
 	hub.replacePod(t, hubNamespace, 1)
 	managed.replacePod(t, agentNamespace, 1)
-	eventually(t, "the ClusterPermission exists in the new Pod", func(ctx context.Context) error {
+	await.Eventually(t, "the ClusterPermission exists in the new Pod", func(ctx context.Context) error {
 		_, err := hub.ocm.RbacV1alpha1().ClusterPermissions("cluster1").Get(ctx, "on-call", metav1.GetOptions{})
 		return err
 	})
 	const reviewsTokens = "open-cluster-management:agent: create tokenreviews.authentication.k8s.io"
-	eventually(t, "the new agent reviews the token of the account", func(context.Context) error {
+	await.Eventually(t, "the new agent reviews the token of the account", func(context.Context) error {
 		agent.read(t, managed.AuditLog(), isAccount(agentNamespace, "agent"))
 		if _, unused := agent.unused[reviewsTokens]; unused {
 			return errors.New("it created no TokenReview")
@@ -283,14 +271,14 @@ func TestInstall(t *testing.T) {
 		return nil
 	})
 	hub.run(t, "kubectl", "delete", "-f", "artifacts/example/managedserviceaccount.yaml")
-	eventually(t, "the server deletes the Secret of the account", func(ctx context.Context) error {
+	await.Eventually(t, "the server deletes the Secret of the account", func(ctx context.Context) error {
 		if _, err := hub.kube.CoreV1().Secrets("cluster1").Get(ctx, "example", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("Get(Secret) = %v, want NotFound", err)
 		}
 		return nil
 	})
 	hub.run(t, "kubectl", "delete", "-f", "artifacts/example/clusterpermission.yaml")
-	eventually(t, "the new agent removes the ClusterPermission", func(ctx context.Context) error {
+	await.Eventually(t, "the new agent removes the ClusterPermission", func(ctx context.Context) error {
 		bindings, err := managed.kube.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
 		if err == nil && slices.ContainsFunc(bindings.Items, bindsOnCall) {
 			err = errors.New("the ClusterRoleBinding of on-call exists")
@@ -298,7 +286,7 @@ func TestInstall(t *testing.T) {
 		return err
 	})
 	managed.run(t, "clusteradm", "unjoin", "--cluster-name", "cluster1")
-	eventually(t, "the hub has no ManagedCluster", func(ctx context.Context) error {
+	await.Eventually(t, "the hub has no ManagedCluster", func(ctx context.Context) error {
 		if _, err := hub.ocm.ClusterV1().ManagedClusters().Get(ctx, "cluster1", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("Get(ManagedCluster) = %v, want NotFound", err)
 		}
@@ -355,7 +343,7 @@ func (s *site) useAll(t *testing.T, managed *site) {
 	s.apply(t, `{"apiVersion": "rbac.open-cluster-management.io/v1alpha1", "kind": "ClusterPermission", "metadata": {"namespace": "cluster1", "name": "metrics"}, "spec": {
 "clusterRole": {"rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]}, "clusterRoleBinding": {"subject": {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "prometheus"}},
 "roles": [{"namespace": "default", "rules": [{"apiGroups": ["example.com"], "resources": ["policies"], "verbs": ["use"]}]}]}}`)
-	eventually(t, "everything is delivered", func(ctx context.Context) error {
+	await.Eventually(t, "everything is delivered", func(ctx context.Context) error {
 		_, account := managed.kube.CoreV1().ServiceAccounts("open-cluster-management-agent-addon").Get(ctx, "example", metav1.GetOptions{})
 		_, token := s.kube.CoreV1().Secrets("cluster1").Get(ctx, "example", metav1.GetOptions{})
 		_, welcome := managed.kube.CoreV1().ConfigMaps("default").Get(ctx, "welcome", metav1.GetOptions{})
@@ -368,7 +356,7 @@ func (s *site) useAll(t *testing.T, managed *site) {
 	// The hub follows the namespaces of the cluster.
 	managed.run(t, "kubectl", "create", "namespace", "team-a")
 	managed.run(t, "kubectl", "label", "namespace", "team-a", "team=a")
-	eventually(t, "the hub has the label of the namespace", func(ctx context.Context) error {
+	await.Eventually(t, "the hub has the label of the namespace", func(ctx context.Context) error {
 		reported, err := s.ocm.RbacV1alpha1().ClusterNamespaces("cluster1").Get(ctx, "team-a", metav1.GetOptions{})
 		if err == nil && reported.Labels["team"] != "a" {
 			err = fmt.Errorf("labels = %v, want team=a", reported.Labels)
@@ -376,7 +364,7 @@ func (s *site) useAll(t *testing.T, managed *site) {
 		return err
 	})
 	managed.run(t, "kubectl", "delete", "namespace", "team-a")
-	eventually(t, "the hub does not have the namespace", func(ctx context.Context) error {
+	await.Eventually(t, "the hub does not have the namespace", func(ctx context.Context) error {
 		if _, err := s.ocm.RbacV1alpha1().ClusterNamespaces("cluster1").Get(ctx, "team-a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("Get(ClusterNamespace) = %v, want NotFound", err)
 		}
@@ -386,7 +374,7 @@ func (s *site) useAll(t *testing.T, managed *site) {
 	// The server restores the access of an agent, and leaves a namespace that is older than its cluster.
 	access := agentRole + "cluster1"
 	s.run(t, "kubectl", "patch", "clusterrolebinding", access, "--type=json", `--patch=[{"op": "remove", "path": "/subjects"}]`)
-	eventually(t, "the server restores the ClusterRoleBinding of the agent", func(ctx context.Context) error {
+	await.Eventually(t, "the server restores the ClusterRoleBinding of the agent", func(ctx context.Context) error {
 		binding, err := s.kube.RbacV1().ClusterRoleBindings().Get(ctx, access, metav1.GetOptions{})
 		if err == nil && len(binding.Subjects) == 0 {
 			err = errors.New("it has no subjects")
@@ -395,9 +383,9 @@ func (s *site) useAll(t *testing.T, managed *site) {
 	})
 	s.run(t, "kubectl", "create", "namespace", "older")
 	s.apply(t, `{"apiVersion": "cluster.open-cluster-management.io/v1", "kind": "ManagedCluster", "metadata": {"name": "older"}, "spec": {"hubAcceptsClient": true}}`)
-	eventually(t, "the server labels the namespace", s.isMarked("older", "older"))
+	await.Eventually(t, "the server labels the namespace", s.isMarked("older", "older"))
 	s.run(t, "kubectl", "delete", "managedclusters", "older")
-	eventually(t, "the server removes its label", s.isMarked("older", ""))
+	await.Eventually(t, "the server removes its label", s.isMarked("older", ""))
 }
 
 // isMarked returns a check of the cluster to which a namespace of the hub belongs.
@@ -488,7 +476,7 @@ func startEtcd(t *testing.T, certificates string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), await.Patience)
 		defer cancel()
 		if err := etcd.Stop(ctx); err != nil {
 			t.Error(err)

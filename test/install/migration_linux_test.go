@@ -32,6 +32,7 @@ import (
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -52,6 +53,7 @@ type ocmHub struct {
 // newOCMHub starts a hub whose CustomResourceDefinitions store everything, and one managed cluster with an agent.
 func newOCMHub(t testing.TB) *ocmHub {
 	t.Helper()
+	framework.Slots(t, 2)
 	h := &ocmHub{site: newSite(t, "hub", nil)}
 	h.managed = newSite(t, migratedCluster, nil)
 	client := func(config *rest.Config) dynamic.Interface {
@@ -65,7 +67,7 @@ func newOCMHub(t testing.TB) *ocmHub {
 	}
 	h.objects, h.onSpoke = client(h.AdminConfig()), client(h.managed.AdminConfig())
 	framework.Apply(t, h.Cluster, framework.OCMDefinitions(t)...)
-	eventually(t, "the hub serves the CustomResourceDefinitions", func(ctx context.Context) error {
+	await.Eventually(t, "the hub serves the CustomResourceDefinitions", func(ctx context.Context) error {
 		for _, kind := range framework.OCMKinds {
 			if _, err := h.objects.Resource(resourceOf(kind.Resource)).List(ctx, metav1.ListOptions{}); err != nil {
 				return err
@@ -98,7 +100,7 @@ func newOCMHub(t testing.TB) *ocmHub {
 				}
 			}
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), await.Patience)
 		defer cancel()
 		if err := agent.Stop(ctx); err != nil {
 			t.Error(err)
@@ -339,7 +341,7 @@ func (h *ocmHub) watchConsistency(t testing.TB, want map[string]identity) (stop 
 // objects that they reported as deleted.
 func (h *ocmHub) watchDeletions(t testing.TB) (deleted func() []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	var watches []watch.Interface
 	for _, kind := range framework.OCMKinds {
 		open, err := h.objects.Resource(resourceOf(kind.Resource)).Watch(ctx, metav1.ListOptions{})
@@ -382,7 +384,7 @@ func lost(want, got map[string]identity) []string {
 func (h *ocmHub) delivered(t testing.TB, want int) map[string]identity {
 	t.Helper()
 	var objects map[string]identity
-	eventually(t, "the managed cluster has everything", func(ctx context.Context) (err error) {
+	await.Eventually(t, "the managed cluster has everything", func(ctx context.Context) (err error) {
 		if objects, err = h.spokeObjects(ctx); err != nil {
 			return err
 		}
@@ -397,7 +399,7 @@ func (h *ocmHub) delivered(t testing.TB, want int) map[string]identity {
 // tokensReported waits until the accounts of the cluster have Secrets.
 func (h *ocmHub) tokensReported(t testing.TB, want int) {
 	t.Helper()
-	eventually(t, "tokens are reported", func(ctx context.Context) error {
+	await.Eventually(t, "tokens are reported", func(ctx context.Context) error {
 		list, err := h.kube.CoreV1().Secrets(migratedCluster).List(ctx, metav1.ListOptions{LabelSelector: "authentication.open-cluster-management.io/is-managed-serviceaccount=true"})
 		if err == nil && len(list.Items) != want {
 			err = fmt.Errorf("Secrets of accounts = %d, want %d", len(list.Items), want)
@@ -510,7 +512,7 @@ func TestMigration(t *testing.T) {
 	if err := h.objects.Resource(resourceOf("manifestworks")).Namespace(migratedCluster).Delete(t.Context(), "late-"+string(permission.GetUID())[:5], metav1.DeleteOptions{}); err != nil {
 		t.Errorf("Delete(ManifestWork) with the name that the controller of OCM expects = %v, want none", err)
 	}
-	eventually(t, "the agent removes the objects of the ClusterPermission", func(ctx context.Context) error {
+	await.Eventually(t, "the agent removes the objects of the ClusterPermission", func(ctx context.Context) error {
 		got, err := h.spokeObjects(ctx)
 		for name := range got {
 			if strings.Contains(name, "role") && strings.HasSuffix(name, "/late") {
@@ -610,7 +612,7 @@ func (h *ocmHub) refusesTerminating(t testing.TB) {
 	if _, err := works.Patch(t.Context(), "stays", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Errorf("Patch() after a refused migration = %v, want none", err)
 	}
-	eventually(t, "the object is gone", func(ctx context.Context) error {
+	await.Eventually(t, "the object is gone", func(ctx context.Context) error {
 		if _, err := works.Get(ctx, "stays", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("Get() = %w", err)
 		}

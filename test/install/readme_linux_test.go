@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -115,7 +116,7 @@ func (r *release) program() string          { return "programs/clusteradm-" + r.
 // run runs a command as a user does, and returns its output.
 func (r *release) run(t *testing.T, line string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	command := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", line)
 	command.Dir = r.dir

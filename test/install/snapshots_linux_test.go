@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -29,7 +30,7 @@ func TestInstallWithSnapshots(t *testing.T) {
 	hub.ready(t, hubNamespace, 1)
 	saved := func() (file string) {
 		t.Helper()
-		eventually(t, "the volume contains a snapshot", func(context.Context) error {
+		await.Eventually(t, "the volume contains a snapshot", func(context.Context) error {
 			files, err := filepath.Glob(filepath.Join(hub.dir, "claims", hubNamespace, "hub-apiserver-snapshots", "snapshots", "hub-apiserver-*.db"))
 			if err == nil && len(files) != 1 {
 				err = fmt.Errorf("snapshots = %v, want one", files)

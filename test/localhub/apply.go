@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,12 +22,8 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-const (
-	// fieldManager owns the fields that this package applies.
-	fieldManager = "localhub"
-	// applyTimeout is the maximum time that Apply waits for the kind of one object.
-	applyTimeout = 15 * time.Second
-)
+// fieldManager owns the fields that this package applies.
+const fieldManager = "localhub"
 
 // ReadManifests returns the objects of the YAML files in dir, in the order of the
 // files' names. It returns an error if dir contains no YAML file, because the path
@@ -67,7 +62,7 @@ func ReadManifests(dir string) ([]*unstructured.Unstructured, error) {
 
 // Apply creates or updates objects on the cluster with server-side apply, first
 // Namespaces and CustomResourceDefinitions. If a kind is not served yet, or not
-// available, Apply waits for it until the deadline of ctx, applyTimeout at most.
+// available, Apply waits for it until the deadline of ctx, startTimeout at most.
 func (c *Cluster) Apply(ctx context.Context, objects ...*unstructured.Unstructured) error {
 	config := c.AdminConfig()
 	client, err := dynamic.NewForConfig(config)
@@ -112,14 +107,14 @@ func apply(ctx context.Context, client dynamic.Interface, mapper *restmapper.Def
 		}
 		return err == nil, err
 	}
-	if err := wait.PollUntilContextTimeout(ctx, pollInterval, applyTimeout, true, find); err != nil {
+	if err := wait.PollUntilContextTimeout(ctx, pollInterval, startTimeout, true, find); err != nil {
 		return fmt.Errorf("kind %s is not served: %w", gvk, err)
 	}
 	var resource dynamic.ResourceInterface = client.Resource(mapping.Resource)
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 		resource = client.Resource(mapping.Resource).Namespace(object.GetNamespace())
 	}
-	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return poll(ctx, func(ctx context.Context) (error, error) {
 		_, err := resource.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // clockEnv makes this test program print the Unix time again and again.
@@ -40,7 +42,7 @@ func TestShiftClock(t *testing.T) {
 		if err := process.ShiftClock(offset); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 		err := poll(ctx, func(context.Context) (error, error) {
 			content, err := os.ReadFile(log)
 			if err != nil {

@@ -85,6 +85,7 @@ type Cluster struct {
 	admin  *rest.Config
 	eks    *EKS
 	on     *Host
+	slot   slot
 }
 
 // NewCluster creates the cluster's keys in Dir, or uses the existing keys and data, and
@@ -335,14 +336,22 @@ func (c *Cluster) ReplaceServing() error {
 }
 
 // Start starts the processes that do not run yet and returns when the cluster is
-// ready. If a process fails, the others keep running; call Stop.
+// ready. If a process fails, the others keep running; call Stop. In a test, the cluster
+// needs a slot of [Reserve].
 func (c *Cluster) Start(ctx context.Context) error {
-	return startAll(ctx, c.Processes()...)
+	return c.start(ctx, c.Processes()...)
 }
 
 // startAPI starts the cluster without its controllers.
 func (c *Cluster) startAPI(ctx context.Context) error {
-	return startAll(ctx, c.Etcd.Process, c.APIServer)
+	return c.start(ctx, c.Etcd.Process, c.APIServer)
+}
+
+func (c *Cluster) start(ctx context.Context, processes ...*Process) error {
+	if err := c.slot.take(); err != nil {
+		return fmt.Errorf("start %s: %w", c.Name, err)
+	}
+	return startAll(ctx, processes...)
 }
 
 // startAll starts processes that do not run yet, each when the one before it is ready.
@@ -360,12 +369,23 @@ func startAll(ctx context.Context, processes ...*Process) error {
 
 // Stop stops the processes in reverse order. It ignores processes that do not run.
 func (c *Cluster) Stop(ctx context.Context) error {
+	defer c.slot.leave()
 	var errs []error
 	if c.ControllerManager != nil {
 		errs = append(errs, c.ControllerManager.Stop(ctx))
 	}
 	errs = append(errs, c.APIServer.Stop(ctx), c.Etcd.Stop(ctx))
 	return errors.Join(errs...)
+}
+
+// Kill kills the processes, as at the end of a test, when nobody reads their data again.
+func (c *Cluster) Kill() error {
+	defer c.slot.leave()
+	var errs []error
+	for _, p := range slices.Backward(c.Processes()) {
+		errs = append(errs, p.Kill())
+	}
+	return errors.Join(append(errs, c.Etcd.removeSockets())...)
 }
 
 // Processes returns the cluster's processes in the order in which they start.

@@ -14,21 +14,14 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"open-cluster-management.io/hub-apiserver/test/await"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
-
-// eventually polls until check returns true, for at most a minute.
-func eventually(t *testing.T, what string, check func(context.Context) (bool, error)) {
-	t.Helper()
-	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, check); err != nil {
-		t.Fatalf("waiting until %s: %v", what, err)
-	}
-}
 
 func clientFor(t *testing.T, config *rest.Config) *kubernetes.Clientset {
 	t.Helper()
@@ -41,18 +34,12 @@ func clientFor(t *testing.T, config *rest.Config) *kubernetes.Clientset {
 
 func newCluster(t *testing.T, dir string) *localhub.Cluster {
 	t.Helper()
+	framework.UseSlots(t, 1)
 	cluster, err := localhub.NewCluster(localhub.ClusterOptions{Name: "hub", Dir: dir, NoFsync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		// t.Context is already cancelled, and stopping must not take long.
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-		defer cancel()
-		if err := cluster.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	framework.KillLater(t, cluster.Kill)
 	return cluster
 }
 
@@ -93,9 +80,9 @@ func TestCluster(t *testing.T) {
 			if err := p.Restart(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the API server serves requests after a restart of "+p.Name, func(ctx context.Context) (bool, error) {
+			await.Eventually(t, "the API server serves requests after a restart of "+p.Name, func(ctx context.Context) error {
 				_, err := admin.CoreV1().ConfigMaps("default").Get(ctx, "marker", metav1.GetOptions{})
-				return err == nil, nil
+				return err
 			})
 		}
 	})
@@ -119,16 +106,16 @@ func TestCluster(t *testing.T) {
 		if err := admin.CoreV1().ConfigMaps("doomed").Delete(t.Context(), "owner", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "ConfigMap owned is deleted", func(ctx context.Context) (bool, error) {
+		await.Eventually(t, "ConfigMap owned is deleted", func(ctx context.Context) error {
 			_, err := admin.CoreV1().ConfigMaps("doomed").Get(ctx, "owned", metav1.GetOptions{})
-			return apierrors.IsNotFound(err), nil
+			return framework.IsGone(err)
 		})
 		if err := admin.CoreV1().Namespaces().Delete(t.Context(), ns.Name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "Namespace "+ns.Name+" is deleted", func(ctx context.Context) (bool, error) {
+		await.Eventually(t, "Namespace "+ns.Name+" is deleted", func(ctx context.Context) error {
 			_, err := admin.CoreV1().Namespaces().Get(ctx, ns.Name, metav1.GetOptions{})
-			return apierrors.IsNotFound(err), nil
+			return framework.IsGone(err)
 		})
 	})
 
@@ -148,9 +135,9 @@ func TestCluster(t *testing.T) {
 		if _, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "alice can list Nodes", func(ctx context.Context) (bool, error) {
+		await.Eventually(t, "alice can list Nodes", func(ctx context.Context) error {
 			_, err := clientFor(t, config).CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-			return err == nil, nil
+			return err
 		})
 		if _, err := clientFor(t, cluster.AnonymousConfig()).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("anonymous list of Nodes = %v, want Forbidden", err)

@@ -81,11 +81,14 @@ func NewEtcd(name, dir, binDir, logFile string, fsync bool) (*Etcd, error) {
 
 // Stop stops etcd like [Process.Stop] and removes its sockets.
 func (e *Etcd) Stop(ctx context.Context) error {
-	err := e.Process.Stop(ctx)
-	if e.ownsDir {
-		err = errors.Join(err, os.RemoveAll(e.socketDir))
+	return errors.Join(e.Process.Stop(ctx), e.removeSockets())
+}
+
+func (e *Etcd) removeSockets() error {
+	if !e.ownsDir {
+		return nil
 	}
-	return err
+	return os.RemoveAll(e.socketDir)
 }
 
 func removeIfExists(path string) error {

@@ -233,17 +233,20 @@ func (f *Fleet) start(ctx context.Context) error {
 		if err := f.Hub.startAPI(ctx); err != nil {
 			return err
 		}
-		// The server starts in parallel with the controllers.
-		controllers := make(chan error, 1)
-		go func() {
+		startControllers := func() error {
 			err := f.Hub.Start(ctx)
 			if err == nil {
 				done("hub is up")
 			}
-			controllers <- err
-		}()
-		err := f.startServer(ctx)
-		if err := errors.Join(<-controllers, err); err != nil {
+			return err
+		}
+		// clusteradm init checks that the controllers sign certificates.
+		if f.options.Join == JoinByRegistration {
+			if err := startControllers(); err != nil {
+				return err
+			}
+		}
+		if err := f.startServer(ctx); err != nil {
 			return err
 		}
 		started(f.Server.Process)
@@ -251,6 +254,10 @@ func (f *Fleet) start(ctx context.Context) error {
 			return err
 		}
 		done("APIServices are available")
+		// The garbage collector discovers new resources only every 30 seconds, and when it starts.
+		if err := startControllers(); err != nil {
+			return err
+		}
 		if f.options.Join == JoinByRegistration {
 			return nil
 		}
@@ -324,6 +331,19 @@ func (f *Fleet) Stop(ctx context.Context) error {
 	}
 	wg.Wait()
 	return errors.Join(append(errs, stopped...)...)
+}
+
+// Kill kills all processes, as [Cluster.Kill] does.
+func (f *Fleet) Kill() error {
+	var errs []error
+	for _, agent := range f.agents() {
+		errs = append(errs, agent.Kill())
+	}
+	errs = append(errs, f.Server.Kill())
+	for _, m := range f.Members {
+		errs = append(errs, m.Cluster.Kill())
+	}
+	return errors.Join(append(errs, f.Hub.Kill())...)
 }
 
 // Processes returns every process of the fleet.

@@ -2,6 +2,7 @@ package localhub_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,11 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"open-cluster-management.io/hub-apiserver/test/await"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
 func newFleet(t *testing.T, dir string) *localhub.Fleet {
 	t.Helper()
+	framework.UseSlots(t, 2)
 	fleet, err := localhub.NewFleet(localhub.FleetOptions{
 		Dir:      dir,
 		Clusters: []string{"cluster1"},
@@ -24,13 +28,7 @@ func newFleet(t *testing.T, dir string) *localhub.Fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := fleet.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	framework.KillLater(t, fleet.Kill)
 	return fleet
 }
 
@@ -57,9 +55,9 @@ func TestFleet(t *testing.T) {
 			t.Fatal(err)
 		}
 		configMaps := clientFor(t, fleet.Members[0].AdminConfig()).CoreV1().ConfigMaps("default")
-		eventually(t, "ConfigMap "+name+" of the ManifestWork exists on the managed cluster", func(ctx context.Context) (bool, error) {
+		await.Eventually(t, "ConfigMap "+name+" of the ManifestWork exists on the managed cluster", func(ctx context.Context) error {
 			_, err := configMaps.Get(ctx, name, metav1.GetOptions{})
-			return err == nil, nil
+			return err
 		})
 	}
 
@@ -88,8 +86,6 @@ func TestFleet(t *testing.T) {
 	})
 
 	t.Run("reports the reason of an unavailable APIService", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		defer cancel()
 		unused, err := localhub.FreePort()
 		if err != nil {
 			t.Fatal(err)
@@ -98,10 +94,15 @@ func TestFleet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = fleet.Hub.RegisterAPIServices(ctx, unused, bundle)
-		if err == nil || !strings.Contains(err.Error(), "APIService v1.work.open-cluster-management.io: FailedDiscoveryCheck") {
-			t.Errorf("RegisterAPIServices() with an unused port = %v, want the APIService's reason", err)
-		}
+		await.Eventually(t, "RegisterAPIServices() with an unused port returns the APIService's reason", func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+			defer cancel()
+			err := fleet.Hub.RegisterAPIServices(ctx, unused, bundle)
+			if err == nil || !strings.Contains(err.Error(), "APIService v1.work.open-cluster-management.io: FailedDiscoveryCheck") {
+				return fmt.Errorf("error = %w", err)
+			}
+			return nil
+		})
 		if err := fleet.Server.Register(t.Context()); err != nil {
 			t.Fatal(err)
 		}

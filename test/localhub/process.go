@@ -14,19 +14,24 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 const (
-	// startTimeout bounds the wait for a process to become ready if the caller's
-	// context has no earlier deadline. A start takes one or two seconds, but CI
-	// machines are shared.
-	startTimeout = 2 * time.Minute
-	// stopTimeout bounds the wait for a process to stop after SIGTERM.
-	stopTimeout = 20 * time.Second
 	// pollInterval is the first interval between readiness checks.
 	pollInterval = 50 * time.Millisecond
 	// logTail is the number of log lines in the error of a failed process.
 	logTail = 12
+)
+
+var (
+	// startTimeout bounds the wait for a process to become ready if the caller's
+	// context has no earlier deadline. A start takes one or two seconds, but CI
+	// machines are shared.
+	startTimeout = await.Patience
+	// stopTimeout bounds the wait for a process to stop after SIGTERM.
+	stopTimeout = await.Patience
 )
 
 // Process is one program that can be started, stopped, killed and started
@@ -51,7 +56,7 @@ type Process struct {
 	Prepare func() error
 	// Host is the host on which the process runs. Nil means this machine.
 	Host *Host
-	// StopTimeout is the time that Stop waits between SIGTERM and SIGKILL; 20 s if zero.
+	// StopTimeout is the time that Stop waits between SIGTERM and SIGKILL; await.Patience if zero.
 	StopTimeout time.Duration
 
 	mu       sync.Mutex

@@ -14,8 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -45,21 +44,25 @@ func shell(t *testing.T, script string) *localhub.Process {
 
 func TestFailedStartNamesProcessReasonAndLog(t *testing.T) {
 	tests := map[string]struct {
-		script  string
-		timeout time.Duration
-		want    []string
+		script string
+		want   []string
 	}{
-		"exits":       {script: "echo no such disk; exit 3", timeout: time.Minute, want: []string{"start script", "exit status 3", "no such disk", "script.log"}},
-		"never ready": {script: "echo waiting; exec sleep 60", timeout: 300 * time.Millisecond, want: []string{"start script", "not in time", "not yet", "waiting", "script.log"}},
-		"panics":      {script: "echo 'panic: no luck'; seq 100; exit 2", timeout: time.Minute, want: []string{"panic: no luck", "exit status 2"}},
-		"no output":   {script: "exit 1", timeout: time.Minute, want: []string{"script.log", "nothing of this run"}},
+		"exits":       {script: "echo no such disk; exit 3", want: []string{"start script", "exit status 3", "no such disk", "script.log"}},
+		"never ready": {script: "echo waiting; exec sleep 60", want: []string{"start script", "not in time", "not yet", "waiting", "script.log"}},
+		"panics":      {script: "echo 'panic: no luck'; seq 100; exit 2", want: []string{"panic: no luck", "exit status 2"}},
+		"no output":   {script: "exit 1", want: []string{"script.log", "nothing of this run"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), test.timeout)
+			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			p := shell(t, test.script)
-			p.Ready = func(context.Context) error { return errors.New("not yet") }
+			p.Ready = func(context.Context) error {
+				if content, err := os.ReadFile(p.LogFile); err == nil && strings.Contains(string(content), "waiting") {
+					cancel()
+				}
+				return errors.New("not yet")
+			}
 			err := p.Start(ctx)
 			if err == nil {
 				t.Fatal("Start() = nil, want an error")
@@ -134,13 +137,10 @@ func TestRestartKeepsTheLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := fmt.Sprintf("run %d", p.PID())
-		err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		await.True(t, fmt.Sprintf("the log contains %q", want), func() bool {
 			content, err := os.ReadFile(p.LogFile)
-			return strings.Contains(string(content), want), err
+			return err == nil && strings.Contains(string(content), want)
 		})
-		if err != nil {
-			t.Fatalf("log has no %q (%v), want it within 10s", want, err)
-		}
 	}
 	if content, _ := os.ReadFile(p.LogFile); strings.Count(string(content), "run ") != 2 {
 		t.Errorf("log after a restart = %q, want the output of both runs", content)
@@ -186,12 +186,7 @@ func TestChildDiesWithAKilledParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = parent.Wait()
-	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-		return gone(child), nil
-	})
-	if err != nil {
-		t.Errorf("child %d still runs 10s after its parent was killed, want it killed", child)
-	}
+	await.True(t, fmt.Sprintf("child %d of the killed parent is killed", child), func() bool { return gone(child) })
 }
 
 // gone reports whether a process has ended. It counts a zombie as ended, because the process

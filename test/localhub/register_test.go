@@ -16,7 +16,9 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -32,6 +34,7 @@ func registering(t *testing.T, dir string) (*localhub.Fleet, *fakeaws.Server, *[
 			t.Error(err)
 		}
 	})
+	framework.UseSlots(t, 3)
 	var commands []string
 	fleet, err := localhub.NewFleet(localhub.FleetOptions{
 		Dir: dir, NoFsync: true, Clusters: []string{"cluster1", "cluster2"}, HubAgent: true,
@@ -44,13 +47,7 @@ func registering(t *testing.T, dir string) (*localhub.Fleet, *fakeaws.Server, *[
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := fleet.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	framework.KillLater(t, fleet.Kill)
 	if err := fleet.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -70,9 +67,9 @@ func TestFleetThatRegisters(t *testing.T) {
 				t.Fatal(err)
 			}
 			configMaps := clientFor(t, member.AdminConfig()).CoreV1().ConfigMaps("default")
-			eventually(t, "ConfigMap "+name+" of the ManifestWork exists on "+member.Name, func(ctx context.Context) (bool, error) {
+			await.Eventually(t, "ConfigMap "+name+" of the ManifestWork exists on "+member.Name, func(ctx context.Context) error {
 				_, err := configMaps.Get(ctx, name, metav1.GetOptions{})
-				return err == nil, nil
+				return err
 			})
 		}
 	}

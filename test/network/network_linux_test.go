@@ -8,6 +8,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // exchange sends a byte from one node to a server on another one and back.
@@ -66,7 +68,7 @@ func TestNetwork(t *testing.T) {
 		}
 	}()
 	address := server.Address + ":80"
-	reaches := func(from *Node) error { return exchange(t, from, address, 30*time.Second) }
+	reaches := func(from *Node) error { return exchange(t, from, address, await.Patience) }
 	isCut := func(from *Node) {
 		t.Helper()
 		if err := exchange(t, from, address, 300*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded) {

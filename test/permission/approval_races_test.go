@@ -20,6 +20,7 @@ import (
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	rbacclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
@@ -233,7 +234,7 @@ func (a *approvalRaces) recreates(t *testing.T) {
 				return
 			}
 			// A delivered object exists until its finalizer is removed.
-			errCreate = framework.Poll(ctx, func(ctx context.Context) (err error) {
+			errCreate = await.Poll(ctx, func(ctx context.Context) (err error) {
 				created, err = a.alice[0].Create(ctx, a.binding(name, name+"-again"), metav1.CreateOptions{})
 				return err
 			})

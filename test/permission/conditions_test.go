@@ -21,6 +21,7 @@ import (
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -168,7 +169,7 @@ func TestConditionsDoNotFlap(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(framework.Patience):
+	case <-time.After(await.Patience):
 		t.Errorf("no event with the message %q, want one", last)
 	}
 }
@@ -183,14 +184,11 @@ func statuses(cp *rbacv1alpha1.ClusterPermission) map[string]string {
 	return out
 }
 
-// TestValidationConditionClears checks defect 6: the condition Validation is False only while the
+// clearsCondition checks defect 6: the condition Validation is False only while the
 // ManagedCluster does not exist. If the namespace still exists, the ManifestWork stays, and changes
 // wait until the ManagedCluster exists again.
-func TestValidationConditionClears(t *testing.T) {
-	t.Parallel()
-	ctx, hub := t.Context(), framework.HubThatRunsOCM(t)
-	ocm := framework.OCMClient(t, hub.AdminConfig(), nil)
-	f := &fleet{&framework.Fleet{OCM: ocm}}
+func (o *overlaid) clearsCondition(t *testing.T) {
+	ctx, hub, ocm, f := t.Context(), o.cluster, o.OCM, o.fleet
 	cp := framework.CreatePermission(t, ocm, framework.Permission("validation-clears"))
 	workOf := func(ctx context.Context) (*workv1.ManifestWork, error) {
 		works, err := framework.WorksOf(ctx, ocm, cp.Name)

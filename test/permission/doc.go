@@ -2,8 +2,7 @@
 // objects on the managed cluster, in a fleet of test/framework.
 //
 // The upstream controller of ClusterPermissions has nine known defects. These tests check that our
-// controller has none of them. TestServer, TestMissingPermissionAffectsDependentsOnly and
-// TestReportsWhileTheServerIsDown are in test/server:
+// controller has none of them. TestServer and TestMissingPermissionAffectsDependentsOnly are in test/server:
 //
 //  1. invalid objects are rejected late or never  TestRefusedAtAdmission, TestRefusedUpdate, TestBadInputsAreRefused, TestServer/ManifestWork_is_created_after_failed_writes
 //
@@ -11,15 +10,15 @@
 //
 //  3. missing inputs of one object stop others    TestMissingPermissionAffectsDependentsOnly
 //
-//  4. previous namespaces of accounts return      TestAccountThatMovesFast, TestAddOnThatMovesFast, TestBindingFollowsTheReport, TestHubThatStoresAccounts
+//  4. previous namespaces of accounts return      TestAccountThatMovesFast, TestBindingFollowsTheReport, TestHubThatRunsOCM
 //
 //  5. validation of roles breaks the delivery     TestOwnRolesAreReportedOnce, TestMissingRolesAreReported, TestUpstreamSpelling
 //
-//  6. conditions flap, or are never removed       TestConditionsDoNotFlap, TestValidationConditionClears, TestOwnRolesAreReportedOnce (the conditions of validate)
+//  6. conditions flap, or are never removed       TestConditionsDoNotFlap, TestHubThatRunsOCM, TestOwnRolesAreReportedOnce (the conditions of validate)
 //
 //  7. one object without status hides all others  TestUnreportedObjectDoesNotHideOthers
 //
-//  8. reports during an outage are lost           TestReportsWhileTheServerIsDown
+//  8. reports during an outage are lost           TestHubThatRunsOCM
 //
 //  9. ManifestWorks are written repeatedly        TestIrrelevantChangesWriteNothing, TestNothingIsWrittenWhenNothingChanged, TestNoNamespaceMatches (no empty ManifestWork)
 //

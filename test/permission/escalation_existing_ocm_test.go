@@ -18,40 +18,15 @@ import (
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
-	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/test/framework"
-	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
-
-// overlaid is a hub that runs OCM, with our server in the configuration of
-// artifacts/deploy/existing-ocm.
-type overlaid struct {
-	cluster *localhub.Cluster
-	server  *localhub.APIServer
-	ocm     *versioned.Clientset
-	hub     *kubernetes.Clientset
-}
-
-// TestPermissionsOfHubThatRunsOCM checks that a hub that runs OCM still accepts all
-// ClusterPermissions that it accepted before our server was installed.
-func TestPermissionsOfHubThatRunsOCM(t *testing.T) {
-	t.Parallel()
-	cluster, server := framework.ServerOfHubThatRunsOCM(t)
-	o := &overlaid{
-		cluster: cluster, server: server,
-		ocm: framework.OCMClient(t, cluster.AdminConfig(), nil), hub: framework.Must(kubernetes.NewForConfig(cluster.AdminConfig()))(t),
-	}
-	t.Run("users without permission to grant receive warnings", o.warns)
-	t.Run("selectors select the hub's namespaces", o.selects)
-	t.Run("ManifestWorks name an executor", o.executes)
-}
 
 // work waits until a ClusterPermission has exactly one ManifestWork, which passes a check. The text
 // what names the expected state.
 func (o *overlaid) work(t *testing.T, name, what string, check func(*workv1.ManifestWork) error) {
 	t.Helper()
 	framework.Eventually(t, what, func(ctx context.Context) error {
-		works, err := framework.WorksOf(ctx, o.ocm, name)
+		works, err := framework.WorksOf(ctx, o.OCM, name)
 		if err != nil {
 			return err
 		}
@@ -76,7 +51,7 @@ func (o *overlaid) warns(t *testing.T) {
 func (o *overlaid) namespace(t *testing.T, name, team string) {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"team": team}}}
-	if _, err := o.hub.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+	if _, err := o.HubClient.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -93,7 +68,7 @@ func (o *overlaid) selects(t *testing.T) {
 	team := &metav1.LabelSelector{MatchLabels: map[string]string{"team": run}}
 	(*cp.Spec.Roles)[0].Namespace, (*cp.Spec.Roles)[0].NamespaceSelector = "", team
 	(*cp.Spec.RoleBindings)[0].Namespace, (*cp.Spec.RoleBindings)[0].NamespaceSelector = "", team
-	framework.CreatePermission(t, o.ocm, cp)
+	framework.CreatePermission(t, o.OCM, cp)
 	places := func(want ...string) func(*workv1.ManifestWork) error {
 		return func(work *workv1.ManifestWork) error {
 			for _, kind := range []string{"Role", "RoleBinding"} {
@@ -119,14 +94,14 @@ func (o *overlaid) selects(t *testing.T) {
 	o.namespace(t, second, run)
 	o.work(t, name, "the ManifestWork contains the new namespace of the hub", places(first, second))
 	patch := []byte(`{"metadata":{"labels":{"team":null}}}`)
-	if _, err := o.hub.CoreV1().Namespaces().Patch(t.Context(), first, "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
+	if _, err := o.HubClient.CoreV1().Namespaces().Patch(t.Context(), first, "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	o.work(t, name, "the ManifestWork omits the namespace that no longer matches", places(second))
 
 	// The rendering contains the names of hub namespaces, so it requires permission to list namespaces.
 	admin, lister := framework.NewCaller(t, o.cluster, "admin-of-ocm").IsAdmin(t), framework.NewCaller(t, o.cluster, "lister-of-ocm").IsAdmin(t)
-	mayListNamespaces(t, o.hub, lister)
+	mayListNamespaces(t, o.HubClient, lister)
 	for _, c := range []struct {
 		*framework.Caller
 		refused bool
@@ -172,7 +147,7 @@ func mayListNamespaces(t *testing.T, hub kubernetes.Interface, c *framework.Call
 // ServiceAccount.
 func (o *overlaid) executes(t *testing.T) {
 	const name = "executed-on-an-ocm-hub"
-	framework.CreatePermission(t, o.ocm, framework.Permission(name))
+	framework.CreatePermission(t, o.OCM, framework.Permission(name))
 	o.work(t, name, "the ManifestWork has no executor", func(work *workv1.ManifestWork) error {
 		if work.Spec.Executor != nil {
 			return fmt.Errorf("executor = %v", work.Spec.Executor)
@@ -204,10 +179,10 @@ func (o *overlaid) executes(t *testing.T) {
 		later := &rbacv1alpha1.ClusterPermission{}
 		framework.Eventually(t, "ClusterPermissions can be created again", func(ctx context.Context) error {
 			var err error
-			later, err = o.ocm.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Create(ctx, framework.Permission("executed-by-"+accountName), metav1.CreateOptions{})
+			later, err = o.OCM.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Create(ctx, framework.Permission("executed-by-"+accountName), metav1.CreateOptions{})
 			return err
 		})
-		framework.DeletePermissionLater(t, o.ocm, framework.Cluster1, later.Name)
+		framework.DeletePermissionLater(t, o.OCM, framework.Cluster1, later.Name)
 		o.work(t, later.Name, "a new ManifestWork has executor "+account, named)
 	}
 }

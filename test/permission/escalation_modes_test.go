@@ -110,7 +110,7 @@ func TestBadPermissionFlags(t *testing.T) {
 	} {
 		t.Run(flag, func(t *testing.T) {
 			server := framework.Must(localhub.NewAPIServer(localhub.APIServerOptions{Hub: f.Hub, Dir: filepath.Join(framework.OwnDir(t), "server"), Args: []string{flag}}))(t)
-			framework.StopLater(t, server.Stop)
+			framework.KillLater(t, server.Kill)
 			err := server.Start(t.Context())
 			name, value, _ := strings.Cut(flag, "=")
 			if err == nil || !strings.Contains(err.Error(), name+" must be") || !strings.Contains(err.Error(), `not \"`+value+`\"`) {

@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	addonv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
-	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
@@ -51,14 +50,11 @@ func TestAccountThatMovesFast(t *testing.T) {
 
 var addonResource = addonv1alpha1.SchemeGroupVersion.WithResource("managedclusteraddons")
 
-// TestAddOnThatMovesFast checks defect 4 for agents of the upstream add-on, which do not report the
+// addOnMovesFast checks defect 4 for agents of the upstream add-on, which do not report the
 // namespace of their ServiceAccounts. If the ManagedClusterAddOn exists, one of two fields contains
 // it.
-func TestAddOnThatMovesFast(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	hub := framework.HubThatRunsOCM(t, authenticationv1beta1.SchemeGroupVersion, authenticationv1alpha1.SchemeGroupVersion)
-	f := &fleet{&framework.Fleet{OCM: framework.OCMClient(t, hub.AdminConfig(), nil)}}
+func (o *overlaid) addOnMovesFast(t *testing.T) {
+	ctx, hub, f := t.Context(), o.cluster, o.fleet
 	const name = "fast-addon"
 	framework.Apply(t, hub, framework.CRD(t, "test", "clusterclient", "testdata", "managedserviceaccounts.crd.yaml"),
 		framework.CRD(t, "test", "permission", "testdata", "managedclusteraddons.crd.yaml"))

@@ -16,11 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/clusterclient"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
@@ -38,7 +38,7 @@ func TestPermissionOfAccount(t *testing.T) {
 	hub := framework.Must(clusterclient.NewHub(f.Hub.AdminConfig()))(t)
 	source := framework.Must(hub.Source(framework.Cluster1, name, clusterclient.Options{}))(t)
 	go source.Run(t.Context())
-	ctx, cancel := context.WithTimeout(t.Context(), framework.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	config := framework.Must(source.Config(ctx))(t)
 	robot := framework.Must(kubernetes.NewForConfig(config))(t)
@@ -152,21 +152,18 @@ func TestBindingFollowsTheReport(t *testing.T) {
 	f.rendersSubject(t, cp)
 }
 
-// TestHubThatStoresAccounts checks a hub with its own CustomResourceDefinition of
+// storesAccounts checks a hub with its own CustomResourceDefinition of
 // ManagedServiceAccounts. The upstream add-on creates it later, or never. The server does not wait
 // for it.
-func TestHubThatStoresAccounts(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	hub := framework.HubThatRunsOCM(t, authenticationv1beta1.SchemeGroupVersion, authenticationv1alpha1.SchemeGroupVersion)
-	f := &fleet{&framework.Fleet{OCM: framework.OCMClient(t, hub.AdminConfig(), nil)}}
+func (o *overlaid) storesAccounts(t *testing.T) {
+	ctx, f := t.Context(), o.fleet
 	const name = "kept-by-the-hub"
 	framework.CreatePermission(t, f.OCM, framework.Permission("without-accounts"))
 	f.PermissionSays(t, framework.Cluster1, "without-accounts", rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionTrue)
 	cp := framework.CreatePermission(t, f.OCM, framework.PermissionForAccount(framework.Cluster1, name, name))
 	f.undelivered(t, framework.Cluster1, name, "does not exist")
 
-	framework.Apply(t, hub, framework.CRD(t, "test", "clusterclient", "testdata", "managedserviceaccounts.crd.yaml"))
+	framework.Apply(t, o.cluster, framework.CRD(t, "test", "clusterclient", "testdata", "managedserviceaccounts.crd.yaml"))
 	reported := framework.NewAccount(framework.Cluster1, name)
 	reported.Status.TokenSecretRef = &authenticationv1beta1.TokenSecretReference{Name: name, LastRefreshTimestamp: metav1.Now()}
 	framework.Eventually(t, "ManagedServiceAccount "+name+" is created", func(ctx context.Context) error {

@@ -21,12 +21,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 const (
-	superuser    = "hub"
-	startTimeout = time.Minute
-	callTimeout  = 30 * time.Second
+	superuser = "hub"
 	// ownDatabase is the database of a server of one test.
 	ownDatabase = "own"
 	// port is the port of a server on a host of its own.
@@ -142,7 +142,7 @@ func start(t testing.TB, on *Host, fill func(s *Server, ctx context.Context) err
 		err = s.own()
 	}
 	if err == nil {
-		limited, cancel := context.WithTimeout(ctx, startTimeout)
+		limited, cancel := context.WithTimeout(ctx, await.Patience)
 		defer cancel()
 		err = fill(s, limited)
 	}
@@ -238,15 +238,13 @@ func (s *Server) Restart(ctx context.Context) error {
 
 // Start starts the server again after Kill.
 func (s *Server) Start(ctx context.Context) error {
-	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
-		// The children of the killed server still have the shared memory for a moment.
-		return s.launch(ctx) == nil, nil
-	})
+	// The children of the killed server still have the shared memory for a moment.
+	return await.Poll(ctx, s.launch)
 }
 
 // launch starts the server on its data, and returns when it accepts connections.
 func (s *Server) launch(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, startTimeout)
+	limited, cancel := context.WithTimeout(ctx, await.Patience)
 	defer cancel()
 	addresses, run := "", func(start func() error) error { return start() }
 	if s.host != nil {
@@ -356,7 +354,7 @@ func dsn(host, database string) string {
 // create creates a database and returns its connection string.
 func (s *Server) create(t testing.TB, database string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	if err := s.execute(ctx, "CREATE DATABASE "+database); err != nil {
 		t.Fatalf("PostgreSQL: creating a database: %v", err)
@@ -377,7 +375,7 @@ func (s *Server) execute(ctx context.Context, statement string) error {
 // binaries returns the directory of initdb and postgres.
 var binaries = sync.OnceValues(func() (string, error) {
 	candidates := []string{os.Getenv("HUB_POSTGRES_BIN")}
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), await.Patience)
 	defer cancel()
 	if out, err := exec.CommandContext(ctx, "pg_config", "--bindir").Output(); err == nil {
 		candidates = append(candidates, strings.TrimSpace(string(out)))

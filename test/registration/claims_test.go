@@ -28,6 +28,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
@@ -413,7 +414,7 @@ func TestDenyWithManifestWorks(t *testing.T) {
 				t.Errorf("GET of the denied ManagedCluster by its agent = %d %s, want 200 with the denial", code, text)
 			}
 			framework.Must(h.OCM.WorkV1().ManifestWorks(name).Patch(t.Context(), "a5", types.MergePatchType, annotate(map[string]string{"edited": "after the denial"}), metav1.PatchOptions{}))(t)
-			end := time.After(framework.Patience)
+			end := time.After(await.Patience)
 			for open := true; open; {
 				select {
 				case event, more := <-watching.ResultChan():

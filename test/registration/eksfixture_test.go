@@ -65,6 +65,7 @@ type eksHub struct {
 // clusters on EKS without agents.
 func startEKSHub(t *testing.T, names ...string) (*eksHub, []*localhub.Cluster) {
 	t.Helper()
+	framework.Slots(t, 1+len(names))
 	h := &eksHub{awsHub: &awsHub{
 		aws: framework.Must(fakeaws.New(fakeaws.Options{Region: faultsRegion}))(t),
 		arn: framework.Must(irsa.ParseARN(localhub.HubARN))(t),
@@ -78,7 +79,7 @@ func startEKSHub(t *testing.T, names ...string) (*eksHub, []*localhub.Cluster) {
 			Name: name, Dir: filepath.Join(framework.OwnDir(t), name), NoFsync: true,
 			EKS: &localhub.EKS{AWS: h.aws, ARN: localhub.ManagedARN(name)},
 		}))(t)
-		framework.StopLater(t, cluster.Stop)
+		framework.KillLater(t, cluster.Kill)
 		clusters = append(clusters, cluster)
 		starting.Go(func() error { return cluster.Start(t.Context()) })
 	}
@@ -103,7 +104,7 @@ func (h *eksHub) makeHub(t *testing.T, cluster *localhub.Cluster) *fleet {
 	server := framework.Must(localhub.NewAPIServer(localhub.APIServerOptions{
 		Hub: cluster, Dir: filepath.Join(framework.OwnDir(t), "apiserver"), Granted: true, Args: invitation.ServerArgs,
 	}))(t)
-	framework.StopLater(t, server.Stop)
+	framework.KillLater(t, server.Kill)
 	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +182,7 @@ func newEKSMember(t *testing.T, cluster *localhub.Cluster, name, namespace strin
 			Managed: cluster, ClusterName: name, Namespace: namespace, Dir: filepath.Join(framework.OwnDir(t), name, namespace),
 		}))(t),
 	}
-	framework.StopLater(t, c.agent.Stop)
+	framework.KillLater(t, c.agent.Kill)
 	framework.StopLater(t, func(context.Context) error {
 		if t.Failed() {
 			t.Logf("log of the agent in namespace %s of %s:%s", namespace, cluster.Name, c.agent.LogTail())

@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -23,6 +22,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
@@ -36,10 +36,11 @@ const (
 	// faultsRequest is the timeout of a request. It is longer than any request takes, so the server
 	// completes no request after its caller has continued.
 	faultsRequest = 90 * time.Second
-	// faultsPatience is the timeout of retries. After many failures, the backoff of the server is one
-	// minute. An identity that a killed request reserved must also become free.
-	faultsPatience = 4 * time.Minute
 )
+
+// faultsPatience is the timeout of retries. After many failures, the backoff of the server is one
+// minute. An identity that a killed request reserved must also become free.
+var faultsPatience = 2 * await.Patience
 
 // TestRegistrationFaults creates, accepts, denies and deletes clusters in random order. Meanwhile, AWS
 // returns all kinds of errors, an intruder creates roles and access entries before the server does, and
@@ -242,16 +243,8 @@ func newStormMember(t *testing.T, h *awsHub, i int, random *rand.Rand) *stormMem
 
 // persist calls try until it returns nil, for at most faultsPatience.
 func persist(ctx context.Context, what string, try func(context.Context) error) error {
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, faultsPatience, true, func(ctx context.Context) (bool, error) {
-		err := try(ctx)
-		if err != nil && (ctx.Err() == nil || last == nil) {
-			last = err
-		}
-		return err == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, errors.Join(err, last))
+	if err := await.Within(ctx, faultsPatience, try); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
 }

@@ -59,6 +59,7 @@ func startAWSHub(t *testing.T, args ...string) *awsHub {
 		t.Fatal(err)
 	}
 	key := framework.Must(h.aws.AddUser(faultsHubAccount, "server", irsa.CreatorAccessPolicy(h.arn).JSON(), irsa.CreatorMappingPolicy(h.arn).JSON()))(t)
+	framework.Slots(t, 1)
 	options := localhub.FleetOptions{Dir: framework.OwnDir(t), NoFsync: true, APIServerArgs: append([]string{
 		"--registration-auth=csr,aws-irsa", "--hub-cluster-arn=" + h.arn.String(),
 	}, args...)}
@@ -67,7 +68,7 @@ func startAWSHub(t *testing.T, args ...string) *awsHub {
 	if err := inner.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	framework.StopLater(t, inner.Stop)
+	framework.KillLater(t, inner.Kill)
 	h.fleet = &fleet{&framework.Fleet{Fleet: inner, Kubeconfig: filepath.Join(options.Dir, "hub-admin.kubeconfig")}}
 	if err := h.Connect(t.Context()); err != nil {
 		t.Fatal(err)

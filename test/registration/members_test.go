@@ -84,7 +84,7 @@ func startMemberHub(ctx context.Context, dir string) (_ *awsHub, _ func(context.
 	stop := func(ctx context.Context) error {
 		var err error
 		if h.fleet != nil {
-			err = h.Stop(ctx)
+			err = h.Kill()
 		}
 		webhook.Close()
 		return errors.Join(err, aws.Close())

@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"testing"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -33,6 +32,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 const storagePrefix = "/registry"
@@ -58,7 +58,7 @@ func StartDatabase(t testing.TB) Database {
 func (d Database) Put(t testing.TB, key string, value []byte) {
 	t.Helper()
 	client := d.Client(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	if _, err := client.Put(ctx, storagePrefix+"/"+key, string(value)); err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func (d Database) Put(t testing.TB, key string, value []byte) {
 // resource.
 func (d Database) Get(t testing.TB, key string) *mvccpb.KeyValue {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	stored, err := d.Client(t).Get(ctx, storagePrefix+"/"+key)
 	if err != nil {

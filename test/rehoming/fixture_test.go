@@ -74,7 +74,7 @@ func startHub(t *testing.T, name string, clusters ...string) *hub {
 	h := &hub{Fleet: framework.Must(framework.StartFleet(t.Context(), localhub.FleetOptions{
 		Dir: filepath.Join(framework.OwnDir(t), name), Clusters: clusters, Join: localhub.JoinByRegistration, InitArgs: args, NoFsync: true, ManagedAuditPolicy: auditWrites,
 	}))(t)}
-	framework.StopLater(t, h.Stop)
+	framework.KillLater(t, h.Kill)
 	h.invitation = framework.Must(h.Invite(t.Context()))(t)
 	return h
 }

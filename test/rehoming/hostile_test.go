@@ -29,10 +29,11 @@ func (h *hub) bootstrap(t *testing.T) versioned.Interface {
 // both hubs create what would keep the commands from that, or from a higher epoch.
 func TestHostileObjects(t *testing.T) {
 	t.Parallel()
+	framework.Slots(t, 2)
 	first := &hub{Fleet: framework.Must(framework.StartFleet(t.Context(), localhub.FleetOptions{
 		Dir: filepath.Join(framework.OwnDir(t), "first"), Join: localhub.JoinByRegistration, NoFsync: true,
 	}))(t)}
-	framework.StopLater(t, first.Stop)
+	framework.KillLater(t, first.Kill)
 	first.invitation = framework.Must(first.Invite(t.Context()))(t)
 	second := startHub(t, "second")
 	clusters := first.OCM.ClusterV1().ManagedClusters()

@@ -26,6 +26,7 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/rehoming"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -37,6 +38,7 @@ const simulatedAgents = 20
 // clusters stay as they are, that exactly one hub writes, that an interrupted adoption continues, and that nobody takes
 // the name of another cluster.
 func TestHubLost(t *testing.T) {
+	framework.Slots(t, 5)
 	first := startHub(t, "first", cluster1, cluster2)
 	members := membersOf(t, first)
 	second := startHub(t, "second")
@@ -188,7 +190,7 @@ func twoLiveHubs(t *testing.T, second *hub, members []*member, sameObjects func(
 	if err := stale.Join(t.Context(), adm, second.invitation); err != nil {
 		t.Fatal(err)
 	}
-	framework.StopLater(t, stale.Stop)
+	framework.KillLater(t, stale.Kill)
 	if err := stale.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +245,7 @@ func twoLiveHubs(t *testing.T, second *hub, members []*member, sameObjects func(
 		t.Fatal(err)
 	}
 	third.commands(t, members, "third")
-	if err := framework.Poll(t.Context(), func(context.Context) error {
+	if err := await.Poll(t.Context(), func(context.Context) error {
 		if !strings.Contains(stale.LogTail(), "has moved the cluster to another hub") {
 			return errors.New("its log does not say so")
 		}

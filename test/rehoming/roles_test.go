@@ -25,6 +25,7 @@ const (
 // TestAdoptedRoles adopts a cluster that authenticates with IAM roles. The command must print what its administrator has to
 // do, and that must be enough: the cluster stays accepted, and no other cluster can claim its ARN.
 func TestAdoptedRoles(t *testing.T) {
+	framework.Slots(t, 3)
 	aws := framework.Must(fakeaws.New(fakeaws.Options{Region: "us-west-2"}))(t)
 	framework.StopLater(t, func(context.Context) error { return aws.Close() })
 	start := func(name, arn string, clusters ...string) *hub {
@@ -33,7 +34,7 @@ func TestAdoptedRoles(t *testing.T) {
 			Join: localhub.JoinByRegistration, NoFsync: true,
 			HubArgs: []string{"--authentication-token-webhook-cache-ttl=0s"},
 		}))(t)}
-		framework.StopLater(t, h.Stop)
+		framework.KillLater(t, h.Kill)
 		h.invitation = framework.Must(h.Invite(t.Context()))(t)
 		return h
 	}

@@ -21,6 +21,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/membership"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -48,7 +49,7 @@ func (a *simulatedAgent) Serve(ctx context.Context, hub membership.Hub) error {
 	if err != nil {
 		return err
 	}
-	err = framework.Poll(ctx, func(ctx context.Context) error {
+	err = await.Poll(ctx, func(ctx context.Context) error {
 		list, err := client.WorkV1().ManifestWorks(a.name).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 	"open-cluster-management.io/hub-apiserver/test/postgrestest"
@@ -169,7 +170,7 @@ func (r *replicated) anyReplica(t *testing.T) {
 				if !open || event.Type != "MODIFIED" {
 					t.Errorf("event of replica %d = %v, %t, want MODIFIED", j, event, open)
 				}
-			case <-time.After(framework.Patience):
+			case <-time.After(await.Patience):
 				t.Errorf("no event of replica %d", j)
 			}
 			watching.Stop()

@@ -27,7 +27,7 @@ func TestStartWithoutEtcd(t *testing.T) {
 	server := framework.Must(localhub.NewAPIServer(localhub.APIServerOptions{
 		Hub: hub, Dir: filepath.Join(dir, "server"), EtcdServers: []string{etcd.Endpoint}, Args: []string{"--search-engine=none"},
 	}))(t)
-	framework.StopLater(t, server.Stop)
+	framework.KillLater(t, server.Kill)
 	// The first start writes the credentials of the server, and an object.
 	if err := errors.Join(etcd.Start(t.Context()), server.Start(t.Context())); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -186,7 +187,7 @@ func (f *fleet) ignoresInvalidGrants(t *testing.T, m *marked, other *reporter) {
 // eventuallyAnswers waits until a caller finds exactly the objects with the keys.
 func (f *fleet) eventuallyAnswers(t *testing.T, c *caller, m *marked, keys []string) error {
 	t.Helper()
-	return framework.Poll(t.Context(), func(ctx context.Context) error { return m.answersEverywhere(ctx, t, c.OCM, keys...) })
+	return await.Poll(t.Context(), func(ctx context.Context) error { return m.answersEverywhere(ctx, t, c.OCM, keys...) })
 }
 
 // writesGrant creates a ManifestWork, not owned by a ClusterPermission, that grants a subject all permissions in a

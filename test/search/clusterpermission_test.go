@@ -25,6 +25,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -366,7 +367,7 @@ func (f *fleet) revokesPermissions(t *testing.T, m *marked) {
 	}
 	update := func(change func(*rbacv1alpha1.ClusterPermissionSpec)) func() error {
 		return func() error {
-			return framework.Poll(t.Context(), func(ctx context.Context) error {
+			return await.Poll(t.Context(), func(ctx context.Context) error {
 				now, err := permissions.Get(ctx, cp.Name, metav1.GetOptions{})
 				if err != nil {
 					return err

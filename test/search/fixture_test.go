@@ -20,6 +20,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -130,7 +131,7 @@ func (r *reporter) forgets(t *testing.T, resources []inventory.Resource) {
 		for _, resource := range resources {
 			gone = append(gone, inventory.Deleted{UID: resource.UID})
 		}
-		err := framework.Poll(context.WithoutCancel(t.Context()), func(ctx context.Context) error {
+		err := await.Poll(context.WithoutCancel(t.Context()), func(ctx context.Context) error {
 			_, err := r.sync(ctx, inventory.Sync{DeleteResources: gone})
 			return err
 		})
@@ -256,8 +257,8 @@ func (c *caller) bindEverywhere(t *testing.T, clusterRole string) func() {
 	return unbind
 }
 
-// onShared runs a test in parallel on the shared fleet, which has the embedded engine. The test is also in
-// testsOfEngines if its result can depend on the engine.
+// onShared runs a test in parallel on the shared fleet, which has the embedded engine. The test can also be in
+// smokeTests.
 func onShared(t *testing.T, test func(*testing.T, *fleet)) {
 	t.Helper()
 	t.Parallel()

@@ -20,6 +20,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
@@ -181,7 +182,7 @@ func next(t *testing.T, watching watch.Interface) (watch.EventType, *searchv1alp
 
 func nextOfAny(t *testing.T, watching watch.Interface) watch.Event {
 	t.Helper()
-	deadline := time.NewTimer(framework.Patience)
+	deadline := time.NewTimer(await.Patience)
 	defer deadline.Stop()
 	select {
 	case event, open := <-watching.ResultChan():
@@ -190,7 +191,7 @@ func nextOfAny(t *testing.T, watching watch.Interface) watch.Event {
 		}
 		return event
 	case <-deadline.C:
-		t.Fatalf("the watch returned no event within %s", framework.Patience)
+		t.Fatalf("the watch returned no event within %s", await.Patience)
 	}
 	return watch.Event{}
 }

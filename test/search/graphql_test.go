@@ -15,6 +15,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
@@ -180,7 +181,7 @@ func searchWithGraphQL(t *testing.T, f *fleet) {
 // revokeSearch the permission to search.
 func (s *smallFleet) graphqlWatches(t *testing.T, console *caller, revoke, revokeSearch func()) {
 	tlsConfig := framework.Must(rest.TLSConfigFor(console.Config))(t)
-	dialer := websocket.Dialer{TLSClientConfig: tlsConfig, Subprotocols: []string{"graphql-transport-ws"}, HandshakeTimeout: framework.Patience}
+	dialer := websocket.Dialer{TLSClientConfig: tlsConfig, Subprotocols: []string{"graphql-transport-ws"}, HandshakeTimeout: await.Patience}
 	url := strings.Replace(console.Config.Host, "https://", "wss://", 1) + graphqlPath
 	connection, response, err := dialer.DialContext(t.Context(), url, http.Header{"Authorization": {"Bearer " + console.Config.BearerToken}})
 	if err != nil {
@@ -188,7 +189,7 @@ func (s *smallFleet) graphqlWatches(t *testing.T, console *caller, revoke, revok
 	}
 	// The server closes the connection at the end.
 	defer func() { _ = connection.Close() }()
-	if err := connection.SetReadDeadline(time.Now().Add(framework.Patience)); err != nil {
+	if err := connection.SetReadDeadline(time.Now().Add(await.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	send := func(message any) {
@@ -293,7 +294,7 @@ func (s *smallFleet) graphqlWatches(t *testing.T, console *caller, revoke, revok
 
 	// The server closes the connection after the caches of the authorizers have expired.
 	revokeSearch()
-	if err := connection.SetReadDeadline(time.Now().Add(framework.Patience)); err != nil {
+	if err := connection.SetReadDeadline(time.Now().Add(await.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	for i := 0; ; i++ {

@@ -15,6 +15,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -175,7 +176,7 @@ spec:
 
 func (s *smallFleet) kubectlWatches(t *testing.T) {
 	path := framework.Must(localhub.Binary(localhub.BinDir(), "kubectl"))(t)
-	ctx, cancel := context.WithTimeout(t.Context(), framework.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	command := exec.CommandContext(ctx, path, "--kubeconfig="+s.viewer.Kubeconfig, "get", "fr", "-n", s.seen.name, "-w", "--output-watch-events", "--no-headers", "--field-selector", "kind=Widget")
 	out := framework.Must(command.StdoutPipe())(t)
 	if err := command.Start(); err != nil {

@@ -8,7 +8,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-func TestMain(m *testing.M) { os.Exit(framework.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(framework.RunSharing(m, 2)) }
 
 // fleet is a fleet with the methods of this package's tests.
 type fleet struct{ *framework.Fleet }

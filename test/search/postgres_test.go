@@ -21,52 +21,30 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/postgrestest"
 )
 
-// testsOfEngines contains the tests that must pass with every engine. With the embedded engine, each of them is a
-// separate Test function. TestReplicas tests two servers with the engine postgres.
-var testsOfEngines = map[string]func(*testing.T, *fleet){
-	"queries":                searchQueries,
-	"items":                  searchItemsKeepTheirTypes,
-	"pages":                  searchPages,
-	"several queries":        searchSeveralAtOnce,
-	"related":                searchRelated,
-	"warnings":               searchWarnings,
-	"completions":            searchCompletions,
-	"labels":                 searchCompletesEveryLabel,
-	"schemas":                searchSchemas,
-	"objects are selected":   fleetResourcesAreSelected,
-	"objects":                fleetResourcesAreObjects,
-	"objects in chunks":      fleetResourcesInChunks,
-	"versions":               fleetResourceVersions,
-	"watches":                fleetResourcesAreWatched,
-	"informers":              fleetResourcesInAnInformer,
-	"graphql":                searchWithGraphQL,
-	"grants":                 searchFollowsGrants,
-	"roles of the hub":       searchFollowsRolesOfTheHub,
-	"new clusters":           searchFollowsNewClusters,
-	"resources of the hub":   searchOnTheHubFollowsList,
-	"callers are separated":  searchSeparatesCallers,
-	"Secrets":                searchNeverFindsSecretsOfManagedClusters,
-	"reports":                searchReports,
-	"many callers at once":   searchByManyCallersAtOnce,
-	"clusters":               searchClusters,
-	"one report at a time":   searchReportsOneAtATime,
-	"reports that end early": searchReportsThatEndEarly,
-	"forged reports":         searchReportsOfOtherClusters,
-	"impostors":              searchRefusesImpostors,
+// smokeTests are the tests of the shared fleet that show that the server uses the engine postgres. test/enginetest
+// compares the engines. TestReplicas tests two servers with the engine postgres.
+var smokeTests = map[string]func(*testing.T, *fleet){
+	"queries":               searchQueries,
+	"pages":                 searchPages,
+	"completions":           searchCompletions,
+	"watches":               fleetResourcesAreWatched,
+	"reports":               searchReports,
+	"callers are separated": searchSeparatesCallers,
 }
 
-// TestSearchOnPostgres runs testsOfEngines with the engine postgres.
+// TestSearchOnPostgres checks a server with the engine postgres.
 func TestSearchOnPostgres(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.Start(t)
 	s := newSearchServer(t, "--search-engine=postgres", "--search-postgres-url-file="+fileOf(t, "database-url", url+"\n"))
 	s.lasting = true
-	t.Run("tests of all engines", func(t *testing.T) {
-		for what, test := range testsOfEngines {
+	t.Run("smoke tests", func(t *testing.T) {
+		for what, test := range smokeTests {
 			t.Run(what, func(t *testing.T) {
 				t.Parallel()
 				test(t, s.fleet)
@@ -167,7 +145,7 @@ func (i impatient) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // untilSilent returns the events of a watch until it ends. The test fails if no event arrives within
-// framework.Patience.
+// await.Patience.
 func untilSilent(t *testing.T, watching watch.Interface) iter.Seq[watch.Event] {
 	return func(yield func(watch.Event) bool) {
 		for {
@@ -176,8 +154,8 @@ func untilSilent(t *testing.T, watching watch.Interface) iter.Seq[watch.Event] {
 				if !open || !yield(event) {
 					return
 				}
-			case <-time.After(framework.Patience):
-				t.Errorf("the watch returned no event within %s", framework.Patience)
+			case <-time.After(await.Patience):
+				t.Errorf("the watch returned no event within %s", await.Patience)
 				return
 			}
 		}

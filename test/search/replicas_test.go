@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 	"open-cluster-management.io/hub-apiserver/test/postgrestest"
@@ -34,9 +36,10 @@ type replicas struct {
 
 func startReplicas(t *testing.T) *replicas {
 	t.Helper()
+	framework.Slots(t, 1)
 	dir := framework.OwnDir(t)
 	hub := framework.Must(localhub.NewCluster(localhub.ClusterOptions{Name: "hub", Dir: filepath.Join(dir, "hub"), NoFsync: true}))(t)
-	framework.StopLater(t, hub.Stop)
+	framework.KillLater(t, hub.Kill)
 	if err := hub.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -57,10 +60,11 @@ func startReplicas(t *testing.T) *replicas {
 			Args: []string{
 				"--search-engine=postgres", "--search-postgres-url-file=" + database,
 				"--shutdown-delay-duration=1s",
-				"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
+				"--leader-elect-lease-duration=" + await.Scaled(8*time.Second).String(), "--leader-elect-renew-deadline=" + await.Scaled(6*time.Second).String(),
+				"--leader-elect-retry-period=500ms",
 			},
 		}))(t)
-		framework.StopLater(t, server.Stop)
+		framework.KillLater(t, server.Kill)
 		if err := server.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -191,7 +192,7 @@ func upgraded(ctx context.Context, config *rest.Config, path, protocol string) (
 		return nil, err
 	}
 	secured.NextProtos = []string{"http/1.1"}
-	dialer := websocket.Dialer{TLSClientConfig: secured, HandshakeTimeout: framework.Patience}
+	dialer := websocket.Dialer{TLSClientConfig: secured, HandshakeTimeout: await.Patience}
 	header := http.Header{}
 	if protocol != "" {
 		dialer.Subprotocols = []string{protocol}

@@ -50,9 +50,10 @@ func TestSearchServer(t *testing.T) {
 // newSearchServer starts a hub and a server with the given search flags.
 func newSearchServer(t *testing.T, args ...string) *searchServer {
 	t.Helper()
+	framework.Slots(t, 1)
 	dir := framework.OwnDir(t)
 	hub := framework.Must(localhub.NewCluster(localhub.ClusterOptions{Name: "hub", Dir: filepath.Join(dir, "hub"), NoFsync: true}))(t)
-	framework.StopLater(t, hub.Stop)
+	framework.KillLater(t, hub.Kill)
 	etcd := framework.Must(localhub.NewEtcd("etcd", filepath.Join(dir, "etcd"), localhub.BinDir(), filepath.Join(dir, "etcd.log"), false))(t)
 	framework.StopLater(t, etcd.Stop)
 	if err := errors.Join(hub.Start(t.Context()), etcd.Start(t.Context())); err != nil {
@@ -85,7 +86,7 @@ func (s *searchServer) another(t *testing.T, name string, args ...string) *local
 		Hub: s.Hub, Name: name, Dir: filepath.Join(s.dir, name), PKIDir: filepath.Join(s.dir, "pki"), LogDir: s.dir,
 		EtcdServers: []string{s.etcd}, Args: args,
 	}))(t)
-	framework.StopLater(t, server.Stop)
+	framework.KillLater(t, server.Kill)
 	return server
 }
 

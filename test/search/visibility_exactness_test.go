@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -127,7 +128,7 @@ func newExactness(t *testing.T) *exactness {
 			Clusters: func() []string { return askedNamespaces[1:] },
 			// With this TTL, only events of informers invalidate cached reviews.
 			ReviewTTL:     time.Hour,
-			ReviewTimeout: framework.Patience,
+			ReviewTimeout: await.Patience,
 		}))(t)
 		x.compilers[mode] = compiler
 		background(t, compiler.Run)

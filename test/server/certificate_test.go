@@ -21,13 +21,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -39,11 +39,14 @@ const (
 	servedGroup   = "rbac.open-cluster-management.io"
 	apiService    = "v1alpha1." + servedGroup
 
-	// The lifetimes with which the test sees several renewals. The authority is renewed every 19 seconds.
-	shortValidity   = 10 * time.Second
-	shortCAValidity = 30 * time.Second
-	renewals        = 2
-	lifePatience    = 3 * time.Minute
+	renewals = 2
+)
+
+// The lifetimes with which the test sees several renewals. A server renews each in its last third, and must be able to
+// do so on a busy machine.
+var (
+	shortValidity   = await.Scaled(20 * time.Second)
+	shortCAValidity = 3 * shortValidity
 )
 
 // certified is a hub with two servers, which create their serving certificate.
@@ -100,7 +103,7 @@ func newCertified(t *testing.T) *certified {
 			}
 			return nil
 		}
-		framework.StopLater(t, server.Stop)
+		framework.KillLater(t, server.Kill)
 		c.servers = append(c.servers, server)
 	}
 	c.port = c.balance(t)
@@ -192,18 +195,21 @@ func (c *certified) renewsWithoutFailures(t *testing.T) {
 	})
 
 	authorities, certificates := map[string]bool{}, map[string]bool{}
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, lifePatience, true, func(ctx context.Context) (bool, error) {
+	err := await.Within(ctx, (renewals+2)*shortCAValidity, func(ctx context.Context) error {
 		secret, err := c.kube.CoreV1().Secrets(localhub.HubNamespace).Get(ctx, servingSecret, metav1.GetOptions{})
 		if err != nil {
-			return false, err
+			return err
 		}
 		chain, err := certutil.ParseCertsPEM(secret.Data[corev1.TLSCertKey])
 		if err != nil {
-			return false, err
+			return err
 		}
 		certificates[chain[0].SerialNumber.String()] = true
 		authorities[chain[0].Issuer.CommonName] = true
-		return len(authorities) > renewals, nil
+		if len(authorities) <= renewals {
+			return errors.New("too few renewals")
+		}
+		return nil
 	})
 	if err != nil {
 		t.Fatalf("waiting for %d renewals of the authority: %v; authorities = %d, certificates = %d", renewals, err, len(authorities), len(certificates))

@@ -14,6 +14,7 @@ import (
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -45,7 +46,7 @@ func TestCrashes(t *testing.T) {
 	created := make(chan error, 1)
 	go func() {
 		for i := range count {
-			err := framework.Poll(t.Context(), func(ctx context.Context) error {
+			err := await.Poll(t.Context(), func(ctx context.Context) error {
 				_, err := client.RbacV1alpha1().ClusterPermissions(framework.Cluster1).Create(ctx, framework.Permission(crashName(i)), metav1.CreateOptions{})
 				if apierrors.IsAlreadyExists(err) {
 					return nil // the previous attempt succeeded, but its response was lost
@@ -56,7 +57,7 @@ func TestCrashes(t *testing.T) {
 				return err
 			})
 			if err == nil && i%crashAccountEvery == 0 {
-				err = framework.Poll(t.Context(), func(ctx context.Context) error {
+				err = await.Poll(t.Context(), func(ctx context.Context) error {
 					_, err := client.AuthenticationV1beta1().ManagedServiceAccounts(framework.Cluster1).Create(ctx, framework.NewAccount(framework.Cluster1, crashName(i)), metav1.CreateOptions{})
 					if apierrors.IsAlreadyExists(err) {
 						return nil

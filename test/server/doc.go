@@ -1,6 +1,6 @@
 // Package server tests the reliability and the cost of the server, in fleets of test/framework:
 // restarts, crashes, outages of the hub and missing permissions (TestServer, TestCrashes,
-// TestMissingPermissionAffectsDependentsOnly, TestReportsWhileTheServerIsDown), certificates
+// TestMissingPermissionAffectsDependentsOnly), certificates
 // that two servers renew (TestServingCertificate), hostile tenants (TestQuotas) and many
 // ClusterPermissions (TestManyPermissions). TestReplicas is in test/search.
 //

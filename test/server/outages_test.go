@@ -181,30 +181,3 @@ func (f *fleet) missesPermission(t *testing.T, what string) {
 		return nil
 	})
 }
-
-// Defect 8, see test/permission: reports of an agent during an outage of the server take effect after
-// the restart.
-func TestReportsWhileTheServerIsDown(t *testing.T) {
-	t.Parallel()
-	hub, server := framework.ServerOfHubThatRunsOCM(t)
-	f := &fleet{&framework.Fleet{OCM: framework.OCMClient(t, hub.AdminConfig(), nil)}}
-	cp := framework.CreatePermission(t, f.OCM, framework.Permission("server-down"))
-	f.PermissionSays(t, framework.Cluster1, cp.Name, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, "has not reported")
-	if err := server.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	const note = "reported to nobody"
-	work := f.WorkOf(t, cp)
-	framework.MarkApplied(work, note)
-	framework.Must(f.OCM.WorkV1().ManifestWorks(framework.Cluster1).UpdateStatus(t.Context(), work, metav1.UpdateOptions{}))(t)
-	if err := server.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	framework.Eventually(t, "the condition of the ClusterPermission contains the agent's report", func(ctx context.Context) error {
-		cp, err := f.GetPermission(ctx, cp.Name)
-		if err != nil {
-			return err
-		}
-		return framework.ConditionSays(cp, rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionTrue, note)
-	})
-}

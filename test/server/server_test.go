@@ -184,7 +184,7 @@ func (s *serverUnderTest) refusesSecond(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	framework.StopLater(t, second.Stop)
+	framework.KillLater(t, second.Kill)
 	if err := second.Start(t.Context()); err == nil {
 		t.Fatal("start of a second server with other data for the same hub succeeded, want an error")
 	} else if !strings.Contains(err.Error(), "--etcd-servers") || !strings.Contains(err.Error(), "embedded etcd") {

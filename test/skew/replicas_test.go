@@ -18,6 +18,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -27,7 +28,7 @@ const label = "skew.open-cluster-management.io/test"
 
 // TestReplicas replaces two replicas on one etcd one after the other, as a rolling update and its
 // rollback do. While both releases run, each reads and watches what the other writes.
-func TestReplicas(t *testing.T) {
+func TestReplicasOfTwoReleases(t *testing.T) {
 	hub := framework.OwnCluster(t, localhub.ClusterOptions{Name: "hub", BinDir: string(current)})
 	dir := framework.OwnDir(t)
 	etcd := framework.Must(localhub.NewEtcd("etcd", filepath.Join(dir, "etcd"), string(current), filepath.Join(dir, "etcd.log"), false))(t)
@@ -40,7 +41,7 @@ func TestReplicas(t *testing.T) {
 			Hub: hub, Name: name, Dir: filepath.Join(dir, name), PKIDir: filepath.Join(dir, "pki"), BinDir: string(of),
 			EtcdServers: []string{etcd.Endpoint}, Args: []string{"--search-engine=none"},
 		}))(t)
-		framework.StopLater(t, server.Stop)
+		framework.KillLater(t, server.Kill)
 		if err := server.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +136,7 @@ func exchange(t *testing.T, writer, reader *replica) {
 // waitFor waits for an event of an object with a value of the label.
 func waitFor(t *testing.T, events watch.Interface, value string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), framework.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	for {
 		select {

@@ -19,7 +19,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-func TestMain(m *testing.M) { os.Exit(framework.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(framework.RunReserved(m, 2, 1)) }
 
 // fleet is a fleet whose programs export their spans to a collector.
 type fleet struct {

@@ -22,6 +22,7 @@ import (
 
 	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -203,7 +204,7 @@ func (o stored) write(t *testing.T, resource dynamic.ResourceInterface, events w
 // waitFor waits for an event of an object.
 func waitFor(t *testing.T, events watch.Interface, what string, match func(*unstructured.Unstructured) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), framework.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	for {
 		select {

@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -22,11 +23,11 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 const (
-	hub     = "local-cluster"
-	timeout = 30 * time.Second
+	hub = "local-cluster"
 	// maxBytes is the bound of the content of a cluster in these tests.
 	maxBytes = 1 << 20
 )
@@ -130,9 +131,11 @@ func (f *fleet) ask(cluster, user string) access.Answer {
 func (f *fleet) wants(cluster, user string, decision access.Decision, reason string) {
 	f.t.Helper()
 	var got access.Answer
-	err := wait.PollUntilContextTimeout(f.t.Context(), 5*time.Millisecond, timeout, true, func(context.Context) (bool, error) {
-		got = f.ask(cluster, user)
-		return got.Decision == decision && strings.Contains(got.Reason, reason), nil
+	err := await.Poll(f.t.Context(), func() error {
+		if got = f.ask(cluster, user); got.Decision != decision || !strings.Contains(got.Reason, reason) {
+			return errors.New("another decision")
+		}
+		return nil
 	})
 	if err != nil {
 		f.t.Fatalf("decision about %s on %s = %s (%s), want %s (%s)", user, cluster, got.Decision, got.Reason, decision, reason)

@@ -13,29 +13,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
-
-// patience bounds each wait of the tests.
-const patience = 30 * time.Second
-
-// eventually polls until check returns nil.
-func eventually(t testing.TB, what string, check func() error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting until %s: %v (last: %v)", what, err, last)
-	}
-}
 
 // cluster is a fake cluster that answers reviews with judge and counts them.
 type cluster struct {
@@ -212,7 +196,7 @@ func (f *fixture) want(account types.NamespacedName, allowed bool, asked int, re
 // wantNotified waits until an account has been notified the given number of times.
 func (f *fixture) wantNotified(account types.NamespacedName, times int) {
 	f.t.Helper()
-	eventually(f.t, fmt.Sprintf("%s is notified %d times", account, times), func() error {
+	await.Eventually(f.t, fmt.Sprintf("%s is notified %d times", account, times), func() error {
 		if got := f.notified.count(account); got < times {
 			return fmt.Errorf("notified %d times", got)
 		}
@@ -223,7 +207,7 @@ func (f *fixture) wantNotified(account types.NamespacedName, times int) {
 // after advances the clock once a caller waits for it.
 func (f *fixture) after(d time.Duration) {
 	f.t.Helper()
-	eventually(f.t, "a caller waits for the clock", func() error {
+	await.Eventually(f.t, "a caller waits for the clock", func() error {
 		if !f.clock.HasWaiters() {
 			return errors.New("no caller waits")
 		}

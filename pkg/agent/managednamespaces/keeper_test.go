@@ -7,36 +7,23 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 var (
 	hash  = strings.Repeat("0123456789abcdef", 4)
 	label = "clusterset.open-cluster-management.io/" + hash[:63]
 )
-
-func eventually(t *testing.T, what string, check func() error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting until %s: %v", what, last)
-	}
-}
 
 // managedCluster is a managed cluster on which a Keeper runs.
 type managedCluster struct {
@@ -75,7 +62,7 @@ func namespace(name string, labels map[string]string) *corev1.Namespace {
 // label is missing.
 func (m *managedCluster) wantLabel(t *testing.T, name, want string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%s has the label with value %q", name, want), func() error {
+	await.Eventually(t, fmt.Sprintf("%s has the label with value %q", name, want), func() error {
 		live, err := m.CoreV1().Namespaces().Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -91,7 +78,7 @@ func (m *managedCluster) wantLabel(t *testing.T, name, want string) {
 // contains the given text.
 func (m *managedCluster) wantCondition(t *testing.T, name string, want metav1.ConditionStatus, text string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("the condition of %s has status %s", name, want), func() error {
+	await.Eventually(t, fmt.Sprintf("the condition of %s has status %s", name, want), func() error {
 		got, known := m.Condition(name)
 		if !known || got.Type != clusterv1.ConditionNamespaceAvailable || got.Status != want || !strings.Contains(got.Message, text) {
 			return fmt.Errorf("condition = %v, known = %t", got, known)
@@ -106,7 +93,7 @@ func TestKeeper(t *testing.T) {
 		namespace("of-another-hub", map[string]string{"clusterset.open-cluster-management.io/x": "true"})))
 	namespaces := m.CoreV1().Namespaces()
 	// Until Require is called, the Keeper treats no namespace as no longer required.
-	eventually(t, "the informer contains the namespaces", func() error {
+	await.Eventually(t, "the informer contains the namespaces", func() error {
 		if !m.informer.HasSynced() || len(m.informer.GetStore().ListKeys()) == 0 {
 			return errors.New("the informer is empty or not synced")
 		}
@@ -139,7 +126,7 @@ func TestKeeper(t *testing.T) {
 
 	m.Require(sets.New("shop"))
 	m.wantLabel(t, "present", "false")
-	eventually(t, "present has no condition", func() error {
+	await.Eventually(t, "present has no condition", func() error {
 		if condition, known := m.Condition("present"); known {
 			return fmt.Errorf("condition = %v", condition)
 		}

@@ -8,20 +8,19 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/refusal"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/fake"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 const cluster = "cluster1"
@@ -76,18 +75,6 @@ func (h *fullHub) names() ([]string, error) {
 	return names, nil
 }
 
-func eventually(t *testing.T, what string, check func() error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting until %s: %v", what, last)
-	}
-}
-
 // TestFullHub checks a cluster with more namespaces than the quota of the hub allows. The agent
 // reports as many as the quota allows, stops sending requests, and continues when the quota has
 // room.
@@ -130,7 +117,7 @@ func TestFullHub(t *testing.T) {
 			return nil
 		}
 	}
-	eventually(t, "the hub has as many reports as the quota allows", reported(room))
+	await.Eventually(t, "the hub has as many reports as the quota allows", reported(room))
 	// The quota may reject one request of each worker before the first rejection is recorded.
 	if got := hub.refusals.Load(); got > workers {
 		t.Errorf("rejected requests = %d, want at most %d", got, workers)
@@ -148,7 +135,7 @@ func TestFullHub(t *testing.T) {
 	if err := managed.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Delete(t.Context(), gone, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "another namespace is reported instead", func() error {
+	await.Eventually(t, "another namespace is reported instead", func() error {
 		names, err := hub.names()
 		if err != nil || len(names) != room || strings.Contains(strings.Join(names, " "), gone) {
 			return fmt.Errorf("reported = %v, %w, want %d names without %s", names, err, room, gone)

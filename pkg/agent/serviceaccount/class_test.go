@@ -15,6 +15,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	ocmfake "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/fake"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // TestRevocationsHaveTheirOwnWorkers queues more accounts than there are workers, then an account
@@ -54,7 +55,7 @@ func TestRevocationsHaveTheirOwnWorkers(t *testing.T) {
 		select {
 		case name := <-handled:
 			got.Insert(name)
-		case <-time.After(time.Minute):
+		case <-time.After(await.Patience):
 			t.Fatalf("accounts handled while the only ordinary worker is busy = %v, want deleted and gone", got)
 		}
 	}

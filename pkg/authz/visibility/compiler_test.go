@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 var (
@@ -27,19 +28,19 @@ func TestGrantsAndRevocations(t *testing.T) {
 			h := startHub(t, visibility.Config{Mode: mode, ReviewTTL: time.Hour}, readPods)
 			allows := func() bool { return h.scope(t, ann).Allows(podInOne) }
 			denies := func() bool { return !allows() }
-			eventually(t, "ann may not list the pod", denies)
+			await.True(t, "ann may not list the pod", denies)
 			changed, stop := h.Subscribe(ann)
 			defer stop()
 			h.bind(t, "one", "ann")
 			notified(t, "a binding of ann was created", changed)
-			eventually(t, "the new binding allows ann", allows)
+			await.True(t, "the new binding allows ann", allows)
 			h.grant(t, "get")
 			notified(t, "the role of ann changed", changed)
-			eventually(t, "the role without list denies ann", denies)
+			await.True(t, "the role without list denies ann", denies)
 			h.grant(t, "list")
-			eventually(t, "the role with list allows ann", allows)
+			await.True(t, "the role with list allows ann", allows)
 			h.unbind(t, "one", "ann")
-			eventually(t, "ann is denied after the deletion of the binding", denies)
+			await.True(t, "ann is denied after the deletion of the binding", denies)
 		})
 	}
 }
@@ -183,7 +184,7 @@ func TestDisagreementSwitchesToReviews(t *testing.T) {
 		t.Fatal("Allows() by RBAC = true, want false")
 	}
 	notified(t, "a decision of the hub differs from its RBAC", changed)
-	eventually(t, "ben is allowed by the reviews of the hub", func() bool { return h.scope(t, ben).Allows(podInOne) })
+	await.True(t, "ben is allowed by the reviews of the hub", func() bool { return h.scope(t, ben).Allows(podInOne) })
 }
 
 func TestErrorsAreNotCached(t *testing.T) {
@@ -208,7 +209,7 @@ func TestReviewsAreCached(t *testing.T) {
 	more := append(*h.classes.Load(), hub("apps", "deployments", "one"))
 	h.classes.Store(&more)
 	h.version.Add(1)
-	eventually(t, "the hub has reviewed the new class", func() bool {
+	await.True(t, "the hub has reviewed the new class", func() bool {
 		h.scope(t, ann)
 		return h.questions.Load() > asked
 	})
@@ -261,7 +262,7 @@ func TestSubscribersOfReviewedScopesAreNotified(t *testing.T) {
 	changed, stop := h.Subscribe(ann)
 	defer stop()
 	h.rules.Store("ann", authorizer.DecisionAllow)
-	eventually(t, "ann is allowed by the hub after a notification", func() bool {
+	await.True(t, "ann is allowed by the hub after a notification", func() bool {
 		notified(t, "the Scope of ann comes from reviews", changed)
 		return h.scope(t, ann).Allows(podInOne)
 	})

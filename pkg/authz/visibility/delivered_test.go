@@ -16,6 +16,7 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // deliveredUnderTest is the RBAC that ClusterPermissions have delivered to managed clusters.
@@ -176,13 +177,13 @@ func TestDeliveredChanges(t *testing.T) {
 			defer stop()
 			d.deliver(t, "c", deliveredBinding("kind: ClusterRole, name: pods", "{kind: User, name: ann}"))
 			notified(t, "a binding was delivered", changed)
-			eventually(t, "the delivered binding allows ann", allows)
+			await.True(t, "the delivered binding allows ann", allows)
 			h.grant(t, "get")
-			eventually(t, "the role of the hub without list denies ann", func() bool { return !allows() })
+			await.True(t, "the role of the hub without list denies ann", func() bool { return !allows() })
 			h.grant(t, "list")
-			eventually(t, "the role of the hub with list allows ann", allows)
+			await.True(t, "the role of the hub with list allows ann", allows)
 			d.deliver(t, "c")
-			eventually(t, "ann is denied after the removal of the binding", func() bool { return !allows() })
+			await.True(t, "ann is denied after the removal of the binding", func() bool { return !allows() })
 		})
 	}
 }

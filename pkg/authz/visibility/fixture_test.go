@@ -11,7 +11,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -21,9 +20,8 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
-
-const patience = 30 * time.Second
 
 // hubUnderTest is a Compiler with informers of a fake hub.
 type hubUnderTest struct {
@@ -88,7 +86,7 @@ func (h *hubUnderTest) start(t testing.TB, config visibility.Config) {
 	}()
 	factory.Start(ctx.Done())
 	t.Cleanup(func() { cancel(); <-done; factory.Shutdown() })
-	eventually(t, "the Compiler has synced", func() bool { return compiler.HasSynced() && h.watches.Load() >= 4 })
+	await.True(t, "the Compiler has synced", func() bool { return compiler.HasSynced() && h.watches.Load() >= 4 })
 }
 
 // follow configures the informers of a factory.
@@ -204,20 +202,12 @@ func (h *hubUnderTest) grant(t testing.TB, verbs ...string) {
 	}
 }
 
-func eventually(t testing.TB, what string, check func() bool) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true, func(context.Context) (bool, error) { return check(), nil })
-	if err != nil {
-		t.Fatalf("waiting for the state %q: %v", what, err)
-	}
-}
-
 // notified waits for a notification after an event.
 func notified(t testing.TB, what string, changed <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-changed:
-	case <-time.After(patience):
-		t.Fatalf("no notification within %s, want one because %s", patience, what)
+	case <-time.After(await.Patience):
+		t.Fatalf("no notification within %s, want one because %s", await.Patience, what)
 	}
 }

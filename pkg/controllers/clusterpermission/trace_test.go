@@ -2,14 +2,12 @@ package clusterpermission
 
 import (
 	"context"
-	"errors"
 	"testing"
-	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"k8s.io/apimachinery/pkg/util/wait"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 func TestControllerJoinsRunningRequest(t *testing.T) {
@@ -36,10 +34,5 @@ func TestControllerJoinsRunningRequest(t *testing.T) {
 	}
 
 	end()
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		return !joined(), nil
-	})
-	if err != nil {
-		t.Error(errors.Join(errors.New("join(traced) after the request = its span, want none"), err))
-	}
+	await.True(t, "join(traced) after the request returns no span", func() bool { return !joined() })
 }

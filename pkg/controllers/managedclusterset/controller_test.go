@@ -2,33 +2,16 @@ package managedclusterset
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
-
-// patience bounds each wait for a change.
-const patience = 30 * time.Second
-
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting until %s: %v", what, errors.Join(err, last))
-	}
-}
 
 // controlled is a hub with a running Controller.
 func controlled(t *testing.T, objects ...runtime.Object) *hubWith {
@@ -51,7 +34,7 @@ func controlled(t *testing.T, objects ...runtime.Object) *hubWith {
 
 func (h *hubWith) wantEmpty(t *testing.T, set string, status metav1.ConditionStatus, reason, message string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("set %s has the message %q", set, message), func(ctx context.Context) error {
+	await.Eventually(t, fmt.Sprintf("set %s has the message %q", set, message), func(ctx context.Context) error {
 		set, err := h.client.ClusterV1beta2().ManagedClusterSets().Get(ctx, set, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -66,7 +49,7 @@ func (h *hubWith) wantEmpty(t *testing.T, set string, status metav1.ConditionSta
 
 func (h *hubWith) wantBound(t *testing.T, namespace, name string, status metav1.ConditionStatus, reason string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("the condition of binding %s in %s has status %s", name, namespace, status), func(ctx context.Context) error {
+	await.Eventually(t, fmt.Sprintf("the condition of binding %s in %s has status %s", name, namespace, status), func(ctx context.Context) error {
 		binding, err := h.client.ClusterV1beta2().ManagedClusterSetBindings(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	clusterv1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 func requiring(set *clusterv1beta2.ManagedClusterSet, namespaces ...string) *clusterv1beta2.ManagedClusterSet {
@@ -60,7 +61,7 @@ func (h *hubWith) list(t *testing.T) {
 func (h *hubWith) wantNamespaces(t *testing.T, name string, want ...string) *clusterv1.ManagedCluster {
 	t.Helper()
 	var cluster *clusterv1.ManagedCluster
-	eventually(t, fmt.Sprintf("%s lists %v", name, want), func(ctx context.Context) (err error) {
+	await.Eventually(t, fmt.Sprintf("%s lists %v", name, want), func(ctx context.Context) (err error) {
 		if cluster, err = h.client.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
 		}
@@ -110,7 +111,7 @@ func TestNamespacesOfSets(t *testing.T) {
 	h.updateCluster(t, cluster)
 	// A fake clientset does not detect conflicts, so the controller could overwrite a newer
 	// version.
-	eventually(t, "the informer of the controller contains the reported conditions", func(context.Context) error {
+	await.Eventually(t, "the informer of the controller contains the reported conditions", func(context.Context) error {
 		seen, err := h.informers.Cluster().V1().ManagedClusters().Lister().Get(cluster.Name)
 		if err == nil && len(seen.Status.ManagedNamespaces[0].Conditions) == 0 {
 			err = errors.New("no conditions")
@@ -165,7 +166,7 @@ func TestTooManyNamespaces(t *testing.T) {
 	if _, err := h.client.ClusterV1beta2().ManagedClusterSets().Create(t.Context(), requiring(byRegion("a", "north"), "late"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the condition of the cluster reports too many namespaces", func(ctx context.Context) error {
+	await.Eventually(t, "the condition of the cluster reports too many namespaces", func(ctx context.Context) error {
 		condition := meta.FindStatusCondition(h.wantNamespaces(t, "c1", full...).Status.Conditions, clusterv1.ManagedClusterConditionNamespacesListed)
 		if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != clusterv1.ReasonTooManyNamespaces ||
 			condition.Message != "The ManagedClusterSets of the cluster require 201 namespaces, but the status lists at most 200" {

@@ -20,6 +20,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa/awserror"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
 )
 
@@ -539,8 +540,8 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 		if err == nil {
 			t.Error("Provision() with a canceled context = nil, want an error")
 		}
-	case <-time.After(30 * time.Second):
-		t.Fatal("Provision() did not return within 30 s after its context was canceled")
+	case <-time.After(await.Patience):
+		t.Fatal("Provision() did not return after its context was canceled")
 	}
 }
 

@@ -8,12 +8,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
-
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/pkg/irsa/awserror"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
 )
 
@@ -158,17 +156,14 @@ func TestEventualConsistency(t *testing.T) {
 	d := desired("cluster1")
 	var codes []string
 	fresh := true
-	err := wait.PollUntilContextTimeout(c.ctx, time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	await.Eventually(t, "Provision succeeds", func(ctx context.Context) error {
 		err := c.Provision(ctx, d, fresh)
 		fresh = false
 		if err != nil {
 			codes = append(codes, awserror.Code(err))
 		}
-		return err == nil, nil
+		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if !slices.Equal(codes, []string{"InvalidParameterException", "InvalidParameterException"}) {
 		t.Errorf("error codes of Provision() = %v, want InvalidParameterException twice", codes)
 	}
@@ -213,13 +208,8 @@ func TestRandomFaults(t *testing.T) {
 		}[random.IntN(8)]
 	})
 	until := func(what string, f func(context.Context) error) {
-		var last error
-		err := wait.PollUntilContextTimeout(c.ctx, 5*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
-			last = f(ctx)
-			return last == nil, nil
-		})
-		if err != nil {
-			t.Errorf("%s: %v, last error %v, want success within two minutes", what, err, last)
+		if err := await.Poll(c.ctx, f); err != nil {
+			t.Errorf("%s: %v, want success", what, err)
 		}
 	}
 	var running sync.WaitGroup

@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-base/metrics/legacyregistry"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // metric returns the value of a metric of the queue that is named after the test.
@@ -71,12 +72,7 @@ func (l *line) wait(ctx context.Context, name string, class Class) {
 		}
 		l.granted <- name
 	}()
-	err := wait.PollUntilContextTimeout(l.t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		return l.len() == before+1, nil
-	})
-	if err != nil {
-		l.t.Fatalf("request %s does not wait, want it to wait", name)
-	}
+	await.True(l.t, "request "+name+" waits", func() bool { return l.len() == before+1 })
 }
 
 func TestLimiterLetsTenantsTakeTurns(t *testing.T) {

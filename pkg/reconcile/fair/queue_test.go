@@ -9,6 +9,8 @@ import (
 	"time"
 
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // fixture is a queue of items whose classes are set by the test.
@@ -293,7 +295,7 @@ func TestServeEndsWithoutAbandonedWorkers(t *testing.T) {
 	f.Abandon("a-0")
 	select {
 	case <-ended:
-	case <-time.After(time.Minute):
+	case <-time.After(await.Patience):
 		t.Error("Serve() has not returned after Abandon(), want a return without the abandoned worker")
 	}
 	close(release)
@@ -346,7 +348,7 @@ func TestServeHandlesEveryItem(t *testing.T) {
 		select {
 		case item := <-handled:
 			seen[item] = true
-		case <-time.After(time.Minute):
+		case <-time.After(await.Patience):
 			t.Fatalf("handled items = %d, want %d", len(seen), items)
 		}
 	}

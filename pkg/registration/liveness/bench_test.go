@@ -27,7 +27,7 @@ const lease = 60 * time.Second
 type bench struct {
 	*Controller
 	t        *testing.T
-	clock    *clocktesting.FakePassiveClock
+	clock    *clocktesting.FakeClock
 	server   *fake.Clientset
 	hub      *kubefake.Clientset
 	clusters cache.Indexer
@@ -35,7 +35,7 @@ type bench struct {
 }
 
 func newBench(t *testing.T) *bench {
-	b := &bench{t: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)), server: fake.NewSimpleClientset(), hub: kubefake.NewClientset()}
+	b := &bench{t: t, clock: clocktesting.NewFakeClock(time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)), server: fake.NewSimpleClientset(), hub: kubefake.NewClientset()}
 	b.restart()
 	return b
 }

@@ -44,7 +44,7 @@ type Options struct {
 	Leases coordinationclient.LeasesGetter
 	// LeaseInformer caches at least the Leases with the cluster label. The caller starts it.
 	LeaseInformer coordinationinformers.LeaseInformer
-	Clock         clock.PassiveClock
+	Clock         clock.WithTicker
 }
 
 // Controller writes conditions according to the Leases of clusters, and taints according to the conditions. Only one
@@ -71,6 +71,7 @@ func NewController(options Options) *Controller {
 	}
 	c.loop = reconcile.Loop{
 		Name:          "registration-liveness",
+		Clock:         options.Clock,
 		Reconcile:     c.reconcile,
 		ReportsStates: true,
 		Feeds: []reconcile.Feed{

@@ -30,6 +30,7 @@ import (
 	addonclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/addon/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/registrytest"
 )
 
@@ -715,7 +716,7 @@ func TestQuotaOfReplicas(t *testing.T) {
 	}
 	full := func(want bool) {
 		t.Helper()
-		err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, await.Patience, true, func(ctx context.Context) (bool, error) {
 			_, err := one.Create(ctx, newAddOn("dry", ""), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err != nil && !apierrors.IsForbidden(err) {
 				return false, err

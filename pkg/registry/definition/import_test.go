@@ -11,6 +11,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 func TestImport(t *testing.T) {
@@ -111,7 +112,7 @@ func TestWatchOfOtherData(t *testing.T) {
 		if running {
 			t.Errorf("event during a migration = %v, want the end of the watch", event)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(await.Patience):
 		t.Error("a watch continues during a migration, want its end")
 	}
 	expired("a version of this server during a migration", list.ResourceVersion)
@@ -134,8 +135,8 @@ func next(t *testing.T, w watch.Interface) watch.Event {
 	select {
 	case event := <-w.ResultChan():
 		return event
-	case <-time.After(30 * time.Second):
-		t.Fatal("no event within 30 seconds")
+	case <-time.After(await.Patience):
+		t.Fatal("the watch has no event")
 		return watch.Event{}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // childDir is the environment variable that makes the test binary apply reports in a directory
@@ -78,7 +79,7 @@ func TestAcknowledgedReportsSurviveKill(t *testing.T) {
 	dir := t.TempDir()
 	acknowledged := map[string]int{}
 	for kills := range 4 {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 		child := exec.CommandContext(ctx, os.Args[0])
 		child.Env = append(os.Environ(), childDir+"="+dir)
 		child.Stderr = os.Stderr

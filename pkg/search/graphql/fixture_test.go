@@ -23,8 +23,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
-const patience = 30 * time.Second
-
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // userHeader is the header that names the caller in tests.

@@ -15,6 +15,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search/graphql"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 const (
@@ -36,7 +37,7 @@ func (s *server) dial(caller, protocol string, header http.Header) (*websocket.C
 		header = http.Header{}
 	}
 	header.Set(userHeader, caller)
-	dialer := websocket.Dialer{Subprotocols: []string{protocol}, HandshakeTimeout: patience}
+	dialer := websocket.Dialer{Subprotocols: []string{protocol}, HandshakeTimeout: await.Patience}
 	connection, response, err := dialer.DialContext(s.t.Context(), "ws"+strings.TrimPrefix(s.url, "http"), header)
 	if err == nil {
 		s.t.Cleanup(func() { _ = connection.Close() })
@@ -74,7 +75,7 @@ func (c *client) send(message string) {
 func (c *client) read() (received, error) {
 	var got received
 	for {
-		if err := c.connection.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		if err := c.connection.SetReadDeadline(time.Now().Add(await.Patience)); err != nil {
 			return got, err
 		}
 		_, data, err := c.connection.ReadMessage()
@@ -358,7 +359,7 @@ func TestConnections(t *testing.T) {
 		for range 3 {
 			select {
 			case <-pings:
-			case <-time.After(patience):
+			case <-time.After(await.Patience):
 				t.Fatal("timeout waiting for a ping")
 			}
 		}
@@ -414,7 +415,7 @@ func TestQueriesOfAConnectionWaitForEachOther(t *testing.T) {
 	for range atATime {
 		select {
 		case <-g.arrived:
-		case <-time.After(patience):
+		case <-time.After(await.Patience):
 			t.Fatal("timeout waiting for a query")
 		}
 	}

@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -11,8 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/fleetgen"
 )
 
@@ -43,21 +41,18 @@ func TestReportsThatAreLargeInMemory(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := serveUploads(t, test.config)
 			first := s.upload(t, "c1")
-			await(t, first.reading, "the first report to be read")
+			await.Done(t, "the first report is read", first.reading)
 			begun := strings.TrimSuffix(body("c1", 6), "]}")
 			if len(begun) > 300_000 {
 				t.Fatalf("size of the body = %d bytes, want at most 300000", len(begun))
 			}
 			// The decoder reads ahead, and white space fills its buffer.
 			first.send(t, begun+strings.Repeat(" ", 300_000))
-			err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, patience, true, func(context.Context) (bool, error) {
+			await.True(t, "the first report counts as large", func() bool {
 				s.handler.slots.lock.Lock()
 				defer s.handler.slots.lock.Unlock()
-				return s.handler.slots.held > 4_000_000, nil
+				return s.handler.slots.held > 4_000_000
 			})
-			if err != nil {
-				t.Fatal("the first report does not count as large, want it to count")
-			}
 			refusedForNow(t, s.post(t, "c2", body("c2", 4)), test.why)
 			if resources, _ := s.post(t, "c2", body("c2", 1)).totals(t); resources != 1 {
 				t.Errorf("resources after a small report = %d, want 1", resources)

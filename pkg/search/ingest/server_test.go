@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -22,8 +21,6 @@ import (
 
 const (
 	hubCluster = "local-cluster"
-	// patience is the timeout of tests.
-	patience = 30 * time.Second
 )
 
 // fleet contains the ManagedClusters of a test.

@@ -12,7 +12,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // upload is a report whose body is sent in several parts.
@@ -40,18 +41,9 @@ func (s *server) upload(t testing.TB, cluster string) *upload {
 	}()
 	t.Cleanup(func() {
 		writer.CloseWithError(io.ErrUnexpectedEOF)
-		await(t, u.done, "the end of a report")
+		await.Done(t, "a report ends", u.done)
 	})
 	return u
-}
-
-func await(t testing.TB, done <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-done:
-	case <-time.After(patience):
-		t.Fatalf("timeout waiting for %s", what)
-	}
 }
 
 // send sends a part of the body.
@@ -69,7 +61,7 @@ func (u *upload) finish(t testing.TB, text string) answer {
 	if err := u.body.Close(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, u.done, "an answer")
+	await.Done(t, "the server answers", u.done)
 	if u.err != nil {
 		t.Fatal(u.err)
 	}
@@ -80,7 +72,7 @@ func (u *upload) finish(t testing.TB, text string) answer {
 func serveUploads(t testing.TB, config Config) *server {
 	t.Helper()
 	s := serve(t, config)
-	s.Client().Transport.(*http.Transport).ExpectContinueTimeout = 2 * patience
+	s.Client().Transport.(*http.Transport).ExpectContinueTimeout = 2 * await.Patience
 	return s
 }
 
@@ -95,7 +87,7 @@ func refusedForNow(t *testing.T, a answer, why string) {
 func TestOneReportOfAClusterAtATime(t *testing.T) {
 	s := serveUploads(t, Config{})
 	first := s.upload(t, "c1")
-	await(t, first.reading, "the first report to be read")
+	await.Done(t, "the first report is read", first.reading)
 	refusedForNow(t, s.post(t, "c1", full("c1", "b")), "another report of this cluster is in progress")
 	if resources, _ := s.post(t, "c2", full("c2", "a")).totals(t); resources != 1 {
 		t.Errorf("resources of another cluster = %d, want 1", resources)
@@ -113,7 +105,7 @@ func TestThirtyClustersAtOnce(t *testing.T) {
 	var taken []*upload
 	for i := range 25 {
 		u := s.upload(t, fmt.Sprintf("c%d", i+1))
-		await(t, u.reading, "a report to be read")
+		await.Done(t, "a report is read", u.reading)
 		taken = append(taken, u)
 	}
 	for i := 25; i < 30; i++ {
@@ -141,21 +133,18 @@ func TestLargeReports(t *testing.T) {
 	s := serveUploads(t, Config{LargeReports: 1, LargeBytes: 1000})
 	large := full("c2", "a") + strings.Repeat(" ", 1000)
 	first := s.upload(t, "c1")
-	await(t, first.reading, "the first report to be read")
+	await.Done(t, "the first report is read", first.reading)
 	// The report is not large yet.
 	s.post(t, "c2", large).totals(t)
 	// Send more data than a client buffers.
 	first.send(t, strings.Repeat(" ", 100_000))
 	// Wait until the server has read the data. Before that, another request could take the only
 	// slot.
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, patience, true, func(context.Context) (bool, error) {
+	await.True(t, "the first report becomes large and takes the slot", func() bool {
 		s.handler.slots.lock.Lock()
 		defer s.handler.slots.lock.Unlock()
-		return s.handler.slots.large == 1, nil
+		return s.handler.slots.large == 1
 	})
-	if err != nil {
-		t.Fatal("the first report does not become large, want it to take the slot")
-	}
 	refusedForNow(t, s.post(t, "c2", large), why)
 	refusedForNow(t, s.do(t, s.request(t, http.MethodPost, "c2", stream(strings.NewReader(large)))), why)
 	refusedForNow(t, s.do(t, s.request(t, http.MethodPost, "c2", zipped(t, strings.NewReader(large)), "Content-Encoding", "gzip")), why)
@@ -175,11 +164,11 @@ func TestSlowSender(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serveBy(t, Config{Timeout: time.Second, Reports: 1}, start)
-			s.Client().Transport.(*http.Transport).ExpectContinueTimeout = 2 * patience
+			s.Client().Transport.(*http.Transport).ExpectContinueTimeout = 2 * await.Patience
 			slow := s.upload(t, "c1")
-			await(t, slow.reading, "the report to be read")
+			await.Done(t, "the report is read", slow.reading)
 			slow.send(t, `{"addResources":[`)
-			await(t, slow.done, "the server to give up")
+			await.Done(t, "the server gives up", slow.done)
 			if slow.err != nil {
 				t.Fatal(slow.err)
 			}
@@ -188,7 +177,7 @@ func TestSlowSender(t *testing.T) {
 			}
 			retriesLater(t, slow.answer)
 			// A slow test machine may cause further timeouts.
-			deadline := time.Now().Add(patience)
+			deadline := time.Now().Add(await.Patience)
 			next := s.post(t, "c1", full("c1", "a"))
 			for next.code == http.StatusRequestTimeout && time.Now().Before(deadline) {
 				next = s.post(t, "c1", full("c1", "a"))
@@ -222,11 +211,11 @@ func TestDeadlineOfTheServer(t *testing.T) {
 func TestBrokenConnection(t *testing.T) {
 	s := serveUploads(t, Config{Reports: 1})
 	gone := s.upload(t, "c1")
-	await(t, gone.reading, "the report to be read")
+	await.Done(t, "the report is read", gone.reading)
 	gone.send(t, strings.TrimSuffix(full("c1", "a"), "]}"))
 	gone.body.CloseWithError(io.ErrUnexpectedEOF)
-	await(t, gone.done, "the connection to break")
-	deadline := time.Now().Add(patience)
+	await.Done(t, "the connection breaks", gone.done)
+	deadline := time.Now().Add(await.Patience)
 	next := s.post(t, "c1", `{}`)
 	for next.code == http.StatusTooManyRequests && time.Now().Before(deadline) {
 		next = s.post(t, "c1", `{}`)

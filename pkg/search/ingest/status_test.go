@@ -9,8 +9,9 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"k8s.io/apimachinery/pkg/util/wait"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // start is the start time of tests with a fake clock.
@@ -105,25 +106,22 @@ func run(t *testing.T, s *server) {
 	}()
 	t.Cleanup(func() {
 		cancel()
-		await(t, done, "the loop to end")
+		await.Done(t, "the loop ends", done)
 	})
 }
 
 // eventually advances the clock until a condition holds.
 func eventually(t *testing.T, clock *testingclock.FakeClock, step time.Duration, what string, so func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, patience, true, func(context.Context) (bool, error) {
+	await.True(t, what, func() bool {
 		if so() {
-			return true, nil
+			return true
 		}
 		if clock.HasWaiters() {
 			clock.Step(step)
 		}
-		return false, nil
+		return false
 	})
-	if err != nil {
-		t.Fatalf("timeout waiting until %s", what)
-	}
 }
 
 // looked waits until the loop has checked the current clusters again.
@@ -132,12 +130,7 @@ func looked(t *testing.T, s *server, clock *testingclock.FakeClock) {
 	for range 2 {
 		// The first check may have started before the call. The second check has not.
 		s.handler.Notify()
-		err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, patience, true, func(context.Context) (bool, error) {
-			return len(s.handler.notify) == 0 && clock.HasWaiters(), nil
-		})
-		if err != nil {
-			t.Fatal("timeout waiting for the loop")
-		}
+		await.True(t, "the loop waits", func() bool { return len(s.handler.notify) == 0 && clock.HasWaiters() })
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 func TestReportsWaitForMerges(t *testing.T) {
@@ -73,7 +75,7 @@ func TestWaitsForMergesEnd(t *testing.T) {
 			release(m, cancel)
 			select {
 			case <-ended:
-			case <-time.After(time.Minute):
+			case <-time.After(await.Patience):
 				t.Fatal("timeout waiting for add")
 			}
 		})

@@ -19,9 +19,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 	"open-cluster-management.io/hub-apiserver/pkg/search/watch"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
-
-const patience = 30 * time.Second
 
 var jane = &user.DefaultInfo{Name: "jane"}
 
@@ -179,7 +178,7 @@ func (w *watching) next() watch.Event {
 			w.t.Fatalf("the watch ended with %v, want an event", w.Err())
 		}
 		return event
-	case <-time.After(patience):
+	case <-time.After(await.Patience):
 		w.t.Fatal("timeout waiting for an event")
 	}
 	return watch.Event{}
@@ -208,7 +207,7 @@ func (w *watching) begun() watch.Event {
 // end waits until the watch ends and returns its error.
 func (w *watching) end() error {
 	w.t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(await.Patience)
 	for {
 		select {
 		case _, ok := <-w.Events():
@@ -437,7 +436,7 @@ func TestEnds(t *testing.T) {
 		})
 		select {
 		case <-granted.stopped:
-		case <-time.After(patience):
+		case <-time.After(await.Patience):
 			t.Fatal("timeout waiting for the end of the watch")
 		}
 		if err := w.end(); !errors.Is(err, watch.ErrTooSlow) {
@@ -471,7 +470,7 @@ func TestEnds(t *testing.T) {
 		}
 		select {
 		case <-granted.stopped:
-		case <-time.After(patience):
+		case <-time.After(await.Patience):
 			t.Error("the subscription to the scope has not ended, want it to end with the watch")
 		}
 	})

@@ -22,6 +22,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/accessreview"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -76,7 +77,7 @@ func run(t *testing.T, r *accessreview.Reviewer, changed func(types.NamespacedNa
 		cancel()
 		select {
 		case <-done:
-		case <-time.After(patience):
+		case <-time.After(await.Patience):
 			t.Error("Run did not return after its context ended")
 		}
 	})
@@ -93,7 +94,7 @@ func (m *managedCluster) agentConfig(t *testing.T, name string, rules ...rbacv1.
 	m.clusterRole(t, name, nil, rules...)
 	m.clusterBinding(t, name, name, accountSubject(types.NamespacedName{Namespace: "open-cluster-management-agent", Name: name}))
 	client := kubernetes.NewForConfigOrDie(config).AuthorizationV1()
-	eventually(t, "the API server has the permission of "+name, func() error {
+	await.Eventually(t, "the API server has the permission of "+name, func() error {
 		review, err := client.SelfSubjectRulesReviews().Create(t.Context(), &authorizationv1.SelfSubjectRulesReview{
 			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: metav1.NamespaceDefault},
 		}, metav1.CreateOptions{})
@@ -228,7 +229,7 @@ func (s *space) everything() []accessreview.Request {
 func (s *space) settle(want map[types.NamespacedName][]accessreview.Request) {
 	s.t.Helper()
 	for _, account := range []types.NamespacedName{s.alice, s.bob} {
-		eventually(s.t, "the decisions for "+account.String()+" are as wanted and cached", func() error {
+		await.Eventually(s.t, "the decisions for "+account.String()+" are as wanted and cached", func() error {
 			before := 0
 			for _, request := range s.everything() {
 				before += s.reviews(account, request)
@@ -270,7 +271,7 @@ func (s *space) happens(what func(), concerned map[types.NamespacedName][]access
 	}
 	what()
 	for account := range concerned {
-		eventually(s.t, account.String()+" is notified", func() error {
+		await.Eventually(s.t, account.String()+" is notified", func() error {
 			if s.notified.count(account) == notified[account] {
 				return errors.New("no notification")
 			}
@@ -327,7 +328,7 @@ func testRules(t *testing.T, m *managedCluster) {
 	notified := s.notified.count(s.alice)
 	readerRole(s)
 	s.binding(t, s.namespace, "binding", "ClusterRole", s.namespace, groupSubject("system:serviceaccounts:"+s.namespace))
-	eventually(t, "the account has the rule, and is notified", func() error {
+	await.Eventually(t, "the account has the rule, and is notified", func() error {
 		rules, err := near()
 		if err != nil || len(rules) != 1 {
 			return fmt.Errorf("Rules() = %v, %v, want one rule", rules, err)
@@ -342,7 +343,7 @@ func testRules(t *testing.T, m *managedCluster) {
 		t.Errorf("RoleRules() of a missing role = %v, %t, %v, want none, false, nil", rules, known, err)
 	}
 	s.role(t, s.namespace, "role", rule("get", "", "configmaps"))
-	eventually(t, "RoleRules returns the rules of the new role, and the account is notified", func() error {
+	await.Eventually(t, "RoleRules returns the rules of the new role, and the account is notified", func() error {
 		rules, known, err := m.reviewer.RoleRules(t.Context(), s.bob, ref, s.namespace)
 		if err != nil || !known || len(rules) != 1 {
 			return fmt.Errorf("RoleRules() = %v, %t, %v, want one rule, true, nil", rules, known, err)
@@ -383,7 +384,7 @@ func testForbidden(t *testing.T, m *managedCluster) {
 
 	m.clusterRole(t, "seeing", nil, rbacv1.PolicyRule{Verbs: []string{"list", "watch"}, APIGroups: []string{rbacv1.GroupName}, Resources: []string{"*"}})
 	m.clusterBinding(t, "seeing", "seeing", accountSubject(types.NamespacedName{Namespace: "open-cluster-management-agent", Name: "blind"}))
-	eventually(t, "Rules succeeds with the new permission of the agent", func() error {
+	await.Eventually(t, "Rules succeeds with the new permission of the agent", func() error {
 		_, err := reviewer.Rules(t.Context(), s.alice, s.namespace)
 		return err
 	})
@@ -398,7 +399,7 @@ func testLazy(t *testing.T, m *managedCluster) {
 		defer close(done)
 		reviewer.Run(ctx, func(types.NamespacedName) {})
 	}()
-	eventually(t, "the second Reviewer runs", func() error {
+	await.Eventually(t, "the second Reviewer runs", func() error {
 		if n := goroutines("accessreview.(*Reviewer).Run("); n != 2 {
 			return fmt.Errorf("Reviewers running = %d, want 2", n)
 		}
@@ -410,7 +411,7 @@ func testLazy(t *testing.T, m *managedCluster) {
 	if _, err := reviewer.Review(t.Context(), s.alice, []accessreview.Request{s.get}, 0); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the Reviewer watches RBAC", func() error {
+	await.Eventually(t, "the Reviewer watches RBAC", func() error {
 		if n := goroutines(watch) - before; n != 4 {
 			return fmt.Errorf("watched kinds = %d, want 4", n)
 		}

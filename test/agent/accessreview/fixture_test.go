@@ -1,31 +1,11 @@
 package accessreview_test
 
 import (
-	"context"
 	"sync"
-	"testing"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 )
-
-// patience is the timeout of every wait in the tests.
-const patience = time.Minute
-
-// eventually polls until check returns nil.
-func eventually(t *testing.T, what string, check func() error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting until %s: %v (last: %v)", what, err, last)
-	}
-}
 
 // notified counts the notifications of each account.
 type notified struct {

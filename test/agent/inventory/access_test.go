@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,13 +25,14 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/inventory"
 	reports "open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 	"open-cluster-management.io/hub-apiserver/test/accesstest"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
 // TestAccess checks that the RBAC of a cluster reaches the index of the hub.
 func TestAccess(t *testing.T) {
-	m := newManaged(t)
+	m := framework.Must(sharedManaged())(t)
 	for name, engine := range accesstest.Engines {
 		t.Run(name, func(t *testing.T) {
 			for _, test := range []struct {
@@ -208,7 +210,7 @@ func post(t *testing.T, hub *accesstest.Hub, cluster string, report reports.Sync
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &http.Client{Timeout: patience}
+	client := &http.Client{Timeout: await.Patience}
 	answer, err := client.Post(hub.Config().Host+"/namespaces/"+cluster+"/inventories/"+cluster+"/sync", "application/json", strings.NewReader(string(body)))
 	if err != nil {
 		t.Fatal(err)
@@ -284,7 +286,7 @@ func testAccessHostile(t *testing.T, m *managed, hub *accesstest.Hub) {
 func testAccessNotAnnounced(t *testing.T, m *managed) {
 	hub := newEndpoint(t, "c1")
 	m.run(t, "c1", hub, inventory.Configuration{})
-	eventually(t, "the ClusterRole view is reported", func() error {
+	await.Eventually(t, "the ClusterRole view is reported", func() error {
 		if uid, _ := hub.find("ClusterRole", "view"); uid == "" {
 			return errors.New("it is not reported")
 		}
@@ -306,6 +308,8 @@ func TestAccessOtherAuthorizers(t *testing.T) {
 	if err := os.WriteFile(policy, []byte(`{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"carol","namespace":"*","resource":"secrets","apiGroup":"*","readonly":true}}`+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	cluster := framework.OwnCluster(t, localhub.ClusterOptions{Name: "managed"})
+	args := cluster.APIServer.Args
 	for _, test := range []struct {
 		name string
 		args []string
@@ -317,7 +321,10 @@ func TestAccessOtherAuthorizers(t *testing.T) {
 		{"AlwaysAllow", []string{"--authorization-mode=AlwaysAllow"}, "anybody"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			cluster := framework.OwnCluster(t, localhub.ClusterOptions{Name: "managed", APIServerArgs: test.args})
+			cluster.APIServer.Args = slices.Concat(args, test.args)
+			if err := cluster.APIServer.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 			m := &managed{config: cluster.AdminConfig(), kube: framework.Must(kubernetes.NewForConfig(cluster.AdminConfig()))(t)}
 			if test.allowed != "" {
 				review := framework.Must(m.kube.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{

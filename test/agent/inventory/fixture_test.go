@@ -4,17 +4,19 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/inventory"
+	"open-cluster-management.io/hub-apiserver/test/await"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -26,9 +28,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// patience is the timeout of every wait in the tests.
-const patience = time.Minute
-
 // managed is a real cluster.
 type managed struct {
 	config  *rest.Config
@@ -36,27 +35,37 @@ type managed struct {
 	dynamic dynamic.Interface
 }
 
-func newManaged(t testing.TB) *managed {
-	t.Helper()
-	cluster := framework.OwnCluster(t, localhub.ClusterOptions{Name: "managed"})
-	var err error
+func TestMain(m *testing.M) { os.Exit(framework.RunReserved(m, 1, 1)) }
+
+// sharedManaged starts the cluster that the tests share, at the first call.
+var sharedManaged = sync.OnceValues(func() (*managed, error) {
+	dir, err := framework.TempDir()
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := localhub.NewCluster(localhub.ClusterOptions{Name: "managed", Dir: dir, NoFsync: true})
+	if err != nil {
+		return nil, err
+	}
+	framework.StopAtEnd(func(context.Context) error { return cluster.Kill() })
+	if err := cluster.Start(context.Background()); err != nil {
+		return nil, err
+	}
 	m := &managed{config: rest.CopyConfig(cluster.AdminConfig())}
 	m.config.QPS, m.config.Burst = -1, 0
 	if m.kube, err = kubernetes.NewForConfig(m.config); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	if m.dynamic, err = dynamic.NewForConfig(m.config); err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
+	m.dynamic, err = dynamic.NewForConfig(m.config)
+	return m, err
+})
 
 // quick returns a timing with short intervals.
 func quick() inventory.Timing {
 	return inventory.Timing{
-		Settle: 10 * time.Millisecond, Interval: 50 * time.Millisecond, Jitter: 0.1, Heartbeat: patience,
+		Settle: 10 * time.Millisecond, Interval: 50 * time.Millisecond, Jitter: 0.1, Heartbeat: await.Patience,
 		Retry: 50 * time.Millisecond, MaxRetry: 200 * time.Millisecond, Absent: 50 * time.Millisecond, MaxAbsent: 200 * time.Millisecond,
-		Discover: patience, Patience: patience,
+		Discover: await.Patience, Patience: await.Patience,
 	}
 }
 
@@ -103,25 +112,12 @@ func (m *managed) runTimed(t testing.TB, cluster string, hub *endpoint, configur
 			if err != nil {
 				t.Errorf("Run() of the controller = %v, want nil", err)
 			}
-		case <-time.After(patience):
+		case <-time.After(await.Patience):
 			t.Error("Run() of the controller did not return after its context was canceled")
 		}
 	}
 	t.Cleanup(stop)
 	return c, stop
-}
-
-// eventually polls until check returns nil.
-func eventually(t testing.TB, what string, check func() error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting until %s: %v (last: %v)", what, err, last)
-	}
 }
 
 // apply creates objects and writes their status if they have one. It returns their UIDs by name. NS is
@@ -172,7 +168,7 @@ func v1of(group, plural string) schema.GroupVersionResource {
 // has waits until the hub has an object with certain properties.
 func (e *endpoint) has(t testing.TB, kind, name string, want map[string]any) {
 	t.Helper()
-	eventually(t, "the hub has "+kind+" "+name, func() error {
+	await.Eventually(t, "the hub has "+kind+" "+name, func() error {
 		_, got := e.find(kind, name)
 		if got == nil {
 			return fmt.Errorf("the hub has no such object")
@@ -189,7 +185,7 @@ func (e *endpoint) has(t testing.TB, kind, name string, want map[string]any) {
 // lacks waits until the hub has no object of a kind and name.
 func (e *endpoint) lacks(t testing.TB, kind, name string) {
 	t.Helper()
-	eventually(t, "the hub has no "+kind+" "+name, func() error {
+	await.Eventually(t, "the hub has no "+kind+" "+name, func() error {
 		if uid, _ := e.find(kind, name); uid != "" {
 			return fmt.Errorf("the hub has it with UID %s", uid)
 		}
@@ -200,7 +196,7 @@ func (e *endpoint) lacks(t testing.TB, kind, name string) {
 // relates waits until the hub has some edges and does not have others.
 func (e *endpoint) relates(t testing.TB, want, not []string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("the hub has the edges %q and not %q", want, not), func() error {
+	await.Eventually(t, fmt.Sprintf("the hub has the edges %q and not %q", want, not), func() error {
 		got := e.relations()
 		for _, edge := range want {
 			if !got[edge] {
@@ -220,7 +216,7 @@ func (e *endpoint) relates(t testing.TB, want, not []string) {
 // no pending changes.
 func (e *endpoint) agrees(t testing.TB, c *inventory.Controller) {
 	t.Helper()
-	eventually(t, "the hub has as many objects and edges as the agent", func() error {
+	await.Eventually(t, "the hub has as many objects and edges as the agent", func() error {
 		backlog := c.Backlog()
 		e.mu.Lock()
 		defer e.mu.Unlock()

@@ -13,10 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/inventory"
+	"open-cluster-management.io/hub-apiserver/test/await"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
 func TestInventory(t *testing.T) {
-	m := newManaged(t)
+	m := framework.Must(sharedManaged())(t)
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, *managed)
@@ -161,7 +163,7 @@ func testCustomResources(t *testing.T, m *managed) {
 	hub.agrees(t, c)
 	definitions := v1of("apiextensions.k8s.io", "customresourcedefinitions")
 	m.apply(t, ns, definitions, widgets)
-	eventually(t, "widgets are served", func() error {
+	await.Eventually(t, "widgets are served", func() error {
 		_, err := m.dynamic.Resource(v1of("example.com", "widgets")).List(t.Context(), metav1.ListOptions{})
 		return err
 	})
@@ -190,7 +192,7 @@ func testEdges(t *testing.T, m *managed) {
 	hub.agrees(t, c)
 	var full int
 	lock(hub, func() { full = hub.full })
-	eventually(t, "ServiceAccount default, which Pods require, exists", func() error {
+	await.Eventually(t, "ServiceAccount default, which Pods require, exists", func() error {
 		_, err := m.kube.CoreV1().ServiceAccounts(ns).Get(t.Context(), "default", metav1.GetOptions{})
 		return err
 	})
@@ -314,7 +316,7 @@ func testRetry(t *testing.T, m *managed) {
 		}
 		var asked int
 		lock(hub, func() { asked = hub.asked })
-		eventually(t, "the agent has sent 2 more reports", func() error {
+		await.Eventually(t, "the agent has sent 2 more reports", func() error {
 			hub.mu.Lock()
 			defer hub.mu.Unlock()
 			if hub.asked < asked+2 {
@@ -354,7 +356,7 @@ func testOutage(t *testing.T, m *managed) {
 		}
 	}
 	m.apply(t, ns, v1("configmaps"), `{apiVersion: v1, kind: ConfigMap, metadata: {name: new, namespace: NS}}`)
-	eventually(t, "the backlog contains all changes", func() error {
+	await.Eventually(t, "the backlog contains all changes", func() error {
 		if backlog := c.Backlog(); backlog.Objects != objects || backlog.Changed < 2 || backlog.Deleted > 50 {
 			return fmt.Errorf("Backlog() = %+v, want %d objects, 2 of them changed, and at most 50 deleted", backlog, objects)
 		}
@@ -396,7 +398,7 @@ func testNotServed(t *testing.T, m *managed) {
 			return true
 		})
 		c, stop := m.run(t, "c1", hub, inventory.Configuration{})
-		eventually(t, "3 reports were rejected and Unserved returns true", func() error {
+		await.Eventually(t, "3 reports were rejected and Unserved returns true", func() error {
 			hub.mu.Lock()
 			defer hub.mu.Unlock()
 			if hub.refused < 3 || !c.Unserved() {

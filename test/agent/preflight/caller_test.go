@@ -8,6 +8,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 const (
@@ -97,7 +98,7 @@ func TestReviewRequiresAPIServices(t *testing.T) {
 		t.Errorf("Admit() = %q, want a refusal with the rule about apiservices", refusal.Manifests[0])
 	}
 	allow(`{apiGroups: [apiregistration.k8s.io], resources: [apiservices], verbs: [get]}`)
-	f.eventually("the ManifestWork is admitted", func() error {
+	await.Eventually(f, "the ManifestWork is admitted", func() error {
 		_, err := f.executors(preflight.Review, config).Admit(t.Context(), f.request(workv1.UpdateStrategyTypeUpdate, customObject))
 		return err
 	})

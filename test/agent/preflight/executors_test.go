@@ -26,6 +26,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 const (
@@ -224,7 +225,7 @@ func TestOneDenialPreventsAll(t *testing.T) {
 					f.allow(namespace, rule)
 				}
 			}
-			f.eventually("the ManifestWork is admitted with the granted rules", func() error {
+			await.Eventually(f, "the ManifestWork is admitted with the granted rules", func() error {
 				_, err := executors.Admit(t.Context(), request)
 				return err
 			})
@@ -397,7 +398,7 @@ func TestAgentWithoutReviews(t *testing.T) {
 		t.Errorf("Admit() = %v, want a refusal with a mention of bindings", again)
 	}
 	allow(rules[1])
-	f.eventually("the ManifestWork is admitted with the granted rules", func() error {
+	await.Eventually(f, "the ManifestWork is admitted with the granted rules", func() error {
 		_, err := executors.Admit(t.Context(), request)
 		return err
 	})
@@ -490,7 +491,7 @@ func TestGrantAndRevocationAreNotified(t *testing.T) {
 	f.allow(f.namespace, writeConfig, getPods, `{apiGroups: [rbac.authorization.k8s.io], resources: [rolebindings], verbs: ["*"]}`)
 	notified := func(what string, before int) {
 		t.Helper()
-		f.eventually("the change is notified: "+what, func() error {
+		await.Eventually(f, "the change is notified: "+what, func() error {
 			if f.changed.of(f.executor) <= before {
 				return errors.New("no notification")
 			}
@@ -498,7 +499,7 @@ func TestGrantAndRevocationAreNotified(t *testing.T) {
 		})
 	}
 	notified("the executor has more permissions", 0)
-	f.eventually("the ManifestWork is admitted", func() error { _, err := executors.Admit(t.Context(), request); return err })
+	await.Eventually(f, "the ManifestWork is admitted", func() error { _, err := executors.Admit(t.Context(), request); return err })
 
 	before := f.changed.of(f.executor)
 	if err := f.kube.RbacV1().RoleBindings(f.namespace).Delete(t.Context(), f.namespace+"-held-1", metav1.DeleteOptions{}); err != nil {
@@ -506,7 +507,7 @@ func TestGrantAndRevocationAreNotified(t *testing.T) {
 	}
 	notified("the executor has fewer permissions", before)
 	var refusal *work.Refusal
-	f.eventually("the ManifestWork is refused", func() error {
+	await.Eventually(f, "the ManifestWork is refused", func() error {
 		if _, err := executors.Admit(t.Context(), request); !errors.As(err, &refusal) {
 			return fmt.Errorf("Admit() = %v, want a refusal", err)
 		}
@@ -523,7 +524,7 @@ func TestGrantAndRevocationAreNotified(t *testing.T) {
 		t.Fatal(err)
 	}
 	notified("the bound role grants more", before)
-	f.eventually("the binding is refused", func() error {
+	await.Eventually(f, "the binding is refused", func() error {
 		if _, err := executors.Admit(t.Context(), request); !errors.As(err, &refusal) || refusal.Manifests[1] == "" {
 			return fmt.Errorf("Admit() = %v, want a refusal of manifest 1", err)
 		}
@@ -562,7 +563,7 @@ func TestRefusalDisclosesNoRoles(t *testing.T) {
 	}
 	// The API server also discloses the rules to users with permission to write the binding.
 	f.allow(f.namespace, `{apiGroups: [rbac.authorization.k8s.io], resources: [rolebindings], verbs: ["*"]}`)
-	f.eventually("the message contains the missing rule", func() error {
+	await.Eventually(f, "the message contains the missing rule", func() error {
 		if got := message(binding("there")); !strings.Contains(got, "undisclosed") {
 			return errors.New("message = " + got)
 		}

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -30,11 +29,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
-
-// patience is the timeout of every wait in the tests.
-const patience = time.Minute
 
 var (
 	// managed is a real cluster that all tests share.
@@ -51,6 +48,10 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	if err := localhub.ReserveShared(context.Background(), 1, 0); err != nil {
+		log.Print(err)
+		return 1
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	if managed, err = localhub.NewCluster(localhub.ClusterOptions{Name: "managed", Dir: dir, NoFsync: true, NoControllerManager: true}); err != nil {
@@ -58,7 +59,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() {
-		if err := managed.Stop(context.Background()); err != nil {
+		if err := managed.Kill(); err != nil {
 			log.Print(err)
 		}
 	}()
@@ -166,7 +167,7 @@ func (f *fixture) grant(subject rbacv1.Subject, user string, groups []string, h 
 	if len(h.rule.ResourceNames) > 0 {
 		attributes.Name = h.rule.ResourceNames[0]
 	}
-	f.eventually("the API server allows "+h.rule.String(), func() error {
+	await.Eventually(f, "the API server allows "+h.rule.String(), func() error {
 		review, err := f.kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 			Spec: authorizationv1.SubjectAccessReviewSpec{User: user, Groups: groups, ResourceAttributes: attributes}}, metav1.CreateOptions{})
 		if err == nil && !review.Status.Allowed {
@@ -174,18 +175,6 @@ func (f *fixture) grant(subject rbacv1.Subject, user string, groups []string, h 
 		}
 		return err
 	})
-}
-
-func (f *fixture) eventually(what string, check func() error) {
-	f.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(f.Context(), 10*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == nil, nil
-	})
-	if err != nil {
-		f.Fatalf("waiting until %s: %v (last: %v)", what, err, last)
-	}
 }
 
 func ruleOf(f *fixture, text string) rbacv1.PolicyRule {
@@ -295,7 +284,7 @@ func (f *fixture) reviewed(mode preflight.Mode, config *rest.Config, wrap func(p
 		cancel()
 		select {
 		case <-done:
-		case <-time.After(patience):
+		case <-time.After(await.Patience):
 			f.Error("Run() of the Executors did not return after its context was canceled")
 		}
 	})

@@ -33,12 +33,13 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
 	"open-cluster-management.io/hub-apiserver/pkg/registration/awsirsa"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// eventually waits until check returns nil.
-var eventually = framework.Eventually
+// eventually is await.Eventually.
+var eventually = await.Eventually[func(context.Context) error]
 
 // realHub is a Kubernetes control plane that stores ManagedClusters, ManifestWorks and registrations
 // as custom resources.

@@ -17,6 +17,7 @@ import (
 
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/registration/csr"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // TestApprover checks that agents get only the certificates that they are allowed to have. A real
@@ -42,7 +43,7 @@ func TestApprover(t *testing.T) {
 		h.decide(t, "cluster1", true, time.Now())
 		agent := h.issued(t, first, "the cluster was accepted by")
 		expectUser(t, agent, identityPrefix+"cluster1:agent1", identityPrefix+"cluster1", allGroup)
-		eventually(t, "the registration contains the agent", func() error {
+		await.Eventually(t, "the registration contains the agent", func() error {
 			if agents := h.agents(t, "cluster1"); !slices.Equal(agents, []string{"agent1"}) {
 				return fmt.Errorf("agents = %q, want agent1", agents)
 			}
@@ -63,7 +64,7 @@ func TestApprover(t *testing.T) {
 		h.grant(t, "cluster1", []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: identityPrefix + "cluster1"}}, rbacv1.PolicyRule{
 			APIGroups: []string{registerv1alpha1.GroupName}, Resources: []string{"managedclusters/clientcertificates"}, ResourceNames: []string{"cluster1"}, Verbs: []string{"renew"},
 		})
-		eventually(t, "the approver approves the renewal", func() error {
+		await.Eventually(t, "the approver approves the renewal", func() error {
 			_, err := h.approver.ApprovePending(t.Context(), "cluster1")
 			if isPending(h.request(t, renewal)) {
 				return errors.Join(errors.New("the renewal is pending"), err)
@@ -109,7 +110,7 @@ func TestApprover(t *testing.T) {
 		h.decide(t, "late", true, longAgo)
 		h.stillPending(t, "late", h.ask(t, account, "late", "agent0"))
 		h.issued(t, h.ask(t, bootstrap, "late", "agent1"), "none of its agents has a certificate")
-		eventually(t, "the registration contains the agent", func() error {
+		await.Eventually(t, "the registration contains the agent", func() error {
 			if agents := h.agents(t, "late"); !slices.Equal(agents, []string{"agent1"}) {
 				return fmt.Errorf("agents = %q, want agent1", agents)
 			}
@@ -131,7 +132,7 @@ func TestApprover(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.issued(t, a, byHand)
-		eventually(t, "the registration contains the agent", func() error {
+		await.Eventually(t, "the registration contains the agent", func() error {
 			if agents := h.agents(t, "hand"); !slices.Equal(agents, []string{"agent1"}) {
 				return fmt.Errorf("agents = %q, want agent1", agents)
 			}
@@ -225,7 +226,7 @@ func (h *hub) flood(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the requests above the limit are deleted", func() error {
+	await.Eventually(t, "the requests above the limit are deleted", func() error {
 		all, err := requests.List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err

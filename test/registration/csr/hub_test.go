@@ -2,7 +2,6 @@ package csr_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -29,11 +27,10 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
 	"open-cluster-management.io/hub-apiserver/pkg/registration/csr"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
-
-const patience = time.Minute
 
 var registrations = registerv1alpha1.SchemeGroupVersion.WithResource("managedclusters")
 
@@ -215,17 +212,6 @@ func (h *hub) request(t *testing.T, a asked) *certificatesv1.CertificateSigningR
 	return request
 }
 
-func eventually(t *testing.T, what string, check func() error) {
-	t.Helper()
-	var last error
-	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == nil, nil
-	}); err != nil {
-		t.Fatalf("waiting until %s: %v", what, errors.Join(err, last))
-	}
-}
-
 // byHand is the message of an approval by an administrator.
 const byHand = "by hand"
 
@@ -234,7 +220,7 @@ const byHand = "by hand"
 func (h *hub) issued(t *testing.T, a asked, because string) *rest.Config {
 	t.Helper()
 	config := h.AnonymousConfig()
-	eventually(t, "CertificateSigningRequest "+a.name+" has a certificate", func() error {
+	await.Eventually(t, "CertificateSigningRequest "+a.name+" has a certificate", func() error {
 		request := h.request(t, a)
 		if len(request.Status.Certificate) == 0 {
 			return fmt.Errorf("conditions = %v", request.Status.Conditions)
@@ -262,7 +248,7 @@ func (h *hub) stillPending(t *testing.T, cluster string, a asked) {
 
 func (h *hub) expectDenied(t *testing.T, a asked, reason string) {
 	t.Helper()
-	eventually(t, "CertificateSigningRequest "+a.name+" is denied for "+reason, func() error {
+	await.Eventually(t, "CertificateSigningRequest "+a.name+" is denied for "+reason, func() error {
 		request := h.request(t, a)
 		if denial := condition(request, certificatesv1.CertificateDenied); denial == nil || denial.Reason != reason || denial.Message == "" {
 			return fmt.Errorf("conditions = %v", request.Status.Conditions)

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/postgres"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/postgrestest"
 )
 
@@ -134,13 +134,10 @@ func TestCancelledSearch(t *testing.T) {
 	if err := <-ended; err == nil || errors.Is(err, search.ErrUnavailable) {
 		t.Errorf("Search() with a context that has ended: error = %v, want an error other than ErrUnavailable", err)
 	}
-	err = wait.PollUntilContextCancel(within(t), 10*time.Millisecond, true, func(context.Context) (bool, error) {
+	await.True(t, "the database has ended the search", func() bool {
 		return query1[int](t, dsn, `SELECT count(*) FROM pg_stat_activity
-			WHERE datname = current_database() AND application_name = 'hub-apiserver' AND wait_event_type = 'Lock'`) == 0, nil
+			WHERE datname = current_database() AND application_name = 'hub-apiserver' AND wait_event_type = 'Lock'`) == 0
 	})
-	if err != nil {
-		t.Errorf("waiting until the database has ended the search: %v", err)
-	}
 }
 
 // TestStatementTimeout checks that a statement timeout is not reported as an unavailable database: its cause is the

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/postgres"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/postgrestest"
 )
 
@@ -41,13 +41,10 @@ func hold(t *testing.T, dsn, statement string) (release func()) {
 // blocked waits until as many connections of an engine wait for a lock.
 func blocked(t *testing.T, dsn string, connections int) {
 	t.Helper()
-	err := wait.PollUntilContextCancel(within(t), 10*time.Millisecond, true, func(context.Context) (bool, error) {
+	await.True(t, fmt.Sprintf("%d connections wait for a lock", connections), func() bool {
 		return query1[int](t, dsn, `SELECT count(*) FROM pg_stat_activity
-			WHERE datname = current_database() AND application_name = 'hub-apiserver' AND wait_event_type = 'Lock'`) >= connections, nil
+			WHERE datname = current_database() AND application_name = 'hub-apiserver' AND wait_event_type = 'Lock'`) >= connections
 	})
-	if err != nil {
-		t.Fatalf("waiting until %d connections wait for a lock: %v", connections, err)
-	}
 }
 
 func small(cluster string) *search.Report {

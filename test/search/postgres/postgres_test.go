@@ -21,10 +21,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/postgres"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/postgrestest"
 )
-
-const testTimeout = time.Minute
 
 // nasty contains texts with a special meaning in SQL, LIKE, arrays, JSON or PostgreSQL.
 var nasty = []string{
@@ -35,7 +34,7 @@ var nasty = []string{
 
 func within(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -418,14 +417,14 @@ func TestReconnects(t *testing.T) {
 	engine := open(t, postgres.Options{DSN: dsn, PollInterval: 20 * time.Millisecond})
 	mustApply(t, engine, &search.Report{Cluster: "c1", Full: true, Time: time.Now(), Put: []search.Resource{resource("c1", "a", text("name", "x"))}})
 	query1[int](t, dsn, "SELECT count(pg_terminate_backend(pid))::int FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
-	err := wait.PollUntilContextCancel(within(t), 10*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		if engine.Ping(ctx) != nil {
-			return false, nil
+	await.Eventually(t, "a search succeeds after the connections were killed", func(ctx context.Context) error {
+		if err := engine.Ping(ctx); err != nil {
+			return err
 		}
 		result, err := engine.Search(ctx, visibility.Everything(), &search.Request{})
-		return err == nil && result.Count == 1, nil
+		if err == nil && result.Count != 1 {
+			err = fmt.Errorf("count = %d, want 1", result.Count)
+		}
+		return err
 	})
-	if err != nil {
-		t.Fatalf("waiting for a search to succeed after the connections were killed: %v", err)
-	}
 }

@@ -1,20 +1,19 @@
 package postgres_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"syscall"
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/postgres"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/postgrestest"
 )
 
@@ -50,28 +49,20 @@ func (r *replicated) finds(t *testing.T, scope visibility.Scope, name string) bo
 	return result.Count > 0
 }
 
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	err := wait.PollUntilContextCancel(within(t), 20*time.Millisecond, true, func(context.Context) (bool, error) { return condition(), nil })
-	if err != nil {
-		t.Fatalf("waiting until %s: %v", what, err)
-	}
-}
-
 // pause stops the replica from replaying when it contains all earlier reports. It reports a resource, and waits until the
 // replica answers, which does not contain it.
 func (r *replicated) pause(t *testing.T, name string) {
 	t.Helper()
 	position := query1[string](t, r.primary.DSN, "SELECT pg_current_wal_lsn()::text")
-	eventually(t, "the replica has replayed the earlier reports", func() bool {
+	await.True(t, "the replica has replayed the earlier reports", func() bool {
 		return query1[bool](t, r.replica.DSN, "SELECT pg_last_wal_replay_lsn() >= '"+position+"'::pg_lsn")
 	})
 	query1[any](t, r.replica.DSN, "SELECT true FROM pg_wal_replay_pause()")
-	eventually(t, "the replay is paused", func() bool {
+	await.True(t, "the replay is paused", func() bool {
 		return query1[string](t, r.replica.DSN, "SELECT pg_get_wal_replay_pause_state()") == "paused"
 	})
 	r.report(t, name)
-	eventually(t, "the replica answers searches", func() bool { return !r.finds(t, visibility.Everything(), name) })
+	await.True(t, "the replica answers searches", func() bool { return !r.finds(t, visibility.Everything(), name) })
 }
 
 // TestReplicaAnswersSearches checks which reads a replica answers, in which scope, and that it is replaced by the
@@ -108,7 +99,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: dana}]
 	eve := visibilitytest.Scope(t, policy, &user.DefaultInfo{Name: "eve"})
 	r.pause(t, "b")
 	// The primary answers while a check of the replica takes too long.
-	eventually(t, "the paused replica finds only the earlier resource for dana", func() bool {
+	await.True(t, "the paused replica finds only the earlier resource for dana", func() bool {
 		return r.finds(t, dana, "a") && !r.finds(t, dana, "b")
 	})
 	if r.finds(t, eve, "a") || r.finds(t, eve, "b") {
@@ -125,7 +116,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: dana}]
 		t.Errorf("Version() = %d, %v, want 2", version, err)
 	}
 	query1[any](t, r.replica.DSN, "SELECT true FROM pg_wal_replay_resume()")
-	eventually(t, "the replica has replayed the report", func() bool { return r.finds(t, dana, "b") })
+	await.True(t, "the replica has replayed the report", func() bool { return r.finds(t, dana, "b") })
 	ignoresReplicas()
 
 	// Nobody gets an error or an endless search from a replica that stops or dies.
@@ -134,7 +125,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: dana}]
 		if err := r.replica.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the primary answers for the "+what+" replica", func() bool { return r.finds(t, dana, what) })
+		await.True(t, "the primary answers for the "+what+" replica", func() bool { return r.finds(t, dana, what) })
 		if signal == syscall.SIGSTOP {
 			if err := r.replica.Signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)
@@ -152,7 +143,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: dana}]
 	query1[bool](t, r.replica.DSN, "SELECT pg_promote()")
 	query1[int](t, r.replica.DSN, "WITH gone AS (DELETE FROM hub_search.resources RETURNING 1) SELECT count(*) FROM gone")
 	r.report(t, "after")
-	eventually(t, "the primary answers for the promoted server", func() bool { return r.finds(t, dana, "after") })
+	await.True(t, "the primary answers for the promoted server", func() bool { return r.finds(t, dana, "after") })
 	for range 20 {
 		if !r.finds(t, dana, "after") || !r.finds(t, dana, "a") {
 			t.Fatal("a search after the promotion does not find the resources of the primary")

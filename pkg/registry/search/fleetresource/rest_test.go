@@ -24,6 +24,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/embedded"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 	"open-cluster-management.io/hub-apiserver/pkg/search/serving"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // everyone grants every caller the Scope of all resources.
@@ -224,7 +225,7 @@ func TestWatchReleasesItsSeat(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for waiting, timeout := true, time.After(time.Minute); waiting; {
+		for waiting, timeout := true, time.After(await.Patience); waiting; {
 			select {
 			case <-eventStream.ResultChan():
 			case <-initialized:

@@ -1,7 +1,6 @@
 package fleetresource
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -11,13 +10,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 	searchwatch "open-cluster-management.io/hub-apiserver/pkg/search/watch"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // largeResource is the approximate size of the properties of a resource of reportLarge.
@@ -75,12 +74,7 @@ func heap() int64 {
 // full waits until the watch waits for its client.
 func full(t *testing.T, stream watch.Interface) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		return len(stream.ResultChan()) == cap(stream.ResultChan()), nil
-	})
-	if err != nil {
-		t.Fatal("timeout waiting for a watch whose client does not read")
-	}
+	await.True(t, "the watch waits for its client", func() bool { return len(stream.ResultChan()) == cap(stream.ResultChan()) })
 }
 
 // TestUnreadWatchesAreCounted checks that the metric contains the memory of watches whose clients do not read, both of
