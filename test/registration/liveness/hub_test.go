@@ -59,7 +59,7 @@ func TestLivenessOnAHub(t *testing.T) {
 	running.Go(func() { controller.Run(ctx) })
 
 	clusters := server.ClusterV1().ManagedClusters()
-	_, err = clusters.Create(t.Context(), &clusterv1.ManagedCluster{
+	_, err := clusters.Create(t.Context(), &clusterv1.ManagedCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "cluster1"},
 		Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true, Taints: []clusterv1.Taint{
 			{Key: "example.com/maintenance", Effect: clusterv1.TaintEffectNoSelect},
