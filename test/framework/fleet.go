@@ -278,13 +278,8 @@ func (f *Fleet) SilentCluster(t *testing.T) string {
 	if err := localhub.JoinCluster(t.Context(), f.Hub, name); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx := context.WithoutCancel(t.Context())
-		// The server also deletes its namespace.
-		if err := f.OCM.ClusterV1().ManagedClusters().Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			t.Error(err)
-		}
-	})
+	// The server also deletes its namespace.
+	deleteLater(t, f.OCM.ClusterV1().ManagedClusters().Delete, name)
 	return name
 }
 

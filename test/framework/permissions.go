@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -84,12 +83,7 @@ func CreatePermission(t *testing.T, client versioned.Interface, cp *rbacv1alpha1
 // DeletePermissionLater deletes a ClusterPermission, if it exists, at the end of the test.
 func DeletePermissionLater(t *testing.T, client versioned.Interface, namespace, name string) {
 	t.Helper()
-	t.Cleanup(func() {
-		err := client.RbacV1alpha1().ClusterPermissions(namespace).Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			t.Error(err)
-		}
-	})
+	deleteLater(t, client.RbacV1alpha1().ClusterPermissions(namespace).Delete, name)
 }
 
 // GetPermission returns a ClusterPermission in the namespace Cluster1.

@@ -170,20 +170,11 @@ func startBroken(t *testing.T, hub *localhub.Cluster, defect broken.Defect) *loc
 		t.Fatal(err)
 	}
 	name := string(defect)
-	etcd := framework.Must(localhub.NewEtcd(name+" etcd", filepath.Join(dir, "etcd"), localhub.BinDir(), filepath.Join(dir, "logs", "etcd.log"), false))(t)
-	framework.StopLater(t, etcd.Stop)
-	if err := etcd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	server := framework.Must(localhub.NewAPIServer(localhub.APIServerOptions{
+	etcd := framework.OwnEtcd(t, "etcd", dir)
+	return framework.OwnServer(t, localhub.APIServerOptions{
 		Hub: hub, Name: name, Dir: filepath.Join(dir, "server"), BinDir: bin, Granted: true, EtcdServers: []string{etcd.Endpoint},
 		// Sockets have short paths.
 		Env:  []string{defectVariable + "=" + name, "TMPDIR=" + bin},
 		Args: []string{"--search-engine=none", "--leader-elect-resource-name=" + strings.ToLower(name)},
-	}))(t)
-	framework.KillLater(t, server.Kill)
-	if err := server.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return server
+	})
 }

@@ -1,6 +1,7 @@
 package localhub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,18 +73,10 @@ type Agent struct {
 
 // NewAgent returns an agent without starting it.
 func NewAgent(opts AgentOptions) (*Agent, error) {
-	if opts.LogDir == "" {
-		opts.LogDir = filepath.Join(opts.Dir, "logs")
-	}
-	if opts.BinDir == "" {
-		opts.BinDir = BinDir()
-	}
-	if opts.ClusterName == "" {
-		opts.ClusterName = opts.Managed.Name
-	}
-	if opts.Namespace == "" {
-		opts.Namespace = AgentNamespace
-	}
+	opts.LogDir = cmp.Or(opts.LogDir, filepath.Join(opts.Dir, "logs"))
+	opts.BinDir = cmp.Or(opts.BinDir, BinDir())
+	opts.ClusterName = cmp.Or(opts.ClusterName, opts.Managed.Name)
+	opts.Namespace = cmp.Or(opts.Namespace, AgentNamespace)
 	path, err := Binary(opts.BinDir, "agent")
 	if err != nil {
 		return nil, err
@@ -231,7 +224,7 @@ func (a *Agent) ExpireIdentity(ctx context.Context, hub *Cluster, expires time.T
 		return err
 	}
 	subject := current[0].Subject
-	secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey], err = hub.pki.client.issueClientUntil(expires, subject.CommonName, subject.Organization)
+	secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey], err = hub.pki.client.issueClient(expires, subject.CommonName, subject.Organization)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package localhub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,18 +82,10 @@ type APIServer struct {
 
 // NewAPIServer returns an apiserver without starting it, and creates its certificates.
 func NewAPIServer(opts APIServerOptions) (*APIServer, error) {
-	if opts.Name == "" {
-		opts.Name = "apiserver"
-	}
-	if opts.PKIDir == "" {
-		opts.PKIDir = filepath.Join(opts.Dir, "pki")
-	}
-	if opts.LogDir == "" {
-		opts.LogDir = filepath.Join(opts.Dir, "logs")
-	}
-	if opts.BinDir == "" {
-		opts.BinDir = BinDir()
-	}
+	opts.Name = cmp.Or(opts.Name, "apiserver")
+	opts.PKIDir = cmp.Or(opts.PKIDir, filepath.Join(opts.Dir, "pki"))
+	opts.LogDir = cmp.Or(opts.LogDir, filepath.Join(opts.Dir, "logs"))
+	opts.BinDir = cmp.Or(opts.BinDir, BinDir())
 	path, err := Binary(opts.BinDir, "apiserver")
 	if err != nil {
 		return nil, err
@@ -117,7 +110,7 @@ func NewAPIServer(opts APIServerOptions) (*APIServer, error) {
 		return nil, err
 	}
 	service := ServerName + "." + HubNamespace + ".svc"
-	certFile, keyFile, err := s.authority.issueServing(dir, opts.Host.address(), service, ServerName+"."+HubNamespace, "localhost")
+	certFile, keyFile, err := s.authority.issueServingUntil(time.Time{}, dir, opts.Host.address(), service, ServerName+"."+HubNamespace, "localhost")
 	if err != nil {
 		return nil, err
 	}

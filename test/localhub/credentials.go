@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -36,7 +37,7 @@ func (c *Cluster) UserConfig(user string, groups ...string) (*rest.Config, error
 	if err != nil {
 		return nil, err
 	}
-	if config.CertData, config.KeyData, err = c.pki.client.issueClient(user, groups); err != nil {
+	if config.CertData, config.KeyData, err = c.pki.client.issueClient(time.Time{}, user, groups); err != nil {
 		return nil, err
 	}
 	return config, nil

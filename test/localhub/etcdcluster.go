@@ -1,6 +1,7 @@
 package localhub
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -65,18 +66,10 @@ type EtcdMember struct {
 
 // NewEtcdCluster returns an etcd cluster without starting it.
 func NewEtcdCluster(opts EtcdClusterOptions) (*EtcdCluster, error) {
-	if opts.Name == "" {
-		opts.Name = "etcd"
-	}
-	if opts.BinDir == "" {
-		opts.BinDir = BinDir()
-	}
-	if opts.LogDir == "" {
-		opts.LogDir = filepath.Join(opts.Dir, "logs")
-	}
-	if opts.Members == 0 {
-		opts.Members = 3
-	}
+	opts.Name = cmp.Or(opts.Name, "etcd")
+	opts.BinDir = cmp.Or(opts.BinDir, BinDir())
+	opts.LogDir = cmp.Or(opts.LogDir, filepath.Join(opts.Dir, "logs"))
+	opts.Members = cmp.Or(opts.Members, 3)
 	if opts.Hosts == nil {
 		opts.Hosts = make([]*Host, opts.Members)
 	}

@@ -1,6 +1,7 @@
 package localhub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,18 +97,10 @@ type Fleet struct {
 
 // NewFleet returns a fleet without starting it.
 func NewFleet(opts FleetOptions) (*Fleet, error) {
-	if opts.LogDir == "" {
-		opts.LogDir = filepath.Join(opts.Dir, "logs")
-	}
-	if opts.BinDir == "" {
-		opts.BinDir = BinDir()
-	}
-	if opts.KubeBinDir == "" {
-		opts.KubeBinDir = opts.BinDir
-	}
-	if opts.HubARN == "" {
-		opts.HubARN = HubARN
-	}
+	opts.LogDir = cmp.Or(opts.LogDir, filepath.Join(opts.Dir, "logs"))
+	opts.BinDir = cmp.Or(opts.BinDir, BinDir())
+	opts.KubeBinDir = cmp.Or(opts.KubeBinDir, opts.BinDir)
+	opts.HubARN = cmp.Or(opts.HubARN, HubARN)
 	if opts.Progress == nil {
 		opts.Progress = func(string, time.Duration) {}
 	}

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
@@ -22,6 +23,20 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
+
+// work returns a ManifestWork that delivers a ConfigMap of the same name.
+func work(name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "work.open-cluster-management.io/v1",
+		"kind":       "ManifestWork",
+		"metadata":   map[string]any{"namespace": "cluster1", "name": name},
+		"spec": map[string]any{"workload": map[string]any{"manifests": []any{map[string]any{
+			"apiVersion": "v1",
+			"kind":       "ConfigMap",
+			"metadata":   map[string]any{"namespace": "default", "name": name},
+		}}}},
+	}}
+}
 
 // registering starts a fleet whose clusters register: cluster1 with csr, cluster2 with aws-irsa.
 func registering(t *testing.T, dir string) (*localhub.Fleet, *fakeaws.Server, *[]string) {
