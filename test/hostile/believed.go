@@ -14,22 +14,17 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
 const (
 	epochAnnotation     = "open-cluster-management.io/hub-epoch"
 	migrationAnnotation = "migration.open-cluster-management.io/"
-	reviewsPath         = "/apis/access.open-cluster-management.io/v1alpha1/fleetsubjectreviews"
 	// namespaceQuota is the default quota of the ClusterNamespaces of a cluster in bytes.
 	namespaceQuota = 32 << 20
-	// shownName is the number of bytes of a name that a review shows.
-	shownName = 512
 )
 
 // exports returns a check that clusteradm exports all objects of the hub.
@@ -92,21 +87,6 @@ func believedClasses() []Class {
 				create(Tenant, accountsPath, "ManagedServiceAccount", metadata, `,"spec":{"rotation":{}}`))
 			input.Check = exports
 			return input
-		}},
-		{"name", "subjects", func(g *Gen) Input {
-			subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "aaa"}}
-			for i := range 1 + g.IntN(4) {
-				length := pick(g, 3_000, 3_072, 4_096, g.upTo(1, 16_000))
-				subjects = append(subjects, rbacv1.Subject{Kind: pick(g, rbacv1.UserKind, rbacv1.GroupKind), APIGroup: rbacv1.GroupName, Name: strings.ToValidUTF8(fmt.Sprint("zz", i, strings.Repeat(pick(g, "z", "\U0001F600", "\""), length))[:length+3], "")})
-			}
-			review := func(token string) Request {
-				return Request{Method: http.MethodPost, Path: reviewsPath, Body: encode(fields{"apiVersion": "access.open-cluster-management.io/v1alpha1", "kind": "FleetSubjectReview", "spec": fields{
-					"resourceAttributes": fields{"verb": "frob", "group": "hostile.example.com", "resource": "probes"}, "limit": 1, "continue": token,
-				}})}
-			}
-			first := review("")
-			first.As = Tenant
-			return Input{Requests: []Request{first}, Check: func(ctx context.Context, s *Site) (string, error) { return s.pagesOfSubjects(ctx, subjects, review) }}
 		}},
 		{"name", "resources", func(g *Gen) Input {
 			n, length := g.upTo(2, 100), pick(g, 253, 3_072, 4_096, 15_000, g.upTo(1, 16_000))
@@ -195,14 +175,13 @@ func (s *Site) growDeleted(ctx context.Context, n int, large string) (string, er
 	return "", err
 }
 
-// page is a page of a list, a search or a review.
+// page is a page of a list or of a search.
 type page struct {
 	Metadata struct{ Continue string }
 	Items    []json.RawMessage
 	Status   struct {
 		Continue string
 		Items    []json.RawMessage
-		Subjects []struct{ Name string }
 	}
 }
 
@@ -222,44 +201,6 @@ func (s *Site) pages(ctx context.Context, request func(token string) Request, ad
 		token = next.Metadata.Continue + next.Status.Continue
 	}
 	return ""
-}
-
-// pagesOfSubjects binds a permission to subjects on the managed cluster, and reports whether all pages of a review of the
-// permission contain them.
-func (s *Site) pagesOfSubjects(ctx context.Context, subjects []rbacv1.Subject, review func(token string) Request) (missing string, err error) {
-	named := metav1.ObjectMeta{Name: object}
-	roles, bindings := s.managed.RbacV1().ClusterRoles(), s.managed.RbacV1().ClusterRoleBindings()
-	defer func() {
-		err = cmp.Or(err, bindings.Delete(ctx, object, metav1.DeleteOptions{}), roles.Delete(ctx, object, metav1.DeleteOptions{}))
-	}()
-	if _, err := roles.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: named, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"hostile.example.com"}, Resources: []string{"probes"}, Verbs: []string{"frob"}}}}, metav1.CreateOptions{}); err != nil {
-		return "", err
-	}
-	if _, err := bindings.Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: named, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: object}, Subjects: subjects}, metav1.CreateOptions{}); err != nil {
-		return "", err
-	}
-	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, answerTimeout, true, func(context.Context) (bool, error) {
-		seen := map[string]int{}
-		failure := s.pages(ctx, review, func(p page) {
-			for _, subject := range p.Status.Subjects {
-				seen[subject.Name]++
-			}
-		})
-		if missing = ""; failure != "" {
-			missing = fmt.Sprintf("the page of a FleetSubjectReview after %d subjects: %s", len(seen), failure)
-		}
-		for _, subject := range subjects {
-			shown := rbac.Clip(subject.Name, shownName)
-			if seen[shown]--; seen[shown] < 0 && missing == "" {
-				missing = fmt.Sprintf("the pages of a FleetSubjectReview do not contain a subject with a name of %d bytes", len(subject.Name))
-			}
-		}
-		return missing == "", nil
-	})
-	if missing != "" {
-		err = nil
-	}
-	return missing, err
 }
 
 // pagesOfResources reports whether all pages of lists and searches contain the resources of kind Named.
