@@ -215,7 +215,7 @@ func (a *Agent) ExpireIdentity(ctx context.Context, hub *Cluster, expires time.T
 	if err != nil {
 		return err
 	}
-	secret, err := client.CoreV1().Secrets(a.namespace).Get(ctx, identitySecret, metav1.GetOptions{})
+	secret, err := a.Identity(ctx)
 	if err != nil {
 		return err
 	}

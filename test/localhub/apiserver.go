@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 const (
@@ -279,8 +281,6 @@ func (c *Cluster) RegisterAPIServices(ctx context.Context, port int, caBundle []
 }
 
 func (c *Cluster) registerAPIServices(ctx context.Context, spec corev1.ServiceSpec, port int, caBundle []byte, groups ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
 	manifests, err := ReadManifests(filepath.Join(Root(), "artifacts", "apiservice"))
 	if err != nil {
 		return err
@@ -387,7 +387,7 @@ func (c *Cluster) waitForAPIServices(ctx context.Context, names []string, versio
 		}
 		return errors.Join(errs...)
 	}
-	if err := poll(ctx, func(ctx context.Context) (error, error) { return check(ctx), nil }); err != nil {
+	if err := await.Poll(ctx, check); err != nil {
 		return fmt.Errorf("APIServices on %s: %w", c.Name, err)
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
 )
 
@@ -122,7 +123,7 @@ func (c *Cluster) enterAWS() ([]string, error) {
 		return nil, err
 	}
 	c.eks.AWS.SetAWSAuth(c.eks.ARN, func() (string, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), await.Patience)
 		defer cancel()
 		found, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "aws-auth", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {

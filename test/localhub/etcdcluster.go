@@ -268,30 +268,6 @@ func (c *EtcdCluster) Leader(ctx context.Context) (int, error) {
 	return 0, errors.Join(append(errs, errors.New("no member leads the etcd cluster"))...)
 }
 
-// MoveLeader makes another member lead the cluster than the member with the index, which can then be restarted.
-func (c *EtcdCluster) MoveLeader(ctx context.Context, from int) error {
-	leader, err := c.Leader(ctx)
-	if err != nil || leader != from {
-		return err
-	}
-	client, err := c.Client(c.Members[from].Endpoint)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = client.Close() }()
-	members, err := client.MemberList(ctx)
-	if err != nil {
-		return err
-	}
-	for _, member := range members.Members {
-		if member.Name != c.Members[from].name {
-			_, err = client.MoveLeader(ctx, member.ID)
-			break
-		}
-	}
-	return err
-}
-
 // Start starts all members and returns when they are healthy.
 func (c *EtcdCluster) Start(ctx context.Context) error {
 	for _, m := range c.Members {

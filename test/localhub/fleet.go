@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
 )
 
@@ -192,7 +193,7 @@ func (f *Fleet) Start(ctx context.Context) error {
 	err := f.start(ctx)
 	if err != nil {
 		// The context of the caller may be cancelled. The processes must stop anyway.
-		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*stopTimeout)
+		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*await.Patience)
 		defer cancel()
 		err = errors.Join(err, f.Stop(stopCtx))
 	}
