@@ -10,12 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
-	"time"
 
-	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
@@ -23,8 +19,6 @@ import (
 const (
 	epochAnnotation     = "open-cluster-management.io/hub-epoch"
 	migrationAnnotation = "migration.open-cluster-management.io/"
-	// namespaceQuota is the default quota of the ClusterNamespaces of a cluster in bytes.
-	namespaceQuota = 32 << 20
 )
 
 // exports returns a check that clusteradm exports all objects of the hub.
@@ -103,76 +97,7 @@ func believedClasses() []Class {
 				},
 			}
 		}},
-		{"deletion", "objects that grow", func(g *Gen) Input {
-			// The largest inputs have 70 MB with their managedFields.
-			n := 12 * g.Size
-			large := fmt.Sprintf(`"labels":{%s},"annotations":{"a":%q}`, each(220, ",", func(i int) string {
-				return fmt.Sprintf(`"%s%d":"%s"`, strings.Repeat("k", 60), i, strings.Repeat("v", 63))
-			}), strings.Repeat("a", 15<<10))
-			return Input{
-				Requests: []Request{{As: Agent, Method: http.MethodPost, Path: namespacesPath + "?dryRun=All", Body: growing(object, large)}},
-				Check:    func(ctx context.Context, s *Site) (string, error) { return s.growDeleted(ctx, n, large) },
-			}
-		}},
 	}
-}
-
-// growing returns a ClusterNamespace with more metadata.
-func growing(name, metadata string) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"rbac.open-cluster-management.io/v1alpha1","kind":"ClusterNamespace","metadata":{"name":%q,"finalizers":["example.com/hostile"],%s}}`, name, metadata)
-}
-
-// growDeleted deletes objects with a finalizer, lets them grow, and reports whether they exceed the quota of their
-// namespace.
-func (s *Site) growDeleted(ctx context.Context, n int, large string) (string, error) {
-	var stored atomic.Int64
-	deleted := make([]metav1.PartialObjectMetadata, n)
-	forAll := func(do func(ctx context.Context, i int, name, path string) error) error {
-		group, ctx := errgroup.WithContext(ctx)
-		group.SetLimit(8)
-		for i := range n {
-			name := object + "-deleted-" + strconv.Itoa(i)
-			group.Go(func() error { return do(ctx, i, name, namespacesPath+"/"+name) })
-		}
-		return group.Wait()
-	}
-	// patient retries a request that exceeds a rate.
-	patient := func(ctx context.Context, method, path string, body []byte) (answer []byte, code int, err error) {
-		err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
-			code, answer, err = s.send(ctx, Request{As: Agent, Method: method, Path: path, Body: body})
-			return code != http.StatusTooManyRequests, err
-		})
-		return answer, code, err
-	}
-	err := forAll(func(ctx context.Context, i int, name, path string) error {
-		if _, _, err := patient(ctx, http.MethodPost, namespacesPath, growing(name, `"labels":{}`)); err != nil {
-			return err
-		}
-		answer, code, err := patient(ctx, http.MethodDelete, path, nil)
-		if err != nil || code != http.StatusOK {
-			return err
-		}
-		return json.Unmarshal(answer, &deleted[i])
-	})
-	if err == nil {
-		err = forAll(func(ctx context.Context, i int, name, path string) error {
-			answer, code, err := patient(ctx, http.MethodPut, path, growing(name, fmt.Sprintf(`"resourceVersion":%q,%s`, deleted[i].ResourceVersion, large)))
-			if code == http.StatusOK {
-				stored.Add(int64(len(answer)))
-			}
-			return err
-		})
-	}
-	removed := forAll(func(ctx context.Context, _ int, _, path string) error {
-		_, _, err := s.send(ctx, Request{Method: http.MethodPatch, Path: path, Body: []byte(`{"metadata":{"finalizers":null}}`)})
-		return err
-	})
-	err = cmp.Or(err, removed)
-	// The server counts a size that differs a little from that of a response.
-	if bytes := stored.Load(); bytes > namespaceQuota+namespaceQuota/20 {
-		return fmt.Sprintf("%d objects that are being deleted have grown to %d MB, the quota of the namespace is %d MB", n, bytes>>20, namespaceQuota>>20), err
-	}
-	return "", err
 }
 
 // page is a page of a list or of a search.
