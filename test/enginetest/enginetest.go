@@ -24,11 +24,9 @@ func Run(t *testing.T, open func(t *testing.T) search.Engine, options Options) {
 	}{
 		{"Query", testQueries},
 		{"Values", testValues},
-		{"Order", testOrder},
 		{"Paging", testPaging},
 		{"Related", testRelated},
 		{"Completion", testCompletion},
-		{"Schema", testSchema},
 		{"Scope", testScopes},
 		{"Apply", testApply},
 		{"Changes", testChanges},
