@@ -9,8 +9,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -300,20 +298,4 @@ func TestMappings(t *testing.T) {
 			c.wantUser(t, c.presign(t, onHub, "hub", time.Now()), test.user)
 		})
 	}
-}
-
-// TestRestart checks that a server with a state file keeps its state over a restart.
-func TestRestart(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "aws.json")
-	c := newCloud(t, file)
-	c.hub.createRole(t, "ocm-hub-1", trustUnknown)
-	succeed(t, c.hub.createEntry(t, nil))
-	key := addUser(t, c.Server, hubAccount, "admin", fakeaws.AdminPolicy)
-	succeed(t, c.Close())
-	again := newCloud(t, file)
-	if !reflect.DeepEqual(again.Roles(hubAccount), c.Roles(hubAccount)) || !reflect.DeepEqual(again.AccessEntries(hubARN), c.AccessEntries(hubARN)) {
-		t.Errorf("after a restart, Roles() = %+v and AccessEntries() = %+v, want no change", again.Roles(hubAccount), again.AccessEntries(hubARN))
-	}
-	_, err := clientsFor(again.Server, key).IAM.GetRole(t.Context(), &iam.GetRoleInput{RoleName: aws.String("ocm-hub-1")})
-	wantCode(t, err, "")
 }
