@@ -16,7 +16,7 @@ import (
 // The server marks them before it serves any object.
 func TestRestoreOnHubThatRunsOCM(t *testing.T) {
 	t.Parallel()
-	hub, server := framework.ServerOfHubThatRunsOCM(t)
+	hub, server := framework.HubThatRunsOCM(t)
 	client := framework.OCMClient(t, hub.AdminConfig(), nil)
 	direct := framework.Direct(t, server)
 	data, file := framework.Argument(t, server.Args, "--data-dir="), snapshotFile(t, "ocm")

@@ -22,14 +22,7 @@ import (
 // HubThatRunsOCM starts a hub with the CustomResourceDefinitions of ManifestWorks, ManagedClusters
 // and their sets, and the server with artifacts/deploy/existing-ocm. The server does not serve
 // these API versions, nor the versions in leftAlone.
-func HubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) *localhub.Cluster {
-	t.Helper()
-	hub, _ := ServerOfHubThatRunsOCM(t, leftAlone...)
-	return hub
-}
-
-// ServerOfHubThatRunsOCM does the same as HubThatRunsOCM, and also returns the server.
-func ServerOfHubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) (*localhub.Cluster, *localhub.APIServer) {
+func HubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) (*localhub.Cluster, *localhub.APIServer) {
 	t.Helper()
 	ctx, hub := t.Context(), OwnCluster(t, localhub.ClusterOptions{Name: "ocm-hub"})
 	Apply(t, hub, CRD(t, "test", "framework", "testdata", "managedclusters.crd.yaml"),
