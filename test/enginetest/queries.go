@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
-	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
 
 // queried applies reports with the resources of testQueries.

@@ -191,19 +191,14 @@ func loadControlPlanePKI(dir, address string) (*controlPlanePKI, error) {
 	var err error
 	// As in production, there are three authorities: a client certificate must not
 	// authenticate as the front proxy or as the server.
-	if p.serving, err = loadAuthority(dir, "serving-ca"); err != nil {
-		return nil, err
-	}
-	if p.nextServing, err = loadAuthority(dir, "next-serving-ca"); err != nil {
-		return nil, err
+	for name, authority := range map[string]**authority{
+		"serving-ca": &p.serving, "next-serving-ca": &p.nextServing, "client-ca": &p.client, "front-proxy-ca": &p.frontProxy,
+	} {
+		if *authority, err = loadAuthority(dir, name); err != nil {
+			return nil, err
+		}
 	}
 	p.trusted = []*x509.Certificate{p.serving.cert}
-	if p.client, err = loadAuthority(dir, "client-ca"); err != nil {
-		return nil, err
-	}
-	if p.frontProxy, err = loadAuthority(dir, "front-proxy-ca"); err != nil {
-		return nil, err
-	}
 	if _, err = loadKey(p.serviceAccountKey); err != nil {
 		return nil, err
 	}

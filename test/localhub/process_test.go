@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
@@ -76,49 +75,6 @@ func TestFailedStartNamesProcessReasonAndLog(t *testing.T) {
 				t.Error("Running() after a failed start = true, want false")
 			}
 		})
-	}
-}
-
-func TestStopKillsAfterTimeout(t *testing.T) {
-	ready := func(p *localhub.Process) func(context.Context) error {
-		return func(context.Context) error {
-			if content, err := os.ReadFile(p.LogFile); err != nil || !strings.Contains(string(content), "up") {
-				return errors.New("not up")
-			}
-			return nil
-		}
-	}
-	graceful := shell(t, `trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done`)
-	graceful.Ready = ready(graceful)
-	if err := graceful.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := graceful.Start(t.Context()); err == nil {
-		t.Error("Start() of a running process = nil, want an error")
-	}
-	if err := graceful.Stop(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if content, _ := os.ReadFile(graceful.LogFile); !strings.Contains(string(content), "bye") {
-		t.Errorf("log after Stop() = %q, want the output of the SIGTERM handler", content)
-	}
-	if err := graceful.Stop(t.Context()); err != nil {
-		t.Errorf("Stop() of a stopped process = %v, want nil", err)
-	}
-
-	stubborn := shell(t, `trap '' TERM; echo up; while :; do sleep 0.05; done`)
-	stubborn.Ready = ready(stubborn)
-	stubborn.StopTimeout = 200 * time.Millisecond
-	if err := stubborn.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := stubborn.Stop(t.Context()); err == nil || !strings.Contains(err.Error(), "killed") {
-		t.Errorf("Stop() of a process that ignores SIGTERM = %v, want an error that contains killed", err)
-	}
-	select {
-	case <-stubborn.Exited():
-	default:
-		t.Error("Exited() after Stop() is open, want closed")
 	}
 }
 
