@@ -125,31 +125,3 @@ func TestCorpus(t *testing.T) {
 		}
 	}
 }
-
-// TestCasesAreReproducible checks that a case and the case parsed from its text generate the same
-// input.
-func TestCasesAreReproducible(t *testing.T) {
-	classes := Classes()
-	seen := map[string]bool{}
-	for i := range classes {
-		c := Case{Class: &classes[i], Size: 10, Seed: 7}
-		if seen[c.String()] {
-			t.Errorf("Classes() contains %s twice, want every class once", c.Class)
-		}
-		seen[c.String()] = true
-		if c.Class.Language == "csr" {
-			continue // each input has a new key
-		}
-		parsed, err := ParseCase(c.String())
-		if err != nil {
-			t.Errorf("ParseCase(%s) = %v, want no error", c, err)
-			continue
-		}
-		one, two := c.Input(), parsed.Input()
-		for j := range one.Requests {
-			if string(one.Requests[j].Body) != string(two.Requests[j].Body) || one.Requests[j].Path != two.Requests[j].Path {
-				t.Errorf("Input() of %s and of its parsed text differ in request %d, want the same", c, j)
-			}
-		}
-	}
-}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"open-cluster-management.io/hub-apiserver/test/await"
@@ -352,8 +353,11 @@ func (c *Cluster) waitForAPIServices(ctx context.Context, names []string, versio
 			if !slices.Contains(names, registration.Name) {
 				continue
 			}
-			if reason := unavailable(&registration); reason != "" {
-				errs = append(errs, fmt.Errorf("APIService %s: %s", registration.Name, reason))
+			available := helper.GetAPIServiceConditionByType(&registration, apiregistrationv1.Available)
+			if available == nil {
+				errs = append(errs, fmt.Errorf("APIService %s: not checked yet", registration.Name))
+			} else if available.Status != apiregistrationv1.ConditionTrue {
+				errs = append(errs, fmt.Errorf("APIService %s: %s: %s", registration.Name, available.Reason, available.Message))
 			}
 		}
 		if len(errs) > 0 {
@@ -381,19 +385,6 @@ func (c *Cluster) waitForAPIServices(ctx context.Context, names []string, versio
 		return fmt.Errorf("APIServices on %s: %w", c.Name, err)
 	}
 	return nil
-}
-
-// unavailable returns the reason why an APIService is not Available, or "" if it is.
-func unavailable(registration *apiregistrationv1.APIService) string {
-	for _, condition := range registration.Status.Conditions {
-		if condition.Type == apiregistrationv1.Available {
-			if condition.Status == apiregistrationv1.ConditionTrue {
-				return ""
-			}
-			return condition.Reason + ": " + condition.Message
-		}
-	}
-	return "not checked yet"
 }
 
 // toUnstructured converts a typed object, without its empty status, for Apply.
