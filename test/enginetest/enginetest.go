@@ -25,7 +25,6 @@ func Run(t *testing.T, open func(t *testing.T) search.Engine, options Options) {
 		{"Query", testQueries},
 		{"Values", testValues},
 		{"Paging", testPaging},
-		{"Related", testRelated},
 		{"Completion", testCompletion},
 		{"Scope", testScopes},
 		{"Apply", testApply},

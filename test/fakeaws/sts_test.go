@@ -108,7 +108,7 @@ func TestRecreatedRoles(t *testing.T) {
 	wantCode(t, err, "InvalidClientTokenId")
 	onHub, err = c.assume(t, own)
 	succeed(t, err)
-	c.wantUser(t, c.presign(t, onHub, "hub", time.Now()), "")
+	c.wantUser(t, c.presign(t, onHub), "")
 
 	_, err = c.managed.IAM.DeleteRolePolicy(t.Context(), &iam.DeleteRolePolicyInput{RoleName: aws.String("managed"), PolicyName: aws.String("access")})
 	succeed(t, err)
@@ -194,17 +194,15 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
-// presign returns the URL in a token for a cluster.
-func (c *cloud) presign(t *testing.T, as clients, cluster string, at time.Time) string {
+// presign returns the URL in a token for the hub.
+func (c *cloud) presign(t *testing.T, as clients) string {
 	t.Helper()
 	creds, err := as.credentials.Retrieve(t.Context())
 	succeed(t, err)
 	hr, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.URL()+"/?"+whoAmI+"&X-Amz-Expires=60", nil)
 	succeed(t, err)
-	if cluster != "" {
-		hr.Header.Set("X-K8s-Aws-Id", cluster)
-	}
-	signed, _, err := v4.NewSigner().PresignHTTP(t.Context(), creds, hr, emptyHash, "sts", region, at)
+	hr.Header.Set("X-K8s-Aws-Id", "hub")
+	signed, _, err := v4.NewSigner().PresignHTTP(t.Context(), creds, hr, emptyHash, "sts", region, time.Now())
 	succeed(t, err)
 	return signed
 }
@@ -258,7 +256,7 @@ func TestMappings(t *testing.T) {
 			succeed(t, c.AddCluster(hubARN, test.mode))
 			c.SetAWSAuth(hubARN, func() (string, error) { return test.roles, test.err })
 			_, onHub := c.agent(t)
-			c.wantUser(t, c.presign(t, onHub, "hub", time.Now()), test.user)
+			c.wantUser(t, c.presign(t, onHub), test.user)
 		})
 	}
 }
