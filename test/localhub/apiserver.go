@@ -212,6 +212,16 @@ func (s *APIServer) UserConfig(user string, groups ...string) (*rest.Config, err
 	return s.config(config)
 }
 
+// ServiceAccountConfig returns a client configuration of a ServiceAccount of the
+// hub that sends requests to the server directly. See Cluster.ServiceAccountConfig.
+func (s *APIServer) ServiceAccountConfig(ctx context.Context, namespace, name string) (*rest.Config, error) {
+	config, err := s.hub.ServiceAccountConfig(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	return s.config(config)
+}
+
 // AnonymousConfig returns a client configuration without credentials that
 // sends requests to the server directly.
 func (s *APIServer) AnonymousConfig() (*rest.Config, error) {
