@@ -54,8 +54,6 @@ type AgentOptions struct {
 	BinDir string
 	// Args are additional arguments, which take precedence over the defaults.
 	Args []string
-	// Env is added to the agent's environment, as KEY=value.
-	Env []string
 	// Host is the host of the agent. Nil means this machine.
 	Host *Host
 }
@@ -68,7 +66,7 @@ type Agent struct {
 	clusterName, namespace string
 	dir, clusterKubeconfig string
 	// defaults and args are the arguments before and after the arguments of the registration.
-	defaults, args, env []string
+	defaults, args []string
 }
 
 // NewAgent returns an agent without starting it.
@@ -105,7 +103,6 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 		dir:               dir,
 		clusterKubeconfig: filepath.Join(dir, "cluster.kubeconfig"),
 		args:              opts.Args,
-		env:               opts.Env,
 	}
 	a.defaults = []string{
 		"--kubeconfig=" + a.clusterKubeconfig,
@@ -121,7 +118,6 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 		Name:    opts.ClusterName + " agent",
 		Path:    path,
 		Args:    slices.Concat(a.defaults, opts.Args),
-		Env:     opts.Env,
 		LogFile: filepath.Join(opts.LogDir, opts.ClusterName+"-agent.log"),
 		Host:    opts.Host,
 		Ready:   func(ctx context.Context) error { return httpOK(ctx, health, "http://"+address+"/readyz") },
@@ -253,7 +249,7 @@ func (a *Agent) prepareRegistration(ctx context.Context) error {
 		return err
 	}
 	identity, err := a.managed.PodIdentity(ctx, a.namespace, agentAccount, filepath.Join(a.dir, "aws-token"))
-	a.Env = append(identity, a.env...)
+	a.Env = identity
 	return err
 }
 

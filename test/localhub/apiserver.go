@@ -60,8 +60,6 @@ type APIServerOptions struct {
 	AuditPolicy string
 	// Args are additional arguments, which take precedence over the defaults.
 	Args []string
-	// Env is added to the server's environment, as KEY=value.
-	Env []string
 	// Host is the host of the server. Nil means this machine.
 	Host *Host
 	// Port is the port of the server. If it is zero, NewAPIServer chooses one.
@@ -80,7 +78,6 @@ type APIServer struct {
 	kubeconfig string
 	dir        string
 	granted    bool
-	env        []string
 }
 
 // NewAPIServer returns an apiserver without starting it, and creates its certificates.
@@ -102,7 +99,7 @@ func NewAPIServer(opts APIServerOptions) (*APIServer, error) {
 			return nil, err
 		}
 	}
-	s := &APIServer{hub: opts.Hub, kubeconfig: filepath.Join(dir, "hub.kubeconfig"), dir: dir, granted: opts.Granted, env: opts.Env}
+	s := &APIServer{hub: opts.Hub, kubeconfig: filepath.Join(dir, "hub.kubeconfig"), dir: dir, granted: opts.Granted}
 	// If the port changed, the hub would use the previous one for a moment.
 	if s.Port = opts.Port; s.Port == 0 {
 		if s.Port, err = rememberedPort(filepath.Join(dir, "port")); err != nil {
@@ -146,7 +143,6 @@ func NewAPIServer(opts APIServerOptions) (*APIServer, error) {
 		Name:    opts.Name,
 		Path:    path,
 		Args:    slices.Concat(args, audit, opts.Args),
-		Env:     opts.Env,
 		LogFile: filepath.Join(opts.LogDir, opts.Name+".log"),
 		Ready:   probe,
 		Host:    opts.Host,
@@ -197,7 +193,7 @@ func (s *APIServer) prepare(ctx context.Context) error {
 	}
 	identity, err := s.hub.PodIdentity(ctx, HubNamespace, ServerName, filepath.Join(s.dir, "aws-token"))
 	if len(identity) > 0 {
-		s.Env = append(identity, s.env...)
+		s.Env = identity
 	}
 	return err
 }
