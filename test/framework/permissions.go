@@ -72,10 +72,7 @@ func RoleRefTo(kind, name string) rbacv1alpha1.RoleRef {
 // CreatePermission creates a ClusterPermission, which is deleted at the end of the test.
 func CreatePermission(t *testing.T, client versioned.Interface, cp *rbacv1alpha1.ClusterPermission) *rbacv1alpha1.ClusterPermission {
 	t.Helper()
-	created, err := client.RbacV1alpha1().ClusterPermissions(cp.Namespace).Create(t.Context(), cp, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	created := Must(client.RbacV1alpha1().ClusterPermissions(cp.Namespace).Create(t.Context(), cp, metav1.CreateOptions{}))(t)
 	DeletePermissionLater(t, client, created.Namespace, created.Name)
 	return created
 }

@@ -75,15 +75,8 @@ func TestCorpus(t *testing.T) {
 	framework.Slots(t, 2)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	site, err := NewSite(ctx, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := site.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	site := framework.Must(NewSite(ctx, t.TempDir()))(t)
+	framework.KillLater(t, site.Stop)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for i, c := range corpus {
@@ -116,10 +109,7 @@ func TestCorpus(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, input := range usual() {
-		verdict, err := site.Try(t.Context(), input)
-		if err != nil {
-			t.Fatal(err)
-		}
+		verdict := framework.Must(site.Try(t.Context(), input))(t)
 		if verdict.Outcome != Answered || len(verdict.Over) > 0 {
 			t.Errorf("Try(usual input %d) afterwards = %s %q %s, want %s", i, verdict.Outcome, verdict.Over, cut(verdict.Message, 300), Answered)
 		}
