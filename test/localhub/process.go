@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"open-cluster-management.io/hub-apiserver/test/await"
+	"open-cluster-management.io/hub-apiserver/test/child"
 )
 
 // logTail is the number of log lines in the error of a failed process.
@@ -128,30 +128,19 @@ func (p *Process) launch() error {
 	// A program without AWS credentials must not request those of the machine that runs it.
 	cmd.Env = slices.Concat(os.Environ(), []string{"AWS_EC2_METADATA_DISABLED=true"}, p.Env)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = childAttributes()
-
+	ended, err := child.Start(cmd, syscall.SIGKILL, p.Host.run)
+	if err != nil {
+		return errors.Join(err, log.Close())
+	}
 	exited := make(chan struct{})
-	launched := make(chan error, 1)
 	go func() {
-		// The kernel kills the child when the thread that forked it ends, not when
-		// our process ends. The thread must therefore live as long as the child.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer func() { _ = log.Close() }()
-		err := p.Host.run(cmd.Start)
-		launched <- err
-		if err != nil {
-			return
-		}
-		err = cmd.Wait()
+		err := <-ended
+		_ = log.Close()
 		p.mu.Lock()
 		p.waitErr = err
 		p.mu.Unlock()
 		close(exited)
 	}()
-	if err := <-launched; err != nil {
-		return err
-	}
 	p.cmd, p.exited, p.waitErr, p.started = cmd, exited, nil, true
 	return nil
 }
