@@ -22,11 +22,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -157,16 +157,13 @@ func (s *Site) connect(ctx context.Context) error {
 
 // await sends a request until the response has a status code.
 func (s *Site) await(ctx context.Context, limit time.Duration, want int, request Request) error {
-	var last string
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+	return await.Within(ctx, limit, func(ctx context.Context) error {
 		code, answer, err := s.send(ctx, request)
-		last = fmt.Sprintf("%d %s %v", code, cut(string(answer), 300), err)
-		return code == want, nil
+		if code == want {
+			return nil
+		}
+		return errors.Join(fmt.Errorf("%s %s = %d %s", request.Method, cut(request.Path, 300), code, cut(string(answer), 300)), err)
 	})
-	if err != nil {
-		return fmt.Errorf("%s %s = %s: %w", request.Method, cut(request.Path, 300), last, err)
-	}
-	return nil
 }
 
 // Stop stops the site.
@@ -471,34 +468,32 @@ func (s *Site) present(ctx context.Context) error {
 
 // reported waits until the agent has reported on the ManifestWork of an input.
 func (s *Site) reported(ctx context.Context, input Input) error {
-	missing := ""
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, answerTimeout, true, func(ctx context.Context) (bool, error) {
+	err := await.Within(ctx, answerTimeout, func(ctx context.Context) error {
 		code, answer, err := s.send(ctx, Request{Method: http.MethodGet, Path: input.Created})
 		work := &workv1.ManifestWork{}
-		if missing = fmt.Sprintf("GET of the ManifestWork = %d %v", code, err); err != nil || code != http.StatusOK || json.Unmarshal(answer, work) != nil {
-			return false, nil
+		if err != nil || code != http.StatusOK || json.Unmarshal(answer, work) != nil {
+			return errors.Join(fmt.Errorf("GET of the ManifestWork = %d", code), err)
 		}
 		applied := meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
-		if missing = "Applied"; applied == nil || applied.ObservedGeneration < work.Generation {
-			return false, nil
+		if applied == nil || applied.ObservedGeneration < work.Generation {
+			return errors.New("it has no condition Applied")
 		}
 		if applied.Status != metav1.ConditionTrue {
-			return true, nil
+			return nil
 		}
 		for _, condition := range input.Reported {
-			missing = condition
 			if !slices.ContainsFunc(work.Status.ResourceStatus.Manifests, func(manifest workv1.ManifestCondition) bool {
 				return meta.FindStatusCondition(manifest.Conditions, condition) != nil
 			}) {
-				return false, nil
+				return fmt.Errorf("its manifest has no condition %s", condition)
 			}
 		}
-		return true, nil
+		return nil
 	})
-	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("the agent has not reported: %s", missing)
+	if err != nil {
+		return fmt.Errorf("the agent has not reported: %w", err)
 	}
-	return err
+	return nil
 }
 
 // remove deletes an object as an administrator, and waits until it does not exist.
