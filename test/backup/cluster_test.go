@@ -33,11 +33,10 @@ func TestRestoreEtcdCluster(t *testing.T) {
 	if err := members.IssueClient(certificates); err != nil {
 		t.Fatal(err)
 	}
-	server := framework.Must(localhub.NewAPIServer(localhub.APIServerOptions{
+	server := framework.NewServer(t, localhub.APIServerOptions{
 		Hub: f.Hub, Name: "members", Dir: filepath.Join(dir, "server"), Granted: true, EtcdServers: members.Endpoints,
 		Args: append(members.ServerArgs(certificates)[1:], "--search-engine=none", "--leader-elect-resource-name=members"),
-	}))(t)
-	framework.KillLater(t, server.Kill)
+	})
 	start := func() {
 		t.Helper()
 		if err := members.Start(t.Context()); err != nil {
@@ -58,8 +57,7 @@ func TestRestoreEtcdCluster(t *testing.T) {
 	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	config, err := server.UserConfig("admin", "system:masters")
-	clusters := framework.OCMClient(t, config, err).ClusterV1().ManagedClusters()
+	clusters := framework.Direct(t, server).ClusterV1().ManagedClusters()
 	create := func(name string) *clusterv1.ManagedCluster {
 		t.Helper()
 		return framework.Must(clusters.Create(t.Context(), &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t)

@@ -23,19 +23,17 @@ func TestMarkedEtcd(t *testing.T) {
 	dir := framework.OwnDir(t) + "-external"
 	store := framework.Must(localhub.NewEtcd("external etcd", filepath.Join(dir, "etcd"), localhub.BinDir(), filepath.Join(dir, "etcd.log"), true))(t)
 	framework.StopLater(t, store.Stop)
-	server := framework.Must(localhub.NewAPIServer(localhub.APIServerOptions{
+	server := framework.NewServer(t, localhub.APIServerOptions{
 		Hub: f.Hub, Name: "external", Dir: filepath.Join(dir, "server"), Granted: true, EtcdServers: []string{store.Endpoint},
 		Args: []string{"--search-engine=none", "--leader-elect-resource-name=external"},
-	}))(t)
-	framework.KillLater(t, server.Kill)
+	})
 	if err := store.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	config := framework.Must(server.UserConfig("admin", "system:masters"))(t)
-	clusters := framework.OCMClient(t, config, nil).ClusterV1().ManagedClusters()
+	clusters := framework.Direct(t, server).ClusterV1().ManagedClusters()
 	framework.Must(clusters.Create(t.Context(), &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "marked"}}, metav1.CreateOptions{}))(t)
 	if err := server.Stop(t.Context()); err != nil {
 		t.Fatal(err)

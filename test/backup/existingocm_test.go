@@ -16,10 +16,9 @@ import (
 // The server marks them before it serves any object.
 func TestRestoreOnHubThatRunsOCM(t *testing.T) {
 	t.Parallel()
-	hub, server := framework.ServerOfHubThatRunsOCM(t)
+	hub, server := framework.HubThatRunsOCM(t)
 	client := framework.OCMClient(t, hub.AdminConfig(), nil)
-	config, err := server.UserConfig("admin", "system:masters")
-	direct := framework.OCMClient(t, config, err)
+	direct := framework.Direct(t, server)
 	data, file := framework.Argument(t, server.Args, "--data-dir="), snapshotFile(t, "ocm")
 	framework.Must(save(t.Context(), data, file))(t)
 	if err := server.Kill(); err != nil {

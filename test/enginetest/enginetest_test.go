@@ -8,5 +8,5 @@ import (
 
 // TestOracle checks that an engine that implements the contract literally passes the suite.
 func TestOracle(t *testing.T) {
-	Run(t, func(*testing.T) search.Engine { return newOracle() }, Options{})
+	Run(t, func(*testing.T) search.Engine { return newOracle() }, nil)
 }

@@ -153,12 +153,6 @@ func same(t tester, what string, got, want any) {
 	}
 }
 
-// sameList checks that got contains the words of want in the same order.
-func sameList(t tester, what string, got []string, want string) {
-	t.Helper()
-	same(t, what, got, strings.Fields(want))
-}
-
 // sameWords checks that got contains the words of want in any order.
 func sameWords(t tester, what string, got []string, want string) {
 	t.Helper()

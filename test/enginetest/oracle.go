@@ -48,9 +48,6 @@ type edgeKey struct{ source, dest, relation string }
 
 func keyOf(e search.Edge) edgeKey { return edgeKey{e.SourceUID, e.DestUID, e.Type} }
 
-// NewOracle returns an engine that implements the contract literally: it reads every resource for each request.
-func NewOracle() search.Engine { return newOracle() }
-
 func newOracle() *oracle {
 	return &oracle{clusters: map[string]*oracleCluster{}, changed: make(chan struct{})}
 }

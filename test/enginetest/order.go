@@ -9,42 +9,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 )
 
-func testOrder(t *testing.T, open func(t *testing.T) search.Engine) {
-	engine := open(t)
-	apply(t, engine, full(t, "c",
-		object{"a", `{"kind":"Pod","name":"delta","restarts":9,"created":"2025-01-02T00:00:00Z","mixed":"text","list":["b"]}`},
-		object{"b", `{"kind":"Pod","name":"Alpha","restarts":100,"created":"2025-01-01T23:30:00-01:00","mixed":5,"list":["a","z"]}`},
-		object{"c", `{"kind":"Pod","name":"bravo","restarts":10,"created":"2024-01-01T00:00:00Z","mixed":"2025-01-01T00:00:00Z","list":[]}`},
-		object{"d", `{"kind":"Pod","name":"charlie","restarts":-1,"mixed":-7.5}`},
-		object{"e", `{"kind":"Job","name":"bravo"}`},
-	))
-	apply(t, engine, full(t, "b", object{"z", `{"kind":"Pod","name":"bravo","restarts":10.0,"mixed":"10"}`}))
-	for _, test := range []struct {
-		name string
-		by   []search.Order
-		want string
-	}{
-		{"NumbersAsNumbers", []search.Order{{Property: "restarts"}}, "c/d c/a b/z c/c c/b c/e"},
-		{"NumbersDescendingMissingLast", []search.Order{{Property: "restarts", Descending: true}}, "c/b b/z c/c c/a c/d c/e"},
-		{"TextsByBytesTiesByUID", []search.Order{{Property: "name"}}, "c/b b/z c/c c/e c/d c/a"},
-		{"TextsDescendingTiesByUID", []search.Order{{Property: "name", Descending: true}}, "c/a c/d b/z c/c c/e c/b"},
-		{"TimesAsTimes", []search.Order{{Property: "created"}}, "c/c c/a c/b b/z c/d c/e"},
-		{"TimesDescending", []search.Order{{Property: "created", Descending: true}}, "c/b c/a c/c b/z c/d c/e"},
-		{"NumbersThenTimesThenTexts", []search.Order{{Property: "mixed"}}, "c/d c/b b/z c/c c/a c/e"},
-		{"SeveralProperties", []search.Order{{Property: "kind"}, {Property: "name", Descending: true}, {Property: "restarts"}}, "c/e c/a c/d b/z c/c c/b"},
-		{"Cluster", []search.Order{{Property: "cluster", Descending: true}, {Property: "name"}}, "c/b c/c c/e c/d c/a b/z"},
-		{"ListsByFirstLeafEmptyLikeMissing", []search.Order{{Property: "list"}}, "c/b c/a b/z c/c c/d c/e"},
-		{"UnknownProperty", []search.Order{{Property: "nothing"}}, "b/z c/a c/b c/c c/d c/e"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			result := find(t, engine, everything(), &search.Request{Items: true, Limit: -1, OrderBy: test.by})
-			sameList(t, "order", uidsOf(result.Items), test.want)
-			first := find(t, engine, everything(), &search.Request{Items: true, Limit: 2, Offset: 1, OrderBy: test.by})
-			same(t, "items with limit 2 and offset 1", uidsOf(first.Items), uidsOf(result.Items[1:3]))
-		})
-	}
-}
-
 func testPaging(t *testing.T, open func(t *testing.T) search.Engine) {
 	engine := open(t)
 	const count = 97

@@ -27,7 +27,6 @@ func testApply(t *testing.T, open func(t *testing.T) search.Engine) {
 		name string
 		test func(t *testing.T, engine search.Engine)
 	}{
-		{"Empty", testEmpty},
 		{"FullThenDelta", testFullThenDelta},
 		{"LastOfDuplicateResourcesApplies", testDuplicateResources},
 		{"HubClasses", testHubClasses},
@@ -37,18 +36,6 @@ func testApply(t *testing.T, open func(t *testing.T) search.Engine) {
 	} {
 		t.Run(test.name, func(t *testing.T) { test.test(t, open(t)) })
 	}
-}
-
-func testEmpty(t *testing.T, engine search.Engine) {
-	if states := clusters(t, engine); len(states) > 0 {
-		t.Errorf("Clusters() without reports = %v, want none", states)
-	}
-	sameWords(t, "found", findAll(t, engine, everything(), query.Query{}), "")
-	if classes, _, err := engine.HubClasses(deadline(t)); err != nil || len(classes) > 0 {
-		t.Errorf("HubClasses() without reports = %v, %v, want none", classes, err)
-	}
-	same(t, "empty report", withoutVersion(apply(t, engine, full(t, "c"))), search.Applied{})
-	same(t, "clusters", clusters(t, engine), []search.ClusterState{{Name: "c", Reported: now}})
 }
 
 func testFullThenDelta(t *testing.T, engine search.Engine) {

@@ -279,8 +279,7 @@ func TestNilExecutorCannotBeEvaded(t *testing.T) {
 	servers := f.StartServers(t, []string{"--nil-executor=Check"}, []string{"--nil-executor=Deny", "--work-executor=apps/permissions"})
 	attempts := evasions()
 	// Only with Check is the administrator allowed to create targets without an executor.
-	config, err := servers[0].UserConfig("admin", "system:masters")
-	admin := framework.OCMClient(t, config, err)
+	admin := framework.Direct(t, servers[0])
 	t.Run("all", func(t *testing.T) {
 		for i, mode := range modes {
 			for _, c := range []*framework.Caller{stranger, deployer} {

@@ -62,9 +62,9 @@ type cloud struct {
 	hub, managed clients
 }
 
-func newCloud(t *testing.T, stateFile string) *cloud {
+func newCloud(t *testing.T) *cloud {
 	t.Helper()
-	s, err := fakeaws.New(fakeaws.Options{StateFile: stateFile})
+	s, err := fakeaws.New(fakeaws.Options{})
 	succeed(t, err)
 	t.Cleanup(func() { succeed(t, s.Close()) })
 	succeed(t, s.AddCluster(hubARN, fakeaws.ModeAPI))
@@ -81,7 +81,7 @@ func newCloud(t *testing.T, stateFile string) *cloud {
 // withRoles adds the roles of a managed cluster and of the hub, and an access entry.
 func withRoles(t *testing.T) *cloud {
 	t.Helper()
-	c := newCloud(t, "")
+	c := newCloud(t)
 	c.managed.createRole(t, "managed", trustToken)
 	c.tag(t, "cluster", "cluster1")
 	_, err := c.managed.IAM.PutRolePolicy(t.Context(), &iam.PutRolePolicyInput{RoleName: aws.String("managed"), PolicyName: aws.String("access"), PolicyDocument: aws.String(assumeHub)})

@@ -2,12 +2,14 @@ package fleetgen
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
@@ -193,30 +195,15 @@ func (c *cluster) nodeCount() int {
 func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 
 func (c *cluster) namespace() string {
-	at := c.r.Float64() * c.sums[len(c.sums)-1]
-	low, high := 0, len(c.sums)-1
-	for low < high {
-		if middle := (low + high) / 2; c.sums[middle] > at {
-			high = middle
-		} else {
-			low = middle + 1
-		}
-	}
-	return c.namespaces[low]
+	at, _ := slices.BinarySearch(c.sums, c.r.Float64()*c.sums[len(c.sums)-1])
+	return c.namespaces[at]
 }
 
 func (c *cluster) uuid() string {
 	var raw [16]byte
 	binary.BigEndian.PutUint64(raw[:8], c.r.Uint64())
 	binary.BigEndian.PutUint64(raw[8:], c.r.Uint64())
-	var text [36]byte
-	hex.Encode(text[:8], raw[:4])
-	hex.Encode(text[9:13], raw[4:6])
-	hex.Encode(text[14:18], raw[6:8])
-	hex.Encode(text[19:23], raw[8:10])
-	hex.Encode(text[24:], raw[10:])
-	text[8], text[13], text[18], text[23] = '-', '-', '-', '-'
-	return string(text[:])
+	return uuid.UUID(raw).String()
 }
 
 func (c *cluster) suffix(n int) string {

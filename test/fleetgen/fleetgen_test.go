@@ -1,20 +1,13 @@
 package fleetgen
 
 import (
-	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apiserver/pkg/authentication/user"
 
-	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
-	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
-	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility/visibilitytest"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/query"
 )
@@ -104,85 +97,5 @@ func TestReportsAreWellFormed(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-func TestUpdate(t *testing.T) {
-	full := Cluster(whole, 1)
-	update := Update(rand.New(rand.NewPCG(1, 1)), full, 20)
-	if update.Full || update.Cluster != full.Cluster || len(update.Put) != 20 {
-		t.Fatalf("Update() = full %t, cluster %s, %d resources, want 20 of %s", update.Full, update.Cluster, len(update.Put), full.Cluster)
-	}
-	changed := 0
-	for _, r := range update.Put {
-		at := slices.IndexFunc(full.Put, func(other search.Resource) bool { return other.UID == r.UID })
-		if at < 0 || search.Text(r.Properties, query.Kind) != "Pod" {
-			t.Fatalf("Update() contains %s, want only Pods of the report", r.UID)
-		}
-		if !reflect.DeepEqual(full.Put[at].Properties, r.Properties) {
-			changed++
-		}
-	}
-	if changed < 18 {
-		t.Errorf("Update() changed %d of 20 Pods, want at least 18", changed)
-	}
-	if !reflect.DeepEqual(full, Cluster(whole, 1)) {
-		t.Error("Update() modified the full report, want no change")
-	}
-}
-
-func TestSync(t *testing.T) {
-	full := Cluster(Options{Clusters: 2, PerCluster: 300}, 1)
-	update := Update(rand.New(rand.NewPCG(1, 1)), full, 5)
-	update.Delete = []string{full.Put[0].UID}
-	for _, report := range []*search.Report{full, &update} {
-		text, err := Sync(report)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var body inventory.Sync
-		if err := json.Unmarshal(text, &body); err != nil {
-			t.Fatal(err)
-		}
-		if body.ClearAll != report.Full || len(body.AddResources)+len(body.UpdateResources) != len(report.Put) ||
-			len(body.DeleteResources) != len(report.Delete) || len(body.AddEdges) != len(report.AddEdges) {
-			t.Errorf("Sync() = clearAll %t, %d added, %d updated, %d deleted, %d edges, want the numbers of the report", body.ClearAll,
-				len(body.AddResources), len(body.UpdateResources), len(body.DeleteResources), len(body.AddEdges))
-		}
-		for i, r := range append(body.AddResources, body.UpdateResources...) {
-			raw, err := json.Marshal(r.Properties)
-			if err != nil {
-				t.Fatal(err)
-			}
-			properties, err := query.DecodeProperties(raw)
-			if err != nil || !reflect.DeepEqual(properties, report.Put[i].Properties) || r.UID != report.Put[i].UID {
-				t.Fatalf("Sync() of %s = %v, want the properties of the report: %s", r.UID, err, cmp.Diff(properties, report.Put[i].Properties))
-			}
-		}
-	}
-}
-
-func TestPolicy(t *testing.T) {
-	hub := Cluster(whole, 0)
-	for _, first := range []int{1, 80} {
-		t.Run(fmt.Sprint(first), func(t *testing.T) {
-			scope := visibilitytest.Scope(t, Policy(first, 20, 50), &user.DefaultInfo{Name: User})
-			clusters, namespaces := 0, map[string]bool{}
-			for i := 1; i < whole.Clusters; i++ {
-				if scope.Cluster(ClusterName(i)) {
-					clusters++
-				}
-			}
-			for i := range hub.Put {
-				class := search.ClassOf(hub.Cluster, true, hub.Put[i].Properties)
-				if scope.Allows(visibility.Object{Class: class, Name: search.Text(hub.Put[i].Properties, query.Name)}) {
-					namespaces[class.Namespace] = true
-				}
-			}
-			// Some namespaces may have no resources.
-			if clusters != 20 || len(namespaces) < 45 || len(namespaces) > 50 || !scope.Cluster(ClusterName(first)) {
-				t.Errorf("Policy(%d, 20, 50) allows %d clusters and %d namespaces, want 20, including the first, and 45 to 50", first, clusters, len(namespaces))
-			}
-		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -32,12 +31,7 @@ func CreateAccount(t *testing.T, client versioned.Interface, account *authentica
 	t.Helper()
 	accounts := client.AuthenticationV1beta1().ManagedServiceAccounts(account.Namespace)
 	created := Must(accounts.Create(t.Context(), account, metav1.CreateOptions{}))(t)
-	t.Cleanup(func() {
-		err := accounts.Delete(context.WithoutCancel(t.Context()), account.Name, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			t.Error(err)
-		}
-	})
+	deleteLater(t, accounts.Delete, account.Name)
 	return created
 }
 

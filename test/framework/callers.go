@@ -13,7 +13,6 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -114,11 +113,7 @@ func (c *Caller) May(t *testing.T, namespace string, rules ...rbacv1.PolicyRule)
 	t.Helper()
 	role := Must(c.HubClient.RbacV1().Roles(namespace).Create(t.Context(),
 		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}, Rules: rules}, metav1.CreateOptions{}))(t)
-	t.Cleanup(func() {
-		if err := c.HubClient.RbacV1().Roles(namespace).Delete(context.WithoutCancel(t.Context()), role.Name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
+	deleteLater(t, c.HubClient.RbacV1().Roles(namespace).Delete, role.Name)
 	unbind := c.Bind(t, namespace, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name})
 	for _, rule := range rules {
 		c.AwaitAllowed(t, namespace, rule)
@@ -134,14 +129,7 @@ func (c *Caller) Bind(t *testing.T, namespace string, role rbacv1.RoleRef) func(
 	binding := Must(bindings.Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}, RoleRef: role, Subjects: []rbacv1.Subject{c.Subject},
 	}, metav1.CreateOptions{}))(t)
-	unbind := func() {
-		err := bindings.Delete(context.WithoutCancel(t.Context()), binding.Name, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			t.Error(err)
-		}
-	}
-	t.Cleanup(unbind)
-	return unbind
+	return deleteLater(t, bindings.Delete, binding.Name)
 }
 
 // AwaitAllowed waits until the hub allows the caller every verb of a rule on the rule's first
@@ -208,24 +196,14 @@ func (c *Caller) IsGranter(t *testing.T) *Caller {
 func CreateRole(t *testing.T, client kubernetes.Interface, role *rbacv1.Role) {
 	t.Helper()
 	Must(client.RbacV1().Roles(role.Namespace).Create(t.Context(), role, metav1.CreateOptions{}))(t)
-	t.Cleanup(func() {
-		err := client.RbacV1().Roles(role.Namespace).Delete(context.WithoutCancel(t.Context()), role.Name, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			t.Error(err)
-		}
-	})
+	deleteLater(t, client.RbacV1().Roles(role.Namespace).Delete, role.Name)
 }
 
 // CreateClusterRole creates a ClusterRole, which is deleted at the end of the test.
 func CreateClusterRole(t *testing.T, client kubernetes.Interface, role *rbacv1.ClusterRole) {
 	t.Helper()
 	Must(client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}))(t)
-	t.Cleanup(func() {
-		err := client.RbacV1().ClusterRoles().Delete(context.WithoutCancel(t.Context()), role.Name, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			t.Error(err)
-		}
-	})
+	deleteLater(t, client.RbacV1().ClusterRoles().Delete, role.Name)
 }
 
 // Warnings collects the Warning headers of a client.

@@ -22,25 +22,9 @@ import (
 // HubThatRunsOCM starts a hub with the CustomResourceDefinitions of ManifestWorks, ManagedClusters
 // and their sets, and the server with artifacts/deploy/existing-ocm. The server does not serve
 // these API versions, nor the versions in leftAlone.
-func HubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) *localhub.Cluster {
+func HubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) (*localhub.Cluster, *localhub.APIServer) {
 	t.Helper()
-	hub, _ := ServerOfHubThatRunsOCM(t, leftAlone...)
-	return hub
-}
-
-// ServerOfHubThatRunsOCM does the same as HubThatRunsOCM, and also returns the server.
-func ServerOfHubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) (*localhub.Cluster, *localhub.APIServer) {
-	t.Helper()
-	UseSlots(t, 1)
-	ctx, dir := t.Context(), OwnDir(t)
-	hub, err := localhub.NewCluster(localhub.ClusterOptions{Name: "ocm-hub", Dir: filepath.Join(dir, "hub"), NoFsync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	KillLater(t, hub.Kill)
-	if err := hub.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	ctx, hub := t.Context(), OwnCluster(t, localhub.ClusterOptions{Name: "ocm-hub"})
 	Apply(t, hub, CRD(t, "test", "framework", "testdata", "managedclusters.crd.yaml"),
 		CRD(t, "test", "framework", "testdata", "managedclustersets.crd.yaml"), CRD(t, "test", "framework", "testdata", "managedclustersetbindings.crd.yaml"), CRD(t, "test", "agent", "testdata", "manifestworks.crd.yaml"))
 	Eventually(t, "the hub serves its own ManifestWorks and ManagedClusters", func(context.Context) error {
@@ -67,16 +51,9 @@ func ServerOfHubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) (*lo
 			}
 		}
 	}
-	server, err := localhub.NewAPIServer(localhub.APIServerOptions{Hub: hub, Dir: filepath.Join(dir, "apiserver"), Args: args})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := NewServer(t, localhub.APIServerOptions{Hub: hub, Dir: filepath.Join(OwnDir(t), "apiserver"), Args: args})
 	// The server becomes ready only after the hub grants it all permissions that it needs.
-	grants, err := localhub.ReadManifests(filepath.Join(localhub.Root(), "artifacts", "deploy", "components", "existing-ocm"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, grant := range grants {
+	for _, grant := range Must(localhub.ReadManifests(filepath.Join(localhub.Root(), "artifacts", "deploy", "components", "existing-ocm")))(t) {
 		if grant.GroupVersionKind().Group == "rbac.authorization.k8s.io" {
 			Apply(t, hub, grant)
 		}
@@ -84,7 +61,6 @@ func ServerOfHubThatRunsOCM(t *testing.T, leftAlone ...schema.GroupVersion) (*lo
 	if err := server.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	KillLater(t, server.Kill)
 	if err := server.Register(ctx, rbacv1alpha1.SchemeGroupVersion.String()); err != nil {
 		t.Fatal(err)
 	}

@@ -130,11 +130,7 @@ func Environment(t *testing.T, name string, otherwise int) int {
 // fleet unchanged.
 func Shared(t *testing.T) *Fleet {
 	t.Helper()
-	f, err := sharedFleet()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
+	return Must(sharedFleet())(t)
 }
 
 // OwnFleet starts a fleet for one test. The test is allowed to kill processes of it.
@@ -142,10 +138,7 @@ func OwnFleet(t *testing.T, opts localhub.FleetOptions) *Fleet {
 	t.Helper()
 	UseSlots(t, 1+len(opts.Clusters))
 	opts.Dir, opts.NoFsync = OwnDir(t), true
-	f, err := StartFleet(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := Must(StartFleet(t.Context(), opts))(t)
 	KillLater(t, f.Kill)
 	return f
 }
@@ -153,11 +146,7 @@ func OwnFleet(t *testing.T, opts localhub.FleetOptions) *Fleet {
 // OwnDir returns the path of a directory for one test. It does not create the directory.
 func OwnDir(t *testing.T) string {
 	t.Helper()
-	dir, err := TempDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(dir, strings.ReplaceAll(t.Name(), "/", "-"))
+	return filepath.Join(Must(TempDir())(t), strings.ReplaceAll(t.Name(), "/", "-"))
 }
 
 // StopLater calls stop at the end of a test. At that time the context of the test is already
@@ -188,10 +177,7 @@ func OwnCluster(t testing.TB, opts localhub.ClusterOptions) *localhub.Cluster {
 	t.Helper()
 	UseSlots(t, 1)
 	opts.Dir, opts.NoFsync = t.TempDir(), true
-	cluster, err := localhub.NewCluster(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := Must(localhub.NewCluster(opts))(t)
 	KillLater(t, cluster.Kill)
 	if err := cluster.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -253,10 +239,7 @@ func OCMClient(t *testing.T, config *rest.Config, err error) *versioned.Clientse
 // Kubectl runs kubectl as the hub's administrator and returns its output.
 func (f *Fleet) Kubectl(t *testing.T, stdin string, args ...string) (string, error) {
 	t.Helper()
-	path, err := localhub.Binary(localhub.BinDir(), "kubectl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := Must(localhub.Binary(localhub.BinDir(), "kubectl"))(t)
 	command := exec.CommandContext(t.Context(), path, append([]string{"--kubeconfig=" + f.Kubeconfig}, args...)...)
 	command.Stdin = strings.NewReader(stdin)
 	out, err := command.CombinedOutput()
@@ -278,13 +261,8 @@ func (f *Fleet) SilentCluster(t *testing.T) string {
 	if err := localhub.JoinCluster(t.Context(), f.Hub, name); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx := context.WithoutCancel(t.Context())
-		// The server also deletes its namespace.
-		if err := f.OCM.ClusterV1().ManagedClusters().Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			t.Error(err)
-		}
-	})
+	// The server also deletes its namespace.
+	deleteLater(t, f.OCM.ClusterV1().ManagedClusters().Delete, name)
 	return name
 }
 

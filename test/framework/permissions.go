@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -73,10 +72,7 @@ func RoleRefTo(kind, name string) rbacv1alpha1.RoleRef {
 // CreatePermission creates a ClusterPermission, which is deleted at the end of the test.
 func CreatePermission(t *testing.T, client versioned.Interface, cp *rbacv1alpha1.ClusterPermission) *rbacv1alpha1.ClusterPermission {
 	t.Helper()
-	created, err := client.RbacV1alpha1().ClusterPermissions(cp.Namespace).Create(t.Context(), cp, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	created := Must(client.RbacV1alpha1().ClusterPermissions(cp.Namespace).Create(t.Context(), cp, metav1.CreateOptions{}))(t)
 	DeletePermissionLater(t, client, created.Namespace, created.Name)
 	return created
 }
@@ -84,12 +80,7 @@ func CreatePermission(t *testing.T, client versioned.Interface, cp *rbacv1alpha1
 // DeletePermissionLater deletes a ClusterPermission, if it exists, at the end of the test.
 func DeletePermissionLater(t *testing.T, client versioned.Interface, namespace, name string) {
 	t.Helper()
-	t.Cleanup(func() {
-		err := client.RbacV1alpha1().ClusterPermissions(namespace).Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			t.Error(err)
-		}
-	})
+	deleteLater(t, client.RbacV1alpha1().ClusterPermissions(namespace).Delete, name)
 }
 
 // GetPermission returns a ClusterPermission in the namespace Cluster1.

@@ -68,11 +68,7 @@ func StartReplicated(t testing.TB, dir string, opts ReplicatedOptions) *Replicat
 	RequireRoot(t)
 	UseSlots(t, 1+len(opts.Clusters))
 	r := &Replicated{Network: network.New(), Nodes: map[string]*network.Node{}}
-	t.Cleanup(func() {
-		if err := r.Network.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	KillLater(t, r.Network.Close)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -168,10 +164,7 @@ func StartReplicated(t testing.TB, dir string, opts ReplicatedOptions) *Replicat
 // host adds a host to the network.
 func (r *Replicated) host(t testing.TB, name string) *localhub.Host {
 	t.Helper()
-	node, err := r.Network.Add(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := Must(r.Network.Add(name))(t)
 	r.Nodes[name] = node
 	return &localhub.Host{Address: node.Address, Run: node.Do, Dial: r.Nodes["client"].DialContext, Local: node.DialContext}
 }
@@ -179,15 +172,7 @@ func (r *Replicated) host(t testing.TB, name string) *localhub.Host {
 // Clients returns clients of the hub with the identity of an administrator and connections of their own.
 func (r *Replicated) Clients(t testing.TB) (*kubernetes.Clientset, *versioned.Clientset) {
 	t.Helper()
-	hub, err := kubernetes.NewForConfig(r.Hub.AdminConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ocm, err := versioned.NewForConfig(r.Hub.AdminConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hub, ocm
+	return Must(kubernetes.NewForConfig(r.Hub.AdminConfig()))(t), Must(versioned.NewForConfig(r.Hub.AdminConfig()))(t)
 }
 
 // Ready returns nil if the hub can send requests to each replica.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -25,6 +26,54 @@ func Argument(t *testing.T, args []string, flag string) string {
 	return ""
 }
 
+// OwnEtcd starts an etcd for one test, with its data and its log in a directory.
+func OwnEtcd(t testing.TB, name, dir string) *localhub.Etcd {
+	t.Helper()
+	etcd := Must(localhub.NewEtcd(name, filepath.Join(dir, name), localhub.BinDir(), filepath.Join(dir, name+".log"), false))(t)
+	StopLater(t, etcd.Stop)
+	if err := etcd.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return etcd
+}
+
+// NewServer returns a server for one test without starting it.
+func NewServer(t testing.TB, opts localhub.APIServerOptions) *localhub.APIServer {
+	t.Helper()
+	server := Must(localhub.NewAPIServer(opts))(t)
+	KillLater(t, server.Kill)
+	return server
+}
+
+// OwnServer starts a server for one test.
+func OwnServer(t testing.TB, opts localhub.APIServerOptions) *localhub.APIServer {
+	t.Helper()
+	server := NewServer(t, opts)
+	if err := server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return server
+}
+
+// Serve registers a running server with its hub, and returns both with the clients of an administrator.
+func Serve(t testing.TB, hub *localhub.Cluster, server *localhub.APIServer) *Fleet {
+	t.Helper()
+	f := &Fleet{Fleet: &localhub.Fleet{Hub: hub, Server: server}}
+	if err := server.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Connect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// Direct returns a client of an administrator that connects to a server directly, not through the hub.
+func Direct(t testing.TB, server *localhub.APIServer) *versioned.Clientset {
+	t.Helper()
+	return Must(versioned.NewForConfig(Must(server.UserConfig("admin", "system:masters"))(t)))(t)
+}
+
 // StartServers starts a server for each set of flags. They share the data of the fleet's server.
 // Only the fleet's server runs the controllers.
 func (f *Fleet) StartServers(t *testing.T, flags ...[]string) []*localhub.APIServer {
@@ -34,11 +83,10 @@ func (f *Fleet) StartServers(t *testing.T, flags ...[]string) []*localhub.APISer
 	servers, errs := make([]*localhub.APIServer, len(flags)), make([]error, len(flags))
 	for i, args := range flags {
 		dir := filepath.Join(OwnDir(t), fmt.Sprintf("server-%d", i))
-		servers[i] = Must(localhub.NewAPIServer(localhub.APIServerOptions{
+		servers[i] = NewServer(t, localhub.APIServerOptions{
 			Hub: f.Hub, Name: fmt.Sprintf("server-%d", i), Dir: dir, Granted: true, EtcdServers: []string{etcd},
 			Args: append([]string{"--search-engine=none"}, args...),
-		}))(t)
-		KillLater(t, servers[i].Kill)
+		})
 		wg.Go(func() { errs[i] = servers[i].Start(t.Context()) })
 	}
 	wg.Wait()

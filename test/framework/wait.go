@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"open-cluster-management.io/hub-apiserver/test/await"
 )
@@ -24,6 +25,18 @@ func Must[T any](value T, err error) func(t testing.TB) T {
 		}
 		return value
 	}
+}
+
+// deleteLater deletes an object at the end of the test, or when the returned function is called.
+func deleteLater(t *testing.T, remove func(context.Context, string, metav1.DeleteOptions) error, name string) func() {
+	t.Helper()
+	undo := func() {
+		if err := remove(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(undo)
+	return undo
 }
 
 // IsGone returns nil if err, the result of a get, is NotFound, or an error otherwise.

@@ -204,24 +204,3 @@ func TestOutcomes(t *testing.T) {
 		}
 	}
 }
-
-func TestAvailability(t *testing.T) {
-	t.Parallel()
-	s := time.Second
-	clients := []*client{
-		{calls: []call{{0, s, true}, {2 * s, 3 * s, false}, {4 * s, 5 * s, false}, {7 * s, 8 * s, true}, {8 * s, 9 * s, false}}},
-		{calls: []call{{0, s, true}, {s, 6 * s, true}, {10 * s, 11 * s, true}}},
-	}
-	if got, want := unavailable(clients, 12*s), 6*s; got != want {
-		t.Errorf("unavailable = %s, want %s", got, want)
-	}
-	got := recoveries(clients, []mark{{"begin", 2 * s}, {"end", 5500 * time.Millisecond}, {"next", 8500 * time.Millisecond}})
-	want := []Recovery{
-		{Name: "begin", Failed: 2, Incomplete: true},
-		{Name: "end", Recovered: 2500 * time.Millisecond},
-		{Name: "next", Failed: 1, Incomplete: true},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("recoveries (-want +got):\n%s", diff)
-	}
-}

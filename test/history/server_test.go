@@ -5,115 +5,63 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
 
 	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
-	"open-cluster-management.io/hub-apiserver/test/history/broken"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 	"open-cluster-management.io/hub-apiserver/test/seed"
 )
 
 const (
 	namespace = "history"
-	// defectVariable makes this program a server with a defect.
-	defectVariable = "HISTORY_DEFECT"
 	// lifetime is the lifetime of keys. It is short, so that a run has several generations of objects.
 	lifetime = 5 * time.Second
 )
 
-func TestMain(m *testing.M) {
-	if defect := os.Getenv(defectVariable); defect != "" {
-		err := broken.Run(genericapiserver.SetupSignalContext(), broken.Defect(defect), os.Args[1:])
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(framework.Run(m))
-}
+func TestMain(m *testing.M) { os.Exit(framework.Run(m)) }
 
-// TestHistory runs the clients against two servers and their hub, where processes are killed meanwhile, and against
-// servers with a defect. The checker must find each defect, and nothing else. The environment variables
-// HISTORY_CALLS (successful calls before and after each kill) and HISTORY_KILLS make longer runs.
+// TestHistory runs the clients against two servers and their hub, where processes are killed meanwhile. The environment
+// variables HISTORY_CALLS (successful calls before and after each kill) and HISTORY_KILLS make longer runs.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	f := framework.OwnFleet(t, localhub.FleetOptions{})
 	if err := framework.MakeNamespace(t.Context(), f.HubClient, namespace); err != nil {
 		t.Fatal(err)
 	}
-	// The subtests run in parallel, and the fleet must run until they end.
-	t.Run("group", func(t *testing.T) {
-		t.Run("server", func(t *testing.T) {
-			t.Parallel()
-			direct := framework.Must(f.Server.UserConfig("admin", "system:masters"))(t)
-			replica := framework.Must(f.StartServers(t, nil)[0].UserConfig("admin", "system:masters"))(t)
-			run := start(t, f.Hub.AdminConfig(), direct, replica)
-			calls := framework.Environment(t, "HISTORY_CALLS", 300)
-			succeed(t, run, calls)
-			victims := []*localhub.Process{f.Server.Process, f.Hub.APIServer, f.Hub.Etcd.Process}
-			for i := range framework.Environment(t, "HISTORY_KILLS", 1) {
-				run.Mark("kill")
-				if err := victims[i%len(victims)].Restart(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				run.Mark("restart")
-				if _, err := run.Recovered(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				succeed(t, run, calls)
-			}
-			result := stop(t, run)
-			for _, v := range result.Violations {
-				t.Error(v)
-			}
-			if kill := result.Marks[0]; kill.Name != "kill" || kill.Failed == 0 || !kill.Incomplete && kill.Recovered == 0 {
-				t.Errorf("mark = %+v, want failed calls", kill)
-			}
-			if restart := result.Marks[1]; restart.Incomplete || result.Unavailable < restart.Recovered {
-				t.Errorf("mark = %+v, longest unavailability %s; want recovery in this time", restart, result.Unavailable)
-			}
-			if result.Operations[OK] == 0 || result.Acknowledged == 0 || result.Failures["dial: connection refused"]+result.Failures["503 ServiceUnavailable"] == 0 || result.Events < result.Acknowledged || result.Resumes == 0 {
-				t.Errorf("result = %+v, want acknowledged writes, failures, events and resumed watches", result)
-			}
-		})
-		for _, row := range []struct {
-			defect broken.Defect
-			// want are the kinds of violations of which the checker must find one.
-			want []Kind
-			// also are further consequences that the defect can have.
-			also []Kind
-		}{
-			// If a patch without a precondition replaces the lost write before anyone reads the object, only the watches
-			// lack the write. If another change gets its resource version, there are two changes with this version.
-			{broken.LosesWrites, []Kind{Linearizability, WatchMissing, Revision}, []Kind{List, WatchOrder, Unexplained}},
-			// Lists are served from the watch cache, which lacks the dropped changes.
-			{broken.DropsEvents, []Kind{WatchMissing}, []Kind{WatchOrder, List}},
-			{broken.ServesStaleReads, []Kind{Linearizability}, nil},
-		} {
-			t.Run(string(row.defect), func(t *testing.T) {
-				t.Parallel()
-				server := startBroken(t, f.Hub, row.defect)
-				run := start(t, framework.Must(server.UserConfig("admin", "system:masters"))(t))
-				succeed(t, run, 300)
-				result := stop(t, run)
-				for _, v := range result.Violations {
-					if !slices.Contains(row.want, v.Kind) && !slices.Contains(row.also, v.Kind) {
-						t.Errorf("violation = %s, want only kinds %s and %s", v, row.want, row.also)
-					}
-				}
-				found := slices.IndexFunc(result.Violations, func(v Violation) bool { return slices.Contains(row.want, v.Kind) })
-				if found < 0 {
-					t.Fatalf("violations = %v, want one of %s", result.Violations, row.want)
-				}
-				t.Log(result.Violations[found])
-			})
+	direct := framework.Must(f.Server.UserConfig("admin", "system:masters"))(t)
+	replica := framework.Must(f.StartServers(t, nil)[0].UserConfig("admin", "system:masters"))(t)
+	run := start(t, f.Hub.AdminConfig(), direct, replica)
+	calls := framework.Environment(t, "HISTORY_CALLS", 300)
+	succeed(t, run, calls)
+	victims := []*localhub.Process{f.Server.Process, f.Hub.APIServer, f.Hub.Etcd.Process}
+	for i := range framework.Environment(t, "HISTORY_KILLS", 1) {
+		run.Mark("kill")
+		if err := victims[i%len(victims)].Restart(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-	})
+		run.Mark("restart")
+		if _, err := run.Recovered(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		succeed(t, run, calls)
+	}
+	result := stop(t, run)
+	for _, v := range result.Violations {
+		t.Error(v)
+	}
+	if kill := result.Marks[0]; kill.Name != "kill" || kill.Failed == 0 || !kill.Incomplete && kill.Recovered == 0 {
+		t.Errorf("mark = %+v, want failed calls", kill)
+	}
+	if restart := result.Marks[1]; restart.Incomplete || result.Unavailable < restart.Recovered {
+		t.Errorf("mark = %+v, longest unavailability %s; want recovery in this time", restart, result.Unavailable)
+	}
+	if result.Operations[OK] == 0 || result.Acknowledged == 0 || result.Failures["dial: connection refused"]+result.Failures["503 ServiceUnavailable"] == 0 || result.Events < result.Acknowledged || result.Resumes == 0 {
+		t.Errorf("result = %+v, want acknowledged writes, failures, events and resumed watches", result)
+	}
 }
 
 // start starts a run.
@@ -159,31 +107,4 @@ func stop(t *testing.T, run *Run) *Result {
 	t.Logf("%d acknowledged writes, operations %v, failures %v, %d events, %d resumes, %d relists, unavailable %s, marks %+v",
 		result.Acknowledged, result.Operations, result.Failures, result.Events, result.Resumes, result.Relists, result.Unavailable, result.Marks)
 	return result
-}
-
-// startBroken starts a server with a defect on an etcd of its own.
-func startBroken(t *testing.T, hub *localhub.Cluster, defect broken.Defect) *localhub.APIServer {
-	t.Helper()
-	dir := framework.OwnDir(t)
-	bin := t.TempDir()
-	if err := os.Symlink(framework.Must(os.Executable())(t), filepath.Join(bin, "apiserver")); err != nil {
-		t.Fatal(err)
-	}
-	name := string(defect)
-	etcd := framework.Must(localhub.NewEtcd(name+" etcd", filepath.Join(dir, "etcd"), localhub.BinDir(), filepath.Join(dir, "logs", "etcd.log"), false))(t)
-	framework.StopLater(t, etcd.Stop)
-	if err := etcd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	server := framework.Must(localhub.NewAPIServer(localhub.APIServerOptions{
-		Hub: hub, Name: name, Dir: filepath.Join(dir, "server"), BinDir: bin, Granted: true, EtcdServers: []string{etcd.Endpoint},
-		// Sockets have short paths.
-		Env:  []string{defectVariable + "=" + name, "TMPDIR=" + bin},
-		Args: []string{"--search-engine=none", "--leader-elect-resource-name=" + strings.ToLower(name)},
-	}))(t)
-	framework.KillLater(t, server.Kill)
-	if err := server.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return server
 }

@@ -10,26 +10,15 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
-	"time"
 
-	"golang.org/x/sync/errgroup"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
-	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
 const (
 	epochAnnotation     = "open-cluster-management.io/hub-epoch"
 	migrationAnnotation = "migration.open-cluster-management.io/"
-	reviewsPath         = "/apis/access.open-cluster-management.io/v1alpha1/fleetsubjectreviews"
-	// namespaceQuota is the default quota of the ClusterNamespaces of a cluster in bytes.
-	namespaceQuota = 32 << 20
-	// shownName is the number of bytes of a name that a review shows.
-	shownName = 512
 )
 
 // exports returns a check that clusteradm exports all objects of the hub.
@@ -93,21 +82,6 @@ func believedClasses() []Class {
 			input.Check = exports
 			return input
 		}},
-		{"name", "subjects", func(g *Gen) Input {
-			subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "aaa"}}
-			for i := range 1 + g.IntN(4) {
-				length := pick(g, 3_000, 3_072, 4_096, g.upTo(1, 16_000))
-				subjects = append(subjects, rbacv1.Subject{Kind: pick(g, rbacv1.UserKind, rbacv1.GroupKind), APIGroup: rbacv1.GroupName, Name: strings.ToValidUTF8(fmt.Sprint("zz", i, strings.Repeat(pick(g, "z", "\U0001F600", "\""), length))[:length+3], "")})
-			}
-			review := func(token string) Request {
-				return Request{Method: http.MethodPost, Path: reviewsPath, Body: encode(fields{"apiVersion": "access.open-cluster-management.io/v1alpha1", "kind": "FleetSubjectReview", "spec": fields{
-					"resourceAttributes": fields{"verb": "frob", "group": "hostile.example.com", "resource": "probes"}, "limit": 1, "continue": token,
-				}})}
-			}
-			first := review("")
-			first.As = Tenant
-			return Input{Requests: []Request{first}, Check: func(ctx context.Context, s *Site) (string, error) { return s.pagesOfSubjects(ctx, subjects, review) }}
-		}},
 		{"name", "resources", func(g *Gen) Input {
 			n, length := g.upTo(2, 100), pick(g, 253, 3_072, 4_096, 15_000, g.upTo(1, 16_000))
 			filling := strings.Repeat(pick(g, "z", "\U0001F600", `\"`, `\n`), length/2)
@@ -123,86 +97,16 @@ func believedClasses() []Class {
 				},
 			}
 		}},
-		{"deletion", "objects that grow", func(g *Gen) Input {
-			// The largest inputs have 70 MB with their managedFields.
-			n := 12 * g.Size
-			large := fmt.Sprintf(`"labels":{%s},"annotations":{"a":%q}`, each(220, ",", func(i int) string {
-				return fmt.Sprintf(`"%s%d":"%s"`, strings.Repeat("k", 60), i, strings.Repeat("v", 63))
-			}), strings.Repeat("a", 15<<10))
-			return Input{
-				Requests: []Request{{As: Agent, Method: http.MethodPost, Path: namespacesPath + "?dryRun=All", Body: growing(object, large)}},
-				Check:    func(ctx context.Context, s *Site) (string, error) { return s.growDeleted(ctx, n, large) },
-			}
-		}},
 	}
 }
 
-// growing returns a ClusterNamespace with more metadata.
-func growing(name, metadata string) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"rbac.open-cluster-management.io/v1alpha1","kind":"ClusterNamespace","metadata":{"name":%q,"finalizers":["example.com/hostile"],%s}}`, name, metadata)
-}
-
-// growDeleted deletes objects with a finalizer, lets them grow, and reports whether they exceed the quota of their
-// namespace.
-func (s *Site) growDeleted(ctx context.Context, n int, large string) (string, error) {
-	var stored atomic.Int64
-	deleted := make([]metav1.PartialObjectMetadata, n)
-	forAll := func(do func(ctx context.Context, i int, name, path string) error) error {
-		group, ctx := errgroup.WithContext(ctx)
-		group.SetLimit(8)
-		for i := range n {
-			name := object + "-deleted-" + strconv.Itoa(i)
-			group.Go(func() error { return do(ctx, i, name, namespacesPath+"/"+name) })
-		}
-		return group.Wait()
-	}
-	// patient retries a request that exceeds a rate.
-	patient := func(ctx context.Context, method, path string, body []byte) (answer []byte, code int, err error) {
-		err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
-			code, answer, err = s.send(ctx, Request{As: Agent, Method: method, Path: path, Body: body})
-			return code != http.StatusTooManyRequests, err
-		})
-		return answer, code, err
-	}
-	err := forAll(func(ctx context.Context, i int, name, path string) error {
-		if _, _, err := patient(ctx, http.MethodPost, namespacesPath, growing(name, `"labels":{}`)); err != nil {
-			return err
-		}
-		answer, code, err := patient(ctx, http.MethodDelete, path, nil)
-		if err != nil || code != http.StatusOK {
-			return err
-		}
-		return json.Unmarshal(answer, &deleted[i])
-	})
-	if err == nil {
-		err = forAll(func(ctx context.Context, i int, name, path string) error {
-			answer, code, err := patient(ctx, http.MethodPut, path, growing(name, fmt.Sprintf(`"resourceVersion":%q,%s`, deleted[i].ResourceVersion, large)))
-			if code == http.StatusOK {
-				stored.Add(int64(len(answer)))
-			}
-			return err
-		})
-	}
-	removed := forAll(func(ctx context.Context, _ int, _, path string) error {
-		_, _, err := s.send(ctx, Request{Method: http.MethodPatch, Path: path, Body: []byte(`{"metadata":{"finalizers":null}}`)})
-		return err
-	})
-	err = cmp.Or(err, removed)
-	// The server counts a size that differs a little from that of a response.
-	if bytes := stored.Load(); bytes > namespaceQuota+namespaceQuota/20 {
-		return fmt.Sprintf("%d objects that are being deleted have grown to %d MB, the quota of the namespace is %d MB", n, bytes>>20, namespaceQuota>>20), err
-	}
-	return "", err
-}
-
-// page is a page of a list, a search or a review.
+// page is a page of a list or of a search.
 type page struct {
 	Metadata struct{ Continue string }
 	Items    []json.RawMessage
 	Status   struct {
 		Continue string
 		Items    []json.RawMessage
-		Subjects []struct{ Name string }
 	}
 }
 
@@ -222,44 +126,6 @@ func (s *Site) pages(ctx context.Context, request func(token string) Request, ad
 		token = next.Metadata.Continue + next.Status.Continue
 	}
 	return ""
-}
-
-// pagesOfSubjects binds a permission to subjects on the managed cluster, and reports whether all pages of a review of the
-// permission contain them.
-func (s *Site) pagesOfSubjects(ctx context.Context, subjects []rbacv1.Subject, review func(token string) Request) (missing string, err error) {
-	named := metav1.ObjectMeta{Name: object}
-	roles, bindings := s.managed.RbacV1().ClusterRoles(), s.managed.RbacV1().ClusterRoleBindings()
-	defer func() {
-		err = cmp.Or(err, bindings.Delete(ctx, object, metav1.DeleteOptions{}), roles.Delete(ctx, object, metav1.DeleteOptions{}))
-	}()
-	if _, err := roles.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: named, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"hostile.example.com"}, Resources: []string{"probes"}, Verbs: []string{"frob"}}}}, metav1.CreateOptions{}); err != nil {
-		return "", err
-	}
-	if _, err := bindings.Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: named, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: object}, Subjects: subjects}, metav1.CreateOptions{}); err != nil {
-		return "", err
-	}
-	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, answerTimeout, true, func(context.Context) (bool, error) {
-		seen := map[string]int{}
-		failure := s.pages(ctx, review, func(p page) {
-			for _, subject := range p.Status.Subjects {
-				seen[subject.Name]++
-			}
-		})
-		if missing = ""; failure != "" {
-			missing = fmt.Sprintf("the page of a FleetSubjectReview after %d subjects: %s", len(seen), failure)
-		}
-		for _, subject := range subjects {
-			shown := rbac.Clip(subject.Name, shownName)
-			if seen[shown]--; seen[shown] < 0 && missing == "" {
-				missing = fmt.Sprintf("the pages of a FleetSubjectReview do not contain a subject with a name of %d bytes", len(subject.Name))
-			}
-		}
-		return missing == "", nil
-	})
-	if missing != "" {
-		err = nil
-	}
-	return missing, err
 }
 
 // pagesOfResources reports whether all pages of lists and searches contain the resources of kind Named.

@@ -55,24 +55,21 @@ type tally struct {
 	over                              int
 	cpu                               time.Duration
 	memory                            int64
-	latencies                         []time.Duration
 }
 
 // Campaign sends inputs and writes a table of their costs. It returns an error if an input
 // exceeds the bound.
 func Campaign(ctx context.Context, site *Site, o Options) error {
-	idle, err := site.Calibrate(ctx)
-	if err != nil {
+	if err := site.Calibrate(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(o.Out, "seed %d; idle: server %d MB, agent %d MB, requests of others p99 %s\n", o.Seed, site.server.memory>>20, site.agent.memory>>20, idle.Round(time.Millisecond/10))
+	fmt.Fprintf(o.Out, "seed %d; idle: server %d MB, agent %d MB\n", o.Seed, site.server.memory>>20, site.agent.memory>>20)
 	var rows []*tally
 	var over []string
 	for _, c := range o.cases() {
 		if ctx.Err() != nil || !o.Deadline.IsZero() && time.Now().After(o.Deadline) {
 			break
 		}
-		site.prober.take()
 		input := c.Input()
 		started := time.Now()
 		verdict, err := site.Run(ctx, input)
@@ -83,7 +80,7 @@ func Campaign(ctx context.Context, site *Site, o Options) error {
 		if i < 0 {
 			i, rows = len(rows), append(rows, &tally{language: c.Class.Language})
 		}
-		rows[i].add(verdict, site.prober.take())
+		rows[i].add(verdict)
 		if len(verdict.Over) > 0 {
 			text := fmt.Sprintf("%s\n\t%s\n\t%s\n\t%s", c, strings.Join(verdict.Over, "\n\t"), cut(excerpt(input), 400), cut(verdict.Message, 300))
 			over = append(over, text)
@@ -92,7 +89,7 @@ func Campaign(ctx context.Context, site *Site, o Options) error {
 			fmt.Fprintf(o.Out, "ok   %s: %s, %d ms of CPU, %d MB, in %.1f s: %s\n", c, verdict.Outcome, verdict.CPU.Milliseconds(), verdict.Memory>>20, time.Since(started).Seconds(), cut(strings.ReplaceAll(verdict.Message, "\n", " "), 160))
 		}
 	}
-	o.table(rows, idle)
+	o.table(rows)
 	if len(over) > 0 {
 		fmt.Fprintf(o.Out, "\nover the bound, to be repeated one by one with HOSTILE_REPEAT:\n%s\n", strings.Join(over, "\n"))
 		return fmt.Errorf("%d inputs are over the bound", len(over))
@@ -100,7 +97,7 @@ func Campaign(ctx context.Context, site *Site, o Options) error {
 	return context.Cause(ctx)
 }
 
-func (t *tally) add(verdict *Verdict, latencies []time.Duration) {
+func (t *tally) add(verdict *Verdict) {
 	t.inputs++
 	switch verdict.Outcome {
 	case Refused:
@@ -114,17 +111,15 @@ func (t *tally) add(verdict *Verdict, latencies []time.Duration) {
 		t.over++
 	}
 	t.cpu, t.memory = max(t.cpu, verdict.CPU), max(t.memory, verdict.Memory)
-	t.latencies = append(t.latencies, latencies...)
 }
 
-func (o *Options) table(rows []*tally, idle time.Duration) {
+func (o *Options) table(rows []*tally) {
 	w := tabwriter.NewWriter(o.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintf(w, "\nlanguage\tinputs\trefused\tanswered\tfailed\tmax CPU\tmax memory\tothers p99\tover the bound\t\n")
+	_, _ = fmt.Fprintf(w, "\nlanguage\tinputs\trefused\tanswered\tfailed\tmax CPU\tmax memory\tover the bound\t\n")
 	for _, r := range rows {
-		_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%.2f s\t%d MB\t%s\t%d\t\n", r.language, r.inputs, r.refused, r.answered, r.failed, r.cpu.Seconds(), r.memory>>20, p99(r.latencies).Round(time.Millisecond/10), r.over)
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%.2f s\t%d MB\t%d\t\n", r.language, r.inputs, r.refused, r.answered, r.failed, r.cpu.Seconds(), r.memory>>20, r.over)
 	}
 	_ = w.Flush()
-	fmt.Fprintf(o.Out, "others p99 when idle: %s\n", idle.Round(time.Millisecond/10))
 }
 
 // excerpt returns the beginning of the last request of an input.

@@ -75,15 +75,8 @@ func TestCorpus(t *testing.T) {
 	framework.Slots(t, 2)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	site, err := NewSite(ctx, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := site.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	site := framework.Must(NewSite(ctx, t.TempDir()))(t)
+	framework.KillLater(t, site.Stop)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for i, c := range corpus {
@@ -116,40 +109,9 @@ func TestCorpus(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, input := range usual() {
-		verdict, err := site.Try(t.Context(), input)
-		if err != nil {
-			t.Fatal(err)
-		}
+		verdict := framework.Must(site.Try(t.Context(), input))(t)
 		if verdict.Outcome != Answered || len(verdict.Over) > 0 {
 			t.Errorf("Try(usual input %d) afterwards = %s %q %s, want %s", i, verdict.Outcome, verdict.Over, cut(verdict.Message, 300), Answered)
-		}
-	}
-}
-
-// TestCasesAreReproducible checks that a case and the case parsed from its text generate the same
-// input.
-func TestCasesAreReproducible(t *testing.T) {
-	classes := Classes()
-	seen := map[string]bool{}
-	for i := range classes {
-		c := Case{Class: &classes[i], Size: 10, Seed: 7}
-		if seen[c.String()] {
-			t.Errorf("Classes() contains %s twice, want every class once", c.Class)
-		}
-		seen[c.String()] = true
-		if c.Class.Language == "csr" {
-			continue // each input has a new key
-		}
-		parsed, err := ParseCase(c.String())
-		if err != nil {
-			t.Errorf("ParseCase(%s) = %v, want no error", c, err)
-			continue
-		}
-		one, two := c.Input(), parsed.Input()
-		for j := range one.Requests {
-			if string(one.Requests[j].Body) != string(two.Requests[j].Body) || one.Requests[j].Path != two.Requests[j].Path {
-				t.Errorf("Input() of %s and of its parsed text differ in request %d, want the same", c, j)
-			}
 		}
 	}
 }

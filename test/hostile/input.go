@@ -76,7 +76,7 @@ type Class struct {
 func Classes() []Class {
 	return slices.Concat(
 		celClasses(), jqClasses(), jsonPathClasses(), selectorClasses(), searchClasses(), graphQLClasses(),
-		reportClasses(), manifestClasses(), permissionClasses(), otherClasses(), believedClasses(), watchClasses(),
+		reportClasses(), manifestClasses(), permissionClasses(), otherClasses(), believedClasses(),
 	)
 }
 

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -23,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -56,13 +54,8 @@ type Site struct {
 	host    string
 	clients map[Identity]*http.Client
 	managed *kubernetes.Clientset
-	// direct is the client of an administrator who sends requests to the server directly.
-	direct        *http.Client
+	// server and agent measure the processes.
 	server, agent *meter
-	prober        prober
-	stopProber    func()
-	// figures are what the check of the input has measured.
-	figures []string
 }
 
 // NewSite starts a site. The server and the agent have the memory limits of their manifests.
@@ -79,7 +72,7 @@ func NewSite(ctx context.Context, dir string) (*Site, error) {
 		return nil, err
 	}
 	s := &Site{
-		Fleet: fleet, clients: map[Identity]*http.Client{}, stopProber: func() {},
+		Fleet: fleet, clients: map[Identity]*http.Client{},
 		server: &meter{process: fleet.Server.Process}, agent: &meter{process: agent.Process},
 	}
 	if err := fleet.Start(ctx); err != nil {
@@ -152,13 +145,7 @@ func (s *Site) connect(ctx context.Context) error {
 			return err
 		}
 	}
-	direct, err := s.Fleet.Server.UserConfig("admin", "system:masters")
-	if err != nil {
-		return err
-	}
-	if s.direct, err = rest.HTTPClientFor(direct); err != nil {
-		return err
-	}
+	var err error
 	if s.managed, err = kubernetes.NewForConfig(s.Fleet.Members[0].AdminConfig()); err != nil {
 		return err
 	}
@@ -171,40 +158,35 @@ func (s *Site) connect(ctx context.Context) error {
 
 // await sends a request until the response has a status code.
 func (s *Site) await(ctx context.Context, limit time.Duration, want int, request Request) error {
-	var last string
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+	return await.Within(ctx, limit, func(ctx context.Context) error {
 		code, answer, err := s.send(ctx, request)
-		last = fmt.Sprintf("%d %s %v", code, cut(string(answer), 300), err)
-		return code == want, nil
+		if code == want {
+			return nil
+		}
+		return errors.Join(fmt.Errorf("%s %s = %d %s", request.Method, cut(request.Path, 300), code, cut(string(answer), 300)), err)
 	})
-	if err != nil {
-		return fmt.Errorf("%s %s = %s: %w", request.Method, cut(request.Path, 300), last, err)
-	}
-	return nil
 }
 
 // Stop stops the site.
 func (s *Site) Stop() error {
-	s.stopProber()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return s.Fleet.Stop(ctx)
 }
 
 // Calibrate measures the server and the agent when they are idle and when they handle usual
-// requests. It returns the 99th percentile of the latency of other requests.
-func (s *Site) Calibrate(ctx context.Context) (time.Duration, error) {
-	s.stopProber()
+// requests.
+func (s *Site) Calibrate(ctx context.Context) error {
 	// The tenant can grant only what it holds on the managed cluster.
 	if err := s.await(ctx, 3*answerTimeout, http.StatusCreated, usualPermission().Requests[0]); err != nil {
-		return 0, err
+		return err
 	}
 	start := func() error { return errors.Join(s.server.start(), s.agent.start()) }
 	for _, m := range s.meters() {
 		m.busy, m.memory = 0, 0
 	}
 	if err := start(); err != nil {
-		return 0, err
+		return err
 	}
 	for i := range 10 {
 		for _, input := range usual() {
@@ -220,34 +202,26 @@ func (s *Site) Calibrate(ctx context.Context) (time.Duration, error) {
 				m.memory = max(m.memory, peak)
 			}
 			if err != nil {
-				return 0, err
+				return err
 			}
 		}
 	}
-	probing, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var running sync.WaitGroup
-	running.Go(func() { s.prober.probe(probing, s) })
-	s.stopProber = func() {
-		stop()
-		running.Wait()
-	}
-	s.prober.take()
 	if err := start(); err != nil {
-		return 0, err
+		return err
 	}
 	select {
 	case <-ctx.Done():
-		return 0, context.Cause(ctx)
+		return context.Cause(ctx)
 	case <-time.After(3 * time.Second):
 	}
 	for _, m := range s.meters() {
 		used, err := m.used()
 		if err != nil {
-			return 0, err
+			return err
 		}
 		m.busy = used.Seconds() / time.Since(m.began).Seconds()
 	}
-	return p99(s.prober.take()), nil
+	return nil
 }
 
 func (s *Site) meters() []*meter { return []*meter{s.server, s.agent} }
@@ -325,7 +299,6 @@ func (s *Site) Run(ctx context.Context, input Input) (*Verdict, error) {
 
 // judge sends an input and measures its cost.
 func (s *Site) judge(ctx context.Context, input Input) (*Verdict, error) {
-	s.figures = nil
 	return s.attempt(ctx, input, true, func(verdict *Verdict, what string, send func()) (bool, error) {
 		if err := errors.Join(s.server.start(), s.agent.start()); err != nil {
 			return false, err
@@ -344,9 +317,6 @@ func (s *Site) Try(ctx context.Context, input Input) (*Verdict, error) {
 		return true, nil
 	})
 }
-
-// measured records a figure for the progress of the campaign.
-func (s *Site) measured(figure string) { s.figures = append(s.figures, figure) }
 
 // attempt sends the requests of an input until one is refused, waits for the report of the
 // agent, checks the effect of the input if checked is true, and deletes the created object. It runs
@@ -391,9 +361,6 @@ func (s *Site) attempt(ctx context.Context, input Input, checked bool, step func
 		}
 		if reason != "" {
 			verdict.over("%s", reason)
-		}
-		if len(s.figures) > 0 {
-			verdict.Message = strings.Join(s.figures, "; ")
 		}
 	}
 	if !created || input.Created == "" {
@@ -463,8 +430,6 @@ func (s *Site) stop(verdict *Verdict, what string) {
 
 // restart starts both processes again, without the garbage of the last input, and measures them idle.
 func (s *Site) restart(ctx context.Context) error {
-	s.prober.pause(true)
-	defer s.prober.pause(false)
 	for _, m := range s.meters() {
 		if err := m.process.Kill(); err != nil {
 			return err
@@ -490,8 +455,7 @@ func (s *Site) restart(ctx context.Context) error {
 	if err := s.agent.process.Start(ctx); err != nil {
 		return err
 	}
-	_, err := s.Calibrate(ctx)
-	return err
+	return s.Calibrate(ctx)
 }
 
 // present creates the object to which the expressions apply.
@@ -505,34 +469,32 @@ func (s *Site) present(ctx context.Context) error {
 
 // reported waits until the agent has reported on the ManifestWork of an input.
 func (s *Site) reported(ctx context.Context, input Input) error {
-	missing := ""
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, answerTimeout, true, func(ctx context.Context) (bool, error) {
+	err := await.Within(ctx, answerTimeout, func(ctx context.Context) error {
 		code, answer, err := s.send(ctx, Request{Method: http.MethodGet, Path: input.Created})
 		work := &workv1.ManifestWork{}
-		if missing = fmt.Sprintf("GET of the ManifestWork = %d %v", code, err); err != nil || code != http.StatusOK || json.Unmarshal(answer, work) != nil {
-			return false, nil
+		if err != nil || code != http.StatusOK || json.Unmarshal(answer, work) != nil {
+			return errors.Join(fmt.Errorf("GET of the ManifestWork = %d", code), err)
 		}
 		applied := meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
-		if missing = "Applied"; applied == nil || applied.ObservedGeneration < work.Generation {
-			return false, nil
+		if applied == nil || applied.ObservedGeneration < work.Generation {
+			return errors.New("it has no condition Applied")
 		}
 		if applied.Status != metav1.ConditionTrue {
-			return true, nil
+			return nil
 		}
 		for _, condition := range input.Reported {
-			missing = condition
 			if !slices.ContainsFunc(work.Status.ResourceStatus.Manifests, func(manifest workv1.ManifestCondition) bool {
 				return meta.FindStatusCondition(manifest.Conditions, condition) != nil
 			}) {
-				return false, nil
+				return fmt.Errorf("its manifest has no condition %s", condition)
 			}
 		}
-		return true, nil
+		return nil
 	})
-	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("the agent has not reported: %s", missing)
+	if err != nil {
+		return fmt.Errorf("the agent has not reported: %w", err)
 	}
-	return err
+	return nil
 }
 
 // remove deletes an object as an administrator, and waits until it does not exist.
@@ -545,13 +507,9 @@ func (s *Site) remove(ctx context.Context, path string) error {
 
 // send sends a request to the hub and returns the status code and the beginning of the response.
 func (s *Site) send(ctx context.Context, r Request) (int, []byte, error) {
-	return send(ctx, s.clients[r.As], s.host, r)
-}
-
-func send(ctx context.Context, client *http.Client, host string, r Request) (int, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, r.Method, host+r.Path, bytes.NewReader(r.Body))
+	request, err := http.NewRequestWithContext(ctx, r.Method, s.host+r.Path, bytes.NewReader(r.Body))
 	if err != nil {
 		return 0, nil, err
 	}
@@ -564,7 +522,7 @@ func send(ctx context.Context, client *http.Client, host string, r Request) (int
 		request.Header.Set("Content-Encoding", "gzip")
 	}
 	request.Header.Set("Accept", "application/json")
-	response, err := client.Do(request)
+	response, err := s.clients[r.As].Do(request)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -25,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
+	"open-cluster-management.io/hub-apiserver/test/child"
 	"open-cluster-management.io/hub-apiserver/test/network"
 )
 
@@ -96,24 +96,13 @@ func (p *pod) start(ctx context.Context) error {
 	command := exec.Command(self)
 	command.Env = []string{sandboxEnv + "=1"}
 	command.Stdout, command.Stderr = log, log
-	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET}
 	input, err := command.StdinPipe()
 	if err != nil {
 		return err
 	}
-	ended := make(chan error, 1)
-	started := make(chan error, 1)
-	go func() {
-		// Pdeathsig is sent when the thread that started the process ends.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := command.Start()
-		started <- err
-		if err == nil {
-			ended <- command.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
+	ended, err := child.Start(command, syscall.SIGKILL, nil)
+	if err != nil {
 		return err
 	}
 	disconnect, err := p.connect(command.Process.Pid)

@@ -1,6 +1,7 @@
 package localhub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,8 +54,6 @@ type AgentOptions struct {
 	BinDir string
 	// Args are additional arguments, which take precedence over the defaults.
 	Args []string
-	// Env is added to the agent's environment, as KEY=value.
-	Env []string
 	// Host is the host of the agent. Nil means this machine.
 	Host *Host
 }
@@ -67,23 +66,15 @@ type Agent struct {
 	clusterName, namespace string
 	dir, clusterKubeconfig string
 	// defaults and args are the arguments before and after the arguments of the registration.
-	defaults, args, env []string
+	defaults, args []string
 }
 
 // NewAgent returns an agent without starting it.
 func NewAgent(opts AgentOptions) (*Agent, error) {
-	if opts.LogDir == "" {
-		opts.LogDir = filepath.Join(opts.Dir, "logs")
-	}
-	if opts.BinDir == "" {
-		opts.BinDir = BinDir()
-	}
-	if opts.ClusterName == "" {
-		opts.ClusterName = opts.Managed.Name
-	}
-	if opts.Namespace == "" {
-		opts.Namespace = AgentNamespace
-	}
+	opts.LogDir = cmp.Or(opts.LogDir, filepath.Join(opts.Dir, "logs"))
+	opts.BinDir = cmp.Or(opts.BinDir, BinDir())
+	opts.ClusterName = cmp.Or(opts.ClusterName, opts.Managed.Name)
+	opts.Namespace = cmp.Or(opts.Namespace, AgentNamespace)
 	path, err := Binary(opts.BinDir, "agent")
 	if err != nil {
 		return nil, err
@@ -112,7 +103,6 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 		dir:               dir,
 		clusterKubeconfig: filepath.Join(dir, "cluster.kubeconfig"),
 		args:              opts.Args,
-		env:               opts.Env,
 	}
 	a.defaults = []string{
 		"--kubeconfig=" + a.clusterKubeconfig,
@@ -128,7 +118,6 @@ func NewAgent(opts AgentOptions) (*Agent, error) {
 		Name:    opts.ClusterName + " agent",
 		Path:    path,
 		Args:    slices.Concat(a.defaults, opts.Args),
-		Env:     opts.Env,
 		LogFile: filepath.Join(opts.LogDir, opts.ClusterName+"-agent.log"),
 		Host:    opts.Host,
 		Ready:   func(ctx context.Context) error { return httpOK(ctx, health, "http://"+address+"/readyz") },
@@ -222,7 +211,7 @@ func (a *Agent) ExpireIdentity(ctx context.Context, hub *Cluster, expires time.T
 	if err != nil {
 		return err
 	}
-	secret, err := client.CoreV1().Secrets(a.namespace).Get(ctx, identitySecret, metav1.GetOptions{})
+	secret, err := a.Identity(ctx)
 	if err != nil {
 		return err
 	}
@@ -231,7 +220,7 @@ func (a *Agent) ExpireIdentity(ctx context.Context, hub *Cluster, expires time.T
 		return err
 	}
 	subject := current[0].Subject
-	secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey], err = hub.pki.client.issueClientUntil(expires, subject.CommonName, subject.Organization)
+	secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey], err = hub.pki.client.issueClient(expires, subject.CommonName, subject.Organization)
 	if err != nil {
 		return err
 	}
@@ -260,7 +249,7 @@ func (a *Agent) prepareRegistration(ctx context.Context) error {
 		return err
 	}
 	identity, err := a.managed.PodIdentity(ctx, a.namespace, agentAccount, filepath.Join(a.dir, "aws-token"))
-	a.Env = append(identity, a.env...)
+	a.Env = identity
 	return err
 }
 

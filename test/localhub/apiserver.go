@@ -1,6 +1,7 @@
 package localhub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 	aggregator "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 const (
@@ -56,8 +60,6 @@ type APIServerOptions struct {
 	AuditPolicy string
 	// Args are additional arguments, which take precedence over the defaults.
 	Args []string
-	// Env is added to the server's environment, as KEY=value.
-	Env []string
 	// Host is the host of the server. Nil means this machine.
 	Host *Host
 	// Port is the port of the server. If it is zero, NewAPIServer chooses one.
@@ -76,23 +78,14 @@ type APIServer struct {
 	kubeconfig string
 	dir        string
 	granted    bool
-	env        []string
 }
 
 // NewAPIServer returns an apiserver without starting it, and creates its certificates.
 func NewAPIServer(opts APIServerOptions) (*APIServer, error) {
-	if opts.Name == "" {
-		opts.Name = "apiserver"
-	}
-	if opts.PKIDir == "" {
-		opts.PKIDir = filepath.Join(opts.Dir, "pki")
-	}
-	if opts.LogDir == "" {
-		opts.LogDir = filepath.Join(opts.Dir, "logs")
-	}
-	if opts.BinDir == "" {
-		opts.BinDir = BinDir()
-	}
+	opts.Name = cmp.Or(opts.Name, "apiserver")
+	opts.PKIDir = cmp.Or(opts.PKIDir, filepath.Join(opts.Dir, "pki"))
+	opts.LogDir = cmp.Or(opts.LogDir, filepath.Join(opts.Dir, "logs"))
+	opts.BinDir = cmp.Or(opts.BinDir, BinDir())
 	path, err := Binary(opts.BinDir, "apiserver")
 	if err != nil {
 		return nil, err
@@ -106,7 +99,7 @@ func NewAPIServer(opts APIServerOptions) (*APIServer, error) {
 			return nil, err
 		}
 	}
-	s := &APIServer{hub: opts.Hub, kubeconfig: filepath.Join(dir, "hub.kubeconfig"), dir: dir, granted: opts.Granted, env: opts.Env}
+	s := &APIServer{hub: opts.Hub, kubeconfig: filepath.Join(dir, "hub.kubeconfig"), dir: dir, granted: opts.Granted}
 	// If the port changed, the hub would use the previous one for a moment.
 	if s.Port = opts.Port; s.Port == 0 {
 		if s.Port, err = rememberedPort(filepath.Join(dir, "port")); err != nil {
@@ -117,7 +110,7 @@ func NewAPIServer(opts APIServerOptions) (*APIServer, error) {
 		return nil, err
 	}
 	service := ServerName + "." + HubNamespace + ".svc"
-	certFile, keyFile, err := s.authority.issueServing(dir, opts.Host.address(), service, ServerName+"."+HubNamespace, "localhost")
+	certFile, keyFile, err := s.authority.issueServingUntil(time.Time{}, dir, opts.Host.address(), service, ServerName+"."+HubNamespace, "localhost")
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +143,6 @@ func NewAPIServer(opts APIServerOptions) (*APIServer, error) {
 		Name:    opts.Name,
 		Path:    path,
 		Args:    slices.Concat(args, audit, opts.Args),
-		Env:     opts.Env,
 		LogFile: filepath.Join(opts.LogDir, opts.Name+".log"),
 		Ready:   probe,
 		Host:    opts.Host,
@@ -201,7 +193,7 @@ func (s *APIServer) prepare(ctx context.Context) error {
 	}
 	identity, err := s.hub.PodIdentity(ctx, HubNamespace, ServerName, filepath.Join(s.dir, "aws-token"))
 	if len(identity) > 0 {
-		s.Env = append(identity, s.env...)
+		s.Env = identity
 	}
 	return err
 }
@@ -286,8 +278,6 @@ func (c *Cluster) RegisterAPIServices(ctx context.Context, port int, caBundle []
 }
 
 func (c *Cluster) registerAPIServices(ctx context.Context, spec corev1.ServiceSpec, port int, caBundle []byte, groups ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
 	manifests, err := ReadManifests(filepath.Join(Root(), "artifacts", "apiservice"))
 	if err != nil {
 		return err
@@ -369,8 +359,11 @@ func (c *Cluster) waitForAPIServices(ctx context.Context, names []string, versio
 			if !slices.Contains(names, registration.Name) {
 				continue
 			}
-			if reason := unavailable(&registration); reason != "" {
-				errs = append(errs, fmt.Errorf("APIService %s: %s", registration.Name, reason))
+			available := helper.GetAPIServiceConditionByType(&registration, apiregistrationv1.Available)
+			if available == nil {
+				errs = append(errs, fmt.Errorf("APIService %s: not checked yet", registration.Name))
+			} else if available.Status != apiregistrationv1.ConditionTrue {
+				errs = append(errs, fmt.Errorf("APIService %s: %s: %s", registration.Name, available.Reason, available.Message))
 			}
 		}
 		if len(errs) > 0 {
@@ -394,23 +387,10 @@ func (c *Cluster) waitForAPIServices(ctx context.Context, names []string, versio
 		}
 		return errors.Join(errs...)
 	}
-	if err := poll(ctx, func(ctx context.Context) (error, error) { return check(ctx), nil }); err != nil {
+	if err := await.Poll(ctx, check); err != nil {
 		return fmt.Errorf("APIServices on %s: %w", c.Name, err)
 	}
 	return nil
-}
-
-// unavailable returns the reason why an APIService is not Available, or "" if it is.
-func unavailable(registration *apiregistrationv1.APIService) string {
-	for _, condition := range registration.Status.Conditions {
-		if condition.Type == apiregistrationv1.Available {
-			if condition.Status == apiregistrationv1.ConditionTrue {
-				return ""
-			}
-			return condition.Reason + ": " + condition.Message
-		}
-	}
-	return "not checked yet"
 }
 
 // toUnstructured converts a typed object, without its empty status, for Apply.

@@ -14,12 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // fieldManager owns the fields that this package applies.
@@ -62,7 +63,7 @@ func ReadManifests(dir string) ([]*unstructured.Unstructured, error) {
 
 // Apply creates or updates objects on the cluster with server-side apply, first
 // Namespaces and CustomResourceDefinitions. If a kind is not served yet, or not
-// available, Apply waits for it until the deadline of ctx, startTimeout at most.
+// available, Apply waits for it until the deadline of ctx, await.Patience at most.
 func (c *Cluster) Apply(ctx context.Context, objects ...*unstructured.Unstructured) error {
 	config := c.AdminConfig()
 	client, err := dynamic.NewForConfig(config)
@@ -98,29 +99,25 @@ func rank(object *unstructured.Unstructured) int {
 
 func apply(ctx context.Context, client dynamic.Interface, mapper *restmapper.DeferredDiscoveryRESTMapper, object *unstructured.Unstructured) error {
 	gvk := object.GroupVersionKind()
-	var mapping *meta.RESTMapping
-	find := func(context.Context) (bool, error) {
-		var err error
-		if mapping, err = mapper.RESTMapping(gvk.GroupKind(), gvk.Version); meta.IsNoMatchError(err) {
+	var final error
+	err := await.Poll(ctx, func(ctx context.Context) error {
+		mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		if meta.IsNoMatchError(err) {
 			mapper.Reset()
-			return false, nil
+			return fmt.Errorf("the kind is not served: %w", err)
 		}
-		return err == nil, err
-	}
-	if err := wait.PollUntilContextTimeout(ctx, pollInterval, startTimeout, true, find); err != nil {
-		return fmt.Errorf("kind %s is not served: %w", gvk, err)
-	}
-	var resource dynamic.ResourceInterface = client.Resource(mapping.Resource)
-	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-		resource = client.Resource(mapping.Resource).Namespace(object.GetNamespace())
-	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	return poll(ctx, func(ctx context.Context) (error, error) {
-		_, err := resource.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+		if err == nil {
+			var resource dynamic.ResourceInterface = client.Resource(mapping.Resource)
+			if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+				resource = client.Resource(mapping.Resource).Namespace(object.GetNamespace())
+			}
+			_, err = resource.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+		}
 		if err != nil && !apierrors.IsServiceUnavailable(err) && !apierrors.IsTooManyRequests(err) {
-			return nil, err
+			final = err
+			return nil
 		}
-		return err, nil
+		return err
 	})
+	return errors.Join(err, final)
 }

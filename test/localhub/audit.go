@@ -37,31 +37,11 @@ func (s *APIServer) AuditLog() string { return auditLog(s.dir) }
 // AuditEnd returns the offset at which the last complete event of an audit log ends. It can be
 // less than the size of the file, because the last line may be incomplete.
 func AuditEnd(path string) (int64, error) {
-	file, err := os.Open(path)
+	content, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, nil
 	}
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = file.Close() }()
-	end, err := file.Seek(0, io.SeekEnd)
-	if err != nil {
-		return 0, err
-	}
-	chunk := make([]byte, 64<<10)
-	for end > 0 {
-		begin := max(0, end-int64(len(chunk)))
-		n, err := file.ReadAt(chunk[:end-begin], begin)
-		if err != nil {
-			return 0, err
-		}
-		if at := bytes.LastIndexByte(chunk[:n], '\n'); at >= 0 {
-			return begin + int64(at) + 1, nil
-		}
-		end = begin
-	}
-	return 0, nil
+	return int64(bytes.LastIndexByte(content, '\n') + 1), err
 }
 
 // ReadAudit returns the events of an audit log after an offset at which an event ends, and the

@@ -2,7 +2,6 @@ package localhub
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -42,25 +41,20 @@ func TestShiftClock(t *testing.T) {
 		if err := process.ShiftClock(offset); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
-		err := poll(ctx, func(context.Context) (error, error) {
+		await.Eventually(t, fmt.Sprintf("the clock is shifted by %s", offset), func() error {
 			content, err := os.ReadFile(log)
 			if err != nil {
-				return err, nil
+				return err
 			}
 			lines := strings.Split(string(bytes.TrimSpace(content)), "\n")
 			seen, err := strconv.ParseInt(lines[len(lines)-1], 10, 64)
 			if err != nil {
-				return err, nil
+				return err
 			}
 			if got := time.Until(time.Unix(seen, 0)); (got - offset).Abs() > time.Minute {
-				return fmt.Errorf("offset of the clock = %s, want %s", got, offset), nil
+				return fmt.Errorf("offset of the clock = %s, want %s", got, offset)
 			}
-			return nil, nil
+			return nil
 		})
-		cancel()
-		if err != nil {
-			t.Error(err)
-		}
 	}
 }

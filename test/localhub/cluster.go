@@ -1,6 +1,7 @@
 package localhub
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -99,12 +100,8 @@ func NewCluster(opts ClusterOptions) (*Cluster, error) {
 }
 
 func newCluster(opts ClusterOptions) (*Cluster, error) {
-	if opts.BinDir == "" {
-		opts.BinDir = BinDir()
-	}
-	if opts.LogDir == "" {
-		opts.LogDir = filepath.Join(opts.Dir, "logs")
-	}
+	opts.BinDir = cmp.Or(opts.BinDir, BinDir())
+	opts.LogDir = cmp.Or(opts.LogDir, filepath.Join(opts.Dir, "logs"))
 	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -36,7 +37,7 @@ func (c *Cluster) UserConfig(user string, groups ...string) (*rest.Config, error
 	if err != nil {
 		return nil, err
 	}
-	if config.CertData, config.KeyData, err = c.pki.client.issueClient(user, groups); err != nil {
+	if config.CertData, config.KeyData, err = c.pki.client.issueClient(time.Time{}, user, groups); err != nil {
 		return nil, err
 	}
 	return config, nil
@@ -64,17 +65,26 @@ func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name stri
 	if _, err := accounts.Create(ctx, account, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](tokenLifetime)}}
-	token, err := accounts.CreateToken(ctx, name, request, metav1.CreateOptions{})
+	token, err := newToken(ctx, client, namespace, name)
 	if err != nil {
-		return nil, fmt.Errorf("token of ServiceAccount %s/%s: %w", namespace, name, err)
+		return nil, err
 	}
 	config, err := c.anonymousConfig()
 	if err != nil {
 		return nil, err
 	}
-	config.BearerToken = token.Status.Token
+	config.BearerToken = token
 	return config, nil
+}
+
+// newToken returns a token of a ServiceAccount for audiences, or for the cluster itself without any.
+func newToken(ctx context.Context, client kubernetes.Interface, namespace, name string, audiences ...string) (string, error) {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences, ExpirationSeconds: ptr.To[int64](tokenLifetime)}}
+	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("token of ServiceAccount %s/%s: %w", namespace, name, err)
+	}
+	return token.Status.Token, nil
 }
 
 func (c *Cluster) anonymousConfig() (*rest.Config, error) {

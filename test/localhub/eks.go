@@ -3,7 +3,6 @@ package localhub
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -12,9 +11,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/irsa"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
 )
 
@@ -122,7 +121,7 @@ func (c *Cluster) enterAWS() ([]string, error) {
 		return nil, err
 	}
 	c.eks.AWS.SetAWSAuth(c.eks.ARN, func() (string, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), await.Patience)
 		defer cancel()
 		found, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "aws-auth", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -158,18 +157,15 @@ func (c *Cluster) PodIdentity(ctx context.Context, namespace, account, tokenFile
 	if err != nil {
 		return nil, err
 	}
-	accounts := client.CoreV1().ServiceAccounts(namespace)
-	found, err := accounts.Get(ctx, account, metav1.GetOptions{})
+	found, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, account, metav1.GetOptions{})
 	if err != nil || found.Annotations[roleAnnotation] == "" {
 		return nil, err
 	}
-	token, err := accounts.CreateToken(ctx, account, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		Audiences: []string{fakeaws.TokenAudience}, ExpirationSeconds: ptr.To[int64](tokenLifetime),
-	}}, metav1.CreateOptions{})
+	token, err := newToken(ctx, client, namespace, account, fakeaws.TokenAudience)
 	if err != nil {
-		return nil, fmt.Errorf("token of ServiceAccount %s/%s for AWS: %w", namespace, account, err)
+		return nil, err
 	}
-	if err := writeFile(tokenFile, []byte(token.Status.Token)); err != nil {
+	if err := writeFile(tokenFile, []byte(token)); err != nil {
 		return nil, err
 	}
 	arn, err := irsa.ParseARN(c.eks.ARN)

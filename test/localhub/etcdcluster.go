@@ -24,22 +24,12 @@ import (
 
 // EtcdClusterOptions are the options of an [EtcdCluster]. Dir is required.
 type EtcdClusterOptions struct {
-	// Name begins the names of the members; "etcd" if empty.
-	Name string
 	// Dir contains the certificates and the data.
 	Dir string
-	// LogDir receives the logs; <Dir>/logs if empty.
-	LogDir string
-	// BinDir contains the program etcd; [BinDir]() if empty.
-	BinDir string
-	// Members is the number of members; 3 if zero.
-	Members int
-	// Hosts are the hosts of the members, if set. Otherwise all members run on this machine.
+	// Hosts are the hosts of the members. If it is nil, three members run on this machine.
 	Hosts []*Host
 	// DataDirs are the directories of the data of the members, if set. <Dir>/<name> otherwise.
 	DataDirs []string
-	// Args are additional arguments of all members.
-	Args []string
 }
 
 // EtcdCluster is an etcd cluster with TLS between its members and for its clients.
@@ -59,28 +49,15 @@ type EtcdMember struct {
 	// Endpoint is the URL for clients, and Data the directory of its data.
 	Endpoint, Data string
 
-	dir  string
-	name string
+	dir string
 }
 
 // NewEtcdCluster returns an etcd cluster without starting it.
 func NewEtcdCluster(opts EtcdClusterOptions) (*EtcdCluster, error) {
-	if opts.Name == "" {
-		opts.Name = "etcd"
-	}
-	if opts.BinDir == "" {
-		opts.BinDir = BinDir()
-	}
-	if opts.LogDir == "" {
-		opts.LogDir = filepath.Join(opts.Dir, "logs")
-	}
-	if opts.Members == 0 {
-		opts.Members = 3
-	}
 	if opts.Hosts == nil {
-		opts.Hosts = make([]*Host, opts.Members)
+		opts.Hosts = make([]*Host, 3)
 	}
-	path, err := Binary(opts.BinDir, "etcd")
+	path, err := Binary(BinDir(), "etcd")
 	if err != nil {
 		return nil, err
 	}
@@ -101,8 +78,8 @@ func NewEtcdCluster(opts EtcdClusterOptions) (*EtcdCluster, error) {
 		return nil, err
 	}
 	var peers, cluster []string
-	for i := range opts.Members {
-		address, name := opts.Hosts[i].address(), fmt.Sprintf("%s-%d", opts.Name, i)
+	for i, host := range opts.Hosts {
+		address, name := host.address(), fmt.Sprintf("etcd-%d", i)
 		var ports [2]string
 		for i := range ports {
 			port, err := FreePort()
@@ -112,8 +89,8 @@ func NewEtcdCluster(opts EtcdClusterOptions) (*EtcdCluster, error) {
 			ports[i] = strconv.Itoa(port)
 		}
 		m := &EtcdMember{
-			Endpoint: "https://" + net.JoinHostPort(address, ports[0]), name: name, dir: filepath.Join(c.dir, name),
-			Process: &Process{Name: name, Path: path, Host: opts.Hosts[i], LogFile: filepath.Join(opts.LogDir, name+".log")},
+			Endpoint: "https://" + net.JoinHostPort(address, ports[0]), dir: filepath.Join(c.dir, name),
+			Process: &Process{Name: name, Path: path, Host: host, LogFile: filepath.Join(opts.Dir, "logs", name+".log")},
 		}
 		if m.Data = filepath.Join(m.dir, "data"); opts.DataDirs != nil {
 			m.Data = opts.DataDirs[i]
@@ -121,25 +98,23 @@ func NewEtcdCluster(opts EtcdClusterOptions) (*EtcdCluster, error) {
 		if err := c.IssueServing(m); err != nil {
 			return nil, err
 		}
-		if m.Ready, err = c.healthy(m); err != nil {
-			return nil, err
-		}
+		m.Ready = c.healthy(m)
 		peers = append(peers, "https://"+net.JoinHostPort(address, ports[1]))
 		cluster = append(cluster, name+"="+peers[i])
 		c.Members, c.Endpoints = append(c.Members, m), append(c.Endpoints, m.Endpoint)
 	}
 	for i, m := range c.Members {
-		m.Args = append([]string{
-			"--name=" + m.name, "--data-dir=" + m.Data,
+		m.Args = []string{
+			"--name=" + m.Name, "--data-dir=" + m.Data,
 			"--listen-client-urls=" + m.Endpoint, "--advertise-client-urls=" + m.Endpoint,
 			"--listen-peer-urls=" + peers[i], "--initial-advertise-peer-urls=" + peers[i],
-			"--initial-cluster=" + strings.Join(cluster, ","), "--initial-cluster-token=" + opts.Name,
+			"--initial-cluster=" + strings.Join(cluster, ","), "--initial-cluster-token=etcd",
 			"--cert-file=" + filepath.Join(m.dir, "tls.crt"), "--key-file=" + filepath.Join(m.dir, "tls.key"),
 			"--client-cert-auth", "--trusted-ca-file=" + c.trustFile(),
 			"--peer-cert-file=" + filepath.Join(m.dir, "tls.crt"), "--peer-key-file=" + filepath.Join(m.dir, "tls.key"),
 			"--peer-client-cert-auth", "--peer-trusted-ca-file=" + c.serving.certFile,
 			"--log-level=warn",
-		}, opts.Args...)
+		}
 	}
 	return c, nil
 }
@@ -173,7 +148,7 @@ func (c *EtcdCluster) IssueServing(m *EtcdMember) error {
 		return err
 	}
 	certPEM, keyPEM, err := c.serving.issue(&x509.Certificate{
-		Subject:     pkix.Name{CommonName: m.name},
+		Subject:     pkix.Name{CommonName: m.Name},
 		DNSNames:    []string{"localhost"},
 		IPAddresses: []net.IP{net.ParseIP(loopback), net.ParseIP(m.Host.address())},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
@@ -232,13 +207,13 @@ func (c *EtcdCluster) AdminTLS() *tls.Config {
 func (c *EtcdCluster) IssueAdmin() error { return c.IssueClient(filepath.Join(c.dir, "admin")) }
 
 // healthy returns a readiness check, which fails while the member has no leader.
-func (c *EtcdCluster) healthy(m *EtcdMember) (func(context.Context) error, error) {
+func (c *EtcdCluster) healthy(m *EtcdMember) func(context.Context) error {
 	transport := &http.Transport{TLSClientConfig: c.AdminTLS(), DisableKeepAlives: true}
 	if m.Host != nil {
 		transport.DialContext = m.Host.Dial
 	}
 	client := &http.Client{Transport: transport}
-	return func(ctx context.Context) error { return httpOK(ctx, client, m.Endpoint+"/health") }, nil
+	return func(ctx context.Context) error { return httpOK(ctx, client, m.Endpoint+"/health") }
 }
 
 // Client returns a client of the members in endpoints, or of all members without endpoints.
@@ -273,30 +248,6 @@ func (c *EtcdCluster) Leader(ctx context.Context) (int, error) {
 		errs = append(errs, err)
 	}
 	return 0, errors.Join(append(errs, errors.New("no member leads the etcd cluster"))...)
-}
-
-// MoveLeader makes another member lead the cluster than the member with the index, which can then be restarted.
-func (c *EtcdCluster) MoveLeader(ctx context.Context, from int) error {
-	leader, err := c.Leader(ctx)
-	if err != nil || leader != from {
-		return err
-	}
-	client, err := c.Client(c.Members[from].Endpoint)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = client.Close() }()
-	members, err := client.MemberList(ctx)
-	if err != nil {
-		return err
-	}
-	for _, member := range members.Members {
-		if member.Name != c.Members[from].name {
-			_, err = client.MoveLeader(ctx, member.ID)
-			break
-		}
-	}
-	return err
 }
 
 // Start starts all members and returns when they are healthy.

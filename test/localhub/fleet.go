@@ -1,6 +1,7 @@
 package localhub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
 )
 
@@ -96,18 +98,10 @@ type Fleet struct {
 
 // NewFleet returns a fleet without starting it.
 func NewFleet(opts FleetOptions) (*Fleet, error) {
-	if opts.LogDir == "" {
-		opts.LogDir = filepath.Join(opts.Dir, "logs")
-	}
-	if opts.BinDir == "" {
-		opts.BinDir = BinDir()
-	}
-	if opts.KubeBinDir == "" {
-		opts.KubeBinDir = opts.BinDir
-	}
-	if opts.HubARN == "" {
-		opts.HubARN = HubARN
-	}
+	opts.LogDir = cmp.Or(opts.LogDir, filepath.Join(opts.Dir, "logs"))
+	opts.BinDir = cmp.Or(opts.BinDir, BinDir())
+	opts.KubeBinDir = cmp.Or(opts.KubeBinDir, opts.BinDir)
+	opts.HubARN = cmp.Or(opts.HubARN, HubARN)
 	if opts.Progress == nil {
 		opts.Progress = func(string, time.Duration) {}
 	}
@@ -199,7 +193,7 @@ func (f *Fleet) Start(ctx context.Context) error {
 	err := f.start(ctx)
 	if err != nil {
 		// The context of the caller may be cancelled. The processes must stop anyway.
-		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*stopTimeout)
+		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*await.Patience)
 		defer cancel()
 		err = errors.Join(err, f.Stop(stopCtx))
 	}

@@ -13,6 +13,7 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // JoinCluster creates an accepted ManagedCluster, as an administrator may do before the agent
@@ -61,21 +62,19 @@ func WaitAccepted(ctx context.Context, hub *Cluster, name string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	return poll(ctx, func(ctx context.Context) (retry, final error) {
+	return await.Poll(ctx, func(ctx context.Context) error {
 		cluster, err := client.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return err, nil
+			return err
 		}
 		condition := meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ManagedClusterConditionHubAccepted)
 		switch {
 		case condition == nil:
-			return errors.New("the ManagedCluster has no condition HubAcceptedManagedCluster"), nil
+			return errors.New("the ManagedCluster has no condition HubAcceptedManagedCluster")
 		case condition.Status != metav1.ConditionTrue:
-			return fmt.Errorf("%s: %s", condition.Reason, condition.Message), nil
+			return fmt.Errorf("%s: %s", condition.Reason, condition.Message)
 		}
-		return nil, nil
+		return nil
 	})
 }
 

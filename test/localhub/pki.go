@@ -111,13 +111,9 @@ func (a *authority) issue(template *x509.Certificate) (certPEM, keyPEM []byte, e
 	return certPEM, keyPEM, err
 }
 
-// issueClient issues a client certificate, which Kubernetes maps to the user and the groups.
-func (a *authority) issueClient(user string, groups []string) (certPEM, keyPEM []byte, err error) {
-	return a.issueClientUntil(time.Time{}, user, groups)
-}
-
-// issueClientUntil issues a client certificate that expires at a time, or after leafLifetime if it is zero.
-func (a *authority) issueClientUntil(expires time.Time, user string, groups []string) (certPEM, keyPEM []byte, err error) {
+// issueClient issues a client certificate, which Kubernetes maps to the user and the groups. It expires at a time, or
+// after leafLifetime if it is zero.
+func (a *authority) issueClient(expires time.Time, user string, groups []string) (certPEM, keyPEM []byte, err error) {
 	return a.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
 		NotAfter:    expires,
@@ -125,13 +121,8 @@ func (a *authority) issueClientUntil(expires time.Time, user string, groups []st
 	})
 }
 
-// issueServing issues a serving certificate for the DNS names, an address and 127.0.0.1
-// and writes it to <dir>/serving.crt and .key.
-func (a *authority) issueServing(dir, address string, dnsNames ...string) (certFile, keyFile string, err error) {
-	return a.issueServingUntil(time.Time{}, dir, address, dnsNames...)
-}
-
-// issueServingUntil issues a serving certificate that expires at a time, or after leafLifetime if it is zero.
+// issueServingUntil issues a serving certificate for the DNS names, an address and 127.0.0.1 and writes it to
+// <dir>/serving.crt and .key. It expires at a time, or after leafLifetime if it is zero.
 func (a *authority) issueServingUntil(expires time.Time, dir, address string, dnsNames ...string) (certFile, keyFile string, err error) {
 	certPEM, keyPEM, err := a.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: dnsNames[0]},
@@ -200,19 +191,14 @@ func loadControlPlanePKI(dir, address string) (*controlPlanePKI, error) {
 	var err error
 	// As in production, there are three authorities: a client certificate must not
 	// authenticate as the front proxy or as the server.
-	if p.serving, err = loadAuthority(dir, "serving-ca"); err != nil {
-		return nil, err
-	}
-	if p.nextServing, err = loadAuthority(dir, "next-serving-ca"); err != nil {
-		return nil, err
+	for name, authority := range map[string]**authority{
+		"serving-ca": &p.serving, "next-serving-ca": &p.nextServing, "client-ca": &p.client, "front-proxy-ca": &p.frontProxy,
+	} {
+		if *authority, err = loadAuthority(dir, name); err != nil {
+			return nil, err
+		}
 	}
 	p.trusted = []*x509.Certificate{p.serving.cert}
-	if p.client, err = loadAuthority(dir, "client-ca"); err != nil {
-		return nil, err
-	}
-	if p.frontProxy, err = loadAuthority(dir, "front-proxy-ca"); err != nil {
-		return nil, err
-	}
 	if _, err = loadKey(p.serviceAccountKey); err != nil {
 		return nil, err
 	}
@@ -224,14 +210,14 @@ func loadControlPlanePKI(dir, address string) (*controlPlanePKI, error) {
 
 // issueServing writes a serving certificate for an address.
 func (p *controlPlanePKI) issueServing(dir, address string) (err error) {
-	p.servingCert, p.servingKey, err = p.serving.issueServing(dir, address, "localhost", "kubernetes.default.svc", "kubernetes.default", "kubernetes")
+	p.servingCert, p.servingKey, err = p.serving.issueServingUntil(time.Time{}, dir, address, "localhost", "kubernetes.default.svc", "kubernetes.default", "kubernetes")
 	return err
 }
 
 // issueFrontProxy writes a client certificate of the aggregation layer that expires at a time, or after leafLifetime if
 // it is zero.
 func (p *controlPlanePKI) issueFrontProxy(dir string, expires time.Time) error {
-	certPEM, keyPEM, err := p.frontProxy.issueClientUntil(expires, frontProxyName, nil)
+	certPEM, keyPEM, err := p.frontProxy.issueClient(expires, frontProxyName, nil)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func rememberedPort(file string) (int, error) {
 	if port, err := strconv.Atoi(strings.TrimSpace(string(content))); err == nil && claim(port) == nil {
 		return port, nil
 	}
-	port, err := freePort(firstPort, lastPort)
+	port, err := freePort()
 	if err != nil {
 		return 0, err
 	}
@@ -75,14 +75,14 @@ func claim(port int) error {
 func FreePort() (int, error) {
 	portsMu.Lock()
 	defer portsMu.Unlock()
-	return freePort(firstPort, lastPort)
+	return freePort()
 }
 
-// freePort does the same as FreePort for the ports from first to before last. The caller holds portsMu.
-func freePort(first, last int) (int, error) {
+// freePort does the same as FreePort. The caller holds portsMu.
+func freePort() (int, error) {
 	failed := errors.New("none tried")
 	for range 200 {
-		port := first + rand.IntN(last-first)
+		port := firstPort + rand.IntN(lastPort-firstPort)
 		if handed[port] {
 			continue
 		}

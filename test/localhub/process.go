@@ -1,6 +1,7 @@
 package localhub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -16,23 +16,11 @@ import (
 	"time"
 
 	"open-cluster-management.io/hub-apiserver/test/await"
+	"open-cluster-management.io/hub-apiserver/test/child"
 )
 
-const (
-	// pollInterval is the first interval between readiness checks.
-	pollInterval = 50 * time.Millisecond
-	// logTail is the number of log lines in the error of a failed process.
-	logTail = 12
-)
-
-var (
-	// startTimeout bounds the wait for a process to become ready if the caller's
-	// context has no earlier deadline. A start takes one or two seconds, but CI
-	// machines are shared.
-	startTimeout = await.Patience
-	// stopTimeout bounds the wait for a process to stop after SIGTERM.
-	stopTimeout = await.Patience
-)
+// logTail is the number of log lines in the error of a failed process.
+const logTail = 12
 
 // Process is one program that can be started, stopped, killed and started
 // again with the same arguments. Set its exported fields before the first
@@ -69,7 +57,7 @@ type Process struct {
 
 // Start starts the process and returns when it is ready. It fails if the
 // process is already running, cannot be executed, exits, or is not ready by the
-// deadline of ctx, two minutes at most. The error names the process, the reason,
+// deadline of ctx, [await.Patience] at most. The error names the process, the reason,
 // its log and the log's last lines. After an error, the process does not run.
 //
 // The context bounds only the start. The process continues after the context ends.
@@ -100,20 +88,20 @@ func (p *Process) WaitReady(ctx context.Context) error {
 		return nil
 	}
 	exited := p.Exited()
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	err := poll(ctx, func(ctx context.Context) (retry, final error) {
+	var final error
+	err := await.Poll(ctx, func(ctx context.Context) error {
 		select {
 		case <-exited:
-			return nil, fmt.Errorf("the process exited (%s)", p.exitReason())
+			final = fmt.Errorf("the process exited (%s)", p.exitReason())
+			return nil
 		default:
 		}
 		// An attempt may block in a server that accepts connections but does not respond.
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		return p.Ready(ctx), nil
+		return p.Ready(ctx)
 	})
-	if err != nil {
+	if err := errors.Join(err, final); err != nil {
 		return fmt.Errorf("start %s: %w%s", p.Name, err, p.LogTail())
 	}
 	return nil
@@ -140,30 +128,19 @@ func (p *Process) launch() error {
 	// A program without AWS credentials must not request those of the machine that runs it.
 	cmd.Env = slices.Concat(os.Environ(), []string{"AWS_EC2_METADATA_DISABLED=true"}, p.Env)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = childAttributes()
-
+	ended, err := child.Start(cmd, syscall.SIGKILL, p.Host.run)
+	if err != nil {
+		return errors.Join(err, log.Close())
+	}
 	exited := make(chan struct{})
-	launched := make(chan error, 1)
 	go func() {
-		// The kernel kills the child when the thread that forked it ends, not when
-		// our process ends. The thread must therefore live as long as the child.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer func() { _ = log.Close() }()
-		err := p.Host.run(cmd.Start)
-		launched <- err
-		if err != nil {
-			return
-		}
-		err = cmd.Wait()
+		err := <-ended
+		_ = log.Close()
 		p.mu.Lock()
 		p.waitErr = err
 		p.mu.Unlock()
 		close(exited)
 	}()
-	if err := <-launched; err != nil {
-		return err
-	}
 	p.cmd, p.exited, p.waitErr, p.started = cmd, exited, nil, true
 	return nil
 }
@@ -241,11 +218,7 @@ func (p *Process) Stop(ctx context.Context) error {
 	if !p.Running() {
 		return nil
 	}
-	timeout := p.StopTimeout
-	if timeout == 0 {
-		timeout = stopTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.StopTimeout, await.Patience))
 	defer cancel()
 	exited := p.Exited()
 	if err := p.signal(syscall.SIGTERM); err != nil {

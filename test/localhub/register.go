@@ -16,6 +16,7 @@ import (
 
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
 )
 
@@ -86,8 +87,6 @@ func (f *Fleet) join(ctx context.Context, agent *Agent) error {
 // forget deletes the identity of an agent whose cluster has been deleted on the hub, as a user does who
 // joins the cluster again. If the deletion is not complete, the agent must run.
 func (f *Fleet) forget(ctx context.Context, agent *Agent) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
 	managed, err := kubernetes.NewForConfig(agent.managed.AdminConfig())
 	if err != nil {
 		return err
@@ -105,17 +104,17 @@ func (f *Fleet) forget(ctx context.Context, agent *Agent) error {
 		return err
 	}
 	deleted := false
-	err = poll(ctx, func(ctx context.Context) (retry, final error) {
+	err = await.Poll(ctx, func(ctx context.Context) error {
 		cluster, err := hub.ClusterV1().ManagedClusters().Get(ctx, agent.clusterName, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			deleted = true
 		case err != nil:
-			return err, nil
+			return err
 		case cluster.DeletionTimestamp != nil:
-			return fmt.Errorf("ManagedCluster %s is being deleted", cluster.Name), nil
+			return fmt.Errorf("ManagedCluster %s is being deleted", cluster.Name)
 		}
-		return nil, nil
+		return nil
 	})
 	if err != nil || !deleted {
 		return err
@@ -192,12 +191,9 @@ func MakeManagedRole(ctx context.Context, hub, managed *Cluster, agentNamespace 
 		},
 	}
 	var answer *registerv1alpha1.ManagedClusterIRSA
-	within, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	err = poll(within, func(ctx context.Context) (retry, final error) {
-		var err error
+	err = await.Poll(ctx, func(ctx context.Context) (err error) {
 		answer, err = client.RegisterV1alpha1().ManagedClusterRegistrations().ClaimIRSA(ctx, managed.Name, claim, metav1.CreateOptions{})
-		return err, nil
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("claim the ARN of %s: %w", managed.Name, err)

@@ -9,14 +9,9 @@ import (
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
-	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/fakeaws"
 	"open-cluster-management.io/hub-apiserver/test/framework"
@@ -26,15 +21,8 @@ import (
 // registering starts a fleet whose clusters register: cluster1 with csr, cluster2 with aws-irsa.
 func registering(t *testing.T, dir string) (*localhub.Fleet, *fakeaws.Server, *[]string) {
 	t.Helper()
-	aws, err := fakeaws.New(fakeaws.Options{StateFile: filepath.Join(dir, "aws.json")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := aws.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	aws := framework.Must(fakeaws.New(fakeaws.Options{StateFile: filepath.Join(dir, "aws.json")}))(t)
+	framework.KillLater(t, aws.Close)
 	var commands []string
 	fleet, err := localhub.NewFleet(localhub.FleetOptions{
 		Dir: dir, NoFsync: true, Clusters: []string{"cluster1", "cluster2"}, HubAgent: true,
@@ -62,11 +50,10 @@ func TestFleetThatRegisters(t *testing.T) {
 	delivers := func(fleet *localhub.Fleet, name string) {
 		t.Helper()
 		for _, member := range fleet.Members {
-			object := work(name)
-			object.SetNamespace(member.Name)
-			if err := fleet.Hub.Apply(t.Context(), object); err != nil {
-				t.Fatal(err)
-			}
+			work := framework.ConfigMapWork(name)
+			work.Namespace = member.Name
+			ocm := framework.OCMClient(t, fleet.Hub.AdminConfig(), nil)
+			framework.Must(ocm.WorkV1().ManifestWorks(member.Name).Create(t.Context(), work, metav1.CreateOptions{}))(t)
 			configMaps := clientFor(t, member.AdminConfig()).CoreV1().ConfigMaps("default")
 			await.Eventually(t, "ConfigMap "+name+" of the ManifestWork exists on "+member.Name, func(ctx context.Context) error {
 				_, err := configMaps.Get(ctx, name, metav1.GetOptions{})
@@ -76,10 +63,7 @@ func TestFleetThatRegisters(t *testing.T) {
 	}
 	requests := func(fleet *localhub.Fleet) []string {
 		t.Helper()
-		found, err := clientFor(t, fleet.Hub.AdminConfig()).CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{LabelSelector: clusterv1.ClusterNameLabel})
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := framework.Must(clientFor(t, fleet.Hub.AdminConfig()).CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{LabelSelector: clusterv1.ClusterNameLabel}))(t)
 		var clusters []string
 		for _, request := range found.Items {
 			clusters = append(clusters, request.Labels[clusterv1.ClusterNameLabel])
@@ -96,37 +80,6 @@ func TestFleetThatRegisters(t *testing.T) {
 	for _, want := range []string{"clusteradm init", "clusteradm join", "POST /apis/register", "aws iam create-role", "clusteradm accept --clusters cluster1,cluster2,local-cluster --wait"} {
 		if !slices.ContainsFunc(*commands, func(command string) bool { return strings.HasPrefix(command, want) }) {
 			t.Errorf("commands = %q, want one that begins with %q", *commands, want)
-		}
-	}
-	if entries := aws.AccessEntries(localhub.HubARN); len(entries) != 1 || entries[0].Username != "open-cluster-management:cluster2" {
-		t.Errorf("AccessEntries() = %+v, want one with username open-cluster-management:cluster2", entries)
-	}
-	for _, agent := range []*localhub.Agent{fleet.Members[0].Agent, fleet.Members[1].Agent, fleet.HubAgent} {
-		if slices.ContainsFunc(agent.Args, func(arg string) bool { return strings.HasPrefix(arg, "--hub-kubeconfig=") }) {
-			t.Errorf("arguments of the agent = %v, want no --hub-kubeconfig", agent.Args)
-		}
-	}
-	// A CRD of the group work.open-cluster-management.io would hide the types that our server
-	// serves.
-	crds, err := dynamic.NewForConfig(fleet.Hub.AdminConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = crds.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).Get(t.Context(), "appliedmanifestworks.work.open-cluster-management.io", metav1.GetOptions{})
-	if !apierrors.IsNotFound(err) {
-		t.Errorf("get of the CRD of AppliedManifestWorks on the hub = %v, want NotFound", err)
-	}
-	ocm, err := versioned.NewForConfig(fleet.Hub.AdminConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	clusters, err := ocm.ClusterV1().ManagedClusters().List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(clusters.Items) != 3 {
-		t.Fatalf("hub has %d ManagedClusters (%v), want 3", len(clusters.Items), err)
-	}
-	for _, cluster := range clusters.Items {
-		if !meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ManagedClusterConditionHubAccepted) || cluster.Status.Acceptance == nil {
-			t.Errorf("status of ManagedCluster %s = %+v, want HubAccepted and an acceptance", cluster.Name, cluster.Status)
 		}
 	}
 
@@ -147,26 +100,10 @@ func TestFleetThatRegisters(t *testing.T) {
 	if err := again.Members[0].Agent.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if ocm, err = versioned.NewForConfig(again.Hub.AdminConfig()); err != nil {
-		t.Fatal(err)
-	}
-	if err := ocm.ClusterV1().ManagedClusters().Delete(t.Context(), "cluster1", metav1.DeleteOptions{}); err != nil {
+	if err := framework.OCMClient(t, again.Hub.AdminConfig(), nil).ClusterV1().ManagedClusters().Delete(t.Context(), "cluster1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	kill(again, aws)
 	last, _, _ := registering(t, dir)
 	delivers(last, "third")
-}
-
-func TestFleetRefusesOptionsWithoutRegistration(t *testing.T) {
-	for name, opts := range map[string]localhub.FleetOptions{
-		"IRSA without AWS":              {Join: localhub.JoinByRegistration, IRSA: []string{"cluster1"}},
-		"InitArgs without registration": {InitArgs: []string{"--wait"}},
-		"IRSA without registration":     {IRSA: []string{"cluster1"}},
-	} {
-		opts.Dir, opts.Clusters = t.TempDir(), []string{"cluster1"}
-		if _, err := localhub.NewFleet(opts); err == nil {
-			t.Errorf("NewFleet() with %s = nil error, want an error", name)
-		}
-	}
 }

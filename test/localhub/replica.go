@@ -23,6 +23,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
+
+	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
 // The probes are those of artifacts/deploy/base/deployment.yaml, with the default timeout of a probe.
@@ -94,7 +96,7 @@ func NewReplica(opts APIServerOptions) (*Replica, error) {
 
 // Start creates the Pod and returns when it is ready.
 func (r *Replica) Start(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, await.Patience)
 	defer cancel()
 	if err := r.prepare(ctx); err != nil {
 		return fmt.Errorf("start %s: %w", r.Node, err)
@@ -114,11 +116,11 @@ func (r *Replica) Start(ctx context.Context) error {
 		defer close(ended)
 		r.run(running)
 	}()
-	return poll(ctx, func(context.Context) (error, error) {
+	return await.Poll(ctx, func() error {
 		if r.PodReady() {
-			return nil, nil
+			return nil
 		}
-		return errors.New("the Pod " + r.Node + " is not ready" + r.LogTail()), nil
+		return errors.New("the Pod " + r.Node + " is not ready" + r.LogTail())
 	})
 }
 
@@ -314,16 +316,13 @@ func (r *Replica) Terminate(ctx context.Context) error {
 	r.mu.Lock()
 	r.ready, r.stop = false, nil
 	r.mu.Unlock()
-	remove := func(context.Context) (retry, final error) {
+	return errors.Join(err, await.Within(ctx, await.Patience, func(ctx context.Context) error {
 		err := pods.Delete(ctx, r.Node, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
 		if apierrors.IsNotFound(err) {
-			err = nil
+			return nil
 		}
-		return err, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
-	defer cancel()
-	return errors.Join(err, poll(ctx, remove))
+		return err
+	}))
 }
 
 // Stop ends the process without the hub, which may be down.

@@ -109,9 +109,7 @@ func TestBadPermissionFlags(t *testing.T) {
 		"--work-executor=Not_A_Namespace/klusterlet-work-sa", "--work-executor=a/b/c",
 	} {
 		t.Run(flag, func(t *testing.T) {
-			server := framework.Must(localhub.NewAPIServer(localhub.APIServerOptions{Hub: f.Hub, Dir: filepath.Join(framework.OwnDir(t), "server"), Args: []string{flag}}))(t)
-			framework.KillLater(t, server.Kill)
-			err := server.Start(t.Context())
+			err := framework.NewServer(t, localhub.APIServerOptions{Hub: f.Hub, Dir: filepath.Join(framework.OwnDir(t), "server"), Args: []string{flag}}).Start(t.Context())
 			name, value, _ := strings.Cut(flag, "=")
 			if err == nil || !strings.Contains(err.Error(), name+" must be") || !strings.Contains(err.Error(), `not \"`+value+`\"`) {
 				t.Errorf("start of the server = %v, want an error with %s and the value %q", err, name, value)

@@ -28,7 +28,7 @@ type overlaid struct {
 // It stores ManagedServiceAccounts itself.
 func TestHubThatRunsOCM(t *testing.T) {
 	t.Parallel()
-	cluster, server := framework.ServerOfHubThatRunsOCM(t, authenticationv1beta1.SchemeGroupVersion, authenticationv1alpha1.SchemeGroupVersion)
+	cluster, server := framework.HubThatRunsOCM(t, authenticationv1beta1.SchemeGroupVersion, authenticationv1alpha1.SchemeGroupVersion)
 	o := &overlaid{cluster: cluster, server: server, fleet: &fleet{&framework.Fleet{
 		OCM: framework.OCMClient(t, cluster.AdminConfig(), nil), HubClient: framework.Must(kubernetes.NewForConfig(cluster.AdminConfig()))(t),
 	}}}

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"open-cluster-management.io/hub-apiserver/test/await"
+	"open-cluster-management.io/hub-apiserver/test/child"
 )
 
 const (
@@ -246,7 +247,7 @@ func (s *Server) Start(ctx context.Context) error {
 func (s *Server) launch(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, await.Patience)
 	defer cancel()
-	addresses, run := "", func(start func() error) error { return start() }
+	addresses, run := "", (func(start func() error) error)(nil)
 	if s.host != nil {
 		addresses, run = s.host.Address, s.host.Run
 	}
@@ -265,23 +266,17 @@ func (s *Server) launch(ctx context.Context) error {
 		return err
 	}
 	command.Stdout, command.Stderr = log, log
-	bind(command.SysProcAttr)
-	exited, started := make(chan struct{}), make(chan error, 1)
-	go func() {
-		// The command ends with this thread.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := run(command.Start)
-		started <- err
-		if err == nil {
-			// The log contains the reason why the command ended.
-			_ = command.Wait()
-			close(exited)
-		}
-	}()
-	if err := <-started; err != nil {
+	// After SIGQUIT, PostgreSQL and all its children stop immediately.
+	ended, err := child.Start(command, syscall.SIGQUIT, run)
+	if err != nil {
 		return fmt.Errorf("postgres: %w", err)
 	}
+	exited := make(chan struct{})
+	go func() {
+		// The log contains the reason why the command ended.
+		<-ended
+		close(exited)
+	}()
 	s.command, s.exited = command, exited
 	err = wait.PollUntilContextCancel(limited, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		if !s.Running() {

@@ -101,21 +101,10 @@ func startEKSHub(t *testing.T, names ...string) (*eksHub, []*localhub.Cluster) {
 func (h *eksHub) makeHub(t *testing.T, cluster *localhub.Cluster) *fleet {
 	t.Helper()
 	invitation := framework.Must(h.adm.Init(t.Context(), cluster))(t)
-	server := framework.Must(localhub.NewAPIServer(localhub.APIServerOptions{
+	server := framework.OwnServer(t, localhub.APIServerOptions{
 		Hub: cluster, Dir: filepath.Join(framework.OwnDir(t), "apiserver"), Granted: true, Args: invitation.ServerArgs,
-	}))(t)
-	framework.KillLater(t, server.Kill)
-	if err := server.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Register(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	f := &fleet{&framework.Fleet{Fleet: &localhub.Fleet{Hub: cluster, Server: server}}}
-	if err := f.Connect(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return f
+	})
+	return &fleet{framework.Serve(t, cluster, server)}
 }
 
 func (h *eksHub) ran(_ *localhub.Cluster, _ []string, output string) {

@@ -172,7 +172,7 @@ func (h *awsHub) publicNames(t *testing.T) {
 // controllers of OCM register, and that clusteradm accepts and denies these clusters.
 func TestRegistrationOnAHubThatRunsOCM(t *testing.T) {
 	t.Parallel()
-	hub := framework.HubThatRunsOCM(t)
+	hub, _ := framework.HubThatRunsOCM(t)
 	disco := framework.Must(discovery.NewDiscoveryClientForConfig(hub.AdminConfig()))(t)
 	if _, err := disco.ServerResourcesForGroupVersion(registerv1alpha1.SchemeGroupVersion.String()); !apierrors.IsNotFound(err) {
 		t.Errorf("discovery of %s = %v, want NotFound", registerv1alpha1.SchemeGroupVersion, err)

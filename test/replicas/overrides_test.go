@@ -17,15 +17,7 @@ import (
 // TestEtcdServersOverrides stores ManifestWorks in another etcd than all other resources.
 func TestEtcdServersOverrides(t *testing.T) {
 	dir := framework.OwnDir(t)
-	start := func(name string) *localhub.Etcd {
-		etcd := framework.Must(localhub.NewEtcd(name, filepath.Join(dir, name), localhub.BinDir(), filepath.Join(dir, name+".log"), false))(t)
-		framework.StopLater(t, etcd.Stop)
-		if err := etcd.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		return etcd
-	}
-	common, works := start("common"), start("works")
+	common, works := framework.OwnEtcd(t, "common", dir), framework.OwnEtcd(t, "works", dir)
 	f := framework.OwnFleet(t, localhub.FleetOptions{APIServerArgs: []string{
 		"--etcd-servers=" + common.Endpoint, "--search-data-dir=" + filepath.Join(dir, "search"),
 		"--etcd-servers-overrides=work.open-cluster-management.io/manifestworks#" + works.Endpoint,

@@ -141,8 +141,7 @@ type replicated struct{ *framework.Replicated }
 func (r *replicated) anyReplica(t *testing.T) {
 	var clients []*versioned.Clientset
 	for _, replica := range r.Replicas {
-		config, err := replica.UserConfig("admin", "system:masters")
-		clients = append(clients, framework.OCMClient(t, config, err))
+		clients = append(clients, framework.Direct(t, replica.APIServer))
 	}
 	for i, writer := range clients {
 		name := fmt.Sprintf("of-replica-%d", i)

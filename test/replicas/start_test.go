@@ -24,17 +24,15 @@ func TestStartWithoutEtcd(t *testing.T) {
 	dir := framework.OwnDir(t)
 	etcd := framework.Must(localhub.NewEtcd("external etcd", filepath.Join(dir, "etcd"), localhub.BinDir(), filepath.Join(dir, "etcd.log"), false))(t)
 	framework.StopLater(t, etcd.Stop)
-	server := framework.Must(localhub.NewAPIServer(localhub.APIServerOptions{
+	server := framework.NewServer(t, localhub.APIServerOptions{
 		Hub: hub, Dir: filepath.Join(dir, "server"), EtcdServers: []string{etcd.Endpoint}, Args: []string{"--search-engine=none"},
-	}))(t)
-	framework.KillLater(t, server.Kill)
+	})
 	// The first start writes the credentials of the server, and an object.
 	if err := errors.Join(etcd.Start(t.Context()), server.Start(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	framework.Must(framework.Must(kubernetes.NewForConfig(hub.AdminConfig()))(t).CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: framework.Cluster1}}, metav1.CreateOptions{}))(t)
-	config, err := server.UserConfig("admin", "system:masters")
-	works := framework.OCMClient(t, config, err).WorkV1().ManifestWorks(framework.Cluster1)
+	works := framework.Direct(t, server).WorkV1().ManifestWorks(framework.Cluster1)
 	framework.Must(works.Create(t.Context(), framework.ConfigMapWork("stored"), metav1.CreateOptions{}))(t)
 	if err := errors.Join(server.Stop(t.Context()), etcd.Stop(t.Context())); err != nil {
 		t.Fatal(err)

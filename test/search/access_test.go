@@ -19,8 +19,7 @@ import (
 func TestAccessReports(t *testing.T) {
 	t.Parallel()
 	f := ownFleet(t, localhub.FleetOptions{Clusters: []string{framework.Cluster1}, HubAgent: true})
-	config, err := f.Server.UserConfig("admin", "system:masters")
-	direct := framework.OCMClient(t, config, err)
+	direct := framework.Direct(t, f.Server)
 	known := func(ctx context.Context) error {
 		raw, err := direct.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 		if err != nil {

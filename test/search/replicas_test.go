@@ -36,25 +36,15 @@ type replicas struct {
 
 func startReplicas(t *testing.T) *replicas {
 	t.Helper()
-	framework.Slots(t, 1)
-	dir := framework.OwnDir(t)
-	hub := framework.Must(localhub.NewCluster(localhub.ClusterOptions{Name: "hub", Dir: filepath.Join(dir, "hub"), NoFsync: true}))(t)
-	framework.KillLater(t, hub.Kill)
-	if err := hub.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	etcd := framework.Must(localhub.NewEtcd("etcd", filepath.Join(dir, "etcd"), localhub.BinDir(), filepath.Join(dir, "etcd.log"), false))(t)
-	framework.StopLater(t, etcd.Stop)
-	if err := etcd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	hub, dir := framework.OwnCluster(t, localhub.ClusterOptions{Name: "hub"}), framework.OwnDir(t)
+	etcd := framework.OwnEtcd(t, "etcd", dir)
 	database := filepath.Join(dir, "database-url")
 	if err := os.WriteFile(database, []byte(postgrestest.Start(t)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := &replicas{fleet: &fleet{&framework.Fleet{Fleet: &localhub.Fleet{Hub: hub}}}, etcd: etcd}
+	r := &replicas{etcd: etcd}
 	for _, name := range []string{"replica-a", "replica-b"} {
-		server := framework.Must(localhub.NewAPIServer(localhub.APIServerOptions{
+		server := framework.OwnServer(t, localhub.APIServerOptions{
 			Hub: hub, Name: name, Dir: filepath.Join(dir, name), PKIDir: filepath.Join(dir, "pki"), LogDir: dir,
 			EtcdServers: []string{etcd.Endpoint},
 			Args: []string{
@@ -63,20 +53,10 @@ func startReplicas(t *testing.T) *replicas {
 				"--leader-elect-lease-duration=" + await.Scaled(8*time.Second).String(), "--leader-elect-renew-deadline=" + await.Scaled(6*time.Second).String(),
 				"--leader-elect-retry-period=500ms",
 			},
-		}))(t)
-		framework.KillLater(t, server.Kill)
-		if err := server.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		config, err := server.UserConfig("admin", "system:masters")
-		r.servers, r.clients = append(r.servers, server), append(r.clients, framework.OCMClient(t, config, err))
+		})
+		r.servers, r.clients = append(r.servers, server), append(r.clients, framework.Direct(t, server))
 	}
-	if err := r.servers[0].Register(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Connect(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	r.fleet = &fleet{framework.Serve(t, hub, r.servers[0])}
 	if err := localhub.JoinCluster(t.Context(), hub, framework.Cluster1); err != nil {
 		t.Fatal(err)
 	}

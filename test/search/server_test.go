@@ -50,28 +50,13 @@ func TestSearchServer(t *testing.T) {
 // newSearchServer starts a hub and a server with the given search flags.
 func newSearchServer(t *testing.T, args ...string) *searchServer {
 	t.Helper()
-	framework.Slots(t, 1)
-	dir := framework.OwnDir(t)
-	hub := framework.Must(localhub.NewCluster(localhub.ClusterOptions{Name: "hub", Dir: filepath.Join(dir, "hub"), NoFsync: true}))(t)
-	framework.KillLater(t, hub.Kill)
-	etcd := framework.Must(localhub.NewEtcd("etcd", filepath.Join(dir, "etcd"), localhub.BinDir(), filepath.Join(dir, "etcd.log"), false))(t)
-	framework.StopLater(t, etcd.Stop)
-	if err := errors.Join(hub.Start(t.Context()), etcd.Start(t.Context())); err != nil {
+	hub, dir := framework.OwnCluster(t, localhub.ClusterOptions{Name: "hub"}), framework.OwnDir(t)
+	s := &searchServer{dir: dir, etcd: framework.OwnEtcd(t, "etcd", dir).Endpoint}
+	server := s.another(t, hub, "first", args...)
+	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s := &searchServer{fleet: &fleet{&framework.Fleet{Fleet: &localhub.Fleet{Hub: hub}}}, dir: dir, etcd: etcd.Endpoint}
-	s.Server = s.another(t, "first", args...)
-	if err := s.Server.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Server.Register(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Connect(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	config, err := s.Server.UserConfig("admin", "system:masters")
-	s.direct = framework.OCMClient(t, config, err)
+	s.fleet, s.direct = &fleet{framework.Serve(t, hub, server)}, framework.Direct(t, server)
 	if err := localhub.JoinCluster(t.Context(), hub, framework.Cluster1); err != nil {
 		t.Fatal(err)
 	}
@@ -80,14 +65,12 @@ func newSearchServer(t *testing.T, args ...string) *searchServer {
 }
 
 // another returns another server on the same etcd.
-func (s *searchServer) another(t *testing.T, name string, args ...string) *localhub.APIServer {
+func (s *searchServer) another(t *testing.T, hub *localhub.Cluster, name string, args ...string) *localhub.APIServer {
 	t.Helper()
-	server := framework.Must(localhub.NewAPIServer(localhub.APIServerOptions{
-		Hub: s.Hub, Name: name, Dir: filepath.Join(s.dir, name), PKIDir: filepath.Join(s.dir, "pki"), LogDir: s.dir,
+	return framework.NewServer(t, localhub.APIServerOptions{
+		Hub: hub, Name: name, Dir: filepath.Join(s.dir, name), PKIDir: filepath.Join(s.dir, "pki"), LogDir: s.dir,
 		EtcdServers: []string{s.etcd}, Args: args,
-	}))(t)
-	framework.KillLater(t, server.Kill)
-	return server
+	})
 }
 
 // restarts checks that all resources are found immediately after a kill and after an orderly stop of the server.
@@ -245,7 +228,7 @@ func (s *searchServer) reviews(t *testing.T) {
 func (s *searchServer) refusesSecond(t *testing.T, searchDir string) {
 	for what, dir := range map[string]string{"with other data": filepath.Join(s.dir, "other-search"), "with the same data": searchDir} {
 		t.Run(what, func(t *testing.T) {
-			second := s.another(t, "second-"+strings.ReplaceAll(what, " ", "-"), "--search-data-dir="+dir)
+			second := s.another(t, s.Hub, "second-"+strings.ReplaceAll(what, " ", "-"), "--search-data-dir="+dir)
 			if err := second.Start(t.Context()); err == nil {
 				t.Fatal("start of a second server with embedded search succeeded, want an error")
 			} else if !strings.Contains(err.Error(), "--search-engine=postgres") {
@@ -254,7 +237,7 @@ func (s *searchServer) refusesSecond(t *testing.T, searchDir string) {
 		})
 	}
 	t.Run("without a directory", func(t *testing.T) {
-		if err := s.another(t, "nowhere").Start(t.Context()); err == nil || !strings.Contains(err.Error(), "--search-data-dir") || !strings.Contains(err.Error(), "--search-engine=postgres") {
+		if err := s.another(t, s.Hub, "nowhere").Start(t.Context()); err == nil || !strings.Contains(err.Error(), "--search-data-dir") || !strings.Contains(err.Error(), "--search-engine=postgres") {
 			t.Errorf("start without a data directory: error = %v, want one that names --search-data-dir and --search-engine=postgres", err)
 		}
 	})
@@ -264,7 +247,7 @@ func (s *searchServer) refusesSecond(t *testing.T, searchDir string) {
 }
 
 func (s *searchServer) withoutSearch(t *testing.T) {
-	server := s.another(t, "without-search", "--search-engine=none")
+	server := s.another(t, s.Hub, "without-search", "--search-engine=none")
 	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -80,13 +80,9 @@ func newCertified(t *testing.T) *certified {
 		t.Fatal(err)
 	}
 	dir := framework.OwnDir(t)
-	etcd := framework.Must(localhub.NewEtcd("etcd", filepath.Join(dir, "etcd"), localhub.BinDir(), filepath.Join(dir, "etcd.log"), false))(t)
-	framework.StopLater(t, etcd.Stop)
-	if err := etcd.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	etcd := framework.OwnEtcd(t, "etcd", dir)
 	for i := range 2 {
-		server := framework.Must(localhub.NewAPIServer(localhub.APIServerOptions{
+		server := framework.NewServer(t, localhub.APIServerOptions{
 			Hub: c.hub, Name: fmt.Sprintf("server-%d", i), Dir: filepath.Join(dir, strconv.Itoa(i)), Granted: true, EtcdServers: []string{etcd.Endpoint},
 			Args: []string{
 				"--tls-cert-file=", "--tls-private-key-file=", "--search-engine=none", "--serving-certificate-secret=" + servingSecret,
@@ -94,7 +90,7 @@ func newCertified(t *testing.T) *certified {
 				// The hub must connect often, since it verifies the certificate of a new connection only.
 				"--goaway-chance=0.02",
 			},
-		}))(t)
+		})
 		direct := framework.Must(kubernetes.NewForConfig(c.direct(t, server)))(t)
 		server.Ready = func(ctx context.Context) error {
 			body, err := direct.RESTClient().Get().AbsPath("/readyz").Param("verbose", "true").DoRaw(ctx)
@@ -103,7 +99,6 @@ func newCertified(t *testing.T) *certified {
 			}
 			return nil
 		}
-		framework.KillLater(t, server.Kill)
 		c.servers = append(c.servers, server)
 	}
 	c.port = c.balance(t)

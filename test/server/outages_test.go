@@ -171,8 +171,7 @@ func (f *fleet) takeAway(t *testing.T, resources ...string) (giveBack func()) {
 // missesPermission waits until the readiness check of the server reports a missing permission.
 func (f *fleet) missesPermission(t *testing.T, what string) {
 	t.Helper()
-	config, err := f.Server.UserConfig("admin", "system:masters")
-	direct := framework.OCMClient(t, config, err).RESTClient()
+	direct := framework.Direct(t, f.Server).RESTClient()
 	framework.Eventually(t, "/readyz/hub-permissions reports the missing permission "+what, func(ctx context.Context) error {
 		body, err := direct.Get().AbsPath("/readyz/hub-permissions").DoRaw(ctx)
 		if err == nil || !strings.Contains(string(body), what) {

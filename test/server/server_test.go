@@ -180,11 +180,7 @@ func (s *serverUnderTest) reported(t *testing.T, name string, want metav1.Condit
 }
 
 func (s *serverUnderTest) refusesSecond(t *testing.T) {
-	second, err := localhub.NewAPIServer(localhub.APIServerOptions{Hub: s.Hub, Name: "second", Dir: filepath.Join(s.dir, "second")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	framework.KillLater(t, second.Kill)
+	second := framework.NewServer(t, localhub.APIServerOptions{Hub: s.Hub, Name: "second", Dir: filepath.Join(s.dir, "second")})
 	if err := second.Start(t.Context()); err == nil {
 		t.Fatal("start of a second server with other data for the same hub succeeded, want an error")
 	} else if !strings.Contains(err.Error(), "--etcd-servers") || !strings.Contains(err.Error(), "embedded etcd") {
@@ -199,12 +195,9 @@ func (s *serverUnderTest) refusesSecond(t *testing.T) {
 func (s *serverUnderTest) renewsCertificate(t *testing.T) {
 	before := s.servingCertificate(t)
 	// A server in another directory with the same certificate authority gets another certificate.
-	other, err := localhub.NewAPIServer(localhub.APIServerOptions{
+	other := framework.NewServer(t, localhub.APIServerOptions{
 		Hub: s.Hub, Name: "other", Dir: filepath.Join(s.dir, "other"), PKIDir: filepath.Join(s.dir, "apiserver", "pki"),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, flag := range []string{"--tls-private-key-file=", "--tls-cert-file="} {
 		content := framework.Must(os.ReadFile(framework.Argument(t, other.Args, flag)))(t)
 		target := framework.Argument(t, s.Server.Args, flag)

@@ -22,8 +22,7 @@ func TestWatchOfNamespaceReadsNoOther(t *testing.T) {
 	f := framework.Shared(t)
 	// Other tests send no requests to this server.
 	server := f.StartServers(t, nil)[0]
-	config, err := server.UserConfig("admin", "system:masters")
-	client := framework.OCMClient(t, config, err)
+	client := framework.Direct(t, server)
 	const others = 20
 	full, watched := framework.Unique("full"), framework.Unique("watched")
 	for _, namespace := range []string{full, watched} {

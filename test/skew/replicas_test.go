@@ -37,14 +37,10 @@ func TestReplicasOfTwoReleases(t *testing.T) {
 	}
 	framework.StopLater(t, etcd.Stop)
 	run := func(of release, name string) *replica {
-		server := framework.Must(localhub.NewAPIServer(localhub.APIServerOptions{
+		server := framework.OwnServer(t, localhub.APIServerOptions{
 			Hub: hub, Name: name, Dir: filepath.Join(dir, name), PKIDir: filepath.Join(dir, "pki"), BinDir: string(of),
 			EtcdServers: []string{etcd.Endpoint}, Args: []string{"--search-engine=none"},
-		}))(t)
-		framework.KillLater(t, server.Kill)
-		if err := server.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		})
 		return &replica{APIServer: server, client: framework.Must(dynamic.NewForConfig(framework.Must(server.UserConfig("admin", "system:masters"))(t)))(t)}
 	}
 	stop := func(r *replica) {

@@ -89,15 +89,7 @@ func TestMigrationOfOverriddenResource(t *testing.T) {
 	t.Parallel()
 	const number = 100
 	dir := framework.OwnDir(t)
-	start := func(name string) *localhub.Etcd {
-		etcd := framework.Must(localhub.NewEtcd(name, filepath.Join(dir, name), localhub.BinDir(), filepath.Join(dir, name+".log"), false))(t)
-		framework.StopLater(t, etcd.Stop)
-		if err := etcd.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		return etcd
-	}
-	common, accounts := start("common"), start("accounts")
+	common, accounts := framework.OwnEtcd(t, "common", dir), framework.OwnEtcd(t, "accounts", dir)
 	f := framework.OwnFleet(t, localhub.FleetOptions{APIServerArgs: []string{
 		"--etcd-servers=" + common.Endpoint, "--search-data-dir=" + filepath.Join(dir, "search"), "--etcd-compaction-interval=0",
 		"--etcd-servers-overrides=" + older.Group + "/managedserviceaccounts#" + accounts.Endpoint,
@@ -200,7 +192,7 @@ func restart(t *testing.T, f *framework.Fleet) {
 	if err := f.Server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	client := framework.OCMClient(t, framework.Must(f.Server.UserConfig("admin", "system:masters"))(t), nil)
+	client := framework.Direct(t, f.Server)
 	framework.Eventually(t, "the server has nothing to migrate", func(ctx context.Context) error {
 		raw, err := client.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 		if err != nil {

@@ -30,13 +30,11 @@ func testEngine(t *testing.T, closing func(*testing.T, *embedded.Engine)) {
 		dirs[engine] = dir
 		return engine
 	}
-	enginetest.Run(t, func(t *testing.T) search.Engine { return openIn(t, t.TempDir()) }, enginetest.Options{
-		Reopen: func(t *testing.T, engine search.Engine) search.Engine {
-			closing(t, engine.(*embedded.Engine))
-			if err := engine.Close(); err != nil {
-				t.Fatal(err)
-			}
-			return openIn(t, dirs[engine])
-		},
+	enginetest.Run(t, func(t *testing.T) search.Engine { return openIn(t, t.TempDir()) }, func(t *testing.T, engine search.Engine) search.Engine {
+		closing(t, engine.(*embedded.Engine))
+		if err := engine.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return openIn(t, dirs[engine])
 	})
 }

@@ -3,7 +3,6 @@ package liveness_test
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -22,7 +21,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
-	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
 	"open-cluster-management.io/hub-apiserver/pkg/registration/liveness"
@@ -35,37 +33,9 @@ import (
 // Lease, stops and renews it again. The Lease is stored in a real hub, and the cluster in a real
 // server.
 func TestLivenessOnAHub(t *testing.T) {
-	dir := t.TempDir()
-	stop := func(stop func(context.Context) error) {
-		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), await.Patience)
-			defer cancel()
-			if err := stop(ctx); err != nil {
-				t.Error(err)
-			}
-		})
-	}
 	cluster := framework.OwnCluster(t, localhub.ClusterOptions{Name: "hub", NoControllerManager: true})
-	apiserver, err := localhub.NewAPIServer(localhub.APIServerOptions{Hub: cluster, Dir: filepath.Join(dir, "apiserver")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stop(apiserver.Stop)
-	if err := apiserver.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	hub, err := kubernetes.NewForConfig(cluster.AdminConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := apiserver.UserConfig("admin", "system:masters")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := versioned.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hub := framework.Must(kubernetes.NewForConfig(cluster.AdminConfig()))(t)
+	server := framework.Direct(t, framework.OwnServer(t, localhub.APIServerOptions{Hub: cluster, Dir: t.TempDir()}))
 
 	hubInformers := informers.NewSharedInformerFactoryWithOptions(hub, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.LabelSelector = clusterv1.ClusterNameLabel
@@ -89,7 +59,7 @@ func TestLivenessOnAHub(t *testing.T) {
 	running.Go(func() { controller.Run(ctx) })
 
 	clusters := server.ClusterV1().ManagedClusters()
-	_, err = clusters.Create(t.Context(), &clusterv1.ManagedCluster{
+	_, err := clusters.Create(t.Context(), &clusterv1.ManagedCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: "cluster1"},
 		Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true, Taints: []clusterv1.Taint{
 			{Key: "example.com/maintenance", Effect: clusterv1.TaintEffectNoSelect},

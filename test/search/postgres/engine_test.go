@@ -40,5 +40,5 @@ func TestEngine(t *testing.T) {
 		}
 		return open(t, postgres.Options{DSN: dsns[engine]})
 	}
-	enginetest.Run(t, fresh, enginetest.Options{Reopen: reopen})
+	enginetest.Run(t, fresh, reopen)
 }

@@ -1,7 +1,0 @@
-//go:build !linux
-
-package postgrestest
-
-import "syscall"
-
-func bind(*syscall.SysProcAttr) {}
