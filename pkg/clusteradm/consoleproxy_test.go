@@ -40,3 +40,46 @@ func TestConsoleRequestsEnd(t *testing.T) {
 		})
 	}
 }
+
+// TestConsoleRefusesOtherPages checks that only the page of the console can use the proxy, and that its URL works once.
+func TestConsoleRefusesOtherPages(t *testing.T) {
+	proxy, err := newConsoleProxy(&rest.Config{Host: "https://hub.example.com"}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(path, host, header, value string) int {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+		request.Host = host
+		if header != "" {
+			request.Header.Set(header, value)
+		}
+		answer := httptest.NewRecorder()
+		proxy.ServeHTTP(answer, request)
+		return answer.Code
+	}
+	const own = "127.0.0.1:8080"
+	for _, c := range []struct{ host, header, value string }{
+		{host: "attacker.example:8080"},
+		{host: "127.0.0.1.attacker.example:8080"},
+		{host: "127.0.0.1:8081"},
+		{host: "127.0.0.1"},
+		{own, "Sec-Fetch-Site", "cross-site"},
+		{own, "Sec-Fetch-Site", "same-site"},
+		{own, "Origin", "http://127.0.0.1:8081"},
+		{own, "Origin", "null"},
+	} {
+		if code := send("/"+proxy.token, c.host, c.header, c.value); code != http.StatusForbidden {
+			t.Errorf("GET of the URL of the console with host %s and %s %s = %d, want 403", c.host, c.header, c.value, code)
+		}
+	}
+	for _, path := range []string{"/", "/x", "/apis"} {
+		if code := send(path, own, "", ""); code != http.StatusForbidden {
+			t.Errorf("GET %s = %d, want 403", path, code)
+		}
+	}
+	for i, want := range []int{http.StatusSeeOther, http.StatusForbidden} {
+		if code := send("/"+proxy.token, own, "Sec-Fetch-Site", "none"); code != want {
+			t.Errorf("GET %d of the URL of the console = %d, want %d", i+1, code, want)
+		}
+	}
+}

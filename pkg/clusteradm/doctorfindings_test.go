@@ -79,3 +79,23 @@ func TestClusterFinding(t *testing.T) {
 		}
 	}
 }
+
+// TestClocksThatDiffer checks the finding about a clock that is ahead or behind.
+func TestClocksThatDiffer(t *testing.T) {
+	for skew, want := range map[time.Duration]struct{ state, cause string }{
+		0:                 {stateOK, "agrees"},
+		maxSkew:           {stateOK, "agrees"},
+		-maxSkew:          {stateOK, "agrees"},
+		maxSkew + 1:       {stateBad, "30s ahead of"},
+		-2 * time.Minute:  {stateBad, "2m0s behind"},
+		-24 * time.Hour:   {stateBad, "24h0m0s behind"},
+		100 * time.Second: {stateBad, "1m40s ahead of"},
+	} {
+		if got := (&response{dated: true, skew: skew}).clock("clock"); got.State != want.state || !strings.Contains(got.Cause, want.cause) {
+			t.Errorf("clock() with a skew of %s = %+v, want %s with %q", skew, got, want.state, want.cause)
+		}
+	}
+	if got := (&response{}).clock("clock"); got.State != stateUnknown {
+		t.Errorf("clock() without a Date = %+v, want %s", got, stateUnknown)
+	}
+}

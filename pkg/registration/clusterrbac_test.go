@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -204,6 +205,32 @@ func TestRevokeContinuesAfterAnError(t *testing.T) {
 	broken = false
 	if err := access.Revoke(t.Context(), "cluster1"); err != nil {
 		t.Errorf("second Revoke() = %v, want no error", err)
+	}
+}
+
+// A finalizer of another writer does not keep a binding in force.
+func TestRevokeOfABindingWithFinalizers(t *testing.T) {
+	hub := fake.NewClientset()
+	access, bindings, name := NewAccess(hub, nil), hub.RbacV1().RoleBindings("cluster1"), bindingName("cluster1", workRole)
+	if err := access.Grant(t.Context(), "cluster1", Agents{Groups: clusterv1.AgentGroups("cluster1")[:1]}, 60); err != nil {
+		t.Fatal(err)
+	}
+	binding, err := bindings.Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	binding.Finalizers = append(binding.Finalizers, "example.com/hold")
+	if _, err := bindings.Update(t.Context(), binding, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// Unlike an API server, the fake hub deletes objects with finalizers.
+	hub.PrependReactor("delete", "rolebindings", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
+	if err := access.Revoke(t.Context(), "cluster1"); err != nil {
+		t.Fatal(err)
+	}
+	binding, err = bindings.Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil || len(binding.Subjects) > 0 || !slices.Equal(binding.Finalizers, []string{"example.com/hold"}) {
+		t.Errorf("binding after Revoke() = %+v, %v, want no subjects and only the finalizer example.com/hold", binding, err)
 	}
 }
 

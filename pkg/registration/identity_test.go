@@ -115,3 +115,39 @@ func TestIdentitiesAreVerified(t *testing.T) {
 	driver.err = nil
 	reconciled("after a failed verification", 1, nil)
 }
+
+// TestIdentityOfOtherClusters checks that only the accepted cluster of a registration has its identity, and not a cluster
+// that was created again with its name.
+func TestIdentityOfOtherClusters(t *testing.T) {
+	now := metav1.Now()
+	for name, test := range map[string]struct {
+		change func(*clusterv1.ManagedCluster, *registerv1alpha1.ManagedClusterRegistration)
+		want   bool
+	}{
+		"accepted": {func(*clusterv1.ManagedCluster, *registerv1alpha1.ManagedClusterRegistration) {}, true},
+		"denied": {func(cluster *clusterv1.ManagedCluster, _ *registerv1alpha1.ManagedClusterRegistration) {
+			cluster.Spec.HubAcceptsClient = false
+		}, false},
+		"deleted": {func(cluster *clusterv1.ManagedCluster, _ *registerv1alpha1.ManagedClusterRegistration) {
+			cluster.DeletionTimestamp = &now
+		}, false},
+		"created again": {func(cluster *clusterv1.ManagedCluster, _ *registerv1alpha1.ManagedClusterRegistration) {
+			cluster.UID = "2"
+		}, false},
+		"withdrawn": {func(_ *clusterv1.ManagedCluster, record *registerv1alpha1.ManagedClusterRegistration) {
+			record.Spec.IRSA.Withdrawn = true
+		}, false},
+	} {
+		cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1", UID: "1"}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}}
+		record := &registerv1alpha1.ManagedClusterRegistration{Spec: registerv1alpha1.ManagedClusterRegistrationSpec{
+			ManagedClusterUID: "1", IRSA: &registerv1alpha1.IRSAClaim{},
+		}}
+		test.change(cluster, record)
+		if got := entitled(cluster, record); got != test.want {
+			t.Errorf("entitled() of a cluster that is %s = %t, want %t", name, got, test.want)
+		}
+	}
+	if entitled(nil, &registerv1alpha1.ManagedClusterRegistration{}) {
+		t.Error("entitled() without a cluster = true, want false")
+	}
+}

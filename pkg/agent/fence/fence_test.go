@@ -65,10 +65,16 @@ func TestFence(t *testing.T) {
 		if reads != 1 {
 			t.Errorf("reads of the epoch for four writes = %d, want 1", reads)
 		}
+		// A read for one hub does not allow writes for the next one.
+		f.Open(second)
+		var other *OtherHubError
+		if err := try(http.MethodPost); !errors.As(err, &other) || other.Stored != first {
+			t.Errorf("POST for a hub that has not raised the epoch = %v, want a refusal", err)
+		}
+		f.Open(first)
 		// Another process raises the epoch. All others notice before it writes.
 		stored = second
 		time.Sleep(Wait)
-		var other *OtherHubError
 		if err := try(http.MethodPost); !errors.As(err, &other) || other.Stored != second {
 			t.Errorf("POST after another process has raised the epoch = %v, want a refusal", err)
 		}

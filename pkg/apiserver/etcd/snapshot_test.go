@@ -90,6 +90,9 @@ func TestRestore(t *testing.T) {
 	if revision := put(t, server, "c", "3"); revision <= last {
 		t.Errorf("revision of a write = %d, want one above %d, which clients have seen", revision, last)
 	}
+	if _, err := server.client.Get(t.Context(), "a", clientv3.WithRev(last)); !errors.Is(err, rpctypes.ErrCompacted) {
+		t.Fatalf("Get() at revision %d of the lost data = %v, want ErrCompacted", last, err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	answer := <-server.client.Watch(ctx, "a", clientv3.WithRev(last))

@@ -88,6 +88,7 @@ func TestRefused(t *testing.T) {
 		"bind all ClusterPermissions":      {[]string{"bind clusterpermissions"}, "ann", nil, nil},
 		"bind of another user":             {[]string{"bind clusterpermissions"}, "bob", nil, []rbacv1beta1.Grant{view, edit}},
 		"bind in the namespace":            {[]string{"bind clusterpermissions cluster1 p"}, "ann", nil, nil},
+		"bind in the namespace of another": {[]string{"bind clusterpermissions cluster1 p"}, "bob", nil, []rbacv1beta1.Grant{view, edit}},
 		"bind in another namespace":        {[]string{"bind clusterpermissions cluster2 p"}, "ann", nil, []rbacv1beta1.Grant{view, edit}},
 		"escalate does not suffice":        {[]string{"escalate clusterpermissions cluster1 p"}, "ann", nil, []rbacv1beta1.Grant{view, edit}},
 		"bind of the role only":            {[]string{"bind clusterroles view"}, "ann", nil, []rbacv1beta1.Grant{view, edit}},
@@ -98,7 +99,9 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &hub{allowed: test.allowed}
-			refused, err := h.pass().Refused(t.Context(), &rbacv1beta1.AssignmentAuthor{Username: test.author}, bindings(), sets, test.before)
+			// The author counts, not the caller of the request.
+			ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: "ann"})
+			refused, err := h.pass().Refused(ctx, &rbacv1beta1.AssignmentAuthor{Username: test.author}, bindings(), sets, test.before)
 			if err != nil {
 				t.Fatal(err)
 			}

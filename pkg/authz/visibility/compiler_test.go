@@ -3,6 +3,7 @@ package visibility_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -43,6 +44,47 @@ func TestGrantsAndRevocations(t *testing.T) {
 			h.unbind(t, "one", "ann")
 			await.True(t, "ann is denied after the deletion of the binding", denies)
 		})
+	}
+}
+
+// TestScopesOfDifferentRules checks that callers with different rules have different Scopes: engines share the results of
+// callers with one Scope.
+func TestScopesOfDifferentRules(t *testing.T) {
+	rules := []string{
+		`{apiGroups: [""], resources: [pods], verbs: [list]}`,
+		`{apiGroups: [""], resources: [pods], resourceNames: [x], verbs: [list]}`,
+		`{apiGroups: [""], resources: [pods], resourceNames: [z], verbs: [list]}`,
+		`{apiGroups: [""], resources: [pods], resourceNames: [x, z], verbs: [list]}`,
+		`{apiGroups: [""], resources: [nodes], verbs: [list]}`,
+		`{apiGroups: [apps], resources: [pods], verbs: [list]}`,
+		`{apiGroups: ["", apps], resources: [pods], verbs: [list]}`,
+		`{apiGroups: ["*"], resources: [pods], verbs: [list]}`,
+		`{apiGroups: [view.open-cluster-management.io], resources: [managedclusterviews], verbs: [create]}`,
+	}
+	var policy strings.Builder
+	for i, rule := range rules {
+		fmt.Fprintf(&policy, `
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: user%[1]d, namespace: one}
+rules: [%[2]s]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: user%[1]d, namespace: one}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: user%[1]d}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: user%[1]d}]
+`, i, rule)
+	}
+	h := startHub(t, visibility.Config{Mode: visibility.RBAC}, policy.String())
+	seen := map[visibility.Scope]string{}
+	for i, rule := range rules {
+		scope := h.scope(t, &user.DefaultInfo{Name: fmt.Sprintf("user%d", i)})
+		if other, known := seen[scope]; known {
+			t.Errorf("Scope of %s = that of %s, want another", rule, other)
+		}
+		seen[scope] = rule
 	}
 }
 

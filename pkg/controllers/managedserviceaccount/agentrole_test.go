@@ -5,7 +5,9 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -56,7 +58,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestRulesOfClusters checks that only accepted clusters get access to Secrets.
+// TestRulesOfClusters checks that only accepted clusters get access to Secrets, and only to those of their accounts.
 func TestRulesOfClusters(t *testing.T) {
 	now := metav1.Now()
 	for name, test := range map[string]struct {
@@ -80,15 +82,28 @@ func TestRulesOfClusters(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := accounts.Add(&authenticationv1beta1.ManagedServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: "a"}}); err != nil {
-				t.Fatal(err)
+			// Only the agent's own Secret is readable: the Secret with the name of the other account has another owner.
+			for name, owner := range map[string]types.UID{"a": "uid-of-a", "b": "uid-of-another"} {
+				meta := metav1.ObjectMeta{Namespace: "cluster1", Name: name, UID: types.UID("uid-of-" + name)}
+				if err := accounts.Add(&authenticationv1beta1.ManagedServiceAccount{ObjectMeta: meta}); err != nil {
+					t.Fatal(err)
+				}
+				meta.OwnerReferences = []metav1.OwnerReference{{Name: name, UID: owner}}
+				if err := secrets.GetStore().Add(&metav1.PartialObjectMetadata{ObjectMeta: meta}); err != nil {
+					t.Fatal(err)
+				}
 			}
 			a := &AgentRoleController{
 				clusters: clusterlisters.NewManagedClusterLister(clusters),
 				accounts: accountlisters.NewManagedServiceAccountLister(accounts), secrets: Secrets{Informer: secrets},
 			}
-			if rules, err := a.rules("cluster1"); err != nil || len(rules) > 0 != test.any {
-				t.Errorf("rules() = %v, %v, want rules = %v", rules, err, test.any)
+			var want []rbacv1.PolicyRule
+			if test.any {
+				want = secretRules("a")
+				want[1].Verbs = []string{"get", "patch", "update"}
+			}
+			if rules, err := a.rules("cluster1"); err != nil || !equality.Semantic.DeepEqual(rules, want) {
+				t.Errorf("rules() = %v, %v, want %v", rules, err, want)
 			}
 		})
 	}

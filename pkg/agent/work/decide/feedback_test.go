@@ -41,6 +41,13 @@ func TestFeedback(t *testing.T) {
 		},
 		"too long": {live: `{apiVersion: v1, kind: X, l: [` + strings.Repeat("1234567,", 200) + `1]}`, rules: paths(".l"), fails: true},
 		"bad path": {live: `{apiVersion: v1, kind: X, a: 1}`, rules: paths(".a[", ".a"), want: []workv1.FeedbackValue{{Name: ".a", Value: whole(1)}}, fails: true},
+		"one name twice": {
+			live: `{apiVersion: v1, kind: X, a: 1, b: 2}`,
+			rules: []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JsonPaths: []workv1.JsonPath{
+				{Name: "x", Path: ".none"}, {Name: "x", Path: ".a"}, {Name: "x", Path: ".b"},
+			}}},
+			want: []workv1.FeedbackValue{{Name: "x", Value: whole(1)}},
+		},
 		"other version": {
 			live:  `{apiVersion: v1, kind: X, a: 1}`,
 			rules: []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JsonPaths: []workv1.JsonPath{{Name: "a", Path: ".a", Version: new("v2")}}}},
