@@ -41,7 +41,7 @@ func rememberedPort(file string) (int, error) {
 	if port, err := strconv.Atoi(strings.TrimSpace(string(content))); err == nil && claim(port) == nil {
 		return port, nil
 	}
-	port, err := freePort()
+	port, err := freePort(firstPort, lastPort)
 	if err != nil {
 		return 0, err
 	}
@@ -75,14 +75,14 @@ func claim(port int) error {
 func FreePort() (int, error) {
 	portsMu.Lock()
 	defer portsMu.Unlock()
-	return freePort()
+	return freePort(firstPort, lastPort)
 }
 
-// freePort does the same as FreePort. The caller holds portsMu.
-func freePort() (int, error) {
+// freePort does the same as FreePort for the ports from first to before last. The caller holds portsMu.
+func freePort(first, last int) (int, error) {
 	failed := errors.New("none tried")
 	for range 200 {
-		port := firstPort + rand.IntN(lastPort-firstPort)
+		port := first + rand.IntN(last-first)
 		if handed[port] {
 			continue
 		}
