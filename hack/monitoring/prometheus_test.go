@@ -25,6 +25,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/util/teststorage"
 
+	"open-cluster-management.io/hub-apiserver/test/await"
 	"open-cluster-management.io/hub-apiserver/test/framework"
 )
 
@@ -33,6 +34,8 @@ const (
 	// samples as if they were an interval apart, so that no range or duration of a rule has to change.
 	interval = 30 * time.Second
 	pause    = 250 * time.Millisecond
+	// leastSteps is the number of steps, an hour, that a test waits at least for an alert.
+	leastSteps = int(time.Hour / interval)
 )
 
 func newParser() parser.Parser { return parser.NewParser(parser.Options{}) }
@@ -231,23 +234,31 @@ func (p *prometheus) fires(t *testing.T, during func(context.Context), alerts ..
 	})
 }
 
-// until steps until check returns nil.
+// until steps until check returns nil. The test fails if that takes longer than [await.Patience] and an hour of steps.
 func (p *prometheus) until(t *testing.T, during func(context.Context), what string, check func() error) {
 	t.Helper()
-	framework.Eventually(t, what, func(ctx context.Context) error {
+	deadline := time.Now().Add(await.Patience)
+	for steps := 0; ; steps++ {
 		select {
 		case <-time.After(pause):
-		case <-ctx.Done():
-			return ctx.Err()
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
 		}
 		if during != nil {
-			during(ctx)
+			during(t.Context())
 		}
-		if err := p.step(ctx); err != nil {
-			return err
+		err := p.step(t.Context())
+		if err == nil {
+			err = check()
 		}
-		return check()
-	})
+		if err == nil {
+			return
+		}
+		// On a busy machine, a rule needs more time for the steps of its range and duration.
+		if steps >= leastSteps && time.Now().After(deadline) {
+			t.Fatalf("waiting until %s: %v after %d steps", what, err, steps)
+		}
+	}
 }
 
 // feed stores series in the notation of Prometheus' tests, one value for each interval, and evaluates the rules.
