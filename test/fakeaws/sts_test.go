@@ -6,10 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +14,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
-	"github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -132,68 +128,6 @@ const whoAmI = "Action=GetCallerIdentity&Version=2011-06-15"
 
 var emptyHash = func() string { sum := sha256.Sum256(nil); return hex.EncodeToString(sum[:]) }()
 
-// TestSignatures checks that the server rejects a request if a part of it or of its signature is changed.
-func TestSignatures(t *testing.T) {
-	c := withRoles(t)
-	_, session := c.agent(t)
-	creds, err := session.credentials.Retrieve(t.Context())
-	succeed(t, err)
-	header := func(name, value string) func(*http.Request) {
-		return func(hr *http.Request) { hr.Header.Set(name, value) }
-	}
-	for name, test := range map[string]struct {
-		late   time.Duration
-		scope  string
-		change func(*http.Request)
-		code   string
-	}{
-		"valid":                 {change: func(*http.Request) {}},
-		"within the clock skew": {late: 4 * time.Minute, change: func(*http.Request) {}},
-		"late":                  {late: 6 * time.Minute, change: func(*http.Request) {}, code: "SignatureDoesNotMatch"},
-		"early":                 {late: -6 * time.Minute, change: func(*http.Request) {}, code: "SignatureDoesNotMatch"},
-		"other service":         {scope: "iam", change: func(*http.Request) {}, code: "SignatureDoesNotMatch"},
-		"other body": {change: func(hr *http.Request) {
-			hr.Body = io.NopCloser(strings.NewReader("Version=2011-06-15&Action=GetCallerIdentity"))
-		}, code: "SignatureDoesNotMatch"},
-		"other parameter":  {change: func(hr *http.Request) { hr.URL.RawQuery = "X=1" }, code: "SignatureDoesNotMatch"},
-		"other time":       {change: header("X-Amz-Date", time.Now().UTC().Add(time.Minute).Format("20060102T150405Z")), code: "SignatureDoesNotMatch"},
-		"new header":       {change: header("X-Amz-Target", "x"), code: "SignatureDoesNotMatch"},
-		"cluster id":       {change: header("X-K8s-Aws-Id", "hub"), code: "SignatureDoesNotMatch"},
-		"other host":       {change: func(hr *http.Request) { hr.Host = "iam.amazonaws.com" }, code: "SignatureDoesNotMatch"},
-		"no session token": {change: func(hr *http.Request) { hr.Header.Del("X-Amz-Security-Token") }, code: "InvalidClientTokenId"},
-		"no signature":     {change: func(hr *http.Request) { hr.Header.Del("Authorization") }, code: "MissingAuthenticationToken"},
-		"other scheme":     {change: header("Authorization", "Bearer x"), code: "IncompleteSignature"},
-		"unknown key": {change: func(hr *http.Request) {
-			hr.Header.Set("Authorization", strings.Replace(hr.Header.Get("Authorization"), "ASIA", "ASIB", 1))
-		}, code: "InvalidClientTokenId"},
-		"other content type": {change: func(hr *http.Request) { hr.Header.Set("Content-Type", "text/plain") }, code: "SignatureDoesNotMatch"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			hr, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.URL()+"/", strings.NewReader(whoAmI))
-			succeed(t, err)
-			hr.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-			sum := sha256.Sum256([]byte(whoAmI))
-			if test.scope == "" {
-				test.scope = "sts"
-			}
-			succeed(t, v4.NewSigner().SignHTTP(t.Context(), creds, hr, hex.EncodeToString(sum[:]), test.scope, region, time.Now().Add(-test.late)))
-			test.change(hr)
-			answer, err := http.DefaultClient.Do(hr)
-			succeed(t, err)
-			defer answer.Body.Close()
-			body, err := io.ReadAll(answer.Body)
-			succeed(t, err)
-			code := ""
-			if found := regexp.MustCompile(`<Code>(\w+)</Code>`).FindSubmatch(body); found != nil {
-				code = string(found[1])
-			}
-			if code != test.code || (code == "") != (answer.StatusCode == http.StatusOK) {
-				t.Errorf("response = %s with code %q, want code %q", answer.Status, code, test.code)
-			}
-		})
-	}
-}
-
 // presign returns the URL in a token for the hub.
 func (c *cloud) presign(t *testing.T, as clients) string {
 	t.Helper()
@@ -226,37 +160,5 @@ func (c *cloud) wantUser(t *testing.T, signed, user string) {
 	status := c.review(t, "k8s-aws-v1."+base64.RawURLEncoding.EncodeToString([]byte(signed)))
 	if status.User.Username != user || status.Authenticated != (user != "") {
 		t.Errorf("status = %+v, want user %q", status, user)
-	}
-}
-
-// TestMappings checks the use of access entries and of the ConfigMap aws-auth in each mode.
-func TestMappings(t *testing.T) {
-	const roles = `[{"rolearn":"arn:aws:iam::` + hubAccount + `:role/OCM-hub-1","username":"{{AccountID}}:{{SessionName}}"}]`
-	for name, test := range map[string]struct {
-		mode  fakeaws.AuthenticationMode
-		roles string
-		err   error
-		entry bool
-		user  string
-	}{
-		"ConfigMap":         {mode: fakeaws.ModeConfigMap, roles: roles, entry: true, user: hubAccount + ":agent"},
-		"both, no entry":    {mode: fakeaws.ModeAPIAndConfigMap, roles: roles, user: hubAccount + ":agent"},
-		"both, entry":       {mode: fakeaws.ModeAPIAndConfigMap, roles: roles, entry: true, user: "cluster1"},
-		"API":               {mode: fakeaws.ModeAPI, roles: roles},
-		"no role":           {mode: fakeaws.ModeConfigMap, entry: true},
-		"invalid ConfigMap": {mode: fakeaws.ModeConfigMap, roles: "[" + roles},
-		"unreadable":        {mode: fakeaws.ModeConfigMap, roles: roles, err: errors.New("no connection")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := withRoles(t)
-			if !test.entry {
-				_, err := c.hub.EKS.DeleteAccessEntry(t.Context(), &eks.DeleteAccessEntryInput{ClusterName: aws.String("hub"), PrincipalArn: aws.String(hubRole)})
-				succeed(t, err)
-			}
-			succeed(t, c.AddCluster(hubARN, test.mode))
-			c.SetAWSAuth(hubARN, func() (string, error) { return test.roles, test.err })
-			_, onHub := c.agent(t)
-			c.wantUser(t, c.presign(t, onHub), test.user)
-		})
 	}
 }
