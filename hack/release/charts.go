@@ -57,6 +57,7 @@ var charts = []*chart{
 		resources: []string{"deploy/base"},
 		options: []option{
 			{condition: ".Values.existingOCM", component: "deploy/components/existing-ocm"},
+			{condition: "and .Values.localCluster.enabled (not .Values.existingOCM)", component: "deploy/components/local-cluster", excludes: true},
 			{condition: ".Values.snapshots.interval", component: "deploy/components/backup"},
 			{condition: ".Values.etcd.servers", component: "deploy/components/external-etcd", excludes: true},
 			{condition: `eq .Values.search.engine "postgres"`, component: "deploy/components/postgres"},
@@ -69,20 +70,23 @@ var charts = []*chart{
 			{condition: ".Values.storage.className", patch: patch("PersistentVolumeClaim", "hub-apiserver", `[{"op": "add", "path": "/spec/storageClassName", "value": "STORAGE-CLASS"}]`), alone: true},
 		},
 		settings: slices.Concat(keepObjects, containerSettings("hub-apiserver"), []kustomize.Patch{
+			*patch("Deployment", "agent", fmt.Sprintf(`[{"op": "replace", "path": "%[1]s/image", "value": "AGENT-IMAGE"}, {"op": "add", "path": "%[1]s/imagePullPolicy", "value": "PULL-POLICY"}, {"op": "replace", "path": "%[1]s/resources", "value": "AGENT-RESOURCES"}]`, containerPath)),
 			*patch("PersistentVolumeClaim", "hub-apiserver", `[{"op": "replace", "path": "/spec/resources/requests/storage", "value": "STORAGE-SIZE"}]`),
 			*patch("PersistentVolumeClaim", "hub-apiserver-snapshots", `[{"op": "replace", "path": "/spec/resources/requests/storage", "value": "SNAPSHOT-SIZE"}]`),
 		}),
-		fill: slices.Concat(containerFill, []string{
+		fill: slices.Concat([]string{
 			"--etcd-servers=https://etcd.open-cluster-management-hub.svc:2379", `{{ print "--etcd-servers=" (join "," .Values.etcd.servers) | quote }}`,
 			"endpoint: opentelemetry-collector.observability.svc:4317", "endpoint: {{ .Values.tracing.endpoint }}",
 			"samplingRatePerMillion: 10000", "samplingRatePerMillion: {{ int .Values.tracing.samplingRatePerMillion }}",
 			"--snapshot-interval=6h", `{{ print "--snapshot-interval=" .Values.snapshots.interval | quote }}`,
 			"--snapshot-keep=14", `{{ print "--snapshot-keep=" (int .Values.snapshots.keep) | quote }}`,
+			"AGENT-IMAGE", `{{ print .Values.localCluster.image.repository ":" (.Values.localCluster.image.tag | default .Chart.AppVersion) | quote }}`,
+			"AGENT-RESOURCES", "{{ toJson .Values.localCluster.resources }}",
 			"SNAPSHOT-SIZE", "{{ .Values.snapshots.size | quote }}",
 			"STORAGE-SIZE", "{{ .Values.storage.size | quote }}",
 			"STORAGE-CLASS", "{{ .Values.storage.className | quote }}",
 			"ROLE-ARN", "{{ .Values.aws.roleARN | quote }}",
-		}),
+		}, containerFill),
 	},
 	{
 		name:      "hub-agent",

@@ -36,6 +36,11 @@ const (
 	// defaultDriver is the registration driver of a server without --registration-auth.
 	defaultDriver = registerv1alpha1.DriverCSR
 	containerPath = "/spec/template/spec/containers/0"
+
+	// localCluster is the name of the hub as a cluster, and localAgent the identity with which its agent registers. They
+	// are those of the component local-cluster.
+	localCluster = "local-cluster"
+	localAgent   = "system:serviceaccount:" + defaultAgentNamespace + ":" + agentName
 )
 
 // hubSettings are the settings of a hub.
@@ -60,6 +65,10 @@ type hubSettings struct {
 	storageSize string
 	// existingOCM is true if the hub runs OCM, which keeps the registration of clusters.
 	existingOCM bool
+	// localCluster is true if init installs the agent of the hub itself. Later, the agent stays as it is.
+	localCluster bool
+	// agentImage is the image of that agent.
+	agentImage string
 }
 
 func newHubSettings() hubSettings {
@@ -79,6 +88,8 @@ func (h *hubSettings) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&h.etcdServers, "etcd-servers", nil, "URLs of an etcd cluster, for two replicas of the server. The Secret hub-apiserver-etcd contains its certificates. If empty, one replica stores its data in a persistent volume.")
 	flags.StringVar(&h.search, "search-engine", "", "Search engine: embedded, postgres (the Secret hub-apiserver-postgres contains its URL) or none. Defaults to embedded, or to postgres with --etcd-servers.")
 	flags.BoolVar(&h.existingOCM, "existing-ocm", false, "The hub runs OCM, which continues to store ManifestWorks, ManagedClusters, sets and add-ons, and to register clusters. By default, init looks for its CustomResourceDefinitions.")
+	flags.BoolVar(&h.localCluster, "local-cluster", false, "Also install the agent of the hub itself, as the cluster "+localCluster+", with which searches and fleet access contain the resources of the hub. Requires --registration-auth=csr.")
+	flags.StringVar(&h.agentImage, "local-cluster-image", "", "Image of the agent of the hub. Defaults to the agent in the repository of the server's image.")
 	flags.StringVar(&h.storageSize, "storage-size", h.storageSize, "Size of the persistent volume.")
 }
 
@@ -119,6 +130,13 @@ func (h *hubSettings) complete() []error {
 		errs = append(errs, fmt.Errorf("--auto-approved-arn-patterns requires --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
 	}
 	errs = append(errs, validate.FlagUsers("auto-approved-csr-identities", h.identities)...)
+	if h.localCluster {
+		// The component adds it.
+		h.identities = slices.DeleteFunc(h.identities, func(user string) bool { return user == localAgent })
+		if h.existingOCM || !h.csr() {
+			errs = append(errs, fmt.Errorf("--local-cluster requires --registration-auth=%s, and excludes --existing-ocm", registerv1alpha1.DriverCSR))
+		}
+	}
 	if len(h.identities) > 0 && !h.csr() {
 		errs = append(errs, fmt.Errorf("--auto-approved-csr-identities requires --registration-auth=%s", registerv1alpha1.DriverCSR))
 	}
@@ -185,7 +203,7 @@ func (h *hubSettings) arguments() []string {
 			args = append(args, "--aws-resource-tags="+key+"="+h.tags[key])
 		}
 	}
-	if len(h.arnPatterns)+len(h.identities) > 0 {
+	if len(h.arnPatterns)+len(h.identities) > 0 && !h.localCluster {
 		args = append(args, "--feature-gates=ManagedClusterAutoApproval=true")
 	}
 	for _, pattern := range h.arnPatterns {
@@ -224,6 +242,7 @@ func (h *hubSettings) objects() ([]*unstructured.Unstructured, error) {
 		"existing-ocm":  h.existingOCM,
 		"external-etcd": len(h.etcdServers) > 0,
 		"no-search":     h.search == searchNone,
+		"local-cluster": h.localCluster,
 		"postgres":      h.search == searchPostgres,
 	} {
 		if used {
@@ -247,5 +266,8 @@ func (h *hubSettings) objects() ([]*unstructured.Unstructured, error) {
 		}
 	}
 	k.Patches = append(k.Patches, jsonPatch(kindDeployment, serverName, settings...))
+	if h.localCluster {
+		k.Patches = append(k.Patches, jsonPatch(kindDeployment, agentName, operation{"replace", containerPath + "/image", h.agentImage}))
+	}
 	return build(k)
 }

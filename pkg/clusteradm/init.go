@@ -50,6 +50,9 @@ const initExample = `  # A hub whose clusters join by client certificates
   clusteradm init --wait --registration-auth=aws-irsa \
       --hub-cluster-arn arn:aws:eks:us-west-2:123456789012:cluster/hub
 
+  # The same, and the agent of the hub itself: searches find the resources of the hub
+  clusteradm init --wait --local-cluster
+
   # All objects except the server, which runs elsewhere
   clusteradm init --apiserver=external
 
@@ -174,6 +177,17 @@ func (i *initializing) complete(installed *installedHub) error {
 		}
 		if i.hub.image.image, err = i.hub.image.of(serverName, image, version.Short()); err != nil {
 			errs = append(errs, err)
+		}
+	}
+	if i.hub.localCluster {
+		if i.apiserver != modeDeploy || i.standby || i.beforeMigration {
+			errs = append(errs, errors.New("--local-cluster excludes --apiserver=external, --standby and --before-migration"))
+		}
+		// In the repository of the server's image, if that is one of a release.
+		if registry, tag, ok := releaseImage(serverName, i.hub.image.image); i.hub.agentImage == "" && ok {
+			i.hub.agentImage = registry + "/" + agentImage + ":" + tag
+		} else if i.hub.agentImage == "" {
+			errs = append(errs, errors.New("--local-cluster requires --local-cluster-image, since the image of the server is not in the repository of a release"))
 		}
 	}
 	errs = append(errs, i.hub.complete()...)
@@ -481,7 +495,11 @@ func (i *initializing) install(ctx context.Context, kube kubernetes.Interface, i
 	if err := waitForDeployment(ctx, kube, hubNamespace, serverName); err != nil {
 		return err
 	}
-	return waitForAPIServices(ctx, install, objects)
+	if err := waitForAPIServices(ctx, install, objects); err != nil || !i.hub.localCluster {
+		return err
+	}
+	say(i.streams.Out, "waiting for the agent of the hub")
+	return waitForDeployment(ctx, kube, defaultAgentNamespace, agentName)
 }
 
 // refuse returns an error if the server would not serve its data after the change.

@@ -30,6 +30,9 @@ func TestInitRefuses(t *testing.T) {
 		"short token":                       {[]string{"--token-duration=1m"}, []string{"--token-duration must be at least 10m"}},
 		"hub over HTTP":                     {[]string{"--hub-apiserver=http://hub.example.com"}, []string{"--hub-apiserver", "https://"}},
 		"embedded search with two replicas": {[]string{"--etcd-servers=https://etcd:2379", "--search-engine=embedded"}, []string{"--search-engine=embedded supports only one replica"}},
+		"the agent without csr":             {[]string{"--local-cluster", "--local-cluster-image=a", "--registration-auth=aws-irsa", "--hub-cluster-arn=" + hubARN}, []string{"--local-cluster requires --registration-auth=csr"}},
+		"the agent of an unknown release":   {[]string{"--local-cluster"}, []string{"--local-cluster requires --local-cluster-image"}},
+		"the agent of an external server":   {[]string{"--local-cluster", "--apiserver=external"}, []string{"--local-cluster excludes --apiserver=external"}},
 		"unknown --apiserver":               {[]string{"--apiserver=cloud"}, []string{"--apiserver must be deploy or external"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -160,5 +163,36 @@ func TestInitServingCertificates(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestInitLocalCluster checks that the agent of the hub registers with an identity that the server accepts.
+func TestInitLocalCluster(t *testing.T) {
+	objects, err := decodeManifests([]byte(runCommand(t, "init", "--output-manifests", "--local-cluster", "--image=registry.example.com/hub-apiserver:v1",
+		"--auto-approved-csr-identities="+localAgent, "--auto-approved-csr-identities=alice").done(t).out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent, _, err := deploymentIn(objects, agentName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if user := "system:serviceaccount:" + agent.Namespace + ":" + agent.Spec.Template.Spec.ServiceAccountName; user != localAgent {
+		t.Errorf("user of the agent = %s, want %s", user, localAgent)
+	}
+	container := agent.Spec.Template.Spec.Containers[0]
+	if container.Image != "registry.example.com/hub-apiserver-agent:v1" || !slices.Contains(container.Args, "--cluster-name="+localCluster) {
+		t.Errorf("the agent has the image %s and the arguments %q, want the release of the server and --cluster-name=%s", container.Image, container.Args, localCluster)
+	}
+	server, _, err := deploymentIn(objects, serverName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	approval := slices.DeleteFunc(server.Spec.Template.Spec.Containers[0].Args, func(arg string) bool {
+		return !strings.HasPrefix(arg, "--auto-approved-") && !strings.HasPrefix(arg, "--feature-gates=")
+	})
+	want := []string{"--feature-gates=ManagedClusterAutoApproval=true", "--auto-approved-csr-identities=" + localAgent, "--auto-approved-csr-identities=alice"}
+	if !slices.Equal(approval, want) {
+		t.Errorf("arguments of the server = %q, want %q", approval, want)
 	}
 }

@@ -35,8 +35,15 @@ func TestInstallWithHelm(t *testing.T) {
 	managed := newSite(t, "managed", map[int]string{hubPort: net.JoinHostPort("127.0.0.1", strconv.Itoa(hubPort))})
 	h := newHelm(t)
 
-	h.run(t, hub, "install", "hub", h.chart("hub-apiserver"), "--namespace=default", "--wait", "--set=image.tag=latest", "--set=extraArgs={--logging-format=json,--v=6}")
+	h.run(t, hub, "install", "hub", h.chart("hub-apiserver"), "--namespace=default", "--wait", "--set=image.tag=latest", "--set=localCluster.image.tag=latest", "--set=extraArgs={--logging-format=json,--v=6}")
 	hub.ready(t, hubNamespace, 1)
+	await.Eventually(t, "searches find the server on the hub", func(context.Context) error {
+		out, err := hub.try(t, "clusteradm", "search", "cluster:local-cluster", "kind:Deployment", "name:hub-apiserver", "--count")
+		if err == nil && strings.TrimSpace(out) != "1" {
+			err = fmt.Errorf("count = %s, want 1", out)
+		}
+		return err
+	})
 	token := hub.run(t, "kubectl", "create", "token", "agent-registration-bootstrap", "--namespace=open-cluster-management", "--duration=1h")
 	config := clientcmdapi.NewConfig()
 	config.Clusters["hub"] = &clientcmdapi.Cluster{Server: hub.AdminConfig().Host, CertificateAuthorityData: hub.AdminConfig().CAData}

@@ -80,7 +80,7 @@ func newSite(t testing.TB, name string, outside map[int]string) *site {
 		ports = map[int]string{}
 	}
 	pods, err := kubelet.New(kubelet.Options{
-		Dir: dir, Outside: ports, Names: []string{etcdName, postgresName},
+		Dir: dir, Outside: ports, Names: []string{etcdName, postgresName, "kubernetes.default.svc"},
 		Images: map[string]kubelet.Image{
 			"hub-apiserver:latest":                       {Program: program("apiserver"), Path: "/apiserver"},
 			"hub-apiserver-agent:latest":                 {Program: program("agent"), Path: "/agent"},
@@ -101,6 +101,7 @@ func newSite(t testing.TB, name string, outside map[int]string) *site {
 	s := &site{Cluster: cluster, dir: dir, kubeconfig: filepath.Join(dir, "kubeconfig")}
 	own := portOf(t, s)
 	ports[own] = net.JoinHostPort("127.0.0.1", strconv.Itoa(own))
+	ports[443] = ports[own]
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	t.Cleanup(func() {
 		stop()
