@@ -85,11 +85,7 @@ var fixtures atomic.Int32
 func newFixture(t *testing.T, name string) *fixture {
 	t.Helper()
 	name = fmt.Sprintf("%s-%d", strings.ToLower(name), fixtures.Add(1))
-	f, err := audited()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &fixture{fleet: f, t: t, namespace: "executor-" + name, executor: types.NamespacedName{Namespace: executorHome, Name: name}}
+	s := &fixture{fleet: shared(t), t: t, namespace: "executor-" + name, executor: types.NamespacedName{Namespace: executorHome, Name: name}}
 	s.newNamespace(s.namespace)
 	return s
 }
@@ -117,10 +113,7 @@ func (s *fixture) atEnd(clean func(context.Context) error) {
 // agentMode restarts the agent in a mode. It restores the previous mode at the end of the test.
 func agentMode(t *testing.T, mode string) {
 	t.Helper()
-	f, err := audited()
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := shared(t)
 	agent := f.Members[0].Agent
 	args := agent.Args
 	restart := func(ctx context.Context, args []string) error {

@@ -16,6 +16,7 @@ type fleet struct{ *framework.Fleet }
 // shared returns the fleet that tests of the package share. They must leave it unchanged.
 func shared(t *testing.T) *fleet {
 	t.Helper()
+	framework.UseShared(t)
 	return framework.Must(audited())(t)
 }
 

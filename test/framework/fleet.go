@@ -41,14 +41,8 @@ type Fleet struct {
 	Kubeconfig string
 }
 
-// sharing is true in packages that call RunSharing.
-var sharing bool
-
 // sharedFleet starts the fleet that Shared returns, at the first call.
 var sharedFleet = sync.OnceValues(func() (*Fleet, error) {
-	if !sharing {
-		return nil, errors.New("TestMain does not reserve control planes for the shared fleet: call framework.RunSharing")
-	}
 	dir, err := TempDir()
 	if err != nil {
 		return nil, err
@@ -81,17 +75,19 @@ var TempDir = sync.OnceValues(func() (string, error) {
 	return os.MkdirTemp("", "integration-")
 })
 
-// RunSharing is Run for tests that use the shared fleet. It waits until that may run. most is the number of control
-// planes that one test runs in addition.
-func RunSharing(m *testing.M, most int) int {
-	sharing = true
-	return RunReserved(m, 2, most)
-}
+// RunSharing is Run for tests that use the shared fleet. most is the number of control planes that one test runs in
+// addition.
+func RunSharing(m *testing.M, most int) int { return RunReserved(m, 2, most) }
 
-// RunReserved is Run for tests that share control planes of their package. It waits until these may run. most is the
-// number of control planes that one test runs in addition.
+// RunReserved is Run for tests that share control planes of their package, which call UseShared before they use them.
+// most is the number of control planes that one test runs in addition. With all control planes, it waits until they may
+// run.
 func RunReserved(m *testing.M, shared, most int) int {
-	if err := localhub.ReserveShared(context.Background(), shared, most); err != nil {
+	reserve := localhub.DeclareShared
+	if shared == localhub.Slots {
+		reserve = func(shared, most int) error { return localhub.ReserveShared(context.Background(), shared, most) }
+	}
+	if err := reserve(shared, most); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -130,6 +126,7 @@ func Environment(t *testing.T, name string, otherwise int) int {
 // fleet unchanged.
 func Shared(t *testing.T) *Fleet {
 	t.Helper()
+	UseShared(t)
 	return Must(sharedFleet())(t)
 }
 

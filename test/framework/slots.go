@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -8,10 +9,12 @@ import (
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
-// reservations contains the number of unused slots of each test that has reserved some, by its name.
+// reservations contains the number of unused slots of each test that has reserved some, by its name, and the names of
+// the tests that use shared control planes.
 var reservations = struct {
 	sync.Mutex
-	unused map[string]int
+	unused  map[string]int
+	sharing []string
 }{unused: map[string]int{}}
 
 // Slots waits until a test may run n control planes, and reserves them until its end, also for its subtests. A test
@@ -57,6 +60,24 @@ func UseSlots(t testing.TB, n int) {
 		defer reservations.Unlock()
 		reservations.unused[holder] += n
 	})
+}
+
+// UseShared waits until the control planes that the tests of the package share may run. A test calls it before it reserves
+// slots of its own, because it may wait for those of all other tests.
+func UseShared(t testing.TB) {
+	t.Helper()
+	reservations.Lock()
+	used := slices.ContainsFunc(reservations.sharing, func(name string) bool { return name == t.Name() || strings.HasPrefix(t.Name(), name+"/") })
+	if !used {
+		reservations.sharing = append(reservations.sharing, t.Name())
+	}
+	reservations.Unlock()
+	if holder := holderOf(t); holder != "" && !used {
+		t.Fatalf("%s uses shared control planes, but %s has reserved others: use the shared ones first", t.Name(), holder)
+	}
+	if err := localhub.UseShared(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // holderOf returns the name of the test that has reserved slots for t: t itself or a test that contains it.

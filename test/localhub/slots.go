@@ -35,6 +35,12 @@ var slots struct {
 	files []*os.File
 }
 
+// sharing is held while the program waits for its shared slots.
+var sharing struct {
+	sync.Mutex
+	done bool
+}
+
 // Reserve waits until n control planes may run in addition to all others of this machine, and reserves a slot for
 // each. A test reserves its slots in one call: if tests that have some waited for more, all could wait for each
 // other. The caller calls release when its control planes have stopped.
@@ -62,31 +68,60 @@ func addReserved(n int) {
 	slots.reserved += n
 }
 
-// ReserveShared reserves slots until the program ends, for control planes that its tests share. A program calls it
-// before its first test. most is the number of slots that one of its tests reserves in addition. ReserveShared waits
-// until the programs on this machine can end one after the other, whichever tests they have still to run: each finds
-// slots for its largest test when those before it have ended (the banker's algorithm). The tests of a program with all
-// slots do not reserve any.
-func ReserveShared(ctx context.Context, shared, most int) error {
+// DeclareShared declares that the tests of this program share control planes, for which UseShared reserves slots. A
+// program calls it before its first test. most is the number of slots that one of its tests reserves in addition.
+func DeclareShared(shared, most int) error {
 	if shared+most > Slots {
-		return fmt.Errorf("reserve %d shared control planes and %d of a test: there are only %d slots", shared, most, Slots)
+		return fmt.Errorf("%d shared control planes and %d of a test: there are only %d slots", shared, most, Slots)
 	}
-	own := demand{shared, most}
+	slots.Lock()
+	defer slots.Unlock()
+	slots.demand = demand{shared, most}
+	return nil
+}
+
+// UseShared reserves the shared slots until the program ends. The tests of a program that does not call it need no
+// others than their own. UseShared waits until the programs with shared slots can end one after the other, whichever
+// tests they have still to run: each finds slots for its largest test when those before it have ended (the banker's
+// algorithm). A test with slots of its own must not call it, because UseShared may wait for these. The tests of a
+// program with all slots do not reserve any.
+func UseShared(ctx context.Context) error {
+	sharing.Lock()
+	defer sharing.Unlock()
+	if sharing.done {
+		return nil
+	}
+	slots.Lock()
+	own := slots.demand
+	slots.Unlock()
+	if own.shared == 0 {
+		return errors.New("TestMain does not declare shared control planes: call framework.RunSharing or RunReserved")
+	}
 	ctx, cancel := context.WithTimeout(ctx, slotsPatience)
 	defer cancel()
 	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) { return enter(own) })
 	if err != nil {
-		return fmt.Errorf("reserve %d shared control planes: %w", shared, err)
+		return fmt.Errorf("reserve %d shared control planes: %w", own.shared, err)
 	}
-	files, err := lockSlots(ctx, shared)
+	files, err := lockSlots(ctx, own.shared)
 	if err != nil {
 		return err
 	}
 	slots.Lock()
 	defer slots.Unlock()
-	slots.demand, slots.files = own, append(slots.files, files...)
-	slots.reserved += shared
+	slots.files = append(slots.files, files...)
+	slots.reserved += own.shared
+	sharing.done = true
 	return nil
+}
+
+// ReserveShared does the same as DeclareShared and UseShared, for a program whose tests all use the shared control
+// planes.
+func ReserveShared(ctx context.Context, shared, most int) error {
+	if err := DeclareShared(shared, most); err != nil {
+		return err
+	}
+	return UseShared(ctx)
 }
 
 // enter adds the demand of this program to those of the running ones, if all can then end.

@@ -67,11 +67,8 @@ var memberHub = sync.OnceValues(func() (*awsHub, error) {
 
 func members(t *testing.T) *awsHub {
 	t.Helper()
-	h, err := memberHub()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h
+	framework.UseShared(t)
+	return framework.Must(memberHub())(t)
 }
 
 func startMemberHub(ctx context.Context, dir string) (_ *awsHub, _ func(context.Context) error, err error) {

@@ -63,6 +63,7 @@ var sharedFleet = sync.OnceValues(func() (*fleet, error) {
 // shared returns the fleet that all tests share.
 func shared(t *testing.T) *fleet {
 	t.Helper()
+	framework.UseShared(t)
 	return framework.Must(sharedFleet())(t)
 }
 

@@ -33,6 +33,7 @@ import (
 
 // TestAccess checks that the RBAC of a cluster reaches the index of the hub.
 func TestAccess(t *testing.T) {
+	framework.UseShared(t)
 	m := framework.Must(sharedManaged())(t)
 	for name, engine := range accesstest.Engines {
 		t.Run(name, func(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 )
 
 func TestInventory(t *testing.T) {
+	framework.UseShared(t)
 	m := framework.Must(sharedManaged())(t)
 	for _, test := range []struct {
 		name string

@@ -15,10 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
@@ -35,7 +37,11 @@ import (
 func TestLivenessOnAHub(t *testing.T) {
 	cluster := framework.OwnCluster(t, localhub.ClusterOptions{Name: "hub", NoControllerManager: true})
 	hub := framework.Must(kubernetes.NewForConfig(cluster.AdminConfig()))(t)
-	server := framework.Direct(t, framework.OwnServer(t, localhub.APIServerOptions{Hub: cluster, Dir: t.TempDir()}))
+	holdControllers(t, hub)
+	process := framework.OwnServer(t, localhub.APIServerOptions{Hub: cluster, Dir: t.TempDir()})
+	server := framework.Direct(t, process)
+	// The condition of the clock is the server's own.
+	own := framework.OCMClient(t, framework.Must(process.UserConfig(user.APIServerUser, user.SystemPrivilegedGroup))(t), nil)
 
 	hubInformers := informers.NewSharedInformerFactoryWithOptions(hub, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.LabelSelector = clusterv1.ClusterNameLabel
@@ -43,7 +49,7 @@ func TestLivenessOnAHub(t *testing.T) {
 	serverInformers := externalversions.NewSharedInformerFactory(server, 0)
 	clock := clocktesting.NewFakeClock(time.Now())
 	controller := liveness.NewController(liveness.Options{
-		Clusters: server.ClusterV1(), ClusterInformer: serverInformers.Cluster().V1().ManagedClusters(),
+		Clusters: own.ClusterV1(), ClusterInformer: serverInformers.Cluster().V1().ManagedClusters(),
 		Leases: hub.CoordinationV1(), LeaseInformer: hubInformers.Coordination().V1().Leases(), Clock: clock,
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -167,4 +173,19 @@ func TestLivenessOnAHub(t *testing.T) {
 	}
 	report(metav1.Condition{Type: clusterv1.ManagedClusterConditionAvailable, Status: metav1.ConditionFalse, Reason: "ManagedClusterKubeAPIServerUnavailable"})
 	expect("cluster1 is unavailable", metav1.ConditionFalse, maintenance, liveness.TaintUnavailable)
+}
+
+// holdControllers makes another replica the leader, for longer than the test. The controllers of the server use the real
+// clock, and would write the conditions that the controller with the other clock writes.
+func holdControllers(t *testing.T, hub kubernetes.Interface) {
+	t.Helper()
+	if err := framework.MakeNamespace(t.Context(), hub, localhub.HubNamespace); err != nil {
+		t.Fatal(err)
+	}
+	now := metav1.NowMicro()
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: "hub-apiserver-controllers"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("another-replica"), LeaseDurationSeconds: ptr.To[int32](3600), AcquireTime: &now, RenewTime: &now},
+	}
+	framework.Must(hub.CoordinationV1().Leases(localhub.HubNamespace).Create(t.Context(), lease, metav1.CreateOptions{}))(t)
 }
