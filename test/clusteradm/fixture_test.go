@@ -120,6 +120,13 @@ func (f *fleet) clusterWith(t *testing.T, name string, options localhub.ClusterO
 	if err := cluster.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
+	if slices.Contains(sharedClusters, name) {
+		// Unjoin leaves a namespace that clusteradm has not created. Without a controller manager, a deleted one would never
+		// disappear, and no other test could join.
+		if err := framework.MakeNamespace(ctx, kubeOf(t, cluster), accountsNamespace); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return cluster
 }
 

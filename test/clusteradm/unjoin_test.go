@@ -18,6 +18,7 @@ import (
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/test/await"
+	"open-cluster-management.io/hub-apiserver/test/framework"
 	"open-cluster-management.io/hub-apiserver/test/localhub"
 )
 
@@ -223,7 +224,7 @@ func TestUnjoinKeepsTheHub(t *testing.T) {
 func TestUnjoinOfTheLastAgent(t *testing.T) {
 	hub, server, token, ca := publicHub(t)
 	kube := kubeOf(t, hub)
-	if _, err := kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: accountsNamespace}}, metav1.CreateOptions{}); err != nil {
+	if err := framework.MakeNamespace(t.Context(), kube, accountsNamespace); err != nil {
 		t.Fatal(err)
 	}
 	run(t, hub, joinArgs(server, token, ca, "alone", "--agent=external")...).done(t).shows(t, "agent --cluster-name=alone", "--bootstrap-kubeconfig=")
