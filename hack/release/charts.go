@@ -70,7 +70,7 @@ var charts = []*chart{
 			{condition: ".Values.storage.className", patch: patch("PersistentVolumeClaim", "hub-apiserver", `[{"op": "add", "path": "/spec/storageClassName", "value": "STORAGE-CLASS"}]`), alone: true},
 		},
 		settings: slices.Concat(keepObjects, containerSettings("hub-apiserver"), []kustomize.Patch{
-			*patch("Deployment", "agent", fmt.Sprintf(`[{"op": "replace", "path": "%[1]s/image", "value": "AGENT-IMAGE"}, {"op": "add", "path": "%[1]s/imagePullPolicy", "value": "PULL-POLICY"}, {"op": "replace", "path": "%[1]s/resources", "value": "AGENT-RESOURCES"}]`, containerPath)),
+			*patch("Deployment", "agent", fmt.Sprintf(`[{"op": "replace", "path": "%[1]s/image", "value": "AGENT-IMAGE"}, {"op": "add", "path": "%[1]s/imagePullPolicy", "value": "PULL-POLICY"}, {"op": "replace", "path": "%[1]s/resources", "value": "AGENT-RESOURCES"}, {"op": "add", "path": "%[1]s/args/-", "value": "AGENT-ARGS"}]`, containerPath)),
 			*patch("PersistentVolumeClaim", "hub-apiserver", `[{"op": "replace", "path": "/spec/resources/requests/storage", "value": "STORAGE-SIZE"}]`),
 			*patch("PersistentVolumeClaim", "hub-apiserver-snapshots", `[{"op": "replace", "path": "/spec/resources/requests/storage", "value": "SNAPSHOT-SIZE"}]`),
 		}),
@@ -82,6 +82,7 @@ var charts = []*chart{
 			"--snapshot-keep=14", `{{ print "--snapshot-keep=" (int .Values.snapshots.keep) | quote }}`,
 			"AGENT-IMAGE", `{{ print .Values.localCluster.image.repository ":" (.Values.localCluster.image.tag | default .Chart.AppVersion) | quote }}`,
 			"AGENT-RESOURCES", "{{ toJson .Values.localCluster.resources }}",
+			"- AGENT-ARGS", "{{- range .Values.localCluster.extraArgs }}\n        - {{ . | quote }}\n        {{- end }}",
 			"SNAPSHOT-SIZE", "{{ .Values.snapshots.size | quote }}",
 			"STORAGE-SIZE", "{{ .Values.storage.size | quote }}",
 			"STORAGE-CLASS", "{{ .Values.storage.className | quote }}",

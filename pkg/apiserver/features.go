@@ -14,5 +14,5 @@ const (
 // FeatureGates are the feature gates of the server in addition to those of Kubernetes.
 var FeatureGates = map[featuregate.Feature]featuregate.FeatureSpec{
 	SearchByClusterPermission:  {Default: false, PreRelease: featuregate.Alpha},
-	ManagedClusterAutoApproval: {Default: false, PreRelease: featuregate.Alpha},
+	ManagedClusterAutoApproval: {Default: false, PreRelease: featuregate.Beta},
 }

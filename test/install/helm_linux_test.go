@@ -35,7 +35,7 @@ func TestInstallWithHelm(t *testing.T) {
 	managed := newSite(t, "managed", map[int]string{hubPort: net.JoinHostPort("127.0.0.1", strconv.Itoa(hubPort))})
 	h := newHelm(t)
 
-	h.run(t, hub, "install", "hub", h.chart("hub-apiserver"), "--namespace=default", "--wait", "--set=image.tag=latest", "--set=localCluster.image.tag=latest", "--set=extraArgs={--logging-format=json,--v=6}")
+	h.run(t, hub, "install", "hub", h.chart("hub-apiserver"), "--namespace=default", "--wait", "--set=image.tag=latest", "--set=localCluster.image.tag=latest", "--set=localCluster.extraArgs={--logging-format=json,--v=6}", "--set=extraArgs={--logging-format=json,--v=6}")
 	hub.ready(t, hubNamespace, 1)
 	await.Eventually(t, "searches find the server on the hub", func(context.Context) error {
 		out, err := hub.try(t, "clusteradm", "search", "cluster:local-cluster", "kind:Deployment", "name:hub-apiserver", "--count")

@@ -184,6 +184,15 @@ func (p *pod) fill(ctx context.Context, volume *corev1.Volume, s *sandbox) error
 		if err == nil {
 			maps.Copy(files, secret.Data)
 		}
+	case source.ConfigMap != nil && len(source.ConfigMap.Items) == 0:
+		mode = ptr.Deref(source.ConfigMap.DefaultMode, mode)
+		object, err := client.ConfigMaps(p.object.Namespace).Get(ctx, source.ConfigMap.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for key, value := range object.Data {
+			files[key] = []byte(value)
+		}
 	case source.Projected != nil:
 		mode = ptr.Deref(source.Projected.DefaultMode, mode)
 		for _, part := range source.Projected.Sources {
