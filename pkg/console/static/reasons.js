@@ -18,7 +18,8 @@ const reasons = {
   __proto__: null,
   ApplyRBACManifestWorkNotComplete: "The agent has not reported on the current version yet.",
   ApprovalPending: "It waits for approval.",
-  FailedValidationNotInManagedClusterNamespace: "The ManagedCluster does not exist any more.",
+  FailedValidationNotInManagedClusterNamespace: "The ManagedCluster does not exist. Changes are delivered when the cluster joins.",
+  WaitingForManagedCluster: "There is no ManagedCluster yet. Nothing is delivered until the cluster joins.",
   NothingToDeliver: "No part of it can be delivered.",
   ManifestWorkBeingRemoved: "The agent removes the delivered objects.",
 };
