@@ -60,7 +60,13 @@ type hubSettings struct {
 	storageSize string
 	// existingOCM is true if the hub runs OCM, which keeps the registration of clusters.
 	existingOCM bool
+	// proxyAccounts is true if the server also serves ManagedServiceAccounts in proxyAccountsVersion.
+	proxyAccounts bool
 }
+
+// proxyAccountsVersion is the API version of ManagedServiceAccounts in the proposal. The upstream cluster-proxy has other
+// kinds in this version.
+const proxyAccountsVersion = "proxy.open-cluster-management.io/v1alpha1"
 
 func newHubSettings() hubSettings {
 	return hubSettings{eksAuth: string(irsa.AccessEntry), manageRoles: true, serving: servingSelfSigned, storageSize: "10Gi"}
@@ -79,6 +85,7 @@ func (h *hubSettings) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&h.etcdServers, "etcd-servers", nil, "URLs of an etcd cluster, for two replicas of the server. The Secret hub-apiserver-etcd contains its certificates. If empty, one replica stores its data in a persistent volume.")
 	flags.StringVar(&h.search, "search-engine", "", "Search engine: embedded, postgres (the Secret hub-apiserver-postgres contains its URL) or none. Defaults to embedded, or to postgres with --etcd-servers.")
 	flags.BoolVar(&h.existingOCM, "existing-ocm", false, "The hub runs OCM, which continues to store ManifestWorks, ManagedClusters, sets and add-ons, and to register clusters. By default, init looks for its CustomResourceDefinitions.")
+	flags.BoolVar(&h.proxyAccounts, "proxy-accounts", false, "Also serve ManagedServiceAccounts as "+proxyAccountsVersion+", the API version of the proposal. This hides the hub's CustomResourceDefinitions in that version, such as ManagedProxyConfigurations and ManagedProxyServiceResolvers of the upstream cluster-proxy: their objects can no longer be read or written.")
 	flags.StringVar(&h.storageSize, "storage-size", h.storageSize, "Size of the persistent volume.")
 }
 
@@ -220,17 +227,18 @@ func (h *hubSettings) addAccess(k *types.Kustomization) {
 func (h *hubSettings) objects() ([]*unstructured.Unstructured, error) {
 	k := &types.Kustomization{Resources: []string{"deploy/base"}}
 	for component, used := range map[string]bool{
-		"cert-manager":  h.serving == servingCertManager,
-		"existing-ocm":  h.existingOCM,
-		"external-etcd": len(h.etcdServers) > 0,
-		"no-search":     h.search == searchNone,
-		"postgres":      h.search == searchPostgres,
+		"accounts-in-proxy": h.proxyAccounts,
+		"cert-manager":      h.serving == servingCertManager,
+		"existing-ocm":      h.existingOCM,
+		"external-etcd":     len(h.etcdServers) > 0,
+		"no-search":         h.search == searchNone,
+		"postgres":          h.search == searchPostgres,
 	} {
 		if used {
 			k.Components = append(k.Components, "deploy/components/"+component)
 		}
 	}
-	slices.Sort(k.Components)
+	slices.Sort(k.Components) // those that change APIServices come after accounts-in-proxy, which adds one
 	h.addAccess(k)
 	settings := []operation{{"replace", containerPath + "/image", h.image.image}}
 	if len(h.etcdServers) > 0 {
