@@ -158,6 +158,8 @@ func newStatus(permission *rbacv1alpha1.ClusterPermission, seen observation) rba
 	if seen.err != nil && seen.work != nil {
 		set(rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, reasonApplyNotComplete,
 			"The ManifestWork is not up to date.\n"+hint(seen.work))
+	} else if waiting {
+		set(rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, reasonApplyNotComplete, waitingMessage)
 	} else {
 		setApplied(set, seen.work)
 	}
