@@ -27,13 +27,13 @@ func TestWrittenBeforeTheClusterJoins(t *testing.T) {
 	framework.Must(f.HubClient.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}))(t)
 
 	author := framework.NewCaller(t, f.Hub, "author-of-"+later)
-	author.Can(t, later, rbacv1.PolicyRule{APIGroups: []string{"rbac.open-cluster-management.io"}, Resources: []string{"clusterpermissions"}, Verbs: []string{"create"}})
+	author.May(t, later, rbacv1.PolicyRule{APIGroups: []string{"rbac.open-cluster-management.io"}, Resources: []string{"clusterpermissions"}, Verbs: []string{"create"}})
 	if _, err := author.OCM.RbacV1alpha1().ClusterPermissions(later).Create(ctx, framework.PermissionIn(later, "refused"), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("Create by a user who may not grant the rules = %v, want 403", err)
 	}
 
 	cp := framework.CreatePermission(t, f.OCM, framework.PermissionIn(later, "early"))
-	f.PermissionSays(t, later, cp.Name, "RBACManifestWorkCreated", metav1.ConditionFalse, "WaitingForManagedCluster", later)
+	f.PermissionSays(t, later, cp.Name, "RBACManifestWorkCreated", metav1.ConditionFalse, "is delivered when cluster", later)
 	framework.CreateAccount(t, f.OCM, framework.NewAccount(later, "early"))
 	f.AccountSays(t, later, "early", authenticationv1beta1.ConditionNamespaceManaged, metav1.ConditionFalse, authenticationv1beta1.ReasonNotManaged)
 	work := framework.ConfigMapWork("early")
@@ -61,7 +61,7 @@ func TestWrittenBeforeTheClusterJoins(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	f.PermissionSays(t, later, cp.Name, "RBACManifestWorkCreated", metav1.ConditionTrue, "ManifestWorkCreated")
+	f.PermissionSays(t, later, cp.Name, "RBACManifestWorkCreated", metav1.ConditionTrue)
 	f.WorkOf(t, cp)
 	waits(false)
 	framework.Eventually(t, "the account no longer waits", func(ctx context.Context) error {
