@@ -56,6 +56,8 @@ var charts = []*chart{
 		name:      "hub-apiserver",
 		resources: []string{"deploy/base"},
 		options: []option{
+			// First: others change its APIService.
+			{condition: ".Values.proxyAccounts", component: "deploy/components/accounts-in-proxy"},
 			{condition: ".Values.existingOCM", component: "deploy/components/existing-ocm"},
 			{condition: "and .Values.localCluster.enabled (not .Values.existingOCM)", component: "deploy/components/local-cluster", excludes: true},
 			{condition: ".Values.snapshots.interval", component: "deploy/components/backup"},

@@ -100,7 +100,10 @@ func TestChartsEqualKustomizations(t *testing.T) {
 		"bare hub":          {chart: "hub-apiserver", components: []string{"local-cluster"}},
 		"cert-manager":      {chart: "hub-apiserver", values: []string{"servingCertificates=cert-manager"}, components: []string{"cert-manager"}},
 		"hub that runs OCM": {chart: "hub-apiserver", values: []string{"existingOCM=true"}, components: []string{"existing-ocm"}},
-		"PostgreSQL":        {chart: "hub-apiserver", values: []string{"search.engine=postgres"}, components: []string{"postgres"}},
+		"accounts in the spelling of the proposal": {
+			chart: "hub-apiserver", values: []string{"proxyAccounts=true", "servingCertificates=cert-manager"}, components: []string{"accounts-in-proxy", "cert-manager"},
+		},
+		"PostgreSQL": {chart: "hub-apiserver", values: []string{"search.engine=postgres"}, components: []string{"postgres"}},
 		"external etcd": {
 			chart: "hub-apiserver", values: []string{"search.engine=postgres", "etcd.servers={https://etcd.open-cluster-management-hub.svc:2379}"},
 			components: []string{"external-etcd", "postgres"},

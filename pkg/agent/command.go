@@ -12,6 +12,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/cli/globalflag"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/term"
 	"k8s.io/klog/v2"
 
@@ -42,11 +43,7 @@ tokens on the hub, and reports the resources of the cluster for searches.`,
 			if err := options.Validate(); err != nil {
 				return err
 			}
-			if options.Metrics.AllowListMapping == nil && options.Metrics.AllowListMappingManifest == "" {
-				// Otherwise the library logs an error about the missing file.
-				options.Metrics.AllowListMapping = map[string]string{}
-			}
-			options.Metrics.Apply()
+			applyMetrics(options.Metrics)
 			if err := keepalive.Use(); err != nil {
 				return err
 			}
@@ -65,6 +62,18 @@ tokens on the hub, and reports the resources of the cluster for searches.`,
 	command.AddCommand(newTokenCommand())
 	command.SetContext(context.Background())
 	return command
+}
+
+// applyMetrics configures metrics. Without a list of allowed labels, Options.Apply logs an error about the list.
+func applyMetrics(o *metrics.Options) {
+	if len(o.AllowListMapping) > 0 || o.AllowListMappingManifest != "" {
+		o.Apply()
+		return
+	}
+	if o.ShowHiddenMetricsForVersion != "" {
+		metrics.SetShowHidden()
+	}
+	metrics.SetDisabledMetrics(o.DisabledMetrics)
 }
 
 // contextWithSignals returns a context that ends on SIGTERM and SIGINT, and after the timeout.

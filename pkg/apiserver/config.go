@@ -72,6 +72,8 @@ type ExtraConfig struct {
 	EscalationCheck clusterpermission.EscalationCheck
 	// NamespaceSource determines which namespaces the namespaceSelectors of ClusterPermissions match.
 	NamespaceSource NamespaceSource
+	// RequireManagedCluster refuses new objects that would wait for a cluster to join.
+	RequireManagedCluster bool
 	// WorkExecutor is the executor of the ManifestWorks of ClusterPermissions. If it is nil, the agent
 	// applies them as itself.
 	WorkExecutor *types.NamespacedName
@@ -173,7 +175,8 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		return nil, err
 	}
 	hubRoles := kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTransform(onlyRules))
-	deliverer := c.deliverer(clients, informers, hub, hubRoles.Rbac().V1(), addons)
+	presence := c.presence(clients, informers)
+	deliverer := c.deliverer(clients, informers, hub, hubRoles.Rbac().V1(), addons, presence)
 	labelled := kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTweakListOptions(func(options *metav1.ListOptions) {
 		options.LabelSelector = clusterv1.ClusterNameLabel
 	}), kubeinformers.WithTransform(func(obj any) (any, error) { return withoutManagedFields(csr.Small(obj)) }))
@@ -210,9 +213,8 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		Works:           manifestwork.Options{LimitBytes: c.extra.ManifestLimitBytes, Executors: executors},
 		AccountBindings: bindings,
 		Placement: &managedserviceaccount.Placement{
-			Clusters:        clients.clusters.ClusterV1(),
+			Present:         presence.Check,
 			SetsAndBindings: clients.sets.ClusterV1beta2(),
-			CachedClusters:  informers.clusters.Cluster().V1().ManagedClusters().Lister(),
 			CachedSets:      resolver,
 		},
 		MaximumTokenValidity: c.extra.MaximumTokenValidity,
@@ -305,6 +307,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		// A hub that stores ManifestWorks itself also has controllers for them.
 		s.controllers = append(s.controllers,
 			workcontroller.NewTTLController(clients.works.WorkV1(), works).Run,
+			workcontroller.NewWaitingController(clients.works.WorkV1(), works, s.informers.clusters.Cluster().V1().ManagedClusters()).Run,
 			workcontroller.NewAgentBindingController(hub, clients.works.WorkV1(), s.hubInformers.Rbac().V1().RoleBindings()).Run)
 	}
 	if clients.accounts == clients.own {

@@ -16,6 +16,7 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
 	"open-cluster-management.io/hub-apiserver/pkg/controllers/clusterpermission"
+	"open-cluster-management.io/hub-apiserver/pkg/registration"
 )
 
 // NamespaceSource determines which namespaces the namespaceSelectors of ClusterPermissions match.
@@ -32,7 +33,7 @@ const (
 var NamespaceSources = []NamespaceSource{NamespacesOfCluster, NamespacesOfHub}
 
 // deliverer builds the Deliverer of ClusterPermissions.
-func (c CompletedConfig) deliverer(clients *clients, informers informerFactories, hub kubernetes.Interface, roles rbacinformers.Interface, addons *accountAddons) *clusterpermission.Deliverer {
+func (c CompletedConfig) deliverer(clients *clients, informers informerFactories, hub kubernetes.Interface, roles rbacinformers.Interface, addons *accountAddons, presence *registration.Presence) *clusterpermission.Deliverer {
 	var namespaces clusterpermission.Namespaces
 	if c.extra.NamespaceSource == NamespacesOfHub {
 		// Admission uses the same informer.
@@ -45,8 +46,7 @@ func (c CompletedConfig) deliverer(clients *clients, informers informerFactories
 		CachedPermissions: informers.own.Rbac().V1alpha1().ClusterPermissions().Lister(),
 		Works:             clients.works.WorkV1(),
 		CachedWorks:       informers.works.Work().V1().ManifestWorks().Lister(),
-		Clusters:          clients.clusters.ClusterV1(),
-		CachedClusters:    informers.clusters.Cluster().V1().ManagedClusters().Lister(),
+		Present:           presence.Check,
 		Sources: &clusterpermission.Sources{
 			Accounts:           clients.accounts.AuthenticationV1beta1(),
 			CachedAccounts:     informers.accounts.Authentication().V1beta1().ManagedServiceAccounts().Lister(),
@@ -65,6 +65,19 @@ func (c CompletedConfig) deliverer(clients *clients, informers informerFactories
 		}}
 	}
 	return deliverer
+}
+
+// presence builds the check whether the cluster of a namespace has joined.
+func (c CompletedConfig) presence(clients *clients, informers informerFactories) *registration.Presence {
+	presence := &registration.Presence{
+		Clusters:       clients.clusters.ClusterV1(),
+		CachedClusters: informers.clusters.Cluster().V1().ManagedClusters().Lister(),
+		Required:       c.extra.RequireManagedCluster,
+	}
+	if clients.clusters == clients.own {
+		presence.Registrations = clients.own.RegisterV1alpha1()
+	}
+	return presence
 }
 
 // onlyRules removes all metadata of a role except its identity and the labels that the server reads.

@@ -58,7 +58,9 @@ func transitions(clients *clients, informers informerFactories, assignments *rol
 		kinds = append(kinds, transition.Kind{
 			Informer:   informers.works.Work().V1().ManifestWorks().Informer(),
 			Conditions: func(obj runtime.Object) []metav1.Condition { return obj.(*workv1.ManifestWork).Status.Conditions },
-			Rules:      []transition.Rule{{Condition: workv1.WorkApplied, Action: "Apply"}},
+			Rules: []transition.Rule{{Condition: workv1.WorkApplied, Action: "Apply", Omitted: func(c metav1.Condition) bool {
+				return c.Reason == workv1.ReasonWaitingForManagedCluster
+			}}},
 		})
 	}
 	if clients.clusters == clients.own {

@@ -96,7 +96,9 @@ func (a *agentSettings) objects(deploy bool) ([]*unstructured.Unstructured, erro
 		return nil, err
 	}
 	if a.noWorks {
-		objects = slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool { return object.GetKind() == kindCRD })
+		objects = slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
+			return object.GetKind() == kindCRD && object.GetName() != clusterClaims
+		})
 	}
 	if a.bootstrapKubeconfig == nil {
 		return objects, nil

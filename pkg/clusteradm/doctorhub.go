@@ -499,6 +499,8 @@ func late(object *metav1.ObjectMeta, condition *metav1.Condition) (string, bool)
 	switch {
 	case time.Since(lastWrite(object)) < settling:
 		return "", false
+	case condition != nil && condition.Reason == workv1.ReasonWaitingForManagedCluster:
+		return condition.Message, true // without the generation, which no agent has observed
 	case condition == nil || condition.ObservedGeneration < object.Generation:
 		return "generation " + fmt.Sprint(object.Generation) + " is not processed", true
 	case condition.Status == metav1.ConditionFalse:

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
@@ -190,19 +191,23 @@ func (d *hubDoctor) forward(ctx context.Context, pod string, port int32) (local 
 	}
 	address := d.kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(hubNamespace).Name(pod).SubResource("portforward").URL()
 	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, address)
-	end, ready := make(chan struct{}), make(chan struct{})
-	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, end, ready, io.Discard, io.Discard)
+	// The requests through the port report its failures. The log would repeat them between the lines of the report.
+	forwarding, end := context.WithCancel(logr.NewContext(ctx, logr.Discard()))
+	ready := make(chan struct{})
+	forwarder, err := portforward.NewOnAddressesWithContext(forwarding, dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, ready, io.Discard, io.Discard)
 	if err != nil {
+		end()
 		return 0, nil, err
 	}
 	finished := make(chan error, 1)
 	go func() { finished <- forwarder.ForwardPorts() }()
-	stop = func() { close(end); <-finished }
+	stop = func() { end(); <-finished }
 	select {
 	case err := <-finished:
+		end()
 		return 0, nil, cmp.Or(err, errors.New("it ended"))
 	case <-ctx.Done():
-		close(end)
+		end()
 		return 0, nil, ctx.Err()
 	case <-ready:
 	}

@@ -69,7 +69,13 @@ type hubSettings struct {
 	localCluster bool
 	// agentImage is the image of that agent.
 	agentImage string
+	// proxyAccounts is true if the server also serves ManagedServiceAccounts in proxyAccountsVersion.
+	proxyAccounts bool
 }
+
+// proxyAccountsVersion is the API version of ManagedServiceAccounts in the proposal. The upstream cluster-proxy has other
+// kinds in this version.
+const proxyAccountsVersion = "proxy.open-cluster-management.io/v1alpha1"
 
 func newHubSettings() hubSettings {
 	return hubSettings{eksAuth: string(irsa.AccessEntry), manageRoles: true, serving: servingSelfSigned, storageSize: "10Gi"}
@@ -90,6 +96,7 @@ func (h *hubSettings) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&h.existingOCM, "existing-ocm", false, "The hub runs OCM, which continues to store ManifestWorks, ManagedClusters, sets and add-ons, and to register clusters. By default, init looks for its CustomResourceDefinitions.")
 	flags.BoolVar(&h.localCluster, "local-cluster", false, "Also install the agent of the hub itself, as the cluster "+localCluster+", with which searches and fleet access contain the resources of the hub. Requires --registration-auth=csr.")
 	flags.StringVar(&h.agentImage, "local-cluster-image", "", "Image of the agent of the hub. Defaults to the agent in the repository of the server's image.")
+	flags.BoolVar(&h.proxyAccounts, "proxy-accounts", false, "Also serve ManagedServiceAccounts as "+proxyAccountsVersion+", the API version of the proposal. This hides the hub's CustomResourceDefinitions in that version, such as ManagedProxyConfigurations and ManagedProxyServiceResolvers of the upstream cluster-proxy: their objects can no longer be read or written.")
 	flags.StringVar(&h.storageSize, "storage-size", h.storageSize, "Size of the persistent volume.")
 }
 
@@ -238,18 +245,24 @@ func (h *hubSettings) addAccess(k *types.Kustomization) {
 func (h *hubSettings) objects() ([]*unstructured.Unstructured, error) {
 	k := &types.Kustomization{Resources: []string{"deploy/base"}}
 	for component, used := range map[string]bool{
-		"cert-manager":  h.serving == servingCertManager,
-		"existing-ocm":  h.existingOCM,
-		"external-etcd": len(h.etcdServers) > 0,
-		"no-search":     h.search == searchNone,
-		"local-cluster": h.localCluster,
-		"postgres":      h.search == searchPostgres,
+		"cert-manager":      h.serving == servingCertManager,
+		"existing-ocm":      h.existingOCM,
+		"external-etcd":     len(h.etcdServers) > 0,
+		"no-search":         h.search == searchNone,
+		"local-cluster":     h.localCluster,
+		"postgres":          h.search == searchPostgres,
+		"accounts-in-proxy": h.proxyAccounts,
+		"cert-manager":      h.serving == servingCertManager,
+		"existing-ocm":      h.existingOCM,
+		"external-etcd":     len(h.etcdServers) > 0,
+		"no-search":         h.search == searchNone,
+		"postgres":          h.search == searchPostgres,
 	} {
 		if used {
 			k.Components = append(k.Components, "deploy/components/"+component)
 		}
 	}
-	slices.Sort(k.Components)
+	slices.Sort(k.Components) // those that change APIServices come after accounts-in-proxy, which adds one
 	h.addAccess(k)
 	settings := []operation{{"replace", containerPath + "/image", h.image.image}}
 	if len(h.etcdServers) > 0 {

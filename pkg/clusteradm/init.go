@@ -365,7 +365,7 @@ func (i *initializing) objects(installed *installedHub) ([]*unstructured.Unstruc
 // detectOCM finds out whether the hub runs OCM: its CustomResourceDefinitions then keep the kinds that an
 // APIService would hide. It returns an error if a kind that the server must serve has one.
 func (i *initializing) detectOCM(ctx context.Context, install *installer) error {
-	crds := install.client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	crds := install.client.Resource(customResourceDefinitions)
 	has := func(resource string, version schema.GroupVersion) (bool, error) {
 		name := resource + "." + version.Group
 		if _, err := crds.Get(ctx, name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
@@ -535,6 +535,13 @@ func (i *initializing) decide(ctx context.Context, install *installer, installed
 		}
 		*changes = append(*changes, gone...)
 	}
+	if i.hub.proxyAccounts && i.apiserver == modeDeploy {
+		hides, err := hiddenByProxyAccounts(ctx, install)
+		if err != nil {
+			return err
+		}
+		reasons = append(reasons, hides...)
+	}
 	reasons = append(reasons, foreign(*changes, !i.reset)...)
 	return i.confirm(i.streams, *changes, reasons)
 }
@@ -542,7 +549,8 @@ func (i *initializing) decide(ctx context.Context, install *installer, installed
 // unserved returns the APIServices that the server no longer serves. They would keep the hub from deleting
 // namespaces.
 func (i *initializing) unserved(ctx context.Context, install *installer, installed *installedHub) ([]change, error) {
-	if i.hub.search != searchNone || installed.settings.search == searchNone {
+	searchEnds := i.hub.search == searchNone && installed.settings.search != searchNone
+	if !searchEnds && (i.hub.proxyAccounts || !installed.settings.proxyAccounts) {
 		return nil, nil
 	}
 	before, err := installed.settings.objects()
@@ -574,6 +582,35 @@ func (i *initializing) unserved(ctx context.Context, install *installer, install
 		}
 	}
 	return gone, nil
+}
+
+// hiddenByProxyAccounts returns a reason to confirm --proxy-accounts for each CustomResourceDefinition of the hub that it would
+// hide.
+func hiddenByProxyAccounts(ctx context.Context, install *installer) ([]string, error) {
+	version, err := schema.ParseGroupVersion(proxyAccountsVersion)
+	if err != nil {
+		return nil, err
+	}
+	if served, err := install.aggregates(ctx, version); err != nil || served {
+		return nil, err // they are hidden already
+	}
+	crds, err := install.client.Resource(customResourceDefinitions).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("looking for CustomResourceDefinitions of %s: %w", version.Group, err)
+	}
+	var reasons []string
+	for _, crd := range crds.Items {
+		if group, _, _ := unstructured.NestedString(crd.Object, "spec", "group"); group != version.Group {
+			continue
+		}
+		versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+		for _, entry := range versions {
+			if fields, ok := entry.(map[string]any); ok && fields["name"] == version.Version {
+				reasons = append(reasons, fmt.Sprintf("--proxy-accounts hides version %s of the CustomResourceDefinition %s: its objects can no longer be read or written in that version", version.Version, printable(crd.GetName())))
+			}
+		}
+	}
+	return reasons, nil
 }
 
 // refuseClusters returns an error if the hub has clusters, for which a standby hub would do nothing.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 func TestInitRefuses(t *testing.T) {
@@ -131,9 +132,14 @@ func TestInitServingCertificates(t *testing.T) {
 		servingCertManager: {[]string{"--tls-cert-file=/certs/tls.crt", "--tls-private-key-file=/certs/tls.key"}, []string{servingSecret}, "cert-manager.io/inject-ca-from"},
 	} {
 		t.Run(source, func(t *testing.T) {
-			objects, err := decodeManifests([]byte(runCommand(t, "init", "--output-manifests", "--image=registry.example.com/hub:v1", "--serving-certificates="+source).done(t).out))
+			objects, err := decodeManifests([]byte(runCommand(t, "init", "--output-manifests", "--image=registry.example.com/hub:v1", "--proxy-accounts", "--serving-certificates="+source).done(t).out))
 			if err != nil {
 				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool {
+				return o.GetName() == "v1alpha1.proxy.open-cluster-management.io"
+			}) {
+				t.Error("init --proxy-accounts prints no APIService for proxy.open-cluster-management.io/v1alpha1")
 			}
 			for _, object := range objects {
 				switch object.GetKind() {
@@ -145,6 +151,9 @@ func TestInitServingCertificates(t *testing.T) {
 					deployment := &appsv1.Deployment{}
 					if err := fromUnstructured(object, deployment); err != nil {
 						t.Fatal(err)
+					}
+					if wanted := "--runtime-config=" + proxyAccountsVersion + "=true"; !slices.Contains(deployment.Spec.Template.Spec.Containers[0].Args, wanted) {
+						t.Errorf("arguments with --proxy-accounts lack %s", wanted)
 					}
 					var args, volumes []string
 					for _, arg := range deployment.Spec.Template.Spec.Containers[0].Args {

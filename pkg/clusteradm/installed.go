@@ -103,8 +103,11 @@ func parseArguments(words []string) []argument {
 	return out
 }
 
-// gatesFlag is the flag whose values add up: a change of one feature gate keeps the others.
-const gatesFlag = "feature-gates"
+// gatesFlag and runtimeConfigFlag are the flags whose values add up: a change of one feature gate keeps the others.
+const (
+	gatesFlag         = "feature-gates"
+	runtimeConfigFlag = "runtime-config"
+)
 
 // mergeArguments returns the arguments of an installed program after a change of its settings. before and after are the
 // arguments in the manifests for the installed and for the new settings: what is equal in both stays as it is
@@ -123,7 +126,8 @@ func mergeArguments(installed []argument, before, after, optional []string) []st
 	var out []string
 	for _, a := range installed {
 		has[a.name] = true
-		if changes(a.name) && (a.name != gatesFlag || slices.Contains(old[gatesFlag], a.value)) {
+		addsUp := a.name == gatesFlag || a.name == runtimeConfigFlag
+		if changes(a.name) && (!addsUp || slices.Contains(old[a.name], a.value)) {
 			continue
 		}
 		out = append(out, a.words...)

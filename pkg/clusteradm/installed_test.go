@@ -32,6 +32,10 @@ func TestMergeArguments(t *testing.T) {
 			[]string{"--secure-port=10250", "--search-engine=embedded", "--feature-gates=A=true"}, base, append(slices.Clone(base), "--feature-gates=B=true"),
 			[]string{"--secure-port=10250", "--search-engine=embedded", "--feature-gates=A=true", "--feature-gates=B=true"},
 		},
+		"API versions add up": {
+			[]string{"--secure-port=10250", "--search-engine=embedded", "--runtime-config=a/v1=false"}, append(slices.Clone(base), "--runtime-config=p/v1=true"), base,
+			[]string{"--secure-port=10250", "--search-engine=embedded", "--runtime-config=a/v1=false"},
+		},
 		"one feature gate is removed": {
 			[]string{"--secure-port=10250", "--search-engine=embedded", "--feature-gates=A=true", "--feature-gates=B=true"}, append(slices.Clone(base), "--feature-gates=B=true"), base,
 			[]string{"--secure-port=10250", "--search-engine=embedded", "--feature-gates=A=true"},

@@ -47,7 +47,8 @@ func readServer(ctx context.Context, kube kubernetes.Interface) (*installedHub, 
 	s.arnPatterns, s.identities = program.values("auto-approved-arn-patterns"), program.values("auto-approved-csr-identities")
 	s.etcdServers = program.list("etcd-servers")
 	s.search = program.value("search-engine", searchEmbedded)
-	s.existingOCM = strings.Contains(program.value("runtime-config", ""), clusterv1.SchemeGroupVersion.String()+"=false")
+	s.existingOCM = strings.Contains(strings.Join(program.values(runtimeConfigFlag), ","), clusterv1.SchemeGroupVersion.String()+"=false")
+	s.proxyAccounts = strings.Contains(strings.Join(program.values(runtimeConfigFlag), ","), proxyAccountsVersion+"=true")
 	s.serving = ""
 	switch file := program.value("tls-cert-file", ""); {
 	case file == certManagerFile:
@@ -108,6 +109,7 @@ func (h *hubSettings) keep(installed *hubSettings, given func(flags ...string) b
 		{"search-engine", func() { h.search = installed.search }},
 		{"storage-size", func() { h.storageSize = installed.storageSize }},
 		{"existing-ocm", func() { h.existingOCM = installed.existingOCM }},
+		{"proxy-accounts", func() { h.proxyAccounts = installed.proxyAccounts }},
 		{"auto-approved-csr-identities", func() {
 			if h.csr() {
 				h.identities = installed.identities

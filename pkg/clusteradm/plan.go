@@ -19,7 +19,11 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-const kindSecret = "Secret"
+const (
+	kindSecret = "Secret"
+	// clusterClaims is the name of the CustomResourceDefinition of ClusterClaims.
+	clusterClaims = "clusterclaims.cluster.open-cluster-management.io"
+)
 
 // change is what a command does to an object of a cluster.
 type change struct {
@@ -68,6 +72,13 @@ func (i *installer) planOne(ctx context.Context, object *unstructured.Unstructur
 			return c, errors.New("the namespace is being deleted; try again after the deletion")
 		}
 		// An existing namespace stays unchanged, because clusteradm must not remove it later.
+		c.result = live
+		return c, nil
+	}
+	if object.GetKind() == kindCRD && object.GetName() == clusterClaims && !slices.ContainsFunc(live.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Manager == fieldManager
+	}) {
+		// The definition of the upstream operator, or of another agent, stays unchanged.
 		c.result = live
 		return c, nil
 	}

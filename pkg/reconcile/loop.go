@@ -96,6 +96,15 @@ func (requeue) Error() string { return "the object is reconciled again" }
 // error does not count as a failure, and it does not reset the backoff of previous failures.
 func RequeueAfter(after time.Duration) error { return requeue{after} }
 
+// reported is the error of Reported.
+type reported struct{ error }
+
+func (r reported) Unwrap() error { return r.error }
+
+// Reported marks an error that the status of the object contains, usually because its author has to correct it. It is no
+// error of this program in the log.
+func Reported(err error) error { return reported{err} }
+
 // ErrOutdated is the error of a write that failed because of a newer version of the object.
 var ErrOutdated = errors.New("the object was changed by another writer")
 
@@ -331,6 +340,10 @@ func (l *Loop) retry(logger klog.Logger, q *queue, key cache.ObjectName, err err
 	before, _ := q.logged.Swap(key, err.Error())
 	if before == err.Error() || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || errors.Is(err, ErrOutdated) {
 		logger.V(2).Info("Failed to reconcile the object; it is retried", "err", err, "failures", q.backoff.NumRequeues(key), "retryAfter", delay)
+		return
+	}
+	if _, isReported := err.(reported); isReported {
+		logger.Info("Reported a failure in the status of the object; it is retried", "err", err, "failures", q.backoff.NumRequeues(key), "retryAfter", delay)
 		return
 	}
 	logger.Error(err, "Failed to reconcile the object; it is retried", "failures", q.backoff.NumRequeues(key), "retryAfter", delay)

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"k8s.io/client-go/tools/cache"
 
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
@@ -262,5 +263,19 @@ func TestAddOutsideOfRunHasNoEffect(t *testing.T) {
 	l.Forget(keys("a", 1)[0])
 	if got, err := l.Len(), l.Stuck(); got != 0 || err != nil {
 		t.Errorf("Len() = %d and Stuck() = %v, want 0 and nil", got, err)
+	}
+}
+
+// TestReportedErrorsAreNoErrorsInTheLog checks that a failure that the status of an object reports is logged as information.
+func TestReportedErrorsAreNoErrorsInTheLog(t *testing.T) {
+	l := &Loop{Name: t.Name()}
+	q := l.newQueue()
+	defer q.ShutDown()
+	var lines []string
+	logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+	l.retry(logger, q, cache.ObjectName{Name: "a"}, Reported(errors.New("no such kind")))
+	l.retry(logger, q, cache.ObjectName{Name: "b"}, errors.Join(errors.New("no connection"), Reported(errors.New("no such kind"))))
+	if len(lines) != 2 || !strings.Contains(lines[0], `"level"=0`) || strings.Contains(lines[1], `"level"=`) {
+		t.Errorf("retry() logs %q, want information about the reported failure, and an error about the other", lines)
 	}
 }

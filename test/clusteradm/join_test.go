@@ -13,6 +13,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -54,6 +56,16 @@ func TestJoinInstallsAnAgent(t *testing.T) {
 			t.Errorf("second join printed %q, want all objects unchanged", line)
 		}
 	}
+
+	claims := schema.GroupVersionResource{Group: clusterv1.GroupName, Version: "v1alpha1", Resource: "clusterclaims"}
+	objects, err := dynamic.NewForConfig(managed.AdminConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	await.Eventually(t, "the cluster serves ClusterClaims", func(ctx context.Context) error {
+		_, err := objects.Resource(claims).List(ctx, metav1.ListOptions{})
+		return err
+	})
 
 	// The agent can send requests to the hub with its bootstrap kubeconfig.
 	secret, err := kube.CoreV1().Secrets(defaultAgentNamespace).Get(t.Context(), bootstrapSecret, metav1.GetOptions{})

@@ -113,7 +113,7 @@ func NewEtcdCluster(opts EtcdClusterOptions) (*EtcdCluster, error) {
 			"--client-cert-auth", "--trusted-ca-file=" + c.trustFile(),
 			"--peer-cert-file=" + filepath.Join(m.dir, "tls.crt"), "--peer-key-file=" + filepath.Join(m.dir, "tls.key"),
 			"--peer-client-cert-auth", "--peer-trusted-ca-file=" + c.serving.certFile,
-			"--log-level=warn",
+			"--watch-progress-notify-interval=5s", "--log-level=warn",
 		}
 	}
 	return c, nil

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,11 +18,6 @@ import (
 func TestRefusedAtAdmission(t *testing.T) {
 	t.Parallel()
 	f := shared(t)
-	const unmanaged = "not-a-cluster"
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: unmanaged}}
-	if _, err := f.HubClient.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 	roleBindings := func(bindings ...rbacv1alpha1.RoleBinding) *[]rbacv1alpha1.RoleBinding { return &bindings }
 	ownRole := rbacv1alpha1.RoleRef{Kind: "Role"}
@@ -104,7 +98,7 @@ func TestRefusedAtAdmission(t *testing.T) {
 			change: func(s *rbacv1alpha1.ClusterPermissionSpec) { s.ClusterRole.Rules[0].ResourceNames = huge },
 			want:   []string{"spec"},
 		},
-		"namespace of no managed cluster": {namespace: unmanaged, want: []string{"metadata.namespace"}},
+		"namespace that no cluster can have": {namespace: metav1.NamespaceDefault, want: []string{"metadata.namespace"}},
 		"several at once": {
 			change: func(s *rbacv1alpha1.ClusterPermissionSpec) {
 				s.ClusterRole.Rules[0].Verbs = nil

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,7 +37,7 @@ func TestAccountOfClusterSets(t *testing.T) {
 	if _, err := s.HubClient.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("rejected without a set", s.refusedWithoutSet)
+	t.Run("waits without a set", s.waitsWithoutSet)
 	s.bind(t, "north", &metav1.LabelSelector{MatchLabels: map[string]string{"region": "north"}})
 	s.bind(t, "mine", nil)
 	s.label(t, framework.Cluster1, "region", "north")
@@ -123,17 +122,15 @@ func (s *setFleet) onCluster(t *testing.T, member int, want bool) {
 	})
 }
 
-func (s *setFleet) refusedWithoutSet(t *testing.T) {
-	_, err := s.OCM.AuthenticationV1beta1().ManagedServiceAccounts(team).Create(t.Context(), framework.NewAccount(team, bot), metav1.CreateOptions{})
-	if !apierrors.IsInvalid(err) || !slices.Equal(framework.InvalidFields(err), []string{"metadata.namespace"}) {
-		t.Errorf("Create without a bound set = %v, want 422 for metadata.namespace", err)
+func (s *setFleet) waitsWithoutSet(t *testing.T) {
+	accounts := s.OCM.AuthenticationV1beta1().ManagedServiceAccounts(team)
+	if _, err := accounts.Create(t.Context(), framework.NewAccount(team, bot), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
-	s.rebind(t, "unknown")
-	_, err = s.OCM.AuthenticationV1beta1().ManagedServiceAccounts(team).Create(t.Context(), framework.NewAccount(team, bot), metav1.CreateOptions{})
-	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "unknown") {
-		t.Errorf("Create with a binding to a missing set = %v, want 422 that names the set", err)
+	s.AccountSays(t, team, bot, authenticationv1beta1.ConditionNamespaceManaged, metav1.ConditionFalse, authenticationv1beta1.ReasonNotManaged)
+	if err := accounts.Delete(t.Context(), bot, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
 	}
-	s.unbind(t, "unknown")
 }
 
 func (s *setFleet) everyCluster(t *testing.T) {

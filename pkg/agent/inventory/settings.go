@@ -13,6 +13,8 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/util/jsonpath"
 	"sigs.k8s.io/yaml"
+
+	"open-cluster-management.io/hub-apiserver/pkg/bounded/fieldpath"
 )
 
 // Options are the flags of the inventory.
@@ -194,12 +196,12 @@ func (f Field) parse() (*jsonpath.JSONPath, error) {
 	if f.Path == "" {
 		return nil, errors.New("the path is missing")
 	}
-	text := strings.TrimSpace(f.Path)
-	if !strings.HasPrefix(text, "{") {
-		text = "{" + text + "}"
+	template, err := fieldpath.Template(strings.TrimSpace(f.Path))
+	if err != nil {
+		return nil, fmt.Errorf("path %q: %w", f.Path, err)
 	}
 	parsed := jsonpath.New(f.Name).AllowMissingKeys(true)
-	if err := parsed.Parse(text); err != nil {
+	if err := parsed.Parse(template); err != nil {
 		return nil, fmt.Errorf("path %q: %w", f.Path, err)
 	}
 	return parsed, nil

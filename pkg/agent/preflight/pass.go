@@ -49,6 +49,9 @@ func (p *pass) judge(ctx context.Context, targets []work.Target) (map[int]string
 	if err := p.ask(ctx, targets, grants, required); err != nil {
 		return nil, err
 	}
+	if err := p.askNamed(ctx, targets); err != nil {
+		return nil, err
+	}
 	denied := map[int]string{}
 	for i, target := range targets {
 		s := &shortfall{target: target, unreadable: unreadable[i]}
@@ -67,6 +70,7 @@ func (p *pass) judge(ctx context.Context, targets []work.Target) (map[int]string
 			if decision := p.decisions[request]; !decision.Allowed {
 				s.requests = append(s.requests, request)
 				s.reasons = append(s.reasons, decision.Reason)
+				s.named = s.named || isUnnamed(request) && p.decisions[named(request, target)].Allowed
 			}
 		}
 		if g := grants[i]; g != nil && !p.allowed(g.requests) {
@@ -104,6 +108,35 @@ func (p *pass) ask(ctx context.Context, targets []work.Target, grants []*grant, 
 			add(grants[i].requests)
 		}
 	}
+	return p.review(ctx, requests)
+}
+
+// askNamed reviews the denied requests that create an object, with its name. If one is allowed, a rule with
+// resourceNames, which has no effect, is the cause of the denial.
+func (p *pass) askNamed(ctx context.Context, targets []work.Target) error {
+	var requests []accessreview.Request
+	for _, target := range targets {
+		for _, request := range requestsOf(p.mode, target) {
+			if isUnnamed(request) && !p.decisions[request].Allowed {
+				requests = append(requests, named(request, target))
+			}
+		}
+	}
+	return p.review(ctx, requests)
+}
+
+// isUnnamed reports whether a request creates an object by POST.
+func isUnnamed(request accessreview.Request) bool {
+	return request.Verb == "create" && request.Name == ""
+}
+
+func named(request accessreview.Request, target work.Target) accessreview.Request {
+	request.Name = target.Name
+	return request
+}
+
+// review stores the decisions about requests.
+func (p *pass) review(ctx context.Context, requests []accessreview.Request) error {
 	if len(requests) == 0 {
 		return nil
 	}

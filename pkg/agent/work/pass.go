@@ -302,6 +302,7 @@ func (p *pass) observe(ctx context.Context, it *decide.Item, live *unstructured.
 		result.Presence = status.Present
 		result.Feedback, result.FeedbackErr = decide.Feedback(p.budget, live, it.Config.FeedbackRules, p.feedbackPaths)
 		result.Rules = p.evaluator.Rules(ctx, p.budget, live, it.Config.ConditionRules)
+		result.Note = decide.IgnoresNothing(ctx, p.budget, it)
 	}
 	return result
 }

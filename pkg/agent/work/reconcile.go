@@ -19,6 +19,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/status"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 // maxWorkName is the maximum length of a ManifestWork name. The name of its AppliedManifestWork
@@ -193,6 +194,9 @@ func (p *pass) run(ctx context.Context, client dynamic.Interface) (outcome, erro
 	}
 	errs = append(errs, p.report(ctx, st, work, items, p.results, p.frozen))
 	err = errors.Join(errs...)
+	if err != nil && errors.Join(errs[1:]...) == nil {
+		err = reconcile.Reported(err) // the conditions of the manifests contain it
+	}
 	state := stateApplied
 	if err != nil || p.waiting || p.kept {
 		state = stateFailed

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -36,6 +37,10 @@ const (
 	electionMilliseconds = 100
 	tickMilliseconds     = electionMilliseconds / 5
 
+	// progressInterval is the interval of notifications of watches without events. It must be shorter than
+	// --etcd-compaction-interval.
+	progressInterval = 5 * time.Second
+
 	// defragmentAtStartMegabytes is the free space above which a start defragments the database.
 	defragmentAtStartMegabytes = 128
 )
@@ -61,6 +66,7 @@ type Server struct {
 	snapshots Schedule
 	link      string // to the socket in tempDir, in the data directory
 	storageID string
+	stopping  atomic.Bool
 }
 
 // Start starts etcd and waits until it serves. It returns an error if it cannot open the data or another
@@ -89,7 +95,12 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 		return nil, fmt.Errorf("creating the directory of the socket: %w", err)
 	}
 
-	s.etcd, err = embed.StartEtcd(s.config(options))
+	config := s.config(options)
+	if config.ZapLoggerBuilder, err = newLog(&s.stopping); err != nil {
+		s.Stop()
+		return nil, err
+	}
+	s.etcd, err = embed.StartEtcd(config)
 	if err != nil {
 		s.Stop()
 		return nil, fmt.Errorf("opening %s: %w", options.DataDir, err)
@@ -130,9 +141,11 @@ func (s *Server) config(options Options) *embed.Config {
 	// By default, etcd keeps 5,000 past writes of up to 1.5 MiB in memory for followers.
 	config.SnapshotCatchUpEntries = catchUpEntries
 	config.SnapshotCount = snapshotCount
-	config.Logger = "zap"
-	config.LogLevel = "warn"
-	config.LogOutputs = []string{"stderr"}
+	// The caches of resources that do not change learn the current revision from these notifications. Without them, the
+	// check of a cache reads a revision that is compacted already.
+	config.WatchProgressNotifyInterval = progressInterval
+	// Tokens are for users of etcd, of which this one has none.
+	config.AuthToken = ""
 	return config
 }
 
@@ -147,6 +160,7 @@ func (s *Server) Failed() <-chan error { return s.etcd.Err() }
 
 // Stop stops etcd after its writes are on disk. It may be called more than once.
 func (s *Server) Stop() {
+	s.stopping.Store(true)
 	if s.client != nil {
 		if err := s.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 			klog.Background().Error(err, "Failed to close the client of the embedded etcd")

@@ -87,6 +87,8 @@ type Options struct {
 	EscalationCheck string
 	NamespaceSource string
 	WorkExecutor    string
+	// RequireManagedCluster refuses ClusterPermissions and ManagedServiceAccounts whose cluster has not joined.
+	RequireManagedCluster bool
 	// NilExecutor is the action for a ManifestWork without an executor.
 	NilExecutor string
 	// MaximumTokenValidity limits the validity of tokens of ManagedServiceAccounts. 0 means no limit.
@@ -213,6 +215,8 @@ func (o *Options) addPermissionFlags(fs *pflag.FlagSet) {
 		"Action for a ClusterPermission that grants more than its author may grant. Enforce refuses it. Approve stores it, and delivers it after a user with permission to grant it has approved it with clusterpermissions/approval. Warn delivers it and returns a warning. Off disables the check.")
 	fs.StringVar(&o.NamespaceSource, "namespace-selector-source", o.NamespaceSource,
 		"Namespaces whose labels a namespaceSelector of a ClusterPermission matches: those of the managed cluster, as its agent reports them (Cluster), or those of the hub with the same names (Hub).")
+	fs.BoolVar(&o.RequireManagedCluster, "require-managed-cluster", o.RequireManagedCluster,
+		"Refuse a new ClusterPermission or ManagedServiceAccount in a namespace without a ManagedCluster of its name. By default it is stored, and delivered when the cluster joins.")
 	fs.StringVar(&o.WorkExecutor, "work-executor", o.WorkExecutor,
 		"ServiceAccount on the managed clusters, as namespace/name, that is the executor of the ManifestWorks of ClusterPermissions. By default they have no executor, and the agent applies them as itself.")
 }
@@ -403,24 +407,25 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 	return &apiserver.Config{
 		Generic: generic,
 		Extra: apiserver.ExtraConfig{
-			Identity:             identity,
-			Namespace:            c.Namespace,
-			ManifestLimitBytes:   c.ManifestLimitBytes,
-			EscalationCheck:      clusterpermission.EscalationCheck(c.EscalationCheck),
-			NamespaceSource:      apiserver.NamespaceSource(c.NamespaceSource),
-			WorkExecutor:         workExecutor,
-			NilExecutor:          executor.NilExecutor(c.NilExecutor),
-			MaximumTokenValidity: c.MaximumTokenValidity,
-			ReservedAccountNames: c.ReservedAccountNames,
-			LeaderElection:       c.LeaderElection,
-			Embedded:             embedded,
-			EtcdFailover:         c.failover,
-			Quotas:               c.Quotas,
-			Search:               search,
-			Registration:         registration,
-			Requests:             c.Requests.config(),
-			Reviewer:             reviewer.Authorizer,
-			ServingCertificate:   c.ServingCertificate.policy(c.Namespace),
+			Identity:              identity,
+			Namespace:             c.Namespace,
+			ManifestLimitBytes:    c.ManifestLimitBytes,
+			EscalationCheck:       clusterpermission.EscalationCheck(c.EscalationCheck),
+			NamespaceSource:       apiserver.NamespaceSource(c.NamespaceSource),
+			RequireManagedCluster: c.RequireManagedCluster,
+			WorkExecutor:          workExecutor,
+			NilExecutor:           executor.NilExecutor(c.NilExecutor),
+			MaximumTokenValidity:  c.MaximumTokenValidity,
+			ReservedAccountNames:  c.ReservedAccountNames,
+			LeaderElection:        c.LeaderElection,
+			Embedded:              embedded,
+			EtcdFailover:          c.failover,
+			Quotas:                c.Quotas,
+			Search:                search,
+			Registration:          registration,
+			Requests:              c.Requests.config(),
+			Reviewer:              reviewer.Authorizer,
+			ServingCertificate:    c.ServingCertificate.policy(c.Namespace),
 		},
 	}, nil
 }

@@ -93,6 +93,24 @@ func TestCompileAcceptsCommonRules(t *testing.T) {
 	}
 }
 
+// TestSpellings checks that a field whose name has dots can be named as in CEL and as in kubectl.
+func TestSpellings(t *testing.T) {
+	object := map[string]any{"data": map[string]any{"requests.cpu": "4", "a:b": "5"}}
+	for _, text := range []string{
+		`object.data['requests.cpu'] == "4"`, `object.data.requests\.cpu == "4"`, "object.data.`requests.cpu` == \"4\"",
+		`has(object.data.requests\.cpu) && !has(object.data.limits\.cpu)`, `object.data.a\:b == "5"`,
+	} {
+		compiled, err := Compile(text, cel.BoolType)
+		if err != nil {
+			t.Errorf("Compile(%s) = %v, want no error", text, err)
+			continue
+		}
+		if got, err := compiled.Evaluate(t.Context(), bounded.NewBudget(), map[string]any{Object: object}, bounded.ExtentOf(object)); got != true || err != nil {
+			t.Errorf("Evaluate(%s) = %v, %v, want true", text, got, err)
+		}
+	}
+}
+
 func TestCompileChecksResultType(t *testing.T) {
 	for expression, want := range map[string]bool{"true": true, "object.a": true, "1": false, `"a"`: false} {
 		if _, err := Compile(expression, cel.BoolType); (err == nil) != want {

@@ -30,6 +30,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
+	"open-cluster-management.io/hub-apiserver/pkg/bounded/fieldpath"
 	"open-cluster-management.io/hub-apiserver/pkg/bounded/quantity"
 )
 
@@ -111,6 +112,7 @@ func Compile(text string, result *cel.Type) (*Expression, error) {
 	if err := bounded.CheckLength(text); err != nil {
 		return nil, err
 	}
+	text = fieldpath.CEL(text)
 	plain, problems := l.plain.Parse(common.NewTextSource(text))
 	if len(problems.GetErrors()) > 0 {
 		return nil, errors.New(problems.ToDisplayString())

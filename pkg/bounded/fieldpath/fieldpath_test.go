@@ -176,3 +176,86 @@ func FuzzJQ(f *testing.F) {
 		}
 	})
 }
+
+var quota = map[string]any{
+	"metadata": map[string]any{"annotations": map[string]any{"example.com/last-run": "a", "with space": "b", "a,b": "c", "x]y": "d"}},
+	"used":     map[string]any{"requests.cpu": "4", "requests": map[string]any{"cpu": "wrong"}, "pods": "3", "*": "star"},
+	"list":     []any{map[string]any{"app.properties": "x", "v": "first"}, map[string]any{"app.properties": "y", "v": "second"}},
+}
+
+// TestSpellings checks that each kind of path takes both spellings of a field whose name contains special characters.
+func TestSpellings(t *testing.T) {
+	for name, test := range map[string]struct{ paths, jq, want string }{
+		"dots":             {paths: `.used.requests\.cpu`, want: "[[used requests.cpu]] [4]"},
+		"brackets":         {paths: `.used['requests.cpu']`, want: "[[used requests.cpu]] [4]"},
+		"double quotes":    {paths: `.used["requests.cpu"]`, want: "[[used requests.cpu]] [4]"},
+		"escapes in both":  {paths: `.used['requests\.cpu']`, jq: `.used['requests.cpu']`, want: "[[used requests.cpu]] [4]"},
+		"slash":            {paths: `.metadata.annotations.example\.com/last-run`, want: "[[metadata annotations example.com/last-run]] [a]"},
+		"slash, brackets":  {paths: `.metadata['annotations']['example.com/last-run']`, want: "[[metadata annotations example.com/last-run]] [a]"},
+		"space":            {paths: `.metadata.annotations.with\ space`, want: "[[metadata annotations with space]] [b]"},
+		"space, brackets":  {paths: `.metadata.annotations[ 'with space' ]`, want: "[[metadata annotations with space]] [b]"},
+		"comma, brackets":  {paths: `.metadata.annotations['a,b']`, want: "[[metadata annotations a,b]] [c]"},
+		"bracket in name":  {paths: `.metadata.annotations['x]y']`, want: "[[metadata annotations x]y]] [d]"},
+		"star in brackets": {paths: `.used['*']`, want: "[[used *]] [star]"},
+		"root":             {paths: `$['used'].pods`, jq: `.['used'].pods`, want: "[[used pods]] [3]"},
+		"filter":           {paths: `.list[?(@['app.properties']=="y")].v`, jq: `.list[] | select(.['app.properties'] == "y") | .v`, want: "[[list 1 v]] [second]"},
+		"filter, dots":     {paths: `.list[?(@.app\.properties=='y')].v`, jq: `.list[] | select(.app\.properties == "y") | .v`, want: "[[list 1 v]] [second]"},
+		"from the end":     {paths: `.list[-1].v`, want: "[[list 1 v]] [second]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fields, err := ParseFields(test.paths)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := test.jq
+			if text == "" {
+				text = test.paths
+			}
+			query, err := ParseJQ(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			path, err := ParseJSONPath(test.paths)
+			if err != nil {
+				t.Fatal(err)
+			}
+			values, err := path.Find(bounded.NewBudget(), quota, bounded.ExtentOf(quota))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for kind, parsed := range map[string]*JQ{"ParseFields": fields, "ParseJQ": query} {
+				paths, err := parsed.Paths(t.Context(), bounded.NewBudget(), quota, bounded.ExtentOf(quota))
+				if got := fmt.Sprint(paths, " ", values); err != nil || got != test.want {
+					t.Errorf("%s(%s) selects %s, %v, want %s", kind, test.paths, got, err, test.want)
+				}
+			}
+		})
+	}
+	union, err := ParseJSONPath(`.used['requests.cpu', 'pods']`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := union.Find(bounded.NewBudget(), quota, bounded.ExtentOf(quota)); err != nil || fmt.Sprint(got) != "[4 3]" {
+		t.Errorf("Find(union) = %v, %v, want [4 3]", got, err)
+	}
+	for _, path := range []string{`.a['']`, `.a['b\\c']`} {
+		if _, err := ParseJSONPath(path); err == nil {
+			t.Errorf("ParseJSONPath(%s) = nil, want an error", path)
+		}
+	}
+}
+
+// TestCELSpelling checks that only fields outside of string literals are spelled as CEL does.
+func TestCELSpelling(t *testing.T) {
+	for text, want := range map[string]string{
+		`object.data.requests\.cpu == "a.b\\.c"`:       "object.data.`requests.cpu` == \"a.b\\\\.c\"",
+		`has(object.labels.a\.b/c)`:                    "has(object.labels.`a.b/c`)",
+		`object.x.matches(r"\") && object.a\:b == '1'`: "object.x.matches(r\"\\\") && object[\"a:b\"] == '1'",
+		`object.x in ['a.b', "c"] && """x.a\\.b"""==x`: `object.x in ['a.b', "c"] && """x.a\\.b"""==x`,
+		`object.data['requests.cpu']`:                  `object.data['requests.cpu']`,
+	} {
+		if got := CEL(text); got != want {
+			t.Errorf("CEL(%s) = %s, want %s", text, got, want)
+		}
+	}
+}

@@ -24,6 +24,7 @@ func ParseJQ(text string) (*JQ, error) {
 	if err := bounded.CheckLength(text); err != nil {
 		return nil, err
 	}
+	text = jqSpelling(text)
 	query, err := gojq.Parse(text)
 	if err != nil {
 		return nil, err
@@ -66,9 +67,30 @@ func (q *JQ) Paths(ctx context.Context, budget *bounded.Budget, object map[strin
 		case error:
 			return nil, result
 		case []any:
+			fromStart(object, result)
 			paths = append(paths, result)
 		default:
 			return nil, fmt.Errorf("unexpected path %v", result)
+		}
+	}
+}
+
+// fromStart replaces the indexes of a path that count from the end of a list.
+func fromStart(at any, path []any) {
+	for i, step := range path {
+		switch step := step.(type) {
+		case string:
+			fields, _ := at.(map[string]any)
+			at = fields[step]
+		case int:
+			list, _ := at.([]any)
+			if step < 0 {
+				step += len(list)
+			}
+			if path[i] = step; step < 0 || step >= len(list) {
+				return
+			}
+			at = list[step]
 		}
 	}
 }

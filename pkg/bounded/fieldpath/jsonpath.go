@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"strings"
 
 	"k8s.io/client-go/util/jsonpath"
 
@@ -36,20 +35,13 @@ func ParseJSONPath(path string) (*JSONPath, error) {
 	if err := bounded.CheckLength(path); err != nil {
 		return nil, err
 	}
-	template := path
-	if !strings.HasPrefix(path, "{") {
-		template = "{" + path + "}"
-	}
-	tree, err := jsonpath.Parse("path", template)
+	template, err := Template(path)
 	if err != nil {
 		return nil, err
 	}
-	var action *jsonpath.ListNode
-	if len(tree.Root.Nodes) == 1 {
-		action, _ = tree.Root.Nodes[0].(*jsonpath.ListNode)
-	}
-	if action == nil {
-		return nil, errors.New("must be exactly one path")
+	action, err := parseTemplate(template)
+	if err != nil {
+		return nil, err
 	}
 	p := &JSONPath{nodes: action.Nodes, parser: jsonpath.New("path").AllowMissingKeys(true)}
 	if err := p.parser.Parse(template); err != nil {
@@ -63,6 +55,20 @@ func ParseJSONPath(path string) (*JSONPath, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// parseTemplate returns the nodes of a template that is exactly one path.
+func parseTemplate(template string) (*jsonpath.ListNode, error) {
+	tree, err := jsonpath.Parse("path", template)
+	if err != nil {
+		return nil, err
+	}
+	if len(tree.Root.Nodes) == 1 {
+		if action, ok := tree.Root.Nodes[0].(*jsonpath.ListNode); ok {
+			return action, nil
+		}
+	}
+	return nil, errors.New("must be exactly one path")
 }
 
 // Nodes returns the nodes of the path.

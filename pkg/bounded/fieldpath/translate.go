@@ -1,11 +1,12 @@
 package fieldpath
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"k8s.io/client-go/util/jsonpath"
 
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
 )
@@ -17,121 +18,70 @@ func ParseFields(path string) (*JQ, error) {
 	if err := bounded.CheckLength(path); err != nil {
 		return nil, err
 	}
-	translated, err := jqFromJSONPath(path)
+	text := strings.TrimSpace(path)
+	if text != "" && !strings.ContainsRune(".[$@{", rune(text[0])) {
+		text = "." + text
+	}
+	steps, err := fieldSteps(text)
+	if err != nil {
+		return nil, fmt.Errorf("JSON path %q: %w", path, err)
+	}
+	return ParseJQ(". | " + strings.Join(steps, " | "))
+}
+
+func fieldSteps(path string) ([]string, error) {
+	template, err := Template(path)
 	if err != nil {
 		return nil, err
 	}
-	return ParseJQ(translated)
+	action, err := parseTemplate(template)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := jqStepsOf(action.Nodes)
+	if err == nil && len(steps) == 0 {
+		err = errors.New("must contain a field")
+	}
+	return steps, err
 }
 
-func jqFromJSONPath(path string) (string, error) {
-	rest := strings.TrimSpace(path)
-	if inner, ok := strings.CutPrefix(rest, "{"); ok {
-		if rest, ok = strings.CutSuffix(inner, "}"); !ok {
-			return "", fmt.Errorf("JSON path %q: missing }", path)
-		}
-	}
-	rest = strings.TrimPrefix(rest, "$")
-	if rest != "" && rest[0] != '.' && rest[0] != '[' {
-		rest = "." + rest
-	}
-	fail := func(err error) (string, error) { return "", fmt.Errorf("JSON path %q: %w", path, err) }
-	steps := []string{"."}
-	for rest != "" {
-		switch rest[0] {
-		case '.':
-			end := len(rest)
-			if i := strings.IndexAny(rest[1:], ".["); i >= 0 {
-				end = i + 1
+// jqStepsOf translates the nodes of a JSON path.
+func jqStepsOf(nodes []jsonpath.Node) ([]string, error) {
+	var steps []string
+	for _, node := range nodes {
+		switch node := node.(type) {
+		case *jsonpath.FieldNode:
+			if node.Value == "" {
+				return nil, errors.New("empty field name")
 			}
-			name := rest[1:end]
-			rest = rest[end:]
-			switch name {
-			case "":
-				if rest == "" || rest[0] != '[' {
-					return fail(errors.New("empty field name; recursive descent is not supported"))
-				}
-			case "*":
+			steps = append(steps, ".["+jqQuote(node.Value)+"]?")
+		case *jsonpath.WildcardNode:
+			steps = append(steps, ".[]?")
+		case *jsonpath.ArrayNode:
+			switch first, end, step := node.Params[0], node.Params[1], node.Params[2]; {
+			case first.Known && end.Derived && !step.Known:
+				steps = append(steps, ".["+strconv.Itoa(first.Value)+"]?")
+			case !first.Known && !end.Known && !step.Known:
 				steps = append(steps, ".[]?")
 			default:
-				steps = append(steps, ".["+jqQuote(name)+"]?")
+				return nil, errors.New("a slice is not supported")
 			}
-		case '[':
-			end := closingBracket(rest)
-			if end < 0 {
-				return fail(errors.New("missing ]"))
+		case *jsonpath.FilterNode:
+			var text *jsonpath.TextNode
+			if len(node.Right.Nodes) == 1 {
+				text, _ = node.Right.Nodes[0].(*jsonpath.TextNode)
 			}
-			step, err := jqFromBracket(strings.TrimSpace(rest[1:end]))
+			if node.Operator != "==" || text == nil {
+				return nil, errors.New("a filter must compare a field with a quoted string by ==")
+			}
+			field, err := jqStepsOf(node.Left.Nodes)
 			if err != nil {
-				return fail(err)
+				return nil, err
 			}
-			steps = append(steps, step)
-			rest = rest[end+1:]
+			steps = append(steps, ".[]? | select(("+strings.Join(append([]string{"."}, field...), " | ")+") == "+jqQuote(string(text.Text))+")")
+		default:
+			return nil, fmt.Errorf("%s is not supported", node)
 		}
 	}
-	if len(steps) == 1 {
-		return fail(errors.New("must contain a field"))
-	}
-	return strings.Join(steps, " | "), nil
-}
-
-// closingBracket returns the index of the ] for the [ at the start of text, or -1 if there is none.
-func closingBracket(text string) int {
-	var quote rune
-	for i, c := range text {
-		switch {
-		case quote != 0:
-			if c == quote {
-				quote = 0
-			}
-		case c == '"' || c == '\'':
-			quote = c
-		case c == ']':
-			return i
-		}
-	}
-	return -1
-}
-
-func jqFromBracket(inner string) (string, error) {
-	if inner == "*" {
-		return ".[]?", nil
-	}
-	if index, err := strconv.Atoi(inner); err == nil {
-		return ".[" + strconv.Itoa(index) + "]?", nil
-	}
-	if name, ok := unquote(inner); ok {
-		return ".[" + jqQuote(name) + "]?", nil
-	}
-	filter, ok := strings.CutPrefix(inner, "?(@.")
-	if !ok {
-		return "", fmt.Errorf("[%s] is not supported", inner)
-	}
-	filter, ok = strings.CutSuffix(filter, ")")
-	field, value, found := strings.Cut(filter, "==")
-	if !ok || !found {
-		return "", fmt.Errorf("[%s] is not supported", inner)
-	}
-	text, ok := unquote(strings.TrimSpace(value))
-	if !ok {
-		return "", fmt.Errorf("[%s] must compare with a quoted string", inner)
-	}
-	selector := "."
-	for name := range strings.SplitSeq(strings.TrimSpace(field), ".") {
-		selector += " | .[" + jqQuote(name) + "]?"
-	}
-	return ".[]? | select((" + selector + ") == " + jqQuote(text) + ")", nil
-}
-
-func unquote(text string) (string, bool) {
-	if len(text) >= 2 && (text[0] == '\'' || text[0] == '"') && text[len(text)-1] == text[0] {
-		return text[1 : len(text)-1], true
-	}
-	return "", false
-}
-
-// jqQuote returns text as a string literal of jq. jq has the same string syntax as JSON.
-func jqQuote(text string) string {
-	literal, _ := json.Marshal(text)
-	return string(literal)
+	return steps, nil
 }

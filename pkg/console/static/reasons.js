@@ -18,7 +18,8 @@ const reasons = {
   __proto__: null,
   ApplyRBACManifestWorkNotComplete: "The agent has not reported on the current version yet.",
   ApprovalPending: "It waits for approval.",
-  FailedValidationNotInManagedClusterNamespace: "The ManagedCluster does not exist any more.",
+  FailedValidationNotInManagedClusterNamespace: "The ManagedCluster does not exist. Changes are delivered when the cluster joins.",
+  WaitingForManagedCluster: "There is no ManagedCluster yet. Nothing is delivered until the cluster joins.",
   NothingToDeliver: "No part of it can be delivered.",
   ManifestWorkBeingRemoved: "The agent removes the delivered objects.",
 };
@@ -46,7 +47,7 @@ export function workReasons(object) {
   const available = conditions.find((c) => c.type === "Available");
   if (object.metadata?.deletionTimestamp) out.push({words: "It is being deleted. The agent removes its objects.", detail: ""});
   if (!applied) out.push({words: "The agent has not reported on it. Check that the cluster is available.", detail: ""});
-  else if (applied.status !== "True") out.push({words: "The agent has not applied all manifests.", detail: applied.message ?? ""});
+  else if (applied.status !== "True") out.push(sentence(applied, "The agent has not applied all manifests."));
   else if (applied.observedGeneration && applied.observedGeneration < object.metadata?.generation) out.push({words: "The agent has not reported on the current version yet.", detail: ""});
   for (const manifest of object.status?.resourceStatus?.manifests ?? []) {
     const failed = (manifest.conditions ?? []).find((c) => c.type === "Applied" && c.status !== "True");

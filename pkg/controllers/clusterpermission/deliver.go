@@ -25,10 +25,8 @@ import (
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
-	clusterclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
 	rbacclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1"
 	workclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/work/v1"
-	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
 	rbaclisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/rbac/v1alpha1"
 	worklisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/work/v1"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
@@ -44,8 +42,8 @@ type Deliverer struct {
 	CachedPermissions rbaclisters.ClusterPermissionLister
 	Works             workclient.ManifestWorksGetter
 	CachedWorks       worklisters.ManifestWorkLister
-	Clusters          clusterclient.ManagedClustersGetter
-	CachedClusters    clusterlisters.ManagedClusterLister
+	// Present reports whether a ManagedCluster exists, or why no object may wait for it.
+	Present func(ctx context.Context, cluster string) (exists bool, refused string, err error)
 	// Sources read the other objects on which ClusterPermissions depend.
 	Sources *Sources
 	// Executor is the executor of the ManifestWorks. If it is nil, the agent applies them as itself.
@@ -57,19 +55,14 @@ type Deliverer struct {
 	requests requests
 }
 
-// CheckCluster returns an error of metadata.namespace if no ManagedCluster has the name of the
-// namespace.
-func (d *Deliverer) CheckCluster(ctx context.Context, namespace string) (*field.Error, error) {
-	if _, err := d.CachedClusters.Get(namespace); err == nil {
-		return nil, nil
+// CheckCluster reports whether a ManagedCluster has the name of the namespace. If there is none and a
+// ClusterPermission may not wait for it, it returns an error of metadata.namespace.
+func (d *Deliverer) CheckCluster(ctx context.Context, namespace string) (exists bool, invalid *field.Error, err error) {
+	exists, refused, err := d.Present(ctx, namespace)
+	if refused != "" {
+		invalid = field.Invalid(field.NewPath("metadata", "namespace"), namespace, refused)
 	}
-	// The cache may not contain a new ManagedCluster yet.
-	_, err := d.Clusters.ManagedClusters().Get(ctx, namespace, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return field.Invalid(field.NewPath("metadata", "namespace"), namespace,
-			"is not the namespace of a managed cluster: there is no ManagedCluster of that name"), nil
-	}
-	return nil, err
+	return exists, invalid, err
 }
 
 // CheckRender returns the errors of a ClusterPermission that cannot be rendered. It includes errors
@@ -121,11 +114,11 @@ func (d *Deliverer) Delivered(ctx context.Context, namespace string) ([]workv1.M
 	return out, nil
 }
 
-// Deliver writes the ManifestWork of a stored ClusterPermission. If the ManagedCluster no longer
-// exists, it writes nothing, and the Controller reports the reason.
+// Deliver writes the ManifestWork of a stored ClusterPermission. If the ManagedCluster does not
+// exist, it writes nothing, and the Controller delivers the ClusterPermission when the cluster joins.
 func (d *Deliverer) Deliver(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) error {
 	started := time.Now()
-	if gone, err := d.CheckCluster(ctx, permission.Namespace); gone != nil || err != nil {
+	if exists, _, err := d.Present(ctx, permission.Namespace); !exists || err != nil {
 		return err
 	}
 	ctx, span := tracing.Start(ctx, "Deliver ClusterPermission", attributes(permission)...)

@@ -28,6 +28,7 @@ const (
 	reasonManifestWorkNotCreated   = "ManifestWorkNotCreated"
 	reasonManifestWorkBeingRemoved = "ManifestWorkBeingRemoved"
 	reasonNothingToDeliver         = "NothingToDeliver"
+	reasonWaitingForCluster        = "WaitingForManagedCluster"
 	reasonFailedBuildManifestWork  = "FailedBuildManifestWork"
 	reasonApplyNotComplete         = "ApplyRBACManifestWorkNotComplete"
 	reasonDelivered                = "EverythingDelivered"
@@ -53,7 +54,7 @@ const (
 // IsIntermediate reports whether a condition of a ClusterPermission says only that a step is not finished yet.
 func IsIntermediate(condition metav1.Condition) bool {
 	switch condition.Reason {
-	case reasonApplyNotComplete, reasonManifestWorkBeingRemoved, reasonApprovalPending, reasonNamespacesNotReported:
+	case reasonApplyNotComplete, reasonManifestWorkBeingRemoved, reasonApprovalPending, reasonNamespacesNotReported, reasonWaitingForCluster:
 		return true
 	case reasonFailedBuildManifestWork: // the reason of the condition FullyDelivered repeats it
 		return condition.Status == metav1.ConditionUnknown
@@ -93,7 +94,7 @@ func newStatus(permission *rbacv1alpha1.ClusterPermission, seen observation) rba
 	switch {
 	case !seen.clusterExists:
 		set(rbacv1alpha1.ConditionValidation, metav1.ConditionFalse, reasonNotInClusterNamespace,
-			fmt.Sprintf("ManagedCluster %q does not exist or is being deleted.", permission.Namespace))
+			fmt.Sprintf("ManagedCluster %q does not exist or is being deleted. Changes are delivered when the cluster joins.", permission.Namespace))
 	case !hasBindings(spec) && spec.RoleRefs == nil:
 		set(rbacv1alpha1.ConditionValidation, metav1.ConditionFalse, reasonNoBindings,
 			"The spec has no bindings, so it grants nothing.")
@@ -117,7 +118,11 @@ func newStatus(permission *rbacv1alpha1.ClusterPermission, seen observation) rba
 		return status
 	}
 
-	if undelivered := seen.result.Undelivered; len(undelivered) > 0 {
+	waiting := !seen.clusterExists && seen.work == nil
+	waitingMessage := fmt.Sprintf("The ClusterPermission is delivered when cluster %q joins.", permission.Namespace)
+	if undelivered := seen.result.Undelivered; waiting {
+		set(rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionFalse, reasonWaitingForCluster, waitingMessage)
+	} else if len(undelivered) > 0 {
 		parts := make([]string, 0, len(undelivered))
 		for _, part := range undelivered {
 			parts = append(parts, part.Path+": "+part.Reason)
@@ -142,6 +147,8 @@ func newStatus(permission *rbacv1alpha1.ClusterPermission, seen observation) rba
 			fmt.Sprintf("ManifestWork %s/%s is being deleted. The agent of the managed cluster removes the applied objects.", seen.work.Namespace, seen.work.Name))
 	case seen.work == nil && isPending(permission):
 		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonApprovalPending, "The ClusterPermission is not delivered until it is approved.")
+	case waiting:
+		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonWaitingForCluster, waitingMessage)
 	case seen.work == nil:
 		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonNothingToDeliver, "No part of the spec can be delivered.")
 	default:
@@ -151,6 +158,8 @@ func newStatus(permission *rbacv1alpha1.ClusterPermission, seen observation) rba
 	if seen.err != nil && seen.work != nil {
 		set(rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, reasonApplyNotComplete,
 			"The ManifestWork is not up to date.\n"+hint(seen.work))
+	} else if waiting {
+		set(rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, reasonApplyNotComplete, waitingMessage)
 	} else {
 		setApplied(set, seen.work)
 	}

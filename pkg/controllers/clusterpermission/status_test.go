@@ -173,6 +173,19 @@ func TestValidationRecovers(t *testing.T) {
 	wantCondition(t, newStatus(cp, seen), "Validation", metav1.ConditionTrue, "Valid")
 }
 
+// TestWaitingForCluster checks the conditions of a ClusterPermission whose cluster has never joined.
+func TestWaitingForCluster(t *testing.T) {
+	cp := permission(nil)
+	seen := observed(t, cp)
+	seen.clusterExists, seen.work = false, nil
+	status := newStatus(cp, seen)
+	wantCondition(t, status, "Validation", metav1.ConditionFalse, "FailedValidationNotInManagedClusterNamespace")
+	for _, conditionType := range []string{"RBACManifestWorkCreated", "FullyDelivered"} {
+		wantCondition(t, status, conditionType, metav1.ConditionFalse, "WaitingForManagedCluster")
+	}
+	wantCondition(t, status, "AppliedRBACManifestWork", metav1.ConditionFalse, "ApplyRBACManifestWorkNotComplete")
+}
+
 // TestRejectedWorkIsReported checks that the status reports why the ManifestWork was rejected.
 func TestRejectedWorkIsReported(t *testing.T) {
 	cp := permission(nil)

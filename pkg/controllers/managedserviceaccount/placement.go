@@ -8,9 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	clusterclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1"
 	setclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/cluster/v1beta2"
-	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
 )
 
 // Sets finds the clusters of the ManagedClusterSets that are bound to a namespace.
@@ -23,31 +21,28 @@ type Sets interface {
 
 // Placement finds the managed clusters of a namespace. It is safe for concurrent use.
 type Placement struct {
-	// Clusters and SetsAndBindings read objects that the caches may not contain yet.
-	Clusters        clusterclient.ManagedClustersGetter
+	// Present reports whether a ManagedCluster exists, or why no object may wait for it.
+	Present func(ctx context.Context, cluster string) (exists bool, refused string, err error)
+	// SetsAndBindings reads objects that CachedSets may not contain yet.
 	SetsAndBindings setclient.ClusterV1beta2Interface
-	CachedClusters  clusterlisters.ManagedClusterLister
 	CachedSets      Sets
 }
 
-// CheckNamespace returns an error of metadata.namespace if the namespace neither belongs to a managed
-// cluster nor is bound to a cluster set.
-func (p *Placement) CheckNamespace(ctx context.Context, namespace string) (*field.Error, error) {
-	if _, err := p.CachedClusters.Get(namespace); err == nil {
-		return nil, nil
-	}
+// CheckNamespace reports why the accounts of a namespace have no clusters: it neither belongs to a
+// managed cluster nor is bound to a cluster set. If an account may not wait for the cluster, it returns
+// an error of metadata.namespace.
+func (p *Placement) CheckNamespace(ctx context.Context, namespace string) (waits string, invalid *field.Error, err error) {
 	if _, bound, err := p.CachedSets.Clusters(namespace); err != nil || bound {
-		return nil, err
+		return "", nil, err
 	}
-
-	// The caches may not contain new objects yet.
-	_, err := p.Clusters.ManagedClusters().Get(ctx, namespace, metav1.GetOptions{})
-	if !apierrors.IsNotFound(err) {
-		return nil, err
+	exists, refused, err := p.Present(ctx, namespace)
+	if err != nil || exists {
+		return "", nil, err
 	}
+	// The cache may not contain new objects yet.
 	bindings, err := p.SetsAndBindings.ManagedClusterSetBindings(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	var missing []string
 	for _, binding := range bindings.Items {
@@ -56,11 +51,15 @@ func (p *Placement) CheckNamespace(ctx context.Context, namespace string) (*fiel
 		}
 		_, err := p.SetsAndBindings.ManagedClusterSets().Get(ctx, binding.Spec.ClusterSet, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
-			return nil, err
+			return "", nil, err
 		}
 		missing = append(missing, binding.Spec.ClusterSet)
 	}
-	return field.Invalid(field.NewPath("metadata", "namespace"), namespace, unmanaged(missing)), nil
+	waits = unmanaged(missing)
+	if refused != "" {
+		invalid = field.Invalid(field.NewPath("metadata", "namespace"), namespace, waits)
+	}
+	return waits, invalid, nil
 }
 
 // unmanaged returns the reason why a namespace has no clusters. missing are the bound sets that do not

@@ -393,7 +393,9 @@ func (r *ReplicaController) reportUnmanaged(ctx context.Context, account *authen
 		Reason: authenticationv1beta1.ReasonNotManaged, ObservedGeneration: account.Generation,
 		Message: "The namespace " + unmanaged(missing) + ".",
 	}
-	if ref := account.Status.ServiceAccountRef; ref != nil {
+	if ref := account.Status.ServiceAccountRef; ref == nil {
+		condition.Message += " The account waits until it has one."
+	} else {
 		condition.Message += fmt.Sprintf(" ServiceAccount %s/%s and its token may remain on the managed cluster; its agent manages them only while it runs.", ref.Namespace, ref.Name)
 	}
 	return r.updateStatus(ctx, account, func(status *authenticationv1beta1.ManagedServiceAccountStatus) {

@@ -338,6 +338,10 @@ func TestApply(t *testing.T) {
 	if !maps.Equal(got, want) {
 		t.Errorf("managed fields = %v, want %v", got, want)
 	}
+	unknown := []byte(strings.Replace(string(manifest), `"installNamespace":"first"`, `"nonsense":1`, 1))
+	if _, err := f.Patch(t.Context(), "a", types.ApplyPatchType, unknown, metav1.PatchOptions{FieldManager: "main"}); !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "nonsense") {
+		t.Errorf("apply of an unknown field = %v, want 400 that names it", err)
+	}
 }
 
 func TestDeleteWithFinalizer(t *testing.T) {

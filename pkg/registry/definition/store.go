@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -47,7 +48,7 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, admit rest.Valida
 
 // Update implements rest.Updater. It also serves patches and server-side apply.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, admitCreate rest.ValidateObjectFunc, admitUpdate rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.countUpdate(r.Store, ctx, name, objInfo, admitCreate, admitUpdate, forceAllowCreate, options)
+	return r.countUpdate(r.Store, ctx, name, applied{objInfo}, admitCreate, admitUpdate, forceAllowCreate, options)
 }
 
 // Rewrite updates a stored object to the result of change. It is for a subresource that
@@ -72,6 +73,21 @@ func (r *Resource) requestContext(ctx context.Context, store *genericregistry.St
 		IsResourceRequest: true, Verb: verb, Namespace: namespace,
 		APIGroup: r.Group(), APIVersion: r.Versions[0].Version, Resource: store.DefaultQualifiedResource.Resource,
 	})
+}
+
+// applied is a rest.UpdatedObjectInfo that returns status 400 for a server-side apply that does not match the schema, such as
+// two entries with the same key. The library returns an error without a status, which is logged as an internal error.
+type applied struct {
+	rest.UpdatedObjectInfo
+}
+
+// UpdatedObject implements rest.UpdatedObjectInfo.
+func (a applied) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
+	obj, err := a.UpdatedObjectInfo.UpdatedObject(ctx, old)
+	if err != nil && strings.HasPrefix(err.Error(), "failed to create typed patch object") {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return obj, err
 }
 
 // unconditional is a rest.UpdatedObjectInfo without preconditions.

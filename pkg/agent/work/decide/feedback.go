@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -47,12 +49,23 @@ var wellKnownPaths = map[schema.GroupKind][]workv1.JsonPath{
 	},
 }
 
+// SelectsNothing is the error of feedback whose only problem is that JSON paths select no value.
+type SelectsNothing struct{ paths []string }
+
+func (e *SelectsNothing) Error() string { return selectNothing(e.paths) }
+
+func selectNothing(paths []string) string {
+	return "These paths select nothing: " + strings.Join(paths, ", ")
+}
+
 // Feedback returns the values of a live object according to feedback rules, and an error for values
-// that cannot be read or are not allowed. It omits a field that does not exist, without an error.
+// that cannot be read or are not allowed. It omits fields that do not exist. If there is no other
+// problem than those of JSON paths of users, the error is a *SelectsNothing.
 func Feedback(budget *bounded.Budget, live *unstructured.Unstructured, rules []workv1.FeedbackRule, allowed FeedbackPaths) ([]workv1.FeedbackValue, error) {
 	extent := bounded.ExtentOf(live.Object)
 	var values []workv1.FeedbackValue
 	var errs []error
+	var empty []workv1.JsonPath
 	reported := map[string]bool{}
 	left := maxFeedback
 	for _, rule := range rules {
@@ -76,7 +89,11 @@ func Feedback(budget *bounded.Budget, live *unstructured.Unstructured, rules []w
 				errs = append(errs, fmt.Errorf("%s: %w", path.Name, err))
 				continue
 			}
-			if value != nil {
+			if value == nil {
+				if rule.Type != workv1.WellKnownStatusType {
+					empty = append(empty, path)
+				}
+			} else {
 				if left -= SizeOf(path.Name, value); left < 0 {
 					return values, errors.Join(append(errs, fmt.Errorf("%s: the values take more than %d bytes; the remaining values are not reported", path.Name, maxFeedback))...)
 				}
@@ -85,7 +102,19 @@ func Feedback(budget *bounded.Budget, live *unstructured.Unstructured, rules []w
 			}
 		}
 	}
-	return values, errors.Join(errs...)
+	// Another path may report a value under the same name.
+	empty = slices.DeleteFunc(empty, func(path workv1.JsonPath) bool { return reported[path.Name] })
+	if len(empty) == 0 {
+		return values, errors.Join(errs...)
+	}
+	nothing := &SelectsNothing{}
+	for _, path := range empty {
+		nothing.paths = append(nothing.paths, fmt.Sprintf("%s (%s)", path.Path, path.Name))
+	}
+	if len(errs) == 0 {
+		return values, nothing
+	}
+	return values, errors.Join(append(errs, nothing)...)
 }
 
 // exceeds reports whether a value takes more than left bytes as JSON. It stops as soon as the

@@ -31,9 +31,14 @@ func TestFeedback(t *testing.T) {
 		want  []workv1.FeedbackValue
 		fails bool
 	}{
+		"both spellings": {
+			live:  `{apiVersion: v1, kind: X, data: {requests.cpu: "4", requests: {cpu: "5"}}}`,
+			rules: paths(`.data.requests\.cpu`, ".data['requests.cpu']"),
+			want:  []workv1.FeedbackValue{{Name: `.data.requests\.cpu`, Value: text("4")}, {Name: ".data['requests.cpu']", Value: text("4")}},
+		},
 		"types": {
 			live:  `{apiVersion: v1, kind: X, s: a, i: 3, b: true, f: 1.5, w: 2.0, l: [1, 2], m: {a: b}}`,
-			rules: paths(".s", "{.i}", ".b", ".f", ".w", ".l", ".m", ".l[*]", ".none"),
+			rules: paths(".s", "{.i}", ".b", ".f", ".w", ".l", ".m", ".l[*]"),
 			want: []workv1.FeedbackValue{
 				{Name: ".s", Value: text("a")}, {Name: "{.i}", Value: whole(3)}, {Name: ".b", Value: truth(true)}, {Name: ".f", Value: text("1.5")},
 				{Name: ".w", Value: whole(2)}, {Name: ".l", Value: raw("[1,2]")}, {Name: ".m", Value: raw(`{"a":"b"}`)}, {Name: ".l[*]", Value: raw("[1,2]")},
@@ -80,6 +85,24 @@ func TestFeedback(t *testing.T) {
 				t.Errorf("Feedback() error = %v, want an error = %t", err, test.fails)
 			}
 		})
+	}
+}
+
+// TestFeedbackSelectsNothing checks that the paths of users that select nothing are named, and that this is no other error.
+func TestFeedbackSelectsNothing(t *testing.T) {
+	live := object(t, `{apiVersion: v1, kind: Pod, data: {a.b: "1"}}`)
+	rules := []workv1.FeedbackRule{{Type: workv1.WellKnownStatusType}, {Type: workv1.JSONPathsType, JsonPaths: []workv1.JsonPath{
+		{Name: "cpu", Path: ".data['a.b']"}, {Name: "other", Path: ".data.a.b"}, {Name: "cpu", Path: ".data.none"},
+	}}}
+	values, err := Feedback(bounded.NewBudget(), live, rules, FeedbackPaths{})
+	if _, nothing := err.(*SelectsNothing); !nothing || err.Error() != "These paths select nothing: .data.a.b (other)" || len(values) != 1 {
+		t.Errorf("Feedback() = %v, %v, want the path of other to select nothing", values, err)
+	}
+	rules = append(rules, workv1.FeedbackRule{Type: workv1.JSONPathsType, JsonPaths: []workv1.JsonPath{{Name: "bad", Path: ".a["}}})
+	if _, err := Feedback(bounded.NewBudget(), live, rules, FeedbackPaths{}); err == nil || !strings.Contains(err.Error(), "bad: ") || !strings.Contains(err.Error(), "other") {
+		t.Errorf("Feedback() with a bad path = %v, want both problems", err)
+	} else if _, nothing := err.(*SelectsNothing); nothing {
+		t.Error("Feedback() with a bad path = *SelectsNothing, want another error")
 	}
 }
 

@@ -64,7 +64,9 @@ func outermost(parts [][]string) [][]string {
 func (f FeedbackPaths) String() string {
 	paths := make([]string, len(f.prefixes))
 	for i, fields := range f.prefixes {
-		paths[i] = "." + strings.Join(fields, ".")
+		for _, name := range fields {
+			paths[i] += fieldpath.Field(name)
+		}
 	}
 	return strings.Join(paths, ", ")
 }

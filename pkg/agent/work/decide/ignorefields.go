@@ -30,46 +30,28 @@ func OmitIgnored(ctx context.Context, budget *bounded.Budget, desired, live *uns
 	return nil
 }
 
+// IgnoresNothing returns a text that names the ignoreFields of an item that select nothing in its manifest, so that they
+// have no effect. The text is empty if there are none.
+func IgnoresNothing(ctx context.Context, budget *bounded.Budget, it *Item) string {
+	if it.Config.Strategy.Type != workv1.UpdateStrategyTypeServerSideApply || it.Config.Strategy.ServerSideApply == nil {
+		return ""
+	}
+	var all []string
+	for _, field := range it.Config.Strategy.ServerSideApply.IgnoreFields {
+		if _, empty, err := ignoredPaths(ctx, budget, it.Object, field); err == nil {
+			all = append(all, empty...)
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "ignoreFields have no effect on fields that the manifest does not contain. " + selectNothing(all)
+}
+
 func omitIgnored(ctx context.Context, budget *bounded.Budget, desired, live *unstructured.Unstructured, field workv1.IgnoreField) error {
-	extent := bounded.ExtentOf(desired.Object)
-	var paths [][]any
-	for _, pointer := range field.JSONPointers {
-		if err := budget.Spend(float64(fieldpath.ParseSteps * len(pointer))); err != nil {
-			return notEvaluated(err)
-		}
-		path, err := fieldpath.ResolvePointer(desired.Object, pointer)
-		if err != nil {
-			return err
-		}
-		if path != nil {
-			paths = append(paths, path)
-		}
-	}
-	find := func(language, text string, parse func(string) (*fieldpath.JQ, error)) error {
-		fail := func(err error) error { return fmt.Errorf("%s %q: %w", language, text, notEvaluated(err)) }
-		if err := budget.Spend(float64(fieldpath.ParseSteps * len(text))); err != nil {
-			return fail(err)
-		}
-		query, err := parse(text)
-		if err != nil {
-			return fail(err)
-		}
-		found, err := query.Paths(ctx, budget, desired.Object, extent)
-		if err != nil {
-			return fail(err)
-		}
-		paths = append(paths, found...)
-		return nil
-	}
-	for _, path := range field.JSONPaths {
-		if err := find("JSON path", path, fieldpath.ParseFields); err != nil {
-			return err
-		}
-	}
-	for _, expression := range field.JQPathExpressions {
-		if err := find("jq path expression", expression, fieldpath.ParseJQ); err != nil {
-			return err
-		}
+	paths, _, err := ignoredPaths(ctx, budget, desired, field)
+	if err != nil {
+		return err
 	}
 	// The removal of a list item changes the indexes of the following items.
 	slices.SortFunc(paths, comparePaths)
@@ -88,6 +70,56 @@ func omitIgnored(ctx context.Context, budget *bounded.Budget, desired, live *uns
 		removeAt(desired.Object, path)
 	}
 	return nil
+}
+
+// ignoredPaths returns the paths of the ignored fields of an object, and the expressions that select none. A path may not
+// exist: jq selects a field before it reads the object.
+func ignoredPaths(ctx context.Context, budget *bounded.Budget, object *unstructured.Unstructured, field workv1.IgnoreField) (paths [][]any, empty []string, err error) {
+	extent := bounded.ExtentOf(object.Object)
+	for _, pointer := range field.JSONPointers {
+		if err := budget.Spend(float64(fieldpath.ParseSteps * len(pointer))); err != nil {
+			return nil, nil, notEvaluated(err)
+		}
+		path, err := fieldpath.ResolvePointer(object.Object, pointer)
+		if err != nil {
+			return nil, nil, err
+		}
+		if path != nil {
+			paths = append(paths, path)
+		} else {
+			empty = append(empty, pointer)
+		}
+	}
+	find := func(language, text string, parse func(string) (*fieldpath.JQ, error)) error {
+		fail := func(err error) error { return fmt.Errorf("%s %q: %w", language, text, notEvaluated(err)) }
+		if err := budget.Spend(float64(fieldpath.ParseSteps * len(text))); err != nil {
+			return fail(err)
+		}
+		query, err := parse(text)
+		if err != nil {
+			return fail(err)
+		}
+		found, err := query.Paths(ctx, budget, object.Object, extent)
+		if err != nil {
+			return fail(err)
+		}
+		paths = append(paths, found...)
+		if !slices.ContainsFunc(found, func(path []any) bool { _, exists := valueAt(object.Object, path); return exists }) {
+			empty = append(empty, text)
+		}
+		return nil
+	}
+	for _, path := range field.JSONPaths {
+		if err := find("JSON path", path, fieldpath.ParseFields); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, expression := range field.JQPathExpressions {
+		if err := find("jq path expression", expression, fieldpath.ParseJQ); err != nil {
+			return nil, nil, err
+		}
+	}
+	return paths, empty, nil
 }
 
 // valueAt returns the value at a path.

@@ -52,6 +52,11 @@ func TestIgnoreFields(t *testing.T) {
 			live:  `{apiVersion: v1, kind: X}`,
 			want:  `{apiVersion: v1, kind: X, metadata: {annotations: {a.b/c: "1"}}, spec: {}}`,
 		},
+		"both spellings": {
+			field: workv1.IgnoreField{JSONPaths: []string{`.metadata.annotations.a\.b/c`}, JQPathExpressions: []string{`.metadata.annotations['a.b/c']`, ".spec.nums[-1]"}},
+			live:  `{apiVersion: v1, kind: X}`,
+			want:  `{apiVersion: v1, kind: X, metadata: {annotations: {}}, spec: {replicas: 3, l: [{name: a, image: x}, {name: b, image: x}], nums: [1, 2]}}`,
+		},
 		"endless":      {field: workv1.IgnoreField{JQPathExpressions: []string{"last(repeat(.))"}}, fails: true},
 		"bad jq":       {field: workv1.IgnoreField{JQPathExpressions: []string{".spec["}}, fails: true},
 		"no path":      {field: workv1.IgnoreField{JQPathExpressions: []string{"1 + 1"}}, fails: true},
@@ -76,5 +81,23 @@ func TestIgnoreFields(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestIgnoresNothing checks that ignoreFields that select nothing in the manifest are named.
+func TestIgnoresNothing(t *testing.T) {
+	it := &Item{Object: object(t, `{apiVersion: v1, kind: X, data: {a.b: "1"}}`)}
+	it.Config.Strategy = workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeServerSideApply, ServerSideApply: &workv1.ServerSideApplyConfig{
+		IgnoreFields: []workv1.IgnoreField{
+			{JSONPaths: []string{`.data.a\.b`, ".data.a.b"}, JQPathExpressions: []string{`.data["a.b"]`, ".data.c"}, JSONPointers: []string{"/data/a.b", "/data/d"}},
+		},
+	}}
+	const want = "ignoreFields have no effect on fields that the manifest does not contain. These paths select nothing: /data/d, .data.a.b, .data.c"
+	if got := IgnoresNothing(t.Context(), bounded.NewBudget(), it); got != want {
+		t.Errorf("IgnoresNothing() = %q, want %q", got, want)
+	}
+	it.Config.Strategy.Type = workv1.UpdateStrategyTypeUpdate
+	if got := IgnoresNothing(t.Context(), bounded.NewBudget(), it); got != "" {
+		t.Errorf("IgnoresNothing() of another strategy = %q, want none", got)
 	}
 }

@@ -37,6 +37,8 @@ type Result struct {
 	Feedback    []workv1.FeedbackValue
 	FeedbackErr error
 	Rules       []metav1.Condition
+	// Note is added to the message of an applied manifest.
+	Note string
 	// Frozen is true if the manifest is complete and so was not applied.
 	Frozen bool
 	// Keep is true if feedback values and rule conditions stay as they were last reported.
@@ -104,7 +106,11 @@ func Manifest(previous *workv1.ManifestCondition, generation int64, it *decide.I
 		// The condition keeps the generation in which the manifest was last applied.
 		c.wanted = append(c.wanted, *frozen)
 	case result.Err == nil:
-		c.add(workv1.WorkApplied, metav1.ConditionTrue, workv1.ReasonAppliedManifestComplete, "The manifest is applied")
+		message := "The manifest is applied"
+		if result.Note != "" {
+			message += ". " + result.Note
+		}
+		c.add(workv1.WorkApplied, metav1.ConditionTrue, workv1.ReasonAppliedManifestComplete, message)
 	case errors.As(result.Err, &ignoreField):
 		c.add(workv1.WorkApplied, metav1.ConditionFalse, workv1.ReasonAppliedManifestSSAIgnoreFieldError, result.Err.Error())
 	default:
@@ -141,6 +147,7 @@ func Manifest(previous *workv1.ManifestCondition, generation int64, it *decide.I
 		c.add(workv1.WorkAvailable, metav1.ConditionUnknown, workv1.ReasonFetchingResourceFailed, message)
 	}
 
+	nothing, isNothing := result.FeedbackErr.(*decide.SelectsNothing)
 	switch {
 	case result.Keep:
 		if synced := meta.FindStatusCondition(previous.Conditions, workv1.ManifestStatusFeedbackSynced); synced != nil {
@@ -150,6 +157,9 @@ func Manifest(previous *workv1.ManifestCondition, generation int64, it *decide.I
 		c.add(workv1.ManifestStatusFeedbackSynced, metav1.ConditionTrue, workv1.ReasonNoStatusFeedbackSynced, "No feedback rules")
 	case result.Presence != Present:
 		c.add(workv1.ManifestStatusFeedbackSynced, metav1.ConditionFalse, workv1.ReasonStatusFeedbackSyncFailed, "The object was not read")
+	case isNothing:
+		// Fields such as readyReplicas do not always exist.
+		c.add(workv1.ManifestStatusFeedbackSynced, metav1.ConditionTrue, workv1.ReasonStatusFeedbackSynced, nothing.Error())
 	case result.FeedbackErr != nil:
 		c.add(workv1.ManifestStatusFeedbackSynced, metav1.ConditionFalse, workv1.ReasonStatusFeedbackSyncFailed, result.FeedbackErr.Error())
 	default:

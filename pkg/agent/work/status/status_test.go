@@ -100,3 +100,17 @@ func TestFeedbackIsBounded(t *testing.T) {
 		t.Errorf("reported values have %d bytes, want 1 to %d", total, maxFeedback)
 	}
 }
+
+// TestPathsThatSelectNothing checks that the conditions name paths that select nothing, and stay True.
+func TestPathsThatSelectNothing(t *testing.T) {
+	it := &decide.Item{Name: "a", Config: decide.Config{FeedbackRules: []workv1.FeedbackRule{{Type: workv1.JSONPathsType}}}}
+	got := Manifest(nil, 1, it, Result{Presence: Present, FeedbackErr: &decide.SelectsNothing{}, Note: "ignoreFields have no effect"})
+	for conditionType, want := range map[string]string{
+		workv1.ManifestStatusFeedbackSynced: "select nothing", workv1.WorkApplied: "The manifest is applied. ignoreFields have no effect",
+	} {
+		condition := meta.FindStatusCondition(got.Conditions, conditionType)
+		if condition == nil || condition.Status != metav1.ConditionTrue || !strings.Contains(condition.Message, want) {
+			t.Errorf("condition %s = %+v, want True with %q", conditionType, condition, want)
+		}
+	}
+}

@@ -42,8 +42,10 @@ const (
 
 // Condition reasons of a ManifestWork and of each of its manifests.
 const (
-	ReasonAppliedManifestWorkComplete        = "AppliedManifestWorkComplete"
-	ReasonAppliedManifestWorkFailed          = "AppliedManifestWorkFailed"
+	ReasonAppliedManifestWorkComplete = "AppliedManifestWorkComplete"
+	ReasonAppliedManifestWorkFailed   = "AppliedManifestWorkFailed"
+	// ReasonWaitingForManagedCluster is set by the server while no ManagedCluster has the name of the namespace.
+	ReasonWaitingForManagedCluster           = "WaitingForManagedCluster"
 	ReasonResourcesAvailable                 = "ResourcesAvailable"
 	ReasonResourcesNotAvailable              = "ResourcesNotAvailable"
 	ReasonResourcesStatusUnknown             = "ResourcesStatusUnknown"

@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/warning"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
@@ -13,22 +14,25 @@ import (
 
 // Placement checks whether a namespace has managed clusters.
 type Placement interface {
-	// CheckNamespace returns a field error if an account in a namespace would be on no
-	// managed cluster, or nil if it would be on one.
-	CheckNamespace(ctx context.Context, namespace string) (*field.Error, error)
+	// CheckNamespace reports why an account in a namespace would be on no managed cluster. It
+	// returns a field error if the account may not wait for one.
+	CheckNamespace(ctx context.Context, namespace string) (waits string, invalid *field.Error, err error)
 }
 
-// placementGuard refuses new accounts outside of the namespaces of managed clusters and cluster
-// sets. If a namespace loses its clusters later, a condition reports it.
+// placementGuard refuses or warns about new accounts outside of the namespaces of managed clusters and
+// cluster sets. A condition reports accounts that wait for a cluster or lose their clusters later.
 func placementGuard(placement Placement) definition.Guard[*authentication.ManagedServiceAccount] {
 	return definition.Guard[*authentication.ManagedServiceAccount]{
 		Create: func(ctx context.Context, account *authentication.ManagedServiceAccount) error {
-			refused, err := placement.CheckNamespace(ctx, account.Namespace)
+			waits, refused, err := placement.CheckNamespace(ctx, account.Namespace)
 			if err != nil {
 				return apierrors.NewInternalError(fmt.Errorf("looking up the managed clusters of namespace %q: %w", account.Namespace, err))
 			}
 			if refused != nil {
 				return apierrors.NewInvalid(authentication.SchemeGroupVersion.WithKind("ManagedServiceAccount").GroupKind(), account.Name, field.ErrorList{refused})
+			}
+			if waits != "" {
+				warning.AddWarning(ctx, "", fmt.Sprintf("namespace %q %s; the account waits until it has one", account.Namespace, waits))
 			}
 			return nil
 		},

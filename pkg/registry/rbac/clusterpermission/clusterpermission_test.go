@@ -33,8 +33,9 @@ import (
 
 const namespace = "cluster1"
 
-// fakeDelivery delivers to every namespace except "unmanaged". It cannot render a ClusterPermission
-// if its ClusterRole has the verb "unrenderable", and renders nothing if it has the verb "empty".
+// fakeDelivery delivers to every namespace except "unmanaged", which it refuses, and "waiting", whose
+// cluster has not joined. It cannot render a ClusterPermission if its ClusterRole has the verb
+// "unrenderable", and renders nothing if it has the verb "empty".
 type fakeDelivery struct {
 	mu        sync.Mutex
 	delivered []string
@@ -47,11 +48,11 @@ func has(c *rbacv1alpha1.ClusterPermission, verb string) bool {
 	})
 }
 
-func (*fakeDelivery) CheckCluster(_ context.Context, namespace string) (*field.Error, error) {
+func (*fakeDelivery) CheckCluster(_ context.Context, namespace string) (bool, *field.Error, error) {
 	if namespace == "unmanaged" {
-		return field.Invalid(field.NewPath("metadata", "namespace"), namespace, "is not the namespace of a managed cluster"), nil
+		return false, field.Invalid(field.NewPath("metadata", "namespace"), namespace, "is not the namespace of a managed cluster"), nil
 	}
-	return nil, nil
+	return namespace != "waiting", nil, nil
 }
 
 func (*fakeDelivery) CheckRender(_ context.Context, c *rbacv1alpha1.ClusterPermission) (field.ErrorList, error) {
@@ -206,6 +207,21 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("deliveries after a refusal = %q, want none", delivered)
 			}
 		})
+	}
+}
+
+// TestWaitsForCluster checks that a ClusterPermission whose cluster has not joined is stored with a
+// warning, and only if its author may grant it.
+func TestWaitsForCluster(t *testing.T) {
+	f := serve(t, clusterpermission.Enforce)
+	if _, err := f.in(t, "alice", "waiting").Create(t.Context(), newPermission("a", "get"), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("Create() of alice = %v, want 403", err)
+	}
+	if _, err := f.in(t, "admin", "waiting").Create(t.Context(), newPermission("a", "get"), metav1.CreateOptions{}); err != nil {
+		t.Fatalf("Create() of admin = %v, want no error", err)
+	}
+	if want := `there is no ManagedCluster "waiting" yet; the ClusterPermission is delivered when the cluster joins`; !slices.Contains(f.warnings, want) {
+		t.Errorf("warnings = %q, want %q", f.warnings, want)
 	}
 }
 

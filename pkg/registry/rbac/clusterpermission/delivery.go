@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
@@ -23,9 +24,9 @@ const deliveryTimeout = 5 * time.Second
 
 // Delivery delivers ClusterPermissions to managed clusters by ManifestWorks.
 type Delivery interface {
-	// CheckCluster returns an error of metadata.namespace if the namespace does not belong to a
-	// managed cluster.
-	CheckCluster(ctx context.Context, namespace string) (*field.Error, error)
+	// CheckCluster reports whether the namespace belongs to a managed cluster. It returns an error of
+	// metadata.namespace if it does not and a ClusterPermission may not wait for the cluster.
+	CheckCluster(ctx context.Context, namespace string) (exists bool, invalid *field.Error, err error)
 	// CheckRender returns the errors of a ClusterPermission that cannot be rendered.
 	CheckRender(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (field.ErrorList, error)
 	// Work renders a ClusterPermission. It returns nil if no part of it can be delivered, and
@@ -46,12 +47,15 @@ type delivery struct {
 // check refuses a spec that cannot be delivered. old is nil for a new object.
 func (d delivery) check(ctx context.Context, obj, old *rbac.ClusterPermission) error {
 	if old == nil {
-		invalid, err := d.CheckCluster(ctx, obj.Namespace)
+		exists, invalid, err := d.CheckCluster(ctx, obj.Namespace)
 		if err != nil {
 			return apierrors.NewInternalError(fmt.Errorf("looking up the managed cluster of namespace %q: %w", obj.Namespace, err))
 		}
 		if invalid != nil {
 			return apierrors.NewInvalid(kind, obj.Name, field.ErrorList{invalid})
+		}
+		if !exists {
+			warning.AddWarning(ctx, "", fmt.Sprintf("there is no ManagedCluster %q yet; the ClusterPermission is delivered when the cluster joins", obj.Namespace))
 		}
 	}
 	err := d.checkRender(ctx, obj)

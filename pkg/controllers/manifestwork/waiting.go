@@ -1,0 +1,109 @@
+package manifestwork
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	workclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/work/v1"
+	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
+	workinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/work/v1"
+	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
+	worklisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
+)
+
+// WaitingController reports ManifestWorks whose cluster has not joined. It sets their condition Applied until a
+// ManagedCluster exists. From then on, the condition belongs to the agent.
+type WaitingController struct {
+	client   workclient.ManifestWorksGetter
+	works    worklisters.ManifestWorkLister
+	clusters clusterlisters.ManagedClusterLister
+	loop     reconcile.Loop
+}
+
+// NewWaitingController returns a WaitingController. The caller starts the informers.
+func NewWaitingController(client workclient.ManifestWorksGetter, works workinformers.ManifestWorkInformer, clusters clusterinformers.ManagedClusterInformer) *WaitingController {
+	c := &WaitingController{client: client, works: works.Lister(), clusters: clusters.Lister()}
+	c.loop = reconcile.Loop{
+		Name:      "manifestwork-waiting",
+		Reconcile: c.reconcile,
+		Feeds: []reconcile.Feed{
+			{Informer: works.Informer(), Keys: reconcile.Own},
+			// Only the existence of a ManagedCluster matters.
+			{Informer: clusters.Informer(), Keys: c.clusterKeys, Ignore: func(_, _ any) bool { return true }},
+		},
+	}
+	return c
+}
+
+// Run reconciles until ctx ends, and returns when every worker has stopped.
+func (c *WaitingController) Run(ctx context.Context) { c.loop.Run(ctx) }
+
+func (c *WaitingController) clusterKeys(obj any) []cache.ObjectName {
+	cluster, ok := obj.(metav1.Object)
+	if !ok {
+		return nil
+	}
+	works, err := c.works.ManifestWorks(cluster.GetName()).List(labels.Everything())
+	if err != nil {
+		utilruntime.HandleError(err)
+		return nil
+	}
+	keys := make([]cache.ObjectName, 0, len(works))
+	for _, work := range works {
+		keys = append(keys, cache.MetaObjectToName(work))
+	}
+	return keys
+}
+
+func (c *WaitingController) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
+	work, err := c.works.ManifestWorks(name.Namespace).Get(name.Name)
+	if apierrors.IsNotFound(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	_, err = c.clusters.Get(name.Namespace)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return 0, err
+	}
+	update := withWaiting(work, err == nil)
+	if update == nil {
+		return 0, nil
+	}
+	_, err = c.client.ManifestWorks(name.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return 0, nil // the event of the change triggers the next attempt
+	}
+	return 0, err
+}
+
+// withWaiting returns a ManifestWork with the condition that it waits for its cluster, or without it if the cluster has
+// joined. It returns nil if nothing changes.
+func withWaiting(work *workv1.ManifestWork, joined bool) *workv1.ManifestWork {
+	applied := meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
+	update := work.DeepCopy()
+	switch {
+	case joined && applied != nil && applied.Reason == workv1.ReasonWaitingForManagedCluster:
+		meta.RemoveStatusCondition(&update.Status.Conditions, workv1.WorkApplied)
+	case !joined && applied == nil && work.DeletionTimestamp == nil:
+		// The condition has no observedGeneration, since no agent has observed the ManifestWork.
+		meta.SetStatusCondition(&update.Status.Conditions, metav1.Condition{
+			Type: workv1.WorkApplied, Status: metav1.ConditionFalse, Reason: workv1.ReasonWaitingForManagedCluster,
+			Message: fmt.Sprintf("There is no ManagedCluster %q. The ManifestWork is applied when the cluster joins.", work.Namespace),
+		})
+	default:
+		return nil
+	}
+	return update
+}
