@@ -108,8 +108,11 @@ func (a *accepting) run(ctx context.Context) error {
 	if a.kube, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
-	registers, err := servesRegistration(a.kube.Discovery())
-	if err != nil {
+	var registers bool
+	if err := a.attempt(ctx, func(context.Context) (err error) {
+		registers, err = servesRegistration(a.kube.Discovery())
+		return err
+	}); err != nil {
 		return err
 	}
 	decide := a.decide
@@ -160,6 +163,23 @@ func servesRegistration(disco discovery.DiscoveryInterface) (bool, error) {
 	return true, nil
 }
 
+// attempt calls do. With --wait, it calls do again while the hub does not reach the server, such as after its start.
+func (a *accepting) attempt(ctx context.Context, do func(context.Context) error) error {
+	if !a.wait {
+		return do(ctx)
+	}
+	var failed error
+	if err := poll(ctx, func(ctx context.Context) (string, error) {
+		if failed = do(ctx); apierrors.IsServiceUnavailable(failed) {
+			return failed.Error(), nil
+		}
+		return "", nil
+	}); err != nil {
+		return err
+	}
+	return failed
+}
+
 func (a *accepting) one(ctx context.Context, name string, decide func(context.Context, *clusterv1.ManagedCluster) error) error {
 	cluster, err := a.cluster(ctx, name)
 	if err != nil {
@@ -177,7 +197,11 @@ func (a *accepting) one(ctx context.Context, name string, decide func(context.Co
 // cluster returns the ManagedCluster. With --wait, it waits until the ManagedCluster
 // exists.
 func (a *accepting) cluster(ctx context.Context, name string) (*clusterv1.ManagedCluster, error) {
-	cluster, err := a.ocm.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
+	var cluster *clusterv1.ManagedCluster
+	err := a.attempt(ctx, func(ctx context.Context) (err error) {
+		cluster, err = a.ocm.ClusterV1().ManagedClusters().Get(ctx, name, metav1.GetOptions{})
+		return err
+	})
 	if !missing(err) {
 		return cluster, err
 	}
@@ -208,13 +232,16 @@ func (a *accepting) decide(ctx context.Context, cluster *clusterv1.ManagedCluste
 			requesters = append(requesters, pending[i].Spec.Username)
 		}
 	}
-	decided, err := a.ocm.RegisterV1alpha1().ManagedClusterRegistrations().Accept(ctx, cluster.Name, &registerv1alpha1.ManagedClusterAcceptance{
-		// The UID prevents a decision about a different cluster that was created with the
-		// same name.
-		ObjectMeta: metav1.ObjectMeta{Name: cluster.Name, UID: cluster.UID},
-		Spec:       registerv1alpha1.ManagedClusterAcceptanceSpec{Accepted: !a.deny, Reason: a.reason, Requesters: unique(requesters)},
-	}, metav1.UpdateOptions{FieldManager: fieldManager})
-	if err != nil {
+	var decided *registerv1alpha1.ManagedClusterAcceptance
+	if err := a.attempt(ctx, func(ctx context.Context) (err error) {
+		decided, err = a.ocm.RegisterV1alpha1().ManagedClusterRegistrations().Accept(ctx, cluster.Name, &registerv1alpha1.ManagedClusterAcceptance{
+			// The UID prevents a decision about a different cluster that was created with the
+			// same name.
+			ObjectMeta: metav1.ObjectMeta{Name: cluster.Name, UID: cluster.UID},
+			Spec:       registerv1alpha1.ManagedClusterAcceptanceSpec{Accepted: !a.deny, Reason: a.reason, Requesters: unique(requesters)},
+		}, metav1.UpdateOptions{FieldManager: fieldManager})
+		return err
+	}); err != nil {
 		return err
 	}
 	if a.deny {

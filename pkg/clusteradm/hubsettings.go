@@ -252,11 +252,6 @@ func (h *hubSettings) objects() ([]*unstructured.Unstructured, error) {
 		"local-cluster":     h.localCluster,
 		"postgres":          h.search == searchPostgres,
 		"accounts-in-proxy": h.proxyAccounts,
-		"cert-manager":      h.serving == servingCertManager,
-		"existing-ocm":      h.existingOCM,
-		"external-etcd":     len(h.etcdServers) > 0,
-		"no-search":         h.search == searchNone,
-		"postgres":          h.search == searchPostgres,
 	} {
 		if used {
 			k.Components = append(k.Components, "deploy/components/"+component)
