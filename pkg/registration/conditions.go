@@ -90,7 +90,8 @@ func (c *Controller) setCondition(ctx context.Context, cluster *clusterv1.Manage
 
 func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
 	if runes := []rune(message); len(runes) > longestMessage {
-		message = string(runes[:longestMessage-1]) + "…"
+		const head = longestMessage / 3 // the end often contains the reason
+		message = string(runes[:head]) + "…" + string(runes[len(runes)-(longestMessage-head-1):])
 	}
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
 }

@@ -53,7 +53,8 @@ func (r *report) on(before v1beta1.ManagedServiceAccountStatus, generation int64
 	status := *before.DeepCopy()
 	set := func(kind string, value metav1.ConditionStatus, reason, message string) {
 		if len(message) > maxMessage {
-			message = strings.ToValidUTF8(message[:maxMessage], "")
+			// The end often contains the reason.
+			message = strings.ToValidUTF8(message[:maxMessage/3], "") + "…" + strings.ToValidUTF8(message[len(message)-maxMessage/2:], "")
 		}
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 			Type: kind, Status: value, Reason: reason, Message: message, ObservedGeneration: generation,

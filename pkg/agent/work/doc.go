@@ -17,7 +17,7 @@
 //	admit     check the permissions of the executor              executor.go, admit.go
 //	protect   set the finalizer of the ManifestWork              hub.go
 //	record    list the objects in the AppliedManifestWork        record.go
-//	apply     apply the manifests in order of kind               pass.go, apply
+//	apply     apply the manifests in the order of Helm           decide/order.go, pass.go, apply
 //	record    list the UIDs of the applied objects               record.go
 //	remove    remove recorded objects that have no manifest      removal
 //	report    write conditions and feedback                      report.go, status

@@ -3,8 +3,11 @@ package work
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/apply"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
@@ -29,6 +32,22 @@ func (c *Controller) recordOf(owner metav1.OwnerReference) *workv1.AppliedManife
 		return nil
 	}
 	return record
+}
+
+// held reports whether another ManifestWork applies a live object. If the object stays when that
+// ManifestWork is deleted, it has no owner reference. Only records of this agent contain the delete option.
+func (p *pass) held(id decide.ObjectID, live *unstructured.Unstructured) bool {
+	records, _ := p.records.List(labels.Everything()) // a lister does not fail
+	return slices.ContainsFunc(records, func(record *workv1.AppliedManifestWork) bool {
+		if record.UID == p.record.UID || decide.EntryOf(record, id) == nil {
+			return false
+		}
+		if record.Spec.AgentID != p.agentID || decide.HasOwner(live, decide.OwnerRef(record)) {
+			return true
+		}
+		orphan, err := recordedOrphans(record)
+		return err != nil || orphan(id)
+	})
 }
 
 // missingRole returns an error if a binding of a guarded ManifestWork must not be applied, or nil

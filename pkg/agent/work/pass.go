@@ -62,6 +62,8 @@ type pass struct {
 	waiting bool
 	// again is the delay of the next pass.
 	again time.Duration
+	// delay is the reason why interceptors are not created yet. It is nil until it is needed.
+	delay *error
 	// tried is the number of objects that the pass has tried to apply.
 	tried int
 }
@@ -188,9 +190,15 @@ func (p *pass) attempt(ctx context.Context, it *decide.Item, state *itemState) {
 	var live *unstructured.Unstructured
 	var err error
 	spanCtx, span := startItem(ctx, it)
-	if frozen {
+	early := p.early(it, state)
+	if frozen || early != nil {
 		live, err = p.applier.Read(spanCtx, t)
-	} else {
+	}
+	switch {
+	case frozen:
+	case early != nil && err == nil && live == nil:
+		err = early
+	case err == nil:
 		live, err = p.applier.Apply(spanCtx, t)
 	}
 	endItem(span, err)

@@ -112,7 +112,8 @@ func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName, why wa
 func (p *pass) run(ctx context.Context, client dynamic.Interface) (outcome, error) {
 	st, work, items := p.st, p.work, p.items
 	ordered := decide.Order(items)
-	record, former, err := p.ensureRecord(ctx, work, st, decide.FieldSetsOf(items))
+	manager := decide.FieldManager(p.recordName(work.Name))
+	record, former, err := p.ensureRecord(ctx, work, st, decide.FieldSetsOf(items, manager, nil))
 	if err == nil && record.DeletionTimestamp != nil {
 		return p.rebuildRecord(ctx, p.key, st, record)
 	}
@@ -136,8 +137,8 @@ func (p *pass) run(ctx context.Context, client dynamic.Interface) (outcome, erro
 	p.record, p.former = record, former
 	p.frozen, p.uids = decide.WorkComplete(work, items), map[decide.ObjectID]types.UID{}
 	p.applier = &apply.Applier{
-		Client: client, Owner: decide.OwnerRef(record), Manager: apply.FieldManager(record.Name), Guard: p.guard(work, record),
-		Now: p.now, Named: named, MayReplace: p.mayReplace, Budget: p.budget,
+		Client: client, Owner: decide.OwnerRef(record), Manager: manager, Guard: p.guard(work, record),
+		Now: p.now, Named: named, MayReplace: p.mayReplace, Held: p.held, Budget: p.budget,
 	}
 	p.clean = !p.frozen
 	if !st.cut {
@@ -188,7 +189,7 @@ func (p *pass) run(ctx context.Context, client dynamic.Interface) (outcome, erro
 	p.watches.track(p.key, p.refsOf(items, record.Status.AppliedResources, waits))
 	p.setWaits(p.key, st, waits)
 	if p.clean {
-		if _, err = p.updateRecord(ctx, st, record, work, decide.FieldSetsOf(items)); err != nil {
+		if _, err = p.updateRecord(ctx, st, record, work, decide.FieldSetsOf(items, manager, former)); err != nil {
 			errs = append(errs, err)
 		}
 	}

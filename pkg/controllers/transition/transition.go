@@ -158,11 +158,13 @@ func (r *Recorder) allowed(obj runtime.Object) bool {
 	return limit.(*rate.Limiter).Allow()
 }
 
-// clip returns the first line of a message, truncated to the maximum length. Further lines of a condition are hints.
+// clip returns the first line of a message, shortened to the maximum length. The end, which often contains
+// the reason, stays. Further lines of a condition are hints.
 func clip(message string) string {
 	note, _, _ := strings.Cut(message, "\n")
 	if len(note) <= maxNoteBytes {
 		return note
 	}
-	return strings.ToValidUTF8(note[:maxNoteBytes-3], "") + "..."
+	const head = maxNoteBytes / 3
+	return strings.ToValidUTF8(note[:head], "") + "..." + strings.ToValidUTF8(note[len(note)-(maxNoteBytes-head-3):], "")
 }

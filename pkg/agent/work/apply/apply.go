@@ -51,6 +51,8 @@ type Applier struct {
 	// MayReplace returns an error if the object of an item must not be deleted and created
 	// again.
 	MayReplace func(context.Context, *decide.Item) error
+	// Held reports whether another ManifestWork applies an object.
+	Held func(decide.ObjectID, *unstructured.Unstructured) bool
 	// Budget bounds the expressions of the ManifestWork.
 	Budget *bounded.Budget
 }
@@ -94,23 +96,21 @@ func (a *Applier) Apply(ctx context.Context, t *Task) (*unstructured.Unstructure
 		}
 		return live, err
 	case workv1.UpdateStrategyTypeCreateOnly:
-		return a.converge(ctx, t, (*unstructured.Unstructured).DeepCopy)
+		return a.converge(ctx, t, func(live *unstructured.Unstructured) (*unstructured.Unstructured, error) { return live.DeepCopy(), nil })
 	case workv1.UpdateStrategyTypeServerSideApply:
 		if a.Guard != nil {
 			return nil, errGuarded
 		}
 		return a.serverSide(ctx, t)
 	case workv1.UpdateStrategyTypeUpdate:
-		return a.converge(ctx, t, func(live *unstructured.Unstructured) *unstructured.Unstructured {
-			return decide.Updated(t.Item, t.Former, live)
-		})
+		return a.converge(ctx, t, func(live *unstructured.Unstructured) (*unstructured.Unstructured, error) { return a.updated(t, live) })
 	default:
 		return nil, fmt.Errorf("unknown update strategy %q", t.Config.Strategy.Type)
 	}
 }
 
 // converge creates the object, or updates it to the result of desired.
-func (a *Applier) converge(ctx context.Context, t *Task, desired func(*unstructured.Unstructured) *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (a *Applier) converge(ctx context.Context, t *Task, desired func(*unstructured.Unstructured) (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
 	// An object that was never applied usually does not exist.
 	createFirst := t.RecordedUID == "" && !t.State.Applied
 	var last error
@@ -147,7 +147,10 @@ func (a *Applier) converge(ctx context.Context, t *Task, desired func(*unstructu
 			}
 			return live, nil
 		}
-		result := desired(live)
+		result, err := desired(live)
+		if err != nil {
+			return live, err
+		}
 		a.claim(t, live, result)
 		if decide.SameObject(live, result) || t.settled(live) {
 			return live, nil
@@ -272,11 +275,4 @@ func (a *Applier) write(ctx context.Context, t *Task, live, result *unstructured
 		return a.create(ctx, t, adopted)
 	}
 	return a.create(ctx, t, nil)
-}
-
-// FieldManager returns the field manager of a ManifestWork, derived from the name of its
-// AppliedManifestWork. Managed fields show which ManifestWork set which field.
-func FieldManager(record string) string {
-	hash, _ := decide.Hash(record) // Hash of a string does not fail
-	return workv1.DefaultFieldManager + "-" + hash[:10]
 }

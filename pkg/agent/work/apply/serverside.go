@@ -1,8 +1,8 @@
 package apply
 
 import (
-	"cmp"
 	"context"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,30 +19,49 @@ const specHashAnnotation = "open-cluster-management.io/config-spec-hash"
 
 // serverSide applies a manifest by server-side apply.
 func (a *Applier) serverSide(ctx context.Context, t *Task) (*unstructured.Unstructured, error) {
-	settings := ptr.Deref(t.Config.Strategy.ServerSideApply, workv1.ServerSideApplyConfig{})
+	settings, manager := ptr.Deref(t.Config.Strategy.ServerSideApply, workv1.ServerSideApplyConfig{}), t.Config.Applier()
 	var last error
 	for range attempts {
 		live, err := a.Read(ctx, t)
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, err
-		case live == nil:
-		case live.GetDeletionTimestamp() != nil:
-			return live, ErrTerminating
-		case t.Complete(live) || t.settled(live):
-			return live, nil
+		}
+		changed := live == nil || !t.State.Applied
+		if live != nil {
+			if live.GetDeletionTimestamp() != nil {
+				return live, ErrTerminating
+			}
+			if t.Complete(live) {
+				return live, nil
+			}
+			own := a.own(t, live)
+			entries := live.GetManagedFields()
+			if former := own.without(manager, metav1.ManagedFieldsOperationApply); slices.ContainsFunc(entries, former) {
+				upgraded, err := a.takeOver(ctx, t, live, own, manager)
+				if apierrors.IsConflict(err) {
+					last = err
+					continue
+				}
+				if err != nil {
+					return live, err
+				}
+				live, changed = upgraded, true
+			} else if t.settled(live) {
+				return live, nil
+			}
+			// Another ManifestWork may have applied fields under the same manager.
+			changed = changed || t.State.fields != fieldsOf(entries, manager) && !a.Held(t.ID(), live)
 		}
 		desired, pinned, err := a.serverSideContent(ctx, t, live, settings.IgnoreFields)
 		if err != nil {
 			return live, err
 		}
-		if live != nil && t.State.Applied && decide.SameObject(live, decide.Enforce(live, desired)) {
+		if !changed && decide.SameObject(live, decide.Enforce(live, desired)) {
 			return live, nil
 		}
 		if err := t.State.holdBack(a.Now()); err != nil {
 			return live, err
 		}
-		manager := cmp.Or(settings.FieldManager, workv1.DefaultFieldManager)
 		applied, err := a.resource(t).Apply(ctx, t.Name, desired, metav1.ApplyOptions{FieldManager: manager, Force: ptr.Deref(settings.Force, false)})
 		// Only a conflict of versions is retried, not a conflict of field managers.
 		if pinned && apierrors.IsConflict(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {
@@ -59,6 +78,7 @@ func (a *Applier) serverSide(ctx context.Context, t *Task) (*unstructured.Unstru
 			}
 		}
 		t.settle(applied)
+		t.State.fields = fieldsOf(applied.GetManagedFields(), manager)
 		return applied, nil
 	}
 	return nil, errContended(last)

@@ -19,6 +19,8 @@ type State struct {
 	Borrowed bool
 	// settled is the content that the server returned for the manifest.
 	settled string
+	// fields is the hash of the fields that the manager of server-side apply owned after the last apply.
+	fields string
 	// repairs is the number of writes over other writers. lastRepair is the time of the last one.
 	repairs    int
 	lastRepair time.Time

@@ -155,12 +155,28 @@ func union(a, b FieldSet) FieldSet {
 	return result
 }
 
-// FieldSetsOf returns the fields that items with update strategy Update set in their objects.
-func FieldSetsOf(items []*Item) FieldSets {
+// FieldSetsOf returns the fields that items with update strategy Update set in their objects, and the
+// field managers under which items with other strategies have set fields. manager is the
+// FieldManager of the ManifestWork. former are the sets of earlier versions of the items.
+func FieldSetsOf(items []*Item, manager string, former FieldSets) FieldSets {
 	sets := FieldSets{}
 	for _, it := range items {
-		if it.Object != nil && it.Config.Strategy.Type == workv1.UpdateStrategyTypeUpdate {
-			sets[it.ID().String()] = FieldSetOf(it.Object)
+		if it.Object == nil {
+			continue
+		}
+		id := it.ID().String()
+		switch before, written := former[id]; it.Config.Strategy.Type {
+		case workv1.UpdateStrategyTypeUpdate:
+			sets[id] = FieldSetOf(it.Object)
+		case workv1.UpdateStrategyTypeServerSideApply:
+			sets[id] = managedBy(it.Config.Applier())
+		case workv1.UpdateStrategyTypeCreateOnly:
+			sets[id] = managedBy(append(before.Managers(), manager)...)
+		case workv1.UpdateStrategyTypeReadOnly:
+			// The object keeps the fields that were set with another strategy.
+			if written {
+				sets[id] = managedBy(append(before.Managers(), manager)...)
+			}
 		}
 	}
 	return sets

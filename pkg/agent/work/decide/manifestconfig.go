@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -16,6 +17,11 @@ type Config struct {
 	FeedbackRules  []workv1.FeedbackRule     `json:"feedbackRules,omitempty"`
 	ScrapeType     workv1.FeedbackScrapeType `json:"scrapeType"`
 	ConditionRules []workv1.ConditionRule    `json:"conditionRules,omitempty"`
+}
+
+// Applier returns the field manager of server-side apply.
+func (c Config) Applier() string {
+	return cmp.Or(ptr.Deref(c.Strategy.ServerSideApply, workv1.ServerSideApplyConfig{}).FieldManager, workv1.DefaultFieldManager)
 }
 
 // ConfigFor merges the options that match an object. The first option that sets a field takes

@@ -92,8 +92,27 @@ func TestApplyOrder(t *testing.T) {
 	for _, it := range Order(items) {
 		got = append(got, it.Ordinal)
 	}
-	if want := []int{6, 7, 5, 3, 4, 1, 2, 0}; !slices.Equal(got, want) {
+	if want := []int{7, 4, 6, 5, 3, 1, 2, 0}; !slices.Equal(got, want) {
 		t.Errorf("Order() = %v, want %v", got, want)
+	}
+}
+
+// TestEntriesAreOrdered checks that the record of an upstream agent, which has another order, is
+// removed in the reverse order of application.
+func TestEntriesAreOrdered(t *testing.T) {
+	var entries []workv1.AppliedManifestResourceMeta
+	for _, resource := range []schema.GroupResource{
+		{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"}, {Group: "example.com", Resource: "widgets"},
+		{Group: "apiregistration.k8s.io", Resource: "apiservices"}, {Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}, {Resource: "namespaces"},
+	} {
+		entries = append(entries, workv1.AppliedManifestResourceMeta{Group: resource.Group, Resource: resource.Resource})
+	}
+	var got []string
+	for _, entry := range OrderEntries(entries) {
+		got = append(got, entry.Resource)
+	}
+	if want := []string{"namespaces", "customresourcedefinitions", "widgets", "apiservices", "validatingwebhookconfigurations"}; !slices.Equal(got, want) {
+		t.Errorf("OrderEntries() = %v, want %v", got, want)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -25,6 +26,10 @@ import (
 
 // concurrency is the number of objects of a ManifestWork that are removed in parallel.
 const concurrency = 4
+
+// finalizerPatience is the time for controllers of a ManifestWork to remove the finalizers of its
+// custom resources. A controller that does not run must not keep permissions in place.
+const finalizerPatience = time.Minute
 
 // Remover removes objects as the agent.
 type Remover struct {
@@ -60,15 +65,42 @@ type outcome struct {
 	// deleted is the UID of an object that was deleted with client and may still exist.
 	deleted types.UID
 	client  metadata.ResourceInterface
-	err     error
+	// wait is the time until which RemoveAll waits for the deletion.
+	wait time.Time
+	err  error
 }
 
 // RemoveAll removes the objects of entries and returns the entries whose objects still exist. It
-// starts with the last entry, because entries are in the order of application, and removes objects
-// of one resource concurrently. At the end, it checks whether the objects are deleted. A revocation
-// takes effect with the deletion.
+// reverses the order of application, and removes objects of one resource concurrently. Then it checks
+// whether the objects are deleted. A revocation takes effect with the deletion.
+//
+// The controller that removes the finalizers of custom resources may be in the same ManifestWork. If the
+// ManifestWork runs Pods, RemoveAll waits for such finalizers, at most finalizerPatience, before it removes
+// what controllers need.
 func (r *Remover) RemoveAll(ctx context.Context, record *workv1.AppliedManifestWork, entries []workv1.AppliedManifestResourceMeta, options Options) ([]workv1.AppliedManifestResourceMeta, error) {
+	entries = decide.OrderEntries(entries)
 	outcomes := make([]outcome, len(entries))
+	custom, _ := slices.BinarySearchFunc(entries, 0, func(entry workv1.AppliedManifestResourceMeta, rank int) int { return decide.EntryRank(entry) - rank })
+	r.removeStage(ctx, record, entries[custom:], outcomes[custom:], options)
+	waits := slices.ContainsFunc(entries, runs) && slices.ContainsFunc(outcomes, func(came outcome) bool { return r.Now().Before(came.wait) })
+	if !waits && (custom == len(entries) || !r.expired(options)) {
+		r.removeStage(ctx, record, entries[:custom], outcomes[:custom], options)
+	}
+	var remaining []workv1.AppliedManifestResourceMeta
+	var errs []error
+	for i, entry := range entries {
+		if err := outcomes[i].err; err != nil {
+			errs = append(errs, fmt.Errorf("remove %s: %w", decide.EntryID(entry), err))
+		}
+		if !outcomes[i].done {
+			remaining = append(remaining, entry)
+		}
+	}
+	return remaining, errors.Join(errs...)
+}
+
+// removeStage removes the objects of entries, from the last to the first.
+func (r *Remover) removeStage(ctx context.Context, record *workv1.AppliedManifestWork, entries []workv1.AppliedManifestResourceMeta, outcomes []outcome, options Options) {
 	for end := len(entries); end > 0; {
 		start := end - 1
 		for start > 0 && sameResource(entries[start-1], entries[start]) {
@@ -88,17 +120,11 @@ func (r *Remover) RemoveAll(ctx context.Context, record *workv1.AppliedManifestW
 			outcomes[i] = confirm(ctx, entries[i], outcomes[i])
 		}
 	})
-	var remaining []workv1.AppliedManifestResourceMeta
-	var errs []error
-	for i, entry := range entries {
-		if err := outcomes[i].err; err != nil {
-			errs = append(errs, fmt.Errorf("remove %s: %w", decide.EntryID(entry), err))
-		}
-		if !outcomes[i].done {
-			remaining = append(remaining, entry)
-		}
-	}
-	return remaining, errors.Join(errs...)
+}
+
+// runs reports whether an object runs Pods.
+func runs(entry workv1.AppliedManifestResourceMeta) bool {
+	return entry.Group == "apps" || entry.Group == "" && (entry.Resource == "pods" || entry.Resource == "replicationcontrollers")
 }
 
 func sameResource(a, b workv1.AppliedManifestResourceMeta) bool {
@@ -111,7 +137,11 @@ func confirm(ctx context.Context, entry workv1.AppliedManifestResourceMeta, was 
 	if err != nil {
 		return finished(err)
 	}
-	return outcome{done: after.UID != was.deleted}
+	came := outcome{done: after.UID != was.deleted}
+	if !came.done && after.DeletionTimestamp != nil {
+		came.wait = after.DeletionTimestamp.Add(finalizerPatience)
+	}
+	return came
 }
 
 // finished returns the outcome of the last request for an object. If the object does not exist, the

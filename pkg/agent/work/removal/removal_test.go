@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	metadatafake "k8s.io/client-go/metadata/fake"
@@ -100,6 +101,58 @@ func TestRemoveAll(t *testing.T) {
 			}
 			if _, marked := after.Annotations[decide.AdoptedAnnotation]; marked != test.adopted {
 				t.Errorf("object has the adopted annotation = %t, want %t", marked, test.adopted)
+			}
+		})
+	}
+}
+
+// TestFinalizersOfCustomResources checks that the controllers of a ManifestWork can remove the finalizers of
+// its custom resources, but that an object which is never deleted does not keep the others.
+func TestFinalizersOfCustomResources(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	for name, test := range map[string]struct {
+		after   time.Duration
+		without string
+		left    int
+	}{
+		"soon":                    {after: finalizerPatience / 2, left: 3},
+		"later":                   {after: finalizerPatience + time.Second, left: 1},
+		"without Pods":            {after: finalizerPatience / 2, without: "deployments", left: 1},
+		"without custom resource": {after: finalizerPatience / 2, without: "widgets"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := metadatafake.NewTestScheme()
+			if err := metav1.AddMetaToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			ours := record("ours")
+			var objects []runtime.Object
+			var entries []workv1.AppliedManifestResourceMeta
+			for _, kind := range []struct{ group, kind, resource string }{{"example.com", "Widget", "widgets"}, {"", "ServiceAccount", "serviceaccounts"}, {"apps", "Deployment", "deployments"}} {
+				if kind.resource == test.without {
+					continue
+				}
+				object := &metav1.PartialObjectMetadata{
+					TypeMeta:   metav1.TypeMeta{APIVersion: schema.GroupVersion{Group: kind.group, Version: "v1"}.String(), Kind: kind.kind},
+					ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a", UID: types.UID(kind.kind)},
+				}
+				if kind.kind == "Widget" {
+					object.DeletionTimestamp, object.Finalizers = &metav1.Time{Time: start}, []string{"example.com/x"}
+				}
+				decide.SetOwner(object, decide.OwnerRef(ours))
+				objects = append(objects, object)
+				entries = append(entries, workv1.AppliedManifestResourceMeta{Group: kind.group, Version: "v1", Resource: kind.resource, Namespace: "n", Name: "a"})
+			}
+			r := &Remover{
+				Objects: metadatafake.NewSimpleMetadataClient(scheme, objects...), Records: fake.NewSimpleClientset(ours).WorkV1().AppliedManifestWorks(),
+				Served: func(_ context.Context, gvr schema.GroupVersionResource) (schema.GroupVersionResource, error) {
+					return gvr, nil
+				},
+				Now: func() time.Time { return start.Add(test.after) },
+			}
+			remaining, err := r.RemoveAll(t.Context(), ours, entries, Options{})
+			if err != nil || len(remaining) != test.left {
+				t.Errorf("RemoveAll() = %v, %v, want %d remaining entries", remaining, err, test.left)
 			}
 		})
 	}

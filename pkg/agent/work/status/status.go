@@ -53,14 +53,6 @@ const (
 	maxFeedback = 256 << 10
 )
 
-// Truncate returns a text, shortened to the maximum length of a condition message.
-func Truncate(text string) string {
-	if len(text) <= maxMessage {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxMessage], "") + "…"
-}
-
 // byRule reports whether a condition of a manifest is the result of a condition rule.
 func byRule(condition metav1.Condition) bool {
 	return strings.HasPrefix(condition.Reason, "ConditionRule")
@@ -112,9 +104,9 @@ func Manifest(previous *workv1.ManifestCondition, generation int64, it *decide.I
 		}
 		c.add(workv1.WorkApplied, metav1.ConditionTrue, workv1.ReasonAppliedManifestComplete, message)
 	case errors.As(result.Err, &ignoreField):
-		c.add(workv1.WorkApplied, metav1.ConditionFalse, workv1.ReasonAppliedManifestSSAIgnoreFieldError, result.Err.Error())
+		c.add(workv1.WorkApplied, metav1.ConditionFalse, workv1.ReasonAppliedManifestSSAIgnoreFieldError, Message(result.Err))
 	default:
-		c.add(workv1.WorkApplied, metav1.ConditionFalse, cmp.Or(decide.GuardReason(result.Err), workv1.ReasonAppliedManifestFailed), result.Err.Error())
+		c.add(workv1.WorkApplied, metav1.ConditionFalse, cmp.Or(decide.GuardReason(result.Err), workv1.ReasonAppliedManifestFailed), Message(result.Err))
 	}
 
 	rules := result.Rules
@@ -142,7 +134,7 @@ func Manifest(previous *workv1.ManifestCondition, generation int64, it *decide.I
 	default:
 		message := "The object was not read"
 		if result.PresenceErr != nil {
-			message = result.PresenceErr.Error()
+			message = Message(result.PresenceErr)
 		}
 		c.add(workv1.WorkAvailable, metav1.ConditionUnknown, workv1.ReasonFetchingResourceFailed, message)
 	}
@@ -161,7 +153,7 @@ func Manifest(previous *workv1.ManifestCondition, generation int64, it *decide.I
 		// Fields such as readyReplicas do not always exist.
 		c.add(workv1.ManifestStatusFeedbackSynced, metav1.ConditionTrue, workv1.ReasonStatusFeedbackSynced, nothing.Error())
 	case result.FeedbackErr != nil:
-		c.add(workv1.ManifestStatusFeedbackSynced, metav1.ConditionFalse, workv1.ReasonStatusFeedbackSyncFailed, result.FeedbackErr.Error())
+		c.add(workv1.ManifestStatusFeedbackSynced, metav1.ConditionFalse, workv1.ReasonStatusFeedbackSyncFailed, Message(result.FeedbackErr))
 	default:
 		c.add(workv1.ManifestStatusFeedbackSynced, metav1.ConditionTrue, workv1.ReasonStatusFeedbackSynced, "All values are reported")
 	}

@@ -1,0 +1,159 @@
+package decide
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+)
+
+func managed(manager string, operation metav1.ManagedFieldsOperationType, fields string) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{
+		Manager: manager, Operation: operation, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
+	}
+}
+
+func content(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal([]byte(text), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	object.SetAPIVersion("v1")
+	return object
+}
+
+func ours(entry metav1.ManagedFieldsEntry) bool {
+	return strings.HasPrefix(entry.Manager, "work-agent")
+}
+
+func TestDropOwned(t *testing.T) {
+	for name, test := range map[string]struct {
+		live, manifest string
+		// mine and theirs are the fields of this ManifestWork and of another writer.
+		mine, theirs string
+		want         string
+	}{
+		"a key": {
+			live: `{"data":{"keep":"1","old":"1"}}`, manifest: `{"data":{"keep":"1"}}`,
+			mine: `{"f:data":{".":{},"f:keep":{},"f:old":{}}}`, want: `{"data":{"keep":"1"}}`,
+		},
+		"a key that another writer owns, too": {
+			live: `{"data":{"keep":"1","old":"1"}}`, manifest: `{"data":{"keep":"1"}}`,
+			mine: `{"f:data":{".":{},"f:keep":{},"f:old":{}}}`, theirs: `{"f:data":{"f:old":{}}}`, want: `{"data":{"keep":"1","old":"1"}}`,
+		},
+		"a key of another writer": {
+			live: `{"data":{"theirs":"1","old":"1"}}`, manifest: `{}`,
+			mine: `{"f:data":{".":{},"f:old":{}}}`, theirs: `{"f:data":{"f:theirs":{}}}`, want: `{"data":{"theirs":"1"}}`,
+		},
+		"a key without a manager": {
+			live: `{"data":{"keep":"1","none":"1"}}`, manifest: `{"data":{"keep":"1"}}`,
+			mine: `{"f:data":{".":{},"f:keep":{}}}`, want: `{"data":{"keep":"1","none":"1"}}`,
+		},
+		"the last key": {
+			live: `{"data":{"old":"1"},"kind":"X"}`, manifest: `{}`,
+			mine: `{"f:data":{".":{},"f:old":{}}}`, want: `{"kind":"X"}`,
+		},
+		"a map as a whole": {
+			live: `{"spec":{"selector":{"app":"a"},"size":1}}`, manifest: `{"spec":{"size":1}}`,
+			mine: `{"f:spec":{"f:selector":{},"f:size":{}}}`, want: `{"spec":{"size":1}}`,
+		},
+		"a list as a whole": {
+			live: `{"spec":{"args":["a","b"],"size":1}}`, manifest: `{"spec":{"size":1}}`,
+			mine: `{"f:spec":{"f:args":{}}}`, want: `{"spec":{"size":1}}`,
+		},
+		"a field of a list item": {
+			live:     `{"spec":{"ports":[{"port":80,"protocol":"TCP","name":"a"},{"port":81,"protocol":"TCP","name":"b"}]}}`,
+			manifest: `{"spec":{"ports":[{"port":80},{"port":81,"name":"b"}]}}`,
+			mine:     `{"f:spec":{"f:ports":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:port":{},"f:name":{}},"k:{\"port\":81,\"protocol\":\"TCP\"}":{".":{},"f:port":{},"f:name":{}}}}}`,
+			want:     `{"spec":{"ports":[{"port":80,"protocol":"TCP"},{"port":81,"protocol":"TCP","name":"b"}]}}`,
+		},
+		"a list with an item of another writer": {
+			live:     `{"spec":{"env":[{"name":"a","value":"1"},{"name":"b","value":"1"},{"name":"c","value":"1","more":"1"}]}}`,
+			manifest: `{"spec":{}}`,
+			mine:     `{"f:spec":{"f:env":{".":{},"k:{\"name\":\"a\"}":{".":{},"f:name":{},"f:value":{}},"k:{\"name\":\"c\"}":{".":{},"f:name":{},"f:value":{}}}}}`,
+			theirs:   `{"f:spec":{"f:env":{"k:{\"name\":\"b\"}":{".":{},"f:name":{},"f:value":{}},"k:{\"name\":\"c\"}":{".":{},"f:name":{},"f:more":{}}}}}`,
+			want:     `{"spec":{"env":[{"name":"b","value":"1"},{"name":"c","more":"1"}]}}`,
+		},
+		"a set": {
+			live:     `{"metadata":{"finalizers":["a/x","b/x"]}}`,
+			manifest: `{}`,
+			mine:     `{"f:metadata":{"f:finalizers":{".":{},"v:\"a/x\"":{}}}}`, theirs: `{"f:metadata":{"f:finalizers":{"v:\"b/x\"":{}}}}`,
+			want: `{"metadata":{"finalizers":["b/x"]}}`,
+		},
+		"the mark of adoption": {
+			live:     `{"metadata":{"annotations":{"work.open-cluster-management.io/adopted":"true","old":"1"}}}`,
+			manifest: `{}`,
+			mine:     `{"f:metadata":{"f:annotations":{".":{},"f:old":{},"f:work.open-cluster-management.io/adopted":{}}}}`,
+			want:     `{"metadata":{"annotations":{"work.open-cluster-management.io/adopted":"true"}}}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			live := content(t, test.live)
+			entries := []metav1.ManagedFieldsEntry{managed("work-agent", metav1.ManagedFieldsOperationApply, test.mine)}
+			if test.theirs != "" {
+				entries = append(entries, managed("other", metav1.ManagedFieldsOperationApply, test.theirs))
+			}
+			result := live.DeepCopy()
+			live.SetManagedFields(entries)
+			if err := DropOwned(result, live, content(t, test.manifest), ours, ours); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(content(t, test.want).Object, result.Object); diff != "" {
+				t.Errorf("DropOwned() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTakeOver(t *testing.T) {
+	entries := []metav1.ManagedFieldsEntry{
+		managed("work-agent", metav1.ManagedFieldsOperationApply, `{"f:data":{"f:a":{}}}`),
+		managed("work-agent", metav1.ManagedFieldsOperationUpdate, `{"f:data":{"f:b":{}}}`),
+		managed("work-agent-blue", metav1.ManagedFieldsOperationApply, `{"f:data":{"f:c":{}}}`),
+		managed("other", metav1.ManagedFieldsOperationApply, `{"f:data":{"f:d":{}}}`),
+	}
+	for manager, operation := range map[string]metav1.ManagedFieldsOperationType{
+		"work-agent": metav1.ManagedFieldsOperationApply, "work-agent-0123456789": metav1.ManagedFieldsOperationUpdate, "work-agent-green": metav1.ManagedFieldsOperationApply,
+	} {
+		object := &unstructured.Unstructured{Object: map[string]any{}}
+		object.SetManagedFields(entries)
+		if err := TakeOver(object, ours, manager, operation); err != nil {
+			t.Fatal(err)
+		}
+		want := []metav1.ManagedFieldsEntry{managed(manager, operation, `{"f:data":{"f:a":{},"f:b":{},"f:c":{}}}`), entries[3]}
+		if diff := cmp.Diff(want, object.GetManagedFields()); diff != "" {
+			t.Errorf("TakeOver(%s, %s) (-want +got):\n%s", manager, operation, diff)
+		}
+	}
+}
+
+// TestManagersAreRecorded checks that the record names the managers under which an object was
+// written before its strategy changed to CreateOnly or ReadOnly.
+func TestManagersAreRecorded(t *testing.T) {
+	it := &Item{Name: "a", Object: content(t, `{"data":{"a":"1"}}`)}
+	former := FieldSets{}
+	for _, step := range []struct {
+		strategy workv1.UpdateStrategyType
+		want     FieldSet
+	}{
+		{workv1.UpdateStrategyTypeReadOnly, nil},
+		{workv1.UpdateStrategyTypeServerSideApply, managedBy("work-agent")},
+		{workv1.UpdateStrategyTypeCreateOnly, managedBy("work-agent", "own")},
+		{workv1.UpdateStrategyTypeReadOnly, managedBy("work-agent", "own")},
+		{workv1.UpdateStrategyTypeUpdate, FieldSet{"data": {"a": nil}}},
+		{workv1.UpdateStrategyTypeReadOnly, managedBy("own")},
+	} {
+		it.Config.Strategy.Type = step.strategy
+		former = FieldSetsOf([]*Item{it}, "own", former)
+		if diff := cmp.Diff(step.want, former[it.ID().String()]); diff != "" {
+			t.Errorf("FieldSetsOf(%s) (-want +got):\n%s", step.strategy, diff)
+		}
+	}
+}
