@@ -157,6 +157,9 @@ func Convert_v1beta1_ClusterManagementAddOnSpec_To_addon_ClusterManagementAddOnS
 	if err := autoConvert_v1beta1_ClusterManagementAddOnSpec_To_addon_ClusterManagementAddOnSpec(in, out, s); err != nil {
 		return err
 	}
+	if in.DefaultConfigs != nil {
+		out.SupportedConfigs = make([]addon.ConfigMeta, 0, len(in.DefaultConfigs))
+	}
 	for _, config := range in.DefaultConfigs {
 		kind := addon.ConfigMeta{ConfigGroupResource: addon.ConfigGroupResource(config.ConfigGroupResource)}
 		// The validation rejects the reserved name with a namespace, which would be lost.
@@ -173,6 +176,9 @@ func Convert_v1beta1_ClusterManagementAddOnSpec_To_addon_ClusterManagementAddOnS
 func Convert_addon_ClusterManagementAddOnSpec_To_v1beta1_ClusterManagementAddOnSpec(in *addon.ClusterManagementAddOnSpec, out *ClusterManagementAddOnSpec, s conversion.Scope) error {
 	if err := autoConvert_addon_ClusterManagementAddOnSpec_To_v1beta1_ClusterManagementAddOnSpec(in, out, s); err != nil {
 		return err
+	}
+	if in.SupportedConfigs != nil {
+		out.DefaultConfigs = make([]AddOnConfig, 0, len(in.SupportedConfigs))
 	}
 	for _, kind := range in.SupportedConfigs {
 		config := AddOnConfig{ConfigGroupResource: ConfigGroupResource(kind.ConfigGroupResource), ConfigReferent: ConfigReferent{Name: NoDefaultConfigName}}

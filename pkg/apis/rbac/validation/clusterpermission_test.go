@@ -155,6 +155,10 @@ roleBindings: [{namespace: a, roleRef: {kind: Role}}]`,
 		"empty subject and subjects": {
 			spec: `clusterRoleBinding: {subject: {kind: "", name: ""}, subjects: [{kind: User, name: alice}]}`,
 		},
+		"incomplete subject and subjects": {
+			spec: `clusterRoleBinding: {subject: {apiGroup: rbac.authorization.k8s.io}, subjects: [{kind: User, name: alice}]}`,
+			want: []string{"spec.clusterRoleBinding.subject.kind: Required value", "spec.clusterRoleBinding.subject.name: Required value"},
+		},
 		"empty subject": {
 			spec: `clusterRoleBinding: {subject: {kind: "", name: ""}}`,
 			want: []string{"spec.clusterRoleBinding.subjects: Required value"},

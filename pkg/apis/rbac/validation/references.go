@@ -86,6 +86,11 @@ func validateSubjects(subject *rbacv1.Subject, subjects []rbacv1.Subject, fldPat
 		return validateSubject(used[0], fldPath.Child("subject"))
 	}
 	var errs field.ErrorList
+	if subject != nil && *subject != (rbacv1.Subject{}) {
+		// It is ignored, but stored, with these fields.
+		errs = append(errs, validate.Required(subject.Kind, fldPath.Child("subject", "kind"))...)
+		errs = append(errs, validate.Required(subject.Name, fldPath.Child("subject", "name"))...)
+	}
 	for i := range subjects {
 		errs = append(errs, validateSubject(subjects[i], fldPath.Child("subjects").Index(i))...)
 	}
