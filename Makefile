@@ -71,7 +71,7 @@ chromium: ## Install Chromium for the tests of the console, if it is missing
 	@hack/install-chromium.sh
 
 .PHONY: run
-run: export ALSO := ./hack/run
+run: export ALSO := ./hack/run ./examples/clusterclient
 run: programs ## Start a hub with CLUSTERS=2 managed clusters and show a session; ONCE=1 stops it afterwards; AWS=fake registers the last cluster by IAM roles
 	@CLUSTERS=$(CLUSTERS) ONCE=$(ONCE) AWS=$(AWS) GOGC=400 exec bin/run # most of the programs have just started
 

@@ -92,7 +92,7 @@ func useAccount(ctx context.Context, out io.Writer, cluster string) error {
 		step{line: as + "get configmaps --namespace default"},
 		step{comment: "and nothing else"},
 		step{line: as + "get secrets --namespace default", refusal: "Error from server (Forbidden)"},
-		step{comment: "a program that uses the account, also after the token is rotated"},
-		step{line: fmt.Sprintf("go run ./examples/clusterclient --cluster %s --account %s list configmaps --namespace default", cluster, exampleAccount)},
+		step{comment: "examples/clusterclient, a program that uses the account, also after the token is rotated"},
+		step{line: fmt.Sprintf("clusterclient --cluster %s --account %s list configmaps --namespace default", cluster, exampleAccount)},
 	)
 }

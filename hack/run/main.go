@@ -113,15 +113,25 @@ func run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, stop(fleet)) }()
 	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := start(startCtx, fleet, options); err != nil {
+	if err := start(startCtx, fleet); err != nil {
 		if ctx.Err() != nil {
 			return errors.New("interrupted during the start")
 		}
 		return err
 	}
+	shown := session(startCtx, fleet, options)
+	if ctx.Err() != nil {
+		return errors.New("interrupted during the session")
+	}
+	if err := os.WriteFile(readyFile, nil, 0o600); err != nil {
+		return err
+	}
 	fmt.Printf("==> ready after %.1fs\n", time.Since(begin).Seconds())
 	if once := os.Getenv("ONCE"); once != "" && once != "0" {
-		return nil
+		return shown
+	}
+	if shown != nil {
+		fmt.Printf("==> the session ended early, but the hub keeps running: %v\n", shown)
 	}
 
 	fmt.Printf("    in another terminal: cd %s && export PATH=$PWD/bin:$PATH KUBECONFIG=$PWD/%s\n", localhub.Root(), hubConfig)
@@ -162,8 +172,8 @@ func lock(ctx context.Context) (unlock func(), err error) {
 	return func() { _ = file.Close() }, nil
 }
 
-// start starts the fleet, shows that it works, and marks it ready.
-func start(ctx context.Context, fleet *localhub.Fleet, options localhub.FleetOptions) error {
+// start starts the fleet.
+func start(ctx context.Context, fleet *localhub.Fleet) error {
 	if err := fleet.Hub.WriteAdminKubeconfig(hubConfig); err != nil {
 		return err
 	}
@@ -172,9 +182,11 @@ func start(ctx context.Context, fleet *localhub.Fleet, options localhub.FleetOpt
 			return err
 		}
 	}
-	if err := fleet.Start(ctx); err != nil {
-		return err
-	}
+	return fleet.Start(ctx)
+}
+
+// session shows that the fleet works.
+func session(ctx context.Context, fleet *localhub.Fleet, options localhub.FleetOptions) error {
 	fmt.Println()
 	fmt.Printf("$ export PATH=$PWD/bin:$PATH KUBECONFIG=%s\n", hubConfig)
 	if err := showRegistration(ctx); err != nil {
@@ -185,10 +197,7 @@ func start(ctx context.Context, fleet *localhub.Fleet, options localhub.FleetOpt
 			return err
 		}
 	}
-	if err := transcript(ctx, fleet); err != nil {
-		return err
-	}
-	return os.WriteFile(readyFile, nil, 0o600)
+	return transcript(ctx, fleet)
 }
 
 func stop(fleet *localhub.Fleet) error {

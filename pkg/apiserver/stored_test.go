@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"open-cluster-management.io/hub-apiserver/pkg/apis/literal"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
@@ -49,6 +50,9 @@ var fillers = map[reflect.Type]roundtrip.FillFunc{
 	},
 	reflect.TypeFor[*resource.Quantity](): func(_ string, i int, obj any) {
 		*obj.(*resource.Quantity) = *resource.NewQuantity(int64(i), resource.DecimalSI)
+	},
+	reflect.TypeFor[*map[string]literal.Quantity](): func(s string, _ int, obj any) {
+		*obj.(*map[string]literal.Quantity) = map[string]literal.Quantity{s + "Key": {JSON: `"0"`}}
 	},
 	reflect.TypeFor[*intstr.IntOrString](): func(s string, _ int, obj any) {
 		*obj.(*intstr.IntOrString) = intstr.FromString(s + "Value")

@@ -1,8 +1,9 @@
 package addon
 
 import (
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/literal"
 )
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
@@ -28,7 +29,7 @@ type AddOnDeploymentConfigSpec struct {
 // CustomizedVariable is a variable of the manifests of an add-on.
 type CustomizedVariable struct {
 	Name  string
-	Value string
+	Value *string
 }
 
 // NodePlacement selects the nodes of agents.
@@ -39,25 +40,25 @@ type NodePlacement struct {
 
 // Toleration selects taints that a Pod tolerates, as in the core API.
 type Toleration struct {
-	Key               string
-	Operator          string
-	Value             string
-	Effect            string
+	Key               *string
+	Operator          *string
+	Value             *string
+	Effect            *string
 	TolerationSeconds *int64
 }
 
 // ImageMirror replaces the registry of images.
 type ImageMirror struct {
 	Mirror string
-	Source string
+	Source *string
 }
 
 // ProxyConfig is the proxy of agents.
 type ProxyConfig struct {
-	HTTPProxy  string
-	HTTPSProxy string
+	HTTPProxy  *string
+	HTTPSProxy *string
 	CABundle   []byte
-	NoProxy    string
+	NoProxy    *string
 }
 
 // ContainerResourceRequirements specifies the resources of containers.
@@ -68,15 +69,15 @@ type ContainerResourceRequirements struct {
 
 // ResourceRequirements specifies the resources of a container, as in the core API.
 type ResourceRequirements struct {
-	Limits   map[string]resource.Quantity
-	Requests map[string]resource.Quantity
+	Limits   map[string]literal.Quantity
+	Requests map[string]literal.Quantity
 	Claims   []ResourceClaim
 }
 
 // ResourceClaim refers to a ResourceClaim of the Pod.
 type ResourceClaim struct {
 	Name    string
-	Request string
+	Request *string
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

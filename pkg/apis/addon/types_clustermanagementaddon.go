@@ -65,15 +65,15 @@ type RolloutStrategy struct {
 
 // RolloutConfig specifies when a rollout continues and when it fails.
 type RolloutConfig struct {
-	MinSuccessTime   metav1.Duration
-	ProgressDeadline string
-	MaxFailures      intstr.IntOrString
+	MinSuccessTime   *string
+	ProgressDeadline *string
+	MaxFailures      *intstr.IntOrString
 }
 
 // MandatoryDecisionGroup identifies a decision group of a Placement by name or index.
 type MandatoryDecisionGroup struct {
-	GroupName  string
-	GroupIndex int32
+	GroupName  *string
+	GroupIndex *int32
 }
 
 // MandatoryDecisionGroups lists groups that must succeed before all others.
@@ -90,7 +90,7 @@ type RolloutAll struct {
 type RolloutProgressive struct {
 	RolloutConfig
 	MandatoryDecisionGroups
-	MaxConcurrency intstr.IntOrString
+	MaxConcurrency *intstr.IntOrString
 }
 
 // RolloutProgressivePerGroup contains the settings of a rollout by decision groups.
@@ -150,13 +150,13 @@ type ConfigCoordinates struct {
 
 // ConfigGroupResource is a kind of configuration, identified by its group and resource.
 type ConfigGroupResource struct {
-	Group    string
+	Group    *string
 	Resource string
 }
 
 // ConfigReferent refers to a configuration by namespace and name.
 type ConfigReferent struct {
-	Namespace string
+	Namespace *string
 	Name      string
 }
 

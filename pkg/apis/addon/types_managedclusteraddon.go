@@ -24,6 +24,17 @@ type ManagedClusterAddOnSpec struct {
 type RegistrationConfig struct {
 	SignerName string
 	Subject    Subject
+	// Mismatch is set if the registration was written in v1beta1 with fields that contradict each other. Validation
+	// rejects it, so it is never stored.
+	Mismatch *RegistrationMismatch
+}
+
+// RegistrationMismatch contains the fields of v1beta1 that v1alpha1 cannot express.
+type RegistrationMismatch struct {
+	Type                     string
+	KubeClient, CustomSigner bool
+	// Driver is the driver, if another registration has another one.
+	Driver string
 }
 
 // Subject is the subject of a certificate.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,12 +51,21 @@ func TestEmptyFieldsAreKept(t *testing.T) {
 	}
 }
 
+// merged are the lists that kubectl and server-side apply compare element by element.
+var merged = []string{"placements", "taints", "customizedVariables", "resourceRequirements"}
+
 // added reports whether a field outside of lists was added by the server. kubectl ignores such
-// fields, but compares lists as a whole.
+// fields, but compares most lists as a whole.
 func added(path cmp.Path) bool {
+	list := ""
 	for _, step := range path {
-		if _, inList := step.(cmp.SliceIndex); inList {
-			return false
+		switch step := step.(type) {
+		case cmp.MapIndex:
+			list = step.Key().String()
+		case cmp.SliceIndex:
+			if !slices.Contains(merged, list) {
+				return false
+			}
 		}
 	}
 	entry, isField := path.Last().(cmp.MapIndex)

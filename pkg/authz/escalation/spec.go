@@ -159,9 +159,9 @@ func bindings(name string, spec *rbacv1alpha1.ClusterPermissionSpec) []binding {
 // has one empty subject. Otherwise it would equal a binding with only subjects that were
 // allowed before.
 func subjects(subject *rbacv1.Subject, more []rbacv1.Subject) []rbacv1.Subject {
-	given := more[:len(more):len(more)]
-	if subject != nil || len(more) == 0 {
-		given = append(given, ptr.Deref(subject, rbacv1.Subject{}))
+	given := rbacv1alpha1.BindingSubjects(subject, more)
+	if len(given) == 0 {
+		given = []rbacv1.Subject{{}}
 	}
 	same := make([]rbacv1.Subject, len(given))
 	for i, s := range given {

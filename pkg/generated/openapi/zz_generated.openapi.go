@@ -25,6 +25,7 @@ import (
 	v1beta2 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1beta2"
 	clusterviewv1 "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/v1"
 	clusterviewv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/v1alpha1"
+	literal "open-cluster-management.io/hub-apiserver/pkg/apis/literal"
 	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
 	proxyv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1alpha1"
 	proxyv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/proxy/v1beta1"
@@ -263,6 +264,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		clusterviewv1alpha1.UserPermission{}.OpenAPIModelName():                      schema_pkg_apis_clusterview_v1alpha1_UserPermission(ref),
 		clusterviewv1alpha1.UserPermissionList{}.OpenAPIModelName():                  schema_pkg_apis_clusterview_v1alpha1_UserPermissionList(ref),
 		clusterviewv1alpha1.UserPermissionStatus{}.OpenAPIModelName():                schema_pkg_apis_clusterview_v1alpha1_UserPermissionStatus(ref),
+		literal.Quantity{}.OpenAPIModelName():                                        schema_hub_apiserver_pkg_apis_literal_Quantity(ref),
 		migrationv1alpha1.Import{}.OpenAPIModelName():                                schema_pkg_apis_migration_v1alpha1_Import(ref),
 		migrationv1alpha1.ImportEpoch{}.OpenAPIModelName():                           schema_pkg_apis_migration_v1alpha1_ImportEpoch(ref),
 		migrationv1alpha1.ImportSpec{}.OpenAPIModelName():                            schema_pkg_apis_migration_v1alpha1_ImportSpec(ref),
@@ -5089,7 +5091,6 @@ func schema_pkg_apis_addon_v1alpha1_AddOnConfig(ref common.ReferenceCallback) co
 					"group": {
 						SchemaProps: spec.SchemaProps{
 							Description: "group is the API group of the configuration. It is empty for the core group.",
-							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -5230,7 +5231,9 @@ func schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigSpec(ref common.Referen
 								"x-kubernetes-list-map-keys": []interface{}{
 									"name",
 								},
-								"x-kubernetes-list-type": "map",
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "name",
+								"x-kubernetes-patch-strategy":  "merge",
 							},
 						},
 						SchemaProps: spec.SchemaProps{
@@ -5290,7 +5293,9 @@ func schema_pkg_apis_addon_v1alpha1_AddOnDeploymentConfigSpec(ref common.Referen
 								"x-kubernetes-list-map-keys": []interface{}{
 									"containerID",
 								},
-								"x-kubernetes-list-type": "map",
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "containerID",
+								"x-kubernetes-patch-strategy":  "merge",
 							},
 						},
 						SchemaProps: spec.SchemaProps{
@@ -5593,7 +5598,6 @@ func schema_pkg_apis_addon_v1alpha1_ConfigGroupResource(ref common.ReferenceCall
 					"group": {
 						SchemaProps: spec.SchemaProps{
 							Description: "group is the API group of the configuration. It is empty for the core group.",
-							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -5623,7 +5627,6 @@ func schema_pkg_apis_addon_v1alpha1_ConfigMeta(ref common.ReferenceCallback) com
 					"group": {
 						SchemaProps: spec.SchemaProps{
 							Description: "group is the API group of the configuration. It is empty for the core group.",
-							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -5661,7 +5664,6 @@ func schema_pkg_apis_addon_v1alpha1_ConfigReference(ref common.ReferenceCallback
 					"group": {
 						SchemaProps: spec.SchemaProps{
 							Description: "group is the API group of the configuration. It is empty for the core group.",
-							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -5832,14 +5834,13 @@ func schema_pkg_apis_addon_v1alpha1_CustomizedVariable(ref common.ReferenceCallb
 					},
 					"value": {
 						SchemaProps: spec.SchemaProps{
-							Description: "value is the value of the variable.",
-							Default:     "",
+							Description: "value is the value of the variable. If it is not set, the value is empty.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 				},
-				Required: []string{"name", "value"},
+				Required: []string{"name"},
 			},
 		},
 	}
@@ -5855,7 +5856,6 @@ func schema_pkg_apis_addon_v1alpha1_DefaultConfigReference(ref common.ReferenceC
 					"group": {
 						SchemaProps: spec.SchemaProps{
 							Description: "group is the API group of the configuration. It is empty for the core group.",
-							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -5922,7 +5922,6 @@ func schema_pkg_apis_addon_v1alpha1_ImageMirror(ref common.ReferenceCallback) co
 					"source": {
 						SchemaProps: spec.SchemaProps{
 							Description: "source is the registry to replace. If it is empty, all registries are replaced.",
-							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -5944,7 +5943,6 @@ func schema_pkg_apis_addon_v1alpha1_InstallConfigReference(ref common.ReferenceC
 					"group": {
 						SchemaProps: spec.SchemaProps{
 							Description: "group is the API group of the configuration. It is empty for the core group.",
-							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -6079,11 +6077,13 @@ func schema_pkg_apis_addon_v1alpha1_InstallStrategy(ref common.ReferenceCallback
 									"namespace",
 									"name",
 								},
-								"x-kubernetes-list-type": "map",
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "name",
+								"x-kubernetes-patch-strategy":  "merge",
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "placements lists the Placements that select the clusters. If several select a cluster, the last one applies.",
+							Description: "placements lists the Placements that select the clusters. If several select a cluster, the last one applies. Client-side apply identifies an entry by its name: use server-side apply for Placements of the same name in several namespaces.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -6753,7 +6753,7 @@ func schema_pkg_apis_addon_v1alpha1_ResourceRequirements(ref common.ReferenceCal
 								Allows: true,
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(resource.Quantity{}.OpenAPIModelName()),
+										Ref: ref(literal.Quantity{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -6767,7 +6767,7 @@ func schema_pkg_apis_addon_v1alpha1_ResourceRequirements(ref common.ReferenceCal
 								Allows: true,
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(resource.Quantity{}.OpenAPIModelName()),
+										Ref: ref(literal.Quantity{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -6798,7 +6798,7 @@ func schema_pkg_apis_addon_v1alpha1_ResourceRequirements(ref common.ReferenceCal
 			},
 		},
 		Dependencies: []string{
-			resource.Quantity{}.OpenAPIModelName(), addonv1alpha1.ResourceClaim{}.OpenAPIModelName()},
+			addonv1alpha1.ResourceClaim{}.OpenAPIModelName(), literal.Quantity{}.OpenAPIModelName()},
 	}
 }
 
@@ -6811,8 +6811,9 @@ func schema_pkg_apis_addon_v1alpha1_RolloutAll(ref common.ReferenceCallback) com
 				Properties: map[string]spec.Schema{
 					"minSuccessTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "minSuccessTime is the duration for which a cluster must be healthy before the rollout continues.",
-							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+							Description: "minSuccessTime is the duration for which a cluster must be healthy before the rollout continues, for example 5m.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"progressDeadline": {
@@ -6832,7 +6833,7 @@ func schema_pkg_apis_addon_v1alpha1_RolloutAll(ref common.ReferenceCallback) com
 			},
 		},
 		Dependencies: []string{
-			metav1.Duration{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName()},
+			intstr.IntOrString{}.OpenAPIModelName()},
 	}
 }
 
@@ -6845,8 +6846,9 @@ func schema_pkg_apis_addon_v1alpha1_RolloutConfig(ref common.ReferenceCallback) 
 				Properties: map[string]spec.Schema{
 					"minSuccessTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "minSuccessTime is the duration for which a cluster must be healthy before the rollout continues.",
-							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+							Description: "minSuccessTime is the duration for which a cluster must be healthy before the rollout continues, for example 5m.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"progressDeadline": {
@@ -6866,7 +6868,7 @@ func schema_pkg_apis_addon_v1alpha1_RolloutConfig(ref common.ReferenceCallback) 
 			},
 		},
 		Dependencies: []string{
-			metav1.Duration{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName()},
+			intstr.IntOrString{}.OpenAPIModelName()},
 	}
 }
 
@@ -6879,8 +6881,9 @@ func schema_pkg_apis_addon_v1alpha1_RolloutProgressive(ref common.ReferenceCallb
 				Properties: map[string]spec.Schema{
 					"minSuccessTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "minSuccessTime is the duration for which a cluster must be healthy before the rollout continues.",
-							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+							Description: "minSuccessTime is the duration for which a cluster must be healthy before the rollout continues, for example 5m.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"progressDeadline": {
@@ -6924,7 +6927,7 @@ func schema_pkg_apis_addon_v1alpha1_RolloutProgressive(ref common.ReferenceCallb
 			},
 		},
 		Dependencies: []string{
-			metav1.Duration{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName(), addonv1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName()},
+			intstr.IntOrString{}.OpenAPIModelName(), addonv1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName()},
 	}
 }
 
@@ -6937,8 +6940,9 @@ func schema_pkg_apis_addon_v1alpha1_RolloutProgressivePerGroup(ref common.Refere
 				Properties: map[string]spec.Schema{
 					"minSuccessTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "minSuccessTime is the duration for which a cluster must be healthy before the rollout continues.",
-							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+							Description: "minSuccessTime is the duration for which a cluster must be healthy before the rollout continues, for example 5m.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"progressDeadline": {
@@ -6976,7 +6980,7 @@ func schema_pkg_apis_addon_v1alpha1_RolloutProgressivePerGroup(ref common.Refere
 			},
 		},
 		Dependencies: []string{
-			metav1.Duration{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName(), addonv1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName()},
+			intstr.IntOrString{}.OpenAPIModelName(), addonv1alpha1.MandatoryDecisionGroup{}.OpenAPIModelName()},
 	}
 }
 
@@ -7140,7 +7144,6 @@ func schema_pkg_apis_addon_v1beta1_AddOnConfig(ref common.ReferenceCallback) com
 					"group": {
 						SchemaProps: spec.SchemaProps{
 							Description: "group is the API group of the configuration. It is empty for the core group.",
-							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -7281,7 +7284,9 @@ func schema_pkg_apis_addon_v1beta1_AddOnDeploymentConfigSpec(ref common.Referenc
 								"x-kubernetes-list-map-keys": []interface{}{
 									"name",
 								},
-								"x-kubernetes-list-type": "map",
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "name",
+								"x-kubernetes-patch-strategy":  "merge",
 							},
 						},
 						SchemaProps: spec.SchemaProps{
@@ -7341,7 +7346,9 @@ func schema_pkg_apis_addon_v1beta1_AddOnDeploymentConfigSpec(ref common.Referenc
 								"x-kubernetes-list-map-keys": []interface{}{
 									"containerID",
 								},
-								"x-kubernetes-list-type": "map",
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "containerID",
+								"x-kubernetes-patch-strategy":  "merge",
 							},
 						},
 						SchemaProps: spec.SchemaProps{
@@ -7644,7 +7651,6 @@ func schema_pkg_apis_addon_v1beta1_ConfigGroupResource(ref common.ReferenceCallb
 					"group": {
 						SchemaProps: spec.SchemaProps{
 							Description: "group is the API group of the configuration. It is empty for the core group.",
-							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -7674,7 +7680,6 @@ func schema_pkg_apis_addon_v1beta1_ConfigReference(ref common.ReferenceCallback)
 					"group": {
 						SchemaProps: spec.SchemaProps{
 							Description: "group is the API group of the configuration. It is empty for the core group.",
-							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -7861,14 +7866,13 @@ func schema_pkg_apis_addon_v1beta1_CustomizedVariable(ref common.ReferenceCallba
 					},
 					"value": {
 						SchemaProps: spec.SchemaProps{
-							Description: "value is the value of the variable.",
-							Default:     "",
+							Description: "value is the value of the variable. If it is not set, the value is empty.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 				},
-				Required: []string{"name", "value"},
+				Required: []string{"name"},
 			},
 		},
 	}
@@ -7884,7 +7888,6 @@ func schema_pkg_apis_addon_v1beta1_DefaultConfigReference(ref common.ReferenceCa
 					"group": {
 						SchemaProps: spec.SchemaProps{
 							Description: "group is the API group of the configuration. It is empty for the core group.",
-							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -7951,7 +7954,6 @@ func schema_pkg_apis_addon_v1beta1_ImageMirror(ref common.ReferenceCallback) com
 					"source": {
 						SchemaProps: spec.SchemaProps{
 							Description: "source is the registry to replace. If it is empty, all registries are replaced.",
-							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -7973,7 +7975,6 @@ func schema_pkg_apis_addon_v1beta1_InstallConfigReference(ref common.ReferenceCa
 					"group": {
 						SchemaProps: spec.SchemaProps{
 							Description: "group is the API group of the configuration. It is empty for the core group.",
-							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -8108,11 +8109,13 @@ func schema_pkg_apis_addon_v1beta1_InstallStrategy(ref common.ReferenceCallback)
 									"namespace",
 									"name",
 								},
-								"x-kubernetes-list-type": "map",
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "name",
+								"x-kubernetes-patch-strategy":  "merge",
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "placements lists the Placements that select the clusters. If several select a cluster, the last one applies.",
+							Description: "placements lists the Placements that select the clusters. If several select a cluster, the last one applies. Client-side apply identifies an entry by its name: use server-side apply for Placements of the same name in several namespaces.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -8836,7 +8839,7 @@ func schema_pkg_apis_addon_v1beta1_ResourceRequirements(ref common.ReferenceCall
 								Allows: true,
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(resource.Quantity{}.OpenAPIModelName()),
+										Ref: ref(literal.Quantity{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -8850,7 +8853,7 @@ func schema_pkg_apis_addon_v1beta1_ResourceRequirements(ref common.ReferenceCall
 								Allows: true,
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(resource.Quantity{}.OpenAPIModelName()),
+										Ref: ref(literal.Quantity{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -8881,7 +8884,7 @@ func schema_pkg_apis_addon_v1beta1_ResourceRequirements(ref common.ReferenceCall
 			},
 		},
 		Dependencies: []string{
-			resource.Quantity{}.OpenAPIModelName(), v1beta1.ResourceClaim{}.OpenAPIModelName()},
+			v1beta1.ResourceClaim{}.OpenAPIModelName(), literal.Quantity{}.OpenAPIModelName()},
 	}
 }
 
@@ -8894,8 +8897,9 @@ func schema_pkg_apis_addon_v1beta1_RolloutAll(ref common.ReferenceCallback) comm
 				Properties: map[string]spec.Schema{
 					"minSuccessTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "minSuccessTime is the duration for which a cluster must be healthy before the rollout continues.",
-							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+							Description: "minSuccessTime is the duration for which a cluster must be healthy before the rollout continues, for example 5m.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"progressDeadline": {
@@ -8915,7 +8919,7 @@ func schema_pkg_apis_addon_v1beta1_RolloutAll(ref common.ReferenceCallback) comm
 			},
 		},
 		Dependencies: []string{
-			metav1.Duration{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName()},
+			intstr.IntOrString{}.OpenAPIModelName()},
 	}
 }
 
@@ -8928,8 +8932,9 @@ func schema_pkg_apis_addon_v1beta1_RolloutConfig(ref common.ReferenceCallback) c
 				Properties: map[string]spec.Schema{
 					"minSuccessTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "minSuccessTime is the duration for which a cluster must be healthy before the rollout continues.",
-							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+							Description: "minSuccessTime is the duration for which a cluster must be healthy before the rollout continues, for example 5m.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"progressDeadline": {
@@ -8949,7 +8954,7 @@ func schema_pkg_apis_addon_v1beta1_RolloutConfig(ref common.ReferenceCallback) c
 			},
 		},
 		Dependencies: []string{
-			metav1.Duration{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName()},
+			intstr.IntOrString{}.OpenAPIModelName()},
 	}
 }
 
@@ -8962,8 +8967,9 @@ func schema_pkg_apis_addon_v1beta1_RolloutProgressive(ref common.ReferenceCallba
 				Properties: map[string]spec.Schema{
 					"minSuccessTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "minSuccessTime is the duration for which a cluster must be healthy before the rollout continues.",
-							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+							Description: "minSuccessTime is the duration for which a cluster must be healthy before the rollout continues, for example 5m.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"progressDeadline": {
@@ -9007,7 +9013,7 @@ func schema_pkg_apis_addon_v1beta1_RolloutProgressive(ref common.ReferenceCallba
 			},
 		},
 		Dependencies: []string{
-			metav1.Duration{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName(), v1beta1.MandatoryDecisionGroup{}.OpenAPIModelName()},
+			intstr.IntOrString{}.OpenAPIModelName(), v1beta1.MandatoryDecisionGroup{}.OpenAPIModelName()},
 	}
 }
 
@@ -9020,8 +9026,9 @@ func schema_pkg_apis_addon_v1beta1_RolloutProgressivePerGroup(ref common.Referen
 				Properties: map[string]spec.Schema{
 					"minSuccessTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "minSuccessTime is the duration for which a cluster must be healthy before the rollout continues.",
-							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+							Description: "minSuccessTime is the duration for which a cluster must be healthy before the rollout continues, for example 5m.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"progressDeadline": {
@@ -9059,7 +9066,7 @@ func schema_pkg_apis_addon_v1beta1_RolloutProgressivePerGroup(ref common.Referen
 			},
 		},
 		Dependencies: []string{
-			metav1.Duration{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName(), v1beta1.MandatoryDecisionGroup{}.OpenAPIModelName()},
+			intstr.IntOrString{}.OpenAPIModelName(), v1beta1.MandatoryDecisionGroup{}.OpenAPIModelName()},
 	}
 }
 
@@ -10212,11 +10219,17 @@ func schema_pkg_apis_cluster_v1_ManagedClusterSpec(ref common.ReferenceCallback)
 					"taints": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
-								"x-kubernetes-list-type": "atomic",
+								"x-kubernetes-list-map-keys": []interface{}{
+									"key",
+									"effect",
+								},
+								"x-kubernetes-list-type":       "map",
+								"x-kubernetes-patch-merge-key": "key",
+								"x-kubernetes-patch-strategy":  "merge",
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "taints keep workloads away from the cluster unless they tolerate them.",
+							Description: "taints keep workloads away from the cluster unless they tolerate them. Client-side apply identifies a taint by its key: use server-side apply for taints of the same key with several effects.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -11323,6 +11336,18 @@ func schema_pkg_apis_clusterview_v1alpha1_UserPermissionStatus(ref common.Refere
 	}
 }
 
+func schema_hub_apiserver_pkg_apis_literal_Quantity(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Quantity is a quantity as a text or a number.",
+				Type:        literal.Quantity{}.OpenAPISchemaType(),
+				Format:      literal.Quantity{}.OpenAPISchemaFormat(),
+			},
+		},
+	}
+}
+
 func schema_pkg_apis_migration_v1alpha1_Import(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -12139,7 +12164,7 @@ func schema_pkg_apis_rbac_v1alpha1_ClusterRoleBinding(ref common.ReferenceCallba
 					},
 					"subject": {
 						SchemaProps: spec.SchemaProps{
-							Description: "subject is the subject to bind the role to. Set either subject or subjects. If both are set, subject must be one of subjects.",
+							Description: "subject is the subject to bind the role to. It is ignored if subjects is not empty.",
 							Ref:         ref(v1.Subject{}.OpenAPIModelName()),
 						},
 					},
@@ -12550,7 +12575,7 @@ func schema_pkg_apis_rbac_v1alpha1_RoleBinding(ref common.ReferenceCallback) com
 					},
 					"subject": {
 						SchemaProps: spec.SchemaProps{
-							Description: "subject is the subject to bind the role to. Set either subject or subjects. If both are set, subject must be one of subjects.",
+							Description: "subject is the subject to bind the role to. It is ignored if subjects is not empty.",
 							Ref:         ref(v1.Subject{}.OpenAPIModelName()),
 						},
 					},
@@ -15936,8 +15961,7 @@ func schema_pkg_apis_work_v1_ConditionRule(ref common.ReferenceCallback) common.
 				Properties: map[string]spec.Schema{
 					"condition": {
 						SchemaProps: spec.SchemaProps{
-							Description: "condition is the type of the condition to set, for example Complete. It is required if type is CEL.",
-							Default:     "",
+							Description: "condition is the type of the condition to set, for example Complete. It is required if type is CEL. Otherwise it defaults to Complete.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -15985,7 +16009,7 @@ func schema_pkg_apis_work_v1_ConditionRule(ref common.ReferenceCallback) common.
 						},
 					},
 				},
-				Required: []string{"condition", "type"},
+				Required: []string{"type"},
 			},
 		},
 	}
@@ -16237,7 +16261,6 @@ func schema_pkg_apis_work_v1_IgnoreField(ref common.ReferenceCallback) common.Op
 					"condition": {
 						SchemaProps: spec.SchemaProps{
 							Description: "condition is OnSpokePresent or OnSpokeChange. Defaults to OnSpokePresent.\n\nPossible enum values:\n - `\"OnSpokeChange\"` ignores changes of the fields on the managed cluster. A change of the fields in the manifest is applied.\n - `\"OnSpokePresent\"` ignores the fields if the object exists on the managed cluster. It is the default.",
-							Default:     "OnSpokePresent",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"OnSpokeChange", "OnSpokePresent"},
@@ -16454,14 +16477,11 @@ func schema_pkg_apis_work_v1_ManifestConfigOption(ref common.ReferenceCallback) 
 					"conditionRules": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
-								"x-kubernetes-list-map-keys": []interface{}{
-									"condition",
-								},
-								"x-kubernetes-list-type": "map",
+								"x-kubernetes-list-type": "atomic",
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditionRules derive conditions of the manifest from the applied object.",
+							Description: "conditionRules derive conditions of the manifest from the applied object. Each sets another condition.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -17042,7 +17062,6 @@ func schema_pkg_apis_work_v1_ServerSideApplyConfig(ref common.ReferenceCallback)
 					"fieldManager": {
 						SchemaProps: spec.SchemaProps{
 							Description: "fieldManager is the name of the field manager. It must start with work-agent. Defaults to work-agent.",
-							Default:     "work-agent",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -17050,10 +17069,7 @@ func schema_pkg_apis_work_v1_ServerSideApplyConfig(ref common.ReferenceCallback)
 					"ignoreFields": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
-								"x-kubernetes-list-map-keys": []interface{}{
-									"condition",
-								},
-								"x-kubernetes-list-type": "map",
+								"x-kubernetes-list-type": "atomic",
 							},
 						},
 						SchemaProps: spec.SchemaProps{
@@ -17121,8 +17137,8 @@ func schema_pkg_apis_work_v1_UpdateStrategy(ref common.ReferenceCallback) common
 				Properties: map[string]spec.Schema{
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "type is Update, CreateOnly, ServerSideApply or ReadOnly. Defaults to Update.\n\nPossible enum values:\n - `\"CreateOnly\"` creates the object and never updates it.\n - `\"ReadOnly\"` only observes the object and never writes it.\n - `\"ServerSideApply\"` applies the manifest with server-side apply.\n - `\"Update\"` creates the object and updates the fields that the manifest sets. It is the default.",
-							Default:     "Update",
+							Description: "type is Update, CreateOnly, ServerSideApply or ReadOnly. Without an updateStrategy, it is Update.\n\nPossible enum values:\n - `\"CreateOnly\"` creates the object and never updates it.\n - `\"ReadOnly\"` only observes the object and never writes it.\n - `\"ServerSideApply\"` applies the manifest with server-side apply.\n - `\"Update\"` creates the object and updates the fields that the manifest sets. It is the default.",
+							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"CreateOnly", "ReadOnly", "ServerSideApply", "Update"},
@@ -17135,6 +17151,7 @@ func schema_pkg_apis_work_v1_UpdateStrategy(ref common.ReferenceCallback) common
 						},
 					},
 				},
+				Required: []string{"type"},
 			},
 		},
 		Dependencies: []string{

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,7 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -58,6 +61,9 @@ type Strategy[T runtime.Object] struct {
 	Validate             func(obj T) field.ErrorList
 	ValidateUpdate       func(obj, old T) field.ErrorList
 	ValidateStatusUpdate func(obj, old T) field.ErrorList
+
+	// Words translates the path of an error into the words of a version that names the field differently.
+	Words map[schema.GroupVersion]*strings.Replacer
 
 	// Warnings returns the parts of a valid object that are likely mistakes.
 	Warnings func(obj T) []string
@@ -250,25 +256,44 @@ func kept(values, old map[string]string, keys []string) map[string]string {
 	return values
 }
 
-func (m *mainStrategy[T]) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
+func (m *mainStrategy[T]) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	// The errors of an object that is too large would be too large as well.
 	if errs := m.resource.Limits.Check(m.resource.Name, m.s.parts(obj), nil); len(errs) > 0 {
 		return errs
 	}
-	return first(m.s.Validate(obj.(T)))
+	return m.s.inWords(ctx, m.s.Validate(obj.(T)))
 }
 
 // ValidateUpdate does not check the limits of objects, because countUpdate does.
-func (m *mainStrategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+func (m *mainStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	if m.s.ValidateUpdate == nil {
-		return first(m.s.Validate(obj.(T)))
+		return m.s.inWords(ctx, m.s.Validate(obj.(T)))
 	}
-	return first(m.s.ValidateUpdate(obj.(T), old.(T)))
+	return m.s.inWords(ctx, m.s.ValidateUpdate(obj.(T), old.(T)))
 }
 
 // maxErrors limits the errors of one response: the time to write them is quadratic in their
 // number.
 const maxErrors = 100
+
+// RequestVersion returns the version of the API in which a request writes an object.
+func RequestVersion(ctx context.Context) schema.GroupVersion {
+	info, _ := request.RequestInfoFrom(ctx)
+	if info == nil {
+		return schema.GroupVersion{}
+	}
+	return schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
+}
+
+// inWords returns the first errors, in the words of the version of the request.
+func (s *Strategy[T]) inWords(ctx context.Context, errs field.ErrorList) field.ErrorList {
+	if words := s.Words[RequestVersion(ctx)]; words != nil {
+		for _, err := range errs {
+			err.Field = words.Replace(err.Field)
+		}
+	}
+	return first(errs)
+}
 
 // first returns the first maxErrors errors and, if there are more, an error with their number.
 func first(errs field.ErrorList) field.ErrorList {
@@ -335,11 +360,11 @@ func (s *statusStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runti
 	}
 }
 
-func (s *statusStrategy[T]) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
+func (s *statusStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	if s.s.ValidateStatusUpdate == nil {
 		return nil
 	}
-	return first(s.s.ValidateStatusUpdate(obj.(T), old.(T)))
+	return s.s.inWords(ctx, s.s.ValidateStatusUpdate(obj.(T), old.(T)))
 }
 
 func (s *statusStrategy[T]) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {

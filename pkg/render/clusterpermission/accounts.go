@@ -41,10 +41,7 @@ type Accounts map[string]*authenticationv1beta1.ManagedServiceAccount
 func AccountNames(cp *v1alpha1.ClusterPermission) []string {
 	var names []string
 	add := func(subject *rbacv1.Subject, subjects []rbacv1.Subject) {
-		if subject != nil && isAccount(*subject) {
-			names = append(names, subject.Name)
-		}
-		for _, s := range subjects {
+		for _, s := range v1alpha1.BindingSubjects(subject, subjects) {
 			if isAccount(s) {
 				names = append(names, s.Name)
 			}

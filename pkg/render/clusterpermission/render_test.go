@@ -280,11 +280,9 @@ func TestErrors(t *testing.T) {
 			spec: v1alpha1.ClusterPermissionSpec{RoleBindings: with(func(b *v1alpha1.RoleBinding) { b.Subject = nil })},
 			want: "spec.roleBindings[0].subjects: Required",
 		},
-		"subject in addition to subjects": {
-			spec: v1alpha1.ClusterPermissionSpec{RoleBindings: with(func(b *v1alpha1.RoleBinding) {
-				b.Subjects = []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "bob"}}
-			})},
-			want: "spec.roleBindings[0].subject: Forbidden",
+		"empty subject": {
+			spec: v1alpha1.ClusterPermissionSpec{RoleBindings: with(func(b *v1alpha1.RoleBinding) { b.Subject = &rbacv1.Subject{} })},
+			want: "spec.roleBindings[0].subjects: Required",
 		},
 		"duplicate": {
 			spec: v1alpha1.ClusterPermissionSpec{RoleBindings: &[]v1alpha1.RoleBinding{binding, binding}},

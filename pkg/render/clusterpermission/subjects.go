@@ -3,6 +3,8 @@ package clusterpermission
 import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 )
 
 type placedSubject struct {
@@ -42,19 +44,16 @@ func (r *renderer) subjects(single *rbacv1.Subject, several []rbacv1.Subject, fl
 	return delivered
 }
 
-// listSubjects returns the subjects of the fields subject and subjects, one of which may be in both.
+// listSubjects returns the subjects of a binding with the paths of their fields.
 func (r *renderer) listSubjects(single *rbacv1.Subject, several []rbacv1.Subject, fldPath *field.Path) []placedSubject {
-	listed := make([]placedSubject, 0, len(several)+1)
-	repeated := false
-	for i, s := range several {
-		listed = append(listed, placedSubject{s, fldPath.Child("subjects").Index(i)})
-		repeated = repeated || single != nil && newSubject(s) == newSubject(*single)
-	}
-	if single != nil && !repeated {
-		if len(listed) > 0 {
-			r.errs = append(r.errs, field.Forbidden(fldPath.Child("subject"), "must be one of subjects if both are set"))
+	subjects := v1alpha1.BindingSubjects(single, several)
+	listed := make([]placedSubject, 0, len(subjects))
+	for i, s := range subjects {
+		path := fldPath.Child("subject")
+		if len(several) > 0 {
+			path = fldPath.Child("subjects").Index(i)
 		}
-		listed = append(listed, placedSubject{*single, fldPath.Child("subject")})
+		listed = append(listed, placedSubject{s, path})
 	}
 	if len(listed) == 0 {
 		r.errs = append(r.errs, field.Required(fldPath.Child("subjects"), "at least one of subject and subjects must be set"))

@@ -2,11 +2,14 @@
 package fuzzer
 
 import (
+	"strconv"
+
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/randfill"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/literal"
 )
 
 // Funcs returns the functions for fields with defaults and for fields that only one of the versions has.
@@ -23,6 +26,10 @@ var Funcs = func(serializer.CodecFactory) []any {
 				{SignerName: v1alpha1.KubeAPIServerClientSigner, Subject: addon.Subject{User: c.String(0)}},
 				{SignerName: "example.com/addon", Subject: addon.Subject{User: c.String(0), OrganizationUnits: []string{c.String(0)}}},
 			}
+		},
+		func(config *addon.RegistrationConfig, c randfill.Continue) {
+			c.FillNoCustom(config)
+			config.Mismatch = nil
 		},
 		func(reference *addon.ConfigReference, c randfill.Continue) {
 			c.FillNoCustom(reference)
@@ -42,6 +49,9 @@ var Funcs = func(serializer.CodecFactory) []any {
 		func(strategy *addon.RolloutStrategy, c randfill.Continue) {
 			c.FillNoCustom(strategy)
 			strategy.Type = addon.RolloutTypeProgressive
+		},
+		func(quantity *literal.Quantity, c randfill.Continue) {
+			quantity.JSON = strconv.Itoa(c.Intn(1000)) + "000"
 		},
 		func(spec *addon.AddOnDeploymentConfigSpec, c randfill.Continue) {
 			c.FillNoCustom(spec)

@@ -1,8 +1,9 @@
 package v1alpha1
 
 import (
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/literal"
 )
 
 // +genclient
@@ -27,7 +28,9 @@ type AddOnDeploymentConfigSpec struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=name
-	CustomizedVariables []CustomizedVariable `json:"customizedVariables,omitempty"`
+	// +patchStrategy=merge
+	// +patchMergeKey=name
+	CustomizedVariables []CustomizedVariable `json:"customizedVariables,omitzero" patchStrategy:"merge" patchMergeKey:"name"`
 
 	// nodePlacement selects the nodes of the agents. If it is not set, the manager of the add-on selects them.
 	// +optional
@@ -36,7 +39,7 @@ type AddOnDeploymentConfigSpec struct {
 	// registries lists the registries that replace the registries of images.
 	// +optional
 	// +listType=atomic
-	Registries []ImageMirror `json:"registries,omitempty"`
+	Registries []ImageMirror `json:"registries,omitzero"`
 
 	// proxyConfig is the proxy of the agents.
 	// +optional
@@ -53,7 +56,9 @@ type AddOnDeploymentConfigSpec struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=containerID
-	ResourceRequirements []ContainerResourceRequirements `json:"resourceRequirements,omitempty"`
+	// +patchStrategy=merge
+	// +patchMergeKey=containerID
+	ResourceRequirements []ContainerResourceRequirements `json:"resourceRequirements,omitzero" patchStrategy:"merge" patchMergeKey:"containerID"`
 }
 
 // CustomizedVariable is a variable of the manifests of an add-on.
@@ -61,40 +66,41 @@ type CustomizedVariable struct {
 	// name is the name of the variable. It consists of letters, digits and underscores.
 	Name string `json:"name"`
 
-	// value is the value of the variable.
-	Value string `json:"value"`
+	// value is the value of the variable. If it is not set, the value is empty.
+	// +optional
+	Value *string `json:"value,omitempty"`
 }
 
 // NodePlacement selects the nodes of agents.
 type NodePlacement struct {
 	// nodeSelector contains the labels that the nodes must have. An empty selector selects all nodes.
 	// +optional
-	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	NodeSelector map[string]string `json:"nodeSelector,omitzero"`
 
 	// tolerations lists the taints that agents tolerate.
 	// +optional
 	// +listType=atomic
-	Tolerations []Toleration `json:"tolerations,omitempty"`
+	Tolerations []Toleration `json:"tolerations,omitzero"`
 }
 
 // Toleration selects taints that a Pod tolerates, as in the core API.
 type Toleration struct {
 	// key is the key of the taint. An empty key matches all taints.
 	// +optional
-	Key string `json:"key,omitempty"`
+	Key *string `json:"key,omitempty"`
 
 	// operator specifies how key and value are compared: Equal, Exists, Lt or Gt. Defaults to Equal.
 	// +optional
-	Operator string `json:"operator,omitempty"`
+	Operator *string `json:"operator,omitempty"`
 
 	// value is the value of the taint.
 	// +optional
-	Value string `json:"value,omitempty"`
+	Value *string `json:"value,omitempty"`
 
 	// effect is the effect of the taint: NoSchedule, PreferNoSchedule or NoExecute. An empty effect matches all
 	// effects.
 	// +optional
-	Effect string `json:"effect,omitempty"`
+	Effect *string `json:"effect,omitempty"`
 
 	// tolerationSeconds is the number of seconds for which the taint is tolerated. It may be set only if effect
 	// is NoExecute.
@@ -109,27 +115,27 @@ type ImageMirror struct {
 
 	// source is the registry to replace. If it is empty, all registries are replaced.
 	// +optional
-	Source string `json:"source"`
+	Source *string `json:"source,omitempty"`
 }
 
 // ProxyConfig is the proxy of agents.
 type ProxyConfig struct {
 	// httpProxy is the URL of the proxy for HTTP requests.
 	// +optional
-	HTTPProxy string `json:"httpProxy,omitempty"`
+	HTTPProxy *string `json:"httpProxy,omitempty"`
 
 	// httpsProxy is the URL of the proxy for HTTPS requests.
 	// +optional
-	HTTPSProxy string `json:"httpsProxy,omitempty"`
+	HTTPSProxy *string `json:"httpsProxy,omitempty"`
 
 	// caBundle is the PEM bundle that verifies the proxy.
 	// +optional
 	// +listType=atomic
-	CABundle []byte `json:"caBundle,omitempty"`
+	CABundle []byte `json:"caBundle,omitzero"`
 
 	// noProxy lists the hosts, IP addresses and CIDRs that are accessed without the proxy, separated by commas.
 	// +optional
-	NoProxy string `json:"noProxy,omitempty"`
+	NoProxy *string `json:"noProxy,omitempty"`
 }
 
 // ContainerResourceRequirements specifies the resources of containers.
@@ -146,17 +152,17 @@ type ContainerResourceRequirements struct {
 type ResourceRequirements struct {
 	// limits are the maximum resources of a container.
 	// +optional
-	Limits map[string]resource.Quantity `json:"limits,omitempty"`
+	Limits map[string]literal.Quantity `json:"limits,omitzero"`
 
 	// requests are the minimum resources of a container.
 	// +optional
-	Requests map[string]resource.Quantity `json:"requests,omitempty"`
+	Requests map[string]literal.Quantity `json:"requests,omitzero"`
 
 	// claims lists the ResourceClaims of a container.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
-	Claims []ResourceClaim `json:"claims,omitempty"`
+	Claims []ResourceClaim `json:"claims,omitzero"`
 }
 
 // ResourceClaim refers to a ResourceClaim of the Pod.
@@ -166,7 +172,7 @@ type ResourceClaim struct {
 
 	// request is the name of a request in the claim. If it is empty, all requests are used.
 	// +optional
-	Request string `json:"request,omitempty"`
+	Request *string `json:"request,omitempty"`
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

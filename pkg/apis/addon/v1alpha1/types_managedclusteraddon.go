@@ -55,7 +55,7 @@ type ManagedClusterAddOnSpec struct {
 	// kind in the ClusterManagementAddOn.
 	// +optional
 	// +listType=atomic
-	Configs []AddOnConfig `json:"configs,omitempty"`
+	Configs []AddOnConfig `json:"configs,omitzero"`
 }
 
 // RegistrationConfig specifies how the agent of an add-on registers with the hub. The registration agent

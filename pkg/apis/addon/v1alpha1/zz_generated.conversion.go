@@ -10,6 +10,7 @@ package v1alpha1
 import (
 	unsafe "unsafe"
 
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	conversion "k8s.io/apimachinery/pkg/conversion"
 	runtime "k8s.io/apimachinery/pkg/runtime"
 	addon "open-cluster-management.io/hub-apiserver/pkg/apis/addon"
@@ -367,11 +368,6 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
-	if err := s.AddGeneratedConversionFunc((*addon.RegistrationConfig)(nil), (*RegistrationConfig)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_addon_RegistrationConfig_To_v1alpha1_RegistrationConfig(a.(*addon.RegistrationConfig), b.(*RegistrationConfig), scope)
-	}); err != nil {
-		return err
-	}
 	if err := s.AddGeneratedConversionFunc((*ResourceClaim)(nil), (*addon.ResourceClaim)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_v1alpha1_ResourceClaim_To_addon_ResourceClaim(a.(*ResourceClaim), b.(*addon.ResourceClaim), scope)
 	}); err != nil {
@@ -459,6 +455,11 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}
 	if err := s.AddGeneratedConversionFunc((*addon.Toleration)(nil), (*Toleration)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_addon_Toleration_To_v1alpha1_Toleration(a.(*addon.Toleration), b.(*Toleration), scope)
+	}); err != nil {
+		return err
+	}
+	if err := s.AddConversionFunc((*addon.RegistrationConfig)(nil), (*RegistrationConfig)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_addon_RegistrationConfig_To_v1alpha1_RegistrationConfig(a.(*addon.RegistrationConfig), b.(*RegistrationConfig), scope)
 	}); err != nil {
 		return err
 	}
@@ -981,7 +982,17 @@ func Convert_addon_ManagedClusterAddOn_To_v1alpha1_ManagedClusterAddOn(in *addon
 
 func autoConvert_v1alpha1_ManagedClusterAddOnList_To_addon_ManagedClusterAddOnList(in *ManagedClusterAddOnList, out *addon.ManagedClusterAddOnList, s conversion.Scope) error {
 	out.ListMeta = in.ListMeta
-	out.Items = *(*[]addon.ManagedClusterAddOn)(unsafe.Pointer(&in.Items))
+	if in.Items != nil {
+		in, out := &in.Items, &out.Items
+		*out = make([]addon.ManagedClusterAddOn, len(*in))
+		for i := range *in {
+			if err := Convert_v1alpha1_ManagedClusterAddOn_To_addon_ManagedClusterAddOn(&(*in)[i], &(*out)[i], s); err != nil {
+				return err
+			}
+		}
+	} else {
+		out.Items = nil
+	}
 	return nil
 }
 
@@ -992,7 +1003,17 @@ func Convert_v1alpha1_ManagedClusterAddOnList_To_addon_ManagedClusterAddOnList(i
 
 func autoConvert_addon_ManagedClusterAddOnList_To_v1alpha1_ManagedClusterAddOnList(in *addon.ManagedClusterAddOnList, out *ManagedClusterAddOnList, s conversion.Scope) error {
 	out.ListMeta = in.ListMeta
-	out.Items = *(*[]ManagedClusterAddOn)(unsafe.Pointer(&in.Items))
+	if in.Items != nil {
+		in, out := &in.Items, &out.Items
+		*out = make([]ManagedClusterAddOn, len(*in))
+		for i := range *in {
+			if err := Convert_addon_ManagedClusterAddOn_To_v1alpha1_ManagedClusterAddOn(&(*in)[i], &(*out)[i], s); err != nil {
+				return err
+			}
+		}
+	} else {
+		out.Items = nil
+	}
 	return nil
 }
 
@@ -1022,7 +1043,32 @@ func Convert_addon_ManagedClusterAddOnSpec_To_v1alpha1_ManagedClusterAddOnSpec(i
 }
 
 func autoConvert_v1alpha1_ManagedClusterAddOnStatus_To_addon_ManagedClusterAddOnStatus(in *ManagedClusterAddOnStatus, out *addon.ManagedClusterAddOnStatus, s conversion.Scope) error {
-	*out = *(*addon.ManagedClusterAddOnStatus)(unsafe.Pointer(in))
+	out.Conditions = *(*[]v1.Condition)(unsafe.Pointer(&in.Conditions))
+	out.RelatedObjects = *(*[]addon.ObjectReference)(unsafe.Pointer(&in.RelatedObjects))
+	if err := Convert_v1alpha1_AddOnMeta_To_addon_AddOnMeta(&in.AddOnMeta, &out.AddOnMeta, s); err != nil {
+		return err
+	}
+	if err := Convert_v1alpha1_ConfigCoordinates_To_addon_ConfigCoordinates(&in.AddOnConfiguration, &out.AddOnConfiguration, s); err != nil {
+		return err
+	}
+	out.SupportedConfigs = *(*[]addon.ConfigGroupResource)(unsafe.Pointer(&in.SupportedConfigs))
+	out.ConfigReferences = *(*[]addon.ConfigReference)(unsafe.Pointer(&in.ConfigReferences))
+	out.Namespace = in.Namespace
+	if in.Registrations != nil {
+		in, out := &in.Registrations, &out.Registrations
+		*out = make([]addon.RegistrationConfig, len(*in))
+		for i := range *in {
+			if err := Convert_v1alpha1_RegistrationConfig_To_addon_RegistrationConfig(&(*in)[i], &(*out)[i], s); err != nil {
+				return err
+			}
+		}
+	} else {
+		out.Registrations = nil
+	}
+	if err := Convert_v1alpha1_HealthCheck_To_addon_HealthCheck(&in.HealthCheck, &out.HealthCheck, s); err != nil {
+		return err
+	}
+	out.KubeClientDriver = in.KubeClientDriver
 	return nil
 }
 
@@ -1032,7 +1078,32 @@ func Convert_v1alpha1_ManagedClusterAddOnStatus_To_addon_ManagedClusterAddOnStat
 }
 
 func autoConvert_addon_ManagedClusterAddOnStatus_To_v1alpha1_ManagedClusterAddOnStatus(in *addon.ManagedClusterAddOnStatus, out *ManagedClusterAddOnStatus, s conversion.Scope) error {
-	*out = *(*ManagedClusterAddOnStatus)(unsafe.Pointer(in))
+	out.Conditions = *(*[]v1.Condition)(unsafe.Pointer(&in.Conditions))
+	out.RelatedObjects = *(*[]ObjectReference)(unsafe.Pointer(&in.RelatedObjects))
+	if err := Convert_addon_AddOnMeta_To_v1alpha1_AddOnMeta(&in.AddOnMeta, &out.AddOnMeta, s); err != nil {
+		return err
+	}
+	if err := Convert_addon_ConfigCoordinates_To_v1alpha1_ConfigCoordinates(&in.AddOnConfiguration, &out.AddOnConfiguration, s); err != nil {
+		return err
+	}
+	out.SupportedConfigs = *(*[]ConfigGroupResource)(unsafe.Pointer(&in.SupportedConfigs))
+	out.ConfigReferences = *(*[]ConfigReference)(unsafe.Pointer(&in.ConfigReferences))
+	out.Namespace = in.Namespace
+	if in.Registrations != nil {
+		in, out := &in.Registrations, &out.Registrations
+		*out = make([]RegistrationConfig, len(*in))
+		for i := range *in {
+			if err := Convert_addon_RegistrationConfig_To_v1alpha1_RegistrationConfig(&(*in)[i], &(*out)[i], s); err != nil {
+				return err
+			}
+		}
+	} else {
+		out.Registrations = nil
+	}
+	if err := Convert_addon_HealthCheck_To_v1alpha1_HealthCheck(&in.HealthCheck, &out.HealthCheck, s); err != nil {
+		return err
+	}
+	out.KubeClientDriver = in.KubeClientDriver
 	return nil
 }
 
@@ -1162,10 +1233,10 @@ func Convert_addon_PlacementStrategy_To_v1alpha1_PlacementStrategy(in *addon.Pla
 }
 
 func autoConvert_v1alpha1_ProxyConfig_To_addon_ProxyConfig(in *ProxyConfig, out *addon.ProxyConfig, s conversion.Scope) error {
-	out.HTTPProxy = in.HTTPProxy
-	out.HTTPSProxy = in.HTTPSProxy
+	out.HTTPProxy = (*string)(unsafe.Pointer(in.HTTPProxy))
+	out.HTTPSProxy = (*string)(unsafe.Pointer(in.HTTPSProxy))
 	out.CABundle = *(*[]byte)(unsafe.Pointer(&in.CABundle))
-	out.NoProxy = in.NoProxy
+	out.NoProxy = (*string)(unsafe.Pointer(in.NoProxy))
 	return nil
 }
 
@@ -1175,10 +1246,10 @@ func Convert_v1alpha1_ProxyConfig_To_addon_ProxyConfig(in *ProxyConfig, out *add
 }
 
 func autoConvert_addon_ProxyConfig_To_v1alpha1_ProxyConfig(in *addon.ProxyConfig, out *ProxyConfig, s conversion.Scope) error {
-	out.HTTPProxy = in.HTTPProxy
-	out.HTTPSProxy = in.HTTPSProxy
+	out.HTTPProxy = (*string)(unsafe.Pointer(in.HTTPProxy))
+	out.HTTPSProxy = (*string)(unsafe.Pointer(in.HTTPSProxy))
 	out.CABundle = *(*[]byte)(unsafe.Pointer(&in.CABundle))
-	out.NoProxy = in.NoProxy
+	out.NoProxy = (*string)(unsafe.Pointer(in.NoProxy))
 	return nil
 }
 
@@ -1188,7 +1259,10 @@ func Convert_addon_ProxyConfig_To_v1alpha1_ProxyConfig(in *addon.ProxyConfig, ou
 }
 
 func autoConvert_v1alpha1_RegistrationConfig_To_addon_RegistrationConfig(in *RegistrationConfig, out *addon.RegistrationConfig, s conversion.Scope) error {
-	*out = *(*addon.RegistrationConfig)(unsafe.Pointer(in))
+	out.SignerName = in.SignerName
+	if err := Convert_v1alpha1_Subject_To_addon_Subject(&in.Subject, &out.Subject, s); err != nil {
+		return err
+	}
 	return nil
 }
 
@@ -1198,13 +1272,12 @@ func Convert_v1alpha1_RegistrationConfig_To_addon_RegistrationConfig(in *Registr
 }
 
 func autoConvert_addon_RegistrationConfig_To_v1alpha1_RegistrationConfig(in *addon.RegistrationConfig, out *RegistrationConfig, s conversion.Scope) error {
-	*out = *(*RegistrationConfig)(unsafe.Pointer(in))
+	out.SignerName = in.SignerName
+	if err := Convert_addon_Subject_To_v1alpha1_Subject(&in.Subject, &out.Subject, s); err != nil {
+		return err
+	}
+	// WARNING: in.Mismatch requires manual conversion: does not exist in peer-type
 	return nil
-}
-
-// Convert_addon_RegistrationConfig_To_v1alpha1_RegistrationConfig is an autogenerated conversion function.
-func Convert_addon_RegistrationConfig_To_v1alpha1_RegistrationConfig(in *addon.RegistrationConfig, out *RegistrationConfig, s conversion.Scope) error {
-	return autoConvert_addon_RegistrationConfig_To_v1alpha1_RegistrationConfig(in, out, s)
 }
 
 func autoConvert_v1alpha1_ResourceClaim_To_addon_ResourceClaim(in *ResourceClaim, out *addon.ResourceClaim, s conversion.Scope) error {

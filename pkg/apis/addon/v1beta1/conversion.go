@@ -54,16 +54,21 @@ func Convert_addon_ManagedClusterAddOnSpec_To_v1beta1_ManagedClusterAddOnSpec(in
 	return autoConvert_addon_ManagedClusterAddOnSpec_To_v1beta1_ManagedClusterAddOnSpec(in, out, s)
 }
 
-// Convert_v1beta1_ManagedClusterAddOnStatus_To_addon_ManagedClusterAddOnStatus uses the driver of the
-// first registration of type kubeClient, since the internal type has one driver.
+// Convert_v1beta1_ManagedClusterAddOnStatus_To_addon_ManagedClusterAddOnStatus uses the first driver of the
+// registrations of type kubeClient, since the internal type has one driver.
 func Convert_v1beta1_ManagedClusterAddOnStatus_To_addon_ManagedClusterAddOnStatus(in *ManagedClusterAddOnStatus, out *addon.ManagedClusterAddOnStatus, s conversion.Scope) error {
 	if err := autoConvert_v1beta1_ManagedClusterAddOnStatus_To_addon_ManagedClusterAddOnStatus(in, out, s); err != nil {
 		return err
 	}
-	for _, registration := range in.Registrations {
-		if registration.Type == KubeClient && registration.KubeClient != nil {
-			out.KubeClientDriver = registration.KubeClient.Driver
-			break
+	for i, registration := range in.Registrations {
+		if registration.Type != KubeClient || registration.KubeClient == nil || registration.KubeClient.Driver == "" {
+			continue
+		}
+		switch driver := registration.KubeClient.Driver; {
+		case out.KubeClientDriver == "":
+			out.KubeClientDriver = driver
+		case out.KubeClientDriver != driver && out.Registrations[i].Mismatch == nil:
+			out.Registrations[i].Mismatch = &addon.RegistrationMismatch{Type: string(KubeClient), Driver: driver}
 		}
 	}
 	return nil
@@ -83,8 +88,14 @@ func Convert_addon_ManagedClusterAddOnStatus_To_v1beta1_ManagedClusterAddOnStatu
 	return nil
 }
 
-// Convert_v1beta1_RegistrationConfig_To_addon_RegistrationConfig converts a type to its signer.
+// Convert_v1beta1_RegistrationConfig_To_addon_RegistrationConfig converts a type to its signer. It records fields that
+// do not belong to the type, and would be lost, for the validation.
 func Convert_v1beta1_RegistrationConfig_To_addon_RegistrationConfig(in *RegistrationConfig, out *addon.RegistrationConfig, s conversion.Scope) error {
+	client, signer := in.KubeClient != nil, in.CustomSigner != nil
+	if !(in.Type == KubeClient && !signer) &&
+		!(in.Type == CustomSigner && !client && signer && in.CustomSigner.SignerName != v1alpha1.KubeAPIServerClientSigner) {
+		out.Mismatch = &addon.RegistrationMismatch{Type: string(in.Type), KubeClient: client, CustomSigner: signer}
+	}
 	if in.Type == KubeClient {
 		out.SignerName = v1alpha1.KubeAPIServerClientSigner
 		if in.KubeClient != nil {
@@ -146,9 +157,13 @@ func Convert_v1beta1_ClusterManagementAddOnSpec_To_addon_ClusterManagementAddOnS
 	if err := autoConvert_v1beta1_ClusterManagementAddOnSpec_To_addon_ClusterManagementAddOnSpec(in, out, s); err != nil {
 		return err
 	}
+	if in.DefaultConfigs != nil {
+		out.SupportedConfigs = make([]addon.ConfigMeta, 0, len(in.DefaultConfigs))
+	}
 	for _, config := range in.DefaultConfigs {
 		kind := addon.ConfigMeta{ConfigGroupResource: addon.ConfigGroupResource(config.ConfigGroupResource)}
-		if config.Name != NoDefaultConfigName {
+		// The validation rejects the reserved name with a namespace, which would be lost.
+		if config.Name != NoDefaultConfigName || config.Namespace != nil {
 			kind.DefaultConfig = &addon.ConfigReferent{Namespace: config.Namespace, Name: config.Name}
 		}
 		out.SupportedConfigs = append(out.SupportedConfigs, kind)
@@ -161,6 +176,9 @@ func Convert_v1beta1_ClusterManagementAddOnSpec_To_addon_ClusterManagementAddOnS
 func Convert_addon_ClusterManagementAddOnSpec_To_v1beta1_ClusterManagementAddOnSpec(in *addon.ClusterManagementAddOnSpec, out *ClusterManagementAddOnSpec, s conversion.Scope) error {
 	if err := autoConvert_addon_ClusterManagementAddOnSpec_To_v1beta1_ClusterManagementAddOnSpec(in, out, s); err != nil {
 		return err
+	}
+	if in.SupportedConfigs != nil {
+		out.DefaultConfigs = make([]AddOnConfig, 0, len(in.SupportedConfigs))
 	}
 	for _, kind := range in.SupportedConfigs {
 		config := AddOnConfig{ConfigGroupResource: ConfigGroupResource(kind.ConfigGroupResource), ConfigReferent: ConfigReferent{Name: NoDefaultConfigName}}

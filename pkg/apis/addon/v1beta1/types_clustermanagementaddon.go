@@ -51,7 +51,7 @@ type ClusterManagementAddOnSpec struct {
 	// +listType=map
 	// +listMapKey=group
 	// +listMapKey=resource
-	DefaultConfigs []AddOnConfig `json:"defaultConfigs,omitempty"`
+	DefaultConfigs []AddOnConfig `json:"defaultConfigs,omitzero"`
 
 	// installStrategy selects the clusters to install the add-on on.
 	// +optional
@@ -68,12 +68,15 @@ type InstallStrategy struct {
 	Type string `json:"type,omitempty"`
 
 	// placements lists the Placements that select the clusters. If several select a cluster, the last one
-	// applies.
+	// applies. Client-side apply identifies an entry by its name: use server-side apply for Placements of the
+	// same name in several namespaces.
 	// +optional
 	// +listType=map
 	// +listMapKey=namespace
 	// +listMapKey=name
-	Placements []PlacementStrategy `json:"placements,omitempty"`
+	// +patchStrategy=merge
+	// +patchMergeKey=name
+	Placements []PlacementStrategy `json:"placements,omitzero" patchStrategy:"merge" patchMergeKey:"name"`
 }
 
 // PlacementRef refers to a Placement.
@@ -93,7 +96,7 @@ type PlacementStrategy struct {
 	// configs lists the configurations of the add-on on the clusters of this Placement.
 	// +optional
 	// +listType=atomic
-	Configs []AddOnConfig `json:"configs,omitempty"`
+	Configs []AddOnConfig `json:"configs,omitzero"`
 
 	// rolloutStrategy specifies how a change of a configuration is rolled out.
 	// +optional
@@ -135,29 +138,30 @@ type RolloutStrategy struct {
 
 // RolloutConfig specifies when a rollout continues and when it fails.
 type RolloutConfig struct {
-	// minSuccessTime is the duration for which a cluster must be healthy before the rollout continues.
+	// minSuccessTime is the duration for which a cluster must be healthy before the rollout continues, for
+	// example 5m.
 	// +optional
-	MinSuccessTime metav1.Duration `json:"minSuccessTime,omitempty"`
+	MinSuccessTime *string `json:"minSuccessTime,omitempty"`
 
 	// progressDeadline is the duration after which an unhealthy cluster has failed, for example 10m, or None
 	// for no deadline.
 	// +optional
-	ProgressDeadline string `json:"progressDeadline,omitempty"`
+	ProgressDeadline *string `json:"progressDeadline,omitempty"`
 
 	// maxFailures is the number or percentage of clusters that may fail before the rollout stops.
 	// +optional
-	MaxFailures intstr.IntOrString `json:"maxFailures,omitempty"`
+	MaxFailures *intstr.IntOrString `json:"maxFailures,omitempty"`
 }
 
 // MandatoryDecisionGroup identifies a decision group of a Placement by name or index.
 type MandatoryDecisionGroup struct {
 	// groupName is the name of the group.
 	// +optional
-	GroupName string `json:"groupName,omitempty"`
+	GroupName *string `json:"groupName,omitempty"`
 
 	// groupIndex is the index of the group.
 	// +optional
-	GroupIndex int32 `json:"groupIndex,omitempty"`
+	GroupIndex *int32 `json:"groupIndex,omitempty"`
 }
 
 // MandatoryDecisionGroups lists groups that must succeed before all others.
@@ -165,7 +169,7 @@ type MandatoryDecisionGroups struct {
 	// mandatoryDecisionGroups lists groups that must succeed before all others, in this order.
 	// +optional
 	// +listType=atomic
-	MandatoryDecisionGroups []MandatoryDecisionGroup `json:"mandatoryDecisionGroups,omitempty"`
+	MandatoryDecisionGroups []MandatoryDecisionGroup `json:"mandatoryDecisionGroups,omitzero"`
 }
 
 // RolloutAll contains the settings of a rollout to all clusters at once.
@@ -181,7 +185,7 @@ type RolloutProgressive struct {
 
 	// maxConcurrency is the number or percentage of clusters to change at a time.
 	// +optional
-	MaxConcurrency intstr.IntOrString `json:"maxConcurrency,omitempty"`
+	MaxConcurrency *intstr.IntOrString `json:"maxConcurrency,omitempty"`
 }
 
 // RolloutProgressivePerGroup contains the settings of a rollout by decision groups.
@@ -268,8 +272,7 @@ type ClusterManagementAddOnList struct {
 type ConfigGroupResource struct {
 	// group is the API group of the configuration. It is empty for the core group.
 	// +optional
-	// +default=""
-	Group string `json:"group"`
+	Group *string `json:"group,omitempty"`
 
 	// resource is the plural name of the resource of the configuration, for example addondeploymentconfigs.
 	Resource string `json:"resource"`
@@ -279,7 +282,7 @@ type ConfigGroupResource struct {
 type ConfigReferent struct {
 	// namespace is the namespace of the configuration. It is empty for a cluster-scoped configuration.
 	// +optional
-	Namespace string `json:"namespace,omitempty"`
+	Namespace *string `json:"namespace,omitempty"`
 
 	// name is the name of the configuration.
 	Name string `json:"name"`

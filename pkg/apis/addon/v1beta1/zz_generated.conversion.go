@@ -1187,10 +1187,10 @@ func Convert_addon_PlacementStrategy_To_v1beta1_PlacementStrategy(in *addon.Plac
 }
 
 func autoConvert_v1beta1_ProxyConfig_To_addon_ProxyConfig(in *ProxyConfig, out *addon.ProxyConfig, s conversion.Scope) error {
-	out.HTTPProxy = in.HTTPProxy
-	out.HTTPSProxy = in.HTTPSProxy
+	out.HTTPProxy = (*string)(unsafe.Pointer(in.HTTPProxy))
+	out.HTTPSProxy = (*string)(unsafe.Pointer(in.HTTPSProxy))
 	out.CABundle = *(*[]byte)(unsafe.Pointer(&in.CABundle))
-	out.NoProxy = in.NoProxy
+	out.NoProxy = (*string)(unsafe.Pointer(in.NoProxy))
 	return nil
 }
 
@@ -1200,10 +1200,10 @@ func Convert_v1beta1_ProxyConfig_To_addon_ProxyConfig(in *ProxyConfig, out *addo
 }
 
 func autoConvert_addon_ProxyConfig_To_v1beta1_ProxyConfig(in *addon.ProxyConfig, out *ProxyConfig, s conversion.Scope) error {
-	out.HTTPProxy = in.HTTPProxy
-	out.HTTPSProxy = in.HTTPSProxy
+	out.HTTPProxy = (*string)(unsafe.Pointer(in.HTTPProxy))
+	out.HTTPSProxy = (*string)(unsafe.Pointer(in.HTTPSProxy))
 	out.CABundle = *(*[]byte)(unsafe.Pointer(&in.CABundle))
-	out.NoProxy = in.NoProxy
+	out.NoProxy = (*string)(unsafe.Pointer(in.NoProxy))
 	return nil
 }
 
@@ -1222,6 +1222,7 @@ func autoConvert_v1beta1_RegistrationConfig_To_addon_RegistrationConfig(in *Regi
 func autoConvert_addon_RegistrationConfig_To_v1beta1_RegistrationConfig(in *addon.RegistrationConfig, out *RegistrationConfig, s conversion.Scope) error {
 	// WARNING: in.SignerName requires manual conversion: does not exist in peer-type
 	// WARNING: in.Subject requires manual conversion: does not exist in peer-type
+	// WARNING: in.Mismatch requires manual conversion: does not exist in peer-type
 	return nil
 }
 

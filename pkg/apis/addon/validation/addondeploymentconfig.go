@@ -7,6 +7,7 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
@@ -54,8 +55,8 @@ func validateDeploymentSpec(config *addon.AddOnDeploymentConfig) field.ErrorList
 		case !variablePattern.MatchString(variable.Name):
 			errs = append(errs, field.Invalid(name, variable.Name, "must consist of letters, digits and underscores, and must not start with a digit"))
 		}
-		if len(variable.Value) > maxVariableValue {
-			errs = append(errs, field.TooLong(variables.Index(i).Child("value"), variable.Value, maxVariableValue))
+		if value := ptr.Deref(variable.Value, ""); len(value) > maxVariableValue {
+			errs = append(errs, field.TooLong(variables.Index(i).Child("value"), value, maxVariableValue))
 		}
 	}
 	errs = append(errs, validateUnique(spec.CustomizedVariables,

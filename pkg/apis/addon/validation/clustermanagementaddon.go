@@ -1,16 +1,21 @@
 package validation
 
 import (
+	"fmt"
 	"regexp"
+	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/ratchet"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 )
@@ -40,6 +45,22 @@ func ValidateClusterManagementAddOnStatusUpdate(a, old *addon.ClusterManagementA
 	return ratchet.Update(a, old, validateManagementStatus, v1alpha1.Convert_addon_ClusterManagementAddOn_To_v1alpha1_ClusterManagementAddOn)
 }
 
+// WarningsForClusterManagementAddOn returns warnings about Placements that strategic merge patches, which identify
+// them by name, would confuse.
+func WarningsForClusterManagementAddOn(a *addon.ClusterManagementAddOn) []string {
+	var warnings []string
+	seen := map[string]bool{}
+	path := field.NewPath("spec", "installStrategy", "placements")
+	for i, placement := range a.Spec.InstallStrategy.Placements {
+		if seen[placement.Name] {
+			warnings = append(warnings, fmt.Sprintf("%s: another Placement has the same name; use kubectl apply --server-side, since client-side apply identifies entries by name",
+				path.Index(i).Child("name")))
+		}
+		seen[placement.Name] = true
+	}
+	return warnings
+}
+
 func validateManagementSpec(a *addon.ClusterManagementAddOn) field.ErrorList {
 	spec, path := &a.Spec, field.NewPath("spec")
 	var errs field.ErrorList
@@ -47,11 +68,11 @@ func validateManagementSpec(a *addon.ClusterManagementAddOn) field.ErrorList {
 		at := path.Child("supportedConfigs").Index(i)
 		errs = append(errs, validate.Required(kind.Resource, at.Child("resource"))...)
 		if kind.DefaultConfig != nil {
-			errs = append(errs, validate.Required(kind.DefaultConfig.Name, at.Child("defaultConfig", "name"))...)
+			errs = append(errs, validateDefaultConfig(kind.DefaultConfig, at.Child("defaultConfig"))...)
 		}
 	}
 	errs = append(errs, validateUnique(spec.SupportedConfigs,
-		func(kind addon.ConfigMeta) addon.ConfigGroupResource { return kind.ConfigGroupResource }, path.Child("supportedConfigs"))...)
+		func(kind addon.ConfigMeta) schema.GroupResource { return groupResource(kind.ConfigGroupResource) }, path.Child("supportedConfigs"))...)
 	path = path.Child("installStrategy")
 	errs = append(errs, validate.Supported(spec.InstallStrategy.Type, path.Child("type"),
 		v1alpha1.InstallStrategyManual, v1alpha1.InstallStrategyPlacements)...)
@@ -63,6 +84,13 @@ func validateManagementSpec(a *addon.ClusterManagementAddOn) field.ErrorList {
 	}
 	return append(errs, validateUnique(spec.InstallStrategy.Placements,
 		func(placement addon.PlacementStrategy) addon.PlacementRef { return placement.PlacementRef }, path)...)
+}
+
+func validateDefaultConfig(config *addon.ConfigReferent, path *field.Path) field.ErrorList {
+	if config.Name == v1beta1.NoDefaultConfigName {
+		return field.ErrorList{field.Invalid(path.Child("name"), config.Name, "is reserved for kinds of configurations without a default, which have no namespace")}
+	}
+	return validate.Required(config.Name, path.Child("name"))
 }
 
 func validatePlacement(placement addon.PlacementRef, path *field.Path) field.ErrorList {
@@ -89,15 +117,19 @@ func validateRollout(strategy *addon.RolloutStrategy, path *field.Path) field.Er
 
 func validateRolloutConfig(config *addon.RolloutConfig, path *field.Path) field.ErrorList {
 	errs := validatePortion(config.MaxFailures, path.Child("maxFailures"))
-	if config.ProgressDeadline != "" && !deadlinePattern.MatchString(config.ProgressDeadline) {
-		errs = append(errs, field.Invalid(path.Child("progressDeadline"), config.ProgressDeadline, "must be None or a duration such as 10m"))
+	if deadline := ptr.Deref(config.ProgressDeadline, ""); deadline != "" && !deadlinePattern.MatchString(deadline) {
+		errs = append(errs, field.Invalid(path.Child("progressDeadline"), deadline, "must be None or a duration such as 10m"))
+	}
+	if config.MinSuccessTime != nil {
+		if _, err := time.ParseDuration(*config.MinSuccessTime); err != nil {
+			errs = append(errs, field.Invalid(path.Child("minSuccessTime"), *config.MinSuccessTime, "must be a duration such as 5m"))
+		}
 	}
 	return errs
 }
 
-func validatePortion(portion intstr.IntOrString, path *field.Path) field.ErrorList {
-	// The conversion from JSON turns a missing field into an empty string.
-	if portion == intstr.FromString("") || portionPattern.MatchString(portion.String()) {
+func validatePortion(portion *intstr.IntOrString, path *field.Path) field.ErrorList {
+	if portion == nil || *portion == intstr.FromString("") || portionPattern.MatchString(portion.String()) {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(path, portion.String(), "must be an integer or a percentage such as 25%")}

@@ -5,7 +5,9 @@ import (
 	"regexp"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
@@ -30,6 +32,11 @@ func validateSpecHash(config *addon.ConfigSpecHash, path *field.Path) field.Erro
 		return nil
 	}
 	return validate.Required(config.Name, path.Child("name"))
+}
+
+// groupResource identifies a kind of configuration. A missing group is the core group.
+func groupResource(kind addon.ConfigGroupResource) schema.GroupResource {
+	return schema.GroupResource{Group: ptr.Deref(kind.Group, ""), Resource: kind.Resource}
 }
 
 // validateUnique returns an error for each element that has the same key as an earlier element.

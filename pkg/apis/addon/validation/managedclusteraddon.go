@@ -8,6 +8,7 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/addon/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/ratchet"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/validate"
 )
@@ -45,7 +46,7 @@ func validateAddOnStatus(a *addon.ManagedClusterAddOn) field.ErrorList {
 		errs = append(errs, validate.Required(kind.Resource, path.Child("supportedConfigs").Index(i).Child("resource"))...)
 	}
 	errs = append(errs, validateUnique(status.SupportedConfigs,
-		func(kind addon.ConfigGroupResource) addon.ConfigGroupResource { return kind }, path.Child("supportedConfigs"))...)
+		groupResource, path.Child("supportedConfigs"))...)
 	for i, reference := range status.ConfigReferences {
 		at := path.Child("configReferences").Index(i)
 		errs = append(errs, validate.Required(reference.Resource, at.Child("resource"))...)
@@ -58,12 +59,41 @@ func validateAddOnStatus(a *addon.ManagedClusterAddOn) field.ErrorList {
 		errs = append(errs, validate.Required(object.Name, at.Child("name"))...)
 	}
 	for i, registration := range status.Registrations {
-		errs = append(errs, validateSigner(registration.SignerName, path.Child("registrations").Index(i).Child("signerName"))...)
+		at := path.Child("registrations").Index(i)
+		if registration.Mismatch != nil {
+			errs = append(errs, validateMismatch(&registration, status.KubeClientDriver, at)...)
+			continue
+		}
+		errs = append(errs, validateSigner(registration.SignerName, at.Child("signerName"))...)
 	}
 	errs = append(errs, validateInstallNamespace(status.Namespace, path.Child("namespace"))...)
 	errs = append(errs, validateOptionalEnum(status.HealthCheck.Mode, path.Child("healthCheck", "mode"),
 		addon.HealthCheckLease, addon.HealthCheckCustomized)...)
 	return append(errs, validateOptionalEnum(status.KubeClientDriver, path.Child("kubeClientDriver"), "csr", "token")...)
+}
+
+// validateMismatch returns the errors of a registration that was written in v1beta1. Its fields exist only there.
+func validateMismatch(registration *addon.RegistrationConfig, driver string, path *field.Path) field.ErrorList {
+	m := registration.Mismatch
+	kubeClient, customSigner := string(v1beta1.KubeClient), string(v1beta1.CustomSigner)
+	errs := validate.Supported(m.Type, path.Child("type"), customSigner, kubeClient)
+	if len(errs) > 0 {
+		return errs
+	}
+	only := func(other string) string { return "may be set only if type is " + other }
+	switch {
+	case m.Driver != "":
+		errs = append(errs, field.Invalid(path.Child(kubeClient, "driver"), m.Driver, "must be the driver of the other registrations of this type, "+driver))
+	case m.Type == kubeClient:
+		errs = append(errs, field.Forbidden(path.Child(customSigner), only(customSigner)))
+	case m.KubeClient:
+		errs = append(errs, field.Forbidden(path.Child(kubeClient), only(kubeClient)))
+	case !m.CustomSigner:
+		errs = append(errs, field.Required(path.Child(customSigner), "must be set if type is "+customSigner))
+	default:
+		errs = append(errs, field.Invalid(path.Child(customSigner, "signerName"), registration.SignerName, "use type "+kubeClient))
+	}
+	return errs
 }
 
 func validateSigner(name string, path *field.Path) field.ErrorList {

@@ -2,7 +2,6 @@
 package fuzzer
 
 import (
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/randfill"
 
@@ -12,10 +11,6 @@ import (
 // Funcs returns the functions for types whose random values do not survive a round trip.
 var Funcs = func(serializer.CodecFactory) []any {
 	return []any{
-		func(subject *rbacv1.Subject, c randfill.Continue) {
-			c.FillNoCustom(subject)
-			subject.Kind = rbacv1.ServiceAccountKind
-		},
 		func(rotation *authentication.ManagedServiceAccountRotation, c randfill.Continue) {
 			c.FillNoCustom(rotation)
 			if rotation.Enabled == nil {

@@ -16,12 +16,6 @@ import (
 // All generated defaulters are covering - they call all nested defaulters.
 func RegisterDefaults(scheme *runtime.Scheme) error {
 	scheme.AddTypeDefaultingFunc(&ManagedServiceAccount{}, func(obj interface{}) { SetObjectDefaults_ManagedServiceAccount(obj.(*ManagedServiceAccount)) })
-	scheme.AddTypeDefaultingFunc(&ManagedServiceAccountBinding{}, func(obj interface{}) {
-		SetObjectDefaults_ManagedServiceAccountBinding(obj.(*ManagedServiceAccountBinding))
-	})
-	scheme.AddTypeDefaultingFunc(&ManagedServiceAccountBindingList{}, func(obj interface{}) {
-		SetObjectDefaults_ManagedServiceAccountBindingList(obj.(*ManagedServiceAccountBindingList))
-	})
 	scheme.AddTypeDefaultingFunc(&ManagedServiceAccountList{}, func(obj interface{}) { SetObjectDefaults_ManagedServiceAccountList(obj.(*ManagedServiceAccountList)) })
 	return nil
 }
@@ -33,17 +27,6 @@ func SetObjectDefaults_ManagedServiceAccount(in *ManagedServiceAccount) {
 	}
 	if in.Spec.Rotation.Validity == "" {
 		in.Spec.Rotation.Validity = "8640h0m0s"
-	}
-}
-
-func SetObjectDefaults_ManagedServiceAccountBinding(in *ManagedServiceAccountBinding) {
-	SetDefaults_ManagedServiceAccountBinding(in)
-}
-
-func SetObjectDefaults_ManagedServiceAccountBindingList(in *ManagedServiceAccountBindingList) {
-	for i := range in.Items {
-		a := &in.Items[i]
-		SetObjectDefaults_ManagedServiceAccountBinding(a)
 	}
 }
 

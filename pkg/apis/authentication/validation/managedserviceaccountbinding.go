@@ -78,7 +78,8 @@ func validateSubject(subject *rbacv1.Subject, path *field.Path) field.ErrorList 
 		errs = append(errs, validate.RequiredName(subject.Namespace, namespace, apivalidation.ValidateNamespaceName)...)
 		errs = append(errs, validate.RequiredName(subject.Name, name, apivalidation.ValidateServiceAccountName)...)
 	case rbacv1.UserKind, rbacv1.GroupKind:
-		if subject.APIGroup != rbacv1.GroupName {
+		// The default is not stored, so that a manifest without the group stays equal to the object.
+		if subject.APIGroup != "" && subject.APIGroup != rbacv1.GroupName {
 			errs = append(errs, field.NotSupported(apiGroup, subject.APIGroup, []string{rbacv1.GroupName}))
 		}
 		if subject.Namespace != "" {

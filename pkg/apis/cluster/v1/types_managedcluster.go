@@ -128,10 +128,15 @@ type ManagedClusterSpec struct {
 	// +default=60
 	LeaseDurationSeconds *int32 `json:"leaseDurationSeconds,omitempty"`
 
-	// taints keep workloads away from the cluster unless they tolerate them.
+	// taints keep workloads away from the cluster unless they tolerate them. Client-side apply identifies a taint
+	// by its key: use server-side apply for taints of the same key with several effects.
 	// +optional
-	// +listType=atomic
-	Taints []Taint `json:"taints,omitzero"`
+	// +listType=map
+	// +listMapKey=key
+	// +listMapKey=effect
+	// +patchStrategy=merge
+	// +patchMergeKey=key
+	Taints []Taint `json:"taints,omitzero" patchStrategy:"merge" patchMergeKey:"key"`
 }
 
 // ClientConfig is the address of an API server.

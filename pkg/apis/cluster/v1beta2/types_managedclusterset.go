@@ -59,7 +59,7 @@ type ManagedClusterSetSpec struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=name
-	ManagedNamespaces []ManagedNamespaceConfig `json:"managedNamespaces,omitempty"`
+	ManagedNamespaces []ManagedNamespaceConfig `json:"managedNamespaces,omitzero"`
 }
 
 // ManagedNamespaceConfig is a namespace on the clusters of a set.

@@ -123,8 +123,7 @@ type ClusterRoleBinding struct {
 	// +optional
 	RoleRef *rbacv1.RoleRef `json:"roleRef,omitempty"`
 
-	// subject is the subject to bind the role to. Set either subject or subjects. If both are set, subject must
-	// be one of subjects.
+	// subject is the subject to bind the role to. It is ignored if subjects is not empty.
 	// +optional
 	Subject *rbacv1.Subject `json:"subject,omitempty"`
 
@@ -173,8 +172,7 @@ type RoleBinding struct {
 	// roleRef refers to the Role or ClusterRole to bind.
 	RoleRef RoleRef `json:"roleRef"`
 
-	// subject is the subject to bind the role to. Set either subject or subjects. If both are set, subject must
-	// be one of subjects.
+	// subject is the subject to bind the role to. It is ignored if subjects is not empty.
 	// +optional
 	Subject *rbacv1.Subject `json:"subject,omitempty"`
 

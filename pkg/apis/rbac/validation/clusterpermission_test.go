@@ -150,8 +150,18 @@ roleBindings: [{namespace: a, roleRef: {kind: Role}}]`,
 			spec: `clusterRoleBinding: {subject: {kind: User, name: alice}, subjects: [{kind: Group, name: qa}, {kind: User, apiGroup: rbac.authorization.k8s.io, name: alice}]}`,
 		},
 		"subject is none of subjects": {
-			spec: `clusterRoleBinding: {subject: {kind: User, name: bob}, subjects: [{kind: User, name: alice}]}`,
-			want: []string{"spec.clusterRoleBinding.subject: Forbidden"},
+			spec: `clusterRoleBinding: {subject: {kind: Nonsense, name: bob}, subjects: [{kind: User, name: alice}]}`,
+		},
+		"empty subject and subjects": {
+			spec: `clusterRoleBinding: {subject: {kind: "", name: ""}, subjects: [{kind: User, name: alice}]}`,
+		},
+		"incomplete subject and subjects": {
+			spec: `clusterRoleBinding: {subject: {apiGroup: rbac.authorization.k8s.io}, subjects: [{kind: User, name: alice}]}`,
+			want: []string{"spec.clusterRoleBinding.subject.kind: Required value", "spec.clusterRoleBinding.subject.name: Required value"},
+		},
+		"empty subject": {
+			spec: `clusterRoleBinding: {subject: {kind: "", name: ""}}`,
+			want: []string{"spec.clusterRoleBinding.subjects: Required value"},
 		},
 		"kinds of subjects": {
 			spec: `
@@ -384,6 +394,15 @@ roleBindings: [{namespace: b, roleRef: {kind: Role}, subject: {kind: User, name:
 			spec: `
 clusterRoleBinding: {subject: {kind: User, name: alice}}
 roleRefs: [{kind: ClusterRole, name: p}]`,
+		},
+		"subject that is none of subjects": {
+			spec: `
+clusterRole: {rules: []}
+clusterRoleBinding: {subject: {kind: User, name: bob}, subjects: [{kind: User, name: alice}]}
+clusterRoleBindings:
+- {name: empty, subject: {kind: "", name: ""}, subjects: [{kind: User, name: alice}]}
+- {name: same, subject: {apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}, subjects: [{kind: User, name: alice}]}`,
+			want: []string{"spec.clusterRoleBinding.subject: ignored"},
 		},
 		"namespace of a ManagedServiceAccount": {
 			spec: `

@@ -78,19 +78,18 @@ func validateRoleGroup(group string, fldPath *field.Path) field.ErrorList {
 }
 
 func validateSubjects(subject *rbacv1.Subject, subjects []rbacv1.Subject, fldPath *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if subject == nil && len(subjects) == 0 {
-		return append(errs, field.Required(fldPath.Child("subjects"), "at least one of subject and subjects must be set"))
+	used := v1alpha1.BindingSubjects(subject, subjects)
+	switch {
+	case len(used) == 0:
+		return field.ErrorList{field.Required(fldPath.Child("subjects"), "at least one of subject and subjects must be set")}
+	case len(subjects) == 0:
+		return validateSubject(used[0], fldPath.Child("subject"))
 	}
-	if subject != nil {
-		repeated := contains(subjects, *subject)
-		if len(subjects) > 0 && !repeated {
-			errs = append(errs, field.Forbidden(fldPath.Child("subject"), "must be one of subjects if both are set"))
-		}
-		// The errors of a repeated subject are reported for its element of subjects.
-		if !repeated {
-			errs = append(errs, validateSubject(*subject, fldPath.Child("subject"))...)
-		}
+	var errs field.ErrorList
+	if subject != nil && *subject != (rbacv1.Subject{}) {
+		// It is ignored, but stored, with these fields.
+		errs = append(errs, validate.Required(subject.Kind, fldPath.Child("subject", "kind"))...)
+		errs = append(errs, validate.Required(subject.Name, fldPath.Child("subject", "name"))...)
 	}
 	for i := range subjects {
 		errs = append(errs, validateSubject(subjects[i], fldPath.Child("subjects").Index(i))...)

@@ -85,8 +85,12 @@ func warnSubjects(subject *rbacv1.Subject, subjects []rbacv1.Subject, fldPath *f
 				fldPath.Child("namespace"), v1alpha1.ManagedServiceAccountKind))
 		}
 	}
-	if subject != nil && !contains(subjects, *subject) {
+	switch {
+	case subject == nil:
+	case len(subjects) == 0:
 		warn(*subject, fldPath.Child("subject"))
+	case *subject != rbacv1.Subject{} && !contains(subjects, *subject):
+		warnings = append(warnings, fmt.Sprintf("%s: ignored, because subjects is set; add it to subjects to bind the role to it", fldPath.Child("subject")))
 	}
 	for i := range subjects {
 		warn(subjects[i], fldPath.Child("subjects").Index(i))

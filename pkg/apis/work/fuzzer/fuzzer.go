@@ -24,26 +24,10 @@ var Funcs = func(serializer.CodecFactory) []any {
 		// Decoding replaces an empty value by the default.
 		func(option *work.DeleteOption, c randfill.Continue) {
 			c.FillNoCustom(option)
-			setDefault(&option.PropagationPolicy, work.DeletePropagationPolicyTypeForeground)
+			if option.PropagationPolicy == "" {
+				option.PropagationPolicy = work.DeletePropagationPolicyTypeForeground
+			}
 		},
-		func(strategy *work.UpdateStrategy, c randfill.Continue) {
-			c.FillNoCustom(strategy)
-			setDefault(&strategy.Type, work.UpdateStrategyTypeUpdate)
-		},
-		func(config *work.ServerSideApplyConfig, c randfill.Continue) {
-			c.FillNoCustom(config)
-			setDefault(&config.FieldManager, workv1.DefaultFieldManager)
-		},
-		func(ignore *work.IgnoreField, c randfill.Continue) {
-			c.FillNoCustom(ignore)
-			setDefault(&ignore.Condition, work.IgnoreFieldsConditionOnSpokePresent)
-		},
-	}
-}
-
-func setDefault[T ~string](field *T, value T) {
-	if *field == "" {
-		*field = value
 	}
 }
 

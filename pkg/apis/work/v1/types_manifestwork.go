@@ -228,10 +228,9 @@ type ManifestConfigOption struct {
 	// +optional
 	UpdateStrategy *UpdateStrategy `json:"updateStrategy,omitempty"`
 
-	// conditionRules derive conditions of the manifest from the applied object.
+	// conditionRules derive conditions of the manifest from the applied object. Each sets another condition.
 	// +optional
-	// +listType=map
-	// +listMapKey=condition
+	// +listType=atomic
 	ConditionRules []ConditionRule `json:"conditionRules,omitzero"`
 }
 
@@ -301,10 +300,8 @@ const (
 
 // UpdateStrategy specifies how a manifest is applied.
 type UpdateStrategy struct {
-	// type is Update, CreateOnly, ServerSideApply or ReadOnly. Defaults to Update.
-	// +optional
-	// +default="Update"
-	Type UpdateStrategyType `json:"type,omitempty"`
+	// type is Update, CreateOnly, ServerSideApply or ReadOnly. Without an updateStrategy, it is Update.
+	Type UpdateStrategyType `json:"type"`
 
 	// serverSideApply contains the settings of server-side apply. It may be set only if type is
 	// ServerSideApply.
@@ -324,13 +321,11 @@ type ServerSideApplyConfig struct {
 
 	// fieldManager is the name of the field manager. It must start with work-agent. Defaults to work-agent.
 	// +optional
-	// +default="work-agent"
 	FieldManager string `json:"fieldManager,omitempty"`
 
 	// ignoreFields lists fields of the manifest that are not applied.
 	// +optional
-	// +listType=map
-	// +listMapKey=condition
+	// +listType=atomic
 	IgnoreFields []IgnoreField `json:"ignoreFields,omitzero"`
 }
 
@@ -351,7 +346,6 @@ const (
 type IgnoreField struct {
 	// condition is OnSpokePresent or OnSpokeChange. Defaults to OnSpokePresent.
 	// +optional
-	// +default="OnSpokePresent"
 	Condition IgnoreFieldsCondition `json:"condition,omitempty"`
 
 	// jsonPaths is a list of JSON paths of fields, for example .spec.replicas.
@@ -385,7 +379,9 @@ const (
 // ConditionRule derives a condition of a manifest from the applied object.
 type ConditionRule struct {
 	// condition is the type of the condition to set, for example Complete. It is required if type is CEL.
-	Condition string `json:"condition"`
+	// Otherwise it defaults to Complete.
+	// +optional
+	Condition string `json:"condition,omitempty"`
 
 	// type is WellKnownConditions or CEL.
 	Type ConditionRuleType `json:"type"`

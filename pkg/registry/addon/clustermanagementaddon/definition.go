@@ -2,6 +2,9 @@
 package clustermanagementaddon
 
 import (
+	"context"
+	"strings"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -26,9 +29,13 @@ func Definition() definition.Resource {
 		Strategy: &definition.Strategy[*addon.ClusterManagementAddOn]{
 			Spec:                 func(a *addon.ClusterManagementAddOn) any { return &a.Spec },
 			Status:               func(a *addon.ClusterManagementAddOn) any { return &a.Status },
+			PrepareForUpdate:     keepConfiguration,
 			Validate:             validation.ValidateClusterManagementAddOn,
 			ValidateUpdate:       validation.ValidateClusterManagementAddOnUpdate,
 			ValidateStatusUpdate: validation.ValidateClusterManagementAddOnStatusUpdate,
+			Words: map[schema.GroupVersion]*strings.Replacer{v1beta1.SchemeGroupVersion: strings.NewReplacer(
+				"spec.supportedConfigs", "spec.defaultConfigs", "].defaultConfig.", "].", "status.defaultconfigReferences", "status.defaultConfigReferences")},
+			Warnings: validation.WarningsForClusterManagementAddOn,
 		},
 		Columns: definition.Columns[*addon.ClusterManagementAddOn]{
 			{Name: "Display Name", Description: "Display name of the add-on.", Value: func(a *addon.ClusterManagementAddOn) any { return a.Spec.AddOnMeta.DisplayName }},
@@ -36,5 +43,12 @@ func Definition() definition.Resource {
 				return a.Spec.InstallStrategy.Type
 			}},
 		},
+	}
+}
+
+// keepConfiguration keeps the field that v1beta1 lacks in a write of that version, which would clear it.
+func keepConfiguration(ctx context.Context, a, old *addon.ClusterManagementAddOn) {
+	if definition.RequestVersion(ctx) == v1beta1.SchemeGroupVersion {
+		a.Spec.AddOnConfiguration = old.Spec.AddOnConfiguration
 	}
 }

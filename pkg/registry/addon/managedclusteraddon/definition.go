@@ -3,7 +3,10 @@ package managedclusteraddon
 
 import (
 	"context"
+	"slices"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,13 +30,22 @@ func Definition() definition.Resource {
 		New:     func() runtime.Object { return &addon.ManagedClusterAddOn{} },
 		NewList: func() runtime.Object { return &addon.ManagedClusterAddOnList{} },
 		Strategy: &definition.Strategy[*addon.ManagedClusterAddOn]{
-			Spec:                 func(a *addon.ManagedClusterAddOn) any { return &a.Spec },
-			Status:               func(a *addon.ManagedClusterAddOn) any { return &a.Status },
-			PrepareForCreate:     func(_ context.Context, a *addon.ManagedClusterAddOn) { defaultNamespace(a) },
-			PrepareForUpdate:     func(_ context.Context, a, _ *addon.ManagedClusterAddOn) { defaultNamespace(a) },
+			Spec:             func(a *addon.ManagedClusterAddOn) any { return &a.Spec },
+			Status:           func(a *addon.ManagedClusterAddOn) any { return &a.Status },
+			PrepareForCreate: func(_ context.Context, a *addon.ManagedClusterAddOn) { defaultNamespace(a) },
+			PrepareForUpdate: func(_ context.Context, a, _ *addon.ManagedClusterAddOn) { defaultNamespace(a) },
+			PrepareForStatusUpdate: func(ctx context.Context, a, old *addon.ManagedClusterAddOn) {
+				if definition.RequestVersion(ctx) == v1beta1.SchemeGroupVersion {
+					keepAlphaStatus(&a.Status, &old.Status)
+				}
+			},
 			Validate:             validation.ValidateManagedClusterAddOn,
 			ValidateUpdate:       validation.ValidateManagedClusterAddOnUpdate,
 			ValidateStatusUpdate: validation.ValidateManagedClusterAddOnStatusUpdate,
+			Words: map[schema.GroupVersion]*strings.Replacer{v1beta1.SchemeGroupVersion: strings.NewReplacer(
+				"spec.installNamespace", "metadata.annotations["+v1beta1.InstallNamespaceAnnotation+"]",
+				"].signerName", "].customSigner.signerName",
+				"status.kubeClientDriver", "status.registrations[].kubeClient.driver")},
 		},
 		Quota:  quota.Limits{Objects: 500, Bytes: 16 << 20},
 		Limits: quota.ObjectLimits{SpecBytes: 64 << 10},
@@ -53,3 +65,36 @@ func defaultNamespace(a *addon.ManagedClusterAddOn) {
 }
 
 func conditions(a *addon.ManagedClusterAddOn) []metav1.Condition { return a.Status.Conditions }
+
+// keepAlphaStatus keeps the fields that v1beta1 lacks in a write of that version, which would clear them.
+func keepAlphaStatus(status, old *addon.ManagedClusterAddOnStatus) {
+	status.AddOnConfiguration = old.AddOnConfiguration
+	for i := range status.ConfigReferences {
+		// The conversion takes the deprecated name from desiredConfig, if that is set.
+		if reference := &status.ConfigReferences[i]; reference.DesiredConfig == nil {
+			same := slices.IndexFunc(old.ConfigReferences, func(o addon.ConfigReference) bool {
+				return o.DesiredConfig == nil && equality.Semantic.DeepEqual(o.ConfigGroupResource, reference.ConfigGroupResource)
+			})
+			if same >= 0 {
+				reference.ConfigReferent = old.ConfigReferences[same].ConfigReferent
+			}
+		}
+	}
+	client := false
+	for i := range status.Registrations {
+		registration := &status.Registrations[i]
+		if registration.SignerName != v1alpha1.KubeAPIServerClientSigner {
+			continue
+		}
+		client = true
+		same := slices.IndexFunc(old.Registrations, func(o addon.RegistrationConfig) bool {
+			return o.SignerName == registration.SignerName && o.Subject.User == registration.Subject.User && slices.Equal(o.Subject.Groups, registration.Subject.Groups)
+		})
+		if same >= 0 {
+			registration.Subject.OrganizationUnits = old.Registrations[same].Subject.OrganizationUnits
+		}
+	}
+	if !client {
+		status.KubeClientDriver = old.KubeClientDriver
+	}
+}

@@ -111,10 +111,7 @@ func subjects(c *rbac.ClusterPermission) any {
 	var shown []string
 	seen := map[string]bool{}
 	add := func(subject *rbacv1.Subject, more []rbacv1.Subject) {
-		if subject != nil {
-			more = append([]rbacv1.Subject{*subject}, more...)
-		}
-		for _, s := range more {
+		for _, s := range rbacv1alpha1.BindingSubjects(subject, more) {
 			name := s.Kind + "/" + s.Name
 			if s.Kind == rbacv1.ServiceAccountKind {
 				name = s.Kind + "/" + s.Namespace + ":" + s.Name

@@ -11,7 +11,7 @@ package v1alpha1
 type CustomizedVariableApplyConfiguration struct {
 	// name is the name of the variable. It consists of letters, digits and underscores.
 	Name *string `json:"name,omitempty"`
-	// value is the value of the variable.
+	// value is the value of the variable. If it is not set, the value is empty.
 	Value *string `json:"value,omitempty"`
 }
 

@@ -14,7 +14,8 @@ type InstallStrategyApplyConfiguration struct {
 	// Defaults to Manual.
 	Type *string `json:"type,omitempty"`
 	// placements lists the Placements that select the clusters. If several select a cluster, the last one
-	// applies.
+	// applies. Client-side apply identifies an entry by its name: use server-side apply for Placements of the
+	// same name in several namespaces.
 	Placements []PlacementStrategyApplyConfiguration `json:"placements,omitempty"`
 }
 

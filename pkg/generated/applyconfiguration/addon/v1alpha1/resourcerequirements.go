@@ -5,7 +5,7 @@
 package v1alpha1
 
 import (
-	resource "k8s.io/apimachinery/pkg/api/resource"
+	literal "open-cluster-management.io/hub-apiserver/pkg/apis/literal"
 )
 
 // ResourceRequirementsApplyConfiguration represents a declarative configuration of the ResourceRequirements type for use
@@ -14,9 +14,9 @@ import (
 // ResourceRequirements specifies the resources of a container, as in the core API.
 type ResourceRequirementsApplyConfiguration struct {
 	// limits are the maximum resources of a container.
-	Limits map[string]resource.Quantity `json:"limits,omitempty"`
+	Limits map[string]literal.Quantity `json:"limits,omitempty"`
 	// requests are the minimum resources of a container.
-	Requests map[string]resource.Quantity `json:"requests,omitempty"`
+	Requests map[string]literal.Quantity `json:"requests,omitempty"`
 	// claims lists the ResourceClaims of a container.
 	Claims []ResourceClaimApplyConfiguration `json:"claims,omitempty"`
 }
@@ -31,9 +31,9 @@ func ResourceRequirements() *ResourceRequirementsApplyConfiguration {
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, the entries provided by each call will be put on the Limits field,
 // overwriting an existing map entries in Limits field with the same key.
-func (b *ResourceRequirementsApplyConfiguration) WithLimits(entries map[string]resource.Quantity) *ResourceRequirementsApplyConfiguration {
+func (b *ResourceRequirementsApplyConfiguration) WithLimits(entries map[string]literal.Quantity) *ResourceRequirementsApplyConfiguration {
 	if b.Limits == nil && len(entries) > 0 {
-		b.Limits = make(map[string]resource.Quantity, len(entries))
+		b.Limits = make(map[string]literal.Quantity, len(entries))
 	}
 	for k, v := range entries {
 		b.Limits[k] = v
@@ -45,9 +45,9 @@ func (b *ResourceRequirementsApplyConfiguration) WithLimits(entries map[string]r
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, the entries provided by each call will be put on the Requests field,
 // overwriting an existing map entries in Requests field with the same key.
-func (b *ResourceRequirementsApplyConfiguration) WithRequests(entries map[string]resource.Quantity) *ResourceRequirementsApplyConfiguration {
+func (b *ResourceRequirementsApplyConfiguration) WithRequests(entries map[string]literal.Quantity) *ResourceRequirementsApplyConfiguration {
 	if b.Requests == nil && len(entries) > 0 {
-		b.Requests = make(map[string]resource.Quantity, len(entries))
+		b.Requests = make(map[string]literal.Quantity, len(entries))
 	}
 	for k, v := range entries {
 		b.Requests[k] = v

@@ -5,7 +5,6 @@
 package v1alpha1
 
 import (
-	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	intstr "k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -29,7 +28,7 @@ func RolloutProgressive() *RolloutProgressiveApplyConfiguration {
 // WithMinSuccessTime sets the MinSuccessTime field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the MinSuccessTime field is set to the value of the last call.
-func (b *RolloutProgressiveApplyConfiguration) WithMinSuccessTime(value v1.Duration) *RolloutProgressiveApplyConfiguration {
+func (b *RolloutProgressiveApplyConfiguration) WithMinSuccessTime(value string) *RolloutProgressiveApplyConfiguration {
 	b.RolloutConfigApplyConfiguration.MinSuccessTime = &value
 	return b
 }

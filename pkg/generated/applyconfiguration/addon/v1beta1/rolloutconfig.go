@@ -5,7 +5,6 @@
 package v1beta1
 
 import (
-	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	intstr "k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -14,8 +13,9 @@ import (
 //
 // RolloutConfig specifies when a rollout continues and when it fails.
 type RolloutConfigApplyConfiguration struct {
-	// minSuccessTime is the duration for which a cluster must be healthy before the rollout continues.
-	MinSuccessTime *v1.Duration `json:"minSuccessTime,omitempty"`
+	// minSuccessTime is the duration for which a cluster must be healthy before the rollout continues, for
+	// example 5m.
+	MinSuccessTime *string `json:"minSuccessTime,omitempty"`
 	// progressDeadline is the duration after which an unhealthy cluster has failed, for example 10m, or None
 	// for no deadline.
 	ProgressDeadline *string `json:"progressDeadline,omitempty"`
@@ -32,7 +32,7 @@ func RolloutConfig() *RolloutConfigApplyConfiguration {
 // WithMinSuccessTime sets the MinSuccessTime field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the MinSuccessTime field is set to the value of the last call.
-func (b *RolloutConfigApplyConfiguration) WithMinSuccessTime(value v1.Duration) *RolloutConfigApplyConfiguration {
+func (b *RolloutConfigApplyConfiguration) WithMinSuccessTime(value string) *RolloutConfigApplyConfiguration {
 	b.MinSuccessTime = &value
 	return b
 }

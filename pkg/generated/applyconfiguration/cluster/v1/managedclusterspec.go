@@ -18,7 +18,8 @@ type ManagedClusterSpecApplyConfiguration struct {
 	// leaseDurationSeconds is the duration of the lease of the cluster in seconds. If the agent does not renew
 	// the lease for five times this duration, the cluster is unavailable. Defaults to 60.
 	LeaseDurationSeconds *int32 `json:"leaseDurationSeconds,omitempty"`
-	// taints keep workloads away from the cluster unless they tolerate them.
+	// taints keep workloads away from the cluster unless they tolerate them. Client-side apply identifies a taint
+	// by its key: use server-side apply for taints of the same key with several effects.
 	Taints []TaintApplyConfiguration `json:"taints,omitempty"`
 }
 

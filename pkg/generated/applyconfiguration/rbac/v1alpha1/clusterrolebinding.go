@@ -19,8 +19,7 @@ type ClusterRoleBindingApplyConfiguration struct {
 	// roleRef refers to the ClusterRole to bind. It may exist on the managed cluster already. Defaults to the
 	// ClusterRole that the ClusterPermission defines.
 	RoleRef *v1.RoleRef `json:"roleRef,omitempty"`
-	// subject is the subject to bind the role to. Set either subject or subjects. If both are set, subject must
-	// be one of subjects.
+	// subject is the subject to bind the role to. It is ignored if subjects is not empty.
 	Subject *v1.Subject `json:"subject,omitempty"`
 	// subjects is the list of subjects to bind the role to. A subject of kind ManagedServiceAccount and
 	// apiGroup authentication.open-cluster-management.io refers to the ServiceAccount of that

@@ -25,8 +25,7 @@ type RoleBindingApplyConfiguration struct {
 	NamespaceSelector *v1.LabelSelectorApplyConfiguration `json:"namespaceSelector,omitempty"`
 	// roleRef refers to the Role or ClusterRole to bind.
 	RoleRef *RoleRefApplyConfiguration `json:"roleRef,omitempty"`
-	// subject is the subject to bind the role to. Set either subject or subjects. If both are set, subject must
-	// be one of subjects.
+	// subject is the subject to bind the role to. It is ignored if subjects is not empty.
 	Subject *rbacv1.Subject `json:"subject,omitempty"`
 	// subjects is the list of subjects to bind the role to. A subject of kind ManagedServiceAccount and
 	// apiGroup authentication.open-cluster-management.io refers to the ServiceAccount of that

@@ -14,6 +14,7 @@ import (
 // ConditionRule derives a condition of a manifest from the applied object.
 type ConditionRuleApplyConfiguration struct {
 	// condition is the type of the condition to set, for example Complete. It is required if type is CEL.
+	// Otherwise it defaults to Complete.
 	Condition *string `json:"condition,omitempty"`
 	// type is WellKnownConditions or CEL.
 	Type *workv1.ConditionRuleType `json:"type,omitempty"`

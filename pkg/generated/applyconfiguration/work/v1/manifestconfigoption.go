@@ -22,7 +22,7 @@ type ManifestConfigOptionApplyConfiguration struct {
 	FeedbackScrapeType *workv1.FeedbackScrapeType `json:"feedbackScrapeType,omitempty"`
 	// updateStrategy specifies how the manifest is applied.
 	UpdateStrategy *UpdateStrategyApplyConfiguration `json:"updateStrategy,omitempty"`
-	// conditionRules derive conditions of the manifest from the applied object.
+	// conditionRules derive conditions of the manifest from the applied object. Each sets another condition.
 	ConditionRules []ConditionRuleApplyConfiguration `json:"conditionRules,omitempty"`
 }
 

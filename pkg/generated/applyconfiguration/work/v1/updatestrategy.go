@@ -13,7 +13,7 @@ import (
 //
 // UpdateStrategy specifies how a manifest is applied.
 type UpdateStrategyApplyConfiguration struct {
-	// type is Update, CreateOnly, ServerSideApply or ReadOnly. Defaults to Update.
+	// type is Update, CreateOnly, ServerSideApply or ReadOnly. Without an updateStrategy, it is Update.
 	Type *workv1.UpdateStrategyType `json:"type,omitempty"`
 	// serverSideApply contains the settings of server-side apply. It may be set only if type is
 	// ServerSideApply.
