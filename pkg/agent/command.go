@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/keepalive"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
@@ -44,6 +45,7 @@ tokens on the hub, and reports the resources of the cluster for searches.`,
 				return err
 			}
 			applyMetrics(options.Metrics)
+			reconcile.IgnoreCanceled()
 			if err := keepalive.Use(); err != nil {
 				return err
 			}

@@ -228,8 +228,11 @@ func TestExecutorCreateLimitedByName(t *testing.T) {
 		message := s.said(s.refused(work.Name), 0)
 		s.untouched(position)
 		rules := rulesIn(s.t, message)
-		if len(rules) != 1 || len(rules[0].ResourceNames) > 0 || !slices.Equal(rules[0].Verbs, []string{"create"}) {
-			t.Errorf("rules in the message = %v, want only create without resourceNames: %s", rules, message)
+		if len(rules) != 2 || len(rules[0].ResourceNames) > 0 || !slices.Equal(rules[0].Verbs, []string{"create"}) {
+			t.Fatalf("rules in the message = %v, want only create without resourceNames, and the rule without effect: %s", rules, message)
+		}
+		if !slices.Equal(rules[1].ResourceNames, limited.ResourceNames) || !strings.Contains(message, "has no effect") {
+			t.Errorf("message = %q, want the rule with resourceNames that has no effect", message)
 		}
 		// Server-side apply creates with a PATCH, which contains the name.
 		apply.Name += "-apply"
@@ -239,7 +242,7 @@ func TestExecutorCreateLimitedByName(t *testing.T) {
 		s.gone(apply.Name)
 		s.none("object")
 
-		s.grant("missing", rules...)
+		s.grant("missing", rules[0])
 		s.reports(work.Name, metav1.ConditionTrue)
 		s.is("object", "first")
 	})

@@ -13,6 +13,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/options"
 	"open-cluster-management.io/hub-apiserver/pkg/keepalive"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
 
@@ -55,6 +56,7 @@ managed clusters, add-ons and fleet search.`,
 
 func run(ctx context.Context, o options.Completed) (err error) {
 	klog.FromContext(ctx).Info("Starting hub-apiserver", "version", version.Long())
+	reconcile.IgnoreCanceled()
 	if err := keepalive.Use(); err != nil {
 		return err
 	}
