@@ -15,11 +15,11 @@ import (
 // TestMessageKeepsReasons checks that a message that is too long loses values, not the reasons.
 func TestMessageKeepsReasons(t *testing.T) {
 	job := schema.GroupKind{Group: "batch", Kind: "Job"}
-	template := map[string]string{"labels": strings.Repeat(`"x"`, 5000)}
+	template := map[string]string{"labels": strings.Repeat(`"x"`, 1000)}
 	path := field.NewPath("spec")
 	invalid := func(errs ...*field.Error) error { return apierrors.NewInvalid(job, "run", errs) }
 	immutable := field.Invalid(path.Child("template"), template, "field is immutable")
-	many := make([]*field.Error, 500)
+	many := make([]*field.Error, 100)
 	var conflicts []metav1.StatusCause
 	for i := range many {
 		many[i] = field.Invalid(path.Child("template").Index(i), template, "must be short")
@@ -33,7 +33,7 @@ func TestMessageKeepsReasons(t *testing.T) {
 		"one cause":             {invalid(immutable), []string{`Job.batch "run" is invalid: spec.template: Invalid value: {"labels":`, "…", ": field is immutable"}},
 		"two causes":            {invalid(immutable, field.Required(path.Child("x"), "given always")), []string{"field is immutable; spec.x: Required value: given always"}},
 		"a value that is text":  {invalid(field.Invalid(path, strings.Repeat("a", 9000), "no name")), []string{`spec: Invalid value: "aaa`, ": no name"}},
-		"many causes":           {invalid(many...), []string{"spec.template[0]: Invalid value: ", "must be short", "; and 4"}},
+		"many causes":           {invalid(many...), []string{"spec.template[0]: Invalid value: ", "must be short", "; and "}},
 		"conflicts":             {apierrors.NewApplyConflict(conflicts, "Apply failed with 500 conflicts: "+strings.Repeat("- .data.0\n", 500)), []string{"Apply failed with 500 conflicts:", `.data.0: conflict with "other"`, "more"}},
 		"with a context":        {fmt.Errorf("create: %w", invalid(immutable)), []string{`create: Job.batch "run" is invalid: spec.template`, "field is immutable"}},
 		"no causes":             {apierrors.NewForbidden(schema.GroupResource{Resource: "jobs"}, "run", errors.New(strings.Repeat("x", 5000)+": not allowed")), []string{`jobs "run" is forbidden`, ": not allowed"}},
