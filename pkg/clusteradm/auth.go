@@ -398,28 +398,32 @@ func (a *asking) decisions(status *accessv1alpha1.FleetAccessReviewStatus) error
 	return err
 }
 
+// holdings shows what a subject holds. The names are those of the clusters on which it holds anything.
 func (a *asking) holdings(status *accessv1alpha1.FleetAccessReviewStatus) error {
-	w := printers.GetNewTabWriter(a.streams.Out)
-	if a.output == outputTable {
-		if err := row(w, "CLUSTER", "BINDING", "ROLE", "AS", "CLUSTERPERMISSION", "ESCALATIONS", "REASON"); err != nil {
-			return err
+	if a.output == outputName {
+		for i := range status.Clusters {
+			if len(status.Clusters[i].Holdings) == 0 {
+				continue
+			}
+			if _, err := fmt.Fprintln(a.streams.Out, printable(status.Clusters[i].Cluster)); err != nil {
+				return err
+			}
 		}
+		return nil
+	}
+	w := printers.GetNewTabWriter(a.streams.Out)
+	if err := row(w, "CLUSTER", "BINDING", "ROLE", "AS", "CLUSTERPERMISSION", "ESCALATIONS", "REASON"); err != nil {
+		return err
 	}
 	for i := range status.Clusters {
 		c := &status.Clusters[i]
-		if a.output == outputTable && c.Reason != "" {
+		if c.Reason != "" {
 			if err := row(w, c.Cluster, "", "", "", "", "", strings.TrimSpace(string(c.Decision)+" "+c.Reason)); err != nil {
 				return err
 			}
 		}
 		for j := range c.Holdings {
 			h := &c.Holdings[j]
-			if a.output == outputName {
-				if _, err := fmt.Fprintln(a.streams.Out, printable(c.Cluster+"/"+referenceText(h.Binding))); err != nil {
-					return err
-				}
-				continue
-			}
 			role := referenceText(h.Role)
 			if h.Missing {
 				role += " (missing)"

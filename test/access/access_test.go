@@ -146,6 +146,9 @@ func clusteradm(t *testing.T, reviewer, user *framework.Caller) {
 			}
 		}
 	}
+	if out := works(reviewer, "auth", "explain", "user", user.Name, "-o", "name"); out != framework.Cluster1+"\n" {
+		t.Errorf("explain as names = %q, want %s", out, framework.Cluster1)
+	}
 	if out, stderr, code := user.Clusteradm(t, "auth", "can-i", "delete", "secrets", "-A"); code != 1 || !strings.Contains(out, "Denied") || !strings.Contains(stderr, "no selected cluster") {
 		t.Errorf("can-i in all namespaces exits with %d, want 1 after Denied:\n%s%s", code, out, stderr)
 	}
