@@ -52,8 +52,9 @@ var droppedIfEmpty = regexp.MustCompile(strings.Join([]string{
 	`\.rolloutStrategy\.type$`,
 }, "|"))
 
-// complete matches objects of which validation requires all fields, although their OpenAPI definition does not.
-var complete = regexp.MustCompile(`^spec\.clusterRoleBindings\[\]\.roleRef$`)
+// complete matches objects of which validation requires all fields, although their OpenAPI definition does not, and
+// elements that server-side apply identifies by a key, which therefore is stored with its default.
+var complete = regexp.MustCompile(`^spec\.clusterRoleBindings\[\]\.roleRef$|\.ignoreFields\[\]$`)
 
 // listWalk writes the fields of the lists of a type, one at a time.
 type listWalk struct {

@@ -16261,6 +16261,7 @@ func schema_pkg_apis_work_v1_IgnoreField(ref common.ReferenceCallback) common.Op
 					"condition": {
 						SchemaProps: spec.SchemaProps{
 							Description: "condition is OnSpokePresent or OnSpokeChange. Defaults to OnSpokePresent.\n\nPossible enum values:\n - `\"OnSpokeChange\"` ignores changes of the fields on the managed cluster. A change of the fields in the manifest is applied.\n - `\"OnSpokePresent\"` ignores the fields if the object exists on the managed cluster. It is the default.",
+							Default:     "OnSpokePresent",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"OnSpokeChange", "OnSpokePresent"},
@@ -17069,7 +17070,10 @@ func schema_pkg_apis_work_v1_ServerSideApplyConfig(ref common.ReferenceCallback)
 					"ignoreFields": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
-								"x-kubernetes-list-type": "atomic",
+								"x-kubernetes-list-map-keys": []interface{}{
+									"condition",
+								},
+								"x-kubernetes-list-type": "map",
 							},
 						},
 						SchemaProps: spec.SchemaProps{

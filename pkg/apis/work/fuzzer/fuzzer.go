@@ -28,6 +28,12 @@ var Funcs = func(serializer.CodecFactory) []any {
 				option.PropagationPolicy = work.DeletePropagationPolicyTypeForeground
 			}
 		},
+		func(ignore *work.IgnoreField, c randfill.Continue) {
+			c.FillNoCustom(ignore)
+			if ignore.Condition == "" {
+				ignore.Condition = work.IgnoreFieldsConditionOnSpokePresent
+			}
+		},
 	}
 }
 

@@ -325,7 +325,8 @@ type ServerSideApplyConfig struct {
 
 	// ignoreFields lists fields of the manifest that are not applied.
 	// +optional
-	// +listType=atomic
+	// +listType=map
+	// +listMapKey=condition
 	IgnoreFields []IgnoreField `json:"ignoreFields,omitzero"`
 }
 
@@ -346,6 +347,7 @@ const (
 type IgnoreField struct {
 	// condition is OnSpokePresent or OnSpokeChange. Defaults to OnSpokePresent.
 	// +optional
+	// +default="OnSpokePresent"
 	Condition IgnoreFieldsCondition `json:"condition,omitempty"`
 
 	// jsonPaths is a list of JSON paths of fields, for example .spec.replicas.

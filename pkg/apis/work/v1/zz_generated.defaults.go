@@ -26,6 +26,19 @@ func SetObjectDefaults_ManifestWork(in *ManifestWork) {
 			in.Spec.DeleteOption.PropagationPolicy = "Foreground"
 		}
 	}
+	for i := range in.Spec.ManifestConfigs {
+		a := &in.Spec.ManifestConfigs[i]
+		if a.UpdateStrategy != nil {
+			if a.UpdateStrategy.ServerSideApply != nil {
+				for j := range a.UpdateStrategy.ServerSideApply.IgnoreFields {
+					b := &a.UpdateStrategy.ServerSideApply.IgnoreFields[j]
+					if b.Condition == "" {
+						b.Condition = "OnSpokePresent"
+					}
+				}
+			}
+		}
+	}
 }
 
 func SetObjectDefaults_ManifestWorkList(in *ManifestWorkList) {
