@@ -78,7 +78,7 @@ func jqStepsOf(nodes []jsonpath.Node) ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
-			steps = append(steps, ".[]? | select(("+strings.Join(append([]string{"."}, field...), " | ")+") == "+jqQuote(string(text.Text))+")")
+			steps = append(steps, ".[]? | select(("+strings.Join(append([]string{"."}, field...), " | ")+") == "+jqQuote(text.Text)+")")
 		default:
 			return nil, fmt.Errorf("%s is not supported", node)
 		}
