@@ -11,7 +11,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -211,8 +210,10 @@ func (o *overlaid) clearsCondition(t *testing.T) {
 	}
 	permissions := ocm.RbacV1alpha1().ClusterPermissions(framework.Cluster1)
 	f.PermissionSays(t, framework.Cluster1, cp.Name, rbacv1alpha1.ConditionValidation, metav1.ConditionFalse, framework.Cluster1)
-	if _, err := permissions.Create(ctx, framework.Permission("for-nobody"), metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
-		t.Errorf("create without a ManagedCluster = %v, want 422", err)
+	waiting := framework.Must(permissions.Create(ctx, framework.Permission("early"), metav1.CreateOptions{}))(t)
+	f.PermissionSays(t, framework.Cluster1, waiting.Name, rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionFalse, "when cluster")
+	if err := permissions.Delete(ctx, waiting.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
 	}
 	if err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		current, err := permissions.Get(ctx, cp.Name, metav1.GetOptions{})
