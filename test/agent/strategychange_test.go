@@ -116,7 +116,7 @@ func (c *cluster) applyData(name, manager string, data map[string]string) {
 }
 
 // testStrategyChanges checks that a ManifestWork is one writer, whatever its update strategies are: it
-// drops the fields that its manifest does not contain any more, keeps those of others, and has no
+// drops the fields that its manifest no longer contains, keeps those of others, and has no
 // conflicts with itself.
 func testStrategyChanges(t *testing.T, c *cluster) {
 	c.run()
