@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/apply"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
@@ -210,7 +211,7 @@ func (p *pass) attempt(ctx context.Context, it *decide.Item, state *itemState) {
 		p.soon(max(held.Until.Sub(p.now()), time.Millisecond))
 		p.clean = false
 		state.seen = version{resourceVersion: "held back"}
-		state.result = p.observe(ctx, it, live, p.applier.Guard.Contested(it))
+		state.result = p.observe(ctx, it, state, live, p.applier.Guard.Contested(it))
 		return
 	}
 	if err != nil {
@@ -237,7 +238,7 @@ func (p *pass) attempt(ctx context.Context, it *decide.Item, state *itemState) {
 		if live != nil {
 			state.seen = versionOf(live)
 		}
-		state.result = p.observe(ctx, it, live, err)
+		state.result = p.observe(ctx, it, state, live, err)
 		if !known {
 			state.result.Presence, state.result.PresenceErr = status.Unknown, err
 		}
@@ -297,20 +298,23 @@ func (p *pass) setResult(ctx context.Context, it *decide.Item, state *itemState,
 			state.UID = live.GetUID()
 		}
 	}
-	state.result = p.observe(ctx, it, live, err)
+	state.result = p.observe(ctx, it, state, live, err)
 	if !known {
 		state.result.Presence, state.result.PresenceErr = status.Unknown, err
 	}
 }
 
 // observe evaluates feedback and condition rules for a live object.
-func (p *pass) observe(ctx context.Context, it *decide.Item, live *unstructured.Unstructured, err error) status.Result {
+func (p *pass) observe(ctx context.Context, it *decide.Item, state *itemState, live *unstructured.Unstructured, err error) status.Result {
 	result := status.Result{Err: err, Presence: status.Absent}
 	if live != nil {
 		result.Presence = status.Present
 		result.Feedback, result.FeedbackErr = decide.Feedback(p.budget, live, it.Config.FeedbackRules, p.feedbackPaths)
 		result.Rules = p.evaluator.Rules(ctx, p.budget, live, it.Config.ConditionRules)
-		result.Note = decide.IgnoresNothing(ctx, p.budget, it)
+		if state.note == nil {
+			state.note = ptr.To(decide.IgnoresNothing(ctx, p.budget, it))
+		}
+		result.Note = *state.note
 	}
 	return result
 }

@@ -65,6 +65,9 @@ type itemState struct {
 	seen version
 	// result is the result of the last attempt.
 	result status.Result
+	// note names the ignored fields that the manifest does not contain, or is nil until an object is observed. The manifest
+	// does not change, so its expressions are not evaluated for each change of the object.
+	note *string
 	// round is the round in which the object was last tried.
 	round int
 }
