@@ -41,7 +41,7 @@ type Config struct {
 	// Targets are the servers: client and watcher number i use Targets[i % len(Targets)]. All must
 	// serve the same etcd, through a hub or directly. The user needs every verb on ManifestWorks.
 	Targets []*rest.Config
-	// Namespace contains the ManifestWorks. It must exist, and no agent may handle it.
+	// Namespace contains the ManifestWorks. It must be that of a ManagedCluster without an agent.
 	Namespace string
 	// Seed makes the choices of the clients repeatable; their interleaving is not.
 	Seed uint64

@@ -29,7 +29,8 @@ func TestMain(m *testing.M) { os.Exit(framework.Run(m)) }
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	f := framework.OwnFleet(t, localhub.FleetOptions{})
-	if err := framework.MakeNamespace(t.Context(), f.HubClient, namespace); err != nil {
+	// In the namespace of a cluster, because the server writes that a ManifestWork waits for its cluster.
+	if err := localhub.JoinCluster(t.Context(), f.Hub, namespace); err != nil {
 		t.Fatal(err)
 	}
 	direct := framework.Must(f.Server.UserConfig("admin", "system:masters"))(t)
