@@ -4,7 +4,7 @@ set -o nounset -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 if [ $# -eq 0 ]; then
-	set -- mod lint codegen
+	set -- mod lint codegen lines
 fi
 failed=()
 for name in "$@"; do
