@@ -273,6 +273,14 @@ func testStrategyMoved(t *testing.T, c *cluster) {
 	for _, m := range moves {
 		c.condition(c.name+"-b-"+m.name, workv1.WorkApplied, metav1.ConditionTrue)
 		if !m.orphan {
+			// Otherwise the object would be deleted and created again.
+			eventually(t, m.name+" has two owners", func(context.Context) error {
+				object, err := c.configMap(m.name)
+				if err == nil && len(object.OwnerReferences) != 2 {
+					err = fmt.Errorf("owners = %v, want two", object.OwnerReferences)
+				}
+				return err
+			})
 			c.delete(c.name + "-a-" + m.name)
 			c.gone(c.name + "-a-" + m.name)
 		}

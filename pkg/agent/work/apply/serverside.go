@@ -52,7 +52,7 @@ func (a *Applier) serverSide(ctx context.Context, t *Task) (*unstructured.Unstru
 			// Another ManifestWork may have applied fields under the same manager.
 			changed = changed || t.State.fields != fieldsOf(entries, manager) && !a.Held(t.ID(), live)
 		}
-		desired, pinned, err := a.serverSideContent(ctx, t, live, settings.IgnoreFields)
+		desired, err := a.serverSideContent(ctx, t, live, settings.IgnoreFields)
 		if err != nil {
 			return live, err
 		}
@@ -64,7 +64,7 @@ func (a *Applier) serverSide(ctx context.Context, t *Task) (*unstructured.Unstru
 		}
 		applied, err := a.resource(t).Apply(ctx, t.Name, desired, metav1.ApplyOptions{FieldManager: manager, Force: ptr.Deref(settings.Force, false)})
 		// Only a conflict of versions is retried, not a conflict of field managers.
-		if pinned && apierrors.IsConflict(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {
+		if apierrors.IsConflict(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {
 			last = err
 			continue
 		}
@@ -84,17 +84,20 @@ func (a *Applier) serverSide(ctx context.Context, t *Task) (*unstructured.Unstru
 	return nil, errContended(last)
 }
 
-// serverSideContent returns the object to apply over live. pinned is true if the object is valid
-// only for this version of live, because it depends on ignored fields.
-func (a *Applier) serverSideContent(ctx context.Context, t *Task, live *unstructured.Unstructured, ignore []workv1.IgnoreField) (desired *unstructured.Unstructured, pinned bool, err error) {
-	desired = t.Object.DeepCopy()
+// serverSideContent returns the object to apply over live. It is valid only for this version of live,
+// because it depends on ignored fields and on other owners.
+func (a *Applier) serverSideContent(ctx context.Context, t *Task, live *unstructured.Unstructured, ignore []workv1.IgnoreField) (_ *unstructured.Unstructured, err error) {
+	desired := t.Object.DeepCopy()
 	annotations := map[string]string{}
 	if len(ignore) > 0 {
 		if annotations[specHashAnnotation], err = decide.Hash(t.Object.Object); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
 	if live != nil {
+		// All ManifestWorks apply under the same manager, so that an omitted owner would be removed.
+		decide.SetOwners(desired, slices.DeleteFunc(decide.RecordOwners(live), func(owner metav1.OwnerReference) bool { return owner.UID == a.Owner.UID }))
+		desired.SetResourceVersion(live.GetResourceVersion())
 		if _, adopted := live.GetAnnotations()[decide.AdoptedAnnotation]; adopted || a.foreign(t, live) {
 			annotations[decide.AdoptedAnnotation] = "true"
 		}
@@ -104,9 +107,8 @@ func (a *Applier) serverSideContent(ctx context.Context, t *Task, live *unstruct
 				continue
 			}
 			if err := decide.OmitIgnored(ctx, a.Budget, desired, live, field); err != nil {
-				return nil, false, err
+				return nil, err
 			}
-			pinned = true
 		}
 	}
 	// The annotations are set after the ignored fields are removed, because these may include
@@ -117,8 +119,5 @@ func (a *Applier) serverSideContent(ctx context.Context, t *Task, live *unstruct
 	if !t.Orphan {
 		decide.SetOwner(desired, a.Owner)
 	}
-	if pinned {
-		desired.SetResourceVersion(live.GetResourceVersion())
-	}
-	return desired, pinned, nil
+	return desired, nil
 }

@@ -136,13 +136,13 @@ func Enforce(live, want *unstructured.Unstructured) *unstructured.Unstructured {
 	if annotations := want.GetAnnotations(); len(annotations) > 0 {
 		result.SetAnnotations(labels.Merge(result.GetAnnotations(), annotations))
 	}
-	setOwners(result, want.GetOwnerReferences())
+	SetOwners(result, want.GetOwnerReferences())
 	return result
 }
 
-// setOwners adds owner references, or updates the references with the same UID. It iterates over
+// SetOwners adds owner references, or updates the references with the same UID. It iterates over
 // both lists once, because a manifest may contain thousands of references.
-func setOwners(object metav1.Object, wanted []metav1.OwnerReference) {
+func SetOwners(object metav1.Object, wanted []metav1.OwnerReference) {
 	if len(wanted) == 0 {
 		return
 	}

@@ -288,11 +288,11 @@ func TestThousandsOfOwnersAreMergedAtOnce(t *testing.T) {
 	for i := range owners {
 		owners[i] = metav1.OwnerReference{APIVersion: "v1", Kind: "A", Name: "a", UID: types.UID(strconv.Itoa(i))}
 	}
-	setOwners(object, owners[:5_000])
+	SetOwners(object, owners[:5_000])
 	owners[0].Name = "b"
-	setOwners(object, append(owners, owners[1]))
+	SetOwners(object, append(owners, owners[1]))
 	if got := object.GetOwnerReferences(); !reflect.DeepEqual(got, owners) {
-		t.Errorf("setOwners() set %d owners, want %d in the given order", len(got), len(owners))
+		t.Errorf("SetOwners() set %d owners, want %d in the given order", len(got), len(owners))
 	}
 }
 
