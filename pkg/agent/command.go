@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -76,16 +75,6 @@ func applyMetrics(o *metrics.Options) {
 		metrics.SetShowHidden()
 	}
 	metrics.SetDisabledMetrics(o.DisabledMetrics)
-}
-
-// contextWithSignals returns a context that ends on SIGTERM and SIGINT, and after the timeout.
-func contextWithSignals(parent context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(parent, syscall.SIGTERM, syscall.SIGINT)
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	return ctx, func() {
-		cancel()
-		stop()
-	}
 }
 
 func run(ctx context.Context, options *Options) error {
