@@ -99,10 +99,10 @@ func signerOf(key []byte) (crypto.Signer, error) {
 	return signer, nil
 }
 
-func (d *csrDriver) user(*identity) (*clientcmdapi.AuthInfo, error) {
+func (d *csrDriver) user() *clientcmdapi.AuthInfo {
 	// client-go reads files again when they change. The paths are relative, so that the Secret can
 	// be mounted in any directory.
-	return &clientcmdapi.AuthInfo{ClientCertificate: keyCertificate, ClientKey: keyPrivateKey}, nil
+	return &clientcmdapi.AuthInfo{ClientCertificate: keyCertificate, ClientKey: keyPrivateKey}
 }
 
 // obtain requests a certificate. After a restart, it continues with the pending request.
@@ -124,7 +124,7 @@ func (d *csrDriver) obtain(ctx context.Context, hub *hubClients, _ *clusterv1.Ma
 		}
 	}
 	note(fmt.Sprintf("waiting for the hub to accept %s: CertificateSigningRequest %s is not signed yet", d.clusterName, name))
-	issued, err := d.await(ctx, hub, name)
+	issued, err := d.await(ctx, hub.kube, name)
 	if err != nil {
 		return nil, err
 	}
@@ -245,40 +245,21 @@ func (d *csrDriver) outcome(request *certificatesv1.CertificateSigningRequest) (
 const readablePatience = 30 * time.Second
 
 // await waits until a request is signed, denied or deleted.
-func (d *csrDriver) await(ctx context.Context, hub *hubClients, name string) (issued []byte, err error) {
-	followCtx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	client := hub.kube.CertificatesV1().CertificateSigningRequests()
-	requests := followed[*certificatesv1.CertificateSigningRequest]{
-		name: name,
-		get: func(ctx context.Context) (*certificatesv1.CertificateSigningRequest, error) {
-			return client.Get(ctx, name, metav1.GetOptions{})
-		},
-	}
-	if !hub.bootstrap {
-		requests.watch = client.Watch
-	}
+func (d *csrDriver) await(ctx context.Context, hub kubernetes.Interface, name string) (issued []byte, err error) {
 	began := d.clock.Now()
-	requests.follow(followCtx, func(seen sight[*certificatesv1.CertificateSigningRequest]) {
-		switch {
-		case seen.err != nil && !apierrors.IsNotFound(seen.err) && !apierrors.IsForbidden(seen.err) && !apierrors.IsUnauthorized(seen.err):
-			klog.FromContext(ctx).V(2).Info("Failed to read the CertificateSigningRequest", "request", name, "err", seen.err)
-			return
-		case apierrors.IsForbidden(seen.err) && d.clock.Since(began) < readablePatience:
-			return
-		case seen.err != nil:
-			err = fmt.Errorf("CertificateSigningRequest %s: %w", name, seen.err)
-		case seen.deleted:
-			err = fmt.Errorf("CertificateSigningRequest %s was deleted", name)
-		default:
-			issued, err = d.outcome(seen.object)
+	err = poll(ctx, func(ctx context.Context) (bool, error) {
+		request, err := hub.CertificatesV1().CertificateSigningRequests().Get(ctx, name, metav1.GetOptions{})
+		if temporary(err) || apierrors.IsForbidden(err) && d.clock.Since(began) < readablePatience {
+			klog.FromContext(ctx).V(2).Info("Failed to read the CertificateSigningRequest", "request", name, "err", err)
+			return false, nil
 		}
-		if issued != nil || err != nil {
-			cancel()
+		if err == nil {
+			issued, err = d.outcome(request)
 		}
+		return issued != nil, err
 	})
-	if issued == nil && err == nil {
-		err = fmt.Errorf("CertificateSigningRequest %s: %w", name, context.Cause(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("CertificateSigningRequest %s: %w", name, err)
 	}
-	return issued, err
+	return issued, nil
 }
