@@ -48,9 +48,9 @@ var DefaultTiming = Timing{
 // calm is the time after a repair after which the next repair is not delayed.
 const calm = 15 * time.Minute
 
-// backoff returns delays that double, with a jitter of up to half of the delay.
+// backoff returns delays that double, with a jitter of up to half of the delay. None exceeds most.
 func backoff(first, most time.Duration) wait.Backoff {
-	return wait.Backoff{Duration: first, Cap: most, Factor: 2, Jitter: 0.5, Steps: math.MaxInt}
+	return wait.Backoff{Duration: first, Cap: most * 2 / 3, Factor: 2, Jitter: 0.5, Steps: math.MaxInt}
 }
 
 // reporter sends the state to the hub.

@@ -67,7 +67,8 @@ func (r *Registrar) register(ctx context.Context, again bool, why string) (*iden
 	}
 	known, err := r.bootstrapUntilDone(trial, why)
 	cancel()
-	if works := <-recovered; err != nil && works && ctx.Err() == nil && !errors.Is(err, errSecretDeleted) {
+	works := <-recovered
+	if err != nil && works && ctx.Err() == nil && !errors.Is(err, errSecretDeleted) {
 		former := r.store.last()
 		if former == nil || r.driver.usable(former) != nil {
 			return nil, errSecretDeleted

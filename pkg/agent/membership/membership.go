@@ -227,10 +227,13 @@ func (m *membership) see(ctx context.Context, seen sight[*clusterv1.ManagedClust
 	}
 	unauthorized := apierrors.IsUnauthorized(seen.err) && m.unauthorized >= unauthorizedTries
 	forbidden := apierrors.IsForbidden(seen.err) && m.forbidden >= forbiddenTries
-	switch {
-	case seen.err == nil && !seen.absent:
+	if seen.err == nil && !seen.absent {
 		return m.follow(ctx, seen.object, seen.deleted)
-	case m.mode == removing:
+	}
+	if m.mode == removing {
+		return stopped
+	}
+	switch {
 	case m.draining != nil && (unauthorized || forbidden || seen.absent):
 		m.deleted(ctx, *m.draining)
 	case unauthorized:
@@ -245,8 +248,7 @@ func (m *membership) see(ctx context.Context, seen sight[*clusterv1.ManagedClust
 		// The agent has not observed a deletion, so the hub may have lost its data.
 		m.idle()
 		m.note(fmt.Sprintf("the hub has no ManagedCluster %s; applied objects stay", name))
-	case apierrors.IsUnauthorized(seen.err), apierrors.IsForbidden(seen.err): // perhaps only until the hub has started
-	case m.mode == idle:
+	case m.mode == idle && temporary(seen.err):
 		m.note(fmt.Sprintf("the hub does not respond: %v", seen.err))
 	}
 	return stopped
@@ -265,7 +267,7 @@ func (m *membership) follow(ctx context.Context, cluster *clusterv1.ManagedClust
 	case deleted || cluster.DeletionTimestamp != nil:
 		m.deleted(ctx, cluster.UID)
 	case m.known.deleted != nil && (*m.known.deleted == cluster.UID || !accepted(cluster)):
-		// A delayed event must not accept a deleted cluster again.
+		return stopped // a delayed event must not accept a deleted cluster again
 	case accepted(cluster):
 		m.accepted, m.draining = true, nil
 		if restore := cluster.Annotations[clusterv1.RestoredAnnotation]; restore != m.restore {

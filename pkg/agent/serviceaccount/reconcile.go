@@ -112,10 +112,14 @@ func (c *Controller) ensure(ctx context.Context, st *accountState, owner *v1beta
 	if err == nil {
 		err = c.cleanFormerNamespace(ctx, owner.Status.ServiceAccountRef)
 	}
+	if err == nil {
+		r.account = &v1beta1.ServiceAccountReference{Namespace: account.Namespace, Name: account.Name, UID: account.UID}
+		t := &task{Controller: c, st: st, owner: owner, account: account, report: r}
+		return t.keepToken(ctx)
+	}
 	var conflict *foreignError
 	var missing *missingError
 	switch {
-	case err == nil:
 	case errors.Is(err, reconcile.ErrOutdated):
 		return outcome{}, err
 	case errors.As(err, &conflict):
@@ -129,9 +133,6 @@ func (c *Controller) ensure(ctx context.Context, st *accountState, owner *v1beta
 		if r.dead || !meta.IsStatusConditionTrue(owner.Status.Conditions, v1beta1.ConditionTokenReported) {
 			r.tokenFailed = finding{v1beta1.ReasonTokenReportFailed, "The ServiceAccount does not exist: " + describe(err)}
 		}
-		return outcome{}, err
 	}
-	r.account = &v1beta1.ServiceAccountReference{Namespace: account.Namespace, Name: account.Name, UID: account.UID}
-	t := &task{Controller: c, st: st, owner: owner, account: account, report: r}
-	return t.keepToken(ctx)
+	return outcome{}, err
 }
