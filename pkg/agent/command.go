@@ -29,7 +29,7 @@ func NewCommand() *cobra.Command {
 		Long: `The agent runs on, or next to, a managed cluster. It registers the cluster with
 the hub and renews its credentials. It applies the ManifestWorks in the
 namespace of the cluster on the hub, corrects drift of the applied objects,
-removes objects that have no manifest any more, and reports the state to the
+removes objects that no longer have a manifest, and reports the state to the
 hub. It also keeps the ServiceAccounts of ManagedServiceAccounts and their
 tokens on the hub, and reports the resources of the cluster for searches.`,
 		Version:       version.Long(),

@@ -102,7 +102,7 @@ func (c *collector) failed(ctx context.Context, err error) {
 	if c.listed.Load() && time.Since(c.deniedSince) > c.patience {
 		c.listed.Store(false)
 		c.state.replace(c.resource.GroupResource(), nil)
-		logger.Info("Resource cannot be collected any more; its objects are no longer reported", "err", err)
+		logger.Info("Resource can no longer be collected; its objects are no longer reported", "err", err)
 	}
 }
 

@@ -35,7 +35,7 @@ const (
 type missingError struct{ cluster, namespace, secret string }
 
 func (e *missingError) Error() string {
-	return fmt.Sprintf("the cluster had joined, but the hub has no ManagedCluster %s any more; applied objects stay. "+
+	return fmt.Sprintf("the cluster had joined, but the hub has no ManagedCluster %s; applied objects stay. "+
 		"To register it again, delete the Secret %s/%s, or create and accept a ManagedCluster %s on the hub", e.cluster, e.namespace, e.secret, e.cluster)
 }
 

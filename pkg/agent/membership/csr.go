@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto"
 	"crypto/sha256"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/hex"
@@ -68,23 +69,11 @@ func certificateOf(known *identity) (*x509.Certificate, error) {
 	if len(known.data[keyCertificate]) == 0 || len(known.data[keyPrivateKey]) == 0 {
 		return nil, fmt.Errorf("there is no certificate yet")
 	}
-	certificates, err := cert.ParseCertsPEM(known.data[keyCertificate])
+	pair, err := tls.X509KeyPair(known.data[keyCertificate], known.data[keyPrivateKey])
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", keyCertificate, err)
+		return nil, fmt.Errorf("%s and %s: %w", keyCertificate, keyPrivateKey, err)
 	}
-	signer, err := signerOf(known.data[keyPrivateKey])
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", keyPrivateKey, err)
-	}
-	if !samePublicKey(certificates[0].PublicKey, signer.Public()) {
-		return nil, fmt.Errorf("%s does not match %s", keyCertificate, keyPrivateKey)
-	}
-	return certificates[0], nil
-}
-
-func samePublicKey(a, b crypto.PublicKey) bool {
-	comparable, ok := a.(interface{ Equal(crypto.PublicKey) bool })
-	return ok && comparable.Equal(b)
+	return pair.Leaf, nil
 }
 
 func signerOf(key []byte) (crypto.Signer, error) {
@@ -135,7 +124,7 @@ func (d *csrDriver) obtain(ctx context.Context, hub *hubClients, _ *clusterv1.Ma
 }
 
 // pending returns the name of the request for a pending key. It creates the request if the hub has
-// none. It returns an empty name if the key is not usable any more.
+// none. It returns an empty name if the key is no longer usable.
 func (d *csrDriver) pending(ctx context.Context, hub kubernetes.Interface, known *identity, key []byte) (string, error) {
 	signer, err := signerOf(key)
 	if err != nil {

@@ -26,9 +26,10 @@ func TestHeartbeatFollowsTheLeaseDuration(t *testing.T) {
 	if err := hub.kube.Tracker().Add(lease); err != nil {
 		t.Fatal(err)
 	}
-	m := &membership{Registrar: newRegistrar(t, Config{}), conn: &connection{hub: hub.hubClients}, known: &identity{}, retimed: make(chan struct{}, 1)}
-	m.setLatest(withDuration(3600))
+	r := newRegistrar(t, Config{})
 	synctest.Test(t, func(t *testing.T) {
+		m := &membership{Registrar: r, conn: &connection{hub: hub.hubClients}, known: &identity{}, retimed: make(chan struct{}, 1)}
+		m.setLatest(withDuration(3600))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour/2)
 		defer cancel()
 		beats := 0

@@ -22,7 +22,7 @@ const (
 	// rejoinPause and maxRejoinPause bound the delay after the hub has rejected new credentials.
 	rejoinPause    = 2 * time.Second
 	maxRejoinPause = 10 * time.Minute
-	// settledAfter is the age of credentials from which on a rejection is handled without delay.
+	// settledAfter is the age of credentials above which a rejection is handled without delay.
 	settledAfter = 10 * time.Minute
 )
 

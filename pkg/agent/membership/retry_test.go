@@ -22,19 +22,21 @@ func TestInsist(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRegistrar(t, Config{})
-			calls := 0
-			err := r.insist(t.Context(), "cannot write", func(context.Context) error {
-				if calls++; calls > len(test.errs) {
-					return nil
+			synctest.Test(t, func(t *testing.T) {
+				calls := 0
+				err := r.insist(t.Context(), "cannot write", func(context.Context) error {
+					if calls++; calls > len(test.errs) {
+						return nil
+					}
+					if calls > 1 && r.Waiting() != "cannot write: "+test.errs[calls-2].Error() {
+						t.Errorf("Waiting() = %q, want the problem and the error", r.Waiting())
+					}
+					return test.errs[calls-1]
+				})
+				if !errors.Is(err, test.want) || calls > len(test.errs)+1 || test.want != nil && calls != 2 {
+					t.Errorf("insist() = %v after %d calls, want %v", err, calls, test.want)
 				}
-				if calls > 1 && r.Waiting() != "cannot write: "+test.errs[calls-2].Error() {
-					t.Errorf("Waiting() = %q, want the problem and the error", r.Waiting())
-				}
-				return test.errs[calls-1]
 			})
-			if !errors.Is(err, test.want) || calls > len(test.errs)+1 || test.want != nil && calls != 2 {
-				t.Errorf("insist() = %v after %d calls, want %v", err, calls, test.want)
-			}
 		})
 	}
 }

@@ -47,37 +47,29 @@ type standbyHub struct {
 	epoch      rehoming.Epoch
 }
 
-// switchError is the cause of the end of everything that the agent does for its hub.
-type switchError struct{ to *standbyHub }
-
-func (e *switchError) Error() string {
-	return fmt.Sprintf("hub %s has adopted the cluster with epoch %q", e.to.server, e.to.epoch)
-}
-
 // guarded runs run, until the standby hub has adopted the cluster. Then the agent moves to that hub.
 func (r *Registrar) guarded(ctx context.Context, run func(context.Context) (verdict, error)) (verdict, error) {
 	if r.config.Driver != registerv1alpha1.DriverCSR {
 		// The identities of the driver aws-irsa belong to one hub.
 		return run(ctx)
 	}
-	within, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	followed := make(chan struct{})
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	adopted := make(chan *standbyHub, 1)
 	go func() {
-		defer close(followed)
-		if found := r.followStandby(within); found != nil {
-			cancel(&switchError{found})
+		found := r.followStandby(within)
+		if found != nil {
+			cancel()
 		}
+		adopted <- found
 	}()
 	end, err := run(within)
-	cause := context.Cause(within)
-	cancel(nil)
-	<-followed
-	adopting := (*switchError)(nil)
-	if ctx.Err() != nil || !errors.As(cause, &adopting) {
+	cancel()
+	hub := <-adopted
+	if hub == nil || ctx.Err() != nil {
 		return end, err
 	}
-	return moved, r.moveTo(ctx, adopting.to)
+	return moved, r.moveTo(ctx, hub)
 }
 
 // followStandby waits until the standby hub has adopted the cluster. It returns nil if ctx ends.
