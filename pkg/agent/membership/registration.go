@@ -157,8 +157,8 @@ func ignoreEnd(ctx context.Context, err error) error {
 }
 
 // join returns an identity with credentials. It returns the identity in the Secret, unless the
-// Secret has no credentials or the hub has rejected them.
-func (r *Registrar) join(ctx context.Context, rejected bool) (*identity, error) {
+// Secret has no credentials or the hub has rejected them, and the cluster registers again.
+func (r *Registrar) join(ctx context.Context, again bool) (*identity, error) {
 	known := r.store.last()
 	if known == nil {
 		err := r.insist(ctx, "cannot read the identity of "+r.config.ClusterName, func(ctx context.Context) (err error) {
@@ -169,7 +169,7 @@ func (r *Registrar) join(ctx context.Context, rejected bool) (*identity, error) 
 			return nil, err
 		}
 	}
-	if rejected {
+	if again {
 		return r.register(ctx, true, ", because the hub rejects its credentials")
 	}
 	why := ""

@@ -63,11 +63,11 @@ func (r *Registrar) insist(ctx context.Context, problem string, do func(context.
 	waits := backoff(firstPause, mostPause)
 	for {
 		err := do(ctx)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
 		if err == nil || final(err) {
 			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 		delay := waits.Step()
 		r.note(fmt.Sprintf("%s: %v", problem, err))

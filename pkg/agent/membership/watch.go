@@ -53,7 +53,7 @@ func (f *followed[T]) follow(ctx context.Context, see func(sight[T])) {
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := f.readAndWatch(ctx, see)
-		if err == nil || time.Since(began) > watchTimeout {
+		if time.Since(began) > followPause {
 			waits = backoff(soonPause, followPause)
 		}
 		delay := waits.Step()
