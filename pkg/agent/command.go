@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -30,7 +29,7 @@ func NewCommand() *cobra.Command {
 		Long: `The agent runs on, or next to, a managed cluster. It registers the cluster with
 the hub and renews its credentials. It applies the ManifestWorks in the
 namespace of the cluster on the hub, corrects drift of the applied objects,
-removes objects that have no manifest any more, and reports the state to the
+removes objects that no longer have a manifest, and reports the state to the
 hub. It also keeps the ServiceAccounts of ManagedServiceAccounts and their
 tokens on the hub, and reports the resources of the cluster for searches.`,
 		Version:       version.Long(),
@@ -76,16 +75,6 @@ func applyMetrics(o *metrics.Options) {
 		metrics.SetShowHidden()
 	}
 	metrics.SetDisabledMetrics(o.DisabledMetrics)
-}
-
-// contextWithSignals returns a context that ends on SIGTERM and SIGINT, and after the timeout.
-func contextWithSignals(parent context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(parent, syscall.SIGTERM, syscall.SIGINT)
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	return ctx, func() {
-		cancel()
-		stop()
-	}
 }
 
 func run(ctx context.Context, options *Options) error {

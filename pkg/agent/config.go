@@ -21,7 +21,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/fence"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/membership"
-	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/keepalive"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
@@ -31,38 +30,7 @@ import (
 
 // Config is the configuration of an agent.
 type Config struct {
-	// ClusterName is the name of the managed cluster on the hub.
-	ClusterName string
-	// AgentID is the identity of the agent. It defaults to the hash of the hub's URL.
-	AgentID string
-	// HealthBindAddress is the address of health checks and metrics. Empty or "0" disables them.
-	HealthBindAddress string
-	// Workers is the number of ManifestWorks that are handled in parallel. WorkersPerTenant limits
-	// the ManifestWorks of one tenant, and is also the number of ManagedServiceAccounts that are
-	// handled in parallel. It defaults to Workers.
-	Workers, WorkersPerTenant int
-	// PriorityWorkers is the number of additional workers for ManifestWorks that are deleted,
-	// revoked or generated from ClusterPermissions. It defaults to 2.
-	PriorityWorkers int
-	// NoWorks disables ManifestWorks.
-	NoWorks bool
-	// NoServiceAccounts disables ManagedServiceAccounts, because another agent handles them.
-	NoServiceAccounts bool
-	// EvictionGracePeriod is the time that objects stay after their ManifestWork disappears from
-	// the hub without being finalized.
-	EvictionGracePeriod time.Duration
-	// ExecutorMode is the method of applying ManifestWorks that name an executor. It defaults to
-	// preflight.Impersonate.
-	ExecutorMode preflight.Mode
-	// FeedbackJSONPaths are the fields of applied objects that a ManifestWork may request as
-	// feedback, such as .status. If it is empty, all fields are allowed.
-	FeedbackJSONPaths []string
-	// ServiceAccountNamespace is the namespace of the ServiceAccounts of ManagedServiceAccounts. It
-	// defaults to DefaultServiceAccountNamespace.
-	ServiceAccountNamespace string
-	// TokenVerifyInterval is the interval between checks of a reported token without a trigger. It
-	// defaults to DefaultTokenVerifyInterval.
-	TokenVerifyInterval time.Duration
+	Settings
 	// Inventory selects the resources of the managed cluster that are reported to the hub. Nil
 	// disables the report.
 	Inventory *inventory.Settings
@@ -88,7 +56,7 @@ type Config struct {
 // Config turns the options into a configuration. It reads the kubeconfigs.
 func (o *Options) Config() (*Config, error) {
 	var hub *rest.Config
-	register, err := o.Registration.Config()
+	register, err := o.Registration.Registration()
 	if err != nil {
 		return nil, err
 	}
@@ -120,11 +88,7 @@ func (o *Options) Config() (*Config, error) {
 	}
 	o.tune(managed)
 	return &Config{
-		ClusterName: o.ClusterName, AgentID: o.AgentID, HealthBindAddress: o.HealthBindAddress,
-		Workers: o.Workers, WorkersPerTenant: o.WorkersPerTenant, PriorityWorkers: o.PriorityWorkers, NoWorks: !o.Works, NoServiceAccounts: !o.ServiceAccounts, EvictionGracePeriod: o.EvictionGracePeriod,
-		ExecutorMode: preflight.Mode(o.ExecutorMode), FeedbackJSONPaths: o.FeedbackJSONPaths,
-		ServiceAccountNamespace: o.ServiceAccountNamespace, TokenVerifyInterval: o.TokenVerifyInterval,
-		Inventory: settings, ManagedEndpoint: endpoint,
+		Settings: o.Settings, Inventory: settings, ManagedEndpoint: endpoint,
 		Hub: hub, Managed: managed, ManagedCA: caOf(loadManaged), Registration: register,
 	}, nil
 }
@@ -163,44 +127,29 @@ func (c *Config) Complete() (CompletedConfig, error) {
 	if (c.Hub == nil) == (c.Registration == nil) {
 		return CompletedConfig{}, errors.New("exactly one of Hub and Registration is required")
 	}
-	if c.ServiceAccountNamespace == "" {
-		c.ServiceAccountNamespace = DefaultServiceAccountNamespace
-	}
-	if c.TokenVerifyInterval == 0 {
-		c.TokenVerifyInterval = DefaultTokenVerifyInterval
-	}
 	if c.ManagedCA == nil {
 		c.ManagedCA = caOf(func() (*rest.Config, error) { return c.Managed, nil })
 	}
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}
-	if c.WorkersPerTenant == 0 {
-		c.WorkersPerTenant = c.Workers
-	}
 	c.Managed = c.instrumented(c.Managed)
-	var err error
 	if r := c.Registration; r != nil {
 		// The Secret that the fence reads must be writable while the fence is closed.
+		var err error
 		if r.Identity, err = kubernetes.NewForConfig(c.Managed); err != nil {
 			return CompletedConfig{}, fmt.Errorf("managed cluster client: %w", err)
 		}
 		r.Fence = fence.New(membership.ReadEpoch(r.Identity.CoreV1(), r.Namespace, r.SecretName))
 		c.Managed.Wrap(r.Fence.Transport)
 	}
-	if completed.managed, err = versioned.NewForConfig(c.Managed); err != nil {
-		return CompletedConfig{}, fmt.Errorf("managed cluster client: %w", err)
-	}
-	if completed.managedKube, err = kubernetes.NewForConfig(c.Managed); err != nil {
-		return CompletedConfig{}, fmt.Errorf("managed cluster client: %w", err)
-	}
-	if completed.dynamic, err = dynamic.NewForConfig(c.Managed); err != nil {
-		return CompletedConfig{}, fmt.Errorf("managed cluster client: %w", err)
-	}
-	if completed.metadata, err = metadata.NewForConfig(c.Managed); err != nil {
-		return CompletedConfig{}, fmt.Errorf("managed cluster client: %w", err)
-	}
-	if completed.discovery, err = discovery.NewDiscoveryClientForConfig(c.Managed); err != nil {
+	var errs [5]error
+	completed.managed, errs[0] = versioned.NewForConfig(c.Managed)
+	completed.managedKube, errs[1] = kubernetes.NewForConfig(c.Managed)
+	completed.dynamic, errs[2] = dynamic.NewForConfig(c.Managed)
+	completed.metadata, errs[3] = metadata.NewForConfig(c.Managed)
+	completed.discovery, errs[4] = discovery.NewDiscoveryClientForConfig(c.Managed)
+	if err := errors.Join(errs[:]...); err != nil {
 		return CompletedConfig{}, fmt.Errorf("managed cluster client: %w", err)
 	}
 	if r := c.Registration; r != nil {

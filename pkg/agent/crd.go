@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -70,16 +71,7 @@ func ensureCRD(ctx context.Context, client dynamic.Interface) error {
 		return established(live), nil
 	})
 	if err != nil {
-		return fmt.Errorf("CRD %s on the managed cluster: %w", wanted.GetName(), firstError(last, err))
-	}
-	return nil
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
+		return fmt.Errorf("CRD %s on the managed cluster: %w", wanted.GetName(), cmp.Or(last, err))
 	}
 	return nil
 }

@@ -18,34 +18,20 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
 )
 
-const (
-	// DefaultServiceAccountNamespace is the default namespace of upstream OCM agents, so that
-	// bindings with a fixed subject remain valid. It is not the namespace of this agent, whose
-	// own ServiceAccount must not get tokens for others.
-	DefaultServiceAccountNamespace = "open-cluster-management-agent-addon"
-	// DefaultTokenVerifyInterval is the interval between checks of a reported token without a
-	// trigger.
-	DefaultTokenVerifyInterval = 10 * time.Minute
-)
+// DefaultServiceAccountNamespace is the default namespace of upstream OCM agents, so that
+// bindings with a fixed subject remain valid. It is not the namespace of this agent, whose
+// own ServiceAccount must not get tokens for others.
+const DefaultServiceAccountNamespace = "open-cluster-management-agent-addon"
 
-// Options are the flags of the agent.
-type Options struct {
-	// HubKubeconfig is the file with the hub's address and the agent's credentials there;
-	// empty if the agent registers.
-	HubKubeconfig string
-	Registration  *RegistrationOptions
-	// Kubeconfig is the file with the managed cluster's address and the agent's credentials there.
-	// If it is empty, the agent uses its ServiceAccount.
-	Kubeconfig string
+// Settings are the parts of the configuration that flags set directly.
+type Settings struct {
 	// ClusterName is the name of the managed cluster on the hub.
 	ClusterName string
-	// AgentID distinguishes agents of one hub on one managed cluster.
+	// AgentID distinguishes agents of one hub on one managed cluster. It defaults to the hash of the
+	// hub's URL.
 	AgentID string
 	// HealthBindAddress is the address of health checks and metrics. Empty or "0" disables them.
 	HealthBindAddress string
-	// QPS and Burst limit the requests to each of the two API servers.
-	QPS   float32
-	Burst int
 	// Workers is the number of ManifestWorks that are handled in parallel. WorkersPerTenant limits
 	// the ManifestWorks of one tenant, and is also the number of ManagedServiceAccounts that are
 	// handled in parallel.
@@ -59,16 +45,48 @@ type Options struct {
 	// the hub without being finalized.
 	EvictionGracePeriod time.Duration
 	// ExecutorMode is the method of applying ManifestWorks that name an executor.
-	ExecutorMode string
+	ExecutorMode preflight.Mode
 	// FeedbackJSONPaths are the fields of applied objects that a ManifestWork may request as
 	// feedback, such as .status. If it is empty, all fields are allowed.
 	FeedbackJSONPaths []string
-	// ServiceAccounts enables the ServiceAccounts of ManagedServiceAccounts.
+	// ServiceAccounts enables the ServiceAccounts of ManagedServiceAccounts. Another agent may handle
+	// them.
 	ServiceAccounts bool
 	// ServiceAccountNamespace is the namespace of the ServiceAccounts of ManagedServiceAccounts.
 	ServiceAccountNamespace string
 	// TokenVerifyInterval is the interval between checks of a reported token without a trigger.
 	TokenVerifyInterval time.Duration
+}
+
+// DefaultSettings returns the defaults.
+func DefaultSettings() Settings {
+	return Settings{
+		HealthBindAddress: "127.0.0.1:8000",
+		Workers:           32, WorkersPerTenant: 10, PriorityWorkers: 8,
+
+		Works:               true,
+		EvictionGracePeriod: time.Hour,
+		ExecutorMode:        preflight.Impersonate,
+
+		ServiceAccounts:         true,
+		ServiceAccountNamespace: DefaultServiceAccountNamespace,
+		TokenVerifyInterval:     10 * time.Minute,
+	}
+}
+
+// Options are the flags of the agent.
+type Options struct {
+	Settings
+	// HubKubeconfig is the file with the hub's address and the agent's credentials there;
+	// empty if the agent registers.
+	HubKubeconfig string
+	Registration  *RegistrationOptions
+	// Kubeconfig is the file with the managed cluster's address and the agent's credentials there.
+	// If it is empty, the agent uses its ServiceAccount.
+	Kubeconfig string
+	// QPS and Burst limit the requests to each of the two API servers.
+	QPS   float32
+	Burst int
 	// Inventory selects the resources of the managed cluster that are reported to the hub.
 	Inventory *inventory.Options
 	// TracingConfigFile is the file with the configuration of traces. Empty disables them.
@@ -81,19 +99,10 @@ type Options struct {
 // NewOptions returns the defaults.
 func NewOptions() *Options {
 	return &Options{
-		HealthBindAddress: "127.0.0.1:8000",
+		Settings: DefaultSettings(),
 		// 200 new ManifestWorks with three objects each require about 2,000 requests.
-		QPS:     500,
-		Burst:   1000,
-		Workers: 32, WorkersPerTenant: 10, PriorityWorkers: 8,
-
-		Works:               true,
-		EvictionGracePeriod: time.Hour,
-		ExecutorMode:        string(preflight.Impersonate),
-
-		ServiceAccounts:         true,
-		ServiceAccountNamespace: DefaultServiceAccountNamespace,
-		TokenVerifyInterval:     DefaultTokenVerifyInterval,
+		QPS:   500,
+		Burst: 1000,
 
 		Inventory:    inventory.NewOptions(),
 		Registration: NewRegistrationOptions(),
@@ -119,7 +128,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	fs.IntVar(&o.PriorityWorkers, "priority-workers", o.PriorityWorkers, "Number of additional workers for ManifestWorks that are deleted, whose executor has lost permissions, or that deliver ClusterPermissions.")
 	fs.BoolVar(&o.Works, "works", o.Works, "Apply the ManifestWorks of the hub. Disable it for an agent that manages the hub itself: an API server that serves ManifestWorks cannot store AppliedManifestWorks.")
 	fs.DurationVar(&o.EvictionGracePeriod, "eviction-grace-period", o.EvictionGracePeriod, "How long applied objects stay after their ManifestWork has disappeared from the hub without being deleted, for example by a loss of data. Objects of a deleted ManifestWork are removed at once.")
-	fs.StringVar(&o.ExecutorMode, "executor-mode", o.ExecutorMode, "How ManifestWorks that name an executor are applied. Impersonate: the agent impersonates the executor in every request, which requires permission to impersonate ServiceAccounts. Review: the agent applies them itself, after SubjectAccessReviews for the executor.")
+	fs.StringVar((*string)(&o.ExecutorMode), "executor-mode", string(o.ExecutorMode), "How ManifestWorks that name an executor are applied. Impersonate: the agent impersonates the executor in every request, which requires permission to impersonate ServiceAccounts. Review: the agent applies them itself, after SubjectAccessReviews for the executor.")
 	fs.StringSliceVar(&o.FeedbackJSONPaths, "feedback-json-paths", o.FeedbackJSONPaths, "Fields of applied objects that ManifestWorks may have reported to the hub by JSON paths, such as .status. If it is empty, all fields are allowed. Well-known status is always allowed.")
 	fs.BoolVar(&o.ServiceAccounts, "service-accounts", o.ServiceAccounts, "Keep the ServiceAccounts of ManagedServiceAccounts and report their tokens. Disable it if another agent does so, such as the add-on managed-serviceaccount.")
 	fs.StringVar(&o.ServiceAccountNamespace, "service-account-namespace", o.ServiceAccountNamespace, "Namespace on the managed cluster for the ServiceAccounts of ManagedServiceAccounts.")
@@ -161,7 +170,7 @@ func (o *Options) Validate() error {
 	if o.EvictionGracePeriod < 0 {
 		errs = append(errs, fmt.Errorf("--eviction-grace-period must not be negative, not %s", o.EvictionGracePeriod))
 	}
-	if !slices.Contains(preflight.Modes(), preflight.Mode(o.ExecutorMode)) {
+	if !slices.Contains(preflight.Modes(), o.ExecutorMode) {
 		errs = append(errs, fmt.Errorf("--executor-mode must be one of %v, not %q", preflight.Modes(), o.ExecutorMode))
 	}
 	if _, err := decide.ParseFeedbackPaths(o.FeedbackJSONPaths); err != nil {
@@ -180,7 +189,6 @@ func (o *Options) Validate() error {
 		errs = append(errs, fmt.Errorf("--kube-api-burst must be at least 1, not %d", o.Burst))
 	}
 	errs = append(errs, o.Registration.Validate()...)
-	errs = append(errs, o.Inventory.Validate()...)
 	errs = append(errs, o.Metrics.Validate()...)
 	return utilerrors.NewAggregate(errs)
 }

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -27,26 +26,13 @@ const (
 	driverAWSIRSAAlias = "awsirsa"
 )
 
-// RegistrationOptions are the flags of the registration with the hub.
+// RegistrationOptions are the flags of the registration with the hub. If BootstrapKubeconfig is empty,
+// the agent does not register.
 type RegistrationOptions struct {
-	// BootstrapKubeconfig is the file with the identity that registers the cluster. If it is
-	// empty, the agent does not register.
-	BootstrapKubeconfig string
-	// BootstrapSecret is the Secret that is mounted at BootstrapKubeconfig.
-	BootstrapSecret string
-	// Auth is the method of authentication to the hub: csr or aws-irsa.
-	Auth string
+	// Config contains the fields that flags set directly. Dir may be empty.
+	membership.Config
 	// HubClusterARN and ManagedClusterARN are the ARNs of the two EKS clusters. Only for aws-irsa.
 	HubClusterARN, ManagedClusterARN string
-	// TokenCommand is the program that gets tokens for a hub on EKS: builtin or aws.
-	TokenCommand string
-	// Namespace and Secret name the Secret with the identity on the managed cluster.
-	Namespace, Secret string
-	// Dir is the directory with the files of the identity.
-	Dir string
-	// CertificateLifetime is the requested lifetime of certificates. If it is zero, the hub
-	// decides.
-	CertificateLifetime time.Duration
 }
 
 // NewRegistrationOptions returns the defaults.
@@ -55,23 +41,23 @@ func NewRegistrationOptions() *RegistrationOptions {
 	if namespace == "" {
 		namespace = DefaultRegistrationNamespace
 	}
-	return &RegistrationOptions{
-		Auth: string(registerv1alpha1.DriverCSR), TokenCommand: string(membership.BuiltInTokenCommand),
-		Namespace: namespace, Secret: DefaultHubKubeconfigSecret,
-	}
+	return &RegistrationOptions{Config: membership.Config{
+		Driver: registerv1alpha1.DriverCSR, TokenCommand: membership.BuiltInTokenCommand,
+		Namespace: namespace, SecretName: DefaultHubKubeconfigSecret,
+	}}
 }
 
 // AddFlags adds the flags that set the options.
 func (o *RegistrationOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.BootstrapKubeconfig, "bootstrap-kubeconfig", o.BootstrapKubeconfig, "File with the address of the hub and an identity with permission to register clusters. With it, the agent registers the cluster and obtains its own credentials. Mutually exclusive with --hub-kubeconfig.")
 	fs.StringVar(&o.BootstrapSecret, "bootstrap-kubeconfig-secret", o.BootstrapSecret, "Secret in the namespace of --registration-namespace that is mounted at --bootstrap-kubeconfig. The agent deletes it when the cluster has its own identity. If it is empty, the agent deletes nothing.")
-	fs.StringVar(&o.Auth, "registration-auth", o.Auth, "How the cluster authenticates to the hub: csr (a client certificate that the hub signs) or aws-irsa (an AWS IAM role).")
+	fs.StringVar((*string)(&o.Driver), "registration-auth", string(o.Driver), "How the cluster authenticates to the hub: csr (a client certificate that the hub signs) or aws-irsa (an AWS IAM role).")
 	fs.StringVar(&o.HubClusterARN, "hub-cluster-arn", o.HubClusterARN, "ARN of the EKS cluster of the hub. Required for aws-irsa.")
 	fs.StringVar(&o.HubClusterARN, "eks-hub-cluster-arn", o.HubClusterARN, "Alias of --hub-cluster-arn.")
 	fs.StringVar(&o.ManagedClusterARN, "managed-cluster-arn", o.ManagedClusterARN, "ARN of the managed EKS cluster. Required for aws-irsa.")
-	fs.StringVar(&o.TokenCommand, "aws-token-command", o.TokenCommand, "Program that gets tokens for a hub on EKS: builtin (this program) or aws (the AWS command line, which must be installed).")
+	fs.StringVar((*string)(&o.TokenCommand), "aws-token-command", string(o.TokenCommand), "Program that gets tokens for a hub on EKS: builtin (this program) or aws (the AWS command line, which must be installed).")
 	fs.StringVar(&o.Namespace, "registration-namespace", o.Namespace, "Namespace on the managed cluster of the Secret with the agent's identity on the hub. Defaults to the namespace of the pod.")
-	fs.StringVar(&o.Secret, "hub-kubeconfig-secret", o.Secret, "Name of the Secret with the agent's identity on the hub. Each hub requires a Secret of its own.")
+	fs.StringVar(&o.SecretName, "hub-kubeconfig-secret", o.SecretName, "Name of the Secret with the agent's identity on the hub. Each hub requires a Secret of its own.")
 	fs.StringVar(&o.Dir, "hub-kubeconfig-dir", o.Dir, "Directory for the files of the agent's identity, which only the agent can read. Defaults to a temporary directory.")
 	fs.DurationVar(&o.CertificateLifetime, "csr-expiration", o.CertificateLifetime, "Requested lifetime of client certificates, at least 10m. If it is 0, the hub decides.")
 }
@@ -87,24 +73,24 @@ func (o *RegistrationOptions) Validate() []error {
 	case registerv1alpha1.DriverAWSIRSA:
 		for flag, arn := range map[string]string{"--hub-cluster-arn": o.HubClusterARN, "--managed-cluster-arn": o.ManagedClusterARN} {
 			if arn == "" {
-				errs = append(errs, fmt.Errorf("%s is required with --registration-auth=%s", flag, o.Auth))
+				errs = append(errs, fmt.Errorf("%s is required with --registration-auth=%s", flag, o.Driver))
 			} else if _, err := irsa.ParseARN(arn); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", flag, err))
 			}
 		}
-		if o.TokenCommand != string(membership.BuiltInTokenCommand) && o.TokenCommand != string(membership.AWSTokenCommand) {
+		if o.TokenCommand != membership.BuiltInTokenCommand && o.TokenCommand != membership.AWSTokenCommand {
 			errs = append(errs, fmt.Errorf("--aws-token-command must be %s or %s, not %q", membership.BuiltInTokenCommand, membership.AWSTokenCommand, o.TokenCommand))
 		}
 	default:
-		errs = append(errs, fmt.Errorf("--registration-auth must be %s or %s, not %q", registerv1alpha1.DriverCSR, registerv1alpha1.DriverAWSIRSA, o.Auth))
+		errs = append(errs, fmt.Errorf("--registration-auth must be %s or %s, not %q", registerv1alpha1.DriverCSR, registerv1alpha1.DriverAWSIRSA, o.Driver))
 	}
 	for _, problem := range validation.ValidateNamespaceName(o.Namespace, false) {
 		errs = append(errs, fmt.Errorf("--registration-namespace %q: %s", o.Namespace, problem))
 	}
-	for _, problem := range validation.NameIsDNSSubdomain(o.Secret, false) {
-		errs = append(errs, fmt.Errorf("--hub-kubeconfig-secret %q: %s", o.Secret, problem))
+	for _, problem := range validation.NameIsDNSSubdomain(o.SecretName, false) {
+		errs = append(errs, fmt.Errorf("--hub-kubeconfig-secret %q: %s", o.SecretName, problem))
 	}
-	if o.BootstrapSecret == o.Secret || o.BootstrapSecret == membership.StandbySecret {
+	if o.BootstrapSecret == o.SecretName || o.BootstrapSecret == membership.StandbySecret {
 		errs = append(errs, fmt.Errorf("--bootstrap-kubeconfig-secret %q: must not be the Secret of --hub-kubeconfig-secret or of the standby hub", o.BootstrapSecret))
 	}
 	if o.CertificateLifetime != 0 && o.CertificateLifetime < minCertificateLifetime {
@@ -114,40 +100,33 @@ func (o *RegistrationOptions) Validate() []error {
 }
 
 func (o *RegistrationOptions) driver() registerv1alpha1.RegistrationDriver {
-	if o.Auth == driverAWSIRSAAlias {
+	if o.Driver == driverAWSIRSAAlias {
 		return registerv1alpha1.DriverAWSIRSA
 	}
-	return registerv1alpha1.RegistrationDriver(o.Auth)
+	return o.Driver
 }
 
-// Config returns the configuration of the options, or nil if the agent does not register. It
+// Registration returns the configuration of valid options, or nil if the agent does not register. It
 // creates a temporary directory if Dir is empty, which the caller removes.
-func (o *RegistrationOptions) Config() (*membership.Config, error) {
+func (o *RegistrationOptions) Registration() (*membership.Config, error) {
 	if o.BootstrapKubeconfig == "" {
 		return nil, nil
 	}
-	config := &membership.Config{
-		Driver: o.driver(), BootstrapKubeconfig: o.BootstrapKubeconfig, BootstrapSecret: o.BootstrapSecret, Namespace: o.Namespace, SecretName: o.Secret, Dir: o.Dir,
-		TokenCommand: membership.TokenCommand(o.TokenCommand), CertificateLifetime: o.CertificateLifetime,
-	}
-	var errs []error
+	config := o.Config
+	config.Driver = o.driver()
+	var err error
 	if config.Driver == registerv1alpha1.DriverAWSIRSA {
-		var err error
 		if config.HubCluster, err = irsa.ParseARN(o.HubClusterARN); err != nil {
-			errs = append(errs, fmt.Errorf("--hub-cluster-arn: %w", err))
+			return nil, fmt.Errorf("--hub-cluster-arn: %w", err)
 		}
 		if config.ManagedCluster, err = irsa.ParseARN(o.ManagedClusterARN); err != nil {
-			errs = append(errs, fmt.Errorf("--managed-cluster-arn: %w", err))
+			return nil, fmt.Errorf("--managed-cluster-arn: %w", err)
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
 	if config.Dir == "" {
-		var err error
 		if config.Dir, err = os.MkdirTemp("", "hub-kubeconfig-"); err != nil {
 			return nil, fmt.Errorf("--hub-kubeconfig-dir: %w", err)
 		}
 	}
-	return config, nil
+	return &config, nil
 }

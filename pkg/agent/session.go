@@ -52,7 +52,7 @@ func (c CompletedConfig) newSession(hub *rest.Config, hash string, latest func()
 	}
 	s.restored = restored.New(restored.Config{ClusterName: c.ClusterName, Clusters: client.ClusterV1().ManagedClusters(), Latest: latest})
 	id := c.agentID(hash)
-	if !c.NoWorks {
+	if c.Works {
 		executors, err := c.newExecutors()
 		if err != nil {
 			return nil, err
@@ -135,7 +135,7 @@ func (s *session) ready() error {
 		return fmt.Errorf("waiting to list the ManifestWorks of the hub")
 	}
 	// A hub may not serve all resources.
-	if !s.config.NoServiceAccounts && !s.accounts.Synced() && !s.accounts.Unserved() {
+	if s.config.ServiceAccounts && !s.accounts.Synced() && !s.accounts.Unserved() {
 		return fmt.Errorf("waiting to list the ManagedServiceAccounts of the hub and the ServiceAccounts of the managed cluster")
 	}
 	if !s.namespaces.Synced() && !s.namespaces.Unserved() {
@@ -167,7 +167,7 @@ func (s *session) run(ctx context.Context) error {
 			return s.works.Run(ctx)
 		})
 	}
-	if !s.config.NoServiceAccounts {
+	if s.config.ServiceAccounts {
 		parts.Go(func() error { return s.accounts.Run(ctx) })
 	}
 	parts.Go(func() error { return s.namespaces.Run(ctx) })

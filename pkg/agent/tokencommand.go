@@ -1,29 +1,22 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientauthenticationv1 "k8s.io/client-go/pkg/apis/clientauthentication/v1"
-	clientauthenticationv1beta1 "k8s.io/client-go/pkg/apis/clientauthentication/v1beta1"
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"open-cluster-management.io/hub-apiserver/pkg/irsa/awstoken"
 )
 
-const (
-	// execInfo is the environment variable in which client-go passes its request to a
-	// credential plugin.
-	execInfo = "KUBERNETES_EXEC_INFO"
-	// tokenTimeout bounds the request for a token.
-	tokenTimeout = time.Minute
-)
+// tokenTimeout bounds the request for a token.
+const tokenTimeout = time.Minute
 
 // newTokenCommand returns the command that kubeconfigs for a hub on EKS call.
 func newTokenCommand() *cobra.Command {
@@ -37,17 +30,13 @@ of the AWS SDK: in a pod, the IAM role of its ServiceAccount.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(command *cobra.Command, _ []string) error {
-			version, err := execVersion(os.Getenv(execInfo))
-			if err != nil {
-				return err
-			}
-			ctx, cancel := contextWithSignals(command.Context(), tokenTimeout)
+			ctx, cancel := context.WithTimeout(command.Context(), tokenTimeout)
 			defer cancel()
 			token, expires, err := awstoken.Token(ctx, options)
 			if err != nil {
 				return err
 			}
-			credential, err := execCredential(version, token, expires)
+			credential, err := execCredential(token, expires)
 			if err != nil {
 				return err
 			}
@@ -70,34 +59,10 @@ of the AWS SDK: in a pod, the IAM role of its ServiceAccount.`,
 	return command
 }
 
-// execVersion returns the version of ExecCredential that the caller requests. It defaults to v1.
-func execVersion(info string) (schema.GroupVersion, error) {
-	if info == "" {
-		return clientauthenticationv1.SchemeGroupVersion, nil
-	}
-	var asked metav1.TypeMeta
-	if err := json.Unmarshal([]byte(info), &asked); err != nil {
-		return schema.GroupVersion{}, fmt.Errorf("%s: %w", execInfo, err)
-	}
-	for _, version := range []schema.GroupVersion{clientauthenticationv1.SchemeGroupVersion, clientauthenticationv1beta1.SchemeGroupVersion} {
-		if asked.APIVersion == version.String() {
-			return version, nil
-		}
-	}
-	return schema.GroupVersion{}, fmt.Errorf("%s: apiVersion %q is not supported; it must be %s or %s", execInfo, asked.APIVersion,
-		clientauthenticationv1.SchemeGroupVersion, clientauthenticationv1beta1.SchemeGroupVersion)
-}
-
-// execCredential encodes a token in a version of ExecCredential.
-func execCredential(version schema.GroupVersion, token string, expires time.Time) ([]byte, error) {
-	kind := metav1.TypeMeta{APIVersion: version.String(), Kind: "ExecCredential"}
-	expiration := &metav1.Time{Time: expires.UTC()}
-	if version == clientauthenticationv1beta1.SchemeGroupVersion {
-		return json.Marshal(&clientauthenticationv1beta1.ExecCredential{TypeMeta: kind, Status: &clientauthenticationv1beta1.ExecCredentialStatus{
-			Token: token, ExpirationTimestamp: expiration,
-		}})
-	}
-	return json.Marshal(&clientauthenticationv1.ExecCredential{TypeMeta: kind, Status: &clientauthenticationv1.ExecCredentialStatus{
-		Token: token, ExpirationTimestamp: expiration,
-	}})
+// execCredential encodes a token for client-go. The kubeconfig of the agent requests version v1.
+func execCredential(token string, expires time.Time) ([]byte, error) {
+	return json.Marshal(&clientauthenticationv1.ExecCredential{
+		TypeMeta: metav1.TypeMeta{APIVersion: clientauthenticationv1.SchemeGroupVersion.String(), Kind: "ExecCredential"},
+		Status:   &clientauthenticationv1.ExecCredentialStatus{Token: token, ExpirationTimestamp: &metav1.Time{Time: expires.UTC()}},
+	})
 }

@@ -8,35 +8,19 @@ import (
 
 func TestExecCredential(t *testing.T) {
 	expires := time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600))
-	for info, want := range map[string]string{
-		"": "client.authentication.k8s.io/v1",
-		`{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","spec":{"interactive":false}}`: "client.authentication.k8s.io/v1",
-		`{"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential"}`:                         "client.authentication.k8s.io/v1beta1",
-	} {
-		version, err := execVersion(info)
-		if err != nil {
-			t.Errorf("execVersion(%s) = %v, want nil", info, err)
-			continue
-		}
-		encoded, err := execCredential(version, "secret", expires)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got struct {
-			APIVersion, Kind string
-			Status           struct{ Token, ExpirationTimestamp string }
-		}
-		if err := json.Unmarshal(encoded, &got); err != nil {
-			t.Fatal(err)
-		}
-		if got.APIVersion != want || got.Kind != "ExecCredential" || got.Status.Token != "secret" || got.Status.ExpirationTimestamp != "2026-01-02T02:04:05Z" {
-			t.Errorf("execCredential(%s) = %s, want kind ExecCredential of %s with token secret and expiry 2026-01-02T02:04:05Z", info, encoded, want)
-		}
+	encoded, err := execCredential("secret", expires)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, info := range []string{"x", `{"apiVersion":"client.authentication.k8s.io/v2"}`} {
-		if _, err := execVersion(info); err == nil {
-			t.Errorf("execVersion(%s) = nil, want an error", info)
-		}
+	var got struct {
+		APIVersion, Kind string
+		Status           struct{ Token, ExpirationTimestamp string }
+	}
+	if err := json.Unmarshal(encoded, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.APIVersion != "client.authentication.k8s.io/v1" || got.Kind != "ExecCredential" || got.Status.Token != "secret" || got.Status.ExpirationTimestamp != "2026-01-02T02:04:05Z" {
+		t.Errorf("execCredential() = %s, want kind ExecCredential of client.authentication.k8s.io/v1 with token secret and expiry 2026-01-02T02:04:05Z", encoded)
 	}
 }
 

@@ -51,15 +51,15 @@ func follow[T any](ctx context.Context, s *Source, client cache.Getter, resource
 			s.failed(problem, err)
 		}
 	}
-	one := cache.NewListWatchFromClient(client, resource, namespace, fields.OneTermEqualSelector(metav1.ObjectNameField, name))
+	source := cache.NewListWatchFromClient(client, resource, namespace, fields.OneTermEqualSelector(metav1.ObjectNameField, name))
 	noting := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			list, err := one.ListWithContextFunc(ctx, options)
+			list, err := source.ListWithContextFunc(ctx, options)
 			note(err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			events, err := one.WatchFuncWithContext(ctx, options)
+			events, err := source.WatchFuncWithContext(ctx, options)
 			note(err)
 			return events, err
 		},

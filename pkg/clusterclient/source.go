@@ -150,64 +150,54 @@ func (h *Hub) Source(cluster, account string, options Options) (*Source, error) 
 func (s *Source) Config(ctx context.Context) (*rest.Config, error) {
 	idle := false
 	for {
-		config, now := s.config()
-		if now.missing == nil {
+		config, missing, running, changed := s.config()
+		if missing == nil {
 			return config, nil
 		}
 		if ctx.Err() != nil {
 			if idle {
-				now.missing = fmt.Errorf("Run is not running: %w", now.missing)
+				missing = fmt.Errorf("Run is not running: %w", missing)
 			}
-			return nil, fmt.Errorf("waiting for the token of account %s on cluster %s: %w: %w", s.name, s.cluster, context.Cause(ctx), now.missing)
+			return nil, fmt.Errorf("waiting for the token of account %s on cluster %s: %w: %w", s.name, s.cluster, context.Cause(ctx), missing)
 		}
 		// Run may end with the same context, so check it only while ctx has not ended.
-		idle = !now.running
+		idle = !running
 		select {
-		case <-now.changed:
+		case <-changed:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// observed is the input of Config.
-type observed struct {
-	// missing is the reason, on a single line, why there is no configuration. It is nil if there is
-	// one.
-	missing error
-	running bool
-	changed <-chan struct{}
-}
-
-func (s *Source) config() (*rest.Config, observed) {
+// config returns the configuration, or the reason, on a single line, why there is none yet. changed is closed when
+// that or running changes.
+func (s *Source) config() (config *rest.Config, missing error, running bool, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := observed{running: s.running, changed: s.changed}
 	switch secret, address := s.secret.problem, s.address.problem; {
 	case secret != nil && address != nil:
-		now.missing = fmt.Errorf("%w; %w", secret, address)
+		missing = fmt.Errorf("%w; %w", secret, address)
 	case secret != nil || address != nil:
-		now.missing = cmp.Or(secret, address)
+		missing = cmp.Or(secret, address)
 	default:
-		return &rest.Config{
+		config = &rest.Config{
 			Host:            s.address.host,
 			TLSClientConfig: rest.TLSClientConfig{CAData: bytes.Clone(s.current.Load().generation.pem)},
 			WrapTransport:   s.wrap,
-		}, now
+		}
 	}
-	return nil, now
+	return config, missing, s.running, s.changed
 }
 
 // observeSecret stores the state of the Secret, which is nil if there is none.
 func (s *Source) observeSecret(secret *corev1.Secret) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	token, ca, err := read(secret)
-	switch {
-	case secret == nil:
+	if secret == nil {
 		s.secret.problem = fmt.Errorf("there is no Secret %s in namespace %s", s.name, s.cluster)
-	case err != nil:
+	} else if token, ca, err := read(secret); err != nil {
 		s.secret.problem = fmt.Errorf("the Secret %s in namespace %s: %w", s.name, s.cluster, err)
-	default:
+	} else {
 		s.secret = secretState{token: token, ca: ca}
 	}
 	s.update()
@@ -215,9 +205,6 @@ func (s *Source) observeSecret(secret *corev1.Secret) {
 
 // read returns the token and the CA bundle of a Secret.
 func read(secret *corev1.Secret) (token string, ca []byte, err error) {
-	if secret == nil {
-		return "", nil, nil
-	}
 	token = strings.TrimSpace(string(secret.Data[authenticationv1beta1.SecretTokenKey]))
 	ca = secret.Data[authenticationv1beta1.SecretCAKey]
 	switch {
@@ -238,13 +225,11 @@ func read(secret *corev1.Secret) (token string, ca []byte, err error) {
 func (s *Source) observeCluster(cluster *clusterv1.ManagedCluster) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	host, ca, err := locate(cluster)
-	switch {
-	case cluster == nil:
+	if cluster == nil {
 		s.address.problem = fmt.Errorf("there is no ManagedCluster %s", s.cluster)
-	case err != nil:
+	} else if host, ca, err := locate(cluster); err != nil {
 		s.address.problem = fmt.Errorf("ManagedCluster %s: %w", s.cluster, err)
-	default:
+	} else {
 		s.address = addressState{host: host, ca: ca}
 	}
 	s.update()
@@ -252,9 +237,6 @@ func (s *Source) observeCluster(cluster *clusterv1.ManagedCluster) {
 
 // locate returns the address and the CA bundle of the API server of a ManagedCluster.
 func locate(cluster *clusterv1.ManagedCluster) (host string, ca []byte, err error) {
-	if cluster == nil {
-		return "", nil, nil
-	}
 	configs := cluster.Spec.ManagedClusterClientConfigs
 	if len(configs) == 0 || configs[0].URL == "" {
 		return "", nil, errors.New("spec.managedClusterClientConfigs does not say where its API server is")

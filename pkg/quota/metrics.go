@@ -73,7 +73,7 @@ func (c *Counter) collect(ch chan<- metrics.Metric) {
 	if c.source == nil {
 		return
 	}
-	for _, of := range []struct {
+	for _, kind := range []struct {
 		name  string
 		limit int64
 		used  func(*usage) int64
@@ -83,16 +83,16 @@ func (c *Counter) collect(ch chan<- metrics.Metric) {
 	} {
 		var most, near int64
 		for _, u := range c.namespaces {
-			used := of.used(u)
+			used := kind.used(u)
 			most = max(most, used)
-			if of.limit > 0 && 100*float64(used) >= nearPercent*float64(of.limit) {
+			if kind.limit > 0 && 100*float64(used) >= nearPercent*float64(kind.limit) {
 				near++
 			}
 		}
 		gauge := func(desc *metrics.Desc, value int64) {
-			ch <- metrics.NewLazyConstMetric(desc, metrics.GaugeValue, float64(value), c.resource.Resource, of.name)
+			ch <- metrics.NewLazyConstMetric(desc, metrics.GaugeValue, float64(value), c.resource.Resource, kind.name)
 		}
-		gauge(limitDesc, of.limit)
+		gauge(limitDesc, kind.limit)
 		gauge(usedDesc, most)
 		gauge(nearDesc, near)
 	}

@@ -136,11 +136,11 @@ func fieldsOf(t reflect.Type) []structField {
 		if !f.IsExported() {
 			continue
 		}
-		of := structField{index: i}
+		found := structField{index: i}
 		if !f.Anonymous {
-			of.bytes = int64(len(f.Name)) + quotingBytes + 1
+			found.bytes = int64(len(f.Name)) + quotingBytes + 1
 		}
-		fields = append(fields, of)
+		fields = append(fields, found)
 	}
 	structFields.Store(t, fields)
 	return fields

@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	certutil "k8s.io/client-go/util/cert"
-	"k8s.io/client-go/util/keyutil"
 )
 
 const (
@@ -237,16 +236,13 @@ func readAuthority(secret *corev1.Secret, now time.Time) (*authority, error) {
 	if secret == nil {
 		return nil, errors.New("the Secret does not exist")
 	}
-	if _, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]); err != nil {
-		return nil, err
-	}
-	key, err := keyutil.ParsePrivateKeyPEM(secret.Data[corev1.TLSPrivateKeyKey])
+	pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
 	if err != nil {
 		return nil, err
 	}
-	signer, ok := key.(crypto.Signer)
+	signer, ok := pair.PrivateKey.(crypto.Signer)
 	if !ok {
-		return nil, fmt.Errorf("a key of type %T cannot sign", key)
+		return nil, fmt.Errorf("a key of type %T cannot sign", pair.PrivateKey)
 	}
 	chain, err := certutil.ParseCertsPEM(secret.Data[corev1.TLSCertKey])
 	if err != nil {

@@ -404,7 +404,7 @@ func testNotServed(t *testing.T, c *cluster) {
 	c.reported(c.createMSA("", nil), nil)
 }
 
-// testAccountsDisabled checks that an agent with NoServiceAccounts sends no requests for
+// testAccountsDisabled checks that an agent without ServiceAccounts sends no requests for
 // ManagedServiceAccounts, and keeps the ServiceAccounts that it created before.
 func testAccountsDisabled(t *testing.T, c *cluster) {
 	c.grantSecrets()

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -228,11 +229,14 @@ func (c *cluster) run() {
 	hub.WrapTransport = func(next http.RoundTripper) http.RoundTripper {
 		return transport{hook: &c.hubExchanges, next: next, unseen: unseen}
 	}
-	config := &agent.Config{
-		ClusterName: c.name, AgentID: c.name, Workers: 4, EvictionGracePeriod: c.grace, Hub: hub, Managed: managed,
-		TokenVerifyInterval: c.verify, Clock: c.clock, ManagedCA: c.ca, ServiceAccountNamespace: c.accountNamespace, NoServiceAccounts: c.noAccounts,
-		ExecutorMode: c.mode, FeedbackJSONPaths: c.feedbackPaths,
-	}
+	config := &agent.Config{Settings: agent.DefaultSettings(), Hub: hub, Managed: managed, Clock: c.clock, ManagedCA: c.ca}
+	config.ClusterName, config.AgentID, config.HealthBindAddress = c.name, c.name, ""
+	config.Workers, config.WorkersPerTenant, config.PriorityWorkers = 4, 4, 2
+	config.EvictionGracePeriod = c.grace
+	config.ServiceAccounts, config.FeedbackJSONPaths = !c.noAccounts, c.feedbackPaths
+	config.TokenVerifyInterval = cmp.Or(c.verify, config.TokenVerifyInterval)
+	config.ServiceAccountNamespace = cmp.Or(c.accountNamespace, config.ServiceAccountNamespace)
+	config.ExecutorMode = cmp.Or(c.mode, config.ExecutorMode)
 	completed, err := config.Complete()
 	if err != nil {
 		c.t.Fatal(err)

@@ -53,9 +53,11 @@ func (f *fixture) joinerNamed(t testing.TB, hub *publicHub, name string) *joiner
 	hub.bootstrapKubeconfig(bootstrap)
 	managed := rest.CopyConfig(f.account)
 	managed.QPS, managed.Burst = -1, 0
+	settings := agent.DefaultSettings()
+	settings.ClusterName, settings.HealthBindAddress, settings.EvictionGracePeriod = name, "", 0
+	settings.Workers, settings.WorkersPerTenant, settings.PriorityWorkers = 2, 2, 2
 	j := &joiner{fixture: f, t: t, hub: hub, name: name, config: agent.Config{
-		ClusterName: name, Workers: 2, Managed: managed,
-		ServiceAccountNamespace: agent.DefaultServiceAccountNamespace,
+		Settings: settings, Managed: managed,
 		Registration: &membership.Config{
 			Driver: registerv1alpha1.DriverCSR, BootstrapKubeconfig: bootstrap,
 			Namespace: agentNamespace, SecretName: name + "-hub-kubeconfig", Dir: filepath.Join(dir, "files"),

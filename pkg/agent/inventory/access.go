@@ -252,14 +252,14 @@ func (a *accessSources) problem() string {
 
 // review periodically finds out whether the API server asks other authorizers than RBAC, until ctx ends.
 func (a *accessSources) review(ctx context.Context) {
-	retry := backoff{first: reviewRetry, most: maxReviewRetry}
+	retry := backoff(reviewRetry, maxReviewRetry)
 	for ctx.Err() == nil {
 		delay := wait.Jitter(reviewPeriod, 0.2)
 		if err := a.reviewOnce(ctx); err != nil {
-			delay = retry.next()
+			delay = retry.Step()
 			klog.FromContext(ctx).V(2).Info("Cannot review the authorizers of the cluster", "err", err, "retryAfter", delay)
 		} else {
-			retry.reset()
+			retry = backoff(reviewRetry, maxReviewRetry)
 		}
 		pause(ctx, delay, nil)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 )
 
 // benchmarkObjects is the number of objects in the cluster of the benchmarks.
@@ -69,8 +70,7 @@ func BenchmarkMemory(b *testing.B) {
 		b.StopTimer()
 		s.end(s.begin(true), true)
 		b.ReportMetric(float64(heap()-before)/benchmarkObjects, "B/object")
-		_, edges := s.size()
-		b.ReportMetric(float64(edges)/benchmarkObjects, "edges/object")
+		b.ReportMetric(float64(s.backlog().Edges)/benchmarkObjects, "edges/object")
 		runtime.KeepAlive(s)
 		b.StartTimer()
 	}
@@ -95,10 +95,14 @@ func BenchmarkFullReport(b *testing.B) {
 		}
 		s.put(r)
 	}
+	h, err := newHub(&rest.Config{}, "cluster-001")
+	if err != nil {
+		b.Fatal(err)
+	}
 	for b.Loop() {
 		full := s.begin(true)
 		size := &counter{}
-		if err := encodeTo(size, full, true); err != nil {
+		if err := h.encode(size, full); err != nil {
 			b.Fatal(err)
 		}
 		s.end(full, true)

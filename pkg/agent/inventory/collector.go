@@ -3,7 +3,6 @@ package inventory
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,15 +21,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-const (
-	// pageSize is the number of objects in a page if the API server does not support
-	// streaming lists.
-	pageSize = 500
-	// maxLists is the maximum number of resources that are listed in parallel. A list that takes
-	// longer than maxListing no longer counts.
-	maxLists   = 8
-	maxListing = 30 * time.Second
-)
+// pageSize is the number of objects in a page if the API server does not support streaming lists.
+const pageSize = 500
 
 // listBackoff is the delay before a failed list or watch is retried.
 var listBackoff = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: 30 * time.Second}
@@ -48,8 +40,6 @@ type collector struct {
 	extractor *extractor
 	state     *state
 	clients   clients
-	// lists contains an element for each list in progress.
-	lists chan struct{}
 	// noticed is called after an object has changed. It may be nil.
 	noticed func()
 	// patience is the time that objects of a resource are kept after the agent lost the permission
@@ -62,7 +52,6 @@ type collector struct {
 	// brokenSince is the time in nanoseconds since which the objects are not watched, or 0.
 	brokenSince atomic.Int64
 	deniedSince time.Time
-	listedNow   func()
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -88,31 +77,11 @@ func (c *collector) run(ctx context.Context) {
 	delay := listBackoff.DelayWithReset(clock.RealClock{}, 2*time.Minute)
 	// The condition never ends the loop, so ctx has ended when it returns.
 	_ = delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		release := c.acquire(ctx)
-		defer release()
-		err := reflector.ListAndWatchWithContext(ctx)
-		if err != nil && ctx.Err() == nil {
+		if err := reflector.ListAndWatchWithContext(ctx); err != nil && ctx.Err() == nil {
 			c.failed(ctx, err)
 		}
 		return false, nil
 	})
-}
-
-// acquire waits for a free slot to list another resource. The slot is released when the list
-// succeeds, fails or takes longer than maxListing.
-func (c *collector) acquire(ctx context.Context) (release func()) {
-	select {
-	case c.lists <- struct{}{}:
-	case <-ctx.Done():
-		return func() {}
-	}
-	free := sync.OnceFunc(func() { <-c.lists })
-	timer := time.AfterFunc(maxListing, free)
-	c.listedNow = func() {
-		timer.Stop()
-		free()
-	}
-	return c.listedNow
 }
 
 // failed records that a list or a watch failed.
@@ -133,7 +102,7 @@ func (c *collector) failed(ctx context.Context, err error) {
 	if c.listed.Load() && time.Since(c.deniedSince) > c.patience {
 		c.listed.Store(false)
 		c.state.replace(c.resource.GroupResource(), nil)
-		logger.Info("Resource cannot be collected any more; its objects are no longer reported", "err", err)
+		logger.Info("Resource can no longer be collected; its objects are no longer reported", "err", err)
 	}
 }
 
@@ -182,12 +151,12 @@ func (c *collector) listWatch() *cache.ListWatch {
 // records turns a page of objects into a page of records, so that no object stays in
 // memory longer than its page.
 func (c *collector) records(page runtime.Object) (runtime.Object, error) {
-	of, err := meta.ListAccessor(page)
+	accessor, err := meta.ListAccessor(page)
 	if err != nil {
 		return nil, fmt.Errorf("list of %s: %w", c.resource.GroupResource(), err)
 	}
 	records := &internalversion.List{ListMeta: metav1.ListMeta{
-		ResourceVersion: of.GetResourceVersion(), Continue: of.GetContinue(), RemainingItemCount: of.GetRemainingItemCount(),
+		ResourceVersion: accessor.GetResourceVersion(), Continue: accessor.GetContinue(), RemainingItemCount: accessor.GetRemainingItemCount(),
 	}}
 	records.Items = make([]runtime.Object, 0, meta.LenList(page))
 	err = meta.EachListItem(page, func(obj runtime.Object) error {
@@ -221,7 +190,6 @@ func (c *collector) Replace(objects []any, _ string) error {
 	c.listed.Store(true)
 	c.watching(true)
 	c.state.signal()
-	c.listedNow()
 	c.notice()
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -39,8 +38,6 @@ type Controller struct {
 	cluster    string
 	collection *collection
 	reporter   *reporter
-
-	synced, unserved atomic.Bool
 }
 
 // New returns a controller, or an error if the configuration is incomplete. It makes no request.
@@ -57,53 +54,34 @@ func New(config Config) (*Controller, error) {
 		settings: config.Settings, authorization: config.Authorization, changed: state.signal, collectors: map[schema.GroupResource]*collector{},
 	}
 	state.access.reports(config.ClusterName, access.report)
-	c := &Controller{
+	return &Controller{
 		cluster: config.ClusterName,
 		collection: &collection{
 			cluster: config.ClusterName, settings: config.Settings,
 			discovery: discovery.ToDiscoveryInterfaceWithContext(config.Discovery),
 			clients:   clients{config.Metadata, config.Dynamic},
 			state:     state, access: access, timing: config.Timing,
-			lists: make(chan struct{}, maxLists), noticed: make(chan struct{}, 1),
+			noticed:    make(chan struct{}, 1),
 			collectors: map[schema.GroupResource]*collector{},
 		},
 		reporter: newReporter(state, hub, config.Timing),
-	}
-	c.reporter.accepted = c.accepted
-	c.reporter.absent = c.unserved.Store
-	return c, nil
+	}, nil
 }
 
 // Synced reports whether all resources of the cluster have been reported to the hub.
-func (c *Controller) Synced() bool { return c.synced.Load() }
+func (c *Controller) Synced() bool { return c.reporter.synced.Load() }
 
 // Unserved reports whether the hub accepts no inventory from this agent, because the hub does not
 // serve inventories or denies access.
-func (c *Controller) Unserved() bool { return c.unserved.Load() }
+func (c *Controller) Unserved() bool { return c.reporter.unserved.Load() }
 
 // Backlog returns the numbers of objects and edges that the Controller knows, and the numbers of
 // changed and deleted objects that are not reported yet.
-func (c *Controller) Backlog() Backlog {
-	s := c.reporter.state
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return Backlog{
-		Objects: len(s.records), Edges: s.edges,
-		Changed: len(s.pending.put) + len(s.pending.related) + len(s.pending.unrelated), Deleted: len(s.pending.removed),
-	}
-}
+func (c *Controller) Backlog() Backlog { return c.reporter.state.backlog() }
 
 // Backlog contains the numbers of known objects and edges, and of changes that are not reported
 // yet.
 type Backlog struct{ Objects, Edges, Changed, Deleted int }
-
-func (c *Controller) accepted(b *batch) {
-	if b.full {
-		c.synced.Store(true)
-	}
-	objects.Set(float64(b.resources))
-	edges.Set(float64(b.edges))
-}
 
 // Run reports until ctx ends, and returns after all its goroutines have stopped.
 func (c *Controller) Run(ctx context.Context) error {
@@ -122,8 +100,7 @@ func (c *Controller) Run(ctx context.Context) error {
 			return nil
 		}
 	}
-	resources, relations := c.reporter.state.size()
-	logger.V(2).Info("The inventory is known", "resources", resources, "edges", relations, "took", time.Since(begin))
+	logger.V(2).Info("The inventory is known", "resources", c.Backlog().Objects, "took", time.Since(begin))
 	c.reporter.run(ctx)
 	return nil
 }

@@ -25,7 +25,7 @@ var sources = sets.New(
 
 // afterChange is the schedule of discovery after a change of a source. Discovery repeats, because a
 // new resource appears some time after its definition.
-var afterChange = wait.Backoff{Duration: 300 * time.Millisecond, Factor: 2.5, Jitter: 0.2, Steps: 5}
+var afterChange = wait.Backoff{Duration: 300 * time.Millisecond, Factor: 2.5, Jitter: 0.2, Steps: 4}
 
 // collection keeps a collector for each resource of the cluster.
 type collection struct {
@@ -37,7 +37,6 @@ type collection struct {
 	access    *accessSources
 	timing    Timing
 
-	lists   chan struct{}
 	noticed chan struct{}
 
 	mu         sync.Mutex
@@ -53,41 +52,27 @@ type collection struct {
 func (f *collection) run(ctx context.Context) {
 	defer f.stop()
 	logger := klog.FromContext(ctx)
-	quick := backoff{first: f.timing.Retry, most: time.Minute}
+	failures, changes := backoff(f.timing.Retry, time.Minute), wait.Backoff{}
 	for ctx.Err() == nil {
 		delay := wait.Jitter(f.timing.Discover, 0.2)
 		if err := f.discover(ctx); err != nil {
-			delay = min(quick.next(), delay)
+			delay = min(failures.Step(), delay)
 			logger.V(2).Info("Not all resources are found", "err", err, "retryAfter", delay)
 		} else {
-			quick.reset()
+			failures = backoff(f.timing.Retry, time.Minute)
 		}
-		f.await(ctx, delay)
-	}
-}
-
-// await waits until the next discovery is due. After a change, it runs several discoveries.
-func (f *collection) await(ctx context.Context, delay time.Duration) {
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return
-	case <-timer.C:
-		return
-	case <-f.noticed:
-	}
-	steps := afterChange
-	for steps.Steps > 1 && pause(ctx, steps.Step(), nil) {
-		// The next pass of run handles the failure.
-		if err := f.discover(ctx); err != nil {
-			return
+		if changes.Steps > 0 {
+			delay = min(changes.Step(), delay)
 		}
+		timer := time.NewTimer(delay)
 		select {
+		case <-ctx.Done():
+		case <-timer.C:
 		case <-f.noticed:
-			steps = afterChange
-		default:
+			changes = afterChange
+			pause(ctx, changes.Step(), nil)
 		}
+		timer.Stop()
 	}
 }
 
@@ -137,7 +122,7 @@ func (f *collection) collect(ctx context.Context, r *resource) error {
 		return err
 	}
 	c := &collector{
-		resource: r, extractor: extractor, state: f.state, clients: f.clients, lists: f.lists, patience: f.timing.Patience,
+		resource: r, extractor: extractor, state: f.state, clients: f.clients, patience: f.timing.Patience,
 	}
 	if sources.Has(r.GroupResource()) {
 		c.noticed = f.notice

@@ -114,9 +114,9 @@ func volumeType(c content) any {
 }
 
 func jobStatus(c content) any {
-	is := conditions(c)
+	status := conditions(c)
 	for _, kind := range []string{"Complete", "Failed", "Suspended", "FailureTarget", "SuccessCriteriaMet"} {
-		if is[kind] == "True" {
+		if status[kind] == "True" {
 			return kind
 		}
 	}

@@ -35,11 +35,11 @@ func podStatus(pod *corev1.Pod) (status string, restarts int32) {
 	if pod.Status.Reason != "" {
 		status = pod.Status.Reason
 	}
-	is := map[corev1.PodConditionType]corev1.PodCondition{}
+	conditions := map[corev1.PodConditionType]corev1.PodCondition{}
 	for _, condition := range pod.Status.Conditions {
-		is[condition.Type] = condition
+		conditions[condition.Type] = condition
 	}
-	if is[corev1.PodScheduled].Reason == corev1.PodReasonSchedulingGated {
+	if conditions[corev1.PodScheduled].Reason == corev1.PodReasonSchedulingGated {
 		status = corev1.PodReasonSchedulingGated
 	}
 	initial, sidecarRestarts, initRestarts := initStatus(pod)
@@ -47,7 +47,7 @@ func podStatus(pod *corev1.Pod) (status string, restarts int32) {
 		status = initial
 	}
 	restarts = initRestarts
-	if initial == "" || is[corev1.PodInitialized].Status == corev1.ConditionTrue {
+	if initial == "" || conditions[corev1.PodInitialized].Status == corev1.ConditionTrue {
 		restarts = sidecarRestarts
 		running := false
 		// As in kubectl, the first container takes precedence, so it is evaluated last.
@@ -65,7 +65,7 @@ func podStatus(pod *corev1.Pod) (status string, restarts int32) {
 		}
 		if status == "Completed" && running {
 			status = "NotReady"
-			if is[corev1.PodReady].Status == corev1.ConditionTrue {
+			if conditions[corev1.PodReady].Status == corev1.ConditionTrue {
 				status = "Running"
 			}
 		}

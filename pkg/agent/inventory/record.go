@@ -36,8 +36,8 @@ type record struct {
 	// ignored is true if the object is not reported.
 	ignored bool
 
-	// out contains the edges from this record. The state sets out and known.
-	out []edge
+	// edges are the edges from this record that the hub has or may have. Only the state uses them and known.
+	edges []edge
 	// known is true if the hub may have the record.
 	known bool
 }
@@ -62,30 +62,23 @@ func (r *record) refersAs(other *record) bool {
 	return slices.Equal(r.references, other.references) && slices.Equal(r.selector, other.selector)
 }
 
+// end is the target and the type of an edge.
+type end struct {
+	// to is the UID of the target.
+	to       string
+	relation relation
+}
+
 // edge is an edge from a record.
 type edge struct {
-	to       *record
-	relation relation
-	delivery delivery
+	end
+	// delivered is true if the hub has the edge, and false if it may have it.
+	delivered bool
 }
 
-// delivery is the delivery state of an edge.
-type delivery uint8
-
-const (
-	// The hub does not have unsent edges, may have sent edges, and has delivered edges.
-	unsent delivery = iota
-	sent
-	delivered
-)
-
-// edgeName identifies an edge even if its ends are deleted.
-type edgeName struct {
-	from, to         string
-	fromKind, toKind string
-	relation         relation
-}
-
-func (r *record) edgeName(e edge) edgeName {
-	return edgeName{r.uid, e.to.uid, r.resource.kind, e.to.resource.kind, e.relation}
+// formerEdge is an edge that a record does not have any longer.
+type formerEdge struct {
+	// from is the UID of the record.
+	from string
+	end
 }

@@ -1,6 +1,12 @@
 package inventory
 
-import "slices"
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
+)
 
 // maxOwners is the maximum number of levels of owners that the agent follows.
 const maxOwners = 8
@@ -49,35 +55,29 @@ func (s *state) resolve(t target) *record {
 	return s.named[t]
 }
 
-// appeared adds the edges to a new record from the records that refer to it.
-func (s *state) appeared(r *record) {
-	s.relateOwned(r)
+// relink marks the records that may have an edge to a new or deleted record.
+func (s *state) relink(r *record) {
+	s.relinkOwned(r)
 	if name, ok := r.target(); ok {
 		for referrer := range s.referrers[name] {
-			s.relate(referrer)
+			s.pending.related.Insert(referrer)
 		}
 	}
-	s.reselect(r)
+	s.relinkSelectors(r)
 }
 
-// disappeared removes the edges to a record. The hub deletes these edges with the record, so they
-// are not pending.
-func (s *state) disappeared(r *record) {
-	s.appeared(r)
-}
-
-// relateOwned updates the edges of all direct and indirect dependents of a record, because each
-// dependent has edges to the owners of its owners.
-func (s *state) relateOwned(r *record) {
-	seen := map[*record]bool{r: true}
+// relinkOwned marks all direct and indirect dependents of a record, because each dependent has edges
+// to the owners of its owners.
+func (s *state) relinkOwned(r *record) {
+	seen := sets.New(r)
 	level := []*record{r}
 	for depth := 0; depth < maxOwners && len(level) > 0; depth++ {
 		var next []*record
 		for _, owner := range level {
 			for owned := range s.referrers[target{class: byUID, name: owner.uid}] {
-				if !seen[owned] {
-					seen[owned] = true
-					s.relate(owned)
+				if !seen.Has(owned) {
+					seen.Insert(owned)
+					s.pending.related.Insert(owned)
 					next = append(next, owned)
 				}
 			}
@@ -86,53 +86,60 @@ func (s *state) relateOwned(r *record) {
 	}
 }
 
-// reselect updates the edges from selectors to one record.
-func (s *state) reselect(r *record) {
+// relinkSelectors marks the records whose selector matches a record.
+func (s *state) relinkSelectors(r *record) {
 	if r.resource.GroupResource() != pods {
 		return
 	}
-	exists := s.records[r.uid] == r
 	for selector := range s.selectors[r.namespace] {
-		at := selector.edgeTo(r, usedBy)
-		switch wanted := exists && selects(selector.selector, r.labels); {
-		case wanted && at < 0:
-			s.connect(selector, edge{to: r, relation: usedBy})
-		case !wanted && at >= 0:
-			s.disconnect(selector, at)
+		if selects(selector.selector, r.labels) {
+			s.pending.related.Insert(selector)
 		}
 	}
 }
 
-// relate updates the edges from a record.
-func (s *state) relate(r *record) {
-	if len(r.references)+len(r.selector)+len(r.out) == 0 {
+// relate updates the edges from a record, and adds the changes to a batch.
+func (s *state) relate(r *record, b *batch) {
+	if len(r.references)+len(r.selector)+len(r.edges) == 0 {
 		return
 	}
 	wanted := s.wanted(r)
-	for i := len(r.out) - 1; i >= 0; i-- {
-		e := r.out[i]
-		if _, ok := wanted[end{e.to, e.relation}]; ok {
-			delete(wanted, end{e.to, e.relation})
-		} else {
-			s.disconnect(r, i)
+	s.edges -= len(r.edges)
+	r.edges = slices.DeleteFunc(r.edges, func(e edge) bool {
+		if wanted.Has(e.end) {
+			wanted.Delete(e.end)
+			return false
+		}
+		b.left = append(b.left, formerEdge{r.uid, e.end})
+		// The hub deletes the edges to a deleted record with the record.
+		if to := s.records[e.to]; to != nil && !b.full {
+			b.drops = append(b.drops, reportedEdge(r, to, e.relation))
+		}
+		return true
+	})
+	for end := range wanted {
+		r.edges = append(r.edges, edge{end: end})
+	}
+	s.edges += len(r.edges)
+	for _, e := range r.edges {
+		if b.full || !e.delivered {
+			b.adds = append(b.adds, reportedEdge(r, s.records[e.to], e.relation))
 		}
 	}
-	for e := range wanted {
-		s.connect(r, edge{to: e.to, relation: e.relation})
+}
+
+func reportedEdge(from, to *record, relation relation) inventory.Edge {
+	return inventory.Edge{
+		SourceUID: from.uid, SourceKind: from.resource.kind, DestUID: to.uid, DestKind: to.resource.kind, EdgeType: relationNames[relation],
 	}
 }
 
-// end is the target and the type of an edge.
-type end struct {
-	to       *record
-	relation relation
-}
-
-func (s *state) wanted(r *record) map[end]struct{} {
-	wanted := map[end]struct{}{}
+// wanted returns the edges that a record must have.
+func (s *state) wanted(r *record) sets.Set[end] {
+	wanted := sets.New[end]()
 	want := func(to *record, relation relation) {
 		if to != nil && to != r {
-			wanted[end{to, relation}] = struct{}{}
+			wanted.Insert(end{to.uid, relation})
 		}
 	}
 	for _, reference := range r.references {
@@ -171,28 +178,4 @@ func (s *state) ownersOf(r *record) []*record {
 		level = next
 	}
 	return found
-}
-
-func (s *state) connect(r *record, e edge) {
-	name := r.edgeName(e)
-	if s.pending.unrelated.Has(name) {
-		s.pending.unrelated.Delete(name)
-		e.delivery = sent
-	}
-	r.out = append(r.out, e)
-	s.edges++
-	s.pending.related.Insert(r)
-}
-
-func (s *state) disconnect(r *record, at int) {
-	e := r.out[at]
-	r.out = slices.Delete(r.out, at, at+1)
-	s.edges--
-	switch {
-	case e.delivery == unsent:
-	case s.records[e.to.uid] == e.to:
-		s.pending.unrelated.Insert(r.edgeName(e))
-	default:
-		s.takenAway(e.to.uid, r.edgeName(e))
-	}
 }

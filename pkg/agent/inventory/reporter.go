@@ -2,6 +2,8 @@ package inventory
 
 import (
 	"context"
+	"math"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,20 +48,10 @@ var DefaultTiming = Timing{
 // calm is the time after a repair after which the next repair is not delayed.
 const calm = 15 * time.Minute
 
-// backoff returns delays that increase between its bounds.
-type backoff struct {
-	first, most time.Duration
-	steps       *wait.Backoff
+// backoff returns delays that double, with a jitter of up to half of the delay. None exceeds most.
+func backoff(first, most time.Duration) wait.Backoff {
+	return wait.Backoff{Duration: first, Cap: most * 2 / 3, Factor: 2, Jitter: 0.5, Steps: math.MaxInt}
 }
-
-func (b *backoff) next() time.Duration {
-	if b.steps == nil {
-		b.steps = &wait.Backoff{Duration: b.first, Factor: 2, Jitter: 0.5, Steps: 64, Cap: b.most}
-	}
-	return min(b.steps.Step(), b.most)
-}
-
-func (b *backoff) reset() { b.steps = nil }
 
 // reporter sends the state to the hub.
 type reporter struct {
@@ -67,7 +59,7 @@ type reporter struct {
 	hub    *hub
 	timing Timing
 
-	failures, absences, repairs backoff
+	failures, absences, repairs wait.Backoff
 	// earliest is the earliest time of the next report, or urgent if roles or bindings have changed. full is the time
 	// of the next full report, or zero if none is due.
 	earliest, urgent, full time.Time
@@ -81,19 +73,20 @@ type reporter struct {
 	// complaint is the last logged error.
 	complaint string
 
-	// accepted is called with each batch that the hub accepted. absent is called with true if the
-	// hub does not serve inventories, and with false otherwise.
-	accepted func(*batch)
-	absent   func(bool)
+	// synced is true if the hub has accepted a full report. unserved is true if it does not serve
+	// inventories to this agent.
+	synced, unserved atomic.Bool
 }
 
 func newReporter(state *state, hub *hub, timing Timing) *reporter {
-	return &reporter{
-		state: state, hub: hub, timing: timing,
-		failures: backoff{first: timing.Retry, most: timing.MaxRetry},
-		absences: backoff{first: timing.Absent, most: timing.MaxAbsent},
-		repairs:  backoff{first: timing.Retry, most: timing.MaxRetry},
-	}
+	r := &reporter{state: state, hub: hub, timing: timing, repairs: backoff(timing.Retry, timing.MaxRetry)}
+	r.resetDelays()
+	return r
+}
+
+// resetDelays resets the delays after failed reports.
+func (r *reporter) resetDelays() {
+	r.failures, r.absences = backoff(r.timing.Retry, r.timing.MaxRetry), backoff(r.timing.Absent, r.timing.MaxAbsent)
 }
 
 // greet sends empty reports until the hub accepts one. It returns false if ctx ends first.
@@ -126,7 +119,9 @@ func (r *reporter) run(ctx context.Context) {
 		err := r.report(ctx, b)
 		r.state.end(b, err == nil)
 		if err == nil {
-			r.accepted(b)
+			r.synced.Store(r.synced.Load() || b.full)
+			objects.Set(float64(b.resources))
+			edges.Set(float64(b.edges))
 		}
 	}
 }
@@ -166,14 +161,14 @@ func (r *reporter) report(ctx context.Context, b *batch) error {
 	switch {
 	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err):
 		result = "unserved"
-		r.absent(true)
-		r.earliest = r.last.Add(r.absences.next())
+		r.unserved.Store(true)
+		r.earliest = r.last.Add(r.absences.Step())
 		r.urgent = r.earliest
 		r.complain(logger, "The hub takes no inventory of this cluster; asking again", err)
 	case err != nil:
 		result = "error"
-		r.absent(false)
-		delay := r.failures.next()
+		r.unserved.Store(false)
+		delay := r.failures.Step()
 		if asked, ok := apierrors.SuggestsClientDelay(err); ok {
 			delay = max(delay, time.Duration(asked)*time.Second)
 		}
@@ -181,9 +176,8 @@ func (r *reporter) report(ctx context.Context, b *batch) error {
 		r.urgent = r.earliest
 		r.complain(logger, "Inventory is not reported", err)
 	default:
-		r.absent(false)
-		r.failures.reset()
-		r.absences.reset()
+		r.unserved.Store(false)
+		r.resetDelays()
 		if !b.greeting {
 			r.earliest = r.last.Add(wait.Jitter(r.timing.Interval, r.timing.Jitter))
 			r.urgent = r.last.Add(r.timing.Urgent)
@@ -222,7 +216,7 @@ func (r *reporter) check(logger klog.Logger, b *batch, response *inventory.Respo
 	}
 	if b.greeting || refused == nil && response.TotalResources == b.resources && response.TotalEdges == b.edges {
 		if r.last.Sub(r.repaired) > calm {
-			r.repairs.reset()
+			r.repairs = backoff(r.timing.Retry, r.timing.MaxRetry)
 		}
 		return
 	}
@@ -232,7 +226,7 @@ func (r *reporter) check(logger klog.Logger, b *batch, response *inventory.Respo
 	// The delay grows, so that full reports do not load the hub if they fail to resolve the
 	// difference.
 	r.repaired = r.last
-	r.full = r.last.Add(r.repairs.next())
+	r.full = r.last.Add(r.repairs.Step())
 	mismatches.Inc()
 	details := []any{"resources", b.resources, "edges", b.edges, "hubResources", response.TotalResources, "hubEdges", response.TotalEdges,
 		"report", b.kind(), "retryAfter", r.full.Sub(r.last)}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -21,12 +22,10 @@ import (
 type Options struct {
 	// Enabled is true if the agent reports resources.
 	Enabled bool
-	// Include and Exclude select resources; see Pattern.
-	Include, Exclude []string
-	// Annotations enables the report of annotations.
-	Annotations bool
 	// ConfigFile is the path of a file with a Configuration. It may be empty.
 	ConfigFile string
+	// Configuration contains the values of flags, which add to those of the file.
+	Configuration
 }
 
 // NewOptions returns the default options.
@@ -40,35 +39,19 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ConfigFile, "inventory-config", o.ConfigFile, "YAML file that configures the report: include and exclude, in addition to the flags, namespaces, and fields of resources.")
 }
 
-// Validate returns the errors of the flags. It does not read the configuration file.
-func (o *Options) Validate() []error {
-	if !o.Enabled {
-		return nil
-	}
-	var errs []error
-	for flag, texts := range map[string][]string{"include": o.Include, "exclude": o.Exclude} {
-		for _, text := range texts {
-			if _, err := parsePattern(text); err != nil {
-				errs = append(errs, fmt.Errorf("--inventory-%s: %w", flag, err))
-			}
-		}
-	}
-	return errs
-}
-
 // Settings reads the configuration file, if any, and returns all errors of the file and of the
 // options. It returns nil if the inventory is disabled.
 func (o *Options) Settings() (*Settings, error) {
 	if !o.Enabled {
 		return nil, nil
 	}
-	configuration := &Configuration{}
+	var configuration Configuration
 	if o.ConfigFile != "" {
 		data, err := os.ReadFile(o.ConfigFile)
 		if err != nil {
 			return nil, fmt.Errorf("--inventory-config: %w", err)
 		}
-		if err := yaml.UnmarshalStrict(data, configuration); err != nil {
+		if err := yaml.UnmarshalStrict(data, &configuration); err != nil {
 			return nil, fmt.Errorf("--inventory-config %s: %w", o.ConfigFile, err)
 		}
 	}
@@ -237,12 +220,7 @@ func (p pattern) matches(gr schema.GroupResource) bool {
 }
 
 func anyMatches(patterns []pattern, gr schema.GroupResource) bool {
-	for _, p := range patterns {
-		if p.matches(gr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(patterns, func(p pattern) bool { return p.matches(gr) })
 }
 
 // reports reports whether objects of a resource are reported.
@@ -253,12 +231,10 @@ func (s *Settings) reports(gr schema.GroupResource) bool {
 // reportsNamespace reports whether objects in a namespace are reported.
 func (s *Settings) reportsNamespace(name string) bool {
 	matches := func(globs []string) bool {
-		for _, glob := range globs {
-			if ok, _ := path.Match(glob, name); ok {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(globs, func(glob string) bool {
+			ok, _ := path.Match(glob, name)
+			return ok
+		})
 	}
 	return (len(s.includedNamespaces) == 0 || matches(s.includedNamespaces)) && !matches(s.excludedNamespaces)
 }

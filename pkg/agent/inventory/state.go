@@ -7,9 +7,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"open-cluster-management.io/hub-apiserver/pkg/apis/search/inventory"
 )
 
-// state contains the objects of the cluster, and the changes that are not reported yet.
+// state contains the objects of the cluster, and what differs from the data of the hub.
 type state struct {
 	// changed contains an element if changes may be pending.
 	changed chan struct{}
@@ -25,7 +27,7 @@ type state struct {
 	// selectors contains the records that have selectors. selected contains the records that
 	// selectors can match. Both are indexed by namespace.
 	selectors, selected map[string]sets.Set[*record]
-	// edges is the number of edges.
+	// edges is the number of edges in record.edges of all records.
 	edges int
 
 	pending pending
@@ -33,23 +35,19 @@ type state struct {
 }
 
 // pending contains the changes that are not reported yet. Its size is bounded by the number of
-// existing and of reported records and edges.
+// existing and of reported records.
 type pending struct {
-	// put contains new and changed records, and related contains records with new edges.
+	// put contains new and changed records. related contains records whose edges may have changed.
 	put, related sets.Set[*record]
-	// removed contains the UIDs of deleted records, with the edges that the hub deletes with them.
-	// unrelated contains deleted edges between records that remain.
-	removed   map[string][]edgeName
-	unrelated sets.Set[edgeName]
+	// removed contains deleted records that the hub may have, by UID.
+	removed map[string]*record
 }
 
 func newPending() pending {
-	return pending{put: sets.New[*record](), related: sets.New[*record](), removed: map[string][]edgeName{}, unrelated: sets.New[edgeName]()}
+	return pending{put: sets.New[*record](), related: sets.New[*record](), removed: map[string]*record{}}
 }
 
-func (p *pending) empty() bool {
-	return len(p.put)+len(p.related)+len(p.removed)+len(p.unrelated) == 0
-}
+func (p *pending) size() int { return len(p.put) + len(p.related) + len(p.removed) }
 
 func newState() *state {
 	return &state{
@@ -72,49 +70,49 @@ func (s *state) signal() {
 	}
 }
 
-// put stores the record of a new or changed object.
-func (s *state) put(r *record) {
+// change calls do with the lock, and wakes the reporter if it returns true.
+func (s *state) change(do func() bool) {
 	s.mu.Lock()
-	changed := s.store(r)
+	changed := do()
 	s.mu.Unlock()
 	if changed {
 		s.signal()
 	}
+}
+
+// put stores the record of a new or changed object.
+func (s *state) put(r *record) {
+	s.change(func() bool { return s.store(r) })
 }
 
 // remove removes an object of a resource.
 func (s *state) remove(resource schema.GroupResource, uid string) {
-	s.mu.Lock()
-	r := s.records[uid]
-	changed := r != nil && r.resource.GroupResource() == resource
-	if changed {
+	s.change(func() bool {
+		r := s.records[uid]
+		if r == nil || r.resource.GroupResource() != resource {
+			return false
+		}
 		s.drop(r)
-	}
-	s.mu.Unlock()
-	if changed {
-		s.signal()
-	}
+		return true
+	})
 }
 
 // replace replaces all records of a resource with the given records.
 func (s *state) replace(resource schema.GroupResource, records []*record) {
-	keep := make(sets.Set[string], len(records))
-	changed := false
-	s.mu.Lock()
-	for _, r := range records {
-		keep.Insert(r.uid)
-		changed = s.store(r) || changed
-	}
-	for r := range s.members[resource] {
-		if !keep.Has(r.uid) {
-			s.drop(r)
-			changed = true
+	s.change(func() (changed bool) {
+		keep := make(sets.Set[string], len(records))
+		for _, r := range records {
+			keep.Insert(r.uid)
+			changed = s.store(r) || changed
 		}
-	}
-	s.mu.Unlock()
-	if changed {
-		s.signal()
-	}
+		for r := range s.members[resource] {
+			if !keep.Has(r.uid) {
+				s.drop(r)
+				changed = true
+			}
+		}
+		return changed
+	})
 }
 
 // store stores a record and reports whether the state has changed.
@@ -147,15 +145,31 @@ func (s *state) add(r *record) {
 	s.access.count(r, 1)
 	insert(s.members, r.resource.GroupResource(), r)
 	s.pending.put.Insert(r)
-	if edges, ok := s.pending.removed[r.uid]; ok {
-		// The deletion is no longer pending, so the hub keeps the edges.
+	if former := s.pending.removed[r.uid]; former != nil {
+		// The deletion is no longer pending, so the hub keeps the record and its edges.
 		delete(s.pending.removed, r.uid)
-		s.pending.unrelated.Insert(edges...)
-		r.known = true
+		s.inherit(r, former)
 	}
 	s.refer(r)
-	s.relate(r)
-	s.appeared(r)
+	s.pending.related.Insert(r)
+	s.relink(r)
+}
+
+// inherit records that the hub may have a record from before, with its edges.
+func (s *state) inherit(r, former *record) {
+	r.known = true
+	for _, e := range former.edges {
+		s.restore(r, e.end)
+	}
+}
+
+// restore records that the hub may have an edge from a record.
+func (s *state) restore(r *record, end end) {
+	r.edges = append(r.edges, edge{end: end})
+	if s.records[r.uid] == r {
+		s.edges++
+		s.pending.related.Insert(r)
+	}
 }
 
 func (s *state) update(old, r *record) {
@@ -166,8 +180,9 @@ func (s *state) update(old, r *record) {
 	old.resource, old.properties, old.access, old.omitted = r.resource, r.properties, r.access, r.omitted
 	s.access.count(old, 1)
 	if old.labels != r.labels {
+		s.relinkSelectors(old)
 		old.labels = r.labels
-		s.reselect(old)
+		s.relinkSelectors(old)
 	}
 	if old.refersAs(r) {
 		return
@@ -175,8 +190,8 @@ func (s *state) update(old, r *record) {
 	s.unrefer(old)
 	old.references, old.selector = r.references, r.selector
 	s.refer(old)
-	s.relate(old)
-	s.relateOwned(old)
+	s.pending.related.Insert(old)
+	s.relinkOwned(old)
 }
 
 func (s *state) drop(r *record) {
@@ -186,32 +201,18 @@ func (s *state) drop(r *record) {
 	s.pending.put.Delete(r)
 	s.pending.related.Delete(r)
 	if r.known {
-		s.pending.removed[r.uid] = nil
-		for _, e := range r.out {
-			if e.delivery != unsent {
-				s.takenAway(r.uid, r.edgeName(e))
-			}
-		}
+		s.pending.removed[r.uid] = r
 	}
 	s.unrefer(r)
-	s.edges -= len(r.out)
-	r.out = nil
-	s.disappeared(r)
+	s.edges -= len(r.edges)
+	s.relink(r)
 }
 
-// takenAway records an edge that the hub deletes with a record, in case the record is created
-// again.
-func (s *state) takenAway(uid string, name edgeName) {
-	if edges, ok := s.pending.removed[uid]; ok {
-		s.pending.removed[uid] = append(edges, name)
-	}
-}
-
-// size returns the number of records and edges.
-func (s *state) size() (records, edges int) {
+// backlog returns the numbers of objects and edges, and of changes that are not reported yet.
+func (s *state) backlog() Backlog {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.records), s.edges
+	return Backlog{Objects: len(s.records), Edges: s.edges, Changed: len(s.pending.put) + len(s.pending.related), Deleted: len(s.pending.removed)}
 }
 
 // idle reports whether nothing is pending, and whether changes of RBAC objects are.
@@ -219,7 +220,7 @@ func (s *state) idle() (idle, urgent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.describe()
-	return s.pending.empty(), s.access.urgent
+	return s.pending.size() == 0, s.access.urgent
 }
 
 // begin returns a batch of the pending changes, or of all records for a full report. The caller
@@ -228,32 +229,26 @@ func (s *state) begin(full bool) *batch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.describe()
-	b := &batch{full: full, taken: s.pending, resources: len(s.records), edges: s.edges, access: s.access.accepted, urgent: s.access.urgent}
+	b := &batch{full: full, taken: s.pending, access: s.access.accepted, urgent: s.access.urgent}
 	s.pending, s.access.urgent = newPending(), false
-	put, related := b.taken.put, b.taken.related
 	if full {
-		b.puts = make([]item, 0, len(s.records))
-		b.adds = make([]edgeName, 0, s.edges)
+		b.taken.related = sets.New(slices.Collect(maps.Values(s.records))...)
+		b.added = make([]item, 0, len(s.records))
 		for _, r := range s.records {
 			b.put(r)
-			for i := range r.out {
-				b.add(r, &r.out[i])
-			}
 		}
-		return b
-	}
-	for r := range put {
-		b.put(r)
-	}
-	for r := range related {
-		for i := range r.out {
-			if r.out[i].delivery != delivered {
-				b.add(r, &r.out[i])
-			}
+	} else {
+		for r := range b.taken.put {
+			b.put(r)
+		}
+		for uid := range b.taken.removed {
+			b.removes = append(b.removes, inventory.Deleted{UID: uid})
 		}
 	}
-	b.removes = slices.Collect(maps.Keys(b.taken.removed))
-	b.drops = slices.Collect(maps.Keys(b.taken.unrelated))
+	for r := range b.taken.related {
+		s.relate(r, b)
+	}
+	b.resources, b.edges = len(s.records), s.edges
 	return b
 }
 
@@ -263,14 +258,10 @@ func (s *state) end(b *batch, taken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if taken {
-		if b.full {
-			for _, r := range s.records {
-				r.deliver()
-			}
-			return
-		}
 		for r := range b.taken.related {
-			r.deliver()
+			for i := range r.edges {
+				r.edges[i].delivered = true
+			}
 		}
 		return
 	}
@@ -285,42 +276,18 @@ func (s *state) end(b *batch, taken bool) {
 			s.pending.related.Insert(r)
 		}
 	}
-	for uid, edges := range b.taken.removed {
-		r := s.records[uid]
-		if r == nil {
-			s.pending.removed[uid] = append(s.pending.removed[uid], edges...)
-			continue
-		}
-		r.known = true
-		for _, name := range edges {
-			if !s.exists(name) {
-				s.pending.unrelated.Insert(name)
-			}
+	for uid, former := range b.taken.removed {
+		if r := s.records[uid]; r != nil {
+			s.inherit(r, former)
+		} else {
+			s.pending.removed[uid] = former
 		}
 	}
-	for name := range b.taken.unrelated {
-		if !s.exists(name) {
-			s.pending.unrelated.Insert(name)
-		}
-	}
-}
-
-// exists reports whether an edge exists.
-func (s *state) exists(name edgeName) bool {
-	from, to := s.records[name.from], s.records[name.to]
-	return from != nil && to != nil && from.edgeTo(to, name.relation) >= 0
-}
-
-// edgeTo returns the index of an edge in out, or -1.
-func (r *record) edgeTo(to *record, relation relation) int {
-	return slices.IndexFunc(r.out, func(e edge) bool { return e.to == to && e.relation == relation })
-}
-
-// deliver marks the sent edges as delivered.
-func (r *record) deliver() {
-	for i := range r.out {
-		if r.out[i].delivery == sent {
-			r.out[i].delivery = delivered
+	for _, left := range b.left {
+		if r := s.records[left.from]; r != nil {
+			s.restore(r, left.end)
+		} else if r := s.pending.removed[left.from]; r != nil {
+			s.restore(r, left.end)
 		}
 	}
 }

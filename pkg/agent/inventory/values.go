@@ -38,66 +38,58 @@ func (c content) each(path []string, visit func(content)) {
 	}
 }
 
-func split(path string) []string { return strings.Split(path, ".") }
+// at returns a function that converts the value at a path, or nil if there is none.
+func at(path string, convert func(any) any) func(content) any {
+	fields := strings.Split(path, ".")
+	return func(c content) any { return convert(c.at(fields)) }
+}
 
 // value returns a function that returns a number, a boolean or a string unchanged.
 func value(path string) func(content) any {
-	fields := split(path)
-	return func(c content) any {
-		switch found := c.at(fields).(type) {
+	return at(path, func(found any) any {
+		switch found.(type) {
 		case string, bool, int64, float64:
 			return found
-		default:
-			return nil
 		}
-	}
+		return nil
+	})
 }
 
 func text(path string) func(content) any {
-	fields := split(path)
-	return func(c content) any { return c.text(fields...) }
+	return at(path, func(found any) any { text, _ := found.(string); return text })
 }
 
 // count returns a function that returns a number, or 0 if the field is missing.
 func count(path string) func(content) any {
-	fields := split(path)
-	return func(c content) any {
-		if number, ok := c.at(fields).(int64); ok {
-			return number
-		}
-		return int64(0)
-	}
+	return at(path, func(found any) any { number, _ := found.(int64); return number })
 }
 
 // flag returns a function that returns a boolean, or false if the field is missing.
 func flag(path string) func(content) any {
-	fields := split(path)
-	return func(c content) any { set, _ := c.at(fields).(bool); return set }
+	return at(path, func(found any) any { set, _ := found.(bool); return set })
 }
 
 func length(path string) func(content) any {
-	fields := split(path)
-	return func(c content) any { elements, _ := c.at(fields).([]any); return int64(len(elements)) }
+	return at(path, func(found any) any { elements, _ := found.([]any); return int64(len(elements)) })
 }
 
 // list returns a function that returns a list of strings.
 func list(path string) func(content) any {
-	fields := split(path)
-	return func(c content) any {
-		elements, _ := c.at(fields).([]any)
-		var found []string
+	return at(path, func(found any) any {
+		elements, _ := found.([]any)
+		var texts []string
 		for _, element := range elements {
 			if text, ok := element.(string); ok {
-				found = append(found, text)
+				texts = append(texts, text)
 			}
 		}
-		return found
-	}
+		return texts
+	})
 }
 
 // each returns a function that returns the values of one string field of the elements of a list.
 func each(path, field string) func(content) any {
-	fields := split(path)
+	fields := strings.Split(path, ".")
 	return func(c content) any {
 		var found []string
 		c.each(fields, func(element content) {
@@ -110,7 +102,7 @@ func each(path, field string) func(content) any {
 }
 
 func stringMap(path string) func(content) map[string]string {
-	fields := split(path)
+	fields := strings.Split(path, ".")
 	return func(c content) map[string]string {
 		found, _, err := unstructured.NestedStringMap(c, fields...)
 		if err != nil {
@@ -127,7 +119,7 @@ func texts(path string) func(content) any {
 
 // quantity returns a function that returns a quantity in cores or bytes.
 func quantity(path string, name corev1.ResourceName) func(content) any {
-	fields := append(split(path), string(name))
+	fields := append(strings.Split(path, "."), string(name))
 	return func(c content) any {
 		text := c.text(fields...)
 		if text == "" || boundedquantity.Check(text) != nil {

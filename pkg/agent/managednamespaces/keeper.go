@@ -28,7 +28,8 @@ const (
 	// maxLabelName is the maximum length of a label name after its prefix. The hash is longer.
 	maxLabelName = 63
 
-	isRequired, wasRequired = "true", "false"
+	// required and released are the values of the label.
+	required, released = "true", "false"
 )
 
 const (
@@ -52,23 +53,23 @@ type Config struct {
 	// HubHash identifies the hub on the managed cluster.
 	HubHash string
 	Managed kubernetes.Interface
+	// Required returns the namespaces that the hub requires. Until they are known, it returns nil.
+	Required func() sets.Set[string]
 	// Changed is called when the result of Condition may have changed. It must not block.
 	Changed func()
 }
 
 // Keeper creates and labels the namespaces that a hub requires on one managed cluster.
 type Keeper struct {
+	config     Config
 	label      string
 	namespaces corev1client.NamespaceInterface
-	changed    func()
 
 	// informer contains the namespaces that are labelled as required.
 	informer cache.SharedIndexInformer
 	loop     reconcile.Loop
 
 	mu sync.Mutex
-	// required is nil until Require is called.
-	required sets.Set[string]
 	// conditions are the conditions of the required namespaces that have been handled.
 	conditions map[string]metav1.Condition
 }
@@ -76,15 +77,15 @@ type Keeper struct {
 // New returns a Keeper. It makes no request.
 func New(config Config) (*Keeper, error) {
 	k := &Keeper{
-		label: Label(config.HubHash), namespaces: config.Managed.CoreV1().Namespaces(), changed: config.Changed,
+		config: config, label: Label(config.HubHash), namespaces: config.Managed.CoreV1().Namespaces(),
 		conditions: map[string]metav1.Condition{},
 	}
 	k.informer = coreinformers.NewFilteredNamespaceInformer(config.Managed, 0, cache.Indexers{}, func(options *metav1.ListOptions) {
-		options.LabelSelector = k.label + "=" + isRequired
+		options.LabelSelector = k.label + "=" + required
 	})
 	k.loop = reconcile.Loop{
 		Name:      "managednamespace",
-		Feeds:     []reconcile.Feed{{Informer: k.informer, Keys: reconcile.Own, OnceKnown: k.requiredKeys}},
+		Feeds:     []reconcile.Feed{{Informer: k.informer, Keys: reconcile.Own, OnceKnown: k.keys}},
 		Reconcile: k.pass,
 		Workers:   workers, TenantWorkers: workers,
 		Timeout: passTimeout, StuckTimeout: passTimeout, FirstRetry: firstRetry, LastRetry: lastRetry,
@@ -104,33 +105,16 @@ func (k *Keeper) slim(object any) (any, error) {
 	}}, nil
 }
 
-// Require sets the namespaces that the hub requires. The Keeper does nothing before the first call.
-func (k *Keeper) Require(names sets.Set[string]) {
-	k.mu.Lock()
-	before, first := k.required, k.required == nil
-	k.required = names.Clone()
-	if k.required == nil {
-		k.required = sets.New[string]()
-	}
-	k.mu.Unlock()
-	for name := range before.SymmetricDifference(k.required) {
-		k.loop.Add(cache.ObjectName{Name: name})
-	}
-	if !first {
-		return
-	}
-	// Passes over these namespaces before the first call had no effect.
-	for _, name := range k.informer.GetStore().ListKeys() {
-		k.loop.Add(cache.ObjectName{Name: name})
+// Refresh makes a pass over the required namespaces, and over those that may not be required any longer.
+func (k *Keeper) Refresh() {
+	for _, key := range k.keys() {
+		k.loop.Add(key)
 	}
 }
 
-// requiredKeys returns the required namespaces.
-func (k *Keeper) requiredKeys() []cache.ObjectName {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (k *Keeper) keys() []cache.ObjectName {
 	var keys []cache.ObjectName
-	for name := range k.required {
+	for name := range sets.New(k.informer.GetStore().ListKeys()...).Union(k.config.Required()) {
 		keys = append(keys, cache.ObjectName{Name: name})
 	}
 	return keys
@@ -158,12 +142,12 @@ func (k *Keeper) Run(ctx context.Context) {
 
 // pass makes one pass over a namespace.
 func (k *Keeper) pass(ctx context.Context, key cache.ObjectName) (time.Duration, error) {
-	wanted, known := k.requires(key.Name)
-	if !known {
+	names := k.config.Required()
+	if names == nil {
 		return 0, nil
 	}
 	var err error
-	if wanted {
+	if names.Has(key.Name) {
 		err = k.ensure(ctx, key.Name)
 	} else {
 		err = k.release(ctx, key.Name)
@@ -171,19 +155,12 @@ func (k *Keeper) pass(ctx context.Context, key cache.ObjectName) (time.Duration,
 	if ctx.Err() == context.Canceled {
 		return 0, ctx.Err()
 	}
-	k.setCondition(key.Name, wanted, err)
+	k.setCondition(key.Name, names.Has(key.Name), err)
 	if k.loop.Len() == 0 {
 		// Each report includes all conditions.
-		k.changed()
+		k.config.Changed()
 	}
 	return 0, err
-}
-
-// requires reports whether the hub requires a namespace, and whether Require has been called.
-func (k *Keeper) requires(name string) (wanted, known bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.required.Has(name), k.required != nil
 }
 
 // setCondition sets the condition of a namespace after a pass.
@@ -198,18 +175,17 @@ func (k *Keeper) setCondition(name string, wanted bool, err error) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	switch {
-	case !k.required.Has(name):
-		delete(k.conditions, name)
-	case wanted: // otherwise the requirement changed during the pass, and another pass follows
+	if wanted {
 		k.conditions[name] = condition
+	} else {
+		delete(k.conditions, name)
 	}
 }
 
 // labelled returns a namespace if it is labelled as required. Otherwise it returns nil.
 func (k *Keeper) labelled(name string) *corev1.Namespace {
 	object, _, _ := k.informer.GetStore().GetByKey(name)
-	if namespace, ok := object.(*corev1.Namespace); ok && namespace.Labels[k.label] == isRequired {
+	if namespace, ok := object.(*corev1.Namespace); ok && namespace.Labels[k.label] == required {
 		return namespace
 	}
 	return nil
@@ -223,7 +199,7 @@ func (k *Keeper) ensure(ctx context.Context, name string) error {
 		live, err = k.namespaces.Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			_, err = k.namespaces.Create(ctx, &corev1.Namespace{
-				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{k.label: isRequired}},
+				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{k.label: required}},
 			}, metav1.CreateOptions{})
 			if err != nil {
 				return fmt.Errorf("create namespace: %w", err)
@@ -233,8 +209,8 @@ func (k *Keeper) ensure(ctx context.Context, name string) error {
 		if err != nil {
 			return fmt.Errorf("read namespace: %w", err)
 		}
-		if live.DeletionTimestamp == nil && live.Labels[k.label] != isRequired {
-			return k.setLabel(ctx, live, isRequired)
+		if live.DeletionTimestamp == nil && live.Labels[k.label] != required {
+			return setLabel(ctx, k.namespaces, live, k.label, required)
 		}
 	}
 	if live.DeletionTimestamp != nil {
@@ -249,15 +225,11 @@ func (k *Keeper) release(ctx context.Context, name string) error {
 	if namespace == nil {
 		return nil
 	}
-	err := k.setLabel(ctx, namespace, wasRequired)
+	err := setLabel(ctx, k.namespaces, namespace, k.label, released)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err
-}
-
-func (k *Keeper) setLabel(ctx context.Context, namespace *corev1.Namespace, value string) error {
-	return setLabel(ctx, k.namespaces, namespace, k.label, value)
 }
 
 // setLabel sets the label of a namespace if its UID has not changed.
@@ -277,13 +249,13 @@ func Release(ctx context.Context, managed kubernetes.Interface, hubHash string) 
 	label, client := Label(hubHash), managed.CoreV1().Namespaces()
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
-	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: label + "=" + isRequired})
+	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: label + "=" + required})
 	if err != nil {
 		return fmt.Errorf("list namespaces: %w", err)
 	}
 	var errs []error
 	for i := range list.Items {
-		if err := setLabel(ctx, client, &list.Items[i], label, wasRequired); err != nil && !apierrors.IsNotFound(err) {
+		if err := setLabel(ctx, client, &list.Items[i], label, released); err != nil && !apierrors.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("%s: %w", list.Items[i].Name, err))
 		}
 	}

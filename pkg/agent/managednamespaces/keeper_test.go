@@ -29,14 +29,27 @@ var (
 type managedCluster struct {
 	*fake.Clientset
 	*Keeper
-	reports atomic.Int64
+	required atomic.Pointer[sets.Set[string]]
+	reports  atomic.Int64
+}
+
+// requires sets the namespaces that the hub requires.
+func (m *managedCluster) requires(names ...string) {
+	set := sets.New(names...)
+	m.required.Store(&set)
+	m.Refresh()
 }
 
 // keep runs a Keeper until the end of the test.
 func keep(t *testing.T, client *fake.Clientset) *managedCluster {
 	t.Helper()
 	m := &managedCluster{Clientset: client}
-	keeper, err := New(Config{HubHash: hash, Managed: client, Changed: func() { m.reports.Add(1) }})
+	keeper, err := New(Config{HubHash: hash, Managed: client, Changed: func() { m.reports.Add(1) }, Required: func() sets.Set[string] {
+		if names := m.required.Load(); names != nil {
+			return *names
+		}
+		return nil
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +105,7 @@ func TestKeeper(t *testing.T) {
 		namespace("present", map[string]string{"team": "a"}), namespace("before", map[string]string{label: "true"}),
 		namespace("of-another-hub", map[string]string{"clusterset.open-cluster-management.io/x": "true"})))
 	namespaces := m.CoreV1().Namespaces()
-	// Until Require is called, the Keeper treats no namespace as no longer required.
+	// Until the required namespaces are known, the Keeper treats no namespace as no longer required.
 	await.Eventually(t, "the informer contains the namespaces", func() error {
 		if !m.informer.HasSynced() || len(m.informer.GetStore().ListKeys()) == 0 {
 			return errors.New("the informer is empty or not synced")
@@ -101,7 +114,7 @@ func TestKeeper(t *testing.T) {
 	})
 	m.wantLabel(t, "before", "true")
 
-	m.Require(sets.New("present", "shop"))
+	m.requires("present", "shop")
 	m.wantLabel(t, "before", "false")
 	for _, name := range []string{"present", "shop"} {
 		m.wantLabel(t, name, "true")
@@ -124,7 +137,7 @@ func TestKeeper(t *testing.T) {
 	}
 	m.wantLabel(t, "shop", "true")
 
-	m.Require(sets.New("shop"))
+	m.requires("shop")
 	m.wantLabel(t, "present", "false")
 	await.Eventually(t, "present has no condition", func() error {
 		if condition, known := m.Condition("present"); known {
@@ -132,9 +145,9 @@ func TestKeeper(t *testing.T) {
 		}
 		return nil
 	})
-	m.Require(nil)
+	m.requires()
 	m.wantLabel(t, "shop", "false")
-	m.Require(sets.New("shop"))
+	m.requires("shop")
 	m.wantLabel(t, "shop", "true")
 
 	if err := Release(t.Context(), m.Clientset, hash); err != nil {
@@ -174,7 +187,7 @@ func TestKeeperRetries(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := keep(t, client)
-	m.Require(sets.New("refused", "shop", "leaving"))
+	m.requires("refused", "shop", "leaving")
 	m.wantCondition(t, "shop", metav1.ConditionTrue, "")
 	m.wantCondition(t, "refused", metav1.ConditionFalse, "create namespace: ")
 	m.wantCondition(t, "leaving", metav1.ConditionFalse, "is being deleted")

@@ -35,7 +35,7 @@ const (
 type missingError struct{ cluster, namespace, secret string }
 
 func (e *missingError) Error() string {
-	return fmt.Sprintf("the cluster had joined, but the hub has no ManagedCluster %s any more; applied objects stay. "+
+	return fmt.Sprintf("the cluster had joined, but the hub has no ManagedCluster %s; applied objects stay. "+
 		"To register it again, delete the Secret %s/%s, or create and accept a ManagedCluster %s on the hub", e.cluster, e.namespace, e.secret, e.cluster)
 }
 
@@ -67,7 +67,8 @@ func (r *Registrar) register(ctx context.Context, again bool, why string) (*iden
 	}
 	known, err := r.bootstrapUntilDone(trial, why)
 	cancel()
-	if works := <-recovered; err != nil && works && ctx.Err() == nil && !errors.Is(err, errSecretDeleted) {
+	works := <-recovered
+	if err != nil && works && ctx.Err() == nil && !errors.Is(err, errSecretDeleted) {
 		former := r.store.last()
 		if former == nil || r.driver.usable(former) != nil {
 			return nil, errSecretDeleted
@@ -102,9 +103,8 @@ func (r *Registrar) probe(ctx context.Context) bool {
 
 func (r *Registrar) bootstrapUntilDone(ctx context.Context, why string) (*identity, error) {
 	logger := klog.FromContext(ctx)
-	waits := pauses{first: firstPause, most: mostPause}
-	denied := pauses{first: deniedPause, most: maxDeniedPause}
-	var complaint string
+	waits, denied := backoff(firstPause, mostPause), backoff(deniedPause, maxDeniedPause)
+	var logged complaint
 	var missing bool
 	for {
 		began := time.Now()
@@ -119,24 +119,24 @@ func (r *Registrar) bootstrapUntilDone(ctx context.Context, why string) (*identi
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if foreign := (*foreignError)(nil); errors.As(err, &foreign) || errors.Is(err, errSecretDeleted) || errors.Is(err, errRaised) {
+		if final(err) {
 			return nil, err
 		}
 		// The message that asks the user to delete the Secret remains valid after other errors.
 		missing = missing || errors.As(err, new(*missingError))
 		if time.Since(began) >= bootstrapTimeout {
 			// The hub responds, but has not decided yet.
-			waits.reset()
+			waits = backoff(firstPause, mostPause)
 			logger.V(2).Info("The cluster is not registered yet", "err", err)
-			if !pause(ctx, waits.step(), nil) {
+			if !pause(ctx, waits.Step(), nil) {
 				return nil, ctx.Err()
 			}
 			continue
 		}
 		registrations.WithLabelValues("error").Inc()
-		delay := waits.step()
-		if refusal := (*deniedError)(nil); errors.As(err, &refusal) {
-			delay = denied.step()
+		delay := waits.Step()
+		if errors.As(err, new(*deniedError)) {
+			delay = denied.Step()
 		}
 		if asked, ok := apierrors.SuggestsClientDelay(err); ok {
 			delay = max(delay, time.Duration(asked)*time.Second)
@@ -145,8 +145,7 @@ func (r *Registrar) bootstrapUntilDone(ctx context.Context, why string) (*identi
 			err = fmt.Errorf("the hub rejects the bootstrap kubeconfig: %w; %s", err, joinAgain)
 		}
 		r.note(fmt.Sprintf("%s is not registered%s: %v", r.config.ClusterName, why, err))
-		if complaint != err.Error() {
-			complaint = err.Error()
+		if logged.differs(err) {
 			logger.Error(err, "The cluster is not registered yet", "cluster", r.config.ClusterName, "retryAfter", delay)
 		}
 		if !pause(ctx, delay, nil) {
@@ -173,7 +172,6 @@ func (r *Registrar) bootstrapOnce(ctx context.Context, missing bool) (*identity,
 	if err != nil {
 		return nil, err
 	}
-	hub.bootstrap = true
 	known, err := r.named(ctx, missing)
 	if err != nil {
 		return nil, err

@@ -18,14 +18,13 @@ import (
 // dropBootstrap deletes the Secret of the bootstrap kubeconfig until ctx ends, since the cluster has its own identity. It
 // deletes it again if the cluster is joined again.
 func (m *membership) dropBootstrap(ctx context.Context) {
-	var complaint string
+	var logged complaint
 	for {
 		err := m.deleteBootstrap(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil && err.Error() != complaint {
-			complaint = err.Error()
+		if logged.differs(err) {
 			klog.FromContext(ctx).Error(err, "Failed to delete the Secret with the bootstrap kubeconfig", "secret", m.config.BootstrapSecret)
 		}
 		if !pause(ctx, wait.Jitter(movePeriod, 0.5), nil) {

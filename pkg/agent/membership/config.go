@@ -2,8 +2,6 @@ package membership
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"k8s.io/client-go/dynamic"
@@ -92,35 +90,4 @@ type Workload interface {
 	// Remove deletes all objects that were applied for the hub from the managed cluster, and
 	// returns nil when they are deleted. It must not require the hub.
 	Remove(ctx context.Context, hub Hub) error
-}
-
-// maxName is the maximum length of a cluster name in the common name of a certificate.
-const maxName = 63
-
-func (c *Config) validate() error {
-	var errs []error
-	for _, required := range []struct{ what, value string }{
-		{"the name of the cluster", c.ClusterName}, {"the namespace of the Secret", c.Namespace},
-		{"the name of the Secret", c.SecretName}, {"the directory", c.Dir},
-	} {
-		if required.value == "" {
-			errs = append(errs, fmt.Errorf("%s is missing", required.what))
-		}
-	}
-	if len(c.ClusterName) > maxName {
-		errs = append(errs, fmt.Errorf("the name of the cluster is longer than %d characters", maxName))
-	}
-	switch c.Driver {
-	case registerv1alpha1.DriverCSR:
-	case registerv1alpha1.DriverAWSIRSA:
-		if c.HubCluster == (irsa.ARN{}) || c.ManagedCluster == (irsa.ARN{}) {
-			errs = append(errs, errors.New("aws-irsa requires the ARNs of the EKS clusters of the hub and of the managed cluster"))
-		}
-		if c.TokenCommand != BuiltInTokenCommand && c.TokenCommand != AWSTokenCommand {
-			errs = append(errs, fmt.Errorf("token command %q: must be %s or %s", c.TokenCommand, BuiltInTokenCommand, AWSTokenCommand))
-		}
-	default:
-		errs = append(errs, fmt.Errorf("driver %q: must be %s or %s", c.Driver, registerv1alpha1.DriverCSR, registerv1alpha1.DriverAWSIRSA))
-	}
-	return errors.Join(errs...)
 }

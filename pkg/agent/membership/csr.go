@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto"
 	"crypto/sha256"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/hex"
@@ -68,23 +69,11 @@ func certificateOf(known *identity) (*x509.Certificate, error) {
 	if len(known.data[keyCertificate]) == 0 || len(known.data[keyPrivateKey]) == 0 {
 		return nil, fmt.Errorf("there is no certificate yet")
 	}
-	certificates, err := cert.ParseCertsPEM(known.data[keyCertificate])
+	pair, err := tls.X509KeyPair(known.data[keyCertificate], known.data[keyPrivateKey])
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", keyCertificate, err)
+		return nil, fmt.Errorf("%s and %s: %w", keyCertificate, keyPrivateKey, err)
 	}
-	signer, err := signerOf(known.data[keyPrivateKey])
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", keyPrivateKey, err)
-	}
-	if !samePublicKey(certificates[0].PublicKey, signer.Public()) {
-		return nil, fmt.Errorf("%s does not match %s", keyCertificate, keyPrivateKey)
-	}
-	return certificates[0], nil
-}
-
-func samePublicKey(a, b crypto.PublicKey) bool {
-	comparable, ok := a.(interface{ Equal(crypto.PublicKey) bool })
-	return ok && comparable.Equal(b)
+	return pair.Leaf, nil
 }
 
 func signerOf(key []byte) (crypto.Signer, error) {
@@ -99,10 +88,10 @@ func signerOf(key []byte) (crypto.Signer, error) {
 	return signer, nil
 }
 
-func (d *csrDriver) user(*identity) (*clientcmdapi.AuthInfo, error) {
+func (d *csrDriver) user() *clientcmdapi.AuthInfo {
 	// client-go reads files again when they change. The paths are relative, so that the Secret can
 	// be mounted in any directory.
-	return &clientcmdapi.AuthInfo{ClientCertificate: keyCertificate, ClientKey: keyPrivateKey}, nil
+	return &clientcmdapi.AuthInfo{ClientCertificate: keyCertificate, ClientKey: keyPrivateKey}
 }
 
 // obtain requests a certificate. After a restart, it continues with the pending request.
@@ -124,7 +113,7 @@ func (d *csrDriver) obtain(ctx context.Context, hub *hubClients, _ *clusterv1.Ma
 		}
 	}
 	note(fmt.Sprintf("waiting for the hub to accept %s: CertificateSigningRequest %s is not signed yet", d.clusterName, name))
-	issued, err := d.await(ctx, hub, name)
+	issued, err := d.await(ctx, hub.kube, name)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +124,7 @@ func (d *csrDriver) obtain(ctx context.Context, hub *hubClients, _ *clusterv1.Ma
 }
 
 // pending returns the name of the request for a pending key. It creates the request if the hub has
-// none. It returns an empty name if the key is not usable any more.
+// none. It returns an empty name if the key is no longer usable.
 func (d *csrDriver) pending(ctx context.Context, hub kubernetes.Interface, known *identity, key []byte) (string, error) {
 	signer, err := signerOf(key)
 	if err != nil {
@@ -245,40 +234,21 @@ func (d *csrDriver) outcome(request *certificatesv1.CertificateSigningRequest) (
 const readablePatience = 30 * time.Second
 
 // await waits until a request is signed, denied or deleted.
-func (d *csrDriver) await(ctx context.Context, hub *hubClients, name string) (issued []byte, err error) {
-	followCtx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	client := hub.kube.CertificatesV1().CertificateSigningRequests()
-	requests := followed[*certificatesv1.CertificateSigningRequest]{
-		name: name,
-		get: func(ctx context.Context) (*certificatesv1.CertificateSigningRequest, error) {
-			return client.Get(ctx, name, metav1.GetOptions{})
-		},
-	}
-	if !hub.bootstrap {
-		requests.watch = client.Watch
-	}
+func (d *csrDriver) await(ctx context.Context, hub kubernetes.Interface, name string) (issued []byte, err error) {
 	began := d.clock.Now()
-	requests.follow(followCtx, func(seen sight[*certificatesv1.CertificateSigningRequest]) {
-		switch {
-		case seen.err != nil && !apierrors.IsNotFound(seen.err) && !apierrors.IsForbidden(seen.err) && !apierrors.IsUnauthorized(seen.err):
-			klog.FromContext(ctx).V(2).Info("Failed to read the CertificateSigningRequest", "request", name, "err", seen.err)
-			return
-		case apierrors.IsForbidden(seen.err) && d.clock.Since(began) < readablePatience:
-			return
-		case seen.err != nil:
-			err = fmt.Errorf("CertificateSigningRequest %s: %w", name, seen.err)
-		case seen.deleted:
-			err = fmt.Errorf("CertificateSigningRequest %s was deleted", name)
-		default:
-			issued, err = d.outcome(seen.object)
+	err = poll(ctx, func(ctx context.Context) (bool, error) {
+		request, err := hub.CertificatesV1().CertificateSigningRequests().Get(ctx, name, metav1.GetOptions{})
+		if temporary(err) || apierrors.IsForbidden(err) && d.clock.Since(began) < readablePatience {
+			klog.FromContext(ctx).V(2).Info("Failed to read the CertificateSigningRequest", "request", name, "err", err)
+			return false, nil
 		}
-		if issued != nil || err != nil {
-			cancel()
+		if err == nil {
+			issued, err = d.outcome(request)
 		}
+		return issued != nil, err
 	})
-	if issued == nil && err == nil {
-		err = fmt.Errorf("CertificateSigningRequest %s: %w", name, context.Cause(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("CertificateSigningRequest %s: %w", name, err)
 	}
-	return issued, err
+	return issued, nil
 }

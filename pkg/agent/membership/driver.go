@@ -16,11 +16,8 @@ import (
 
 // hubClients are clients of the hub with one identity.
 type hubClients struct {
-	config *rest.Config
-	kube   kubernetes.Interface
-	ocm    versioned.Interface
-	// bootstrap is true for the bootstrap identity, which may get objects by name, but not watch them.
-	bootstrap bool
+	kube kubernetes.Interface
+	ocm  versioned.Interface
 }
 
 func clientsFor(config *rest.Config) (*hubClients, error) {
@@ -36,7 +33,7 @@ func clientsFor(config *rest.Config) (*hubClients, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hub client: %w", err)
 	}
-	return &hubClients{config: config, kube: kube, ocm: ocm}, nil
+	return &hubClients{kube: kube, ocm: ocm}, nil
 }
 
 // driver is a method of authentication to the hub. To add one, implement this interface and add a
@@ -50,8 +47,8 @@ type driver interface {
 	// obtain obtains credentials with the bootstrap identity and returns a function that stores
 	// them. While it waits for the hub, it calls note with the cause.
 	obtain(ctx context.Context, hub *hubClients, cluster *clusterv1.ManagedCluster, known *identity, note func(string)) (func(*identity), error)
-	// user returns the user of the kubeconfig for an identity.
-	user(known *identity) (*clientcmdapi.AuthInfo, error)
+	// user returns the user of the kubeconfig.
+	user() *clientcmdapi.AuthInfo
 	// renew renews the credentials with the current ones until ctx ends. It calls renewed after
 	// each change of the Secret.
 	renew(ctx context.Context, hub *hubClients, renewed func(context.Context, *identity) error)

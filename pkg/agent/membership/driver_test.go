@@ -19,41 +19,6 @@ func arn(t *testing.T, name string) irsa.ARN {
 	return parsed
 }
 
-func TestConfigIsValidated(t *testing.T) {
-	valid := func() Config {
-		return Config{ClusterName: "cluster1", Driver: registerv1alpha1.DriverCSR, Namespace: "agents", SecretName: "hub", Dir: "files"}
-	}
-	withIRSA := func(c *Config) {
-		c.Driver, c.HubCluster, c.ManagedCluster, c.TokenCommand = registerv1alpha1.DriverAWSIRSA, arn(t, "hub"), arn(t, "managed"), BuiltInTokenCommand
-	}
-	for name, test := range map[string]struct {
-		change func(*Config)
-		want   string
-	}{
-		"csr":                      {func(*Config) {}, ""},
-		"aws-irsa":                 {withIRSA, ""},
-		"aws-irsa with aws":        {func(c *Config) { withIRSA(c); c.TokenCommand = AWSTokenCommand }, ""},
-		"no cluster name":          {func(c *Config) { c.ClusterName = "" }, "name of the cluster"},
-		"no namespace":             {func(c *Config) { c.Namespace = "" }, "namespace"},
-		"no Secret":                {func(c *Config) { c.SecretName = "" }, "name of the Secret"},
-		"no directory":             {func(c *Config) { c.Dir = "" }, "directory"},
-		"long cluster name":        {func(c *Config) { c.ClusterName = strings.Repeat("a", 64) }, "63 characters"},
-		"no driver":                {func(c *Config) { c.Driver = "" }, "must be csr or aws-irsa"},
-		"unknown driver":           {func(c *Config) { c.Driver = "grpc" }, "must be csr or aws-irsa"},
-		"aws-irsa without ARN":     {func(c *Config) { withIRSA(c); c.HubCluster = irsa.ARN{} }, "ARN"},
-		"aws-irsa without command": {func(c *Config) { withIRSA(c); c.TokenCommand = "curl" }, "must be builtin or aws"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			config := valid()
-			test.change(&config)
-			err := config.validate()
-			if (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
-				t.Errorf("validate() = %v, want an error that contains %q", err, test.want)
-			}
-		})
-	}
-}
-
 func TestDriverIsChosen(t *testing.T) {
 	for name, test := range map[string]struct {
 		config Config
@@ -91,10 +56,7 @@ func TestIRSAUser(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		user, err := d.user(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		user := d.user()
 		if got := strings.Join(user.Exec.Args, " "); got != want+d.identity.HubRoleARN() {
 			t.Errorf("user() with %s has arguments %q, want %q", command, got, want+d.identity.HubRoleARN())
 		}

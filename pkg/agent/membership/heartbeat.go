@@ -6,11 +6,9 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 )
 
 const (
@@ -20,86 +18,60 @@ const (
 	defaultLease = time.Minute
 )
 
-// heartbeat renews the lease of the cluster.
-type heartbeat struct {
-	*membership
-	lease *coordinationv1.Lease
-}
-
-// run renews the lease until ctx ends.
-func (h *heartbeat) run(ctx context.Context) {
-	logger := klog.FromContext(ctx)
-	retries := pauses{first: firstPause, most: mostPause}
-	var complaint string
+// renewLease renews the lease of the cluster until ctx ends.
+func (m *membership) renewLease(ctx context.Context) {
+	retries := backoff(firstPause, mostPause)
+	var logged complaint
+	var lease *coordinationv1.Lease
 	for {
-		period := h.period()
+		period := m.leasePeriod()
 		beatCtx, cancel := context.WithTimeout(ctx, min(requestTimeout, period))
-		err := h.beat(beatCtx)
+		renewed, err := m.beat(beatCtx, lease)
 		cancel()
 		if ctx.Err() != nil {
 			return
 		}
+		lease = renewed
 		// Jitter of 10 % spreads the requests of all agents.
 		delay := wait.Jitter(period*9/10, 0.11)
 		if err == nil {
-			retries.reset()
-			complaint = ""
+			retries = backoff(firstPause, mostPause)
 		} else {
-			h.lease = nil
-			delay = min(delay, retries.step())
-			if complaint != err.Error() {
-				complaint = err.Error()
-				logger.Info("Failed to renew the lease of the cluster", "err", err, "retryAfter", delay)
-			}
-			h.suspect(err)
+			delay = min(delay, retries.Step())
+			m.suspect(err)
 		}
-		if !h.wait(ctx, period, delay) {
+		if logged.differs(err) {
+			klog.FromContext(ctx).Info("Failed to renew the lease of the cluster", "err", err, "retryAfter", delay)
+		}
+		if !pause(ctx, delay, m.retimed) {
 			return
 		}
 	}
 }
 
-// wait waits until the next renewal is due, or the hub shortens the period. It returns false if ctx
-// has ended.
-func (h *heartbeat) wait(ctx context.Context, period, delay time.Duration) bool {
-	due := time.Now().Add(delay)
-	for pause(ctx, time.Until(due), h.retimed) {
-		if h.period() < period || !time.Now().Before(due) {
-			return true
-		}
-	}
-	return false
-}
-
-// period returns the interval between renewals of the lease.
-func (h *heartbeat) period() time.Duration {
-	if cluster := h.latest.Load(); cluster != nil {
+// leasePeriod returns the interval between renewals of the lease.
+func (m *membership) leasePeriod() time.Duration {
+	if cluster := m.latest.Load(); cluster != nil {
 		return time.Duration(cluster.Spec.LeaseSeconds()) * time.Second
 	}
 	return defaultLease
 }
 
-// beat renews the lease. The hub creates the lease.
-func (h *heartbeat) beat(ctx context.Context) error {
-	leases := h.conn.hub.kube.CoordinationV1().Leases(h.config.ClusterName)
-	if h.lease == nil {
-		live, err := leases.Get(ctx, LeaseName, metav1.GetOptions{})
-		if err != nil {
-			return fmt.Errorf("read lease: %w", err)
+// beat renews the lease, and returns its new version. It reads the lease if that is nil. The hub creates the lease.
+func (m *membership) beat(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	leases := m.conn.hub.kube.CoordinationV1().Leases(m.config.ClusterName)
+	if lease == nil {
+		var err error
+		if lease, err = leases.Get(ctx, LeaseName, metav1.GetOptions{}); err != nil {
+			return nil, fmt.Errorf("read lease: %w", err)
 		}
-		h.lease = live
 	}
-	updated := h.lease.DeepCopy()
+	updated := lease.DeepCopy()
 	updated.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
-	updated.Spec.HolderIdentity = ptr.To(h.known.get(keyAgentName))
+	updated.Spec.HolderIdentity = new(m.known.get(keyAgentName))
 	updated, err := leases.Update(ctx, updated, metav1.UpdateOptions{})
-	if apierrors.IsConflict(err) {
-		h.lease = nil
-		return h.beat(ctx)
-	}
 	if err != nil {
-		return fmt.Errorf("renew lease: %w", err)
+		return nil, fmt.Errorf("renew lease: %w", err)
 	}
-	h.lease = updated
-	return nil
+	return updated, nil
 }

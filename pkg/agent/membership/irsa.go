@@ -74,7 +74,7 @@ func (d *irsaDriver) usable(known *identity) error {
 	return nil
 }
 
-func (d *irsaDriver) user(*identity) (*clientcmdapi.AuthInfo, error) {
+func (d *irsaDriver) user() *clientcmdapi.AuthInfo {
 	hub := d.identity.Hub
 	exec := &clientcmdapi.ExecConfig{
 		APIVersion: clientauthenticationv1.SchemeGroupVersion.String(), InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
@@ -89,7 +89,7 @@ func (d *irsaDriver) user(*identity) (*clientcmdapi.AuthInfo, error) {
 		}
 		exec.InstallHint = "Install the AWS command line, or use --aws-token-command=builtin."
 	}
-	return &clientcmdapi.AuthInfo{Exec: exec}, nil
+	return &clientcmdapi.AuthInfo{Exec: exec}
 }
 
 // obtain claims the EKS cluster if the hub supports claims, and waits until the hub has accepted
@@ -134,39 +134,28 @@ func (d *irsaDriver) claim(ctx context.Context, hub *hubClients, cluster *cluste
 }
 
 // await waits for the condition HubAccepted, which shows that the IAM role and its mapping exist.
-func (d *irsaDriver) await(ctx context.Context, hub *hubClients, note func(string)) (err error) {
-	followCtx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := false
-	own := ownCluster(hub.ocm, d.clusterName, nil)
-	own.watch = nil // the bootstrap identity may not watch it
-	own.follow(followCtx, func(seen sight[*clusterv1.ManagedCluster]) {
+func (d *irsaDriver) await(ctx context.Context, hub *hubClients, note func(string)) error {
+	return poll(ctx, func(ctx context.Context) (bool, error) {
+		cluster, err := hub.ocm.ClusterV1().ManagedClusters().Get(ctx, d.clusterName, metav1.GetOptions{})
 		switch {
-		case seen.err != nil && !apierrors.IsNotFound(seen.err) && !apierrors.IsForbidden(seen.err) && !apierrors.IsUnauthorized(seen.err):
-			return
-		case seen.err != nil:
-			err = fmt.Errorf("ManagedCluster %s: %w", d.clusterName, seen.err)
-		case seen.deleted || seen.object.DeletionTimestamp != nil:
-			err = fmt.Errorf("ManagedCluster %s is being deleted", d.clusterName)
+		case temporary(err):
+			return false, nil
+		case err != nil:
+			return false, fmt.Errorf("ManagedCluster %s: %w", d.clusterName, err)
+		case cluster.DeletionTimestamp != nil:
+			return false, fmt.Errorf("ManagedCluster %s is being deleted", d.clusterName)
+		}
+		condition := meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ManagedClusterConditionHubAccepted)
+		switch {
+		case !cluster.Spec.HubAcceptsClient || condition == nil:
+			note("waiting for the hub to accept " + d.clusterName)
+		case condition.Status != metav1.ConditionTrue:
+			note(fmt.Sprintf("the hub has accepted %s, but its identity is not ready: %s", d.clusterName, condition.Message))
 		default:
-			condition := meta.FindStatusCondition(seen.object.Status.Conditions, clusterv1.ManagedClusterConditionHubAccepted)
-			switch {
-			case !seen.object.Spec.HubAcceptsClient || condition == nil:
-				note("waiting for the hub to accept " + d.clusterName)
-			case condition.Status != metav1.ConditionTrue:
-				note(fmt.Sprintf("the hub has accepted %s, but its identity is not ready: %s", d.clusterName, condition.Message))
-			default:
-				done = true
-			}
+			return true, nil
 		}
-		if done || err != nil {
-			cancel()
-		}
+		return false, nil
 	})
-	if !done && err == nil {
-		err = context.Cause(ctx)
-	}
-	return err
 }
 
 // renew does nothing: the token command gets new tokens.

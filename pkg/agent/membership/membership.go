@@ -166,8 +166,8 @@ func (m *membership) run(ctx context.Context) (verdict, error) {
 			}
 			move = nil
 		case seen := <-clusters:
-			if came := m.see(ctx, seen); came != stopped {
-				return came, nil
+			if end := m.see(ctx, seen); end != stopped {
+				return end, nil
 			}
 		case seen := <-secrets:
 			if m.seeSecret(ctx, seen) == superseded {
@@ -219,64 +219,55 @@ func (m *membership) see(ctx context.Context, seen sight[*clusterv1.ManagedClust
 	m.responded(seen.err)
 	switch {
 	case apierrors.IsUnauthorized(seen.err):
-		m.forbidden = 0
-		if m.unauthorized++; m.unauthorized >= unauthorizedTries && m.mode != removing {
-			if m.draining != nil {
-				m.deleted(ctx, *m.draining)
-				return stopped
-			}
-			return rejected
-		}
-		return stopped
+		m.unauthorized, m.forbidden = m.unauthorized+1, 0
 	case apierrors.IsForbidden(seen.err):
-		m.unauthorized = 0
-		if m.forbidden++; m.forbidden < forbiddenTries || m.mode == removing {
-			return stopped
-		}
-		if m.draining != nil {
-			m.deleted(ctx, *m.draining)
-			return stopped
-		}
-		m.idle()
-		if m.accepted {
-			m.note(fmt.Sprintf("%s has lost access to the hub: it is not allowed to get its ManagedCluster", name))
-		} else {
-			m.note(fmt.Sprintf("waiting for the hub to accept %s: it has no access to the hub", name))
-		}
-		return stopped
-	case apierrors.IsNotFound(seen.err):
+		m.unauthorized, m.forbidden = 0, m.forbidden+1
+	case seen.err == nil:
 		m.unauthorized, m.forbidden = 0, 0
-		if !aboutObject(seen.err, name) || m.mode == removing {
-			return stopped
-		}
-		if m.draining != nil {
-			m.deleted(ctx, *m.draining)
-			return stopped
-		}
+	}
+	unauthorized := apierrors.IsUnauthorized(seen.err) && m.unauthorized >= unauthorizedTries
+	forbidden := apierrors.IsForbidden(seen.err) && m.forbidden >= forbiddenTries
+	if seen.err == nil && !seen.absent {
+		return m.follow(ctx, seen.object, seen.deleted)
+	}
+	if m.mode == removing {
+		return stopped
+	}
+	switch {
+	case m.draining != nil && (unauthorized || forbidden || seen.absent):
+		m.deleted(ctx, *m.draining)
+	case unauthorized:
+		return rejected
+	case forbidden && m.accepted:
+		m.idle()
+		m.note(fmt.Sprintf("%s has lost access to the hub: it is not allowed to get its ManagedCluster", name))
+	case forbidden:
+		m.idle()
+		m.note(fmt.Sprintf("waiting for the hub to accept %s: it has no access to the hub", name))
+	case seen.absent:
 		// The agent has not observed a deletion, so the hub may have lost its data.
 		m.idle()
 		m.note(fmt.Sprintf("the hub has no ManagedCluster %s; applied objects stay", name))
-		return stopped
-	case seen.err != nil:
-		if m.mode == idle {
-			m.note(fmt.Sprintf("the hub does not respond: %v", seen.err))
-		}
-		return stopped
+	case m.mode == idle && temporary(seen.err):
+		m.note(fmt.Sprintf("the hub does not respond: %v", seen.err))
 	}
-	m.unauthorized, m.forbidden = 0, 0
-	cluster := seen.object
+	return stopped
+}
+
+// follow does what the hub says about the own ManagedCluster.
+func (m *membership) follow(ctx context.Context, cluster *clusterv1.ManagedCluster, deleted bool) verdict {
 	// A hub that another hub has replaced must not delete anything either.
-	if came, obeys := m.obeys(ctx, cluster); !obeys {
-		return came
+	if end, obeys := m.obeys(ctx, cluster); !obeys {
+		return end
 	}
 	m.setLatest(cluster)
 	switch {
-	case !seen.deleted && m.known.deleted == nil && m.drains(cluster):
+	case !deleted && m.known.deleted == nil && m.drains(cluster):
 		m.drain(ctx, cluster.UID)
-	case seen.deleted || cluster.DeletionTimestamp != nil:
+	case deleted || cluster.DeletionTimestamp != nil:
 		m.deleted(ctx, cluster.UID)
 	case m.known.deleted != nil && (*m.known.deleted == cluster.UID || !accepted(cluster)):
-		// A delayed event must not accept a deleted cluster again.
+		return stopped // a delayed event must not accept a deleted cluster again
 	case accepted(cluster):
 		m.accepted, m.draining = true, nil
 		if restore := cluster.Annotations[clusterv1.RestoredAnnotation]; restore != m.restore {
@@ -398,7 +389,7 @@ func (m *membership) serve(ctx context.Context) {
 	klog.FromContext(ctx).Info("The hub accepts this cluster", "cluster", m.config.ClusterName, "agent", m.known.get(keyAgentName))
 	m.task = startTask(ctx, func(ctx context.Context) error {
 		m.awaitOthers(ctx)
-		if unmark && !m.mark(ctx, nil) {
+		if unmark && m.mark(ctx, nil) != nil {
 			return nil
 		}
 		m.note("")
@@ -413,7 +404,7 @@ func (m *membership) work(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	running.Go(func() { (&heartbeat{membership: m}).run(ctx) })
+	running.Go(func() { m.renewLease(ctx) })
 	running.Go(func() { m.dropBootstrap(ctx) })
 	reporter, err := newReporter(m)
 	if err != nil {
@@ -429,15 +420,17 @@ func (m *membership) work(ctx context.Context) error {
 // remove removes the applied objects. It does not require the hub, and continues after a restart.
 func (m *membership) remove(ctx context.Context) {
 	m.become(removing)
-	m.note(fmt.Sprintf("the hub has deleted %s; removing the applied objects", m.config.ClusterName))
+	removal := fmt.Sprintf("the hub has deleted %s; removing the applied objects", m.config.ClusterName)
 	uid := m.known.deleted
 	m.task = startTask(ctx, func(ctx context.Context) error {
-		if !m.mark(ctx, uid) {
+		if m.mark(ctx, uid) != nil {
 			return nil
 		}
+		m.note(removal)
 		logger := klog.FromContext(ctx)
-		waits := pauses{first: firstPause, most: mostPause}
-		for tries := 1; ; tries++ {
+		tries := 0
+		err := m.insist(ctx, removal, func(ctx context.Context) error {
+			tries++
 			err := m.workload.Remove(ctx, m.hub)
 			if released := managednamespaces.Release(ctx, m.config.Managed, m.hub.Hash); released != nil && ctx.Err() == nil {
 				logger.Error(released, "Failed to mark namespaces as no longer required by the hub", "tries", tries)
@@ -446,20 +439,12 @@ func (m *membership) remove(ctx context.Context) {
 					err = errors.Join(err, released)
 				}
 			}
-			if err == nil {
-				logger.Info("Removed the applied objects", "cluster", m.config.ClusterName)
-				return nil
-			}
-			if ctx.Err() != nil {
-				return nil
-			}
-			delay := waits.step()
-			m.note(fmt.Sprintf("the hub has deleted %s; removing the applied objects: %v", m.config.ClusterName, err))
-			logger.Error(err, "Failed to remove the applied objects", "retryAfter", delay)
-			if !pause(ctx, delay, nil) {
-				return nil
-			}
+			return err
+		})
+		if err == nil {
+			logger.Info("Removed the applied objects", "cluster", m.config.ClusterName)
 		}
+		return ignoreEnd(ctx, err)
 	})
 }
 
@@ -473,30 +458,21 @@ func (m *membership) removed() string {
 }
 
 // mark stores in the Secret the UID of the ManagedCluster that the hub has deleted, or nil. It
-// returns false if ctx ends.
-func (m *membership) mark(ctx context.Context, deleted *types.UID) bool {
-	waits := pauses{first: firstPause, most: mostPause}
-	for {
-		err := m.store.setDeleted(ctx, deleted)
-		if err == nil || apierrors.IsNotFound(err) {
-			return true
+// returns an error only if ctx ends.
+func (m *membership) mark(ctx context.Context, deleted *types.UID) error {
+	return m.insist(ctx, "cannot store in the Secret whether the hub has deleted "+m.config.ClusterName, func(ctx context.Context) error {
+		if err := m.store.setDeleted(ctx, deleted); !apierrors.IsNotFound(err) {
+			return err
 		}
-		if ctx.Err() != nil {
-			return false
-		}
-		delay := waits.step()
-		klog.FromContext(ctx).Error(err, "Failed to store in the Secret whether the hub has deleted the cluster", "retryAfter", delay)
-		if !pause(ctx, delay, nil) {
-			return false
-		}
-	}
+		return nil
+	})
 }
 
 // seeSecret restores the Secret after its deletion. The Secret of a deleted cluster is not
 // restored: the user deletes it to register the cluster again. If the Secret contains a higher epoch
 // of the hub, seeSecret returns superseded.
 func (m *membership) seeSecret(ctx context.Context, seen sight[*corev1.Secret]) verdict {
-	switch gone := seen.deleted || apierrors.IsNotFound(seen.err); {
+	switch gone := seen.deleted || seen.absent; {
 	case !gone && seen.err == nil:
 		m.secretGone = false
 		if raised(identityOf(seen.object), m.known) {

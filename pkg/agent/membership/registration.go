@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -21,7 +22,7 @@ const (
 	// rejoinPause and maxRejoinPause bound the delay after the hub has rejected new credentials.
 	rejoinPause    = 2 * time.Second
 	maxRejoinPause = 10 * time.Minute
-	// settledAfter is the age of credentials from which on a rejection is handled without delay.
+	// settledAfter is the age of credentials above which a rejection is handled without delay.
 	settledAfter = 10 * time.Minute
 )
 
@@ -42,9 +43,6 @@ type Registrar struct {
 
 // New returns a registrar. It makes no request.
 func New(config Config) (*Registrar, error) {
-	if err := config.validate(); err != nil {
-		return nil, fmt.Errorf("registration: %w", err)
-	}
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
@@ -106,19 +104,19 @@ const (
 // ends. It returns only errors that waiting cannot resolve.
 func (r *Registrar) Run(ctx context.Context, workload Workload) error {
 	logger := klog.FromContext(ctx)
-	rejoins := pauses{first: rejoinPause, most: maxRejoinPause}
-	came, delay := afresh, time.Duration(0)
+	rejoins := backoff(rejoinPause, maxRejoinPause)
+	last, delay := afresh, time.Duration(0)
 	for ctx.Err() == nil {
-		if came == afresh || came == superseded {
+		if last == afresh || last == superseded {
 			r.store.hold(nil)
 		}
 		began := time.Now()
 		var err error
-		came, err = r.guarded(ctx, func(ctx context.Context) (verdict, error) {
+		last, err = r.guarded(ctx, func(ctx context.Context) (verdict, error) {
 			if !pause(ctx, delay, nil) {
 				return stopped, nil
 			}
-			known, err := r.join(ctx, came)
+			known, err := r.join(ctx, last == rejected)
 			if errors.Is(err, errSecretDeleted) {
 				logger.Info("The Secret of a cluster that does not exist on the hub was deleted; registering the cluster again", "cluster", r.config.ClusterName)
 				return afresh, nil
@@ -139,14 +137,14 @@ func (r *Registrar) Run(ctx context.Context, workload Workload) error {
 		if err != nil {
 			return ignoreEnd(ctx, err)
 		}
-		if delay = 0; came != rejected {
+		if delay = 0; last != rejected {
 			continue
 		}
 		logger.Info("The hub rejects the credentials of this cluster; registering again", "cluster", r.config.ClusterName)
 		if time.Since(began) > settledAfter {
-			rejoins.reset()
+			rejoins = backoff(rejoinPause, maxRejoinPause)
 		}
-		delay = rejoins.step()
+		delay = rejoins.Step()
 	}
 	return nil
 }
@@ -159,43 +157,34 @@ func ignoreEnd(ctx context.Context, err error) error {
 }
 
 // join returns an identity with credentials. It returns the identity in the Secret, unless the
-// Secret has no credentials or the hub has rejected them.
-func (r *Registrar) join(ctx context.Context, came verdict) (*identity, error) {
-	logger := klog.FromContext(ctx)
+// Secret has no credentials or the hub has rejected them, and the cluster registers again.
+func (r *Registrar) join(ctx context.Context, again bool) (*identity, error) {
 	known := r.store.last()
-	waits := pauses{first: firstPause, most: mostPause}
-	for known == nil {
-		var err error
-		if known, err = r.store.read(ctx); err == nil {
-			break
-		}
-		if foreign := (*foreignError)(nil); errors.As(err, &foreign) {
+	if known == nil {
+		err := r.insist(ctx, "cannot read the identity of "+r.config.ClusterName, func(ctx context.Context) (err error) {
+			known, err = r.store.read(ctx)
+			return err
+		})
+		if err != nil {
 			return nil, err
 		}
-		r.note(fmt.Sprintf("cannot read the identity of %s: %v", r.config.ClusterName, err))
-		delay := waits.step()
-		logger.Error(err, "Failed to read the identity of the cluster", "retryAfter", delay)
-		if !pause(ctx, delay, nil) {
-			return nil, ctx.Err()
-		}
+	}
+	if again {
+		return r.register(ctx, true, ", because the hub rejects its credentials")
 	}
 	why := ""
-	if came == rejected {
-		why = ", because the hub rejects its credentials"
-	} else {
-		// Removing the applied objects of a deleted cluster does not require credentials.
-		reason := r.driver.usable(known)
-		if reason == nil || known.deleted != nil && known.get(keyKubeconfig) != "" {
-			settled, err := r.settle(ctx, known)
-			if err != nil || settled != nil {
-				return settled, err
-			}
-		} else if known.get(keyKubeconfig) != "" {
-			logger.Info("The credentials in the Secret are not usable; registering again", "cluster", r.config.ClusterName, "reason", reason.Error())
-			why = ", because " + reason.Error()
+	// Removing the applied objects of a deleted cluster does not require credentials.
+	reason := r.driver.usable(known)
+	if reason == nil || known.deleted != nil && known.get(keyKubeconfig) != "" {
+		settled, err := r.settle(ctx, known)
+		if err != nil || settled != nil {
+			return settled, err
 		}
+	} else if known.get(keyKubeconfig) != "" {
+		klog.FromContext(ctx).Info("The credentials in the Secret are not usable; registering again", "cluster", r.config.ClusterName, "reason", reason.Error())
+		why = ", because " + reason.Error()
 	}
-	return r.register(ctx, came == rejected, why)
+	return r.register(ctx, false, why)
 }
 
 // settle updates the Secret and the files with the address of the hub. It returns neither an
@@ -212,22 +201,12 @@ func (r *Registrar) settle(ctx context.Context, known *identity) (*identity, err
 			return nil, nil
 		}
 	}
-	waits := pauses{first: firstPause, most: mostPause}
-	for {
-		settled, err := r.save(ctx, hub, func(*identity) {})
-		if err == nil {
-			return settled, nil
-		}
-		if foreign := (*foreignError)(nil); errors.As(err, &foreign) || errors.Is(err, errRaised) {
-			return nil, err
-		}
-		r.note(fmt.Sprintf("cannot store the identity of %s: %v", r.config.ClusterName, err))
-		delay := waits.step()
-		logger.Error(err, "Failed to store the identity of the cluster", "retryAfter", delay)
-		if !pause(ctx, delay, nil) {
-			return nil, ctx.Err()
-		}
-	}
+	var settled *identity
+	err = r.insist(ctx, "cannot store the identity of "+r.config.ClusterName, func(ctx context.Context) (err error) {
+		settled, err = r.save(ctx, hub, func(*identity) {})
+		return err
+	})
+	return settled, err
 }
 
 // save writes the Secret with a kubeconfig for the hub, and its files.
@@ -249,12 +228,7 @@ func (r *Registrar) save(ctx context.Context, hub *endpoint, change func(*identi
 		if i.get(keyAgentName) == "" {
 			i.set(keyAgentName, agentOf(i, r.config.ClusterName))
 		}
-		user, err := r.driver.user(i)
-		if err != nil {
-			failed = err
-			return
-		}
-		kubeconfig, err := hub.kubeconfig(user)
+		kubeconfig, err := hub.kubeconfig(r.driver.user())
 		if err != nil {
 			failed = err
 			return
@@ -285,9 +259,8 @@ func agentOf(known *identity, cluster string) string {
 	if err != nil {
 		return ""
 	}
-	prefix := clusterv1.AgentGroups(cluster)[0] + ":"
-	if name := certificates[0].Subject.CommonName; len(name) > len(prefix) && name[:len(prefix)] == prefix {
-		return name[len(prefix):]
+	if name, found := strings.CutPrefix(certificates[0].Subject.CommonName, clusterv1.AgentGroups(cluster)[0]+":"); found {
+		return name
 	}
 	return ""
 }

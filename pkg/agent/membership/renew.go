@@ -29,8 +29,6 @@ func renewAt(certificate *x509.Certificate) time.Time {
 // renew requests new certificates before the current ones expire.
 func (d *csrDriver) renew(ctx context.Context, hub *hubClients, renewed func(context.Context, *identity) error) {
 	logger := klog.FromContext(ctx)
-	waits := pauses{first: renewPause, most: maxRenewPause}
-	denied := pauses{first: deniedPause, most: maxDeniedPause}
 	for {
 		known := d.store.last()
 		if known == nil {
@@ -48,20 +46,19 @@ func (d *csrDriver) renew(ctx context.Context, hub *hubClients, renewed func(con
 		if !d.sleepUntil(ctx, at) {
 			return
 		}
+		waits, denied := backoff(renewPause, maxRenewPause), backoff(deniedPause, maxDeniedPause)
 		for {
 			err := d.renewOnce(ctx, hub, renewed)
 			if err == nil {
-				waits.reset()
-				denied.reset()
 				break
 			}
 			if ctx.Err() != nil {
 				return
 			}
 			renewals.WithLabelValues("error").Inc()
-			delay := waits.step()
-			if refusal := (*deniedError)(nil); errors.As(err, &refusal) {
-				delay = denied.step()
+			delay := waits.Step()
+			if errors.As(err, new(*deniedError)) {
+				delay = denied.Step()
 			}
 			logger.Error(err, "Failed to renew the client certificate; retrying", "expires", certificate.NotAfter, "retryAfter", delay)
 			if !pause(ctx, delay, nil) {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/util/retry"
@@ -219,8 +220,8 @@ func (s *store) restore(ctx context.Context) error {
 func (s *store) followSecret() *followed[*corev1.Secret] {
 	return &followed[*corev1.Secret]{
 		name: s.name,
-		get: func(ctx context.Context) (*corev1.Secret, error) {
-			return s.secrets.Get(ctx, s.name, metav1.GetOptions{})
+		list: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return s.secrets.List(ctx, options)
 		},
 		watch: s.secrets.Watch,
 	}

@@ -47,53 +47,45 @@ type standbyHub struct {
 	epoch      rehoming.Epoch
 }
 
-// switchError is the cause of the end of everything that the agent does for its hub.
-type switchError struct{ to *standbyHub }
-
-func (e *switchError) Error() string {
-	return fmt.Sprintf("hub %s has adopted the cluster with epoch %q", e.to.server, e.to.epoch)
-}
-
 // guarded runs run, until the standby hub has adopted the cluster. Then the agent moves to that hub.
 func (r *Registrar) guarded(ctx context.Context, run func(context.Context) (verdict, error)) (verdict, error) {
 	if r.config.Driver != registerv1alpha1.DriverCSR {
 		// The identities of the driver aws-irsa belong to one hub.
 		return run(ctx)
 	}
-	within, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	followed := make(chan struct{})
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	adopted := make(chan *standbyHub, 1)
 	go func() {
-		defer close(followed)
-		if found := r.followStandby(within); found != nil {
-			cancel(&switchError{found})
+		found := r.followStandby(within)
+		if found != nil {
+			cancel()
 		}
+		adopted <- found
 	}()
-	came, err := run(within)
-	cause := context.Cause(within)
-	cancel(nil)
-	<-followed
-	adopting := (*switchError)(nil)
-	if ctx.Err() != nil || !errors.As(cause, &adopting) {
-		return came, err
+	end, err := run(within)
+	cancel()
+	hub := <-adopted
+	if hub == nil || ctx.Err() != nil {
+		return end, err
 	}
-	return moved, r.moveTo(ctx, adopting.to)
+	return moved, r.moveTo(ctx, hub)
 }
 
 // followStandby waits until the standby hub has adopted the cluster. It returns nil if ctx ends.
 func (r *Registrar) followStandby(ctx context.Context) *standbyHub {
-	waits := pauses{first: lostPeriod, most: maxLostPeriod}
-	var complaint string
-	period := waits.step()
+	waits := backoff(lostPeriod, maxLostPeriod)
+	var logged complaint
+	period := waits.Step()
 	for {
 		if !pause(ctx, period, r.lostNow) {
 			return nil
 		}
 		if r.lost.Load() {
-			period = waits.step()
+			period = waits.Step()
 		} else {
 			period = wait.Jitter(standbyPeriod, 0.5)
-			waits.reset()
+			waits = backoff(lostPeriod, maxLostPeriod)
 		}
 		found, err := r.askStandby(ctx)
 		switch {
@@ -101,10 +93,7 @@ func (r *Registrar) followStandby(ctx context.Context) *standbyHub {
 			return nil
 		case found != nil:
 			return found
-		case err == nil:
-			complaint = ""
-		case err.Error() != complaint:
-			complaint = err.Error()
+		case logged.differs(err):
 			klog.FromContext(ctx).Info("The standby hub does not say whether it has adopted the cluster", "err", err)
 		}
 	}
@@ -134,7 +123,7 @@ func (r *Registrar) askStandby(ctx context.Context) (*standbyHub, error) {
 	if err != nil {
 		return nil, err
 	}
-	if own, err := r.isOwn(ctx, known, config, found.kubeconfig); own || err != nil {
+	if own, err := r.ownHub(ctx, known, config, found.kubeconfig); own || err != nil {
 		return nil, err
 	}
 	client, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
@@ -163,9 +152,9 @@ func (r *Registrar) askStandby(ctx context.Context) (*standbyHub, error) {
 	return found, nil
 }
 
-// isOwn reports whether a kubeconfig is for the current hub, to which the cluster has moved before. The identity then gets
+// ownHub reports whether a kubeconfig is for the current hub, to which the cluster has moved before. The identity then gets
 // its token, which may be newer.
-func (r *Registrar) isOwn(ctx context.Context, known *identity, config *clientcmdapi.Config, kubeconfig []byte) (bool, error) {
+func (r *Registrar) ownHub(ctx context.Context, known *identity, config *clientcmdapi.Config, kubeconfig []byte) (bool, error) {
 	standby, err := endpointOf(config)
 	if err != nil {
 		return false, err
@@ -206,50 +195,44 @@ func loadStandby(kubeconfig []byte) (*clientcmdapi.Config, error) {
 // moveTo records that the cluster belongs to another hub, before anything is done for that hub. It repeats failed writes
 // until ctx ends. If another process has moved the cluster, it does nothing.
 func (r *Registrar) moveTo(ctx context.Context, hub *standbyHub) error {
-	logger := klog.FromContext(ctx)
-	waits := pauses{first: firstPause, most: mostPause}
-	for {
+	problem := fmt.Sprintf("cannot record that %s belongs to hub %s", r.config.ClusterName, hub.server)
+	err := r.insist(ctx, problem, func(ctx context.Context) error {
 		known := r.store.last()
 		if known == nil {
-			return nil
+			return errRaised
 		}
 		from, err := epochOf(known)
-		if err == nil {
-			_, err = r.raise(ctx, from, hub.epoch, func(i *identity) {
-				i.data[keyStandbyKubeconfig] = hub.kubeconfig
-				i.set(keyStandbyFor, r.bootstrap.fileServer())
-				// They are not valid on the other hub.
-				for _, key := range []string{keyCertificate, keyPrivateKey, keyPendingKey} {
-					delete(i.data, key)
-				}
-			})
+		if err != nil {
+			return err
 		}
-		switch {
-		case err == nil:
-			r.raisedAt = time.Now()
-			r.lost.Store(false)
-			logger.Info("Moving to the hub that has adopted the cluster", "cluster", r.config.ClusterName, "hub", hub.server, "epoch", hub.epoch)
-			return nil
-		case errors.Is(err, errRaised):
-			r.store.hold(nil)
-			return nil
-		case ctx.Err() != nil:
-			return nil
-		}
-		delay := waits.step()
-		r.note(fmt.Sprintf("cannot record that %s belongs to hub %s: %v", r.config.ClusterName, hub.server, err))
-		logger.Error(err, "Failed to record the epoch of the hub", "retryAfter", delay)
-		if !pause(ctx, delay, nil) {
-			return nil
-		}
+		_, err = r.raise(ctx, from, hub.epoch, func(i *identity) {
+			i.data[keyStandbyKubeconfig] = hub.kubeconfig
+			i.set(keyStandbyFor, r.bootstrap.fileServer())
+			// They are not valid on the other hub.
+			for _, key := range []string{keyCertificate, keyPrivateKey, keyPendingKey} {
+				delete(i.data, key)
+			}
+		})
+		return err
+	})
+	switch {
+	case err == nil:
+		r.raisedAt = time.Now()
+		r.lost.Store(false)
+		klog.FromContext(ctx).Info("Moving to the hub that has adopted the cluster", "cluster", r.config.ClusterName, "hub", hub.server, "epoch", hub.epoch)
+	case errors.Is(err, errRaised):
+		r.store.hold(nil)
+	default:
+		return ignoreEnd(ctx, err)
 	}
+	return nil
 }
 
 // responded records whether the hub responds, by the error of a request to it.
 func (r *Registrar) responded(err error) {
 	var status apierrors.APIStatus
 	lost := err != nil && (!errors.As(err, &status) || status.Status().Code >= 500)
-	if was := r.lost.Swap(lost); lost && !was {
+	if before := r.lost.Swap(lost); lost && !before {
 		signal(r.lostNow)
 	}
 }

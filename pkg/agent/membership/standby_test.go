@@ -65,7 +65,7 @@ func TestObeys(t *testing.T) {
 		recorded, offered, other string
 		// unprotected is true for a hub that does not keep others from writing the epoch.
 		unprotected, obeys bool
-		came               verdict
+		end                verdict
 		want, note         string
 	}{
 		"never adopted":                     {obeys: true},
@@ -81,7 +81,7 @@ func TestObeys(t *testing.T) {
 		"unprotected, never adopted":        {unprotected: true, obeys: true},
 		"unprotected, a higher epoch":       {unprotected: true, recorded: "1/a", offered: "9007199254740991/evil", want: "1/a", note: "ignores a higher epoch"},
 		"unprotected, no epoch":             {unprotected: true, recorded: "1/a", want: "1/a", note: "another hub has replaced it"},
-		"another process was faster":        {offered: "1/a", other: "2/b", came: superseded, want: "2/b"},
+		"another process was faster":        {offered: "1/a", other: "2/b", end: superseded, want: "2/b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRegistrar(t, Config{})
@@ -99,9 +99,9 @@ func TestObeys(t *testing.T) {
 					c.Status.Acceptance = &clusterv1.Acceptance{Accepted: true}
 				}
 			})
-			came, obeys := m.obeys(t.Context(), cluster)
-			if came != test.came || obeys != test.obeys {
-				t.Errorf("obeys() = %d, %t, want %d, %t", came, obeys, test.came, test.obeys)
+			end, obeys := m.obeys(t.Context(), cluster)
+			if end != test.end || obeys != test.obeys {
+				t.Errorf("obeys() = %d, %t, want %d, %t", end, obeys, test.end, test.obeys)
 			}
 			if test.note != "" && !strings.Contains(r.Waiting(), test.note) {
 				t.Errorf("Waiting() = %q, want %q", r.Waiting(), test.note)
@@ -128,8 +128,8 @@ func TestFormerHubDeletesNothing(t *testing.T) {
 		{object: managedCluster(func(c *clusterv1.ManagedCluster) { c.DeletionTimestamp = new(metav1.Now()) })},
 		{object: managedCluster(func(c *clusterv1.ManagedCluster) { c.Spec.HubAcceptsClient = true })},
 	} {
-		if came := m.see(t.Context(), seen); came != stopped || m.mode != idle || m.known.deleted != nil {
-			t.Errorf("see(%+v) of the former hub = %d in mode %d, want the agent idle", seen, came, m.mode)
+		if end := m.see(t.Context(), seen); end != stopped || m.mode != idle || m.known.deleted != nil {
+			t.Errorf("see(%+v) of the former hub = %d in mode %d, want the agent idle", seen, end, m.mode)
 		}
 	}
 }

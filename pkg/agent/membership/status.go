@@ -67,8 +67,8 @@ type reporter struct {
 	// namespaces creates and labels the namespaces that the hub requires.
 	namespaces *managednamespaces.Keeper
 	// due is signalled to report immediately.
-	due       chan struct{}
-	complaint string
+	due    chan struct{}
+	logged complaint
 }
 
 // observed is the observed state of a managed cluster.
@@ -90,7 +90,9 @@ func newReporter(m *membership) (*reporter, error) {
 	r := &reporter{membership: m, due: make(chan struct{}, 1)}
 	r.nodes = coreinformers.NewNodeInformer(m.config.Managed, 0, cache.Indexers{})
 	var err error
-	r.namespaces, err = managednamespaces.New(managednamespaces.Config{HubHash: m.hub.Hash, Managed: m.config.Managed, Changed: r.namespacesChanged})
+	r.namespaces, err = managednamespaces.New(managednamespaces.Config{
+		HubHash: m.hub.Hash, Managed: m.config.Managed, Required: r.requiredNamespaces, Changed: r.namespacesChanged,
+	})
 	return r, err
 }
 
@@ -100,10 +102,8 @@ func (r *reporter) followNamespaces(ctx context.Context) {
 	defer keeping.Wait()
 	keeping.Go(func() { r.namespaces.Run(ctx) })
 	for {
-		if cluster := r.latest.Load(); cluster != nil {
-			r.namespaces.Require(requiredNamespaces(cluster))
-			r.namespacesChanged()
-		}
+		r.namespaces.Refresh()
+		r.namespacesChanged()
 		select {
 		case <-ctx.Done():
 			return
@@ -112,9 +112,13 @@ func (r *reporter) followNamespaces(ctx context.Context) {
 	}
 }
 
-// requiredNamespaces returns the namespaces that the hub requires. It returns none for a cluster
-// that the hub is deleting.
-func requiredNamespaces(cluster *clusterv1.ManagedCluster) sets.Set[string] {
+// requiredNamespaces returns the namespaces that the hub requires: none of a cluster that the hub is
+// deleting, and nil before the ManagedCluster is known.
+func (r *reporter) requiredNamespaces() sets.Set[string] {
+	cluster := r.latest.Load()
+	if cluster == nil {
+		return nil
+	}
 	names := sets.New[string]()
 	if cluster.DeletionTimestamp == nil {
 		for _, namespace := range cluster.Status.ManagedNamespaces {
@@ -174,19 +178,11 @@ func (r *reporter) run(ctx context.Context) {
 		logger.Error(err, "Failed to watch nodes")
 		return
 	}
-	watching := make(chan struct{})
-	go func() {
-		defer close(watching)
-		r.nodes.RunWithContext(ctx)
-	}()
-	defer func() { <-watching }()
-	following := make(chan struct{})
-	go func() {
-		defer close(following)
-		r.followNamespaces(ctx)
-	}()
-	defer func() { <-following }()
-	retries := pauses{first: firstPause, most: mostPause}
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() { r.nodes.RunWithContext(ctx) })
+	watching.Go(func() { r.followNamespaces(ctx) })
+	retries := backoff(firstPause, mostPause)
 	for {
 		err := r.report(ctx, r.observe(ctx))
 		if ctx.Err() != nil {
@@ -194,15 +190,13 @@ func (r *reporter) run(ctx context.Context) {
 		}
 		delay := wait.Jitter(statusPeriod, 0.5)
 		if err == nil {
-			retries.reset()
-			r.complaint = ""
+			retries = backoff(firstPause, mostPause)
 		} else {
-			delay = retries.step()
-			if r.complaint != err.Error() {
-				r.complaint = err.Error()
-				logger.Info("Failed to report the status of the cluster", "err", err, "retryAfter", delay)
-			}
+			delay = retries.Step()
 			r.suspect(err)
+		}
+		if r.logged.differs(err) {
+			logger.Info("Failed to report the status of the cluster", "err", err, "retryAfter", delay)
 		}
 		if !pause(ctx, delay, r.due) {
 			return

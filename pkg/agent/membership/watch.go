@@ -7,10 +7,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
@@ -18,79 +18,45 @@ import (
 )
 
 const (
-	// requestTimeout bounds one request.
-	requestTimeout = 30 * time.Second
 	// watchTimeout is the minimum duration of one watch. The actual duration is random, up to twice
 	// as long.
 	watchTimeout = 5 * time.Minute
-	// firstPause and mostPause bound the delay after a failed request.
-	firstPause = 500 * time.Millisecond
-	mostPause  = 2 * time.Minute
-	// soonPause is the delay after the first failed request for a followed object: the hub grants the
-	// access of a new cluster a moment after its certificate.
-	soonPause = 200 * time.Millisecond
 	// followPause bounds the delay for followed objects. It is short, because an agent without
 	// access learns only by a request that it has access again.
 	followPause = 20 * time.Second
-	// pollPause bounds the delay for followed objects that the identity may get, but not watch.
-	pollPause = 5 * time.Second
 )
 
-// object is the type of objects that can be followed.
-type object interface {
-	comparable
-	metav1.Object
-	runtime.Object
-}
-
 // sight is one observation of an object.
-type sight[T object] struct {
-	// object is the state of the object if err is nil, or its last state if it is deleted.
+type sight[T runtime.Object] struct {
+	// object is the state of the object, or its last state if the watch reported its deletion.
 	object T
-	// deleted is true if the watch reported the deletion.
-	deleted bool
-	// err is the error of a get request.
+	// deleted is true if the watch reported the deletion. absent is true if the object did not exist
+	// when it was read.
+	deleted, absent bool
+	// err is the error of reading the object.
 	err error
 }
 
-// followed is an object that is watched by its name. Without watch, it is read repeatedly.
-type followed[T object] struct {
-	get   func(ctx context.Context) (T, error)
-	watch func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+// followed is an object that is watched by its name.
+type followed[T runtime.Object] struct {
 	name  string
-	// again triggers another get request. It may be nil.
+	list  func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error)
+	watch func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+	// again triggers another read. It may be nil.
 	again <-chan struct{}
 }
 
-// follow calls see with each state of an object and with each error of a get request until ctx
-// ends. An informer would hide the errors.
+// follow calls see with each state of an object and with each error of reading it until ctx ends. An
+// informer would hide the errors.
 func (f *followed[T]) follow(ctx context.Context, see func(sight[T])) {
-	waits := pauses{first: firstPause, most: followPause, soon: soonPause}
-	if f.watch == nil {
-		waits.most = pollPause
-	}
+	waits := backoff(soonPause, followPause)
 	for ctx.Err() == nil {
-		getCtx, cancel := context.WithTimeout(ctx, requestTimeout)
-		live, err := f.get(getCtx)
-		cancel()
-		if ctx.Err() != nil {
-			return
+		began := time.Now()
+		err := f.readAndWatch(ctx, see)
+		if time.Since(began) > followPause {
+			waits = backoff(soonPause, followPause)
 		}
-		if err != nil {
-			see(sight[T]{err: err})
-		} else {
-			see(sight[T]{object: live})
-		}
-		if err == nil && f.watch != nil {
-			began := time.Now()
-			if err = f.stream(ctx, live.GetResourceVersion(), see); isExpired(err) {
-				err = f.streamNow(ctx, live.GetResourceVersion(), see)
-			}
-			if time.Since(began) > firstPause {
-				waits.reset()
-			}
-		}
-		delay := waits.step()
+		delay := waits.Step()
 		if asked, ok := apierrors.SuggestsClientDelay(err); ok {
 			delay = max(delay, time.Duration(asked)*time.Second)
 		}
@@ -100,54 +66,21 @@ func (f *followed[T]) follow(ctx context.Context, see func(sight[T])) {
 	}
 }
 
-// isExpired reports whether a watch began at a version that the server no longer knows: a server forgets the versions
-// of before its start, and an object may have had its version for long.
-func isExpired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
-
-// stream watches an object from the given version. It returns nil when the watch has ended.
-func (f *followed[T]) stream(ctx context.Context, version string, see func(sight[T])) error {
+// readAndWatch returns nil when the watch has ended.
+func (f *followed[T]) readAndWatch(ctx context.Context, see func(sight[T])) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watcher, err := f.start(ctx, version)
+	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, f.name).String()}
+	version, err := f.read(ctx, options, see)
+	if err != nil {
+		return err
+	}
+	options.ResourceVersion, options.TimeoutSeconds = version, new(int64((watchTimeout + rand.N(watchTimeout)).Seconds()))
+	watcher, err := f.watch(ctx, options)
 	if err != nil {
 		return err
 	}
 	defer watcher.Stop()
-	return f.receive(ctx, watcher, see)
-}
-
-// streamNow watches an object from its current state, which the watch repeats. seen is the version of the last state.
-func (f *followed[T]) streamNow(ctx context.Context, seen string, see func(sight[T])) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	watcher, err := f.start(ctx, "")
-	if err != nil {
-		return err
-	}
-	defer watcher.Stop()
-	// Such a watch does not report that the object has been deleted before.
-	getCtx, cancelGet := context.WithTimeout(ctx, requestTimeout)
-	defer cancelGet()
-	if _, err := f.get(getCtx); err != nil {
-		return err
-	}
-	return f.receive(ctx, watcher, func(next sight[T]) {
-		if order, err := resourceversion.CompareResourceVersion(next.object.GetResourceVersion(), seen); err != nil || order > 0 {
-			see(next)
-		}
-	})
-}
-
-func (f *followed[T]) start(ctx context.Context, version string) (watch.Interface, error) {
-	seconds := int64((watchTimeout + rand.N(watchTimeout)).Seconds())
-	return f.watch(ctx, metav1.ListOptions{
-		FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, f.name).String(),
-		ResourceVersion: version, TimeoutSeconds: &seconds,
-	})
-}
-
-// receive passes on the events of a watch until it ends.
-func (f *followed[T]) receive(ctx context.Context, watcher watch.Interface, see func(sight[T])) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -175,15 +108,46 @@ func (f *followed[T]) receive(ctx context.Context, watcher watch.Interface, see 
 	}
 }
 
+// read reads the object, and returns the version from which it can be watched. That of an object that has not changed
+// for long would be too old.
+func (f *followed[T]) read(ctx context.Context, options metav1.ListOptions, see func(sight[T])) (version string, err error) {
+	listCtx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	list, err := f.list(listCtx, options)
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
+	if err != nil {
+		see(sight[T]{err: err})
+		return "", err
+	}
+	accessor, err := meta.ListAccessor(list)
+	if err != nil {
+		return "", err
+	}
+	seen := sight[T]{absent: true}
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		live, ok := item.(T)
+		if !ok {
+			return fmt.Errorf("unexpected object in the list of %s: %T", f.name, item)
+		}
+		seen = sight[T]{object: live}
+		return nil
+	})
+	if err == nil {
+		see(seen)
+	}
+	return accessor.GetResourceVersion(), err
+}
+
 // ownCluster returns the own ManagedCluster as an object to follow.
 func ownCluster(client versioned.Interface, name string, again <-chan struct{}) *followed[*clusterv1.ManagedCluster] {
 	clusters := client.ClusterV1().ManagedClusters()
 	return &followed[*clusterv1.ManagedCluster]{
-		name: name, again: again,
-		get: func(ctx context.Context) (*clusterv1.ManagedCluster, error) {
-			return clusters.Get(ctx, name, metav1.GetOptions{})
+		name: name, again: again, watch: clusters.Watch,
+		list: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return clusters.List(ctx, options)
 		},
-		watch: clusters.Watch,
 	}
 }
 

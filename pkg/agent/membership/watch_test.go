@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,13 +18,18 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
+// secrets returns a list with one Secret that has not changed for long.
+func secrets(version string) *corev1.SecretList {
+	return &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: version}, Items: []corev1.Secret{*secret("0")}}
+}
+
 func secret(version string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hub", ResourceVersion: version}}
 }
 
-// follow returns the reports of a followed Secret with the time of each report. Each get returns
-// the next result. After the last result, ctx ends. The test uses the clock of synctest.
-func follow(t *testing.T, gets []error, events ...watch.Event) []string {
+// follow returns the reports of a followed Secret with the time of each report. Each read returns
+// the next result; the Secret does not exist if it is NotFound. After the last result, ctx ends. The test uses the clock of synctest.
+func follow(t *testing.T, reads []error, events ...watch.Event) []string {
 	t.Helper()
 	var seen []string
 	synctest.Test(t, func(t *testing.T) {
@@ -35,12 +39,15 @@ func follow(t *testing.T, gets []error, events ...watch.Event) []string {
 		calls := 0
 		f := &followed[*corev1.Secret]{
 			name: "hub",
-			get: func(context.Context) (*corev1.Secret, error) {
-				if calls++; calls > len(gets) {
+			list: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				if calls++; calls > len(reads) {
 					cancel()
 					return nil, ctx.Err()
 				}
-				return secret("1"), gets[calls-1]
+				if apierrors.IsNotFound(reads[calls-1]) {
+					return &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
+				}
+				return secrets("1"), reads[calls-1]
 			},
 			watch: func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
 				if options.ResourceVersion != "1" || options.FieldSelector != "metadata.name=hub" {
@@ -56,7 +63,10 @@ func follow(t *testing.T, gets []error, events ...watch.Event) []string {
 		}
 		f.follow(ctx, func(s sight[*corev1.Secret]) {
 			text := fmt.Sprintf("error %v", s.err)
-			if s.err == nil {
+			switch {
+			case s.absent:
+				text = "absent"
+			case s.err == nil:
 				text = fmt.Sprintf("version %s, deleted %t", s.object.ResourceVersion, s.deleted)
 			}
 			// The jitter of a pause is at most half of it.
@@ -67,73 +77,74 @@ func follow(t *testing.T, gets []error, events ...watch.Event) []string {
 }
 
 func TestFollow(t *testing.T) {
+	denied := apierrors.NewForbidden(corev1.Resource("secrets"), "hub", nil)
 	gone := apierrors.NewNotFound(corev1.Resource("secrets"), "hub")
 	slow := apierrors.NewTooManyRequests("busy", 30)
 	for name, test := range map[string]struct {
-		gets   []error
+		reads  []error
 		events []watch.Event
 		want   []string
 	}{
 		"changes": {
-			gets:   []error{nil},
+			reads:  []error{nil},
 			events: []watch.Event{{Type: watch.Modified, Object: secret("2")}, {Type: watch.Deleted, Object: secret("3")}},
-			want:   []string{"version 1, deleted false after 0s", "version 2, deleted false after 0s", "version 3, deleted true after 0s"},
+			want:   []string{"version 0, deleted false after 0s", "version 2, deleted false after 0s", "version 3, deleted true after 0s"},
 		},
 		"nothing follows a deletion": {
-			gets:   []error{nil},
+			reads:  []error{nil},
 			events: []watch.Event{{Type: watch.Deleted, Object: secret("2")}, {Type: watch.Modified, Object: secret("3")}},
-			want:   []string{"version 1, deleted false after 0s", "version 2, deleted true after 0s"},
+			want:   []string{"version 0, deleted false after 0s", "version 2, deleted true after 0s"},
 		},
 		"an error event ends the watch": {
-			gets:   []error{nil},
+			reads:  []error{nil},
 			events: []watch.Event{{Type: watch.Error, Object: &metav1.Status{Code: http.StatusInternalServerError}}, {Type: watch.Modified, Object: secret("3")}},
-			want:   []string{"version 1, deleted false after 0s"},
+			want:   []string{"version 0, deleted false after 0s"},
 		},
 		"an unexpected object ends the watch": {
-			gets:   []error{nil},
+			reads:  []error{nil},
 			events: []watch.Event{{Type: watch.Modified, Object: runtime.Object(&corev1.ConfigMap{})}, {Type: watch.Modified, Object: secret("3")}},
-			want:   []string{"version 1, deleted false after 0s"},
+			want:   []string{"version 0, deleted false after 0s"},
 		},
 		"a bookmark is ignored": {
-			gets:   []error{nil},
+			reads:  []error{nil},
 			events: []watch.Event{{Type: watch.Bookmark, Object: secret("2")}},
-			want:   []string{"version 1, deleted false after 0s"},
+			want:   []string{"version 0, deleted false after 0s"},
 		},
 		"errors are reported": {
-			gets: []error{gone, errors.New("no route")},
-			want: []string{"error " + gone.Error() + " after 0s", "error no route after 200ms"},
+			reads: []error{denied, errors.New("no route")},
+			want:  []string{"error " + denied.Error() + " after 0s", "error no route after 200ms"},
+		},
+		"an object that does not exist is watched": {
+			reads:  []error{gone},
+			events: []watch.Event{{Type: watch.Added, Object: secret("2")}},
+			want:   []string{"absent after 0s", "version 2, deleted false after 0s"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, follow(t, test.gets, test.events...)); diff != "" {
+			if diff := cmp.Diff(test.want, follow(t, test.reads, test.events...)); diff != "" {
 				t.Errorf("follow() (-want +got):\n%s", diff)
 			}
 		})
 	}
-	if got := follow(t, []error{slow, gone}); len(got) != 2 || got[1] != "error "+gone.Error()+" after 30s" {
+	if got := follow(t, []error{slow, denied}); len(got) != 2 || got[1] != "error "+denied.Error()+" after 30s" {
 		t.Errorf("follow() = %q, want the second request after the 30 seconds of the server's Retry-After", got)
 	}
 }
 
-// TestFollowByName checks that an object that may not be watched is read at least every few seconds.
-func TestFollowByName(t *testing.T) {
+// TestPoll checks that an object that may not be watched is read at least every few seconds.
+func TestPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		reads := 0
-		f := &followed[*corev1.Secret]{name: "hub", get: func(context.Context) (*corev1.Secret, error) {
-			reads++
-			return secret(strconv.Itoa(reads)), nil
-		}}
 		last, longest := time.Now(), time.Duration(0)
-		f.follow(ctx, func(seen sight[*corev1.Secret]) {
+		err := poll(ctx, func(context.Context) (bool, error) {
+			reads++
 			longest, last = max(longest, time.Since(last)), time.Now()
-			if seen.err != nil || seen.object.ResourceVersion != strconv.Itoa(reads) {
-				t.Errorf("sight after read %d = %+v, want version %d", reads, seen, reads)
-			}
+			return false, nil
 		})
-		if most := pollPause * 3 / 2; longest > most || reads > 20 {
-			t.Errorf("follow() made %d reads in a minute and paused for up to %s, want at most 20 and %s", reads, longest, most)
+		if most := pollPause * 3 / 2; !errors.Is(err, context.DeadlineExceeded) || longest > most || reads > 20 {
+			t.Errorf("poll() = %v after %d reads in a minute and pauses of up to %s, want at most 20 and %s", err, reads, longest, most)
 		}
 	})
 }
@@ -145,11 +156,11 @@ func TestFollowAfterOutage(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		over, reads := time.Now().Add(time.Hour), 0
-		f := &followed[*corev1.Secret]{name: "hub", get: func(context.Context) (*corev1.Secret, error) {
+		f := &followed[*corev1.Secret]{name: "hub", list: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			if reads++; time.Now().Before(over) {
 				return nil, errors.New("no answer")
 			}
-			return secret("1"), nil
+			return secrets("1"), nil
 		}, watch: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil }}
 		f.follow(ctx, func(seen sight[*corev1.Secret]) {
 			if seen.err == nil {
@@ -162,54 +173,18 @@ func TestFollowAfterOutage(t *testing.T) {
 	})
 }
 
-// TestFollowAfterRestart checks that the watch continues although the server does not know the version of the object.
-func TestFollowAfterRestart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		var versions, seen []string
-		f := &followed[*corev1.Secret]{
-			name: "hub",
-			get:  func(context.Context) (*corev1.Secret, error) { return secret("1"), nil },
-			watch: func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
-				versions = append(versions, options.ResourceVersion)
-				watcher := watch.NewFakeWithChanSize(3, false)
-				if options.ResourceVersion != "" {
-					watcher.Error(&apierrors.NewResourceExpired("too old").ErrStatus)
-				} else {
-					watcher.Add(secret("1"))
-					watcher.Modify(secret("9"))
-					watcher.Delete(secret("10"))
-				}
-				return watcher, nil
-			},
-		}
-		f.follow(ctx, func(s sight[*corev1.Secret]) {
-			if seen = append(seen, s.object.ResourceVersion); s.deleted {
-				cancel()
-			}
-		})
-		if diff := cmp.Diff([]string{"1", ""}, versions); diff != "" {
-			t.Errorf("versions of the watches (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff([]string{"1", "9", "10"}, seen); diff != "" {
-			t.Errorf("versions seen (-want +got):\n%s", diff)
-		}
-	})
-}
-
 // TestFollowAgain checks that a signal immediately ends a watch and a pause.
 func TestFollowAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		again := make(chan struct{}, 1)
-		gets := 0
+		reads := 0
 		f := &followed[*corev1.Secret]{
 			name: "hub", again: again,
-			get: func(context.Context) (*corev1.Secret, error) {
-				gets++
-				return secret("1"), nil
+			list: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				reads++
+				return secrets("1"), nil
 			},
 			watch: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
 		}
@@ -219,15 +194,15 @@ func TestFollowAgain(t *testing.T) {
 			f.follow(ctx, func(sight[*corev1.Secret]) {})
 		}()
 		synctest.Wait()
-		if gets != 1 {
-			t.Errorf("requests before the signal = %d, want 1", gets)
+		if reads != 1 {
+			t.Errorf("requests before the signal = %d, want 1", reads)
 		}
 		again <- struct{}{}
 		synctest.Wait()
 		again <- struct{}{}
 		synctest.Wait()
-		if gets != 2 {
-			t.Errorf("requests after signals during the watch and the pause = %d, want 2", gets)
+		if reads != 2 {
+			t.Errorf("requests after signals during the watch and the pause = %d, want 2", reads)
 		}
 		cancel()
 		<-done

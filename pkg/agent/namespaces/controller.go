@@ -143,7 +143,7 @@ func (c *Controller) Run(ctx context.Context) error {
 // pass makes one pass over a namespace.
 func (c *Controller) pass(ctx context.Context, key cache.ObjectName) (time.Duration, error) {
 	err := c.reconcile(ctx, key.Name)
-	if err == nil && c.parked.isProbe(key.Name) {
+	if err == nil && c.parked.probing(key.Name) {
 		klog.FromContext(ctx).Info("The hub accepts more ClusterNamespaces again")
 		c.release()
 	}

@@ -41,8 +41,8 @@ func (p *parking) refuse(name string) (probe, first bool) {
 	return probe, first
 }
 
-// isProbe reports whether a namespace is the probe.
-func (p *parking) isProbe(name string) bool {
+// probing reports whether a namespace is the probe.
+func (p *parking) probing(name string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.probe == name && name != ""

@@ -22,16 +22,34 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("get ClusterNamespace from cache: %w", err)
 	}
+	operation := ""
 	switch exists := namespace != nil && namespace.DeletionTimestamp == nil; {
 	case exists && report == nil:
 		if c.parked.wait(name) {
 			return nil
 		}
-		return c.create(ctx, namespace)
+		operation = "create"
+		_, err = c.hub.Create(ctx, filled(&v1alpha1.ClusterNamespace{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: c.clusterName}}, namespace), metav1.CreateOptions{})
 	case exists && !matches(report, namespace):
-		return c.update(ctx, report, namespace)
+		operation = "update"
+		_, err = c.hub.Update(ctx, filled(report.DeepCopy(), namespace), metav1.UpdateOptions{})
 	case !exists && report != nil && report.DeletionTimestamp == nil:
-		return c.delete(ctx, report)
+		operation = "delete"
+		// The UID precondition protects a newer ClusterNamespace with the same name.
+		err = c.hub.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(report.UID))})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+	default:
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s ClusterNamespace: %w", operation, err)
+	}
+	writes.WithLabelValues(operation).Inc()
+	if operation == "delete" {
+		// The quota now has room for another report.
+		c.release()
 	}
 	return nil
 }
@@ -41,44 +59,9 @@ func matches(report *v1alpha1.ClusterNamespace, namespace *metav1.PartialObjectM
 	return report.Spec.NamespaceUID == namespace.UID && maps.Equal(report.Labels, namespace.Labels)
 }
 
-// fill sets the reported fields.
-func fill(report *v1alpha1.ClusterNamespace, namespace *metav1.PartialObjectMetadata) {
+// filled sets the reported fields, and keeps the other metadata of a report.
+func filled(report *v1alpha1.ClusterNamespace, namespace *metav1.PartialObjectMetadata) *v1alpha1.ClusterNamespace {
 	report.Labels = namespace.Labels
 	report.Spec.NamespaceUID = namespace.UID
-}
-
-func (c *Controller) create(ctx context.Context, namespace *metav1.PartialObjectMetadata) error {
-	report := &v1alpha1.ClusterNamespace{ObjectMeta: metav1.ObjectMeta{Name: namespace.Name, Namespace: c.clusterName}}
-	fill(report, namespace)
-	if _, err := c.hub.Create(ctx, report, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("create ClusterNamespace: %w", err)
-	}
-	writes.WithLabelValues("create").Inc()
-	return nil
-}
-
-// update keeps the metadata of a report except its labels.
-func (c *Controller) update(ctx context.Context, seen *v1alpha1.ClusterNamespace, namespace *metav1.PartialObjectMetadata) error {
-	report := seen.DeepCopy()
-	fill(report, namespace)
-	if _, err := c.hub.Update(ctx, report, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("update ClusterNamespace: %w", err)
-	}
-	writes.WithLabelValues("update").Inc()
-	return nil
-}
-
-func (c *Controller) delete(ctx context.Context, report *v1alpha1.ClusterNamespace) error {
-	// The UID precondition protects a newer ClusterNamespace with the same name.
-	err := c.hub.Delete(ctx, report.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(report.UID))})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("delete ClusterNamespace: %w", err)
-	}
-	writes.WithLabelValues("delete").Inc()
-	// The quota now has room for another report.
-	c.release()
-	return nil
+	return report
 }

@@ -2,7 +2,7 @@
 //
 // After a snapshot of the hub is restored, the hub lacks what was written since. The server marks such
 // data with an annotation of every ManagedCluster. Until an administrator confirms the restore for the
-// cluster, the agent removes only objects whose deletion it has observed: those of ManifestWorks,
+// cluster, the agent removes only objects whose deletion it has observed: objects of ManifestWorks,
 // manifests and ManagedServiceAccounts that it has seen on the restored hub.
 package restored
 
@@ -176,7 +176,7 @@ func (g *Guard) Keeps(ctx context.Context, seen bool) (bool, error) {
 	case unreadable(err) && !g.expected():
 		return false, nil
 	case unreadable(err):
-		return true, fmt.Errorf("the hub may have lost data, because it does not return the ManagedCluster any more: %w", err)
+		return true, fmt.Errorf("the hub may have lost data, because it no longer returns the ManagedCluster: %w", err)
 	case err != nil:
 		return true, fmt.Errorf("reading the ManagedCluster to find out whether the hub was restored: %w", err)
 	case cluster.Annotations[clusterv1.RestoredAnnotation] != restore:

@@ -90,6 +90,9 @@ func (c *Controller) ensureAccount(ctx context.Context, st *accountState, owner 
 		}
 		created, err := c.createAccount(ctx, st, owner)
 		if apierrors.IsAlreadyExists(err) {
+			if found, err := c.readAccount(ctx, owner.Name); err == nil && (found == nil || found.UID != live.UID) {
+				return nil, reconcile.ErrOutdated // the informer does not contain the new ServiceAccount yet
+			}
 			// The ServiceAccount has a finalizer.
 			return nil, &missingError{errors.New("the ServiceAccount of a deleted ManagedServiceAccount with the same name still exists")}
 		}
@@ -116,14 +119,8 @@ func (c *Controller) describeForeign(account *corev1.ServiceAccount) string {
 		account.Namespace, account.Name, owner, account.Namespace, account.Name, v1beta1.ManagedServiceAccountLabel, c.identity)
 }
 
-// knownAccount returns the ServiceAccount from the informer, or the ServiceAccount that was just
-// created if the informer does not contain it yet.
+// knownAccount returns the ServiceAccount from the informer, or nil.
 func (c *Controller) knownAccount(name string) *corev1.ServiceAccount {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if created := c.created[name]; created != nil {
-		return created
-	}
 	account, err := c.accounts.ServiceAccounts(c.namespace).Get(name)
 	if err != nil {
 		return nil
@@ -157,11 +154,6 @@ func (c *Controller) createAccount(ctx context.Context, st *accountState, owner 
 	}
 	// No Secret can contain a token of the new ServiceAccount yet.
 	st.unstored = owner.Status.TokenSecretRef == nil && nudge(&owner.Status) == ""
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if cached, err := c.accounts.ServiceAccounts(c.namespace).Get(owner.Name); err != nil || cached.UID != created.UID {
-		c.created[owner.Name] = created
-	}
 	return created, nil
 }
 
@@ -195,7 +187,6 @@ func (c *Controller) claimAccount(ctx context.Context, st *accountState, owner *
 
 // deleteAccount deletes a ServiceAccount of this agent, which revokes its tokens.
 func (c *Controller) deleteAccount(ctx context.Context, account *corev1.ServiceAccount) error {
-	c.forget(account)
 	err := c.managed.CoreV1().ServiceAccounts(account.Namespace).Delete(ctx, account.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &account.UID},
 	})
@@ -204,15 +195,6 @@ func (c *Controller) deleteAccount(ctx context.Context, account *corev1.ServiceA
 		return fmt.Errorf("delete ServiceAccount: %w", err)
 	}
 	return nil
-}
-
-// forget removes a ServiceAccount from the ones that were just created.
-func (c *Controller) forget(account *corev1.ServiceAccount) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if created := c.created[account.Name]; created != nil && created.UID == account.UID {
-		delete(c.created, account.Name)
-	}
 }
 
 // revoke deletes the ServiceAccount of a ManagedServiceAccount that does not exist or is being deleted,

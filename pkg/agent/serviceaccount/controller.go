@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -82,7 +81,8 @@ type Controller struct {
 	// skew is the time in nanoseconds by which the clock of the managed cluster is ahead of the
 	// agent's clock.
 	skew atomic.Int64
-	ca   caBundle
+	// ca is nil until Run has read the CA.
+	ca atomic.Pointer[caBundle]
 
 	ownerInformer, accountInformer cache.SharedIndexInformer
 	owners                         authenticationlisters.ManagedServiceAccountNamespaceLister
@@ -93,8 +93,6 @@ type Controller struct {
 	states states
 
 	mu sync.Mutex
-	// created contains ServiceAccounts from their creation until the informer contains them.
-	created map[string]*corev1.ServiceAccount
 	// accountsErr is the last error of the watch of ServiceAccounts.
 	accountsErr error
 }
@@ -107,7 +105,6 @@ func New(config Config) (*Controller, error) {
 		hub:            config.Hub, hubSecrets: config.HubSecrets, managed: config.Managed, caSource: config.CA, clock: config.Clock,
 		restored:    config.Restored,
 		hubAccounts: reconcile.Optional{Resource: "ManagedServiceAccounts"},
-		created:     map[string]*corev1.ServiceAccount{},
 	}
 	c.ownerInformer = authenticationinformers.NewManagedServiceAccountInformer(config.Hub, config.ClusterName, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	// ServiceAccounts of other owners are also watched, because a deletion may resolve a conflict.
@@ -120,7 +117,7 @@ func New(config Config) (*Controller, error) {
 		Feeds: []reconcile.Feed{
 			{Informer: c.ownerInformer, Keys: nameKeys},
 			// If the managed cluster forbids the watch, pass reports that on each account.
-			{Informer: c.accountInformer, Keys: nameKeys, Observe: c.observeAccount, MaybeAbsent: true},
+			{Informer: c.accountInformer, Keys: nameKeys, MaybeAbsent: true},
 		},
 		Reconcile: c.pass, Urgent: c.urgent, Retry: c.retry,
 		Workers: config.Workers, TenantWorkers: config.Workers, UrgentWorkers: revocationWorkers,
@@ -142,12 +139,6 @@ func nameKeys(obj any) []cache.ObjectName {
 		return nil
 	}
 	return []cache.ObjectName{{Name: object.GetName()}}
-}
-
-func (c *Controller) observeAccount(obj any, _ bool) {
-	if account, ok := obj.(*corev1.ServiceAccount); ok {
-		c.forget(account)
-	}
 }
 
 // urgent reports whether an account is deleted. Its token must then be revoked.
@@ -221,17 +212,17 @@ func (c *Controller) Run(ctx context.Context) error {
 // pass makes one pass over an account and returns the delay of the next pass.
 func (c *Controller) pass(ctx context.Context, key cache.ObjectName) (time.Duration, error) {
 	st := c.states.get(key.Name)
-	came, err := c.reconcile(ctx, key.Name, st)
-	st.conflict = came.conflict
-	c.loop.SetState(key, came.state)
+	result, err := c.reconcile(ctx, key.Name, st)
+	st.conflict = result.conflict
+	c.loop.SetState(key, result.state)
 	switch {
 	case err != nil:
 		return 0, err
-	case came.waiting:
-		return 0, reconcile.RequeueAfter(came.again)
+	case result.waiting:
+		return 0, reconcile.RequeueAfter(result.again)
 	}
 	st.notBefore = time.Time{}
-	return came.again, nil
+	return result.again, nil
 }
 
 // retry returns the delay before an account is retried after an error.

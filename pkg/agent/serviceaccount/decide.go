@@ -239,7 +239,7 @@ func knownExpiration(status *v1beta1.ManagedServiceAccountStatus, held claims) t
 type checked struct {
 	held    claims
 	request string
-	ca      uint64
+	ca      string
 	// version is the resourceVersion of the Secret.
 	version string
 	// reviewed is the time at which the managed cluster last accepted or issued the token. next is
@@ -262,7 +262,7 @@ const (
 
 // look returns the reason to read a Secret. now is the time of the agent, and managedNow is the
 // time of the managed cluster.
-func look(c *checked, accountUID types.UID, request string, ca uint64, status *v1beta1.ManagedServiceAccountStatus, now, managedNow time.Time) reason {
+func look(c *checked, accountUID types.UID, request, ca string, status *v1beta1.ManagedServiceAccountStatus, now, managedNow time.Time) reason {
 	switch {
 	case c == nil:
 		return reasonFirst

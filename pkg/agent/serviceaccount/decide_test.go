@@ -165,7 +165,7 @@ func TestLook(t *testing.T) {
 	good := func() (*checked, *v1beta1.ManagedServiceAccountStatus) {
 		return &checked{
 			held:    claims{accountUID: "uid", issued: issued, expires: issued.Add(time.Hour)},
-			request: "r", ca: 1, next: issued.Add(20 * time.Minute),
+			request: "r", ca: "ca", next: issued.Add(20 * time.Minute),
 		}, &v1beta1.ManagedServiceAccountStatus{}
 	}
 	now := issued.Add(10 * time.Minute)
@@ -173,16 +173,16 @@ func TestLook(t *testing.T) {
 		return &v1beta1.ManagedServiceAccountStatus{Conditions: []metav1.Condition{{Type: v1beta1.ConditionSecretCreated, Status: metav1.ConditionFalse, Reason: reason}}}
 	}
 	for want, got := range map[reason]reason{
-		"":             func() reason { c, s := good(); return look(c, "uid", "r", 1, s, now, now) }(),
-		reasonFirst:    func() reason { _, s := good(); return look(nil, "uid", "r", 1, s, now, now) }(),
-		reasonAccount:  func() reason { c, s := good(); return look(c, "new", "r", 1, s, now, now) }(),
-		reasonRequest:  func() reason { c, s := good(); return look(c, "uid", "q", 1, s, now, now) }(),
-		reasonCA:       func() reason { c, s := good(); return look(c, "uid", "r", 2, s, now, now) }(),
-		reasonDue:      func() reason { c, s := good(); return look(c, "uid", "r", 1, s, now, issued.Add(48*time.Minute)) }(),
-		reasonInterval: func() reason { c, s := good(); return look(c, "uid", "r", 1, s, issued.Add(20*time.Minute), now) }(),
+		"":             func() reason { c, s := good(); return look(c, "uid", "r", "ca", s, now, now) }(),
+		reasonFirst:    func() reason { _, s := good(); return look(nil, "uid", "r", "ca", s, now, now) }(),
+		reasonAccount:  func() reason { c, s := good(); return look(c, "new", "r", "ca", s, now, now) }(),
+		reasonRequest:  func() reason { c, s := good(); return look(c, "uid", "q", "ca", s, now, now) }(),
+		reasonCA:       func() reason { c, s := good(); return look(c, "uid", "r", "new", s, now, now) }(),
+		reasonDue:      func() reason { c, s := good(); return look(c, "uid", "r", "ca", s, now, issued.Add(48*time.Minute)) }(),
+		reasonInterval: func() reason { c, s := good(); return look(c, "uid", "r", "ca", s, issued.Add(20*time.Minute), now) }(),
 		reasonNudge: func() reason {
 			c, _ := good()
-			return look(c, "uid", "r", 1, nudged(v1beta1.ReasonSecretMissing), now, now)
+			return look(c, "uid", "r", "ca", nudged(v1beta1.ReasonSecretMissing), now, now)
 		}(),
 	} {
 		if got != want {
@@ -190,10 +190,10 @@ func TestLook(t *testing.T) {
 		}
 	}
 	c, _ := good()
-	if got := look(c, "uid", "r", 1, nudged(v1beta1.ReasonSecretChanged), now, now); got != reasonNudge {
+	if got := look(c, "uid", "r", "ca", nudged(v1beta1.ReasonSecretChanged), now, now); got != reasonNudge {
 		t.Errorf("look() after a change of the Secret = %q, want %q", got, reasonNudge)
 	}
-	if got := look(c, "uid", "r", 1, nudged(v1beta1.ReasonSecretConflict), now, now); got != "" {
+	if got := look(c, "uid", "r", "ca", nudged(v1beta1.ReasonSecretConflict), now, now); got != "" {
 		t.Errorf("look() after a conflict that the agent reported = %q, want none", got)
 	}
 }

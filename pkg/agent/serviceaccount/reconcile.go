@@ -39,7 +39,7 @@ type outcome struct {
 
 // reconcile makes one pass over an account.
 func (c *Controller) reconcile(ctx context.Context, name string, st *accountState) (outcome, error) {
-	owner := c.newest(name, st)
+	owner, _ := c.owners.Get(name) // the only error is that the informer does not contain it
 	if owner == nil || owner.DeletionTimestamp != nil {
 		// An account that the session has seen existed on the restored hub.
 		retained, err := c.revoke(ctx, name, owner != nil, st.uid != "")
@@ -64,31 +64,29 @@ func (c *Controller) reconcile(ctx context.Context, name string, st *accountStat
 
 	r := &report{}
 	ensureCtx, cancel := context.WithTimeout(ctx, passTimeout*2/3)
-	came, err := c.ensure(ensureCtx, st, owner, r)
+	result, err := c.ensure(ensureCtx, st, owner, r)
 	cancel()
 	if ctx.Err() != nil {
-		return came, err
+		return result, err
 	}
-	if pause := st.reportedAt.Add(reportPause).Sub(now); !came.looked && err == nil && pause > 0 && st.reported == owner.Generation {
+	if pause := st.reportedAt.Add(reportPause).Sub(now); !result.looked && err == nil && pause > 0 && st.reported == owner.Generation {
 		// Another writer has changed the status since the last report, and may do so again.
 		if !c.reportedAlready(owner, r) {
-			came.again = min(came.again, pause)
+			result.again = min(result.again, pause)
 		}
 	} else {
-		err = errors.Join(err, c.writeStatus(ctx, st, owner, r))
+		var failed error
+		owner, failed = c.writeStatus(ctx, st, owner, r)
+		err = errors.Join(err, failed)
 	}
-	if st.owner != nil {
-		owner = st.owner
-	}
-	came.state = stateOf(owner)
+	result.state = stateOf(owner)
 	// Changes by the pass itself must not trigger another pass.
 	st.tried = c.triggerOf(owner)
-	return came, err
+	return result, err
 }
 
 func (c *Controller) triggerOf(owner *v1beta1.ManagedServiceAccount) trigger {
-	_, version, _ := c.ca.get()
-	t := trigger{generation: owner.Generation, nudge: nudge(&owner.Status), ca: version}
+	t := trigger{generation: owner.Generation, nudge: nudge(&owner.Status), ca: c.ca.Load().content}
 	if account := c.knownAccount(owner.Name); account != nil {
 		t.account, t.version = account.UID, account.ResourceVersion
 	}
@@ -114,10 +112,14 @@ func (c *Controller) ensure(ctx context.Context, st *accountState, owner *v1beta
 	if err == nil {
 		err = c.cleanFormerNamespace(ctx, owner.Status.ServiceAccountRef)
 	}
+	if err == nil {
+		r.account = &v1beta1.ServiceAccountReference{Namespace: account.Namespace, Name: account.Name, UID: account.UID}
+		t := &task{Controller: c, st: st, owner: owner, account: account, report: r}
+		return t.keepToken(ctx)
+	}
 	var conflict *foreignError
 	var missing *missingError
 	switch {
-	case err == nil:
 	case errors.Is(err, reconcile.ErrOutdated):
 		return outcome{}, err
 	case errors.As(err, &conflict):
@@ -131,9 +133,6 @@ func (c *Controller) ensure(ctx context.Context, st *accountState, owner *v1beta
 		if r.dead || !meta.IsStatusConditionTrue(owner.Status.Conditions, v1beta1.ConditionTokenReported) {
 			r.tokenFailed = finding{v1beta1.ReasonTokenReportFailed, "The ServiceAccount does not exist: " + describe(err)}
 		}
-		return outcome{}, err
 	}
-	r.account = &v1beta1.ServiceAccountReference{Namespace: account.Namespace, Name: account.Name, UID: account.UID}
-	t := &task{Controller: c, st: st, owner: owner, account: account, report: r}
-	return t.keepToken(ctx)
+	return outcome{}, err
 }

@@ -4,11 +4,7 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
-
-	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 )
 
 // accountState is the state of one account that the agent keeps in memory between passes. After a
@@ -16,8 +12,6 @@ import (
 type accountState struct {
 	// uid is the UID of the ManagedServiceAccount to which the other fields belong.
 	uid types.UID
-	// owner is a written version that the informer may not contain yet.
-	owner *v1beta1.ManagedServiceAccount
 	// unlabelled is true if a ServiceAccount with the name exists without the label, and so is not
 	// watched.
 	unlabelled bool
@@ -49,7 +43,7 @@ type trigger struct {
 	nudge      string
 	account    types.UID
 	version    string
-	ca         uint64
+	ca         string
 }
 
 // states contains the state of every account.
@@ -74,23 +68,4 @@ func (s *states) drop(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.accounts, name)
-}
-
-// newest returns the newest known version of a ManagedServiceAccount, or nil if the informer does
-// not contain it.
-func (c *Controller) newest(name string, st *accountState) *v1beta1.ManagedServiceAccount {
-	cached, err := c.owners.Get(name)
-	if err != nil {
-		return nil
-	}
-	if written := st.owner; written != nil && written.UID == cached.UID && isNewer(written, cached) {
-		return written
-	}
-	st.owner = nil
-	return cached
-}
-
-func isNewer(a, b metav1.Object) bool {
-	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
-	return err == nil && order > 0
 }

@@ -12,16 +12,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
-const (
-	statusAttempts = 5
-	// maxMessage bounds the message of a condition, in bytes.
-	maxMessage = 1024
-)
+// maxMessage bounds the message of a condition, in bytes.
+const maxMessage = 1024
 
 // finding is the reason and the message of a condition that is False. The zero value does not
 // change the condition.
@@ -124,44 +122,43 @@ func (c *Controller) reportedAlready(owner *v1beta1.ManagedServiceAccount, r *re
 	return equality.Semantic.DeepEqual(owner.Status, r.on(owner.Status, owner.Generation, c.managedNow()))
 }
 
-// writeStatus writes a report to the status on the hub if the report changes the status.
-func (c *Controller) writeStatus(ctx context.Context, st *accountState, owner *v1beta1.ManagedServiceAccount, r *report) error {
+// writeStatus writes a report to the status on the hub if the report changes the status. It returns the last known
+// version of the ManagedServiceAccount.
+func (c *Controller) writeStatus(ctx context.Context, st *accountState, owner *v1beta1.ManagedServiceAccount, r *report) (*v1beta1.ManagedServiceAccount, error) {
 	client := c.hub.AuthenticationV1beta1().ManagedServiceAccounts(c.clusterName)
-	generation, live := owner.Generation, owner
-	for range statusAttempts {
-		status := r.on(live.Status, generation, c.managedNow())
-		if equality.Semantic.DeepEqual(live.Status, status) {
-			st.owner = live
+	live := owner
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		status := r.on(live.Status, owner.Generation, c.managedNow())
+		if live.UID != owner.UID || live.DeletionTimestamp != nil || equality.Semantic.DeepEqual(live.Status, status) {
 			return nil
 		}
 		changed := live.DeepCopy()
 		changed.Status = status
 		updated, err := client.UpdateStatus(ctx, changed, metav1.UpdateOptions{})
-		if err == nil {
-			st.owner, st.reported, st.reportedAt = updated, 0, c.clock.Now()
-			if r.stored != nil {
-				st.reported = generation
+		if apierrors.IsConflict(err) {
+			if updated, failed := client.Get(ctx, owner.Name, metav1.GetOptions{}); failed == nil {
+				live = updated
 			}
-			return nil
 		}
-		if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
-			return nil // the deletion triggers another pass
+		if err != nil {
+			return err
 		}
-		if !apierrors.IsConflict(err) {
-			failures.WithLabelValues("status").Inc()
-			return fmt.Errorf("update status: %w", err)
+		live, st.reported, st.reportedAt = updated, 0, c.clock.Now()
+		if r.stored != nil {
+			st.reported = owner.Generation
 		}
-		if live, err = client.Get(ctx, owner.Name, metav1.GetOptions{}); err != nil {
-			if apierrors.IsNotFound(err) {
-				return nil
-			}
-			return fmt.Errorf("update status: %w", err)
-		}
-		if live.UID != owner.UID || live.DeletionTimestamp != nil {
-			return nil
-		}
+		return nil
+	})
+	switch {
+	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+		return live, nil // the deletion triggers another pass
+	case apierrors.IsConflict(err):
+		return live, reconcile.ErrOutdated
+	case err != nil:
+		failures.WithLabelValues("status").Inc()
+		return live, fmt.Errorf("update status: %w", err)
 	}
-	return reconcile.ErrOutdated
+	return live, nil
 }
 
 // describe returns the text of an error for the status. The text must not differ between retries,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"testing"
@@ -12,8 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/clock"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	ocmfake "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/fake"
 )
 
 func wellReport() *report {
@@ -108,29 +112,32 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-func TestCABundle(t *testing.T) {
-	var b caBundle
-	if _, _, err := b.get(); err == nil {
-		t.Error("get() before the first read = nil, want an error")
+// TestCA checks that a failed read keeps the last CA, and that an empty CA is one.
+func TestCA(t *testing.T) {
+	var content []byte
+	var failed error
+	c, err := New(Config{
+		ClusterName: "c1", Workers: 1, Hub: ocmfake.NewClientset(), Managed: fake.NewClientset(), Clock: clock.RealClock{},
+		CA: func() ([]byte, error) { return content, failed },
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	b.set(nil, errors.New("no"))
-	if _, _, err := b.get(); err == nil || err.Error() != "no" {
-		t.Errorf("get() after a failed read = %v, want no", err)
-	}
-	if !b.set([]byte("a"), nil) || b.set([]byte("a"), nil) || b.set(nil, errors.New("no")) {
-		t.Error("set() reports changes wrongly, want true only for changed content")
-	}
-	if content, version, err := b.get(); string(content) != "a" || version != 1 || err != nil {
-		t.Errorf("get() = %s, %d, %v, want a, 1, nil", content, version, err)
-	}
-	if !b.set([]byte("b"), nil) {
-		t.Error("set(b) = false after a, want true")
-	}
-	var empty caBundle
-	if !empty.set(nil, nil) {
-		t.Error("set(nil) of the first read = false, want true")
-	}
-	if _, version, err := empty.get(); version != 1 || err != nil {
-		t.Errorf("get() of an empty bundle = version %d, %v, want 1, nil", version, err)
+	for _, step := range []struct {
+		content string
+		err     error
+		want    caBundle
+	}{
+		{err: io.EOF, want: caBundle{err: io.EOF}},
+		{want: caBundle{}},
+		{content: "a", want: caBundle{content: "a"}},
+		{err: io.EOF, want: caBundle{content: "a"}},
+		{content: "b", want: caBundle{content: "b"}},
+	} {
+		content, failed = []byte(step.content), step.err
+		c.readCA(t.Context())
+		if got := *c.ca.Load(); got != step.want {
+			t.Errorf("CA after reading (%q, %v) = %+v, want %+v", step.content, step.err, got, step.want)
+		}
 	}
 }

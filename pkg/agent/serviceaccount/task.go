@@ -35,9 +35,8 @@ type task struct {
 	account *corev1.ServiceAccount
 	report  *report
 
-	wanted    request
-	ca        []byte
-	caVersion uint64
+	wanted request
+	ca     string
 	// quiet is true if a failure of this check does not change the status, because no problem is
 	// known.
 	quiet bool
@@ -60,23 +59,24 @@ func (t *task) keepToken(ctx context.Context) (outcome, error) {
 		}
 		return outcome{looked: true}, nil
 	}
-	var err error
-	if t.ca, t.caVersion, err = t.Controller.ca.get(); err != nil {
-		return t.fail(fmt.Errorf("CA of the managed cluster: %w", err))
+	bundle := t.Controller.ca.Load()
+	if bundle.err != nil {
+		return t.fail(fmt.Errorf("CA of the managed cluster: %w", bundle.err))
 	}
-	why := look(t.st.checked, t.account.UID, t.wanted.text, t.caVersion, &t.owner.Status, t.clock.Now(), t.managedNow())
+	t.ca = bundle.content
+	why := look(t.st.checked, t.account.UID, t.wanted.text, t.ca, &t.owner.Status, t.clock.Now(), t.managedNow())
 	if why == "" {
 		return t.good(), nil
 	}
 	t.quiet = routine(why, &t.owner.Status, t.managedNow())
-	came, err := t.check(ctx)
-	came.looked = true
-	return came, err
+	result, err := t.check(ctx)
+	result.looked = true
+	return result, err
 }
 
 // check reads the Secret and brings it up to date.
 func (t *task) check(ctx context.Context) (outcome, error) {
-	f := facts{now: t.managedNow(), account: t.account, owner: t.owner, request: t.wanted.text, ca: t.ca}
+	f := facts{now: t.managedNow(), account: t.account, owner: t.owner, request: t.wanted.text, ca: []byte(t.ca)}
 	if !t.st.unstored {
 		var err error
 		known := t.owner.Status.TokenSecretRef != nil || t.st.checked != nil
@@ -124,7 +124,7 @@ func (t *task) check(ctx context.Context) (outcome, error) {
 	}
 	t.st.spare, t.st.unstored, t.st.waitingSince = nil, false, time.Time{}
 	t.st.checked = &checked{
-		held: p.held, request: t.wanted.text, ca: t.caVersion, version: secret.ResourceVersion,
+		held: p.held, request: t.wanted.text, ca: t.ca, version: secret.ResourceVersion,
 		reviewed: reviewed, next: t.clock.Now().Add(wait.Jitter(t.verifyInterval*3/4, 2.0/3)),
 	}
 	return t.good(), nil
@@ -150,7 +150,7 @@ func (t *task) store(ctx context.Context, secret *corev1.Secret, p plan) (*corev
 	if p.mint != "" {
 		token = []byte(t.st.spare.token)
 	}
-	return t.writeSecret(ctx, desired(secret, t.owner, token, t.ca, t.wanted.text))
+	return t.writeSecret(ctx, desired(secret, t.owner, token, []byte(t.ca), t.wanted.text))
 }
 
 // good reports a valid token and returns the delay until the next check.

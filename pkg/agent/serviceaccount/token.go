@@ -14,7 +14,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -83,9 +82,9 @@ type audiences []string
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (a *audiences) UnmarshalJSON(data []byte) error {
-	var one string
-	if json.Unmarshal(data, &one) == nil {
-		*a = audiences{one}
+	var single string
+	if json.Unmarshal(data, &single) == nil {
+		*a = audiences{single}
 		return nil
 	}
 	return json.Unmarshal(data, (*[]string)(a))
@@ -154,10 +153,6 @@ func (c *Controller) mint(ctx context.Context, account *corev1.ServiceAccount, w
 	answer, err := c.managed.CoreV1().ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{Audiences: wanted.audiences, ExpirationSeconds: &wanted.seconds},
 	}, metav1.CreateOptions{})
-	if apierrors.IsNotFound(err) {
-		// The informer may not have received a deletion during the pass.
-		c.forget(account)
-	}
 	if err != nil {
 		failures.WithLabelValues("token").Inc()
 		return nil, fmt.Errorf("token request: %w", err)
@@ -176,7 +171,6 @@ func (c *Controller) mint(ctx context.Context, account *corev1.ServiceAccount, w
 	c.learnSkew(got.issued)
 	if got.accountUID != account.UID {
 		// The ServiceAccount was deleted and created again during the pass.
-		c.forget(account)
 		return nil, reconcile.ErrOutdated
 	}
 	return &minted{claims: got, token: answer.Status.Token, request: wanted.text}, nil

@@ -1,0 +1,96 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// requestTimeout bounds one request.
+	requestTimeout = 30 * time.Second
+	// firstPause and mostPause bound the delay after a failed request.
+	firstPause = 500 * time.Millisecond
+	mostPause  = 2 * time.Minute
+	// soonPause and pollPause bound the delay between reads of an object that the agent waits for. The hub grants the access
+	// of a new cluster a moment after its certificate.
+	soonPause = 200 * time.Millisecond
+	pollPause = 5 * time.Second
+)
+
+// backoff returns delays that double, with a jitter of up to half of the delay.
+func backoff(first, most time.Duration) wait.Backoff {
+	return wait.Backoff{Duration: first, Cap: most, Factor: 2, Jitter: 0.5, Steps: math.MaxInt}
+}
+
+// pause waits for the given time or until again is signalled. It returns false if ctx has ended.
+func pause(ctx context.Context, length time.Duration, again <-chan struct{}) bool {
+	timer := time.NewTimer(length)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+	case <-again:
+	}
+	return ctx.Err() == nil
+}
+
+// poll calls ask until it returns true or an error. It is for objects that the bootstrap identity may get by name, but not
+// watch.
+func poll(ctx context.Context, ask func(context.Context) (bool, error)) error {
+	return backoff(soonPause, pollPause).DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		return ask(ctx)
+	})
+}
+
+// temporary reports whether a request may succeed if it is repeated soon.
+func temporary(err error) bool {
+	return err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err)
+}
+
+// insist repeats an operation until it succeeds, and returns nil. If ctx ends, or waiting cannot resolve an error, it
+// returns that error. The problem says what the agent cannot do meanwhile.
+func (r *Registrar) insist(ctx context.Context, problem string, do func(context.Context) error) error {
+	waits := backoff(firstPause, mostPause)
+	for {
+		err := do(ctx)
+		if err == nil || final(err) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		delay := waits.Step()
+		r.note(fmt.Sprintf("%s: %v", problem, err))
+		klog.FromContext(ctx).Error(err, "The agent waits", "problem", problem, "retryAfter", delay)
+		if !pause(ctx, delay, nil) {
+			return ctx.Err()
+		}
+	}
+}
+
+// final reports whether waiting cannot resolve an error.
+func final(err error) bool {
+	return errors.As(err, new(*foreignError)) || errors.Is(err, errSecretDeleted) || errors.Is(err, errRaised)
+}
+
+// complaint is the last logged error of a repeated operation.
+type complaint struct{ text string }
+
+// differs reports whether an error must be logged, because it differs from the previous one.
+func (c *complaint) differs(err error) bool {
+	before := c.text
+	if c.text = ""; err != nil {
+		c.text = err.Error()
+	}
+	return err != nil && c.text != before
+}
