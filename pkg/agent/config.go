@@ -16,15 +16,14 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/fence"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/membership"
-	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/keepalive"
-	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
 	"open-cluster-management.io/hub-apiserver/pkg/tracing"
 	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
@@ -41,8 +40,8 @@ type Config struct {
 	// the ManifestWorks of one tenant, and is also the number of ManagedServiceAccounts that are
 	// handled in parallel. It defaults to Workers.
 	Workers, WorkersPerTenant int
-	// PriorityWorkers is the number of additional workers for ManifestWorks that are deleted,
-	// revoked or generated from ClusterPermissions. It defaults to 2.
+	// PriorityWorkers is the number of additional workers for ManifestWorks that are deleted or
+	// generated from ClusterPermissions. It defaults to 2.
 	PriorityWorkers int
 	// NoWorks disables ManifestWorks.
 	NoWorks bool
@@ -51,9 +50,6 @@ type Config struct {
 	// EvictionGracePeriod is the time that objects stay after their ManifestWork disappears from
 	// the hub without being finalized.
 	EvictionGracePeriod time.Duration
-	// ExecutorMode is the method of applying ManifestWorks that name an executor. It defaults to
-	// preflight.Impersonate.
-	ExecutorMode preflight.Mode
 	// FeedbackJSONPaths are the fields of applied objects that a ManifestWork may request as
 	// feedback, such as .status. If it is empty, all fields are allowed.
 	FeedbackJSONPaths []string
@@ -122,7 +118,7 @@ func (o *Options) Config() (*Config, error) {
 	return &Config{
 		ClusterName: o.ClusterName, AgentID: o.AgentID, HealthBindAddress: o.HealthBindAddress,
 		Workers: o.Workers, WorkersPerTenant: o.WorkersPerTenant, PriorityWorkers: o.PriorityWorkers, NoWorks: !o.Works, NoServiceAccounts: !o.ServiceAccounts, EvictionGracePeriod: o.EvictionGracePeriod,
-		ExecutorMode: preflight.Mode(o.ExecutorMode), FeedbackJSONPaths: o.FeedbackJSONPaths,
+		FeedbackJSONPaths:       o.FeedbackJSONPaths,
 		ServiceAccountNamespace: o.ServiceAccountNamespace, TokenVerifyInterval: o.TokenVerifyInterval,
 		Inventory: settings, ManagedEndpoint: endpoint,
 		Hub: hub, Managed: managed, ManagedCA: caOf(loadManaged), Registration: register,
@@ -137,8 +133,8 @@ func (o *Options) tune(config *rest.Config) {
 	// Warnings concern manifests, and the authors of manifests do not read this log.
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	if o.QPS > 0 {
-		// All clients of a cluster share one budget, and tenants take turns in it.
-		config.RateLimiter = fair.NewLimiter(o.QPS, o.Burst)
+		// All clients of a cluster share one budget.
+		config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(o.QPS, o.Burst)
 	}
 }
 
@@ -178,7 +174,7 @@ func (c *Config) Complete() (CompletedConfig, error) {
 	if c.WorkersPerTenant == 0 {
 		c.WorkersPerTenant = c.Workers
 	}
-	c.Managed = c.instrumented(c.Managed)
+	c.Managed = c.traced(c.Managed)
 	var err error
 	if r := c.Registration; r != nil {
 		// The Secret that the fence reads must be writable while the fence is closed.
@@ -210,11 +206,9 @@ func (c *Config) Complete() (CompletedConfig, error) {
 	return CompletedConfig{completed}, nil
 }
 
-// instrumented returns a copy of a client configuration whose requests report progress to the watchdog
-// of stuck workers, and have spans.
-func (c *Config) instrumented(config *rest.Config) *rest.Config {
+// traced returns a copy of a client configuration whose requests have spans.
+func (c *Config) traced(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
-	config.Wrap(fair.Transport)
 	if c.Tracer != nil {
 		config.Wrap(tracing.Transport(c.Tracer))
 	}

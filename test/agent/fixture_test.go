@@ -26,7 +26,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent"
-	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/test/await"
@@ -108,8 +107,6 @@ type cluster struct {
 	// verify is the TokenVerifyInterval of the next agent, and clock is its clock.
 	verify time.Duration
 	clock  clock.WithTicker
-	// mode is the ExecutorMode of the next agent.
-	mode preflight.Mode
 	// feedbackPaths are the FeedbackJSONPaths of the next agent.
 	feedbackPaths []string
 	// noAccounts disables ManagedServiceAccounts for the next agent.
@@ -231,7 +228,7 @@ func (c *cluster) run() {
 	config := &agent.Config{
 		ClusterName: c.name, AgentID: c.name, Workers: 4, EvictionGracePeriod: c.grace, Hub: hub, Managed: managed,
 		TokenVerifyInterval: c.verify, Clock: c.clock, ManagedCA: c.ca, ServiceAccountNamespace: c.accountNamespace, NoServiceAccounts: c.noAccounts,
-		ExecutorMode: c.mode, FeedbackJSONPaths: c.feedbackPaths,
+		FeedbackJSONPaths: c.feedbackPaths,
 	}
 	completed, err := config.Complete()
 	if err != nil {
