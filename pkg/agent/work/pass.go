@@ -178,7 +178,7 @@ func (p *pass) begin(ctx context.Context, client dynamic.Interface, ordered []*d
 	return nil, nil
 }
 
-// finish removes the objects that have no manifest any more, and reports the status.
+// finish removes the objects that no longer have a manifest, and reports the status.
 func (p *pass) finish(ctx context.Context, ordered []*decide.Item) (outcome, error) {
 	st, work := p.st, p.work
 	errs := []error{p.failed}
@@ -253,7 +253,7 @@ func refOf(it *decide.Item) objectRef {
 	return objectRef{gvr: it.GVR, key: types.NamespacedName{Namespace: it.Namespace, Name: it.Name}}
 }
 
-// removeLeft removes recorded objects that have no manifest any more. It returns the entries of the
+// removeLeft removes recorded objects that no longer have a manifest. It returns the entries of the
 // objects that still exist.
 func (p *pass) removeLeft(ctx context.Context, record *workv1.AppliedManifestWork, left []workv1.AppliedManifestResourceMeta, until time.Time) ([]workv1.AppliedManifestResourceMeta, error) {
 	if len(left) == 0 {
@@ -288,7 +288,7 @@ func (p *pass) removeLeft(ctx context.Context, record *workv1.AppliedManifestWor
 	return append(kept, remaining...), err
 }
 
-// forgetLeft removes the state of objects that have no manifest any more.
+// forgetLeft removes the state of objects that no longer have a manifest.
 func (p *pass) forgetLeft() {
 	current := sets.New[decide.ObjectID]()
 	for _, it := range p.items {
