@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/fence"
@@ -23,7 +24,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/membership"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/pkg/keepalive"
-	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
 	"open-cluster-management.io/hub-apiserver/pkg/tracing"
 	"open-cluster-management.io/hub-apiserver/pkg/version"
 )
@@ -101,8 +101,8 @@ func (o *Options) tune(config *rest.Config) {
 	// Warnings concern manifests, and the authors of manifests do not read this log.
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	if o.QPS > 0 {
-		// All clients of a cluster share one budget, and tenants take turns in it.
-		config.RateLimiter = fair.NewLimiter(o.QPS, o.Burst)
+		// All clients of a cluster share one budget.
+		config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(o.QPS, o.Burst)
 	}
 }
 
@@ -133,7 +133,7 @@ func (c *Config) Complete() (CompletedConfig, error) {
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}
-	c.Managed = c.instrumented(c.Managed)
+	c.Managed = c.traced(c.Managed)
 	if r := c.Registration; r != nil {
 		// The Secret that the fence reads must be writable while the fence is closed.
 		var err error
@@ -159,11 +159,9 @@ func (c *Config) Complete() (CompletedConfig, error) {
 	return CompletedConfig{completed}, nil
 }
 
-// instrumented returns a copy of a client configuration whose requests report progress to the watchdog
-// of stuck workers, and have spans.
-func (c *Config) instrumented(config *rest.Config) *rest.Config {
+// traced returns a copy of a client configuration whose requests have spans.
+func (c *Config) traced(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
-	config.Wrap(fair.Transport)
 	if c.Tracer != nil {
 		config.Wrap(tracing.Transport(c.Tracer))
 	}

@@ -3,7 +3,6 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/inventory"
-	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
 )
 
@@ -36,16 +34,14 @@ type Settings struct {
 	// the ManifestWorks of one tenant, and is also the number of ManagedServiceAccounts that are
 	// handled in parallel.
 	Workers, WorkersPerTenant int
-	// PriorityWorkers is the number of additional workers for ManifestWorks that are deleted,
-	// revoked or generated from ClusterPermissions.
+	// PriorityWorkers is the number of additional workers for ManifestWorks that are deleted or
+	// generated from ClusterPermissions.
 	PriorityWorkers int
 	// Works enables ManifestWorks.
 	Works bool
 	// EvictionGracePeriod is the time that objects stay after their ManifestWork disappears from
 	// the hub without being finalized.
 	EvictionGracePeriod time.Duration
-	// ExecutorMode is the method of applying ManifestWorks that name an executor.
-	ExecutorMode preflight.Mode
 	// FeedbackJSONPaths are the fields of applied objects that a ManifestWork may request as
 	// feedback, such as .status. If it is empty, all fields are allowed.
 	FeedbackJSONPaths []string
@@ -125,10 +121,9 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	fs.IntVar(&o.Burst, "kube-api-burst", o.Burst, "Maximum burst of requests to the hub above --kube-api-qps, and the same to the managed cluster.")
 	fs.IntVar(&o.Workers, "workers", o.Workers, "Number of ManifestWorks that are handled concurrently.")
 	fs.IntVar(&o.WorkersPerTenant, "workers-per-tenant", o.WorkersPerTenant, "Number of ManifestWorks of one tenant, and number of ManagedServiceAccounts, that are handled concurrently; at most --workers. The tenant of a ManifestWork is its executor, or else the user who last wrote it, or else the namespace of its first object.")
-	fs.IntVar(&o.PriorityWorkers, "priority-workers", o.PriorityWorkers, "Number of additional workers for ManifestWorks that are deleted, whose executor has lost permissions, or that deliver ClusterPermissions.")
+	fs.IntVar(&o.PriorityWorkers, "priority-workers", o.PriorityWorkers, "Number of additional workers for ManifestWorks that are deleted or that deliver ClusterPermissions.")
 	fs.BoolVar(&o.Works, "works", o.Works, "Apply the ManifestWorks of the hub. Disable it for an agent that manages the hub itself: an API server that serves ManifestWorks cannot store AppliedManifestWorks.")
 	fs.DurationVar(&o.EvictionGracePeriod, "eviction-grace-period", o.EvictionGracePeriod, "How long applied objects stay after their ManifestWork has disappeared from the hub without being deleted, for example by a loss of data. Objects of a deleted ManifestWork are removed at once.")
-	fs.StringVar((*string)(&o.ExecutorMode), "executor-mode", string(o.ExecutorMode), "How ManifestWorks that name an executor are applied. Impersonate: the agent impersonates the executor in every request, which requires permission to impersonate ServiceAccounts. Review: the agent applies them itself, after SubjectAccessReviews for the executor.")
 	fs.StringSliceVar(&o.FeedbackJSONPaths, "feedback-json-paths", o.FeedbackJSONPaths, "Fields of applied objects that ManifestWorks may have reported to the hub by JSON paths, such as .status. If it is empty, all fields are allowed. Well-known status is always allowed.")
 	fs.BoolVar(&o.ServiceAccounts, "service-accounts", o.ServiceAccounts, "Keep the ServiceAccounts of ManagedServiceAccounts and report their tokens. Disable it if another agent does so, such as the add-on managed-serviceaccount.")
 	fs.StringVar(&o.ServiceAccountNamespace, "service-account-namespace", o.ServiceAccountNamespace, "Namespace on the managed cluster for the ServiceAccounts of ManagedServiceAccounts.")
@@ -169,9 +164,6 @@ func (o *Options) Validate() error {
 	}
 	if o.EvictionGracePeriod < 0 {
 		errs = append(errs, fmt.Errorf("--eviction-grace-period must not be negative, not %s", o.EvictionGracePeriod))
-	}
-	if !slices.Contains(preflight.Modes(), o.ExecutorMode) {
-		errs = append(errs, fmt.Errorf("--executor-mode must be one of %v, not %q", preflight.Modes(), o.ExecutorMode))
 	}
 	if _, err := decide.ParseFeedbackPaths(o.FeedbackJSONPaths); err != nil {
 		errs = append(errs, fmt.Errorf("--feedback-json-paths: %w", err))

@@ -11,10 +11,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"open-cluster-management.io/hub-apiserver/pkg/agent/accessreview"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/executor"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/inventory"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/namespaces"
-	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/restored"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/serviceaccount"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work"
@@ -41,7 +40,7 @@ type session struct {
 // the managed cluster. latest returns the last known own ManagedCluster, and may be nil.
 func (c CompletedConfig) newSession(hub *rest.Config, hash string, latest func() *clusterv1.ManagedCluster) (*session, error) {
 	s := &session{config: c}
-	hub = c.instrumented(hub)
+	hub = c.traced(hub)
 	client, err := versioned.NewForConfig(hub)
 	if err != nil {
 		return nil, fmt.Errorf("hub client: %w", err)
@@ -53,16 +52,13 @@ func (c CompletedConfig) newSession(hub *rest.Config, hash string, latest func()
 	s.restored = restored.New(restored.Config{ClusterName: c.ClusterName, Clusters: client.ClusterV1().ManagedClusters(), Latest: latest})
 	id := c.agentID(hash)
 	if c.Works {
-		executors, err := c.newExecutors()
-		if err != nil {
-			return nil, err
-		}
 		s.works, err = work.New(work.Config{
 			ClusterName: c.ClusterName, HubHash: hash, AgentID: id,
 			Workers: c.Workers, WorkersPerTenant: c.WorkersPerTenant, PriorityWorkers: c.PriorityWorkers,
 			EvictionGracePeriod: c.EvictionGracePeriod,
 			Hub:                 client, Managed: c.managed, Metadata: c.metadata, Discovery: c.discovery,
-			Executors: executors, FeedbackJSONPaths: c.FeedbackJSONPaths, Tracer: c.Tracer, Restored: s.restored,
+			Executors:         executor.New(executor.Config{Managed: c.Managed, Own: c.dynamic, Authorization: c.managedKube.AuthorizationV1()}),
+			FeedbackJSONPaths: c.FeedbackJSONPaths, Tracer: c.Tracer, Restored: s.restored,
 		})
 		if err != nil {
 			return nil, err
@@ -92,20 +88,6 @@ func (c CompletedConfig) newSession(hub *rest.Config, hash string, latest func()
 		}
 	}
 	return s, nil
-}
-
-// newExecutors returns the executors of ManifestWorks.
-func (c CompletedConfig) newExecutors() (*preflight.Executors, error) {
-	executors, err := preflight.New(preflight.Config{
-		Managed: c.Managed, Own: c.dynamic, Mode: c.ExecutorMode,
-		Reviewer: accessreview.NewReviewer(accessreview.Config{
-			Client: c.managedKube.AuthorizationV1(), RBAC: c.managedKube.RbacV1(), Clock: c.Clock,
-		}),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("executors of ManifestWorks: %w", err)
-	}
-	return executors, nil
 }
 
 // agentID returns the identity of the agent, which defaults to the hash of the hub.

@@ -51,9 +51,9 @@ type Loop struct {
 	// Urgent reports whether an object must be reconciled before others, such as an object that is
 	// deleted or revoked. If Urgent is nil, no object is urgent. It must not block.
 	Urgent func(cache.ObjectName) bool
-	// Class returns the scheduling class of an object. failed is true if its last reconciliation
-	// failed. Class replaces Tenant and Urgent. It must not block.
-	Class func(key cache.ObjectName, failed bool) fair.Class
+	// Class returns the scheduling class of an object. It replaces Tenant and Urgent. It must not
+	// block.
+	Class func(cache.ObjectName) fair.Class
 	// Retry returns the delay before an object is retried after an error. delay is the delay of the
 	// backoff. If the result is negative, the object is not retried. If Retry is nil, the delay of
 	// the backoff is used.
@@ -64,8 +64,8 @@ type Loop struct {
 	Workers, TenantWorkers, UrgentWorkers int
 	// Timeout bounds one call of Reconcile.
 	Timeout time.Duration
-	// StuckTimeout is the time after which a worker that neither returns nor makes a request is
-	// reported as stuck. It defaults to twice Timeout.
+	// StuckTimeout is the time after which a worker that does not return is reported as stuck. It
+	// defaults to twice Timeout.
 	StuckTimeout time.Duration
 	// FirstRetry and LastRetry bound the backoff.
 	FirstRetry, LastRetry time.Duration
@@ -138,22 +138,22 @@ func (l *Loop) newQueue() *queue {
 	q := &queue{
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](
 			cmp.Or(l.FirstRetry, firstRetry), cmp.Or(l.LastRetry, lastRetry)),
-		watchdog: fair.NewWatchdog(l.Name, nil),
+		watchdog: fair.NewWatchdog(l.Name, clock.RealClock{}),
 	}
 	q.lanes = fair.NewQueue(fair.Config[cache.ObjectName]{
 		Name: l.Name, Clock: l.Clock,
 		Workers: cmp.Or(l.Workers, workers), WorkersPerTenant: cmp.Or(l.TenantWorkers, tenantWorkers), PriorityWorkers: cmp.Or(l.UrgentWorkers, urgentWorkers),
-		Class: func(key cache.ObjectName) fair.Class { return l.class(key, q.backoff.NumRequeues(key) > 0) },
+		Class: l.class,
 	})
 	q.TypedDelayingInterface = workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[cache.ObjectName]{Name: l.Name, Clock: l.Clock, Queue: q.lanes})
 	return q
 }
 
-func (l *Loop) class(key cache.ObjectName, failed bool) fair.Class {
+func (l *Loop) class(key cache.ObjectName) fair.Class {
 	if l.Class != nil {
-		return l.Class(key, failed)
+		return l.Class(key)
 	}
-	return fair.Class{Priority: l.Urgent != nil && l.Urgent(key), Tenant: l.tenant(key), Failed: failed}
+	return fair.Class{Priority: l.Urgent != nil && l.Urgent(key), Tenant: l.tenant(key)}
 }
 
 func (l *Loop) tenant(key cache.ObjectName) string {
@@ -275,19 +275,17 @@ func (l *Loop) Run(ctx context.Context) {
 
 // serve reconciles the objects of the queue until it is shut down.
 func (l *Loop) serve(ctx context.Context, q *queue) {
-	q.lanes.Serve(ctx, func(ctx context.Context, key cache.ObjectName, class fair.Class) { l.handle(ctx, q, key, class) })
+	q.lanes.Serve(ctx, func(ctx context.Context, key cache.ObjectName) { l.handle(ctx, q, key) })
 }
 
-func (l *Loop) handle(ctx context.Context, q *queue, key cache.ObjectName, class fair.Class) {
+func (l *Loop) handle(ctx context.Context, q *queue, key cache.ObjectName) {
 	if ctx.Err() != nil {
 		return
 	}
 	logger := klog.FromContext(ctx).WithValues("loop", l.Name, "object", key)
 	timeout := cmp.Or(l.Timeout, reconcileTimeout)
-	objectCtx, end := q.watchdog.Begin(klog.NewContext(fair.WithClass(ctx, class), logger), key.String(),
-		cmp.Or(l.StuckTimeout, 2*timeout), func() { q.lanes.Abandon(key) })
-	defer end()
-	objectCtx, cancel := context.WithTimeout(objectCtx, timeout)
+	objectCtx, cancel := context.WithTimeout(klog.NewContext(ctx, logger), timeout)
+	defer q.watchdog.Begin(objectCtx, key.String(), cmp.Or(l.StuckTimeout, 2*timeout))()
 	defer cancel()
 	start := time.Now()
 	after, err := l.Reconcile(objectCtx, key)

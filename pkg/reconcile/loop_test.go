@@ -15,7 +15,6 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/client-go/tools/cache"
 
-	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
 	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
@@ -148,7 +147,7 @@ func TestStuck(t *testing.T) {
 	watchdogs.Store(q.watchdog, nil)
 	defer watchdogs.Delete(q.watchdog)
 	// A limit of zero simulates a worker that ignores its context.
-	_, end := q.watchdog.Begin(t.Context(), "a/0", 0, nil)
+	end := q.watchdog.Begin(t.Context(), "a/0", 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -203,11 +202,10 @@ func TestHangingWorkerIsReported(t *testing.T) {
 func TestRequeueAfterKeepsTheBackoff(t *testing.T) {
 	key := keys("a", 1)[0]
 	var calls atomic.Int64
-	var failed []bool
+	var failures []int
 	l := &Loop{Name: t.Name(), Initial: []cache.ObjectName{key}, FirstRetry: time.Millisecond}
-	l.Class = func(_ cache.ObjectName, again bool) fair.Class { return fair.Class{Failed: again} }
 	l.Reconcile = func(ctx context.Context, _ cache.ObjectName) (time.Duration, error) {
-		failed = append(failed, fair.ClassOf(ctx).Failed)
+		failures = append(failures, l.queue.Load().backoff.NumRequeues(key))
 		switch calls.Add(1) {
 		case 1:
 			return 0, errors.New("no")
@@ -220,8 +218,8 @@ func TestRequeueAfterKeepsTheBackoff(t *testing.T) {
 	}
 	run(t, l)
 	await.True(t, "Reconcile is called four times", func() bool { return calls.Load() == 4 && l.Len() == 0 })
-	if want := []bool{false, true, true, false}; !slices.Equal(failed, want) {
-		t.Errorf("Failed of the classes = %v, want %v", failed, want)
+	if want := []int{0, 1, 1, 0}; !slices.Equal(failures, want) {
+		t.Errorf("failures before each call = %v, want %v", failures, want)
 	}
 }
 

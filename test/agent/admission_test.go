@@ -2,7 +2,6 @@ package agent_test
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -27,12 +26,9 @@ type gate struct {
 	// slice is the Slice of the controller.
 	slice time.Duration
 
-	mu        sync.Mutex
-	refusal   *work.Refusal
-	asked     []work.AdmitRequest
-	changed   func(types.NamespacedName)
-	ended     bool
-	forgotten []types.NamespacedName
+	mu      sync.Mutex
+	refusal *work.Refusal
+	asked   []work.AdmitRequest
 }
 
 func (g *gate) Admit(_ context.Context, request work.AdmitRequest) (dynamic.Interface, error) {
@@ -45,30 +41,11 @@ func (g *gate) Admit(_ context.Context, request work.AdmitRequest) (dynamic.Inte
 	return g.client, nil
 }
 
-func (g *gate) Run(ctx context.Context, changed func(types.NamespacedName)) {
-	g.mu.Lock()
-	g.changed = changed
-	g.mu.Unlock()
-	<-ctx.Done()
+// refuse sets the refusal that Admit returns.
+func (g *gate) refuse(refusal *work.Refusal) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.ended = true
-}
-
-func (g *gate) Forget(executor types.NamespacedName) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.forgotten = append(g.forgotten, executor)
-}
-
-// refuse sets the refusal that Admit returns, and notifies the controller of a change for the
-// executor.
-func (g *gate) refuse(refusal *work.Refusal, executor types.NamespacedName) {
-	g.mu.Lock()
 	g.refusal = refusal
-	changed := g.changed
-	g.mu.Unlock()
-	changed(executor)
 }
 
 // since returns the requests after the first n, and the number of all requests.
@@ -125,72 +102,44 @@ func (c *cluster) controller(g *gate) (stop func()) {
 	})
 }
 
-// testAdmission checks that each pass calls Admit with the correct value of Acting, and that a
-// notification of the Executors causes a pass.
+// testAdmission checks when passes call Admit: before the first request, before the first write of a
+// later pass, and again while the ManifestWork is refused.
 func testAdmission(t *testing.T, c *cluster) {
 	// The agent installs the CRD of AppliedManifestWorks.
 	c.run()
 	eventually(t, "the agent is ready", func(context.Context) error { return c.agent.Ready() })
 	c.kill()
 	g := &gate{}
-	stop := c.controller(g)
-	defer stop()
-	worker := types.NamespacedName{Namespace: c.name, Name: "worker"}
+	defer c.controller(g)()
 	name := c.create("", c.actsAs(), configMap("a", "one"), configMap("b", "one"))
 	c.condition(name, workv1.WorkAvailable, metav1.ConditionTrue)
 	asked, n := g.since(0)
-	if first := asked[0]; !first.Acting || len(first.Targets) != 2 || first.Targets[0].Name != "a" || !first.Targets[0].Removed || first.Targets[0].Strategy != workv1.UpdateStrategyTypeUpdate {
-		t.Errorf("first AdmitRequest = %+v, want Acting and 2 targets, of which a is Removed with strategy Update", first)
+	if first := asked[0]; first.Fresh || len(first.Targets) != 2 || first.Targets[0].Name != "a" || !first.Targets[0].Removed || first.Targets[0].Strategy != workv1.UpdateStrategyTypeUpdate {
+		t.Errorf("first AdmitRequest = %+v, want 2 targets, of which a is Removed with strategy Update", first)
 	}
-	eventually(t, "a pass without changes does not set Acting", func(context.Context) error {
-		_, n = g.since(0)
-		c.label(name)
-		asked, _ := g.since(n)
-		for _, request := range asked {
-			if request.Acting || len(request.Targets) != 2 {
-				return fmt.Errorf("AdmitRequest = %+v, want 2 targets and no Acting", request)
-			}
+	drift := func() {
+		t.Helper()
+		patch := []byte(`{"data":{"key":"drift"}}`)
+		if _, err := c.kube.CoreV1().ConfigMaps(c.name).Patch(t.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	})
-	_, n = g.since(0)
-	patch := []byte(`{"data":{"key":"drift"}}`)
-	if _, err := c.kube.CoreV1().ConfigMaps(c.name).Patch(t.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
 	}
+	drift()
 	c.hasConfigMap("a", "one")
-	acting := false
-	asked, _ = g.since(n)
-	for _, request := range asked {
-		acting = acting || request.Acting
-	}
-	if !acting {
-		t.Errorf("AdmitRequests after drift = %+v, want one with Acting", asked)
+	if _, later := g.since(n); later == n {
+		t.Error("calls of Admit before the repair of drift = 0, want at least 1")
 	}
 
-	g.refuse(&work.Refusal{Message: "as a whole", Manifests: map[int]string{1: "by itself"}}, worker)
+	g.refuse(&work.Refusal{Message: "as a whole", Manifests: map[int]string{1: "by itself"}})
+	drift()
 	refused := c.condition(name, workv1.WorkApplied, metav1.ConditionFalse)
 	if a, b := appliedOf(refused, 0).Message, appliedOf(refused, 1).Message; a != "as a whole" || b != "by itself" {
 		t.Errorf("messages of manifests 0 and 1 = %q and %q, want %q and %q", a, b, "as a whole", "by itself")
 	}
-	g.refuse(nil, types.NamespacedName{Namespace: c.name, Name: "another"})
-	g.refuse(nil, worker)
+	c.hasConfigMap("a", "drift")
+	g.refuse(nil)
 	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
-
+	c.hasConfigMap("a", "one")
 	c.delete(name)
 	c.gone(name)
-	eventually(t, "the controller has called Forget for the executor", func(context.Context) error {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if len(g.forgotten) != 1 || g.forgotten[0] != worker {
-			return fmt.Errorf("calls of Forget = %v, want only %v", g.forgotten, worker)
-		}
-		return nil
-	})
-	stop()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.ended {
-		t.Error("Executors.Run had not returned when the controller ended")
-	}
 }

@@ -3,7 +3,6 @@ package agent_test
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -11,13 +10,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
 // testRoleRefAs checks that a binding is replaced if its roleRef changes. This requires permission to
-// delete the binding, even if the binding is orphaned when its ManifestWork is deleted. In mode
-// Review, the agent requires that permission only when the roleRef changes.
+// delete the binding, even if the binding is orphaned when its ManifestWork is deleted.
 func testRoleRefAs(t *testing.T, c *cluster) {
 	rules := func(verbs string) []rbacv1.PolicyRule {
 		return []rbacv1.PolicyRule{
@@ -36,39 +33,24 @@ func testRoleRefAs(t *testing.T, c *cluster) {
 			return err
 		}
 	}
-	for _, mode := range preflight.Modes() {
-		c.mode = mode
-		c.grantRules(rules("get,create,update,patch")...)
-		c.run()
-		name := c.create("-"+strings.ToLower(string(mode)), c.actsAs(func(spec *workv1.ManifestWorkSpec) {
-			spec.DeleteOption = &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeOrphan}
-		}), strings.ReplaceAll(binding, "ROLE", "view"))
-		if mode == preflight.Review {
-			c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
-			c.replace(name, strings.ReplaceAll(binding, "ROLE", "edit"))
-		}
-		work := c.condition(name, workv1.WorkApplied, metav1.ConditionFalse)
-		if message := appliedOf(work, 0).Message; !strings.Contains(message, "delete") || !strings.Contains(message, "rolebindings") {
-			t.Errorf("message of condition Applied = %q, want a mention of delete and rolebindings", message)
-		}
-		if mode == preflight.Review {
-			if err := bound("view")(t.Context()); err != nil {
-				t.Error(err)
-			}
-		}
-		c.grantRules(rules(allVerbs)...)
-		if mode == preflight.Impersonate {
-			eventually(t, "RoleBinding b refers to ClusterRole view", bound("view"))
-			c.replace(name, strings.ReplaceAll(binding, "ROLE", "edit"))
-		}
-		eventually(t, "RoleBinding b refers to ClusterRole edit", bound("edit"))
-		c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
-		c.delete(name)
-		c.gone(name)
-		if err := c.kube.RbacV1().RoleBindings(c.name).Delete(t.Context(), "b", metav1.DeleteOptions{}); err != nil {
-			t.Errorf("Delete(RoleBinding b) = %v, want nil for an orphaned binding", err)
-		}
-		c.kill()
+	c.grantRules(rules("get,create,update,patch")...)
+	c.run()
+	name := c.create("", c.actsAs(func(spec *workv1.ManifestWorkSpec) {
+		spec.DeleteOption = &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeOrphan}
+	}), strings.ReplaceAll(binding, "ROLE", "view"))
+	work := c.condition(name, workv1.WorkApplied, metav1.ConditionFalse)
+	if message := appliedOf(work, 0).Message; !strings.Contains(message, "delete") || !strings.Contains(message, "rolebindings") {
+		t.Errorf("message of condition Applied = %q, want a mention of delete and rolebindings", message)
+	}
+	c.grantRules(rules(allVerbs)...)
+	eventually(t, "RoleBinding b refers to ClusterRole view", bound("view"))
+	c.replace(name, strings.ReplaceAll(binding, "ROLE", "edit"))
+	eventually(t, "RoleBinding b refers to ClusterRole edit", bound("edit"))
+	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
+	c.delete(name)
+	c.gone(name)
+	if err := c.kube.RbacV1().RoleBindings(c.name).Delete(t.Context(), "b", metav1.DeleteOptions{}); err != nil {
+		t.Errorf("Delete(RoleBinding b) = %v, want nil for an orphaned binding", err)
 	}
 }
 
@@ -135,25 +117,4 @@ func testPermissionAs(t *testing.T, c *cluster) {
 	if _, err := c.kube.RbacV1().RoleBindings(c.name).Get(t.Context(), "r", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("Get(RoleBinding r) = %v, want NotFound", err)
 	}
-}
-
-// testNoImpersonation checks that an agent without permission to impersonate reports the missing
-// permission.
-func testNoImpersonation(t *testing.T, c *cluster) {
-	c.grant("configmaps", allVerbs)
-	c.onExchange(func(request *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
-		if as := request.Header.Get("Impersonate-User"); as != "" {
-			body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"serviceaccounts \"worker\" is forbidden: User \"agent\" cannot impersonate resource \"serviceaccounts\""}`
-			return answer(request, http.StatusForbidden, "application/json", body), nil
-		}
-		return send()
-	})
-	c.run()
-	name := c.create("", c.actsAs(), configMap("a", "one"))
-	work := c.condition(name, workv1.WorkApplied, metav1.ConditionFalse)
-	if message := appliedOf(work, 0).Message; !strings.Contains(message, "impersonate") || !strings.Contains(message, "--executor-mode=Review") {
-		t.Errorf("message of condition Applied = %q, want a mention of impersonate and --executor-mode=Review", message)
-	}
-	c.onExchange(nil)
-	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
 }

@@ -2,21 +2,21 @@ package agent_test
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/test/await"
 )
@@ -99,57 +99,53 @@ func testNeverDeleted(t *testing.T, c *cluster) {
 	c.hasConfigMap("c", "one")
 }
 
-// testRevokedMidway checks that in mode Review the agent stops writing as soon as it receives the
-// revocation of a permission, even if it has applied only some of the manifests.
-func testRevokedMidway(t *testing.T, c *cluster) {
-	c.mode = preflight.Review
-	c.grant("configmaps", allVerbs)
-	c.run()
-	other := c.create("-other", c.actsAs(), configMap("other", "one"))
-	c.condition(other, workv1.WorkApplied, metav1.ConditionTrue)
+// testCutOffWrite deletes a ManifestWork while the cluster creates its object, and completes the
+// request after the agent has given it up and has found no object. The agent removes the object.
+func testCutOffWrite(t *testing.T, c *cluster) {
 	var once sync.Once
-	midway := make(chan error, 1)
-	c.onRequest(func(request *http.Request) error {
-		if request.Method != http.MethodPost || !strings.HasSuffix(request.URL.Path, "/namespaces/"+c.name+"/configmaps") {
-			return nil
+	reached, created := make(chan struct{}), make(chan error, 1)
+	var cutOff atomic.Pointer[[]byte]
+	var late atomic.Bool
+	c.onExchange(func(request *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		if !strings.Contains(request.URL.Path, "/namespaces/"+c.name+"/configmaps") {
+			return send()
 		}
-		once.Do(func() {
-			ctx, cancel := context.WithTimeout(request.Context(), await.Patience)
-			defer cancel()
-			err := c.kube.RbacV1().RoleBindings(c.name).Delete(ctx, "worker", metav1.DeleteOptions{})
-			for err == nil {
-				var work *workv1.ManifestWork
-				if work, err = c.works().Get(ctx, other, metav1.GetOptions{}); err == nil && meta.IsStatusConditionFalse(work.Status.Conditions, workv1.WorkApplied) {
-					break
-				}
+		var body []byte
+		first := false
+		if request.Method == http.MethodPost {
+			once.Do(func() { first = true })
+		}
+		if first {
+			var err error
+			if body, err = io.ReadAll(request.Body); err != nil {
+				return nil, err
 			}
-			midway <- err
-		})
-		return nil
-	})
-	name := c.create("", c.actsAs(), configMap("a", "one"), configMap("b", "one"), configMap("c", "one"))
-	c.condition(name, workv1.WorkApplied, metav1.ConditionFalse)
-	eventually(t, "the RoleBinding of the executor is deleted during the pass", func(context.Context) error {
-		select {
-		case err := <-midway:
-			midway <- err
-			return err
-		default:
-			return errors.New("the deletion has not completed")
+			close(reached)
+			<-request.Context().Done()
+			cutOff.Store(&body)
+			return nil, request.Context().Err()
 		}
-	})
-	eventually(t, "ManifestWork "+name+" is refused", func(ctx context.Context) error {
-		work, err := c.works().Get(ctx, name, metav1.GetOptions{})
-		if err == nil && !strings.Contains(appliedOf(work, 2).Message, "not allowed to apply") {
-			err = fmt.Errorf("message of condition Applied of manifest 2 = %q", appliedOf(work, 2).Message)
+		response, err := send()
+		if cut := cutOff.Load(); cut != nil && request.Method == http.MethodGet && strings.HasSuffix(request.URL.Path, "/configmaps/a") && late.CompareAndSwap(false, true) {
+			object := &corev1.ConfigMap{}
+			failed := json.Unmarshal(*cut, object)
+			if failed == nil {
+				_, failed = c.kube.CoreV1().ConfigMaps(c.name).Create(context.WithoutCancel(t.Context()), object, metav1.CreateOptions{})
+			}
+			created <- failed
 		}
-		return err
+		return response, err
 	})
-	for _, later := range []string{"b", "c"} {
-		if _, err := c.configMap(later); !apierrors.IsNotFound(err) {
-			t.Errorf("Get(ConfigMap %s) after the revocation = %v, want NotFound", later, err)
-		}
+	c.run()
+	name := c.create("", nil, configMap("a", "one"))
+	await.Done(t, "the agent creates the object", reached)
+	c.delete(name)
+	if err := await.Done(t, "the cluster completes the request", created); err != nil {
+		t.Fatal(err)
 	}
+	c.noConfigMap("a")
+	c.gone(name)
+	c.noConfigMap("a")
 }
 
 // testRefusedReviewError checks that feedback that was removed after a revocation is not reported

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
@@ -27,19 +26,16 @@ var executorTests = map[string]func(*testing.T, *cluster){
 	"create-only-as":       testCreateOnlyAs,
 	"no-executor":          testNoExecutor,
 	"idle-as":              testIdleAs,
-	"review":               testReview,
-	"special-kinds":        func(t *testing.T, c *cluster) { testSpecialKinds(t, c, preflight.Impersonate) },
-	"special-review":       func(t *testing.T, c *cluster) { testSpecialKinds(t, c, preflight.Review) },
+	"special-kinds":        testSpecialKinds,
 	"late-kind":            testLateKind,
 	"complete-refused":     testCompleteRefused,
 	"role-ref-as":          testRoleRefAs,
 	"adopted-as":           testAdoptedAs,
 	"permission-as":        testPermissionAs,
-	"no-impersonation":     testNoImpersonation,
 	"admission":            testAdmission,
 	"idle-executor-choice": testIdleExecutorChoice,
 	"never-deleted":        testNeverDeleted,
-	"revoked-midway":       testRevokedMidway,
+	"cut-off-write":        testCutOffWrite,
 	"refused-review-error": testRefusedReviewError,
 	"fairness":             testFairness,
 	"time-slice":           testTimeSlice,
@@ -354,7 +350,8 @@ func testNoExecutor(t *testing.T, c *cluster) {
 	c.gone(name)
 }
 
-// testIdleAs checks that a pass over a ManifestWork without changes sends no request.
+// testIdleAs checks that a pass over a ManifestWork without changes sends no request, unless the last
+// check of the permissions is too old.
 func testIdleAs(t *testing.T, c *cluster) {
 	c.grant("configmaps", allVerbs)
 	c.run()
@@ -362,15 +359,6 @@ func testIdleAs(t *testing.T, c *cluster) {
 	c.condition(name, workv1.WorkAvailable, metav1.ConditionTrue)
 	marker := c.create("-marker", c.actsAs(), configMap("marker", "one"))
 	c.condition(marker, workv1.WorkAvailable, metav1.ConditionTrue)
-	// If a review was decided right after a change of RBAC, the agent sends it once more.
-	eventually(t, "a pass sends no reviews and no requests for ConfigMaps", func(context.Context) error {
-		requests := c.recordRequests()
-		c.label(name)
-		if asked := requests.matching(func(r seen) bool { return isReview(r) || c.aboutConfigMaps(r) }); len(asked) > 0 {
-			return fmt.Errorf("requests = %+v", asked)
-		}
-		return nil
-	})
 	requests := c.recordRequests()
 	for range 5 {
 		c.label(name)
@@ -395,28 +383,6 @@ func (c *cluster) label(name string) {
 		}
 		return err
 	})
-}
-
-// testReview checks that an agent in mode Review checks the same permissions and acts as itself.
-func testReview(t *testing.T, c *cluster) {
-	c.mode = preflight.Review
-	requests := c.recordRequests()
-	c.run()
-	name := c.create("", c.actsAs(), configMap("a", "one"))
-	c.condition(name, workv1.WorkApplied, metav1.ConditionFalse)
-	if _, err := c.configMap("a"); !apierrors.IsNotFound(err) {
-		t.Errorf("Get(ConfigMap a) = %v, want NotFound", err)
-	}
-	// In mode Review, a rule with resourceNames also allows create. In mode Impersonate it does not.
-	c.grantRules(rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"a"}, Verbs: strings.Split(allVerbs, ",")})
-	c.condition(name, workv1.WorkApplied, metav1.ConditionTrue)
-	c.hasConfigMap("a", "one")
-	if as := requests.matching(func(r seen) bool { return r.as != "" }); len(as) > 0 {
-		t.Errorf("requests with impersonation = %+v, want none", as)
-	}
-	c.revoke()
-	c.condition(name, workv1.WorkApplied, metav1.ConditionFalse)
-	c.hasConfigMap("a", "one")
 }
 
 // testLateKind checks a manifest of a kind that is not served yet. The agent applies the other

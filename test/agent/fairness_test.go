@@ -50,7 +50,7 @@ func (h *hung) exchange(request *http.Request, send func() (*http.Response, erro
 }
 
 // testFairness checks an agent with many ManifestWorks of one executor, for which the cluster does not
-// respond. The agent applies other ManifestWorks, completes deletions, and handles revocations.
+// respond. The agent applies other ManifestWorks and completes deletions.
 func testFairness(t *testing.T, c *cluster) {
 	h := &hung{}
 	c.onExchange(h.exchange)
@@ -99,13 +99,6 @@ func testFairness(t *testing.T, c *cluster) {
 	if err := c.agent.Ready(); err != nil {
 		t.Errorf("readiness while requests hang = %v, want nil", err)
 	}
-	c.revoke()
-	for _, name := range waiting[1:3] {
-		refused := c.condition(name, workv1.WorkApplied, metav1.ConditionFalse)
-		if applied := appliedOf(refused, 0); applied.Message == "" {
-			t.Errorf("message of condition Applied of ManifestWork %s is empty, want a reason", name)
-		}
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	// A tenant gets another worker only if more than twice as many as it has are idle. With four
@@ -131,7 +124,7 @@ func testTimeSlice(t *testing.T, c *cluster) {
 	}
 	// Every pass processes objects of kinds that cannot be watched.
 	manifests = append(manifests, `{apiVersion: authorization.k8s.io/v1, kind: SelfSubjectAccessReview, metadata: {name: never}, spec: {nonResourceAttributes: {path: /, verb: get}}}`)
-	name := c.create("", c.actsAs(), manifests...)
+	name := c.create("", nil, manifests...)
 	eventually(t, "the status contains all manifests", func(ctx context.Context) error {
 		work, err := c.works().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {

@@ -27,7 +27,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent"
-	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned"
 	"open-cluster-management.io/hub-apiserver/test/await"
@@ -109,8 +108,6 @@ type cluster struct {
 	// verify is the TokenVerifyInterval of the next agent, and clock is its clock.
 	verify time.Duration
 	clock  clock.WithTicker
-	// mode is the ExecutorMode of the next agent.
-	mode preflight.Mode
 	// feedbackPaths are the FeedbackJSONPaths of the next agent.
 	feedbackPaths []string
 	// noAccounts disables ManagedServiceAccounts for the next agent.
@@ -236,7 +233,6 @@ func (c *cluster) run() {
 	config.ServiceAccounts, config.FeedbackJSONPaths = !c.noAccounts, c.feedbackPaths
 	config.TokenVerifyInterval = cmp.Or(c.verify, config.TokenVerifyInterval)
 	config.ServiceAccountNamespace = cmp.Or(c.accountNamespace, config.ServiceAccountNamespace)
-	config.ExecutorMode = cmp.Or(c.mode, config.ExecutorMode)
 	completed, err := config.Complete()
 	if err != nil {
 		c.t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
@@ -57,8 +56,7 @@ var specialKinds = map[string]string{
 
 // testSpecialKinds checks that none of the manifests extends the permissions of an executor, and that
 // none blocks other ManifestWorks, with or without an executor.
-func testSpecialKinds(t *testing.T, c *cluster, mode preflight.Mode) {
-	c.mode = mode
+func testSpecialKinds(t *testing.T, c *cluster) {
 	c.grant("configmaps", allVerbs)
 	c.run()
 	var names []string

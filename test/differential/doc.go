@@ -4,7 +4,7 @@
 // # Executors
 //
 // A triple is a random RBAC policy, an executor and a ManifestWork with one or two manifests.
-// The test uses the agent's check as a library, in mode Impersonate. It compares the decision
+// The test uses the agent's check as a library. It compares the decision
 // with the responses to the requests that apply the ManifestWork. The test impersonates the
 // executor in these requests. Requests that write are dry runs, because the API server
 // authorizes a dry run, and checks it for escalation, like any other write.
@@ -14,8 +14,8 @@
 // its update strategy sends would pass. The variable costs lists the accepted causes of a wrong
 // deny. Any other cause fails the test.
 //
-// The policy of an executor changes between triples, so the agent must drop cached decisions
-// that are no longer correct.
+// The policy of an executor changes between triples. The first check after a change asks the
+// cluster again, and the second one uses the answers that the agent has kept.
 //
 //	EXECUTOR_TRIPLES  number of triples; the default is 1000, and 5000 in `make campaign`
 //

@@ -22,12 +22,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"open-cluster-management.io/hub-apiserver/pkg/agent/accessreview"
-	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/executor"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/test/await"
@@ -87,11 +87,9 @@ type differential struct {
 	kube      *kubernetes.Clientset
 	admin     dynamic.Interface
 	managed   *rest.Config
-	executors *preflight.Executors
+	executors *executor.Executors
 	// reviews counts the SubjectAccessReviews of the agent.
 	reviews atomic.Int64
-	// changes counts, by executor, the notifications of a policy change.
-	changes sync.Map
 
 	mu sync.Mutex
 	// triples, admitted and decisions count ManifestWorks, admitted ManifestWorks, and
@@ -140,14 +138,7 @@ func newDifferential(t *testing.T) *differential {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reviewer := accessreview.NewReviewer(accessreview.Config{Client: own.AuthorizationV1(), RBAC: own.RbacV1()})
-	if d.executors, err = preflight.New(preflight.Config{Managed: d.managed, Own: objects, Reviewer: reviewer, Mode: preflight.Impersonate}); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { d.executors.Run(ctx, d.changed) })
-	t.Cleanup(func() { cancel(); running.Wait() })
+	d.executors = executor.New(executor.Config{Managed: d.managed, Own: objects, Authorization: own.AuthorizationV1()})
 	return d
 }
 
@@ -162,13 +153,6 @@ func (c *counter) RoundTrip(request *http.Request) (*http.Response, error) {
 		c.reviews.Add(1)
 	}
 	return c.RoundTripper.RoundTrip(request)
-}
-
-func (d *differential) changed(executor types.NamespacedName) { d.changesOf(executor).Add(1) }
-
-func (d *differential) changesOf(executor types.NamespacedName) *atomic.Int64 {
-	count, _ := d.changes.LoadOrStore(executor, &atomic.Int64{})
-	return count.(*atomic.Int64)
 }
 
 // subject is one executor with its policy and its ManifestWorks.
@@ -192,7 +176,7 @@ func (d *differential) compare(ctx context.Context, w *world, left *atomic.Int64
 		name: types.NamespacedName{Namespace: w.executorNamespace, Name: w.executorName},
 	}
 	impersonating := rest.CopyConfig(d.managed)
-	impersonating.Impersonate = rest.ImpersonationConfig{UserName: accessreview.UserName(s.name)}
+	impersonating.Impersonate = rest.ImpersonationConfig{UserName: serviceaccount.MakeUsername(s.name.Namespace, s.name.Name)}
 	var err error
 	if s.executor, err = dynamic.NewForConfig(impersonating); err != nil {
 		return err
@@ -220,7 +204,6 @@ func (s *subject) round(ctx context.Context) error {
 	for len(s.works) < worksOfExecutor {
 		s.works = append(s.works, s.triple())
 	}
-	heard := s.changesOf(s.name).Load()
 	for range 1 + s.rng.IntN(4) {
 		if err := s.change(ctx); err != nil {
 			return err
@@ -243,24 +226,13 @@ func (s *subject) round(ctx context.Context) error {
 		if slices.ContainsFunc(c.manifests, func(m *manifest) bool { return !m.remembered() }) {
 			continue
 		}
-		if err := s.agree(ctx, c, c.expected); err != nil {
+		if err := s.agree(ctx, c, c.expected, false); err != nil {
 			return err
 		}
-	}
-	if flips == 0 {
-		return nil
 	}
 	s.mu.Lock()
 	s.flips += flips
 	s.mu.Unlock()
-	if err := await.Poll(ctx, func(context.Context) error {
-		if s.changesOf(s.name).Load() == heard {
-			return errors.New("the agent notified no change")
-		}
-		return nil
-	}); err != nil {
-		return fmt.Errorf("waiting for the notification of a policy change that reversed %d decisions: %w", flips, err)
-	}
 	return nil
 }
 
@@ -292,7 +264,7 @@ func (s *subject) judge(ctx context.Context, c *triple) error {
 		}
 	}
 	c.expected = expected
-	if err := s.agree(ctx, c, expected); err != nil {
+	if err := s.agree(ctx, c, expected, true); err != nil {
 		return err
 	}
 	s.count(c, fates)
@@ -326,12 +298,12 @@ func forbidden(f fate, verbs []string) []string {
 
 // agree retries until the agent denies exactly the expected manifests. If it does not, agree records
 // the last decision as wrong.
-func (s *subject) agree(ctx context.Context, c *triple, expected map[int]string) error {
+func (s *subject) agree(ctx context.Context, c *triple, expected map[int]string, fresh bool) error {
 	var got map[int]string
 	asked := 0
 	disagreement := await.Poll(ctx, func(ctx context.Context) error {
 		asked++
-		now, err := s.admit(ctx, c)
+		now, err := s.admit(ctx, c, fresh)
 		if err != nil {
 			return err
 		}
@@ -379,7 +351,7 @@ func (s *subject) byName(ctx context.Context, c *triple, got, expected map[int]s
 			return false, nil
 		}
 		answer, err := s.kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: accessreview.UserName(s.name), Groups: accessreview.Groups(s.name),
+			User: serviceaccount.MakeUsername(s.name.Namespace, s.name.Name), Groups: append(serviceaccount.MakeGroupNames(s.name.Namespace), "system:authenticated"),
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
 				Verb: "escalate", Group: m.resource.Group, Resource: m.resource.Resource, Namespace: m.target.Namespace, Name: m.target.Name,
 			},
@@ -391,15 +363,15 @@ func (s *subject) byName(ctx context.Context, c *triple, got, expected map[int]s
 	return true, nil
 }
 
-// admit returns the denials of the agent, by manifest.
-func (s *subject) admit(ctx context.Context, c *triple) (map[int]string, error) {
+// admit returns the denials of the agent, by manifest. If fresh is false, the agent may use earlier answers.
+func (s *subject) admit(ctx context.Context, c *triple, fresh bool) (map[int]string, error) {
 	w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: "work"}}
 	w.Spec.Workload.Manifests = make([]workv1.Manifest, len(c.manifests))
 	w.Spec.Executor = &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
 		Type:           workv1.ExecutorSubjectTypeServiceAccount,
 		ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: s.name.Namespace, Name: s.name.Name},
 	}}
-	client, err := s.executors.Admit(ctx, work.AdmitRequest{Work: w, Targets: c.targets(), Acting: true})
+	client, err := s.executors.Admit(ctx, work.AdmitRequest{Work: w, Targets: c.targets(), Fresh: fresh})
 	var refusal *work.Refusal
 	switch {
 	case errors.As(err, &refusal):

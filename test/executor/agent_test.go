@@ -142,125 +142,119 @@ func (s *fixture) asked(all requests) {
 // permissions for one of them. The condition of each denied manifest contains the missing rules. If
 // exactly these rules are granted, the agent applies the ManifestWork.
 func TestExecutorAppliesAllOrNothing(t *testing.T) {
-	inBothModes(t, func(t *testing.T, mode string) {
-		s := newFixture(t, "all-or-nothing-"+mode)
-		s.grant("held", configMaps)
-		position := s.now()
-		var contents []string
-		for i := range 8 {
-			contents = append(contents, s.configMap(fmt.Sprint("object-", i), "first"))
-		}
-		contents = append(contents, s.deployment("denied"),
-			fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"denied","namespace":%q}}`, s.namespace))
-		work := s.workOf(contents...)
-		s.create(work)
+	s := newFixture(t, "all-or-nothing")
+	s.grant("held", configMaps)
+	position := s.now()
+	var contents []string
+	for i := range 8 {
+		contents = append(contents, s.configMap(fmt.Sprint("object-", i), "first"))
+	}
+	contents = append(contents, s.deployment("denied"),
+		fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"denied","namespace":%q}}`, s.namespace))
+	work := s.workOf(contents...)
+	s.create(work)
 
-		refused := s.refused(work.Name)
-		if len(refused.Finalizers) > 0 {
-			t.Errorf("finalizers of a ManifestWork without applied manifests = %v, want none", refused.Finalizers)
+	refused := s.refused(work.Name)
+	if len(refused.Finalizers) > 0 {
+		t.Errorf("finalizers of a ManifestWork without applied manifests = %v, want none", refused.Finalizers)
+	}
+	s.untouched(position)
+	for i := range 8 {
+		s.none(fmt.Sprint("object-", i))
+		if message := s.said(refused, i); !strings.Contains(message, "2 of 10") {
+			t.Errorf("message of manifest %d = %q, want \"2 of 10\" in it", i, message)
 		}
-		s.untouched(position)
-		for i := range 8 {
-			s.none(fmt.Sprint("object-", i))
-			if message := s.said(refused, i); !strings.Contains(message, "2 of 10") {
-				t.Errorf("message of manifest %d = %q, want \"2 of 10\" in it", i, message)
+	}
+	var missing []rbacv1.PolicyRule
+	for ordinal, resource := range map[int]string{8: "deployments", 9: "secrets"} {
+		message := s.said(refused, ordinal)
+		if !strings.Contains(message, s.namespace) || !strings.Contains(message, s.executor.String()) {
+			t.Errorf("message of manifest %d = %q, want namespace %s and executor %s in it", ordinal, message, s.namespace, s.executor)
+		}
+		rules := rulesIn(s.t, message)
+		verbs := sets.New[string]()
+		for _, rule := range rules {
+			verbs.Insert(rule.Verbs...)
+			if !slices.Equal(rule.Resources, []string{resource}) {
+				t.Errorf("resources in the rule of manifest %d = %v, want %s", ordinal, rule.Resources, resource)
 			}
 		}
-		var missing []rbacv1.PolicyRule
-		for ordinal, resource := range map[int]string{8: "deployments", 9: "secrets"} {
-			message := s.said(refused, ordinal)
-			if !strings.Contains(message, s.namespace) || !strings.Contains(message, s.executor.String()) {
-				t.Errorf("message of manifest %d = %q, want namespace %s and executor %s in it", ordinal, message, s.namespace, s.executor)
-			}
-			rules := rulesIn(s.t, message)
-			verbs := sets.New[string]()
-			for _, rule := range rules {
-				verbs.Insert(rule.Verbs...)
-				if !slices.Equal(rule.Resources, []string{resource}) {
-					t.Errorf("resources in the rule of manifest %d = %v, want %s", ordinal, rule.Resources, resource)
-				}
-			}
-			if !verbs.Equal(sets.New(lifecycle...)) {
-				t.Errorf("verbs in the rules of manifest %d = %v, want %v", ordinal, sets.List(verbs), lifecycle)
-			}
-			missing = append(missing, rules...)
+		if !verbs.Equal(sets.New(lifecycle...)) {
+			t.Errorf("verbs in the rules of manifest %d = %v, want %v", ordinal, sets.List(verbs), lifecycle)
 		}
+		missing = append(missing, rules...)
+	}
 
-		granted := time.Now()
-		s.grant("missing", missing...)
-		s.reports(work.Name, metav1.ConditionTrue)
-		s.took("the grant took effect", granted)
-		for i := range 8 {
-			s.is(fmt.Sprint("object-", i), "first")
-		}
-	})
+	granted := time.Now()
+	s.grant("missing", missing...)
+	s.reports(work.Name, metav1.ConditionTrue)
+	s.took("the grant took effect", granted)
+	for i := range 8 {
+		s.is(fmt.Sprint("object-", i), "first")
+	}
 }
 
 // TestExecutorRevokedLeavesObjectsAlone checks that applied objects stay after the executor loses
 // its permissions. The agent does not change them until the executor has the permissions again.
 func TestExecutorRevokedLeavesObjectsAlone(t *testing.T) {
-	inBothModes(t, func(t *testing.T, mode string) {
-		s := newFixture(t, "revoked-"+mode)
-		s.grant("held", configMaps)
-		work := s.workOf(s.configMap("object", "first"), s.configMap("other", "first"))
-		s.create(work)
-		s.reports(work.Name, metav1.ConditionTrue)
+	s := newFixture(t, "revoked")
+	s.grant("held", configMaps)
+	work := s.workOf(s.configMap("object", "first"), s.configMap("other", "first"))
+	s.create(work)
+	s.reports(work.Name, metav1.ConditionTrue)
 
-		// The repair of the control object proves that the agent had time to repair the others.
-		control := newFixture(t, "revoked-control-"+mode)
-		own := control.workOf(control.configMap("object", "first"))
-		own.Spec.Executor = nil
-		control.create(own)
-		control.has("object", "first")
+	// The repair of the control object proves that the agent had time to repair the others.
+	control := newFixture(t, "revoked-control")
+	own := control.workOf(control.configMap("object", "first"))
+	own.Spec.Executor = nil
+	control.create(own)
+	control.has("object", "first")
 
-		revoked := time.Now()
-		s.unbind("held")
-		s.refused(work.Name)
-		s.took("the revocation took effect", revoked)
-		s.HasEvent(t, work.Namespace, "ManifestWork", work.Name, corev1.EventTypeWarning, workv1.ReasonAppliedManifestWorkFailed, s.executor.Name)
+	revoked := time.Now()
+	s.unbind("held")
+	s.refused(work.Name)
+	s.took("the revocation took effect", revoked)
+	s.HasEvent(t, work.Namespace, "ManifestWork", work.Name, corev1.EventTypeWarning, workv1.ReasonAppliedManifestWorkFailed, s.executor.Name)
 
-		position := s.now()
-		s.set("object", "drifted")
-		control.set("object", "drifted")
-		control.has("object", "first")
-		s.untouched(position)
-		s.is("object", "drifted")
-		s.is("other", "first")
+	position := s.now()
+	s.set("object", "drifted")
+	control.set("object", "drifted")
+	control.has("object", "first")
+	s.untouched(position)
+	s.is("object", "drifted")
+	s.is("other", "first")
 
-		granted := time.Now()
-		s.bind(s.namespace, "held", accountSubject(s.executor))
-		s.has("object", "first")
-		s.took("the grant took effect", granted)
-		s.reports(work.Name, metav1.ConditionTrue)
-	})
+	granted := time.Now()
+	s.bind(s.namespace, "held", accountSubject(s.executor))
+	s.has("object", "first")
+	s.took("the grant took effect", granted)
+	s.reports(work.Name, metav1.ConditionTrue)
 }
 
 // TestExecutorRevokedWhileTheAgentIsDown checks that the agent repairs nothing after its start if a
 // permission was revoked while it was down.
 func TestExecutorRevokedWhileTheAgentIsDown(t *testing.T) {
-	inBothModes(t, func(t *testing.T, mode string) {
-		s := newFixture(t, "away-"+mode)
-		s.grant("held", configMaps)
-		work := s.workOf(s.configMap("object", "first"))
-		s.create(work)
-		s.reports(work.Name, metav1.ConditionTrue)
+	s := newFixture(t, "away")
+	s.grant("held", configMaps)
+	work := s.workOf(s.configMap("object", "first"))
+	s.create(work)
+	s.reports(work.Name, metav1.ConditionTrue)
 
-		agent := s.Members[0].Agent
-		if err := agent.Stop(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		s.unbind("held")
-		s.set("object", "drifted")
-		position := s.now()
-		if err := agent.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		s.refused(work.Name)
-		s.is("object", "drifted")
-		s.untouched(position)
-		s.bind(s.namespace, "held", accountSubject(s.executor))
-		s.has("object", "first")
-	})
+	agent := s.Members[0].Agent
+	if err := agent.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.unbind("held")
+	s.set("object", "drifted")
+	position := s.now()
+	if err := agent.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.refused(work.Name)
+	s.is("object", "drifted")
+	s.untouched(position)
+	s.bind(s.namespace, "held", accountSubject(s.executor))
+	s.has("object", "first")
 }
 
 // TestExecutorAfterAnOutageOfTheCluster checks that the agent continues to check permissions after

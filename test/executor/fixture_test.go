@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -60,12 +59,6 @@ var audited = sync.OnceValues(func() (*fleet, error) {
 	return &fleet{f}, nil
 })
 
-// Modes of the agent.
-const (
-	modeImpersonate = "Impersonate"
-	modeReview      = "Review"
-)
-
 // fixture is the state of one test of executors. It has a namespace on the managed cluster for the
 // applied objects, and an executor. The executor has no permissions, and its ServiceAccount does not
 // exist.
@@ -107,38 +100,6 @@ func (s *fixture) atEnd(clean func(context.Context) error) {
 		if err := clean(context.WithoutCancel(s.t.Context())); err != nil && !apierrors.IsNotFound(err) {
 			s.t.Error(err)
 		}
-	})
-}
-
-// agentMode restarts the agent in a mode. It restores the previous mode at the end of the test.
-func agentMode(t *testing.T, mode string) {
-	t.Helper()
-	f := shared(t)
-	agent := f.Members[0].Agent
-	args := agent.Args
-	restart := func(ctx context.Context, args []string) error {
-		if err := agent.Stop(ctx); err != nil {
-			return err
-		}
-		agent.Args = args
-		return agent.Start(ctx)
-	}
-	if err := restart(t.Context(), append(slices.Clone(args), "--executor-mode="+mode)); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := restart(context.WithoutCancel(t.Context()), args); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// inBothModes runs a test with the agent in mode Impersonate, and again in mode Review.
-func inBothModes(t *testing.T, test func(t *testing.T, mode string)) {
-	t.Run(modeImpersonate, func(t *testing.T) { test(t, modeImpersonate) })
-	t.Run(modeReview, func(t *testing.T) {
-		agentMode(t, modeReview)
-		test(t, modeReview)
 	})
 }
 
@@ -475,5 +436,5 @@ func (s *fixture) gone(name string) {
 // took checks that an effect, which the caller has just seen, came as soon after an event as the documentation promises.
 func (s *fixture) took(what string, since time.Time) {
 	s.t.Helper()
-	framework.Soon(s.t, what, since, framework.Prompt)
+	framework.Soon(s.t, what, since, time.Minute+framework.Prompt)
 }

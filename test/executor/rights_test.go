@@ -111,7 +111,7 @@ func TestExecutorRequiresImpersonation(t *testing.T) {
 	work := s.workOf(s.configMap("object", "first"))
 	s.create(work)
 	message := s.said(s.reports(work.Name, metav1.ConditionFalse), 0)
-	for _, part := range []string{"impersonate", "--executor-mode=Review"} {
+	for _, part := range []string{"the agent cannot impersonate the executor", "verbs: [impersonate]}"} {
 		if !strings.Contains(message, part) {
 			t.Errorf("message of Applied = %q, want %q in it", message, part)
 		}

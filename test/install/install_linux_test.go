@@ -327,7 +327,6 @@ func TestInstall(t *testing.T) {
 		"open-cluster-management:agent: change customresourcedefinitions.apiextensions.k8s.io appliedmanifestworks.work.open-cluster-management.io": "after an upgrade: test/agent",
 		"open-cluster-management:agent: change appliedmanifestworks/finalizers.work.open-cluster-management.io":                                     "checked by the admission plugin OwnerReferencesPermissionEnforcement",
 		agentAddonRole + ": change serviceaccounts":                                                                                                 "if the identity of the agent has changed: test/serviceaccount",
-		"open-cluster-management:agent:executor: read apiservices.apiregistration.k8s.io":                                                           "only with --executor-mode=Review: test/executor",
 	})
 }
 

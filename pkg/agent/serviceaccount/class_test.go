@@ -14,7 +14,6 @@ import (
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	ocmfake "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/fake"
-	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
 	"open-cluster-management.io/hub-apiserver/test/await"
 )
 
@@ -38,7 +37,7 @@ func TestRevocationsHaveTheirOwnWorkers(t *testing.T) {
 	}
 	held, handled := make(chan struct{}), make(chan string, 5)
 	c.loop.Reconcile = func(ctx context.Context, key cache.ObjectName) (time.Duration, error) {
-		if !fair.ClassOf(ctx).Priority {
+		if !c.loop.Urgent(key) {
 			<-held
 		}
 		handled <- key.Name

@@ -5,94 +5,69 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
+	"k8s.io/client-go/dynamic"
 
-	"open-cluster-management.io/hub-apiserver/pkg/agent/work/apply"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/status"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-// executorIndex is the name of the index of ManifestWorks by executor.
-const executorIndex = "executor"
+const (
+	// admittedFor is the time after which permissions are checked again even if nothing is written.
+	// With jitter, a lost permission is reported after a minute at most.
+	admittedFor = 35 * time.Second
+	// firstRecheck is the delay after which a refused ManifestWork is checked again. The delays grow
+	// to admittedFor.
+	firstRecheck = time.Second
+)
 
-func executorIndexer(obj any) ([]string, error) {
-	work, ok := obj.(*workv1.ManifestWork)
-	if !ok {
-		return nil, nil
+// admit returns the client that reads and writes the objects of the ManifestWork. It checks the
+// permissions of the executor if the ManifestWork has changed, or if the last check is too old.
+// Before the first write, mayWrite checks them in any case.
+func (p *pass) admit(ctx context.Context) (dynamic.Interface, error) {
+	executor, named := ExecutorOf(p.work)
+	targets := targets(p.work, p.items)
+	known := p.st.admitted
+	if known.client != nil && known.generation == p.work.Generation && known.executor == executor && known.targets == len(targets) && p.started.Before(known.until) {
+		return known.client, nil
 	}
-	executor, named := ExecutorOf(work)
-	if !named {
-		return nil, nil
+	client, err := p.executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: targets})
+	p.st.admitted, p.checked = admission{}, true
+	if err == nil && named {
+		p.st.refused = time.Time{}
+		p.st.admitted = admission{client: client, generation: p.work.Generation, executor: executor, targets: len(targets), until: p.now().Add(admittedFor)}
 	}
-	return []string{executor.String()}, nil
+	return client, err
 }
 
-// executorChanged triggers a pass over the ManifestWorks of an executor whose permissions may
-// have changed. It does not block.
-func (c *Controller) executorChanged(executor types.NamespacedName) {
-	keys, err := c.byExecutor.IndexKeys(executorIndex, executor.String())
-	if err != nil {
-		// New has added the index, so this error does not occur.
-		klog.Background().Error(err, "Failed to find the ManifestWorks of an executor", "executor", executor)
-		return
-	}
-	for _, text := range keys {
-		key, err := cache.ParseObjectName(text)
-		if err != nil {
-			continue
+// mayWrite is called before each write. It returns an error if the executor lacks permissions just
+// before the first write of the pass.
+func (p *pass) mayWrite(ctx context.Context) error {
+	if !p.checked {
+		if _, err := p.executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: targets(p.work, p.items)}); err != nil {
+			return err
 		}
-		c.mu.Lock()
-		c.woken.Insert(key)
-		c.mu.Unlock()
-		c.loop.Add(key)
 	}
+	p.checked, p.writing = true, true
+	return nil
 }
 
-// dropExecutor removes the state of an executor, unless the executor is empty or a ManifestWork
-// still names it.
-func (c *Controller) dropExecutor(executor types.NamespacedName) {
-	if executor == (types.NamespacedName{}) {
-		return
-	}
-	if keys, err := c.byExecutor.IndexKeys(executorIndex, executor.String()); err == nil && len(keys) == 0 {
-		c.executors.Forget(executor)
-		// A ManifestWork that named it in the meantime would otherwise miss changes of its
-		// permissions.
-		c.executorChanged(executor)
-	}
-}
-
-// takeWoken reports whether the executor of a ManifestWork has changed since the last call.
-func (c *Controller) takeWoken(key cache.ObjectName) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	woken := c.woken.Has(key)
-	c.woken.Delete(key)
-	return woken
-}
-
-// outdated reports whether the ManifestWork was deleted, or the permissions of its executor have
-// changed since it was admitted. The API server checks the permissions of an impersonated executor
-// with each request. It does not check them if the agent acts as itself for the executor.
-func (p *pass) outdated() bool {
-	if p.schedule.ending(p.key) {
-		return true
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.acting && p.woken.Has(p.key)
-}
-
-// isDenied reports whether an error is caused by missing permissions.
-func isDenied(err error) bool {
+// refusal returns the refusal of an attempt, or nil. If the cluster has refused a request, it checks
+// the permissions of the executor again: the last answers may be outdated.
+func (p *pass) refusal(ctx context.Context, err error) *Refusal {
 	var refusal *Refusal
-	return apierrors.IsForbidden(err) || errors.As(err, &refusal)
+	if errors.As(err, &refusal) || !apierrors.IsForbidden(err) || p.rechecked {
+		return refusal
+	}
+	p.rechecked = true
+	if _, err := p.executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: targets(p.work, p.items), Fresh: true}); errors.As(err, &refusal) {
+		return refusal
+	}
+	return nil
 }
 
 // targets returns the objects of a ManifestWork. Complete objects are only read.
@@ -117,11 +92,14 @@ func targets(work *workv1.ManifestWork, items []*decide.Item) []Target {
 
 // refuse reports a ManifestWork that is not allowed to act. The applied objects stay, but they are
 // neither read nor watched.
-func (c *Controller) refuse(ctx context.Context, p *pass, refusal *Refusal) (outcome, error) {
-	c.watches.track(p.key, nil)
-	p.st.denied = true
+func (p *pass) refuse(ctx context.Context, refusal *Refusal) (outcome, error) {
+	p.watches.track(p.key, nil)
+	if p.st.refused.IsZero() {
+		p.st.refused = p.started
+	}
 	// Previous results must not be reported until the objects have been read again.
-	p.st.items = map[decide.ObjectID]*itemState{}
+	p.st.admitted, p.st.items = admission{}, map[decide.ObjectID]*itemState{}
+	p.results = make([]status.Result, len(p.items))
 	frozen := decide.WorkComplete(p.work, p.items)
 	for i, it := range p.items {
 		if it.Err != nil {
@@ -139,56 +117,15 @@ func (c *Controller) refuse(ctx context.Context, p *pass, refusal *Refusal) (out
 			}}
 		}
 	}
-	return outcome{state: stateRefused, again: resyncPeriod}, errors.Join(c.keepRecord(ctx, p.work, p.st), c.report(ctx, p.st, p.work, p.items, p.results, frozen))
+	again := min(max(p.now().Sub(p.st.refused), firstRecheck), admittedFor)
+	return outcome{state: stateRefused, again: again}, errors.Join(p.keepRecord(ctx, p.work, p.st), p.report(ctx, p.st, p.work, p.items, p.results, frozen))
 }
 
 // unadmitted reports a ManifestWork whose permissions are unknown. Nothing is written.
-func (c *Controller) unadmitted(ctx context.Context, p *pass, err error) (outcome, error) {
-	p.st.denied = true
+func (p *pass) unadmitted(ctx context.Context, err error) (outcome, error) {
 	err = fmt.Errorf("not applied: the permissions of the executor are unknown: %w", err)
 	if ctx.Err() != nil || isConnectionError(err) {
 		return outcome{}, err
 	}
-	return outcome{state: stateFailed}, errors.Join(err, c.report(ctx, p.st, p.work, p.items, skippedAll(p.st, p.items, err), decide.WorkComplete(p.work, p.items)))
-}
-
-// acts reports whether the pass will read or write any object. It has no side effects.
-func (p *pass) acts(ordered []*decide.Item) bool {
-	record := p.cachedRecord(p.work.Name, p.st)
-	if record == nil || record.DeletionTimestamp != nil || record.UID != p.st.owner {
-		return true
-	}
-	p.applier = &apply.Applier{Guard: p.guard(p.work, record)}
-	defer func() { p.applier, p.results = nil, make([]status.Result, len(p.results)) }()
-	for _, it := range ordered {
-		if it.Err != nil {
-			p.results[it.Ordinal].Err = it.Err
-			continue
-		}
-		state := p.st.items[it.ID()]
-		if state == nil || state.hash != it.Hash {
-			return true
-		}
-		missing := p.missingRole(it)
-		if missing == nil && state.unbound() || p.due(it, state, missing) {
-			return true
-		}
-		p.results[it.Ordinal] = state.result
-	}
-	return false
-}
-
-// mayReplace returns an error if the executor is not allowed to delete a binding. Admission checks
-// the permission to delete only for objects that are removed with the ManifestWork.
-func (p *pass) mayReplace(ctx context.Context, it *decide.Item) error {
-	asked := targets(p.work, p.items)
-	for i := range asked {
-		asked[i].Removed = asked[i].Removed || asked[i].Ordinal == it.Ordinal
-	}
-	_, err := p.executors.Admit(ctx, AdmitRequest{Work: p.work, Targets: asked, Acting: true})
-	var refusal *Refusal
-	if errors.As(err, &refusal) {
-		return &Refusal{Message: "the role of a binding is immutable, so the binding has to be replaced: " + cmp.Or(refusal.Manifests[it.Ordinal], refusal.Message)}
-	}
-	return err
+	return outcome{state: stateFailed}, errors.Join(err, p.report(ctx, p.st, p.work, p.items, skippedAll(p.st, p.items, err), decide.WorkComplete(p.work, p.items)))
 }

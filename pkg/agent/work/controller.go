@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
@@ -24,7 +22,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
 	worklisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
-	"open-cluster-management.io/hub-apiserver/pkg/reconcile/fair"
 )
 
 const (
@@ -33,11 +30,12 @@ const (
 	lastRetry  = 2 * time.Minute
 	// passTimeout bounds one pass. The requests for one object have a shorter limit.
 	passTimeout = 5 * time.Minute
-	// stuckTimeout is the time after which a worker that neither returns nor makes a request is
-	// stuck.
-	stuckTimeout = 30 * time.Second
+	// stuckTimeout is the time after which a worker that ignores the end of its pass is stuck.
+	stuckTimeout = passTimeout + 30*time.Second
 	// staleDelay is the delay for an informer to receive a write.
 	staleDelay = 200 * time.Millisecond
+	// defaultSlice is the default of Config.Slice. Passes are short, so that tenants take turns.
+	defaultSlice = 10 * time.Second
 	// defaultPriorityWorkers is the default of Config.PriorityWorkers.
 	defaultPriorityWorkers = 2
 )
@@ -62,8 +60,8 @@ type Config struct {
 	// Workers is the number of ManifestWorks that are handled in parallel. WorkersPerTenant limits
 	// the ManifestWorks of one tenant, and defaults to Workers.
 	Workers, WorkersPerTenant int
-	// PriorityWorkers is the number of additional workers for deletions, revocations and
-	// ManifestWorks of ClusterPermissions. It defaults to 2.
+	// PriorityWorkers is the number of additional workers for deletions and ManifestWorks of
+	// ClusterPermissions. It defaults to 2.
 	PriorityWorkers int
 	// Slice is the time after which a pass leaves the remaining objects to the next turn of its
 	// ManifestWork. It defaults to 10 seconds.
@@ -112,17 +110,10 @@ type Controller struct {
 	workInformer, recordInformer   cache.SharedIndexInformer
 	works                          worklisters.ManifestWorkNamespaceLister
 	records                        worklisters.AppliedManifestWorkLister
-	// byExecutor is the index of ManifestWorks by their executor.
-	byExecutor cache.Indexer
 
-	loop     reconcile.Loop
-	schedule schedule
-	watches  *objectWatches
-	states   states
-
-	mu sync.Mutex
-	// woken are the ManifestWorks whose executor has changed since their last pass.
-	woken sets.Set[cache.ObjectName]
+	loop    reconcile.Loop
+	watches *objectWatches
+	states  states
 }
 
 // New returns a controller. It makes no request.
@@ -135,7 +126,7 @@ func New(config Config) (*Controller, error) {
 	c := &Controller{
 		clusterName: config.ClusterName, hubHash: config.HubHash, agentID: config.AgentID, workers: config.Workers,
 		evictionGrace: config.EvictionGracePeriod, sliceTime: cmp.Or(config.Slice, defaultSlice), feedbackPaths: feedbackPaths,
-		hub: config.Hub, managed: config.Managed, executors: config.Executors,
+		hub: config.Hub, managed: config.Managed, executors: tracedExecutors{config.Executors},
 		restored: config.Restored, tracer: newTracer(config.Tracer, time.Now),
 		mapper: mapper, evaluator: decide.NewEvaluator(feedbackPaths), now: time.Now,
 		remover: &removal.Remover{Objects: config.Metadata, Records: config.Managed.WorkV1().AppliedManifestWorks(), Served: mapper.served, Now: time.Now},
@@ -143,23 +134,18 @@ func New(config Config) (*Controller, error) {
 			externalversions.WithNamespace(config.ClusterName), externalversions.WithTransform(reconcile.DropManagedFields)),
 		managedInformers: externalversions.NewSharedInformerFactoryWithOptions(config.Managed, 0,
 			externalversions.WithTransform(reconcile.DropManagedFields)),
-		schedule: schedule{works: map[cache.ObjectName]*standing{}},
-		woken:    sets.New[cache.ObjectName](),
 	}
 	works := c.hubInformers.Work().V1().ManifestWorks()
 	records := c.managedInformers.Work().V1().AppliedManifestWorks()
 	c.workInformer, c.recordInformer = works.Informer(), records.Informer()
-	if err := c.workInformer.AddIndexers(cache.Indexers{executorIndex: executorIndexer}); err != nil {
-		return nil, err
-	}
-	c.works, c.records, c.byExecutor = works.Lister().ManifestWorks(config.ClusterName), records.Lister(), c.workInformer.GetIndexer()
+	c.works, c.records = works.Lister().ManifestWorks(config.ClusterName), records.Lister()
 	c.loop = reconcile.Loop{
 		Name: "manifestwork",
 		Feeds: []reconcile.Feed{
-			{Informer: c.workInformer, Keys: reconcile.Own, Observe: c.schedule.observe},
+			{Informer: c.workInformer, Keys: reconcile.Own, Observe: c.states.observe},
 			{Informer: c.recordInformer, Keys: c.recordKeys},
 		},
-		Reconcile: c.pass, Class: c.class, Retry: c.retry,
+		Reconcile: c.reconcile, Class: c.states.class, Retry: c.retry,
 		Workers: config.Workers, TenantWorkers: cmp.Or(config.WorkersPerTenant, config.Workers),
 		UrgentWorkers: cmp.Or(config.PriorityWorkers, defaultPriorityWorkers),
 		Timeout:       passTimeout, StuckTimeout: stuckTimeout, FirstRetry: firstRetry, LastRetry: lastRetry,
@@ -189,14 +175,6 @@ func (c *Controller) recordKeys(obj any) []cache.ObjectName {
 	return nil
 }
 
-// class returns the scheduling class of an object.
-func (c *Controller) class(key cache.ObjectName, failed bool) fair.Class {
-	c.mu.Lock()
-	woken := c.woken.Has(key)
-	c.mu.Unlock()
-	return c.schedule.class(key, failed, woken)
-}
-
 // Stuck returns an error that names the objects from which workers do not return, or nil if
 // there are none.
 func (c *Controller) Stuck() error { return c.loop.Stuck() }
@@ -206,15 +184,12 @@ func (c *Controller) Synced() bool { return c.workInformer.HasSynced() && c.reco
 
 // Run applies ManifestWorks until ctx ends. It returns when all its goroutines have ended.
 func (c *Controller) Run(ctx context.Context) error {
-	var running sync.WaitGroup
 	defer func() {
-		running.Wait()
 		c.watches.wait()
 		c.hubInformers.Shutdown()
 		c.managedInformers.Shutdown()
 	}()
 	c.watches.start(ctx)
-	running.Go(func() { c.executors.Run(ctx, c.executorChanged) })
 	c.hubInformers.StartWithContext(ctx)
 	c.managedInformers.StartWithContext(ctx)
 	klog.FromContext(ctx).Info("Applying ManifestWorks", "cluster", c.clusterName, "workers", c.workers)
@@ -222,32 +197,63 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// pass makes one pass over an object and returns the delay of the next pass.
-func (c *Controller) pass(ctx context.Context, key cache.ObjectName) (time.Duration, error) {
-	ctx, end := c.schedule.begin(ctx, key)
+// outcome is the result of a pass.
+type outcome struct {
+	// state is the state in the metric.
+	state string
+	// again is the maximum delay of the next pass. If it is zero, no pass is due.
+	again time.Duration
+	// waiting is true if a manifest that failed before waits for its next attempt.
+	waiting bool
+	// partial is true if the pass left objects to the next turn of the ManifestWork.
+	partial bool
+}
+
+// reconcile makes one pass over an object of the loop and returns the delay of the next pass.
+func (c *Controller) reconcile(ctx context.Context, key cache.ObjectName) (time.Duration, error) {
+	ctx, end := c.states.begin(ctx, key)
 	defer end()
-	came, err := c.reconcile(ctx, key, wakeup{woken: c.takeWoken(key), priority: fair.ClassOf(ctx).Priority})
+	result, err := c.pass(ctx, key)
 	if errors.Is(context.Cause(ctx), errSuperseded) {
 		return 0, reconcile.RequeueAfter(0)
 	}
-	c.schedule.passed(key, came, err)
-	if !came.partial {
-		state := came.state
+	c.states.passed(key, result, err)
+	if !result.partial {
+		state := result.state
 		if err != nil {
 			state = cmp.Or(state, stateFailed)
 		}
 		c.loop.SetState(key, state)
 	}
-	again := wait.Jitter(came.again, 0.5)
+	again := wait.Jitter(result.again, 0.5)
 	switch {
 	case err != nil:
 		return 0, err
-	case came.partial:
+	case result.partial:
 		return 0, reconcile.RequeueAfter(0)
-	case came.waiting:
+	case result.waiting:
 		return 0, reconcile.RequeueAfter(again)
 	}
 	return again, nil
+}
+
+// pass makes one pass over a ManifestWork, or over a record without one.
+func (c *Controller) pass(ctx context.Context, key cache.ObjectName) (outcome, error) {
+	st := c.states.get(key)
+	if key.Namespace == "" {
+		return c.evictFormer(ctx, key, st)
+	}
+	work := c.cachedWork(key.Name, st)
+	if work == nil {
+		return c.evict(ctx, key, st)
+	}
+	st.seen = true
+	return c.tracer.pass(ctx, work, st, func(ctx context.Context) (outcome, error) {
+		if work.DeletionTimestamp != nil {
+			return c.finalize(ctx, key, work, st)
+		}
+		return c.apply(ctx, key, work, st)
+	})
 }
 
 // retry stores the time at which failed manifests are retried.

@@ -11,13 +11,13 @@
 //
 // # One pass
 //
-// A pass over a ManifestWork has fixed steps (reconcile.go):
+// A pass over a ManifestWork has fixed steps (pass.go):
 //
 //	resolve   decode every manifest and find its resource        decide/plan.go
-//	admit     check the permissions of the executor              executor.go, admit.go
+//	admit     check the permissions of the executor              admit.go
 //	protect   set the finalizer of the ManifestWork              hub.go
 //	record    list the objects in the AppliedManifestWork        record.go
-//	apply     apply the manifests in the order of Helm           decide/order.go, pass.go, apply
+//	apply     apply the manifests in the order of Helm           decide/order.go, item.go, apply
 //	record    list the UIDs of the applied objects               record.go
 //	remove    remove recorded objects that have no manifest      removal
 //	report    write conditions and feedback                      report.go, status
@@ -27,10 +27,12 @@
 // objects that the agent may have created. The reference distinguishes them from objects of other
 // creators with the same name.
 //
+// What the agent knows between passes is one workState for a ManifestWork and one itemState for a
+// manifest (state.go). trace.go wraps passes, access checks and attempts in spans.
+//
 // # Triggers
 //
-// A change of the ManifestWork, of its AppliedManifestWork, of an applied object or of the
-// permissions of its executor triggers a pass. Applied objects are watched by their metadata
-// (watch.go). A pass makes no request for an object whose resourceVersion has not changed since the
-// last pass.
+// A change of the ManifestWork, of its AppliedManifestWork or of an applied object triggers a pass.
+// Applied objects are watched by their metadata (watch.go). A pass makes no request for an object
+// whose resourceVersion has not changed since the last pass. schedule.go decides the order of passes.
 package work

@@ -11,20 +11,13 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-// Executors decides with which permissions ManifestWorks act. Each pass calls Admit with all
-// objects before it reads or writes any of them. The permission to remove objects is decided when
-// the objects are applied.
+// Executors decides with which permissions ManifestWorks act. The permission to remove objects is
+// decided when the objects are applied.
 type Executors interface {
 	// Admit returns the client that reads and writes the objects of a ManifestWork. If the error is
 	// a *Refusal, no object of the ManifestWork is read or written, and the applied objects stay.
 	// Other errors are retried.
 	Admit(ctx context.Context, request AdmitRequest) (dynamic.Interface, error)
-	// Run watches permissions until ctx ends. It returns when all its goroutines have ended. It
-	// calls changed, from any goroutine, with each executor whose permissions may have changed.
-	// changed does not block.
-	Run(ctx context.Context, changed func(executor types.NamespacedName))
-	// Forget removes the state of an executor that no ManifestWork names any more.
-	Forget(executor types.NamespacedName)
 }
 
 // AdmitRequest describes the objects of a pass.
@@ -32,8 +25,9 @@ type AdmitRequest struct {
 	Work *workv1.ManifestWork
 	// Targets are the objects of all manifests that could be resolved.
 	Targets []Target
-	// Acting is true if the pass will read or write any object.
-	Acting bool
+	// Fresh is true if earlier answers about permissions must not be used, because the cluster has
+	// refused a request.
+	Fresh bool
 }
 
 // Target is one object of a ManifestWork.

@@ -19,6 +19,14 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
+// settleTime is the time for which the managed cluster may still complete a write whose response did
+// not arrive. It is the default of --request-timeout of API servers.
+const settleTime = time.Minute
+
+func (c *Controller) unsettled(st *workState) bool {
+	return c.now().Before(st.unsettled.Add(settleTime))
+}
+
 // finalize removes the objects of a deleted ManifestWork, and then its finalizer.
 func (c *Controller) finalize(ctx context.Context, key cache.ObjectName, work *workv1.ManifestWork, st *workState) (outcome, error) {
 	st.items = map[decide.ObjectID]*itemState{}
@@ -41,6 +49,8 @@ func (c *Controller) finalize(ctx context.Context, key cache.ObjectName, work *w
 			message := "Objects of the ManifestWork are being removed"
 			if err != nil {
 				message = err.Error()
+			} else if c.unsettled(st) {
+				message = "A write was interrupted; waiting until the managed cluster has completed it"
 			} else if left := c.cachedRecord(work.Name, st); left != nil && len(left.Status.AppliedResources) > 0 {
 				entries := left.Status.AppliedResources
 				message = fmt.Sprintf("%d objects of the ManifestWork still exist, such as %s", len(entries), decide.EntryID(entries[0]))
@@ -60,7 +70,7 @@ func (c *Controller) evict(ctx context.Context, key cache.ObjectName, st *workSt
 	name := key.Name
 	record := c.cachedRecord(name, st)
 	if record == nil || record.Spec.HubHash != c.hubHash || record.Spec.AgentID != c.agentID || record.Name != c.recordName(name) || !c.ours(record) {
-		return c.drop(key, st)
+		return c.drop(key)
 	}
 	gone, err := c.workGone(ctx, name)
 	if err != nil {
@@ -73,7 +83,7 @@ func (c *Controller) evict(ctx context.Context, key cache.ObjectName, st *workSt
 		return outcome{}, err
 	}
 	if record == nil {
-		return c.drop(key, st)
+		return c.drop(key)
 	}
 	if retained, err := c.retainRecord(ctx, st, record); retained || err != nil {
 		return outcome{state: stateRetained, again: restored.Pause}, err
@@ -96,7 +106,7 @@ func (c *Controller) evictFormer(ctx context.Context, key cache.ObjectName, st *
 		return outcome{}, err
 	}
 	if err != nil || !c.former(record) {
-		return c.drop(key, st)
+		return c.drop(key)
 	}
 	return c.evictRecord(ctx, key, st, record)
 }
@@ -116,16 +126,14 @@ func (c *Controller) evictRecord(ctx context.Context, key cache.ObjectName, st *
 		return outcome{state: stateDeleting, again: c.resume(options.Until)}, err
 	}
 	klog.FromContext(ctx).Info("Removed the objects of a ManifestWork that does not exist", "record", record.Name, "hubHash", record.Spec.HubHash)
-	return c.drop(key, st)
+	return c.drop(key)
 }
 
 // drop removes the state of an object of the loop that does not exist.
-func (c *Controller) drop(key cache.ObjectName, st *workState) (outcome, error) {
+func (c *Controller) drop(key cache.ObjectName) (outcome, error) {
 	c.restored.Release(retainedRef(key.Name))
 	c.watches.track(key, nil)
 	c.states.drop(key)
-	c.schedule.forget(key)
-	c.dropExecutor(st.executor)
 	return outcome{state: stateGone}, nil
 }
 
@@ -173,6 +181,10 @@ func (c *Controller) clear(ctx context.Context, key cache.ObjectName, st *workSt
 	}
 	c.watches.track(key, refs)
 	remaining, err := c.remover.RemoveAll(ctx, record, record.Status.AppliedResources, options)
+	if c.unsettled(st) {
+		// Without its entry, nothing would remove the object that such a write creates.
+		remaining = record.Status.AppliedResources
+	}
 	if err != nil || len(remaining) > 0 {
 		_, writeErr := c.setApplied(ctx, st, record, remaining)
 		return false, errors.Join(err, writeErr)

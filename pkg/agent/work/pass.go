@@ -1,18 +1,17 @@
 package work
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/apply"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/decide"
@@ -20,12 +19,14 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/status"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/bounded"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
-// itemTimeout bounds the requests for one object. Admission webhooks may take up to 30 seconds.
-const itemTimeout = 45 * time.Second
+// maxWorkName is the maximum length of a ManifestWork name. The name of its AppliedManifestWork
+// also contains a hash and a hyphen.
+const maxWorkName = validation.DNS1123SubdomainMaxLength - 65
 
-// pass is one pass over a ManifestWork, or one slice of it.
+// pass is one pass over a ManifestWork, or one slice of it. What the next pass needs is in st.
 type pass struct {
 	*Controller
 	key     cache.ObjectName
@@ -35,9 +36,6 @@ type pass struct {
 	started time.Time
 	// budget bounds the expressions that the ManifestWork evaluates in this pass.
 	budget *bounded.Budget
-	// acting is true if the ManifestWork was admitted to read and write its objects. If it is
-	// false, no object was due at that time.
-	acting bool
 	record *workv1.AppliedManifestWork
 	// entries are the entries of record. It is nil until an entry is read.
 	entries map[decide.ObjectID]workv1.AppliedManifestResourceMeta
@@ -47,6 +45,12 @@ type pass struct {
 	frozen bool
 	// roles are the items that contain roles.
 	roles decide.Roles
+	// checked is true if the permissions of the executor were checked in this pass. rechecked is true
+	// if they were checked again because the cluster refused a request, and refused is the result.
+	checked, rechecked bool
+	refused            *Refusal
+	// writing is true if the attempt to apply the current item has sent a write.
+	writing bool
 
 	// uids are the UIDs of the applied objects.
 	uids    map[decide.ObjectID]types.UID
@@ -71,258 +75,223 @@ type pass struct {
 
 func (p *pass) soon(after time.Duration) { p.again = min(p.again, after) }
 
-// apply applies one item unless its last result is still valid.
-func (p *pass) apply(ctx context.Context, it *decide.Item) {
-	if it.Err != nil {
-		p.clean = false
-		p.results[it.Ordinal].Err = it.Err
-		if !p.wait() {
-			p.failed = errors.Join(p.failed, fmt.Errorf("manifest %d: %w", it.Ordinal, it.Err))
-		}
-		return
+// apply makes one pass over a ManifestWork that exists.
+func (c *Controller) apply(ctx context.Context, key cache.ObjectName, work *workv1.ManifestWork, st *workState) (outcome, error) {
+	if st.generation != work.Generation {
+		st.generation, st.notBefore, st.refused = work.Generation, time.Time{}, time.Time{}
+		c.loop.Forget(key)
 	}
-	state := p.st.items[it.ID()]
-	if state == nil || state.hash != it.Hash {
-		state = &itemState{hash: it.Hash}
-		p.st.items[it.ID()] = state
+	c.endWait(key, st)
+	executor, named := ExecutorOf(work)
+	if st.executor != executor {
+		// The new executor may lack permissions that the previous one had.
+		st.executor, st.items = executor, map[decide.ObjectID]*itemState{}
 	}
-	missing := p.missingRole(it)
-	if missing == nil && state.unbound() {
-		*state = itemState{hash: it.Hash}
+	items := decide.Plan(ctx, c.mapper, work)
+	if len(work.Name) > maxWorkName {
+		err := fmt.Errorf("not applied: the name of the ManifestWork is longer than %d characters", maxWorkName)
+		return outcome{state: stateFailed}, c.report(ctx, st, work, items, failedAll(items, err), false)
 	}
-	if _, watched := p.watches.seen(refOf(it)); !watched {
-		p.soon(pollPeriod)
+	p := &pass{
+		Controller: c, key: key, st: st, work: work, items: items, roles: decide.RolesOf(items), started: c.now(),
+		results: make([]status.Result, len(items)), again: resyncPeriod, budget: bounded.NewBudget(),
+		frozen: decide.WorkComplete(work, items), uids: map[decide.ObjectID]types.UID{}, checked: st.cut,
 	}
-	tried := p.due(it, state, missing)
-	if tried && state.round == p.st.round {
-		// An earlier slice of this pass has tried the object.
-		tried = false
-		if state.result.Err == nil {
-			p.soon(staleDelay)
-		}
-	} else if tried {
-		p.tried++
-		state.round = p.st.round
+	if named {
+		p.soon(admittedFor)
 	}
-	switch {
-	case !tried:
-	case !p.acting:
-		// The object changed after the ManifestWork was admitted as not acting.
-		tried = false
-		p.clean = false
-		p.soon(time.Millisecond)
-	case p.unreachable != nil:
-		p.setResult(ctx, it, state, nil, p.unreachable, false)
-	case missing != nil:
-		p.unbind(ctx, it, state, missing)
-	default:
-		p.attempt(ctx, it, state)
-	}
-	switch {
-	case !it.Tracked():
-	case state.Borrowed:
-		p.uids[it.ID()] = ""
-	case state.UID != "":
-		p.uids[it.ID()] = state.UID
-	}
-	p.results[it.Ordinal] = state.result
-	if err := state.result.Err; err != nil {
-		p.clean = false
-		p.kept = p.kept || decide.GuardReason(err) != ""
-		if retryable(err) && (tried || !p.wait()) {
-			p.failed = errors.Join(p.failed, fmt.Errorf("%s: %w", it.ID(), err))
-		}
-	}
-}
-
-// wait reports whether failed items are not due yet.
-func (p *pass) wait() bool {
-	left := p.st.notBefore.Sub(p.started)
-	if left <= 0 {
-		return false
-	}
-	p.waiting = true
-	p.soon(left)
-	return true
-}
-
-// due reports whether an item requires a request. missing is the reason why it must not be applied,
-// or nil.
-func (p *pass) due(it *decide.Item, state *itemState, missing *decide.RoleNotAppliedError) bool {
-	seen, watched := p.watches.seen(refOf(it))
-	if missing == nil {
-		return !p.settled(state, seen, watched)
-	}
-	if !missing.Foreign && state.Applied && state.result.Err == nil {
-		return false
-	}
-	last, same := state.result.Err.(*decide.RoleNotAppliedError)
-	return !same || *last != *missing || !watched || seen != state.seen
-}
-
-// settled reports whether the last result is still valid.
-func (p *pass) settled(state *itemState, seen version, watched bool) bool {
-	if state.result.Presence == status.Unknown && state.result.Err == nil {
-		return false
-	}
-	if state.result.Err != nil && retryable(state.result.Err) {
-		return p.started.Before(p.st.notBefore)
-	}
-	return watched && seen == state.seen
-}
-
-// retryable reports whether a retry can succeed. Other errors end with a change of the object,
-// which triggers a pass by its watch.
-func retryable(err error) bool {
-	return !errors.Is(err, apply.ErrAbsent) && !errors.Is(err, apply.ErrTerminating) && decide.GuardReason(err) == ""
-}
-
-// attempt applies an item, or only reads it if it is complete.
-func (p *pass) attempt(ctx context.Context, it *decide.Item, state *itemState) {
-	ctx, cancel := context.WithTimeout(ctx, itemTimeout)
-	defer cancel()
-	frozen := p.frozen || decide.ItemComplete(p.work, it)
-	t := &apply.Task{
-		Item: it, State: &state.State, Former: p.former[it.ID().String()], RecordedUID: p.recordedUID(it, state),
-		Complete: func(live *unstructured.Unstructured) bool {
-			return it.Completable() && p.evaluator.Complete(ctx, p.budget, live, it.Config.ConditionRules)
-		},
-	}
-	var live *unstructured.Unstructured
-	var err error
-	spanCtx, span := startItem(ctx, it)
-	early := p.early(it, state)
-	if frozen || early != nil {
-		live, err = p.applier.Read(spanCtx, t)
-	}
-	switch {
-	case frozen:
-	case early != nil && err == nil && live == nil:
-		err = early
-	case err == nil:
-		live, err = p.applier.Apply(spanCtx, t)
-	}
-	endItem(span, err)
-
-	var held *apply.HeldBackError
-	if errors.As(err, &held) {
-		// The manifest was applied. A change by another writer is an error only if the object is a
-		// role to which subjects are bound.
-		p.soon(max(held.Until.Sub(p.now()), time.Millisecond))
-		p.clean = false
-		state.seen = version{resourceVersion: "held back"}
-		state.result = p.observe(ctx, it, state, live, p.applier.Guard.Contested(it))
-		return
+	client, err := p.admit(ctx)
+	var refusal *Refusal
+	if errors.As(err, &refusal) {
+		return p.refuse(ctx, refusal)
 	}
 	if err != nil {
-		if ctx.Err() == nil && retryable(err) {
-			applyErrors.WithLabelValues(reasonOf(err)).Inc()
-		}
-		if removal.NotServed(err) {
-			p.mapper.stale()
-		}
-		p.checkReachable(err)
+		return p.unadmitted(ctx, err)
 	}
-	if live == nil && err != nil && retryable(err) && p.unreachable == nil {
-		// The status reports whether the object exists, even if it cannot be applied.
-		live, readErr := p.applier.Read(ctx, t)
-		if readErr != nil {
-			live = nil
-		}
-		p.setResult(ctx, it, state, live, err, readErr == nil)
-		return
+	if p.work, err = c.ensureFinalizer(ctx, st, work); err != nil {
+		return outcome{}, err
 	}
-	known := live != nil || err == nil || errors.Is(err, apply.ErrAbsent)
-	if frozen {
-		state.seen = version{}
-		if live != nil {
-			state.seen = versionOf(live)
-		}
-		state.result = p.observe(ctx, it, state, live, err)
-		if !known {
-			state.result.Presence, state.result.PresenceErr = status.Unknown, err
-		}
-		state.result.Frozen, state.result.Keep = true, live == nil
-		return
-	}
-	p.setResult(ctx, it, state, live, err, known)
+	return p.run(ctx, client)
 }
 
-// entry returns the entry of an item in the record.
-func (p *pass) entry(it *decide.Item) workv1.AppliedManifestResourceMeta {
-	if p.entries == nil {
-		p.entries = make(map[decide.ObjectID]workv1.AppliedManifestResourceMeta, len(p.record.Status.AppliedResources))
-		for _, entry := range p.record.Status.AppliedResources {
-			if _, known := p.entries[decide.EntryID(entry)]; !known {
-				p.entries[decide.EntryID(entry)] = entry
-			}
+// run writes the record, applies manifests, removes objects and reports the status.
+func (p *pass) run(ctx context.Context, client dynamic.Interface) (outcome, error) {
+	ordered := decide.Order(p.items)
+	if result, err := p.begin(ctx, client, ordered); result != nil {
+		return *result, err
+	}
+	for _, it := range ordered {
+		if p.states.ending(p.key) {
+			return outcome{state: stateFailed, again: time.Millisecond, waiting: true}, nil
+		}
+		if p.tried > 0 && p.now().Sub(p.started) >= p.sliceTime {
+			p.st.cut = true
+			return outcome{partial: true}, nil
+		}
+		p.applyItem(ctx, it)
+		if p.refused != nil {
+			return p.refuse(ctx, p.refused)
 		}
 	}
-	return p.entries[it.ID()]
+	p.forgetLeft()
+	if ctx.Err() != nil {
+		return outcome{}, ctx.Err()
+	}
+	return p.finish(ctx, ordered)
 }
 
-// recordedUID returns the UID of the applied object of an item. The record contains it only after the
-// pass in which the object was created.
-func (p *pass) recordedUID(it *decide.Item, state *itemState) types.UID {
-	return cmp.Or(state.UID, types.UID(p.entry(it).UID))
+// begin writes the record of the objects that the pass may create. If the pass ends with that, it
+// returns the outcome.
+func (p *pass) begin(ctx context.Context, client dynamic.Interface, ordered []*decide.Item) (*outcome, error) {
+	st, work := p.st, p.work
+	manager := decide.FieldManager(p.recordName(work.Name))
+	record, former, err := p.ensureRecord(ctx, work, st, decide.FieldSetsOf(p.items, manager, nil))
+	if err == nil && record.DeletionTimestamp != nil {
+		result, err := p.rebuildRecord(ctx, p.key, st, record)
+		return &result, err
+	}
+	if err == nil {
+		record, err = p.setApplied(ctx, st, record, decide.Intents(record.Status.AppliedResources, ordered))
+	}
+	if err != nil {
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || ctx.Err() != nil {
+			return &outcome{}, err
+		}
+		err = fmt.Errorf("not applied: cannot write the AppliedManifestWork: %w", err)
+		return &outcome{state: stateFailed}, errors.Join(err, p.report(ctx, st, work, p.items, skippedAll(st, p.items, err), false))
+	}
+	if st.owner != record.UID {
+		st.owner, st.items = record.UID, map[decide.ObjectID]*itemState{}
+	}
+	// The watches start before the first write, so that they receive every change.
+	p.watches.track(p.key, p.refsOf(p.items, record.Status.AppliedResources, st.waits))
+	_, named := ExecutorOf(work)
+	p.record, p.former, p.clean = record, former, !p.frozen
+	p.applier = &apply.Applier{
+		Client: client, Owner: decide.OwnerRef(record), Manager: manager, Guard: p.guard(work, record),
+		Now: p.now, Named: named, MayWrite: p.mayWrite, Held: p.held, Budget: p.budget,
+	}
+	if !st.cut {
+		st.round++
+	}
+	st.cut = false
+	return nil, nil
 }
 
-// checkReachable sets unreachable if an error is not a response of the managed cluster.
-func (p *pass) checkReachable(err error) {
-	if _, answered := err.(apierrors.APIStatus); !answered && isConnectionError(err) {
-		p.unreachable = err
+// finish removes the objects that no longer have a manifest, and reports the status.
+func (p *pass) finish(ctx context.Context, ordered []*decide.Item) (outcome, error) {
+	st, work := p.st, p.work
+	errs := []error{p.failed}
+	current, left := decide.Outcomes(p.record.Status.AppliedResources, ordered, p.uids)
+	until := p.started.Add(p.sliceTime)
+	kept, left, err := p.retain(ctx, decide.Without(left, current))
+	if err != nil {
+		errs = append(errs, err)
 	}
-}
-
-// setResult stores the result of an attempt. known is true if live shows whether the object exists.
-func (p *pass) setResult(ctx context.Context, it *decide.Item, state *itemState, live *unstructured.Unstructured, err error, known bool) {
-	if err != nil && !known && state.Applied && state.result.Err == nil {
-		// The object is still applied, but it cannot be read now.
-		state.seen = version{}
-		state.result.Presence, state.result.PresenceErr = status.Unknown, err
-		p.failed = errors.Join(p.failed, fmt.Errorf("%s: %w", it.ID(), err))
-		p.clean = false
-		return
+	remaining, err := p.removeLeft(ctx, p.record, left, until)
+	current = append(current, kept...)
+	if err != nil {
+		errs = append(errs, err)
+	} else if len(remaining) > 0 {
+		p.soon(p.resume(until))
 	}
-	state.seen = version{}
-	if live != nil {
-		state.seen = versionOf(live)
+	record, err := p.setApplied(ctx, st, p.record, append(current, remaining...))
+	if err != nil {
+		return outcome{}, err
 	}
-	if err == nil && it.Tracked() {
-		state.Applied = true
-		// A complete object may have been created by another writer. The removal of a guarded
-		// ManifestWork deletes each recorded object, so an object that the executor may not be
-		// allowed to delete is not recorded.
-		orphan := it.Orphan && (p.applier.Guard == nil || !p.applier.Named)
-		if live != nil && !state.Borrowed && (orphan || decide.HasOwner(live, p.applier.Owner)) {
-			state.UID = live.GetUID()
+	waits := map[objectRef]version{}
+	for _, result := range p.results {
+		if ref := waitsFor(result.Err); ref != nil {
+			waits[*ref] = version{}
 		}
 	}
-	state.result = p.observe(ctx, it, state, live, err)
-	if !known {
-		state.result.Presence, state.result.PresenceErr = status.Unknown, err
-	}
-}
-
-// observe evaluates feedback and condition rules for a live object.
-func (p *pass) observe(ctx context.Context, it *decide.Item, state *itemState, live *unstructured.Unstructured, err error) status.Result {
-	result := status.Result{Err: err, Presence: status.Absent}
-	if live != nil {
-		result.Presence = status.Present
-		result.Feedback, result.FeedbackErr = decide.Feedback(p.budget, live, it.Config.FeedbackRules, p.feedbackPaths)
-		result.Rules = p.evaluator.Rules(ctx, p.budget, live, it.Config.ConditionRules)
-		if state.note == nil {
-			state.note = ptr.To(decide.IgnoresNothing(ctx, p.budget, it))
+	p.watches.track(p.key, p.refsOf(p.items, record.Status.AppliedResources, waits))
+	p.setWaits(p.key, st, waits)
+	if p.clean {
+		if _, err = p.updateRecord(ctx, st, record, work, decide.FieldSetsOf(p.items, p.applier.Manager, p.former)); err != nil {
+			errs = append(errs, err)
 		}
-		result.Note = *state.note
 	}
-	return result
+	errs = append(errs, p.report(ctx, st, work, p.items, p.results, p.frozen))
+	err = errors.Join(errs...)
+	if err != nil && errors.Join(errs[1:]...) == nil {
+		err = reconcile.Reported(err) // the conditions of the manifests contain it
+	}
+	state := stateApplied
+	if err != nil || p.waiting || p.kept {
+		state = stateFailed
+	}
+	return outcome{state: state, again: p.again, waiting: p.waiting}, err
 }
 
-// forgetLeft removes the state of objects that have no manifest any more.
-func (p *pass) forgetLeft(items []*decide.Item) {
-	current := sets.New[decide.ObjectID]()
+// refsOf returns the objects to watch: the objects of the items, the objects that are being
+// removed, and the objects that failed manifests wait for. Resources that cannot be watched are
+// omitted.
+func (c *Controller) refsOf(items []*decide.Item, entries []workv1.AppliedManifestResourceMeta, waits map[objectRef]version) sets.Set[objectRef] {
+	refs := sets.KeySet(waits)
+	known := sets.New[decide.ObjectID]()
 	for _, it := range items {
+		if it.Object != nil {
+			refs.Insert(refOf(it))
+			known.Insert(it.ID())
+		}
+	}
+	for _, entry := range entries {
+		if !known.Has(decide.EntryID(entry)) {
+			refs.Insert(entryRef(entry))
+		}
+	}
+	for ref := range refs {
+		if !c.mapper.watchable(ref.gvr) {
+			refs.Delete(ref)
+		}
+	}
+	return refs
+}
+
+func refOf(it *decide.Item) objectRef {
+	return objectRef{gvr: it.GVR, key: types.NamespacedName{Namespace: it.Namespace, Name: it.Name}}
+}
+
+// removeLeft removes recorded objects that no longer have a manifest. It returns the entries of the
+// objects that still exist.
+func (p *pass) removeLeft(ctx context.Context, record *workv1.AppliedManifestWork, left []workv1.AppliedManifestResourceMeta, until time.Time) ([]workv1.AppliedManifestResourceMeta, error) {
+	if len(left) == 0 {
+		return nil, nil
+	}
+	readOnly := sets.New[decide.ObjectID]()
+	var unresolved []*decide.Item
+	for _, it := range p.items {
+		switch {
+		case it.Object == nil:
+			unresolved = append(unresolved, it)
+		case !it.Tracked():
+			readOnly.Insert(it.ID())
+		}
+	}
+	var removable, kept []workv1.AppliedManifestResourceMeta
+	for _, entry := range left {
+		if decide.MayBeAbout(unresolved, entry) {
+			kept = append(kept, entry)
+		} else {
+			removable = append(removable, entry)
+		}
+	}
+	_, named := ExecutorOf(p.work)
+	remaining, err := p.remover.RemoveAll(ctx, record, removable, removal.Options{Until: until, OwnedOnly: named, Orphan: func(id decide.ObjectID) bool {
+		return readOnly.Has(id) || decide.Orphans(p.work.Spec.DeleteOption, id)
+	}})
+	if p.unsettled(p.st) {
+		// An interrupted write may still create an object.
+		remaining = removable
+	}
+	return append(kept, remaining...), err
+}
+
+// forgetLeft removes the state of objects that no longer have a manifest.
+func (p *pass) forgetLeft() {
+	current := sets.New[decide.ObjectID]()
+	for _, it := range p.items {
 		current.Insert(it.ID())
 	}
 	for id := range p.st.items {

@@ -37,7 +37,7 @@ func (c *Controller) recordLabels(work *workv1.ManifestWork) map[string]string {
 }
 
 // deleteOptionAnnotation contains the delete option of the ManifestWork, in JSON. It takes effect
-// if the ManifestWork cannot be read any more.
+// if the ManifestWork can no longer be read.
 const deleteOptionAnnotation = "work.open-cluster-management.io/delete-option"
 
 // recordAnnotations returns the annotations of a record, updated with the annotations that depend

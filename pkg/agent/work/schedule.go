@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"sync"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -21,8 +20,6 @@ import (
 )
 
 const (
-	// defaultSlice is the default of Config.Slice. Passes are short, so that tenants take turns.
-	defaultSlice = 10 * time.Second
 	// supersededGrace is the time that a pending request may take after the ManifestWork is
 	// deleted.
 	supersededGrace = time.Second
@@ -41,33 +38,27 @@ const (
 // errSuperseded ends a pass over a ManifestWork that is deleted during the pass.
 var errSuperseded = errors.New("the ManifestWork was deleted")
 
-// schedule decides the order of passes. Informers and passes update it.
-type schedule struct {
-	mu    sync.Mutex
-	works map[cache.ObjectName]*standing
-}
-
-// standing is the state of one ManifestWork in the schedule.
-type standing struct {
-	uid        types.UID
-	generation int64
-	tenant     string
+// scheduling is the part of the state that decides the order of passes. Informers and passes update it
+// while they hold the mu of states.
+type scheduling struct {
+	uid    types.UID
+	tenant string
+	// observed is the observed generation.
+	observed int64
 	// removed is true if the ManifestWork is being deleted or does not exist on the hub. gone is
 	// true if it does not exist on the hub.
 	removed, gone bool
 	// permission is true if the ManifestWork delivers a ClusterPermission. reported is true if the
-	// status was written for the current generation.
-	permission, reported bool
-	// failed is true if a pass over this generation failed. long is true if a pass took more than
-	// one slice.
-	failed, long bool
+	// status was written for the current generation. slow is true if a pass over this generation
+	// failed or took more than one slice.
+	permission, reported, slow bool
 	// superseded ends the current pass. ending is true after it was called.
 	superseded func()
 	ending     bool
 }
 
 // observe records a version of a ManifestWork, or its deletion from the hub.
-func (s *schedule) observe(obj any, deleted bool) {
+func (s *states) observe(obj any, deleted bool) {
 	work, ok := obj.(*workv1.ManifestWork)
 	if !ok {
 		return
@@ -75,20 +66,16 @@ func (s *schedule) observe(obj any, deleted bool) {
 	key := cache.MetaObjectToName(work)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := s.works[key]
 	if deleted {
-		if st != nil {
+		if st := s.works[key]; st != nil {
 			st.gone = true
 			st.remove(true)
 		}
 		return
 	}
-	if st == nil {
-		st = &standing{}
-		s.works[key] = st
-	}
-	if st.uid != work.UID || st.generation != work.Generation {
-		st.uid, st.generation, st.failed, st.long = work.UID, work.Generation, false, false
+	st := s.getLocked(key)
+	if st.uid != work.UID || st.observed != work.Generation {
+		st.uid, st.observed, st.slow = work.UID, work.Generation, false
 		st.tenant, st.permission = tenantOf(work), decide.Delivers(work) && deliverable(work)
 	}
 	st.gone = false
@@ -99,49 +86,37 @@ func (s *schedule) observe(obj any, deleted bool) {
 
 // remove records whether the ManifestWork is removed. A removal ends a pass that applies the
 // ManifestWork.
-func (st *standing) remove(removed bool) {
+func (st *scheduling) remove(removed bool) {
 	if removed && !st.removed && st.superseded != nil {
 		st.superseded()
 	}
 	st.removed = removed
 }
 
-// forget removes the state of a ManifestWork that does not exist on the hub.
-func (s *schedule) forget(key cache.ObjectName) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if st := s.works[key]; st != nil && st.gone {
-		delete(s.works, key)
-	}
-}
-
-// class returns the scheduling class of an object of the loop. retried is true if the last pass
-// failed. woken is true if the permissions of its executor may have changed.
-func (s *schedule) class(key cache.ObjectName, retried, woken bool) fair.Class {
+// class returns the scheduling class of an object of the loop.
+func (s *states) class(key cache.ObjectName) fair.Class {
 	if key.Namespace == "" {
-		return fair.Class{Priority: true, Tenant: tenantFormer, Failed: retried}
+		return fair.Class{Priority: true, Tenant: tenantFormer}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.works[key]
 	switch {
-	case st == nil:
-		return fair.Class{Priority: true, Tenant: tenantGone, Failed: retried}
+	case st == nil || st.uid == "":
+		return fair.Class{Priority: true, Tenant: tenantGone}
 	case st.removed:
-		return fair.Class{Priority: true, Tenant: st.tenant, Failed: retried}
-	case st.permission && !st.failed && !st.long && st.reported:
-		return fair.Class{Priority: true, Tenant: tenantPermission}
-	case st.permission && !st.failed && !st.long:
-		return fair.Class{Priority: true, Tenant: tenantNewPermission}
-	case woken:
 		return fair.Class{Priority: true, Tenant: st.tenant}
+	case st.permission && !st.slow && st.reported:
+		return fair.Class{Priority: true, Tenant: tenantPermission}
+	case st.permission && !st.slow:
+		return fair.Class{Priority: true, Tenant: tenantNewPermission}
 	}
-	return fair.Class{Tenant: st.tenant, Failed: retried && st.failed}
+	return fair.Class{Tenant: st.tenant}
 }
 
 // begin returns the context of a pass over a ManifestWork. The context ends early if the
 // ManifestWork is deleted. The returned function ends the pass.
-func (s *schedule) begin(ctx context.Context, key cache.ObjectName) (context.Context, func()) {
+func (s *states) begin(ctx context.Context, key cache.ObjectName) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +142,7 @@ func (s *schedule) begin(ctx context.Context, key cache.ObjectName) (context.Con
 }
 
 // ending reports whether the pass over a ManifestWork should end.
-func (s *schedule) ending(key cache.ObjectName) bool {
+func (s *states) ending(key cache.ObjectName) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.works[key]
@@ -178,18 +153,18 @@ func (s *schedule) ending(key cache.ObjectName) bool {
 // or takes long, the ManifestWork leaves the priority lane until its spec changes. Otherwise, users
 // with permission to write ManifestWorks could occupy the lane, because they can mark any
 // ManifestWork as such.
-func (s *schedule) passed(key cache.ObjectName, came outcome, err error) {
+func (s *states) passed(key cache.ObjectName, result outcome, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.works[key]
 	switch {
 	case st == nil:
 	case err != nil:
-		st.failed = st.failed || !apierrors.IsConflict(err)
-	case came.partial:
-		st.long = true
-	case !came.waiting:
-		st.failed, st.long = false, false
+		st.slow = st.slow || !apierrors.IsConflict(err)
+	case result.partial:
+		st.slow = true
+	case !result.waiting:
+		st.slow = false
 	}
 }
 

@@ -68,10 +68,9 @@ func TestClassOfWorks(t *testing.T) {
 		}
 	}
 	for _, test := range []struct {
-		name           string
-		work           *workv1.ManifestWork
-		retried, woken bool
-		want           fair.Class
+		name string
+		work *workv1.ManifestWork
+		want fair.Class
 	}{
 		{name: "of an executor", work: newWork(actAs, configMapManifest), want: fair.Class{Tenant: "executor/team/deployer"}},
 		{name: "of a known author", work: newWork(wroteBy("eve"), configMapManifest), want: fair.Class{Tenant: "user/eve"}},
@@ -81,8 +80,6 @@ func TestClassOfWorks(t *testing.T) {
 		{name: "without manifests", work: newWork(nil), want: fair.Class{Tenant: "namespace/"}},
 		{name: "that is malformed", work: newWork(nil, `[`), want: fair.Class{Tenant: "namespace/"}},
 		{name: "deleted", work: newWork(both(actAs, deleting), configMapManifest), want: fair.Class{Priority: true, Tenant: "executor/team/deployer"}},
-		{name: "deleted, failing", work: newWork(both(actAs, deleting), configMapManifest), retried: true, want: fair.Class{Priority: true, Tenant: "executor/team/deployer", Failed: true}},
-		{name: "revoked", work: newWork(actAs, configMapManifest), woken: true, want: fair.Class{Priority: true, Tenant: "executor/team/deployer"}},
 		{name: "of a ClusterPermission", work: newWork(mark, clusterRoleManifest), want: fair.Class{Priority: true, Tenant: tenantNewPermission}},
 		{
 			name: "of a ClusterPermission, reported",
@@ -95,9 +92,9 @@ func TestClassOfWorks(t *testing.T) {
 		{name: "marked, with other objects", work: newWork(mark, clusterRoleManifest, configMapManifest), want: fair.Class{Tenant: tenantPermission}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := schedule{works: map[cache.ObjectName]*standing{}}
+			s := states{}
 			s.observe(test.work, false)
-			if got := s.class(testKey, test.retried, test.woken); got != test.want {
+			if got := s.class(testKey); got != test.want {
 				t.Errorf("class() = %+v, want %+v", got, test.want)
 			}
 		})
@@ -105,91 +102,66 @@ func TestClassOfWorks(t *testing.T) {
 }
 
 func TestClassOfDeletedWorks(t *testing.T) {
-	s := schedule{works: map[cache.ObjectName]*standing{}}
-	if got, want := s.class(testKey, false, false), (fair.Class{Priority: true, Tenant: tenantGone}); got != want {
+	s := states{}
+	if got, want := s.class(testKey), (fair.Class{Priority: true, Tenant: tenantGone}); got != want {
 		t.Errorf("class() of an unknown ManifestWork = %+v, want %+v", got, want)
 	}
-	if got, want := s.class(cache.ObjectName{Name: "r"}, true, false), (fair.Class{Priority: true, Tenant: tenantFormer, Failed: true}); got != want {
+	if got, want := s.class(cache.ObjectName{Name: "r"}), (fair.Class{Priority: true, Tenant: tenantFormer}); got != want {
 		t.Errorf("class() of a record of another hub = %+v, want %+v", got, want)
 	}
 	s.observe(newWork(actAs, configMapManifest), false)
-	s.forget(testKey)
-	if got, want := s.class(testKey, false, false), (fair.Class{Tenant: "executor/team/deployer"}); got != want {
+	s.drop(testKey)
+	if got, want := s.class(testKey), (fair.Class{Tenant: "executor/team/deployer"}); got != want {
 		t.Errorf("class() of an existing ManifestWork = %+v, want %+v", got, want)
 	}
 	s.observe(newWork(actAs, configMapManifest), true)
-	if got, want := s.class(testKey, false, false), (fair.Class{Priority: true, Tenant: "executor/team/deployer"}); got != want {
+	if got, want := s.class(testKey), (fair.Class{Priority: true, Tenant: "executor/team/deployer"}); got != want {
 		t.Errorf("class() of a ManifestWork that disappeared = %+v, want %+v", got, want)
 	}
-	s.forget(testKey)
+	s.drop(testKey)
 	if len(s.works) != 0 {
 		t.Errorf("schedule has %d ManifestWorks, want none", len(s.works))
 	}
 	s.observe(newWork(actAs, configMapManifest), true)
 	s.observe(newWork(actAs, configMapManifest), false)
-	if got, want := s.class(testKey, false, false), (fair.Class{Tenant: "executor/team/deployer"}); got != want {
+	if got, want := s.class(testKey), (fair.Class{Tenant: "executor/team/deployer"}); got != want {
 		t.Errorf("class() of a ManifestWork that was created again = %+v, want %+v", got, want)
 	}
 }
 
 func TestMarkedWorksLeaveThePriorityLane(t *testing.T) {
 	for name, pass := range map[string]struct {
-		came outcome
-		err  error
-		want bool
+		result outcome
+		err    error
+		want   bool
 	}{
 		"failed":  {err: errors.New("no"), want: false},
-		"partial": {came: outcome{partial: true}, want: false},
+		"partial": {result: outcome{partial: true}, want: false},
 		"applied": {want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := schedule{works: map[cache.ObjectName]*standing{}}
+			s := states{}
 			work := newWork(mark, clusterRoleManifest)
 			s.observe(work, false)
-			s.passed(testKey, pass.came, pass.err)
+			s.passed(testKey, pass.result, pass.err)
 			s.observe(work, false)
-			if got := s.class(testKey, false, false).Priority; got != pass.want {
+			if got := s.class(testKey).Priority; got != pass.want {
 				t.Errorf("priority = %v, want %v", got, pass.want)
 			}
 			changed := work.DeepCopy()
 			changed.Generation++
 			s.observe(changed, false)
-			if !s.class(testKey, false, false).Priority {
+			if !s.class(testKey).Priority {
 				t.Error("priority after a change of the spec = false, want true")
 			}
 		})
 	}
 }
 
-func TestFailedWorksAreRetriedUntilTheyChange(t *testing.T) {
-	s := schedule{works: map[cache.ObjectName]*standing{}}
-	work := newWork(actAs, configMapManifest)
-	s.observe(work, false)
-	s.passed(testKey, outcome{}, errors.New("no"))
-	if !s.class(testKey, true, false).Failed {
-		t.Error("failed after an error = false, want true")
-	}
-	s.passed(testKey, outcome{waiting: true}, nil)
-	if !s.class(testKey, true, false).Failed {
-		t.Error("failed while a failed manifest waits for its next attempt = false, want true")
-	}
-	s.passed(testKey, outcome{}, nil)
-	if s.class(testKey, true, false).Failed {
-		t.Error("failed after a pass without error = true, want false")
-	}
-	s.passed(testKey, outcome{}, errors.New("no"))
-	work = work.DeepCopy()
-	work.Generation++
-	s.observe(work, false)
-	if s.class(testKey, true, false).Failed {
-		t.Error("failed after a change of the spec = true, want false")
-	}
-}
-
 // TestDeletionEndsThePass uses the fake clock of synctest, so it takes no time.
 func TestDeletionEndsThePass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := schedule{works: map[cache.ObjectName]*standing{}}
+		s := states{}
 		work := newWork(actAs, configMapManifest)
 		s.observe(work, false)
 		ctx, end := s.begin(t.Context(), testKey)

@@ -5,9 +5,11 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work/apply"
@@ -16,9 +18,10 @@ import (
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
-// workState is the state of one ManifestWork that the agent keeps in memory between passes. It
-// saves requests. After a restart, it is rebuilt. Only passes over the ManifestWork use it.
+// workState is what the agent knows of one ManifestWork between passes. It saves requests. After a
+// restart, it is rebuilt. Except for its scheduling, only passes over the ManifestWork use it.
 type workState struct {
+	scheduling
 	// hub and record are written versions that the informers may not contain yet.
 	hub    *workv1.ManifestWork
 	record *workv1.AppliedManifestWork
@@ -31,8 +34,11 @@ type workState struct {
 	// waits are the objects that failed manifests wait for, with the versions at that time. A
 	// change of one ends the wait for notBefore.
 	waits map[objectRef]version
-	// generation is the generation to which notBefore belongs.
+	// generation is the generation to which notBefore and refused belong.
 	generation int64
+	// admitted is the last permission to act. refused is the time since which there is none, or zero.
+	admitted admission
+	refused  time.Time
 	// seen is true if the hub has had the ManifestWork since the session began. compared is true after the
 	// first pass over all manifests, and retained are the objects that had none then.
 	seen, compared bool
@@ -42,9 +48,9 @@ type workState struct {
 	confirmed bool
 	// executor is the executor of the last pass. It is empty if the ManifestWork names no executor.
 	executor types.NamespacedName
-	// denied is true if the last pass failed because the executor lacks permissions. A change of
-	// its permissions then ends the wait for notBefore.
-	denied bool
+	// unsettled is the time of the last write whose response did not arrive. The managed cluster may
+	// complete such a write later.
+	unsettled time.Time
 	// round is the number of passes; a pass in several slices counts once. cut is true if the last
 	// slice left objects to the next slice.
 	round int
@@ -54,15 +60,28 @@ type workState struct {
 	joinedGeneration int64
 }
 
-// itemState is the state of one object of a ManifestWork that the agent keeps in memory between
-// passes.
+// admission is the permission of a ManifestWork to act.
+type admission struct {
+	// client acts as the executor.
+	client     dynamic.Interface
+	generation int64
+	executor   types.NamespacedName
+	// targets is the number of objects whose permissions were checked. It grows when another kind is
+	// served.
+	targets int
+	// until is the time at which the permissions are checked again even if nothing is written.
+	until time.Time
+}
+
+// itemState is what the agent knows of one manifest between passes.
 type itemState struct {
 	apply.State
 	// hash is the hash of the item to which the other fields belong.
 	hash string
-	// seen is the version of the object to which result belongs. It is zero if the object must be
+	// seen is the version of the object to which result belongs. If unseen is true, the object must be
 	// read again.
-	seen version
+	seen   version
+	unseen bool
 	// result is the result of the last attempt.
 	result status.Result
 	// note names the ignored fields that the manifest does not contain, or is nil until an object is observed. The manifest
@@ -70,6 +89,14 @@ type itemState struct {
 	note *string
 	// round is the round in which the object was last tried.
 	round int
+}
+
+// see records the live object to which the result belongs, or nil if it is not known.
+func (s *itemState) see(live *unstructured.Unstructured) {
+	s.seen, s.unseen = version{}, false
+	if live != nil {
+		s.seen = versionOf(live)
+	}
 }
 
 // unbound reports whether the object is a binding that was not applied because of its role.
@@ -83,9 +110,14 @@ type states struct {
 	works map[cache.ObjectName]*workState
 }
 
+// get returns the state of an object, which it creates if necessary.
 func (s *states) get(key cache.ObjectName) *workState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.getLocked(key)
+}
+
+func (s *states) getLocked(key cache.ObjectName) *workState {
 	if s.works == nil {
 		s.works = map[cache.ObjectName]*workState{}
 	}
@@ -95,10 +127,18 @@ func (s *states) get(key cache.ObjectName) *workState {
 	return s.works[key]
 }
 
+// drop removes the state of an object that does not exist. The scheduling of a ManifestWork that was
+// created again meanwhile stays.
 func (s *states) drop(key cache.ObjectName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	before := s.works[key]
 	delete(s.works, key)
+	if before != nil && before.uid != "" && !before.gone {
+		st := s.getLocked(key)
+		st.scheduling = before.scheduling
+		st.superseded, st.ending = nil, false
+	}
 }
 
 // newer returns the newer version of an object from an informer and an object that a write

@@ -48,6 +48,13 @@ func newTracer(provider trace.TracerProvider, now func() time.Time) *tracer {
 	return &tracer{tracer: provider.Tracer(tracing.Scope), joined: rate.NewLimiter(joinedPerSecond, joinedBurst), now: now}
 }
 
+// pass makes a pass over a ManifestWork in a span.
+func (t *tracer) pass(ctx context.Context, work *workv1.ManifestWork, st *workState, run func(context.Context) (outcome, error)) (result outcome, err error) {
+	ctx, span := t.start(ctx, work, st)
+	defer func() { span.end(result, err) }()
+	return run(ctx)
+}
+
 // start starts the span of a pass over a ManifestWork. If the status does not contain the generation of the
 // ManifestWork yet, the pass is caused by the request in the annotation, and the span belongs to its trace.
 // Otherwise it starts a trace, which the provider samples, with a link to the request.
@@ -98,15 +105,15 @@ type passSpan struct {
 	budget *tracing.Budget
 }
 
-func (s *passSpan) end(came outcome, err error) {
+func (s *passSpan) end(result outcome, err error) {
 	if s == nil {
 		return
 	}
-	state := came.state
+	state := result.state
 	if err != nil {
 		state = cmp.Or(state, stateFailed)
 	}
-	s.span.SetAttributes(attribute.String("pass.state", state), attribute.Bool("pass.partial", came.partial))
+	s.span.SetAttributes(attribute.String("pass.state", state), attribute.Bool("pass.partial", result.partial))
 	if omitted := s.budget.Omitted(); omitted > 0 {
 		s.span.SetAttributes(attribute.Int("pass.omitted_spans", omitted))
 	}
@@ -117,16 +124,18 @@ func (s *passSpan) end(came outcome, err error) {
 	tracing.End(s.span, reason)
 }
 
-// admit checks the access of the executor, in a span if the ManifestWork names one.
-func (p *pass) admit(ctx context.Context) (dynamic.Interface, error) {
-	request := AdmitRequest{Work: p.work, Targets: targets(p.work, p.items), Acting: p.acting}
-	executor, named := ExecutorOf(p.work)
+// tracedExecutors checks the access of executors in spans.
+type tracedExecutors struct{ Executors }
+
+// Admit implements Executors.
+func (t tracedExecutors) Admit(ctx context.Context, request AdmitRequest) (dynamic.Interface, error) {
+	executor, named := ExecutorOf(request.Work)
 	if !named {
-		return p.executors.Admit(ctx, request)
+		return t.Executors.Admit(ctx, request)
 	}
 	ctx, span := tracing.Start(ctx, "Check access of executor", tracing.Text("executor", executor.String()))
 	ctx, _ = tracing.WithBudget(ctx, maxAccessSpans)
-	client, err := p.executors.Admit(ctx, request)
+	client, err := t.Executors.Admit(ctx, request)
 	var refusal *Refusal
 	switch {
 	case errors.As(err, &refusal):
@@ -140,19 +149,18 @@ func (p *pass) admit(ctx context.Context) (dynamic.Interface, error) {
 	return client, err
 }
 
-// startItem starts the span of the attempt to apply an item.
-func startItem(ctx context.Context, it *decide.Item) (context.Context, trace.Span) {
-	return tracing.Start(ctx, "Apply object",
+// traceItem attempts to apply an item in a span.
+func traceItem(ctx context.Context, it *decide.Item, attempt func(context.Context) error) error {
+	ctx, span := tracing.Start(ctx, "Apply object",
 		attribute.Int("manifest.ordinal", it.Ordinal),
 		tracing.Text("object.resource", it.GVR.GroupResource().String()), tracing.Text("object.version", it.GVR.Version),
 		tracing.Text("object.namespace", it.Namespace), tracing.Text("object.name", it.Name),
 		attribute.String("manifest.strategy", string(it.Config.Strategy.Type)))
-}
-
-func endItem(span trace.Span, err error) {
+	err := attempt(ctx)
 	reason := ""
 	if err != nil {
 		reason = cmp.Or(decide.GuardReason(err), reasonOf(err))
 	}
 	tracing.End(span, reason)
+	return err
 }

@@ -52,11 +52,11 @@ func joined(t *testing.T, tracer *tracer, work *workv1.ManifestWork, st *workSta
 	ctx, span := tracer.start(t.Context(), work, st)
 	defer span.end(outcome{state: stateApplied}, nil)
 	current := trace.SpanFromContext(ctx)
-	is := current.SpanContext().TraceID().String() == requestTrace
-	if current.IsRecording() != is {
+	belongs := current.SpanContext().TraceID().String() == requestTrace
+	if current.IsRecording() != belongs {
 		t.Errorf("the span of trace %s is recorded = %t, want only spans of the request's trace", current.SpanContext().TraceID(), current.IsRecording())
 	}
-	return is
+	return belongs
 }
 
 func TestPassJoinsTrace(t *testing.T) {

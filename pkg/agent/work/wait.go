@@ -92,9 +92,9 @@ func (p *pass) definedKinds() sets.Set[schema.GroupVersionKind] {
 
 // early returns the error of an interceptor that is not created yet, because it could refuse an item
 // that is about to be applied. An item that the cluster has refused delays no interceptor, because
-// it may depend on one.
-func (p *pass) early(it *decide.Item, state *itemState) error {
-	if !it.Intercepts() || it.Config.Strategy.Type == workv1.UpdateStrategyTypeReadOnly || state.Applied || p.recordedUID(it, state) != "" {
+// it may depend on one. applied is true if the interceptor was applied before.
+func (p *pass) early(it *decide.Item, applied bool) error {
+	if applied || !it.Intercepts() || it.Config.Strategy.Type == workv1.UpdateStrategyTypeReadOnly {
 		return nil
 	}
 	if p.delay == nil {

@@ -51,12 +51,10 @@ func TestInterceptorsWait(t *testing.T) {
 				{Ordinal: 2, GVR: crdResource, Object: crd},
 			}}
 			p.results = []status.Result{{}, {Err: test.widget}, {Err: test.definition}}
-			state := &itemState{}
-			state.Applied = test.applied
-			if err := p.early(p.items[0], state); (err != nil) != test.want {
+			if err := p.early(p.items[0], test.applied); (err != nil) != test.want {
 				t.Errorf("early() = %v, want an error: %t", err, test.want)
 			}
-			if err := p.early(p.items[1], &itemState{}); err != nil {
+			if err := p.early(p.items[1], false); err != nil {
 				t.Errorf("early() of the custom resource = %v, want nil", err)
 			}
 		})

@@ -159,7 +159,7 @@ func (r *resourceWatch) add(key types.NamespacedName, work cache.ObjectName) {
 	r.works[key].Insert(work)
 }
 
-// remove reports whether no ManifestWork requires the watch any more.
+// remove reports whether no ManifestWork requires the watch now.
 func (r *resourceWatch) remove(key types.NamespacedName, work cache.ObjectName) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

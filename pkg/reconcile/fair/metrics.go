@@ -24,7 +24,7 @@ var (
 	busyWorkers = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Subsystem:      subsystem,
 		Name:           "busy_workers",
-		Help:           "Workers that handle an object, by queue and the lane that they belong to. Workers that were replaced are not included.",
+		Help:           "Workers that handle an object, by queue and the lane that they belong to.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"name", "lane"})
 	stuckWorkers = metrics.NewGaugeVec(&metrics.GaugeOpts{

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/component-base/metrics/legacyregistry"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"open-cluster-management.io/hub-apiserver/test/await"
@@ -17,6 +18,29 @@ import (
 type fixture struct {
 	*Queue[string]
 	classes map[string]Class
+}
+
+// metric returns the value of a metric of the queue that is named after the test.
+func metric(t *testing.T, name string) float64 {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, sample := range family.GetMetric() {
+			for _, label := range sample.GetLabel() {
+				if label.GetValue() == t.Name() {
+					return sample.GetGauge().GetValue() + sample.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	t.Fatalf("metric %s does not exist", name)
+	return 0
 }
 
 func newFixture(t *testing.T, workers, perTenant, priority int) *fixture {
@@ -51,7 +75,7 @@ func (f *fixture) try(pool, n int) []string {
 	defer f.mu.Unlock()
 	var items []string
 	for len(items) < n {
-		item, _, ok := f.next(pool)
+		item, ok := f.next(pool)
 		if !ok {
 			break
 		}
@@ -196,111 +220,6 @@ func TestItemHasOneWorker(t *testing.T) {
 	}
 }
 
-func TestFailedItemsHoldHalfOfTheWorkers(t *testing.T) {
-	f := newFixture(t, 8, 8, 1)
-	for i := range 20 {
-		f.add(fmt.Sprintf("failed%d", i), 1, Class{Failed: true})
-	}
-	if got := f.try(ordinaryLane, 100); len(got) != 4 {
-		t.Errorf("failed items with a worker = %d, want 4: %v", len(got), got)
-	}
-	f.add("a", 1, Class{})
-	if got, want := f.try(ordinaryLane, 100), []string{"a-0"}; !slices.Equal(got, want) {
-		t.Errorf("items in addition to failed ones = %v, want %v", got, want)
-	}
-}
-
-func TestFailedItemsAndOthersTakeTurns(t *testing.T) {
-	f := newFixture(t, 2, 1, 1)
-	f.add("a", 10, Class{})
-	f.add("b", 10, Class{Failed: true})
-	failed := 0
-	for range 10 {
-		for _, item := range f.try(ordinaryLane, 1) {
-			failed += count([]string{item}, "b-")
-			f.Done(item)
-		}
-	}
-	if failed != 5 {
-		t.Errorf("failed items among the first 10 = %d, want 5", failed)
-	}
-}
-
-func TestAbandonedWorkerIsReplaced(t *testing.T) {
-	f := newFixture(t, 2, 1, 1)
-	f.add("a", 5, Class{})
-	f.add("b", 5, Class{})
-	if got := f.try(ordinaryLane, 10); len(got) != 2 {
-		t.Fatalf("items of two workers = %v, want 2", got)
-	}
-	f.Abandon("a-0")
-	f.Abandon("a-0")
-	if got := f.try(ordinaryLane, 10); len(got) != 0 {
-		t.Errorf("items of tenants that use all their workers = %v, want none", got)
-	}
-	f.add("c", 1, Class{})
-	if got, want := f.try(ordinaryLane, 10), []string{"c-0"}; !slices.Equal(got, want) {
-		t.Errorf("items of a replaced worker = %v, want %v", got, want)
-	}
-	f.Add("a-0")
-	f.Done("a-0")
-	f.Done("b-0")
-	got := f.try(ordinaryLane, 10)
-	if len(got) != 1 || f.pools[ordinaryLane].busy != 2 || f.pools[ordinaryLane].abandoned != 0 {
-		t.Errorf("items after the worker has returned = %v, pool = %+v, want one item and two busy workers", got, f.pools[ordinaryLane])
-	}
-	for _, item := range []string{"c-0", got[0]} {
-		f.Done(item)
-	}
-	if p := f.pools[ordinaryLane]; p.busy != 0 || len(p.tenants) != 0 {
-		t.Errorf("pool without items = %+v, want idle", p)
-	}
-}
-
-func TestAbandonedWorkersAreLimited(t *testing.T) {
-	f := newFixture(t, 2, 2, 1)
-	for i := range 6 {
-		f.add(fmt.Sprintf("t%d", i), 1, Class{})
-	}
-	taken := 0
-	for range 6 {
-		for _, item := range f.try(ordinaryLane, 10) {
-			taken++
-			f.Abandon(item)
-		}
-	}
-	if taken != 4 {
-		t.Errorf("items with a worker = %d, want 4: two abandoned and two others", taken)
-	}
-}
-
-func TestServeEndsWithoutAbandonedWorkers(t *testing.T) {
-	f := newFixture(t, 2, 2, 1)
-	started, release, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		f.Serve(context.Background(), func(_ context.Context, item string, _ Class) {
-			close(started)
-			<-release
-		})
-	}()
-	f.Add("a-0")
-	<-started
-	f.ShutDown()
-	select {
-	case <-ended:
-		t.Fatal("Serve() returned while a worker handled an item, want a wait")
-	default:
-	}
-	f.Abandon("a-0")
-	select {
-	case <-ended:
-	case <-time.After(await.Patience):
-		t.Error("Serve() has not returned after Abandon(), want a return without the abandoned worker")
-	}
-	close(release)
-}
-
 func TestShutDownRemovesWaitingItems(t *testing.T) {
 	f := newFixture(t, 1, 1, 1)
 	f.add("a", 5, Class{})
@@ -327,17 +246,12 @@ func TestServeHandlesEveryItem(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		f.Serve(context.Background(), func(_ context.Context, item string, class Class) {
-			if class != f.classes[item] {
-				t.Errorf("class of %s = %+v, want %+v", item, class, f.classes[item])
-			}
-			handled <- item
-		})
+		f.Serve(context.Background(), func(_ context.Context, item string) { handled <- item })
 	}()
 	f.mu.Lock()
 	for i := range items {
 		item := fmt.Sprintf("t%d-%d", i%7, i)
-		f.classes[item] = Class{Tenant: item[:2], Priority: i%3 == 0, Failed: i%5 == 0}
+		f.classes[item] = Class{Tenant: item[:2], Priority: i%3 == 0}
 	}
 	f.mu.Unlock()
 	for i := range items {
@@ -364,19 +278,18 @@ func TestWatchdog(t *testing.T) {
 	dog := NewWatchdog(t.Name(), clock)
 	stuckTotal.WithLabelValues(t.Name()).Add(0)
 	before := metric(t, "stuck_workers_total")
-	abandoned := 0
-	_, end := dog.Begin(t.Context(), "ManifestWork slow", 30*time.Second, func() { abandoned++ })
+	end := dog.Begin(t.Context(), "ManifestWork slow", 30*time.Second)
 	clock.Step(29 * time.Second)
 	dog.check()
-	if err := dog.Err(); err != nil || abandoned != 0 {
-		t.Errorf("after 29 s: Err() = %v, abandoned = %d, want nil and 0", err, abandoned)
+	if err := dog.Err(); err != nil {
+		t.Errorf("after 29 s: Err() = %v, want nil", err)
 	}
 	clock.Step(2 * time.Second)
 	dog.check()
 	dog.check()
 	want := "1 workers of the queue TestWatchdog do not return from ManifestWork slow for 31s"
-	if err := dog.Err(); err == nil || err.Error() != want || abandoned != 1 {
-		t.Errorf("after 31 s: Err() = %v, abandoned = %d, want %s and 1", err, abandoned, want)
+	if err := dog.Err(); err == nil || err.Error() != want {
+		t.Errorf("after 31 s: Err() = %v, want %s", err, want)
 	}
 	if got := metric(t, "stuck_workers"); got != 1 {
 		t.Errorf("stuck_workers = %v, want 1", got)
@@ -394,7 +307,7 @@ func TestWatchdogNamesSome(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	dog := NewWatchdog(t.Name(), clock)
 	for _, name := range []string{"e", "d", "c", "b", "a"} {
-		_, end := dog.Begin(t.Context(), name, time.Second, nil)
+		end := dog.Begin(t.Context(), name, time.Second)
 		defer end()
 	}
 	clock.Step(time.Minute)
@@ -414,19 +327,12 @@ func TestWatchdogRuns(t *testing.T) {
 		defer close(ended)
 		dog.Run(ctx)
 	}()
-	stuck := make(chan struct{})
-	_, end := dog.Begin(ctx, "a", time.Second, func() { close(stuck) })
+	end := dog.Begin(ctx, "a", time.Second)
 	defer end()
-	for found := false; !found; {
+	await.True(t, "the watchdog detects the stuck worker", func() bool {
 		clock.Step(checkPeriod)
-		select {
-		case <-stuck:
-			found = true
-		case <-t.Context().Done():
-			t.Fatal("the watchdog did not detect the stuck worker")
-		case <-time.After(time.Millisecond):
-		}
-	}
+		return dog.Err() != nil
+	})
 	cancel()
 	<-ended
 }

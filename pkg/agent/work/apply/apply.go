@@ -48,9 +48,8 @@ type Applier struct {
 	// Named is true if the ManifestWork names an executor. With CreateOnly, the executor requires
 	// no permission to update.
 	Named bool
-	// MayReplace returns an error if the object of an item must not be deleted and created
-	// again.
-	MayReplace func(context.Context, *decide.Item) error
+	// MayWrite is called before each write. If it returns an error, nothing is written.
+	MayWrite func(context.Context) error
 	// Held reports whether another ManifestWork applies an object.
 	Held func(decide.ObjectID, *unstructured.Unstructured) bool
 	// Budget bounds the expressions of the ManifestWork.
@@ -155,7 +154,7 @@ func (a *Applier) converge(ctx context.Context, t *Task, desired func(*unstructu
 		if decide.SameObject(live, result) || t.settled(live) {
 			return live, nil
 		}
-		if err := t.State.holdBack(a.Now()); err != nil {
+		if err := a.begin(ctx, t); err != nil {
 			return live, err
 		}
 		written, err := a.write(ctx, t, live, result)
@@ -170,6 +169,14 @@ func (a *Applier) converge(ctx context.Context, t *Task, desired func(*unstructu
 		return written, nil
 	}
 	return nil, errContended(last)
+}
+
+// begin returns an error if an object must not be written now.
+func (a *Applier) begin(ctx context.Context, t *Task) error {
+	if err := a.MayWrite(ctx); err != nil {
+		return err
+	}
+	return t.State.holdBack(a.Now())
 }
 
 // errContended returns the error of an object that changed during each attempt.
@@ -236,7 +243,7 @@ func (a *Applier) applied(t *Task, live *unstructured.Unstructured) bool {
 
 // create creates the object with additional annotations. It fails if the object exists.
 func (a *Applier) create(ctx context.Context, t *Task, annotations map[string]string) (*unstructured.Unstructured, error) {
-	if err := t.State.holdBack(a.Now()); err != nil {
+	if err := a.begin(ctx, t); err != nil {
 		return nil, err
 	}
 	object := t.Object.DeepCopy()
@@ -260,11 +267,6 @@ func (a *Applier) create(ctx context.Context, t *Task, annotations map[string]st
 func (a *Applier) write(ctx context.Context, t *Task, live, result *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if t.GVK.Group != rbacv1.GroupName || equality.Semantic.DeepEqual(live.Object["roleRef"], result.Object["roleRef"]) {
 		return a.resource(t).Update(ctx, result, metav1.UpdateOptions{FieldManager: a.Manager, FieldValidation: metav1.FieldValidationIgnore})
-	}
-	if t.Orphan {
-		if err := a.MayReplace(ctx, t.Item); err != nil {
-			return nil, err
-		}
 	}
 	uid, version := live.GetUID(), live.GetResourceVersion()
 	err := a.resource(t).Delete(ctx, t.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})

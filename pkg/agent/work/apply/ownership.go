@@ -66,7 +66,7 @@ func (a *Applier) updated(t *Task, live *unstructured.Unstructured) (*unstructur
 // takeOver makes manager own, by server-side apply, the fields of all own entries. Then an apply
 // removes those that the manifest does not set, and has no conflicts with them.
 func (a *Applier) takeOver(ctx context.Context, t *Task, live *unstructured.Unstructured, own ownEntry, manager string) (*unstructured.Unstructured, error) {
-	if err := t.State.holdBack(a.Now()); err != nil {
+	if err := a.begin(ctx, t); err != nil {
 		return nil, err
 	}
 	result := live.DeepCopy()

@@ -59,7 +59,7 @@ func (a *Applier) serverSide(ctx context.Context, t *Task) (*unstructured.Unstru
 		if !changed && decide.SameObject(live, decide.Enforce(live, desired)) {
 			return live, nil
 		}
-		if err := t.State.holdBack(a.Now()); err != nil {
+		if err := a.begin(ctx, t); err != nil {
 			return live, err
 		}
 		applied, err := a.resource(t).Apply(ctx, t.Name, desired, metav1.ApplyOptions{FieldManager: manager, Force: ptr.Deref(settings.Force, false)})

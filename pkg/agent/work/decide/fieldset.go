@@ -104,7 +104,7 @@ func itemKeys(list []any) []string {
 }
 
 // RemoveFields removes from value the fields of former that want does not set. Lists that want sets
-// must not contain former items any more.
+// must no longer contain former items.
 func RemoveFields(value, want any, former FieldSet) {
 	switch value := value.(type) {
 	case map[string]any:

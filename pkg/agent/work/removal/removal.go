@@ -82,7 +82,7 @@ func (r *Remover) RemoveAll(ctx context.Context, record *workv1.AppliedManifestW
 	outcomes := make([]outcome, len(entries))
 	custom, _ := slices.BinarySearchFunc(entries, 0, func(entry workv1.AppliedManifestResourceMeta, rank int) int { return decide.EntryRank(entry) - rank })
 	r.removeStage(ctx, record, entries[custom:], outcomes[custom:], options)
-	waits := slices.ContainsFunc(entries, runs) && slices.ContainsFunc(outcomes, func(came outcome) bool { return r.Now().Before(came.wait) })
+	waits := slices.ContainsFunc(entries, runs) && slices.ContainsFunc(outcomes, func(result outcome) bool { return r.Now().Before(result.wait) })
 	if !waits && (custom == len(entries) || !r.expired(options)) {
 		r.removeStage(ctx, record, entries[:custom], outcomes[:custom], options)
 	}
@@ -132,16 +132,16 @@ func sameResource(a, b workv1.AppliedManifestResourceMeta) bool {
 }
 
 // confirm reads a deleted object to check whether it still exists.
-func confirm(ctx context.Context, entry workv1.AppliedManifestResourceMeta, was outcome) outcome {
-	after, err := was.client.Get(ctx, entry.Name, metav1.GetOptions{})
+func confirm(ctx context.Context, entry workv1.AppliedManifestResourceMeta, before outcome) outcome {
+	after, err := before.client.Get(ctx, entry.Name, metav1.GetOptions{})
 	if err != nil {
 		return finished(err)
 	}
-	came := outcome{done: after.UID != was.deleted}
-	if !came.done && after.DeletionTimestamp != nil {
-		came.wait = after.DeletionTimestamp.Add(finalizerPatience)
+	result := outcome{done: after.UID != before.deleted}
+	if !result.done && after.DeletionTimestamp != nil {
+		result.wait = after.DeletionTimestamp.Add(finalizerPatience)
 	}
-	return came
+	return result
 }
 
 // finished returns the outcome of the last request for an object. If the object does not exist, the
@@ -160,9 +160,9 @@ func (r *Remover) traced(ctx context.Context, record *workv1.AppliedManifestWork
 	ctx, span := tracing.Start(ctx, "Remove object",
 		tracing.Text("object.resource", schema.GroupResource{Group: entry.Group, Resource: entry.Resource}.String()), tracing.Text("object.version", entry.Version),
 		tracing.Text("object.namespace", entry.Namespace), tracing.Text("object.name", entry.Name))
-	came := r.remove(ctx, record, entry, options)
-	tracing.End(span, tracing.Reason(came.err))
-	return came
+	result := r.remove(ctx, record, entry, options)
+	tracing.End(span, tracing.Reason(result.err))
+	return result
 }
 
 // remove deletes an object. If the object stays, existed before, or has other owners, it removes

@@ -1,4 +1,4 @@
-package preflight_test
+package executor_test
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"log"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,13 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"open-cluster-management.io/hub-apiserver/pkg/agent/accessreview"
-	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
+	"open-cluster-management.io/hub-apiserver/pkg/agent/executor"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/test/await"
@@ -79,28 +78,6 @@ type fixture struct {
 	kube      kubernetes.Interface
 	admin     dynamic.Interface
 	grants    int
-	changed   changes
-}
-
-// changes counts the notifications of executors.
-type changes struct {
-	mu    sync.Mutex
-	times map[types.NamespacedName]int
-}
-
-func (c *changes) note(executor types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.times == nil {
-		c.times = map[types.NamespacedName]int{}
-	}
-	c.times[executor]++
-}
-
-func (c *changes) of(executor types.NamespacedName) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.times[executor]
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -126,6 +103,14 @@ type held struct {
 	rule      rbacv1.PolicyRule
 }
 
+func (f *fixture) userName() string {
+	return serviceaccount.MakeUsername(f.executor.Namespace, f.executor.Name)
+}
+
+func (f *fixture) groups() []string {
+	return append(serviceaccount.MakeGroupNames(f.executor.Namespace), "system:authenticated")
+}
+
 func (f *fixture) subject() rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: f.executor.Namespace, Name: f.executor.Name}
 }
@@ -134,7 +119,7 @@ func (f *fixture) subject() rbacv1.Subject {
 func (f *fixture) allow(namespace string, rules ...string) {
 	f.Helper()
 	for _, text := range rules {
-		f.grant(f.subject(), accessreview.UserName(f.executor), accessreview.Groups(f.executor), held{namespace, ruleOf(f, text)})
+		f.grant(f.subject(), f.userName(), f.groups(), held{namespace, ruleOf(f, text)})
 	}
 }
 
@@ -199,9 +184,6 @@ func (f *fixture) object(text string) *unstructured.Unstructured {
 var plurals = map[string]string{
 	"ConfigMap": "configmaps", "Secret": "secrets", "Namespace": "namespaces", "Role": "roles", "RoleBinding": "rolebindings",
 	"ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings",
-	"ValidatingAdmissionPolicy": "validatingadmissionpolicies", "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
-	"CertificateSigningRequest": "certificatesigningrequests", "SelfSubjectReview": "selfsubjectreviews",
-	"APIService": "apiservices", "Anything": "anythings",
 }
 
 func resourceOf(object *unstructured.Unstructured) schema.GroupVersionResource {
@@ -229,7 +211,7 @@ func (f *fixture) make(texts ...string) {
 // request returns the request of a ManifestWork with an executor and manifests.
 func (f *fixture) request(strategy workv1.UpdateStrategyType, texts ...string) work.AdmitRequest {
 	f.Helper()
-	request := work.AdmitRequest{Acting: true, Work: &workv1.ManifestWork{Spec: workv1.ManifestWorkSpec{Executor: &workv1.ManifestWorkExecutor{
+	request := work.AdmitRequest{Fresh: true, Work: &workv1.ManifestWork{Spec: workv1.ManifestWorkSpec{Executor: &workv1.ManifestWorkExecutor{
 		Subject: workv1.ManifestWorkExecutorSubject{
 			Type:           workv1.ExecutorSubjectTypeServiceAccount,
 			ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: f.executor.Namespace, Name: f.executor.Name},
@@ -248,12 +230,7 @@ func (f *fixture) request(strategy workv1.UpdateStrategyType, texts ...string) w
 
 // executors returns the Executors of an agent with a configuration. If config is nil, the agent is an
 // administrator.
-func (f *fixture) executors(mode preflight.Mode, config *rest.Config) *preflight.Executors {
-	f.Helper()
-	return f.reviewed(mode, config, nil)
-}
-
-func (f *fixture) reviewed(mode preflight.Mode, config *rest.Config, wrap func(preflight.Reviewer) preflight.Reviewer) *preflight.Executors {
+func (f *fixture) executors(config *rest.Config) *executor.Executors {
 	f.Helper()
 	if config == nil {
 		config = managed.AdminConfig()
@@ -266,29 +243,7 @@ func (f *fixture) reviewed(mode preflight.Mode, config *rest.Config, wrap func(p
 	if err != nil {
 		f.Fatal(err)
 	}
-	var reviewer preflight.Reviewer = accessreview.NewReviewer(accessreview.Config{Client: kube.AuthorizationV1(), RBAC: kube.RbacV1()})
-	if wrap != nil {
-		reviewer = wrap(reviewer)
-	}
-	executors, err := preflight.New(preflight.Config{Managed: config, Own: own, Reviewer: reviewer, Mode: mode})
-	if err != nil {
-		f.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		executors.Run(ctx, f.changed.note)
-	}()
-	f.Cleanup(func() {
-		cancel()
-		select {
-		case <-done:
-		case <-time.After(await.Patience):
-			f.Error("Run() of the Executors did not return after its context was canceled")
-		}
-	})
-	return executors
+	return executor.New(executor.Config{Managed: config, Own: own, Authorization: kube.AuthorizationV1()})
 }
 
 // apply applies an object with its update strategy, as the agent does.

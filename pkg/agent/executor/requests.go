@@ -1,33 +1,32 @@
-package preflight
+package executor
 
 import (
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"open-cluster-management.io/hub-apiserver/pkg/agent/accessreview"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
 
 // requestsOf returns the requests that the lifecycle of an object requires.
-func requestsOf(mode Mode, target work.Target) []accessreview.Request {
-	requests := []accessreview.Request{requestOf("get", target)}
+func requestsOf(target work.Target) []authorizationv1.ResourceAttributes {
+	requests := []authorizationv1.ResourceAttributes{requestOf("get", target)}
 	if target.Strategy == workv1.UpdateStrategyTypeReadOnly {
 		return requests
 	}
-	requests = append(requests, createOf(mode, target))
+	requests = append(requests, createOf(target))
 	if target.Strategy != workv1.UpdateStrategyTypeCreateOnly {
 		requests = append(requests, requestOf("update", target), requestOf("patch", target))
 	}
-	if target.Removed || mode == Impersonate && replaceable(target) {
+	if target.Removed || replaceable(target) {
 		requests = append(requests, requestOf("delete", target))
 	}
 	return requests
 }
 
 // replaceable reports whether the object is a binding that is deleted and created again when its
-// roleRef changes. In mode Review, the agent does that as itself, and checks the permission at that
-// time.
+// roleRef changes.
 func replaceable(target work.Target) bool {
 	if target.Strategy != workv1.UpdateStrategyTypeUpdate || target.Resource.Group != rbacv1.GroupName {
 		return false
@@ -36,8 +35,8 @@ func replaceable(target work.Target) bool {
 }
 
 // requestOf returns a request that names the object.
-func requestOf(verb string, target work.Target) accessreview.Request {
-	request := accessreview.Request{
+func requestOf(verb string, target work.Target) authorizationv1.ResourceAttributes {
+	request := authorizationv1.ResourceAttributes{
 		Verb: verb, Group: target.Resource.Group, Version: target.Resource.Version, Resource: target.Resource.Resource,
 		Namespace: target.Namespace, Name: target.Name,
 	}
@@ -50,14 +49,11 @@ func requestOf(verb string, target work.Target) accessreview.Request {
 
 // createOf returns the request that creates the object. In a POST, the name is in the body, which
 // authorizers do not read. So a rule with resourceNames does not allow it.
-func createOf(mode Mode, target work.Target) accessreview.Request {
+func createOf(target work.Target) authorizationv1.ResourceAttributes {
 	request := requestOf("create", target)
 	if posts(target) {
 		// A namespace that does not exist yet contains no roles.
-		request.Namespace = target.Namespace
-		if mode == Impersonate {
-			request.Name = ""
-		}
+		request.Namespace, request.Name = target.Namespace, ""
 	}
 	return request
 }
@@ -65,4 +61,15 @@ func createOf(mode Mode, target work.Target) accessreview.Request {
 // posts reports whether the object is created by POST. Server-side apply uses PATCH.
 func posts(target work.Target) bool {
 	return target.Strategy != workv1.UpdateStrategyTypeServerSideApply
+}
+
+// unnamed reports whether a request creates an object by POST.
+func unnamed(request authorizationv1.ResourceAttributes) bool {
+	return request.Verb == "create" && request.Name == ""
+}
+
+// withName returns an unnamed request with the name of the object.
+func withName(request authorizationv1.ResourceAttributes, target work.Target) authorizationv1.ResourceAttributes {
+	request.Name = target.Name
+	return request
 }

@@ -1,4 +1,4 @@
-package preflight_test
+package executor_test
 
 import (
 	"errors"
@@ -10,8 +10,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"open-cluster-management.io/hub-apiserver/pkg/agent/accessreview"
-	"open-cluster-management.io/hub-apiserver/pkg/agent/preflight"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 )
@@ -113,6 +111,9 @@ func TestGrantsAgainstAPIServer(t *testing.T) {
 		{"a role that is only created, and exists with more rules", rules{secretRole}, rules{getPods}, nil, createOnly, []string{podRole, bindRole}, []int{1}},
 		{"a role that is only created, and exists with fewer rules", rules{podRole}, rules{getPods, `{apiGroups: [rbac.authorization.k8s.io], resources: [roles], verbs: [escalate]}`}, nil,
 			createOnly, []string{secretRole, bindRole}, nil},
+		{"a role of the same ManifestWork that keeps held rules", rules{podRole}, rules{getPods}, nil, update, []string{bareRole, bindRole}, nil},
+		{"a role of the same ManifestWork that keeps rules that are not held", rules{secretRole}, rules{getPods}, nil, update, []string{bareRole, bindRole}, []int{0, 1}},
+		{"a role of the same ManifestWork that is only created", nil, rules{getPods}, nil, createOnly, []string{podRole, bindRole}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -122,7 +123,7 @@ func TestGrantsAgainstAPIServer(t *testing.T) {
 			f.allow(f.namespace, test.here...)
 			f.allow("", test.everywhere...)
 			request := f.request(test.strategy, test.manifests...)
-			client, err := f.executors(preflight.Impersonate, nil).Admit(t.Context(), request)
+			client, err := f.executors(nil).Admit(t.Context(), request)
 			if got := deniedOf(t, err); !slices.Equal(got, test.denied) {
 				t.Errorf("manifests denied by Admit() = %v, want %v: %v", got, test.denied, err)
 			}
@@ -154,7 +155,7 @@ func deniedOf(t *testing.T, err error) []int {
 func (f *fixture) deniedByServer(request work.AdmitRequest) []int {
 	f.Helper()
 	config := managed.AdminConfig()
-	config.Impersonate = rest.ImpersonationConfig{UserName: accessreview.UserName(f.executor)}
+	config.Impersonate = rest.ImpersonationConfig{UserName: f.userName()}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		f.Fatal(err)

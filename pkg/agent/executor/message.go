@@ -1,14 +1,14 @@
-package preflight
+package executor
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"open-cluster-management.io/hub-apiserver/pkg/agent/accessreview"
 	"open-cluster-management.io/hub-apiserver/pkg/agent/work"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
@@ -26,7 +26,7 @@ const (
 type shortfall struct {
 	target work.Target
 	// requests are the denied requests. reasons are the reasons that the cluster returned.
-	requests []accessreview.Request
+	requests []authorizationv1.ResourceAttributes
 	reasons  []string
 	// named is set if the executor has a rule that allows it to create the object only by name.
 	named bool
@@ -34,12 +34,6 @@ type shortfall struct {
 	grant *grantShortfall
 	// unreadable is the error of a role or binding that cannot be read, or nil.
 	unreadable error
-	// required are requests on other objects that the API server authorizes for the caller. In mode
-	// Review, the caller is the agent.
-	required []accessreview.Request
-	// caller is the reason why the result depends on the caller. It is empty if the result does
-	// not.
-	caller string
 }
 
 // grantShortfall contains the reason why an executor is not allowed to write a role or a binding.
@@ -56,7 +50,7 @@ type grantShortfall struct {
 }
 
 func (s *shortfall) empty() bool {
-	return len(s.requests) == 0 && s.grant == nil && s.unreadable == nil && len(s.required) == 0 && s.caller == ""
+	return len(s.requests) == 0 && s.grant == nil && s.unreadable == nil
 }
 
 // message describes the missing permissions and the rules that would grant them.
@@ -71,12 +65,6 @@ func (s *shortfall) message(executor types.NamespacedName) string {
 	if s.unreadable != nil {
 		parts = append(parts, s.unreadable.Error())
 	}
-	if len(s.required) > 0 {
-		parts = append(parts, requiredText(executor, s.required))
-	}
-	if s.caller != "" {
-		parts = append(parts, callerText(executor, s.caller))
-	}
 	// Tools match this prefix, which upstream OCM agents use.
 	return rbac.Clip(fmt.Sprintf("not allowed to apply the resource %s %s, %s %s: %s",
 		s.target.Resource.Group, s.target.Resource.Resource, s.target.Namespace, s.target.Name, strings.Join(parts, "; ")), maxMessageBytes)
@@ -87,7 +75,7 @@ func (s *shortfall) lacking(executor types.NamespacedName) string {
 	var rules []rbacv1.PolicyRule
 	for _, request := range s.requests {
 		verbs = append(verbs, request.Verb)
-		rule := rbac.RuleFor(request.Attributes())
+		rule := rbac.RuleFor(request)
 		same := func(other rbacv1.PolicyRule) bool { return len(other.ResourceNames) == len(rule.ResourceNames) }
 		if at := slices.IndexFunc(rules, same); at >= 0 {
 			rules[at].Verbs = append(rules[at].Verbs, request.Verb)
@@ -119,7 +107,7 @@ func (g *grantShortfall) message(executor types.NamespacedName) string {
 		object = g.key.String()
 	}
 	// The first request is the broadest.
-	role := rbac.RoleText(g.namespace, rbac.RuleFor(g.requests[0].Attributes()))
+	role := rbac.RoleText(g.namespace, rbac.RuleFor(g.requests[0]))
 	switch {
 	case g.undisclosed:
 		return fmt.Sprintf("the executor %s must also hold the permissions that %s grants, or %s", executor, object, role)
@@ -132,12 +120,4 @@ func (g *grantShortfall) message(executor types.NamespacedName) string {
 	}
 	return fmt.Sprintf("the executor %s does not hold the permissions that %s grants: %s; grant these, or %s",
 		executor, object, rbac.RulesText(g.rules, maxRules, maxRulesBytes), role)
-}
-
-// agentText is the message if the agent is not allowed to check the permissions of executors.
-func agentText(executor types.NamespacedName, err error) string {
-	return fmt.Sprintf("not applied: the agent cannot check the permissions of the executor %s; grant it to the agent with %s: %v", executor, rbac.RoleText("",
-		rbacv1.PolicyRule{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
-		rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{roles, "rolebindings", clusterRoles, "clusterrolebindings"}, Verbs: []string{"get", "list", "watch"}},
-	), err)
 }

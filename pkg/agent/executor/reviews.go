@@ -1,0 +1,179 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/singleflight"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apimachinery/pkg/util/sets"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+const (
+	// allowedAge and deniedAge are the times for which an answer is kept. A ManifestWork that was
+	// refused waits for a permission, so it asks again soon.
+	allowedAge = 10 * time.Second
+	deniedAge  = time.Second
+	// maxAnswers bounds the answers that are kept.
+	maxAnswers = 100_000
+	// parallelism limits the reviews in flight of one executor, and maxParallelism those of all
+	// executors, so that one executor does not delay the others.
+	parallelism    = 16
+	maxParallelism = 4 * parallelism
+	// reviewTimeout bounds one review. Authorizers may send requests over the network.
+	reviewTimeout = 10 * time.Second
+)
+
+var (
+	sent = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem:      "work_agent",
+		Name:           "access_reviews_total",
+		Help:           "Number of SubjectAccessReviews sent to the managed cluster for executors, by result: allowed, denied or error.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"result"})
+	lookups = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem:      "work_agent",
+		Name:           "access_review_cache_total",
+		Help:           "Number of lookups of an executor's access in the cache, by result: hit or miss.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"result"})
+)
+
+func init() {
+	legacyregistry.MustRegister(sent, lookups)
+}
+
+// decision is the decision of the managed cluster on a request.
+type decision struct {
+	allowed bool
+	// reason is given by the cluster and may be empty.
+	reason string
+}
+
+// reviews asks the managed cluster for decisions.
+type reviews struct {
+	client  authorizationv1client.AuthorizationV1Interface
+	answers *cache.LRUExpireCache
+	// flights shares the answer of a review in flight among all that ask the same.
+	flights singleflight.Group
+	// slots limits the reviews in flight.
+	slots chan struct{}
+}
+
+func newReviews(client authorizationv1client.AuthorizationV1Interface) *reviews {
+	return &reviews{client: client, answers: cache.NewLRUExpireCache(maxAnswers), slots: make(chan struct{}, maxParallelism)}
+}
+
+// question is a question about a user. The user is agentItself if the agent asks about itself.
+type question struct {
+	user    string
+	request authorizationv1.ResourceAttributes
+}
+
+const agentItself = ""
+
+// decide returns the decisions on requests of a user. Equal requests are asked once. It uses no
+// answer from before the call if fresh is true. If any request cannot be decided, it returns an error.
+func (r *reviews) decide(ctx context.Context, a *account, user string, requests []authorizationv1.ResourceAttributes, fresh bool) (map[authorizationv1.ResourceAttributes]decision, error) {
+	distinct := sets.New(requests...).UnsortedList()
+	answers := make([]decision, len(distinct))
+	// The first failure ends the others, because each may take as long.
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelism)
+	for i, request := range distinct {
+		group.Go(func() (err error) {
+			answers[i], err = r.answer(ctx, a, question{user: user, request: request}, fresh)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	decisions := make(map[authorizationv1.ResourceAttributes]decision, len(distinct))
+	for i, request := range distinct {
+		decisions[request] = answers[i]
+	}
+	return decisions, nil
+}
+
+// answer returns the answer to a question that is kept, or asks the cluster.
+func (r *reviews) answer(ctx context.Context, a *account, q question, fresh bool) (decision, error) {
+	if known, ok := r.answers.Get(q); ok && !fresh {
+		lookups.WithLabelValues("hit").Inc()
+		return known.(decision), nil
+	}
+	lookups.WithLabelValues("miss").Inc()
+	result := r.flights.DoChan(fmt.Sprintf("%#v", q), func() (any, error) {
+		for _, slots := range []chan struct{}{a.slots, r.slots} {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+		}
+		// Others may wait for the answer when the context of the first one ends.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
+		defer cancel()
+		return r.ask(ctx, a, q)
+	})
+	select {
+	case <-ctx.Done():
+		return decision{}, ctx.Err()
+	case answered := <-result:
+		if answered.Err != nil {
+			return decision{}, answered.Err
+		}
+		return answered.Val.(decision), nil
+	}
+}
+
+// ask sends a review, and keeps its answer.
+func (r *reviews) ask(ctx context.Context, a *account, q question) (decision, error) {
+	d, err := r.send(ctx, a, q)
+	switch {
+	case err != nil:
+		sent.WithLabelValues("error").Inc()
+		return decision{}, fmt.Errorf("access review: %w", err)
+	case d.allowed:
+		sent.WithLabelValues("allowed").Inc()
+		r.answers.Add(q, d, allowedAge)
+	default:
+		sent.WithLabelValues("denied").Inc()
+		r.answers.Add(q, d, deniedAge)
+	}
+	return d, nil
+}
+
+func (r *reviews) send(ctx context.Context, a *account, q question) (decision, error) {
+	if q.user == agentItself {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &q.request}}
+		review, err := r.client.SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		if err != nil {
+			return decision{}, err
+		}
+		return decisionOf(review.Status)
+	}
+	review, err := r.client.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{User: q.user, Groups: groups(a.name), ResourceAttributes: &q.request},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return decision{}, err
+	}
+	return decisionOf(review.Status)
+}
+
+// decisionOf returns the decision of a review. If an authorizer failed, and no other authorizer
+// allowed or denied the request, it returns an error instead of a denial. The RBAC authorizer does
+// not fail, so another authorizer did.
+func decisionOf(status authorizationv1.SubjectAccessReviewStatus) (decision, error) {
+	if !status.Allowed && !status.Denied && status.EvaluationError != "" {
+		return decision{}, errors.New(status.EvaluationError)
+	}
+	return decision{allowed: status.Allowed && !status.Denied, reason: status.Reason}, nil
+}

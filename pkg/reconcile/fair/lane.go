@@ -1,0 +1,55 @@
+package fair
+
+import "slices"
+
+const (
+	ordinaryLane = iota
+	priorityLane
+	lanes
+)
+
+// laneNames are the values of the label of the metrics.
+var laneNames = [lanes]string{"ordinary", "priority"}
+
+// lane contains the waiting items of one lane, first in, first out for each tenant. Tenants take
+// turns, so the wait of an item depends on the number of tenants with items, and not on the number
+// of items of other tenants.
+type lane[T comparable] struct {
+	// turns are the tenants that have items. The first is next.
+	turns []string
+	items map[string][]T
+}
+
+// add adds an item behind the other items of its tenant.
+func (l *lane[T]) add(tenant string, item T) {
+	if len(l.items[tenant]) == 0 {
+		l.turns = append(l.turns, tenant)
+	}
+	l.items[tenant] = append(l.items[tenant], item)
+}
+
+// remove removes an item of a tenant.
+func (l *lane[T]) remove(tenant string, item T) {
+	items := l.items[tenant]
+	switch at := slices.Index(items, item); {
+	case len(items) == 1:
+		delete(l.items, tenant)
+		l.turns = slices.DeleteFunc(l.turns, func(other string) bool { return other == tenant })
+	case at == 0:
+		l.items[tenant] = items[1:]
+	default:
+		l.items[tenant] = slices.Delete(items, at, at+1)
+	}
+}
+
+// next returns the oldest item of the first eligible tenant, and moves the tenant behind all
+// others.
+func (l *lane[T]) next(eligible func(tenant string) bool) (item T, ok bool) {
+	at := slices.IndexFunc(l.turns, eligible)
+	if at < 0 {
+		return item, false
+	}
+	tenant := l.turns[at]
+	l.turns = append(slices.Delete(l.turns, at, at+1), tenant)
+	return l.items[tenant][0], true
+}
