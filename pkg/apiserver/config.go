@@ -274,13 +274,13 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 		return nil, fmt.Errorf("installing the API groups: %w", err)
 	}
 
-	migrator, err := c.migrator(table)
+	etcdClusters, err := connectEtcd(table, c.generic.RESTOptionsGetter, c.extra.EtcdFailover != nil)
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
-		migrator: migrator,
-		generic:  generic, hub: hub, extra: c.extra, clients: clients, informers: informers, hubRoles: hubRoles, addons: addons, search: fleet,
+		etcd: etcdClusters, stored: storedVersions(table), clusterStore: clusterStore(table, c.generic.RESTOptionsGetter),
+		generic: generic, hub: hub, extra: c.extra, clients: clients, informers: informers, hubRoles: hubRoles, addons: addons, search: fleet,
 		hubInformers: labelled, counters: countersOf(table), hubCheck: registering.check, events: broadcaster, certificate: certificate,
 		watches: watches, restored: restored,
 	}
@@ -297,7 +297,7 @@ func (c CompletedConfig) New() (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.controllers = append(s.controllers, migrator.Run, repair.Run, transition.NewRecorder(recorder, transitions(clients, informers, assignments)...).Run)
+	s.controllers = append(s.controllers, repair.Run, transition.NewRecorder(recorder, transitions(clients, informers, assignments)...).Run)
 	if s.assignments = assignments; assignments != nil {
 		s.controllers = append(s.controllers, assignments.controller.Run)
 	}
