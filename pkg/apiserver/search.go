@@ -32,8 +32,8 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
-	"open-cluster-management.io/hub-apiserver/pkg/controllers/clusterpermission"
 	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/permissions"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/access/fleetreview"
@@ -163,7 +163,7 @@ func spareMemory() {
 }
 
 // newSearch opens the engine and builds the other parts of search.
-func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinformers.ManagedClusterInformer, roles kubeinformers.SharedInformerFactory, works cache.SharedIndexInformer, deliverer *clusterpermission.Deliverer, limits *callerLimits, limited *callers.Reviews) (_ *fleetSearch, err error) {
+func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinformers.ManagedClusterInformer, roles kubeinformers.SharedInformerFactory, works cache.SharedIndexInformer, deliverer *permissions.Deliverer, limits *callerLimits, limited *callers.Reviews) (_ *fleetSearch, err error) {
 	config := c.extra.Search
 	out := &fleetSearch{
 		bindings: kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTransform(onlySubjects)),

@@ -1,3 +1,5 @@
+// Package clusterpermission contains the controller of ClusterPermissions: it repairs their ManifestWorks, which the request
+// has written with package permissions, and reports their status.
 package clusterpermission
 
 import (
@@ -21,6 +23,7 @@ import (
 	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
 	rbaclisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/rbac/v1alpha1"
 	worklisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/permissions"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
@@ -29,7 +32,7 @@ import (
 // another client changed or deleted, and is the only writer of the status of ClusterPermissions. It
 // runs on one replica at a time.
 type Controller struct {
-	deliverer       *Deliverer
+	deliverer       *permissions.Deliverer
 	permissions     rbaclisters.ClusterPermissionLister
 	permissionIndex cache.Indexer
 	works           worklisters.ManifestWorkLister
@@ -59,7 +62,7 @@ type Informers struct {
 }
 
 // NewController returns a Controller.
-func NewController(deliverer *Deliverer, from Informers) (*Controller, error) {
+func NewController(deliverer *permissions.Deliverer, from Informers) (*Controller, error) {
 	c := &Controller{
 		deliverer:       deliverer,
 		permissions:     from.Permissions.Lister(),
@@ -83,7 +86,7 @@ func NewController(deliverer *Deliverer, from Informers) (*Controller, error) {
 			{Informer: from.Addons, Keys: c.addonKeys, MaybeAbsent: true, OnceKnown: c.withAccounts},
 			{Informer: from.Roles.Informer(), Keys: c.roleKeys, Ignore: sameRules, MaybeAbsent: true},
 			{Informer: from.ClusterRoles.Informer(), Keys: c.roleKeys, Ignore: sameRules, MaybeAbsent: true},
-			{Informer: deliverer.Sources.Namespaces.informer, Keys: c.namespaceKeys, Ignore: sameNamespace, Delay: namespaceDelay, MaybeAbsent: true},
+			{Informer: deliverer.Sources.Namespaces.Informer, Keys: c.namespaceKeys, Ignore: sameNamespace, Delay: namespaceDelay, MaybeAbsent: true},
 		},
 	}
 	if err := from.Permissions.Informer().AddIndexers(permissionIndexers); err != nil {
@@ -138,24 +141,15 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time
 		known = nil
 	}
 
-	if seen.clusterExists {
-		started := time.Now()
-		seen.result, seen.work, seen.err = c.deliverer.sync(ctx, permission, known)
-		if seen.work != known || seen.err != nil {
-			observeDelivery(sourceRepair, started, seen.err)
-		}
-	} else {
-		// The cluster may be deleted. Its ManifestWorks stay until the ClusterPermission is deleted.
-		seen.result, seen.err = c.deliverer.render(ctx, permission)
-		seen.work = known
-	}
-	if errors.Is(seen.err, errNamespacesUnknown) {
+	// Without a cluster, its ManifestWorks stay until the ClusterPermission is deleted.
+	seen.result, seen.work, seen.err = c.deliverer.Sync(ctx, permission, known, seen.clusterExists)
+	if errors.Is(seen.err, permissions.ErrNamespacesUnknown) {
 		return 0, seen.err // the ClusterPermission is not the cause
 	}
 	if err := c.updateStatus(ctx, permission, seen); err != nil {
 		return 0, err
 	}
-	var unrenderable *unrenderableError
+	var unrenderable *permissions.UnrenderableError
 	if errors.As(seen.err, &unrenderable) {
 		return 0, nil // every change that can resolve the error triggers an event
 	}
@@ -189,7 +183,7 @@ func (c *Controller) removeOrphans(ctx context.Context, name cache.ObjectName, p
 		if err == nil && current.UID == owner.UID {
 			continue
 		}
-		if err := c.deliverer.delete(ctx, work); err != nil {
+		if err := c.deliverer.Delete(ctx, work); err != nil {
 			return fmt.Errorf("deleting ManifestWork %s/%s, whose ClusterPermission no longer exists: %w", work.Namespace, work.Name, err)
 		}
 	}

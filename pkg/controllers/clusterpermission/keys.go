@@ -212,7 +212,7 @@ func (c *Controller) namespaceKeys(obj any) []cache.ObjectName {
 	}
 	set := labels.Set(namespace.GetLabels())
 	var out []cache.ObjectName
-	for _, permission := range c.indexed(bySelector, c.deliverer.Sources.Namespaces.cluster(namespace)) {
+	for _, permission := range c.indexed(bySelector, c.deliverer.Sources.Namespaces.Cluster(namespace)) {
 		selected := meta.FindStatusCondition(permission.Status.Conditions, rbacv1alpha1.ConditionNamespacesSelected)
 		waiting := selected == nil || selected.Status == metav1.ConditionUnknown
 		if waiting || slices.ContainsFunc(render.Selectors(permission), func(s labels.Selector) bool { return s.Matches(set) }) {

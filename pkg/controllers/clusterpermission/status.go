@@ -1,17 +1,16 @@
 package clusterpermission
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/permissions"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
 
@@ -163,7 +162,7 @@ func newStatus(permission *rbacv1alpha1.ClusterPermission, seen observation) rba
 	} else {
 		setApplied(set, seen.work)
 	}
-	if reported(seen.work) {
+	if permissions.Reported(seen.work) {
 		status.ResourceStatus = resourceStatus(permission.Status.ResourceStatus, generation, seen)
 		setRolesExist(set, &status, spec, seen.work)
 	} else if seen.work == nil {
@@ -261,22 +260,13 @@ func hasBindings(spec *rbacv1alpha1.ClusterPermissionSpec) bool {
 		spec.RoleBindings != nil && len(*spec.RoleBindings) > 0
 }
 
-// reported reports whether the agent has reported on the current generation of a ManifestWork.
-func reported(work *workv1.ManifestWork) bool {
-	if work == nil {
-		return false
-	}
-	applied := meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
-	return applied != nil && (applied.ObservedGeneration == 0 || applied.ObservedGeneration >= work.Generation)
-}
-
 func setApplied(set func(string, metav1.ConditionStatus, string, string), work *workv1.ManifestWork) {
 	if work != nil && work.DeletionTimestamp != nil {
 		set(rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, reasonManifestWorkBeingRemoved,
 			"The agent is removing the applied objects.\n"+hint(work))
 		return
 	}
-	if !reported(work) {
+	if !permissions.Reported(work) {
 		message := "There is no ManifestWork."
 		if work != nil {
 			message = "The agent of the managed cluster has not reported on the ManifestWork yet.\n" + hint(work)
@@ -285,90 +275,38 @@ func setApplied(set func(string, metav1.ConditionStatus, string, string), work *
 		return
 	}
 	applied := *meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
-	if applied.Status != metav1.ConditionTrue && isApplied(work) {
+	if applied.Status != metav1.ConditionTrue && permissions.IsApplied(work) {
 		applied.Status, applied.Reason = metav1.ConditionTrue, workv1.ReasonAppliedManifestWorkComplete
 		applied.Message = "All objects are applied. Some read-only objects do not exist."
 	}
 	set(rbacv1alpha1.ConditionAppliedRBACManifestWork, applied.Status, applied.Reason, applied.Message+"\n"+hint(work))
 }
 
-// isApplied reports whether the agent has applied the current generation of a ManifestWork.
-func isApplied(work *workv1.ManifestWork) bool {
-	return reported(work) && work.DeletionTimestamp == nil && (meta.IsStatusConditionTrue(work.Status.Conditions, workv1.WorkApplied) || everythingWritten(work))
-}
-
-// everythingWritten reports whether a ManifestWork contains read-only roles, which validate: true
-// requests, and all other objects are applied. Other conditions report whether the roles exist.
-func everythingWritten(work *workv1.ManifestWork) bool {
-	hasReadOnly := false
-	for _, d := range deliveredObjects(work) {
-		if d.readOnly {
-			hasReadOnly = true
-		} else if !meta.IsStatusConditionTrue(d.conditions, workv1.WorkApplied) {
-			return false
-		}
-	}
-	return hasReadOnly
-}
-
 func hint(work *workv1.ManifestWork) string {
 	return fmt.Sprintf("Run the following command to check the ManifestWork status:\nkubectl -n %s get manifestwork %s -o yaml", work.Namespace, work.Name)
-}
-
-// delivered is an object of a ManifestWork with the conditions that the agent reports.
-type delivered struct {
-	kind, namespace, name string
-	conditions            []metav1.Condition
-	readOnly              bool
-}
-
-// deliveredObjects returns the objects of a ManifestWork in order.
-func deliveredObjects(work *workv1.ManifestWork) []delivered {
-	conditions := map[objectKey][]metav1.Condition{}
-	for _, manifest := range work.Status.ResourceStatus.Manifests {
-		m := manifest.ResourceMeta
-		conditions[objectKey{m.Kind, m.Namespace, m.Name}] = manifest.Conditions
-	}
-	var out []delivered
-	for _, manifest := range work.Spec.Workload.Manifests {
-		var object metav1.PartialObjectMetadata
-		if err := json.Unmarshal(manifest.Raw, &object); err != nil {
-			continue
-		}
-		d := delivered{kind: object.Kind, namespace: object.Namespace, name: object.Name}
-		d.conditions = conditions[objectKey{d.kind, d.namespace, d.name}]
-		d.readOnly = slices.ContainsFunc(work.Spec.ManifestConfigs, func(config workv1.ManifestConfigOption) bool {
-			id := config.ResourceIdentifier
-			return config.UpdateStrategy != nil && config.UpdateStrategy.Type == workv1.UpdateStrategyTypeReadOnly &&
-				id.Name == d.name && ptr.Deref(id.Namespace, "") == d.namespace && id.Resource == strings.ToLower(d.kind)+"s"
-		})
-		out = append(out, d)
-	}
-	return out
 }
 
 // resourceStatus returns the state of the delivered objects. Another writer may have added objects to the ManifestWork, so
 // it lists only those that are rendered, or were before.
 func resourceStatus(old *rbacv1alpha1.ResourceStatus, generation int64, seen observation) *rbacv1alpha1.ResourceStatus {
 	before := conditionsBefore(old)
-	rendered := map[objectKey]bool{}
+	rendered := map[permissions.ObjectKey]bool{}
 	if seen.result.Work != nil {
-		for _, d := range deliveredObjects(seen.result.Work) {
-			rendered[objectKey{d.kind, d.namespace, d.name}] = true
+		for _, d := range permissions.Objects(seen.result.Work) {
+			rendered[d.ObjectKey] = true
 		}
 	}
 	out := &rbacv1alpha1.ResourceStatus{}
-	for _, d := range deliveredObjects(seen.work) {
-		key := objectKey{d.kind, d.namespace, d.name}
-		conditions, listed := before[key]
-		if d.readOnly || !listed && !rendered[key] {
+	for _, d := range permissions.Objects(seen.work) {
+		conditions, listed := before[d.ObjectKey]
+		if d.ReadOnly || !listed && !rendered[d.ObjectKey] {
 			continue
 		}
 		conditions = slices.Clone(conditions)
 		meta.SetStatusCondition(&conditions, appliedCondition(d, generation))
-		clusterScoped := rbacv1alpha1.ClusterScopedResourceStatus{Name: d.name, Conditions: conditions}
-		namespaced := rbacv1alpha1.NamespacedResourceStatus{Name: d.name, Namespace: d.namespace, Conditions: conditions}
-		switch d.kind {
+		clusterScoped := rbacv1alpha1.ClusterScopedResourceStatus{Name: d.Name, Conditions: conditions}
+		namespaced := rbacv1alpha1.NamespacedResourceStatus{Name: d.Name, Namespace: d.Namespace, Conditions: conditions}
+		switch d.Kind {
 		case kindClusterRole:
 			out.ClusterRoles = append(out.ClusterRoles, clusterScoped)
 		case kindClusterRoleBinding:
@@ -389,12 +327,9 @@ const (
 	kindRoleBinding        = "RoleBinding"
 )
 
-// objectKey identifies an object on the managed cluster.
-type objectKey struct{ kind, namespace, name string }
-
 // conditionsBefore returns the conditions of each object in a status.
-func conditionsBefore(old *rbacv1alpha1.ResourceStatus) map[objectKey][]metav1.Condition {
-	before := map[objectKey][]metav1.Condition{}
+func conditionsBefore(old *rbacv1alpha1.ResourceStatus) map[permissions.ObjectKey][]metav1.Condition {
+	before := map[permissions.ObjectKey][]metav1.Condition{}
 	if old == nil {
 		return before
 	}
@@ -402,20 +337,20 @@ func conditionsBefore(old *rbacv1alpha1.ResourceStatus) map[objectKey][]metav1.C
 		kindClusterRole: old.ClusterRoles, kindClusterRoleBinding: old.ClusterRoleBindings,
 	} {
 		for _, o := range objects {
-			before[objectKey{kind, "", o.Name}] = o.Conditions
+			before[permissions.ObjectKey{kind, "", o.Name}] = o.Conditions
 		}
 	}
 	for kind, objects := range map[string][]rbacv1alpha1.NamespacedResourceStatus{kindRole: old.Roles, kindRoleBinding: old.RoleBindings} {
 		for _, o := range objects {
-			before[objectKey{kind, o.Namespace, o.Name}] = o.Conditions
+			before[permissions.ObjectKey{kind, o.Namespace, o.Name}] = o.Conditions
 		}
 	}
 	return before
 }
 
-func appliedCondition(d delivered, generation int64) metav1.Condition {
+func appliedCondition(d permissions.Object, generation int64) metav1.Condition {
 	out := metav1.Condition{Type: rbacv1alpha1.ConditionResourceApplied, ObservedGeneration: generation}
-	applied := meta.FindStatusCondition(d.conditions, workv1.WorkApplied)
+	applied := meta.FindStatusCondition(d.Conditions, workv1.WorkApplied)
 	switch {
 	case applied == nil:
 		out.Status, out.Reason = metav1.ConditionUnknown, reasonFailedGetManifestApplied
@@ -441,15 +376,15 @@ func setRolesExist(set func(string, metav1.ConditionStatus, string, string), sta
 		return
 	}
 	missing := map[string][]string{}
-	for _, d := range deliveredObjects(work) {
-		if d.kind != kindRole && d.kind != kindClusterRole || meta.IsStatusConditionTrue(d.conditions, workv1.WorkAvailable) {
+	for _, d := range permissions.Objects(work) {
+		if d.Kind != kindRole && d.Kind != kindClusterRole || meta.IsStatusConditionTrue(d.Conditions, workv1.WorkAvailable) {
 			continue
 		}
-		name := d.name
-		if d.namespace != "" {
-			name = d.namespace + "/" + d.name
+		name := d.Name
+		if d.Namespace != "" {
+			name = d.Namespace + "/" + d.Name
 		}
-		missing[d.kind] = append(missing[d.kind], name)
+		missing[d.Kind] = append(missing[d.Kind], name)
 	}
 	for _, check := range []struct{ kind, condition, found, notFound, what string }{
 		{kindRole, conditionValidateRolesExist, reasonAllRolesFound, reasonRolesNotFound, "roles"},
