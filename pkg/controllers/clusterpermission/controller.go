@@ -80,13 +80,13 @@ func NewController(deliverer *permissions.Deliverer, from Informers) (*Controlle
 		Urgent:    c.removed,
 		Feeds: []reconcile.Feed{
 			{Informer: from.Permissions.Informer(), Keys: reconcile.Own},
-			{Informer: from.Works.Informer(), Keys: ownerKeys},
-			{Informer: from.Clusters.Informer(), Keys: c.clusterKeys, Ignore: sameCluster},
-			{Informer: from.Accounts.Informer(), Keys: c.accountKeys, Ignore: sameServiceAccount, MaybeAbsent: from.NoAccounts},
-			{Informer: from.Addons, Keys: c.addonKeys, MaybeAbsent: true, OnceKnown: c.withAccounts},
+			{Informer: from.Works.Informer(), Keys: reconcile.Keys(ownerKeys)},
+			{Informer: from.Clusters.Informer(), Keys: reconcile.Keys(c.clusterKeys), Ignore: reconcile.Always},
+			{Informer: from.Accounts.Informer(), Keys: reconcile.Keys(c.accountKeys), Ignore: reconcile.Same(sameServiceAccount), MaybeAbsent: from.NoAccounts},
+			{Informer: from.Addons, Keys: reconcile.Keys(c.addonKeys), MaybeAbsent: true, OnceKnown: c.withAccounts},
 			{Informer: from.Roles.Informer(), Keys: c.roleKeys, Ignore: sameRules, MaybeAbsent: true},
 			{Informer: from.ClusterRoles.Informer(), Keys: c.roleKeys, Ignore: sameRules, MaybeAbsent: true},
-			{Informer: deliverer.Sources.Namespaces.Informer, Keys: c.namespaceKeys, Ignore: sameNamespace, Delay: namespaceDelay, MaybeAbsent: true},
+			{Informer: deliverer.Sources.Namespaces.Informer, Keys: reconcile.Keys(c.namespaceKeys), Ignore: reconcile.Same(sameNamespace), Delay: namespaceDelay, MaybeAbsent: true},
 		},
 	}
 	if err := from.Permissions.Informer().AddIndexers(permissionIndexers); err != nil {
@@ -112,10 +112,8 @@ func controllingPermission(work *workv1.ManifestWork) *metav1.OwnerReference {
 }
 
 func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
-	permission, err := c.permissions.ClusterPermissions(name.Namespace).Get(name.Name)
-	if apierrors.IsNotFound(err) {
-		permission = nil
-	} else if err != nil {
+	permission, err := reconcile.OrNil(c.permissions.ClusterPermissions(name.Namespace).Get(name.Name))
+	if err != nil {
 		return 0, err
 	}
 	if err := c.removeOrphans(ctx, name, permission); err != nil {
@@ -125,22 +123,16 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time
 		return 0, nil
 	}
 
-	seen := observation{}
-	switch cluster, err := c.clusters.Get(permission.Namespace); {
-	case err == nil:
-		// The registration deletes the ManifestWorks of a deleted cluster.
-		seen.clusterExists = cluster.DeletionTimestamp == nil
-	case !apierrors.IsNotFound(err):
+	cluster, err := reconcile.OrNil(c.clusters.Get(permission.Namespace))
+	if err != nil {
 		return 0, err
 	}
-	known, err := c.works.ManifestWorks(permission.Namespace).Get(render.WorkName(permission))
-	if err != nil && !apierrors.IsNotFound(err) {
+	known, err := reconcile.OrNil(c.works.ManifestWorks(permission.Namespace).Get(render.WorkName(permission)))
+	if err != nil {
 		return 0, err
 	}
-	if apierrors.IsNotFound(err) {
-		known = nil
-	}
-
+	// The registration deletes the ManifestWorks of a deleted cluster.
+	seen := observation{clusterExists: cluster != nil && cluster.DeletionTimestamp == nil}
 	// Without a cluster, its ManifestWorks stay until the ClusterPermission is deleted.
 	seen.result, seen.work, seen.err = c.deliverer.Sync(ctx, permission, known, seen.clusterExists)
 	if errors.Is(seen.err, permissions.ErrNamespacesUnknown) {
@@ -199,8 +191,8 @@ func (c *Controller) updateStatus(ctx context.Context, permission *rbacv1alpha1.
 	update := permission.DeepCopy()
 	update.Status = status
 	_, err := c.deliverer.Permissions.ClusterPermissions(permission.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // the event of the change triggers the next attempt
+	if reconcile.Outdated(err) {
+		return nil
 	}
 	return err
 }

@@ -117,19 +117,7 @@ func newStatus(permission *rbacv1alpha1.ClusterPermission, seen observation) rba
 		return status
 	}
 
-	waiting := !seen.clusterExists && seen.work == nil
-	waitingMessage := fmt.Sprintf("The ClusterPermission is delivered when cluster %q joins.", permission.Namespace)
-	if undelivered := seen.result.Undelivered; waiting {
-		set(rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionFalse, reasonWaitingForCluster, waitingMessage)
-	} else if len(undelivered) > 0 {
-		parts := make([]string, 0, len(undelivered))
-		for _, part := range undelivered {
-			parts = append(parts, part.Path+": "+part.Reason)
-		}
-		set(rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionFalse, reasonPartlyDelivered, "Not delivered: "+strings.Join(parts, "; "))
-	} else {
-		set(rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionTrue, reasonDelivered, "The ManifestWork contains every part of the spec.")
-	}
+	setDelivered(set, permission, seen)
 	if delivered != nil {
 		setInputConditions(set, &status, spec, seen.result)
 	} else {
@@ -137,29 +125,14 @@ func newStatus(permission *rbacv1alpha1.ClusterPermission, seen observation) rba
 			meta.RemoveStatusCondition(&status.Conditions, conditionType)
 		}
 	}
-
+	setCreated(set, permission, seen)
 	switch {
-	case seen.err != nil:
-		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonManifestWorkNotCreated, seen.err.Error())
-	case seen.work != nil && seen.work.DeletionTimestamp != nil:
-		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonManifestWorkBeingRemoved,
-			fmt.Sprintf("ManifestWork %s/%s is being deleted. The agent of the managed cluster removes the applied objects.", seen.work.Namespace, seen.work.Name))
-	case seen.work == nil && isPending(permission):
-		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonApprovalPending, "The ClusterPermission is not delivered until it is approved.")
-	case waiting:
-		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonWaitingForCluster, waitingMessage)
-	case seen.work == nil:
-		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonNothingToDeliver, "No part of the spec can be delivered.")
-	default:
-		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionTrue, reasonManifestWorkCreated,
-			fmt.Sprintf("ManifestWork %s/%s is stored on the hub.", seen.work.Namespace, seen.work.Name))
-	}
-	if seen.err != nil && seen.work != nil {
+	case seen.err != nil && seen.work != nil:
 		set(rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, reasonApplyNotComplete,
 			"The ManifestWork is not up to date.\n"+hint(seen.work))
-	} else if waiting {
-		set(rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, reasonApplyNotComplete, waitingMessage)
-	} else {
+	case seen.waits():
+		set(rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, reasonApplyNotComplete, waitingMessage(permission))
+	default:
 		setApplied(set, seen.work)
 	}
 	if permissions.Reported(seen.work) {
@@ -170,6 +143,55 @@ func newStatus(permission *rbacv1alpha1.ClusterPermission, seen observation) rba
 		removeRolesExist(&status)
 	}
 	return status
+}
+
+// waits reports whether the ClusterPermission waits for its cluster to join.
+func (o observation) waits() bool { return !o.clusterExists && o.work == nil }
+
+func waitingMessage(permission *rbacv1alpha1.ClusterPermission) string {
+	return fmt.Sprintf("The ClusterPermission is delivered when cluster %q joins.", permission.Namespace)
+}
+
+// setter sets a condition of the delivered generation.
+type setter func(conditionType string, ok metav1.ConditionStatus, reason, message string)
+
+// setDelivered sets the condition FullyDelivered.
+func setDelivered(set setter, permission *rbacv1alpha1.ClusterPermission, seen observation) {
+	undelivered := seen.result.Undelivered
+	switch {
+	case seen.waits():
+		set(rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionFalse, reasonWaitingForCluster, waitingMessage(permission))
+	case len(undelivered) > 0:
+		parts := make([]string, 0, len(undelivered))
+		for _, part := range undelivered {
+			parts = append(parts, part.Path+": "+part.Reason)
+		}
+		set(rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionFalse, reasonPartlyDelivered, "Not delivered: "+strings.Join(parts, "; "))
+	default:
+		set(rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionTrue, reasonDelivered, "The ManifestWork contains every part of the spec.")
+	}
+}
+
+// setCreated sets the condition RBACManifestWorkCreated.
+func setCreated(set setter, permission *rbacv1alpha1.ClusterPermission, seen observation) {
+	ok, reason, message := metav1.ConditionFalse, "", ""
+	switch {
+	case seen.err != nil:
+		reason, message = reasonManifestWorkNotCreated, seen.err.Error()
+	case seen.work != nil && seen.work.DeletionTimestamp != nil:
+		reason = reasonManifestWorkBeingRemoved
+		message = fmt.Sprintf("ManifestWork %s/%s is being deleted. The agent of the managed cluster removes the applied objects.", seen.work.Namespace, seen.work.Name)
+	case seen.work == nil && isPending(permission):
+		reason, message = reasonApprovalPending, "The ClusterPermission is not delivered until it is approved."
+	case seen.waits():
+		reason, message = reasonWaitingForCluster, waitingMessage(permission)
+	case seen.work == nil:
+		reason, message = reasonNothingToDeliver, "No part of the spec can be delivered."
+	default:
+		ok, reason = metav1.ConditionTrue, reasonManifestWorkCreated
+		message = fmt.Sprintf("ManifestWork %s/%s is stored on the hub.", seen.work.Namespace, seen.work.Name)
+	}
+	set(rbacv1alpha1.ConditionRBACManifestWorkCreated, ok, reason, message)
 }
 
 // setApproved sets the condition Approved if the current spec requires or required approval.
@@ -205,7 +227,7 @@ var inputConditions = []string{
 }
 
 // setInputConditions sets the conditions of the objects on which a ClusterPermission depends.
-func setInputConditions(set func(string, metav1.ConditionStatus, string, string), status *rbacv1alpha1.ClusterPermissionStatus, spec *rbacv1alpha1.ClusterPermissionSpec, result *render.Result) {
+func setInputConditions(set setter, status *rbacv1alpha1.ClusterPermissionStatus, spec *rbacv1alpha1.ClusterPermissionSpec, result *render.Result) {
 	if len(result.AbsentSubjects) > 0 {
 		set(rbacv1alpha1.ConditionSubjectPresent, metav1.ConditionFalse, reasonSubjectsAbsent,
 			"The bindings omit subjects: "+strings.Join(result.AbsentSubjects, "; "))
@@ -260,7 +282,7 @@ func hasBindings(spec *rbacv1alpha1.ClusterPermissionSpec) bool {
 		spec.RoleBindings != nil && len(*spec.RoleBindings) > 0
 }
 
-func setApplied(set func(string, metav1.ConditionStatus, string, string), work *workv1.ManifestWork) {
+func setApplied(set setter, work *workv1.ManifestWork) {
 	if work != nil && work.DeletionTimestamp != nil {
 		set(rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, reasonManifestWorkBeingRemoved,
 			"The agent is removing the applied objects.\n"+hint(work))
@@ -370,7 +392,7 @@ func removeRolesExist(status *rbacv1alpha1.ClusterPermissionStatus) {
 
 // setRolesExist sets, for validate: true, the conditions that report whether the roles of the bindings
 // exist on the managed cluster.
-func setRolesExist(set func(string, metav1.ConditionStatus, string, string), status *rbacv1alpha1.ClusterPermissionStatus, spec *rbacv1alpha1.ClusterPermissionSpec, work *workv1.ManifestWork) {
+func setRolesExist(set setter, status *rbacv1alpha1.ClusterPermissionStatus, spec *rbacv1alpha1.ClusterPermissionSpec, work *workv1.ManifestWork) {
 	if spec.Validate == nil || !*spec.Validate {
 		removeRolesExist(status)
 		return
