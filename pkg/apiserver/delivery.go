@@ -32,8 +32,8 @@ const (
 // NamespaceSources lists the supported values.
 var NamespaceSources = []NamespaceSource{NamespacesOfCluster, NamespacesOfHub}
 
-// deliverer builds the Deliverer of ClusterPermissions.
-func (c CompletedConfig) deliverer(clients *clients, informers informerFactories, hub kubernetes.Interface, roles rbacinformers.Interface, addons *accountAddons, presence *registration.Presence) *permissions.Deliverer {
+// newDeliverer builds the Deliverer of ClusterPermissions.
+func (c CompletedConfig) newDeliverer(clients *clients, informers informerFactories, hub kubernetes.Interface, roles rbacinformers.Interface, addons *accountAddons, presence *registration.Presence) *permissions.Deliverer {
 	var namespaces permissions.Namespaces
 	if c.extra.NamespaceSource == NamespacesOfHub {
 		// Admission uses the same informer.
@@ -67,12 +67,12 @@ func (c CompletedConfig) deliverer(clients *clients, informers informerFactories
 	return deliverer
 }
 
-// presence builds the check whether the cluster of a namespace has joined.
-func (c CompletedConfig) presence(clients *clients, informers informerFactories) *registration.Presence {
+// newPresence builds the check whether the cluster of a namespace has joined.
+func newPresence(required bool, clients *clients, informers informerFactories) *registration.Presence {
 	presence := &registration.Presence{
 		Clusters:       clients.clusters.ClusterV1(),
 		CachedClusters: informers.clusters.Cluster().V1().ManagedClusters().Lister(),
-		Required:       c.extra.RequireManagedCluster,
+		Required:       required,
 	}
 	if clients.clusters == clients.own {
 		presence.Registrations = clients.own.RegisterV1alpha1()

@@ -131,7 +131,6 @@ func (s *Server) addHooks() error {
 	}
 	if s.extra.Embedded != nil {
 		hooks["embedded-etcd-maintenance"] = s.extra.Embedded.Maintain
-		hooks["embedded-etcd-metrics"] = s.extra.Embedded.Observe
 		hooks["embedded-etcd-snapshots"] = s.extra.Embedded.SaveSnapshots
 	}
 	for name, run := range hooks {
@@ -160,7 +159,7 @@ func (s *Server) Run(ctx context.Context) error {
 		claims = append(claims, s.search.claim)
 	}
 	if s.extra.Embedded != nil {
-		claims = append(claims, newStorageClaim(s.hub, s.extra.Namespace, etcdClaim, s.extra.Embedded.StorageID()))
+		claims = append(claims, &storageClaim{s.hub, s.extra.Namespace, etcdClaim, s.extra.Embedded.StorageID()})
 	}
 	for _, claim := range claims {
 		if err := claim.take(ctx); err != nil {
