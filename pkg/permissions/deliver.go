@@ -242,7 +242,7 @@ func (d *Deliverer) create(ctx context.Context, rendered *workv1.ManifestWork) (
 	return d.Works.ManifestWorks(work.Namespace).Create(ctx, &work, metav1.CreateOptions{})
 }
 
-// withdraw deletes the ManifestWork of a ClusterPermission if no part of it can be delivered any more.
+// withdraw deletes the ManifestWork of a ClusterPermission if no part of it can be delivered.
 // The ManifestWork exists until the agent has removed the applied objects.
 func (d *Deliverer) withdraw(ctx context.Context, result *render.Result, work *workv1.ManifestWork) (*render.Result, *workv1.ManifestWork, error) {
 	if err := d.Delete(ctx, work); err != nil {
