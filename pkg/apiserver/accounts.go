@@ -16,7 +16,7 @@ import (
 // addAccounts adds the controllers of ManagedServiceAccounts. A hub that stores them in
 // CustomResourceDefinitions has its own controllers.
 func (s *Server) addAccounts(hub metadata.Interface, resolver *managedclusterset.Resolver, registering *clusterRegistration) error {
-	secrets, informers, err := managedserviceaccount.NewSecrets(hub, withoutManagedFields)
+	secrets, informers, err := managedserviceaccount.NewSecrets(hub, reconcile.DropManagedFields)
 	if err != nil {
 		return err
 	}
@@ -61,40 +61,24 @@ func (s *Server) membership(resolver *managedclusterset.Resolver) []reconcile.Fe
 	return []reconcile.Feed{
 		{
 			Informer: s.informers.clusters.Cluster().V1().ManagedClusters().Informer(),
-			Keys: func(obj any) []cache.ObjectName {
-				cluster, ok := obj.(*clusterv1.ManagedCluster)
-				if !ok {
-					return nil
-				}
+			Keys: reconcile.Keys(func(cluster *clusterv1.ManagedCluster) []cache.ObjectName {
 				// The change also affects the namespace of the cluster.
 				return append(namespaces(resolver.Namespaces(cluster)), cache.NewObjectName(cluster.Name, ""))
-			},
-			Ignore: managedclusterset.SameLabels,
+			}),
+			Ignore: reconcile.Same(managedclusterset.SameLabels),
 		},
 		{
 			Informer: s.informers.sets.Cluster().V1beta2().ManagedClusterSets().Informer(),
-			Keys: func(obj any) []cache.ObjectName {
-				set, ok := obj.(*clusterv1beta2.ManagedClusterSet)
-				if !ok {
-					return nil
-				}
+			Keys: reconcile.Keys(func(set *clusterv1beta2.ManagedClusterSet) []cache.ObjectName {
 				return namespaces(resolver.NamespacesOf(set.Name))
-			},
-			Ignore: func(before, after any) bool {
-				a, ok := before.(*clusterv1beta2.ManagedClusterSet)
-				b, also := after.(*clusterv1beta2.ManagedClusterSet)
-				return ok && also && equality.Semantic.DeepEqual(a.Spec, b.Spec)
-			},
+			}),
+			Ignore: reconcile.Same(func(a, b *clusterv1beta2.ManagedClusterSet) bool { return equality.Semantic.DeepEqual(a.Spec, b.Spec) }),
 		},
 		{
 			Informer: s.informers.sets.Cluster().V1beta2().ManagedClusterSetBindings().Informer(),
-			Keys: func(obj any) []cache.ObjectName {
-				binding, ok := obj.(metav1.Object)
-				if !ok {
-					return nil
-				}
+			Keys: reconcile.Keys(func(binding metav1.Object) []cache.ObjectName {
 				return []cache.ObjectName{cache.NewObjectName(binding.GetNamespace(), "")}
-			},
+			}),
 		},
 	}
 }

@@ -15,7 +15,7 @@ import (
 	clusterviewv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/clusterview/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
-	"open-cluster-management.io/hub-apiserver/pkg/controllers/clusterpermission"
+	"open-cluster-management.io/hub-apiserver/pkg/permissions"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
 )
 
@@ -32,22 +32,22 @@ const (
 // NamespaceSources lists the supported values.
 var NamespaceSources = []NamespaceSource{NamespacesOfCluster, NamespacesOfHub}
 
-// deliverer builds the Deliverer of ClusterPermissions.
-func (c CompletedConfig) deliverer(clients *clients, informers informerFactories, hub kubernetes.Interface, roles rbacinformers.Interface, addons *accountAddons, presence *registration.Presence) *clusterpermission.Deliverer {
-	var namespaces clusterpermission.Namespaces
+// newDeliverer builds the Deliverer of ClusterPermissions.
+func (c CompletedConfig) newDeliverer(clients *clients, informers informerFactories, hub kubernetes.Interface, roles rbacinformers.Interface, addons *accountAddons, presence *registration.Presence) *permissions.Deliverer {
+	var namespaces permissions.Namespaces
 	if c.extra.NamespaceSource == NamespacesOfHub {
 		// Admission uses the same informer.
-		namespaces = clusterpermission.HubNamespaces(c.generic.SharedInformerFactory.Core().V1().Namespaces())
+		namespaces = permissions.HubNamespaces(c.generic.SharedInformerFactory.Core().V1().Namespaces())
 	} else {
-		namespaces = clusterpermission.ManagedNamespaces(informers.own.Rbac().V1alpha1().ClusterNamespaces())
+		namespaces = permissions.ManagedNamespaces(informers.own.Rbac().V1alpha1().ClusterNamespaces())
 	}
-	deliverer := &clusterpermission.Deliverer{
+	deliverer := &permissions.Deliverer{
 		Permissions:       clients.own.RbacV1alpha1(),
 		CachedPermissions: informers.own.Rbac().V1alpha1().ClusterPermissions().Lister(),
 		Works:             clients.works.WorkV1(),
 		CachedWorks:       informers.works.Work().V1().ManifestWorks().Lister(),
 		Present:           presence.Check,
-		Sources: &clusterpermission.Sources{
+		Sources: &permissions.Sources{
 			Accounts:           clients.accounts.AuthenticationV1beta1(),
 			CachedAccounts:     informers.accounts.Authentication().V1beta1().ManagedServiceAccounts().Lister(),
 			Addons:             addons,
@@ -67,12 +67,12 @@ func (c CompletedConfig) deliverer(clients *clients, informers informerFactories
 	return deliverer
 }
 
-// presence builds the check whether the cluster of a namespace has joined.
-func (c CompletedConfig) presence(clients *clients, informers informerFactories) *registration.Presence {
+// newPresence builds the check whether the cluster of a namespace has joined.
+func newPresence(required bool, clients *clients, informers informerFactories) *registration.Presence {
 	presence := &registration.Presence{
 		Clusters:       clients.clusters.ClusterV1(),
 		CachedClusters: informers.clusters.Cluster().V1().ManagedClusters().Lister(),
-		Required:       c.extra.RequireManagedCluster,
+		Required:       required,
 	}
 	if clients.clusters == clients.own {
 		presence.Registrations = clients.own.RegisterV1alpha1()
@@ -106,7 +106,7 @@ func identityOf(meta *metav1.ObjectMeta) metav1.ObjectMeta {
 // accountAddons are the ManagedClusterAddOns of upstream agents for accounts. The hub may begin to serve
 // ManagedClusterAddOns later.
 type accountAddons struct {
-	*clusterpermission.AccountAddons
+	*permissions.AccountAddons
 	hub    discovery.DiscoveryInterface
 	served atomic.Bool
 }
@@ -116,7 +116,7 @@ func newAccountAddons(clients *clients, hub discovery.DiscoveryInterface) (_ *ac
 	own := clients.addons == clients.own
 	a.served.Store(own)
 	// Hubs may have upstream agents from before this server served add-ons.
-	a.AccountAddons, err = clusterpermission.NewAccountAddons(clients.addons, a.served.Load, own)
+	a.AccountAddons, err = permissions.NewAccountAddons(clients.addons, a.served.Load, own)
 	return a, err
 }
 

@@ -17,7 +17,7 @@ import (
 
 	authenticationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/executor"
-	"open-cluster-management.io/hub-apiserver/pkg/controllers/clusterpermission"
+	"open-cluster-management.io/hub-apiserver/pkg/permissions"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/authentication/managedserviceaccountbinding"
 )
 
@@ -27,7 +27,7 @@ const identityAge = 5 * time.Minute
 
 // executors returns the checker of executors and the bindings that it reads. The bindings are nil if this
 // server does not serve them.
-func (c CompletedConfig) executors(clients *clients, hub kubernetes.Interface, sources *clusterpermission.Sources) (*executor.Checker, *managedserviceaccountbinding.Bindings) {
+func (c CompletedConfig) executors(clients *clients, hub kubernetes.Interface, sources *permissions.Sources) (*executor.Checker, *managedserviceaccountbinding.Bindings) {
 	identity := &hubIdentity{reviews: hub.AuthenticationV1().SelfSubjectReviews(), clock: clock.RealClock{}}
 	options := executor.Options{
 		Authorizer:  c.generic.Authorization.Authorizer,

@@ -3,8 +3,10 @@ package apiserver
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/client-go/tools/pager"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
@@ -26,22 +29,22 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
 	"open-cluster-management.io/hub-apiserver/pkg/registration"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/cluster/managedcluster"
-	"open-cluster-management.io/hub-apiserver/pkg/storagemigration"
 )
 
 const (
-	// markTimeout bounds each read of the marks from etcd. stampTimeout bounds
-	// the marking of all ManagedClusters.
+	// markTimeout bounds what is read from etcd about the data. stampTimeout bounds the marking of all ManagedClusters.
 	markTimeout   = 5 * time.Second
 	stampTimeout  = time.Minute
 	restoredPause = time.Second
 	// clusterPage is the number of ManagedClusters that are read at once.
 	clusterPage = 500
+
+	clustersPrefix = "/" + clusterv1.GroupName + "/managedclusters/"
 )
 
-// restoredData finds out whether the data were restored from a snapshot, and marks their ManagedClusters.
-// No object is served before: an agent that lists its ManifestWorks first would remove the objects of those
-// that the snapshot does not contain.
+// restoredData is known once the server has found out whether it can read the data and whether they were restored from a
+// snapshot, and has marked the ManagedClusters of restored data. No object is served before: an agent that lists its
+// ManifestWorks first would remove the objects of those that the snapshot does not contain.
 type restoredData struct {
 	known   atomic.Bool
 	restore atomic.Pointer[string]
@@ -76,35 +79,52 @@ func refuse(w http.ResponseWriter, req *http.Request, codecs runtime.NegotiatedS
 	responsewriters.ErrorNegotiated(err, codecs, schema.GroupVersion{Version: "v1"}, w, req)
 }
 
-// markRestored marks the ManagedClusters of restored data. Without a connection to etcd or to the hub, it
-// continues in the background.
-func (s *Server) markRestored(ctx context.Context) {
-	err := s.tryMarkRestored(ctx)
-	if err == nil {
-		return
+// checkData records the versions in which this server stores objects, and marks the ManagedClusters of restored data. It
+// returns an IncompatibleError if the server cannot read the data. Without a connection to etcd or to the hub, it continues
+// in the background, and cancel stops the server.
+func (s *Server) checkData(ctx context.Context, cancel context.CancelCauseFunc) error {
+	var incompatible *etcd.IncompatibleError
+	err := s.tryCheckData(ctx)
+	if err == nil || errors.As(err, &incompatible) {
+		return err
 	}
-	klog.FromContext(ctx).Error(err, "Failed to find out whether the data were restored from a snapshot; objects are not served until then")
+	klog.FromContext(ctx).Error(err, "Failed to check the data in etcd; objects are not served until then")
 	s.running.Go(func() {
-		_ = wait.PollUntilContextCancel(ctx, restoredPause, false, func(ctx context.Context) (bool, error) {
-			if err = s.tryMarkRestored(ctx); err != nil {
-				klog.FromContext(ctx).V(1).Info("Failed to find out whether the data were restored from a snapshot", "err", err)
+		err := wait.PollUntilContextCancel(ctx, restoredPause, false, func(ctx context.Context) (bool, error) {
+			err := s.tryCheckData(ctx)
+			if errors.As(err, &incompatible) {
+				return false, err
+			}
+			if err != nil {
+				klog.FromContext(ctx).V(1).Info("Failed to check the data in etcd", "err", err)
 			}
 			return err == nil, nil
 		})
+		if errors.As(err, &incompatible) {
+			cancel(err)
+		}
 	})
+	return nil
 }
 
-func (s *Server) tryMarkRestored(ctx context.Context) error {
+func (s *Server) tryCheckData(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stampTimeout)
 	defer cancel()
 	readCtx, cancelRead := context.WithTimeout(ctx, markTimeout)
 	defer cancelRead()
-	mark, err := etcd.ReadMarks(readCtx, s.migrator.Clients(), s.migrator.Prefix())
+	if err := s.etcd.RecordVersions(readCtx, s.stored); err != nil {
+		return err
+	}
+	mark, err := s.etcd.ReadMarks(readCtx)
 	if err != nil {
 		return fmt.Errorf("reading the last restore: %w", err)
 	}
 	if mark != nil {
-		if err := s.stampClusters(ctx, mark); err != nil {
+		stamp := s.stampClusters
+		if s.clients.clusters != s.clients.own {
+			stamp = s.stampHubClusters
+		}
+		if err := stamp(ctx, mark); err != nil {
 			return fmt.Errorf("marking the ManagedClusters of the restore %s: %w", mark.ID, err)
 		}
 		s.restored.restore.Store(&mark.ID)
@@ -115,38 +135,29 @@ func (s *Server) tryMarkRestored(ctx context.Context) error {
 
 // stampClusters marks all stored ManagedClusters that are not marked yet.
 func (s *Server) stampClusters(ctx context.Context, mark *etcd.Mark) error {
-	if s.clients.clusters != s.clients.own {
-		return s.stampHubClusters(ctx, mark)
-	}
-	resource := s.migrator.Resource(clusterv1.Resource("managedclusters").String())
-	if resource == nil {
-		return nil
-	}
-	store, destroy, err := resource.Open()
+	store, destroy, err := s.clusterStore()
 	if err != nil {
 		return err
 	}
 	defer destroy()
-	withdrawn := func(string) bool { return false }
-	asked, stamped, denied := false, 0, 0
+	withdrawn := sync.OnceValues(func() (func(string) bool, error) { return s.withdrawn(ctx) })
+	stamped, denied := 0, 0
 	options := storage.ListOptions{Recursive: true, Predicate: storage.Everything}
 	options.Predicate.Limit = clusterPage
 	for {
 		var page cluster.ManagedClusterList
-		if err := store.GetList(ctx, resource.Prefix, options, &page); err != nil {
+		if err := store.GetList(ctx, clustersPrefix, options, &page); err != nil {
 			return err
 		}
-		for i := range page.Items {
-			if page.Items[i].Annotations[clusterv1.RestoredAnnotation] == mark.ID {
+		for _, c := range page.Items {
+			if c.Annotations[clusterv1.RestoredAnnotation] == mark.ID {
 				continue
 			}
-			if !asked {
-				if withdrawn, err = s.withdrawn(ctx); err != nil {
-					return err
-				}
-				asked = true
+			withdrawn, err := withdrawn()
+			if err != nil {
+				return err
 			}
-			accepted, err := stampCluster(ctx, store, resource, page.Items[i].Name, mark.ID, withdrawn)
+			accepted, err := stampCluster(ctx, store, c.Name, mark.ID, withdrawn)
 			if storage.IsNotFound(err) {
 				// A replica that serves has finished a deletion that the snapshot contains.
 				continue
@@ -155,9 +166,9 @@ func (s *Server) stampClusters(ctx context.Context, mark *etcd.Mark) error {
 				return err
 			}
 			stamped++
-			if page.Items[i].Spec.HubAcceptsClient && !accepted {
+			if c.Spec.HubAcceptsClient && !accepted {
 				denied++
-				klog.FromContext(ctx).Info("Denied a ManagedCluster of the restored data, because the hub has withdrawn its access", "cluster", page.Items[i].Name)
+				klog.FromContext(ctx).Info("Denied a ManagedCluster of the restored data, because the hub has withdrawn its access", "cluster", c.Name)
 			}
 		}
 		if options.Predicate.Continue = page.Continue; page.Continue == "" {
@@ -179,36 +190,30 @@ func (s *Server) stampHubClusters(ctx context.Context, mark *etcd.Mark) error {
 	if err != nil {
 		return err
 	}
-	for options := (metav1.ListOptions{Limit: clusterPage}); ; {
-		page, err := clusters.List(ctx, options)
-		if err != nil {
-			return err
+	err = pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return clusters.List(ctx, options)
+	}).EachListItem(ctx, metav1.ListOptions{}, func(obj runtime.Object) error {
+		c, ok := obj.(*clusterv1.ManagedCluster)
+		if !ok || c.Annotations[clusterv1.RestoredAnnotation] == mark.ID {
+			return nil
 		}
-		for _, c := range page.Items {
-			if c.Annotations[clusterv1.RestoredAnnotation] == mark.ID {
-				continue
-			}
-			if _, err := clusters.Patch(ctx, c.Name, types.MergePatchType, patch, metav1.PatchOptions{}); apierrors.IsNotFound(err) {
-				continue
-			} else if err != nil {
-				return err
-			}
-			stamped++
+		_, err := clusters.Patch(ctx, c.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
 		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			break
-		}
-	}
-	if stamped > 0 {
+		stamped++
+		return err
+	})
+	if err == nil && stamped > 0 {
 		klog.FromContext(ctx).Info("The data were restored from a snapshot; agents keep accounts that it does not contain until the restore is confirmed",
 			"restore", mark.ID, "time", mark.Time, "clusters", stamped)
 	}
-	return nil
+	return err
 }
 
-func stampCluster(ctx context.Context, store storage.Interface, resource *storagemigration.Resource, name, restore string, withdrawn func(string) bool) (accepted bool, err error) {
+func stampCluster(ctx context.Context, store storage.Interface, name, restore string, withdrawn func(string) bool) (accepted bool, err error) {
 	stored := &cluster.ManagedCluster{}
-	err = store.GuaranteedUpdate(ctx, resource.Prefix+name, stored, false, nil, storage.SimpleUpdate(func(obj runtime.Object) (runtime.Object, error) {
+	err = store.GuaranteedUpdate(ctx, clustersPrefix+name, stored, false, nil, storage.SimpleUpdate(func(obj runtime.Object) (runtime.Object, error) {
 		c, ok := obj.(*cluster.ManagedCluster)
 		if !ok {
 			return nil, fmt.Errorf("unexpected type %T in the store of ManagedClusters", obj)

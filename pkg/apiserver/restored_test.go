@@ -14,13 +14,13 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/kubernetes/fake"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
-	"open-cluster-management.io/hub-apiserver/pkg/storagemigration"
 )
 
 // TestNoObjectsBeforeTheDataAreKnown checks that a client cannot read objects of data that may have been restored,
@@ -121,22 +121,19 @@ func (d worksElsewhere) GetRESTOptions(resource schema.GroupResource, example ru
 	return d.testDatabase.GetRESTOptions(resource, example)
 }
 
-// serverOf returns a server that uses a database, and has not served. change changes its resources.
-func serverOf(t *testing.T, database generic.RESTOptionsGetter, change func(*storagemigration.Resource)) *Server {
+// serverOf returns a server that uses a database, and has not served.
+func serverOf(t *testing.T, database generic.RESTOptionsGetter) *Server {
 	t.Helper()
-	config, err := StorageMigration(Resources(Dependencies{}), database)
+	rows := Resources(Dependencies{})
+	clusters, err := connectEtcd(rows, database, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range config.Resources {
-		change(&config.Resources[i])
+	t.Cleanup(func() { _ = clusters.Close() })
+	return &Server{
+		etcd: clusters, stored: storedVersions(rows), clusterStore: clusterStore(rows, database),
+		clients: &clients{}, extra: &ExtraConfig{}, hub: fake.NewClientset(), restored: &restoredData{},
 	}
-	migrator, err := storagemigration.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = migrator.Close() })
-	return &Server{migrator: migrator, clients: &clients{}, extra: &ExtraConfig{}, hub: fake.NewClientset(), restored: &restoredData{}}
 }
 
 // finishedDeletions is a store in which another replica finishes a deletion after each list.
@@ -158,18 +155,17 @@ func TestDeletedWhileMarking(t *testing.T) {
 	database.putCluster(t, "deleted")
 	database.putCluster(t, "kept")
 	database.put(t, etcd.MarkKey("/registry"), `{"id":"restore-1"}`)
-	server := serverOf(t, database, func(resource *storagemigration.Resource) {
-		open := resource.Open
-		resource.Open = func() (storage.Interface, func(), error) {
-			store, destroy, err := open()
-			return finishedDeletions{store, func() {
-				if _, err := database.client.Delete(t.Context(), clustersKey+"deleted"); err != nil {
-					t.Error(err)
-				}
-			}}, destroy, err
-		}
-	})
-	if err := server.tryMarkRestored(t.Context()); err != nil {
+	server := serverOf(t, database)
+	open := server.clusterStore
+	server.clusterStore = func() (storage.Interface, factory.DestroyFunc, error) {
+		store, destroy, err := open()
+		return finishedDeletions{store, func() {
+			if _, err := database.client.Delete(t.Context(), clustersKey+"deleted"); err != nil {
+				t.Error(err)
+			}
+		}}, destroy, err
+	}
+	if err := server.tryCheckData(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := database.restoreOf(t, "kept"); got != "restore-1" {
@@ -191,8 +187,8 @@ func TestRestoreOfOneEtcd(t *testing.T) {
 	database.putCluster(t, "cluster1")
 	marked := func() string {
 		t.Helper()
-		server := serverOf(t, database, func(*storagemigration.Resource) {})
-		if err := server.tryMarkRestored(t.Context()); err != nil {
+		server := serverOf(t, database)
+		if err := server.tryCheckData(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		id := database.restoreOf(t, "cluster1")

@@ -14,9 +14,9 @@ import (
 	rbacv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1beta1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/roleassignment"
-	permissioncontroller "open-cluster-management.io/hub-apiserver/pkg/controllers/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/controllers/managedclusterset"
 	assignmentcontroller "open-cluster-management.io/hub-apiserver/pkg/controllers/multiclusterroleassignment"
+	"open-cluster-management.io/hub-apiserver/pkg/permissions"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/multiclusterroleassignment"
 )
@@ -34,7 +34,7 @@ type roleAssignments struct {
 
 // roleAssignments builds the planner and the controller. It returns nil if the server does not serve
 // MulticlusterRoleAssignments.
-func (c CompletedConfig) roleAssignments(clients *clients, informers informerFactories, resolver *managedclusterset.Resolver, hub kubernetes.Interface, roles rbacinformers.Interface, deliverer *permissioncontroller.Deliverer, reviews *callers.Reviews) (*roleAssignments, error) {
+func (c CompletedConfig) roleAssignments(clients *clients, informers informerFactories, resolver *managedclusterset.Resolver, hub kubernetes.Interface, roles rbacinformers.Interface, deliverer *permissions.Deliverer, reviews *callers.Reviews) (*roleAssignments, error) {
 	if !c.generic.MergedResourceConfig.ResourceEnabled(rbacv1beta1.SchemeGroupVersion.WithResource("multiclusterroleassignments")) {
 		return nil, nil
 	}
@@ -48,9 +48,9 @@ func (c CompletedConfig) roleAssignments(clients *clients, informers informerFac
 	}
 	checker := &roleassignment.Checker{Authorizer: c.extra.Reviewer, Reviews: reviews, Delivered: deliverer.Delivered}
 	clusters := informers.clusters.Cluster().V1().ManagedClusters()
-	permissions := informers.own.Rbac().V1alpha1().ClusterPermissions()
+	stored := informers.own.Rbac().V1alpha1().ClusterPermissions()
 	planner := &assignmentcontroller.Planner{
-		Sets: resolver, Clusters: clusters.Lister(), Placements: placements, Permissions: permissions.Informer().GetIndexer(),
+		Sets: resolver, Clusters: clusters.Lister(), Placements: placements, Permissions: stored.Informer().GetIndexer(),
 	}
 	// A MulticlusterRoleAssignment cannot wait for approval.
 	refuse := c.extra.EscalationCheck == clusterpermission.Enforce || c.extra.EscalationCheck == clusterpermission.Approve
@@ -62,7 +62,7 @@ func (c CompletedConfig) roleAssignments(clients *clients, informers informerFac
 	}
 	controller, err := assignmentcontroller.NewController(planner, newPass, clients.own.RbacV1beta1(), clients.own.RbacV1alpha1(), assignmentcontroller.Informers{
 		Assignments: informers.own.Rbac().V1beta1().MulticlusterRoleAssignments(),
-		Permissions: permissions, Clusters: clusters,
+		Permissions: stored, Clusters: clusters,
 		Sets: informers.sets.Cluster().V1beta2().ManagedClusterSets(),
 	})
 	if err != nil {

@@ -32,7 +32,6 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
 	"open-cluster-management.io/hub-apiserver/pkg/authz/visibility"
-	"open-cluster-management.io/hub-apiserver/pkg/controllers/clusterpermission"
 	clusterinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
@@ -163,10 +162,11 @@ func spareMemory() {
 }
 
 // newSearch opens the engine and builds the other parts of search.
-func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinformers.ManagedClusterInformer, roles kubeinformers.SharedInformerFactory, works cache.SharedIndexInformer, deliverer *clusterpermission.Deliverer, limits *callerLimits, limited *callers.Reviews) (_ *fleetSearch, err error) {
-	config := c.extra.Search
+func (c CompletedConfig) newSearch(a *assembly) (_ *fleetSearch, err error) {
+	config, hub, clusters := c.extra.Search, a.server.hub, a.server.informers.clusters.Cluster().V1().ManagedClusters()
 	out := &fleetSearch{
 		bindings: kubeinformers.NewSharedInformerFactoryWithOptions(hub, 0, kubeinformers.WithTransform(onlySubjects)),
+		access:   access.New(),
 	}
 	if config.Engine == PostgresSearch {
 		out.database = postgres.NewReach()
@@ -184,79 +184,14 @@ func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinf
 		if err != nil {
 			return nil, fmt.Errorf("identity of the search data: %w", err)
 		}
-		out.claim = newStorageClaim(hub, c.extra.Namespace, searchClaim, id)
+		out.claim = &storageClaim{hub, c.extra.Namespace, searchClaim, id}
 	}
-
-	names := func() ([]string, error) { return namesOf(clusters) }
-	out.reports, err = ingest.New(ingest.Config{
-		Engine: out.engine, HubCluster: config.HubCluster, Clusters: names, Version: version.Short(),
-		ClusterResources: config.ClusterResources, ClusterBytes: config.ClusterBytes,
-		ClusterExists: func(cluster string) bool {
-			_, err := clusters.Lister().Get(cluster)
-			return err == nil
-		},
-		Cluster: func(cluster string) *clusterv1.ManagedCluster {
-			found, err := clusters.Lister().Get(cluster)
-			if err != nil {
-				return nil
-			}
-			return found
-		},
-	})
-	if err != nil {
+	if err := out.receiveReports(config, clusters); err != nil {
 		return nil, err
 	}
-	if _, err := clusters.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(any) { out.reports.Notify() }}); err != nil {
-		return nil, fmt.Errorf("following ManagedClusters: %w", err)
-	}
-	out.clusters = reconcile.Loop{
-		Name:  "search-cluster-resources",
-		Feeds: []reconcile.Feed{{Informer: clusters.Informer(), Keys: reconcile.Own}},
-		Reconcile: func(ctx context.Context, key cache.ObjectName) (time.Duration, error) {
-			err := out.reports.UpdateCluster(ctx, key.Name)
-			if errors.Is(err, search.ErrUnavailable) {
-				klog.FromContext(ctx).V(2).Info("Cannot update the resource of kind Cluster yet", "err", err)
-				return 0, reconcile.RequeueAfter(wait.Jitter(clusterRetry, 1))
-			}
-			if _, missing := clusters.Lister().Get(key.Name); missing != nil {
-				return 0, err
-			}
-			return wait.Jitter(clusterPeriod, 1), err
-		},
-	}
-
-	reviewing, err := kubernetes.NewForConfig(c.hub)
+	scopes, err := c.scopes(a, out, clusters)
 	if err != nil {
-		return nil, fmt.Errorf("building the client of access reviews: %w", err)
-	}
-	// The compiler caches scopes, so the authorizer needs no cache.
-	reviews, err := authorizerfactory.DelegatingAuthorizerConfig{
-		SubjectAccessReviewClient: reviewing.AuthorizationV1(), WebhookRetryBackoff: genericoptions.DefaultAuthWebhookRetryBackoff(),
-	}.New()
-	if err != nil {
-		return nil, fmt.Errorf("building the authorizer of searches: %w", err)
-	}
-	scopes := visibility.Config{
-		Mode:                config.Visibility,
-		Roles:               roles.Rbac().V1().Roles().Informer(),
-		ClusterRoles:        roles.Rbac().V1().ClusterRoles().Informer(),
-		RoleBindings:        out.bindings.Rbac().V1().RoleBindings().Informer(),
-		ClusterRoleBindings: out.bindings.Rbac().V1().ClusterRoleBindings().Informer(),
-		Authorizer:          limited.ForUsers(reviews),
-		RulesReview:         rulesReview(hub),
-		HubClasses:          out.engine.HubClasses,
-		Clusters: func() []string {
-			known, err := names()
-			if err != nil {
-				return nil
-			}
-			return known
-		},
-	}
-	out.access = access.New()
-	if config.ByClusterPermission {
-		scopes.Works, scopes.Delivered = works, deliverer.Delivered
-		scopes.Reported, scopes.HubCluster = out.access, config.HubCluster
+		return nil, err
 	}
 	if out.scopes, err = visibility.New(scopes); err != nil {
 		return nil, err
@@ -271,8 +206,85 @@ func (c CompletedConfig) newSearch(hub kubernetes.Interface, clusters clusterinf
 			return nil, err
 		}
 	}
-	out.graphql, err = graphql.New(graphql.Config{Engine: out.engine, Scopes: out.scopes, Stale: out.staleClusters, Authorizer: c.generic.Authorization.Authorizer, Watches: limits.watches, WatchMemory: limits.watchMemory})
+	out.graphql, err = graphql.New(graphql.Config{Engine: out.engine, Scopes: out.scopes, Stale: out.staleClusters, Authorizer: c.generic.Authorization.Authorizer, Watches: a.limits.watches, WatchMemory: a.limits.watchMemory})
 	return out, err
+}
+
+// receiveReports builds the handler of reports, and the loop that keeps the resources of kind Cluster up to date.
+func (f *fleetSearch) receiveReports(config *SearchConfig, clusters clusterinformers.ManagedClusterInformer) (err error) {
+	known := func(cluster string) *clusterv1.ManagedCluster {
+		found, err := clusters.Lister().Get(cluster)
+		if err != nil {
+			return nil
+		}
+		return found
+	}
+	f.reports, err = ingest.New(ingest.Config{
+		Engine: f.engine, HubCluster: config.HubCluster, Clusters: func() ([]string, error) { return namesOf(clusters) }, Version: version.Short(),
+		ClusterResources: config.ClusterResources, ClusterBytes: config.ClusterBytes,
+		ClusterExists: func(cluster string) bool { return known(cluster) != nil },
+		Cluster:       known,
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := clusters.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(any) { f.reports.Notify() }}); err != nil {
+		return fmt.Errorf("following ManagedClusters: %w", err)
+	}
+	f.clusters = reconcile.Loop{
+		Name:  "search-cluster-resources",
+		Feeds: []reconcile.Feed{{Informer: clusters.Informer(), Keys: reconcile.Own}},
+		Reconcile: func(ctx context.Context, key cache.ObjectName) (time.Duration, error) {
+			err := f.reports.UpdateCluster(ctx, key.Name)
+			if errors.Is(err, search.ErrUnavailable) {
+				klog.FromContext(ctx).V(2).Info("Cannot update the resource of kind Cluster yet", "err", err)
+				return 0, reconcile.RequeueAfter(wait.Jitter(clusterRetry, 1))
+			}
+			if known(key.Name) == nil {
+				return 0, err
+			}
+			return wait.Jitter(clusterPeriod, 1), err
+		},
+	}
+	return nil
+}
+
+// scopes returns the configuration of the scopes of callers.
+func (c CompletedConfig) scopes(a *assembly, out *fleetSearch, clusters clusterinformers.ManagedClusterInformer) (visibility.Config, error) {
+	reviewing, err := kubernetes.NewForConfig(c.hub)
+	if err != nil {
+		return visibility.Config{}, fmt.Errorf("building the client of access reviews: %w", err)
+	}
+	// The compiler caches scopes, so the authorizer needs no cache.
+	reviews, err := authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: reviewing.AuthorizationV1(), WebhookRetryBackoff: genericoptions.DefaultAuthWebhookRetryBackoff(),
+	}.New()
+	if err != nil {
+		return visibility.Config{}, fmt.Errorf("building the authorizer of searches: %w", err)
+	}
+	roles := a.server.hubRoles.Rbac().V1()
+	scopes := visibility.Config{
+		Mode:                c.extra.Search.Visibility,
+		Roles:               roles.Roles().Informer(),
+		ClusterRoles:        roles.ClusterRoles().Informer(),
+		RoleBindings:        out.bindings.Rbac().V1().RoleBindings().Informer(),
+		ClusterRoleBindings: out.bindings.Rbac().V1().ClusterRoleBindings().Informer(),
+		Authorizer:          a.reviews.ForUsers(reviews),
+		RulesReview:         rulesReview(a.server.hub),
+		HubClasses:          out.engine.HubClasses,
+		Clusters: func() []string {
+			names, err := namesOf(clusters)
+			if err != nil {
+				return nil
+			}
+			return names
+		},
+	}
+	if c.extra.Search.ByClusterPermission {
+		scopes.Works, scopes.Delivered = a.server.informers.works.Work().V1().ManifestWorks().Informer(), a.deliverer.Delivered
+		scopes.Reported, scopes.HubCluster = out.access, c.extra.Search.HubCluster
+	}
+	return scopes, nil
 }
 
 // views returns the storages of the views of callers.
@@ -410,7 +422,7 @@ func (f *fleetSearch) addHooks(s *Server, hub *hubAccess) (map[string]func(conte
 		hooks["access-hub-feed"] = f.hubAccess.Run
 	}
 	if f.database != nil && s.extra.Embedded == nil {
-		check := newDatabaseCheck(f.database.Away, s.migrator.Client(), s.migrator.Prefix(), s.extra.Identity)
+		check := newDatabaseCheck(f.database.Away, s.etcd.Client(), s.etcd.Prefix(), s.extra.Identity)
 		hooks["search-database"] = check.run
 		err = s.generic.AddReadyzChecks(healthz.NamedCheck("search-database", check.ready))
 	}

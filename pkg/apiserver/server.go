@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata/metadatainformer"
@@ -22,11 +24,11 @@ import (
 	"k8s.io/klog/v2"
 
 	migrationv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/migration/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apiserver/etcd"
 	"open-cluster-management.io/hub-apiserver/pkg/quota"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/servingcert"
-	"open-cluster-management.io/hub-apiserver/pkg/storagemigration"
 )
 
 const campaignPause = time.Second
@@ -56,12 +58,15 @@ type Server struct {
 	hubCheck func(context.Context)
 	// certificate keeps the serving certificate. It is nil if the server does not manage it.
 	certificate *servingcert.Controller
-	// watches are the watches of stored objects, which end when a migration begins.
+	// watches are the watches of stored objects, which end when a migration from or to OCM begins.
 	watches *definition.Watches
 	// restored knows whether the data were restored from a snapshot.
 	restored *restoredData
-	// migrator rewrites objects of earlier releases.
-	migrator *storagemigration.Migrator
+	// etcd are connections to every etcd in which objects are stored, and stored the versions in which they are.
+	// clusterStore opens the store of ManagedClusters.
+	etcd         *etcd.Clusters
+	stored       []etcd.StoredVersions
+	clusterStore func() (storage.Interface, factory.DestroyFunc, error)
 	// events receives the Events of this replica.
 	events events.EventBroadcaster
 	// controllers run on the leader, each until its context ends.
@@ -126,7 +131,6 @@ func (s *Server) addHooks() error {
 	}
 	if s.extra.Embedded != nil {
 		hooks["embedded-etcd-maintenance"] = s.extra.Embedded.Maintain
-		hooks["embedded-etcd-metrics"] = s.extra.Embedded.Observe
 		hooks["embedded-etcd-snapshots"] = s.extra.Embedded.SaveSnapshots
 	}
 	for name, run := range hooks {
@@ -146,7 +150,7 @@ func (s *Server) addHooks() error {
 func (s *Server) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer s.closeSearch()
-	defer s.closeMigrator()
+	defer s.closeEtcd()
 	defer s.running.Wait()
 	defer cancel(nil)
 
@@ -155,7 +159,7 @@ func (s *Server) Run(ctx context.Context) error {
 		claims = append(claims, s.search.claim)
 	}
 	if s.extra.Embedded != nil {
-		claims = append(claims, newStorageClaim(s.hub, s.extra.Namespace, etcdClaim, s.extra.Embedded.StorageID()))
+		claims = append(claims, &storageClaim{s.hub, s.extra.Namespace, etcdClaim, s.extra.Embedded.StorageID()})
 	}
 	for _, claim := range claims {
 		if err := claim.take(ctx); err != nil {
@@ -173,18 +177,12 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 	}
 	if s.extra.EtcdFailover != nil {
-		members, err := s.migrator.Members(true)
-		if err != nil {
-			return err
-		}
-		s.running.Go(func() { s.watchEtcd(ctx, members) })
+		// Without etcd, watches would look as if nothing changed, although other replicas may reach it.
+		s.running.Go(func() { s.extra.EtcdFailover.Run(ctx, s.etcd, s.watches.End) })
 	}
-	leave, err := s.enterStorage(ctx, cancel)
-	if err != nil {
+	if err := s.checkData(ctx, cancel); err != nil {
 		return err
 	}
-	defer leave()
-	s.markRestored(ctx)
 	stopAfter := func(what string, failed <-chan error) {
 		s.running.Go(func() {
 			select {

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 )
 
 const (
@@ -44,10 +43,6 @@ type storageClaim struct {
 	namespace string
 	claimed   claimed
 	holder    string
-}
-
-func newStorageClaim(hub kubernetes.Interface, namespace string, claimed claimed, storageID string) *storageClaim {
-	return &storageClaim{hub: hub, namespace: namespace, claimed: claimed, holder: storageID}
 }
 
 // takenError is the error of a server if a server with other data serves the hub.
@@ -84,69 +79,44 @@ func (c *storageClaim) take(ctx context.Context) error {
 // keep renews the claim until ctx ends. It returns an error if another server has taken the claim. If the
 // API server of the hub does not respond, the server continues to serve.
 func (c *storageClaim) keep(ctx context.Context) error {
-	ticker := time.NewTicker(storageClaimPeriod)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
+	err := wait.PollUntilContextCancel(ctx, storageClaimPeriod, false, func(ctx context.Context) (bool, error) {
 		err := c.renew(ctx)
 		if taken := (*takenError)(nil); errors.As(err, &taken) {
-			return taken
+			return false, taken
 		}
 		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Failed to renew the Lease of this server on the hub")
 		}
+		return false, nil
+	})
+	if ctx.Err() != nil {
+		return nil
 	}
+	return err
 }
 
 func (c *storageClaim) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storageClaimTimeout)
 	defer cancel()
-	leases := c.hub.CoordinationV1().Leases(c.namespace)
-	lease, err := leases.Get(ctx, c.claimed.lease, metav1.GetOptions{})
+	lock := &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.claimed.lease}, Client: c.hub.CoordinationV1(),
+	}
+	now := metav1.Now()
+	wanted := resourcelock.LeaderElectionRecord{HolderIdentity: c.holder, LeaseDurationSeconds: storageClaimSeconds, AcquireTime: now, RenewTime: now}
+	record, _, err := lock.Get(ctx)
 	if apierrors.IsNotFound(err) {
-		_, err = leases.Create(ctx, &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: c.claimed.lease},
-			Spec:       c.spec(nil),
-		}, metav1.CreateOptions{})
-		return err
+		return lock.Create(ctx, wanted)
 	}
 	if err != nil {
 		return err
 	}
-	if holder := ptr.Deref(lease.Spec.HolderIdentity, ""); holder != c.holder {
-		if renewed, held := heldUntilNow(&lease.Spec); held {
-			return &takenError{claimed: c.claimed, holder: holder, renewed: renewed}
+	if record.HolderIdentity == c.holder {
+		wanted.AcquireTime = record.AcquireTime
+	} else if record.HolderIdentity != "" {
+		if time.Since(record.RenewTime.Time) < time.Duration(record.LeaseDurationSeconds)*time.Second {
+			return &takenError{claimed: c.claimed, holder: record.HolderIdentity, renewed: record.RenewTime.Time}
 		}
-		klog.FromContext(ctx).Info("Taking over the hub from a server with other data, whose Lease has expired", "holder", holder)
+		klog.FromContext(ctx).Info("Taking over the hub from a server with other data, whose Lease has expired", "holder", record.HolderIdentity)
 	}
-	update := lease.DeepCopy()
-	update.Spec = c.spec(&lease.Spec)
-	_, err = leases.Update(ctx, update, metav1.UpdateOptions{})
-	return err
-}
-
-func (c *storageClaim) spec(old *coordinationv1.LeaseSpec) coordinationv1.LeaseSpec {
-	now := metav1.NowMicro()
-	spec := coordinationv1.LeaseSpec{
-		HolderIdentity:       &c.holder,
-		LeaseDurationSeconds: ptr.To[int32](storageClaimSeconds),
-		AcquireTime:          &now,
-		RenewTime:            &now,
-	}
-	if old != nil && ptr.Deref(old.HolderIdentity, "") == c.holder && old.AcquireTime != nil {
-		spec.AcquireTime = old.AcquireTime
-	}
-	return spec
-}
-
-func heldUntilNow(spec *coordinationv1.LeaseSpec) (time.Time, bool) {
-	if ptr.Deref(spec.HolderIdentity, "") == "" || spec.RenewTime == nil {
-		return time.Time{}, false
-	}
-	renewed := spec.RenewTime.Time
-	return renewed, time.Since(renewed) < time.Duration(ptr.Deref(spec.LeaseDurationSeconds, storageClaimSeconds))*time.Second
+	return lock.Update(ctx, wanted)
 }

@@ -35,6 +35,50 @@ type Feed struct {
 	OnceKnown func() []cache.ObjectName
 }
 
+// Keys is a Feed.Keys for objects of one type.
+func Keys[T any](keys func(T) []cache.ObjectName) func(obj any) []cache.ObjectName {
+	return func(obj any) []cache.ObjectName {
+		typed, ok := obj.(T)
+		if !ok {
+			return nil
+		}
+		return keys(typed)
+	}
+}
+
+// Same is a Feed.Ignore for objects of one type.
+func Same[T any](same func(old, obj T) bool) func(old, obj any) bool {
+	return func(old, obj any) bool {
+		before, ok := old.(T)
+		after, also := obj.(T)
+		return ok && also && same(before, after)
+	}
+}
+
+// Always is a Feed.Ignore for objects of which only the existence matters.
+func Always(_, _ any) bool { return true }
+
+// Names returns the keys of objects.
+func Names[T metav1.Object](objects []T) []cache.ObjectName {
+	keys := make([]cache.ObjectName, 0, len(objects))
+	for _, object := range objects {
+		keys = append(keys, cache.MetaObjectToName(object))
+	}
+	return keys
+}
+
+// OrNil returns what a lister or a client has returned, or nil for an object that does not exist.
+func OrNil[T any](object *T, err error) (*T, error) {
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return object, err
+}
+
+// Outdated reports whether a write failed because the object was changed or deleted after it was read. The event of that
+// triggers the next attempt.
+func Outdated(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
+
 // Own returns the key of an object, which is also the key of objects of other kinds with the same
 // name.
 func Own(obj any) []cache.ObjectName {

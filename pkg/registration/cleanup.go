@@ -18,6 +18,7 @@ import (
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 // cleanUpPeriod is the interval between checks for the end of a namespace. A deletion sends an event; an obstacle to it
@@ -161,7 +162,7 @@ func (c *Controller) releaseWorks(ctx context.Context, namespace string) error {
 		}
 		work.Finalizers = slices.DeleteFunc(work.Finalizers, func(f string) bool { return f == workv1.ManifestWorkFinalizer })
 		_, err := c.Works.ManifestWorks(namespace).Update(ctx, work, metav1.UpdateOptions{})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // the next pass retries a conflict
+		if err != nil && !reconcile.Outdated(err) { // the next pass retries a conflict
 			errs = append(errs, fmt.Errorf("removing the finalizer of ManifestWork %s/%s: %w", namespace, work.Name, err))
 		}
 	}
@@ -199,7 +200,7 @@ func (c *Controller) removeNamespace(ctx context.Context, cluster string) (gone 
 	if namespace.Annotations[madeForAnnotation] != cluster {
 		delete(namespace.Labels, clusterv1.ClusterNameLabel)
 		_, err = c.Hub.CoreV1().Namespaces().Update(ctx, namespace, metav1.UpdateOptions{})
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		if reconcile.Outdated(err) {
 			return false, nil
 		}
 		if err != nil {
@@ -208,7 +209,7 @@ func (c *Controller) removeNamespace(ctx context.Context, cluster string) (gone 
 		return true, nil
 	}
 	err = c.Hub.CoreV1().Namespaces().Delete(ctx, cluster, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &namespace.UID}})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err != nil && !reconcile.Outdated(err) {
 		return false, fmt.Errorf("deleting Namespace %s: %w", cluster, err)
 	}
 	return false, nil

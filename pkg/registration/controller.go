@@ -113,18 +113,18 @@ func NewController(o Options) *Controller {
 		Reconcile: c.reconcile,
 		Urgent:    c.revoked,
 		Feeds: []reconcile.Feed{
-			{Informer: o.ClusterInformer.Informer(), Keys: reconcile.Own, Ignore: sameDecision},
+			{Informer: o.ClusterInformer.Informer(), Keys: reconcile.Own, Ignore: reconcile.Same(sameDecision)},
 			{Informer: o.Registrations.Informer(), Keys: reconcile.Own},
-			{Informer: hub.Core().V1().Namespaces().Informer(), Keys: labelledKeys},
-			{Informer: hub.Rbac().V1().ClusterRoles().Informer(), Keys: accessKeys},
-			{Informer: hub.Rbac().V1().ClusterRoleBindings().Informer(), Keys: accessKeys},
-			{Informer: hub.Rbac().V1().RoleBindings().Informer(), Keys: accessKeys},
+			{Informer: hub.Core().V1().Namespaces().Informer(), Keys: reconcile.Keys(labelledKeys)},
+			{Informer: hub.Rbac().V1().ClusterRoles().Informer(), Keys: reconcile.Keys(accessKeys)},
+			{Informer: hub.Rbac().V1().ClusterRoleBindings().Informer(), Keys: reconcile.Keys(accessKeys)},
+			{Informer: hub.Rbac().V1().RoleBindings().Informer(), Keys: reconcile.Keys(accessKeys)},
 			// Only the agent changes the content of a Lease, every few seconds.
-			{Informer: hub.Coordination().V1().Leases().Informer(), Keys: accessKeys, Ignore: func(_, _ any) bool { return true }},
+			{Informer: hub.Coordination().V1().Leases().Informer(), Keys: reconcile.Keys(accessKeys), Ignore: reconcile.Always},
 		},
 	}
 	if o.Requests != nil {
-		c.loop.Feeds = append(c.loop.Feeds, reconcile.Feed{Informer: o.Requests.Informer(), Keys: labelledKeys, Ignore: func(_, _ any) bool { return true }})
+		c.loop.Feeds = append(c.loop.Feeds, reconcile.Feed{Informer: o.Requests.Informer(), Keys: reconcile.Keys(labelledKeys), Ignore: reconcile.Always})
 	}
 	for _, driver := range o.Drivers {
 		c.identities = append(c.identities, newIdentities(c, driver, o.ClusterInformer.Informer(), o.Registrations.Informer()))
@@ -155,13 +155,8 @@ func (c *Controller) revoked(name cache.ObjectName) bool {
 }
 
 // sameDecision reports whether a change of a ManagedCluster concerns only its agent's report.
-func sameDecision(old, obj any) bool {
-	before, ok := old.(*clusterv1.ManagedCluster)
-	if !ok {
-		return false
-	}
-	after, ok := obj.(*clusterv1.ManagedCluster)
-	return ok && before.UID == after.UID && before.Generation == after.Generation &&
+func sameDecision(before, after *clusterv1.ManagedCluster) bool {
+	return before.UID == after.UID && before.Generation == after.Generation &&
 		before.Spec.HubAcceptsClient == after.Spec.HubAcceptsClient &&
 		before.DeletionTimestamp.Equal(after.DeletionTimestamp) && slices.Equal(before.Finalizers, after.Finalizers) &&
 		Draining(before) == Draining(after) &&
@@ -174,20 +169,15 @@ func acceptedCondition(cluster *clusterv1.ManagedCluster) *metav1.Condition {
 }
 
 // labelledKeys returns the key of the cluster that the cluster label names.
-func labelledKeys(obj any) []cache.ObjectName {
-	object, ok := obj.(metav1.Object)
-	if !ok || object.GetLabels()[clusterv1.ClusterNameLabel] == "" {
+func labelledKeys(object metav1.Object) []cache.ObjectName {
+	if object.GetLabels()[clusterv1.ClusterNameLabel] == "" {
 		return nil
 	}
 	return []cache.ObjectName{{Name: object.GetLabels()[clusterv1.ClusterNameLabel]}}
 }
 
 // accessKeys returns the key of the cluster to which an object of this controller grants access.
-func accessKeys(obj any) []cache.ObjectName {
-	object, ok := obj.(metav1.Object)
-	if !ok {
-		return nil
-	}
+func accessKeys(object metav1.Object) []cache.ObjectName {
 	cluster := object.GetLabels()[clusterv1.ClusterNameLabel]
 	name, namespace := object.GetName(), object.GetNamespace()
 	ours := namespace == "" && name == accessName(cluster) ||
@@ -200,27 +190,17 @@ func accessKeys(obj any) []cache.ObjectName {
 
 // read returns a cluster and its registration from the caches. Each is nil if it does not exist.
 func (c *Controller) read(name string) (*clusterv1.ManagedCluster, *registerv1alpha1.ManagedClusterRegistration, error) {
-	cluster, err := c.lister.Get(name)
-	if apierrors.IsNotFound(err) {
-		cluster = nil
-	} else if err != nil {
+	cluster, err := reconcile.OrNil(c.lister.Get(name))
+	if err != nil {
 		return nil, nil, err
 	}
-	record, err := c.cached.Get(name)
-	if apierrors.IsNotFound(err) {
-		record = nil
-	} else if err != nil {
-		return nil, nil, err
-	}
-	return cluster, record, nil
+	record, err := reconcile.OrNil(c.cached.Get(name))
+	return cluster, record, err
 }
 
 // current returns the stored ManagedCluster, or nil if there is none.
 func (c *Controller) current(ctx context.Context, name string) (*clusterv1.ManagedCluster, error) {
-	cluster, err := c.Clusters.ManagedClusters().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
+	cluster, err := reconcile.OrNil(c.Clusters.ManagedClusters().Get(ctx, name, metav1.GetOptions{}))
 	if err != nil {
 		return nil, fmt.Errorf("reading ManagedCluster %q: %w", name, err)
 	}
@@ -229,10 +209,7 @@ func (c *Controller) current(ctx context.Context, name string) (*clusterv1.Manag
 
 // currentRecord returns the stored registration, or nil if there is none.
 func (c *Controller) currentRecord(ctx context.Context, name string) (*registerv1alpha1.ManagedClusterRegistration, error) {
-	record, err := c.Records.Get(ctx, name)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
+	record, err := reconcile.OrNil(c.Records.Get(ctx, name))
 	if err != nil {
 		return nil, fmt.Errorf("reading the registration of ManagedCluster %q: %w", name, err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 const (
@@ -114,7 +115,7 @@ func (c *Controller) deleteAddons(ctx context.Context, cluster string) (left []s
 			continue
 		}
 		err := c.Addons.ManagedClusterAddOns(cluster).Delete(ctx, addon.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &addon.UID}})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		if err != nil && !reconcile.Outdated(err) {
 			return left, fmt.Errorf("deleting ManagedClusterAddOn %s/%s: %w", cluster, addon.Name, err)
 		}
 	}
@@ -149,7 +150,7 @@ func (c *Controller) deleteWorks(ctx context.Context, cluster string) (left []st
 			continue
 		}
 		err := c.Works.ManifestWorks(cluster).Delete(ctx, work.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &work.UID}})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		if err != nil && !reconcile.Outdated(err) {
 			return left, fmt.Errorf("deleting ManifestWork %s/%s: %w", cluster, work.Name, err)
 		}
 	}

@@ -152,7 +152,7 @@ func (r *Registrar) claimFromAnnotations(ctx context.Context, mc *clusterv1.Mana
 }
 
 // take reserves an identity and stores its claim in the registration. It returns ErrClaimed if another cluster holds
-// the identity, or errStale if the registration may not take a claim any more.
+// the identity, or errStale if the registration no longer takes a claim.
 func (r *Registrar) take(ctx context.Context, mc *clusterv1.ManagedCluster, identity irsa.Identity, user string, free func(*registerv1alpha1.ManagedClusterRegistration) bool) error {
 	claimed := r.claimBy(identity, user)
 	if err := r.reserve(ctx, identity, mc, claimed, false); err != nil {

@@ -37,8 +37,8 @@ func newIdentities(controller *Controller, driver Driver, clusters, records cach
 		Name:      "registration-" + string(driver.Name()),
 		Reconcile: i.reconcile,
 		Feeds: []reconcile.Feed{
-			{Informer: clusters, Keys: reconcile.Own, Ignore: sameDecision},
-			{Informer: records, Keys: reconcile.Own, Ignore: sameIdentity},
+			{Informer: clusters, Keys: reconcile.Own, Ignore: reconcile.Same(sameDecision)},
+			{Informer: records, Keys: reconcile.Own, Ignore: reconcile.Same(sameIdentity)},
 		},
 	}
 	return i
@@ -54,13 +54,8 @@ func (i *identities) run(ctx context.Context) {
 
 // sameIdentity reports whether a change of a registration does not concern its identity. It ignores the result of the
 // last attempt, so that a failure does not cause an immediate retry.
-func sameIdentity(old, obj any) bool {
-	before, ok := old.(*registerv1alpha1.ManagedClusterRegistration)
-	if !ok {
-		return false
-	}
-	after, ok := obj.(*registerv1alpha1.ManagedClusterRegistration)
-	if !ok || before.UID != after.UID || before.Spec.Driver != after.Spec.Driver || before.Spec.ManagedClusterUID != after.Spec.ManagedClusterUID {
+func sameIdentity(before, after *registerv1alpha1.ManagedClusterRegistration) bool {
+	if before.UID != after.UID || before.Spec.Driver != after.Spec.Driver || before.Spec.ManagedClusterUID != after.Spec.ManagedClusterUID {
 		return false
 	}
 	sameClaim := (before.Spec.IRSA == nil) == (after.Spec.IRSA == nil) && (before.Spec.IRSA == nil || *before.Spec.IRSA == *after.Spec.IRSA)

@@ -321,7 +321,7 @@ func forgetClaim(ctx context.Context, records Records, registration *registerv1a
 // errProvisioned is returned by closeClaim while AWS may contain resources of the claim.
 var errProvisioned = errors.New("AWS may contain resources of the claim")
 
-// closeClaim marks the claim of a registration that is about to be deleted, so that no driver provisions it any more.
+// closeClaim marks the claim of a registration that is about to be deleted, so that no driver provisions it.
 // Drivers check the claim in the write that precedes their first call to AWS. If that write came first, closeClaim
 // returns errProvisioned.
 func closeClaim(ctx context.Context, records Records, registration *registerv1alpha1.ManagedClusterRegistration) error {

@@ -79,7 +79,7 @@ type Decision struct {
 // previous one, and the server sends that certificate too. A client that has read only the previous
 // bundle can therefore verify the new certificate.
 func (p Policy) Decide(serving, ca *corev1.Secret, now time.Time) (Decision, error) {
-	if serving != nil && !managed(serving) && !fromClusteradm(serving) {
+	if serving != nil && !managed(serving) {
 		return Decision{}, nil
 	}
 	if ca != nil && !managed(ca) {
@@ -186,20 +186,6 @@ func bundleOnly(secret *corev1.Secret, bundle []byte) map[string][]byte {
 }
 
 func managed(secret *corev1.Secret) bool { return secret.Annotations[ManagedAnnotation] != "" }
-
-// fromClusteradm reports whether an earlier clusteradm init created the Secret. It is valid for ten
-// years and nobody renews it, so the server may replace it. Other tools choose random serial numbers.
-func fromClusteradm(secret *corev1.Secret) bool {
-	leaf, err := certutil.ParseCertsPEM(secret.Data[corev1.TLSCertKey])
-	if err != nil || len(secret.Annotations) > 0 {
-		return false
-	}
-	ca, err := certutil.ParseCertsPEM(secret.Data[BundleKey])
-	return err == nil && len(leaf) == 1 && len(ca) == 1 && ca[0].Subject.CommonName == "hub-apiserver-ca" &&
-		ca[0].SerialNumber.IsInt64() && ca[0].SerialNumber.Int64() == 1 &&
-		leaf[0].SerialNumber.IsInt64() && leaf[0].SerialNumber.Int64() == 2 &&
-		leaf[0].CheckSignatureFrom(ca[0]) == nil
-}
 
 // readServing returns the serving certificate of a Secret, or its problem.
 func (p Policy) readServing(secret *corev1.Secret, trusted []*x509.Certificate, now time.Time) (*x509.Certificate, error) {

@@ -2,14 +2,11 @@ package servingcert
 
 import (
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"math/big"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	certutil "k8s.io/client-go/util/cert"
 )
 
@@ -194,55 +191,6 @@ func TestSecretsOfOthers(t *testing.T) {
 	if decision, err := policy.Decide(nil, s.ca, start); err == nil || !strings.Contains(err.Error(), "serving-ca") {
 		t.Errorf("Decide(authority without annotation) = %+v, %v, want an error that names the Secret", decision, err)
 	}
-}
-
-// The certificate of an earlier clusteradm init stays until the bundle with the new authority has settled.
-func TestTakesOverCertificateOfClusteradm(t *testing.T) {
-	for serial, want := range map[int64]bool{1: true, 7: false} {
-		s := &secrets{serving: ofClusteradm(t, serial)}
-		leaf := string(s.serving.Data[corev1.TLSCertKey])
-		_, reasons := s.settle(t, start.Add(day))
-		if taken := len(reasons) > 0; taken != want {
-			t.Fatalf("writes for a Secret with serial number %d = %q, want a takeover: %t", serial, reasons, want)
-		}
-		if !want {
-			continue
-		}
-		if string(s.serving.Data[corev1.TLSCertKey]) != leaf {
-			t.Error("the certificate of clusteradm was replaced before the bundle has settled")
-		}
-		s.settle(t, start.Add(2*day))
-		if string(s.serving.Data[corev1.TLSCertKey]) == leaf {
-			t.Error("the certificate of clusteradm is still served after the bundle has settled")
-		}
-		s.settle(t, start.Add(70*day))
-		if got := len(must(certutil.ParseCertsPEM(s.bundle()))); got != 1 {
-			t.Errorf("authorities in the bundle after the next renewal = %d, want 1", got)
-		}
-	}
-}
-
-func ofClusteradm(t *testing.T, serial int64) *corev1.Secret {
-	t.Helper()
-	ca, err := issueAuthority("x", nil, start, 3650*day)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := ca.cert()
-	template.SerialNumber, template.Subject, template.RawSubject = big.NewInt(serial), pkix.Name{CommonName: "hub-apiserver-ca"}, nil
-	if ca.chain[0], err = sign(template, template, ca.key.Public(), ca.key); err != nil {
-		t.Fatal(err)
-	}
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), DNSNames: policy.DNSNames(), NotBefore: start, NotAfter: ca.cert().NotAfter}
-	if leaf, err = sign(leaf, ca.cert(), ca.key.Public(), ca.key); err != nil {
-		t.Fatal(err)
-	}
-	// The key of the authority also serves as the key of the certificate, which is shorter.
-	content, err := pair([]*x509.Certificate{leaf}, ca.key, ca.chain)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: policy.Namespace, Name: policy.Secret}, Type: corev1.SecretTypeTLS, Data: content}
 }
 
 func authorityOf(s *secrets) *x509.Certificate {

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -66,7 +65,6 @@ type Server struct {
 	snapshots Schedule
 	link      string // to the socket in tempDir, in the data directory
 	storageID string
-	stopping  atomic.Bool
 }
 
 // Start starts etcd and waits until it serves. It returns an error if it cannot open the data or another
@@ -95,12 +93,7 @@ func Start(ctx context.Context, options Options) (*Server, error) {
 		return nil, fmt.Errorf("creating the directory of the socket: %w", err)
 	}
 
-	config := s.config(options)
-	if config.ZapLoggerBuilder, err = newLog(&s.stopping); err != nil {
-		s.Stop()
-		return nil, err
-	}
-	s.etcd, err = embed.StartEtcd(config)
+	s.etcd, err = embed.StartEtcd(s.config(options))
 	if err != nil {
 		s.Stop()
 		return nil, fmt.Errorf("opening %s: %w", options.DataDir, err)
@@ -128,6 +121,7 @@ func (s *Server) config(options Options) *embed.Config {
 	config := embed.NewConfig()
 	config.Name = memberName
 	config.Dir = options.DataDir
+	config.LogLevel = "warn"
 	// A single member must not listen for peers: every user of the machine could connect and write to
 	// the log, because etcd opens the unix socket for peers in the abstract namespace without an owner.
 	config.ListenPeerUrls = nil
@@ -160,7 +154,6 @@ func (s *Server) Failed() <-chan error { return s.etcd.Err() }
 
 // Stop stops etcd after its writes are on disk. It may be called more than once.
 func (s *Server) Stop() {
-	s.stopping.Store(true)
 	if s.client != nil {
 		if err := s.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 			klog.Background().Error(err, "Failed to close the client of the embedded etcd")

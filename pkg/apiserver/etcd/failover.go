@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -113,13 +112,13 @@ func (f *Failover) disconnect(address string) int {
 	return len(conns)
 }
 
-// Run probes the members of the etcd clusters until ctx ends. The clients are by the URL of the member, and have
-// connections of their own. Run calls isolated when no member of one of the clusters responds any more.
-func (f *Failover) Run(ctx context.Context, clusters [][]string, members map[string]*clientv3.Client, isolated func()) {
+// Run probes the members of the etcd clusters until ctx ends. The clusters must not use the dialer of f. Run calls isolated
+// when the last member of one of the clusters has stopped responding.
+func (f *Failover) Run(ctx context.Context, clusters *Clusters, isolated func()) {
 	failures := map[string]int{}
-	alone := make([]int, len(clusters))
+	alone := make([]int, len(clusters.clients))
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		silence := probe(ctx, members)
+		silence := clusters.probe(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -127,10 +126,11 @@ func (f *Failover) Run(ctx context.Context, clusters [][]string, members map[str
 			if failures[member]++; err == nil {
 				failures[member] = 0
 			}
-			f.mark(address(member), failures[member] >= probeFailures)
+			f.mark(hostOf(member), failures[member] >= probeFailures)
 		}
 		lost := false
-		for i, cluster := range clusters {
+		for i, client := range clusters.clients {
+			cluster := client.Endpoints()
 			if silent(cluster, silence) {
 				// The reason may be this process, and there is no better connection.
 				if alone[i]++; alone[i] == probeFailures {
@@ -144,7 +144,7 @@ func (f *Failover) Run(ctx context.Context, clusters [][]string, members map[str
 				if failures[member] < probeFailures {
 					continue
 				}
-				if closed := f.disconnect(address(member)); closed > 0 {
+				if closed := f.disconnect(hostOf(member)); closed > 0 {
 					klog.FromContext(ctx).Info("An etcd member does not respond; using the others", "member", member, "closedConnections", closed)
 				}
 			}
@@ -174,12 +174,12 @@ func (f *Failover) mark(address string, silent bool) {
 	}
 }
 
-// Unavailable returns an error that names the clusters of which no member responds, or nil. The clients are by the URL
-// of the member.
-func Unavailable(ctx context.Context, clusters [][]string, members map[string]*clientv3.Client) error {
-	silence := probe(ctx, members)
+// Unavailable returns an error that names the clusters of which no member responds, or nil.
+func (c *Clusters) Unavailable(ctx context.Context) error {
+	silence := c.probe(ctx)
 	var errs []error
-	for _, cluster := range clusters {
+	for _, client := range c.clients {
+		cluster := client.Endpoints()
 		if silent(cluster, silence) {
 			errs = append(errs, fmt.Errorf("etcd %s does not respond: %w", strings.Join(cluster, ","), silence[cluster[0]]))
 		}
@@ -189,13 +189,13 @@ func Unavailable(ctx context.Context, clusters [][]string, members map[string]*c
 
 // probe returns for each member nil if it responds with the current state, which requires the leader of the cluster, or
 // the reason why it does not.
-func probe(ctx context.Context, members map[string]*clientv3.Client) map[string]error {
+func (c *Clusters) probe(ctx context.Context) map[string]error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	out := map[string]error{}
 	var mu sync.Mutex
 	var probes sync.WaitGroup
-	for member, client := range members {
+	for member, client := range c.members {
 		probes.Go(func() {
 			_, err := client.Get(ctx, probeKey, clientv3.WithCountOnly())
 			if answered(err) {
@@ -221,13 +221,4 @@ func answered(err error) bool {
 	default:
 		return true
 	}
-}
-
-// address returns the address that the client of etcd dials for the URL of a member.
-func address(member string) string {
-	parsed, err := url.Parse(member)
-	if err != nil {
-		return member
-	}
-	return parsed.Host
 }

@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // silentListener accepts connections and never answers, as the kernel does for a stopped process.
@@ -48,18 +46,13 @@ func TestFailover(t *testing.T) {
 		return conn
 	}
 	silent, other := silentListener(t), silentListener(t)
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + silent}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
 	var isolated atomic.Int64
-	run := func(clusters [][]string, members map[string]*clientv3.Client) (stop func()) {
+	run := func(clusters ...[]string) (stop func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			f.Run(ctx, clusters, members, func() { isolated.Add(1) })
+			f.Run(ctx, connect(t, clusters...), func() { isolated.Add(1) })
 		}()
 		return func() { cancel(); <-ended }
 	}
@@ -68,7 +61,7 @@ func TestFailover(t *testing.T) {
 
 	// Without a member that responds, connections stay.
 	toSilent := dial(silent)
-	stop := run([][]string{{silentURL}}, map[string]*clientv3.Client{silentURL: client})
+	stop := run([]string{silentURL})
 	if !open(t, toSilent, (probeFailures+1)*(probePeriod+probeTimeout)) {
 		t.Error("the connection to the only member was closed, want it open")
 	}
@@ -79,8 +72,7 @@ func TestFailover(t *testing.T) {
 
 	// A member of another cluster has other data.
 	responds := start(t, filepath.Join(t.TempDir(), "data"))
-	members := map[string]*clientv3.Client{silentURL: client, responds.Endpoint(): responds.client}
-	stop = run([][]string{{responds.Endpoint()}, {silentURL}}, members)
+	stop = run([]string{responds.Endpoint()}, []string{silentURL})
 	if !open(t, toSilent, (probeFailures+1)*(probePeriod+probeTimeout)) {
 		t.Error("the connection to the only member of a cluster was closed, want it open")
 	}
@@ -90,7 +82,7 @@ func TestFailover(t *testing.T) {
 	}
 
 	toOther := dial(other)
-	stop = run([][]string{{silentURL, responds.Endpoint()}}, members)
+	stop = run([]string{silentURL, responds.Endpoint()})
 	defer stop()
 	if open(t, toSilent, time.Minute) {
 		t.Error("the connection to a silent member is open, want it closed, because another member responds")

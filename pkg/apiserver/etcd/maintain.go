@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -12,6 +13,7 @@ import (
 )
 
 const (
+	observationPeriod  = 10 * time.Second
 	maintenancePeriod  = 5 * time.Minute
 	maintenanceTimeout = time.Minute
 
@@ -19,49 +21,62 @@ const (
 	defragmentAboveBytes = 64 << 20
 )
 
-// Maintain keeps the database small until ctx ends. The API server compacts old revisions at the interval
-// --etcd-compaction-interval. Maintain returns the free space to the file system, and disarms the alarm
-// that blocks writes when there is space again.
+// Maintain keeps the database small until ctx ends, and updates its metrics. The API server compacts old revisions at the
+// interval --etcd-compaction-interval. Maintain returns the free space to the file system, and disarms the alarm that blocks
+// writes when there is space again.
 func (s *Server) Maintain(ctx context.Context) {
+	quotaGauge.Set(float64(s.etcd.Server.Cfg.QuotaBackendBytes))
+	var maintained time.Time
 	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, maintenanceTimeout)
 		defer cancel()
-		if err := s.maintain(ctx); err != nil && ctx.Err() == nil {
+		needed, err := s.observe(ctx)
+		if err == nil && needed && time.Since(maintained) > maintenancePeriod {
+			maintained = time.Now()
+			err = s.defragment(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Maintenance of the embedded etcd failed")
 		}
-	}, maintenancePeriod, 0.1, true)
+	}, observationPeriod, 0.1, true)
 }
 
-func (s *Server) maintain(ctx context.Context) error {
+// observe updates the metrics of the database. It reports whether the database needs a defragmentation.
+func (s *Server) observe(ctx context.Context) (bool, error) {
 	status, err := s.client.Status(ctx, s.Endpoint())
 	if err != nil {
-		return fmt.Errorf("status: %w", err)
+		return false, fmt.Errorf("status: %w", err)
 	}
-	alarms, err := s.client.AlarmList(ctx)
+	outOfSpace, err := s.alarms(ctx)
 	if err != nil {
-		return fmt.Errorf("alarms: %w", err)
+		return false, err
 	}
-	outOfSpace := false
-	for _, alarm := range alarms.Alarms {
-		outOfSpace = outOfSpace || alarm.Alarm == etcdserverpb.AlarmType_NOSPACE
-	}
-
+	sizeGauge.Set(float64(status.DbSize))
+	spaceGauge.Set(float64(min(len(outOfSpace), 1)))
 	free := status.DbSize - status.DbSizeInUse
-	if !outOfSpace && (free < defragmentAboveBytes || free < status.DbSize/2) {
-		return nil
+	return len(outOfSpace) > 0 || free >= defragmentAboveBytes && free >= status.DbSize/2, nil
+}
+
+// alarms returns the alarms of a full database.
+func (s *Server) alarms(ctx context.Context) ([]*etcdserverpb.AlarmMember, error) {
+	found, err := s.client.AlarmList(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("alarms: %w", err)
 	}
-	klog.FromContext(ctx).Info("Defragmenting the embedded etcd", "bytes", status.DbSize, "inUse", status.DbSizeInUse, "outOfSpace", outOfSpace)
+	return slices.DeleteFunc(found.Alarms, func(alarm *etcdserverpb.AlarmMember) bool { return alarm.Alarm != etcdserverpb.AlarmType_NOSPACE }), nil
+}
+
+func (s *Server) defragment(ctx context.Context) error {
+	klog.FromContext(ctx).Info("Defragmenting the embedded etcd")
 	if _, err := s.client.Defragment(ctx, s.Endpoint()); err != nil {
 		return fmt.Errorf("defragmenting: %w", err)
 	}
-	for _, alarm := range alarms.Alarms {
-		if alarm.Alarm != etcdserverpb.AlarmType_NOSPACE {
-			continue
-		}
+	outOfSpace, err := s.alarms(ctx)
+	for _, alarm := range outOfSpace {
 		// etcd raises the alarm again at once if there still is no space.
 		if _, err := s.client.AlarmDisarm(ctx, (*clientv3.AlarmMember)(alarm)); err != nil {
 			return fmt.Errorf("disarming: %w", err)
 		}
 	}
-	return nil
+	return err
 }

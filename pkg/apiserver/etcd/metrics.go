@@ -1,19 +1,8 @@
 package etcd
 
 import (
-	"context"
-	"time"
-
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
-	"k8s.io/klog/v2"
-)
-
-const (
-	observationPeriod  = 10 * time.Second
-	observationTimeout = 5 * time.Second
 )
 
 var (
@@ -29,9 +18,6 @@ var (
 		Subsystem: "hub_apiserver", Name: "etcd_out_of_space", StabilityLevel: metrics.ALPHA,
 		Help: "1 while the embedded etcd rejects writes because its database has reached the quota, 0 otherwise.",
 	})
-)
-
-var (
 	intervalGauge = metrics.NewGauge(&metrics.GaugeOpts{
 		Subsystem: "hub_apiserver", Name: "snapshot_interval_seconds", StabilityLevel: metrics.ALPHA,
 		Help: "Interval of snapshots of the embedded etcd (--snapshot-interval). 0 without a schedule.",
@@ -52,36 +38,4 @@ var (
 
 func init() {
 	legacyregistry.MustRegister(sizeGauge, quotaGauge, spaceGauge, intervalGauge, lastGauge, bytesGauge, failuresCounter)
-}
-
-// Observe updates the metrics of the database until ctx ends.
-func (s *Server) Observe(ctx context.Context) {
-	quotaGauge.Set(float64(s.etcd.Server.Cfg.QuotaBackendBytes))
-	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, observationTimeout)
-		defer cancel()
-		if err := s.observe(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Reading the state of the embedded etcd failed")
-		}
-	}, observationPeriod, 0.1, true)
-}
-
-func (s *Server) observe(ctx context.Context) error {
-	status, err := s.client.Status(ctx, s.Endpoint())
-	if err != nil {
-		return err
-	}
-	alarms, err := s.client.AlarmList(ctx)
-	if err != nil {
-		return err
-	}
-	full := 0.0
-	for _, alarm := range alarms.Alarms {
-		if alarm.Alarm == etcdserverpb.AlarmType_NOSPACE {
-			full = 1
-		}
-	}
-	sizeGauge.Set(float64(status.DbSize))
-	spaceGauge.Set(full)
-	return nil
 }

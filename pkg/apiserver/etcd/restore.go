@@ -175,13 +175,13 @@ func interrupted(dataDir string) error {
 	return fmt.Errorf("a restore into %s was interrupted: restore the snapshot again, or delete %s to start without data", dataDir, temp)
 }
 
-// ReadMarks returns the mark of data in several etcd clusters, or nil if none of them was restored. If they have different
-// marks, its ID identifies all of them, so that it is a new one after each restore.
-func ReadMarks(ctx context.Context, clients []*clientv3.Client, prefix string) (*Mark, error) {
+// ReadMarks returns the mark of the data, or nil if no cluster was restored. If the clusters have different marks, its ID
+// identifies all of them, so that it is a new one after each restore.
+func (c *Clusters) ReadMarks(ctx context.Context) (*Mark, error) {
 	var last *Mark
 	ids := sets.New[string]()
-	for _, client := range clients {
-		mark, err := readMark(ctx, client, prefix)
+	for _, client := range c.clients {
+		mark, err := readMark(ctx, client, c.root)
 		if err != nil {
 			return nil, fmt.Errorf("etcd %s: %w", strings.Join(client.Endpoints(), ","), err)
 		}

@@ -9,7 +9,10 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 const (
@@ -57,47 +60,29 @@ func (s *Server) SaveSnapshots(ctx context.Context) {
 	if s.snapshots.Interval == 0 {
 		return
 	}
-	retry := firstSnapshotRetry
-	for {
-		last, err := s.snapshots.observe()
-		if err == nil {
-			if !pause(ctx, time.Until(last.Add(s.snapshots.Interval))) {
-				return
+	loop := reconcile.Loop{
+		Name: "embedded-etcd-snapshots", Initial: []cache.ObjectName{{Name: s.snapshots.Dir}},
+		Timeout: snapshotDeadline, FirstRetry: firstSnapshotRetry, LastRetry: lastSnapshotRetry,
+		Reconcile: func(ctx context.Context, _ cache.ObjectName) (time.Duration, error) {
+			last, err := s.snapshots.observe()
+			if left := time.Until(last.Add(s.snapshots.Interval)); err == nil && left > 0 {
+				return left, nil
 			}
-			err = s.snapshots.save(ctx, s.dataDir, time.Now())
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		if err == nil {
-			retry = firstSnapshotRetry
-			continue
-		}
-		failuresCounter.Inc()
-		klog.FromContext(ctx).Error(err, "Failed to save a snapshot of the embedded etcd", "directory", s.snapshots.Dir, "retryAfter", retry)
-		if !pause(ctx, retry) {
-			return
-		}
-		retry = min(2*retry, lastSnapshotRetry)
+			if err == nil {
+				err = s.snapshots.save(ctx, s.dataDir, time.Now())
+			}
+			if err != nil {
+				failuresCounter.Inc()
+				return 0, fmt.Errorf("saving a snapshot of the embedded etcd: %w", err)
+			}
+			return time.Millisecond, nil // the metrics show the snapshot
+		},
 	}
-}
-
-// pause waits. It returns false if ctx ends.
-func pause(ctx context.Context, delay time.Duration) bool {
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
+	loop.Run(ctx)
 }
 
 // save saves a snapshot and deletes the oldest.
 func (s Schedule) save(ctx context.Context, dataDir string, now time.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, snapshotDeadline)
-	defer cancel()
 	file := filepath.Join(s.Dir, nameAt(now))
 	status, err := SaveSnapshot(ctx, dataDir, file, true)
 	if err != nil {

@@ -25,8 +25,6 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"open-cluster-management.io/hub-apiserver/pkg/storagemigration"
 )
 
 // partSuffix ends the name of a snapshot that is not complete.
@@ -205,7 +203,7 @@ func (s *SnapshotStatus) read(tx *bbolt.Tx) error {
 			return nil
 		}
 		live[key] = struct{}{}
-		if storagemigration.IsRecord(key) || isMark(key) {
+		if isRecord(key) || isMark(key) {
 			own[key] = kv.Value
 		}
 		return nil
@@ -218,8 +216,10 @@ func (s *SnapshotStatus) read(tx *bbolt.Tx) error {
 		if isObject(value) {
 			continue
 		}
-		if storagemigration.IsRecord(key) {
-			s.StoredVersions, err = storagemigration.ParseRecord(value)
+		if isRecord(key) {
+			var record versionRecord
+			err = json.Unmarshal(value, &record)
+			s.StoredVersions = record.Versions
 		} else {
 			s.Restored = &Mark{}
 			err = json.Unmarshal(value, s.Restored)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,13 +40,17 @@ func (e *VersionError) Error() string {
 
 // CheckVersions reads the version of each member. It returns a VersionError if a member is too old. It returns the
 // endpoints that do not respond within some seconds: a server must start while a member is down.
-func CheckVersions(ctx context.Context, client *clientv3.Client, endpoints []string) (silent []string, err error) {
+func (c *Clusters) CheckVersions(ctx context.Context) (silent []string, err error) {
+	return c.checkVersions(ctx, slices.Collect(maps.Keys(c.members)))
+}
+
+func (c *Clusters) checkVersions(ctx context.Context, endpoints []string) (silent []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	errs := make([]error, len(endpoints))
 	var checks sync.WaitGroup
 	for i, endpoint := range endpoints {
-		checks.Go(func() { errs[i] = checkVersion(ctx, client, endpoint) })
+		checks.Go(func() { errs[i] = checkVersion(ctx, c.members[endpoint], endpoint) })
 	}
 	checks.Wait()
 	var tooOld []error
@@ -61,10 +67,10 @@ func CheckVersions(ctx context.Context, client *clientv3.Client, endpoints []str
 
 // AwaitVersions checks the members that did not respond to CheckVersions, until each of them has responded or ctx
 // ends. It returns a VersionError if a member is too old.
-func AwaitVersions(ctx context.Context, client *clientv3.Client, silent []string) error {
+func (c *Clusters) AwaitVersions(ctx context.Context, silent []string) error {
 	err := wait.PollUntilContextCancel(ctx, versionPeriod, false, func(ctx context.Context) (bool, error) {
 		var err error
-		silent, err = CheckVersions(ctx, client, silent)
+		silent, err = c.checkVersions(ctx, silent)
 		return len(silent) == 0, err
 	})
 	if ctx.Err() != nil {

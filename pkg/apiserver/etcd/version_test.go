@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
 )
 
 // member reports the version of an etcd that cannot be built from the modules of this repository.
@@ -45,18 +45,24 @@ func (m member) serve(t *testing.T) string {
 	return "unix://" + socket
 }
 
+// connect returns connections to clusters that are closed when the test ends.
+func connect(t *testing.T, clusters ...[]string) *Clusters {
+	t.Helper()
+	out, err := Connect(storagebackend.TransportConfig{}, prefix, clusters)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = out.Close() })
+	return out
+}
+
 func TestCheckVersions(t *testing.T) {
 	for reported, accepted := range map[string]bool{
 		"3.5.13": true, "3.6.0-rc.1": true, "4.0.0": true,
 		"3.5.12": false, "3.5.13-rc.0": false, "3.4.31": false, "unknown": false,
 	} {
 		endpoint := member{version: reported}.serve(t)
-		client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		silent, err := CheckVersions(t.Context(), client, []string{endpoint})
-		_ = client.Close()
+		silent, err := connect(t, []string{endpoint}).CheckVersions(t.Context())
 		if len(silent) > 0 {
 			t.Fatalf("CheckVersions() = %q, want the version of every member", silent)
 		}
@@ -70,7 +76,7 @@ func TestCheckVersions(t *testing.T) {
 func TestCheckVersionsOfSilentMember(t *testing.T) {
 	server := start(t, filepath.Join(t.TempDir(), "data"))
 	down := "unix://" + filepath.Join(t.TempDir(), "down")
-	silent, err := CheckVersions(t.Context(), server.client, []string{server.Endpoint(), down})
+	silent, err := connect(t, []string{server.Endpoint(), down}).CheckVersions(t.Context())
 	if err != nil || len(silent) != 1 || silent[0] != down {
 		t.Errorf("CheckVersions() = %q, %v, want %s and no error", silent, err, down)
 	}

@@ -58,9 +58,9 @@ func (c Completed) applyEtcd(generic *genericapiserver.RecommendedConfig) error 
 		all = slices.Concat(all, override.Servers)
 	}
 	if etcd.Redundant(all) && c.Recommended.Etcd.StorageConfig.Transport.EgressLookup == nil {
-		c.failover = etcd.NewFailover()
+		c.EtcdFailover = etcd.NewFailover()
 		// The health checks of the library use these options too.
-		c.Recommended.Etcd.StorageConfig.Transport.EgressLookup = c.failover.Lookup
+		c.Recommended.Etcd.StorageConfig.Transport.EgressLookup = c.EtcdFailover.Lookup
 	}
 	factory.StorageConfig = c.Recommended.Etcd.StorageConfig
 	factory.StorageConfig.StorageObjectCountTracker = generic.StorageObjectCountTracker

@@ -71,35 +71,19 @@ func init() {
 
 // Options are the flags of the API server.
 type Options struct {
-	ServerRun      *genericoptions.ServerRunOptions
-	Recommended    *genericoptions.RecommendedOptions
-	APIEnablement  *genericoptions.APIEnablementOptions
-	LeaderElection componentbaseconfig.LeaderElectionConfiguration
-	EmbeddedEtcd   etcd.Options
-	Logs           *logs.Options
+	ServerRun     *genericoptions.ServerRunOptions
+	Recommended   *genericoptions.RecommendedOptions
+	APIEnablement *genericoptions.APIEnablementOptions
+	EmbeddedEtcd  etcd.Options
+	Logs          *logs.Options
 
-	// Namespace is the namespace of the hub that contains the Leases of the server.
-	Namespace string
-	// ManifestLimitBytes limits the manifests of one ManifestWork.
-	ManifestLimitBytes int64
-	// EscalationCheck, NamespaceSource and WorkExecutor configure the check and the delivery of
-	// ClusterPermissions.
-	EscalationCheck string
-	NamespaceSource string
-	WorkExecutor    string
-	// RequireManagedCluster refuses ClusterPermissions and ManagedServiceAccounts whose cluster has not joined.
-	RequireManagedCluster bool
-	// NilExecutor is the action for a ManifestWork without an executor.
-	NilExecutor string
-	// MaximumTokenValidity limits the validity of tokens of ManagedServiceAccounts. 0 means no limit.
-	MaximumTokenValidity time.Duration
-	// ReservedAccountNames are names that no new ManagedServiceAccount may have.
-	ReservedAccountNames []string
-	Quotas               apiserver.Quotas
-	Search               Search
-	Registration         Registration
-	Requests             Requests
-	ServingCertificate   ServingCertificate
+	// ExtraConfig has the values of all other flags, except those of the fields below.
+	apiserver.ExtraConfig
+	WorkExecutor       string
+	Search             Search
+	Registration       Registration
+	Requests           Requests
+	ServingCertificate ServingCertificate
 }
 
 // New returns options with their defaults.
@@ -113,18 +97,19 @@ func New() *Options {
 			Snapshots: etcd.Schedule{Keep: defaultSnapshots}},
 		Logs: logs.NewOptions(),
 
-		Namespace:          defaultNamespace,
-		ManifestLimitBytes: defaultLimitBytes,
-		EscalationCheck:    string(clusterpermission.Enforce),
-		NamespaceSource:    string(apiserver.NamespacesOfCluster),
-		NilExecutor:        string(executor.Allow),
-
-		MaximumTokenValidity: defaultTokenValidity,
-		ReservedAccountNames: authenticationvalidation.DefaultReservedNames(),
-		Search:               newSearch(),
-		Registration:         newRegistration(),
-		Requests:             newRequests(),
-		ServingCertificate:   newServingCertificate(),
+		ExtraConfig: apiserver.ExtraConfig{
+			Namespace:            defaultNamespace,
+			ManifestLimitBytes:   defaultLimitBytes,
+			EscalationCheck:      clusterpermission.Enforce,
+			NamespaceSource:      apiserver.NamespacesOfCluster,
+			NilExecutor:          executor.Allow,
+			MaximumTokenValidity: defaultTokenValidity,
+			ReservedAccountNames: authenticationvalidation.DefaultReservedNames(),
+		},
+		Search:             newSearch(),
+		Registration:       newRegistration(),
+		Requests:           newRequests(),
+		ServingCertificate: newServingCertificate(),
 	}
 	o.ServerRun.MaxRequestsInFlight, o.ServerRun.MaxMutatingRequestsInFlight = requestsInFlight(runtime.GOMAXPROCS(0))
 	if namespace := os.Getenv("POD_NAMESPACE"); namespace != "" {
@@ -204,16 +189,16 @@ func (o *Options) addEmbeddedEtcdFlags(fs *pflag.FlagSet) {
 func (o *Options) addWorkFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&o.ManifestLimitBytes, "manifest-limit-bytes", o.ManifestLimitBytes,
 		"Maximum total size in bytes of the manifests of one ManifestWork. Objects larger than 1.5 MiB require an etcd with a larger --max-request-bytes.")
-	fs.StringVar(&o.NilExecutor, "nil-executor", o.NilExecutor,
+	fs.StringVar((*string)(&o.NilExecutor), "nil-executor", string(o.NilExecutor),
 		"Action for writes of the spec of a ManifestWork without spec.executor. Allow accepts them from all users with permission to write ManifestWorks. Check also requires permission to execute-as "+executor.AgentExecutor+" on manifestworks in the namespace of the cluster. Deny refuses them.")
 	fs.StringVar(&o.Namespace, "namespace", o.Namespace,
 		"Namespace of the hub for the Leases of the server and for --serving-certificate-secret. --leader-elect-resource-namespace overrides it for the Lease of leader election. Defaults to the environment variable POD_NAMESPACE.")
 }
 
 func (o *Options) addPermissionFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.EscalationCheck, "clusterpermission-escalation-check", o.EscalationCheck,
+	fs.StringVar((*string)(&o.EscalationCheck), "clusterpermission-escalation-check", string(o.EscalationCheck),
 		"Action for a ClusterPermission that grants more than its author may grant. Enforce refuses it. Approve stores it, and delivers it after a user with permission to grant it has approved it with clusterpermissions/approval. Warn delivers it and returns a warning. Off disables the check.")
-	fs.StringVar(&o.NamespaceSource, "namespace-selector-source", o.NamespaceSource,
+	fs.StringVar((*string)(&o.NamespaceSource), "namespace-selector-source", string(o.NamespaceSource),
 		"Namespaces whose labels a namespaceSelector of a ClusterPermission matches: those of the managed cluster, as its agent reports them (Cluster), or those of the hub with the same names (Hub).")
 	fs.BoolVar(&o.RequireManagedCluster, "require-managed-cluster", o.RequireManagedCluster,
 		"Refuse a new ClusterPermission or ManagedServiceAccount in a namespace without a ManagedCluster of its name. By default it is stored, and delivered when the cluster joins.")
@@ -264,7 +249,7 @@ func (o *Options) Complete() (Completed, error) {
 		o.LeaderElection.ResourceNamespace = o.Namespace
 	}
 	o.Registration.complete()
-	return Completed{&completed{Options: o}}, nil
+	return Completed{&completed{o}}, nil
 }
 
 // Completed can only be created by Options.Complete.
@@ -274,23 +259,17 @@ type Completed struct {
 
 type completed struct {
 	*Options
-	// failover is set by Config for an etcd cluster with several members.
-	failover *etcd.Failover
 }
 
 // Validate returns the errors of the options.
 func (c Completed) Validate() error {
 	var errs []error
 	errs = append(errs, c.ServerRun.Validate()...)
-	errs = append(errs, c.Recommended.SecureServing.Validate()...)
-	errs = append(errs, c.Recommended.Authentication.Validate()...)
-	errs = append(errs, c.Recommended.Authorization.Validate()...)
-	errs = append(errs, c.Recommended.Audit.Validate()...)
-	errs = append(errs, c.Recommended.Features.Validate()...)
-	errs = append(errs, c.Recommended.CoreAPI.Validate()...)
-	errs = append(errs, c.Recommended.Admission.Validate()...)
-	errs = append(errs, c.Recommended.EgressSelector.Validate()...)
-	errs = append(errs, c.Recommended.Traces.Validate()...)
+	recommended := *c.Recommended
+	if c.Embedded() {
+		recommended.Etcd = nil
+	}
+	errs = append(errs, recommended.Validate()...)
 	errs = append(errs, c.APIEnablement.Validate(scheme.Scheme)...)
 	errs = append(errs, c.ServerRun.ComponentGlobalsRegistry.Validate()...)
 	if c.Embedded() {
@@ -301,11 +280,8 @@ func (c Completed) Validate() error {
 			errs = append(errs, fmt.Errorf("--data-quota-bytes must be at least %d, not %d", minimumQuotaBytes, c.EmbeddedEtcd.QuotaBytes))
 		}
 		errs = append(errs, c.EmbeddedEtcd.Snapshots.Validate()...)
-	} else {
-		if c.EmbeddedEtcd.Snapshots.Interval != 0 {
-			errs = append(errs, fmt.Errorf("--snapshot-interval saves the embedded etcd: schedule snapshots of --etcd-servers with etcdctl"))
-		}
-		errs = append(errs, c.Recommended.Etcd.Validate()...)
+	} else if c.EmbeddedEtcd.Snapshots.Interval != 0 {
+		errs = append(errs, fmt.Errorf("--snapshot-interval saves the embedded etcd: schedule snapshots of --etcd-servers with etcdctl"))
 	}
 	errs = append(errs, c.validateOverrides()...)
 	if c.Namespace == "" {
@@ -314,19 +290,19 @@ func (c Completed) Validate() error {
 	if c.ManifestLimitBytes < minimumLimitBytes || c.Embedded() && c.ManifestLimitBytes > maximumObjectBytes {
 		errs = append(errs, fmt.Errorf("--manifest-limit-bytes must be between %d and %d, not %d", minimumLimitBytes, maximumObjectBytes, c.ManifestLimitBytes))
 	}
-	if !slices.Contains(clusterpermission.EscalationChecks, clusterpermission.EscalationCheck(c.EscalationCheck)) {
+	if !slices.Contains(clusterpermission.EscalationChecks, c.EscalationCheck) {
 		errs = append(errs, fmt.Errorf("--clusterpermission-escalation-check must be one of %v, not %q", clusterpermission.EscalationChecks, c.EscalationCheck))
 	}
-	if !slices.Contains(apiserver.NamespaceSources, apiserver.NamespaceSource(c.NamespaceSource)) {
+	if !slices.Contains(apiserver.NamespaceSources, c.NamespaceSource) {
 		errs = append(errs, fmt.Errorf("--namespace-selector-source must be one of %v, not %q", apiserver.NamespaceSources, c.NamespaceSource))
 	}
 	if _, err := c.workExecutor(); err != nil {
 		errs = append(errs, err)
 	}
-	if !slices.Contains(executor.NilExecutors, executor.NilExecutor(c.NilExecutor)) {
+	if !slices.Contains(executor.NilExecutors, c.NilExecutor) {
 		errs = append(errs, fmt.Errorf("--nil-executor must be one of %v, not %q", executor.NilExecutors, c.NilExecutor))
 	}
-	if c.NilExecutor == string(executor.Deny) && c.WorkExecutor == "" {
+	if c.NilExecutor == executor.Deny && c.WorkExecutor == "" {
 		errs = append(errs, fmt.Errorf("--nil-executor=%s requires --work-executor to deliver ClusterPermissions", executor.Deny))
 	}
 	if c.MaximumTokenValidity != 0 && c.MaximumTokenValidity < authenticationv1beta1.MinimumValidity {
@@ -404,30 +380,11 @@ func (c Completed) Config(embedded *etcd.Server) (*apiserver.Config, error) {
 	if err := c.Recommended.Authorization.ApplyTo(&reviewer); err != nil {
 		return nil, err
 	}
-	return &apiserver.Config{
-		Generic: generic,
-		Extra: apiserver.ExtraConfig{
-			Identity:              identity,
-			Namespace:             c.Namespace,
-			ManifestLimitBytes:    c.ManifestLimitBytes,
-			EscalationCheck:       clusterpermission.EscalationCheck(c.EscalationCheck),
-			NamespaceSource:       apiserver.NamespaceSource(c.NamespaceSource),
-			RequireManagedCluster: c.RequireManagedCluster,
-			WorkExecutor:          workExecutor,
-			NilExecutor:           executor.NilExecutor(c.NilExecutor),
-			MaximumTokenValidity:  c.MaximumTokenValidity,
-			ReservedAccountNames:  c.ReservedAccountNames,
-			LeaderElection:        c.LeaderElection,
-			Embedded:              embedded,
-			EtcdFailover:          c.failover,
-			Quotas:                c.Quotas,
-			Search:                search,
-			Registration:          registration,
-			Requests:              c.Requests.config(),
-			Reviewer:              reviewer.Authorizer,
-			ServingCertificate:    c.ServingCertificate.policy(c.Namespace),
-		},
-	}, nil
+	extra := c.ExtraConfig
+	extra.Identity, extra.WorkExecutor, extra.Embedded, extra.Reviewer = identity, workExecutor, embedded, reviewer.Authorizer
+	extra.Search, extra.Registration, extra.Requests = search, registration, c.Requests.config()
+	extra.ServingCertificate = c.ServingCertificate.policy(c.Namespace)
+	return &apiserver.Config{Generic: generic, Extra: extra}, nil
 }
 
 // identity returns the unique name of this replica. A server with an embedded etcd is the only replica.

@@ -27,38 +27,26 @@ var (
 
 // Registration are the flags of cluster registration.
 type Registration struct {
-	// Drivers are the ways in which clusters authenticate to the hub.
-	Drivers []string
-	// HubClusterARN is the ARN of the EKS cluster of the hub.
-	HubClusterARN string
-	// EKSAuth is one of mappings.
-	EKSAuth string
-	// ManageRoles is true if the server creates IAM roles in the account of the hub.
-	ManageRoles bool
-	// ResourceTags are additional tags of resources that the server creates in AWS.
-	ResourceTags map[string]string
-	// AutoApprovedARNs and AutoApprovedUsers are the rules of automatic acceptance.
-	AutoApprovedARNs  []string
-	AutoApprovedUsers []string
-	// MaxRequests is the maximum number of certificate requests of a cluster on the hub.
-	MaxRequests int
-	// DrainTimeout is how long the agent of a deleted cluster keeps its access to clean up.
-	DrainTimeout time.Duration
-	// Labels are labels of the objects that the server creates on the hub for an accepted cluster.
-	Labels map[string]string
+	apiserver.RegistrationConfig
+	// Auth are the names of Drivers, HubClusterARN is HubARN, and AutoApprovedARNs are the patterns of AutoApproval.
+	Auth             []string
+	HubClusterARN    string
+	AutoApprovedARNs []string
 }
 
 func newRegistration() Registration {
-	return Registration{MaxRequests: csr.DefaultMaxRequests, DrainTimeout: 10 * time.Minute, Drivers: []string{string(registerv1alpha1.DriverCSR)}, EKSAuth: string(irsa.AccessEntry), ManageRoles: true}
+	return Registration{Auth: []string{string(registerv1alpha1.DriverCSR)}, RegistrationConfig: apiserver.RegistrationConfig{
+		MaxRequests: csr.DefaultMaxRequests, DrainTimeout: 10 * time.Minute, Mapping: irsa.AccessEntry, ManageRoles: true,
+	}}
 }
 
 func (r *Registration) addFlags(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&r.Drivers, "registration-auth", r.Drivers,
+	fs.StringSliceVar(&r.Auth, "registration-auth", r.Auth,
 		"How managed clusters authenticate to the hub. csr: with client certificates that the hub signs. aws-irsa: with AWS IAM roles, if the managed cluster runs on EKS and the hub runs on EKS or uses aws-iam-authenticator. If both are set, clusters that claim an ARN use aws-irsa.")
-	fs.StringSliceVar(&r.Drivers, "enabled-registration-drivers", r.Drivers, "Alias of --registration-auth, for compatibility with the upstream registration controller.")
+	fs.StringSliceVar(&r.Auth, "enabled-registration-drivers", r.Auth, "Alias of --registration-auth, for compatibility with the upstream registration controller.")
 	fs.StringVar(&r.HubClusterARN, "hub-cluster-arn", r.HubClusterARN,
 		"ARN of the EKS cluster of the hub, as arn:<partition>:eks:<region>:<account>:cluster/<name>. On a hub outside of EKS, <name> is the cluster ID of aws-iam-authenticator, and --eks-auth=ConfigMap is required. Required with --registration-auth=aws-irsa.")
-	fs.StringVar(&r.EKSAuth, "eks-auth", r.EKSAuth,
+	fs.StringVar((*string)(&r.Mapping), "eks-auth", string(r.Mapping),
 		"How the EKS cluster of the hub maps IAM roles to groups: with access entries (AccessEntry), or with the ConfigMap kube-system/aws-auth (ConfigMap), which aws-iam-authenticator also reads.")
 	fs.BoolVar(&r.ManageRoles, "irsa-manage-roles", r.ManageRoles,
 		"Create and delete the IAM role of each managed cluster in the account of the hub. If false, create the roles that managedclusters/irsa describes by other means; the server only maps them.")
@@ -79,7 +67,7 @@ func (r *Registration) addFlags(fs *pflag.FlagSet) {
 // drivers returns the drivers by their canonical names.
 func (r *Registration) drivers() sets.Set[registerv1alpha1.RegistrationDriver] {
 	out := sets.New[registerv1alpha1.RegistrationDriver]()
-	for _, name := range r.Drivers {
+	for _, name := range r.Auth {
 		if name == "awsirsa" {
 			name = string(registerv1alpha1.DriverAWSIRSA)
 		}
@@ -124,8 +112,8 @@ func (r *Registration) validate() []error {
 	} else if drivers.Has(registerv1alpha1.DriverAWSIRSA) {
 		errs = append(errs, fmt.Errorf("--hub-cluster-arn is required with --registration-auth=%s", registerv1alpha1.DriverAWSIRSA))
 	}
-	if !slices.Contains(mappings, irsa.Mapping(r.EKSAuth)) {
-		errs = append(errs, fmt.Errorf("--eks-auth must be one of %v, not %q", mappings, r.EKSAuth))
+	if !slices.Contains(mappings, r.Mapping) {
+		errs = append(errs, fmt.Errorf("--eks-auth must be one of %v, not %q", mappings, r.Mapping))
 	}
 	if err := irsa.ValidateResourceTags(r.ResourceTags); err != nil {
 		errs = append(errs, fmt.Errorf("--aws-resource-tags: %w", err))
@@ -158,10 +146,8 @@ func (r *Registration) autoApproval() (registration.AutoApproval, error) {
 
 // config returns the configuration of registration for valid flags.
 func (r *Registration) config() (*apiserver.RegistrationConfig, error) {
-	config := &apiserver.RegistrationConfig{
-		Drivers: sets.List(r.drivers()), Mapping: irsa.Mapping(r.EKSAuth), ManageRoles: r.ManageRoles, ResourceTags: r.ResourceTags,
-		AutoApprovedUsers: r.AutoApprovedUsers, MaxRequests: r.MaxRequests, DrainTimeout: r.DrainTimeout, Labels: r.Labels,
-	}
+	config := r.RegistrationConfig
+	config.Drivers = sets.List(r.drivers())
 	var err error
 	if config.AutoApproval, err = r.autoApproval(); err != nil {
 		return nil, err
@@ -173,5 +159,5 @@ func (r *Registration) config() (*apiserver.RegistrationConfig, error) {
 		}
 		config.HubARN = &arn
 	}
-	return config, nil
+	return &config, nil
 }

@@ -45,17 +45,15 @@ func requestsInFlight(cores int) (requests, mutating int) {
 
 // Requests are the flags that limit each caller.
 type Requests struct {
-	// PerCaller and WatchesPerCaller are the maximum numbers of concurrent requests and of watches of a
-	// caller. 0 means no limit.
-	PerCaller, WatchesPerCaller int
-	// WriteRates limit the bytes that callers write to the objects of a namespace, by the name of the rate.
+	apiserver.RequestLimits
+	// WriteRates are the values of Written, by the name of the rate.
 	WriteRates map[string]string
-	// WatchMemoryBytes limits the memory that all watches of searches hold.
-	WatchMemoryBytes int64
 }
 
 func newRequests() Requests {
-	return Requests{PerCaller: defaultRequestsPerCaller, WatchesPerCaller: defaultWatchesPerCaller, WatchMemoryBytes: defaultWatchMemoryBytes}
+	return Requests{RequestLimits: apiserver.RequestLimits{
+		PerCaller: defaultRequestsPerCaller, WatchesPerCaller: defaultWatchesPerCaller, WatchMemoryBytes: defaultWatchMemoryBytes,
+	}}
 }
 
 func (r *Requests) addFlags(fs *pflag.FlagSet) {
@@ -121,7 +119,7 @@ func describeRates() string {
 }
 
 func (r *Requests) config() apiserver.RequestLimits {
-	// Validation has parsed the rates.
-	rates, _ := r.writeRates()
-	return apiserver.RequestLimits{PerCaller: r.PerCaller, WatchesPerCaller: r.WatchesPerCaller, Written: rates, WatchMemoryBytes: r.WatchMemoryBytes}
+	limits := r.RequestLimits
+	limits.Written, _ = r.writeRates() // validation has parsed them
+	return limits
 }

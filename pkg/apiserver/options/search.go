@@ -31,39 +31,21 @@ var searchVisibilities = []visibility.Mode{visibility.Auto, visibility.RBAC, vis
 
 // Search are the flags of fleet search.
 type Search struct {
-	// Engine is one of apiserver.SearchEngines.
-	Engine string
-	// DataDir is the directory of the data of the embedded engine. The default is in --data-dir.
-	DataDir string
-	// PostgresURLFile is the file with the URL of the database of the engine postgres.
-	PostgresURLFile string
-	// PostgresReplicaURLsFile is the file with the URLs of its read replicas. PostgresMaxStaleness bounds the age of
-	// their state.
-	PostgresReplicaURLsFile string
-	PostgresMaxStaleness    time.Duration
-	// Visibility is one of searchVisibilities.
-	Visibility string
-	// HubCluster is the name of the cluster that is the hub itself.
-	HubCluster string
-	// MaxRequestCost is the maximum processor time of the searches of one request in the embedded engine.
-	MaxRequestCost time.Duration
-	// ClusterResources and ClusterBytes limit the resources of one cluster.
-	ClusterResources int
-	ClusterBytes     int64
-	// Console serves the console.
-	Console bool
+	apiserver.SearchConfig
+	// PostgresURLFile is the file with PostgresURL, and PostgresReplicaURLsFile the file with PostgresReplicaURLs.
+	PostgresURLFile, PostgresReplicaURLsFile string
 }
 
 func newSearch() Search {
-	return Search{
+	return Search{SearchConfig: apiserver.SearchConfig{
 		MaxRequestCost: search.DefaultCost, ClusterResources: ingest.DefaultClusterResources, ClusterBytes: ingest.DefaultClusterBytes,
-		Engine: string(apiserver.EmbeddedSearch), Visibility: string(visibility.Auto), HubCluster: defaultHubCluster,
+		Engine: apiserver.EmbeddedSearch, Visibility: visibility.Auto, HubCluster: defaultHubCluster,
 		PostgresMaxStaleness: defaultMaxStaleness, Console: true,
-	}
+	}}
 }
 
 func (s *Search) addFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&s.Engine, "search-engine", s.Engine,
+	fs.StringVar((*string)(&s.Engine), "search-engine", string(s.Engine),
 		"Store of the resources of the fleet. embedded: in this process, for one replica. postgres: in PostgreSQL, for several replicas. none: no search.")
 	fs.StringVar(&s.DataDir, "search-data-dir", s.DataDir,
 		"Directory for the data of the embedded search engine. Defaults to the directory search in --data-dir.")
@@ -73,7 +55,7 @@ func (s *Search) addFlags(fs *pflag.FlagSet) {
 		"File with the URLs or the connection strings of streaming replicas of this database, one per line. Searches, completions and schemas are sent to a replica if its state is recent enough, otherwise to the primary. Lists and watches of fleetresources, subscriptions and reports always use the primary.")
 	fs.DurationVar(&s.PostgresMaxStaleness, "search-postgres-max-staleness", s.PostgresMaxStaleness,
 		"Maximum age of the state of a replica that answers searches. A replica that lags further behind gets no searches.")
-	fs.StringVar(&s.Visibility, "search-visibility", s.Visibility,
+	fs.StringVar((*string)(&s.Visibility), "search-visibility", string(s.Visibility),
 		"How the server decides which resources a caller can find. RBAC: it evaluates the roles and bindings of the hub. Reviews: it sends SubjectAccessReviews to the hub for each kind and namespace, which works with any authorizer. Auto: RBAC if the hub uses only RBAC, otherwise Reviews.")
 	fs.StringVar(&s.HubCluster, "hub-cluster-name", s.HubCluster,
 		"Name of the cluster that is the hub itself. Resources that are reported in the namespace with this name are resources of the hub. Callers find them if they may list them on the hub.")
@@ -92,17 +74,16 @@ func (s *Search) validate(embeddedEtcd bool) []error {
 	if s.ClusterResources < 1 || s.ClusterBytes < 1 {
 		errs = append(errs, fmt.Errorf("--search-cluster-max-resources and --search-cluster-max-bytes must be at least 1, not %d and %d", s.ClusterResources, s.ClusterBytes))
 	}
-	engine := apiserver.SearchEngine(s.Engine)
-	if !slices.Contains(apiserver.SearchEngines, engine) {
+	if !slices.Contains(apiserver.SearchEngines, s.Engine) {
 		errs = append(errs, fmt.Errorf("--search-engine must be one of %v, not %q", apiserver.SearchEngines, s.Engine))
 	}
-	if engine == apiserver.EmbeddedSearch && s.DataDir == "" && !embeddedEtcd {
+	if s.Engine == apiserver.EmbeddedSearch && s.DataDir == "" && !embeddedEtcd {
 		errs = append(errs, errors.New("--search-data-dir is required for the embedded search engine; use --search-engine=postgres for several replicas, or --search-engine=none to disable search"))
 	}
-	if engine == apiserver.PostgresSearch && s.PostgresURLFile == "" {
+	if s.Engine == apiserver.PostgresSearch && s.PostgresURLFile == "" {
 		errs = append(errs, fmt.Errorf("--search-postgres-url-file is required with --search-engine=%s", s.Engine))
 	}
-	if s.PostgresReplicaURLsFile != "" && engine != apiserver.PostgresSearch {
+	if s.PostgresReplicaURLsFile != "" && s.Engine != apiserver.PostgresSearch {
 		errs = append(errs, fmt.Errorf("--search-postgres-replica-urls-file requires --search-engine=%s", apiserver.PostgresSearch))
 	}
 	if s.PostgresMaxStaleness < minMaxStaleness {
@@ -111,7 +92,7 @@ func (s *Search) validate(embeddedEtcd bool) []error {
 	if s.MaxRequestCost <= 0 {
 		errs = append(errs, fmt.Errorf("--search-max-request-cost must be positive, not %s", s.MaxRequestCost))
 	}
-	if !slices.Contains(searchVisibilities, visibility.Mode(s.Visibility)) {
+	if !slices.Contains(searchVisibilities, s.Visibility) {
 		errs = append(errs, fmt.Errorf("--search-visibility must be one of %v, not %q", searchVisibilities, s.Visibility))
 	}
 	if problems := apivalidation.ValidateNamespaceName(s.HubCluster, false); len(problems) > 0 {
@@ -122,12 +103,8 @@ func (s *Search) validate(embeddedEtcd bool) []error {
 
 // config returns the configuration of search, or nil for a server without search.
 func (s *Search) config(dataDir string) (*apiserver.SearchConfig, error) {
-	config := &apiserver.SearchConfig{
-		Engine: apiserver.SearchEngine(s.Engine), DataDir: s.DataDir,
-		Visibility: visibility.Mode(s.Visibility), HubCluster: s.HubCluster, MaxRequestCost: s.MaxRequestCost,
-		ClusterResources: s.ClusterResources, ClusterBytes: s.ClusterBytes, Console: s.Console,
-		ByClusterPermission: utilfeature.DefaultFeatureGate.Enabled(apiserver.SearchByClusterPermission),
-	}
+	config := s.SearchConfig
+	config.ByClusterPermission = utilfeature.DefaultFeatureGate.Enabled(apiserver.SearchByClusterPermission)
 	switch config.Engine {
 	case apiserver.NoSearch:
 		return nil, nil
@@ -144,9 +121,8 @@ func (s *Search) config(dataDir string) (*apiserver.SearchConfig, error) {
 		if config.PostgresReplicaURLs, err = readLines(s.PostgresReplicaURLsFile); err != nil {
 			return nil, fmt.Errorf("--search-postgres-replica-urls-file: %w", err)
 		}
-		config.PostgresMaxStaleness = s.PostgresMaxStaleness
 	}
-	return config, nil
+	return &config, nil
 }
 
 // readLines returns the lines of a file that are not empty, or none without a file.

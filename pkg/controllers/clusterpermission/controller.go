@@ -1,3 +1,5 @@
+// Package clusterpermission contains the controller of ClusterPermissions: it repairs their ManifestWorks, which the request
+// has written with package permissions, and reports their status.
 package clusterpermission
 
 import (
@@ -21,6 +23,7 @@ import (
 	clusterlisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/cluster/v1"
 	rbaclisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/rbac/v1alpha1"
 	worklisters "open-cluster-management.io/hub-apiserver/pkg/generated/listers/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/permissions"
 	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
@@ -29,7 +32,7 @@ import (
 // another client changed or deleted, and is the only writer of the status of ClusterPermissions. It
 // runs on one replica at a time.
 type Controller struct {
-	deliverer       *Deliverer
+	deliverer       *permissions.Deliverer
 	permissions     rbaclisters.ClusterPermissionLister
 	permissionIndex cache.Indexer
 	works           worklisters.ManifestWorkLister
@@ -59,7 +62,7 @@ type Informers struct {
 }
 
 // NewController returns a Controller.
-func NewController(deliverer *Deliverer, from Informers) (*Controller, error) {
+func NewController(deliverer *permissions.Deliverer, from Informers) (*Controller, error) {
 	c := &Controller{
 		deliverer:       deliverer,
 		permissions:     from.Permissions.Lister(),
@@ -77,13 +80,13 @@ func NewController(deliverer *Deliverer, from Informers) (*Controller, error) {
 		Urgent:    c.removed,
 		Feeds: []reconcile.Feed{
 			{Informer: from.Permissions.Informer(), Keys: reconcile.Own},
-			{Informer: from.Works.Informer(), Keys: ownerKeys},
-			{Informer: from.Clusters.Informer(), Keys: c.clusterKeys, Ignore: sameCluster},
-			{Informer: from.Accounts.Informer(), Keys: c.accountKeys, Ignore: sameServiceAccount, MaybeAbsent: from.NoAccounts},
-			{Informer: from.Addons, Keys: c.addonKeys, MaybeAbsent: true, OnceKnown: c.withAccounts},
+			{Informer: from.Works.Informer(), Keys: reconcile.Keys(ownerKeys)},
+			{Informer: from.Clusters.Informer(), Keys: reconcile.Keys(c.clusterKeys), Ignore: reconcile.Always},
+			{Informer: from.Accounts.Informer(), Keys: reconcile.Keys(c.accountKeys), Ignore: reconcile.Same(sameServiceAccount), MaybeAbsent: from.NoAccounts},
+			{Informer: from.Addons, Keys: reconcile.Keys(c.addonKeys), MaybeAbsent: true, OnceKnown: c.withAccounts},
 			{Informer: from.Roles.Informer(), Keys: c.roleKeys, Ignore: sameRules, MaybeAbsent: true},
 			{Informer: from.ClusterRoles.Informer(), Keys: c.roleKeys, Ignore: sameRules, MaybeAbsent: true},
-			{Informer: deliverer.Sources.Namespaces.informer, Keys: c.namespaceKeys, Ignore: sameNamespace, Delay: namespaceDelay, MaybeAbsent: true},
+			{Informer: deliverer.Sources.Namespaces.Informer, Keys: reconcile.Keys(c.namespaceKeys), Ignore: reconcile.Same(sameNamespace), Delay: namespaceDelay, MaybeAbsent: true},
 		},
 	}
 	if err := from.Permissions.Informer().AddIndexers(permissionIndexers); err != nil {
@@ -109,10 +112,8 @@ func controllingPermission(work *workv1.ManifestWork) *metav1.OwnerReference {
 }
 
 func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
-	permission, err := c.permissions.ClusterPermissions(name.Namespace).Get(name.Name)
-	if apierrors.IsNotFound(err) {
-		permission = nil
-	} else if err != nil {
+	permission, err := reconcile.OrNil(c.permissions.ClusterPermissions(name.Namespace).Get(name.Name))
+	if err != nil {
 		return 0, err
 	}
 	if err := c.removeOrphans(ctx, name, permission); err != nil {
@@ -122,40 +123,25 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time
 		return 0, nil
 	}
 
-	seen := observation{}
-	switch cluster, err := c.clusters.Get(permission.Namespace); {
-	case err == nil:
-		// The registration deletes the ManifestWorks of a deleted cluster.
-		seen.clusterExists = cluster.DeletionTimestamp == nil
-	case !apierrors.IsNotFound(err):
+	cluster, err := reconcile.OrNil(c.clusters.Get(permission.Namespace))
+	if err != nil {
 		return 0, err
 	}
-	known, err := c.works.ManifestWorks(permission.Namespace).Get(render.WorkName(permission))
-	if err != nil && !apierrors.IsNotFound(err) {
+	known, err := reconcile.OrNil(c.works.ManifestWorks(permission.Namespace).Get(render.WorkName(permission)))
+	if err != nil {
 		return 0, err
 	}
-	if apierrors.IsNotFound(err) {
-		known = nil
-	}
-
-	if seen.clusterExists {
-		started := time.Now()
-		seen.result, seen.work, seen.err = c.deliverer.sync(ctx, permission, known)
-		if seen.work != known || seen.err != nil {
-			observeDelivery(sourceRepair, started, seen.err)
-		}
-	} else {
-		// The cluster may be deleted. Its ManifestWorks stay until the ClusterPermission is deleted.
-		seen.result, seen.err = c.deliverer.render(ctx, permission)
-		seen.work = known
-	}
-	if errors.Is(seen.err, errNamespacesUnknown) {
+	// The registration deletes the ManifestWorks of a deleted cluster.
+	seen := observation{clusterExists: cluster != nil && cluster.DeletionTimestamp == nil}
+	// Without a cluster, its ManifestWorks stay until the ClusterPermission is deleted.
+	seen.result, seen.work, seen.err = c.deliverer.Sync(ctx, permission, known, seen.clusterExists)
+	if errors.Is(seen.err, permissions.ErrNamespacesUnknown) {
 		return 0, seen.err // the ClusterPermission is not the cause
 	}
 	if err := c.updateStatus(ctx, permission, seen); err != nil {
 		return 0, err
 	}
-	var unrenderable *unrenderableError
+	var unrenderable *permissions.UnrenderableError
 	if errors.As(seen.err, &unrenderable) {
 		return 0, nil // every change that can resolve the error triggers an event
 	}
@@ -189,7 +175,7 @@ func (c *Controller) removeOrphans(ctx context.Context, name cache.ObjectName, p
 		if err == nil && current.UID == owner.UID {
 			continue
 		}
-		if err := c.deliverer.delete(ctx, work); err != nil {
+		if err := c.deliverer.Delete(ctx, work); err != nil {
 			return fmt.Errorf("deleting ManifestWork %s/%s, whose ClusterPermission no longer exists: %w", work.Namespace, work.Name, err)
 		}
 	}
@@ -205,8 +191,8 @@ func (c *Controller) updateStatus(ctx context.Context, permission *rbacv1alpha1.
 	update := permission.DeepCopy()
 	update.Status = status
 	_, err := c.deliverer.Permissions.ClusterPermissions(permission.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // the event of the change triggers the next attempt
+	if reconcile.Outdated(err) {
+		return nil
 	}
 	return err
 }

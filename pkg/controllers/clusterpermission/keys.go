@@ -15,6 +15,7 @@ import (
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
 
@@ -31,7 +32,7 @@ const (
 
 var workIndexers = cache.Indexers{byOwner: func(obj any) ([]string, error) {
 	var out []string
-	for _, owner := range ownerKeys(obj) {
+	for _, owner := range reconcile.Keys(ownerKeys)(obj) {
 		out = append(out, owner.String())
 	}
 	return out, nil
@@ -86,20 +87,8 @@ func (c *Controller) indexed(index, value string) []*rbacv1alpha1.ClusterPermiss
 	return out
 }
 
-func names(permissions []*rbacv1alpha1.ClusterPermission) []cache.ObjectName {
-	keys := make([]cache.ObjectName, 0, len(permissions))
-	for _, permission := range permissions {
-		keys = append(keys, cache.MetaObjectToName(permission))
-	}
-	return keys
-}
-
 // ownerKeys returns the ClusterPermission that controls a ManifestWork.
-func ownerKeys(obj any) []cache.ObjectName {
-	work, ok := obj.(*workv1.ManifestWork)
-	if !ok {
-		return nil
-	}
+func ownerKeys(work *workv1.ManifestWork) []cache.ObjectName {
 	owner := controllingPermission(work)
 	if owner == nil {
 		return nil
@@ -108,39 +97,23 @@ func ownerKeys(obj any) []cache.ObjectName {
 }
 
 // clusterKeys returns the ClusterPermissions for a ManagedCluster.
-func (c *Controller) clusterKeys(obj any) []cache.ObjectName {
-	cluster, ok := obj.(metav1.Object)
-	if !ok {
-		return nil
-	}
+func (c *Controller) clusterKeys(cluster metav1.Object) []cache.ObjectName {
 	permissions, err := c.permissions.ClusterPermissions(cluster.GetName()).List(labels.Everything())
 	if err != nil {
 		utilruntime.HandleError(err)
 		return nil
 	}
-	return names(permissions)
+	return reconcile.Names(permissions)
 }
 
-// sameCluster ignores every update of a ManagedCluster: ClusterPermissions depend only on its existence.
-func sameCluster(_, _ any) bool { return true }
-
 // accountKeys returns the ClusterPermissions that name an account.
-func (c *Controller) accountKeys(obj any) []cache.ObjectName {
-	account, ok := obj.(*authenticationv1beta1.ManagedServiceAccount)
-	if !ok {
-		return nil
-	}
-	return names(c.indexed(byAccount, cache.MetaObjectToName(account).String()))
+func (c *Controller) accountKeys(account *authenticationv1beta1.ManagedServiceAccount) []cache.ObjectName {
+	return reconcile.Names(c.indexed(byAccount, cache.MetaObjectToName(account).String()))
 }
 
 // sameServiceAccount reports whether an update of an account, such as a new token, keeps its
 // ServiceAccount.
-func sameServiceAccount(before, after any) bool {
-	a, ok := before.(*authenticationv1beta1.ManagedServiceAccount)
-	b, also := after.(*authenticationv1beta1.ManagedServiceAccount)
-	if !ok || !also {
-		return false
-	}
+func sameServiceAccount(a, b *authenticationv1beta1.ManagedServiceAccount) bool {
 	// With elsewhere as the upstream agent, an account differs if its own agent starts to report
 	// the ServiceAccount.
 	nameBefore, absentBefore := render.ServiceAccount(a, elsewhere)
@@ -151,11 +124,7 @@ func sameServiceAccount(before, after any) bool {
 var elsewhere = render.PublicAgent{Absent: "somewhere else"}
 
 // addonKeys returns the ClusterPermissions that name an account of the cluster of an add-on.
-func (c *Controller) addonKeys(obj any) []cache.ObjectName {
-	addon, ok := obj.(metav1.Object)
-	if !ok {
-		return nil
-	}
+func (c *Controller) addonKeys(addon metav1.Object) []cache.ObjectName {
 	return namingAccounts(c.permissions.ClusterPermissions(addon.GetNamespace()).List(labels.Everything()))
 }
 
@@ -170,7 +139,7 @@ func namingAccounts(permissions []*rbacv1alpha1.ClusterPermission, err error) []
 		utilruntime.HandleError(err)
 		return nil
 	}
-	return names(slices.DeleteFunc(slices.Clone(permissions), func(permission *rbacv1alpha1.ClusterPermission) bool {
+	return reconcile.Names(slices.DeleteFunc(slices.Clone(permissions), func(permission *rbacv1alpha1.ClusterPermission) bool {
 		return len(render.AccountNames(permission)) == 0
 	}))
 }
@@ -186,7 +155,7 @@ func (c *Controller) roleKeys(obj any) []cache.ObjectName {
 	default:
 		return nil
 	}
-	return names(c.indexed(byHubRole, key.String()))
+	return reconcile.Names(c.indexed(byHubRole, key.String()))
 }
 
 // sameRules reports whether an update of a role keeps its rules.
@@ -205,14 +174,10 @@ func sameRules(before, after any) bool {
 
 // namespaceKeys returns the ClusterPermissions that select a namespace, or that wait for the first
 // report of namespaces.
-func (c *Controller) namespaceKeys(obj any) []cache.ObjectName {
-	namespace, ok := obj.(metav1.Object)
-	if !ok {
-		return nil
-	}
+func (c *Controller) namespaceKeys(namespace metav1.Object) []cache.ObjectName {
 	set := labels.Set(namespace.GetLabels())
 	var out []cache.ObjectName
-	for _, permission := range c.indexed(bySelector, c.deliverer.Sources.Namespaces.cluster(namespace)) {
+	for _, permission := range c.indexed(bySelector, c.deliverer.Sources.Namespaces.Cluster(namespace)) {
 		selected := meta.FindStatusCondition(permission.Status.Conditions, rbacv1alpha1.ConditionNamespacesSelected)
 		waiting := selected == nil || selected.Status == metav1.ConditionUnknown
 		if waiting || slices.ContainsFunc(render.Selectors(permission), func(s labels.Selector) bool { return s.Matches(set) }) {
@@ -223,9 +188,7 @@ func (c *Controller) namespaceKeys(obj any) []cache.ObjectName {
 }
 
 // sameNamespace reports whether an update of a namespace keeps the selectors that match it.
-func sameNamespace(before, after any) bool {
-	a, ok := before.(metav1.Object)
-	b, also := after.(metav1.Object)
-	return ok && also && maps.Equal(a.GetLabels(), b.GetLabels()) &&
+func sameNamespace(a, b metav1.Object) bool {
+	return maps.Equal(a.GetLabels(), b.GetLabels()) &&
 		(a.GetDeletionTimestamp() == nil) == (b.GetDeletionTimestamp() == nil)
 }

@@ -17,6 +17,7 @@ import (
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/fake"
 	"open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions"
+	"open-cluster-management.io/hub-apiserver/pkg/permissions"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
 
@@ -32,11 +33,11 @@ func TestNewNamespaceIsDelivered(t *testing.T) {
 			Addons: informers.Addon().V1beta1().ManagedClusterAddOns().Informer(),
 			Roles:  kube.Rbac().V1().Roles(), ClusterRoles: kube.Rbac().V1().ClusterRoles(),
 		}
-		c, err := NewController(&Deliverer{
+		c, err := NewController(&permissions.Deliverer{
 			Permissions: own.RbacV1alpha1(), Works: own.WorkV1(),
-			Sources: &Sources{
+			Sources: &permissions.Sources{
 				HubRoles: hub.RbacV1(), CachedRoles: from.Roles.Lister(), CachedClusterRoles: from.ClusterRoles.Lister(),
-				Namespaces: ManagedNamespaces(informers.Rbac().V1alpha1().ClusterNamespaces()),
+				Namespaces: permissions.ManagedNamespaces(informers.Rbac().V1alpha1().ClusterNamespaces()),
 			},
 		}, from)
 		if err != nil {
@@ -92,8 +93,8 @@ func TestNewNamespaceIsDelivered(t *testing.T) {
 			t.Fatal(err)
 		}
 		delivered := map[string]bool{}
-		for _, object := range deliveredObjects(work) {
-			delivered[object.namespace] = true
+		for _, object := range permissions.Objects(work) {
+			delivered[object.Namespace] = true
 		}
 		if !delivered["first"] || !delivered["new"] {
 			t.Errorf("namespaces with objects = %v half a second after the report, want first and new", delivered)

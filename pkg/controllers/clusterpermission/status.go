@@ -1,17 +1,16 @@
 package clusterpermission
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/permissions"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
 
@@ -118,19 +117,7 @@ func newStatus(permission *rbacv1alpha1.ClusterPermission, seen observation) rba
 		return status
 	}
 
-	waiting := !seen.clusterExists && seen.work == nil
-	waitingMessage := fmt.Sprintf("The ClusterPermission is delivered when cluster %q joins.", permission.Namespace)
-	if undelivered := seen.result.Undelivered; waiting {
-		set(rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionFalse, reasonWaitingForCluster, waitingMessage)
-	} else if len(undelivered) > 0 {
-		parts := make([]string, 0, len(undelivered))
-		for _, part := range undelivered {
-			parts = append(parts, part.Path+": "+part.Reason)
-		}
-		set(rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionFalse, reasonPartlyDelivered, "Not delivered: "+strings.Join(parts, "; "))
-	} else {
-		set(rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionTrue, reasonDelivered, "The ManifestWork contains every part of the spec.")
-	}
+	setDelivered(set, permission, seen)
 	if delivered != nil {
 		setInputConditions(set, &status, spec, seen.result)
 	} else {
@@ -138,32 +125,17 @@ func newStatus(permission *rbacv1alpha1.ClusterPermission, seen observation) rba
 			meta.RemoveStatusCondition(&status.Conditions, conditionType)
 		}
 	}
-
+	setCreated(set, permission, seen)
 	switch {
-	case seen.err != nil:
-		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonManifestWorkNotCreated, seen.err.Error())
-	case seen.work != nil && seen.work.DeletionTimestamp != nil:
-		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonManifestWorkBeingRemoved,
-			fmt.Sprintf("ManifestWork %s/%s is being deleted. The agent of the managed cluster removes the applied objects.", seen.work.Namespace, seen.work.Name))
-	case seen.work == nil && isPending(permission):
-		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonApprovalPending, "The ClusterPermission is not delivered until it is approved.")
-	case waiting:
-		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonWaitingForCluster, waitingMessage)
-	case seen.work == nil:
-		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionFalse, reasonNothingToDeliver, "No part of the spec can be delivered.")
-	default:
-		set(rbacv1alpha1.ConditionRBACManifestWorkCreated, metav1.ConditionTrue, reasonManifestWorkCreated,
-			fmt.Sprintf("ManifestWork %s/%s is stored on the hub.", seen.work.Namespace, seen.work.Name))
-	}
-	if seen.err != nil && seen.work != nil {
+	case seen.err != nil && seen.work != nil:
 		set(rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, reasonApplyNotComplete,
 			"The ManifestWork is not up to date.\n"+hint(seen.work))
-	} else if waiting {
-		set(rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, reasonApplyNotComplete, waitingMessage)
-	} else {
+	case seen.waits():
+		set(rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, reasonApplyNotComplete, waitingMessage(permission))
+	default:
 		setApplied(set, seen.work)
 	}
-	if reported(seen.work) {
+	if permissions.Reported(seen.work) {
 		status.ResourceStatus = resourceStatus(permission.Status.ResourceStatus, generation, seen)
 		setRolesExist(set, &status, spec, seen.work)
 	} else if seen.work == nil {
@@ -171,6 +143,55 @@ func newStatus(permission *rbacv1alpha1.ClusterPermission, seen observation) rba
 		removeRolesExist(&status)
 	}
 	return status
+}
+
+// waits reports whether the ClusterPermission waits for its cluster to join.
+func (o observation) waits() bool { return !o.clusterExists && o.work == nil }
+
+func waitingMessage(permission *rbacv1alpha1.ClusterPermission) string {
+	return fmt.Sprintf("The ClusterPermission is delivered when cluster %q joins.", permission.Namespace)
+}
+
+// setter sets a condition of the delivered generation.
+type setter func(conditionType string, ok metav1.ConditionStatus, reason, message string)
+
+// setDelivered sets the condition FullyDelivered.
+func setDelivered(set setter, permission *rbacv1alpha1.ClusterPermission, seen observation) {
+	undelivered := seen.result.Undelivered
+	switch {
+	case seen.waits():
+		set(rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionFalse, reasonWaitingForCluster, waitingMessage(permission))
+	case len(undelivered) > 0:
+		parts := make([]string, 0, len(undelivered))
+		for _, part := range undelivered {
+			parts = append(parts, part.Path+": "+part.Reason)
+		}
+		set(rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionFalse, reasonPartlyDelivered, "Not delivered: "+strings.Join(parts, "; "))
+	default:
+		set(rbacv1alpha1.ConditionFullyDelivered, metav1.ConditionTrue, reasonDelivered, "The ManifestWork contains every part of the spec.")
+	}
+}
+
+// setCreated sets the condition RBACManifestWorkCreated.
+func setCreated(set setter, permission *rbacv1alpha1.ClusterPermission, seen observation) {
+	ok, reason, message := metav1.ConditionFalse, "", ""
+	switch {
+	case seen.err != nil:
+		reason, message = reasonManifestWorkNotCreated, seen.err.Error()
+	case seen.work != nil && seen.work.DeletionTimestamp != nil:
+		reason = reasonManifestWorkBeingRemoved
+		message = fmt.Sprintf("ManifestWork %s/%s is being deleted. The agent of the managed cluster removes the applied objects.", seen.work.Namespace, seen.work.Name)
+	case seen.work == nil && isPending(permission):
+		reason, message = reasonApprovalPending, "The ClusterPermission is not delivered until it is approved."
+	case seen.waits():
+		reason, message = reasonWaitingForCluster, waitingMessage(permission)
+	case seen.work == nil:
+		reason, message = reasonNothingToDeliver, "No part of the spec can be delivered."
+	default:
+		ok, reason = metav1.ConditionTrue, reasonManifestWorkCreated
+		message = fmt.Sprintf("ManifestWork %s/%s is stored on the hub.", seen.work.Namespace, seen.work.Name)
+	}
+	set(rbacv1alpha1.ConditionRBACManifestWorkCreated, ok, reason, message)
 }
 
 // setApproved sets the condition Approved if the current spec requires or required approval.
@@ -206,7 +227,7 @@ var inputConditions = []string{
 }
 
 // setInputConditions sets the conditions of the objects on which a ClusterPermission depends.
-func setInputConditions(set func(string, metav1.ConditionStatus, string, string), status *rbacv1alpha1.ClusterPermissionStatus, spec *rbacv1alpha1.ClusterPermissionSpec, result *render.Result) {
+func setInputConditions(set setter, status *rbacv1alpha1.ClusterPermissionStatus, spec *rbacv1alpha1.ClusterPermissionSpec, result *render.Result) {
 	if len(result.AbsentSubjects) > 0 {
 		set(rbacv1alpha1.ConditionSubjectPresent, metav1.ConditionFalse, reasonSubjectsAbsent,
 			"The bindings omit subjects: "+strings.Join(result.AbsentSubjects, "; "))
@@ -261,22 +282,13 @@ func hasBindings(spec *rbacv1alpha1.ClusterPermissionSpec) bool {
 		spec.RoleBindings != nil && len(*spec.RoleBindings) > 0
 }
 
-// reported reports whether the agent has reported on the current generation of a ManifestWork.
-func reported(work *workv1.ManifestWork) bool {
-	if work == nil {
-		return false
-	}
-	applied := meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
-	return applied != nil && (applied.ObservedGeneration == 0 || applied.ObservedGeneration >= work.Generation)
-}
-
-func setApplied(set func(string, metav1.ConditionStatus, string, string), work *workv1.ManifestWork) {
+func setApplied(set setter, work *workv1.ManifestWork) {
 	if work != nil && work.DeletionTimestamp != nil {
 		set(rbacv1alpha1.ConditionAppliedRBACManifestWork, metav1.ConditionFalse, reasonManifestWorkBeingRemoved,
 			"The agent is removing the applied objects.\n"+hint(work))
 		return
 	}
-	if !reported(work) {
+	if !permissions.Reported(work) {
 		message := "There is no ManifestWork."
 		if work != nil {
 			message = "The agent of the managed cluster has not reported on the ManifestWork yet.\n" + hint(work)
@@ -285,90 +297,38 @@ func setApplied(set func(string, metav1.ConditionStatus, string, string), work *
 		return
 	}
 	applied := *meta.FindStatusCondition(work.Status.Conditions, workv1.WorkApplied)
-	if applied.Status != metav1.ConditionTrue && isApplied(work) {
+	if applied.Status != metav1.ConditionTrue && permissions.IsApplied(work) {
 		applied.Status, applied.Reason = metav1.ConditionTrue, workv1.ReasonAppliedManifestWorkComplete
 		applied.Message = "All objects are applied. Some read-only objects do not exist."
 	}
 	set(rbacv1alpha1.ConditionAppliedRBACManifestWork, applied.Status, applied.Reason, applied.Message+"\n"+hint(work))
 }
 
-// isApplied reports whether the agent has applied the current generation of a ManifestWork.
-func isApplied(work *workv1.ManifestWork) bool {
-	return reported(work) && work.DeletionTimestamp == nil && (meta.IsStatusConditionTrue(work.Status.Conditions, workv1.WorkApplied) || everythingWritten(work))
-}
-
-// everythingWritten reports whether a ManifestWork contains read-only roles, which validate: true
-// requests, and all other objects are applied. Other conditions report whether the roles exist.
-func everythingWritten(work *workv1.ManifestWork) bool {
-	hasReadOnly := false
-	for _, d := range deliveredObjects(work) {
-		if d.readOnly {
-			hasReadOnly = true
-		} else if !meta.IsStatusConditionTrue(d.conditions, workv1.WorkApplied) {
-			return false
-		}
-	}
-	return hasReadOnly
-}
-
 func hint(work *workv1.ManifestWork) string {
 	return fmt.Sprintf("Run the following command to check the ManifestWork status:\nkubectl -n %s get manifestwork %s -o yaml", work.Namespace, work.Name)
-}
-
-// delivered is an object of a ManifestWork with the conditions that the agent reports.
-type delivered struct {
-	kind, namespace, name string
-	conditions            []metav1.Condition
-	readOnly              bool
-}
-
-// deliveredObjects returns the objects of a ManifestWork in order.
-func deliveredObjects(work *workv1.ManifestWork) []delivered {
-	conditions := map[objectKey][]metav1.Condition{}
-	for _, manifest := range work.Status.ResourceStatus.Manifests {
-		m := manifest.ResourceMeta
-		conditions[objectKey{m.Kind, m.Namespace, m.Name}] = manifest.Conditions
-	}
-	var out []delivered
-	for _, manifest := range work.Spec.Workload.Manifests {
-		var object metav1.PartialObjectMetadata
-		if err := json.Unmarshal(manifest.Raw, &object); err != nil {
-			continue
-		}
-		d := delivered{kind: object.Kind, namespace: object.Namespace, name: object.Name}
-		d.conditions = conditions[objectKey{d.kind, d.namespace, d.name}]
-		d.readOnly = slices.ContainsFunc(work.Spec.ManifestConfigs, func(config workv1.ManifestConfigOption) bool {
-			id := config.ResourceIdentifier
-			return config.UpdateStrategy != nil && config.UpdateStrategy.Type == workv1.UpdateStrategyTypeReadOnly &&
-				id.Name == d.name && ptr.Deref(id.Namespace, "") == d.namespace && id.Resource == strings.ToLower(d.kind)+"s"
-		})
-		out = append(out, d)
-	}
-	return out
 }
 
 // resourceStatus returns the state of the delivered objects. Another writer may have added objects to the ManifestWork, so
 // it lists only those that are rendered, or were before.
 func resourceStatus(old *rbacv1alpha1.ResourceStatus, generation int64, seen observation) *rbacv1alpha1.ResourceStatus {
 	before := conditionsBefore(old)
-	rendered := map[objectKey]bool{}
+	rendered := map[permissions.ObjectKey]bool{}
 	if seen.result.Work != nil {
-		for _, d := range deliveredObjects(seen.result.Work) {
-			rendered[objectKey{d.kind, d.namespace, d.name}] = true
+		for _, d := range permissions.Objects(seen.result.Work) {
+			rendered[d.ObjectKey] = true
 		}
 	}
 	out := &rbacv1alpha1.ResourceStatus{}
-	for _, d := range deliveredObjects(seen.work) {
-		key := objectKey{d.kind, d.namespace, d.name}
-		conditions, listed := before[key]
-		if d.readOnly || !listed && !rendered[key] {
+	for _, d := range permissions.Objects(seen.work) {
+		conditions, listed := before[d.ObjectKey]
+		if d.ReadOnly || !listed && !rendered[d.ObjectKey] {
 			continue
 		}
 		conditions = slices.Clone(conditions)
 		meta.SetStatusCondition(&conditions, appliedCondition(d, generation))
-		clusterScoped := rbacv1alpha1.ClusterScopedResourceStatus{Name: d.name, Conditions: conditions}
-		namespaced := rbacv1alpha1.NamespacedResourceStatus{Name: d.name, Namespace: d.namespace, Conditions: conditions}
-		switch d.kind {
+		clusterScoped := rbacv1alpha1.ClusterScopedResourceStatus{Name: d.Name, Conditions: conditions}
+		namespaced := rbacv1alpha1.NamespacedResourceStatus{Name: d.Name, Namespace: d.Namespace, Conditions: conditions}
+		switch d.Kind {
 		case kindClusterRole:
 			out.ClusterRoles = append(out.ClusterRoles, clusterScoped)
 		case kindClusterRoleBinding:
@@ -389,12 +349,9 @@ const (
 	kindRoleBinding        = "RoleBinding"
 )
 
-// objectKey identifies an object on the managed cluster.
-type objectKey struct{ kind, namespace, name string }
-
 // conditionsBefore returns the conditions of each object in a status.
-func conditionsBefore(old *rbacv1alpha1.ResourceStatus) map[objectKey][]metav1.Condition {
-	before := map[objectKey][]metav1.Condition{}
+func conditionsBefore(old *rbacv1alpha1.ResourceStatus) map[permissions.ObjectKey][]metav1.Condition {
+	before := map[permissions.ObjectKey][]metav1.Condition{}
 	if old == nil {
 		return before
 	}
@@ -402,20 +359,20 @@ func conditionsBefore(old *rbacv1alpha1.ResourceStatus) map[objectKey][]metav1.C
 		kindClusterRole: old.ClusterRoles, kindClusterRoleBinding: old.ClusterRoleBindings,
 	} {
 		for _, o := range objects {
-			before[objectKey{kind, "", o.Name}] = o.Conditions
+			before[permissions.ObjectKey{kind, "", o.Name}] = o.Conditions
 		}
 	}
 	for kind, objects := range map[string][]rbacv1alpha1.NamespacedResourceStatus{kindRole: old.Roles, kindRoleBinding: old.RoleBindings} {
 		for _, o := range objects {
-			before[objectKey{kind, o.Namespace, o.Name}] = o.Conditions
+			before[permissions.ObjectKey{kind, o.Namespace, o.Name}] = o.Conditions
 		}
 	}
 	return before
 }
 
-func appliedCondition(d delivered, generation int64) metav1.Condition {
+func appliedCondition(d permissions.Object, generation int64) metav1.Condition {
 	out := metav1.Condition{Type: rbacv1alpha1.ConditionResourceApplied, ObservedGeneration: generation}
-	applied := meta.FindStatusCondition(d.conditions, workv1.WorkApplied)
+	applied := meta.FindStatusCondition(d.Conditions, workv1.WorkApplied)
 	switch {
 	case applied == nil:
 		out.Status, out.Reason = metav1.ConditionUnknown, reasonFailedGetManifestApplied
@@ -435,21 +392,21 @@ func removeRolesExist(status *rbacv1alpha1.ClusterPermissionStatus) {
 
 // setRolesExist sets, for validate: true, the conditions that report whether the roles of the bindings
 // exist on the managed cluster.
-func setRolesExist(set func(string, metav1.ConditionStatus, string, string), status *rbacv1alpha1.ClusterPermissionStatus, spec *rbacv1alpha1.ClusterPermissionSpec, work *workv1.ManifestWork) {
+func setRolesExist(set setter, status *rbacv1alpha1.ClusterPermissionStatus, spec *rbacv1alpha1.ClusterPermissionSpec, work *workv1.ManifestWork) {
 	if spec.Validate == nil || !*spec.Validate {
 		removeRolesExist(status)
 		return
 	}
 	missing := map[string][]string{}
-	for _, d := range deliveredObjects(work) {
-		if d.kind != kindRole && d.kind != kindClusterRole || meta.IsStatusConditionTrue(d.conditions, workv1.WorkAvailable) {
+	for _, d := range permissions.Objects(work) {
+		if d.Kind != kindRole && d.Kind != kindClusterRole || meta.IsStatusConditionTrue(d.Conditions, workv1.WorkAvailable) {
 			continue
 		}
-		name := d.name
-		if d.namespace != "" {
-			name = d.namespace + "/" + d.name
+		name := d.Name
+		if d.Namespace != "" {
+			name = d.Namespace + "/" + d.Name
 		}
-		missing[d.kind] = append(missing[d.kind], name)
+		missing[d.Kind] = append(missing[d.Kind], name)
 	}
 	for _, check := range []struct{ kind, condition, found, notFound, what string }{
 		{kindRole, conditionValidateRolesExist, reasonAllRolesFound, reasonRolesNotFound, "roles"},

@@ -16,6 +16,7 @@ import (
 
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/permissions"
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
 
@@ -47,9 +48,9 @@ func observed(t *testing.T, cp *rbacv1alpha1.ClusterPermission, applied ...metav
 	work.Generation = 2
 	if applied != nil {
 		overall := metav1.ConditionTrue
-		for i, d := range deliveredObjects(work) {
+		for i, d := range permissions.Objects(work) {
 			manifest := workv1.ManifestCondition{ResourceMeta: workv1.ManifestResourceMeta{
-				Ordinal: int32(i), Group: rbacv1.GroupName, Kind: d.kind, Name: d.name, Namespace: d.namespace,
+				Ordinal: int32(i), Group: rbacv1.GroupName, Kind: d.Kind, Name: d.Name, Namespace: d.Namespace,
 			}}
 			if i < len(applied) && applied[i] != "" {
 				manifest.Conditions = []metav1.Condition{{Type: workv1.WorkApplied, Status: applied[i], Message: "says the agent"}}
@@ -200,7 +201,7 @@ func TestRejectedWorkIsReported(t *testing.T) {
 
 func TestRenderingErrorIsReported(t *testing.T) {
 	cp := permission(nil)
-	seen := observation{clusterExists: true, err: &unrenderableError{field.ErrorList{field.Required(field.NewPath("spec", "roles").Index(0).Child("namespace"), "")}}}
+	seen := observation{clusterExists: true, err: &permissions.UnrenderableError{Errors: field.ErrorList{field.Required(field.NewPath("spec", "roles").Index(0).Child("namespace"), "")}}}
 	status := newStatus(cp, seen)
 	wantCondition(t, status, "AppliedRBACManifestWork", metav1.ConditionFalse, "FailedBuildManifestWork")
 	if message := meta.FindStatusCondition(status.Conditions, "AppliedRBACManifestWork").Message; !strings.Contains(message, "spec.roles[0].namespace") {
@@ -239,27 +240,5 @@ func TestValidateReportsMissingRolesAndEnds(t *testing.T) {
 	status := newStatus(cp, observed(t, cp, metav1.ConditionTrue, metav1.ConditionTrue, metav1.ConditionTrue))
 	if condition := meta.FindStatusCondition(status.Conditions, "ValidateRolesExist"); condition != nil {
 		t.Errorf("condition ValidateRolesExist = %+v, want none", condition)
-	}
-}
-
-// TestStoredWorkIsComparedByMeaning checks that a stored ManifestWork with another order of keys is
-// up to date, so that it is not written again.
-func TestStoredWorkIsComparedByMeaning(t *testing.T) {
-	cp := permission(nil)
-	rendered := observed(t, cp).work
-	stored := rendered.DeepCopy()
-	stored.Spec.Workload.Manifests[0].RawExtension = runtime.RawExtension{Raw: []byte(`{"rules":[{"verbs":["get"],"resources":["pods"],"apiGroups":[""]}],
-		"metadata":{"name":"cp"},"kind":"ClusterRole","apiVersion":"rbac.authorization.k8s.io/v1"}`)}
-	if !upToDate(stored, rendered) {
-		t.Error("upToDate() with another order of keys = false, want true")
-	}
-	stored.Spec.Workload.Manifests[0].Raw = []byte(strings.Replace(string(stored.Spec.Workload.Manifests[0].Raw), "pods", "secrets", 1))
-	if upToDate(stored, rendered) {
-		t.Error("upToDate() with another rule = true, want false")
-	}
-	edited := rendered.DeepCopy()
-	edited.Spec.DeleteOption = &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeOrphan}
-	if upToDate(edited, rendered) {
-		t.Error("upToDate() with an added delete option = true, want false")
 	}
 }

@@ -46,7 +46,7 @@ func NewController(client setclient.ClusterV1beta2Interface, resolver *Resolver,
 		Reconcile: c.reconcileSet,
 		Feeds: []reconcile.Feed{
 			{Informer: sets.Informer(), Keys: reconcile.Own},
-			{Informer: clusters.Informer(), Keys: c.setsOf, Ignore: SameLabels},
+			{Informer: clusters.Informer(), Keys: reconcile.Keys(c.setsOf), Ignore: reconcile.Same(SameLabels)},
 		},
 	}
 	for name := range wellKnown {
@@ -58,7 +58,7 @@ func NewController(client setclient.ClusterV1beta2Interface, resolver *Resolver,
 		Feeds: []reconcile.Feed{
 			{Informer: bindings.Informer(), Keys: reconcile.Own},
 			// A binding depends only on the existence of its set.
-			{Informer: sets.Informer(), Keys: c.bindingsOf, Ignore: func(_, _ any) bool { return true }},
+			{Informer: sets.Informer(), Keys: reconcile.Keys(c.bindingsOf), Ignore: reconcile.Always},
 		},
 	}
 	return c
@@ -74,20 +74,11 @@ func (c *Controller) Run(ctx context.Context) {
 }
 
 // SameLabels reports whether an update of a cluster keeps its labels, and so its sets.
-func SameLabels(old, obj any) bool {
-	before, ok := old.(*clusterv1.ManagedCluster)
-	if !ok {
-		return false
-	}
-	after, ok := obj.(*clusterv1.ManagedCluster)
-	return ok && maps.Equal(before.Labels, after.Labels)
+func SameLabels(before, after *clusterv1.ManagedCluster) bool {
+	return maps.Equal(before.Labels, after.Labels)
 }
 
-func (c *Controller) setsOf(obj any) []cache.ObjectName {
-	cluster, ok := obj.(*clusterv1.ManagedCluster)
-	if !ok {
-		return nil
-	}
+func (c *Controller) setsOf(cluster *clusterv1.ManagedCluster) []cache.ObjectName {
 	names, err := c.resolver.SetsOf(cluster)
 	if err != nil {
 		utilruntime.HandleError(err)
@@ -100,21 +91,13 @@ func (c *Controller) setsOf(obj any) []cache.ObjectName {
 	return keys
 }
 
-func (c *Controller) bindingsOf(obj any) []cache.ObjectName {
-	set, ok := obj.(*clusterv1beta2.ManagedClusterSet)
-	if !ok {
-		return nil
-	}
+func (c *Controller) bindingsOf(set *clusterv1beta2.ManagedClusterSet) []cache.ObjectName {
 	bindings, err := c.resolver.bindingsOf(set.Name)
 	if err != nil {
 		utilruntime.HandleError(err)
 		return nil
 	}
-	keys := make([]cache.ObjectName, 0, len(bindings))
-	for _, binding := range bindings {
-		keys = append(keys, cache.MetaObjectToName(binding))
-	}
-	return keys
+	return reconcile.Names(bindings)
 }
 
 func (c *Controller) reconcileSet(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
@@ -190,7 +173,7 @@ func (c *Controller) reconcileBinding(ctx context.Context, name cache.ObjectName
 // ignoreOutdated returns nil for an object that was changed or deleted after it was read, because
 // an event triggers the next attempt.
 func ignoreOutdated(err error, what string) error {
-	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	if err == nil || reconcile.Outdated(err) {
 		return nil
 	}
 	return fmt.Errorf("writing %s: %w", what, err)

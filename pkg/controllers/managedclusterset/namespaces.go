@@ -42,10 +42,10 @@ func NewNamespaceController(client clusterclient.ClusterV1Interface, resolver *R
 		Name:      "managednamespaces",
 		Reconcile: c.reconcile,
 		Feeds: []reconcile.Feed{
-			{Informer: clusters.Informer(), Keys: reconcile.Own, Ignore: func(old, obj any) bool { return SameLabels(old, obj) && sameList(old, obj) }},
+			{Informer: clusters.Informer(), Keys: reconcile.Own, Ignore: reconcile.Same(func(old, obj *clusterv1.ManagedCluster) bool { return SameLabels(old, obj) && sameList(old, obj) })},
 			// If a cluster leaves the set, its labels or the selector have changed, and the event
 			// contains the previous state as well.
-			{Informer: sets.Informer(), Keys: c.clustersOf, Ignore: sameSpec},
+			{Informer: sets.Informer(), Keys: reconcile.Keys(c.clustersOf), Ignore: reconcile.Same(sameSpec)},
 		},
 	}
 	return c
@@ -57,40 +57,22 @@ func (c *NamespaceController) Run(ctx context.Context) { c.loop.Run(ctx) }
 
 // sameList reports whether an update of a cluster keeps its list of namespaces, except for their
 // conditions.
-func sameList(old, obj any) bool {
-	before, ok := old.(*clusterv1.ManagedCluster)
-	if !ok {
-		return false
-	}
-	after, ok := obj.(*clusterv1.ManagedCluster)
-	return ok && slices.EqualFunc(before.Status.ManagedNamespaces, after.Status.ManagedNamespaces, sameNamespace)
+func sameList(before, after *clusterv1.ManagedCluster) bool {
+	return slices.EqualFunc(before.Status.ManagedNamespaces, after.Status.ManagedNamespaces, sameNamespace)
 }
 
 // sameSpec reports whether an update of a set keeps its spec.
-func sameSpec(old, obj any) bool {
-	before, ok := old.(*clusterv1beta2.ManagedClusterSet)
-	if !ok {
-		return false
-	}
-	after, ok := obj.(*clusterv1beta2.ManagedClusterSet)
-	return ok && before.UID == after.UID && before.Generation == after.Generation && before.DeletionTimestamp.Equal(after.DeletionTimestamp)
+func sameSpec(before, after *clusterv1beta2.ManagedClusterSet) bool {
+	return before.UID == after.UID && before.Generation == after.Generation && before.DeletionTimestamp.Equal(after.DeletionTimestamp)
 }
 
-func (c *NamespaceController) clustersOf(obj any) []cache.ObjectName {
-	set, ok := obj.(*clusterv1beta2.ManagedClusterSet)
-	if !ok {
-		return nil
-	}
+func (c *NamespaceController) clustersOf(set *clusterv1beta2.ManagedClusterSet) []cache.ObjectName {
 	members, err := c.resolver.members(set)
 	if err != nil {
 		utilruntime.HandleError(err)
 		return nil
 	}
-	keys := make([]cache.ObjectName, 0, len(members))
-	for _, cluster := range members {
-		keys = append(keys, cache.NewObjectName("", cluster.Name))
-	}
-	return keys
+	return reconcile.Names(members)
 }
 
 func (c *NamespaceController) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {

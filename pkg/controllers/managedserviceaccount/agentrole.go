@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,12 +12,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/sets"
 	rbacinformers "k8s.io/client-go/informers/rbac/v1"
 	"k8s.io/client-go/kubernetes"
 	rbaclisters "k8s.io/client-go/listers/rbac/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	accountinformers "open-cluster-management.io/hub-apiserver/pkg/generated/informers/externalversions/authentication/v1beta1"
@@ -33,13 +30,9 @@ const (
 	// its agent to access the Secrets of its accounts.
 	AgentRoleName = clusterv1.AgentSecretsAccess
 
-	// pausePerName times the number of names in a Role is the minimum interval between writes that only
-	// add names. A Role with thousands of names is too large to write for each new account. An agent
-	// reads a Secret only some time after it creates it.
-	pausePerName = time.Millisecond
-	// longestPause is shorter than the time that agents wait for access before they report a
-	// failure.
-	longestPause = time.Second
+	// secretDelay collects new Secrets: a Role with thousands of names is too large to write for each of them. It is
+	// shorter than the time that agents wait for access before they report a failure.
+	secretDelay = 500 * time.Millisecond
 )
 
 // AgentRoleController allows the agent of a cluster to create Secrets, and to read and change only
@@ -53,12 +46,7 @@ type AgentRoleController struct {
 	bindings rbaclisters.RoleBindingLister
 	secrets  Secrets
 	groups   func(cluster string) []string
-	clock    clock.PassiveClock
 	loop     reconcile.Loop
-
-	mu sync.Mutex
-	// written contains the time of the last write of the Role of each namespace.
-	written map[string]time.Time
 }
 
 // AgentRoleInformers are the informers of an AgentRoleController. The caller starts them.
@@ -86,8 +74,6 @@ func NewAgentRoleController(hub kubernetes.Interface, informers AgentRoleInforme
 		bindings: informers.Bindings.Lister(),
 		secrets:  informers.Secrets,
 		groups:   informers.Groups,
-		clock:    clock.RealClock{},
-		written:  map[string]time.Time{},
 	}
 	if a.groups == nil {
 		a.groups = clusterv1.AgentGroups
@@ -96,15 +82,15 @@ func NewAgentRoleController(hub kubernetes.Interface, informers AgentRoleInforme
 		Name:      "managedserviceaccount-access",
 		Reconcile: a.reconcile,
 		Feeds: []reconcile.Feed{
-			{Informer: informers.Accounts.Informer(), Keys: namespaceKeys},
-			{Informer: informers.Clusters.Informer(), Keys: clusterKeys},
-			{Informer: informers.Roles.Informer(), Keys: ownKeys},
-			{Informer: informers.Bindings.Informer(), Keys: ownKeys},
-			{Informer: informers.Secrets.Informer, Keys: namespaceKeys},
+			{Informer: informers.Accounts.Informer(), Keys: reconcile.Keys(namespaceKeys)},
+			{Informer: informers.Clusters.Informer(), Keys: reconcile.Keys(clusterKeys)},
+			{Informer: informers.Roles.Informer(), Keys: reconcile.Keys(ownKeys)},
+			{Informer: informers.Bindings.Informer(), Keys: reconcile.Keys(ownKeys)},
+			{Informer: informers.Secrets.Informer, Keys: reconcile.Keys(namespaceKeys), Delay: secretDelay},
 		},
 	}
 	if informers.Registrations != nil {
-		a.loop.Feeds = append(a.loop.Feeds, reconcile.Feed{Informer: informers.Registrations, Keys: clusterKeys})
+		a.loop.Feeds = append(a.loop.Feeds, reconcile.Feed{Informer: informers.Registrations, Keys: reconcile.Keys(clusterKeys)})
 	}
 	return a
 }
@@ -113,27 +99,18 @@ func NewAgentRoleController(hub kubernetes.Interface, informers AgentRoleInforme
 func (a *AgentRoleController) Run(ctx context.Context) { a.loop.Run(ctx) }
 
 // namespaceKeys returns the Role in the namespace of an object.
-func namespaceKeys(obj any) []cache.ObjectName {
-	object, ok := obj.(metav1.Object)
-	if !ok {
-		return nil
-	}
+func namespaceKeys(object metav1.Object) []cache.ObjectName {
 	return []cache.ObjectName{{Namespace: object.GetNamespace(), Name: AgentRoleName}}
 }
 
 // clusterKeys returns the Role in the namespace of a cluster.
-func clusterKeys(obj any) []cache.ObjectName {
-	cluster, ok := obj.(metav1.Object)
-	if !ok {
-		return nil
-	}
+func clusterKeys(cluster metav1.Object) []cache.ObjectName {
 	return []cache.ObjectName{{Namespace: cluster.GetName(), Name: AgentRoleName}}
 }
 
 // ownKeys returns the Role for a Role or RoleBinding with the name AgentRoleName.
-func ownKeys(obj any) []cache.ObjectName {
-	object, ok := obj.(metav1.Object)
-	if !ok || object.GetName() != AgentRoleName {
+func ownKeys(object metav1.Object) []cache.ObjectName {
+	if object.GetName() != AgentRoleName {
 		return nil
 	}
 	return []cache.ObjectName{cache.MetaObjectToName(object)}
@@ -147,11 +124,10 @@ func (a *AgentRoleController) reconcile(ctx context.Context, name cache.ObjectNa
 	if rules == nil {
 		return 0, a.revoke(ctx, name.Namespace)
 	}
-	again, err := a.keepRole(ctx, name.Namespace, rules)
-	if err != nil {
+	if err := a.keepRole(ctx, name.Namespace, rules); err != nil {
 		return 0, err
 	}
-	return again, a.keepBinding(ctx, name.Namespace)
+	return 0, a.keepBinding(ctx, name.Namespace)
 }
 
 // rules returns the rules for the agent of a cluster. It returns none if the hub does not accept
@@ -187,66 +163,29 @@ func (a *AgentRoleController) rules(namespace string) ([]rbacv1.PolicyRule, erro
 	return rules, nil
 }
 
-// keepRole creates or updates the Role of a namespace. If it postpones the update, it returns the
-// delay of the next attempt.
-func (a *AgentRoleController) keepRole(ctx context.Context, namespace string, rules []rbacv1.PolicyRule) (time.Duration, error) {
+// keepRole creates or updates the Role of a namespace.
+func (a *AgentRoleController) keepRole(ctx context.Context, namespace string, rules []rbacv1.PolicyRule) error {
 	roles := a.hub.RbacV1().Roles(namespace)
 	role, err := a.roles.Roles(namespace).Get(AgentRoleName)
 	if apierrors.IsNotFound(err) {
 		_, err = roles.Create(ctx, &rbacv1.Role{ObjectMeta: accessMeta(namespace), Rules: rules}, metav1.CreateOptions{})
 		if !apierrors.IsAlreadyExists(err) {
-			return 0, settled("creating the Role", namespace, err)
+			return settled("creating the Role", namespace, err)
 		}
 		// The Role exists without the label, so it is not cached.
 		role, err = roles.Get(ctx, AgentRoleName, metav1.GetOptions{})
 	}
 	if err != nil {
-		return 0, settled("reading the Role", namespace, err)
+		return settled("reading the Role", namespace, err)
 	}
 	if labelled(role.Labels, namespace) && equality.Semantic.DeepEqual(role.Rules, rules) {
-		return 0, nil
-	}
-	if left := a.pause(namespace, role.Rules, rules); left > 0 {
-		return left, nil
+		return nil
 	}
 	update := role.DeepCopy()
 	metav1.SetMetaDataLabel(&update.ObjectMeta, clusterv1.ClusterNameLabel, namespace)
 	update.Rules = rules
 	_, err = roles.Update(ctx, update, metav1.UpdateOptions{})
-	return 0, settled("updating the Role", namespace, err)
-}
-
-// pause returns the time by which an update that only adds names is postponed. Other updates are
-// immediate.
-func (a *AgentRoleController) pause(namespace string, present, wanted []rbacv1.PolicyRule) time.Duration {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if onlyLacksNames(present, wanted) {
-		pause := min(pausePerName*time.Duration(len(wanted[len(wanted)-1].ResourceNames)), longestPause)
-		if left := a.written[namespace].Add(pause).Sub(a.clock.Now()); left > 0 {
-			return left
-		}
-	}
-	a.written[namespace] = a.clock.Now()
-	return 0
-}
-
-// onlyLacksNames reports whether the only difference between the present and the wanted rules is
-// missing names.
-func onlyLacksNames(present, wanted []rbacv1.PolicyRule) bool {
-	if len(present) > len(wanted) {
-		return false
-	}
-	for i, rule := range present {
-		if !sets.New(wanted[i].ResourceNames...).HasAll(rule.ResourceNames...) {
-			return false
-		}
-		rule.ResourceNames = wanted[i].ResourceNames
-		if !equality.Semantic.DeepEqual(rule, wanted[i]) {
-			return false
-		}
-	}
-	return true
+	return settled("updating the Role", namespace, err)
 }
 
 func (a *AgentRoleController) keepBinding(ctx context.Context, namespace string) error {
@@ -289,9 +228,6 @@ func (a *AgentRoleController) keepBinding(ctx context.Context, namespace string)
 }
 
 func (a *AgentRoleController) revoke(ctx context.Context, namespace string) error {
-	a.mu.Lock()
-	delete(a.written, namespace)
-	a.mu.Unlock()
 	if _, err := a.bindings.RoleBindings(namespace).Get(AgentRoleName); err == nil {
 		err := a.hub.RbacV1().RoleBindings(namespace).Delete(ctx, AgentRoleName, metav1.DeleteOptions{})
 		if err := settled("deleting the RoleBinding", namespace, err); err != nil {

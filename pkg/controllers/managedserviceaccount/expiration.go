@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -47,7 +46,7 @@ func NewTokenExpirationController(client accountclient.ManagedServiceAccountsGet
 	e.loop = reconcile.Loop{
 		Name:      "managedserviceaccount-token-expiry",
 		Reconcile: e.reconcile,
-		Feeds:     []reconcile.Feed{{Informer: accounts.Informer(), Keys: expiringKeys}},
+		Feeds:     []reconcile.Feed{{Informer: accounts.Informer(), Keys: reconcile.Keys(expiringKeys)}},
 	}
 	return e
 }
@@ -56,15 +55,11 @@ func NewTokenExpirationController(client accountclient.ManagedServiceAccountsGet
 func (e *TokenExpirationController) Run(ctx context.Context) { e.loop.Run(ctx) }
 
 // expiringKeys returns the key of an account whose token expires.
-func expiringKeys(obj any) []cache.ObjectName {
-	account, ok := obj.(*authenticationv1beta1.ManagedServiceAccount)
-	if !ok {
-		return nil
-	}
+func expiringKeys(account *authenticationv1beta1.ManagedServiceAccount) []cache.ObjectName {
 	if _, expires := tokenExpiry(account); !expires {
 		return nil
 	}
-	return reconcile.Own(obj)
+	return reconcile.Own(account)
 }
 
 // deletionDue returns the time at which an account must be deleted, if it has a TTL.
@@ -87,11 +82,8 @@ func tokenExpiry(account *authenticationv1beta1.ManagedServiceAccount) (time.Tim
 }
 
 func (e *TokenExpirationController) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
-	account, err := e.lister.ManagedServiceAccounts(name.Namespace).Get(name.Name)
-	if apierrors.IsNotFound(err) {
-		return 0, nil
-	}
-	if err != nil {
+	account, err := reconcile.OrNil(e.lister.ManagedServiceAccounts(name.Namespace).Get(name.Name))
+	if account == nil || err != nil {
 		return 0, err
 	}
 	expiry, expires := tokenExpiry(account)
@@ -119,7 +111,7 @@ func (e *TokenExpirationController) expire(ctx context.Context, account *authent
 // read, an event triggers the next attempt.
 func writeStatus(ctx context.Context, accounts accountclient.ManagedServiceAccountsGetter, account *authenticationv1beta1.ManagedServiceAccount) error {
 	_, err := accounts.ManagedServiceAccounts(account.Namespace).UpdateStatus(ctx, account, metav1.UpdateOptions{})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err != nil && !reconcile.Outdated(err) {
 		return fmt.Errorf("reporting the status of ManagedServiceAccount %s/%s: %w", account.Namespace, account.Name, err)
 	}
 	return nil

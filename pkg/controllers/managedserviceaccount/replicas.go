@@ -91,8 +91,8 @@ func NewReplicaController(client accountclient.ManagedServiceAccountsGetter, set
 		Name:      "managedserviceaccount-replicas",
 		Reconcile: r.reconcile,
 		Feeds: []reconcile.Feed{
-			{Informer: informers.Accounts.Informer(), Keys: accountKeys},
-			{Informer: informers.Accounts.Informer(), Keys: parentKeys, Ignore: sameState, Delay: summaryDelay},
+			{Informer: informers.Accounts.Informer(), Keys: reconcile.Keys(accountKeys)},
+			{Informer: informers.Accounts.Informer(), Keys: reconcile.Keys(parentKeys), Ignore: reconcile.Same(sameState), Delay: summaryDelay},
 		},
 	}
 	for _, feed := range informers.Membership {
@@ -121,18 +121,16 @@ func parentOf(replica *authenticationv1beta1.ManagedServiceAccount) cache.Object
 }
 
 // accountKeys returns an account that is not a replica.
-func accountKeys(obj any) []cache.ObjectName {
-	account, ok := obj.(*authenticationv1beta1.ManagedServiceAccount)
-	if !ok || isReplica(account) {
+func accountKeys(account *authenticationv1beta1.ManagedServiceAccount) []cache.ObjectName {
+	if isReplica(account) {
 		return nil
 	}
 	return []cache.ObjectName{cache.MetaObjectToName(account)}
 }
 
 // parentKeys returns the account of a replica.
-func parentKeys(obj any) []cache.ObjectName {
-	account, ok := obj.(*authenticationv1beta1.ManagedServiceAccount)
-	if !ok || !isReplica(account) {
+func parentKeys(account *authenticationv1beta1.ManagedServiceAccount) []cache.ObjectName {
+	if !isReplica(account) {
 		return nil
 	}
 	return []cache.ObjectName{parentOf(account)}
@@ -140,10 +138,8 @@ func parentKeys(obj any) []cache.ObjectName {
 
 // sameState reports whether an update of a replica keeps the fields that the controller writes or
 // summarizes.
-func sameState(before, after any) bool {
-	a, ok := before.(*authenticationv1beta1.ManagedServiceAccount)
-	b, also := after.(*authenticationv1beta1.ManagedServiceAccount)
-	return ok && also && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
+func sameState(a, b *authenticationv1beta1.ManagedServiceAccount) bool {
+	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
 		equality.Semantic.DeepEqual(a.Spec, b.Spec) && healthOf(a) == healthOf(b)
 }
 
@@ -230,7 +226,7 @@ func (r *ReplicaController) remove(ctx context.Context, parent cache.ObjectName,
 			err := r.accounts.ManagedServiceAccounts(replica.Namespace).Delete(ctx, replica.Name, metav1.DeleteOptions{
 				Preconditions: &metav1.Preconditions{UID: &replica.UID},
 			})
-			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			if err != nil && !reconcile.Outdated(err) {
 				return fmt.Errorf("deleting the replica of ManagedServiceAccount %s on cluster %s: %w", parent, replica.Namespace, err)
 			}
 			return nil

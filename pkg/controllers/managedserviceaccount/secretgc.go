@@ -35,7 +35,7 @@ func NewSecretGarbageCollector(client accountclient.ManagedServiceAccountsGetter
 		Reconcile: c.reconcile,
 		Feeds: []reconcile.Feed{
 			// Only the creation and the deletion of accounts are relevant.
-			{Informer: accounts.Informer(), Keys: reconcile.Own, Ignore: sameUID},
+			{Informer: accounts.Informer(), Keys: reconcile.Own, Ignore: reconcile.Same(sameUID)},
 			{Informer: secrets.Informer, Keys: reconcile.Own},
 		},
 	}
@@ -45,10 +45,8 @@ func NewSecretGarbageCollector(client accountclient.ManagedServiceAccountsGetter
 // Run reconciles until ctx ends, and returns when every worker has stopped.
 func (c *SecretGarbageCollector) Run(ctx context.Context) { c.loop.Run(ctx) }
 
-func sameUID(before, after any) bool {
-	a, ok := before.(metav1.Object)
-	b, also := after.(metav1.Object)
-	return ok && also && a.GetUID() == b.GetUID()
+func sameUID(a, b metav1.Object) bool {
+	return a.GetUID() == b.GetUID()
 }
 
 func (c *SecretGarbageCollector) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
@@ -67,7 +65,7 @@ func (c *SecretGarbageCollector) reconcile(ctx context.Context, name cache.Objec
 	err = c.secrets.hub.Resource(secretResource).Namespace(name.Namespace).Delete(ctx, name.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion},
 	})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err != nil && !reconcile.Outdated(err) {
 		return 0, fmt.Errorf("deleting the Secret of the deleted ManagedServiceAccount %s: %w", name, err)
 	}
 	return 0, nil

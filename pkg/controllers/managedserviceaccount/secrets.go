@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	authenticationv1beta1 "open-cluster-management.io/hub-apiserver/pkg/apis/authentication/v1beta1"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
 )
 
 var secretResource = corev1.SchemeGroupVersion.WithResource("secrets")
@@ -99,7 +100,7 @@ func (s Secrets) restoreLabel(ctx context.Context, account *authenticationv1beta
 		return false, true, err
 	}
 	_, err = secrets.Patch(ctx, account.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err != nil && !reconcile.Outdated(err) {
 		return false, true, fmt.Errorf("labeling the Secret of ManagedServiceAccount %s/%s: %w", account.Namespace, account.Name, err)
 	}
 	return true, true, err

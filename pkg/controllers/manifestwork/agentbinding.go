@@ -41,7 +41,7 @@ func NewAgentBindingController(hub kubernetes.Interface, works workclient.Manife
 	c.loop = reconcile.Loop{
 		Name:      "agent-access",
 		Reconcile: c.reconcile,
-		Feeds:     []reconcile.Feed{{Informer: bindings.Informer(), Keys: heldBindingKeys}},
+		Feeds:     []reconcile.Feed{{Informer: bindings.Informer(), Keys: reconcile.Keys(heldBindingKeys)}},
 	}
 	return c
 }
@@ -49,9 +49,8 @@ func NewAgentBindingController(hub kubernetes.Interface, works workclient.Manife
 // Run reconciles until ctx ends, and returns when every worker has stopped.
 func (c *AgentBindingController) Run(ctx context.Context) { c.loop.Run(ctx) }
 
-func heldBindingKeys(obj any) []cache.ObjectName {
-	binding, ok := obj.(*rbacv1.RoleBinding)
-	if !ok || !held(binding) {
+func heldBindingKeys(binding *rbacv1.RoleBinding) []cache.ObjectName {
+	if !held(binding) {
 		return nil
 	}
 	return []cache.ObjectName{cache.MetaObjectToName(binding)}
@@ -80,8 +79,8 @@ func (c *AgentBindingController) reconcile(ctx context.Context, name cache.Objec
 	update := binding.DeepCopy()
 	update.Finalizers = slices.DeleteFunc(update.Finalizers, func(f string) bool { return f == workv1.ManifestWorkFinalizer })
 	_, err = c.hub.RbacV1().RoleBindings(name.Namespace).Update(ctx, update, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return 0, nil // the change triggers an event
+	if reconcile.Outdated(err) {
+		return 0, nil
 	}
 	if err != nil {
 		return 0, fmt.Errorf("removing the finalizer from RoleBinding %s: %w", name, err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -38,8 +37,7 @@ func NewWaitingController(client workclient.ManifestWorksGetter, works workinfor
 		Reconcile: c.reconcile,
 		Feeds: []reconcile.Feed{
 			{Informer: works.Informer(), Keys: reconcile.Own},
-			// Only the existence of a ManagedCluster matters.
-			{Informer: clusters.Informer(), Keys: c.clusterKeys, Ignore: func(_, _ any) bool { return true }},
+			{Informer: clusters.Informer(), Keys: reconcile.Keys(c.clusterKeys), Ignore: reconcile.Always},
 		},
 	}
 	return c
@@ -48,42 +46,31 @@ func NewWaitingController(client workclient.ManifestWorksGetter, works workinfor
 // Run reconciles until ctx ends, and returns when every worker has stopped.
 func (c *WaitingController) Run(ctx context.Context) { c.loop.Run(ctx) }
 
-func (c *WaitingController) clusterKeys(obj any) []cache.ObjectName {
-	cluster, ok := obj.(metav1.Object)
-	if !ok {
-		return nil
-	}
+func (c *WaitingController) clusterKeys(cluster metav1.Object) []cache.ObjectName {
 	works, err := c.works.ManifestWorks(cluster.GetName()).List(labels.Everything())
 	if err != nil {
 		utilruntime.HandleError(err)
 		return nil
 	}
-	keys := make([]cache.ObjectName, 0, len(works))
-	for _, work := range works {
-		keys = append(keys, cache.MetaObjectToName(work))
-	}
-	return keys
+	return reconcile.Names(works)
 }
 
 func (c *WaitingController) reconcile(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
-	work, err := c.works.ManifestWorks(name.Namespace).Get(name.Name)
-	if apierrors.IsNotFound(err) {
-		return 0, nil
+	work, err := reconcile.OrNil(c.works.ManifestWorks(name.Namespace).Get(name.Name))
+	if work == nil || err != nil {
+		return 0, err
 	}
+	cluster, err := reconcile.OrNil(c.clusters.Get(name.Namespace))
 	if err != nil {
 		return 0, err
 	}
-	_, err = c.clusters.Get(name.Namespace)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return 0, err
-	}
-	update := withWaiting(work, err == nil)
+	update := withWaiting(work, cluster != nil)
 	if update == nil {
 		return 0, nil
 	}
 	_, err = c.client.ManifestWorks(name.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return 0, nil // the event of the change triggers the next attempt
+	if reconcile.Outdated(err) {
+		return 0, nil
 	}
 	return 0, err
 }

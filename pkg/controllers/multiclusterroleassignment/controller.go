@@ -96,11 +96,11 @@ func NewController(planner *Planner, newPass func(*rbacv1beta1.MulticlusterRoleA
 		Urgent:    c.removed,
 		Timeout:   timeout,
 		Feeds: []reconcile.Feed{
-			{Informer: from.Assignments.Informer(), Keys: reconcile.Own, Ignore: sameAssignment},
-			{Informer: from.Permissions.Informer(), Keys: assignmentKeys, Ignore: sameState, Delay: summaryDelay},
-			{Informer: from.Clusters.Informer(), Keys: c.clusterKeys, Ignore: sameCluster},
-			{Informer: from.Sets.Informer(), Keys: c.setKeys, Ignore: sameSet},
-			{Informer: planner.Placements.informer, Keys: c.decisionKeys, MaybeAbsent: true, OnceKnown: c.withPlacements},
+			{Informer: from.Assignments.Informer(), Keys: reconcile.Own, Ignore: reconcile.Same(sameAssignment)},
+			{Informer: from.Permissions.Informer(), Keys: reconcile.Keys(assignmentKeys), Ignore: reconcile.Same(sameState), Delay: summaryDelay},
+			{Informer: from.Clusters.Informer(), Keys: reconcile.Keys(c.clusterKeys), Ignore: reconcile.Same(sameCluster)},
+			{Informer: from.Sets.Informer(), Keys: reconcile.Keys(c.setKeys), Ignore: reconcile.Same(sameSet)},
+			{Informer: planner.Placements.informer, Keys: reconcile.Keys(c.decisionKeys), MaybeAbsent: true, OnceKnown: c.withPlacements},
 		},
 	}
 	return c, nil
@@ -110,7 +110,7 @@ func NewController(planner *Planner, newPass func(*rbacv1beta1.MulticlusterRoleA
 func IndexPermissions(permissions permissioninformers.ClusterPermissionInformer) error {
 	err := permissions.Informer().AddIndexers(cache.Indexers{byAssignment: func(obj any) ([]string, error) {
 		var out []string
-		for _, key := range assignmentKeys(obj) {
+		for _, key := range reconcile.Keys(assignmentKeys)(obj) {
 			out = append(out, key.String())
 		}
 		return out, nil
@@ -125,9 +125,8 @@ func IndexPermissions(permissions permissioninformers.ClusterPermissionInformer)
 func (c *Controller) Run(ctx context.Context) { c.loop.Run(ctx) }
 
 // assignmentKeys returns the MulticlusterRoleAssignment of a ClusterPermission.
-func assignmentKeys(obj any) []cache.ObjectName {
-	permission, ok := obj.(*rbacv1alpha1.ClusterPermission)
-	if !ok || permission.Labels[rbacv1beta1.NamespaceLabel] == "" {
+func assignmentKeys(permission *rbacv1alpha1.ClusterPermission) []cache.ObjectName {
+	if permission.Labels[rbacv1beta1.NamespaceLabel] == "" {
 		return nil
 	}
 	return []cache.ObjectName{cache.NewObjectName(permission.Labels[rbacv1beta1.NamespaceLabel], permission.Annotations[rbacv1beta1.NameAnnotation])}
@@ -176,28 +175,16 @@ func (c *Controller) selecting(key string) []*rbacv1beta1.MulticlusterRoleAssign
 	return out
 }
 
-func names(assignments []*rbacv1beta1.MulticlusterRoleAssignment) []cache.ObjectName {
-	keys := make([]cache.ObjectName, 0, len(assignments))
-	for _, assignment := range assignments {
-		keys = append(keys, cache.MetaObjectToName(assignment))
-	}
-	return keys
-}
-
 // clusterKeys returns the MulticlusterRoleAssignments that select a cluster, or that have a ClusterPermission in its
 // namespace.
-func (c *Controller) clusterKeys(obj any) []cache.ObjectName {
-	cluster, ok := obj.(*clusterv1.ManagedCluster)
-	if !ok {
-		return nil
-	}
+func (c *Controller) clusterKeys(cluster *clusterv1.ManagedCluster) []cache.ObjectName {
 	var keys []cache.ObjectName
 	setsOf, err := c.planner.Sets.SetsOf(cluster)
 	if err != nil {
 		utilruntime.HandleError(err)
 	}
 	for _, set := range setsOf {
-		keys = append(keys, names(c.selecting(setKey(set)))...)
+		keys = append(keys, reconcile.Names(c.selecting(setKey(set)))...)
 	}
 	for _, assignment := range c.selecting(labelKey) {
 		if slices.ContainsFunc(assignment.Spec.RoleAssignments, func(r rbacv1beta1.RoleAssignment) bool {
@@ -211,32 +198,24 @@ func (c *Controller) clusterKeys(obj any) []cache.ObjectName {
 		utilruntime.HandleError(err)
 	}
 	for _, placement := range placements {
-		keys = append(keys, names(c.selecting(placementKey(placement)))...)
+		keys = append(keys, reconcile.Names(c.selecting(placementKey(placement)))...)
 	}
 	permissions, err := c.planner.Permissions.ByIndex(cache.NamespaceIndex, cluster.Name)
 	if err != nil {
 		utilruntime.HandleError(err)
 	}
 	for _, permission := range permissions {
-		keys = append(keys, assignmentKeys(permission)...)
+		keys = append(keys, reconcile.Keys(assignmentKeys)(permission)...)
 	}
 	return keys
 }
 
-func (c *Controller) setKeys(obj any) []cache.ObjectName {
-	set, ok := obj.(*clusterv1beta2.ManagedClusterSet)
-	if !ok {
-		return nil
-	}
-	return names(c.selecting(setKey(set.Name)))
+func (c *Controller) setKeys(set *clusterv1beta2.ManagedClusterSet) []cache.ObjectName {
+	return reconcile.Names(c.selecting(setKey(set.Name)))
 }
 
-func (c *Controller) decisionKeys(obj any) []cache.ObjectName {
-	decided, ok := obj.(*decision)
-	if !ok {
-		return nil
-	}
-	return names(c.selecting(placementKey(decided.placement())))
+func (c *Controller) decisionKeys(decided *decision) []cache.ObjectName {
+	return reconcile.Names(c.selecting(placementKey(decided.placement())))
 }
 
 // withPlacements returns the MulticlusterRoleAssignments that refer to Placements.
@@ -246,7 +225,7 @@ func (c *Controller) withPlacements() []cache.ObjectName {
 		utilruntime.HandleError(err)
 		return nil
 	}
-	return names(slices.DeleteFunc(slices.Clone(assignments), func(a *rbacv1beta1.MulticlusterRoleAssignment) bool {
+	return reconcile.Names(slices.DeleteFunc(slices.Clone(assignments), func(a *rbacv1beta1.MulticlusterRoleAssignment) bool {
 		return !slices.ContainsFunc(a.Spec.RoleAssignments, func(r rbacv1beta1.RoleAssignment) bool {
 			return r.ClusterSelection.Type == rbacv1beta1.SelectPlacements
 		})
@@ -254,33 +233,24 @@ func (c *Controller) withPlacements() []cache.ObjectName {
 }
 
 // sameAssignment reports whether an update keeps everything that the Controller reads, except its own status.
-func sameAssignment(before, after any) bool {
-	a, ok := before.(*rbacv1beta1.MulticlusterRoleAssignment)
-	b, also := after.(*rbacv1beta1.MulticlusterRoleAssignment)
-	return ok && also && a.UID == b.UID && a.Generation == b.Generation && a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
+func sameAssignment(a, b *rbacv1beta1.MulticlusterRoleAssignment) bool {
+	return a.UID == b.UID && a.Generation == b.Generation && a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
 		equality.Semantic.DeepEqual(a.Status, b.Status)
 }
 
 // sameState reports whether an update of a ClusterPermission keeps the fields that the Controller writes or
 // summarizes.
-func sameState(before, after any) bool {
-	a, ok := before.(*rbacv1alpha1.ClusterPermission)
-	b, also := after.(*rbacv1alpha1.ClusterPermission)
-	return ok && also && a.UID == b.UID && a.Generation == b.Generation && maps.Equal(a.Labels, b.Labels) &&
+func sameState(a, b *rbacv1alpha1.ClusterPermission) bool {
+	return a.UID == b.UID && a.Generation == b.Generation && maps.Equal(a.Labels, b.Labels) &&
 		maps.Equal(a.Annotations, b.Annotations) && healthOf(a) == healthOf(b)
 }
 
-func sameCluster(before, after any) bool {
-	a, ok := before.(metav1.Object)
-	b, also := after.(metav1.Object)
-	return ok && also && managedclusterset.SameLabels(before, after) && a.GetUID() == b.GetUID() &&
-		(a.GetDeletionTimestamp() == nil) == (b.GetDeletionTimestamp() == nil)
+func sameCluster(a, b *clusterv1.ManagedCluster) bool {
+	return managedclusterset.SameLabels(a, b) && a.UID == b.UID && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil)
 }
 
-func sameSet(before, after any) bool {
-	a, ok := before.(*clusterv1beta2.ManagedClusterSet)
-	b, also := after.(*clusterv1beta2.ManagedClusterSet)
-	return ok && also && a.UID == b.UID && equality.Semantic.DeepEqual(a.Spec, b.Spec)
+func sameSet(a, b *clusterv1beta2.ManagedClusterSet) bool {
+	return a.UID == b.UID && equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
 // removed reports whether a MulticlusterRoleAssignment is deleted. A revocation has priority over grants.
@@ -377,7 +347,7 @@ func (c *Controller) remove(ctx context.Context, permissions []*rbacv1alpha1.Clu
 			err := c.permissions.ClusterPermissions(permission.Namespace).Delete(ctx, permission.Name, metav1.DeleteOptions{
 				Preconditions: &metav1.Preconditions{UID: &permission.UID},
 			})
-			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			if err != nil && !reconcile.Outdated(err) {
 				return fmt.Errorf("deleting ClusterPermission %s/%s of a MulticlusterRoleAssignment: %w", permission.Namespace, permission.Name, err)
 			}
 			return nil
@@ -468,8 +438,8 @@ func (c *Controller) updateStatus(ctx context.Context, assignment *rbacv1beta1.M
 	update := assignment.DeepCopy()
 	update.Status = status
 	_, err := c.assignments.MulticlusterRoleAssignments(assignment.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // the event of the change triggers the next attempt
+	if reconcile.Outdated(err) {
+		return nil
 	}
 	return err
 }

@@ -74,7 +74,7 @@ func planner(t *testing.T, of members, existing ...*rbacv1alpha1.ClusterPermissi
 		}
 	}
 	permissions := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byAssignment: func(obj any) ([]string, error) {
-		return []string{assignmentKeys(obj)[0].String()}, nil
+		return []string{assignmentKeys(obj.(*rbacv1alpha1.ClusterPermission))[0].String()}, nil
 	}})
 	for _, permission := range existing {
 		if err := permissions.Add(permission); err != nil {

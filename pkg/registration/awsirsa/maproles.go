@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -35,21 +36,22 @@ func (m mapping) value() any {
 
 // roleList is the content of mapRoles.
 type roleList struct {
-	text string
-	// sequence is nil if there are no entries.
-	sequence *yaml.Node
 	document *yaml.Node
+	// sequence is the list in the document. It is nil if there are no entries.
+	sequence *yaml.Node
 	values   []any
+	// comments is the text if it contains nothing else.
+	comments string
 }
 
 func parseRoles(text string) (*roleList, error) {
-	list := &roleList{text: text}
+	list := &roleList{}
 	decoder := yaml.NewDecoder(strings.NewReader(text))
 	document := &yaml.Node{}
-	if err := decoder.Decode(document); err != nil {
-		if strings.TrimSpace(withoutComments(text)) == "" {
-			return list, nil
-		}
+	if err := decoder.Decode(document); errors.Is(err, io.EOF) {
+		list.comments = text
+		return list, nil
+	} else if err != nil {
 		return nil, err
 	}
 	if err := decoder.Decode(&yaml.Node{}); err == nil {
@@ -77,46 +79,42 @@ func parseRoles(text string) (*roleList, error) {
 	return list, nil
 }
 
-// withoutComments drops the lines of a text that are comments or markers of YAML.
-func withoutComments(text string) string {
-	lines := strings.Split(text, "\n")
-	return strings.Join(slices.DeleteFunc(lines, func(line string) bool {
-		line = strings.TrimSpace(line)
-		return strings.HasPrefix(line, "#") || line == "---"
-	}), "\n")
-}
-
 func roleOf(value any) string {
 	entry, _ := value.(map[string]any)
 	role, _ := entry["rolearn"].(string)
 	return role
 }
 
-// addMapping returns mapRoles with one entry for the role. The text of other entries is
-// unchanged.
+// addMapping returns mapRoles with one entry for the role. Other entries and comments stay.
 func addMapping(text string, wanted mapping) (string, error) {
 	list, err := parseRoles(text)
 	if err != nil {
 		return "", err
 	}
-	present, right := 0, 0
+	var present []any
 	for _, value := range list.values {
 		if roleOf(value) == wanted.RoleARN {
-			present++
-			if reflect.DeepEqual(value, wanted.value()) {
-				right++
-			}
+			present = append(present, value)
 		}
 	}
-	if present == 1 && right == 1 {
+	if len(present) == 1 && reflect.DeepEqual(present[0], wanted.value()) {
 		return text, nil
 	}
-	if present > 0 {
-		if list, err = list.without(wanted.RoleARN); err != nil {
-			return "", err
-		}
+	block, err := yaml.Marshal([]mapping{wanted})
+	if err != nil {
+		return "", err
 	}
-	return list.with(wanted)
+	if list.sequence == nil {
+		return list.comments + string(block), nil
+	}
+	list.remove(wanted.RoleARN)
+	added := &yaml.Node{}
+	if err := yaml.Unmarshal(block, added); err != nil {
+		return "", err
+	}
+	list.sequence.Content = append(list.sequence.Content, added.Content[0].Content...)
+	list.values = append(list.values, wanted.value())
+	return list.encode()
 }
 
 // removeMapping returns mapRoles without the entries of a role.
@@ -128,111 +126,33 @@ func removeMapping(text, roleARN string) (string, error) {
 	if !slices.ContainsFunc(list.values, func(value any) bool { return roleOf(value) == roleARN }) {
 		return text, nil
 	}
-	rest, err := list.without(roleARN)
-	if err != nil {
-		return "", err
-	}
-	return rest.text, nil
+	list.remove(roleARN)
+	return list.encode()
 }
 
-// with returns the text with a further entry. If an edit by lines would change the
-// meaning, for example of a list on one line, it encodes the whole list.
-func (l *roleList) with(entry mapping) (string, error) {
-	expected := append(slices.Clone(l.values), entry.value())
-	indent := ""
-	if l.sequence != nil && len(l.sequence.Content) > 0 {
-		indent = strings.Repeat(" ", max(l.sequence.Column-1, 0))
-	}
-	block, err := yaml.Marshal([]mapping{entry})
-	if err != nil {
-		return "", err
-	}
-	var text strings.Builder
-	if len(l.values) > 0 || l.sequence == nil {
-		text.WriteString(l.text)
-		if l.text != "" && !strings.HasSuffix(l.text, "\n") {
-			text.WriteString("\n")
-		}
-		for line := range strings.Lines(string(block)) {
-			text.WriteString(indent + line)
-		}
-		if means(text.String(), expected) {
-			return text.String(), nil
-		}
-	}
-	if l.sequence == nil {
-		return string(block), nil
-	}
-	added := &yaml.Node{}
-	if err := yaml.Unmarshal(block, added); err != nil {
-		return "", err
-	}
-	l.sequence.Style = 0
-	l.sequence.Content = append(l.sequence.Content, added.Content[0].Content...)
-	return l.encode(expected)
-}
-
-// without returns the list without the entries of a role.
-func (l *roleList) without(roleARN string) (*roleList, error) {
-	expected := []any{}
-	var kept []*yaml.Node
-	lines := strings.SplitAfter(l.text, "\n")
-	drop := make([]bool, len(lines))
+// remove removes the entries of a role.
+func (l *roleList) remove(roleARN string) {
+	var nodes []*yaml.Node
+	var values []any
 	for i, value := range l.values {
-		node := l.sequence.Content[i]
 		if roleOf(value) != roleARN {
-			expected, kept = append(expected, value), append(kept, node)
-			continue
-		}
-		for line := node.Line; line <= lastLine(node) && line <= len(lines); line++ {
-			drop[line-1] = true
+			nodes, values = append(nodes, l.sequence.Content[i]), append(values, value)
 		}
 	}
-	var text strings.Builder
-	for i, line := range lines {
-		if !drop[i] {
-			text.WriteString(line)
-		}
-	}
-	if means(text.String(), expected) {
-		return parseRoles(text.String())
-	}
-	l.sequence.Content = kept
-	whole, err := l.encode(expected)
-	if err != nil {
-		return nil, err
-	}
-	return parseRoles(whole)
+	l.sequence.Content, l.values = nodes, values
 }
 
-// lastLine returns the last line on which a part of a node begins.
-func lastLine(node *yaml.Node) int {
-	last := node.Line
-	for _, part := range node.Content {
-		last = max(last, lastLine(part))
-	}
-	return last
-}
-
-// means reports whether a text contains exactly these entries.
-func means(text string, expected []any) bool {
-	list, err := parseRoles(text)
-	return err == nil && len(list.values) == len(expected) && (len(expected) == 0 || reflect.DeepEqual(list.values, expected))
-}
-
-// encode encodes the whole list with its comments. It returns an error if that would
-// change the meaning of the entries.
-func (l *roleList) encode(expected []any) (string, error) {
+// encode encodes the list with its comments. It returns an error if that would change the meaning of the entries.
+func (l *roleList) encode() (string, error) {
+	l.sequence.Style = 0
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
-	if err := encoder.Encode(l.document); err != nil {
+	if err := errors.Join(encoder.Encode(l.document), encoder.Close()); err != nil {
 		return "", err
 	}
-	if err := encoder.Close(); err != nil {
-		return "", err
-	}
-	if !means(out.String(), expected) {
+	encoded, err := parseRoles(out.String())
+	if err != nil || len(encoded.values) != len(l.values) || len(l.values) > 0 && !reflect.DeepEqual(encoded.values, l.values) {
 		return "", errors.New("it would mean something else afterwards")
 	}
 	return out.String(), nil

@@ -28,7 +28,7 @@ func TestAddMapping(t *testing.T) {
 		"only comments":              {"# none\n", "# none\n" + entry},
 		"after others":               {nodes + people, nodes + people + entry},
 		"without an end of line":     {strings.TrimSuffix(nodes, "\n"), nodes + entry},
-		"indented":                   {indented(nodes), indented(nodes) + indented(entry)},
+		"indented":                   {indented(nodes), nodes + entry},
 		"existing":                   {nodes + entry + people, nodes + entry + people},
 		"existing in another layout": {"- {rolearn: '" + ours + "', groups: ['system:open-cluster-management:cluster1'], username: cluster1}\n" + nodes, "- {rolearn: '" + ours + "', groups: ['system:open-cluster-management:cluster1'], username: cluster1}\n" + nodes},
 		"another user":               {strings.Replace(entry, "username: cluster1", "username: mallory", 1) + people, people + entry},
@@ -52,7 +52,7 @@ func TestAddMapping(t *testing.T) {
 	}
 }
 
-// A list that cannot be edited by lines is encoded again with the same meaning.
+// A list in another layout is encoded with the same meaning.
 func TestAddMappingToOtherLayouts(t *testing.T) {
 	for name, before := range map[string]string{
 		"in one line":   `[{"rolearn":"arn:aws:iam::1:role/a","username":"a","groups":["g"]}]`,
@@ -100,8 +100,8 @@ func TestRemoveMapping(t *testing.T) {
 		"between others":   {nodes + entry + people, nodes + people},
 		"at the end":       {nodes + people + entry, nodes + people},
 		"twice":            {entry + nodes + entry, nodes},
-		"indented":         {indented(nodes + entry + people), indented(nodes + people)},
-		"the only one":     {entry, ""},
+		"indented":         {indented(nodes + entry + people), nodes + people},
+		"the only one":     {entry, "[]\n"},
 		"before a comment": {entry + people, people},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -14,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	certificatesinformers "k8s.io/client-go/informers/certificates/v1"
 	"k8s.io/client-go/kubernetes"
@@ -73,16 +71,12 @@ type Approver struct {
 	autoApproved sets.Set[string]
 	loop         reconcile.Loop
 	removals     *rate.Limiter
-
-	mu sync.Mutex
-	// ignored contains the ignored requests of each cluster that were logged.
-	ignored map[string]sets.Set[types.UID]
 }
 
 // NewApprover returns an Approver. It returns an error if the informer of requests was started.
 func NewApprover(options Options) (*Approver, error) {
 	a := &Approver{
-		options: options, autoApproved: sets.New(options.AutoApproved...), ignored: map[string]sets.Set[types.UID]{},
+		options: options, autoApproved: sets.New(options.AutoApproved...),
 		removals: rate.NewLimiter(removalsPerSecond, removalsAtOnce),
 	}
 	if a.options.MaxRequests == 0 {
@@ -107,8 +101,8 @@ func NewApprover(options Options) (*Approver, error) {
 		Name:      "registration-csr",
 		Reconcile: a.reconcile,
 		Feeds: []reconcile.Feed{
-			{Informer: a.options.CSRs.Informer(), Keys: clustersOf},
-			{Informer: a.options.ClusterInformer.Informer(), Keys: reconcile.Own, Ignore: sameDecision},
+			{Informer: a.options.CSRs.Informer(), Keys: reconcile.Keys(clustersOf)},
+			{Informer: a.options.ClusterInformer.Informer(), Keys: reconcile.Own, Ignore: reconcile.Same(sameDecision)},
 			{Informer: a.options.Registrations.Informer(), Keys: reconcile.Own},
 		},
 	}
@@ -119,13 +113,8 @@ func NewApprover(options Options) (*Approver, error) {
 func (a *Approver) Run(ctx context.Context) { a.loop.Run(ctx) }
 
 // sameDecision reports whether a change of a ManagedCluster concerns only its agent's report.
-func sameDecision(old, obj any) bool {
-	before, ok := old.(*clusterv1.ManagedCluster)
-	if !ok {
-		return false
-	}
-	after, ok := obj.(*clusterv1.ManagedCluster)
-	return ok && before.UID == after.UID && before.Spec.HubAcceptsClient == after.Spec.HubAcceptsClient &&
+func sameDecision(before, after *clusterv1.ManagedCluster) bool {
+	return before.UID == after.UID && before.Spec.HubAcceptsClient == after.Spec.HubAcceptsClient &&
 		before.DeletionTimestamp.Equal(after.DeletionTimestamp) &&
 		equality.Semantic.DeepEqual(before.Status.Acceptance, after.Status.Acceptance)
 }
@@ -214,16 +203,12 @@ func (a *Approver) list(ctx context.Context, cluster string) ([]*certificatesv1.
 
 // read returns a stored ManagedCluster and its registration, each nil if there is none.
 func (a *Approver) read(ctx context.Context, name string) (*clusterv1.ManagedCluster, *registerv1alpha1.ManagedClusterRegistration, error) {
-	cluster, err := a.options.Clusters.ManagedClusters().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		cluster = nil
-	} else if err != nil {
+	cluster, err := reconcile.OrNil(a.options.Clusters.ManagedClusters().Get(ctx, name, metav1.GetOptions{}))
+	if err != nil {
 		return nil, nil, fmt.Errorf("reading ManagedCluster %q: %w", name, err)
 	}
-	record, err := a.options.Records.Get(ctx, name)
-	if apierrors.IsNotFound(err) {
-		record = nil
-	} else if err != nil {
+	record, err := reconcile.OrNil(a.options.Records.Get(ctx, name))
+	if err != nil {
 		return nil, nil, fmt.Errorf("reading the registration of ManagedCluster %q: %w", name, err)
 	}
 	return cluster, record, nil
@@ -232,7 +217,6 @@ func (a *Approver) read(ctx context.Context, name string) (*clusterv1.ManagedClu
 // settle decides the requests of a cluster that can be decided now, and returns the time to the next attempt.
 func (a *Approver) settle(ctx context.Context, name string, requests []*certificatesv1.CertificateSigningRequest) (time.Duration, error) {
 	if len(requests) == 0 {
-		a.forgetIgnored(name)
 		return 0, nil
 	}
 	cluster, record, err := a.read(ctx, name)
@@ -246,7 +230,6 @@ func (a *Approver) settle(ctx context.Context, name string, requests []*certific
 	pending := a.considered(requests)
 	var again time.Duration
 	var errs []error
-	ignored := sets.New[types.UID]()
 	for _, request := range pending {
 		in := input{request: request, cluster: cluster, registration: record, autoApproved: a.autoApproved}
 		d := judge(in)
@@ -258,10 +241,7 @@ func (a *Approver) settle(ctx context.Context, name string, requests []*certific
 			d = judge(in)
 		}
 		switch d.verdict {
-		case verdictIgnore:
-			ignored.Insert(request.UID)
-			a.logIgnored(ctx, name, request, d)
-		case verdictWait, verdictReview:
+		case verdictIgnore, verdictWait, verdictReview:
 			klog.FromContext(ctx).V(2).Info("A certificate request stays pending", "request", request.Name, "cluster", name, "reason", d.reason, "message", d.message)
 			if d.renewal && d.reason == reasonMayNotRenew {
 				again = reviewPeriod
@@ -276,7 +256,6 @@ func (a *Approver) settle(ctx context.Context, name string, requests []*certific
 			}
 		}
 	}
-	a.setIgnored(name, ignored)
 	return again, combine(errs)
 }
 
@@ -325,31 +304,4 @@ func condition(request *certificatesv1.CertificateSigningRequest, kind certifica
 		}
 	}
 	return nil
-}
-
-// logIgnored logs an ignored request once.
-func (a *Approver) logIgnored(ctx context.Context, cluster string, request *certificatesv1.CertificateSigningRequest, d decision) {
-	a.mu.Lock()
-	known := a.ignored[cluster].Has(request.UID)
-	a.mu.Unlock()
-	if !known {
-		klog.FromContext(ctx).Info("Ignored a certificate request", "request", request.Name, "cluster", cluster,
-			"requester", request.Spec.Username, "reason", d.reason, "message", d.message)
-	}
-}
-
-func (a *Approver) setIgnored(cluster string, ignored sets.Set[types.UID]) {
-	if ignored.Len() == 0 {
-		a.forgetIgnored(cluster)
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.ignored[cluster] = ignored
-}
-
-func (a *Approver) forgetIgnored(cluster string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.ignored, cluster)
 }

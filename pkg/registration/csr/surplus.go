@@ -140,9 +140,8 @@ func (a *Approver) considered(requests []*certificatesv1.CertificateSigningReque
 
 // clustersOf returns the clusters that a request concerns: the cluster of its label and the cluster of the
 // requesting agent.
-func clustersOf(obj any) []cache.ObjectName {
-	request, ok := obj.(*certificatesv1.CertificateSigningRequest)
-	if !ok || request.Labels[clusterv1.ClusterNameLabel] == "" {
+func clustersOf(request *certificatesv1.CertificateSigningRequest) []cache.ObjectName {
+	if request.Labels[clusterv1.ClusterNameLabel] == "" {
 		return nil
 	}
 	names := []cache.ObjectName{{Name: request.Labels[clusterv1.ClusterNameLabel]}}

@@ -76,7 +76,7 @@ func NewController(options Options) *Controller {
 		ReportsStates: true,
 		Feeds: []reconcile.Feed{
 			{Informer: options.ClusterInformer.Informer(), Keys: reconcile.Own},
-			{Informer: options.LeaseInformer.Informer(), Keys: clusterOf},
+			{Informer: options.LeaseInformer.Informer(), Keys: reconcile.Keys(clusterOf)},
 		},
 	}
 	return c
@@ -92,9 +92,8 @@ func (c *Controller) Run(ctx context.Context) {
 	c.loop.Run(ctx)
 }
 
-func clusterOf(obj any) []cache.ObjectName {
-	lease, ok := obj.(*coordinationv1.Lease)
-	if !ok || lease.Name != registration.LeaseName {
+func clusterOf(lease *coordinationv1.Lease) []cache.ObjectName {
+	if lease.Name != registration.LeaseName {
 		return nil
 	}
 	return []cache.ObjectName{{Name: lease.Namespace}}
@@ -144,7 +143,7 @@ func (c *Controller) reconcile(ctx context.Context, name cache.ObjectName) (time
 		setCondition(update, *s.clockSynced, c.clock.Now())
 	}
 	err = c.write(ctx, cluster, update)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	if reconcile.Outdated(err) {
 		// The object changed or was deleted since it was read, and an event follows.
 		return again, nil
 	}
@@ -165,7 +164,7 @@ func (c *Controller) denied(ctx context.Context, cluster *clusterv1.ManagedClust
 		Message: "The hub does not accept the managed cluster, so its agent cannot report.",
 	}, c.clock.Now())
 	err := c.write(ctx, cluster, update)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	if reconcile.Outdated(err) {
 		return nil
 	}
 	return err

@@ -32,9 +32,6 @@ type Resource struct {
 	Versions []schema.GroupVersion
 	// Stored is the version in which objects are stored. The default is the first of Versions.
 	Stored schema.GroupVersion
-	// StoredRevision is increased if the server has to rewrite all objects although Stored stays the
-	// same, for example because their encoding has changed.
-	StoredRevision int
 
 	// New and NewList return the internal types.
 	New     func() runtime.Object

@@ -787,16 +787,12 @@ func TestServerOwned(t *testing.T) {
 // TestGuard checks that a Guard refuses objects that are valid and admitted.
 func TestGuard(t *testing.T) {
 	row := newRow()
-	refused := func(a *addon.ManagedClusterAddOn) error {
+	row.Wrap = definition.Guard[*addon.ManagedClusterAddOn](func(_ context.Context, a, _ *addon.ManagedClusterAddOn) error {
 		if a.Spec.InstallNamespace == "refused" {
 			return apierrors.NewForbidden(row.GroupResource(), a.Name, fmt.Errorf("refused"))
 		}
 		return nil
-	}
-	row.Wrap = definition.Guard[*addon.ManagedClusterAddOn]{
-		Create: func(_ context.Context, a *addon.ManagedClusterAddOn) error { return refused(a) },
-		Update: func(_ context.Context, a, _ *addon.ManagedClusterAddOn) error { return refused(a) },
-	}.Wrap
+	}).Wrap
 	f := serve(t, row)
 	if _, err := f.Create(t.Context(), newAddOn("a", "refused"), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("Create() = %v, want 403", err)

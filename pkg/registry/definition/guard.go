@@ -10,12 +10,8 @@ import (
 
 // Guard refuses writes of a resource whose internal type is T for reasons outside of the
 // object, such as the permissions of the caller. It runs after validation and admission. It
-// does not apply to writes of the status or to deletion.
-type Guard[T runtime.Object] struct {
-	// Create checks new objects and Update changed ones. A nil function allows all.
-	Create func(ctx context.Context, obj T) error
-	Update func(ctx context.Context, obj, old T) error
-}
+// does not apply to writes of the status or to deletion. old is nil for a new object.
+type Guard[T runtime.Object] func(ctx context.Context, obj, old T) error
 
 // Wrap is a Wrap of a Resource. It adds the guard to a store.
 func (g Guard[T]) Wrap(store *REST) rest.Storage {
@@ -46,10 +42,8 @@ func (g Guard[T]) AdmitCreate(admit rest.ValidateObjectFunc) rest.ValidateObject
 				return err
 			}
 		}
-		if g.Create == nil {
-			return nil
-		}
-		return g.Create(ctx, obj.(T))
+		var none T
+		return g(ctx, obj.(T), none)
 	}
 }
 
@@ -61,9 +55,6 @@ func (g Guard[T]) AdmitUpdate(admit rest.ValidateObjectUpdateFunc) rest.Validate
 				return err
 			}
 		}
-		if g.Update == nil {
-			return nil
-		}
-		return g.Update(ctx, obj.(T), old.(T))
+		return g(ctx, obj.(T), old.(T))
 	}
 }

@@ -1,7 +1,6 @@
 package definition
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -13,33 +12,20 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 )
 
-// StoredForm returns the version in which objects are stored, with StoredRevision.
-func (r *Resource) StoredForm() string {
-	version := r.StoredVersion().String()
-	if r.StoredRevision > 0 {
-		return fmt.Sprintf("%s#%d", version, r.StoredRevision)
-	}
-	return version
-}
-
-// ReadableForms returns the forms of stored objects that the server decodes.
-func (r *Resource) ReadableForms(scheme *runtime.Scheme) []string {
-	versions := slices.Clone(r.Versions)
+// ReadableVersions returns the versions of stored objects that the server decodes.
+func (r *Resource) ReadableVersions(scheme *runtime.Scheme) []string {
+	var out []string
 	for _, version := range scheme.VersionsForGroupKind(schema.GroupKind{Group: r.Group(), Kind: r.Kind}) {
-		if version.Version != runtime.APIVersionInternal && !slices.Contains(versions, version) {
-			versions = append(versions, version)
+		if version.Version != runtime.APIVersionInternal {
+			out = append(out, version.String())
 		}
 	}
-	var forms []string
-	for _, version := range versions {
-		form := *r
-		form.Stored = version
-		// Every version can be read in all of its revisions so far.
-		for form.StoredRevision = 0; form.StoredRevision <= r.StoredRevision; form.StoredRevision++ {
-			forms = append(forms, form.StoredForm())
+	for _, version := range r.Versions {
+		if !slices.Contains(out, version.String()) {
+			out = append(out, version.String())
 		}
 	}
-	return forms
+	return out
 }
 
 // InStorage returns the names of the row in storage: its own, and those of additional stores.

@@ -22,19 +22,20 @@ type Placement interface {
 // placementGuard refuses or warns about new accounts outside of the namespaces of managed clusters and
 // cluster sets. A condition reports accounts that wait for a cluster or lose their clusters later.
 func placementGuard(placement Placement) definition.Guard[*authentication.ManagedServiceAccount] {
-	return definition.Guard[*authentication.ManagedServiceAccount]{
-		Create: func(ctx context.Context, account *authentication.ManagedServiceAccount) error {
-			waits, refused, err := placement.CheckNamespace(ctx, account.Namespace)
-			if err != nil {
-				return apierrors.NewInternalError(fmt.Errorf("looking up the managed clusters of namespace %q: %w", account.Namespace, err))
-			}
-			if refused != nil {
-				return apierrors.NewInvalid(authentication.SchemeGroupVersion.WithKind("ManagedServiceAccount").GroupKind(), account.Name, field.ErrorList{refused})
-			}
-			if waits != "" {
-				warning.AddWarning(ctx, "", fmt.Sprintf("namespace %q %s; the account waits until it has one", account.Namespace, waits))
-			}
+	return func(ctx context.Context, account, old *authentication.ManagedServiceAccount) error {
+		if old != nil {
 			return nil
-		},
+		}
+		waits, refused, err := placement.CheckNamespace(ctx, account.Namespace)
+		if err != nil {
+			return apierrors.NewInternalError(fmt.Errorf("looking up the managed clusters of namespace %q: %w", account.Namespace, err))
+		}
+		if refused != nil {
+			return apierrors.NewInvalid(authentication.SchemeGroupVersion.WithKind("ManagedServiceAccount").GroupKind(), account.Name, field.ErrorList{refused})
+		}
+		if waits != "" {
+			warning.AddWarning(ctx, "", fmt.Sprintf("namespace %q %s; the account waits until it has one", account.Namespace, waits))
+		}
+		return nil
 	}
 }

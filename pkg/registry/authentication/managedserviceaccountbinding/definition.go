@@ -55,17 +55,12 @@ func Definition(o Options) definition.Resource {
 				return []string{"spec.subjects: the list is empty, so the binding grants nothing"}
 			},
 		},
-		Wrap: definition.Guard[*authentication.ManagedServiceAccountBinding]{
-			Create: func(ctx context.Context, b *authentication.ManagedServiceAccountBinding) error {
-				return executor.Bind(ctx, o.Authorizer, b.Namespace, b.Spec.Ref.Name)
-			},
-			Update: func(ctx context.Context, b, old *authentication.ManagedServiceAccountBinding) error {
-				if equality.Semantic.DeepEqual(b.Spec, old.Spec) {
-					return nil
-				}
-				return executor.Bind(ctx, o.Authorizer, b.Namespace, b.Spec.Ref.Name)
-			},
-		}.Wrap,
+		Wrap: definition.Guard[*authentication.ManagedServiceAccountBinding](func(ctx context.Context, b, old *authentication.ManagedServiceAccountBinding) error {
+			if old != nil && equality.Semantic.DeepEqual(b.Spec, old.Spec) {
+				return nil
+			}
+			return executor.Bind(ctx, o.Authorizer, b.Namespace, b.Spec.Ref.Name)
+		}).Wrap,
 		// The check of an executor may read all bindings of a namespace.
 		Quota:  quota.Limits{Objects: 1_000, Bytes: 4 << 20},
 		Limits: quota.ObjectLimits{SpecBytes: 64 << 10},

@@ -20,19 +20,18 @@ func defaultClusterSet(c *cluster.ManagedCluster) {
 // clusterSetGuard refuses to move a cluster into a set or out of it if the caller may not change the
 // clusters of that set. Users of the namespaces of a set gain or lose access with its clusters.
 func clusterSetGuard(authz authorizer.Authorizer) definition.Guard[*cluster.ManagedCluster] {
-	return definition.Guard[*cluster.ManagedCluster]{
-		Create: func(ctx context.Context, c *cluster.ManagedCluster) error {
-			return clusterset.Join(ctx, authz, clusterv1beta2.ExclusiveSet(c.Labels))
-		},
-		Update: func(ctx context.Context, c, old *cluster.ManagedCluster) error {
-			to, from := clusterv1beta2.ExclusiveSet(c.Labels), clusterv1beta2.ExclusiveSet(old.Labels)
-			if to == from {
-				return nil
-			}
-			if err := clusterset.Join(ctx, authz, to); err != nil {
-				return err
-			}
-			return clusterset.Join(ctx, authz, from)
-		},
+	return func(ctx context.Context, c, old *cluster.ManagedCluster) error {
+		to := clusterv1beta2.ExclusiveSet(c.Labels)
+		if old == nil {
+			return clusterset.Join(ctx, authz, to)
+		}
+		from := clusterv1beta2.ExclusiveSet(old.Labels)
+		if to == from {
+			return nil
+		}
+		if err := clusterset.Join(ctx, authz, to); err != nil {
+			return err
+		}
+		return clusterset.Join(ctx, authz, from)
 	}
 }

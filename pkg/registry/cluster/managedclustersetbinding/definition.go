@@ -34,11 +34,12 @@ func Definition(authz authorizer.Authorizer) definition.Resource {
 			ValidateStatusUpdate: validation.ValidateManagedClusterSetBindingStatusUpdate,
 		},
 		// Validation refuses an update that binds another set.
-		Wrap: definition.Guard[*cluster.ManagedClusterSetBinding]{
-			Create: func(ctx context.Context, b *cluster.ManagedClusterSetBinding) error {
-				return clusterset.Bind(ctx, authz, b.Spec.ClusterSet)
-			},
-		}.Wrap,
+		Wrap: definition.Guard[*cluster.ManagedClusterSetBinding](func(ctx context.Context, b, old *cluster.ManagedClusterSetBinding) error {
+			if old != nil {
+				return nil
+			}
+			return clusterset.Bind(ctx, authz, b.Spec.ClusterSet)
+		}).Wrap,
 		Quota: quota.Limits{Objects: 1_000, Bytes: 4 << 20},
 		Columns: definition.Columns[*cluster.ManagedClusterSetBinding]{
 			definition.ConditionColumn("Bound", "Whether the set exists.", clusterv1beta2.ConditionBound,

@@ -46,7 +46,7 @@ func (r *approvalREST) Update(ctx context.Context, name string, requested rest.U
 		return approval, nil
 	}, admit, options)
 	if err == nil && approved && !dryrun.IsDryRun(options.DryRun) {
-		r.delivery.deliver(ctx, updated)
+		r.delivery.deliver(ctx, updated, nil)
 	}
 	return updated, false, err
 }

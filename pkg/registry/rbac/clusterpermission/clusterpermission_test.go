@@ -28,6 +28,7 @@ import (
 	rbacclient "open-cluster-management.io/hub-apiserver/pkg/generated/clientset/versioned/typed/rbac/v1alpha1"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
+	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 	"open-cluster-management.io/hub-apiserver/test/registrytest"
 )
 
@@ -55,24 +56,17 @@ func (*fakeDelivery) CheckCluster(_ context.Context, namespace string) (bool, *f
 	return namespace != "waiting", nil, nil
 }
 
-func (*fakeDelivery) CheckRender(_ context.Context, c *rbacv1alpha1.ClusterPermission) (field.ErrorList, error) {
+func (*fakeDelivery) Render(_ context.Context, c *rbacv1alpha1.ClusterPermission, _ bool) (*render.Result, field.ErrorList, error) {
 	if has(c, "unrenderable") {
-		return field.ErrorList{field.Invalid(field.NewPath("spec", "clusterRole"), "", "cannot be rendered")}, nil
-	}
-	return nil, nil
-}
-
-func (d *fakeDelivery) Work(ctx context.Context, c *rbacv1alpha1.ClusterPermission) (*workv1.ManifestWork, field.ErrorList, error) {
-	if errs, err := d.CheckRender(ctx, c); len(errs) > 0 || err != nil {
-		return nil, errs, err
+		return nil, field.ErrorList{field.Invalid(field.NewPath("spec", "clusterRole"), "", "cannot be rendered")}, nil
 	}
 	if spec, _ := c.Delivered(); spec == nil || has(c, "empty") {
-		return nil, nil, nil
+		return &render.Result{}, nil, nil
 	}
-	return &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name, Annotations: map[string]string{"uid": string(c.UID)}}}, nil, nil
+	return &render.Result{Work: &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name, Annotations: map[string]string{"uid": string(c.UID)}}}}, nil, nil
 }
 
-func (d *fakeDelivery) Deliver(_ context.Context, c *rbacv1alpha1.ClusterPermission) error {
+func (d *fakeDelivery) Deliver(_ context.Context, c *rbacv1alpha1.ClusterPermission, _ *workv1.ManifestWork) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.delivered = append(d.delivered, fmt.Sprintf("%s %d", c.Name, c.Generation))

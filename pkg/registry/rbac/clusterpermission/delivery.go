@@ -16,6 +16,7 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
 	rbacv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/rbac/v1alpha1"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
+	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
 
 // deliveryTimeout limits the time that a request waits for the write of the ManifestWork. If it is
@@ -27,13 +28,11 @@ type Delivery interface {
 	// CheckCluster reports whether the namespace belongs to a managed cluster. It returns an error of
 	// metadata.namespace if it does not and a ClusterPermission may not wait for the cluster.
 	CheckCluster(ctx context.Context, namespace string) (exists bool, invalid *field.Error, err error)
-	// CheckRender returns the errors of a ClusterPermission that cannot be rendered.
-	CheckRender(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (field.ErrorList, error)
-	// Work renders a ClusterPermission. It returns nil if no part of it can be delivered, and
-	// errors if it cannot be rendered.
-	Work(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (*workv1.ManifestWork, field.ErrorList, error)
-	// Deliver writes the ManifestWork of a stored ClusterPermission.
-	Deliver(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) error
+	// Render renders the delivered spec of a ClusterPermission, or returns the errors of one that cannot be rendered. storing
+	// is true before the ClusterPermission is stored.
+	Render(ctx context.Context, permission *rbacv1alpha1.ClusterPermission, storing bool) (*render.Result, field.ErrorList, error)
+	// Deliver writes the ManifestWork of a stored ClusterPermission. work is the rendering of a new one, or nil.
+	Deliver(ctx context.Context, permission *rbacv1alpha1.ClusterPermission, work *workv1.ManifestWork) error
 	// Delivered returns the manifests of the ClusterPermissions of a namespace that are applied on
 	// the managed cluster.
 	Delivered(ctx context.Context, namespace string) ([]workv1.Manifest, error)
@@ -44,61 +43,55 @@ type delivery struct {
 	Delivery
 }
 
-// check refuses a spec that cannot be delivered. old is nil for a new object.
-func (d delivery) check(ctx context.Context, obj, old *rbac.ClusterPermission) error {
+// check refuses a spec that cannot be delivered, and returns its rendering. old is nil for a new object.
+func (d delivery) check(ctx context.Context, obj, old *rbac.ClusterPermission) (*workv1.ManifestWork, error) {
 	if old == nil {
-		exists, invalid, err := d.CheckCluster(ctx, obj.Namespace)
-		if err != nil {
-			return apierrors.NewInternalError(fmt.Errorf("looking up the managed cluster of namespace %q: %w", obj.Namespace, err))
-		}
-		if invalid != nil {
-			return apierrors.NewInvalid(kind, obj.Name, field.ErrorList{invalid})
-		}
-		if !exists {
-			warning.AddWarning(ctx, "", fmt.Sprintf("there is no ManagedCluster %q yet; the ClusterPermission is delivered when the cluster joins", obj.Namespace))
+		if err := d.checkCluster(ctx, obj); err != nil {
+			return nil, err
 		}
 	}
-	err := d.checkRender(ctx, obj)
-	if err != nil && old != nil && d.checkRender(ctx, old) != nil {
-		// A condition already reports that the stored object cannot be rendered. Validation has
-		// checked the change.
-		return nil
+	work, err := d.work(ctx, obj, true)
+	if err != nil && old != nil {
+		// A condition already reports that the stored object cannot be rendered. Validation has checked the change.
+		if _, before := d.work(ctx, old, true); before != nil {
+			return nil, nil
+		}
 	}
-	return err
+	return work, err
 }
 
-func (d delivery) checkRender(ctx context.Context, obj *rbac.ClusterPermission) error {
-	permission, err := versioned(obj)
+func (d delivery) checkCluster(ctx context.Context, obj *rbac.ClusterPermission) error {
+	exists, invalid, err := d.CheckCluster(ctx, obj.Namespace)
 	if err != nil {
-		return err
+		return apierrors.NewInternalError(fmt.Errorf("looking up the managed cluster of namespace %q: %w", obj.Namespace, err))
 	}
-	permission.Status.Approval = nil // render the pending spec
-	errs, err := d.CheckRender(ctx, permission)
-	if err != nil {
-		return renderError(obj, err)
+	if invalid != nil {
+		return apierrors.NewInvalid(kind, obj.Name, field.ErrorList{invalid})
 	}
-	if len(errs) > 0 {
-		return apierrors.NewInvalid(kind, obj.Name, errs)
+	if !exists {
+		warning.AddWarning(ctx, "", fmt.Sprintf("there is no ManagedCluster %q yet; the ClusterPermission is delivered when the cluster joins", obj.Namespace))
 	}
 	return nil
 }
 
-// work renders a ClusterPermission.
-func (d delivery) work(ctx context.Context, obj *rbac.ClusterPermission) (*workv1.ManifestWork, error) {
+// work returns the ManifestWork of a ClusterPermission, or nil if no part of it can be delivered. Before the ClusterPermission
+// is stored, it is that of the current spec, which may wait for approval.
+func (d delivery) work(ctx context.Context, obj *rbac.ClusterPermission, storing bool) (*workv1.ManifestWork, error) {
 	permission, err := versioned(obj)
 	if err != nil {
 		return nil, err
 	}
-	work, errs, err := d.Work(ctx, permission)
-	switch {
-	case err != nil:
-		return nil, renderError(obj, err)
-	case len(errs) > 0:
-		return nil, apierrors.NewInvalid(kind, obj.Name, errs)
-	case work == nil:
-		return nil, nothingToDeliver(obj)
+	if storing {
+		permission.Status.Approval = nil
 	}
-	return work, nil
+	result, errs, err := d.Render(ctx, permission, storing)
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("rendering ClusterPermission %s/%s: %w", obj.Namespace, obj.Name, err))
+	}
+	if len(errs) > 0 {
+		return nil, apierrors.NewInvalid(kind, obj.Name, errs)
+	}
+	return result.Work, nil
 }
 
 // nothingToDeliver returns the error of a ClusterPermission without a ManifestWork.
@@ -112,25 +105,17 @@ func nothingToDeliver(obj *rbac.ClusterPermission) error {
 	}}
 }
 
-func renderError(obj *rbac.ClusterPermission, err error) error {
-	return apierrors.NewInternalError(fmt.Errorf("rendering ClusterPermission %s/%s: %w", obj.Namespace, obj.Name, err))
-}
-
-// deliver writes the ManifestWork of a stored object. An error does not fail the request: the
+// deliver writes the ManifestWork of a stored object, whose rendering is work, or nil. An error does not fail the request: the
 // controller tries again, and reports the error in the conditions.
-func (d delivery) deliver(ctx context.Context, obj runtime.Object) {
+func (d delivery) deliver(ctx context.Context, obj runtime.Object, work *workv1.ManifestWork) {
 	permission, err := versioned(obj.(*rbac.ClusterPermission))
+	if err == nil && permission.DeletionTimestamp == nil {
+		// The delivery must not stop if the client disconnects.
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliveryTimeout)
+		defer cancel()
+		err = d.Deliver(limited, permission, work)
+	}
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to deliver ClusterPermission; the controller tries again")
-		return
-	}
-	if permission.DeletionTimestamp != nil {
-		return
-	}
-	// The delivery must not stop if the client disconnects.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deliveryTimeout)
-	defer cancel()
-	if err := d.Deliver(ctx, permission); err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to deliver ClusterPermission; the controller tries again", "clusterPermission", klog.KObj(permission))
 	}
 }

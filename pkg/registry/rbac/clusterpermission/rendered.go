@@ -85,7 +85,10 @@ func (r *renderedREST) Connect(ctx context.Context, name string, _ runtime.Objec
 			responder.Error(err)
 			return
 		}
-		work, err := r.delivery.work(ctx, permission)
+		work, err := r.delivery.work(ctx, permission, false)
+		if err == nil && work == nil {
+			err = nothingToDeliver(permission)
+		}
 		if err != nil {
 			responder.Error(err)
 			return
@@ -212,7 +215,7 @@ func (r *renderedREST) checkProposal(ctx context.Context, name string, proposal,
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(kind, name, errs)
 	}
-	if err := r.delivery.check(ctx, proposal, stored); err != nil {
+	if _, err := r.delivery.check(ctx, proposal, stored); err != nil {
 		return err
 	}
 	for _, text := range validation.WarningsForClusterPermission(proposal) {

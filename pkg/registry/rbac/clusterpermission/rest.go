@@ -10,56 +10,64 @@ import (
 	"k8s.io/apiserver/pkg/util/dryrun"
 
 	"open-cluster-management.io/hub-apiserver/pkg/apis/rbac"
+	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 )
 
 var kind = rbac.SchemeGroupVersion.WithKind("ClusterPermission").GroupKind()
 
-// REST serves ClusterPermissions. Its checks run after admission, when the object is complete. It
-// writes the ManifestWork after the object is stored.
+// REST serves ClusterPermissions. After admission, when the object is complete, a write is rendered and authorized. After it
+// is stored, its ManifestWork is written.
 type REST struct {
 	*definition.REST
 	delivery delivery
 	grants   *grants
 }
 
+// write is a write of a ClusterPermission.
+type write struct {
+	*REST
+	// changed is true if the write changes the spec, and work its rendering if it is new.
+	changed bool
+	work    *workv1.ManifestWork
+}
+
 // Create implements rest.Creater.
 func (r *REST) Create(ctx context.Context, obj runtime.Object, admit rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	created, err := r.REST.Create(ctx, obj, r.guard(nil).AdmitCreate(admit), options)
-	if err == nil && !dryrun.IsDryRun(options.DryRun) {
-		r.delivery.deliver(ctx, created)
-	}
+	w := &write{REST: r}
+	created, err := r.REST.Create(ctx, obj, definition.Guard[*rbac.ClusterPermission](w.check).AdmitCreate(admit), options)
+	w.deliver(ctx, created, err, options.DryRun)
 	return created, err
 }
 
 // Update implements rest.Updater. It also serves patches and server-side apply.
 func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObjectInfo, admitCreate rest.ValidateObjectFunc, admitUpdate rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	changed := false
-	guard := r.guard(&changed)
+	w := &write{REST: r}
+	guard := definition.Guard[*rbac.ClusterPermission](w.check)
 	updated, created, err := r.REST.Update(ctx, name, objInfo, guard.AdmitCreate(admitCreate), guard.AdmitUpdate(admitUpdate), forceAllowCreate, options)
-	if err == nil && (created || changed) && !dryrun.IsDryRun(options.DryRun) {
-		r.delivery.deliver(ctx, updated)
-	}
+	w.deliver(ctx, updated, err, options.DryRun)
 	return updated, created, err
 }
 
-// guard returns the checks of a write. An update sets changed to whether it changes the spec.
-func (r *REST) guard(changed *bool) definition.Guard[*rbac.ClusterPermission] {
-	check := func(ctx context.Context, obj, old *rbac.ClusterPermission) error {
-		if err := r.delivery.check(ctx, obj, old); err != nil {
-			return err
-		}
-		return r.grants.admit(ctx, obj, old)
+// check renders and authorizes a valid object. old is nil for a new one.
+func (w *write) check(ctx context.Context, obj, old *rbac.ClusterPermission) error {
+	// Labels, annotations and finalizers can be changed even if the unchanged spec could not be rendered or granted now.
+	if w.changed = old == nil || !equality.Semantic.DeepEqual(obj.Spec, old.Spec); !w.changed {
+		return nil
 	}
-	return definition.Guard[*rbac.ClusterPermission]{
-		Create: func(ctx context.Context, obj *rbac.ClusterPermission) error { return check(ctx, obj, nil) },
-		Update: func(ctx context.Context, obj, old *rbac.ClusterPermission) error {
-			// Labels, annotations and finalizers can be changed even if the unchanged spec could
-			// not be rendered or granted now.
-			if *changed = !equality.Semantic.DeepEqual(obj.Spec, old.Spec); !*changed {
-				return nil
-			}
-			return check(ctx, obj, old)
-		},
+	work, err := w.delivery.check(ctx, obj, old)
+	if err != nil {
+		return err
+	}
+	if w.work = nil; old == nil && !isPending(obj) {
+		w.work = work
+	}
+	return w.grants.admit(ctx, obj, old)
+}
+
+// deliver writes the ManifestWork of what was stored.
+func (w *write) deliver(ctx context.Context, stored runtime.Object, err error, dryRun []string) {
+	if err == nil && w.changed && !dryrun.IsDryRun(dryRun) {
+		w.delivery.deliver(ctx, stored, w.work)
 	}
 }

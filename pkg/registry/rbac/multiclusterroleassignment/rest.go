@@ -50,7 +50,8 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, admit rest.Valida
 		return nil, err
 	}
 	defer end()
-	created, err := r.REST.Create(ctx, obj, r.guard(pass).AdmitCreate(admit), options)
+	w := &write{Options: &r.Options, pass: pass}
+	created, err := r.REST.Create(ctx, obj, w.guard().AdmitCreate(admit), options)
 	if err != nil || !dryrun.IsDryRun(options.DryRun) {
 		return created, err
 	}
@@ -65,14 +66,9 @@ func (r *REST) Update(ctx context.Context, name string, objInfo rest.UpdatedObje
 		return nil, false, err
 	}
 	defer end()
-	guard, changed := r.guard(pass), true
-	check := guard.Update
-	guard.Update = func(ctx context.Context, a, old *rbac.MulticlusterRoleAssignment) error {
-		changed = !equality.Semantic.DeepEqual(a.Spec, old.Spec)
-		return check(ctx, a, old)
-	}
-	updated, created, err := r.REST.Update(ctx, name, objInfo, guard.AdmitCreate(admitCreate), guard.AdmitUpdate(admitUpdate), forceAllowCreate, options)
-	if err != nil || !dryrun.IsDryRun(options.DryRun) || !created && !changed {
+	w := &write{Options: &r.Options, pass: pass}
+	updated, created, err := r.REST.Update(ctx, name, objInfo, w.guard().AdmitCreate(admitCreate), w.guard().AdmitUpdate(admitUpdate), forceAllowCreate, options)
+	if err != nil || !dryrun.IsDryRun(options.DryRun) || !w.changed {
 		return updated, created, err
 	}
 	return updated, created, r.preview(ctx, updated, pass)
@@ -91,18 +87,21 @@ func (o *Options) begin(ctx context.Context) (pass *roleassignment.Pass, end fun
 	return o.Checker.NewPass(callers.Of(caller), 1), end, nil
 }
 
-func (o *Options) guard(pass *roleassignment.Pass) definition.Guard[*rbac.MulticlusterRoleAssignment] {
-	return definition.Guard[*rbac.MulticlusterRoleAssignment]{
-		Create: func(ctx context.Context, a *rbac.MulticlusterRoleAssignment) error {
-			return o.check(ctx, a, nil, pass)
-		},
-		Update: func(ctx context.Context, a, old *rbac.MulticlusterRoleAssignment) error {
-			// Labels, annotations and finalizers can be changed even if the unchanged spec could not be granted now.
-			if equality.Semantic.DeepEqual(a.Spec, old.Spec) {
-				return nil
-			}
-			return o.check(ctx, a, old, pass)
-		},
+// write is a write of a MulticlusterRoleAssignment.
+type write struct {
+	*Options
+	pass *roleassignment.Pass
+	// changed is true if the write changes the spec.
+	changed bool
+}
+
+func (w *write) guard() definition.Guard[*rbac.MulticlusterRoleAssignment] {
+	return func(ctx context.Context, a, old *rbac.MulticlusterRoleAssignment) error {
+		// Labels, annotations and finalizers can be changed even if the unchanged spec could not be granted now.
+		if w.changed = old == nil || !equality.Semantic.DeepEqual(a.Spec, old.Spec); !w.changed {
+			return nil
+		}
+		return w.check(ctx, a, old, w.pass)
 	}
 }
 

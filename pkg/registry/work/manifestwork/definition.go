@@ -101,23 +101,23 @@ func Definition(o Options) definition.Resource {
 // executorGuard checks every write of a spec, even if the executor stays the same: the agent applies
 // the whole spec as its executor.
 func executorGuard(executors Executors) definition.Guard[*work.ManifestWork] {
-	return definition.Guard[*work.ManifestWork]{
-		Create: func(ctx context.Context, w *work.ManifestWork) error { return check(ctx, executors, w) },
-		Update: func(ctx context.Context, w, old *work.ManifestWork) error {
-			if addsOwner(w, old) {
-				if err := executors.CheckOwners(ctx, w.Namespace, w.Name); err != nil {
-					return err
-				}
+	return func(ctx context.Context, w, old *work.ManifestWork) error {
+		if old == nil {
+			return check(ctx, executors, w)
+		}
+		if addsOwner(w, old) {
+			if err := executors.CheckOwners(ctx, w.Namespace, w.Name); err != nil {
+				return err
 			}
-			switch {
-			case equality.Semantic.DeepEqual(w.Spec, old.Spec):
-				return nil
-			case equality.Semantic.DeepEqual(w.Spec.Executor, old.Spec.Executor):
-				return check(ctx, executors, w)
-			}
-			// The agent removes the objects of the former executor as itself, or applies them as the new one.
-			return check(ctx, executors, w, old.Spec.Executor)
-		},
+		}
+		switch {
+		case equality.Semantic.DeepEqual(w.Spec, old.Spec):
+			return nil
+		case equality.Semantic.DeepEqual(w.Spec.Executor, old.Spec.Executor):
+			return check(ctx, executors, w)
+		}
+		// The agent removes the objects of the former executor as itself, or applies them as the new one.
+		return check(ctx, executors, w, old.Spec.Executor)
 	}
 }
 

@@ -59,12 +59,12 @@ func TestExecutorGuard(t *testing.T) {
 		updated := old.DeepCopy()
 		test.change(updated)
 		var made checks
-		if err := executorGuard(&made).Update(t.Context(), updated, old); err != nil || !slices.Equal(made, test.want) {
+		if err := executorGuard(&made)(t.Context(), updated, old); err != nil || !slices.Equal(made, test.want) {
 			t.Errorf("checks of an update of %s = %q, %v, want %q", name, made, err, test.want)
 		}
 	}
 	var made checks
-	if err := executorGuard(&made).Create(t.Context(), &work.ManifestWork{}); err != nil || !slices.Equal(made, checks{"none"}) {
+	if err := executorGuard(&made)(t.Context(), &work.ManifestWork{}, nil); err != nil || !slices.Equal(made, checks{"none"}) {
 		t.Errorf("checks of a new ManifestWork = %q, %v, want none", made, err)
 	}
 }

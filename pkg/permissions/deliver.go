@@ -1,13 +1,12 @@
-// Package clusterpermission delivers ClusterPermissions to managed clusters by ManifestWorks. The
-// Deliverer writes the ManifestWork in the request that stores a ClusterPermission. The Controller
-// writes it again whenever it differs from the rendering of the ClusterPermission, and reports the
-// status.
+// Package permissions delivers ClusterPermissions to managed clusters by ManifestWorks. The request that stores a
+// ClusterPermission renders it and writes its ManifestWork. The controller of ClusterPermissions writes it again whenever it
+// differs from the rendering.
 //
-//	request ──► store ClusterPermission ──► Deliverer ──► ManifestWork ──► agent
-//	                       │                                  │    ▲
-//	                       └──► informers ──► Controller ◄────┘    │
-//	                                              └────────────────┘
-package clusterpermission
+//	request ──► Render ──► store ──► Deliver ──► ManifestWork ──► agent
+//	                         │                     │    ▲
+//	                         └──► controller ◄─────┘    │
+//	                                 └──────► Sync ─────┘
+package permissions
 
 import (
 	"context"
@@ -65,22 +64,34 @@ func (d *Deliverer) CheckCluster(ctx context.Context, namespace string) (exists 
 	return exists, invalid, err
 }
 
-// CheckRender returns the errors of a ClusterPermission that cannot be rendered. It includes errors
-// that would occur only when all its ManagedServiceAccounts exist on the managed cluster.
-func (d *Deliverer) CheckRender(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (field.ErrorList, error) {
-	d.requests.add(ctx, permission.UID)
-	_, errs, err := d.evaluate(ctx, permission, func(in *render.Inputs) { in.Accounts = render.LargestAccounts(permission) })
-	return errs, err
+// Render reads the objects on which a ClusterPermission depends, and renders the spec that is delivered. It returns the errors
+// of one that cannot be rendered. If storing is true, a request is about to store the ClusterPermission: errors that would
+// occur only when all its ManagedServiceAccounts exist on the managed cluster are errors now.
+func (d *Deliverer) Render(ctx context.Context, permission *rbacv1alpha1.ClusterPermission, storing bool) (result *render.Result, errs field.ErrorList, err error) {
+	if storing {
+		d.requests.add(ctx, permission.UID)
+	}
+	ctx, span := tracing.Start(ctx, "Render ClusterPermission", attributes(permission)...)
+	defer func() { endRender(span, result, errs, err) }()
+	in, err := d.Sources.inputs(ctx, permission, true)
+	if err != nil {
+		return nil, nil, err
+	}
+	in.Executor, in.SizeLimitBytes = d.Executor, d.SizeLimitBytes
+	result, errs = render.Render(permission, in)
+	if in.Accounts = render.LargestAccounts(permission); storing && len(errs) == 0 && len(in.Accounts) > 0 {
+		_, errs = render.Render(permission, in)
+	}
+	return result, errs, nil
 }
 
-// Work renders a ClusterPermission without writing anything. It returns nil if no part of the
-// ClusterPermission can be delivered.
-func (d *Deliverer) Work(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (*workv1.ManifestWork, field.ErrorList, error) {
-	result, errs, err := d.evaluate(ctx, permission, nil)
-	if err != nil || len(errs) > 0 {
-		return nil, errs, err
+// render renders a stored ClusterPermission, or returns an UnrenderableError.
+func (d *Deliverer) render(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (*render.Result, error) {
+	result, errs, err := d.Render(ctx, permission, false)
+	if len(errs) > 0 {
+		return nil, &UnrenderableError{Errors: errs}
 	}
-	return result.Work, nil, nil
+	return result, err
 }
 
 // Delivered returns the manifests of the current ClusterPermissions of a cluster that its agent has
@@ -93,7 +104,7 @@ func (d *Deliverer) Delivered(ctx context.Context, namespace string) ([]workv1.M
 	var out []workv1.Manifest
 	for _, permission := range permissions {
 		work, err := d.CachedWorks.ManifestWorks(namespace).Get(render.WorkName(permission))
-		if err != nil || permission.DeletionTimestamp != nil || !isApplied(work) || !metav1.IsControlledBy(work, permission) {
+		if err != nil || permission.DeletionTimestamp != nil || !IsApplied(work) || !metav1.IsControlledBy(work, permission) {
 			continue // not delivered, or not cached yet
 		}
 		// Another client may have changed the ManifestWork, so it must equal the rendering. If the
@@ -114,74 +125,53 @@ func (d *Deliverer) Delivered(ctx context.Context, namespace string) ([]workv1.M
 	return out, nil
 }
 
-// Deliver writes the ManifestWork of a stored ClusterPermission. If the ManagedCluster does not
-// exist, it writes nothing, and the Controller delivers the ClusterPermission when the cluster joins.
-func (d *Deliverer) Deliver(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) error {
+// Deliver writes the ManifestWork of a stored ClusterPermission. work is the rendering of a new one, or nil. If the
+// ManagedCluster does not exist, it writes nothing, and the controller delivers the ClusterPermission when the cluster joins.
+func (d *Deliverer) Deliver(ctx context.Context, permission *rbacv1alpha1.ClusterPermission, work *workv1.ManifestWork) error {
 	started := time.Now()
 	if exists, _, err := d.Present(ctx, permission.Namespace); !exists || err != nil {
 		return err
 	}
 	ctx, span := tracing.Start(ctx, "Deliver ClusterPermission", attributes(permission)...)
-	_, _, err := d.sync(ctx, permission, nil)
+	_, _, err := d.write(ctx, permission, &render.Result{Work: work})
 	tracing.End(span, tracing.Reason(err))
 	observeDelivery(sourceRequest, started, err)
 	return err
 }
 
-// evaluate reads the objects on which a ClusterPermission depends, and renders it. adjust changes the inputs, and
-// may be nil.
-func (d *Deliverer) evaluate(ctx context.Context, permission *rbacv1alpha1.ClusterPermission, adjust func(*render.Inputs)) (*render.Result, field.ErrorList, error) {
-	ctx, span := startRender(ctx, permission)
-	in, err := d.Sources.inputs(ctx, permission, true)
-	if err != nil {
-		tracing.End(span, tracing.Reason(err))
-		return nil, nil, err
-	}
-	in.Executor, in.SizeLimitBytes = d.Executor, d.SizeLimitBytes
-	if adjust != nil {
-		adjust(&in)
-	}
-	result, errs := render.Render(permission, in)
-	endRender(span, result, errs)
-	return result, errs, nil
-}
-
-func (d *Deliverer) render(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (*render.Result, error) {
-	result, errs, err := d.evaluate(ctx, permission, nil)
-	if err != nil {
-		return nil, err
-	}
-	if len(errs) > 0 {
-		return nil, &unrenderableError{errs}
-	}
-	return result, nil
-}
-
-// sync renders a ClusterPermission and makes its ManifestWork equal to the rendering. It returns both.
-// known is the cached ManifestWork, or nil.
-func (d *Deliverer) sync(ctx context.Context, permission *rbacv1alpha1.ClusterPermission, known *workv1.ManifestWork) (*render.Result, *workv1.ManifestWork, error) {
+// Sync renders a ClusterPermission for the controller and, if repair is true, repairs its ManifestWork. It returns the rendering
+// and the ManifestWork. known is the cached ManifestWork, or nil.
+func (d *Deliverer) Sync(ctx context.Context, permission *rbacv1alpha1.ClusterPermission, known *workv1.ManifestWork, repair bool) (*render.Result, *workv1.ManifestWork, error) {
+	started := time.Now()
 	ctx = d.requests.join(ctx, permission.UID)
 	result, err := d.render(ctx, permission)
-	if err != nil {
-		return nil, known, err
+	work := known
+	switch {
+	case err != nil || !repair:
+	case known == nil:
+		result, work, err = d.write(ctx, permission, result)
+	case !metav1.IsControlledBy(known, permission) || known.DeletionTimestamp == nil && (result.Work == nil || !upToDate(known, result.Work)):
+		result, work, err = d.write(ctx, permission, &render.Result{})
 	}
-	if known == nil && result.Work != nil {
-		created, err := d.create(ctx, result.Work)
+	if repair && (work != known || err != nil) {
+		observeDelivery(sourceRepair, started, err)
+	}
+	return result, work, err
+}
+
+// write makes the ManifestWork of a ClusterPermission equal to its rendering, and returns both. If rendered contains a
+// ManifestWork, it creates that unless one exists.
+func (d *Deliverer) write(ctx context.Context, permission *rbacv1alpha1.ClusterPermission, rendered *render.Result) (result *render.Result, work *workv1.ManifestWork, err error) {
+	if rendered.Work != nil {
+		work, err = d.create(ctx, rendered.Work)
 		if err == nil {
-			return result, created, nil
+			return rendered, work, nil
 		}
 		if !apierrors.IsAlreadyExists(err) {
-			return result, nil, err // the client returns an empty object with an error
+			return rendered, nil, err
 		}
 	}
-	if known != nil && metav1.IsControlledBy(known, permission) &&
-		(known.DeletionTimestamp != nil || result.Work != nil && upToDate(known, result.Work)) {
-		return result, known, nil
-	}
-
-	var work *workv1.ManifestWork
-	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		var err error
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
 		result, work, err = d.replace(ctx, permission)
 		return err
 	})
@@ -252,10 +242,10 @@ func (d *Deliverer) create(ctx context.Context, rendered *workv1.ManifestWork) (
 	return d.Works.ManifestWorks(work.Namespace).Create(ctx, &work, metav1.CreateOptions{})
 }
 
-// withdraw deletes the ManifestWork of a ClusterPermission if no part of it can be delivered any more.
+// withdraw deletes the ManifestWork of a ClusterPermission if no part of it can be delivered.
 // The ManifestWork exists until the agent has removed the applied objects.
 func (d *Deliverer) withdraw(ctx context.Context, result *render.Result, work *workv1.ManifestWork) (*render.Result, *workv1.ManifestWork, error) {
-	if err := d.delete(ctx, work); err != nil {
+	if err := d.Delete(ctx, work); err != nil {
 		return result, work, err
 	}
 	remaining, err := d.Works.ManifestWorks(work.Namespace).Get(ctx, work.Name, metav1.GetOptions{})
@@ -268,8 +258,8 @@ func (d *Deliverer) withdraw(ctx context.Context, result *render.Result, work *w
 	return result, remaining, nil
 }
 
-// delete deletes exactly the ManifestWork that was read.
-func (d *Deliverer) delete(ctx context.Context, work *workv1.ManifestWork) error {
+// Delete deletes exactly the ManifestWork that was read.
+func (d *Deliverer) Delete(ctx context.Context, work *workv1.ManifestWork) error {
 	err := d.Works.ManifestWorks(work.Namespace).Delete(ctx, work.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &work.UID},
 	})
@@ -279,12 +269,12 @@ func (d *Deliverer) delete(ctx context.Context, work *workv1.ManifestWork) error
 	return err
 }
 
-// unrenderableError contains the errors of a stored ClusterPermission that cannot be rendered.
-type unrenderableError struct {
-	errs field.ErrorList
+// UnrenderableError contains the errors of a stored ClusterPermission that cannot be rendered.
+type UnrenderableError struct {
+	Errors field.ErrorList
 }
 
-func (e *unrenderableError) Error() string { return e.errs.ToAggregate().Error() }
+func (e *UnrenderableError) Error() string { return e.Errors.ToAggregate().Error() }
 
 // upToDate reports whether a stored ManifestWork equals the rendered one. It compares manifests as
 // JSON values, because storage may change the order of keys.

@@ -1,4 +1,4 @@
-package clusterpermission
+package permissions
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package clusterpermission
+package permissions
 
 import (
 	"context"
@@ -24,16 +24,11 @@ type requests struct {
 	spans map[types.UID]trace.Span
 }
 
-// startRender starts the span of a rendering.
-func startRender(ctx context.Context, permission *rbacv1alpha1.ClusterPermission) (context.Context, trace.Span) {
-	return tracing.Start(ctx, "Render ClusterPermission", attributes(permission)...)
-}
-
-func endRender(span trace.Span, result *render.Result, errs field.ErrorList) {
-	reason := ""
+func endRender(span trace.Span, result *render.Result, errs field.ErrorList, err error) {
+	reason := tracing.Reason(err)
 	if len(errs) > 0 {
 		reason = string(metav1.StatusReasonInvalid)
-	} else if result.Work != nil {
+	} else if result != nil && result.Work != nil {
 		span.SetAttributes(attribute.Int("manifestwork.manifests", len(result.Work.Spec.Workload.Manifests)))
 	}
 	tracing.End(span, reason)

@@ -1,4 +1,4 @@
-package clusterpermission
+package permissions
 
 import (
 	"errors"
@@ -12,27 +12,28 @@ import (
 	render "open-cluster-management.io/hub-apiserver/pkg/render/clusterpermission"
 )
 
-var errNamespacesUnknown = errors.New("the namespaces are not known yet")
+// ErrNamespacesUnknown is the error of a rendering before the namespaces are listed.
+var ErrNamespacesUnknown = errors.New("the namespaces are not known yet")
 
 // Namespaces are the namespaces that namespaceSelectors match.
 type Namespaces struct {
-	informer cache.SharedIndexInformer
+	Informer cache.SharedIndexInformer
 	// hub is true for the namespaces of the hub, which apply to every cluster.
 	hub bool
 }
 
 // ManagedNamespaces are the namespaces of each managed cluster, as its agent reports them.
 func ManagedNamespaces(from rbacinformers.ClusterNamespaceInformer) Namespaces {
-	return Namespaces{informer: from.Informer()}
+	return Namespaces{Informer: from.Informer()}
 }
 
 // HubNamespaces are the namespaces of the hub, which the upstream controller uses.
 func HubNamespaces(from coreinformers.NamespaceInformer) Namespaces {
-	return Namespaces{informer: from.Informer(), hub: true}
+	return Namespaces{Informer: from.Informer(), hub: true}
 }
 
-// cluster returns the cluster to which an object of the informer applies, or "" for every cluster.
-func (n Namespaces) cluster(object metav1.Object) string {
+// Cluster returns the cluster to which an object of the informer applies, or "" for every cluster.
+func (n Namespaces) Cluster(object metav1.Object) string {
 	if n.hub {
 		return ""
 	}
@@ -43,8 +44,8 @@ func (n Namespaces) cluster(object metav1.Object) string {
 // have reported them yet.
 func (n Namespaces) list(cluster string) (namespaces []render.Namespace, known bool, err error) {
 	// With an incomplete cache, delivered objects would be removed.
-	if !n.informer.HasSynced() {
-		return nil, false, errNamespacesUnknown
+	if !n.Informer.HasSynced() {
+		return nil, false, ErrNamespacesUnknown
 	}
 	collect := func(obj any) {
 		if namespace, ok := obj.(metav1.Object); ok && namespace.GetDeletionTimestamp() == nil {
@@ -52,10 +53,10 @@ func (n Namespaces) list(cluster string) (namespaces []render.Namespace, known b
 		}
 	}
 	if n.hub {
-		err = cache.ListAll(n.informer.GetIndexer(), labels.Everything(), collect)
+		err = cache.ListAll(n.Informer.GetIndexer(), labels.Everything(), collect)
 		return namespaces, true, err
 	}
-	err = cache.ListAllByNamespace(n.informer.GetIndexer(), cluster, labels.Everything(), collect)
+	err = cache.ListAllByNamespace(n.Informer.GetIndexer(), cluster, labels.Everything(), collect)
 	// Every cluster has namespaces, so an empty list means that they are not reported yet.
 	return namespaces, len(namespaces) > 0, err
 }

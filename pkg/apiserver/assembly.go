@@ -1,0 +1,254 @@
+package apiserver
+
+import (
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	kubeinformers "k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+
+	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	registerv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/register/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/apis/scheme"
+	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/authz/callers"
+	"open-cluster-management.io/hub-apiserver/pkg/console"
+	permissioncontroller "open-cluster-management.io/hub-apiserver/pkg/controllers/clusterpermission"
+	"open-cluster-management.io/hub-apiserver/pkg/controllers/managedclusterset"
+	"open-cluster-management.io/hub-apiserver/pkg/controllers/managedserviceaccount"
+	workcontroller "open-cluster-management.io/hub-apiserver/pkg/controllers/manifestwork"
+	"open-cluster-management.io/hub-apiserver/pkg/controllers/transition"
+	"open-cluster-management.io/hub-apiserver/pkg/permissions"
+	"open-cluster-management.io/hub-apiserver/pkg/reconcile"
+	"open-cluster-management.io/hub-apiserver/pkg/registration"
+	"open-cluster-management.io/hub-apiserver/pkg/registration/csr"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/migration/imports"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/clusterpermission"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/rbac/multiclusterroleassignment"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/work/manifestwork"
+)
+
+// assembly builds a server. It contains what its parts need of each other until then.
+type assembly struct {
+	CompletedConfig
+	server *Server
+
+	recorder    events.EventRecorder
+	resolver    *managedclusterset.Resolver
+	presence    *registration.Presence
+	deliverer   *permissions.Deliverer
+	registering *clusterRegistration
+	reviews     *callers.Reviews
+	limits      *callerLimits
+	importing   *imports.Stores
+	table       []definition.Resource
+	virtual     []definition.Virtual
+}
+
+// New builds the server. Nothing runs before Server.Run.
+func (c CompletedConfig) New() (*Server, error) {
+	a := &assembly{CompletedConfig: c, reviews: callers.NewReviews(), server: &Server{extra: c.extra, watches: &definition.Watches{}, restored: &restoredData{}}}
+	for _, step := range []func() error{
+		a.connect, a.deliver, a.register, a.store, a.search, a.install, a.control, a.server.addHooks,
+	} {
+		if err := step(); err != nil {
+			if a.server.search != nil {
+				err = errors.Join(err, a.server.search.engine.Close())
+			}
+			return nil, err
+		}
+	}
+	return a.server, nil
+}
+
+// connect builds the clients and informers, and the authentication of requests that the hub forwards.
+func (a *assembly) connect() (err error) {
+	s := a.server
+	if s.hub, err = kubernetes.NewForConfig(a.hub); err != nil {
+		return fmt.Errorf("building the client of the hub: %w", err)
+	}
+	if serving := a.generic.SecureServing; serving != nil && serving.ClientCA != nil {
+		serving.ClientCA = &loadedCA{CAContentProvider: serving.ClientCA, hub: s.hub}
+	}
+	if authentication := &a.generic.Authentication; authentication.RequestHeaderConfig != nil {
+		authentication.Authenticator = newFrontProxy(authentication.RequestHeaderConfig, s.hub, authentication.Authenticator, clock.RealClock{})
+		a.generic.Authorization.Authorizer = authorizedByHub(a.generic.Authorization.Authorizer)
+	}
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: s.hub.EventsV1()})
+	s.events, a.recorder = broadcaster, broadcaster.NewRecorder(scheme.Scheme, serverName)
+	if s.certificate, err = a.servingCertificate(s.hub, broadcaster); err != nil {
+		return err
+	}
+	if s.clients, err = a.clients(); err != nil {
+		return err
+	}
+	s.informers = s.clients.informers()
+	s.hubRoles = kubeinformers.NewSharedInformerFactoryWithOptions(s.hub, 0, kubeinformers.WithTransform(onlyRules))
+	s.hubInformers = kubeinformers.NewSharedInformerFactoryWithOptions(s.hub, 0, kubeinformers.WithTweakListOptions(func(options *metav1.ListOptions) {
+		options.LabelSelector = clusterv1.ClusterNameLabel
+	}), kubeinformers.WithTransform(func(obj any) (any, error) { return reconcile.DropManagedFields(csr.Small(obj)) }))
+	return nil
+}
+
+// deliver builds the delivery of ClusterPermissions, and what it depends on.
+func (a *assembly) deliver() (err error) {
+	s := a.server
+	if a.resolver, err = newResolver(s.informers); err != nil {
+		return err
+	}
+	if s.addons, err = newAccountAddons(s.clients, s.hub.Discovery()); err != nil {
+		return err
+	}
+	a.presence = newPresence(a.extra.RequireManagedCluster, s.clients, s.informers)
+	a.deliverer = a.newDeliverer(s.clients, s.informers, s.hub, s.hubRoles.Rbac().V1(), s.addons, a.presence)
+	s.assignments, err = a.roleAssignments(s.clients, s.informers, a.resolver, s.hub, s.hubRoles.Rbac().V1(), a.deliverer, a.reviews)
+	return err
+}
+
+// register builds the registration of clusters.
+func (a *assembly) register() (err error) {
+	s := a.server
+	a.registering = &clusterRegistration{}
+	if s.clients.clusters == s.clients.own {
+		a.registering, err = a.newRegistration(s.clients, s.informers, s.hub, s.hubInformers, a.recorder)
+	} else {
+		a.generic.MergedResourceConfig.DisableVersions(registerv1alpha1.SchemeGroupVersion)
+	}
+	return err
+}
+
+// store builds the table of stored resources, and the handlers around all requests.
+func (a *assembly) store() (err error) {
+	s := a.server
+	var assignments multiclusterroleassignment.Options
+	if s.assignments != nil {
+		assignments = s.assignments.options
+	}
+	executors, bindings := a.executors(s.clients, s.hub, a.deliverer.Sources)
+	s.restored.guard(&a.generic)
+	a.table = Resources(Dependencies{
+		Restore: s.restored.id,
+		Permissions: clusterpermission.Options{
+			Delivery:        a.deliverer,
+			Authorizer:      a.reviews.ForUsers(a.extra.Reviewer),
+			EscalationCheck: a.extra.EscalationCheck,
+			HubNamespaces:   a.extra.NamespaceSource == NamespacesOfHub,
+		},
+		Assignments:     assignments,
+		Authorizer:      a.generic.Authorization.Authorizer,
+		Works:           manifestwork.Options{LimitBytes: a.extra.ManifestLimitBytes, Executors: executors},
+		AccountBindings: bindings,
+		Placement: &managedserviceaccount.Placement{
+			Present: a.presence.Check, SetsAndBindings: s.clients.sets.ClusterV1beta2(), CachedSets: a.resolver,
+		},
+		MaximumTokenValidity: a.extra.MaximumTokenValidity,
+		ReservedAccountNames: a.extra.ReservedAccountNames,
+		Registration:         a.registering.dependencies,
+		Quotas:               &a.extra.Quotas,
+	})
+	s.counters = countersOf(a.table)
+	a.limits = a.limitRequests()
+	if a.importing, err = a.imports(); err != nil {
+		return err
+	}
+	for i := range a.table {
+		a.table[i].Written, a.table[i].Watches = a.limits.written, s.watches
+		a.importing.Add(&a.table[i])
+	}
+	// The gate wraps the authorizer before anything else keeps a reference to it.
+	a.registering.guard(&a.generic)
+	return nil
+}
+
+// search builds search and all other resources that are not stored.
+func (a *assembly) search() (err error) {
+	s := a.server
+	if !a.searched() {
+		a.virtual = []definition.Virtual{importRow(a.importing)}
+		return nil
+	}
+	fleet, err := a.newSearch(a)
+	if err != nil {
+		return err
+	}
+	s.search = fleet
+	if !a.extra.Search.Console {
+		a.generic.MergedResourceConfig.DisableResources(searchv1alpha1.SchemeGroupVersion.WithResource(console.Resource))
+	}
+	dependencies := VirtualDependencies{Imports: a.importing, Search: SearchDependencies{
+		Engine: s.search.engine, Scopes: s.search.scopes, Reports: s.search.reports, WatchMemory: a.limits.watchMemory,
+	}, Access: s.search.reviews(s.informers, a.extra.Search.HubCluster)}
+	if dependencies.Views, err = s.search.views(s.informers, s.hubRoles, a.extra.Search.HubCluster); err != nil {
+		return err
+	}
+	if dependencies.Search.Console, err = console.New(); err != nil {
+		return err
+	}
+	a.virtual = Virtual(dependencies)
+	s.search.serveGraphQL(&a.generic)
+	return nil
+}
+
+// install builds the generic server with all resources.
+func (a *assembly) install() (err error) {
+	s := a.server
+	if s.generic, err = a.generic.New(serverName, genericapiserver.NewEmptyDelegate()); err != nil {
+		return fmt.Errorf("building the generic server: %w", err)
+	}
+	groups, err := apiGroups(a.table, a.virtual, a.generic.MergedResourceConfig, a.generic.RESTOptionsGetter)
+	if err != nil {
+		return err
+	}
+	if err := s.generic.InstallAPIGroups(groups...); err != nil {
+		return fmt.Errorf("installing the API groups: %w", err)
+	}
+	s.stored, s.clusterStore = storedVersions(a.table), clusterStore(a.table, a.generic.RESTOptionsGetter)
+	s.etcd, err = connectEtcd(a.table, a.generic.RESTOptionsGetter, a.extra.EtcdFailover != nil)
+	return err
+}
+
+// control builds the controllers that run on the leader.
+func (a *assembly) control() error {
+	s := a.server
+	s.hubCheck = a.registering.check
+	works, clusters := s.informers.works.Work().V1().ManifestWorks(), s.informers.clusters.Cluster().V1().ManagedClusters()
+	repair, err := permissioncontroller.NewController(a.deliverer, permissioncontroller.Informers{
+		Permissions: s.informers.own.Rbac().V1alpha1().ClusterPermissions(),
+		Works:       works,
+		Clusters:    clusters,
+		Accounts:    s.informers.accounts.Authentication().V1beta1().ManagedServiceAccounts(),
+		NoAccounts:  s.clients.accounts != s.clients.own,
+		Addons:      s.addons.Informer(),
+		Roles:       s.hubRoles.Rbac().V1().Roles(), ClusterRoles: s.hubRoles.Rbac().V1().ClusterRoles(),
+	})
+	if err != nil {
+		return err
+	}
+	s.controllers = append(s.controllers, repair.Run, transition.NewRecorder(a.recorder, transitions(s.clients, s.informers, s.assignments)...).Run)
+	if s.assignments != nil {
+		s.controllers = append(s.controllers, s.assignments.controller.Run)
+	}
+	s.controllers = append(s.controllers, a.registering.controllers...)
+	s.addClusterSets(a.resolver)
+	if s.clients.works == s.clients.own {
+		// A hub that stores ManifestWorks itself also has controllers for them.
+		s.controllers = append(s.controllers,
+			workcontroller.NewTTLController(s.clients.works.WorkV1(), works).Run,
+			workcontroller.NewWaitingController(s.clients.works.WorkV1(), works, clusters).Run,
+			workcontroller.NewAgentBindingController(s.hub, s.clients.works.WorkV1(), s.hubInformers.Rbac().V1().RoleBindings()).Run)
+	}
+	if s.clients.accounts != s.clients.own {
+		return nil
+	}
+	secrets, err := metadata.NewForConfig(a.hub)
+	if err != nil {
+		return fmt.Errorf("building the client of the hub: %w", err)
+	}
+	return s.addAccounts(secrets, a.resolver, a.registering)
+}

@@ -1,0 +1,120 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"k8s.io/apiserver/pkg/server/egressselector"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+)
+
+const (
+	dialTimeout      = 20 * time.Second
+	keepaliveTime    = 30 * time.Second
+	keepaliveTimeout = 10 * time.Second
+
+	memberBackoff = time.Second
+	memberConnect = 3 * time.Second
+)
+
+// Clusters are connections to the etcd clusters in which a server stores objects. The stores of resources hide their
+// clients, and use no transactions.
+type Clusters struct {
+	// root begins the keys of the server.
+	root string
+	// clients contains a client of each cluster. The first cluster contains the record of stored versions.
+	clients []*clientv3.Client
+	// members contains a client of each member, by its URL. It connects soon after the member has started.
+	members map[string]*clientv3.Client
+}
+
+// Connect returns connections to etcd clusters, each with the URLs of its members. It does not wait for them. The caller
+// must call Close.
+func Connect(config storagebackend.TransportConfig, prefix string, clusters [][]string) (*Clusters, error) {
+	c := &Clusters{root: path.Join("/", prefix), members: map[string]*clientv3.Client{}}
+	soon := grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff: backoff.Config{BaseDelay: memberBackoff, MaxDelay: memberBackoff, Multiplier: 1}, MinConnectTimeout: memberConnect,
+	})
+	for _, servers := range clusters {
+		client, err := newClient(config, servers)
+		if err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		c.clients = append(c.clients, client)
+		for _, member := range servers {
+			if c.members[member], err = newClient(config, []string{member}, soon); err != nil {
+				delete(c.members, member)
+				return nil, errors.Join(err, c.Close())
+			}
+		}
+	}
+	return c, nil
+}
+
+// Client returns the client of the first cluster, which Close closes.
+func (c *Clusters) Client() *clientv3.Client { return c.clients[0] }
+
+// Prefix returns the prefix of the keys of the server.
+func (c *Clusters) Prefix() string { return c.root }
+
+// Close closes the connections.
+func (c *Clusters) Close() error {
+	var errs []error
+	for _, client := range c.clients {
+		errs = append(errs, client.Close())
+	}
+	for _, client := range c.members {
+		errs = append(errs, client.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func newClient(config storagebackend.TransportConfig, servers []string, options ...grpc.DialOption) (*clientv3.Client, error) {
+	out := clientv3.Config{
+		Endpoints: servers, DialTimeout: dialTimeout,
+		DialKeepAliveTime: keepaliveTime, DialKeepAliveTimeout: keepaliveTimeout,
+		DialOptions: options,
+	}
+	if config.CertFile != "" || config.KeyFile != "" || config.TrustedCAFile != "" {
+		info := transport.TLSInfo{CertFile: config.CertFile, KeyFile: config.KeyFile, TrustedCAFile: config.TrustedCAFile}
+		var err error
+		if out.TLS, err = info.ClientConfig(); err != nil {
+			return nil, fmt.Errorf("TLS of etcd: %w", err)
+		}
+	}
+	if config.EgressLookup != nil {
+		dial, err := config.EgressLookup(egressselector.Etcd.AsNetworkContext())
+		if err != nil {
+			return nil, fmt.Errorf("egress to etcd: %w", err)
+		}
+		if dial != nil {
+			out.DialOptions = append(out.DialOptions, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+				return dial(ctx, "tcp", hostOf(address))
+			}))
+		}
+	}
+	client, err := clientv3.New(out)
+	if err != nil {
+		return nil, fmt.Errorf("client of etcd: %w", err)
+	}
+	return client, nil
+}
+
+// hostOf returns the host and the port of the URL of a member. It returns what is no URL unchanged.
+func hostOf(member string) string {
+	parsed, err := url.Parse(member)
+	if err != nil || !strings.Contains(member, "//") {
+		return member
+	}
+	return parsed.Host
+}
