@@ -31,15 +31,13 @@ func (u *Update) bind(namespace, name, role, subject string) {
 	u.Bindings[key] = Binding{RoleRef: rbacv1.RoleRef{Kind: rbac.KindClusterRole, Name: role}, Subjects: []rbacv1.Subject{s}}
 }
 
-func newUpdate() *Update {
-	return &Update{Full: true, Roles: map[rbac.Key][]rbacv1.PolicyRule{}, Bindings: map[rbac.Key]Binding{}}
-}
+func newUpdate() *Update { return NewUpdate(true) }
 
 func newIndex(t *testing.T, clusters map[string]*Update) *Index {
 	t.Helper()
 	x := New()
 	for name, u := range clusters {
-		must(t, x.Update(name, u))
+		x.Update(name, u)
 		x.SetState(name, State{Known: true})
 	}
 	return x
@@ -112,7 +110,7 @@ func TestEscalations(t *testing.T) {
 						got = append(got, e.Kind)
 					}
 					if len(e.Clusters) != 1 || e.Binding.Name != "way" || e.Role.Name != "way" {
-						t.Errorf("escalation %s by %s on %v, want by binding way on one cluster", e.Kind, e.Describe(), e.Clusters)
+						t.Errorf("escalation %s by %s on %v, want by binding way on one cluster", e.Kind, e.Binding, e.Clusters)
 					}
 				}
 			}
@@ -251,35 +249,6 @@ func TestSubjectFor(t *testing.T) {
 	}
 }
 
-// TestRefusedUpdate checks that a refused update changes nothing.
-func TestRefusedUpdate(t *testing.T) {
-	good := newUpdate()
-	good.Roles[clusterRole("cleaner")] = rules("delete", "", "secrets")
-	good.bind("", "cleaner", "cleaner", "alice")
-	huge := newUpdate()
-	huge.Roles[clusterRole("huge")] = rules(strings.Repeat("x", MaxBytes), "", "secrets")
-	for name, u := range map[string]*Update{
-		"role of unknown kind":      {Full: true, Roles: map[rbac.Key][]rbacv1.PolicyRule{{Kind: "RoleBinding", Name: "a"}: nil}},
-		"Role without namespace":    {Full: true, Roles: map[rbac.Key][]rbacv1.PolicyRule{{Kind: "Role", Name: "a"}: nil}},
-		"ClusterRole in namespace":  {Full: true, Roles: map[rbac.Key][]rbacv1.PolicyRule{{Kind: "ClusterRole", Namespace: "a", Name: "a"}: nil}},
-		"binding without name":      {Full: true, Bindings: map[rbac.Key]Binding{{Kind: "ClusterRoleBinding"}: {}}},
-		"deleted role without name": {DeletedRoles: []rbac.Key{{Kind: "ClusterRole"}}},
-		"set and deleted":           {Roles: good.Roles, DeletedRoles: []rbac.Key{clusterRole("cleaner")}},
-		"too much text":             huge,
-	} {
-		x := newIndex(t, map[string]*Update{"one": good})
-		if err := x.Update("one", u); err == nil || !strings.Contains(err.Error(), `cluster "one"`) {
-			t.Errorf("%s: Update = %v, want an error that names the cluster", name, err)
-		}
-		if err := x.Update("two", u); err == nil || x.clusters["two"] != nil {
-			t.Errorf("%s: Update of a new cluster = %v, want an error and no cluster", name, err)
-		}
-		if got := x.CanI(Subject{User: "alice"}, deleteSecrets, []string{"one"}, 1)[0].Decision; got != Allowed {
-			t.Errorf("%s: after the refused update alice is %s, want Allowed", name, got)
-		}
-	}
-}
-
 // TestAllNames checks that "*" stands for all namespaces and names.
 func TestAllNames(t *testing.T) {
 	u := newUpdate()
@@ -318,47 +287,21 @@ func TestUpdateIsAtomic(t *testing.T) {
 		states[i].bind("", "cleaner", role, "alice")
 	}
 	x := newIndex(t, map[string]*Update{"one": states[0]})
-	done := make(chan error, 1)
+	done := make(chan struct{})
 	go func() {
+		defer close(done)
 		for i := range 2000 {
-			if err := x.Update("one", states[i%2]); err != nil {
-				done <- err
-				return
-			}
+			x.Update("one", states[i%2])
 		}
-		done <- nil
 	}()
 	for asked := 0; ; asked++ {
 		if got := x.CanI(Subject{User: "alice"}, deleteSecrets, []string{"one"}, 1)[0]; got.Decision != Allowed {
 			t.Errorf("question %d: alice is %s (%s), want Allowed", asked, got.Decision, got.Reason)
 		}
 		select {
-		case err := <-done:
-			must(t, err)
+		case <-done:
 			return
 		default:
 		}
-	}
-}
-
-// TestGrantsOfALargeCluster checks that a cluster that exceeds a bound has no grants, and that others keep theirs.
-func TestGrantsOfALargeCluster(t *testing.T) {
-	small, many, long := newUpdate(), newUpdate(), newUpdate()
-	for _, u := range []*Update{small, many, long} {
-		u.Roles[clusterRole("reader")] = rules("list", "", "pods")
-		u.bind("x", "reader", "reader", "alice")
-	}
-	for i := range maxGrants {
-		many.bind(fmt.Sprint("namespace", i), "reader", "reader", "alice")
-	}
-	long.Roles[clusterRole("long")] = rules("list", "", "pods", strings.Repeat("a", maxGrantBytes))
-	long.bind("", "long", "long", "alice")
-	x := newIndex(t, map[string]*Update{"small": small, "many": many, "long": long})
-	var got []string
-	unknown := x.Grants([]rbac.Subject{{Name: "alice"}}, "list", []string{"small", "many", "long"}, func(namespace string, _ []rbacv1.PolicyRule, clusters []string) {
-		got = append(got, fmt.Sprint(namespace, clusters))
-	})
-	if want := []string{"x[small]"}; !slices.Equal(got, want) || len(unknown) != 0 {
-		t.Errorf("Grants() = %v and unknown clusters %v, want %v and none", got, unknown, want)
 	}
 }

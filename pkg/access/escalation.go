@@ -31,6 +31,9 @@ const (
 	ApproveCertificates EscalationKind = "ApproveCertificates"
 )
 
+// impersonation is a request that may impersonate system:masters, unlike one with the verb impersonate:user-info.
+var impersonation = rbac.Request{Verb: "impersonate", Resource: "groups"}
+
 // escalation is a rule that is a way to gain permissions.
 type escalation struct {
 	kind EscalationKind
@@ -45,13 +48,7 @@ type way struct {
 	resources []string
 }
 
-var (
-	impersonate  = unique.Make("impersonate")
-	roles        = unique.Make("roles")
-	clusterRoles = unique.Make("clusterroles")
-)
-
-var ways = prepareWays([]way{
+var ways = []way{
 	{Bind, []string{"bind"}, rbacv1.GroupName, []string{"roles", "clusterroles"}},
 	{Escalate, []string{"escalate"}, rbacv1.GroupName, []string{"roles", "clusterroles"}},
 	{ImpersonateUsers, []string{"impersonate"}, "", []string{"users"}},
@@ -74,46 +71,26 @@ var ways = prepareWays([]way{
 	{ReadSecrets, []string{"get", "list", "watch"}, "", []string{"secrets"}},
 	{ProxyNodes, []string{"get", "create"}, "", []string{"nodes/proxy"}},
 	{ApproveCertificates, []string{"approve"}, "certificates.k8s.io", []string{"signers"}},
-})
-
-// preparedWay is a way in the form in which rules are compared.
-type preparedWay struct {
-	kind     EscalationKind
-	requests []request
 }
 
-func prepareWays(ways []way) []preparedWay {
-	prepared := make([]preparedWay, len(ways))
-	for i, w := range ways {
-		prepared[i].kind = w.kind
-		for _, verb := range w.verbs {
-			for _, resource := range w.resources {
-				a := Attributes{Verb: verb, Group: w.group}
-				a.Resource, a.Subresource, _ = strings.Cut(resource, "/")
-				prepared[i].requests = append(prepared[i].requests, *newRequest(&a))
-			}
-		}
-	}
-	return prepared
+// matches reports whether a rule allows one of the requests for some name.
+func (w *way) matches(rule *rbacv1.PolicyRule) bool {
+	return slices.ContainsFunc(w.verbs, func(verb string) bool {
+		return slices.ContainsFunc(w.resources, func(resource string) bool {
+			q := rbac.Request{Verb: verb, Group: w.group, Resource: resource}
+			return q.Matches(rule)
+		})
+	})
 }
 
 // escalationsOf returns the rules that are ways to gain permissions. Rules for single
 // names are included.
-func escalationsOf(r *ruleSet) []escalation {
+func escalationsOf(rules []rbacv1.PolicyRule) []escalation {
 	var found []escalation
-	for i := range r.rules {
-		verbs, groups, resources, _, _ := r.lists(i)
-		for _, w := range ways {
-			e := escalation{w.kind, i}
-			if slices.Contains(found, e) {
-				continue
-			}
-			for j := range w.requests {
-				q := &w.requests[j]
-				if containsOrAny(verbs, q.verb) && containsOrAny(groups, q.group) && q.matchesResource(resources) {
-					found = append(found, e)
-					break
-				}
+	for i := range rules {
+		for j := range ways {
+			if e := (escalation{ways[j].kind, i}); !slices.Contains(found, e) && ways[j].matches(&rules[i]) {
+				found = append(found, e)
 			}
 		}
 	}
@@ -226,12 +203,12 @@ type whoEvaluation struct {
 
 // findDirect finds the subjects that are allowed the request.
 func (q *whoEvaluation) findDirect() {
-	records := &q.index.records
-	for at, rules := range records.sets {
-		if records.marks[at]&q.marks == 0 {
+	records, marks := &q.index.records, q.request.Marks()
+	for _, rules := range records.sets {
+		if !rules.Marked(marks) {
 			continue
 		}
-		rule := rules.allows(q.request)
+		rule := rules.Allows(&q.request)
 		if rule < 0 {
 			continue
 		}
@@ -344,11 +321,8 @@ type leadKey struct {
 	at        int
 }
 
-// cachedLeads returns the result of leads, which takes long only for rules with names.
+// cachedLeads returns the result of leads, which takes long for rules with names.
 func (q *whoEvaluation) cachedLeads(k leadKey) func(cluster uint32) bool {
-	if _, _, _, names, _ := k.rules.lists(k.rules.escalations[k.at].rule); len(names) == 0 {
-		return q.leads(k)
-	}
 	leads, known := q.leading[k]
 	if !known {
 		leads = q.leads(k)
@@ -363,12 +337,13 @@ func always(uint32) bool { return true }
 // none. Without names, the way is open for all names.
 func (q *whoEvaluation) leads(k leadKey) func(cluster uint32) bool {
 	e := k.rules.escalations[k.at]
-	verbs, groups, resources, names, _ := k.rules.lists(e.rule)
+	rule := &k.rules.Rules[e.rule]
+	names := rule.ResourceNames
 	everywhere := k.namespace == noString
 	applies := everywhere || k.namespace == q.namespace
 	// A Role allows nothing outside its namespace.
-	inRole := applies && q.namespace != noString && containsOrAny(resources, roles)
-	inClusterRole := applies && containsOrAny(resources, clusterRoles)
+	inRole := applies && q.namespace != noString && rbac.ContainsOrAll(rule.Resources, "roles")
+	inClusterRole := applies && rbac.ContainsOrAll(rule.Resources, "clusterroles")
 	switch e.kind {
 	case Bind:
 		switch {
@@ -378,7 +353,8 @@ func (q *whoEvaluation) leads(k leadKey) func(cluster uint32) bool {
 			return always
 		}
 		return func(id uint32) bool {
-			return slices.ContainsFunc(names, func(name word) bool {
+			return slices.ContainsFunc(names, func(text string) bool {
+				name := unique.Make(text)
 				return inClusterRole && q.roleAllows(nodeKey{noString, name}, id) || inRole && q.roleAllows(nodeKey{q.namespace, name}, id)
 			})
 		}
@@ -395,7 +371,7 @@ func (q *whoEvaluation) leads(k leadKey) func(cluster uint32) bool {
 		case len(names) == 0:
 			return always
 		}
-		return q.identities(names, e.kind == ImpersonateGroups, containsOrAny(verbs, impersonate) && containsOrAny(groups, noString))
+		return q.identities(names, e.kind == ImpersonateGroups, impersonation.Matches(rule))
 	case ImpersonateAccounts, CreateTokens:
 		return q.accountsIn(k.namespace, names)
 	case CreatePods, ExecPods, ReadSecrets:
@@ -415,23 +391,25 @@ func (q *whoEvaluation) leads(k leadKey) func(cluster uint32) bool {
 
 // issuesClients reports whether a name of a rule for signers includes the signer of client
 // certificates.
-func issuesClients(name word) bool {
-	return slices.Contains([]string{"kubernetes.io/kube-apiserver-client", "kubernetes.io/*"}, name.Value())
+func issuesClients(name string) bool {
+	return slices.Contains([]string{"kubernetes.io/kube-apiserver-client", "kubernetes.io/*"}, name)
 }
 
 // accountsIn returns the clusters on which a ServiceAccount of a namespace is allowed, by itself or through its groups, or
 // nil if there are none. The empty namespace stands for all namespaces. Without names, all ServiceAccounts count.
-func (q *whoEvaluation) accountsIn(namespace word, names []word) func(uint32) bool {
+func (q *whoEvaluation) accountsIn(namespace word, names []string) func(uint32) bool {
 	if namespace == noString {
 		namespace = someWord
 	}
-	if len(names) == 0 {
-		names = []word{someWord}
-	} else {
-		names = append(slices.Clone(names), anyWord)
+	words := []word{someWord}
+	if len(names) > 0 {
+		words = []word{anyWord}
+	}
+	for _, name := range names {
+		words = append(words, unique.Make(name))
 	}
 	var on []*set
-	for _, name := range names {
+	for _, name := range words {
 		for _, in := range [...]word{namespace, anyWord} {
 			if s := q.accounts[accountKey{in, name}]; s != nil {
 				on = append(on, s)
@@ -459,19 +437,19 @@ func (q *whoEvaluation) roleAllows(k nodeKey, id uint32) bool {
 
 // identities returns the clusters on which any of the users, with the groups that an API server adds, or any of the groups
 // is allowed. masters is false if the group system:masters cannot be impersonated.
-func (q *whoEvaluation) identities(names []word, groups, masters bool) func(uint32) bool {
+func (q *whoEvaluation) identities(names []string, groups, masters bool) func(uint32) bool {
 	var on []*set
 	for _, name := range names {
-		identity := Subject{Groups: []string{name.Value()}}
+		subjects := []rbac.Subject{{Group: true, Name: name}}
 		switch {
 		case !groups:
-			identity = SubjectFor(name.Value(), nil)
-		case masters && name.Value() == user.SystemPrivilegedGroup:
+			subjects = SubjectFor(name, nil).Subjects()
+		case masters && name == user.SystemPrivilegedGroup:
 			return always
 		}
-		for _, s := range q.index.subjectsOf(identity) {
-			if q.found[s] {
-				on = append(on, q.directOf(s))
+		for _, s := range subjects {
+			if bound := q.index.records.subjects[subjectKey{unique.Make(s.Name), s.Group}]; q.found[bound] {
+				on = append(on, q.directOf(bound))
 			}
 		}
 	}

@@ -21,25 +21,9 @@ type Place struct {
 func (x *Index) Places(s Subject, clusters []string, wanted func(role rbac.Key) bool, limit int) map[string][]Place {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	asked := newBitmap(len(x.slots))
-	at := make([]int32, len(x.slots))
-	for i, name := range clusters {
-		if c := x.clusters[name]; c != nil && c.state.Known {
-			asked.add(c.id)
-			at[c.id] = int32(i)
-		}
-	}
-	var list []membership
-	for _, of := range x.subjectsOf(s) {
-		for _, entry := range of.bindings {
-			if n := entry.binding.node; n != nil && wanted(n.key()) {
-				list = append(list, membership{entry.binding, of})
-			}
-		}
-	}
-	slices.SortFunc(list, compareMemberships)
+	asked, at := x.ask(clusters)
 	places := map[string][]Place{}
-	for _, m := range list {
+	for _, m := range x.memberships(s.Subjects(), func(b *binding) bool { return b.node != nil && wanted(b.node.key()) }) {
 		name, namespace := m.binding.node.name.Value(), m.binding.namespace.Value()
 		found := places[name]
 		if found == nil {
@@ -78,26 +62,20 @@ func (x *Index) Namespaces(s Subject, a Attributes, cluster string) (namespaces 
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	c := x.clusters[cluster]
-	if c == nil || !c.state.Known {
+	switch {
+	case c == nil || !c.state.Known:
 		return nil, false
-	}
-	if slices.Contains(s.Groups, user.SystemPrivilegedGroup) {
+	case slices.Contains(s.Groups, user.SystemPrivilegedGroup):
 		return nil, true
 	}
-	asked := newBitmap(len(x.slots))
-	asked.add(c.id)
+	asked, _ := x.ask([]string{cluster})
 	q := x.newEvaluation(a, asked)
 	namespaces = map[string]struct{}{}
-	for _, of := range x.subjectsOf(s) {
-		for _, entry := range of.bindings {
-			switch b := entry.binding; {
-			case !b.clusters.has(c.id) || !q.grants(b, q.verdict(b.node)):
-			case b.namespace == noString:
-				return nil, true
-			default:
-				namespaces[b.namespace.Value()] = struct{}{}
-			}
+	for _, m := range x.memberships(s.Subjects(), func(b *binding) bool { return b.clusters.has(c.id) && q.grants(b, q.verdict(b.node)) }) {
+		if m.binding.namespace == noString {
+			return nil, true
 		}
+		namespaces[m.binding.namespace.Value()] = struct{}{}
 	}
 	return namespaces, false
 }

@@ -51,11 +51,19 @@ type follower struct {
 	allowed  map[string]struct{}
 }
 
+// changesOf returns the interests in the changes of an index.
+func changesOf(x *Index) *rbac.Interests {
+	interests := &rbac.Interests{}
+	x.Follow(func(_ string, _ bool, concerned []rbac.Subject) { interests.Touch(concerned) })
+	return interests
+}
+
 // newFollowers returns a follower of each user and each group.
 func newFollowers(x *Index, clusters []string) []*follower {
 	var followers []*follower
+	interests := changesOf(x)
 	add := func(s Subject) {
-		_, touched := x.Changes().Subscribe(s.Subjects())
+		_, touched := interests.Subscribe(s.Subjects())
 		followers = append(followers, &follower{index: x, subject: s, clusters: clusters, touched: touched, places: map[string][]Place{}})
 	}
 	for _, name := range someUsers {
@@ -131,7 +139,8 @@ func TestUnconcernedAreNotNotified(t *testing.T) {
 	u.Roles[clusterRole("view")] = rules("get", "", "pods")
 	u.bind("ns", "bob", "view", "bob")
 	x := newIndex(t, map[string]*Update{"one": u})
-	alice, touched := x.Changes().Subscribe(SubjectFor("alice", nil).Subjects())
+	interests := changesOf(x)
+	alice, touched := interests.Subscribe(SubjectFor("alice", nil).Subjects())
 	unconcerned := func(what string) {
 		t.Helper()
 		select {
@@ -140,7 +149,7 @@ func TestUnconcernedAreNotNotified(t *testing.T) {
 		default:
 		}
 	}
-	must(t, x.Update("one", u))
+	x.Update("one", u)
 	unconcerned("a report without changes")
 	x.SetState("one", State{Known: true})
 	unconcerned("a state without change")
@@ -150,16 +159,16 @@ func TestUnconcernedAreNotNotified(t *testing.T) {
 	more := newUpdate()
 	more.Full = false
 	more.bind("ns", "bob-2", "view", "bob")
-	must(t, x.Update("one", more))
+	x.Update("one", more)
 	unconcerned("a binding of bob")
 	more.bind("ns", "alice", "view", "alice")
-	must(t, x.Update("one", more))
+	x.Update("one", more)
 	select {
 	case <-touched:
 	default:
 		t.Error("a binding of alice does not notify alice")
 	}
-	x.Changes().Remove(alice)
+	interests.Remove(alice)
 	x.Remove("one")
 	unconcerned("a change after the end of the subscription")
 }

@@ -2,7 +2,6 @@ package access
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"unique"
@@ -34,6 +33,23 @@ func ResourceAttributes(a *authorizationv1.ResourceAttributes) Attributes {
 // NonResourceAttributes returns the Attributes of a request for a path.
 func NonResourceAttributes(a *authorizationv1.NonResourceAttributes) Attributes {
 	return Attributes{Verb: a.Verb, NonResource: true, Path: a.Path}
+}
+
+// request returns the request that rules are compared with.
+func (a *Attributes) request() rbac.Request {
+	resource := a.Resource
+	if a.Subresource != "" {
+		resource += "/" + a.Subresource
+	}
+	return rbac.Request{Verb: a.Verb, Group: a.Group, Resource: resource, Name: all(a.Name), NonResource: a.NonResource, Path: a.Path}
+}
+
+// all returns the empty string for "*".
+func all(name string) string {
+	if name == "*" {
+		return ""
+	}
+	return name
 }
 
 // bindingNamespace returns the namespace whose RoleBindings apply, or the empty string if
@@ -83,10 +99,10 @@ func SubjectOf(subjects []rbac.Subject) (Subject, bool) {
 	return SubjectFor(name, groups), len(subjects) > 0
 }
 
-// Subjects returns the user and its groups as subjects of bindings.
+// Subjects returns the user and its groups as subjects of bindings, sorted.
 func (s Subject) Subjects() []rbac.Subject {
 	subjects := []rbac.Subject{{Name: s.User}}
-	for _, group := range s.Groups {
+	for _, group := range slices.Sorted(slices.Values(s.Groups)) {
 		subjects = append(subjects, rbac.Subject{Group: true, Name: group})
 	}
 	return subjects
@@ -138,21 +154,16 @@ func (x *Index) CanI(s Subject, a Attributes, clusters []string, maxChains int) 
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	answers := make([]Answer, len(clusters))
-	asked := newBitmap(len(x.slots))
-	at := make([]int32, len(x.slots))
 	masters := slices.Contains(s.Groups, user.SystemPrivilegedGroup)
 	for i, name := range clusters {
 		answers[i] = x.answer(name, s, masters)
-		if c := x.clusters[name]; c != nil && c.state.Known && !masters {
-			asked.add(c.id)
-			at[c.id] = int32(i)
-		}
 	}
-	if asked.size == 0 {
+	asked, at := x.ask(clusters)
+	if masters || asked.size == 0 {
 		return answers
 	}
 	q := x.newEvaluation(a, asked)
-	for _, m := range q.membershipsOf(s) {
+	for _, m := range x.memberships(s.Subjects(), func(b *binding) bool { return q.applies(b) && b.node != nil && len(b.node.roles) > 0 }) {
 		v := q.verdict(m.binding.node)
 		var last *permit
 		var chain *Chain
@@ -169,6 +180,18 @@ func (x *Index) CanI(s Subject, a Attributes, clusters []string, maxChains int) 
 		})
 	}
 	return answers
+}
+
+// ask returns those of the clusters that are known, and the position of each.
+func (x *Index) ask(clusters []string) (asked set, at []int32) {
+	asked, at = newBitmap(len(x.slots)), make([]int32, len(x.slots))
+	for i, name := range clusters {
+		if c := x.clusters[name]; c != nil && c.state.Known {
+			asked.add(c.id)
+			at[c.id] = int32(i)
+		}
+	}
+	return asked, at
 }
 
 // answer returns the answer of a cluster where no role allows the request.
@@ -205,14 +228,14 @@ type membership struct {
 
 func newChain(m membership, p *permit) *Chain {
 	return &Chain{
-		Binding: m.binding.key(), Subject: m.subject.subject(), Role: p.role.node.key(), Rule: p.role.rules.policyRule(p.rule),
+		Binding: m.binding.key(), Subject: m.subject.subject(), Role: p.role.node.key(), Rule: p.role.rules.Rules[p.rule],
 	}
 }
 
 // evaluation decides one request on several clusters.
 type evaluation struct {
-	index *Index
-	*request
+	index     *Index
+	request   rbac.Request
 	namespace word
 	// asked are the clusters: all of them are known.
 	asked set
@@ -223,7 +246,7 @@ type evaluation struct {
 
 func (x *Index) newEvaluation(a Attributes, asked set) *evaluation {
 	return &evaluation{
-		index: x, request: newRequest(&a), namespace: a.bindingNamespace(), asked: asked, rules: map[*ruleSet]int{}, verdicts: map[*node]*verdict{},
+		index: x, request: a.request(), namespace: a.bindingNamespace(), asked: asked, rules: map[*ruleSet]int{}, verdicts: map[*node]*verdict{},
 	}
 }
 
@@ -254,7 +277,7 @@ func (q *evaluation) verdict(n *node) *verdict {
 	for _, r := range n.roles {
 		rule, known := q.rules[r.rules]
 		if !known {
-			rule = r.rules.allows(q.request)
+			rule = r.rules.Allows(&q.request)
 			q.rules[r.rules] = rule
 		}
 		if rule >= 0 {
@@ -306,16 +329,20 @@ func (q *evaluation) grants(b *binding, v *verdict) bool {
 	return !q.each(b, v, func(*permit, uint32) bool { return false })
 }
 
-// membershipsOf returns the bindings that apply to a subject and whose role exists, each
-// once, ClusterRoleBindings first and then by name.
-func (q *evaluation) membershipsOf(s Subject) []membership {
+// memberships returns the wanted bindings that contain any of the subjects, each once, ClusterRoleBindings first and then by
+// name.
+func (x *Index) memberships(subjects []rbac.Subject, wanted func(*binding) bool) []membership {
 	var list []membership
 	seen := map[*binding]bool{}
-	for _, of := range q.index.subjectsOf(s) {
-		for _, entry := range of.bindings {
-			if b := entry.binding; b.node != nil && len(b.node.roles) > 0 && q.applies(b) && !seen[b] {
+	for _, s := range subjects {
+		bound := x.records.subjects[subjectKey{unique.Make(s.Name), s.Group}]
+		if bound == nil {
+			continue
+		}
+		for _, entry := range bound.bindings {
+			if b := entry.binding; !seen[b] && wanted(b) {
 				seen[b] = true
-				list = append(list, membership{b, of})
+				list = append(list, membership{b, bound})
 			}
 		}
 	}
@@ -325,22 +352,6 @@ func (q *evaluation) membershipsOf(s Subject) []membership {
 
 func compareMemberships(a, b membership) int {
 	return a.binding.compare(b.binding.namespace.Value(), b.binding.name.Value())
-}
-
-// subjectsOf returns the records of a user and its groups.
-func (x *Index) subjectsOf(s Subject) []*subject {
-	var list []*subject
-	if of := x.records.subjects[subjectKey{unique.Make(s.User), false}]; of != nil {
-		list = append(list, of)
-	}
-	groups := slices.Clone(s.Groups)
-	slices.Sort(groups)
-	for _, group := range slices.Compact(groups) {
-		if of := x.records.subjects[subjectKey{unique.Make(group), true}]; of != nil {
-			list = append(list, of)
-		}
-	}
-	return list
 }
 
 // Holding is a binding that contains a subject, with all rules of its role.
@@ -373,31 +384,16 @@ func (x *Index) Holdings(s Subject, clusters []string, limit int) (holdings []Cl
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	holdings = make([]ClusterHoldings, len(clusters))
-	asked := newBitmap(len(x.slots))
-	at := make([]int32, len(x.slots))
 	for i, name := range clusters {
 		holdings[i].Cluster = name
-		c := x.clusters[name]
-		if c == nil || !c.state.Known {
+		if c := x.clusters[name]; c == nil || !c.state.Known {
 			holdings[i].Reason = x.answer(name, s, false).Reason
-			continue
-		}
-		holdings[i].Known, holdings[i].Masters = true, slices.Contains(s.Groups, user.SystemPrivilegedGroup)
-		asked.add(c.id)
-		at[c.id] = int32(i)
-	}
-	var list []membership
-	seen := map[*binding]bool{}
-	for _, of := range x.subjectsOf(s) {
-		for _, entry := range of.bindings {
-			if !seen[entry.binding] {
-				seen[entry.binding] = true
-				list = append(list, membership{entry.binding, of})
-			}
+		} else {
+			holdings[i].Known, holdings[i].Masters = true, slices.Contains(s.Groups, user.SystemPrivilegedGroup)
 		}
 	}
-	slices.SortFunc(list, compareMemberships)
-	for _, m := range list {
+	asked, at := x.ask(clusters)
+	for _, m := range x.memberships(s.Subjects(), func(*binding) bool { return true }) {
 		held := map[*role]*Holding{}
 		m.binding.clusters.each(func(id uint32) bool {
 			if !asked.has(id) {
@@ -421,10 +417,7 @@ func (x *Index) Holdings(s Subject, clusters []string, limit int) (holdings []Cl
 
 // roleOf returns the role of a name on the cluster, or nil.
 func (c *cluster) roleOf(n *node) *role {
-	if n == nil {
-		return nil
-	}
-	at, found := slices.BinarySearchFunc(c.roles, n.id, func(r *role, id uint64) int { return cmp.Compare(r.node.id, id) })
+	at, found := c.findRole(n)
 	if !found {
 		return nil
 	}
@@ -439,9 +432,7 @@ func newHolding(m membership, r *role) *Holding {
 	if r == nil {
 		return h
 	}
-	for i := range r.rules.rules {
-		h.Rules = append(h.Rules, r.rules.policyRule(i))
-	}
+	h.Rules = r.rules.Rules
 	for _, e := range r.rules.escalations {
 		if !slices.Contains(h.Escalations, e.kind) {
 			h.Escalations = append(h.Escalations, e.kind)
@@ -449,9 +440,4 @@ func newHolding(m membership, r *role) *Holding {
 	}
 	slices.Sort(h.Escalations)
 	return h
-}
-
-// Describe returns a chain as one line.
-func (c *Chain) Describe() string {
-	return fmt.Sprintf("%s binds %s, which contains the rule %s", c.Binding, c.Role, rbac.RuleText(c.Rule))
 }

@@ -1,7 +1,6 @@
 package access
 
 import (
-	"hash/maphash"
 	"slices"
 	"strings"
 	"unique"
@@ -13,22 +12,37 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
+// word is a name that all users of it share. The runtime frees it after the last one.
+type word = unique.Handle[string]
+
+var (
+	anyWord  = unique.Make("*")
+	noString = unique.Make("")
+	// someWord differs from every string.
+	someWord word
+)
+
 // records contains the roles and bindings of all clusters, each different one once. A
 // record is deleted with the last cluster that has it.
 type records struct {
-	seed maphash.Seed
-	// ruleSets and bindings are found by the hash of their content. Records with equal
-	// hashes are chained.
-	ruleSets map[uint64]*ruleSet
-	bindings map[uint64]*binding
+	ruleSets map[rbac.Fingerprint]*ruleSet
+	bindings map[rbac.Fingerprint]*binding
 	nodes    map[nodeKey]*node
 	buckets  map[bucketKey]*bucket
 	subjects map[subjectKey]*subject
 	lastID   uint64
-	// sets are all rule sets, and marks the marks of each at the same position. Most questions skip most rule sets by
-	// their marks, which lie next to each other in memory.
-	sets  []*ruleSet
-	marks []uint64
+	// sets are all rule sets, in an order that changes only with them.
+	sets []*ruleSet
+}
+
+// ruleSet contains the rules of one or several roles. It is immutable except for users.
+type ruleSet struct {
+	*rbac.RuleSet
+	// escalations are the rules that allow to gain other permissions.
+	escalations []escalation
+	users       []*role
+	// at is the position in the list of all rule sets.
+	at uint32
 }
 
 // nodeKey identifies a Role, or a ClusterRole if the namespace is empty.
@@ -72,13 +86,11 @@ type role struct {
 	clusters set
 	// nodeAt and userAt are the positions in the lists of the node and the ruleSet.
 	nodeAt, userAt uint32
-	size           uint32
 }
 
 // binding is a binding on all clusters where it has the same content.
 type binding struct {
-	hash uint64
-	next *binding
+	content rbac.Fingerprint
 	// namespace is empty for a ClusterRoleBinding.
 	namespace, name word
 	// node and bucket are nil if there cannot be such a role.
@@ -88,7 +100,6 @@ type binding struct {
 	clusters set
 	// bucketAt is the position in the list of the bucket.
 	bucketAt uint32
-	size     uint32
 }
 
 func (b *binding) key() rbac.Key {
@@ -138,7 +149,7 @@ type subjectBinding struct {
 
 func newRecords() records {
 	return records{
-		seed: maphash.MakeSeed(), ruleSets: map[uint64]*ruleSet{}, bindings: map[uint64]*binding{},
+		ruleSets: map[rbac.Fingerprint]*ruleSet{}, bindings: map[rbac.Fingerprint]*binding{},
 		nodes: map[nodeKey]*node{}, buckets: map[bucketKey]*bucket{}, subjects: map[subjectKey]*subject{},
 	}
 }
@@ -183,24 +194,18 @@ func (x *records) deleteBucket(b *bucket) {
 
 // newRole is a role of an Update.
 type newRole struct {
-	key   rbac.Key
-	rules []rbacv1.PolicyRule
-	hash  uint64
-	size  int
+	key         rbac.Key
+	rules       []rbacv1.PolicyRule
+	fingerprint rbac.Fingerprint
 }
 
 // role returns the record of a role, which may have no cluster yet.
 func (x *records) role(given *newRole) *role {
-	rules := x.ruleSets[given.hash]
-	for rules != nil && !rules.equal(given.rules) {
-		rules = rules.next
-	}
+	rules := x.ruleSets[given.fingerprint]
 	if rules == nil {
-		rules = newRuleSet(given.rules, given.hash)
-		rules.next = x.ruleSets[given.hash]
-		x.ruleSets[given.hash] = rules
-		rules.at = uint32(len(x.sets))
-		x.sets, x.marks = append(x.sets, rules), append(x.marks, marksOf(rules))
+		rules = &ruleSet{RuleSet: rbac.NewRuleSet(given.rules), escalations: escalationsOf(given.rules), at: uint32(len(x.sets))}
+		x.sets = append(x.sets, rules)
+		x.ruleSets[given.fingerprint] = rules
 	}
 	n := x.node(given.key)
 	// One of the lists is short, unless many clusters have many names for the same rules.
@@ -217,7 +222,7 @@ func (x *records) role(given *newRole) *role {
 			}
 		}
 	}
-	r := &role{node: n, rules: rules, nodeAt: uint32(len(n.roles)), userAt: uint32(len(rules.users)), size: uint32(given.size)}
+	r := &role{node: n, rules: rules, nodeAt: uint32(len(n.roles)), userAt: uint32(len(rules.users))}
 	n.roles = append(n.roles, r)
 	rules.users = append(rules.users, r)
 	return r
@@ -231,82 +236,62 @@ func (x *records) deleteRole(r *role) {
 	users := r.rules.users
 	moved = users[len(users)-1]
 	users[r.userAt], moved.userAt = moved, r.userAt
-	if r.rules.users = shorter(users); len(r.rules.users) > 0 {
-		return
+	if r.rules.users = shorter(users); len(r.rules.users) == 0 {
+		last := x.sets[len(x.sets)-1]
+		x.sets[r.rules.at], last.at = last, r.rules.at
+		x.sets = shorter(x.sets)
+		delete(x.ruleSets, r.rules.Fingerprint)
 	}
-	last := len(x.sets) - 1
-	x.sets[r.rules.at], x.marks[r.rules.at] = x.sets[last], x.marks[last]
-	x.sets[last].at = r.rules.at
-	x.sets, x.marks = shorter(x.sets), shorter(x.marks)
-	unchain(x.ruleSets, r.rules.hash, r.rules, func(s *ruleSet) **ruleSet { return &s.next })
 }
 
 // newBinding is a binding of an Update.
 type newBinding struct {
-	key  rbac.Key
-	is   *rbac.Binding
-	hash uint64
-	size int
+	*rbac.Binding
+	key         rbac.Key
+	fingerprint rbac.Fingerprint
 }
 
-func prepareBinding(seed maphash.Seed, key rbac.Key, given *Binding) *newBinding {
-	b := &newBinding{key: key, is: rbac.NewBinding(key.Namespace, given.RoleRef, given.Subjects)}
-	h := newHash(seed)
-	for _, text := range [...]string{key.Namespace, key.Name, b.is.Role.Kind, b.is.Role.Namespace, b.is.Role.Name} {
-		h.text(text)
-	}
-	for _, s := range b.is.Subjects {
-		maphash.WriteComparable(&h.Hash, s.Group)
-		h.text(s.Name)
-	}
-	b.hash, b.size = h.Sum64(), h.size
-	return b
-}
-
-func (b *binding) equal(given *newBinding) bool {
-	if b.namespace.Value() != given.key.Namespace || b.name.Value() != given.key.Name || len(b.subjects) != len(given.is.Subjects) {
-		return false
-	}
-	if b.node == nil != (given.is.Role == rbac.Key{}) || b.node != nil && b.node.key() != given.is.Role {
-		return false
-	}
-	for i, s := range given.is.Subjects {
-		if own := b.subjects[i].subject; own.group != s.Group || own.name.Value() != s.Name {
-			return false
+func prepareBinding(key rbac.Key, given *Binding) *newBinding {
+	b := &newBinding{key: key, Binding: rbac.NewBinding(key.Namespace, given.RoleRef, given.Subjects)}
+	content := make(rbac.Content, 0, 256)
+	content.Add(key.Namespace, key.Name, b.Role.Kind, b.Role.Namespace, b.Role.Name)
+	for _, s := range b.Subjects {
+		kind := rbacv1.UserKind
+		if s.Group {
+			kind = rbacv1.GroupKind
 		}
+		content.Add(kind, s.Name)
 	}
-	return true
+	b.fingerprint = content.Fingerprint()
+	return b
 }
 
 // binding returns the record of a binding, which may have no cluster yet.
 func (x *records) binding(given *newBinding) *binding {
-	b := x.bindings[given.hash]
-	for b != nil && !b.equal(given) {
-		b = b.next
-	}
+	b := x.bindings[given.fingerprint]
 	if b != nil {
 		return b
 	}
 	b = &binding{
-		hash: given.hash, next: x.bindings[given.hash], namespace: unique.Make(given.key.Namespace), name: unique.Make(given.key.Name),
-		subjects: make([]subjectRef, len(given.is.Subjects)), size: uint32(given.size),
+		content: given.fingerprint, namespace: unique.Make(given.key.Namespace), name: unique.Make(given.key.Name),
+		subjects: make([]subjectRef, len(given.Subjects)),
 	}
-	x.bindings[given.hash] = b
-	if given.is.Role != (rbac.Key{}) {
-		b.node = x.node(given.is.Role)
+	x.bindings[given.fingerprint] = b
+	if given.Role != (rbac.Key{}) {
+		b.node = x.node(given.Role)
 		b.bucket = x.bucket(b.node, b.namespace)
 		b.bucketAt = uint32(len(b.bucket.bindings))
 		b.bucket.bindings = append(b.bucket.bindings, b)
 	}
-	for i, s := range given.is.Subjects {
+	for i, s := range given.Subjects {
 		k := subjectKey{unique.Make(s.Name), s.Group}
-		of := x.subjects[k]
-		if of == nil {
-			of = &subject{subjectKey: k, accounts: accountsOf(s)}
-			x.subjects[k] = of
+		bound := x.subjects[k]
+		if bound == nil {
+			bound = &subject{subjectKey: k, accounts: accountsOf(s)}
+			x.subjects[k] = bound
 		}
-		b.subjects[i] = subjectRef{of, uint32(len(of.bindings))}
-		of.bindings = append(of.bindings, subjectBinding{b, uint32(i)})
+		b.subjects[i] = subjectRef{bound, uint32(len(bound.bindings))}
+		bound.bindings = append(bound.bindings, subjectBinding{b, uint32(i)})
 	}
 	return b
 }
@@ -344,7 +329,7 @@ func (x *records) deleteBinding(b *binding) {
 			delete(x.subjects, s.subjectKey)
 		}
 	}
-	unchain(x.bindings, b.hash, b, func(b *binding) **binding { return &b.next })
+	delete(x.bindings, b.content)
 }
 
 // shorter returns a list without its last element, in less memory if most of it is unused.
@@ -356,22 +341,4 @@ func shorter[T any](list []T) []T {
 		return slices.Clone(list)
 	}
 	return list
-}
-
-// unchain removes a record from the chain of its hash.
-func unchain[T any](chains map[uint64]*T, hash uint64, record *T, next func(*T) **T) {
-	first := chains[hash]
-	if first == record {
-		if first = *next(record); first == nil {
-			delete(chains, hash)
-		} else {
-			chains[hash] = first
-		}
-		return
-	}
-	at := next(first)
-	for *at != record {
-		at = next(*at)
-	}
-	*at = *next(record)
 }

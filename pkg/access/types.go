@@ -6,31 +6,56 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
-// Writer receives what clusters report. Index implements it.
-type Writer interface {
-	// Update changes the roles and bindings of a cluster in one step: readers see all of
-	// it or nothing. If it returns an error, nothing has changed. It does not change the
-	// state of the cluster, which is unknown until SetState.
-	Update(cluster string, u *Update) error
-	// SetState sets how far the reported roles and bindings can be relied on.
-	SetState(cluster string, s State)
-	// Remove deletes a cluster with all that it reported.
-	Remove(cluster string)
-}
+// The limits of what one cluster may report.
+const (
+	// MaxObjects bounds the roles, and the bindings.
+	MaxObjects = 100_000
+	// MaxBytes bounds the text of roles and bindings together.
+	MaxBytes = 64 << 20
+)
 
-// Update is a change of the roles and bindings of one cluster. The receiver keeps no
-// reference to it.
+// Update is a change of the roles and bindings of one cluster. The receiver keeps the rules, which must not be changed.
 type Update struct {
 	// Full replaces everything that the cluster reported before. Otherwise the objects
 	// are added or replaced, and the deleted ones are removed.
 	Full bool
 	// Roles are the rules of Roles and ClusterRoles. An aggregated ClusterRole has the
 	// rules that its cluster computed.
-	Roles        map[rbac.Key][]rbacv1.PolicyRule
-	DeletedRoles []rbac.Key
+	Roles map[rbac.Key][]rbacv1.PolicyRule
 	// Bindings are RoleBindings and ClusterRoleBindings.
-	Bindings        map[rbac.Key]Binding
-	DeletedBindings []rbac.Key
+	Bindings map[rbac.Key]Binding
+	// DeletedRoles and DeletedBindings are different, and neither in Roles nor in Bindings.
+	DeletedRoles, DeletedBindings []rbac.Key
+}
+
+// NewUpdate returns an Update without objects.
+func NewUpdate(full bool) *Update {
+	return &Update{Full: full, Roles: map[rbac.Key][]rbacv1.PolicyRule{}, Bindings: map[rbac.Key]Binding{}}
+}
+
+// ObjectUpdate returns the update that an event of a typed role or binding requires, or false for any other object. gone
+// is true if the object has been deleted.
+func ObjectUpdate(object any, gone bool) (*Update, bool) {
+	o, known := rbac.FromTyped(object)
+	u := NewUpdate(false)
+	switch {
+	case gone && o.IsRole():
+		u.DeletedRoles = []rbac.Key{o.Key}
+	case gone:
+		u.DeletedBindings = []rbac.Key{o.Key}
+	default:
+		u.Set(&o)
+	}
+	return u, known
+}
+
+// Set adds or replaces a role or binding.
+func (u *Update) Set(o *rbac.Object) {
+	if o.IsRole() {
+		u.Roles[o.Key] = o.Rules
+	} else {
+		u.Bindings[o.Key] = Binding{RoleRef: o.RoleRef, Subjects: o.Subjects}
+	}
 }
 
 // Binding is the content of a RoleBinding or a ClusterRoleBinding.

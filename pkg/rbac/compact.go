@@ -3,7 +3,6 @@ package rbac
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 )
@@ -32,7 +31,7 @@ func joinBy(rules []rbacv1.PolicyRule, list func(*rbacv1.PolicyRule) *[]string) 
 		words := *list(&rule)
 		*list(&rule) = nil
 		// A rule without names applies to all names: it must not join one with names.
-		key := strconv.FormatBool(len(words) == 0) + identity(&rule)
+		key := strconv.FormatBool(len(words) == 0) + string(contentOf([]rbacv1.PolicyRule{rule}))
 		position, found := positions[key]
 		if !found {
 			position = len(joined)
@@ -48,16 +47,4 @@ func joinBy(rules []rbacv1.PolicyRule, list func(*rbacv1.PolicyRule) *[]string) 
 		*words = slices.Compact(*words)
 	}
 	return joined
-}
-
-// identity returns a string that is equal only for equal rules.
-func identity(rule *rbacv1.PolicyRule) string {
-	var b strings.Builder
-	for _, words := range [][]string{rule.Verbs, rule.APIGroups, rule.Resources, rule.ResourceNames, rule.NonResourceURLs} {
-		b.WriteString(strconv.Itoa(len(words)))
-		for _, word := range words {
-			b.WriteString(strconv.Quote(word))
-		}
-	}
-	return b.String()
 }

@@ -3,7 +3,6 @@ package feed
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 
@@ -40,30 +39,33 @@ func (d *decoder) known(text string) *lru.Cache {
 	return nil
 }
 
-// decode returns the value of a JSON text, which callers must not change. Fields that this server does not know are an error, because they could
-// restrict or extend the permissions.
-func decode[T any](d *decoder, text string) (T, error) {
-	var value T
-	known := d.known(text)
+// decode returns the value of a JSON text in an internal property, which callers must not change. Fields that this server
+// does not know make it invalid, because they could restrict or extend the permissions.
+func decode[T any](d *decoder, internal query.Properties, name string) (value T, ok bool) {
+	encoded, ok := text(internal, name)
+	if !ok {
+		return value, false
+	}
+	known := d.known(encoded)
 	if known != nil {
-		if found, ok := known.Get(text); ok {
+		if found, ok := known.Get(encoded); ok {
 			if value, ok = found.(T); ok {
-				return value, nil
+				return value, true
 			}
 		}
 	}
-	reader := json.NewDecoder(strings.NewReader(text))
+	reader := json.NewDecoder(strings.NewReader(encoded))
 	reader.DisallowUnknownFields()
-	if err := reader.Decode(&value); err != nil {
-		return value, fmt.Errorf("decode RBAC: %w", err)
+	if reader.Decode(&value) != nil {
+		return value, false
 	}
 	if _, err := reader.Token(); !errors.Is(err, io.EOF) {
-		return value, errors.New("decode RBAC: unexpected data after the value")
+		return value, false
 	}
 	if known != nil {
-		known.Add(strings.Clone(text), value)
+		known.Add(strings.Clone(encoded), value)
 	}
-	return value, nil
+	return value, true
 }
 
 // keyOf returns the key of a role or binding, and false for other resources.
@@ -92,38 +94,22 @@ func text(internal query.Properties, name string) (string, bool) {
 	return p.Leaves[0].Text, true
 }
 
-// put adds an object to an update. It returns an error if its content is missing or invalid.
-func (d *decoder) put(u *access.Update, key rbac.Key, internal query.Properties) error {
+// put adds an object to an update. It returns false if its content is missing or invalid.
+func (d *decoder) put(u *access.Update, key rbac.Key, internal query.Properties) bool {
 	if isRole(key) {
-		found, ok := text(internal, inventory.Rules)
-		if !ok {
-			return errMissing
+		rules, ok := decode[[]rbacv1.PolicyRule](d, internal, inventory.Rules)
+		if ok {
+			u.Roles[key] = rules
 		}
-		rules, err := decode[[]rbacv1.PolicyRule](d, found)
-		if err != nil {
-			return err
-		}
-		u.Roles[key] = rules
-		return nil
+		return ok
 	}
-	ref, hasRef := text(internal, inventory.RoleRef)
-	subjects, hasSubjects := text(internal, inventory.Subjects)
-	if !hasRef || !hasSubjects {
-		return errMissing
+	ref, hasRef := decode[rbacv1.RoleRef](d, internal, inventory.RoleRef)
+	subjects, hasSubjects := decode[[]rbacv1.Subject](d, internal, inventory.Subjects)
+	if hasRef && hasSubjects {
+		u.Bindings[key] = access.Binding{RoleRef: ref, Subjects: subjects}
 	}
-	var binding access.Binding
-	var err error
-	if binding.RoleRef, err = decode[rbacv1.RoleRef](d, ref); err != nil {
-		return err
-	}
-	if binding.Subjects, err = decode[[]rbacv1.Subject](d, subjects); err != nil {
-		return err
-	}
-	u.Bindings[key] = binding
-	return nil
+	return hasRef && hasSubjects
 }
-
-var errMissing = errors.New("the content of the object is not reported")
 
 // report returns the AccessReport in internal properties, or nil if there is none or it is invalid.
 func (d *decoder) report(internal query.Properties) *inventory.AccessReport {
@@ -136,8 +122,4 @@ func (d *decoder) report(internal query.Properties) *inventory.AccessReport {
 		return nil
 	}
 	return report
-}
-
-func newUpdate(full bool) *access.Update {
-	return &access.Update{Full: full, Roles: map[rbac.Key][]rbacv1.PolicyRule{}, Bindings: map[rbac.Key]access.Binding{}}
 }

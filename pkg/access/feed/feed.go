@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
@@ -33,20 +35,17 @@ const (
 // startBackoff is the delay before the feed starts again after an error of the engine.
 var startBackoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 4, Cap: time.Second}
 
-// timing contains the intervals of a Feed.
-type timing struct {
-	// tick is the interval between checks of what depends on the time. states is the interval at which the states of
-	// the clusters are read. reread is the delay before a cluster is read again.
-	tick, states time.Duration
-	reread       wait.Backoff
-}
+// timing contains the intervals of a Feed: tick between checks of what depends on the time, and states between reads of
+// the states of the clusters.
+type timing struct{ tick, states time.Duration }
 
-var defaultTiming = timing{
-	tick: time.Second, states: 5 * time.Second,
-	reread: wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 7, Cap: time.Minute},
-}
+var defaultTiming = timing{tick: time.Second, states: 5 * time.Second}
 
-const behindReason = "the server has not read the latest reports yet"
+const (
+	behindReason = "the server has not read the latest reports yet"
+	// newReason is the reason until the state of a cluster and its content have been read.
+	newReason = "the server is reading the roles and bindings of the cluster"
+)
 
 // Engine is the part of a search.Engine that the feed requires.
 type Engine interface {
@@ -59,7 +58,7 @@ type Engine interface {
 type Config struct {
 	Engine Engine
 	// Index receives the roles and bindings.
-	Index access.Writer
+	Index *access.Index
 	// HubCluster is the name of the cluster that is the hub itself. Its reports are ignored.
 	HubCluster string
 	// States returns the states of all clusters that exist or have reported.
@@ -73,15 +72,11 @@ type Feed struct {
 	decoder *decoder
 	// maxBytes bounds the content of one cluster.
 	maxBytes int
-	// loaded is true once all clusters have been read.
-	loaded atomic.Bool
 
 	// The goroutine of Run owns the following fields.
 	clusters map[string]*cluster
 	// states is the time of the next read of the states, and statesRead that of the last one.
 	states, statesRead time.Time
-	// due is the time of the next read of a cluster, or zero.
-	due time.Time
 	// reached is the last time at which the feed reached the current version of the engine. behind is true if that was
 	// long ago.
 	reached time.Time
@@ -94,10 +89,6 @@ func New(config Config) *Feed {
 	registerMetrics()
 	return &Feed{config: config, timing: defaultTiming, decoder: newDecoder(), maxBytes: access.MaxBytes, clusters: map[string]*cluster{}}
 }
-
-// Loaded reports whether the clusters have been read since the start. Before that, clusters that are not read yet are
-// unknown.
-func (f *Feed) Loaded() bool { return f.loaded.Load() }
 
 // Run fills the index until ctx ends.
 func (f *Feed) Run(ctx context.Context) {
@@ -135,73 +126,44 @@ func (f *Feed) load(ctx context.Context) (uint64, error) {
 	if err := f.readStates(ctx); err != nil {
 		return 0, err
 	}
-	var names []string
-	for name := range f.clusters {
-		names = append(names, name)
-	}
+	names := slices.Collect(maps.Keys(f.clusters))
 	if err := f.read(ctx, names); err != nil {
 		return 0, err
 	}
 	f.reached = time.Now()
-	if !f.loaded.Swap(true) {
-		klog.FromContext(ctx).Info("Read the roles and bindings of the fleet", "clusters", len(names), "duration", time.Since(start))
-	}
+	klog.FromContext(ctx).Info("Read the roles and bindings of the fleet", "clusters", len(names), "duration", time.Since(start))
 	return position, nil
 }
 
 // read reads clusters in parallel. Each is visible in the index as soon as it is read.
 func (f *Feed) read(ctx context.Context, names []string) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	queue := make(chan string)
-	type result struct {
-		*content
-		err error
-	}
-	results := make(chan result)
-	var readers sync.WaitGroup
-	for range min(maxReads, runtime.GOMAXPROCS(0), len(names)) {
-		readers.Go(func() {
-			for name := range queue {
-				found, err := f.readOne(ctx, name)
-				results <- result{found, err}
-			}
-		})
-	}
+	contents := make(chan *content)
+	readers, ctx := errgroup.WithContext(ctx)
+	readers.SetLimit(min(maxReads, runtime.GOMAXPROCS(0)))
 	go func() {
-		defer close(queue)
+		defer close(contents)
 		for _, name := range names {
-			select {
-			case queue <- name:
-			case <-ctx.Done():
-				return
-			}
+			readers.Go(func() error {
+				read, err := f.readOne(ctx, name)
+				if err == nil {
+					contents <- read
+				}
+				return err
+			})
 		}
+		_ = readers.Wait()
 	}()
-	go func() {
-		readers.Wait()
-		close(results)
-	}()
-	var first error
-	for r := range results {
-		switch {
-		case r.err == nil:
-			f.replaced(ctx, r.content)
-			f.lag()
-		case first == nil:
-			first = r.err
-			cancel()
-		}
+	for read := range contents {
+		f.replace(ctx, read)
+		f.lag()
 	}
-	if first == nil {
-		first = ctx.Err()
-	}
-	return first
+	return readers.Wait()
 }
 
-// readOne reads one cluster and replaces its entry in the index, but not its state.
+// readOne reads one cluster.
 func (f *Feed) readOne(ctx context.Context, name string) (*content, error) {
-	c := &content{cluster: name, update: newUpdate(true)}
+	start := time.Now()
+	c := &content{cluster: name, update: access.NewUpdate(true)}
 	var err error
 	c.version, err = f.config.Engine.Internal(ctx, name, func(resource *search.Resource) error {
 		c.add(f.decoder, resource, f.maxBytes)
@@ -211,40 +173,29 @@ func (f *Feed) readOne(ctx context.Context, name string) (*content, error) {
 		return nil, fmt.Errorf("read cluster %s: %w", name, err)
 	}
 	reads.Inc()
-	if c.report == nil {
-		// Without an AccessReport, the content is never used.
-		c.update, c.objects, c.bytes = newUpdate(true), 0, 0
-	}
-	if c.report == nil || c.refused != "" || !c.report.Complete || c.objects != c.report.Objects {
-		// The index must not take the content for complete until the state is set.
-		c.hidden = true
-		f.config.Index.SetState(name, reading)
-	}
-	if err := f.config.Index.Update(name, c.update); err != nil {
-		c.refused, c.hidden = err.Error(), true
-		f.config.Index.SetState(name, reading)
-		if err := f.config.Index.Update(name, newUpdate(true)); err != nil {
-			return nil, err
-		}
-	}
-	c.update = nil
+	c.took = time.Since(start)
 	return c, nil
 }
 
-// replaced takes over the result of readOne.
-func (f *Feed) replaced(ctx context.Context, read *content) {
+// replace replaces the content of a cluster in the index.
+func (f *Feed) replace(ctx context.Context, read *content) {
 	c := f.clusters[read.cluster]
-	c.version, c.report, c.objects, c.bytes, c.refused = read.version, read.report, read.objects, read.bytes, read.refused
-	c.read, c.reread = time.Now(), time.Time{}
-	if read.hidden {
-		c.state = reading
-	}
-	if c.refused != "" {
+	c.version, c.problem = read.version, read.problem(f.maxBytes)
+	c.next, c.due = time.Now().Add(min(pauseFactor*read.took, maxPause)), time.Time{}
+	if read.exceeds {
 		updates.WithLabelValues(resultRefused).Inc()
-		klog.FromContext(ctx).Info("The roles and bindings of a cluster are refused", "cluster", read.cluster, "reason", c.refused)
+		klog.FromContext(ctx).Info("The roles and bindings of a cluster are refused", "cluster", read.cluster, "reason", c.problem)
 	} else {
 		updates.WithLabelValues(resultApplied).Inc()
 	}
+	if c.problem != "" {
+		// The cluster is unknown before its content is gone.
+		f.publish(read.cluster, c)
+		f.config.Index.Update(read.cluster, access.NewUpdate(true))
+		return
+	}
+	c.otherAuthorizers = read.report.OtherAuthorizers
+	f.config.Index.Update(read.cluster, read.update)
 	f.publish(read.cluster, c)
 }
 
@@ -275,8 +226,6 @@ func (f *Feed) follow(ctx context.Context, position uint64) error {
 	defer reader.Wait()
 	defer cancel()
 	reader.Go(func() { f.fetch(ctx, position, batches) })
-	ticker := time.NewTicker(f.timing.tick)
-	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -285,11 +234,11 @@ func (f *Feed) follow(ctx context.Context, position uint64) error {
 			if b.err != nil {
 				return b.err
 			}
-			f.apply(ctx, b.changes)
+			f.apply(b.changes)
 			if len(b.changes) < maxChanges {
 				f.reached = time.Now()
 			}
-		case <-ticker.C:
+		case <-time.After(f.pause()):
 		}
 		if err := f.periodic(ctx); err != nil {
 			return err
@@ -322,19 +271,19 @@ func (f *Feed) fetch(ctx context.Context, after uint64, out chan<- batch) {
 	}
 }
 
-// apply applies changes to the index.
-func (f *Feed) apply(ctx context.Context, changes []search.Change) {
-	byReport(changes, func(report []search.Change) {
-		name := report[0].Cluster
-		if report[0].Hub || name == f.config.HubCluster {
-			return
+// apply schedules the reads that changes require.
+func (f *Feed) apply(changes []search.Change) {
+	now := time.Now()
+	for i := range changes {
+		change := &changes[i]
+		if change.Hub || change.Cluster == f.config.HubCluster || !concerns(change) {
+			continue
 		}
-		c := f.clusters[name]
+		c := f.clusters[change.Cluster]
 		if c == nil {
 			// The cluster has reported for the first time.
-			c = &cluster{}
-			c.stale = "the state of the cluster is not known yet"
-			f.clusters[name] = c
+			c = f.add(change.Cluster)
+			c.stale = newReason
 		}
 		if c.stale != "" {
 			// Earlier, States returns the same states. With many clusters that join, each read takes time.
@@ -342,54 +291,28 @@ func (f *Feed) apply(ctx context.Context, changes []search.Change) {
 				f.states = soon
 			}
 		}
-		if report[0].Version <= c.version {
-			return
+		if change.Version > c.version {
+			c.schedule(now)
 		}
-		if d := newDelta(f.decoder, name, report); d != nil {
-			f.applyDelta(ctx, name, c, d)
-		}
-		c.version = report[0].Version
-	})
+	}
 }
 
-func (f *Feed) applyDelta(ctx context.Context, name string, c *cluster, d *delta) {
-	if c.report == nil {
-		if d.report != nil {
-			// The changes contain only the objects that the cluster has not reported before.
-			f.schedule(c)
+// add adds a cluster, which may have reported before the version that is followed.
+func (f *Feed) add(name string) *cluster {
+	c := &cluster{problem: newReason, due: time.Now()}
+	f.clusters[name] = c
+	return c
+}
+
+// pause returns the time until the next read or tick.
+func (f *Feed) pause() time.Duration {
+	pause, now := f.timing.tick, time.Now()
+	for _, c := range f.clusters {
+		if !c.due.IsZero() {
+			pause = min(pause, c.due.Sub(now))
 		}
-		return
 	}
-	if d.reported {
-		c.report = d.report
-	}
-	c.objects, c.bytes = c.objects+d.objects, c.bytes+d.bytes
-	if c.report == nil {
-		// The cluster was removed, or another collector reports.
-		f.publish(name, c)
-		d.update = newUpdate(true)
-		c.objects, c.bytes, c.refused = 0, 0, ""
-	} else if c.refused != "" {
-		f.schedule(c)
-		return
-	} else if !c.current().Known {
-		f.publish(name, c)
-	}
-	if c.bytes > f.maxBytes {
-		// It includes replaced content, so only a read shows the size. The index has a bound of its own.
-		f.schedule(c)
-	}
-	if err := f.config.Index.Update(name, d.update); err != nil {
-		updates.WithLabelValues(resultRefused).Inc()
-		klog.FromContext(ctx).Info("A change of the roles and bindings of a cluster is refused", "cluster", name, "err", err)
-		c.refused = err.Error()
-	} else {
-		updates.WithLabelValues(resultApplied).Inc()
-	}
-	if c.disagrees() {
-		f.schedule(c)
-	}
-	f.publish(name, c)
+	return pause
 }
 
 // periodic reads the states and the clusters that are due.
@@ -400,40 +323,19 @@ func (f *Feed) periodic(ctx context.Context) error {
 			return err
 		}
 	}
-	if !f.due.IsZero() && !now.Before(f.due) {
-		if err := f.readDue(ctx, now); err != nil {
+	var due []string
+	for name, c := range f.clusters {
+		if !c.due.IsZero() && !now.Before(c.due) {
+			due = append(due, name)
+		}
+	}
+	if len(due) > 0 {
+		// Clusters that are not read because of an error stay due.
+		if err := f.read(ctx, due); err != nil {
 			return err
 		}
 	}
 	f.lag()
-	return nil
-}
-
-// schedule makes the feed read a cluster again.
-func (f *Feed) schedule(c *cluster) {
-	c.schedule(time.Now(), f.timing.reread)
-	if f.due.IsZero() || c.reread.Before(f.due) {
-		f.due = c.reread
-	}
-}
-
-// readDue reads the clusters that are due.
-func (f *Feed) readDue(ctx context.Context, now time.Time) error {
-	f.due = time.Time{}
-	var due []string
-	for name, c := range f.clusters {
-		switch {
-		case c.reread.IsZero():
-		case !now.Before(c.reread):
-			due = append(due, name)
-		case f.due.IsZero() || c.reread.Before(f.due):
-			f.due = c.reread
-		}
-	}
-	if err := f.read(ctx, due); err != nil {
-		f.due = now // the clusters that are not read stay due
-		return err
-	}
 	return nil
 }
 
@@ -465,10 +367,7 @@ func (f *Feed) readStates(ctx context.Context) error {
 		f.ages[s.Name] = s.LastReport
 		c := f.clusters[s.Name]
 		if c == nil {
-			c = &cluster{}
-			f.clusters[s.Name] = c
-			// The cluster may have reported before the version that is followed.
-			f.schedule(c)
+			c = f.add(s.Name)
 		}
 		c.stale = stale(s)
 		f.publish(s.Name, c)

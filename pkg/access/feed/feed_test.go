@@ -12,7 +12,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
@@ -62,7 +61,7 @@ func (f *fleet) open() {
 	f.engine, f.index = engine, access.New()
 	feed := New(Config{Engine: engine, Index: f.index, HubCluster: hub, States: f.list})
 	feed.maxBytes = maxBytes
-	feed.timing = timing{tick: 10 * time.Millisecond, states: 20 * time.Millisecond, reread: wait.Backoff{Duration: 5 * time.Millisecond, Steps: 1}}
+	feed.timing = timing{tick: 10 * time.Millisecond, states: 20 * time.Millisecond}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -277,14 +276,12 @@ func TestHostile(t *testing.T) {
 	f.report("c2", true, inventory.Sync{AddResources: []inventory.Resource{role("c2", "r", secretRules), complete("c2", 1)}})
 	f.wants("c2", "mallory", access.Denied, "")
 	// The entry of the hub comes from elsewhere.
-	ofHub := newUpdate(true)
+	ofHub := access.NewUpdate(true)
 	ofHub.Roles[rbac.Key{Kind: rbac.KindClusterRole, Name: "reader"}] = []rbacv1.PolicyRule{{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"secrets"}}}
 	ofHub.Bindings[rbac.Key{Kind: rbac.KindRoleBinding, Namespace: "prod", Name: "readers"}] = access.Binding{
 		RoleRef: rbacv1.RoleRef{Kind: rbac.KindClusterRole, Name: "reader"}, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "admin"}},
 	}
-	if err := f.index.Update(hub, ofHub); err != nil {
-		t.Fatal(err)
-	}
+	f.index.Update(hub, ofHub)
 	f.index.SetState(hub, access.State{Known: true})
 	refused := f.report("c1", false, inventory.Sync{
 		AddResources: []inventory.Resource{

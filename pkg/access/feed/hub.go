@@ -11,14 +11,13 @@ import (
 	"k8s.io/klog/v2"
 
 	"open-cluster-management.io/hub-apiserver/pkg/access"
-	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
 const (
-	// settle is the delay between an event and the update, so that the update includes events that follow at once.
-	settle = 10 * time.Millisecond
-	// synced is the interval at which the informers are checked until they have listed all objects.
-	synced = 50 * time.Millisecond
+	// synced is the interval at which the informers are checked until they have listed all objects, and reviewCheck the
+	// interval at which the age of the last review is checked.
+	synced      = 50 * time.Millisecond
+	reviewCheck = time.Minute
 	// reviewPeriod is the interval between reviews of the authorizers of the hub. reviewValidity is the time for which
 	// a result is used.
 	reviewPeriod   = 5 * time.Minute
@@ -30,7 +29,7 @@ var reviewBackoff = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, 
 
 // HubConfig contains the dependencies of a HubFeed. All fields are required.
 type HubConfig struct {
-	Index access.Writer
+	Index *access.Index
 	// Cluster is the name of the cluster that is the hub itself.
 	Cluster string
 	// Informers are those of the roles and bindings of the hub. Their owner starts them.
@@ -43,17 +42,8 @@ type HubConfig struct {
 type HubFeed struct {
 	config        HubConfig
 	registrations []cache.ResourceEventHandlerRegistration
-	// arrived contains an element if events are pending.
-	arrived chan struct{}
-
-	mu sync.Mutex
-	// pending contains the changed objects, and nil for deleted ones.
-	pending map[rbac.Key]*rbac.Object
 
 	// The goroutine of Run owns the following fields.
-	listed bool
-	// refused is true if the index has not taken the last update. The objects are then still pending.
-	refused  bool
 	reviewed time.Time
 	others   bool
 	state    access.State
@@ -61,7 +51,7 @@ type HubFeed struct {
 
 // NewHub returns a HubFeed. It follows the informers from now on.
 func NewHub(config HubConfig) (*HubFeed, error) {
-	f := &HubFeed{config: config, arrived: make(chan struct{}, 1), pending: map[rbac.Key]*rbac.Object{}}
+	f := &HubFeed{config: config}
 	for _, informer := range config.Informers {
 		registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { f.event(obj, false) },
@@ -82,25 +72,14 @@ func NewHub(config HubConfig) (*HubFeed, error) {
 }
 
 func (f *HubFeed) event(obj any, gone bool) {
-	o, ok := rbac.FromTyped(obj)
-	if !ok {
-		return
-	}
-	f.mu.Lock()
-	if f.pending[o.Key] = &o; gone {
-		f.pending[o.Key] = nil
-	}
-	f.mu.Unlock()
-	select {
-	case f.arrived <- struct{}{}:
-	default:
+	if u, known := access.ObjectUpdate(obj, gone); known {
+		f.config.Index.Update(f.config.Cluster, u)
 	}
 }
 
-// Run fills the index until ctx ends.
+// Run sets the state of the hub until ctx ends.
 func (f *HubFeed) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("access-hub-feed"))
-	f.publish()
 	reviews := make(chan bool)
 	var reviewer sync.WaitGroup
 	defer reviewer.Wait()
@@ -108,30 +87,17 @@ func (f *HubFeed) Run(ctx context.Context) {
 	ticker := time.NewTicker(synced)
 	defer ticker.Stop()
 	for {
+		if f.hasSynced() {
+			ticker.Reset(reviewCheck)
+		}
+		f.publish()
 		select {
 		case <-ctx.Done():
 			return
 		case f.others = <-reviews:
 			f.reviewed = time.Now()
-		case <-f.arrived:
-			if !f.listed {
-				break
-			}
-			if !pause(ctx, settle) {
-				return
-			}
-			f.apply(ctx)
 		case <-ticker.C:
-			switch {
-			case !f.listed && f.hasSynced():
-				// The first update contains all objects.
-				f.listed = f.apply(ctx)
-				ticker.Reset(time.Minute)
-			case f.refused:
-				f.apply(ctx)
-			}
 		}
-		f.publish()
 	}
 }
 
@@ -144,49 +110,11 @@ func (f *HubFeed) hasSynced() bool {
 	return true
 }
 
-// apply applies the pending events. It reports whether the index has taken them; otherwise they stay pending.
-func (f *HubFeed) apply(ctx context.Context) bool {
-	f.mu.Lock()
-	pending := f.pending
-	f.pending = map[rbac.Key]*rbac.Object{}
-	f.mu.Unlock()
-	u := newUpdate(!f.listed)
-	for key, o := range pending {
-		switch {
-		case o == nil && f.listed && isRole(key):
-			u.DeletedRoles = append(u.DeletedRoles, key)
-		case o == nil && f.listed:
-			u.DeletedBindings = append(u.DeletedBindings, key)
-		case o == nil:
-		case isRole(key):
-			u.Roles[key] = o.Rules
-		default:
-			u.Bindings[key] = access.Binding{RoleRef: o.RoleRef, Subjects: o.Subjects}
-		}
-	}
-	err := f.config.Index.Update(f.config.Cluster, u)
-	f.refused = err != nil
-	if err == nil {
-		return true
-	}
-	klog.FromContext(ctx).Error(err, "The roles and bindings of the hub are refused")
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for key, o := range pending {
-		if _, newer := f.pending[key]; !newer {
-			f.pending[key] = o
-		}
-	}
-	return false
-}
-
 func (f *HubFeed) publish() {
 	state := access.State{Known: true, OtherAuthorizers: f.others}
 	switch {
-	case !f.listed:
+	case !f.hasSynced():
 		state = access.State{Reason: "the server has not listed the roles and bindings of the hub yet"}
-	case f.refused:
-		state = access.State{Reason: "the roles and bindings of the hub exceed the limits of the index"}
 	case f.reviewed.IsZero():
 		state = access.State{Reason: "the authorizers of the hub are not known yet"}
 	case time.Since(f.reviewed) > reviewValidity:
@@ -219,14 +147,12 @@ func (f *HubFeed) review(ctx context.Context, results chan<- bool) {
 	}
 }
 
-// pause waits, and returns false if ctx ends first.
-func pause(ctx context.Context, delay time.Duration) bool {
+// pause waits until the delay is over or ctx ends.
+func pause(ctx context.Context, delay time.Duration) {
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return false
 	case <-timer.C:
-		return true
 	}
 }

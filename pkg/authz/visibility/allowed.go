@@ -4,7 +4,10 @@ import (
 	"slices"
 	"sync/atomic"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
 // allowed is the content of a Scope. It is immutable.
@@ -19,7 +22,7 @@ type allowed struct {
 	// clusters are the permissions through ClusterPermissions, by managed cluster.
 	clusters map[string]*grants
 	// fingerprint is equal only for the same permissions.
-	fingerprint fingerprint
+	fingerprint rbac.Fingerprint
 }
 
 // decider decides about the resources of one cluster.
@@ -67,22 +70,29 @@ func (a *allowed) decide(class Class) Decision {
 type grants struct {
 	// everything is set for the privileged group.
 	everything bool
-	wide       *ruleSet
-	namespaces map[string][]*ruleSet
+	wide       *rbac.RuleSet
+	namespaces map[string][]*rbac.RuleSet
 }
 
-func (g *grants) whole() bool { return g.everything || g.wide.whole() }
+func (g *grants) whole() bool {
+	return g.everything || decide(g.wide, verbList, rbacv1.APIGroupAll, rbacv1.ResourceAll).All
+}
+
+func decide(rules *rbac.RuleSet, verb, group, resource string) Decision {
+	all, names := rules.Names(verb, group, resource)
+	return Decision{All: all, Names: names}
+}
 
 func (g *grants) decide(group, resource, namespace string) Decision {
 	if g.everything {
 		return Decision{All: true}
 	}
-	decision := g.wide.decide(group, resource)
+	decision := decide(g.wide, verbList, group, resource)
 	if decision.All || namespace == "" {
 		return decision
 	}
 	for _, rules := range g.namespaces[namespace] {
-		there := rules.decide(group, resource)
+		there := decide(rules, verbList, group, resource)
 		if there.All {
 			return there
 		}
@@ -92,13 +102,10 @@ func (g *grants) decide(group, resource, namespace string) Decision {
 }
 
 func (g *grants) gets(resource string) Decision {
-	switch {
-	case g.everything:
+	if g.everything {
 		return Decision{All: true}
-	case g.wide == nil:
-		return Decision{}
 	}
-	return g.wide.gets.decide(clusterv1.GroupName, resource)
+	return decide(g.wide, verbGet, clusterv1.GroupName, resource)
 }
 
 // union returns the union of two sorted lists. It copies only if neither is empty.

@@ -2,99 +2,169 @@ package visibility
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"open-cluster-management.io/hub-apiserver/pkg/access"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
-// compiled contains the permissions that a policy grants to an identity.
+// What a managed cluster grants is bounded, so that no cluster makes searches of others expensive. A cluster that exceeds a
+// bound grants nothing.
+const (
+	// maxGrants bounds the pairs of rules and a namespace.
+	maxGrants = 5000
+	// maxGrantBytes bounds the text of the rules.
+	maxGrantBytes = 1 << 20
+)
+
+// onHub is the name of the hub in the index of its RBAC.
+const onHub = ""
+
+// compiled contains the permissions of subjects on a cluster.
 type compiled struct {
 	grants  *grants
 	anyView bool
 	views   map[string]struct{}
 	// fingerprint is equal only for the same permissions.
-	fingerprint fingerprint
+	fingerprint rbac.Fingerprint
 }
 
-// compile returns the permissions that a policy grants to any of the subjects. elsewhere
-// returns the rules of bound roles that the policy does not contain. It may be nil.
-func (p *policy) compile(subjects []rbac.Subject, elsewhere func(rbac.Key) *ruleSet) *compiled {
-	return compileRules(p.gather(subjects, elsewhere))
+// placedRules are rules that apply in a namespace, or everywhere if it is empty.
+type placedRules struct {
+	namespace string
+	*rbac.RuleSet
 }
 
-// compileRules returns the permissions that rules grant by namespace. Rules without a namespace are cluster-wide.
-func compileRules(byNamespace map[string][]*ruleSet) *compiled {
-	c := &compiled{grants: &grants{namespaces: make(map[string][]*ruleSet, len(byNamespace))}, views: map[string]struct{}{}}
-	digest := newDigest()
-	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
-		rules := byNamespace[namespace]
-		slices.SortFunc(rules, func(a, b *ruleSet) int { return bytes.Compare(a.fingerprint[:], b.fingerprint[:]) })
-		rules = slices.CompactFunc(rules, func(a, b *ruleSet) bool { return a.fingerprint == b.fingerprint })
-		digest.bytes([]byte(namespace))
-		digest.number(len(rules))
-		for _, set := range rules {
-			digest.bytes(set.fingerprint[:])
-			if !set.view {
+func (p placedRules) compare(other placedRules) int {
+	return cmp.Or(cmp.Compare(p.namespace, other.namespace), bytes.Compare(p.Fingerprint[:], other.Fingerprint[:]))
+}
+
+// compile returns the permissions of subjects on each known cluster of an index that grants some, and those of the given
+// clusters that are not known.
+func compile(x *access.Index, subjects []rbac.Subject, clusters []string) (granted map[string]*compiled, unknown []string) {
+	var all []placedRules
+	// positions are the rules that apply on each cluster.
+	positions := map[string][]int{}
+	unknown = x.Grants(subjects, clusters, func(namespace string, rules *rbac.RuleSet, clusters []string) {
+		if !rules.HasVerb(verbGet, verbList, verbCreate) {
+			return
+		}
+		for _, cluster := range clusters {
+			positions[cluster] = append(positions[cluster], len(all))
+		}
+		all = append(all, placedRules{namespace, rules})
+	})
+	granted = make(map[string]*compiled, len(positions))
+	// Many clusters have the same rules.
+	same := map[string]*compiled{}
+	for cluster, list := range positions {
+		key := fmt.Sprint(list)
+		if same[key] == nil {
+			rules := make([]placedRules, len(list))
+			size := 0
+			for i, at := range list {
+				rules[i] = all[at]
+				size += rules[i].Bytes
+			}
+			if cluster != onHub && (len(rules) > maxGrants || size > maxGrantBytes) {
 				continue
 			}
-			if namespace == "" {
-				c.anyView = true
-			} else {
-				c.views[namespace] = struct{}{}
-			}
+			same[key] = compileRules(rules)
 		}
-		if namespace == "" {
-			c.grants.wide = joined(rules)
-		} else {
-			c.grants.namespaces[namespace] = rules
-		}
+		granted[cluster] = same[key]
 	}
-	c.fingerprint = digest.sum()
+	return granted, unknown
+}
+
+// compileRules returns the permissions that rules grant.
+func compileRules(rules []placedRules) *compiled {
+	slices.SortFunc(rules, placedRules.compare)
+	c := &compiled{grants: &grants{namespaces: map[string][]*rbac.RuleSet{}}, views: map[string]struct{}{}}
+	var content rbac.Content
+	var wide []rbacv1.PolicyRule
+	for _, placed := range rules {
+		content.Add(placed.namespace)
+		content.AddFingerprint(placed.Fingerprint)
+		view := placed.Allows(&createView) >= 0
+		switch {
+		case placed.namespace == "":
+			wide = append(wide, placed.Rules...)
+			c.anyView = c.anyView || view
+			continue
+		case view:
+			c.views[placed.namespace] = struct{}{}
+		}
+		c.grants.namespaces[placed.namespace] = append(c.grants.namespaces[placed.namespace], placed.RuleSet)
+	}
+	c.grants.wide = rbac.NewRuleSet(wide)
+	c.fingerprint = content.Fingerprint()
 	return c
 }
 
-// gather returns the rules of the subjects by namespace. Rules without a namespace are
-// cluster-wide.
-func (p *policy) gather(subjects []rbac.Subject, elsewhere func(rbac.Key) *ruleSet) map[string][]*ruleSet {
-	byNamespace := map[string][]*ruleSet{}
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	for key, b := range p.index.BindingsOf(subjects) {
-		rules := p.index.Role(b.Role)
-		if rules == nil && elsewhere != nil {
-			rules = elsewhere(b.Role)
-		}
-		if rules != nil {
-			byNamespace[key.Namespace] = append(byNamespace[key.Namespace], rules)
-		}
-	}
-	return byNamespace
-}
-
 // compileHub returns the permissions of an identity by the RBAC of the hub.
-func (p *policy) compileHub(identity user.Info) *allowed {
+func compileHub(hub *access.Index, identity user.Info) *allowed {
 	// The API server does not authorize its privileged group.
 	if slices.Contains(identity.GetGroups(), user.SystemPrivilegedGroup) {
 		return &allowed{hub: &grants{everything: true}, anyView: true}
 	}
-	c := p.compile(hubSubjects(identity), nil)
+	granted, _ := compile(hub, hubSubjects(identity), nil)
+	c := granted[onHub]
+	if c == nil {
+		c = compileRules(nil)
+	}
 	return &allowed{hub: c.grants, anyView: c.anyView, views: c.views, fingerprint: c.fingerprint}
+}
+
+// addClusters adds permissions on managed clusters.
+func (a *allowed) addClusters(granted map[string]*compiled) {
+	if len(granted) == 0 {
+		return
+	}
+	var content rbac.Content
+	content.AddFingerprint(a.fingerprint)
+	a.clusters = make(map[string]*grants, len(granted))
+	for _, cluster := range slices.Sorted(maps.Keys(granted)) {
+		a.clusters[cluster] = granted[cluster].grants
+		content.Add(cluster)
+		content.AddFingerprint(granted[cluster].fingerprint)
+	}
+	a.fingerprint = content.Fingerprint()
+}
+
+// newHub returns an index for the RBAC of the hub.
+func newHub() *access.Index {
+	hub := access.New()
+	hub.SetState(onHub, access.State{Known: true})
+	return hub
+}
+
+// updateOf returns the update of an index that an event of the RBAC of the hub requires, or false for objects of other kinds.
+func updateOf(object any, gone bool) (*access.Update, bool) {
+	u, known := access.ObjectUpdate(object, gone)
+	for key, rules := range u.Roles {
+		u.Roles[key] = relevant(rules)
+	}
+	return u, known
 }
 
 // Static returns the Scope of an identity on a hub with only the given Roles,
 // ClusterRoles, RoleBindings and ClusterRoleBindings. It returns an error for an object of
 // another kind.
 func Static(objects []runtime.Object, identity user.Info) (Scope, error) {
-	p := newPolicy()
+	hub := newHub()
 	for _, object := range objects {
-		if _, known := p.apply(object, false); !known {
+		u, known := updateOf(object, false)
+		if !known {
 			return Scope{}, fmt.Errorf("%T is not an RBAC object", object)
 		}
+		hub.Update(onHub, u)
 	}
-	return Scope{allowed: p.compileHub(identity).numbered()}, nil
+	return Scope{allowed: compileHub(hub, identity).numbered()}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"open-cluster-management.io/hub-apiserver/pkg/access"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
@@ -73,7 +74,7 @@ type Config struct {
 
 	// Reported is the RBAC that managed clusters report. On clusters where it is known, it decides instead of what is
 	// delivered. It may be nil, and requires Works.
-	Reported Reported
+	Reported *access.Index
 	// HubCluster is the name of the hub itself in Reported. It may be empty.
 	HubCluster string
 
@@ -93,9 +94,10 @@ type Config struct {
 
 // Compiler computes and caches the Scopes of callers. It may be used concurrently.
 type Compiler struct {
-	config    Config
-	clock     clock.Clock
-	policy    *policy
+	config Config
+	clock  clock.Clock
+	// hub contains the part of the hub's RBAC that affects visibility.
+	hub       *access.Index
 	delivered *delivered
 	interests *interests
 	scopes    *scopes
@@ -129,7 +131,7 @@ func New(config Config) (*Compiler, error) {
 	c := &Compiler{
 		config:      config,
 		clock:       config.Clock,
-		policy:      newPolicy(),
+		hub:         newHub(),
 		interests:   interests,
 		scopes:      newScopes(config.CacheSize, interests),
 		classes:     &classes{read: config.HubClasses, clock: config.Clock},
@@ -137,6 +139,7 @@ func New(config Config) (*Compiler, error) {
 		limiter:     rate.NewLimiter(samplesPerSecond, sampleBurst),
 		subscribers: map[*rbac.Interest]user.Info{},
 	}
+	c.hub.Follow(func(_ string, _ bool, concerned []rbac.Subject) { interests.hub.Touch(concerned) })
 	if config.Works != nil {
 		c.delivered = newDelivered(c)
 	}
@@ -274,7 +277,7 @@ func (c *Compiler) find(ctx context.Context, e *entry) (*finding, error) {
 		by = byReviews
 		err = c.review(ctx, e, now)
 	} else {
-		now.allowed = c.policy.compileHub(e.identity)
+		now.allowed = compileHub(c.hub, e.identity)
 	}
 	took := c.clock.Since(started)
 	if err != nil {
@@ -285,7 +288,7 @@ func (c *Compiler) find(ctx context.Context, e *entry) (*finding, error) {
 		return nil, err
 	}
 	if c.delivered != nil {
-		c.delivered.compile(e.identity, now.allowed)
+		now.allowed.addClusters(c.delivered.compile(e.identity))
 	}
 	now.allowed = c.scopes.numbered(now.allowed)
 	e.found.Store(now)

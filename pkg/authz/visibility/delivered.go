@@ -2,12 +2,11 @@ package visibility
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -15,8 +14,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/lru"
 
+	"open-cluster-management.io/hub-apiserver/pkg/access"
 	workv1 "open-cluster-management.io/hub-apiserver/pkg/apis/work/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
@@ -37,30 +36,27 @@ const (
 type delivered struct {
 	compiler *Compiler
 	queue    workqueue.TypedRateLimitingInterface[string]
+	index    *access.Index
 
-	mu        sync.RWMutex
-	clusters  map[string]*deliveredPolicy
-	bySubject map[rbac.Subject]sets.Set[string]
-	// shared contains reported rules by fingerprint.
-	shared *lru.Cache
-}
-
-// deliveredPolicy is the delivered RBAC of one managed cluster. It is immutable.
-type deliveredPolicy struct {
-	*policy
-	manifests fingerprint
+	mu sync.Mutex
+	// defaults are the default ClusterRoles of the hub. A role that is not delivered belongs to the cluster, and its rules are
+	// unknown on the hub. The default ClusterRoles of every API server are assumed to equal the hub's. Another role of the
+	// same name may grant less on the cluster, or be missing.
+	defaults map[rbac.Key][]rbacv1.PolicyRule
+	// roles are the delivered roles by cluster.
+	roles map[string]sets.Set[rbac.Key]
 }
 
 func newDelivered(c *Compiler) *delivered {
-	return &delivered{
+	d := &delivered{
 		compiler: c,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](deliveredRetry, deliveredMaxWait),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "search-visibility-works"}),
-		clusters:  map[string]*deliveredPolicy{},
-		bySubject: map[rbac.Subject]sets.Set[string]{},
-		shared:    lru.New(maxShared),
+		index: access.New(), defaults: map[rbac.Key][]rbacv1.PolicyRule{}, roles: map[string]sets.Set[rbac.Key]{},
 	}
+	d.index.Follow(func(_ string, _ bool, concerned []rbac.Subject) { c.interests.touchManaged(concerned) })
+	return d
 }
 
 func (d *delivered) handler() cache.ResourceEventHandler {
@@ -146,146 +142,105 @@ func (d *delivered) read(ctx context.Context, cluster string) {
 
 // set replaces the delivered RBAC of a cluster.
 func (d *delivered) set(cluster string, manifests []workv1.Manifest) {
-	now := newDeliveredPolicy(manifests)
+	u := deliveredUpdate(manifests)
 	d.mu.Lock()
-	before := d.clusters[cluster]
-	if before != nil && before.manifests == now.manifests {
-		d.mu.Unlock()
+	defer d.mu.Unlock()
+	if len(u.Bindings) == 0 {
+		delete(d.roles, cluster)
+		d.index.Remove(cluster)
 		return
 	}
-	var concerned []rbac.Subject
-	if before != nil {
-		for s := range before.index.Subjects() {
-			concerned = append(concerned, s)
-			if d.bySubject[s].Delete(cluster); len(d.bySubject[s]) == 0 {
-				delete(d.bySubject, s)
-			}
+	d.roles[cluster] = sets.KeySet(u.Roles)
+	for key, rules := range d.defaults {
+		if !d.roles[cluster].Has(key) {
+			u.Roles[key] = rules
 		}
-		delete(d.clusters, cluster)
 	}
-	if bound := slices.Collect(now.index.Subjects()); len(bound) > 0 {
-		d.clusters[cluster] = now
-		for _, s := range bound {
-			if d.bySubject[s] == nil {
-				d.bySubject[s] = sets.New[string]()
-			}
-			d.bySubject[s].Insert(cluster)
-		}
-		concerned = append(concerned, bound...)
-	}
-	d.mu.Unlock()
-	d.compiler.interests.managed.Touch(concerned)
+	d.index.Update(cluster, u)
+	d.index.SetState(cluster, access.State{Known: true})
 }
 
-// boundTo returns the subjects that are bound to a role of that name on any cluster.
-func (d *delivered) boundTo(role rbac.Key) []rbac.Subject {
-	if role.Kind != rbac.KindClusterRole {
-		return nil
-	}
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	var concerned []rbac.Subject
-	for _, p := range d.clusters {
-		concerned = append(concerned, p.index.BoundTo(role)...)
-	}
-	return concerned
-}
-
-// compile adds the permissions of an identity on managed clusters.
-func (d *delivered) compile(identity user.Info, a *allowed) {
-	subjects := ManagedSubjects(identity)
-	found := map[string]*deliveredPolicy{}
-	d.mu.RLock()
-	for _, s := range subjects {
-		for cluster := range d.bySubject[s] {
-			found[cluster] = d.clusters[cluster]
-		}
-	}
-	d.mu.RUnlock()
-	granted := map[string]*compiled{}
-	if d.compiler.config.Reported != nil && len(subjects) > 0 {
-		var unknown []string
-		granted, unknown = d.reported(subjects, slices.Collect(maps.Keys(found)))
-		maps.DeleteFunc(found, func(cluster string, _ *deliveredPolicy) bool { return !slices.Contains(unknown, cluster) })
-	}
-	if len(found)+len(granted) == 0 {
+// setDefault stores a default ClusterRole of the hub, or removes it.
+func (d *delivered) setDefault(key rbac.Key, rules []rbacv1.PolicyRule, exists bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, known := d.defaults[key]
+	u := access.NewUpdate(false)
+	switch {
+	case exists:
+		d.defaults[key], u.Roles[key] = rules, rules
+	case known:
+		delete(d.defaults, key)
+		u.DeletedRoles = []rbac.Key{key}
+	default:
 		return
 	}
-	// A role that is not delivered belongs to the cluster, and its rules are unknown on the
-	// hub. The default ClusterRoles of every API server are assumed to equal the hub's. Another
-	// role of the same name may grant less on the cluster, or be missing.
-	ofHub := func(key rbac.Key) *ruleSet {
-		if key.Kind != rbac.KindClusterRole {
-			return nil
+	for cluster, roles := range d.roles {
+		if !roles.Has(key) {
+			d.index.Update(cluster, u)
 		}
-		if rules := d.compiler.policy.role(key); rules != nil && rules.common {
-			return rules
-		}
-		return nil
 	}
-	digest := newDigest()
-	digest.bytes(a.fingerprint[:])
-	for cluster, policy := range found {
-		granted[cluster] = policy.compile(subjects, ofHub)
-	}
-	a.clusters = make(map[string]*grants, len(granted))
-	for _, cluster := range slices.Sorted(maps.Keys(granted)) {
-		a.clusters[cluster] = granted[cluster].grants
-		digest.bytes([]byte(cluster))
-		digest.bytes(granted[cluster].fingerprint[:])
-	}
-	a.fingerprint = digest.sum()
 }
 
-// newDeliveredPolicy returns the policy that manifests of ManifestWorks deliver. If
-// several deliver an object with different content, the cluster may have either; such an
-// object grants nothing here. An object that cannot be read grants nothing either.
-func newDeliveredPolicy(manifests []workv1.Manifest) *deliveredPolicy {
-	p := &deliveredPolicy{policy: newPolicy()}
-	digest := newDigest()
-	seen := map[rbac.Key]fingerprint{}
-	ambiguous := sets.New[rbac.Key]()
+// deliveredUpdate returns the RBAC that manifests of ManifestWorks deliver. If several deliver an object with different
+// content, the cluster may have either; such an object grants nothing here. An object that cannot be read grants nothing
+// either. A role that grants nothing is stored as well: it hides a role of the hub.
+func deliveredUpdate(manifests []workv1.Manifest) *access.Update {
+	u := access.NewUpdate(true)
+	seen := map[rbac.Key]rbac.Object{}
 	for i := range manifests {
 		raw, err := manifests[i].MarshalJSON()
 		if err != nil {
 			continue
 		}
-		digest.bytes(raw)
 		o, ok := rbac.ParseManifest(raw)
 		if !ok {
 			continue
 		}
-		content := p.add(o)
-		if other, twice := seen[o.Key]; twice && other != content {
-			ambiguous.Insert(o.Key)
+		if o.Rules = relevant(o.Rules); o.Opaque {
+			o.Rules = nil
 		}
-		seen[o.Key] = content
+		if other, twice := seen[o.Key]; twice && !apiequality.Semantic.DeepEqual(other, o) {
+			o = rbac.Object{Key: o.Key, Opaque: true}
+		}
+		seen[o.Key] = o
 	}
-	for key := range ambiguous {
-		o := rbac.Object{Key: key, Opaque: true}
-		if o.IsRole() {
-			p.add(o)
-		} else {
-			p.setBinding(key, nil)
+	for _, o := range seen {
+		if o.IsRole() || !o.Opaque {
+			u.Set(&o)
 		}
 	}
-	p.manifests = digest.sum()
-	return p
+	return u
 }
 
-// add stores an object and returns a fingerprint of its content.
-func (p *deliveredPolicy) add(o rbac.Object) fingerprint {
-	if !o.IsRole() {
-		digest := newDigest()
-		digest.bytes(fmt.Appendf(nil, "%q %q", o.RoleRef, o.Subjects))
-		p.setBinding(o.Key, o.Binding())
-		return digest.sum()
+// compile returns the permissions of an identity on managed clusters: by the RBAC that a cluster reports, or by what
+// ClusterPermissions have delivered while that is not known.
+func (d *delivered) compile(identity user.Info) map[string]*compiled {
+	subjects := ManagedSubjects(identity)
+	granted, _ := compile(d.index, subjects, nil)
+	if d.compiler.config.Reported == nil {
+		return granted
 	}
-	// A role that grants nothing is stored as well: it hides a role of the hub.
-	rules := &ruleSet{}
-	if granting := newRuleSet(o.Rules); granting != nil && !o.Opaque {
-		rules = granting
+	var clusters []string
+	for cluster := range granted {
+		clusters = append(clusters, cluster)
 	}
-	p.setRole(o.Key, rules)
-	return rules.fingerprint
+	reported, unknown := compile(d.compiler.config.Reported, subjects, clusters)
+	delete(reported, d.compiler.config.HubCluster)
+	for _, cluster := range unknown {
+		reported[cluster] = granted[cluster]
+	}
+	return reported
+}
+
+// reportedChanged follows changes of the reported RBAC.
+func (d *delivered) reportedChanged(cluster string, state bool, concerned []rbac.Subject) {
+	if cluster == d.compiler.config.HubCluster {
+		return
+	}
+	if state {
+		// What ClusterPermissions have delivered there begins or ceases to apply.
+		concerned = slices.Concat(concerned, d.index.Subjects(cluster))
+	}
+	d.compiler.interests.touchManaged(concerned)
 }

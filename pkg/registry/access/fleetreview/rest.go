@@ -27,16 +27,9 @@ import (
 	"open-cluster-management.io/hub-apiserver/pkg/search/serving"
 )
 
-// Index answers questions about the RBAC of the fleet. access.Index implements it.
-type Index interface {
-	CanI(s access.Subject, a access.Attributes, clusters []string, maxChains int) []access.Answer
-	Holdings(s access.Subject, clusters []string, limit int) (holdings []access.ClusterHoldings, more int)
-	WhoCan(w access.Who) access.WhoAnswer
-}
-
 // Options are the dependencies of reviews.
 type Options struct {
-	Index Index
+	Index *access.Index
 	// Scopes decide which clusters a caller may view.
 	Scopes   search.Scopes
 	Clusters clusterlisters.ManagedClusterLister

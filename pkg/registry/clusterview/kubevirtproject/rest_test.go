@@ -38,14 +38,12 @@ func TestList(t *testing.T) {
 		},
 		"unknown": {key("a", "edit"): {RoleRef: role(rbac.KindClusterRole, "kubevirt.io:edit"), Subjects: []rbacv1.Subject{alice}}},
 	} {
-		if err := x.Update(cluster, &access.Update{Full: true, Bindings: bindings, Roles: map[rbac.Key][]rbacv1.PolicyRule{
+		x.Update(cluster, &access.Update{Full: true, Bindings: bindings, Roles: map[rbac.Key][]rbacv1.PolicyRule{
 			{Kind: rbac.KindClusterRole, Name: "kubevirt.io:edit"}:            nil,
 			{Kind: rbac.KindClusterRole, Name: "kubevirt.io:view"}:            nil,
 			{Kind: rbac.KindClusterRole, Name: "view"}:                        nil,
 			{Kind: rbac.KindRole, Namespace: "own", Name: "kubevirt.io:view"}: nil,
-		}}); err != nil {
-			t.Fatal(err)
-		}
+		}})
 		x.SetState(cluster, access.State{Known: cluster != "unknown"})
 	}
 	storage := NewREST(&view.Bound{Index: x, Clusters: func() ([]string, error) { return []string{"unknown", "cluster2", "cluster1"}, nil }})

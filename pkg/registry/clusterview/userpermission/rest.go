@@ -51,7 +51,8 @@ type Options struct {
 
 // NewREST returns the storage of UserPermissions. It returns an error if an informer has stopped.
 func NewREST(o Options) (*view.REST, error) {
-	changes := o.Bound.Index.Changes()
+	changes := &rbac.Interests{}
+	o.Bound.Index.Follow(func(_ string, _ bool, concerned []rbac.Subject) { changes.Touch(concerned) })
 	if _, err := o.ClusterRoles.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			if isShown(obj) {
@@ -73,7 +74,7 @@ func NewREST(o Options) (*view.REST, error) {
 		return nil, fmt.Errorf("following ManagedClusters: %w", err)
 	}
 	return view.NewREST(view.Options{
-		Singular: "userpermission", Lister: &lister{o}, Period: period,
+		Singular: "userpermission", Lister: &lister{o, changes}, Period: period,
 		New:     func() view.Object { return &clusterviewv1alpha1.UserPermission{} },
 		NewList: func() runtime.Object { return &clusterviewv1alpha1.UserPermissionList{} },
 		Table: definition.NewBareTableConvertor(definition.Columns[*clusterviewv1alpha1.UserPermission]{
@@ -102,7 +103,11 @@ func isShown(obj any) bool {
 }
 
 // lister implements view.Lister.
-type lister struct{ Options }
+type lister struct {
+	Options
+	// changes are those of permissions, ClusterRoles and clusters.
+	changes *rbac.Interests
+}
 
 // Show implements view.Lister.
 func (l *lister) Show(object view.Object) view.Object { return object }
@@ -115,11 +120,10 @@ func (l *lister) Remember(object view.Object) view.Object {
 // Subscribe implements view.Lister.
 func (l *lister) Subscribe(identity user.Info) (permissions, objects <-chan struct{}, stop func()) {
 	permissions, stopPermissions := l.Scopes.Subscribe(identity)
-	changes := l.Bound.Index.Changes()
-	interest, objects := changes.Subscribe(access.SubjectFor(identity.GetName(), identity.GetGroups()).Subjects())
+	interest, objects := l.changes.Subscribe(access.SubjectFor(identity.GetName(), identity.GetGroups()).Subjects())
 	return permissions, objects, func() {
 		stopPermissions()
-		changes.Remove(interest)
+		l.changes.Remove(interest)
 	}
 }
 

@@ -3,6 +3,7 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metatable "k8s.io/apimachinery/pkg/api/meta/table"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -22,6 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	searchv1alpha1 "open-cluster-management.io/hub-apiserver/pkg/apis/search/v1alpha1"
+	"open-cluster-management.io/hub-apiserver/pkg/registry/definition"
 	"open-cluster-management.io/hub-apiserver/pkg/search"
 	"open-cluster-management.io/hub-apiserver/pkg/search/ingest"
 	"open-cluster-management.io/hub-apiserver/pkg/search/serving"
@@ -29,8 +30,26 @@ import (
 
 // REST serves inventories. Callers receive the inventories of the clusters that they may view.
 type REST struct {
+	rest.TableConvertor
 	reports *ingest.Handler
 	scopes  search.Scopes
+}
+
+var columns = definition.Columns[*searchv1alpha1.Inventory]{
+	{Name: "Name", Description: "Name of the cluster.", Value: func(i *searchv1alpha1.Inventory) any { return i.Name }},
+	{Name: "State", Description: "Reporting, Silent, Incomplete or Absent.", Value: func(i *searchv1alpha1.Inventory) any { return string(i.Status.State) }},
+	{Name: "Resources", Description: "Number of resources, without Secrets of managed clusters.", Value: func(i *searchv1alpha1.Inventory) any {
+		return strconv.FormatInt(i.Status.Resources, 10)
+	}},
+	{Name: "Relations", Description: "Number of relations between resources.", Value: func(i *searchv1alpha1.Inventory) any {
+		return strconv.FormatInt(i.Status.Edges, 10)
+	}},
+	{Name: "Last Report", Description: "Time since the last report.", Value: func(i *searchv1alpha1.Inventory) any {
+		if at := i.Status.LastReportTime; at != nil {
+			return duration.HumanDuration(time.Since(at.Time))
+		}
+		return "<never>"
+	}},
 }
 
 var (
@@ -42,7 +61,7 @@ var (
 
 // NewREST returns the storage of inventories.
 func NewREST(reports *ingest.Handler, scopes search.Scopes) *REST {
-	return &REST{reports: reports, scopes: scopes}
+	return &REST{TableConvertor: definition.NewBareTableConvertor(columns), reports: reports, scopes: scopes}
 }
 
 // New implements rest.Storage.
@@ -95,12 +114,7 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 			list.Items = append(list.Items, *newObject(state))
 		}
 	}
-	slices.SortFunc(list.Items, func(a, b searchv1alpha1.Inventory) int {
-		if a.Name < b.Name {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(list.Items, func(a, b searchv1alpha1.Inventory) int { return cmp.Compare(a.Name, b.Name) })
 	return list, nil
 }
 
@@ -142,39 +156,6 @@ func newObject(state *ingest.State) *searchv1alpha1.Inventory {
 		object.Status.LastReportTime = &reported
 	}
 	return object
-}
-
-// ConvertToTable implements rest.TableConvertor.
-func (r *REST) ConvertToTable(_ context.Context, object runtime.Object, tableOptions runtime.Object) (*metav1.Table, error) {
-	out := &metav1.Table{}
-	rows, err := metatable.MetaToTableRow(object, func(obj runtime.Object, _ metav1.Object, name, _ string) ([]any, error) {
-		inventory, ok := obj.(*searchv1alpha1.Inventory)
-		if !ok {
-			return nil, fmt.Errorf("expected an Inventory, got a %T", obj)
-		}
-		last := "<never>"
-		if at := inventory.Status.LastReportTime; at != nil {
-			last = duration.HumanDuration(time.Since(at.Time))
-		}
-		return []any{
-			name, string(inventory.Status.State), strconv.FormatInt(inventory.Status.Resources, 10),
-			strconv.FormatInt(inventory.Status.Edges, 10), last,
-		}, nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("converting to a table: %w", err)
-	}
-	out.Rows = rows
-	if options, ok := tableOptions.(*metav1.TableOptions); !ok || !options.NoHeaders {
-		out.ColumnDefinitions = []metav1.TableColumnDefinition{
-			{Name: "Name", Type: "string", Format: "name", Description: "Name of the cluster."},
-			{Name: "State", Type: "string", Description: "Reporting, Silent, Incomplete or Absent."},
-			{Name: "Resources", Type: "string", Description: "Number of resources, without Secrets of managed clusters."},
-			{Name: "Relations", Type: "string", Description: "Number of relations between resources."},
-			{Name: "Last Report", Type: "string", Description: "Time since the last report."},
-		}
-	}
-	return out, nil
 }
 
 // Sync serves inventories/sync, to which clusters report.
